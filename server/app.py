@@ -19,7 +19,7 @@ from fastapi.staticfiles import StaticFiles
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from server.api import join, live, metrics, operation
+from server.api import compare, join, live, metrics, operation
 from server.api import models as models_api
 from server.api.lmtp import session as lmtp
 from server.api.openai import chat, completions
@@ -100,7 +100,7 @@ def create_app(models: Models, request_log: LogWriter | None = None) -> FastAPI:
         origins=settings.cors_origins,
     )
     app.add_middleware(RequestLog, writer=request_log, labels=settings.trace_text == "on")
-    for api in (completions, chat, models_api, operation, metrics, live, join):
+    for api in (completions, chat, models_api, operation, metrics, live, compare, join):
         app.include_router(api.routes(models))
     lmtp.install(app, models)
     live.install_page(app)

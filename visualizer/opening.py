@@ -27,18 +27,21 @@ _MOST_WAITING, _MOST_RUNNING = 5, 8
 
 
 def opening(log: EventLog, steps: StepIndex) -> tuple[int, int | None]:
-    """Return the step with the highest score, the earliest of equal ones, and the request it is about.
+    """Return the step with the highest score, and the request it is about.
 
     A preemption counts 6, each fate of its blocks (held by others, cached, taken by a new owner) 3, a
     copy, a fork or a rejected draft 3, a hit of half the prompt 2, each of up to 5 waiting requests 1,
     an eviction 1, each of up to 8 running requests a quarter. The first and the last tenth of the
-    steps count 4 less. Only steps that end within the first 50,000 events are considered.
+    steps count 4 less. Of equal steps, the earliest wins in which something happens or a request waits;
+    if there is none, the last, because answers are longest there. Only steps that end within the first
+    50,000 events are considered.
     """
     ends = list(steps.ends.items())
     count = max(1, sum(end <= SEARCHED for _, end in ends))
     tenth = count // 10
     state, begin = State(), 0
     best: tuple[int, int, int | None] | None = None
+    is_dull = True  # whether nothing happens in the best step
     for index, (step, end) in enumerate(ends[:count]):
         facts = _StepFacts()
         for event in log[begin:end]:
@@ -46,9 +49,11 @@ def opening(log: EventLog, steps: StepIndex) -> tuple[int, int | None]:
             state.apply(event)
         begin = end
         is_edge = index < tenth or index >= count - tenth
-        score = facts.score(state) - _EDGE * is_edge
-        if best is None or score > best[0]:
-            best = score, step, facts.request(state)
+        score = facts.score(state)
+        ranked = score - _EDGE * is_edge
+        if best is None or ranked > best[0] or (ranked == best[0] and is_dull):
+            best = ranked, step, facts.request(state)
+            is_dull = score == _RUNNING * min(len(state.running), _MOST_RUNNING)
     return (0, None) if best is None else best[1:]
 
 

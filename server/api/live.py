@@ -12,7 +12,8 @@ A live viewer first gets a keyframe, the whole folded state, and then every even
 the window of recent events instead, so that a page that is opened late shows what the others do. The
 SSE id is the run's name followed by the event's number, as in `5f0c9a1e:412`. A viewer that reconnects
 sends its last id back (`Last-Event-ID`) and continues from there. If the server has restarted since
-then, the run has a new name and the viewer starts over. Viewers have no queues: each has a position in
+then, the run has a new name and the viewer starts over. If the engine is restarted, the same stream
+goes on with the new run from its first event. Viewers have no queues: each has a position in
 one shared window of recent events. A viewer that falls behind the window is told how many events it
 missed and gets a new keyframe.
 
@@ -22,6 +23,7 @@ changes.
 """
 
 import asyncio
+import gzip
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
@@ -34,9 +36,10 @@ from starlette.types import Receive, Scope, Send
 from engine.events.vocabulary import Event
 from server.api.operation import may_control
 from server.core.bridge import Bridge
-from server.core.event_log import Window, encode_event
+from server.core.event_log import PreviousRun, Window, encode_event
 from server.core.models import Models, ViewedModel
 from server.core.run_until import Stopped
+from server.http.errors import ApiError
 from server.http.streaming import EVENT, EVENT_STREAM_HEADERS, KEEP_ALIVE, Connection, sse
 
 PAGES = Path(__file__).parents[1] / "pages"
@@ -103,9 +106,19 @@ def routes(models: Models) -> APIRouter:
     router = APIRouter(tags=["Event log"])
 
     @router.get("/trace", response_class=Response, responses=_TRACE)
-    async def get_trace(model: ViewedModel = None) -> Response:
+    async def get_trace(
+        model: ViewedModel = None,
+        previous: Annotated[
+            bool, Query(description="The log of the run before the last /engine/restart.")
+        ] = False,
+    ) -> Response:
         """Return the most recent part of the event log as JSON Lines; `EventLog.load` reads it."""
-        body = await asyncio.to_thread(_json_lines, models.viewed(model).window.trace())
+        bridge = models.viewed(model)
+        if previous:
+            log = previous_run(bridge).log
+            body = await asyncio.to_thread(gzip.decompress, log)
+        else:
+            body = await asyncio.to_thread(json_lines, bridge.window.trace())
         return Response(body, media_type="application/jsonl")
 
     @router.get("/events", response_class=Response, responses=_EVENTS)
@@ -151,7 +164,7 @@ class Feed(Response):
         connection = Connection(receive, send, self._bridge.settings.stall_seconds)
         sending = asyncio.create_task(self._send(connection))
         disconnected = asyncio.create_task(connection.lost())
-        stopping = asyncio.create_task(self._bridge.stopped.wait())
+        stopping = asyncio.create_task(self._stopped())
         tasks = {sending, disconnected, stopping}
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -164,6 +177,13 @@ class Feed(Response):
         if stopping.done() and not stopping.cancelled():
             await connection.body(b"", more=False)
 
+    async def _stopped(self) -> None:
+        """Wait until the server stops. A restarted engine has another bridge."""
+        bridge: Bridge | None = self._bridge
+        while bridge is not None:
+            await bridge.stopped.wait()
+            bridge = bridge.successor
+
     async def _send(self, connection: Connection) -> None:
         window, patience = self._bridge.window, self._bridge.settings.keep_alive
         await connection.start(200, EVENT_STREAM_HEADERS)
@@ -172,6 +192,10 @@ class Feed(Response):
             next_seq = await self._send_past(connection)
         data = status = b""
         while True:
+            if self._bridge.successor is not None:
+                self._bridge = self._bridge.successor
+                window = self._bridge.window
+                next_seq = await self._send_past(connection)
             if not window.first_seq <= next_seq <= window.next_seq:
                 data, next_seq = _keyframe(window, next_seq), window.next_seq
             new = window.since(next_seq)
@@ -181,7 +205,7 @@ class Feed(Response):
                 data, status = data + now, now
             if data:
                 await connection.body(data)
-            elif not await window.changed(patience):
+            elif self._bridge.successor is None and not await window.changed(patience):
                 await connection.body(KEEP_ALIVE)
             data = b""
 
@@ -211,7 +235,9 @@ class Feed(Response):
                 "stopped": _stopped(bridge.last_stop),
                 "holding": bridge.holding,
                 "held": bridge.held,
+                "screen": bridge.screen,
                 "not_ready": bridge.not_ready,
+                "previous": _previous(bridge.previous),
                 "controls": self._controls,
                 "key": bridge.settings.api_key is not None,
                 "trace_text": bridge.settings.trace_text,
@@ -225,13 +251,30 @@ def _stopped(stop: Stopped | None) -> dict[str, Any] | None:
     return {"step": stop.step, "reason": stop.reason, "request": stop.request}
 
 
+def _previous(run: PreviousRun | None) -> dict[str, Any] | None:
+    if run is None:
+        return None
+    return {"run": run.run, "changed": run.changed, "prompts": run.prompts}
+
+
+def previous_run(bridge: Bridge) -> PreviousRun:
+    """Return the run before the last restart. Raises ApiError if there was none."""
+    if bridge.previous is None:
+        raise ApiError(
+            404,
+            "there is no previous run: POST /engine/restart ends a run and keeps its log",
+            code="no_previous_run",
+        )
+    return bridge.previous
+
+
 def _number_in(last_event_id: str | None, run: str) -> int | None:
     """Return the number in an event id of this run; None for anything else."""
     name, _, number = (last_event_id or "").partition(":")
     return int(number) if name == run and number.isdecimal() and len(number) < 16 else None
 
 
-def _json_lines(events: Iterable[Event]) -> bytes:
+def json_lines(events: Iterable[Event]) -> bytes:
     """Encode events as JSON Lines."""
     return b"".join(encode_event(event) + b"\n" for event in events)
 

@@ -1,10 +1,10 @@
 """Routes for operators (/health, /ready) and for teachers (/engine/...).
 
-A teacher pauses and resumes the engine, runs it step by step or until something happens, and holds
-submissions back to release them together.
+A teacher pauses and resumes the engine, runs it step by step or until something happens, holds
+submissions back to release them together, and restarts the engine with other settings.
 """
 
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -12,6 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from engine.events.fold import State
 from server.core.bridge import Bridge
 from server.core.models import Models, ViewedModel
+from server.core.replay import Prompts
+from server.core.restart import Restart
 from server.core.run_until import MAX_STEPS, StopReason, Until
 from server.core.settings import ServerSettings
 from server.http.access import cross_site, is_loopback
@@ -51,6 +53,66 @@ class RunUntilRequest(BaseModel):
                 "request", f"request cannot be used with until={self.until!r}: omit it"
             )
         return self
+
+
+class SettingChanges(BaseModel):
+    """Settings of the engine to change; the others stay. They are the options of `underglass serve`."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    token_budget: int | None = Field(
+        default=None, description="Maximum number of tokens computed in one step."
+    )
+    max_batch_size: int | None = Field(
+        default=None, description="Maximum number of running requests."
+    )
+    max_kv_tokens: int | None = Field(
+        default=None, description="Size of the KV cache, in token slots."
+    )
+    block_size: int | None = Field(default=None, description="Token slots per KV block.")
+    policy: str | None = Field(
+        default=None, description="`fcfs`, `priority`, `sjf`, `lpm` or `fair`."
+    )
+    batching: str | None = Field(default=None, description="`continuous` or `static`.")
+    chunked_prefill: bool | None = Field(
+        default=None, description="Split long prompts into chunks."
+    )
+    admission: str | None = Field(default=None, description="`whole` or `first_chunk`.")
+    prefix_cache: str | None = Field(default=None, description="`radix`, `hash` or `off`.")
+    eviction: str | None = Field(default=None, description="`lru` or `lfu`.")
+    preemption: bool | None = Field(
+        default=None, description="Preempt requests when memory runs out."
+    )
+    async_scheduling: bool | None = Field(
+        default=None, description="Schedule a step while the one before is computed."
+    )
+
+
+class RestartRequest(BaseModel):
+    """A body for /engine/restart."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    settings: SettingChanges = SettingChanges()
+    prompts: Prompts = Field(
+        "none",
+        description=(
+            "Submit the old run's prompts again: before the `same_steps` as then, or all `together` "
+            "before the first step. No client waits for these requests."
+        ),
+    )
+    abort: bool = Field(False, description="End unfinished requests instead of refusing.")
+
+
+class RestartedEngine(BaseModel):
+    """The new run, and what was changed."""
+
+    run: str = Field(description="The new run's name, as in the ids of /events.")
+    previous: str = Field(description="The old run's name. /trace?previous=true returns its log.")
+    paused: bool = Field(description="A paused engine stays paused.")
+    changed: dict[str, tuple[Any, Any]] = Field(
+        description="Each setting's value before and after."
+    )
 
 
 class Blocks(BaseModel):
@@ -107,6 +169,16 @@ class StoppedEngine(EngineState):
     message: str = Field(description="The reason in words.")
 
 
+class Screen(BaseModel):
+    """What the projector's screen shows."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    step: int | None = Field(
+        ge=0, description="The earlier step that it looks back at; null if it follows the engine."
+    )
+
+
 class Submissions(BaseModel):
     """Whether new requests are held back, and how many are or have just been released."""
 
@@ -134,14 +206,14 @@ def routes(models: Models) -> APIRouter:
     @router.post("/engine/pause", tags=["Teacher's controls"])
     async def pause(request: Request, model: ViewedModel = None) -> EngineState:
         """Pause the engine: it still queues requests, but runs no step."""
-        _check_allowed(request, settings)
+        check_allowed(request, settings)
         with models.commanded(model) as bridge:
             return EngineState(step=await bridge.pause(), paused=True)
 
     @router.post("/engine/resume", tags=["Teacher's controls"])
     async def resume(request: Request, model: ViewedModel = None) -> EngineState:
         """Resume the engine."""
-        _check_allowed(request, settings)
+        check_allowed(request, settings)
         with models.commanded(model) as bridge:
             return EngineState(step=await bridge.resume(), paused=False)
 
@@ -150,7 +222,7 @@ def routes(models: Models) -> APIRouter:
         request: Request, body: StepRequest | None = None, model: ViewedModel = None
     ) -> EngineState:
         """Run steps of a paused engine, then return the number of the last one."""
-        _check_allowed(request, settings)
+        check_allowed(request, settings)
         steps = body.steps if body else 1
         with models.commanded(model) as bridge:
             return EngineState(step=await bridge.step(steps), paused=True)
@@ -163,7 +235,7 @@ def routes(models: Models) -> APIRouter:
 
         The engine stops after the step in which it happened. /engine/pause stops it earlier.
         """
-        _check_allowed(request, settings)
+        check_allowed(request, settings)
         with models.commanded(model) as bridge:
             stopped = await bridge.run_until(body.until, body.request, body.steps)
         return StoppedEngine(
@@ -174,10 +246,30 @@ def routes(models: Models) -> APIRouter:
             message=stopped.message,
         )
 
+    @router.post("/engine/restart", tags=["Teacher's controls"])
+    async def restart(
+        request: Request, body: RestartRequest, model: ViewedModel = None
+    ) -> RestartedEngine:
+        """Restart the engine with other settings: the same model, a new run, an empty KV cache.
+
+        Unfinished requests are a reason to refuse, unless `abort` is true. The old run's log is kept
+        until the next restart, and /compare compares it with the new one.
+        """
+        check_allowed(request, settings)
+        changes = body.settings.model_dump(exclude_none=True)
+        bridge = await models.restart(model, Restart(changes, body.prompts, body.abort))
+        assert bridge.previous is not None
+        return RestartedEngine(
+            run=bridge.window.run,
+            previous=bridge.previous.run,
+            paused=bridge.paused,
+            changed=bridge.previous.changed,
+        )
+
     @router.post("/engine/hold_submissions", tags=["Teacher's controls"])
     async def hold_submissions(request: Request, model: ViewedModel = None) -> Submissions:
         """Hold new requests back: they do not arrive in the engine until they are released."""
-        _check_allowed(request, settings)
+        check_allowed(request, settings)
         with models.commanded(model) as bridge:
             bridge.hold_submissions()
             return Submissions(holding=True, requests=len(bridge.held))
@@ -185,9 +277,16 @@ def routes(models: Models) -> APIRouter:
     @router.post("/engine/release_submissions", tags=["Teacher's controls"])
     async def release_submissions(request: Request, model: ViewedModel = None) -> Submissions:
         """Release all held requests into the same step, and hold no more back."""
-        _check_allowed(request, settings)
+        check_allowed(request, settings)
         with models.commanded(model) as bridge:
             return Submissions(holding=False, requests=await bridge.release_submissions())
+
+    @router.post("/engine/screen", tags=["Teacher's controls"])
+    async def screen(request: Request, body: Screen, model: ViewedModel = None) -> Screen:
+        """Tell the class's phones which earlier step the projector's screen looks back at."""
+        check_allowed(request, settings)
+        models.viewed(model).show_on_screen(body.step)
+        return body
 
     return router
 
@@ -230,7 +329,7 @@ def may_control(request: Request, key: str | None) -> bool:
     return key is not None or is_loopback(request.client.host if request.client else "")
 
 
-def _check_allowed(request: Request, settings: ServerSettings) -> None:
+def check_allowed(request: Request, settings: ServerSettings) -> None:
     """Raise ApiError for pages from other sites, and for clients that may not pause the engine."""
     if error := cross_site(request.scope, settings.cors_origins):
         raise error

@@ -149,7 +149,11 @@ def serve(  # noqa: PLR0917 (one parameter per option, as Typer requires)
         ),
     ] = _SERVER.trace_text,
     trace_file: Annotated[
-        Path | None, _log("Write the whole event log to this file; an existing file is replaced.")
+        Path | None,
+        _log(
+            "Write the whole event log to this file; an existing file is replaced. An engine that is "
+            "restarted from the page goes on in NAME-2, NAME-3, ..."
+        ),
     ] = None,
     request_log: Annotated[
         str,

@@ -268,7 +268,7 @@ def run_server(
     logging.getLogger("uvicorn.error").addFilter(_is_relevant)
     _limit_silence(listener, 2 * settings.stall_seconds)  # the server's own limit comes first
     first = Bridge(engine, outbox, settings, trace_file.write if trace_file else None)
-    models = Models(first, directory)
+    models = Models(first, directory, trace_file)
     config = uvicorn.Config(
         create_app(models, request_log),
         log_level="warning",

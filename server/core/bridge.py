@@ -19,7 +19,7 @@ import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from engine.engine import Engine
@@ -29,7 +29,8 @@ from engine.text.chat_template import ChatTemplateError
 from engine.text.tokenizer import TokenizerError
 from server.core.admission import Admission
 from server.core.engine_thread import EngineThread, Report
-from server.core.event_log import Outbox, Window
+from server.core.event_log import Outbox, PreviousRun, Window
+from server.core.replay import Replay
 from server.core.request_stream import (
     GenerationRequest,
     Prompt,
@@ -77,7 +78,11 @@ class Bridge:
     until           what the paused engine runs until, or ""
     last_stop       why the last `run_until` stopped; None after another command
     holding         whether new requests are held back
+    screen          the earlier step that the projector's screen looks back at, or None
     draining        the server is about to stop and accepts no more requests
+    retired         the engine is being replaced by a restarted one
+    successor       the bridge of the restarted engine; set before `stopped`
+    previous        the run before the restart that made this engine, or None
     failure         the error that ended the engine thread, or ""
     stopped         set when the engine thread is asked to stop; viewers wait for it too
     """
@@ -88,6 +93,9 @@ class Bridge:
         outbox: Outbox,
         settings: ServerSettings,
         record: Callable[[list[Event]], None] | None = None,
+        *,
+        replay: Replay | None = None,
+        previous: PreviousRun | None = None,
     ) -> None:
         self.tokenizer = engine.tokenizer
         self.config = engine.config
@@ -101,13 +109,18 @@ class Bridge:
         self.until = ""
         self.last_stop: Stopped | None = None
         self.holding = False
+        self.screen: int | None = None
         self.draining = False
+        self.retired = False
+        self.successor: Bridge | None = None
+        self.previous = previous
         self.failure = ""
         self._engine = engine
         self._record = record or (lambda _events: None)
         self._thread = EngineThread(
             engine,
             outbox,
+            replay=replay or Replay(),
             deliver=self._deliver,
             record=self._record,
             failed=lambda error: self._on_loop(self._fail, error),
@@ -155,12 +168,47 @@ class Bridge:
     async def stop(self) -> bool:
         """End the engine thread after its step, and every feed; return False if it did not end."""
         self.stopped.set()
+        return await self._stop_thread(2.0)
+
+    async def retire(self) -> Engine | None:
+        """End all requests and the engine thread; return the engine, whose model is free then.
+
+        Feeds go on: they wait for `successor`. Returns None if a step did not end in time.
+        """
+        self.retired = True
+        error = unavailable("the engine was restarted: send the request again", "engine_restarted")
+        self._end_all(error)
+        if not self.failure and not self.stuck:
+            with suppress(ApiError):  # it gets stuck now
+                await self._run_on_thread(self._thread.answer)  # after the aborts: the log has them
+        ended = await self._stop_thread(self.settings.stuck_seconds)
+        self._end_all(error)
+        if not ended or self._engine.is_in_flight:
+            self.failure = "its step did not end, so it cannot be restarted yet"
+            return None
+        self._process_reports()
+        return self._engine
+
+    async def _stop_thread(self, timeout: float) -> bool:
         for timer in (self._stuck_timer, self._collection):
             if timer is not None:
                 timer.cancel()
-        ended = await asyncio.to_thread(self._thread.stop, timeout=2.0)
+        ended = await asyncio.to_thread(self._thread.stop, timeout=timeout)
         self._tokenizing.shutdown(wait=False, cancel_futures=True)
         return ended
+
+    def free_model(self) -> None:
+        """Free the weights and the KV memory of a stopped engine now.
+
+        The engine and the bridge are small; they are part of reference cycles, so the garbage collector
+        frees them later.
+        """
+        del self._engine.runner
+
+    @property
+    def unfinished(self) -> int:
+        """The number of requests that clients or the engine are not done with."""
+        return max(len(self._live), len(self.window.state.requests))
 
     @property
     def pending_submit(self) -> int:
@@ -198,6 +246,8 @@ class Bridge:
         self._check_alive()
         if self.draining:
             raise unavailable("the server is shutting down", "shutdown")
+        if self.retired:
+            raise unavailable("the engine is being restarted", "restarting")
         self._admission.check_requests(len(self._pending))
         stream = RequestStream(
             self._engine.clock.now(),
@@ -289,6 +339,11 @@ class Bridge:
         self.last_stop = None
         self.window.wake()
 
+    def show_on_screen(self, step: int | None) -> None:
+        """Tell all viewers which earlier step the projector's screen looks back at; None: none."""
+        self.screen = step
+        self.window.wake()
+
     @property
     def held(self) -> list[str]:
         """The labels of the requests that are held back, in order of submission.
@@ -339,6 +394,15 @@ class Bridge:
         `held` is the stream whose submission the command is, if it is to be held back.
         """
         self._check_alive()
+        if self.retired:
+            raise unavailable("the engine is being restarted", "restarting")
+        return await self._run_on_thread(command, held)
+
+    async def _run_on_thread(
+        self,
+        command: Callable[[asyncio.Future[Any]], None],
+        held: RequestStream | None = None,
+    ) -> Any:
         self._watch_step()
         reply = self._loop.create_future()
         self._replies.add(reply)

@@ -24,6 +24,7 @@ from engine.events.vocabulary import Admitted, Event, StepFinished
 from engine.output.processor import TokenOutput
 from engine.scheduling.request import Request
 from server.core.event_log import Outbox
+from server.core.replay import Replay
 from server.core.request_stream import Logprobs, OutputDelta, Prompt, RequestStream
 from server.core.run_until import StepCommand, Stopped, Until, check_awaits_token, not_paused
 from server.http.errors import ApiError
@@ -70,6 +71,7 @@ class EngineThread:
     deliver   called with a Report after each step, and once for the commands that ran before it
     record    called with the new events, to write them to a file
     failed    called with the exception if one ends the loop
+    replay    the requests that the server itself submits
     """
 
     def __init__(
@@ -77,12 +79,14 @@ class EngineThread:
         engine: Engine,
         outbox: Outbox,
         *,
+        replay: Replay,
         deliver: Callable[[Report], None],
         record: Callable[[list[Event]], None],
         failed: Callable[[Exception], None],
     ) -> None:
         self._engine = engine
         self._outbox = outbox
+        self._replay = replay
         self._deliver = deliver
         self._record = record
         self._failed = failed
@@ -202,6 +206,8 @@ class EngineThread:
 
     def _run(self) -> None:
         try:
+            self._newest = self._replay.submit_due(self._engine)
+            self._hand_over(self._outbox.take())
             while (commands := self._wait()) is not None:
                 self._busy_since = time.monotonic()
                 for command in commands:
@@ -211,10 +217,12 @@ class EngineThread:
                 self._hand_over(events)  # before the step, which may take a long time
                 if self._may_step():
                     output = self._step()
+                    self._newest = max(self._newest, self._replay.submit_due(self._engine))
                     events = self._outbox.take()
                     self._advance_commands(events, stepped=True)
                     self._hand_over(events, output)
                 self._busy_since = None
+            self._engine.drain()  # the model may serve another engine next
         except Exception as error:
             self._busy_since = None
             self._failed(error)

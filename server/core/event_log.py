@@ -20,6 +20,7 @@ import secrets
 import stat
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import dataclass
 from io import FileIO
 from itertools import islice
 from pathlib import Path
@@ -136,6 +137,22 @@ class Window:
         return True
 
 
+@dataclass(frozen=True, slots=True)
+class PreviousRun:
+    """The run before a restart, for a comparison. A server keeps only the last one.
+
+    run      its name
+    log      its window: gzipped JSON Lines
+    changed  the settings that the restart changed: their values before and after it
+    prompts  whether its prompts were submitted again: "none", "same_steps" or "together"
+    """
+
+    run: str
+    log: bytes
+    changed: dict[str, tuple[object, object]]
+    prompts: str
+
+
 class TraceFile:
     """The whole log on disk, as JSON Lines. Used by the engine thread only.
 
@@ -144,10 +161,19 @@ class TraceFile:
     OSError; see `open_log` for the files that it replaces.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file = open_log(path)
+    def __init__(self, path: Path, number: int = 1) -> None:
+        self._first_path, self._number = path, number
+        self._path = path if number == 1 else path.with_stem(f"{path.stem}-{number}")
+        self._file = open_log(self._path)
         self._failed = False
+
+    def next(self) -> "TraceFile":
+        """Open the file of the next run: `class-2.jsonl` after `class.jsonl`. May raise OSError."""
+        return TraceFile(self._first_path, self._number + 1)
+
+    def close(self) -> None:
+        """Close the file; nothing is written afterwards."""
+        self._file.close()
 
     def write(self, events: list[Event]) -> None:
         """Append the events of one step."""

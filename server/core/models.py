@@ -29,8 +29,10 @@ import msgspec
 from fastapi import Query
 
 from engine.engine import Engine
+from engine.events.vocabulary import Event
 from server.core.bridge import Bridge
-from server.core.event_log import Outbox
+from server.core.event_log import Outbox, TraceFile
+from server.core.restart import Restart, restarted
 from server.http.errors import ApiError, no_model, too_many, unavailable
 
 ViewedModel = Annotated[
@@ -78,7 +80,6 @@ class _Entry:
 
     ready: asyncio.Future[Bridge]
     leases: int = 0
-    engine: Engine | None = None
     loading: asyncio.Task[None] | None = None
 
     @property
@@ -105,15 +106,16 @@ class _Entry:
         finally:
             self.leases -= 1
 
+    def replace(self, bridge: Bridge) -> None:
+        """Use the bridge of a restarted engine from now on."""
+        self.ready = asyncio.get_running_loop().create_future()
+        self.ready.set_result(bridge)
+
     async def unload(self) -> None:
         """End the engine thread and free the memory."""
         assert self.bridge is not None
-        assert self.engine is not None
         await self.bridge.stop()
-        # This frees the weights and the KV memory now. The engine and the bridge are small; they are
-        # part of reference cycles, so the garbage collector frees them later.
-        del self.engine.runner
-        self.engine = None
+        self.bridge.free_model()
 
 
 class Models:
@@ -121,14 +123,22 @@ class Models:
 
     first       serves requests that name no model
     directory   the other models, with `--model auto`
+    trace_file  the first model's log on disk; a restarted engine writes to the next file
     """
 
-    def __init__(self, first: Bridge, directory: ModelDirectory | None = None) -> None:
+    def __init__(
+        self,
+        first: Bridge,
+        directory: ModelDirectory | None = None,
+        trace_file: TraceFile | None = None,
+    ) -> None:
         self.first = first
         self.settings = first.settings
         self.directory = directory
+        self._trace_file = trace_file
         self._entries: dict[str, _Entry] = {}  # least recently requested first
         self._draining = False
+        self._restarting = asyncio.Lock()
 
     def names(self) -> dict[str, bool]:
         """Return every model name that requests can use, and whether the model is loaded."""
@@ -198,6 +208,32 @@ class Models:
         with nullcontext() if entry is None else entry.lease():
             yield bridge
 
+    async def restart(self, name: str | None, restart: Restart) -> Bridge:
+        """Restart a loaded model's engine with other settings; return the new bridge.
+
+        Raises ApiError as `viewed` and `restarted` do.
+        """
+        async with self._restarting:
+            if self._draining:
+                raise unavailable("the server is shutting down", "shutdown")
+            with self.commanded(name) as old:
+                file = self._trace_file
+
+                def open_record() -> Callable[[list[Event]], None] | None:
+                    self._trace_file = _next_file(file)
+                    return self._trace_file.write if self._trace_file else None
+
+                new, error = await restarted(old, restart, open_record)
+                if old is self.first:
+                    self.first = new
+                else:
+                    self._entries[name or ""].replace(new)
+            if file is not None:
+                file.close()
+        if error is not None:
+            raise error
+        return new
+
     def is_loaded(self, name: str | None) -> bool:
         """Whether `lease` would return immediately."""
         entry = self._entries.get(name or "")
@@ -214,6 +250,8 @@ class Models:
             if entry.loading is not None:
                 entry.loading.cancel()
                 self._fail(name, unavailable("the server is shutting down", "shutdown"))
+        async with self._restarting:
+            pass  # a restart that has begun comes first
         await asyncio.gather(*(bridge.drain() for bridge in self.bridges))
 
     async def stop(self) -> bool:
@@ -265,9 +303,9 @@ class Models:
         try:
             if evicted is not None:
                 await evicted.unload()
-            entry.engine, outbox = await _in_thread(lambda: load(path))
+            engine, outbox = await _in_thread(lambda: load(path))
             settings = msgspec.structs.replace(self.settings, model_name=name)
-            bridge = Bridge(entry.engine, outbox, settings)
+            bridge = Bridge(engine, outbox, settings)
             bridge.start()
             entry.ready.set_result(bridge)
             entry.loading = None
@@ -281,6 +319,18 @@ class Models:
         ready = self._entries.pop(name).ready
         ready.set_exception(error)
         ready.exception()  # marks it as retrieved, because all waiting requests may have ended
+
+
+def _next_file(file: TraceFile | None) -> TraceFile | None:
+    """Open the trace file of the next run, if there is one. Raises ApiError if that fails."""
+    try:
+        return file.next() if file is not None else None
+    except OSError as error:
+        raise ApiError(
+            409,
+            f"the new run's trace file cannot be written: {error.strerror}; see --trace-file",
+            code="trace_file",
+        ) from error
 
 
 async def _in_thread(work: Callable[[], tuple[Engine, Outbox]]) -> tuple[Engine, Outbox]:

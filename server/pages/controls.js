@@ -3,6 +3,8 @@
  * together. What the engine does is in the feed's status; nothing is polled.
  */
 
+import { restartWords } from "/page/restart.js";
+
 export class Controls {
   /** `send(verb, body)` posts a command and returns the answer, or null after an error. */
   constructor(byId, send) {
@@ -35,7 +37,8 @@ export class Controls {
     enable(byId("release"), connected, holding);
     const count = status.held?.length ?? 0;
     setText(byId("release"), count ? `Release all ${count}` : "Release");
-    setText(byId("stopped"), until ? `Runs until ${words(until)} …` : stopWords(live));
+    const stopped = stopWords(live) || restartWords(status);
+    setText(byId("stopped"), until ? `Runs until ${words(until)} …` : stopped);
   }
 
   /** The selected request's first token can be waited for while it has none. */

@@ -7,10 +7,11 @@
  * `--model auto`, `/?model=NAME` shows one model; without a name, the first.
  */
 
-import { OwnRequest, watch } from "/board/live.js";
+import { OwnRequest, ProjectorView, watch } from "/board/live.js";
 import { Controls } from "/page/controls.js";
 import { JoinCard } from "/page/join.js";
 import { Prompts } from "/page/prompts.js";
+import { Comparison, Restart } from "/page/restart.js";
 import { showSuggestions } from "/page/suggestions.js";
 
 const byId = (id) => document.getElementById(id);
@@ -27,10 +28,14 @@ const number = (value) => value.toLocaleString("en");
 
 let ending = null;
 let view = null;
+let isTelling = false; // the server, what the projector's screen shows
 let notLoaded = ""; // why there is no log to draw yet
 const own = new OwnRequest(byId("me"));
+let stage = null; // the projector's view, once it is chosen
 const join = new JoinCard(byId);
 const controls = new Controls(byId, control);
+const restart = new Restart(byId, control);
+const comparison = new Comparison(byId, () => ask(`/compare${query}`));
 const prompts = new Prompts({
   form: byId("prompt"),
   list: byId("streams"),
@@ -52,7 +57,7 @@ function open() {
   });
   showModels();
   join.load(headers()).then(() => update(view.live));
-  project(!!localStorage.getItem(PROJECTOR));
+  project(!!localStorage.getItem(PROJECTOR) && !phone.matches);
 }
 
 /** Updates the page after a change of the log, the server's state or the connection. */
@@ -62,6 +67,8 @@ function update(live) {
   const connected = state === "live" || state === "over";
   byId("unlock").hidden = state !== "refused" || !!status.run;
   controls.update(live, connected);
+  restart.update(live, connected);
+  comparison.update(live);
   join.update({
     isEmpty: status.run && !live.model?.stepCount && !phone.matches,
     hasKey: status.key,
@@ -77,7 +84,30 @@ function update(live) {
   }
   prompts.show(live);
   document.body.toggleAttribute("data-sent", prompts.streams.length > 0);
-  if (phone.matches && live.shows) own.show(live, prompts.request);
+  if (phone.matches) own.show(live, live.shows ? prompts.request : null);
+  if (!byId("stage").hidden) {
+    stage.show(live);
+    setText(byId("joined"), describeJoined(live));
+    tellScreen(live);
+  }
+}
+
+/** Tells the phones which earlier step this screen looks back at, until the server has said that it knows. */
+async function tellScreen({ shows, following, status, board }) {
+  const step = shows && !following ? board.store.step : null;
+  if (isTelling || !status.controls || step === status.screen) return;
+  isTelling = true;
+  await control("screen", { step });
+  isTelling = false;
+}
+
+/** How many people have sent a prompt, and how many requests are live. */
+function describeJoined({ model, shows }) {
+  if (!shows) return "";
+  const people = new Set(model.requests.map(({ label, name }) => label || name)).size;
+  const live = model.requests.filter(({ finished }) => !finished).length;
+  const words = `${people} ${people === 1 ? "person has" : "people have"} joined`;
+  return `${words}, ${live} ${live === 1 ? "request is" : "requests are"} live`;
 }
 
 /** The prompts that are held back, by name if the log has names. */
@@ -146,15 +176,21 @@ function setText(element, text) {
 }
 
 /** Posts a command of the teacher's; returns the answer, or null and says why. */
-async function control(verb, body) {
+function control(verb, body) {
+  return ask(`/engine/${verb}${query}`, {
+    method: "POST",
+    headers: body && { "Content-Type": "application/json" },
+    body: body && JSON.stringify(body),
+  });
+}
+
+/** Returns a route's answer, or null and says why. */
+async function ask(route, options) {
   const error = byId("error");
   error.hidden = true;
   try {
-    const answer = await fetch(`/engine/${verb}${query}`, {
-      method: "POST",
-      headers: { ...headers(), ...(body && { "Content-Type": "application/json" }) },
-      body: body && JSON.stringify(body),
-    });
+    const all = { ...options, headers: { ...headers(), ...options?.headers } };
+    const answer = await fetch(route, all);
     const said = await answer.json();
     if (answer.ok) return said;
     error.textContent = said.error.message;
@@ -165,14 +201,23 @@ async function control(verb, body) {
   return null;
 }
 
-/** Makes everything larger or not; the browser remembers it, because it belongs to this screen. */
+/** Shows the projector's view or the board; the browser remembers it, because it belongs to this screen. */
 function project(on) {
   byId("projector").setAttribute("aria-pressed", on);
+  setText(byId("projector"), on ? "Leave the projector's view" : "Projector");
   document.documentElement.dataset.scale = on ? "projector" : "";
-  const { board } = view;
-  if (board.projector === on) return;
-  board.projector = on;
-  if (board.model) board.layout();
+  byId("stage").hidden = !on;
+  byId("board").hidden = on;
+  const [joinCard, commands, buttons] = [byId("join"), byId("commands"), byId("view")];
+  if (on) {
+    stage ??= new ProjectorView(byId("stage"));
+    stage.slot.append(joinCard, commands, buttons);
+  } else {
+    document.querySelector("main").before(joinCard);
+    document.querySelector("header").append(buttons, commands);
+  }
+  update(view.live);
+  if (!on && view.board.model) view.board.layout();
 }
 
 byId("projector").addEventListener("click", () => {

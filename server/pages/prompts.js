@@ -39,9 +39,10 @@ export class Prompts {
     return this.chats && !this.form.elements.raw.checked;
   }
 
-  /** The id of the newest prompt's request in the log; null before it is there. */
+  /** The id of the newest prompt's request in the log; null before it is there, or after a restart without it. */
   get request() {
-    return this.streams[0]?.request ?? null;
+    const [newest] = this.streams;
+    return newest?.isShown ? newest.request : null;
   }
 
   send(text) {

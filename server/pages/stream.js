@@ -24,6 +24,8 @@ function make(tag, className, text = "") {
 export class Stream {
   runs = true;
   request = null; // id in the event log
+  isAgain = false; // whether a restarted engine has the prompt again
+  #log = ""; // the run whose log has the request
   reason = "";
   tokens = 0;
   ttft = null; // ms
@@ -32,7 +34,7 @@ export class Stream {
 
   /** Send the prompt. `changed()` is called when it ends, `select(id)` shows it on the board. */
   constructor({ prompt, isChat, name, maxTokens, model, headers }, changed, select) {
-    Object.assign(this, { changed, select });
+    Object.assign(this, { changed, select, label: name });
     this.element = make("li", "stream");
     this.chip = make("button", "name");
     this.chip.type = "button";
@@ -69,17 +71,33 @@ export class Stream {
     this.element.remove();
   }
 
+  /** Whether the request is in the log that a board shows; a restarted engine may have it again. */
+  #isIn({ model, run, status }) {
+    if (this.request == null) return false;
+    this.#log ||= run;
+    const { previous } = status;
+    const isNext = status.run === run && previous?.run === this.#log && previous.prompts !== "none";
+    if (isNext && model?.request(this.request)?.label === this.label) {
+      this.#log = run;
+      this.isAgain = true;
+      this.ttft = null;
+    }
+    return this.#log === run;
+  }
+
   /** Update from the event log. */
-  show({ model, board, status }) {
+  show(live) {
+    const { model, board, status } = live;
     this.isHeld = this.request == null && !!status.holding;
-    const span = this.request == null ? null : model?.request(this.request);
+    this.isShown = this.#isIn(live);
+    const span = this.isShown ? model?.request(this.request) : null;
+    this.chip.disabled = !span;
     if (!span) {
       this.#write();
       return;
     }
     if (!this.#seen) {
       this.#seen = true;
-      this.chip.disabled = false;
       this.select(this.request);
     }
     paintSwatch(this.swatch, board.theme, model.laneOf(this.request, board.store.step));
@@ -88,6 +106,12 @@ export class Stream {
     if (this.ttft === null && first && span.arrivedAt !== null && end) {
       this.ttft = (end - span.arrivedAt) / 1000;
     }
+    if (this.isAgain) {
+      this.reason = span.finished?.reason ?? "";
+      this.error = span.finished?.message;
+    }
+    if (this.isAgain && status.trace_text === "on")
+      this.text.textContent = span.texts.slice(span.promptLength).join("");
     this.#write();
   }
 
@@ -106,7 +130,7 @@ export class Stream {
       if (!this.reason)
         throw new RequestError("the connection closed before the output was complete");
     } catch (error) {
-      if (this.reason !== "abort") {
+      if (this.reason !== "abort" && !this.isAgain) {
         this.reason = "error";
         const lost = "the connection to the server was lost";
         this.error = error instanceof RequestError ? error.message : lost;
@@ -145,7 +169,8 @@ export class Stream {
       reason || (ttft !== null || this.text.textContent ? "runs" : "waits");
     if (request != null) this.element.dataset.request = request;
     const parts = [];
-    if (reason)
+    if (this.isAgain && !reason) parts.push("runs again in the restarted engine");
+    else if (reason)
       parts.push(
         reason === "error" ? `failed: ${this.error}` : (WORDS[reason] ?? `finished: ${reason}`),
       );

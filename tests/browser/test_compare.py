@@ -14,6 +14,7 @@ from tests.facts import assert_names
 from tests.visualizer.storytellers import crowd, storytellers
 from visualizer import compare, gallery
 from visualizer.comparing.comparison import Comparison
+from visualizer.comparing.differences import differing_steps, pair
 
 FIRST = 19  # the step in which the two runs part
 PREEMPTIONS = 16  # the column of their change in a row of the comparison's requests
@@ -96,6 +97,18 @@ def test_the_picture_has_the_fork_and_the_gap_of_every_request(
         assert said
         assert said in str(comparison.first_difference)
         assert_names(ways.nth(side).locator("canvas").get_attribute("aria-label"), "used", "free")
+    # Buttons go to the other steps in which the runs decide differently.
+    back, forward = root.locator(".turn button").all()
+    expect(back).to_be_disabled()
+    forward.click()
+    second = differing_steps(*logs, pair(*logs))[1]
+    expect(root).to_have_attribute("data-step", str(second))
+    assert_names(words_of(root.locator(".ways h2")), second)
+    assert_names(words_of(root.locator(".turn")), 2, len(differing_steps(*logs, pair(*logs))))
+    for side in (0, 1):
+        assert_names(words_of(ways.nth(side).locator("p").nth(1)), f"Step {second}")
+    back.click()
+    expect(root).to_have_attribute("data-step", str(FIRST))
 
 
 def test_the_page_fits_a_laptops_screen_with_twenty_requests_and_counts_the_rest(

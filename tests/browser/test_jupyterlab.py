@@ -310,6 +310,10 @@ def test_a_saved_board_steps_and_selects_without_a_kernel(
     expect(page.locator(".underglass:not(.compare, .compare *)")).to_have_count(1)
     expect(page.locator(".underglass.compare")).to_have_count(1)
     board.press(".")
+    goodput = board.root.locator("[data-act=slo]")
+    goodput.click()
+    board.root.locator("input[name=ttft]").fill("81")
+    board.press("Escape")
     expect(board.root).to_have_attribute("data-synced", "33 8")
 
     save(page)
@@ -317,10 +321,12 @@ def test_a_saved_board_steps_and_selects_without_a_kernel(
     assert all({WIDGET, "image/png"} <= one.outputs[0].data.keys() for one in notebook.cells)
     state = notebook.metadata.widgets[STATE]["state"]
     assert sum("log" in one["state"] for one in state.values()) == 3
+    assert [81, 40] in [one["state"].get("slo") for one in state.values()]
 
     reopen_without_kernel(page, address, path.name)
     board = BoardOnPage(page).wait()
     expect_fold(board, log, 33)
+    expect(board.root.locator("[data-act=slo]")).to_contain_text("81")
     board.press(",", ",", ",")
     expect_fold(board, log, 30)
     chip = board.root.locator(".decisions .chip").first

@@ -572,23 +572,6 @@ def test_a_page_that_is_opened_late_shows_the_past(
         caller.close()
 
 
-def test_the_scale_of_a_projector_is_chosen_and_remembered(
-    new_page: NewPage, server: BackgroundServer
-) -> None:
-    [caller] = ask(server.url, "Ada")
-    page = new_page(width=1920, height=1080)
-    board = open_live(page, server.url).wait()
-    expect(board.root).to_have_attribute("data-layout", "wide")  # a wide screen is no projector
-    page.locator("#projector").click()
-    expect(board.root).to_have_attribute("data-layout", "projector")
-    page.reload()
-    board.wait()
-    expect(board.root).to_have_attribute("data-layout", "projector")
-    page.locator("#projector").click()
-    expect(board.root).to_have_attribute("data-layout", "wide")
-    caller.close()
-
-
 def test_prompts_are_chats_unless_raw_completion_is_chosen(
     new_page: NewPage, server: BackgroundServer
 ) -> None:

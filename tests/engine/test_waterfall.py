@@ -12,6 +12,7 @@ from engine.events.log import EventLog
 from engine.events.waterfall import RequestTime, Waterfall
 from engine.events.waterfall.causes import CAUSES, ENGINE, FOR_ALL, LOST, WORK
 from engine.events.waterfall.picture import COLOURS
+from engine.events.waterfall.records import Life
 from engine.events.waterfall.words import cause_name
 from engine.scheduling.sampling_params import SamplingParams
 from engine.simulation.cost_runner import CostRunner
@@ -229,6 +230,29 @@ def test_behind_the_head_of_the_queue_its_reason_counts() -> None:
         ("batch_full", None),
     }
     assert "xx" in str(waterfall[3])
+
+
+@pytest.mark.parametrize(
+    ("prompt", "settings"), [(30, {}), (30, {"admission": "whole"}), (20, {"preemption": False})]
+)
+def test_the_blocks_that_would_have_helped_do_help(
+    prompt: int, settings: dict[str, object]
+) -> None:
+    def life(tokens: int, number: int) -> Life:
+        engine = engine_with(max_kv_tokens=tokens, block_size=8, prefix_cache="off", **settings)
+        engine.submit([1] * 40, SamplingParams(max_tokens=12, ignore_eos=True))
+        engine.submit([2] * prompt, SamplingParams(max_tokens=4, ignore_eos=True))
+        waterfall = run(engine)
+        assert ("memory" in str(waterfall[number])) == bool(waterfall[number].life.short)
+        return waterfall[number].life
+
+    assert life(64, 1).short is None, "it never waits"
+    late = life(64, 2)
+    assert late.short is not None
+    step, missing = late.short
+    assert min(late.work) > step
+    assert min(life(64 + 8 * missing, 2).work) == step
+    assert min(life(64 + 8 * (missing - 1), 2).work) > step, "one block less does not help"
 
 
 def test_asynchronous_scheduling_tiles_the_passes() -> None:

@@ -83,6 +83,20 @@ def test_a_page_of_another_site_cannot_hold_the_engine(url: str) -> None:
     assert post(url, "/engine/resume", None, Origin=url).status_code == 200
 
 
+def test_viewers_hear_which_step_the_screen_looks_back_at(url: str) -> None:
+    with Feed(url) as feed:
+        feed.keyframe()
+        feed.until_status(screen=None)
+        assert post(url, "/engine/screen", {"step": 87}).json() == {"step": 87}
+        feed.until_status(screen=87)
+        post(url, "/engine/screen", {"step": None})
+        feed.until_status(screen=None)
+    refused = post(url, "/engine/screen", {"step": 3}, Origin="https://example.com")
+    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "cross_site")
+    for body in ({"step": -1}, {"step": "3"}, {}):
+        assert post(url, "/engine/screen", body).json()["error"]["param"] == "step"
+
+
 def test_health_and_readiness(url: str) -> None:
     health = get(url, "/health")
     assert health["status"] == "ok"

@@ -14,7 +14,8 @@ ROUTES = """
 POST /v1/completions, POST /v1/chat/completions, GET /v1/models, GET /v1/models/{name},
 POST /tokenize, POST /detokenize, GET /health, GET /ready, GET /join, GET /metrics, GET /trace,
 GET /events, POST /engine/pause, POST /engine/resume, POST /engine/step, POST /engine/run_until,
-POST /engine/hold_submissions, POST /engine/release_submissions
+POST /engine/hold_submissions, POST /engine/release_submissions, POST /engine/restart,
+POST /engine/screen, GET /compare
 """
 
 

@@ -189,6 +189,21 @@ def test_a_view_can_be_shown_again(log: EventLog) -> None:
         show(log, axis="days")
 
 
+def test_the_limits_of_the_goodput_are_part_of_the_view(log: EventLog) -> None:
+    board = show(log, step=12, select=None)
+    assert board.slo == (150, 40)
+    assert "slo" not in board.to_kwargs()
+    board.slo = 80, 12.5
+    assert show(log, **board.to_kwargs()).slo == (80, 12.5)
+    assert board.url_fragment() == "#step=12&selected=&slo=80-12.5"
+    assert board.view_model.get_state("slo") == {"slo": [80, 12.5]}, "a notebook saves it"
+    board.view_model.set_state({"slo": [200, 30]})
+    assert board.slo == (200, 30), "and the browser sets it"
+    for wrong in [(1,), (-1, 2), (1, float("nan"))]:
+        with raises_naming(ValueError, "slo", "TTFT", "ITL"):
+            board.slo = wrong  # type: ignore[assignment]
+
+
 def test_no_selection_is_none_and_only_the_wire_has_a_number_for_it(log: EventLog) -> None:
     assert show(log, step=30).selected == 8, "left out, the request that the step is about"
     board = show(log, step=30, select=None)

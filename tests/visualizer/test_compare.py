@@ -22,7 +22,7 @@ from tests.engine.workloads import Workload, make_engine, play, random_workload
 from tests.facts import assert_names
 from tests.visualizer.storytellers import storytellers
 from visualizer import compare
-from visualizer.comparing.differences import decisions, first_difference, pair
+from visualizer.comparing.differences import decisions, differing_steps, first_difference, pair
 from visualizer.comparing.same_machine import retime
 from visualizer.moments import Moment, names_of, plain
 
@@ -152,6 +152,10 @@ def test_one_planted_change_is_found_in_the_step_where_it_first_decides_somethin
         difference = first_difference(a, b, pair(a, b))
         assert (difference and difference.step) == first_step_that_differs(a, b), seed
         found += difference is not None
+        steps = differing_steps(a, b, pair(a, b))
+        assert steps == sorted(set(steps))
+        if difference and None not in difference.requests:
+            assert steps[0] == difference.step, seed
     assert found >= 3, "the plants must bear"
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from engine.events.log import EventLog
 from engine.events.vocabulary import StepFinished
 from engine.events.waterfall.picture import COLOURS
+from engine.events.waterfall.words import helped
 from tests.engine.test_waterfall import recorded
 from tests.visualizer.test_golden_fold import SCRIPTS, node, save, windowed
 from visualizer.logs import settings_of
@@ -27,6 +28,7 @@ def compare(logs: dict[str, EventLog], folder: Path) -> int:
             assert said["byCause"] == time.by_cause
             assert (said["total"], said["work"]) == (time.total, time.work)
             assert (said["lost"], said["ttft"]) == (time.lost, time.ttft)
+            assert said["helped"] == helped(time)
             compared += len(ours)
     return compared
 

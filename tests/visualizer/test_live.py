@@ -214,3 +214,20 @@ def test_each_new_view_learns_that_the_server_refused_the_key() -> None:
             for thread in threads():
                 thread.join(PATIENCE)
         board.close()
+
+
+def test_a_view_goes_on_with_the_new_run_of_a_restarted_engine() -> None:
+    with start(engine={"max_kv_tokens": 4096}) as server:
+        board = watch(server.url)
+        view = FakeView(board)
+        post(server.url, "/v1/completions", BODY)
+        view.until(server.url)
+        run = view.seen[-1].get("run")
+        told = post(server.url, "/engine/restart", {"settings": {"policy": "sjf"}}).json()
+        post(server.url, "/v1/completions", BODY)
+        while not view.seen[-1].get("joins") or view.seen[-1]["run"] != told["run"]:
+            view.hear()
+        view.until(server.url)
+        assert told["run"] != run
+        assert board.state() == trace(server.url).state().core()
+        board.close()

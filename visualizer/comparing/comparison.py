@@ -26,7 +26,7 @@ from engine.events import EventLog
 from engine.events import vocabulary as v
 from engine.events.messages import count
 from visualizer.comparing.accuracy import accuracy
-from visualizer.comparing.differences import first_difference, pair
+from visualizer.comparing.differences import differing_steps, first_difference, pair
 from visualizer.comparing.inputs import input_changes
 from visualizer.comparing.run_totals import is_better, run_totals
 from visualizer.comparing.same_machine import end_error, fit_record, model_error, retime
@@ -84,6 +84,7 @@ class Comparison(PictureWidget):
         self.settings = _changed_settings(*logs)
         self.inputs = input_changes(*logs, self._pairs, self._names_of[0])
         self._difference = first_difference(*logs, self._pairs)
+        self._differing = differing_steps(*logs, self._pairs) if self._difference else []
         paired = self._pairs.keys(), set(self._pairs.values())
         self._accuracy = accuracy(*logs, self.step, names, self._error_ms)
         self.note = self.note or self._accuracy.words
@@ -204,6 +205,7 @@ class Comparison(PictureWidget):
             "verdict": self.verdict,
             "difference": found
             and {name: getattr(found, name) for name in ("step", "a", "b", "requests")},
+            "differing": self._differing,
             "rows": _rows(table),
             "totals": [
                 [*row, is_better(row[0], row[1], row[2], self._accuracy)]

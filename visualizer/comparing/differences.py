@@ -170,6 +170,16 @@ def first_difference(a: EventLog, b: EventLog, pairs: dict[int, int]) -> Differe
     return None
 
 
+def differing_steps(a: EventLog, b: EventLog, pairs: dict[int, int]) -> list[int]:
+    """Return the steps that both runs have and in which they decide differently, in order."""
+    ids = {request: request for request in pairs}, {other: one for one, other in pairs.items()}
+    made = [
+        {step: [(one.kind, one.key) for one in all_] for step, all_ in decisions(log, own)}
+        for log, own in zip((a, b), ids, strict=True)
+    ]
+    return [step for step in made[0] if step in made[1] and made[0][step] != made[1][step]]
+
+
 def _one_goes_on(
     one: tuple[int, list[Decision]] | None, two: tuple[int, list[Decision]] | None
 ) -> Difference:

@@ -20,7 +20,7 @@ const MODULES = {
   board: { entry: "src/entry.js", exports: ["mount"], isWidget: true },
   live: {
     entry: "src/live_entry.js",
-    exports: ["createParser", "duration", "OwnRequest", "paintSwatch", "watch"],
+    exports: ["createParser", "duration", "OwnRequest", "paintSwatch", "ProjectorView", "watch"],
   },
 };
 // 85 characters that no string, script or template has to escape.
@@ -65,7 +65,7 @@ console.log(`static/gallery: ${await drawGallery()} pictures drawn`);
  * relative address of its source map cannot start from; the server has the map beside the module.
  */
 function pack(name, text, exports, isWidget) {
-  const packed = deflateRawSync(Buffer.from(text), { level: 9 });
+  const packed = deflateRawSync(Buffer.from(text), { level: 9, memLevel: 9 });
   const list = isWidget ? [...exports, "default: widget"] : exports;
   return `// Underglass: built from visualizer/frontend/src by build.mjs, deflated. Do not edit.
 const packed = "${base85(packed)}";

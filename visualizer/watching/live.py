@@ -26,7 +26,7 @@ import traitlets
 from httpx_sse import ServerSentEvent
 
 from engine.events import State
-from engine.events.vocabulary import AnyEvent, Event, Keyframe
+from engine.events.vocabulary import AnyEvent, Event, Keyframe, RunStarted
 from visualizer.html import MODULE
 from visualizer.watching.server_events import UnauthorizedError, batches
 
@@ -207,11 +207,12 @@ class Live(anywidget.AnyWidget):
                 elif received.id:
                     run, _, number = received.id.partition(":")
                     event: Event = _decode(received.data)
-                    is_keyframe = isinstance(event, Keyframe)
-                    if is_keyframe or not lines:
+                    # A restarted engine begins with run_started.
+                    begins = isinstance(event, Keyframe | RunStarted)
+                    if begins or not lines:
                         self._send_events(first, lines, joins=joins, dropped=dropped)
-                        lines, first, joins = [], int(number), is_keyframe
-                    if is_keyframe:
+                        lines, first, joins = [], int(number), begins
+                    if begins:
                         self._state, self._run = State(), run
                     assert self._state is not None, "a server's first event is a keyframe"
                     self._state.apply(event)

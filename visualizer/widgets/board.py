@@ -13,11 +13,12 @@ import traitlets
 from engine.events.messages import count
 from visualizer.html import MODULE
 from visualizer.logs import LogLike, Select, state_at
-from visualizer.widgets.log_model import AXES, LogModel, model_of
+from visualizer.widgets.log_model import AXES, SLO, LogModel, model_of
 from visualizer.widgets.picture import PictureWidget
 
 PANELS = ("timeline", "blocks", "tree", "scheduler", "tokens", "waterfall")
 StepRange = tuple[int, int]
+Limits = tuple[float, float]
 
 
 class Board(PictureWidget):
@@ -49,6 +50,7 @@ class Board(PictureWidget):
         window: StepRange | None = None,
         range: StepRange | None = None,
         axis: str | None = None,
+        slo: Limits | None = None,
         panel: str = "",
     ) -> None:
         if axis is not None and axis not in AXES:
@@ -71,6 +73,8 @@ class Board(PictureWidget):
             model.window = list(window)
         if range is not None:
             model.range = list(range)
+        if slo is not None:
+            model.slo = list(slo)
 
     @traitlets.validate("step")
     def _validate_step(self, proposal: Any) -> int:
@@ -85,6 +89,16 @@ class Board(PictureWidget):
     @range.setter
     def range(self, steps: StepRange | None) -> None:
         self.view_model.range = list(steps or ())
+
+    @property
+    def slo(self) -> Limits:
+        """The limits of the goodput in milliseconds: TTFT, and the p99 of a request's ITL."""
+        ttft, itl = self.view_model.slo
+        return ttft, itl
+
+    @slo.setter
+    def slo(self, limits: Limits) -> None:
+        self.view_model.slo = list(limits)
 
     def state(self) -> dict[str, Any]:
         """Return the engine's state after the current step, as plain values (see `State.core`).
@@ -107,6 +121,8 @@ class Board(PictureWidget):
             shown["range"] = tuple(model.range)
         if model.axis != "steps":
             shown["axis"] = model.axis
+        if self.slo != SLO:
+            shown["slo"] = self.slo
         if self.panel or self.only:
             shown["panel"] = self.panel or self.only
         return shown
@@ -120,6 +136,12 @@ class Board(PictureWidget):
             parts += [f"from={window[0]}", f"to={window[1]}"]
         if steps := shown.pop("range", None):
             parts.append(f"range={steps[0]}-{steps[1]}")
+        slo = shown.pop("slo", None)
+        axis = shown.pop("axis", None)
+        if axis:
+            parts.append(f"axis={axis}")
+        if slo:
+            parts.append("slo=" + "-".join(f"{limit:.15g}" for limit in slo))
         return "#" + "&".join([*parts, *(f"{name}={value}" for name, value in shown.items())])
 
     def __repr__(self) -> str:
@@ -168,6 +190,7 @@ def show(
     window: StepRange | None = None,
     range: StepRange | None = None,
     axis: str | None = None,
+    slo: Limits | None = None,
     panel: str = "",
 ) -> Board:
     """Show a log: an EventLog, a path to a `.jsonl` file, JSON Lines, or the name of a scenario.
@@ -181,7 +204,9 @@ def show(
     window  the first and last step that the timeline shows
     range   the first and last step to summarize
     axis    "steps", or "time" for wall time
+    slo     the limits of the goodput in milliseconds: the time to the first token, and the 99th
+            percentile of a request's times between tokens
     panel   the panel to show alone: "timeline", "blocks", "tree", "scheduler", "tokens", or
             "waterfall" (where the time of each request went)
     """
-    return Board(log, step, select, window=window, range=range, axis=axis, panel=panel)
+    return Board(log, step, select, window=window, range=range, axis=axis, slo=slo, panel=panel)

@@ -8,6 +8,7 @@ save in the notebook, only part of it is saved, and the browser asks the kernel 
 
 import base64
 import gzip
+import math
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
@@ -22,6 +23,7 @@ from visualizer.named_logs import Scenario, find_scenario
 from visualizer.opening import opening
 
 AXES = ("steps", "time")
+SLO = (150.0, 40.0)  # ms: time to the first token, p99 of a request's times between tokens
 SAVED_BYTES = 1_300_000  # limit per notebook output, before base64 adds a third
 LARGE_LOG = 20_000_000  # bytes before packing
 PROJECT = MODULE.parents[2]
@@ -31,7 +33,7 @@ _MODELS: "WeakValueDictionary[int, LogModel]" = WeakValueDictionary()
 
 
 class LogModel(ipywidgets.Widget):  # type: ignore[misc]
-    """A log and the current view of it: step, selected request or None, range, window, time axis.
+    """A log and the current view of it: step, selected request or None, range, window, time axis, SLO.
 
     A notebook saves at most `max_saved` bytes of the packed log.
 
@@ -53,6 +55,7 @@ class LogModel(ipywidgets.Widget):  # type: ignore[misc]
     range = traitlets.List(traitlets.Int()).tag(sync=True)
     window = traitlets.List(traitlets.Int()).tag(sync=True)
     axis = traitlets.Enum(AXES, default_value="steps").tag(sync=True)
+    slo = traitlets.List(traitlets.Float(), default_value=list(SLO)).tag(sync=True)
     project = traitlets.Dict().tag(sync=True)
     about = traitlets.Dict().tag(sync=True)
 
@@ -128,6 +131,13 @@ class LogModel(ipywidgets.Widget):  # type: ignore[misc]
             for end in ends:
                 self.check_step(end, name)
         return ends
+
+    @traitlets.validate("slo")
+    def _validate_slo(self, proposal: Any) -> list[float]:
+        limits: list[float] = proposal["value"]
+        if len(limits) != 2 or not all(0 <= limit < math.inf for limit in limits):
+            raise ValueError(f"slo must be (TTFT, ITL), both at least 0 ms, got {tuple(limits)}")
+        return limits
 
     def check_step(self, step: int, name: str) -> int:
         """Return `step` if the log has it. Otherwise raise a ValueError that names the field `name`."""

@@ -132,6 +132,7 @@ def _style() -> str:
     jupyter = "body[data-jp-theme-light={}] "
     return (
         ".ug-waterfall svg{max-width:100%;height:auto;font:12px Arial,'Liberation Sans',sans-serif}"
+        ".ug-waterfall pre{font:12px/1.5 Menlo,Consolas,'Liberation Mono',monospace}"
         ".ug-waterfall text,.ug-waterfall .first{fill:currentColor}"
         ".ug-waterfall span{margin-right:12px;font-size:12px;white-space:nowrap}"
         ".ug-waterfall i{display:inline-block;width:14px;height:10px;margin-right:5px}"

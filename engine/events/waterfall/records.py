@@ -11,6 +11,7 @@ from engine.events.fold import State
 from engine.events.paused_time import PausedTime
 from engine.events.state import RequestState
 
+_MEMORY = ("no_free_blocks", "whole_sequence", "reserved_blocks")
 _NEIGHBOURS = 3  # decode-only steps before and after a step that its decodes are compared with
 
 
@@ -73,6 +74,7 @@ class Life:
     steps        number of finished steps when it arrived and when it ended; None: it lives
     first_token  index of the step that gave its first token
     found        tokens found in the cache when it was first admitted
+    short        the first step in which only memory kept it out, and how many blocks were missing
     """
 
     id: int
@@ -87,6 +89,7 @@ class Life:
     reason: str | None = None
     first_token: int | None = None
     found: int | None = None
+    short: tuple[int, int] | None = None
     computed: int = 0  # tokens that it has ever computed
     work: dict[int, Work] = field(default_factory=dict)
     absences: list[Absence] = field(default_factory=list)
@@ -130,6 +133,7 @@ class Records:
                 step.is_failed = False
                 if event.blocked is not None:
                     step.blocked = event.blocked.request, event.blocked.reason
+                    self._blocked(number, event.blocked)
                 step.skipped = dict(event.skipped)
                 self._planned(step, event.rows)
             case v.StepFinished():
@@ -154,6 +158,14 @@ class Records:
                 self._forked(event)
             case v.Admitted():
                 self._admitted(event)
+
+    def _blocked(self, number: int, blocked: v.Blocked) -> None:
+        """Note the first step in which more free blocks would have been enough."""
+        life = self.lives.get(blocked.request)
+        # Memory is checked last; without preemption, the reserved blocks after the free ones.
+        is_last = blocked.reason == "reserved_blocks" or self._state.settings.get("preemption")
+        if life and life.short is None and is_last and blocked.reason in _MEMORY:
+            life.short = number, blocked.need - blocked.have
 
     def _meet(self, request: RequestState, arrived: int | None) -> Life:
         life = Life(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from engine.events.durations import duration
-from engine.events.messages import MESSAGES, fill
+from engine.events.messages import MESSAGES, fill, text
 from engine.events.waterfall.causes import LOST, WAITING, WORK
 from engine.events.waterfall.spans import Span
 
@@ -64,6 +64,8 @@ def why_slow(time: "RequestTime", names: Mapping[int, str]) -> str:
     for row in rows_of(time.spans):
         about = row_words(row, time, names)
         lines.append(f"{in_words(row.time, unit):>10}  {about}{_steps(row)}{_source(row)}")
+    if words := helped(time):
+        lines.append(f"{words}.")
     return "\n".join(lines)
 
 
@@ -78,6 +80,20 @@ def headline(time: "RequestTime") -> str:
         spent = in_words(rest[most], time.unit)
         words += fill(_WORDS["most"], time=spent, cause=cause_name(most))
     return "".join(map(str, words))
+
+
+def helped(time: "RequestTime") -> str:
+    """Return what would have helped, as far as the log says it, or "".
+
+    A replay shows what a whole run gains from more blocks; this is about one decision.
+    """
+    if time.life.short is None:
+        return ""
+    step, missing = time.life.short
+    words = text(_WORDS["helped"], missing=missing, step=step)
+    computed = [one.step for one in time.spans if one.cause in (*WORK, "recomputed")]
+    later = next((one for one in computed if one > step), None)
+    return words if later is None else words + text(_WORDS["helped_later"], later=later)
 
 
 def row_words(row: Row, time: "RequestTime", names: Mapping[int, str]) -> str:

@@ -6,5 +6,6 @@ import { watchInNotebook } from "./live/watch_in_notebook.js";
 export { mount };
 
 export default {
+  /** @param {import("./host/notebook.js").Widget} context */
   render: (context) => (context.model.get("live") ? watchInNotebook : widget.render)(context),
 };

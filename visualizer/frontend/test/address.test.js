@@ -1,10 +1,12 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { SLO } from "../src/board/view.js";
-import { readAddress, writeAddress } from "../src/host/address.js";
+import { pythonFor, readAddress, writeAddress } from "../src/host/address.js";
 
 test("an address has the limits of the goodput if the reader has set others", () => {
   const slo = { ttft: 80_000, itl: 12_500 };
   assert.deepEqual(readAddress(writeAddress({ step: 3, selected: 1, slo })).slo, slo);
   assert.equal(readAddress(writeAddress({ step: 3, selected: 1, slo: SLO })).slo, undefined);
+  assert.match(pythonFor({ step: 3, selected: 1, slo }), /, slo=\(80, 12\.5\)\)$/);
+  assert.equal(pythonFor({ step: 3, selected: 1, slo: SLO }), "show(log, step=3, select=1)");
 });

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { partners, stepAtTime, stepFor } from "../src/compare/alignment.js";
 import { change, figure } from "../src/compare/compare_tables.js";
 import { ghostLayout } from "../src/compare/ghost_layout.js";
-import { drawGhost, SHADES } from "../src/compare/ghost_picture.js";
+import { drawGhost, shadesOf } from "../src/compare/ghost_picture.js";
 import { gapWords, ghostRows, isNoise, shownRows } from "../src/compare/ghost_rows.js";
 import { headline } from "../src/compare/headline.js";
 import { miniGrid } from "../src/drawing/mini_map.js";
@@ -154,7 +154,7 @@ test("B is drawn from the fork on, below A's lanes, and the gap is shaded", () =
   // A request that ended before the fork has no outline at all.
   assert.equal(rows[2].state, "before");
   assert.deepEqual(outlinesOf(2), []);
-  const shades = marks.filter(({ paint }) => paint === SHADES.get(THEMES.light).sooner);
+  const shades = marks.filter(({ paint }) => paint === shadesOf(THEMES.light).sooner);
   assert.equal(shades.length, 1);
   assert.ok(Math.abs(shades[0].width - 10_000 * scale.per) < 1e-6);
   const words = marks.filter(({ kind }) => kind === "text").map(({ text }) => text);
@@ -197,9 +197,9 @@ test("a time between steps, before the first, and steps without an end", () => {
 
 test("small maps of two runs have cells of one size", () => {
   const [one, two] = [miniGrid(40, 170, 64), miniGrid(64, 170, 64)];
-  assert.deepEqual([one.width, one.body], [two.width, two.body]);
+  assert.deepEqual([one.cellWidth, one.body], [two.cellWidth, two.body]);
   assert.ok(one.height < two.height);
-  assert.ok(two.x(15) + two.width <= 170);
+  assert.ok(two.x(15) + two.cellWidth <= 170);
   assert.ok(miniGrid(1000, 170).height < 120);
 });
 

@@ -64,6 +64,17 @@ test("all blocks are inside the card, however many there are", () => {
   }
 });
 
+test("the map has every block that is in use", () => {
+  const { painter, marks } = recordingPencil(POSTCARD.width, POSTCARD.height);
+  drawPostcard(painter, { model, step: PREEMPTS, selected: null });
+  const { blocks } = model.frame(PREEMPTS);
+  const grid = postcardGrid(blocks.length);
+  for (const { id } of blocks.filter(({ kind }) => kind !== "free")) {
+    const isBlock = ({ x, y }) => Math.abs(x - grid.x(id)) < 1 && Math.abs(y - grid.y(id)) < 1;
+    assert.ok(marks.some(isBlock), `block ${id}`);
+  }
+});
+
 test("lines break between words, and a name keeps its comma", () => {
   const { painter } = recordingPencil();
   const spans = [

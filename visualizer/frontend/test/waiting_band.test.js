@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { queueRows } from "../src/drawing/queue.js";
-import { seatsOf, seatsShown } from "../src/drawing/seats.js";
+import { seatAt, seatsOf, seatsShown } from "../src/drawing/seats.js";
 import { stepAxis, timeScale, wholeView } from "../src/drawing/time_axis.js";
 import { BAND_HEIGHT, drawBand, waitingParts } from "../src/drawing/waiting_band.js";
 import * as make from "./model/events.js";
@@ -78,6 +78,8 @@ test("a request keeps its seat while it runs", () => {
       assert.ok(seats.includes(id), `${id} at ${step}`);
       if (model.laneOf(id) < all) assert.equal(seats.indexOf(id), model.laneOf(id));
     }
+    const taken = seats.filter((id) => id !== null).length;
+    assert.equal(taken, frame.seats.taken, `the picture and its number agree at ${step}`);
     before.set(step, seats);
   }
 });
@@ -86,4 +88,7 @@ test("of many seats the first are shown, and the rest is counted", () => {
   assert.equal(seatsShown(8, 492), 8);
   const shown = seatsShown(256, 492);
   assert.ok(shown > 10 && shown < 40);
+  for (const all of [2, 8, 256]) assert.equal(seatAt(1, all, 492), 0);
+  assert.equal(seatAt(491, 8, 492), 7);
+  assert.equal(seatAt(491, 256, 492), -1, "the others are not one seat");
 });

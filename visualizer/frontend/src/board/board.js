@@ -4,9 +4,45 @@
  * Every action changes the view's store. The store notifies the boards of the view, which are redrawn at most
  * once per animation frame. `render` draws and writes everything for one step, so that all panels, numbers and
  * words show the same step. Attributes on the root state what is shown, for tests and for embedding pages.
+ *
+ * @typedef {object} Panel
+ * @property {HTMLElement} element
+ * @property {HTMLElement} [alternative]          where its tables are
+ * @property {(model: Model) => void} [setModel]
+ * @property {() => void} [layout]                for a new width
+ * @property {() => void} [draw]                  its canvases
+ * @property {() => void} write                   its text
+ * @property {() => void} [writeRest]             rows that are not visible
+ * @property {() => HTMLElement[]} [tables]
+ *
+ * @typedef {keyof typeof PANELS} PanelName
+ * @typedef {{[K in PanelName]?: InstanceType<typeof PANELS[K]>}} Parts
+ *
+ * @typedef {Required<Pick<ViewState, "step" | "selected" | "range" | "axis" | "slo">>
+ *   & Pick<Opening, "window"> & {only: PanelName | null}} BoardState
+ * @typedef {WordContext & {model: Model, frame: Frame, block: number | null}} BoardContext
+ *
+ * @typedef {object} BoardOptions
+ * @property {AbortSignal} signal     removes the board when it aborts
+ * @property {View} [view]            shared with other boards of the log
+ * @property {string} [panel]         the only panel
+ * @property {ThemeName} [theme]      overrides the host's
+ * @property {(state: BoardState) => void} [onChange]    called after every change
+ * @property {(state: BoardState) => string} [linkOf]    a link to a state
+ * @property {Project | null} [project]
+ * @property {About} [about]
+ * @property {() => Promise<Uint8Array>} [trace]         the bytes of a trace for Perfetto
  */
 
-import { h } from "../drawing/html.js";
+/** @import { WordContext } from "../drawing/words_html.js" */
+/** @import { Frame } from "../model/frame.js" */
+/** @import { Model } from "../model/model.js" */
+/** @import { About } from "./shell.js" */
+/** @import { Project } from "./sources.js" */
+/** @import { ViewState, ViewStore } from "./store.js" */
+/** @import { ThemeName } from "./theme.js" */
+/** @import { Opening } from "./view.js" */
+import { closest, focused, h } from "../drawing/html.js";
 import { pythonFor } from "../host/address.js";
 import { DecisionsPanel } from "../panels/decisions.js";
 import { HandoverOverlay } from "../panels/handover_overlay.js";
@@ -41,8 +77,9 @@ const PANELS = {
   tokens: TokensPanel,
   waterfall: WaterfallPanel, // not among the others, but in their place
 };
-const NAMES = Object.keys(PANELS);
-const PROJECTOR = 1.5; // the unit of a board that a class looks at from a distance
+const NAMES = /** @type {PanelName[]} */ (Object.keys(PANELS));
+/** @param {string | null | undefined} name */
+const panelNamed = (name) => NAMES.find((one) => one === name) ?? null;
 const FAR_WALL = [
   [1800, 2],
   [1100, 1.5],
@@ -52,15 +89,14 @@ const MOMENTS = 190; // px beside the sentence
 const IDLE = 120; // ms without a change before invisible rows are written
 
 export class Board extends Shell {
-  /** Whether everything is larger, for a projector; chosen, because a width does not tell a projector. */
-  projector = false;
+  /** Whether it follows a running engine. */
+  isLive = false;
+  /** Whether it changes several times a second. */
+  isBusy = false;
+  /** Shows another log. @type {((log: ArrayBufferView) => unknown) | undefined} */
+  reload;
 
-  /**
-   * Builds an empty board in `host`. Options: `signal` removes it when it aborts; `view` is shared with other
-   * boards of the log; `panel` names the only panel; `theme` overrides the host's theme; `onChange(state)` is
-   * called after every change; `linkOf(state)` returns a link to a state; `project` is the folder of the
-   * engine's code; `about` has a title and a caption of the log; `trace()` returns the bytes of a trace for Perfetto.
-   */
+  /** Builds an empty board in `host`. @param {Element} host @param {BoardOptions} options */
   constructor(
     host,
     {
@@ -76,23 +112,29 @@ export class Board extends Shell {
     },
   ) {
     super(host, { signal, theme });
-    Object.assign(this, { view, linkOf, project, about, trace });
+    this.view = view;
+    this.linkOf = linkOf;
+    this.project = project;
+    this.about = about;
+    this.trace = trace;
+    /** @type {ViewStore} */
     this.store = view.store;
     this.onChange = onChange ?? (() => {});
-    this.panel = NAMES.includes(panel) ? panel : null;
+    this.panel = panelNamed(panel);
     this.only = this.panel;
     view.join(this, signal);
   }
 
-  /** Shows a model at `step`, with `selected`, `range`, `window` and `only`; by default at its opening step. */
+  /** Shows a model. @param {Model} model @param {Opening} [opening] */
   open(model, opening = {}) {
     this.message?.remove();
+    /** @type {Model} */
     this.model = model;
     if (this.view.model !== model) this.view.open(model, opening);
     if (!this.grid) this.build();
     this.summary.setModel(model);
-    for (const panel of this.panels) panel.setModel(model);
-    if (!this.panel && PANELS[opening.only]) this.only = opening.only;
+    for (const panel of this.panels) panel.setModel?.(model);
+    if (!this.panel) this.only = panelNamed(opening.only) ?? this.only;
     this.time?.refit();
     this.layout();
     if (opening.window) this.axis?.lookAt(opening.window);
@@ -101,49 +143,67 @@ export class Board extends Shell {
   /** Updates the board after the model has grown. */
   grow() {
     this.summary.setModel(this.model);
-    for (const panel of this.panels) panel.setModel(this.model);
+    for (const panel of this.panels) panel.setModel?.(this.model);
     this.layout();
   }
 
   build() {
     const { signal, root, store, panel: alone } = this;
+    /** @type {HTMLElement} */
     this.sentence = h("p", { class: alone ? "sentence for-screen-readers" : "sentence" });
+    /** @type {Tooltip} */
     this.tooltip = new Tooltip(root);
+    /** Those that the board has. @type {Parts} */
     this.parts = Object.fromEntries(
       NAMES.filter((name) => !alone || name === alone).map((name) => [
         name,
         new PANELS[name](this),
       ]),
     );
+    /** @type {Panel[]} */
     this.panels = Object.values(this.parts);
+    /** @type {TimePanel | undefined} */
     this.time = this.parts.timeline;
     const actions = actionsOf(this, NAMES);
+    /** @type {ReturnType<typeof buildControls>} */
     this.controls = buildControls(actions);
+    /** @type {StepSlider} */
     this.slider = new StepSlider((step) => this.goTo(step));
+    /** @type {HTMLElement} */
     this.bar = h("div", { class: "bar", hidden: true }, this.slider.element);
+    /** @type {HTMLElement} */
     this.help = buildHelp(() => this.toggleHelp());
+    /** @type {SearchBox} */
     this.search = new SearchBox(this);
+    /** @type {LinkBox} */
     this.link = new LinkBox(this);
+    /** @type {PostcardBox} */
     this.postcard = new PostcardBox(this);
+    /** @type {Focus} */
     this.focus = new Focus(root);
+    /** @type {SeatsRow} */
     this.seats = new SeatsRow(this);
+    /** @type {QueuePanel} */
     this.queue = new QueuePanel(this);
+    /** @type {HandoverOverlay} */
     this.handover = new HandoverOverlay(this);
-    const column = (name, ...names) => {
-      const parts = names.filter((one) => this.parts[one]).map((one) => this.parts[one].element);
-      return h("div", { class: `column ${name}` }, ...parts);
-    };
+    /** @param {string} name @param {...PanelName} names */
+    const column = (name, ...names) =>
+      h("div", { class: `column ${name}` }, ...names.map((one) => this.parts[one]?.element));
     const right = column("right", "blocks", "scheduler");
-    if (!alone) this.parts.blocks.element.prepend(this.seats.element);
+    if (!alone) this.parts.blocks?.element.prepend(this.seats.element);
+    /** @type {HTMLElement} */
     this.grid = h("div", { class: "grid" }, column("left", "timeline", "tree"), right);
-    for (const name of ["tokens", "waterfall"])
-      if (this.parts[name]) this.grid.append(this.parts[name].element);
+    const { tokens, waterfall } = this.parts;
+    for (const panel of [tokens, waterfall]) if (panel) this.grid.append(panel.element);
     const boxes = [this.search.element, this.link.element, this.postcard.element, this.help];
     const heading = aboutNodes(alone ? null : this.about);
+    /** @type {MomentsBox} */
     this.moments = new MomentsBox(actions.moment);
     const lead = alone
       ? this.sentence
       : h("div", { class: "lead" }, this.sentence, this.moments.element);
+    /** @type {SummaryPanel} */
     this.summary = new SummaryPanel((slo) => store.set({ slo }));
     boxes.push(this.summary.box);
     const summary = alone ? [] : [this.summary.element];
@@ -153,10 +213,12 @@ export class Board extends Shell {
     prepareForPrint(this);
     root.addEventListener("click", (event) => this.clicked(event), { signal });
     for (const name of ["pointerdown", "keydown"])
-      root.addEventListener(name, ({ key }) => key !== "Tab" && store.set({ touched: true }), {
-        signal,
-        capture: true,
-      });
+      root.addEventListener(
+        name,
+        (event) =>
+          /** @type {KeyboardEvent} */ (event).key !== "Tab" && store.set({ touched: true }),
+        { signal, capture: true },
+      );
     store.listen((names) => this.changed(names), signal);
     // The height depends on the content; only a new width requires a new layout.
     const observer = new ResizeObserver(
@@ -170,29 +232,34 @@ export class Board extends Shell {
   }
 
   get showsSeats() {
-    return !this.panel && this.shown.includes(this.parts.blocks);
+    const { blocks } = this.parts;
+    return !this.panel && !!blocks && this.shown.includes(blocks);
   }
 
   /** The timeline, while it is shown. */
   get axis() {
-    return this.shown?.includes(this.time) ? this.time : null;
+    const { time, shown } = this;
+    return time && shown?.includes(time) ? time : null;
   }
 
   // Actions
 
+  /** @param {number} step */
   goTo(step) {
     this.view.goTo(step);
   }
 
+  /** @param {number | null} id */
   select(id) {
     this.store.set({ selected: id });
   }
 
-  /** Highlights a block. */
+  /** Highlights a block. @param {number | null} block */
   lookAt(block) {
     this.store.set({ block });
   }
 
+  /** @param {number | null} from @param {number} [to] */
   brush(from, to) {
     this.view.brush(from, to);
   }
@@ -205,17 +272,18 @@ export class Board extends Shell {
   toggleHelp() {
     this.help.hidden = !this.help.hidden;
     if (this.help.hidden) this.root.focus({ preventScroll: true });
-    else this.help.querySelector("button").focus({ preventScroll: true });
+    else this.help.querySelector("button")?.focus({ preventScroll: true });
   }
 
   toggleTables() {
     this.showsTables = this.root.toggleAttribute("data-tables");
-    for (const table of this.root.querySelectorAll(".alternative"))
-      table.tabIndex = this.showsTables ? 0 : -1;
+    /** @type {NodeListOf<HTMLElement>} */
+    const tables = this.root.querySelectorAll(".alternative");
+    for (const table of tables) table.tabIndex = this.showsTables ? 0 : -1;
     if (this.showsTables) writeTables(this.shown);
   }
 
-  /** Shows one panel alone, for projection, or all of them again. */
+  /** Shows one panel alone, for projection, or all of them again. @param {PanelName | null} name */
   showOnly(name) {
     if (this.panel) return;
     this.only = name;
@@ -223,37 +291,45 @@ export class Board extends Shell {
     this.onChange(this.state());
   }
 
+  /** @param {Event} event */
   clicked(event) {
-    const named = event.target.closest("[data-request]");
+    const named = closest(event, "[data-request]");
     if (named) this.select(Number(named.dataset.request));
   }
 
-  /** The state of the view, from which `restore` can return to it. */
+  /** The state of the view, from which `restore` can return to it. @returns {BoardState} */
   state() {
     const { step, selected, range, axis, slo } = this.store;
     const window = this.axis?.long ? this.axis.window : undefined;
     return { step, selected, range, window, axis, slo, only: this.panel ? null : this.only };
   }
 
-  /** Restores a state; fields that it does not have stay as they are. */
+  /**
+   * Restores a state; fields that it does not have stay as they are.
+   *
+   * @param {Opening & {block?: number | null}} state
+   */
   restore({ step, selected, block, range, window, axis, slo, only }) {
+    /** @type {Partial<ViewState>} */
     const values = {};
     if (slo) values.slo = slo;
-    if (AXES.includes(axis) && axis !== this.store.axis) {
+    if (axis && AXES.includes(axis) && axis !== this.store.axis) {
       this.store.set({ axis });
       this.axis?.changeAxis(); // before the window, which depends on the axis
     }
     if (step != null) values.step = this.view.clamp(step);
     if (selected !== undefined) values.selected = this.model.request(selected) ? selected : null;
     if (block !== undefined) values.block = block;
-    if (range !== undefined) values.range = range?.map((end) => this.view.clamp(end)) ?? null;
+    if (range !== undefined)
+      values.range = range && [this.view.clamp(range[0]), this.view.clamp(range[1])];
     this.store.set(values);
-    if (only !== undefined && only !== this.only) this.showOnly(PANELS[only] ? only : null);
+    if (only !== undefined && only !== this.only) this.showOnly(panelNamed(only));
     if (window) this.axis?.lookAt(window);
   }
 
   // Drawing
 
+  /** @param {Set<string>} names */
   changed(names) {
     if (!this.laidOutFor) return;
     if (names.has("axis")) this.time?.changeAxis();
@@ -290,7 +366,9 @@ export class Board extends Shell {
     this.laidOutFor = width;
     const isFar = only && only !== "waterfall" && !this.panel;
     const far = FAR_WALL.find(([from]) => isFar && width >= from);
-    this.unit = far?.[1] ?? (this.projector ? PROJECTOR : 1);
+    /** CSS pixels per board pixel. @type {number} */
+    this.unit = far?.[1] ?? 1;
+    /** @type {boolean} */
     this.narrow = width / this.unit < NARROW;
     root.dataset.layout = this.narrow ? "narrow" : this.unit > 1 ? "projector" : "wide";
     root.dataset.only = only ?? "";
@@ -298,16 +376,18 @@ export class Board extends Shell {
     for (const [name, { element }] of Object.entries(parts))
       element.hidden = name !== only && (!!only || name === "waterfall");
     this.summary.element.hidden = !!only && only !== "waterfall";
+    /** @type {Panel[]} */
     this.shown = this.panels.filter(({ element }) => !element.hidden);
-    this.bar.hidden = this.shown.includes(this.time);
-    (this.bar.hidden ? this.time.element : this.bar).prepend(...this.controls.elements);
-    for (const panel of this.shown) panel.layout();
+    this.bar.hidden = !!this.axis;
+    (this.axis?.element ?? this.bar).prepend(...this.controls.elements);
+    for (const panel of this.shown) panel.layout?.();
     this.axis?.revealSelected();
     if (this.time) this.queue.layout(parts.tree?.element, this.time.element);
     this.render();
     root.dataset.ready = "true";
   }
 
+  /** @returns {BoardContext} */
   context() {
     const { model, frame, theme, store } = this;
     return { model, frame, theme, selected: store.selected, block: store.block };
@@ -315,10 +395,11 @@ export class Board extends Shell {
 
   render() {
     const { model, store } = this;
+    /** @type {Frame} */
     this.frame = model.frame(store.step);
     this.focus.keep();
     // Canvases first: after the DOM has changed, setting a canvas's font makes the browser recalculate styles.
-    for (const panel of this.shown) panel.draw();
+    for (const panel of this.shown) panel.draw?.();
     if (this.showsSeats) this.seats.draw();
     if (this.axis) this.queue.draw();
     this.write();
@@ -337,10 +418,10 @@ export class Board extends Shell {
     this.writeSummary();
     if (this.showsSeats) this.seats.write();
     fitSentence(this.sentence, this.context(), { narrow, unit, width });
-    this.sentence.dataset.step = frame.step;
+    this.sentence.dataset.step = `${frame.step}`;
     for (const panel of this.shown) {
       panel.write();
-      panel.element.dataset.step = frame.step;
+      panel.element.dataset.step = `${frame.step}`;
     }
     if (this.showsTables) writeTables(this.shown);
     else emptyTables(this.shown);
@@ -367,9 +448,9 @@ export class Board extends Shell {
     const { firstStep: first, lastStep: last } = this.model;
     this.controls.show({ step, first, last, playing, speed });
     this.slider.show({ step, first, last });
-    const speaks = !this.panel || this.root.contains(this.root.getRootNode().activeElement);
+    const speaks = !this.panel || this.root.contains(focused(this.root));
     this.sentence.setAttribute("aria-live", playing || this.isBusy || !speaks ? "off" : "polite");
-    this.root.dataset.playing = playing;
+    this.root.dataset.playing = `${playing}`;
     this.root.dataset.axis = this.time?.timeAxis.kind ?? this.store.axis;
     this.root.dataset.range = this.store.range?.join("-") ?? "";
   }

@@ -1,5 +1,10 @@
-/** The buttons for playback: play, step and speed. */
+/**
+ * The buttons for playback: play, step and speed.
+ *
+ * @typedef {{step: number, first: number, last: number}} Place
+ */
 
+/** @import { Actions } from "./actions.js" */
 import { h } from "../drawing/html.js";
 
 const ICONS = {
@@ -9,7 +14,7 @@ const ICONS = {
   forward: "M3 2v10l7-5zM10 2h2v10h-2z",
 };
 
-/** Builds the controls. `act` has `step(delta)`, `toggle()`, `faster()` and `help()`. */
+/** Builds the controls. @param {Actions} act */
 export function buildControls(act) {
   const back = button("back", "Step back ( , )", icon("back"), () => act.step(-1));
   const play = button("play", "Play (space)", icon("play"), act.toggle);
@@ -27,6 +32,7 @@ export function buildControls(act) {
   const right = h("div", { class: "controls right" }, help);
   return {
     elements: [left, right],
+    /** @param {Place & {playing: boolean, speed: number}} state */
     show({ step, first, last, playing, speed: perSecond }) {
       back.disabled = step <= first;
       forward.disabled = step >= last;
@@ -37,7 +43,7 @@ export function buildControls(act) {
         play.dataset.playing = String(playing);
       }
       speed.textContent = `${perSecond}/s`;
-      speed.dataset.perSecond = perSecond;
+      speed.dataset.perSecond = `${perSecond}`;
       speed.setAttribute(
         "aria-label",
         `${perSecond}/s: speed in steps per second, click to change`,
@@ -46,8 +52,9 @@ export function buildControls(act) {
   };
 }
 
-/** The line of buttons below the board, for actions that otherwise have only a key. */
+/** The line of buttons below the board, for actions that otherwise have only a key. @param {Actions} act */
 export function buildFoot(act) {
+  /** @type {[act: string, name: string, key: string, does: () => void][]} */
   const entries = [
     ["search", "Search", "/", act.search],
     ["waterfall", "Where did the time go?", "Y", act.waterfall],
@@ -57,11 +64,10 @@ export function buildFoot(act) {
     ["tables", "Tables", "T", act.tables],
     ["link", "Link to this view", "L", act.link],
     ["postcard", "Postcard", "C", act.postcard],
-    ["perfetto", "Open in Perfetto", "E", act.perfetto], // if the host has a trace
+    ["perfetto", "Open in Perfetto", "E", act.perfetto],
     ["help", "Keys and mouse", "?", act.help],
   ];
-  const possible = entries.filter(([, , , does]) => does);
-  const buttons = possible.map(([act_, name, key, does]) => {
+  const buttons = entries.map(([act_, name, key, does]) => {
     const element = h("button", { type: "button", "data-act": act_ }, name, " ", h("kbd", {}, key));
     element.addEventListener("click", does);
     return element;
@@ -71,6 +77,7 @@ export function buildFoot(act) {
 
 /** The step slider of a panel that is shown without the timeline. */
 export class StepSlider {
+  /** @param {(step: number) => void} goTo */
   constructor(goTo) {
     this.input = h("input", { type: "range", step: 1, "aria-label": "Step" });
     this.words = h("span", { class: "muted" });
@@ -78,13 +85,18 @@ export class StepSlider {
     this.input.addEventListener("input", () => goTo(Number(this.input.value)));
   }
 
+  /** @param {Place} place */
   show({ step, first, last }) {
     Object.assign(this.input, { min: first, max: last, value: step });
     this.words.textContent = `step ${step} of ${last}`;
   }
 }
 
-/** `act` identifies the button in `data-act`, for tests and embedding pages. */
+/**
+ * `act` identifies the button in `data-act`, for tests and embedding pages.
+ *
+ * @param {string} act @param {string} title @param {Node | string} content @param {() => void} onClick
+ */
 function button(act, title, content, onClick) {
   const element = h(
     "button",
@@ -95,6 +107,7 @@ function button(act, title, content, onClick) {
   return element;
 }
 
+/** @param {keyof typeof ICONS} name */
 function icon(name) {
   const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
   svg.setAttribute("viewBox", "0 0 14 14");

@@ -1,5 +1,12 @@
-/** The text of tooltips: lines about the thing under the pointer. */
+/**
+ * The text of tooltips: lines about the thing under the pointer.
+ *
+ * @typedef {string | {text: string}} Line  an object: text of the log, in a fixed-width font
+ */
 
+/** @import { Frame } from "../model/frame.js" */
+/** @import { Model } from "../model/model.js" */
+/** @import { RequestSpan } from "../model/request_spans.js" */
 import { plural } from "../drawing/html.js";
 import { duration } from "../model/duration.js";
 import { plain } from "../model/index.js";
@@ -8,7 +15,13 @@ import { happenedWords } from "../model/moments.js";
 import { rowWasted } from "../model/rows.js";
 import { list } from "../model/words.js";
 
-/** Describes a request at a step of the timeline, or the step if the pointer is on the strip. */
+/**
+ * Describes a request at a step of the timeline, or the step if the pointer is on the strip.
+ *
+ * @param {Model} model @param {number} cursor
+ * @param {{step: number, inPlot: boolean, span: RequestSpan | null}} place @param {boolean} onLanes
+ * @returns {Line[] | null}
+ */
 export function describeLane(model, cursor, { step, inPlot, span }, onLanes) {
   if (!onLanes) return inPlot ? describeStep(model, step) : null;
   if (!span) return null;
@@ -19,6 +32,7 @@ export function describeLane(model, cursor, { step, inPlot, span }, onLanes) {
   return [head, `step ${at}: ${words}${wasted ? `, ${wastedWords(wasted)}` : ""}`];
 }
 
+/** @param {Model} model @param {number} step */
 function describeStep(model, step) {
   const i = step - model.firstStep;
   const { tokens, prefill, decode, used, cached, free, waiting, start, end, happened } =
@@ -35,7 +49,11 @@ function describeStep(model, step) {
   return lines;
 }
 
-/** Asynchronous scheduling: how long the step was scheduled and computed, and what was computed meanwhile. */
+/**
+ * Asynchronous scheduling: how long the step was scheduled and computed, and what was computed meanwhile.
+ *
+ * @param {Model} model @param {number} step
+ */
 function describeOverlap({ measures, firstStep }, step) {
   const i = step - firstStep;
   const scheduling = measures.scheduled[i] - measures.start[i];
@@ -55,6 +73,7 @@ export function overlapWords(passes) {
   return `meanwhile step ${listed(passes.map(String))} ${are} computed`;
 }
 
+/** @param {Model} model @param {RequestSpan} span @param {number} step */
 function describeSegment(model, span, step) {
   if (span.arrived != null && step < span.arrived) return "not arrived yet";
   if (span.finished && step > span.finished.step)
@@ -74,13 +93,14 @@ function describeSegment(model, span, step) {
       return `preempted, ${model.request(segment.by)?.name ?? "another"} needed its blocks${segment.resume ? `; resumes at step ${segment.resume}` : ""}`;
     case "prefill":
     case "catchup": {
-      const range = `tokens ${segment.start + 1} to ${segment.start + segment.count}`;
+      const { start = 0, count = 0 } = segment;
+      const range = `tokens ${start + 1} to ${start + count}`;
       const found = segment.found ? `, ${segment.found} more found in the cache` : "";
       const again = segment.recomputed ? `, ${segment.recomputed} of them computed before` : "";
       return `${segment.kind === "prefill" ? "prefill" : "recompute"}, ${range}${found}${again}`;
     }
     case "stalled":
-      return text(stalledWords[segment.reason], {
+      return text(stalledWords[String(segment.reason)], {
         requests: 1,
         budget: model.settings.token_budget,
       });
@@ -91,17 +111,23 @@ function describeSegment(model, span, step) {
   }
 }
 
-/** Describes a block: its owners and its content. */
+/**
+ * Describes a block: its owners and its content.
+ *
+ * @param {Model} model @param {Frame} frame @param {number} id
+ * @returns {Line[] | null}
+ */
 export function describeBlock(model, frame, id) {
   const block = frame.blocks[id];
   if (!block) return null;
-  const names = block.owners.map((owner) => model.request(owner).name);
+  const names = block.owners.map((owner) => model.requestSpan(owner).name);
   const held = {
     free: "free",
     cached: "cached, in use by no request",
     unshared: `held by ${names[0]}`,
     shared: `shared by ${listed(names)}`,
   }[block.kind];
+  /** @type {Line[]} */
   const lines = [`block ${id}: ${held}`];
   if (block.kind === "free") return lines;
   const tree = block.node
@@ -109,9 +135,15 @@ export function describeBlock(model, frame, id) {
     : "not in the prefix tree yet";
   lines.push(`${block.filled} of ${block.slots} slots filled, ${tree}`);
   const text = frame.blockTexts(id).join("");
-  if (text) lines.push({ text: text.replace(/\n/g, "⏎"), mono: true });
+  if (text) lines.push({ text: text.replace(/\n/g, "⏎") });
   return lines;
 }
 
-/** "a, b and c". */
+/** "a, b and c". @param {string[]} names */
 export const listed = (names) => plain(list(names, names.length));
+
+/** @param {Line} line */
+export const textOf = (line) => (typeof line === "string" ? line : line.text);
+
+/** The class of a line's element. @param {Line} line */
+export const classOf = (line) => (typeof line === "string" ? null : "mono");

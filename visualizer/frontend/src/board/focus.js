@@ -1,8 +1,12 @@
 /** Keeps the keyboard focus when the focused element is replaced by its counterpart of another step. */
 
+import { focused } from "../drawing/html.js";
+
 export class Focus {
+  /** The selector of the counterpart. @type {string | null} */
   #kept = null;
 
+  /** @param {HTMLElement} root */
   constructor(root) {
     this.root = root;
   }
@@ -10,8 +14,8 @@ export class Focus {
   /** Remembers which of the replaced elements has the focus. */
   keep() {
     this.#kept = null;
-    const active = this.root.getRootNode().activeElement;
-    if (active === this.root || !this.root.contains(active)) return;
+    const active = focused(this.root);
+    if (!active || active === this.root || !this.root.contains(active)) return;
     const panel = active.closest("section, .sentence");
     if (!panel) return;
     const place = `.${panel.className.split(" ")[0]}`;
@@ -23,7 +27,7 @@ export class Focus {
 
   restore() {
     if (!this.#kept) return;
-    const next = this.root.querySelector(this.#kept) ?? this.root;
-    if (next !== next.getRootNode().activeElement) next.focus({ preventScroll: true });
+    const next = /** @type {HTMLElement} */ (this.root.querySelector(this.#kept) ?? this.root);
+    if (next !== focused(next)) next.focus({ preventScroll: true });
   }
 }

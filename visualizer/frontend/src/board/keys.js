@@ -3,8 +3,10 @@
  * reaches the page around the board, because a notebook would insert a cell at "b".
  */
 
-import { h } from "../drawing/html.js";
+/** @import { Actions } from "./actions.js" */
+import { closest, h } from "../drawing/html.js";
 
+/** @type {[key: string, what: string][]} */
 export const KEYS = [
   ["space", "play or pause; + and - change the speed"],
   [", .   ← →", "one step back or forward; with Shift, ten"],
@@ -29,6 +31,7 @@ export const KEYS = [
   ["?", "show this list"],
 ];
 
+/** @type {[key: string, what: string][]} */
 const MOUSE = [
   ["click", "select a name, lane, block, node or token in all panels"],
   ["drag", "on the time axis, move the cursor; on zoomed lanes, move the timeline"],
@@ -37,8 +40,9 @@ const MOUSE = [
   ["hover", "describe what is under the pointer"],
 ];
 
-/** Binds the keys on `root`. `act` has one function per action. */
+/** Binds the keys on `root`. @param {HTMLElement} root @param {Actions} act @param {AbortSignal} signal */
 export function listenToKeys(root, act, signal) {
+  /** @type {Record<string, (event: KeyboardEvent) => void>} */
   const bindings = {
     " ": () => act.toggle(),
     "+": () => act.faster(1),
@@ -70,7 +74,7 @@ export function listenToKeys(root, act, signal) {
     t: () => act.tables(),
     l: () => act.link(),
     c: () => act.postcard(),
-    e: () => act.perfetto?.(),
+    e: () => act.perfetto(),
     Escape: () => act.escape(),
     "?": () => act.help(),
   };
@@ -82,8 +86,8 @@ export function listenToKeys(root, act, signal) {
       // The host must not act on any key typed here. Tab moves the focus as usual.
       if (event.key === "Tab") return;
       event.stopPropagation();
-      if (event.key !== "Escape" && event.target.closest("input, textarea, select")) return;
-      const onButton = event.target.closest("button, a, summary");
+      if (event.key !== "Escape" && closest(event, "input, textarea, select")) return;
+      const onButton = closest(event, "button, a, summary");
       if (onButton && (event.key === " " || event.key === "Enter")) return;
       const binding = bindings[event.key.length === 1 ? event.key.toLowerCase() : event.key];
       if (!binding) return;
@@ -94,10 +98,11 @@ export function listenToKeys(root, act, signal) {
   );
 }
 
-/** The list of keys, shown by "?". */
+/** The list of keys, shown by "?". @param {() => void} close */
 export function buildHelp(close) {
   const done = h("button", { type: "button" }, "Close");
   done.addEventListener("click", close);
+  /** @param {[key: string, what: string][]} rows */
   const list = (rows) =>
     h("dl", {}, ...rows.flatMap(([key, what]) => [h("dt", {}, key), h("dd", {}, what)]));
   return h(

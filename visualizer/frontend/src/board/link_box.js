@@ -1,8 +1,10 @@
 /** A box with a link to the current view: the page's address, or the call for a notebook cell. */
 
+/** @import { Board } from "./board.js" */
 import { h } from "../drawing/html.js";
 
 export class LinkBox {
+  /** @param {Board} board */
   constructor(board) {
     this.board = board;
     this.input = h("input", { type: "text", readonly: true, "aria-label": "This view" });

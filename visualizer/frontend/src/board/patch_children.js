@@ -3,14 +3,19 @@
  * Elements that have the focus or are scrolled stay the same elements.
  */
 
-/** Makes the children of `parent` equal to `fresh`, a list of nodes and strings; keeps children that are equal already. */
+/**
+ * Makes the children of `parent` equal to `fresh`, a list of nodes and strings; keeps children that are equal already.
+ *
+ * @param {Element} parent @param {(Node | string)[]} fresh
+ */
 export function patchChildren(parent, fresh) {
   let old = parent.firstChild;
   for (const item of fresh) {
     const node = typeof item === "string" ? document.createTextNode(item) : item;
     const next = old?.nextSibling ?? null;
     if (!old) parent.append(node);
-    else if (!become(old, node)) old.replaceWith(node);
+    else if (!become(/** @type {Element} */ (old), /** @type {Element} */ (node)))
+      old.replaceWith(node);
     old = next;
   }
   while (old) {
@@ -20,19 +25,23 @@ export function patchChildren(parent, fresh) {
   }
 }
 
-/** Makes a node equal to another of the same kind; returns false if their kinds differ. */
+/**
+ * Makes a node, an element or a text, equal to another of the same kind; returns false if their kinds differ.
+ *
+ * @param {Element} old @param {Element} node
+ */
 function become(old, node) {
   if (old.nodeName !== node.nodeName) return false;
   if (old.isEqualNode(node)) return true;
   if (old.nodeType === Node.TEXT_NODE) {
-    old.data = node.data;
+    old.nodeValue = node.nodeValue;
     return true;
   }
   for (const name of old.getAttributeNames())
     if (!node.hasAttribute(name)) old.removeAttribute(name);
   for (const name of node.getAttributeNames()) {
     const value = node.getAttribute(name);
-    if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+    if (old.getAttribute(name) !== value) old.setAttribute(name, `${value}`);
   }
   patchChildren(old, [...node.childNodes]);
   return true;

@@ -1,5 +1,8 @@
 /** The box with the postcard of the current step: a preview, and the picture as SVG or PNG. */
 
+/** @import { Theme } from "../drawing/palette.js" */
+/** @import { Card } from "../drawing/postcard.js" */
+/** @import { Board } from "./board.js" */
 import { CanvasPainter } from "../drawing/canvas_painter.js";
 import { h } from "../drawing/html.js";
 import { THEMES } from "../drawing/palette.js";
@@ -18,14 +21,18 @@ const { width, height, scale } = POSTCARD;
 const MOST_FRAMES = 120;
 const LAST = 2000; // ms that the last frame of a GIF is shown
 
-/** The postcard as the text of an SVG file. `card` as in `drawPostcard`. */
+/** The postcard as the text of an SVG file. @param {Card} card @param {Theme} theme */
 export function postcardSvg(card, theme) {
   const painter = new SvgPainter().begin(width, height, scale, theme);
   drawPostcard(painter, card);
   return painter.svg(postcardTitle(card));
 }
 
-/** The postcard as the bytes of a PNG file, on a light ground unless a theme is given. */
+/**
+ * The postcard as the bytes of a PNG file, on a light ground unless a theme is given.
+ *
+ * @param {Card} card @param {Theme} [theme]
+ */
 export async function postcardPng(card, theme = THEMES.light) {
   const canvas = document.createElement("canvas");
   const painter = new CanvasPainter(canvas);
@@ -34,7 +41,12 @@ export async function postcardPng(card, theme = THEMES.light) {
   return pngOf(painter.context.getImageData(0, 0, canvas.width, canvas.height));
 }
 
-/** The steps of a moving postcard: the selected range, or those around the step. At most `MOST_FRAMES`. */
+/**
+ * The steps of a moving postcard: the selected range, or those around the step. At most `MOST_FRAMES`.
+ *
+ * @param {Pick<Board, "model" | "store">} board
+ * @returns {[first: number, last: number]}
+ */
 export function stepsToShow({ model, store }) {
   const around = stepsAround(model, store.step);
   const [first, last] = store.range ?? [around.first, around.last];
@@ -44,6 +56,9 @@ export function stepsToShow({ model, store }) {
 /**
  * The postcards of the steps from `first` to `last` as a GIF, each shown for `milliseconds`. `onProgress(share)` is
  * called after each; it returns false to stop.
+ *
+ * @param {Card} card @param {Theme} theme @param {[first: number, last: number]} steps @param {number} milliseconds
+ * @param {(share: number) => boolean | void} onProgress
  */
 export async function postcardGif(card, theme, [first, last], milliseconds, onProgress) {
   const canvas = document.createElement("canvas");
@@ -61,7 +76,7 @@ export async function postcardGif(card, theme, [first, last], milliseconds, onPr
   return gif.blob();
 }
 
-/** What the board shows, as a card. */
+/** What the board shows, as a card. @param {Board} board @returns {Card} */
 export function cardOf(board) {
   const { model, store, about } = board;
   const link = board.linkOf(board.state());
@@ -75,9 +90,11 @@ export function cardOf(board) {
 }
 
 export class PostcardBox {
+  /** @param {Board} board */
   constructor(board) {
     this.board = board;
     this.picture = h("img", {});
+    /** @param {string} format @param {() => void} act */
     const button = (format, act) => {
       const element = h("button", { type: "button", "data-format": format }, format.toUpperCase());
       element.addEventListener("click", act);
@@ -107,7 +124,9 @@ export class PostcardBox {
   }
 
   open() {
+    /** @type {Card} */
     this.card = cardOf(this.board);
+    /** @type {string} */
     this.svg = postcardSvg(this.card, this.board.theme);
     this.picture.src = `data:image/svg+xml,${encodeURIComponent(this.svg)}`;
     this.picture.alt = postcardTitle(this.card);
@@ -126,6 +145,7 @@ export class PostcardBox {
     const { board, bar, card } = this;
     const steps = stepsToShow(board);
     bar.hidden = false;
+    /** @param {number} share */
     const onProgress = (share) => {
       bar.value = share;
       return this.isOpen;
@@ -139,6 +159,7 @@ export class PostcardBox {
     this.save("png", await postcardPng(this.card, this.board.theme));
   }
 
+  /** @param {"svg" | "png" | "gif"} format @param {BlobPart} content @param {string} [about] */
   save(format, content, about = `step-${this.card.step}`) {
     const type = { svg: "image/svg+xml", png: "image/png", gif: "image/gif" }[format];
     const href = URL.createObjectURL(new Blob([content], { type }));

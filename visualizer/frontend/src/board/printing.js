@@ -1,10 +1,12 @@
 /** Printing: on white, as wide as the paper, with a line that says what it is. Style rules do the rest. */
 
+/** @import { Board } from "./board.js" */
 import { h } from "../drawing/html.js";
 
 const PAPER = 1040; // CSS px of an A4 page in landscape, without its margins
 const LARGEST = 0.75;
 
+/** @param {Board} board */
 export function prepareForPrint(board) {
   const { root, signal } = board;
   const foot = h("p", { class: "print-foot" });
@@ -16,7 +18,7 @@ export function prepareForPrint(board) {
       const title = board.about?.title ?? document.title;
       const { step } = board.store;
       foot.textContent = `${title}, step ${step} of ${board.model.lastStep}: ${board.linkOf(board.state())}`;
-      root.style.setProperty("--paper", Math.min(LARGEST, PAPER / board.laidOutFor));
+      root.style.setProperty("--paper", `${Math.min(LARGEST, PAPER / board.laidOutFor)}`);
       root.style.setProperty("--width", `${board.laidOutFor}px`);
       board.setTheme("light");
     },

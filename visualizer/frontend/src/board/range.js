@@ -1,19 +1,39 @@
 /** Sums over a range of steps. Pure functions. */
 
+/** @import { CountName } from "../model/measures.js" */
+/** @import { Model } from "../model/model.js" */
 import { plural } from "../drawing/html.js";
 import { duration } from "../model/duration.js";
 
-/** Sums and means over the steps from `from` to `to`, inclusive. Times in microseconds, NaN if unknown. */
+const SUMS = /** @type {const} */ ([
+  "tokens",
+  "prefill",
+  "decode",
+  "catchup",
+  "preempted",
+  "evicted",
+  "found",
+]);
+
+/**
+ * Sums and means over the steps from `from` to `to`, inclusive. Times in microseconds, NaN if unknown.
+ *
+ * @param {Model} model @param {number} from @param {number} to
+ */
 export function aggregate(model, from, to) {
   const { measures, firstStep } = model;
+  /** @param {CountName} name */
   const total = (name) => {
     let sum = 0;
     for (let i = from - firstStep; i <= to - firstStep; i += 1) sum += measures[name][i];
     return sum;
   };
+  /** @param {number} step */
   const inside = (step) => step >= from && step <= to;
   let hits = 0;
+  /** @type {number[]} */
   const ttfts = [];
+  /** @type {number[]} */
   const gaps = [];
   let finished = 0;
   for (const span of model.requests) {
@@ -22,12 +42,13 @@ export function aggregate(model, from, to) {
     finished += 1;
     const times = span.tokenSteps.map((step) => measures.end[step - firstStep]);
     if (times.length && span.arrivedAt != null) ttfts.push(times[0] - span.arrivedAt);
-    if (times.length > 1) gaps.push((times.at(-1) - times[0]) / (times.length - 1));
+    if (times.length > 1) gaps.push((times[times.length - 1] - times[0]) / (times.length - 1));
   }
-  const sums = ["tokens", "prefill", "decode", "catchup", "preempted", "evicted", "found"];
   return {
     steps: to + 1 - from,
-    ...Object.fromEntries(sums.map((name) => [name, total(name)])),
+    .../** @type {Record<typeof SUMS[number], number>} */ (
+      Object.fromEntries(SUMS.map((name) => [name, total(name)]))
+    ),
     hits,
     finished,
     ttft: mean(ttfts),
@@ -36,12 +57,13 @@ export function aggregate(model, from, to) {
   };
 }
 
+/** @param {number[]} values */
 function mean(values) {
   const known = values.filter((value) => !Number.isNaN(value));
   return known.length ? known.reduce((sum, value) => sum + value, 0) / known.length : NaN;
 }
 
-/** The sums as text. */
+/** The sums as text. @param {Model} model @param {[from: number, to: number]} range */
 export function rangeWords(model, [from, to]) {
   const sum = aggregate(model, from, to);
   const several = from < to ? [`${sum.steps} steps`] : [];
@@ -60,10 +82,10 @@ export function rangeWords(model, [from, to]) {
       `${plural(sum.hits, "hit")}${sum.found ? ` of ${plural(sum.found, "token")}` : ""}.`,
     `${plural(sum.finished, "request")} finished`,
   ];
-  const means = [
+  const means = /** @type {[string, number][]} */ ([
     ["TTFT", sum.ttft],
     ["ITL", sum.itl],
-  ].filter(([, value]) => value > 0);
+  ]).filter(([, value]) => value > 0);
   words[3] += means.length
     ? `: ${means.map(([name, value]) => `mean ${name} ${duration(value)}`).join(", ")}.`
     : ".";

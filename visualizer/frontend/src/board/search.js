@@ -10,10 +10,17 @@
  * @property {number} [block]
  */
 
+/** @import { Model } from "../model/model.js" */
+/** @import { RequestSpan } from "../model/request_spans.js" */
+
 const AROUND = 24; // characters shown on either side of a match
 const PER_REQUEST = 3;
 
-/** Kinds of events, each with the steps in which it happened to a request. */
+/**
+ * Kinds of events, each with the steps in which it happened to a request.
+ *
+ * @type {Record<string, (span: RequestSpan, model: Model) => number[]>}
+ */
 const HAPPENINGS = {
   arrived: (span) => (span.arrived == null ? [] : [span.arrived]),
   admitted: (span) => span.admissions.map(({ step }) => step),
@@ -31,6 +38,7 @@ const HAPPENINGS = {
  * Yields one result after the other, and null after every request without one, so that the caller can stop
  * or yield to the page at any time.
  *
+ * @param {Model} model @param {string} query @param {number} cursor
  * @returns {Generator<Found | null>}
  */
 export function* find(model, query, cursor) {
@@ -56,6 +64,7 @@ export function* find(model, query, cursor) {
   }
 }
 
+/** @param {Model} model @param {string} wanted @param {number} cursor @returns {Generator<Found>} */
 function* numbered(model, wanted, cursor) {
   const [, what = "", digits] = /^(step|block)?\s*(\d+)$/.exec(wanted) ?? [];
   if (!digits) return;
@@ -68,6 +77,7 @@ function* numbered(model, wanted, cursor) {
   if (span) yield { kind: "request", text: span.label || span.short, ...first(model, span) };
 }
 
+/** @param {Model} model @returns {Generator<Found>} */
 function* evictions(model) {
   const { evicted } = model.measures;
   for (let i = 0; i < evicted.length; i += 1) {
@@ -76,6 +86,7 @@ function* evictions(model) {
   }
 }
 
+/** @param {Model} model @param {string} kind @returns {Generator<Found>} */
 function* happenings(model, kind) {
   const all = model.requests.flatMap((span) =>
     HAPPENINGS[kind](span, model).map((step) => ({ kind, text: kind, step, request: span.id })),
@@ -83,7 +94,12 @@ function* happenings(model, kind) {
   yield* all.filter(({ step }) => step >= model.firstStep).sort((a, b) => a.step - b.step);
 }
 
-/** Finds text in the prompt or the output, with the step that computed the token in which it begins. */
+/**
+ * Finds text in the prompt or the output, with the step that computed the token in which it begins.
+ *
+ * @param {Model} model @param {RequestSpan} span @param {string} wanted
+ * @returns {Generator<Found>}
+ */
 function* texts(model, span, wanted) {
   const whole = span.texts.join("");
   const lower = whole.toLowerCase();
@@ -101,11 +117,13 @@ function* texts(model, span, wanted) {
   }
 }
 
+/** @param {string[]} pieces @param {number} offset */
 function tokenAt(pieces, offset) {
   let seen = 0;
   return pieces.findIndex((piece) => (seen += piece.length) > offset);
 }
 
+/** @param {Model} model @param {RequestSpan} span */
 const first = (model, span) => ({
   step: Math.max(span.admissions[0]?.step ?? span.arrived ?? model.firstStep, model.firstStep),
   request: span.id,

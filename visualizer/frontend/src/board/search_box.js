@@ -1,6 +1,8 @@
 /** The search box that "/" opens: an input and a list of results. */
 
-import { h } from "../drawing/html.js";
+/** @import { Board } from "./board.js" */
+/** @import { Found } from "./search.js" */
+import { closest, h } from "../drawing/html.js";
 import { chip } from "../drawing/words_html.js";
 import { find } from "./search.js";
 
@@ -8,6 +10,7 @@ const MOST = 50;
 const SLICE = 8; // ms of searching before the page gets its turn
 
 export class SearchBox {
+  /** @param {Board} board */
   constructor(board) {
     this.board = board;
     this.input = h("input", {
@@ -57,7 +60,9 @@ export class SearchBox {
     this.input.addEventListener(
       "keydown",
       (event) => {
-        const move = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+        const move = /** @type {Record<string, number>} */ ({ ArrowDown: 1, ArrowUp: -1 })[
+          event.key
+        ];
         if (move) this.point(this.at + move);
         else if (event.key === "Enter") this.take(this.at);
         else if (event.key === "Escape") this.close();
@@ -70,7 +75,9 @@ export class SearchBox {
     this.list.addEventListener(
       "click",
       (event) => {
-        const at = [...this.list.children].indexOf(event.target.closest("li"));
+        const at = [...this.list.children].indexOf(
+          /** @type {HTMLElement} */ (closest(event, "li")),
+        );
         if (at >= 0) this.take(at);
       },
       { signal },
@@ -81,9 +88,11 @@ export class SearchBox {
   search() {
     const { board, input } = this;
     const finds = find(board.model, input.value, board.store.step);
+    /** The search that goes on. @type {Generator<Found | null> | null} */
     this.searching = finds;
+    /** @type {Found[]} */
     this.found = [];
-    this.count.dataset.over = false;
+    this.count.dataset.over = "false";
     this.list.replaceChildren();
     this.point(0);
     const slice = () => {
@@ -95,7 +104,7 @@ export class SearchBox {
         if (performance.now() > until) break;
         next = finds.next();
       }
-      const over = next.done || this.found.length >= MOST;
+      const over = !!next.done || this.found.length >= MOST;
       this.writeStatus(over);
       if (over) this.searching = null;
       else setTimeout(slice);
@@ -103,6 +112,7 @@ export class SearchBox {
     slice();
   }
 
+  /** @param {Found} found */
   add(found) {
     const { board } = this;
     this.found.push(found);
@@ -120,6 +130,7 @@ export class SearchBox {
     if (this.found.length === 1) this.point(0);
   }
 
+  /** @param {boolean} over */
   writeStatus(over) {
     const { length } = this.found;
     const many = length >= MOST ? `the first ${MOST}` : String(length);
@@ -133,8 +144,10 @@ export class SearchBox {
     this.input.setAttribute("aria-expanded", String(length > 0));
   }
 
+  /** @param {number} at */
   point(at) {
-    const items = [...this.list.children];
+    const items = /** @type {HTMLElement[]} */ ([...this.list.children]);
+    /** Index of the highlighted result. @type {number} */
     this.at = Math.min(Math.max(at, 0), Math.max(0, items.length - 1));
     items.forEach((item, i) => item.setAttribute("aria-selected", String(i === this.at)));
     const item = items[this.at];
@@ -143,6 +156,7 @@ export class SearchBox {
     if (item) this.list.scrollTop = item.offsetTop - this.list.clientHeight / 2;
   }
 
+  /** @param {number} at */
   take(at) {
     const found = this.found?.[at];
     if (!found) return;
@@ -156,7 +170,7 @@ export class SearchBox {
   }
 }
 
-/** A request's name with its swatch, without a button because it is part of an option. */
+/** A request's name with its swatch, without a button because it is part of an option. @param {HTMLElement} button */
 function label(button) {
   return h("b", { class: "chip" }, ...button.childNodes);
 }

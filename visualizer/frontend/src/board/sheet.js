@@ -1,13 +1,28 @@
-/** The root of a part of the page around boards, with the same theme and style. */
+/**
+ * The root of a part of the page around boards, with the same theme and style.
+ *
+ * @typedef {object} Sheet
+ * @property {HTMLElement} root
+ * @property {Theme} theme
+ * @property {(name?: ThemeName) => void} setTheme  by default, the host's
+ */
 
-import { SANS } from "../drawing/canvas_painter.js";
+/** @import { Theme } from "../drawing/palette.js" */
+/** @import { Model } from "../model/model.js" */
+/** @import { Span } from "../model/words.js" */
+/** @import { ThemeName } from "./theme.js" */
 import { h } from "../drawing/html.js";
-import { THEMES } from "../drawing/palette.js";
 import boardCss from "./board.css";
 import css from "./sheet.css";
-import { themeName, watchTheme } from "./theme.js";
+import { dress, themeName, watchTheme } from "./theme.js";
 
-/** Builds the root in `host`. `sheet.theme` is the palette; `onTheme` is called when it changes. */
+/**
+ * Builds the root in `host`. `onTheme` is called when the theme changes.
+ *
+ * @param {Element} host
+ * @param {{name: string, label: string, signal: AbortSignal, theme?: ThemeName, onTheme?: () => void}} options
+ * @returns {Sheet}
+ */
 export function buildSheet(host, { name, label, signal, theme: fixed, onTheme = () => {} }) {
   const root = h("div", {
     class: `underglass ${name}`,
@@ -18,21 +33,14 @@ export function buildSheet(host, { name, label, signal, theme: fixed, onTheme = 
     "data-only": "", // so that the style of a board with one panel does not apply
   });
   root.append(h("style", {}, boardCss + css));
-  const sheet = { root, theme: null };
-  const dress = (chosen = fixed ?? themeName()) => {
-    sheet.theme = THEMES[chosen];
-    root.dataset.theme = chosen;
-    root.style.colorScheme = chosen;
-    root.style.setProperty("--sans", SANS);
-    for (const [key, value] of Object.entries(sheet.theme)) {
-      if (value.at?.(0) === "#") root.style.setProperty(`--${key}`, value);
-    }
-  };
-  dress();
-  /** Sets the theme; by default, the host's. */
-  sheet.setTheme = (name) => {
-    dress(name);
-    onTheme();
+  /** @type {Sheet} */
+  const sheet = {
+    root,
+    theme: dress(root, fixed ?? themeName()),
+    setTheme(name = fixed ?? themeName()) {
+      sheet.theme = dress(root, name);
+      onTheme();
+    },
   };
   watchTheme(() => sheet.setTheme(), signal);
   // Keys typed here must not trigger shortcuts of a surrounding notebook.
@@ -52,7 +60,12 @@ export function buildSheet(host, { name, label, signal, theme: fixed, onTheme = 
   return sheet;
 }
 
-/** The kernel's words (strings, and requests as numbers) as spans for `wordNodes`. */
+/**
+ * The kernel's words (strings, and requests as numbers) as spans for `wordNodes`.
+ *
+ * @param {(string | number)[]} words @param {Pick<Model, "request"> | null} model
+ * @returns {Span[]}
+ */
 export function spansOf(words, model) {
   return words.map((word) =>
     typeof word === "string"

@@ -1,17 +1,27 @@
 /**
  * The root element of a board: its style sheet, its theme, messages in place of a picture, and attributes that
  * state what is shown, for tests and for embedding pages.
+ *
+ * @typedef {{title: string, caption?: string}} About  a log
  */
 
-import { SANS } from "../drawing/canvas_painter.js";
+/** @import { Theme } from "../drawing/palette.js" */
+/** @import { Board } from "./board.js" */
+/** @import { ThemeName } from "./theme.js" */
 import { h } from "../drawing/html.js";
-import { THEMES } from "../drawing/palette.js";
 import { momentsAround } from "../model/moments.js";
 import css from "./board.css";
-import { themeName, watchTheme } from "./theme.js";
+import { dress, themeName, watchTheme } from "./theme.js";
 
 export class Shell {
-  /** `theme` overrides the host's; the element is removed when `signal` aborts. */
+  /** The width in CSS pixels that the layout fits; 0: there is none yet. */
+  laidOutFor = 0;
+
+  /**
+   * `theme` overrides the host's; the element is removed when `signal` aborts.
+   *
+   * @param {Element} host @param {{signal: AbortSignal, theme?: ThemeName}} options
+   */
   constructor(host, { signal, theme }) {
     this.signal = signal;
     this.root = h("div", {
@@ -30,19 +40,21 @@ export class Shell {
     watchTheme(() => this.setTheme(), signal);
   }
 
-  /** Sets the theme; by default, the host's. */
+  /** Sets the theme; by default, the host's. @param {ThemeName} [name] */
   setTheme(name = this.fixedTheme ?? themeName()) {
-    this.theme = THEMES[name];
-    this.root.dataset.theme = name;
-    this.root.style.colorScheme = name;
-    this.root.style.setProperty("--sans", SANS);
-    for (const [key, value] of Object.entries(this.theme)) {
-      if (value.at?.(0) === "#") this.root.style.setProperty(`--${key}`, value);
-    }
+    /** @type {Theme} */
+    this.theme = dress(this.root, name);
     if (this.laidOutFor) this.render();
   }
 
-  /** Shows a message in place of a picture; `kind` is its `data-message`. */
+  /** Draws everything. */
+  render() {}
+
+  /**
+   * Shows a message in place of a picture; `kind` is its `data-message`.
+   *
+   * @param {"loading" | "error" | "empty" | "waiting"} kind @param {...(Node | string)} nodes
+   */
   showMessage(kind, ...nodes) {
     this.message?.remove();
     this.message = h(
@@ -55,6 +67,7 @@ export class Shell {
     this.root.dataset.ready = kind === "loading" ? "false" : kind;
   }
 
+  /** States on the root what is shown. @this {Board} */
   label() {
     const { model, store, frame, root } = this;
     root.setAttribute(
@@ -78,7 +91,7 @@ export class Shell {
   }
 }
 
-/** The title and caption of a log that has them. */
+/** The title and caption of a log that has them. @param {About | null | undefined} about */
 export const aboutNodes = (about) =>
   about?.title
     ? [h("h2", { class: "title" }, about.title), h("p", { class: "caption" }, about.caption)]

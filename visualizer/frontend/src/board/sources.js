@@ -1,13 +1,19 @@
 /**
  * The function of the engine that makes each kind of decision, for links to the source.
  * `tests/visualizer/test_sources.py` checks that each of them exists.
+ *
+ * @typedef {{path: string, home?: string}} Project  the folder of the engine's code, and the user's home
  */
+
+/** @import { Decision } from "../model/decisions.js" */
+/** @import { Frame } from "../model/frame.js" */
 
 const SCHEDULER = "engine/scheduling/scheduler.py";
 const CACHE = "engine/cache/kv_cache_manager.py";
 const RADIX = "engine/cache/radix_cache.py";
 const ENGINE = "engine/engine.py";
 
+/** @type {Record<string, string[]>} */
 const DECIDED_BY = {
   decode: [SCHEDULER, "_schedule_running"],
   prefill: [SCHEDULER, "_schedule_running"],
@@ -27,6 +33,7 @@ const DECIDED_BY = {
   wasted: [ENGINE, "commit"],
 };
 
+/** @type {Record<string, string[]>} */
 const WAITS_BY = {
   token_budget: [SCHEDULER, "_batch_obstacle"],
   batch_full: [SCHEDULER, "_batch_obstacle"],
@@ -38,20 +45,28 @@ const WAITS_BY = {
   policy: [SCHEDULER, "_admit_waiting"],
 };
 
-/** The file and function that made a decision of this frame, or null. */
+/**
+ * The file and function that made a decision of this frame, or null.
+ *
+ * @param {Frame} frame @param {Partial<Decision>} decision
+ */
 export function sourceOf(frame, { kind, heat, request }) {
-  if (kind === "waits") return named(WAITS_BY[frame.waitOf(request).reason]);
+  if (kind === "waits")
+    return named(WAITS_BY[String(frame.waitOf(/** @type {number} */ (request)).reason)]);
   if (heat === "evicting" || heat === "copying") return named(DECIDED_BY[heat]);
   const isRow = kind === "prefill" || kind === "decode" || kind === "catchup";
   const fresh = isRow && frame.story.admissions.some((one) => one.request === request);
-  return named(DECIDED_BY[fresh ? "first_chunk" : kind]);
+  return named(DECIDED_BY[fresh ? "first_chunk" : String(kind)]);
 }
 
+/** @param {string[] | undefined} pair */
 const named = (pair) => (pair ? { file: pair[0], name: pair[1] } : null);
 
 /**
  * The address at which JupyterLab shows a file of the project, or null. `root` is the project's folder; the
  * page's configuration has the folder that JupyterLab serves.
+ *
+ * @param {string} file @param {Project | null} root @param {Document} [doc]
  */
 export function labAddress(file, root, doc = document) {
   const config = doc.getElementById("jupyter-config-data")?.textContent;

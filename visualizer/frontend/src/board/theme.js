@@ -4,9 +4,19 @@
  * JupyterLab sets `data-jp-theme-light` on the body, VS Code a class on the body, Colab an attribute on
  * the root element, marimo and most pages a class or `data-theme`. Without any of these, the
  * system's setting applies. The board paints its own background, so the palette's contrast holds everywhere.
+ *
+ * @typedef {Theme["name"]} ThemeName
  */
 
-/** The current theme of the document: "light" or "dark". */
+/** @import { Theme } from "../drawing/palette.js" */
+import { SANS } from "../drawing/canvas_painter.js";
+import { THEMES } from "../drawing/palette.js";
+
+/** @param {Document} doc */
+const darkQuery = ({ defaultView }) =>
+  /** @type {Window} */ (defaultView).matchMedia("(prefers-color-scheme: dark)");
+
+/** The current theme of the document: "light" or "dark". @param {Document} [doc] @returns {ThemeName} */
 export function themeName(doc = document) {
   const { body, documentElement: html } = doc;
   const jupyter = body.dataset.jpThemeLight;
@@ -19,10 +29,30 @@ export function themeName(doc = document) {
     if (element.classList.contains("dark")) return "dark";
     if (element.classList.contains("light")) return "light";
   }
-  return doc.defaultView.matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+  return darkQuery(doc).matches ? "dark" : "light";
 }
 
-/** Calls `changed(name)` whenever the theme changes, until `signal` aborts. */
+/**
+ * Gives an element a theme's colours and the board's font; returns the palette.
+ *
+ * @param {HTMLElement} root @param {ThemeName} name
+ */
+export function dress(root, name) {
+  const theme = THEMES[name];
+  root.dataset.theme = name;
+  root.style.colorScheme = name;
+  root.style.setProperty("--sans", SANS);
+  for (const [key, value] of Object.entries(theme)) {
+    if (value[0] === "#") root.style.setProperty(`--${key}`, `${value}`);
+  }
+  return theme;
+}
+
+/**
+ * Calls `changed(name)` whenever the theme changes, until `signal` aborts.
+ *
+ * @param {(name: ThemeName) => void} changed @param {AbortSignal} signal @param {Document} [doc]
+ */
 export function watchTheme(changed, signal, doc = document) {
   let last = themeName(doc);
   const check = () => {
@@ -40,8 +70,6 @@ export function watchTheme(changed, signal, doc = document) {
   for (const element of [doc.documentElement, doc.body]) {
     observer.observe(element, { attributes: true, attributeFilter });
   }
-  doc.defaultView
-    .matchMedia("(prefers-color-scheme: dark)")
-    .addEventListener("change", check, { signal });
+  darkQuery(doc).addEventListener("change", check, { signal });
   signal.addEventListener("abort", () => observer.disconnect());
 }

@@ -1,15 +1,28 @@
-/** The tooltip: a box with text about the thing under the pointer. */
+/**
+ * The tooltip: a box with text about the thing under the pointer.
+ *
+ * @typedef {() => Line[] | null | undefined} Describe  null: nothing to say
+ */
 
+/** @import { Line } from "./descriptions.js" */
 import { h } from "../drawing/html.js";
+import { classOf, textOf } from "./descriptions.js";
 
 export class Tooltip {
+  /** @param {HTMLElement} root */
   constructor(root) {
     this.root = root;
     this.element = h("div", { class: "tip", role: "tooltip", hidden: true });
     root.append(this.element);
+    /** @type {Describe | null} */
+    this.describe = null;
   }
 
-  /** Shows the lines that `describe()` returns beside the pointer: the first in ink, the others muted. */
+  /**
+   * Shows the lines that `describe()` returns beside the pointer: the first in ink, the others muted.
+   *
+   * @param {MouseEvent} event @param {Describe | null} describe
+   */
   show(event, describe) {
     this.describe = describe;
     this.update();
@@ -26,11 +39,10 @@ export class Tooltip {
 
   /** Updates the text after the board has moved to another step. */
   update() {
-    const lines = this.describe?.();
-    this.element.hidden = !lines?.length;
-    if (this.element.hidden) return;
+    const lines = this.describe?.() ?? [];
+    this.element.hidden = !lines.length;
     this.element.replaceChildren(
-      ...lines.map((line) => h("p", { class: line.mono ? "mono" : null }, line.text ?? line)),
+      ...lines.map((line) => h("p", { class: classOf(line) }, textOf(line))),
     );
   }
 

@@ -1,18 +1,38 @@
-/** The step at which two runs part, in both: the decisions in words and the memory after it. */
+/**
+ * A step in which two runs decide differently, in both: the decisions in words and the memory after it. It begins with
+ * the step at which they part; buttons go to the others.
+ */
 
+/** @import { Theme } from "../drawing/palette.js" */
+/** @import { Model } from "../model/model.js" */
+/** @import { PartnerOf } from "./alignment.js" */
+/** @import { Difference, Facts } from "./compare.js" */
 import { spansOf } from "../board/sheet.js";
 import { CanvasPainter } from "../drawing/canvas_painter.js";
 import { h, plural } from "../drawing/html.js";
 import { drawMiniMap, miniGrid } from "../drawing/mini_map.js";
 import { wordNodes } from "../drawing/words_html.js";
+import { sentence } from "../model/index.js";
 
 export class BothWays {
-  /** `facts.difference` is not null; `partnerOf` finds A's request for one of B. */
-  constructor({ names, difference }, models, partnerOf) {
-    Object.assign(this, { names, difference, models, partnerOf });
-    this.canvases = models.map((_, side) =>
-      h("canvas", { role: "img", "aria-label": this.#label(side) }),
-    );
+  /**
+   * @param {Pick<Facts, "names" | "differing"> & {difference: Difference}} facts
+   * @param {Model[]} models
+   * @param {PartnerOf} partnerOf  finds A's request for one of B
+   * @param {(step: number) => void} goTo  called when the reader asks for another step
+   */
+  constructor({ names, difference, differing = [] }, models, partnerOf, goTo) {
+    this.names = names;
+    this.difference = difference;
+    this.models = models;
+    this.partnerOf = partnerOf;
+    this.steps = differing.includes(difference.step) ? differing : [difference.step];
+    this.step = difference.step;
+    this.title = h("h2", {});
+    this.where = h("span", { class: "muted", role: "status" });
+    this.back = this.#button("‹", "Previous decision that differs", -1, goTo);
+    this.on = this.#button("›", "Next decision that differs", 1, goTo);
+    this.canvases = models.map(() => h("canvas", { role: "img" }));
     this.painters = this.canvases.map((canvas) => new CanvasPainter(canvas));
     this.words = models.map((_, side) => h("p", { "data-side": side }));
     const runs = models.map(({ settings }, side) =>
@@ -27,32 +47,65 @@ export class BothWays {
     this.element = h(
       "section",
       { class: "ways", "aria-label": "The decision in both runs" },
-      h("h2", {}, `Step ${difference.step}, two ways`),
+      this.title,
       h("div", { class: "pair" }, ...runs),
+      h("p", { class: "turn" }, this.back, this.on, this.where),
     );
   }
 
+  /** @param {number} side */
   #frame(side) {
-    const { models, difference } = this;
+    const { models, step } = this;
     const { firstStep, lastStep } = models[side];
-    return models[side].frame(Math.min(Math.max(difference.step, firstStep), lastStep));
+    return models[side].frame(Math.min(Math.max(step, firstStep), lastStep));
   }
 
+  /** @param {number} side */
   #label(side) {
     const { unshared, shared, cached, free } = this.#frame(side).counts;
     return `KV blocks in ${this.names[side]}: ${unshared + shared} used, ${cached} cached, ${free} free`;
   }
 
-  /** Draws both maps and writes both decisions; `unit` is one board pixel. */
+  /** @param {string} sign @param {string} title @param {-1 | 1} by @param {(step: number) => void} goTo */
+  #button(sign, title, by, goTo) {
+    const button = h("button", { type: "button", title, "aria-label": title }, sign);
+    button.addEventListener("click", () => {
+      this.step = this.steps[this.steps.indexOf(this.step) + by];
+      goTo(this.step);
+    });
+    return button;
+  }
+
+  /** What a run does in the step: at the first, why it parts from the other. @param {number} side */
+  #said(side) {
+    const { difference, models, step } = this;
+    if (step !== difference.step) return sentence(models[side], step);
+    return spansOf(difference[side ? "b" : "a"], models[side]);
+  }
+
+  /**
+   * Draws both maps and writes both decisions; `unit` is one board pixel.
+   *
+   * @param {Theme} theme @param {number} unit
+   */
   draw(theme, unit) {
+    const { steps, step } = this;
+    const at = steps.indexOf(step);
+    this.title.textContent = `Step ${step}, two ways`;
+    this.where.textContent = `decision that differs: ${at + 1} of ${steps.length}`;
+    this.back.disabled = at === 0;
+    this.on.disabled = at === steps.length - 1;
     const most = Math.max(...this.models.map(({ settings }) => settings.num_blocks));
     this.models.forEach((model, side) => {
-      const marked = { request: (id) => model.request(id), laneOf: (id) => this.#laneOf(side, id) };
+      /** @type {Pick<Model, "request" | "laneOf">} */
+      const marked = {
+        request: (id) => model.request(id),
+        laneOf: (id) => this.#laneOf(side, id ?? null),
+      };
       const context = { model: marked, theme, selected: null };
-      this.words[side].replaceChildren(
-        ...wordNodes(spansOf(this.difference[side ? "b" : "a"], model), context),
-      );
-      const width = this.canvases[side].parentNode.clientWidth / unit;
+      this.words[side].replaceChildren(...wordNodes(this.#said(side), context));
+      this.canvases[side].setAttribute("aria-label", this.#label(side));
+      const width = Number(this.canvases[side].parentElement?.clientWidth) / unit;
       if (!width) return;
       const { blocks } = this.#frame(side);
       const grid = miniGrid(blocks.length, width, most);
@@ -61,14 +114,23 @@ export class BothWays {
     });
   }
 
-  /** A request has one mark in both runs, that of A. */
+  /**
+   * A request has one mark in both runs, that of A.
+   *
+   * @param {number} side @param {number | null} id
+   * @returns {number | null}
+   */
   #laneOf(side, id) {
     const inA = side ? this.models[0].laneOf(this.partnerOf(0, id)) : null;
     return inA ?? this.models[side].laneOf(id);
   }
 }
 
-/** " 40 blocks" in muted words, unless the run's name says so. */
+/**
+ * " 40 blocks" in muted words, unless the run's name says so.
+ *
+ * @param {string} name @param {{num_blocks: number}} settings
+ */
 function capacity(name, { num_blocks: blocks }) {
   const words = plural(blocks, "block");
   return name.includes(words) ? null : h("span", { class: "muted" }, ` ${words}`);

@@ -1,12 +1,43 @@
 /**
  * The comparison of two runs: one picture of both, the decision at which they part, and what changed in numbers.
  * A click opens the board of either run. Python compares the runs, see `comparison.py`.
+ *
+ * @typedef {object} Facts  the kernel's comparison of two runs, see `comparison.py`
+ * @property {[string, string]} names
+ * @property {Axis["kind"]} axis
+ * @property {string} verdict
+ * @property {string | null} note
+ * @property {[name: string, a: unknown, b: unknown][]} settings  those that differ
+ * @property {string[]} inputs      differences of arrivals
+ * @property {Difference | null} difference  null: both runs decide alike
+ * @property {number[]} [differing]  the steps with decisions that differ
+ * @property {[number, number][]} renumbered  [id in A, id in B] of requests with two ids
+ * @property {[number[], number[]]} unmatched  ids that only A has, and that only B has
+ * @property {{share: number | null, ms: number}} end_noise  how much two ends differ without a cause
+ * @property {Total[]} totals
+ * @property {(number | null)[][]} rows  a request's numbers, see `compare_tables.js`
+ * @property {number} paired        requests that both runs have
+ *
+ * @typedef {[name: string, a: number | null, b: number | null, difference: number | null, better: string | null]} Total
+ *   better: "a", "b" or "noise"
+ *
+ * @typedef {object} Difference  where the runs part
+ * @property {number} step
+ * @property {(string | number)[]} a  the decision in words; requests are numbers
+ * @property {(string | number)[]} b
+ * @property {[number | null, number | null]} requests
+ *
+ * @typedef {{step?: number, selected?: number | null}} At
  */
 
+/** @import { ThemeName } from "../board/theme.js" */
+/** @import { Axis } from "../drawing/time_axis.js" */
+/** @import { Load, Widget } from "../host/notebook.js" */
+/** @import { Model } from "../model/model.js" */
 import { Board } from "../board/board.js";
 import { buildSheet } from "../board/sheet.js";
 import { View, viewOf } from "../board/view.js";
-import { h, plural } from "../drawing/html.js";
+import { closest, h, plural } from "../drawing/html.js";
 import { chip } from "../drawing/words_html.js";
 import { LogReader } from "../host/log_reader.js";
 import { bytesFor, missing, modelOf, partOnly } from "../host/notebook.js";
@@ -18,10 +49,11 @@ import { requestTable, totalsTable } from "./compare_tables.js";
 import { GhostPanel } from "./ghost_panel.js";
 import { headline } from "./headline.js";
 
-/** anywidget's `render` of a comparison. `load(board, log, opening)` draws a log. */
+/** anywidget's `render` of a comparison. @param {Load} load @returns {(widget: Widget) => Promise<void>} */
 export const comparisonInNotebook =
   (load) =>
   async ({ model: traits, el, signal = new AbortController().signal, host }) => {
+    /** @type {string[]} */
     const references = [traits.get("a"), traits.get("b")];
     const key = references.join();
     if (moveInto(el, key)) return;
@@ -37,7 +69,12 @@ export const comparisonInNotebook =
     const page = new ComparisonPage(el, { facts, views, load, signal });
     const { root } = page.sheet;
     remember(el, key, root, signal);
-    sendPicture(traits, root, () => [page.sheet, ...page.boards.filter(Boolean)], signal);
+    sendPicture(
+      traits,
+      root,
+      () => [page.sheet, ...page.boards.flatMap((board) => board ?? [])],
+      signal,
+    );
     saveWith(traits.widget_manager);
     const lost = shared.findIndex((_, side) => !logs[side].byteLength);
     if (lost >= 0) return page.showMessage(`${facts.names[lost]}: ${missing(shared[lost])}`);
@@ -46,7 +83,13 @@ export const comparisonInNotebook =
     if (part) root.append(partOnly(part));
   };
 
-/** Draws a comparison in `host`. `logs` are the bytes of two logs, `facts` the kernel's comparison of them. */
+/**
+ * Draws a comparison of two logs in `host`.
+ *
+ * @param {HTMLElement} host
+ * @param {{logs: ArrayBufferView[], facts: Facts, load: Load, theme?: ThemeName, views?: View[],
+ *   signal?: AbortSignal}} options
+ */
 export async function drawComparison(
   host,
   {
@@ -63,9 +106,17 @@ export async function drawComparison(
   return page;
 }
 
-class ComparisonPage {
+export class ComparisonPage {
+  /**
+   * @param {HTMLElement} host
+   * @param {{facts: Facts, views: View[], load: Load, theme?: ThemeName, signal: AbortSignal}} options
+   */
   constructor(host, { facts, views, load, theme, signal }) {
-    Object.assign(this, { facts, views, load, signal, fixedTheme: theme });
+    this.facts = facts;
+    this.views = views;
+    this.load = load;
+    this.signal = signal;
+    this.fixedTheme = theme;
     this.sheet = buildSheet(host, {
       name: "compare",
       label: "Comparison of two runs",
@@ -74,8 +125,11 @@ class ComparisonPage {
       onTheme: () => this.write(),
     });
     this.partnerOf = partners(facts);
-    this.boards = [null, null]; // built when they are opened
+    /** Built when they are opened. @type {(Board | null)[]} */
+    this.boards = [null, null];
+    /** @type {"both" | "a" | "b"} */
     this.shows = "both";
+    this.laidOutFor = 0; // CSS px
     this.verdict = h("p", { class: "sentence verdict" });
     this.hosts = [0, 1].map((side) => h("div", { class: "run", "data-side": side, hidden: true }));
     this.picture = h("div", { class: "grid-of-two" });
@@ -90,7 +144,7 @@ class ComparisonPage {
     this.sheet.root.addEventListener("click", (event) => this.clicked(event), { signal });
   }
 
-  /** Shows a message in place of the runs. */
+  /** Shows a message in place of the runs. @param {string} words @param {string} [ready] */
   showMessage(words, ready = "empty") {
     this.verdict.textContent = words;
     this.sheet.root.dataset.ready = ready;
@@ -109,6 +163,7 @@ class ComparisonPage {
 
   /** The buttons: the picture or a run's board, and the axis of the picture. */
   buttons() {
+    /** @param {Record<string, string>} data @param {string} words @param {string} [key] */
     const button = (data, words, key) =>
       h("button", { type: "button", ...data }, words, key ? " " : null, key && h("kbd", {}, key));
     const [a, b] = this.facts.names;
@@ -135,9 +190,10 @@ class ComparisonPage {
     });
   }
 
-  /** Reads both logs and draws the picture. */
+  /** Reads both logs and draws the picture. @param {ArrayBufferView[]} logs */
   async fill(logs) {
     const { views, facts, signal, sheet } = this;
+    /** @type {ArrayBufferView[]} */
     this.logs = logs;
     this.verdict.textContent = "Reading both logs";
     const readers = views.map((view, side) => (view.reading ??= new LogReader(logs[side])));
@@ -151,15 +207,24 @@ class ComparisonPage {
       this.showMessage(`${facts.names[wrong]}: ${where} cannot be used: ${why}.`, "error");
       return;
     }
+    /** @type {Model[]} */
     this.models = readers.map(({ model }) => model);
     views.forEach((view, side) => {
       const { difference, axis } = facts;
       const selected = difference?.requests[side];
       if (!view.model) view.open(this.models[side], { step: difference?.step, selected, axis });
     });
-    sheet.root.querySelector(".changes-line").append(...this.alone());
+    sheet.root.querySelector(".changes-line")?.append(...this.alone());
+    /** @type {GhostPanel} */
     this.ghost = new GhostPanel(this);
-    this.ways = facts.difference ? new BothWays(facts, this.models, this.partnerOf) : null;
+    /** @param {number} step */
+    const goTo = (step) => views.forEach((view) => view.goTo(step));
+    const { difference } = facts;
+    /** @type {BothWays | null} */
+    this.ways = difference
+      ? new BothWays({ ...facts, difference }, this.models, this.partnerOf, goTo)
+      : null;
+    /** @type {ReturnType<typeof requestTable>} */
     this.requests = requestTable(facts);
     const note = facts.note && h("p", { class: "model-error muted" }, facts.note);
     const side = h(
@@ -170,7 +235,7 @@ class ComparisonPage {
       note,
       legend(facts),
     );
-    this.tables.append(this.requests);
+    this.tables.append(this.requests.element);
     this.picture.append(this.ghost.element, side, this.tables);
     for (const view of views) view.store.listen(() => this.write(), signal);
     const observer = new ResizeObserver(
@@ -182,6 +247,7 @@ class ComparisonPage {
     sheet.root.dataset.ready = "true";
   }
 
+  /** @param {number} side */
   context(side) {
     return {
       model: this.models[side],
@@ -195,7 +261,11 @@ class ComparisonPage {
     return this.shows === "b" ? 1 : 0;
   }
 
-  /** Shows the picture ("both") or the board of a run ("a", "b"), at `step` with `selected` if they are given. */
+  /**
+   * Shows the picture ("both") or the board of a run ("a", "b"), at `step` with `selected` if they are given.
+   *
+   * @param {"both" | "a" | "b"} what @param {At} [at]
+   */
   async show(what, { step, selected } = {}) {
     const { views, models, facts, leader } = this;
     const side = what === "b" ? 1 : 0;
@@ -223,16 +293,18 @@ class ComparisonPage {
     else await this.openBoard(side);
   }
 
+  /** @param {number} side */
   async openBoard(side) {
     const { views, signal, fixedTheme: theme, logs, load, hosts } = this;
-    if (!this.boards[side]) {
-      const board = new Board(hosts[side], { signal, view: views[side], theme });
-      board.reload = (log) => load(board, log, {});
-      this.boards[side] = board;
+    let board = this.boards[side];
+    if (!board) {
+      const opened = new Board(hosts[side], { signal, view: views[side], theme });
+      opened.reload = (log) => load(opened, log, {});
+      this.boards[side] = board = opened;
       const { step, selected } = views[side].store;
       await load(board, logs[side], { step, selected });
     }
-    this.boards[side].root.focus({ preventScroll: true });
+    board.root.focus({ preventScroll: true });
   }
 
   write() {
@@ -242,7 +314,7 @@ class ComparisonPage {
     this.writeVerdict();
     if (this.shows === "both" && this.laidOutFor) {
       const unit = this.laidOutFor >= 1800 ? 1.5 : 1;
-      sheet.root.dataset.columns = this.laidOutFor / unit >= 980 ? 2 : 1;
+      sheet.root.dataset.columns = this.laidOutFor / unit >= 980 ? "2" : "1";
       this.ghost.draw(unit);
       this.ways?.draw(sheet.theme, unit);
       this.requests.show(this.context(0));
@@ -251,9 +323,13 @@ class ComparisonPage {
         ? `and ${plural(left, "more request")} with smaller gaps: every request in numbers`
         : "Every request in numbers";
     }
-    for (const button of sheet.root.querySelectorAll("button[data-shows]"))
-      button.setAttribute("aria-pressed", String(button.dataset.shows === this.shows));
-    sheet.root.querySelector("button[data-axis]").hidden = this.shows !== "both"; // a board has its own
+    /** @type {NodeListOf<HTMLElement>} */
+    const buttons = sheet.root.querySelectorAll(".switch button");
+    for (const button of buttons) {
+      const { shows } = button.dataset;
+      if (shows) button.setAttribute("aria-pressed", String(shows === this.shows));
+      else button.hidden = this.shows !== "both"; // a board has its own
+    }
     Object.assign(sheet.root.dataset, {
       shows: this.shows,
       step: views[0].store.step,
@@ -268,7 +344,7 @@ class ComparisonPage {
   writeVerdict() {
     const { facts, models, ghost } = this;
     const spans = headline(facts, models[0], ghost.ends, ghost.kind);
-    const nodes = spans.map(({ text, bold, jump, request }) => {
+    const nodes = spans.map(({ text = "", bold, jump, request }) => {
       if (request != null) return chip(request, { ...this.context(0), selected: null });
       if (jump) return h("button", { type: "button", class: "jump", "data-jump": jump }, text);
       return bold ? h("strong", {}, text) : text;
@@ -279,26 +355,28 @@ class ComparisonPage {
   /** Shows the table of all requests, or hides it again. */
   toggleTable() {
     this.tables.open = !this.tables.open;
-    if (this.tables.open) this.requests.focus({ preventScroll: false });
+    if (this.tables.open) this.requests.element.focus({ preventScroll: false });
   }
 
-  clicked({ target }) {
-    const jump = target.closest("[data-jump]");
+  /** @param {Event} event */
+  clicked(event) {
+    const jump = closest(event, "[data-jump]");
     if (jump) return this.show("a", { step: Number(jump.dataset.jump) });
-    const shows = target.closest("button[data-shows]")?.dataset.shows;
-    if (shows) return this.show(shows);
-    if (target.closest("button[data-axis]")) return this.ghost.changeAxis();
-    const named = target.closest("[data-request]");
+    const shows = closest(event, "button[data-shows]")?.dataset.shows;
+    if (shows === "both" || shows === "a" || shows === "b") return this.show(shows);
+    if (closest(event, "button[data-axis]")) return this.ghost.changeAxis();
+    const named = closest(event, "[data-request]");
     if (!named || named.closest(".run")) return undefined; // a board handles its own clicks
-    const side = Number(named.closest("[data-side]")?.dataset.side ?? 0);
+    const side = Number(closest(event, "[data-side]")?.dataset.side ?? 0);
     const id = Number(named.dataset.request);
     this.views[0].store.set({ selected: side ? this.partnerOf(0, id) : id });
     return undefined;
   }
 }
 
-/** How to read the picture. */
+/** How to read the picture. @param {Facts} facts */
 function legend({ names: [a, b] }) {
+  /** @param {string} form @param {string} words */
   const entry = (form, words) => h("li", {}, h("i", { class: form, "aria-hidden": "true" }), words);
   return h(
     "ul",

@@ -1,9 +1,11 @@
 /** The tables of a comparison: totals, and one sortable row per request. */
 
-import { h, plural } from "../drawing/html.js";
+/** @import { WordContext } from "../drawing/words_html.js" */
+/** @import { Facts } from "./compare.js" */
+import { closest, h, plural } from "../drawing/html.js";
 import { chip } from "../drawing/words_html.js";
 
-// As in `comparison.py`: the index at which a measure's three numbers begin in a row.
+/** As in `comparison.py`: the index at which a measure's three numbers begin in a row. @type {[string, number][]} */
 const MEASURES = [
   ["TTFT, ms", 2],
   ["ITL, ms", 5],
@@ -14,22 +16,23 @@ const MEASURES = [
 ];
 const MOST_ROWS = 200; // drawn; all rows are sorted
 
-/** "12.3", "1,230": three significant digits, whole numbers whole. */
+/** "12.3", "1,230": three significant digits, whole numbers whole. @param {number | null} value */
 export function figure(value) {
   if (value == null) return "–";
   const rounded = Math.abs(value) >= 1000 ? Math.round(value) : Number(value.toPrecision(3));
   return rounded.toLocaleString("en");
 }
 
-/** "+12.3", "−4", "0". */
+/** "+12.3", "−4", "0". @param {number | null} value */
 export function change(value) {
   if (value == null) return "–";
   const text = figure(Math.abs(value));
   return text === "0" ? "0" : `${value > 0 ? "+" : "−"}${text}`;
 }
 
-/** The whole run: the better value is bold, and a change within the noise says so. */
+/** The whole run: the better value is bold, and a change within the noise says so. @param {Facts} facts */
 export function totalsTable({ totals, names }) {
+  /** @param {number | null} value @param {boolean} isBetter */
   const cell = (value, isBetter) =>
     h("td", {}, isBetter ? h("strong", {}, figure(value)) : figure(value));
   const rows = totals.map(([name, a, b, difference, better]) => {
@@ -60,7 +63,7 @@ export function totalsTable({ totals, names }) {
   );
 }
 
-/** The table of requests; `show(context)` writes it for a theme and a selection. */
+/** The table of requests; `show` writes it for a theme and a selection. @param {Facts} facts */
 export function requestTable({ rows, names, paired }) {
   const order = { at: 4, down: true }; // by the change in TTFT
   const body = h("tbody", {});
@@ -68,6 +71,7 @@ export function requestTable({ rows, names, paired }) {
   const known = MEASURES.filter(([, at]) =>
     rows.some((row) => row[at] != null || row[at + 1] != null),
   );
+  /** @param {string} words @param {number} at @param {string} [title] */
   const head = (words, at, title) => {
     const button = h("button", { type: "button", "data-sort": at, title }, words);
     return h("th", { scope: "col", "aria-sort": "none" }, button);
@@ -83,40 +87,51 @@ export function requestTable({ rows, names, paired }) {
     { class: "requests", tabindex: "0", role: "group", "aria-label": "Requests" },
     h("table", {}, note, h("thead", {}, heads), body),
   );
+  /** @type {WordContext | null} */
   let context = null;
+  /** @param {(number | null)[]} row */
   const value = (row) => {
     const one = row[order.at];
     return one == null ? -Infinity : order.at === 0 ? -one : Math.abs(one);
   };
-  element.show = (now = context) => {
-    // It does not depend on the step, so most changes leave it as it is.
-    const { theme, selected } = context ?? {};
-    const isSame = now !== context && now.theme === theme && now.selected === selected;
-    context = now;
-    if (isSame) return;
+  const write = (/** @type {WordContext} */ shownIn) => {
     const sign = order.down ? -1 : 1;
-    const sorted = rows.toSorted((a, b) => sign * (value(a) - value(b)) || a[0] - b[0]);
+    const sorted = rows.toSorted(
+      (a, b) => sign * (value(a) - value(b)) || Number(a[0]) - Number(b[0]),
+    );
     const shown = sorted.slice(0, MOST_ROWS);
     const more = paired > shown.length ? `the first ${shown.length} of ` : "";
     note.textContent = `${more}${plural(paired, "request")} that both runs have: ${names[0]} → ${names[1]}, and the change`;
-    body.replaceChildren(...shown.map((row) => line(row, known, context)));
-    for (const button of heads.querySelectorAll("[data-sort]")) {
+    body.replaceChildren(...shown.map((row) => line(row, known, shownIn)));
+    /** @type {NodeListOf<HTMLElement>} */
+    const buttons = heads.querySelectorAll("[data-sort]");
+    for (const button of buttons) {
       const on = Number(button.dataset.sort) === order.at;
       const how = on ? (order.down ? "descending" : "ascending") : "none";
-      button.parentNode.setAttribute("aria-sort", how);
+      button.parentElement?.setAttribute("aria-sort", how);
     }
   };
-  element.addEventListener("click", ({ target }) => {
-    const button = target.closest("[data-sort]");
+  element.addEventListener("click", (event) => {
+    const button = closest(event, "[data-sort]");
     if (!button) return;
     const at = Number(button.dataset.sort);
     order.down = at === order.at ? !order.down : true;
     order.at = at;
-    element.show();
+    if (context) write(context);
   });
-  return element;
+  return {
+    element,
+    /** @param {WordContext} now */
+    show(now) {
+      // It does not depend on the step, so most changes leave it as it is.
+      const isSame = now.theme === context?.theme && now.selected === context.selected;
+      context = now;
+      if (!isSame) write(now);
+    },
+  };
 }
 
+/** @param {(number | null)[]} row @param {[string, number][]} known @param {WordContext} context */
 function line(row, known, context) {
   const cells = known.map(([, at]) =>
     h(
@@ -130,7 +145,7 @@ function line(row, known, context) {
   return h(
     "tr",
     { class: isSelected ? "chosen" : null },
-    h("th", { scope: "row" }, chip(row[0], context)),
+    h("th", { scope: "row" }, chip(Number(row[0]), context)),
     ...cells,
   );
 }

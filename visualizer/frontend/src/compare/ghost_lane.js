@@ -1,10 +1,20 @@
 /** Draws a request of the other run as an outline: 5 px high, 9 px where its prompt is computed. */
 
+/** @import { CanvasPainter } from "../drawing/canvas_painter.js" */
+/** @import { Scale } from "../drawing/time_axis.js" */
+/** @import { Model } from "../model/model.js" */
+/** @import { RequestSpan } from "../model/request_spans.js" */
+
 const DECODE = 5;
 const PREFILL = 9;
 const LINE = 1.2;
 
-/** Draws `span` below `base` from the step `from` on. `scene` has the scale and the model of its run. */
+/**
+ * Draws `span` below `base` from the step `from` on.
+ *
+ * @param {CanvasPainter} painter @param {{scale: Scale, model: Model}} run @param {RequestSpan} span
+ * @param {number} base @param {number} from
+ */
 export function drawOutline(painter, { scale, model }, span, base, from) {
   const hue = painter.hue(span.lane);
   for (const segment of span.segments) {
@@ -18,7 +28,11 @@ export function drawOutline(painter, { scale, model }, span, base, from) {
   }
 }
 
-/** A wait is dotted, the time after a preemption dashed behind an ink bar. */
+/**
+ * A wait is dotted, the time after a preemption dashed behind an ink bar.
+ *
+ * @param {CanvasPainter} painter @param {string} kind @param {number} left @param {number} right @param {number} base
+ */
 function drawGap(painter, kind, left, right, base) {
   const { ink, muted } = painter.theme;
   const y = base - DECODE / 2;
@@ -27,6 +41,10 @@ function drawGap(painter, kind, left, right, base) {
   if (right - left > 3) painter.line(left + 2, y, right, y, muted, 1, dash);
 }
 
+/**
+ * @param {CanvasPainter} painter @param {number} left @param {number} right @param {number} base
+ * @param {number} height @param {string} hue
+ */
 function outline(painter, left, right, base, height, hue) {
   const width = Math.max(3, right - left - 0.5);
   painter.fill(left, base - height, width, height, painter.theme.ground);

@@ -1,4 +1,9 @@
-/** Where the parts of the picture of two runs are, in board pixels. Pure functions. */
+/**
+ * Where the parts of the picture of two runs are, in board pixels. Pure functions.
+ *
+ * @typedef {ReturnType<typeof ghostLayout>} GhostLayout
+ * @typedef {{fork: true} | {fork?: undefined, row: number, side: number, inPlot: boolean}} Spot  of a point
+ */
 
 const HEAD = 26; // the fork's glyph and its words
 const MEMORY = { wide: 42, narrow: 34 };
@@ -12,6 +17,8 @@ const OUTLINE = { decode: 5, prefill: 9 };
 /**
  * The layout of `count` rows in `width` pixels. `names` and `words` are the widths of the longest name and of the
  * longest words at the right.
+ *
+ * @param {{width: number, count: number, narrow: boolean, names: number, words: number}} sizes
  */
 export function ghostLayout({ width, count, narrow, names, words }) {
   const memory = MEMORY[narrow ? "narrow" : "wide"];
@@ -31,10 +38,16 @@ export function ghostLayout({ width, count, narrow, names, words }) {
     top,
     bottom,
     height: bottom + AXIS,
-    /** The baselines of A's lane and of B's outline. */
+    /** The baselines of A's lane and of B's outline. @type {(row: number) => number} */
     base: (row) => top + row * pitch + base,
+    /** @type {(row: number) => number} */
     below: (row) => top + row * pitch + base + 1 + OUTLINE.prefill,
-    /** What is at a point: a row and a run (0, 1), the fork, or nothing. */
+    /**
+     * What is at a point: a row and a run (0, 1), the fork, or nothing.
+     *
+     * @param {number} x @param {number} y @param {number | null} fork
+     * @returns {Spot | null}
+     */
     at(x, y, fork) {
       if (fork != null && y < HEAD && Math.abs(x - fork) < 16) return { fork: true };
       const row = Math.floor((y - top) / pitch);

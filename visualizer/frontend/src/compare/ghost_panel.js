@@ -1,17 +1,27 @@
-/** The picture of two runs with its pointer and its keys. */
+/**
+ * The picture of two runs with its pointer and its keys.
+ *
+ * @typedef {Exclude<Spot, {fork: true}> & {span: RequestSpan, step: number}} FoundRow
+ * @typedef {{fork: true} | FoundRow} Found  under the pointer
+ */
 
+/** @import { Axis, Scale } from "../drawing/time_axis.js" */
+/** @import { RequestSpan } from "../model/request_spans.js" */
+/** @import { At, ComparisonPage, Facts } from "./compare.js" */
+/** @import { GhostLayout, Spot } from "./ghost_layout.js" */
+/** @import { GhostRow } from "./ghost_rows.js" */
 import { CanvasPainter } from "../drawing/canvas_painter.js";
 import { h, plural } from "../drawing/html.js";
 import { stepAxis, timeScale } from "../drawing/time_axis.js";
 import { wallAxis } from "../drawing/wall_axis.js";
 import { ghostLayout } from "./ghost_layout.js";
-import { drawGhost, SHADES } from "./ghost_picture.js";
-import { gapWords, ghostRows, shownRows } from "./ghost_rows.js";
+import { drawGhost, shadesOf } from "./ghost_picture.js";
+import { gapWords, ghostRows, shownRows, spanOf } from "./ghost_rows.js";
 
 const NARROW = 720;
 
 export class GhostPanel {
-  /** `page` has facts, models, views, sheet and signal. */
+  /** @param {ComparisonPage} page */
   constructor(page) {
     this.page = page;
     this.canvas = h("canvas", { role: "img" });
@@ -27,17 +37,23 @@ export class GhostPanel {
     this.listen();
   }
 
-  /** Computes the axis, `kind` or steps if a log has no times, and the rows on it. */
+  /** Computes the axis, `kind` or steps if a log has no times, and the rows on it. @param {Axis["kind"]} kind */
   measureTime(kind) {
     const { models, facts } = this.page;
-    const byTime = kind === "time" ? models.map(wallAxis) : [];
-    const steps = () =>
-      models.map(({ firstStep, lastStep }) => stepAxis({ first: firstStep, last: lastStep }));
-    const isByTime = byTime.length > 0 && byTime.every(Boolean);
-    this.axes = isByTime ? byTime : steps();
+    const byTime = kind === "time" ? models.map(wallAxis) : [null];
+    /** @type {Axis[]} */
+    this.axes = byTime.every((axis) => axis !== null)
+      ? byTime
+      : models.map(({ firstStep, lastStep }) => stepAxis({ first: firstStep, last: lastStep }));
+    /** @type {Axis["kind"]} */
     this.kind = this.axes[0].kind;
+    /** @type {number[]} */
     this.ends = models.map(({ lastStep }, side) => this.axes[side].end(lastStep));
-    Object.assign(this, shownRows(ghostRows(models, this.axes, facts)));
+    const { shown, left } = shownRows(ghostRows(models, this.axes, facts));
+    /** @type {GhostRow[]} */
+    this.shown = shown;
+    /** Rows that are left out. @type {number} */
+    this.left = left;
   }
 
   changeAxis() {
@@ -50,20 +66,23 @@ export class GhostPanel {
     return this.shown.findIndex(({ a }) => a && a.id === selected);
   }
 
+  /** @param {number} unit */
   draw(unit) {
     const { page, painter, shown, axes, kind } = this;
     const { models, facts, sheet } = page;
     const width = this.element.clientWidth / unit;
     const narrow = width < NARROW;
     const { names } = facts;
+    /** @param {string[]} words @param {{bold: boolean}} style */
     const widest = (words, style) =>
       Math.max(0, ...words.map((one) => painter.measure(one, style)));
+    /** @type {GhostLayout} */
     this.layout = ghostLayout({
       width,
       count: shown.length,
       narrow,
       names: widest(
-        shown.map(({ a, b }) => (a ?? b).name),
+        shown.map((row) => spanOf(row).name),
         { bold: true },
       ),
       words: widest(
@@ -76,10 +95,13 @@ export class GhostPanel {
       from: Math.min(...axes.map(({ from }) => from)),
       to: Math.max(...axes.map(({ to }) => to)),
     };
+    /** @type {Scale[]} */
     this.scales = axes.map((axis) => timeScale(view, left, right, axis));
+    /** @type {number} */
     this.unit = unit;
     painter.begin(width, this.layout.height, unit, sheet.theme);
     const fork = facts.difference?.step ?? null;
+    /** @type {number | null} */
     this.forkX = fork == null ? null : this.scales[0].x(fork);
     drawGhost(painter, {
       models,
@@ -99,7 +121,7 @@ export class GhostPanel {
     const { canvas, shown, page, kind } = this;
     const { names, difference } = page.facts;
     const { theme } = page.sheet;
-    for (const [name, colour] of Object.entries(SHADES.get(theme)))
+    for (const [name, colour] of Object.entries(shadesOf(theme)))
       page.sheet.root.style.setProperty(`--${name}`, colour);
     const parts = difference ? `; they part in step ${difference.step}` : "";
     canvas.setAttribute(
@@ -107,9 +129,8 @@ export class GhostPanel {
       `${names.join(" and ")} on one axis of ${kind}: ${plural(shown.length, "request")}${parts}. ` +
         "A table of all requests follows.",
     );
-    const id = ({ a, b }) => (a ?? b).id;
     Object.assign(canvas.dataset, {
-      shown: shown.map(id).join(" "),
+      shown: shown.map((row) => spanOf(row).id).join(" "),
       states: shown.map(({ state }) => state).join(" "),
       gaps: shown.map(({ gap }) => Math.round(gap)).join(" "),
       plot: `${this.layout.left} ${this.layout.right}`,
@@ -118,7 +139,7 @@ export class GhostPanel {
     });
   }
 
-  /** Selects the row above or below. */
+  /** Selects the row above or below. @param {number} delta */
   neighbour(delta) {
     const { shown, page } = this;
     const at = this.selectedRow;
@@ -131,15 +152,16 @@ export class GhostPanel {
 
   // The pointer and the keys
 
+  /** @param {MouseEvent} event @returns {Found | null} */
   locate(event) {
     const box = this.canvas.getBoundingClientRect();
     const x = (event.clientX - box.left) / this.unit;
     const y = (event.clientY - box.top) / this.unit;
-    const found = this.layout?.at(x, y, this.forkX);
+    const found = this.layout?.at(x, y, this.forkX) ?? null;
     if (!found || found.fork) return found;
     const row = this.shown[found.row];
     const side = row.a && (found.side === 0 || !row.b) ? 0 : 1;
-    const span = side ? row.b : row.a;
+    const span = /** @type {RequestSpan} */ (side ? row.b : row.a);
     const { firstStep, lastStep } = this.page.models[side];
     const step = Math.min(Math.max(this.scales[side].stepAt(x), firstStep), lastStep);
     return { ...found, side, span, step };
@@ -148,13 +170,14 @@ export class GhostPanel {
   listen() {
     const { page, element, canvas } = this;
     const { signal, facts } = page;
-    const open = (side, place) => page.show("ab"[side], place);
+    /** @param {number} side @param {At} place */
+    const open = (side, place) => page.show(side ? "b" : "a", place);
     canvas.addEventListener(
       "click",
       (event) => {
         const found = this.locate(event);
         if (!found) return;
-        if (found.fork) open(0, { step: facts.difference.step });
+        if (found.fork) open(0, { step: facts.difference?.step });
         else if (found.inPlot) open(found.side, { step: found.step, selected: found.span.id });
         else if (found.side === 0) page.views[0].store.set({ selected: found.span.id });
       },
@@ -169,6 +192,7 @@ export class GhostPanel {
       },
       { signal },
     );
+    /** @type {Record<string, () => unknown>} */
     const keys = {
       ArrowUp: () => this.neighbour(-1),
       ArrowDown: () => this.neighbour(1),
@@ -193,9 +217,10 @@ export class GhostPanel {
   }
 }
 
+/** @param {Found | null} found @param {Facts} facts */
 function titleOf(found, { names, difference }) {
   if (!found) return "";
-  if (found.fork) return `Open step ${difference.step} on the board of ${names[0]}`;
+  if (found.fork) return `Open step ${difference?.step} on the board of ${names[0]}`;
   return found.inPlot
     ? `${found.span.name}: open step ${found.step} on the board of ${names[found.side]}`
     : "";

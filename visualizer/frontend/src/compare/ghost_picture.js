@@ -1,29 +1,46 @@
 /**
  * Two runs in one picture, on one axis: the lanes of A as always, those of B as outlines below them from the fork
  * on, and the gap between the two ends of each request.
+ *
+ * @typedef {object} GhostScene
+ * @property {Model[]} models
+ * @property {Scale[]} scales
+ * @property {GhostRow[]} rows
+ * @property {GhostLayout} layout
+ * @property {string[]} names
+ * @property {number | null} fork  a step
+ * @property {number[]} ends       of both runs, on the axis
+ * @property {number} selected     a row, or -1
+ * @property {boolean} narrow
+ * @typedef {(side: number, blocks: number) => number} HeightOf  of memory, in px
  */
 
+/** @import { CanvasPainter } from "../drawing/canvas_painter.js" */
+/** @import { Stay } from "../drawing/lane_packing.js" */
+/** @import { Theme } from "../drawing/palette.js" */
+/** @import { Scale } from "../drawing/time_axis.js" */
+/** @import { Model } from "../model/model.js" */
+/** @import { RequestSpan } from "../model/request_spans.js" */
+/** @import { GhostLayout } from "./ghost_layout.js" */
+/** @import { GhostRow } from "./ghost_rows.js" */
 import { drawLife } from "../drawing/lane.js";
-import { THEMES } from "../drawing/palette.js";
 import { drawAxis } from "../drawing/timeline.js";
 import { drawWaits } from "../drawing/wait_line.js";
 import { duration } from "../model/duration.js";
 import { drawOutline } from "./ghost_lane.js";
 import { LANE } from "./ghost_layout.js";
-import { gapWords } from "./ghost_rows.js";
+import { gapWords, spanOf } from "./ghost_rows.js";
 
-/** The gap if a request ends sooner in B, and later. */
-export const SHADES = new Map([
-  [THEMES.light, { sooner: "#f9dcd6", later: "#f4eabb" }],
-  [THEMES.dark, { sooner: "#4b2f2a", later: "#433f1a" }],
-]);
+const SHADES = {
+  light: { sooner: "#f9dcd6", later: "#f4eabb" },
+  dark: { sooner: "#4b2f2a", later: "#433f1a" },
+};
+/** The gap if a request ends sooner in B, and later. @param {Theme} theme */
+export const shadesOf = ({ name }) => SHADES[name];
 const SMALL = { size: 10.5 };
 const BOLD_FROM = 1 / 3; // of the largest gap
 
-/**
- * Draws the picture. `scene` has models, scales, rows, layout, names, fork (a step or null), ends (of both runs, on
- * the axis), selected (a row or -1) and narrow.
- */
+/** Draws the picture. @param {CanvasPainter} painter @param {GhostScene} scene */
 export function drawGhost(painter, scene) {
   const { layout, rows, scales, models, fork } = scene;
   const forkX = fork == null ? null : scales[0].x(fork);
@@ -46,35 +63,49 @@ export function drawGhost(painter, scene) {
     }
     const other = { scale: scales[1], model: models[1] };
     const from = row.a ? (fork ?? Infinity) : -Infinity;
-    if (row.b) drawOutline(painter, other, marked(row), layout.below(index), from);
+    if (row.b) drawOutline(painter, other, marked(row.b, row.a), layout.below(index), from);
     drawWords(painter, scene, row, index);
   });
   drawEnds(painter, scene);
-  if (forkX != null) drawFork(painter, scene, forkX);
+  if (fork != null && forkX != null) drawFork(painter, scene, fork, forkX);
   painter.context.translate(0, layout.bottom);
-  drawAxis(painter, { ...inLane, width: layout.width });
+  drawAxis(painter, inLane);
   painter.context.translate(0, -layout.bottom);
 }
 
-/** B's request with the mark of A's, because a row is one request. */
-const marked = ({ a, b }) => (a ? { ...b, lane: a.lane } : b);
+/**
+ * B's request with the mark of A's, because a row is one request.
+ *
+ * @param {RequestSpan} b @param {RequestSpan | null} a
+ */
+const marked = (b, a) => (a ? { ...b, lane: a.lane } : b);
 
+/** @param {RequestSpan | null} span @param {number} lane @param {Model} model @returns {Stay} */
 function stayOf(span, lane, { firstStep, lastStep }) {
   const from = span?.forked?.step ?? span?.arrived ?? firstStep;
   const to = Math.max(from, span?.finished?.step ?? lastStep);
   return { index: span?.index ?? -1, lane, from, to };
 }
 
-/** The band of the steps that both runs decided alike. */
+/**
+ * The band of the steps that both runs decided alike.
+ *
+ * @param {CanvasPainter} painter @param {GhostLayout} layout @param {number} x
+ */
 function drawAlike(painter, { left, bottom, memory }, x) {
   painter.fill(left, memory.top, Math.max(0, x - left), bottom - memory.top, painter.theme.band);
 }
 
-/** The blocks in use: of A as an area, of B as a line from the fork on, each with its capacity. */
+/**
+ * The blocks in use: of A as an area, of B as a line from the fork on, each with its capacity.
+ *
+ * @param {CanvasPainter} painter @param {GhostScene} scene
+ */
 function drawMemory(painter, { models, scales, layout, names, fork, narrow }) {
   const { theme } = painter;
   const { top, bottom } = layout.memory;
   const bytes = models.map(({ settings }) => settings.num_blocks * settings.block_size);
+  /** @type {HeightOf} */
   const height = (side, blocks) =>
     (blocks * models[side].settings.block_size * (bottom - top)) / Math.max(...bytes);
   for (const { left, right, value } of columnsOf(models[0], scales[0]))
@@ -97,7 +128,12 @@ function drawMemory(painter, { models, scales, layout, names, fork, narrow }) {
   });
 }
 
-/** A line at each run's number of blocks; one for both if they are equal. */
+/**
+ * A line at each run's number of blocks; one for both if they are equal.
+ *
+ * @param {CanvasPainter} painter @param {Pick<GhostScene, "models" | "layout" | "names">} scene
+ * @param {HeightOf} height
+ */
 function drawCapacities(painter, { models, layout, names }, height) {
   const { muted: color } = painter.theme;
   const lines = models.map(({ settings }, side) => ({
@@ -119,8 +155,13 @@ function drawCapacities(painter, { models, layout, names }, height) {
   }
 }
 
-/** The used blocks by step; several steps on one pixel are one column with the largest value. */
+/**
+ * The used blocks by step; several steps on one pixel are one column with the largest value.
+ *
+ * @param {Model} model @param {Scale} scale
+ */
 function columnsOf({ measures, firstStep, stepCount }, scale) {
+  /** @type {{step: number, left: number, right: number, value: number}[]} */
   const columns = [];
   for (let i = 0; i < stepCount; i += 1) {
     const step = firstStep + i;
@@ -134,11 +175,15 @@ function columnsOf({ measures, firstStep, stepCount }, scale) {
   return columns;
 }
 
-/** A row's ground: the selection, the rule below it, the gap. */
+/**
+ * A row's ground: the selection, the rule below it, the gap.
+ *
+ * @param {CanvasPainter} painter @param {GhostScene} scene @param {GhostRow} row @param {number} index
+ */
 function drawGround(painter, { layout, scales, rows, selected }, row, index) {
   const { theme } = painter;
   const top = layout.top + index * layout.pitch;
-  const hue = painter.hue((row.a ?? row.b).lane);
+  const hue = painter.hue(spanOf(row).lane);
   if (index === selected) {
     painter.fill(0, top, layout.left - 4, layout.pitch - 1, theme.band);
     painter.fill(
@@ -153,14 +198,18 @@ function drawGround(painter, { layout, scales, rows, selected }, row, index) {
   if (index < rows.length - 1) painter.fill(0, top + layout.pitch - 1, layout.width, 1, theme.rule);
   if (row.state !== "gap") return;
   const [from, to] = [Math.min(...row.ends), Math.max(...row.ends)].map(scales[0].at);
-  const shade = SHADES.get(theme)[row.gap < 0 ? "sooner" : "later"];
+  const shade = shadesOf(theme)[row.gap < 0 ? "sooner" : "later"];
   painter.fill(from, top + 2, Math.max(1, to - from), layout.pitch - 5, shade);
 }
 
-/** The name at the left, the gap in words at the right. */
+/**
+ * The name at the left, the gap in words at the right.
+ *
+ * @param {CanvasPainter} painter @param {GhostScene} scene @param {GhostRow} row @param {number} index
+ */
 function drawWords(painter, { layout, rows, names, scales }, row, index) {
   const { theme } = painter;
-  const span = row.a ?? row.b;
+  const span = spanOf(row);
   const y = layout.top + index * layout.pitch + layout.pitch / 2 + 2;
   painter.mark(6, y - 10, 11, 11, span.lane);
   painter.text(painter.cut(span.name, layout.left - 26, { bold: true }), 20, y, { bold: true });
@@ -174,7 +223,7 @@ function drawWords(painter, { layout, rows, names, scales }, row, index) {
   });
 }
 
-/** The ends of both runs as lines, with their names. */
+/** The ends of both runs as lines, with their names. @param {CanvasPainter} painter @param {GhostScene} scene */
 function drawEnds(painter, { layout, scales, ends, names }) {
   const { theme } = painter;
   const words = ends.map((end, side) => `${names[side]} ends ${placeWords(end, scales[0])}`);
@@ -204,12 +253,16 @@ function drawEnds(painter, { layout, scales, ends, names }) {
   painter.text(shown, xs[later] + 4, y, { bold: true });
 }
 
-/** "820 ms", or "at step 52". */
+/** "820 ms", or "at step 52". @param {number} place @param {Scale} scale */
 const placeWords = (place, { kind }) =>
   kind === "time" ? duration(place) : `at step ${place - 1}`;
 
-/** A round glyph in ink at the fork, with words on both sides and a line through all rows. */
-function drawFork(painter, { layout, fork, models, narrow }, x) {
+/**
+ * A round glyph in ink at the fork, with words on both sides and a line through all rows.
+ *
+ * @param {CanvasPainter} painter @param {GhostScene} scene @param {number} fork @param {number} x
+ */
+function drawFork(painter, { layout, models, narrow }, fork, x) {
   const { context, theme } = painter;
   painter.line(x, layout.head - 3, x, layout.bottom, theme.ink, 1.2);
   context.fillStyle = theme.ink;

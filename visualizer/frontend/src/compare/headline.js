@@ -1,10 +1,19 @@
-/** The comparison in two sentences, as spans of words. Pure functions. */
+/**
+ * The comparison in two sentences, as spans of words. Pure functions.
+ *
+ * @typedef {{text?: string, bold?: boolean, request?: number, jump?: number}} Part  jump: a step to go to
+ */
 
+/** @import { Axis } from "../drawing/time_axis.js" */
+/** @import { Facts } from "./compare.js" */
 import { gapSize, isNoise } from "./ghost_rows.js";
 
 /**
  * The headline: what was changed, until when both runs decide alike, and how the other one ends. `ends` are the
  * places of the last step's end on the axis `kind`.
+ *
+ * @param {Facts} facts @param {{firstStep: number}} model @param {number[]} ends @param {Axis["kind"]} kind
+ * @returns {Part[]}
  */
 export function headline(facts, { firstStep }, ends, kind) {
   const { difference, verdict } = facts;
@@ -24,20 +33,25 @@ export function headline(facts, { firstStep }, ends, kind) {
   ];
 }
 
-/** "token_budget 64 or 32? ", or the runs' own names. */
+/** "token_budget 64 or 32? ", or the runs' own names. @param {Facts} facts */
 function lead({ names, settings }) {
   if (names.join() !== "A,B") return `${names[0]} or ${names[1]}? `;
   const [changed] = settings;
   return changed ? `${changed[0]} ${changed[1]} or ${changed[2]}? ` : "";
 }
 
-/** "B needs no preemption and is done 57 ms sooner". */
+/**
+ * "B needs no preemption and is done 57 ms sooner".
+ *
+ * @param {Facts} facts @param {number[]} ends @param {Axis["kind"]} kind
+ */
 function outcome({ names, totals, end_noise: noise }, ends, kind) {
   const [, before = 0, after = 0] = totals.find(([name]) => name === "preemptions") ?? [];
-  const parts = [preempts(before, after), done(ends, noise, kind)];
+  const parts = [preempts(Number(before), Number(after)), done(ends, noise, kind)];
   return `${names[1]} ${parts.filter(Boolean).join(" and ")}`;
 }
 
+/** @param {number} before @param {number} after */
 function preempts(before, after) {
   if (before === after) return null;
   if (after === 0) return "needs no preemption";
@@ -46,6 +60,7 @@ function preempts(before, after) {
   return times === 1 ? `has one preemption ${how}` : `has ${times} ${how} preemptions`;
 }
 
+/** @param {number[]} ends @param {Facts["end_noise"]} noise @param {Axis["kind"]} kind */
 function done([a, b], noise, kind) {
   const gap = b - a;
   if (!gap) return "is done at the same time";

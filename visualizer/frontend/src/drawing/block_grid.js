@@ -4,7 +4,28 @@
  * With up to about seventy blocks, each has its number above it and room for its slots. More blocks become
  * plain cells, with enough columns that the map stays about as high as the timeline beside it; each row then
  * shows the number of its first block.
+ *
+ * @typedef {object} BlockGrid
+ * @property {number} count    blocks that have a cell
+ * @property {number} rest     px below the cells, for the blocks that were never used
+ * @property {number} columns
+ * @property {number} rows
+ * @property {number} left     px
+ * @property {number} label    height of a block's number above its body; 0: blocks have no numbers
+ * @property {number} body     height of a block
+ * @property {number} gapX
+ * @property {number} gapY
+ * @property {number} cellWidth
+ * @property {number} cellHeight  label and body
+ * @property {number} height   of all rows
+ * @property {(block: number) => number} x
+ * @property {(block: number) => number} y
+ * @property {(x: number, y: number) => number} at  the block at a point, or -1
+ *
+ * @typedef {Omit<BlockGrid, "at" | "height">} CellGrid  what drawing needs
  */
+
+/** @import { Model } from "../model/model.js" */
 
 const LABELLED = {
   label: 12,
@@ -26,6 +47,9 @@ const MOSTLY = 0.7; // with this share of blocks in use, all have a cell
 /**
  * The grid of a model's blocks: of those that its requests have used at any time, in whole rows. `rest` is the height
  * of the line below that counts the others.
+ *
+ * @param {Model} model @param {number} width @param {number} [top]
+ * @returns {BlockGrid}
  */
 export function usedGrid({ settings, measures }, width, top = 0) {
   const { num_blocks: all } = settings;
@@ -38,11 +62,17 @@ export function usedGrid({ settings, measures }, width, top = 0) {
   return { ...part, count, rest: REST, height: part.height + REST };
 }
 
-/** The grid of `count` blocks in `width` pixels, below `top`. */
+/**
+ * The grid of `count` blocks in `width` pixels, below `top`.
+ *
+ * @param {number} count @param {number} width @param {number} [top]
+ * @returns {BlockGrid}
+ */
 export function blockGrid(count, width, top = 0) {
   return labelledGrid(count, width, top) ?? plainGrid(count, width, top);
 }
 
+/** @param {number} count @param {number} width @param {number} top */
 function labelledGrid(count, width, top) {
   const { columns: usual, cell, least, gapX, rows } = LABELLED;
   // Doubled or halved, because a round number of columns makes it easy to find a block by its number.
@@ -54,12 +84,14 @@ function labelledGrid(count, width, top) {
     : null;
 }
 
+/** @param {number} count @param {number} width @param {number} top */
 function plainGrid(count, width, top) {
   const room = width - GUTTER;
+  /** @param {number} columns */
   const pitchOf = (columns) => Math.min(28, room / columns);
   const columns =
     COLUMNS.find((number) => Math.ceil(count / number) * pitchOf(number) <= TALLEST) ??
-    COLUMNS.at(-1);
+    /** @type {number} */ (COLUMNS.at(-1));
   const pitch = pitchOf(columns);
   const gap = pitch > 20 ? 4 : pitch > 9 ? 2 : pitch > 4 ? 1 : 0;
   return grid(count, width, top, {
@@ -72,6 +104,11 @@ function plainGrid(count, width, top) {
   });
 }
 
+/**
+ * @param {number} count @param {number} width @param {number} top
+ * @param {Pick<BlockGrid, "label" | "body" | "gapX" | "gapY" | "columns" | "left">} form
+ * @returns {BlockGrid}
+ */
 function grid(count, width, top, { label, body, gapX, gapY, columns, left }) {
   const pitchX = (width - left + gapX) / columns;
   const pitchY = label + body + gapY;

@@ -1,11 +1,18 @@
 /**
  * The highlighted block: a double ring and, if several requests share it, curves from its first owner's own
  * blocks through it to those of the other owners. They show where each block table continues alone.
+ *
+ * @typedef {{model: Model, frame: Frame, grid: BlockGrid, block: number}} Scene
  */
+
+/** @import { Block, Frame } from "../model/frame.js" */
+/** @import { Model } from "../model/model.js" */
+/** @import { BlockGrid } from "./block_grid.js" */
+/** @import { CanvasPainter } from "./canvas_painter.js" */
 
 const DOT = 3.5;
 
-/** `scene` has model, frame, grid, block. */
+/** Draws the ring and the curves. @param {CanvasPainter} painter @param {Scene} scene */
 export function drawHighlighted(painter, scene) {
   const { grid, frame, block } = scene;
   const highlighted = frame.blocks[block];
@@ -21,26 +28,41 @@ export function drawHighlighted(painter, scene) {
   }
 }
 
-/** The owners of a block, in order of admission: the first admitted had the block first. */
+/**
+ * The owners of a block, in order of admission: the first admitted had the block first.
+ *
+ * @param {Scene} scene @param {Block} block
+ */
 function firstOwnerFirst({ model }, { owners }) {
+  /** @param {number} id */
   const since = (id) => {
-    const span = model.request(id);
+    const span = model.requestSpan(id);
     return span.admissions[0]?.step ?? span.forked?.step ?? 0;
   };
   return [...owners].sort((a, b) => since(a) - since(b) || a - b);
 }
 
+/** @param {Frame} frame @param {number} owner */
 function firstOwnBlock(frame, owner) {
   return frame.table(owner).blocks.find((id) => frame.blocks[id].owners.length === 1);
 }
 
-/** A curve between the shared block and a block of this owner alone; it starts with a dot if the owner had the block first. */
+/**
+ * A curve between the shared block and a block of this owner alone; it starts with a dot if the owner had the block
+ * first.
+ *
+ * @param {CanvasPainter} painter @param {Scene} scene @param {number} own @param {number} owner
+ * @param {boolean} isFirst
+ */
 function drawCurve(painter, { model, grid, block }, own, owner, isFirst) {
+  /** @param {number} id @returns {[number, number]} */
   const centre = (id) => [grid.x(id) + grid.cellWidth / 2, grid.y(id) + grid.label + grid.body / 2];
   const [x, y] = centre(block);
   const [toX, toY] = centre(own);
   const { context, theme } = painter;
+  /** @type {[number, number]} */
   const bend = [(x + toX) / 2 + (toY - y) * 0.16, (y + toY) / 2 - (toX - x) * 0.16];
+  /** @param {string} color @param {number} width */
   const trace = (color, width) => {
     context.beginPath();
     context.moveTo(x, y);
@@ -56,6 +78,7 @@ function drawCurve(painter, { model, grid, block }, own, owner, isFirst) {
   arrowhead(painter, endX, endY, Math.atan2(endY - bend[1], endX - bend[0]));
 }
 
+/** @param {CanvasPainter} painter @param {number} x @param {number} y */
 function disc({ context, theme }, x, y) {
   context.beginPath();
   context.arc(x, y, DOT, 0, 7);
@@ -63,6 +86,7 @@ function disc({ context, theme }, x, y) {
   context.fill();
 }
 
+/** @param {CanvasPainter} painter @param {number} x @param {number} y @param {number} angle */
 function arrowhead({ context, theme }, x, y, angle) {
   context.beginPath();
   context.moveTo(x, y);

@@ -10,8 +10,29 @@
  *   selected     a ring; dashed if the request has just lost the block
  *
  * The selected request's blocks stand out, the others are drawn at 60% opacity.
+ *
+ * @typedef {object} Claim  the blocks of the selected request
+ * @property {Set<number>} held    its table
+ * @property {Set<number>} lost    the table that it lost in this step
+ * @property {Set<number>} wanted  cached blocks that a match would find
+ * @property {ReturnType<Frame["table"]> | null} table
+ *
+ * @typedef {object} BlockScene  what a block needs to be drawn
+ * @property {Model} model
+ * @property {Frame} frame
+ * @property {Pick<CellGrid, "x" | "y" | "label" | "cellWidth" | "body">} grid
+ * @property {Pick<Claim, "wanted">} claim
+ * @property {number | null} selected
+ *
+ * @typedef {BlockScene & {grid: CellGrid, claim: Claim, untouched: boolean}} MapScene  untouched: nothing is faded
+ * @typedef {Pick<Block, "id" | "kind" | "owners" | "filled" | "slots">} Cell
  */
 
+/** @import { Side } from "../model/block_changes.js" */
+/** @import { Block, Frame } from "../model/frame.js" */
+/** @import { Model } from "../model/model.js" */
+/** @import { CellGrid } from "./block_grid.js" */
+/** @import { CanvasPainter, Rect, Tile } from "./canvas_painter.js" */
 import { drawCells } from "./cells.js";
 import { markOf } from "./marks.js";
 
@@ -19,11 +40,9 @@ const OTHERS = 0.6;
 const FORMED = 7; // px; smaller blocks are plain cells
 const SHARED_TICKS = 0.42;
 
-/**
- * The blocks of the selected request, as sets of ids: `held` (its table), `lost` (the table it lost in this
- * step) and `wanted` (cached blocks that a match would find).
- */
+/** The blocks of the selected request. @param {Frame} frame @param {Model} model @param {number | null} selected */
 export function claimOf(frame, model, selected) {
+  /** @type {Claim} */
   const claim = { held: new Set(), lost: new Set(), wanted: new Set(), table: null };
   if (selected == null || !model.request(selected)) return claim;
   const table = frame.table(selected);
@@ -33,24 +52,32 @@ export function claimOf(frame, model, selected) {
   return claim;
 }
 
-/** Draws all blocks. `scene` has model, frame, grid, claim, selected, and `untouched`: nothing is faded. */
+/** Draws all blocks. @param {CanvasPainter} painter @param {MapScene} scene */
 export function drawBlocks(painter, scene) {
   const { frame, grid, claim, model } = scene;
   const reach = model.measures.reach[frame.step - model.firstStep];
   const cells = frame.blocks.slice(0, Math.min(grid.count, reach));
   const chosen = !scene.untouched && claim.held.size + claim.lost.size > 0;
+  /** @param {Block} block */
   const isMine = ({ id }) => claim.held.has(id) || claim.lost.has(id);
+  /** @param {Block} block */
   const alphaOf = (block) => (chosen && !isMine(block) && !moved(block) ? OTHERS : 1);
   if (grid.body < FORMED) {
     // Thousands of blocks have few different tiles.
+    /** @type {Map<number, Tile>} */
     const tiles = new Map();
     const unused = painter.pixels("transparent", 1);
     drawCells(painter, scene, (block) => {
       if (block.id >= reach) return unused;
-      const [mine, alpha] = [isMine(block), alphaOf(block)];
+      const mine = isMine(block);
+      const alpha = alphaOf(block);
       const key = tileKey(scene, block, mine) * 2 + Number(alpha === 1);
-      if (!tiles.has(key)) tiles.set(key, tileOf(painter, scene, block, mine, alpha));
-      return tiles.get(key);
+      let tile = tiles.get(key);
+      if (!tile) {
+        tile = tileOf(painter, scene, block, mine, alpha);
+        tiles.set(key, tile);
+      }
+      return tile;
     });
   } else {
     for (const block of cells) {
@@ -70,6 +97,8 @@ export function drawBlocks(painter, scene) {
 /**
  * One outline around the blocks that no request has used so far, with their number: the rest of a row, and the rows
  * below it.
+ *
+ * @param {CanvasPainter} painter @param {MapScene} scene @param {number} reach
  */
 function drawUnused(painter, { grid, model }, reach) {
   const { num_blocks: all } = model.settings;
@@ -84,8 +113,9 @@ function drawUnused(painter, { grid, model }, reach) {
   const top = grid.y(0) + Math.ceil(reach / columns) * pitchY + (grid.label ? 4 : 0);
   const words = `${(all - reach).toLocaleString("en")} free, never used`;
   const isOneRow = top >= bottom;
-  const start = within && reach < count ? grid.x(within) : left;
-  const ledge = within && reach < count ? grid.y(reach) + grid.label : top;
+  const hasLedge = within > 0 && reach < count;
+  const start = hasLedge ? grid.x(within) : left;
+  const ledge = hasLedge ? grid.y(reach) + grid.label : top;
   const corners = isOneRow
     ? [
         [start, ledge],
@@ -106,14 +136,15 @@ function drawUnused(painter, { grid, model }, reach) {
     painter.line(x, y, toX, toY, faint, 1, [3, 2]);
   });
   const size = painter.measure(words) + 16;
-  const isInRow = size < right - start && grid.body > 12;
+  const isInRow = hasLedge && size < right - start && grid.body > 12;
   const [x, y] = isInRow ? [start, ledge + grid.body / 2 + 4] : [left, (top + bottom) / 2 + 4];
   if (isInRow || (!isOneRow && bottom - top > 12)) painter.text(words, x + 8, y, { color: muted });
 }
 
-/** Whether the block changed owners in this step and gets a mark. */
+/** Whether the block changed owners in this step and gets a mark. @param {Pick<Block, "mark">} block */
 export const moved = ({ mark }) => mark === "handed" || mark === "evicted" || mark === "copy";
 
+/** @param {CanvasPainter} painter @param {CellGrid} grid @param {Block} block @param {boolean} mine */
 function drawHead(painter, grid, block, mine) {
   const { theme } = painter;
   const x = grid.x(block.id);
@@ -133,7 +164,11 @@ function drawHead(painter, grid, block, mine) {
   }
 }
 
-/** The number of each row's first block, for maps without numbers at the blocks. */
+/**
+ * The number of each row's first block, for maps without numbers at the blocks.
+ *
+ * @param {CanvasPainter} painter @param {MapScene} scene
+ */
 function drawRowNumbers(painter, { grid, frame }) {
   const every = Math.max(1, Math.ceil(14 / (grid.body + grid.gapY)));
   for (let row = 0; row * grid.columns < frame.blocks.length; row += every) {
@@ -145,7 +180,11 @@ function drawRowNumbers(painter, { grid, frame }) {
   }
 }
 
-/** A number per look of a block, apart from its opacity. */
+/**
+ * A number per look of a block, apart from its opacity.
+ *
+ * @param {MapScene} scene @param {Block} block @param {boolean} mine
+ */
 function tileKey({ claim, model }, { id, kind, owners }, mine) {
   if (kind === "free") return 0;
   if (kind === "shared") return 1;
@@ -153,7 +192,12 @@ function tileKey({ claim, model }, { id, kind, owners }, mine) {
   return 5 + (model.laneOf(owners[0]) ?? -1);
 }
 
-/** The pixels of a block of a few pixels. */
+/**
+ * The pixels of a block of a few pixels.
+ *
+ * @param {CanvasPainter} painter @param {MapScene} scene @param {Block} block @param {boolean} mine
+ * @param {number} alpha
+ */
 function tileOf(painter, scene, { id, kind, owners }, mine, alpha) {
   const { claim, model, grid } = scene;
   const { theme } = painter;
@@ -168,33 +212,39 @@ function tileOf(painter, scene, { id, kind, owners }, mine, alpha) {
   return painter.pixels(hatch, alpha);
 }
 
-/** The hue of the selected request: ink before it is admitted. */
+/**
+ * The hue of the selected request: ink before it is admitted.
+ *
+ * @param {CanvasPainter} painter @param {BlockScene} scene
+ */
 function hueOfSelected(painter, { model, frame, selected }) {
   return painter.hue(model.laneOf(selected, frame.step));
 }
 
+/** @param {CanvasPainter} painter @param {BlockScene} scene @param {Cell} block @param {boolean} mine */
 function drawBody(painter, scene, block, mine) {
   const { grid, model } = scene;
   const { theme } = painter;
-  const [x, y, width, height] = [
-    grid.x(block.id),
-    grid.y(block.id) + grid.label,
-    grid.cellWidth,
-    grid.body,
-  ];
+  /** @type {Rect} */
+  const box = [grid.x(block.id), grid.y(block.id) + grid.label, grid.cellWidth, grid.body];
+  const [x, y, width, height] = box;
   if (block.kind === "free") {
     painter.frame(x, y, width, height, height > 12 ? theme.faint : theme.rule);
   } else if (block.kind === "cached") {
-    drawCached(painter, scene, block, mine, [x, y, width, height]);
+    drawCached(painter, scene, block, mine, box);
   } else if (block.kind === "shared") {
-    drawShared(painter, scene, block, [x, y, width, height]);
+    drawShared(painter, scene, block, box);
   } else {
     const lane = model.laneOf(block.owners[0]);
     if (block.filled >= block.slots || height < 12) painter.mark(x, y, width, height, lane);
-    else drawSlots(painter, block, lane, [x, y, width, height]);
+    else drawSlots(painter, block, lane, box);
   }
 }
 
+/**
+ * @param {CanvasPainter} painter @param {BlockScene} scene @param {Cell} block @param {boolean} mine
+ * @param {Rect} box
+ */
 function drawCached(painter, scene, block, mine, [x, y, width, height]) {
   const { theme } = painter;
   const wanted = mine || scene.claim.wanted.has(block.id);
@@ -203,6 +253,7 @@ function drawCached(painter, scene, block, mine, [x, y, width, height]) {
   painter.frame(x, y, width, height, color);
 }
 
+/** @param {CanvasPainter} painter @param {BlockScene} scene @param {Cell} block @param {Rect} box */
 function drawShared(painter, { grid, model }, block, [x, y, width, height]) {
   const { theme } = painter;
   painter.fill(x, y, width, height, theme.shared);
@@ -227,6 +278,8 @@ function drawShared(painter, { grid, model }, block, [x, y, width, height]) {
 /**
  * A block that is not full: a bar per filled slot and an outline per empty one, or, if they are too narrow, one bar. A
  * texture does not show on them, so the mark is in the lower right corner.
+ *
+ * @param {CanvasPainter} painter @param {Cell} block @param {number | null} lane @param {Rect} box
  */
 function drawSlots(painter, { filled, slots }, lane, [x, y, width, height]) {
   const { theme } = painter;
@@ -249,6 +302,7 @@ function drawSlots(painter, { filled, slots }, lane, [x, y, width, height]) {
   painter.mark(left, top, side, side, lane);
 }
 
+/** @param {CanvasPainter} painter @param {MapScene} scene @param {number} id @param {number[]} dash */
 function ring(painter, scene, id, dash) {
   const { grid } = scene;
   const roomy = grid.label > 0;
@@ -268,7 +322,7 @@ function ring(painter, scene, id, dash) {
   );
 }
 
-/** The glyph beside a count in the header, 12 x 10. */
+/** The glyph beside a count in the header, 12 x 10. @param {CanvasPainter} painter @param {Block["kind"]} form */
 export function drawSwatch(painter, form) {
   const { theme } = painter;
   if (form === "unshared") painter.fill(0, 1, 12, 9, theme.muted);
@@ -283,13 +337,24 @@ export function drawSwatch(painter, form) {
   } else painter.frame(0, 1, 12, 9, theme.faint);
 }
 
-/** A block's cell before or after a step, in a box `[x, y, width, height]`. */
+/**
+ * A block's cell before or after a step.
+ *
+ * @param {CanvasPainter} painter @param {{frame: Frame, model: Model, selected: number | null}} scene
+ * @param {Side} side @param {Rect} box
+ */
 export function drawSide(painter, { frame, model, selected }, { kind, owner, filled }, box) {
   const [x, y, width, height] = box;
   const grid = { x: () => x, y: () => y, label: 0, cellWidth: width, body: height };
   const claim = { wanted: new Set() };
   const owners = owner === null ? [] : [owner];
-  const block = { id: 0, kind, owners, filled, slots: frame.state.blockSize };
-  if (kind === "owned") block.kind = "unshared";
+  /** @type {Cell} */
+  const block = {
+    id: 0,
+    kind: kind === "owned" ? "unshared" : kind,
+    owners,
+    filled,
+    slots: frame.state.blockSize,
+  };
   drawBody(painter, { grid, model, frame, claim, selected }, block, false);
 }

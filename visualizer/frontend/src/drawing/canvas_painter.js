@@ -3,8 +3,20 @@
  *
  * All lengths are in board pixels. The scale for projectors and the device's pixel ratio are applied here, so
  * that the drawing code does not need them.
+ *
+ * @typedef {string | CanvasPattern} Paint
+ * @typedef {{size?: number, bold?: boolean, mono?: boolean}} Font  size in board pixels
+ * @typedef {Font & {color?: string, align?: CanvasTextAlign, halo?: string}} TextStyle
+ * @typedef {[x: number, y: number, width: number, height: number]} Rect  in board pixels
+ * @typedef {object} Tile  device pixels of a paint
+ * @property {number} side
+ * @property {Uint32Array} pixels  side * side
+ * @property {boolean} [isCell]    it begins with each cell; otherwise it repeats
  */
 
+/** @import { Cells } from "./cells.js" */
+/** @import { LaneWord } from "./lane_words.js" */
+/** @import { Theme } from "./palette.js" */
 import { drawMark, markOf } from "./marks.js";
 
 const MONO = 'ui-monospace, "SF Mono", Menlo, Consolas, "Liberation Mono", monospace';
@@ -13,39 +25,65 @@ const MONO = 'ui-monospace, "SF Mono", Menlo, Consolas, "Liberation Mono", monos
 export const SANS =
   '-apple-system, "Segoe UI", Inter, "Helvetica Neue", Arial, "Liberation Sans", sans-serif';
 
+/** @type {(font: Font) => string} */
 const fontOf = ({ size = 11, bold = false, mono = false }) =>
   `${bold ? "600 " : ""}${size}px ${mono ? MONO : SANS}`;
 
-/** Text widths by font and string: most strings are drawn in every frame. */
+/** Text widths by font and string: most strings are drawn in every frame. @type {Map<string, Map<string, number>>} */
 const widths = new Map();
 const MOST_WIDTHS = 4000;
 
 const PERIOD = 28; // board pixels after which hatching (7) repeats, whole pixels at most ratios
 
 export class CanvasPainter {
+  /** @param {HTMLCanvasElement} canvas */
   constructor(canvas) {
     this.canvas = canvas;
-    this.context = canvas.getContext("2d");
+    this.context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+    /** @type {Map<string, CanvasPattern>} */
     this.patterns = new Map();
+    /** By paint or mark, and opacity. @type {Map<Paint, Map<number, Tile>>} */
     this.tiles = new Map();
+    /** Has the cached picture. @type {CanvasPainter | null} */
+    this.kept = null;
+    /** What that picture shows; null: it has to be drawn again. @type {string | null} */
+    this.keptKey = null;
+    /** The labels to write over the lanes of this picture. @type {LaneWord[]} */
+    this.words = [];
+    /** The pixels of small blocks. @type {Cells | null} */
+    this.cells = null;
   }
 
-  /** Sizes and clears the canvas and sets the theme. Call it before each drawing. */
+  /**
+   * Sizes and clears the canvas and sets the theme. Call it before each drawing.
+   *
+   * @param {number} width @param {number} height @param {number} scale @param {Theme} theme
+   */
   begin(width, height, scale, theme) {
-    const { canvas, context } = this;
+    const { canvas, context, theme: before, ratio: ratioBefore } = this;
     const ratio = (globalThis.devicePixelRatio || 1) * scale;
     const pixels = [Math.round(width * ratio), Math.round(height * ratio)];
     if (canvas.width !== pixels[0] || canvas.height !== pixels[1]) {
       [canvas.width, canvas.height] = pixels;
-      this.font = null; // resizing resets it
+      /** The font set last; null: resizing has reset it. @type {string | null | undefined} */
+      this.font = null;
       canvas.style.width = `${width * scale}px`;
       canvas.style.height = `${height * scale}px`;
     }
-    if (this.theme !== theme || this.ratio !== ratio) {
+    if (before !== theme || ratioBefore !== ratio) {
       this.patterns.clear();
       this.tiles.clear();
     }
-    Object.assign(this, { theme, ratio, scale, width, height });
+    /** @type {Theme} */
+    this.theme = theme;
+    /** Device pixels per board pixel. @type {number} */
+    this.ratio = ratio;
+    /** CSS pixels per board pixel. @type {number} */
+    this.scale = scale;
+    /** @type {number} */
+    this.width = width;
+    /** @type {number} */
+    this.height = height;
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.clearRect(0, 0, width, height);
     context.globalAlpha = 1;
@@ -55,25 +93,29 @@ export class CanvasPainter {
   /**
    * A picture of this canvas's size, drawn with `draw(painter)` and cached until `key`, theme or size changes,
    * for the parts that stay the same while the cursor moves. `lay` puts it on the canvas.
+   *
+   * @param {string} key @param {(painter: CanvasPainter) => void} draw
+   * @returns {CanvasPainter}
    */
   layer(key, draw) {
     this.kept ??= new CanvasPainter(document.createElement("canvas"));
     const { kept, theme, width, height, scale } = this;
     const full = `${key} ${width} ${height} ${this.ratio}`;
-    if (kept.key !== full || kept.theme !== theme) {
+    if (this.keptKey !== full || kept.theme !== theme) {
       kept.begin(width, height, scale, theme);
       kept.context.setTransform(this.context.getTransform());
       draw(kept);
-      kept.key = full;
+      this.keptKey = full;
     }
     return kept;
   }
 
   /** Drops the cached picture. */
   forget() {
-    if (this.kept) this.kept.key = null;
+    this.keptKey = null;
   }
 
+  /** @param {CanvasPainter} layer */
   lay({ canvas }) {
     const { context, font } = this;
     context.save();
@@ -83,7 +125,7 @@ export class CanvasPainter {
     this.font = font;
   }
 
-  /** Runs `draw` at a fraction of the current opacity. */
+  /** Runs `draw` at a fraction of the current opacity. @param {number} alpha @param {() => void} draw */
   faded(alpha, draw) {
     const { context } = this;
     const before = context.globalAlpha;
@@ -92,7 +134,11 @@ export class CanvasPainter {
     context.globalAlpha = before;
   }
 
-  /** Runs `draw`, clipped to a rectangle. */
+  /**
+   * Runs `draw`, clipped to a rectangle.
+   *
+   * @param {number} x @param {number} y @param {number} width @param {number} height @param {() => void} draw
+   */
   clipped(x, y, width, height, draw) {
     const { context } = this;
     const { font } = this;
@@ -105,12 +151,18 @@ export class CanvasPainter {
     this.font = font;
   }
 
+  /** @param {number} x @param {number} y @param {number} width @param {number} height @param {Paint} paint */
   fill(x, y, width, height, paint) {
     this.context.fillStyle = paint;
     this.context.fillRect(x, y, width, height);
   }
 
-  /** An outline that lies inside the rectangle. */
+  /**
+   * An outline that lies inside the rectangle.
+   *
+   * @param {number} x @param {number} y @param {number} width @param {number} height @param {Paint} color
+   * @param {number} [line] @param {number[]} [dash]
+   */
   frame(x, y, width, height, color, line = 1, dash = []) {
     const { context } = this;
     context.strokeStyle = color;
@@ -120,7 +172,12 @@ export class CanvasPainter {
     if (dash.length) context.setLineDash([]);
   }
 
-  /** A straight line. */
+  /**
+   * A straight line.
+   *
+   * @param {number} x1 @param {number} y1 @param {number} x2 @param {number} y2 @param {string} color
+   * @param {number} [width] @param {number[]} [dash]
+   */
   line(x1, y1, x2, y2, color, width = 1, dash = []) {
     const { context } = this;
     context.strokeStyle = color;
@@ -133,7 +190,12 @@ export class CanvasPainter {
     if (dash.length) context.setLineDash([]);
   }
 
-  /** A filled triangle with its tip at (x, y), pointing "up", "down" or "right". */
+  /**
+   * A filled triangle with its tip at (x, y), pointing "up", "down" or "right".
+   *
+   * @param {number} x @param {number} y @param {"up" | "down" | "right"} direction @param {string} color
+   * @param {number} [size]
+   */
   tip(x, y, direction, color, size = 6) {
     const { context } = this;
     const half = size * 0.6;
@@ -146,7 +208,7 @@ export class CanvasPainter {
     context.fill();
   }
 
-  /** Sets the font if it differs, because setting it makes the browser recalculate styles. */
+  /** Sets the font if it differs, because setting it makes the browser recalculate styles. @param {Font} style */
   useFont(style) {
     const font = fontOf(style);
     if (font === this.font) return;
@@ -154,7 +216,11 @@ export class CanvasPainter {
     this.context.font = font;
   }
 
-  /** Text on its baseline. `halo`, a colour, clears the ground behind it. */
+  /**
+   * Text on its baseline. `halo`, a colour, clears the ground behind it.
+   *
+   * @param {string} string @param {number} x @param {number} y @param {TextStyle} [style]
+   */
   text(string, x, y, { size, bold, mono, color, align = "left", halo } = {}) {
     const { context } = this;
     this.useFont({ size, bold, mono });
@@ -170,20 +236,24 @@ export class CanvasPainter {
     context.fillText(string, x, y);
   }
 
-  /** Width of a string in the board's pixels. */
+  /** Width of a string in the board's pixels. @param {string} string @param {Font} [style] @returns {number} */
   measure(string, style = {}) {
     const font = fontOf(style);
-    if (!widths.has(font)) widths.set(font, new Map());
-    const known = widths.get(font);
+    let known = widths.get(font);
+    if (!known) widths.set(font, (known = new Map()));
     if (!known.has(string)) {
       if (known.size >= MOST_WIDTHS) known.clear();
       this.useFont(style);
       known.set(string, this.context.measureText(string).width);
     }
-    return known.get(string);
+    return /** @type {number} */ (known.get(string));
   }
 
-  /** The string, cut with an ellipsis so that it fits into `room`. */
+  /**
+   * The string, cut with an ellipsis so that it fits into `room`.
+   *
+   * @param {string} string @param {number} room @param {Font} [style]
+   */
   cut(string, room, style) {
     if (this.measure(string, style) <= room) return string;
     let length = string.length;
@@ -191,17 +261,25 @@ export class CanvasPainter {
     return length ? `${string.slice(0, length)}…` : "";
   }
 
-  /** Fills a rectangle with the mark of a lane; null: no lane. */
+  /**
+   * Fills a rectangle with the mark of a lane; null: no lane.
+   *
+   * @param {number} x @param {number} y @param {number} width @param {number} height @param {number | null} lane
+   */
   mark(x, y, width, height, lane) {
     drawMark(this, x, y, width, height, lane);
   }
 
-  /** The hue of a lane alone, for lines. */
+  /** The hue of a lane alone, for lines. @param {number | null} lane */
   hue(lane) {
     return markOf(this.theme, lane).hue;
   }
 
-  /** Fills nested rectangles: the second is a hole in the first, the third is filled again. */
+  /**
+   * Fills nested rectangles: the second is a hole in the first, the third is filled again.
+   *
+   * @param {Rect[]} rects @param {Paint} paint
+   */
   fillRects(rects, paint) {
     const { context } = this;
     context.beginPath();
@@ -210,25 +288,32 @@ export class CanvasPainter {
     context.fill("evenodd");
   }
 
-  /** The length rounded to whole pixels of the device. */
+  /** The length rounded to whole pixels of the device. @param {number} length */
   snap(length) {
     return Math.round(length * this.ratio) / this.ratio;
   }
 
-  /** 45 degree hatching: "cached". */
+  /** 45 degree hatching: "cached". @param {string} color @param {number} [thickness] */
   hatch(color, thickness = 1.4) {
     return this.tile(`hatch ${color} ${thickness}`, 7, (tile) => hatch(tile, color, thickness));
   }
 
-  /** Crossed lines: "in vain". */
+  /** Crossed lines: "in vain". @param {string} color */
   crossHatch(color) {
     return this.tile(`crossed ${color}`, 5, (tile) => crossed(tile, color));
   }
 
-  /** The mark of a lane on a cell as device pixels, in a square of `side` pixels that begins with the cell. Cached. */
+  /**
+   * The mark of a lane on a cell as device pixels, in a square of `side` pixels that begins with the cell. Cached.
+   *
+   * @param {number | null} lane @param {number} width @param {number} height @param {number} alpha
+   * @returns {Tile}
+   */
   markPixels(lane, width, height, alpha) {
-    const key = `${lane} ${width} ${height} ${alpha}`;
-    if (!this.tiles.has(key)) {
+    const key = `${lane} ${width} ${height}`;
+    const known = this.tiles.get(key) ?? new Map();
+    this.tiles.set(key, known);
+    if (!known.has(alpha)) {
       const { theme, ratio } = this;
       const canvas = document.createElement("canvas");
       const side = Math.ceil(Math.max(width, height) * ratio) + 1;
@@ -241,12 +326,17 @@ export class CanvasPainter {
       context.clearRect(0, 0, width, height);
       painter.mark(0, 0, painter.snap(width), painter.snap(height), lane);
       const { data } = context.getImageData(0, 0, side, side);
-      this.tiles.set(key, { side, pixels: new Uint32Array(data.buffer), isCell: true });
+      known.set(alpha, { side, pixels: new Uint32Array(data.buffer), isCell: true });
     }
-    return this.tiles.get(key);
+    return known.get(alpha);
   }
 
-  /** A paint as device pixels: a square of `side` pixels, which repeats. Cached. */
+  /**
+   * A paint as device pixels: a square of `side` pixels, which repeats. Cached.
+   *
+   * @param {Paint} paint @param {number} alpha
+   * @returns {Tile}
+   */
   pixels(paint, alpha) {
     const known = this.tiles.get(paint) ?? new Map();
     this.tiles.set(paint, known);
@@ -254,7 +344,9 @@ export class CanvasPainter {
       const side = Math.round(PERIOD * this.ratio);
       const canvas = document.createElement("canvas");
       canvas.width = canvas.height = side;
-      const context = canvas.getContext("2d", { willReadFrequently: true });
+      const context = /** @type {CanvasRenderingContext2D} */ (
+        canvas.getContext("2d", { willReadFrequently: true })
+      );
       context.scale(this.ratio, this.ratio);
       context.globalAlpha = alpha;
       context.fillStyle = paint;
@@ -265,22 +357,29 @@ export class CanvasPainter {
     return known.get(alpha);
   }
 
-  /** A repeating tile of `size` board pixels, drawn once at the device's resolution. */
+  /**
+   * A repeating tile of `size` board pixels, drawn once at the device's resolution.
+   *
+   * @param {string} key @param {number} size @param {(context: CanvasRenderingContext2D) => void} draw
+   * @returns {CanvasPattern}
+   */
   tile(key, size, draw) {
-    if (!this.patterns.has(key)) {
+    let pattern = this.patterns.get(key);
+    if (!pattern) {
       const canvas = document.createElement("canvas");
       canvas.width = canvas.height = Math.max(1, Math.round(size * this.ratio));
-      const context = canvas.getContext("2d");
+      const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
       context.scale(canvas.width / size, canvas.width / size);
       draw(context);
-      const pattern = this.context.createPattern(canvas, "repeat");
+      pattern = /** @type {CanvasPattern} */ (this.context.createPattern(canvas, "repeat"));
       pattern.setTransform(new DOMMatrix().scale(size / canvas.width));
       this.patterns.set(key, pattern);
     }
-    return this.patterns.get(key);
+    return pattern;
   }
 }
 
+/** @param {CanvasRenderingContext2D} context @param {string} color */
 function crossed(context, color) {
   context.strokeStyle = color;
   context.lineWidth = 1;
@@ -292,6 +391,7 @@ function crossed(context, color) {
   context.stroke();
 }
 
+/** @param {CanvasRenderingContext2D} context @param {string} color @param {number} thickness */
 function hatch(context, color, thickness) {
   context.strokeStyle = color;
   context.lineWidth = thickness;

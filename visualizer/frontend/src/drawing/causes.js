@@ -1,7 +1,9 @@
 /** The colours of causes: where colour says why, a swatch at the left says which request. */
 
-import { messages, reasonWords } from "../model/messages.js";
+/** @import { Theme } from "./palette.js" */
+import { causeName } from "../model/waterfall_words.js";
 
+/** @type {Record<Theme["name"], Record<string, string>>} */
 const COLOURS = {
   light: {
     batch_full: "#e3c94f",
@@ -47,14 +49,12 @@ const COLOURS = {
   },
 };
 
-/** A colour; `theme` is a palette. */
+/** The colour of a cause. @param {Theme} theme @param {string} cause */
 export function causeColour(theme, cause) {
   return COLOURS[theme.name][cause] ?? theme.faint;
 }
 
-/** A cause in a few words. */
+/** A cause in a few words. @param {string} cause @returns {string} */
 export function causeWords(cause) {
-  if (cause === "preempted") return "preempted";
-  if (cause === "after_preemption") return "held back by a preemption";
-  return reasonWords[cause] ?? messages.waterfall.causes[cause] ?? cause;
+  return cause === "after_preemption" ? "held back by a preemption" : causeName(cause);
 }

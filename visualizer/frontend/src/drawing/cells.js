@@ -1,11 +1,21 @@
 /**
  * Draws thousands of blocks of a few pixels each. Drawing them as shapes, most of them with patterns, takes longer
  * than a frame. Their pixels are written directly instead, with edges on whole pixels.
+ *
+ * @typedef {{grid: CellGrid, image: ImageData, pixels: Uint32Array, tiles: Tile[]}} Cells
+ *   the pixels written last, and the tile of each block by its id
  */
+
+/** @import { Block, Frame } from "../model/frame.js" */
+/** @import { CellGrid } from "./block_grid.js" */
+/** @import { CanvasPainter, Tile } from "./canvas_painter.js" */
 
 /**
  * Draws every block of `grid` with `tileOf(block)`: `{side, pixels, isCell}`, a square of pixels that repeats over the
  * map or, if `isCell`, begins with each cell.
+ *
+ * @param {CanvasPainter} painter @param {{frame: Frame, grid: CellGrid}} scene
+ * @param {(block: Block) => Tile} tileOf
  */
 export function drawCells(painter, { frame, grid }, tileOf) {
   const { context, canvas, ratio } = painter;
@@ -40,7 +50,12 @@ export function drawCells(painter, { frame, grid }, tileOf) {
   context.putImageData(image, 0, 0);
 }
 
-/** The pixels written last and the tile of each block: most blocks do not change between frames. */
+/**
+ * The pixels written last and the tile of each block: most blocks do not change between frames.
+ *
+ * @param {CanvasPainter} painter @param {CellGrid} grid
+ * @returns {Cells}
+ */
 function writtenOn(painter, grid) {
   const { context, canvas } = painter;
   const { width, height } = canvas;
@@ -48,10 +63,15 @@ function writtenOn(painter, grid) {
   if (known?.grid === grid && known.image.width === width && known.image.height === height)
     return known;
   const image = context.createImageData(width, height);
-  painter.cells = { grid, image, pixels: new Uint32Array(image.data.buffer), tiles: [] };
-  return painter.cells;
+  const cells = { grid, image, pixels: new Uint32Array(image.data.buffer), tiles: [] };
+  painter.cells = cells;
+  return cells;
 }
 
-/** The edges of `count` cells that are `pitch` apart, in whole pixels. */
+/**
+ * The edges of `count` cells that are `pitch` apart, in whole pixels.
+ *
+ * @param {number} count @param {number} begin @param {number} pitch
+ */
 const edges = (count, begin, pitch) =>
   Array.from({ length: count + 1 }, (_, i) => Math.round(begin + i * pitch));

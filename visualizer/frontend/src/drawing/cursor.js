@@ -1,9 +1,20 @@
-/** The cursor across strip and lanes: the step's band, its two edges, and the veil over later steps. */
+/**
+ * The cursor across strip and lanes: the step's band, its two edges, and the veil over later steps.
+ *
+ * @typedef {{scale: Scale, step: number, untouched?: boolean}} CursorScene  untouched: the reader has not moved yet
+ */
+
+/** @import { CanvasPainter } from "./canvas_painter.js" */
+/** @import { Scale } from "./time_axis.js" */
 
 /** Opacity of everything after the cursor. */
 export const AFTER = 0.42;
 
-/** The pale band of the cursor's step, below everything else, if the step is in view. */
+/**
+ * The pale band of the cursor's step, below everything else, if the step is in view.
+ *
+ * @param {CanvasPainter} painter @param {CursorScene} scene @param {number} top @param {number} bottom
+ */
 export function cursorBand(painter, { scale, step }, top, bottom) {
   const left = Math.max(scale.x(step) - 0.5, scale.left - 1);
   const right = Math.min(Math.max(scale.end(step), scale.x(step) + 1) + 0.5, scale.right + 1);
@@ -11,7 +22,11 @@ export function cursorBand(painter, { scale, step }, top, bottom) {
     painter.fill(left, top, right - left, bottom - top, painter.theme.band);
 }
 
-/** The two edges of the cursor's step, or one line if a step is too thin for two. */
+/**
+ * The two edges of the cursor's step, or one line if a step is too thin for two.
+ *
+ * @param {CanvasPainter} painter @param {CursorScene} scene @param {number} top @param {number} bottom
+ */
 export function cursorLines(painter, { scale, step }, top, bottom) {
   painter.faded(0.55, () => {
     const [left, right] = [scale.x(step), scale.end(step)];
@@ -23,10 +38,15 @@ export function cursorLines(painter, { scale, step }, top, bottom) {
   });
 }
 
-/** The step after which everything is faded; none before the reader has moved. */
+/** The step after which everything is faded; none before the reader has moved. @param {CursorScene} scene */
 export const fadedAfter = ({ step, untouched }) => (untouched ? Infinity : step);
 
-/** Reduces everything after the cursor to 42% opacity. */
+/**
+ * Reduces everything after the cursor to 42% opacity.
+ *
+ * @param {CanvasPainter} painter @param {CursorScene} scene @param {number} top @param {number} height
+ * @param {string} ground @param {number} [right]
+ */
 export function veil(painter, scene, top, height, ground, right = scene.scale.right) {
   if (scene.untouched) return;
   const { scale, step } = scene;

@@ -6,8 +6,15 @@
  * @typedef {{request: number, block: number, box: Box, inLane: Box, begin: number, end: number, arrives: boolean}} Leg
  *   a block, drawn with the request's mark, between its `box` in the map and the request's lane, in the part of
  *   the motion from `begin` to `end`; `arrives`: it goes to the lane
+ *
+ * @typedef {TimelineScene & {x: number, y: number}} Lanes  where the first lane and the plot's pixel 0 are
+ * @typedef {{grid: BlockGrid, x: number, y: number}} BlockMap  where the grid begins
  */
 
+/** @import { Move } from "../model/handover.js" */
+/** @import { Model } from "../model/model.js" */
+/** @import { BlockGrid } from "./block_grid.js" */
+/** @import { TimelineScene } from "./timeline.js" */
 import { laneAt } from "./lane_packing.js";
 
 const MOST = 48; // blocks; of more, the first ones move
@@ -16,18 +23,25 @@ const LEAST = 6; // px
 const GAP = 2; // px
 
 /**
- * The legs of `moves`. `lanes` is the timeline's scene with `x` and `y`, where the first lane and the plot's pixel 0 are;
- * `map` has a grid, and where that begins.
+ * The legs of `moves`.
  *
+ * @param {Move[]} moves @param {Model} model @param {Lanes} lanes @param {BlockMap} map
  * @returns {Leg[]}
  */
 export function legsOf(moves, model, lanes, map) {
+  /** @param {number} request @param {number} index @param {number} count */
   const inLane = (request, index, count) =>
-    laneBox(lanes, laneAt(lanes.packing, model.request(request).index), index, count);
+    laneBox(
+      lanes,
+      /** @type {number} */ (laneAt(lanes.packing, model.requestSpan(request).index)),
+      index,
+      count,
+    );
   return moves.slice(0, MOST).flatMap((move) => {
     const { block, from, to, index, count } = move;
     const box = mapBox(map, block);
     const start = inLane(from, index, count);
+    /** @type {Leg} */
     const leave = { request: from, block, box, inLane: start, begin: 0, end: HALF, arrives: false };
     if (to === null) return [leave];
     const gained = moves.filter((other) => other.to === to);
@@ -36,7 +50,7 @@ export function legsOf(moves, model, lanes, map) {
   });
 }
 
-/** The body of a block in the map. */
+/** The body of a block in the map. @param {BlockMap} map @param {number} block @returns {Box} */
 function mapBox({ grid, x, y }, block) {
   return {
     x: x + grid.x(block),
@@ -49,6 +63,9 @@ function mapBox({ grid, x, y }, block) {
 /**
  * The place of block `index` of `count` in a lane: side by side, the last one at the cursor. A lane that is scrolled out
  * of sight is at the nearest edge.
+ *
+ * @param {Omit<Lanes, "model" | "frame">} lanes @param {number} row @param {number} index @param {number} count
+ * @returns {Box}
  */
 export function laneBox({ scale, laneHeight, scroll, viewHeight, step, x, y }, row, index, count) {
   const width = Math.max(LEAST, Math.min(scale.width, 2 * LEAST));
@@ -64,8 +81,9 @@ export function laneBox({ scale, laneHeight, scroll, viewHeight, step, x, y }, r
   };
 }
 
-/** The keyframes of a leg, for an element that lies on its box in the map. */
+/** The keyframes of a leg, for an element that lies on its box in the map. @param {Leg} leg @returns {Keyframe[]} */
 export function keyframesOf({ box, inLane, begin, end, arrives }) {
+  /** @param {number} length */
   const px = (length) => `calc(${length} * var(--px))`;
   const moved =
     `translate(${px(inLane.x - box.x)}, ${px(inLane.y - box.y)}) ` +

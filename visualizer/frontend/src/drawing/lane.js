@@ -8,16 +8,48 @@
  *   stalled     dots: it was running, but the token budget was spent
  *   in vain     a box with crossed lines, see `lane_wasted.js`
  *   finished    a mark and the reason
+ *
+ * @typedef {object} LaneForms  px
+ * @property {number} below   the baseline
+ * @property {number} bar
+ * @property {number} decode
+ * @property {number} draft
+ * @property {number} mark
+ * @property {number} words   text above the baseline; 0: there is no room
+ * @property {number} over    text over drafts; 0: there is no room
+ *
+ * @typedef {object} LaneScene
+ * @property {Model} model
+ * @property {Scale} scale
+ * @property {{lanes: Stay[][]}} packing
+ * @property {number} laneHeight
+ * @property {number} end     x where a lane ends
+ * @property {boolean} narrow
+ *
+ * @typedef {object} LaneTools  of one request's lane
+ * @property {CanvasPainter} painter
+ * @property {Scale} scale
+ * @property {number} base    y of the baseline
+ * @property {number} middle  y of the middle of a decode
+ * @property {(x: number, y: number, width: number, height: number) => void} paint  with the request's mark
+ * @property {string} hue
+ * @typedef {LaneForms & LaneTools} LanePen
+ *
+ * @typedef {{from: number, to: number}} Range  steps
  */
 
+/** @import { Model } from "../model/model.js" */
+/** @import { RequestSpan, Segment } from "../model/request_spans.js" */
+/** @import { CanvasPainter } from "./canvas_painter.js" */
+/** @import { Drafts } from "./lane_drafts.js" */
+/** @import { Stay } from "./lane_packing.js" */
+/** @import { Chunk, LaneWord } from "./lane_words.js" */
+/** @import { Scale } from "./time_axis.js" */
 import { draftWords, drawDrafts } from "./lane_drafts.js";
 import { drawWasted } from "./lane_wasted.js";
 import { countWords, isChunk, NAME } from "./lane_words.js";
 
-/**
- * The dimensions of a lane: below its baseline, and of the forms on it. `over` is the height of text over
- * drafts; 0 if there is no room.
- */
+/** The dimensions of the forms in a lane. @param {number} pitch @returns {LaneForms} */
 export function formsOf(pitch) {
   const forms = { below: 4, bar: 14, decode: 6, mark: 11, words: 8 };
   if (pitch >= 22) return { ...forms, draft: 4, over: 12 };
@@ -31,6 +63,9 @@ const TINY = 8; // px of a whole request: too few to draw its parts
 
 /**
  * Draws one stay of a request in a lane with its baseline at `base`. Returns the labels that belong beside it.
+ *
+ * @param {CanvasPainter} painter @param {LaneScene} scene @param {Stay} stay @param {number} base
+ * @returns {LaneWord[]}
  */
 export function drawLife(painter, scene, stay, base) {
   const { scale, model, laneHeight } = scene;
@@ -40,15 +75,17 @@ export function drawLife(painter, scene, stay, base) {
     drawTiny(painter, scale, span, stay, base, forms);
     return [];
   }
+  /** @type {LanePen} */
   const lane = {
     ...forms,
     painter,
     scale,
     base,
     middle: base - forms.decode / 2,
-    paint: (...box) => painter.mark(...box, span.lane),
+    paint: (x, y, width, height) => painter.mark(x, y, width, height, span.lane),
     hue: painter.hue(span.lane),
   };
+  /** @type {LaneWord[]} */
   const words = [];
   let isNamed = false;
   let hasCount = false;
@@ -66,8 +103,16 @@ export function drawLife(painter, scene, stay, base) {
       case "decode":
         drawDecodes(lane, range);
         if (!segment.drafts) break;
-        drawDrafts(lane, segment);
-        if (forms.over) words.push(draftWords(painter, scene, segment, base - forms.over));
+        drawDrafts(lane, /** @type {Segment & Drafts} */ (segment));
+        if (forms.over)
+          words.push(
+            draftWords(
+              painter,
+              scene,
+              /** @type {Segment & Drafts} */ (segment),
+              base - forms.over,
+            ),
+          );
         break;
       case "waiting": // before its first admission: the waiting band shows it
         break;
@@ -78,10 +123,11 @@ export function drawLife(painter, scene, stay, base) {
         drawStall(lane, range);
         break;
       default: {
-        drawBar(lane, segment);
+        drawBar(lane, /** @type {Chunk} */ (segment));
         const isLast = !isChunk(span.segments[i + 1], segment);
         if (isLast && forms.words && scale.width >= 3) {
           const word = countWords(scene, span, i, base, forms);
+          /** @type {boolean} */
           const takesName = !isNamed && painter.measure(span.name, NAME) <= word.room;
           words.push({ ...word, name: takesName ? span.name : "" });
           isNamed ||= takesName;
@@ -97,7 +143,12 @@ export function drawLife(painter, scene, stay, base) {
   return words;
 }
 
-/** Draws a request of a few pixels: a dash, and an ink bar where it was preempted. */
+/**
+ * Draws a request of a few pixels: a dash, and an ink bar where it was preempted.
+ *
+ * @param {CanvasPainter} painter @param {Scale} scale @param {RequestSpan} span @param {Stay} stay
+ * @param {number} base @param {LaneForms} forms
+ */
 function drawTiny(painter, scale, span, { from, to }, base, { decode, mark }) {
   const x = scale.x(from);
   painter.fill(
@@ -112,7 +163,12 @@ function drawTiny(painter, scale, span, { from, to }, base, { decode, mark }) {
       painter.fill(scale.x(step), base - mark, 2, mark, painter.theme.ink);
 }
 
-/** The name of a request without a bar in view: at its beginning, or at the left edge. */
+/**
+ * The name of a request without a bar in view: at its beginning, or at the left edge.
+ *
+ * @param {LaneScene} scene @param {RequestSpan} span @param {Stay} stay @param {number} y
+ * @returns {LaneWord}
+ */
 function nameWord({ scale, model }, span, stay, y) {
   const x = Math.max(scale.x(stay.from), scale.left) + 2;
   const from = Math.max(stay.from, scale.first);
@@ -123,7 +179,11 @@ function nameWord({ scale, model }, span, stay, y) {
   return { name: span.name, text: "", x, y, room: end - x, until: stay.from };
 }
 
-/** A hairline from the first step in which it ran to its last. */
+/**
+ * A hairline from the first step in which it ran to its last.
+ *
+ * @param {LanePen} lane @param {RequestSpan} span @param {Stay} stay @param {number} lastStep
+ */
 function drawGround({ painter, scale, base }, span, stay, lastStep) {
   const end = span.finished?.step ?? lastStep;
   const begin = span.segments.find(({ kind }) => kind !== "waiting")?.from ?? end + 1;
@@ -131,6 +191,7 @@ function drawGround({ painter, scale, base }, span, stay, lastStep) {
   painter.fill(scale.x(begin), base, scale.end(end) - scale.x(begin), 1, painter.theme.rule);
 }
 
+/** @param {LanePen} lane @param {Range} steps */
 function drawDecodes({ paint, scale, base, decode }, { from, to }) {
   const first = Math.max(from, scale.first);
   const last = Math.min(to, scale.last);
@@ -145,6 +206,7 @@ function drawDecodes({ paint, scale, base, decode }, { from, to }) {
   }
 }
 
+/** @param {LanePen} lane @param {Chunk} chunk */
 function drawBar({ painter, scale, base, paint, hue, bar }, { from, count, found }) {
   const slit = scale.width < 4 ? 0 : 0.5;
   const x = scale.x(from) + slit;
@@ -157,6 +219,7 @@ function drawBar({ painter, scale, base, paint, hue, bar }, { from, count, found
   painter.frame(x, base - bar, width, bar - computed + 1, hue);
 }
 
+/** @param {LanePen} lane @param {Range} steps @param {boolean} resumes */
 function drawGap({ painter, scale, base, middle, hue, mark }, { from, to }, resumes) {
   const left = scale.x(from);
   const right = scale.end(to);
@@ -167,14 +230,20 @@ function drawGap({ painter, scale, base, middle, hue, mark }, { from, to }, resu
   if (resumes) painter.tip(right, middle, "right", hue);
 }
 
+/** @param {LanePen} lane @param {Range} steps */
 function drawStall({ painter, scale, middle }, { from, to }) {
   const { muted } = painter.theme;
   painter.line(scale.x(from), middle, scale.end(to), middle, muted, 1.5, [1.5, 3]);
 }
 
-/** The mark at the end; the reason follows it if it has room before the next request in the lane. */
+/**
+ * The mark at the end; the reason follows it if it has room before the next request in the lane.
+ *
+ * @param {LanePen} lane @param {LaneScene} scene @param {RequestSpan} span @param {Stay} stay
+ * @returns {LaneWord[]}
+ */
 function drawFinish({ painter, scale, base, hue, mark }, { packing, end }, span, stay) {
-  const { step, reason } = span.finished;
+  const { step, reason } = /** @type {NonNullable<RequestSpan["finished"]>} */ (span.finished);
   const x = scale.end(step);
   if (x < scale.left || x > scale.right + 2) return [];
   painter.line(x + 1, base - mark, x + 1, base, hue, 3);

@@ -1,7 +1,13 @@
 /**
  * Drafts in a lane: a row of cells above the decode's dash, one per draft that the step verified, in the order
  * of the text. Accepted drafts are filled, rejected ones outlined.
+ *
+ * @typedef {{from: number, drafts: number, accepted: number}} Drafts  of a step
  */
+
+/** @import { CanvasPainter, Rect } from "./canvas_painter.js" */
+/** @import { LanePen, LaneScene } from "./lane.js" */
+/** @import { LaneWord } from "./lane_words.js" */
 
 const GAP = 1; // between the dash and the drafts
 const CELL = 3; // px; narrower drafts become one cell, filled as far as they were accepted
@@ -9,7 +15,7 @@ const LEAST = 6; // px of a step; narrower ones show the dash alone
 export const LABELLED = 20; // px of a step with room for "1+4"
 const SMALL = { size: 10.5 };
 
-/** Draws the drafts of one step above its dash. */
+/** Draws the drafts of one step above its dash. @param {LanePen} lane @param {Drafts} step */
 export function drawDrafts(
   { painter, scale, base, hue, decode, draft },
   { from, drafts, accepted },
@@ -25,13 +31,19 @@ export function drawDrafts(
     return;
   }
   for (let place = 0; place < drafts; place += 1) {
+    /** @type {Rect} */
     const cell = [x + place * each, y, each - 1, draft];
     if (place < accepted) painter.fill(...cell, hue);
     else painter.frame(...cell, hue);
   }
 }
 
-/** "1+4" above the drafts of a step: it computed one token and four drafts. */
+/**
+ * "1+4" above the drafts of a step: it computed one token and four drafts.
+ *
+ * @param {CanvasPainter} painter @param {LaneScene} scene @param {Drafts} step @param {number} base
+ * @returns {LaneWord}
+ */
 export function draftWords(painter, { scale }, { from, drafts }, base) {
   const text = `1+${drafts}`;
   const x = scale.x(from);

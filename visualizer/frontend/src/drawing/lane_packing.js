@@ -2,7 +2,13 @@
  * The rows of the timeline: one per lane (`model/lanes.js`). A request is in its lane from its first admission until it
  * ends, so running requests are always on top, in as many rows as the batch has seats and preempted requests need.
  * Requests that were never admitted are in the waiting band. Pure functions.
+ *
+ * @typedef {{index: number, lane: number, from: number, to: number}} Stay
+ *   the steps in which the request `index` has a row
+ * @typedef {{lanes: Stay[][], stays: (Stay | null)[]}} Packing
  */
+
+/** @import { Model } from "../model/model.js" */
 
 const FEW_SEATS = 12; // seats that have a row even if no request ever takes them
 
@@ -12,13 +18,18 @@ export const ROOM = { crowd: 30, roomy: 18 };
 /**
  * The rows of a model: `lanes`, each a list of stays `{index, lane, from, to}` ordered by time, and `stays`, the stay of
  * each request by its index. The lane of the request `pinned` comes first.
+ *
+ * @param {Model} model @param {number | null} [pinned]
+ * @returns {Packing}
  */
 export function packLanes(model, pinned = null) {
   const { requests, lastStep, settings } = model;
   const seats = Math.min(settings.max_batch_size, FEW_SEATS);
   const count = Math.max(model.laneCount, seats);
   const first = model.laneOf(pinned) ?? 0;
+  /** @param {number} lane */
   const rowOf = (lane) => (lane === first ? 0 : lane < first ? lane + 1 : lane);
+  /** @type {Stay[][]} */
   const lanes = Array.from({ length: count }, () => []);
   const stays = requests.map((span) => {
     if (span.lane === null) return null;
@@ -32,18 +43,31 @@ export function packLanes(model, pinned = null) {
   return { lanes, stays };
 }
 
-/** The stay of a lane at `step`: the last that had begun by then, or its first. */
+/**
+ * The stay of a lane at `step`: the last that had begun by then, or its first.
+ *
+ * @param {Stay[]} lane @param {number} step
+ */
 export function occupant(lane, step) {
   return lane[Math.max(0, firstAfter(lane, step) - 1)];
 }
 
-/** The stay that has a lane at `step`, or null if the seat is empty. */
+/**
+ * The stay that has a lane at `step`, or null if the seat is empty.
+ *
+ * @param {Stay[]} lane @param {number} step
+ * @returns {Stay | null}
+ */
 export function sitterAt(lane, step) {
   const stay = lane[firstAfter(lane, step) - 1];
   return stay && stay.to >= step ? stay : null;
 }
 
-/** The stays of a lane that overlap a range of steps. */
+/**
+ * The stays of a lane that overlap a range of steps.
+ *
+ * @param {Stay[]} lane @param {number} first @param {number} last
+ */
 export function occupantsBetween(lane, first, last) {
   const found = [];
   for (let at = Math.max(0, firstAfter(lane, first) - 1); at < lane.length; at += 1) {
@@ -53,11 +77,16 @@ export function occupantsBetween(lane, first, last) {
   return found;
 }
 
-/** The row of a request, or null if it was never admitted. */
+/**
+ * The row of a request, or null if it was never admitted.
+ *
+ * @param {Packing} packing @param {number | undefined} index
+ */
 export function laneAt({ stays }, index) {
-  return stays[index]?.lane ?? null;
+  return stays[/** @type {number} */ (index)]?.lane ?? null;
 }
 
+/** @param {Stay[]} lane @param {number} step */
 function firstAfter(lane, step) {
   let low = 0;
   let high = lane.length;

@@ -3,6 +3,8 @@
  *
  * A lane has 22 px. With many requests lanes are narrower, so that a class of thirty is visible at once; with
  * even more the lanes scroll.
+ *
+ * @typedef {{narrow: boolean, unit: number}} Size  unit: CSS px per board pixel
  */
 
 import { ROOM } from "./lane_packing.js";
@@ -11,16 +13,24 @@ const ROOMY = 22;
 const SIZES = [ROOMY, 17, 13];
 const LANES = { wide: 18, narrow: 14 }; // of full height
 
-/** A phone has less room for lanes, as has a projector that shows a class. */
+/**
+ * A phone has less room for lanes, as has a projector that shows a class.
+ *
+ * @param {boolean} narrow @param {number} unit
+ */
 const roomy = (narrow, unit) => (narrow ? 19 : unit > 1 ? 20 : ROOMY);
 
-/** `{pitch, height}` for `count` lanes, of which the first `room` should be visible. */
+/**
+ * `{pitch, height}` for `count` lanes, of which the first `room` should be visible.
+ *
+ * @param {number} count @param {number} room @param {Size} size
+ */
 export function laneRows(count, room, { narrow, unit }) {
   const full = roomy(narrow, unit);
   const height = full * LANES[narrow ? "narrow" : "wide"];
   const shown = Math.min(count, room, ROOM.crowd);
   const sizes = SIZES.map((size) => Math.min(size, full));
-  const pitch = sizes.find((size) => shown * size <= height) ?? sizes.at(-1);
+  const pitch = sizes.find((size) => shown * size <= height) ?? sizes[sizes.length - 1];
   const seen = Math.max(Math.floor(height / pitch), shown); // whole lanes
   return { pitch, height: Math.max(1, Math.min(count, seen)) * pitch };
 }

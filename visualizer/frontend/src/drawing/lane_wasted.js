@@ -1,8 +1,11 @@
 /** A row of a lane that was computed in vain: a box with crossed lines, in the colour of lost time. */
 
+/** @import { Segment } from "../model/request_spans.js" */
+/** @import { LanePen } from "./lane.js" */
+
 const HEIGHT = 9; // px; a decode's dash has 5
 
-/** Draws the row of step `from`. */
+/** Draws the row of step `from`. @param {LanePen} lane @param {Segment} segment */
 export function drawWasted({ painter, scale, base, bar }, { from, kind }) {
   const x = scale.x(from) + 0.5;
   const width = Math.max(3, scale.end(from) - x - 0.5);

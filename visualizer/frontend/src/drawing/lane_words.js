@@ -1,8 +1,27 @@
 /**
  * Words in the lanes: names, token counts, how a request ended. Labels stand on the thing
  * and not in a legend: the first bar with room to spare says what its number means.
+ *
+ * @typedef {object} LaneWord
+ * @property {string} [name]
+ * @property {string} text
+ * @property {string | false} [long]   a form of it that explains, for where there is room
+ * @property {string} [topic]   what that explains
+ * @property {number} x
+ * @property {number} y
+ * @property {number} [room]    px
+ * @property {boolean} [muted]
+ * @property {number} [until]   the step after which it is paler
+ * @property {string} [ground]  the colour behind it
+ * @property {boolean} [behind] left out where others are in the way
+ * @property {number} [lane]
+ *
+ * @typedef {Segment & Required<Pick<Segment, "start" | "count" | "found">>} Chunk  a prefill or a catch-up
  */
 
+/** @import { RequestSpan, Segment } from "../model/request_spans.js" */
+/** @import { CanvasPainter } from "./canvas_painter.js" */
+/** @import { LaneForms, LaneScene } from "./lane.js" */
 import { plural } from "./html.js";
 import { LABELLED } from "./lane_drafts.js";
 
@@ -10,22 +29,34 @@ const SMALL = { size: 10.5 };
 export const NAME = { size: 11, bold: true };
 const MOST_CHUNKS = 4;
 
+/** @param {Segment | undefined} segment @returns {segment is Chunk} */
 const isBar = (segment) => segment?.kind === "prefill" || segment?.kind === "catchup";
 
-/** Does `next` go on with the prompt that `segment` is a chunk of? */
+/**
+ * Does `next` go on with the prompt that `segment` is a chunk of?
+ *
+ * @param {Segment | undefined} next @param {Segment} segment
+ */
 export const isChunk = (next, segment) =>
-  isBar(segment) && isBar(next) && next.from === segment.to + 1 && !next.found;
+  isBar(segment) &&
+  isBar(next) &&
+  next.from === /** @type {number} */ (segment.to) + 1 &&
+  !next.found;
 
 /**
  * "59+14" behind the last of two chunks, with a longer form for where there is room. `words` and `over`: how
  * high above `base`, the latter over drafts; 0: there is no room over them.
+ *
+ * @param {LaneScene} scene @param {RequestSpan} span @param {number} last @param {number} base
+ * @param {Pick<LaneForms, "words" | "over">} forms
+ * @returns {LaneWord & {room: number}}
  */
 export function countWords({ scale, narrow, model }, span, last, base, { words, over }) {
   let first = last;
   while (first > 0 && isChunk(span.segments[first], span.segments[first - 1])) first -= 1;
-  const chunks = span.segments.slice(first, last + 1);
+  const chunks = /** @type {Chunk[]} */ (span.segments.slice(first, last + 1));
   const { found, kind } = chunks[0];
-  const end = chunks.at(-1).to;
+  const end = Number(chunks[chunks.length - 1].to);
   const guesses = mostDrafts(span);
   const after = span.segments
     .slice(last + 1)
@@ -53,7 +84,7 @@ export function countWords({ scale, narrow, model }, span, last, base, { words, 
   };
 }
 
-/** How many drafts a step of this request checks at most. */
+/** How many drafts a step of this request checks at most. @param {RequestSpan} span */
 const mostDrafts = (span) =>
   span.segments.reduce((most, { drafts = 0 }) => Math.max(most, drafts), 0);
 
@@ -61,14 +92,29 @@ const mostDrafts = (span) =>
  * Writes words: a bold name and what follows it, paler after `step`, and in the long form where it fits and the topic
  * has not been explained yet. Without room for both, the name goes first. Words marked `behind` are left out where
  * others on their line are in the way.
+ *
+ * @param {CanvasPainter} painter @param {LaneWord[]} words @param {number} step
  */
 export function placeWords(painter, words, step) {
   const told = new Set();
   const ends = new Map(); // by height: where the last words end
   for (const word of words) {
-    const { name, text, long, topic, x, y, room = Infinity, muted, until, ground, behind } = word;
-    if (behind && x < ends.get(y) + 4) continue;
+    const {
+      name,
+      text,
+      long,
+      topic,
+      x,
+      y,
+      room = Infinity,
+      muted,
+      until = 0,
+      ground,
+      behind,
+    } = word;
+    if (behind && x < (ends.get(y) ?? -Infinity) + 4) continue;
     const lead = name ? painter.measure(name, NAME) + (text ? 4 : 0) : 0;
+    /** @param {string} candidate */
     const fits = (candidate) => lead + painter.measure(candidate, SMALL) <= room;
     const explains = long && !told.has(topic) && fits(long);
     if (explains) told.add(topic);

@@ -8,6 +8,9 @@
  * lane and a hollow mark. A mark always has its request's name beside it or in a tooltip.
  */
 
+/** @import { CanvasPainter, Rect } from "./canvas_painter.js" */
+/** @import { Theme } from "./palette.js" */
+
 const TEXTURES = ["solid", "dots", "keyline"];
 const PITCH = 4; // px between two dots
 const RADIUS = 1.15;
@@ -17,7 +20,7 @@ const LOW = 8; // px; in a lower shape the keyline divides it into two bars
 /**
  * The hue and the texture of a lane; those of no lane are ink and hollow.
  *
- * @param {{hues: string[], ink: string}} theme
+ * @param {Pick<Theme, "hues" | "ink">} theme
  * @param {number | null} lane
  */
 export function markOf({ hues, ink }, lane) {
@@ -26,7 +29,12 @@ export function markOf({ hues, ink }, lane) {
   return { hue: hues[lane % hues.length], texture };
 }
 
-/** Draws the mark of a lane as a rectangle. */
+/**
+ * Draws the mark of a lane as a rectangle.
+ *
+ * @param {CanvasPainter} painter @param {number} x @param {number} y @param {number} width @param {number} height
+ * @param {number | null} lane
+ */
 export function drawMark(painter, x, y, width, height, lane) {
   const { hue, texture } = markOf(painter.theme, lane);
   const isTiny = width < LEAST || height < LEAST;
@@ -36,12 +44,17 @@ export function drawMark(painter, x, y, width, height, lane) {
   else painter.fillRects([[x, y, width, height], ...keyline(painter, x, y, width, height)], hue);
 }
 
-/** Whole dots in the middle of the rectangle, and around them the hue. */
+/**
+ * Whole dots in the middle of the rectangle, and around them the hue.
+ *
+ * @param {CanvasPainter} painter @param {Rect} box @param {string} hue
+ */
 function drawDots(painter, [x, y, width, height], hue) {
   const across = PITCH * Math.max(1, Math.floor(width / PITCH));
   const down = PITCH * Math.max(1, Math.floor(height / PITCH));
   const left = painter.snap(x + Math.max(0, width - across) / 2);
   const top = painter.snap(y + Math.max(0, height - down) / 2);
+  /** @type {Rect} */
   const inner = [left, top, Math.min(across, x + width - left), Math.min(down, y + height - top)];
   painter.fillRects([[x, y, width, height], inner], hue);
   const paint = painter.tile(`dots ${hue}`, PITCH, (tile) => {
@@ -59,7 +72,12 @@ function drawDots(painter, [x, y, width, height], hue) {
   context.translate(shiftX - left, shiftY - top);
 }
 
-/** The hole in the rectangle, and in a large one the middle that is filled again. */
+/**
+ * The hole in the rectangle, and in a large one the middle that is filled again.
+ *
+ * @param {CanvasPainter} painter @param {number} x @param {number} y @param {number} width @param {number} height
+ * @returns {Rect[]}
+ */
 function keyline(painter, x, y, width, height) {
   if (height <= LOW) {
     const line = Math.max(painter.snap(height / 3), 1 / painter.ratio);
@@ -69,8 +87,10 @@ function keyline(painter, x, y, width, height) {
   const line = painter.snap(height > 12 ? 2 : 1.6);
   const [innerWidth, innerHeight] = [width - 2 * inset, height - 2 * inset];
   if (innerWidth < line) return [[x + width / 3, y + inset, width / 3, innerHeight]];
+  /** @type {Rect} */
   const hole = [x + inset, y + inset, innerWidth, innerHeight];
   if (innerWidth <= 2 * line + 1) return [hole];
+  /** @type {Rect} */
   const middle = [
     x + inset + line,
     y + inset + line,
@@ -80,9 +100,41 @@ function keyline(painter, x, y, width, height) {
   return [hole, middle];
 }
 
-/** Paints an HTML element of 12 px as the swatch of a lane. */
+/**
+ * @typedef {{style: string, "data-mark": string}} SwatchAttributes
+ * @type {WeakMap<Theme, Map<number | null, SwatchAttributes>>} by theme and lane
+ */
+const swatches = new WeakMap();
+
+/**
+ * The attributes that make an element the swatch of a lane. They are kept, because a browser takes long to write its own
+ * style as text.
+ *
+ * @param {Theme} theme @param {number | null} lane
+ * @returns {SwatchAttributes}
+ */
+export function swatchOf(theme, lane) {
+  const known = swatches.get(theme) ?? new Map();
+  swatches.set(theme, known);
+  if (!known.has(lane)) {
+    const element = document.createElement("i");
+    paintSwatch(element, theme, lane);
+    known.set(lane, {
+      style: element.getAttribute("style"),
+      "data-mark": element.getAttribute("data-mark"),
+    });
+  }
+  return known.get(lane);
+}
+
+/**
+ * Paints an HTML element of 12 px as the swatch of a lane.
+ *
+ * @param {HTMLElement} element @param {Theme} theme @param {number | null} lane
+ */
 export function paintSwatch(element, theme, lane) {
   const { hue, texture } = markOf(theme, lane);
+  /** @param {number} number */
   const px = (number) => `calc(${number} * var(--px, 1px))`;
   const dot = `radial-gradient(circle, ${theme.ground} ${px(1.1)}, transparent ${px(1.4)})`;
   const background = {
@@ -91,6 +143,7 @@ export function paintSwatch(element, theme, lane) {
     dots: `${dot} 0 0 / ${px(PITCH)} ${px(PITCH)} space ${hue}`,
     keyline: hue,
   }[texture];
+  /** @param {string} width @param {string} color */
   const line = (width, color) => `inset 0 0 0 ${width} ${color}`;
   const boxShadow = {
     hollow: line("1px", theme.faint),

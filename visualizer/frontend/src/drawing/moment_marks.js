@@ -3,17 +3,27 @@
  * one an eviction, a hatched square a cache hit; further a fork or a copy, a finish, an abort and an error.
  */
 
+/** @import { Model } from "../model/model.js" */
+/** @import { MomentKind } from "../model/moments.js" */
+/** @import { CanvasPainter } from "./canvas_painter.js" */
+/** @import { Theme } from "./palette.js" */
+/** @import { Column } from "./strip.js" */
 import { momentKind } from "../model/moments.js";
 
 const SIZE = 8; // px; marks closer than this are joined
 
-/** Draws the marks of `columns` (steps or groups of them) with their tops at `top`. */
+/**
+ * Draws the marks of `columns` (steps or groups of them) with their tops at `top`.
+ *
+ * @param {CanvasPainter} painter @param {{model: Model}} scene @param {Column[]} columns @param {number} top
+ */
 export function drawMoments(painter, { model }, columns, top) {
   const { happened } = model.measures;
+  /** @type {{x: number, bits: number} | null} */
   let group = null;
   const flush = () => {
     const kind = group && momentKind(group.bits);
-    if (kind) MARKS[kind](painter, group.x, top, painter.theme);
+    if (group && kind) MARKS[kind](painter, group.x, top, painter.theme);
     group = null;
   };
   for (const { x, width, from, to } of columns) {
@@ -33,7 +43,11 @@ export function drawMoments(painter, { model }, columns, top) {
   flush();
 }
 
-/** The path of an open triangle that points down. */
+/**
+ * The path of an open triangle that points down.
+ *
+ * @param {CanvasPainter} painter @param {number} x @param {number} top @param {number} half @param {number} height
+ */
 const triangle = ({ context }, x, top, half, height) => {
   context.beginPath();
   context.moveTo(x - half, top);
@@ -42,6 +56,7 @@ const triangle = ({ context }, x, top, half, height) => {
   context.lineTo(x - half, top);
 };
 
+/** @type {Record<MomentKind, (painter: CanvasPainter, x: number, top: number, theme: Theme) => void>} */
 const MARKS = {
   preempted(painter, x, top, { ink }) {
     painter.tip(x, top + 8.5, "down", ink, 8.5);

@@ -4,8 +4,24 @@
  *
  * The ten hues of a theme are at least 11 apart (CIEDE2000, all pairs) for normal, protan, deutan and
  * tritan eyes and have at least 3:1 contrast on the ground.
+ *
+ * @typedef {object} Theme  a palette; colours as "#rrggbb"
+ * @property {"light" | "dark"} name
+ * @property {string} ground
+ * @property {string} ink
+ * @property {string} muted
+ * @property {string} faint
+ * @property {string} rule
+ * @property {string} band
+ * @property {string} shared
+ * @property {string} sharedBorder
+ * @property {string} used
+ * @property {string} hatch
+ * @property {string} lost   time that a request lost
+ * @property {string[]} hues
  */
 
+/** @type {Record<"light" | "dark", Theme>} */
 export const THEMES = {
   light: {
     name: "light",
@@ -19,7 +35,7 @@ export const THEMES = {
     sharedBorder: "#7d8490",
     used: "#969ca8",
     hatch: "#7d8490",
-    lost: "#c23b26", // time that a request lost
+    lost: "#c23b26",
     // prettier-ignore
     hues: [
       "#293ec1",

@@ -3,8 +3,29 @@
  * the lanes around the moment, all blocks. It can be read at half its size.
  *
  * It is drawn on 800 x 420 board pixels, at the scale of a projector, with the board's own lanes and blocks.
+ *
+ * @typedef {{first: number, last: number}} Steps
+ * @typedef {object} Card
+ * @property {Model} model
+ * @property {number} step
+ * @property {number | null} selected
+ * @property {string} [title]        of the log
+ * @property {string | null} [link]
+ * @property {Steps} [steps]         keeps the lanes in place from card to card
+ * @property {number[]} [requests]   ids; the same
+ *
+ * @typedef {Card & {frame: Frame, laneOf: (request: number | null) => number | null}} CardScene
  */
 
+/** @import { Frame } from "../model/frame.js" */
+/** @import { Model } from "../model/model.js" */
+/** @import { RequestSpan } from "../model/request_spans.js" */
+/** @import { Span } from "../model/words.js" */
+/** @import { CellGrid } from "./block_grid.js" */
+/** @import { CanvasPainter } from "./canvas_painter.js" */
+/** @import { Stay } from "./lane_packing.js" */
+/** @import { Scale } from "./time_axis.js" */
+/** @import { Line } from "./text_lines.js" */
 import { compose } from "../model/index.js";
 import { claimOf, drawBlocks } from "./blocks.js";
 import { drawLife } from "./lane.js";
@@ -37,14 +58,15 @@ const MAP = {
 const FOOT = 377;
 
 /**
- * Draws the postcard of `step`. `card` has model, step, selected (or null), and perhaps title, link, and, to keep the
- * lanes in place from card to card, `steps` ({first, last}) and `requests` (ids). The painter has begun with the size
- * of `POSTCARD`.
+ * Draws the postcard. The painter has begun with the size of `POSTCARD`.
+ *
+ * @param {CanvasPainter} painter @param {Card} card
  */
 export function drawPostcard(painter, card) {
   const { model, step } = card;
   const frame = model.frame(step);
   painter.fill(0, 0, POSTCARD.width, POSTCARD.height, painter.theme.ground);
+  /** @type {CardScene} */
   const scene = { ...card, frame, laneOf: (id) => model.laneOf(id, step) };
   drawSentence(painter, scene);
   drawLanes(painter, scene);
@@ -52,7 +74,12 @@ export function drawPostcard(painter, card) {
   drawFoot(painter, scene);
 }
 
-/** The clauses of a step's sentence; of a step without any, what was computed. */
+/**
+ * The clauses of a step's sentence; of a step without any, what was computed.
+ *
+ * @param {Frame} frame
+ * @returns {Span[]}
+ */
 export function momentWords(frame) {
   const { kinds, spans } = compose(frame);
   const clauses = spans.findIndex(({ bold, request }) => !bold && request == null);
@@ -62,16 +89,18 @@ export function momentWords(frame) {
   return words.filter(({ text }) => text);
 }
 
-/** The sentence in plain text, for the picture's description. */
+/** The sentence in plain text, for the picture's description. @param {Pick<Card, "model" | "step">} card */
 export const postcardTitle = ({ model, step }) =>
   `Step ${step}: ${momentWords(model.frame(step))
     .map(({ text }) => text)
     .join("")}`;
 
+/** @param {CanvasPainter} painter @param {CardScene} scene */
 function drawSentence(painter, { frame, laneOf, selected }) {
   const spans = momentWords(frame);
   const width = POSTCARD.width - 2 * EDGE;
   let [size, line] = SIZES[0];
+  /** @type {Line[]} */
   let lines = [];
   for ([size, line] of SIZES) {
     lines = breakLines(painter, spans, { width, size });
@@ -81,7 +110,12 @@ function drawSentence(painter, { frame, laneOf, selected }) {
   drawLines(painter, shown, { x: EDGE, y: SENTENCE.top, size, line, laneOf, selected });
 }
 
-/** The steps on the card: those around the moment. */
+/**
+ * The steps on the card: those around the moment.
+ *
+ * @param {Pick<Model, "firstStep" | "lastStep">} model @param {number} step
+ * @returns {Steps}
+ */
 export function stepsAround({ firstStep, lastStep }, step) {
   const last = Math.min(lastStep, Math.max(step - BEFORE, firstStep) + STEPS - 1);
   return { first: Math.max(firstStep, last - STEPS + 1), last };
@@ -90,17 +124,24 @@ export function stepsAround({ firstStep, lastStep }, step) {
 /**
  * The requests on the card: those that the moment is about, then running, preempted and waiting ones, then others that
  * lived in `steps`. They are in the order of their lanes; `left` counts the live ones that do not fit.
+ *
+ * @param {Pick<CardScene, "frame" | "model" | "selected">} scene @param {Steps} steps @param {number} [most]
+ * @returns {{shown: number[], left: number}}
  */
 export function requestsOn({ frame, model, selected }, steps, most = LANES.most) {
   const { running, waiting, story } = frame;
   const about = story.preemptions.flatMap(({ request, by }) => [request, by]);
-  const preempted = waiting.filter((id) => model.request(id).admissions.length);
+  const preempted = waiting.filter((id) => model.requestSpan(id).admissions.length);
   const all = [...about, selected, ...running, ...preempted, ...waiting];
-  const live = [...new Set(all)].filter((id) => model.request(id));
+  const live = /** @type {number[]} */ ([...new Set(all)].filter((id) => model.request(id)));
   const near = model.requests
-    .filter(({ arrived, finished }) => arrived <= frame.step && finished?.step >= steps.first)
+    .filter(
+      ({ arrived, finished }) =>
+        Number(arrived) <= frame.step && Number(finished?.step) >= steps.first,
+    )
     .map(({ id }) => id);
   const known = [...new Set([...live, ...near])];
+  /** @param {number} id */
   const lane = (id) => model.laneOf(id, frame.step) ?? Infinity;
   return {
     shown: known.slice(0, most).sort((a, b) => lane(a) - lane(b) || a - b),
@@ -111,11 +152,15 @@ export function requestsOn({ frame, model, selected }, steps, most = LANES.most)
 /**
  * What stays in place on the cards of several steps: the steps and requests on them. Nothing does if there are too
  * many.
+ *
+ * @param {Model} model @param {[first: number, last: number]} range
+ * @returns {Pick<Card, "steps" | "requests">}
  */
 export function inPlace(model, [first, last]) {
   const live = model.requests.filter(
-    ({ arrived, finished }) => arrived <= last && (finished?.step ?? last) >= first,
+    ({ arrived, finished }) => Number(arrived) <= last && (finished?.step ?? last) >= first,
   );
+  /** @param {RequestSpan} span */
   const lane = ({ lane: own }) => own ?? Infinity;
   const sorted = live.toSorted((a, b) => lane(a) - lane(b) || a.id - b.id);
   return {
@@ -124,6 +169,7 @@ export function inPlace(model, [first, last]) {
   };
 }
 
+/** @param {CanvasPainter} painter @param {CardScene} scene */
 function drawLanes(painter, scene) {
   const { model, step, frame, laneOf, selected } = scene;
   const { theme } = painter;
@@ -140,9 +186,11 @@ function drawLanes(painter, scene) {
     : requestsOn(scene, steps);
   const bottom = LANES.top + shown.length * LANES.pitch;
   const [x, end] = [scale.x(step), scale.end(step)];
+  /** @type {Map<number | null, number>} */
   const rowOf = new Map(shown.map((id, row) => [id, row]));
-  if (rowOf.has(selected)) {
-    const top = LANES.top + rowOf.get(selected) * LANES.pitch + 1;
+  const chosen = rowOf.get(selected);
+  if (chosen !== undefined) {
+    const top = LANES.top + chosen * LANES.pitch + 1;
     painter.fill(EDGE - 9, top, LANES.right - EDGE + 14, LANES.pitch, theme.band);
     painter.fill(EDGE - 9, top, 3, LANES.pitch, painter.hue(laneOf(selected)));
   }
@@ -150,7 +198,7 @@ function drawLanes(painter, scene) {
     painter.fill(x, MEMORY.top - 2, end - x, bottom - MEMORY.top + 6, theme.ink),
   );
   drawMemory(painter, scene, scale);
-  const packing = { lanes: shown.map((id, row) => [stayOf(model.request(id), row, model)]) };
+  const packing = { lanes: shown.map((id, row) => [stayOf(model.requestSpan(id), row, model)]) };
   const lanes = {
     ...scene,
     scale,
@@ -170,7 +218,7 @@ function drawLanes(painter, scene) {
   shown.forEach((id, row) => {
     const base = baseOf(row);
     painter.mark(EDGE, base - 10, 10, 10, laneOf(id));
-    const name = painter.cut(model.request(id).name, LANES.left - EDGE - 20, {
+    const name = painter.cut(model.requestSpan(id).name, LANES.left - EDGE - 20, {
       size: 12,
       bold: true,
     });
@@ -187,16 +235,25 @@ function drawLanes(painter, scene) {
   painter.text(flag, middle, MEMORY.top - 3, { bold: true, align: "center", color: theme.ground });
 }
 
+/** @param {number} row */
 const baseOf = (row) => LANES.top + (row + 1) * LANES.pitch - 4;
 
+/**
+ * @param {RequestSpan} span @param {number} lane @param {Pick<Model, "firstStep" | "lastStep">} model
+ * @returns {Stay}
+ */
 function stayOf({ index, forked, arrived, finished }, lane, { firstStep, lastStep }) {
   const from = forked?.step ?? arrived ?? firstStep;
   return { index, lane, from, to: Math.max(from, finished?.step ?? lastStep) };
 }
 
+/**
+ * @param {CanvasPainter} painter @param {Map<number | null, number>} rowOf @param {number} from @param {number} to
+ * @param {number} x
+ */
 function drawHandover(painter, rowOf, from, to, x) {
-  if (!rowOf.has(from) || !rowOf.has(to) || from === to) return;
   const [start, end] = [rowOf.get(from), rowOf.get(to)];
+  if (start === undefined || end === undefined || start === end) return;
   const isUp = end < start;
   const tip = isUp ? baseOf(end) + 3 : baseOf(end) - 16;
   painter.line(
@@ -210,7 +267,11 @@ function drawHandover(painter, rowOf, from, to, x) {
   painter.tip(x, tip, isUp ? "up" : "down", painter.theme.ink);
 }
 
-/** Used blocks as an area, cached ones hatched above it, and a line at the capacity. */
+/**
+ * Used blocks as an area, cached ones hatched above it, and a line at the capacity.
+ *
+ * @param {CanvasPainter} painter @param {CardScene} scene @param {Scale} scale
+ */
 function drawMemory(painter, { model }, scale) {
   const { theme } = painter;
   const { measures, firstStep, settings } = model;
@@ -231,7 +292,7 @@ function drawMemory(painter, { model }, scale) {
   painter.text(`${settings.num_blocks} blocks`, EDGE, MEMORY.top + 23, { color: theme.muted });
 }
 
-/** The grid of `count` blocks: as few columns as let all rows fit. */
+/** The grid of `count` blocks: as few columns as let all rows fit. @param {number} count @returns {CellGrid} */
 export function postcardGrid(count) {
   const { left, right, top, bottom, columns: choices } = MAP;
   const sizes = choices.map((columns) => {
@@ -239,18 +300,20 @@ export function postcardGrid(count) {
     const cell = (right - left + gap) / columns - gap;
     return { columns, gap, cell, rows: Math.ceil(count / columns) };
   });
+  /** @param {typeof sizes[number]} size */
   const fits = ({ rows, gap, cell }) => rows * (cell + gap) <= bottom - top;
-  const { columns, gap, cell, rows } = sizes.find(fits) ?? sizes.at(-1);
+  const { columns, gap, cell, rows } = sizes.find(fits) ?? sizes[sizes.length - 1];
   const gapY = columns === choices[0] ? 2 * gap : gap;
   const every = Math.min(1.15 * cell + gapY, (bottom - top + gapY) / rows);
   const body = every - gapY;
   return {
+    count,
+    rest: 0,
     columns,
     rows,
     left,
     label: 0,
     body,
-    width: cell,
     gapX: gap,
     gapY,
     cellWidth: cell,
@@ -260,15 +323,17 @@ export function postcardGrid(count) {
   };
 }
 
+/** @param {CanvasPainter} painter @param {CardScene} scene */
 function drawMap(painter, scene) {
   const { model, frame, selected, laneOf } = scene;
   const { theme } = painter;
   const claim = claimOf(frame, model, selected);
   const grid = postcardGrid(frame.blocks.length);
   painter.text("KV blocks", MAP.left, MAP.top - 13, { size: 11, bold: true });
+  const name = model.request(selected)?.name;
   const about = claim.lost.size
-    ? `dashed: ${model.request(selected).name}'s ${claim.lost.size} until this step`
-    : claim.held.size && `ringed: ${model.request(selected).name}'s ${claim.held.size}`;
+    ? `dashed: ${name}'s ${claim.lost.size} until this step`
+    : claim.held.size && `ringed: ${name}'s ${claim.held.size}`;
   if (about) {
     const at = MAP.left + painter.measure("KV blocks", { bold: true }) + 6;
     const words = painter.cut(about, MAP.right - at, { size: 10.5 });
@@ -278,6 +343,7 @@ function drawMap(painter, scene) {
   else drawMiniMap(painter, frame.blocks, grid, laneOf);
 }
 
+/** @param {CanvasPainter} painter @param {CardScene} scene */
 function drawFoot(painter, { model, step, title, link }) {
   const { theme } = painter;
   const size = 11.5;

@@ -1,5 +1,17 @@
-/** Draws the rows of the open queue. */
+/**
+ * Draws the rows of the open queue.
+ *
+ * @typedef {{shown: number[], rest: number, pitch: number}} Rows  rest: requests that do not fit
+ * @typedef {{model: Model, frame: Frame, columns: {stateAt: number}, selected: number | null}} Queue
+ * @typedef {CursorScene & Rows & Queue} QueueScene
+ * @typedef {{from: number, to: number, isPreempted: boolean, base: number}} Wait
+ */
 
+/** @import { Frame } from "../model/frame.js" */
+/** @import { Model } from "../model/model.js" */
+/** @import { RequestSpan } from "../model/request_spans.js" */
+/** @import { CanvasPainter } from "./canvas_painter.js" */
+/** @import { CursorScene } from "./cursor.js" */
 import { causeColour } from "./causes.js";
 import { cursorBand, cursorLines } from "./cursor.js";
 import { plural } from "./html.js";
@@ -8,15 +20,22 @@ import { BEHIND } from "./waiting_band.js";
 const PITCH = 26;
 const BAR = 8;
 
-/** The requests that fit, front to back; the selected one is always among them. `rest` counts the others. */
+/**
+ * The requests that fit, front to back; the selected one is always among them. `rest` counts the others.
+ *
+ * @param {Pick<Frame, "waiting">} frame @param {number | null} selected @param {number} room
+ * @returns {Rows}
+ */
 export function queueRows({ waiting }, selected, room) {
   const most = Math.max(1, Math.floor(room / PITCH));
   if (waiting.length <= most) return { shown: waiting, rest: 0, pitch: PITCH };
   const shown = waiting.slice(0, most - 1);
-  if (waiting.includes(selected) && !shown.includes(selected)) shown[shown.length - 1] = selected;
+  if (selected !== null && waiting.includes(selected) && !shown.includes(selected))
+    shown[shown.length - 1] = selected;
   return { shown, rest: waiting.length - shown.length, pitch: PITCH };
 }
 
+/** @param {CanvasPainter} painter @param {QueueScene} scene */
 export function drawQueue(painter, scene) {
   const { shown, rest, pitch, model } = scene;
   const height = (shown.length + (rest ? 1 : 0)) * pitch;
@@ -28,6 +47,7 @@ export function drawQueue(painter, scene) {
   if (!shown.length) painter.text("No request waits at the end of this step.", 0, 16, { color });
 }
 
+/** @param {CanvasPainter} painter @param {QueueScene} scene @param {RequestSpan} span @param {number} base */
 function drawRow(painter, scene, span, base) {
   const { scale, model, frame, columns, step, selected } = scene;
   const { muted, ink, rule } = painter.theme;
@@ -60,7 +80,11 @@ function drawRow(painter, scene, span, base) {
   });
 }
 
-/** A cell per step, or per pixel if steps are narrower. */
+/**
+ * A cell per step, or per pixel if steps are narrower.
+ *
+ * @param {CanvasPainter} painter @param {QueueScene} scene @param {RequestSpan} span @param {Wait} wait
+ */
 function drawReasons(painter, { scale, model }, span, { from, to, isPreempted, base }) {
   const stride = Math.max(1, Math.ceil(1 / scale.width));
   const slit = scale.width >= 4 ? 0.5 : 0;
@@ -77,7 +101,11 @@ function drawReasons(painter, { scale, model }, span, { from, to, isPreempted, b
   }
 }
 
-/** "3rd in line; needs 3 blocks; admitted at step 39". */
+/**
+ * "3rd in line; needs 3 blocks; admitted at step 39".
+ *
+ * @param {Frame} frame @param {RequestSpan} span @param {{isPreempted: boolean, admitted: number | null}} end
+ */
 function rowWords(frame, span, { isPreempted, admitted }) {
   const { state, waiting } = frame;
   const { length, slots } = state.request(span.id);
@@ -91,5 +119,7 @@ function rowWords(frame, span, { isPreempted, admitted }) {
 }
 
 const ORDINALS = new Intl.PluralRules("en", { type: "ordinal" });
+/** @type {Record<string, string>} */
 const SUFFIX = { one: "st", two: "nd", few: "rd", other: "th" };
+/** @param {number} number */
 const ordinal = (number) => `${number}${SUFFIX[ORDINALS.select(number)]}`;

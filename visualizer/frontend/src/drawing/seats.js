@@ -1,20 +1,33 @@
-/** The seats of the batch as a fixed row of cells: the mark and the name of the request in each; empty ones are dashed. */
+/**
+ * The seats of the batch as a fixed row of cells: the mark and the name of the request in each; empty ones are
+ * dashed.
+ */
+
+/** @import { Frame } from "../model/frame.js" */
+/** @import { Model } from "../model/model.js" */
+/** @import { CanvasPainter, TextStyle } from "./canvas_painter.js" */
 
 const CELL = { height: 13, gap: 8, least: 15 };
 const NAME = { size: 11, bold: true };
 export const SEATS_HEIGHT = 30;
+const COUNTED = 3; // places for the number of the others
 
 /**
- * The request in each of `all` seats, or null. A request sits in the seat of its lane if there is one, and stays there;
- * one with several samples has several.
+ * The request in each of `all` seats during the step, or null; one that ends in the step still has its seat. A request
+ * sits in the seat of its lane if there is one, and stays there; one with several samples has several.
+ *
+ * @param {Frame} frame @param {number} all
+ * @returns {(number | null)[]}
  */
 export function seatsOf(frame, all) {
-  const { running, state, model } = frame;
+  const { running, state, model, story } = frame;
   const seats = new Array(all).fill(null);
+  /** @type {number[]} */
   const rest = [];
-  for (const id of running) {
+  const ended = story.rows.map(({ request }) => request).filter((id) => !state.requests.get(id));
+  for (const id of [...running, ...ended]) {
     const lane = model.laneOf(id) ?? all;
-    const { slots } = state.request(id);
+    const slots = state.requests.get(id)?.slots ?? 1;
     const isFree = lane < all && seats[lane] === null;
     if (isFree) seats[lane] = id;
     for (let i = isFree ? 1 : 0; i < slots; i += 1) rest.push(id);
@@ -26,31 +39,51 @@ export function seatsOf(frame, all) {
   return seats;
 }
 
-/** How many seats fit in `width`; with more of them, the last place counts the others. */
+/**
+ * How many seats fit in `width`; with more of them, the last place counts the others.
+ *
+ * @param {number} all @param {number} width
+ */
 export function seatsShown(all, width) {
   const most = Math.floor((width + CELL.gap) / (CELL.least + CELL.gap));
-  return all <= most ? all : most - 2;
+  return all <= most ? all : most - COUNTED;
 }
 
-/** Draws the seats of a frame. */
+/** The distance between two seats. @param {number} all @param {number} width */
+function pitchOf(all, width) {
+  const shown = seatsShown(all, width);
+  return (width + CELL.gap) / (shown < all ? shown + COUNTED : Math.max(shown, 4));
+}
+
+/** The seat at `x`, or -1. @param {number} x @param {number} all @param {number} width */
+export function seatAt(x, all, width) {
+  const at = Math.floor(x / pitchOf(all, width));
+  return at < seatsShown(all, width) ? at : -1;
+}
+
+/**
+ * Draws the seats of a frame.
+ *
+ * @param {CanvasPainter} painter @param {{frame: Frame, model: Model, width: number, selected: number | null}} scene
+ */
 export function drawSeats(painter, { frame, model, width, selected }) {
   const { all } = frame.seats;
   const shown = seatsShown(all, width);
   const seats = seatsOf(frame, all);
-  const places = shown < all ? shown + 2 : Math.max(shown, 4);
-  const pitch = (width + CELL.gap) / places;
+  const pitch = pitchOf(all, width);
   const cell = pitch - CELL.gap;
   for (let i = 0; i < shown; i += 1) {
     const id = seats[i];
     const x = i * pitch;
     if (id === null) {
       painter.frame(x, 0, cell, CELL.height, painter.theme.faint, 1, [3, 2]);
-      writeName(painter, "empty", x, cell, { size: 10.5, color: painter.theme.muted });
+      const style = { size: 10.5, color: painter.theme.muted };
+      if (painter.measure("empty", style) <= cell + 4) painter.text("empty", x, 27, style);
       continue;
     }
     painter.mark(x, 0, cell, CELL.height, model.laneOf(id));
     if (id === selected) painter.fill(x, CELL.height + 1.5, cell, 2, painter.theme.ink);
-    writeName(painter, model.request(id).name, x, cell, NAME);
+    writeName(painter, model.requestSpan(id).name, x, cell, NAME);
   }
   if (shown === all) return;
   const others = seats.slice(shown).filter((id) => id !== null).length;
@@ -62,6 +95,10 @@ export function drawSeats(painter, { frame, model, width, selected }) {
   });
 }
 
+/**
+ * @param {CanvasPainter} painter @param {string} name @param {number} x @param {number} room
+ * @param {TextStyle} style
+ */
 function writeName(painter, name, x, room, style) {
   const words = painter.cut(name, Math.min(room + 4, painter.width - x), style);
   if (words.length > 2 || words === name) painter.text(words, x, 27, style);

@@ -3,8 +3,31 @@
  *
  * While steps are wide enough, it shares its axis and its cursor with the lanes below. Otherwise it is an
  * overview of the whole log, with a window that marks the part that the lanes show.
+ *
+ * @typedef {object} StripScene
+ * @property {Model} model
+ * @property {Frame} frame
+ * @property {Scale} scale
+ * @property {number} step
+ * @property {boolean} [untouched]  the reader has not moved yet
+ * @property {boolean} narrow
+ * @property {number} width
+ * @property {boolean} overview     it shows the whole log, the lanes a part
+ * @property {View | null} window   that part
+ * @property {string} still         a key that changes when the measures have to be drawn again
+ *
+ * @typedef {object} Column
+ * @property {number} step   the first
+ * @property {number} x
+ * @property {number} width
+ * @property {number} from   indexes into the measures
+ * @property {number} to
  */
 
+/** @import { Frame } from "../model/frame.js" */
+/** @import { Model } from "../model/model.js" */
+/** @import { CanvasPainter, Paint, Rect } from "./canvas_painter.js" */
+/** @import { Scale, View } from "./time_axis.js" */
 import { duration } from "../model/duration.js";
 import { cursorBand, cursorLines, veil } from "./cursor.js";
 import { drawMoments } from "./moment_marks.js";
@@ -23,10 +46,7 @@ const TOP = {
 };
 const BOTTOM = TOP.seats + ROWS.seats;
 
-/**
- * Draws the strip. `scene` has model, frame, scale, step, narrow, width, overview, window (or null), and
- * `still`, a key that changes when the measures have to be drawn again.
- */
+/** Draws the strip. @param {CanvasPainter} painter @param {StripScene} scene */
 export function drawStrip(painter, scene) {
   const { model, scale } = scene;
   // On one axis with the lanes, the cursor continues into them; an overview has its own.
@@ -44,16 +64,18 @@ export function drawStrip(painter, scene) {
   drawLimits(painter, scene);
   if (scale.kind === "time") drawPauses(painter, scene, columnsOf(model, scale));
   drawWords(painter, scene);
-  if (scene.window) drawWindow(painter, scene);
+  if (scene.window) drawWindow(painter, scale, scene.window);
   cursorLines(painter, scene, 12, end);
   drawFlag(painter, scene);
 }
 
 /**
- * The steps drawn as one column: one step, or all steps that fall on one pixel. `from` and `to` are
- * indexes into the measures.
+ * The steps drawn as one column: one step, or all steps that fall on one pixel.
+ *
+ * @param {Model} model @param {Scale} scale
  */
 export function columnsOf(model, scale) {
+  /** @type {Column[]} */
   const columns = [];
   const first = Math.max(model.firstStep, scale.first);
   const last = Math.min(model.lastStep, scale.last);
@@ -71,7 +93,11 @@ export function columnsOf(model, scale) {
   return columns;
 }
 
-/** The pause between two steps, with its duration if it fits. Memory stays as it was. */
+/**
+ * The pause between two steps, with its duration if it fits. Memory stays as it was.
+ *
+ * @param {CanvasPainter} painter @param {StripScene} scene @param {Column[]} columns
+ */
 function drawPauses(painter, { model, scale }, columns) {
   const { measures, firstStep } = model;
   const { muted: color } = painter.theme;
@@ -90,12 +116,14 @@ function drawPauses(painter, { model, scale }, columns) {
   }
 }
 
+/** @param {Int32Array} values @param {Pick<Column, "from" | "to">} column */
 function most(values, { from, to }) {
   let found = 0;
   for (let i = from; i <= to; i += 1) if (values[i] > found) found = values[i];
   return found;
 }
 
+/** @param {CanvasPainter} painter @param {StripScene} scene @param {Column[]} columns */
 function drawMemory(painter, { model, scale }, columns) {
   const { used, cached } = model.measures;
   const unit = ROWS.memory / model.settings.num_blocks;
@@ -119,7 +147,12 @@ function drawMemory(painter, { model, scale }, columns) {
   );
 }
 
-/** Fills the steps between two heights per column. */
+/**
+ * Fills the steps between two heights per column.
+ *
+ * @param {CanvasPainter} painter @param {Column[]} columns @param {number[]} tops @param {number[]} bottoms
+ * @param {Paint} paint
+ */
 function area({ context }, columns, tops, bottoms, paint) {
   context.fillStyle = paint;
   context.beginPath();
@@ -135,6 +168,7 @@ function area({ context }, columns, tops, bottoms, paint) {
   context.fill();
 }
 
+/** @param {CanvasPainter} painter @param {StripScene} scene @param {Column[]} columns */
 function drawTokens(painter, { model, scale }, columns) {
   const { decode, prefill, catchup } = model.measures;
   const unit = ROWS.tokens / model.settings.token_budget;
@@ -145,6 +179,7 @@ function drawTokens(painter, { model, scale }, columns) {
   for (const column of columns) {
     const width = Math.max(column.width - 2 * slit, 0.5);
     let y = bottom;
+    /** @param {number} tokens @param {number} [gap] @returns {Rect} */
     const stack = (tokens, gap = 0) => {
       y -= tokens * unit;
       return [column.x + slit, y, width, Math.max(0.6, tokens * unit - gap)];
@@ -162,7 +197,11 @@ function drawTokens(painter, { model, scale }, columns) {
   }
 }
 
-/** Taken seats are grey, empty ones outlined. */
+/**
+ * Taken seats are grey, empty ones outlined.
+ *
+ * @param {CanvasPainter} painter @param {StripScene} scene @param {Column[]} columns
+ */
 function drawSeatColumns(painter, { model, scale }, columns) {
   const { seats } = model.measures;
   const all = model.settings.max_batch_size;
@@ -179,19 +218,29 @@ function drawSeatColumns(painter, { model, scale }, columns) {
   painter.line(scale.left, bottom + 0.5, scale.right, bottom + 0.5, theme.rule);
 }
 
+/** @type {WeakMap<Model, {last: number, highest: number}>} */
 const longest = new WeakMap();
 
-/** The queue of a step that has not begun still grows, so only the steps before it are cached. */
+/**
+ * The queue of a step that has not begun still grows, so only the steps before it are cached.
+ *
+ * @param {Model} model
+ */
 export function longestQueue(model) {
   const { waiting, length } = model.measures;
   const last = length - 1;
-  if (longest.get(model)?.last !== last)
-    longest.set(model, { last, highest: most(waiting, { from: 0, to: last - 1 }) });
-  return Math.max(longest.get(model).highest, waiting[last]);
+  let known = longest.get(model);
+  if (known?.last !== last) {
+    known = { last, highest: most(waiting, { from: 0, to: last - 1 }) };
+    longest.set(model, known);
+  }
+  return Math.max(known.highest, waiting[last]);
 }
 
+/** @param {CanvasPainter} painter @param {StripScene} scene */
 function drawLimits(painter, { model, scale, narrow, frame }) {
   const { theme } = painter;
+  /** @type {[y: number, words: string][]} */
   const limits = [
     [TOP.memory, `of ${model.settings.num_blocks}`],
     [TOP.tokens, `of ${frame.budget.budget}`],
@@ -204,7 +253,11 @@ function drawLimits(painter, { model, scale, narrow, frame }) {
   if (!narrow) drawFullest(painter, model, scale);
 }
 
-/** Writes "full: 64" beside the first step that used the whole budget, if there is room. */
+/**
+ * Writes "full: 64" beside the first step that used the whole budget, if there is room.
+ *
+ * @param {CanvasPainter} painter @param {Model} model @param {Scale} scale
+ */
 function drawFullest(painter, model, scale) {
   const { tokens, length } = model.measures;
   const { token_budget: budget } = model.settings;
@@ -223,16 +276,16 @@ function drawFullest(painter, model, scale) {
   }
 }
 
-function drawWords(painter, { frame, narrow }) {
+/** @param {CanvasPainter} painter @param {StripScene} scene */
+function drawWords(painter, { frame, narrow, scale }) {
   const { theme } = painter;
   const { unshared, shared, cached } = frame.counts;
   const used = unshared + shared;
+  const memory = `${used} used, ${cached} cached`;
+  const isShort = narrow || painter.measure(memory) > scale.left - 4;
+  /** @type {[y: number, name: string, value: string][]} */
   const rows = [
-    [
-      TOP.memory + 11,
-      "memory",
-      narrow ? `${used} + ${cached} cached` : `${used} used, ${cached} cached`,
-    ],
+    [TOP.memory + 11, "memory", isShort ? `${used} + ${cached} cached` : memory],
     [
       TOP.tokens + 13,
       narrow ? "tokens" : "tokens per step",
@@ -247,19 +300,25 @@ function drawWords(painter, { frame, narrow }) {
   }
 }
 
-function drawWindow(painter, { scale, window }) {
+/** @param {CanvasPainter} painter @param {Scale} scale @param {View} window */
+function drawWindow(painter, scale, window) {
   const left = Math.min(scale.at(window.from), scale.right - 6);
   const width = Math.max(6, scale.at(window.to) - left);
   painter.frame(left, FLAG - 4, width, BOTTOM - FLAG + 8, painter.theme.ink, 1.5);
 }
 
-/** On a time axis the flag has the step's duration. */
+/**
+ * On a time axis the flag has the step's duration.
+ *
+ * @param {Model} model @param {number} step @param {Scale["kind"]} kind
+ */
 function flagOf(model, step, kind) {
   const { start, end } = model.measures;
   const took = end[step - model.firstStep] - start[step - model.firstStep];
   return kind === "time" && took >= 0 ? `step ${step}: ${duration(took)}` : `step ${step}`;
 }
 
+/** @param {CanvasPainter} painter @param {StripScene} scene */
 function drawFlag(painter, { model, scale, step, width }) {
   const words = flagOf(model, step, scale.kind);
   const box = painter.measure(words, { bold: true }) + 10;

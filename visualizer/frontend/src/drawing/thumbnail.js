@@ -1,5 +1,9 @@
 /** A run in a small picture, for the gallery: memory, seats and queue over all steps, the blocks at one step. */
 
+/** @import { Model } from "../model/model.js" */
+/** @import { CanvasPainter } from "./canvas_painter.js" */
+/** @import { Stay } from "./lane_packing.js" */
+/** @import { Scale } from "./time_axis.js" */
 import { drawLife } from "./lane.js";
 import { drawMiniMap, miniGrid } from "./mini_map.js";
 import { stepAxis, timeScale, wholeView } from "./time_axis.js";
@@ -17,7 +21,11 @@ const MAP_TOP = QUEUE_TOP + QUEUE + GAP;
 /** The size of a thumbnail; all have the same. */
 export const THUMBNAIL = { width: WIDTH, height: MAP_TOP + TALLEST_MAP };
 
-/** Draws `model` with `step` marked. The painter has begun with the size of `THUMBNAIL`. */
+/**
+ * Draws `model` with `step` marked. The painter has begun with the size of `THUMBNAIL`.
+ *
+ * @param {CanvasPainter} painter @param {Model} model @param {number} step
+ */
 export function drawThumbnail(painter, model, step) {
   const axis = stepAxis({ first: model.firstStep, last: model.lastStep });
   const scale = timeScale(wholeView(axis), 0, WIDTH, axis);
@@ -36,13 +44,18 @@ export function drawThumbnail(painter, model, step) {
   painter.context.translate(0, -MAP_TOP);
 }
 
-/** Memory as an area under its capacity; the queue as columns, as high as the longest one. */
+/**
+ * Memory as an area under its capacity; the queue as columns, as high as the longest one.
+ *
+ * @param {CanvasPainter} painter @param {Model} model @param {Scale} scale
+ */
 function drawOverTime(painter, { measures, settings, firstStep, stepCount }, scale) {
   const { theme } = painter;
   const longest = Math.max(4, ...measures.waiting.subarray(0, stepCount));
   for (let i = 0; i < stepCount; i += 1) {
     const left = scale.x(firstStep + i);
     const width = scale.width + 0.3;
+    /** @param {"used" | "cached"} name */
     const height = (name) => (MEMORY * measures[name][i]) / settings.num_blocks;
     painter.fill(left, MEMORY - height("used"), width, height("used"), theme.used);
     const top = MEMORY - height("used") - height("cached");
@@ -53,10 +66,16 @@ function drawOverTime(painter, { measures, settings, firstStep, stepCount }, sca
   painter.line(0, 0.5, WIDTH, 0.5, theme.muted, 1, [2, 2]);
 }
 
-/** One row per lane, with its requests from their admission on. */
+/**
+ * One row per lane, with its requests from their admission on.
+ *
+ * @param {CanvasPainter} painter @param {Model} model @param {Scale} scale
+ */
 function drawSeats(painter, model, scale) {
+  /** @type {Stay[][]} */
   const lanes = Array.from({ length: Math.min(model.laneCount, LANES.most) }, () => []);
   for (const { index, lane, segments, finished } of model.requests) {
+    if (lane === null) continue;
     const from = segments.find(({ kind }) => kind !== "waiting")?.from;
     const to = finished?.step ?? model.lastStep;
     if (from != null) lanes[lane]?.push({ index, lane, from, to: Math.max(from, to) });

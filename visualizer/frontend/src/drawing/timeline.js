@@ -2,8 +2,31 @@
  * The timeline: a lane per request, with its name and its state at the cursor in the gutter.
  *
  * `lane.js` draws a request, `lane_packing.js` assigns its lane, `cursor.js` draws the cursor.
+ *
+ * @typedef {RequestSpan & {forked: NonNullable<RequestSpan["forked"]>}} Fork
+ * @typedef {object} Timeline
+ * @property {Model} model
+ * @property {Frame} frame
+ * @property {number | null} selected
+ * @property {boolean} narrow
+ * @property {number} width
+ * @property {Packing} packing
+ * @property {Fork[]} forks      requests that share a prompt
+ * @property {number} laneHeight
+ * @property {number} scroll     px above the first visible row
+ * @property {number} viewHeight
+ * @property {{stateAt: number, end: number}} columns  x of the gutter's columns
+ * @property {string} still      a key that changes when the lanes have to be drawn again
+ * @typedef {CursorScene & Timeline} TimelineScene
  */
 
+/** @import { Frame } from "../model/frame.js" */
+/** @import { Model } from "../model/model.js" */
+/** @import { RequestSpan } from "../model/request_spans.js" */
+/** @import { CanvasPainter } from "./canvas_painter.js" */
+/** @import { CursorScene } from "./cursor.js" */
+/** @import { Packing } from "./lane_packing.js" */
+/** @import { LaneWord } from "./lane_words.js" */
 import { AFTER, cursorBand, cursorLines, fadedAfter, veil } from "./cursor.js";
 import { drawLife, formsOf } from "./lane.js";
 import { laneAt, occupantsBetween, sitterAt } from "./lane_packing.js";
@@ -15,17 +38,16 @@ export const BLEED = 6; // px by which the selected lane's band extends beyond t
 export const HEADROOM = 3; // px above the first lane, for its text
 const FINISH = 3; // px after the last step, for marks of requests that finished in it
 
-/**
- * Draws the visible lanes. `scene` has model, frame, scale, step, selected, narrow, width,
- * packing, forks (requests that share a prompt), laneHeight, scroll (pixels above the first visible row),
- * viewHeight, columns (x of the gutter's columns) and `still`, a key that changes when the lanes have to be
- * drawn again.
- */
+/** Draws the visible lanes. @param {CanvasPainter} painter @param {TimelineScene} scene */
 export function drawTimeline(painter, scene) {
   const { scale, scroll, viewHeight, packing, laneHeight: pitch } = scene;
   const first = Math.max(0, Math.floor(scroll / pitch));
   const last = Math.min(packing.lanes.length - 1, Math.floor((scroll + viewHeight) / pitch));
-  const plot = [scale.left - 1, -HEADROOM, scene.width + BLEED - scale.left + 1];
+  const plot = /** @type {const} */ ([
+    scale.left - 1,
+    -HEADROOM,
+    scene.width + BLEED - scale.left + 1,
+  ]);
   cursorBand(painter, scene, -HEADROOM, viewHeight);
   const chosen = chosenLane(scene);
   if (chosen != null && chosen >= first && chosen <= last) drawChosenBand(painter, scene, chosen);
@@ -35,6 +57,7 @@ export function drawTimeline(painter, scene) {
       layer.words.push(...drawLane(layer, scene, lane));
   });
   painter.lay(lives);
+  /** @param {number | undefined} lane */
   const ground = (lane) => painter.theme[lane === chosen ? "band" : "ground"];
   for (let lane = first; lane <= last; lane += 1)
     drawNow(painter, scene, lane, { chosen: lane === chosen, ground: ground(lane) });
@@ -47,7 +70,7 @@ export function drawTimeline(painter, scene) {
   });
 }
 
-/** The lane of the selected request, unless another has it at the cursor. */
+/** The lane of the selected request, unless another has it at the cursor. @param {TimelineScene} scene */
 function chosenLane({ packing, model, selected, step }) {
   const index = model.request(selected)?.index;
   const lane = laneAt(packing, index);
@@ -56,7 +79,11 @@ function chosenLane({ packing, model, selected, step }) {
   return now && now.index !== index ? null : lane;
 }
 
-/** The axis below the lanes, with its unit. */
+/**
+ * The axis below the lanes, with its unit.
+ *
+ * @param {CanvasPainter} painter @param {Pick<TimelineScene, "scale" | "narrow" | "model">} scene
+ */
 export function drawAxis(painter, { scale, narrow, model }) {
   const { muted: color } = painter.theme;
   if (scale.kind === "time") {
@@ -73,6 +100,7 @@ export function drawAxis(painter, { scale, narrow, model }) {
   }
   const lead = `step ${scale.first}`;
   const end = scale.left + painter.measure(lead) + 16;
+  /** @param {number} tick */
   const isSeen = (tick) => scale.middle(tick) >= end && scale.middle(tick) <= scale.right + 4;
   const ticks = axisTicks(scale, narrow ? 44 : 50).filter(isSeen);
   // If steps are so wide that the first has its number in its middle, "step" is enough.
@@ -82,11 +110,17 @@ export function drawAxis(painter, { scale, narrow, model }) {
     painter.text(String(tick), scale.middle(tick), 15, { color, align: "center" });
 }
 
-/** Draws the visible requests of one lane. Returns the labels to write over it at the end. */
+/**
+ * Draws the visible requests of one lane. Returns the labels to write over it at the end.
+ *
+ * @param {CanvasPainter} painter @param {TimelineScene} scene @param {number} lane
+ * @returns {LaneWord[]}
+ */
 function drawLane(painter, scene, lane) {
   const { scale, scroll, packing, laneHeight: pitch, width } = scene;
   const top = lane * pitch - scroll;
   const base = top + pitch - formsOf(pitch).below;
+  /** @type {LaneWord[]} */
   const words = [];
   const end = width + BLEED;
   const inLane = { ...scene, end };
@@ -96,10 +130,18 @@ function drawLane(painter, scene, lane) {
       words.push(...drawLife(painter, inLane, stay, base));
     }
   });
-  return words.map((word) => ({ ...word, lane }));
+  return words.map((word) => {
+    const room = Math.min(word.room ?? Infinity, end - word.x);
+    return { ...word, room, lane };
+  });
 }
 
-/** The parts of a lane that depend on the cursor: the veil over later steps, and the name in the gutter. */
+/**
+ * The parts of a lane that depend on the cursor: the veil over later steps, and the name in the gutter.
+ *
+ * @param {CanvasPainter} painter @param {TimelineScene} scene @param {number} lane
+ * @param {{chosen: boolean, ground: string}} look
+ */
 function drawNow(painter, scene, lane, { chosen, ground }) {
   const { scroll, packing, laneHeight: pitch, step, model, width } = scene;
   const top = lane * pitch - scroll;
@@ -107,12 +149,14 @@ function drawNow(painter, scene, lane, { chosen, ground }) {
   const now = sitterAt(packing.lanes[lane], step);
   const base = top + pitch - formsOf(pitch).below;
   if (now) drawGutter(painter, scene, model.requests[now.index], base);
-  else if (chosen) drawGutter(painter, scene, model.request(scene.selected), base);
+  else if (chosen)
+    drawGutter(painter, scene, /** @type {RequestSpan} */ (model.request(scene.selected)), base);
   else drawEmptySeat(painter, scene, base, pitch);
 }
 
 const SWATCH = 9; // px
 
+/** @param {CanvasPainter} painter @param {TimelineScene} scene @param {number} lane */
 function drawChosenBand(painter, scene, lane) {
   const { width, scroll, laneHeight: pitch, model, selected, step } = scene;
   const top = lane * pitch - scroll;
@@ -120,6 +164,7 @@ function drawChosenBand(painter, scene, lane) {
   painter.fill(-BLEED, top - 1, 3, pitch, painter.hue(model.laneOf(selected, step)));
 }
 
+/** @param {CanvasPainter} painter @param {TimelineScene} scene @param {RequestSpan} span @param {number} base */
 function drawGutter(painter, { frame, columns }, span, base) {
   const { ink, muted } = painter.theme;
   const { kind, words } = frame.phase(span.id);
@@ -131,6 +176,7 @@ function drawGutter(painter, { frame, columns }, span, base) {
   painter.text(state, columns.stateAt, base, style);
 }
 
+/** @param {CanvasPainter} painter @param {TimelineScene} scene @param {number} base @param {number} pitch */
 function drawEmptySeat(painter, { narrow }, base, pitch) {
   const { faint, muted, rule } = painter.theme;
   painter.frame(0, base - SWATCH, SWATCH, SWATCH, pitch < 16 ? rule : faint);
@@ -138,15 +184,21 @@ function drawEmptySeat(painter, { narrow }, base, pitch) {
     painter.text(narrow ? "empty" : "empty seat", SWATCH + 4, base, { color: muted, size: 10.5 });
 }
 
+/** @param {TimelineScene} scene */
 function forksToDraw({ forks, scale }) {
   return forks.filter(({ forked: { step } }) => step >= scale.first && step <= scale.last);
 }
 
-/** A line from the sibling's lane, in the step of the fork, to the request's own first step. */
+/**
+ * A line from the sibling's lane, in the step of the fork, to the request's own first step.
+ *
+ * @param {CanvasPainter} painter @param {TimelineScene} scene @param {Fork} fork
+ */
 function drawElbow(painter, scene, { id, lane: ownLane, forked }) {
   const { scale, packing, laneHeight: pitch, scroll, model, viewHeight } = scene;
+  /** @param {number} request */
   const baseOf = (request) => {
-    const lane = laneAt(packing, model.request(request).index);
+    const lane = /** @type {number} */ (laneAt(packing, model.requestSpan(request).index));
     return (lane + 1) * pitch - formsOf(pitch).below - scroll;
   };
   const x = scale.middle(forked.step);
@@ -160,15 +212,26 @@ function drawElbow(painter, scene, { id, lane: ownLane, forked }) {
   );
 }
 
-/** The lanes of preempted requests and of the requests that took their blocks at the cursor. */
+/**
+ * The lanes of preempted requests and of the requests that took their blocks at the cursor.
+ *
+ * @param {TimelineScene} scene
+ * @returns {{from: number, to: number}[]}
+ */
 function handovers({ model, frame, packing }) {
+  /** @param {number} request */
   const laneOf = (request) => laneAt(packing, model.request(request)?.index);
-  return frame.story.preemptions
+  const lanes = frame.story.preemptions
     .map(({ request, by }) => ({ from: laneOf(request), to: laneOf(by) }))
     .filter(({ from, to }) => to != null && to !== from);
+  return /** @type {{from: number, to: number}[]} */ (lanes);
 }
 
-/** An arrow from the victim's lane to the lane that took its block. */
+/**
+ * An arrow from the victim's lane to the lane that took its block.
+ *
+ * @param {CanvasPainter} painter @param {TimelineScene} scene @param {{from: number, to: number}} lanes
+ */
 function drawHandover(painter, { scale, laneHeight: pitch, scroll, step }, { from, to }) {
   const { ink } = painter.theme;
   const x = scale.middle(step);

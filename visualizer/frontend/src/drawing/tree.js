@@ -3,8 +3,25 @@
  *
  * The selected request's path is drawn heavy in its hue. A half-filled square after a leaf is a block
  * that is not in the tree yet, because it is not full.
+ *
+ * @typedef {object} TreeScene
+ * @property {Model} model
+ * @property {Frame} frame
+ * @property {TreeLayout} layout
+ * @property {number[]} columns   x of each level
+ * @property {Set<number>} path   the selected request's nodes
+ * @property {number} width
+ * @property {number} rowHeight
+ * @property {boolean} narrow
+ * @property {number | null} selected
+ * @property {boolean} waiting    the selected request waits, and its path is the one it would hit
  */
 
+/** @import { Frame } from "../model/frame.js" */
+/** @import { Model } from "../model/model.js" */
+/** @import { TreeNode } from "../model/tree.js" */
+/** @import { CanvasPainter, TextStyle } from "./canvas_painter.js" */
+/** @import { TreeItem, TreeLayout } from "./tree_layout.js" */
 import { plural, visible } from "./html.js";
 
 const SQUARE = 11;
@@ -12,23 +29,30 @@ const PITCH = SQUARE + 1.5;
 const MONO = { size: 11, mono: true };
 const CHARACTER = 6.6;
 
-/** Row heights, in px. */
+/** Row heights, in px. @param {boolean} narrow @param {boolean} projector */
 export const treeRow = (narrow, projector) => (narrow ? 34 : projector ? 32 : 33);
 
-/** The x of each level and the width available to a chain. */
+/**
+ * The x of each level and the width available to a chain.
+ *
+ * @param {TreeLayout} layout @param {number} width @param {boolean} narrow
+ */
 export function treeColumns(layout, width, narrow) {
+  /** @param {number} level */
   const inner = (level) =>
-    layout.items.filter((item) => item.level === level && item.children.length);
+    layout.items.flatMap((item) =>
+      item.kind === "node" && item.level === level && item.children.length ? [item.node] : [],
+    );
   const starts = [10];
   for (let level = 0; level + 1 < layout.levels; level += 1) {
     const even = Math.min(214, Math.max(64, (width - 300) / Math.max(1, layout.levels - 1)));
-    const chain = Math.max(0, ...inner(level).map(({ node }) => node.blocks.length * PITCH + 40));
+    const chain = Math.max(0, ...inner(level).map(({ blocks }) => blocks.length * PITCH + 40));
     starts.push(starts[level] + (narrow ? 22 : Math.max(even, Math.min(chain, even * 1.5))));
   }
   return starts;
 }
 
-/** Draws the tree. `scene` has model, frame, layout, columns, path, width, rowHeight, narrow, selected, lost. */
+/** Draws the tree. @param {CanvasPainter} painter @param {TreeScene} scene */
 export function drawTree(painter, scene) {
   const { layout } = scene;
   const y = yOf(scene);
@@ -45,21 +69,28 @@ export function drawTree(painter, scene) {
   for (const item of layout.items) drawItem(painter, scene, item);
 }
 
+/** @param {Pick<TreeScene, "rowHeight">} scene @returns {(row: number) => number} */
 const yOf =
   ({ rowHeight }) =>
   (row) =>
     row * rowHeight + 22;
 
+/** @param {TreeScene} scene @param {TreeItem} item */
 function onPath({ path, selected, waiting }, item) {
   if (item.kind === "request") return item.request === selected && !waiting;
   return item.kind === "node" && path.has(item.node.id);
 }
 
-/** A line from the parent's line down to this row, and along to its chain. */
+/**
+ * A line from the parent's line down to this row, and along to its chain.
+ *
+ * @param {CanvasPainter} painter @param {TreeScene} scene @param {TreeItem} item @param {boolean} hot
+ */
 function drawBranch(painter, scene, item, hot) {
   const { columns, narrow, model, selected } = scene;
   const y = yOf(scene);
   const { context, theme } = painter;
+  /** @type {[x: number, y: number]} */
   const to = [columns[item.level], y(item.row)];
   const parent = item.parentItem;
   const fromX = parent ? (narrow ? columns[parent.level] + 5 : columns[item.level] - 12) : 4;
@@ -79,6 +110,7 @@ function drawBranch(painter, scene, item, hot) {
   context.stroke();
 }
 
+/** @param {CanvasPainter} painter @param {TreeScene} scene @param {TreeItem} item */
 function drawItem(painter, scene, item) {
   const { columns, width, narrow } = scene;
   const x = columns[item.level];
@@ -106,6 +138,7 @@ function drawItem(painter, scene, item) {
   let next = x + chain * PITCH + 2;
   if (node.owners.length > 1)
     drawOwnerTicks(painter, scene, node.owners, x, y, chain * PITCH - 1.5);
+  /** @param {string} text @param {TextStyle} style */
   const note = (text, style) => {
     const width = painter.measure(text, style);
     painter.fill(next - 3, y - 5, width + 6, 10, painter.theme.ground); // clears the line behind the text
@@ -124,7 +157,12 @@ function drawItem(painter, scene, item) {
   drawText(painter, node.text, x, y, end, muted ? painter.theme.muted : painter.theme.ink);
 }
 
-/** The text of a chain, above it, cut where the next level begins. */
+/**
+ * The text of a chain, above it, cut where the next level begins.
+ *
+ * @param {CanvasPainter} painter @param {string} whole @param {number} x @param {number} y @param {number} end
+ * @param {string} color
+ */
 function drawText(painter, whole, x, y, end, color) {
   const room = Math.floor((end - x) / CHARACTER);
   const text = visible(whole.slice(0, room + 1));
@@ -134,14 +172,19 @@ function drawText(painter, whole, x, y, end, color) {
   });
 }
 
+/** @param {Frame} frame @param {number} request */
 function tailText(frame, request) {
-  const { blocks } = frame.tails.find((tail) => tail.request === request);
-  return blocks
+  const tail = frame.tails.find((one) => one.request === request);
+  return (tail?.blocks ?? [])
     .slice(0, 12)
     .flatMap((id) => frame.blockTexts(id))
     .join("");
 }
 
+/**
+ * @param {CanvasPainter} painter @param {TreeScene} scene @param {TreeNode} node @param {number} x @param {number} y
+ * @param {number} end
+ */
 function drawLeafWords(painter, scene, node, x, y, end) {
   const { theme } = painter;
   if (node.owners.length) {
@@ -152,7 +195,7 @@ function drawLeafWords(painter, scene, node, x, y, end) {
   }
   const { frame, model, selected } = scene;
   const mine = scene.path.has(node.id);
-  const name = mine ? model.request(selected).name : "";
+  const name = model.request(selected)?.name;
   const words = mine
     ? [
         `cached, lock 0: ${name} will hit it unless it is evicted first`,
@@ -167,10 +210,15 @@ function drawLeafWords(painter, scene, node, x, y, end) {
   painter.text(text, x + 4, y + 4, { color: mine ? theme.ink : theme.muted, halo: theme.ground });
 }
 
-/** A request's blocks that are not in the tree, its name, and the number of their tokens. Returns the next x. */
+/**
+ * A request's blocks that are not in the tree, its name, and the number of their tokens. Returns the next x.
+ *
+ * @param {CanvasPainter} painter @param {TreeScene} scene @param {number} request @param {number} x @param {number} y
+ * @param {number} end
+ */
 function drawTail(painter, { frame, model }, request, x, y, end) {
   const { theme } = painter;
-  const span = model.request(request);
+  const span = model.requestSpan(request);
   const tail = frame.tails.find((candidate) => candidate.request === request);
   let next = x;
   for (const id of (tail?.blocks ?? []).slice(0, 12)) {
@@ -191,6 +239,9 @@ function drawTail(painter, { frame, model }, request, x, y, end) {
   return next;
 }
 
+/**
+ * @param {CanvasPainter} painter @param {TreeScene} scene @param {TreeNode} node @param {number} x @param {number} y
+ */
 function drawSquare(painter, { model, frame, path, selected }, node, x, y) {
   const { theme } = painter;
   const top = y - SQUARE / 2;
@@ -206,6 +257,10 @@ function drawSquare(painter, { model, frame, path, selected }, node, x, y) {
   } else painter.mark(x, top, SQUARE, SQUARE, model.laneOf(node.owners[0]));
 }
 
+/**
+ * @param {CanvasPainter} painter @param {TreeScene} scene @param {number[]} owners @param {number} x
+ * @param {number} y @param {number} width
+ */
 function drawOwnerTicks(painter, { model }, owners, x, y, width) {
   const shown = owners.slice(0, Math.max(1, Math.floor(width / 5)));
   const each = width / shown.length;
@@ -214,7 +269,7 @@ function drawOwnerTicks(painter, { model }, owners, x, y, width) {
   });
 }
 
-/** The item under a point, or undefined. */
+/** The item under a point, or undefined. @param {TreeScene} scene @param {number} x @param {number} y */
 export function treeItemAt(scene, x, y) {
   const row = Math.floor((y - 22 + scene.rowHeight * 0.6) / scene.rowHeight);
   return scene.layout.items

@@ -4,52 +4,86 @@
  * Rows are leaves, columns are levels. A request that holds tokens beyond its node without a leaf of
  * its own gets a row too. If there are more rows than `mostRows`, subtrees are folded: those on the
  * selected request's path are folded last, before them those in use, then those used most recently.
+ *
+ * @typedef {{nodes: number, blocks: number}} Weight
+ * @typedef {object} Place
+ * @property {number} row
+ * @property {number} level
+ * @property {NodeItem | null} parentItem
+ * @property {TreeItem[]} children
+ * @typedef {Place & {kind: "node", node: TreeNode, folded: Weight | null}} NodeItem  folded: what it hides
+ * @typedef {Place & {kind: "request", request: number, at: number}} RequestItem  at: the node where its path ends
+ * @typedef {Place & {kind: "rest", subtrees: number, folded: Weight}} RestItem
+ * @typedef {NodeItem | RequestItem | RestItem} TreeItem
+ *
+ * @typedef {{items: TreeItem[], rows: number, levels: number}} TreeLayout
+ * @typedef {object} LayoutOptions
+ * @property {Set<number>} path          the selected request's nodes
+ * @property {Map<number, number[]>} endsAt  requests whose path ends at a node, by node
+ * @property {number} mostRows
+ * @property {boolean} [outline]         every node has a row of its own, as on a phone
+ * @typedef {Map<number, {shown: number[], rest: number[]}>} Open  by node: the children that are shown, and the others
  */
+
+/** @import { TreeNode } from "../model/tree.js" */
 
 const TOP_SHARE = 0.6;
 
 /**
- * `nodes` as a frame gives them (parents first), `lockers(id)` the requests whose path ends at that
- * node, `outline` whether every node has a row of its own, as on a phone. Returns `{items, rows, levels}`;
- * an item has kind "node", "request" or "rest", `row`, `level`, `parentItem`, and if something is folded
- * `folded: {nodes, blocks}`.
+ * The layout of `nodes`, parents first.
+ *
+ * @param {TreeNode[]} nodes @param {LayoutOptions} options
+ * @returns {TreeLayout}
  */
 export function layoutTree(nodes, { path, endsAt, mostRows, outline = false }) {
   const byId = new Map(nodes.map((node) => [node.id, node]));
-  const rank = (node) => (path.has(node.id) ? 2e9 : node.idle ? 0 : 1e9) + node.since;
-  const open = chooseOpen(nodes, byId, rank, endsAt, mostRows);
+  /** @param {TreeNode} node */
+  const rank = (node) => (path.has(node.id) ? 2e9 : node.idle ? 0 : 1e9) + Number(node.since);
+  /** @param {number} id */
+  const nodeOf = (id) => /** @type {TreeNode} */ (byId.get(id));
+  const open = chooseOpen(nodes, nodeOf, rank, endsAt, mostRows);
+  /** @type {TreeItem[]} */
   const items = [];
   let row = 0;
   let levels = 0;
 
-  const place = (item, level, parentItem) => {
+  /** @param {number} level @param {NodeItem | null} parentItem @returns {Place} */
+  const place = (level, parentItem) => {
     levels = Math.max(levels, level + 1);
-    items.push(Object.assign(item, { level, parentItem, row, children: [] }));
-    parentItem?.children.push(item);
+    return { level, parentItem, row, children: [] };
+  };
+  /** @template {TreeItem} T @param {T} item */
+  const add = (item) => {
+    items.push(item);
+    item.parentItem?.children.push(item);
     return item;
   };
+  /** @param {number} id @param {number} level @param {NodeItem | null} parentItem */
   const visit = (id, level, parentItem) => {
-    const node = byId.get(id);
-    const item = place({ kind: "node", node, folded: null }, level, parentItem);
+    const node = nodeOf(id);
+    /** @type {NodeItem} */
+    const item = { kind: "node", node, folded: null, ...place(level, parentItem) };
+    add(item);
     if (!node.children.length) row += 1;
     else if (open.has(id)) {
       if (outline) row += 1;
       descend(id, level + 1, item);
     } else {
-      item.folded = weigh(node, byId);
+      item.folded = weigh(node, nodeOf);
       row += 1;
     }
   };
+  /** @param {number} id @param {number} level @param {NodeItem | null} item */
   const descend = (id, level, item) => {
-    const { shown, rest } = open.get(id);
+    const { shown, rest } = /** @type {{shown: number[], rest: number[]}} */ (open.get(id));
     for (const child of shown) visit(child, level, item);
     for (const request of endsAt.get(id) ?? []) {
-      place({ kind: "request", request, at: id }, level, item);
+      add({ kind: "request", request, at: id, ...place(level, item) });
       row += 1;
     }
     if (rest.length) {
-      const sum = rest.map((child) => weigh(byId.get(child), byId));
-      place({ kind: "rest", subtrees: rest.length, folded: total(sum) }, level, item);
+      const folded = total(rest.map((child) => weigh(nodeOf(child), nodeOf)));
+      add({ kind: "rest", subtrees: rest.length, folded, ...place(level, item) });
       row += 1;
     }
   };
@@ -57,14 +91,23 @@ export function layoutTree(nodes, { path, endsAt, mostRows, outline = false }) {
   return { items, rows: row, levels };
 }
 
-/** The open nodes, each with the children that are shown and those that are summed up as a rest. */
-function chooseOpen(nodes, byId, rank, endsAt, mostRows) {
+/**
+ * The open nodes, each with the children that are shown and those that are summed up as a rest.
+ *
+ * @param {TreeNode[]} nodes @param {(id: number) => TreeNode} nodeOf @param {(node: TreeNode) => number} rank
+ * @param {Map<number, number[]>} endsAt @param {number} mostRows
+ * @returns {Open}
+ */
+function chooseOpen(nodes, nodeOf, rank, endsAt, mostRows) {
+  /** @type {Open} */
   const open = new Map();
+  /** @param {number} id */
   const childrenOf = (id) =>
     id === 0
       ? nodes.filter(({ parent }) => parent === 0).map((node) => node.id)
-      : byId.get(id).children;
+      : nodeOf(id).children;
   let rows = 1;
+  /** @param {number} id */
   const openUp = (id) => {
     const children = [...childrenOf(id)].sort((a, b) => a - b);
     const requests = endsAt.get(id)?.length ?? 0;
@@ -72,10 +115,11 @@ function chooseOpen(nodes, byId, rank, endsAt, mostRows) {
     const left = id === 0 ? Math.ceil(mostRows * TOP_SHARE) : mostRows - rows + 1;
     const room = Math.max(2, left - requests);
     let shown = children;
+    /** @type {number[]} */
     let rest = [];
     if (children.length > room) {
       const best = new Set(
-        [...children].sort((a, b) => rank(byId.get(b)) - rank(byId.get(a))).slice(0, room - 1),
+        [...children].sort((a, b) => rank(nodeOf(b)) - rank(nodeOf(a))).slice(0, room - 1),
       );
       shown = children.filter((child) => best.has(child));
       rest = children.filter((child) => !best.has(child));
@@ -86,22 +130,24 @@ function chooseOpen(nodes, byId, rank, endsAt, mostRows) {
   };
   let candidates = openUp(0);
   for (;;) {
-    candidates = candidates.filter((id) => byId.get(id).children.length);
-    if (!candidates.length) return open;
-    candidates.sort((a, b) => rank(byId.get(b)) - rank(byId.get(a)));
+    candidates = candidates.filter((id) => nodeOf(id).children.length);
+    candidates.sort((a, b) => rank(nodeOf(b)) - rank(nodeOf(a)));
     const next = candidates.shift();
-    const more = byId.get(next).children.length + (endsAt.get(next)?.length ?? 0) - 1;
-    const mustSee = rank(byId.get(next)) >= 2e9;
+    if (next === undefined) return open;
+    const more = nodeOf(next).children.length + (endsAt.get(next)?.length ?? 0) - 1;
+    const mustSee = rank(nodeOf(next)) >= 2e9;
     if (rows + Math.min(more, 2) > mostRows && !mustSee) continue;
     candidates.push(...openUp(next));
   }
 }
 
-function weigh(node, byId) {
-  const below = node.children.map((child) => weigh(byId.get(child), byId));
+/** @param {TreeNode} node @param {(id: number) => TreeNode} nodeOf @returns {Weight} */
+function weigh(node, nodeOf) {
+  const below = node.children.map((child) => weigh(nodeOf(child), nodeOf));
   return total([...below, { nodes: 1, blocks: node.blocks.length }]);
 }
 
+/** @param {Weight[]} parts @returns {Weight} */
 function total(parts) {
   return {
     nodes: parts.reduce((sum, { nodes }) => sum + nodes, 0),

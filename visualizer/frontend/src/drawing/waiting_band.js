@@ -1,8 +1,15 @@
 /**
  * The waiting requests in one band: a cell per request and step, coloured by the reason why it waits. Preempted requests
  * are at the bottom, above them the head of the queue, and on top, at half strength, those that wait behind the head.
+ *
+ * @typedef {CursorScene & {model: Model, selected: number | null, still: string}} BandScene
+ *   still: a key of what is drawn
  */
 
+/** @import { Model } from "../model/model.js" */
+/** @import { CanvasPainter } from "./canvas_painter.js" */
+/** @import { CursorScene } from "./cursor.js" */
+/** @import { Column } from "./strip.js" */
 import { causeColour } from "./causes.js";
 import { cursorBand, cursorLines, veil } from "./cursor.js";
 import { columnsOf, longestQueue } from "./strip.js";
@@ -17,9 +24,10 @@ export const BEHIND = 0.5;
 const FOR_ALL = new Set(["after_preemption", "static_batch"]);
 
 /**
- * The waiting requests of a step by cause, from the bottom: `[{cause, count, isBehind}]`.
+ * The waiting requests of a step by cause, from the bottom.
  *
- * @param {import("../model/model.js").Model} model
+ * @param {Model} model @param {number} step
+ * @returns {{cause: string, count: number, isBehind?: boolean}[]}
  */
 export function waitingParts(model, step) {
   const { waiting, suspended } = model.measures;
@@ -28,17 +36,18 @@ export function waitingParts(model, step) {
   const others = waiting[index] - suspended[index];
   const putOff = Math.min(deferred, others);
   const rest = others - putOff;
-  const isHeadHere = rest > 0 && reason && !model.isSuspended(head, step);
-  const first = FOR_ALL.has(reason) ? rest : Number(isHeadHere);
+  const isHeadHere = rest > 0 && reason !== null && !model.isSuspended(head, step);
+  const cause = reason ?? "";
+  const first = FOR_ALL.has(cause) ? rest : Number(isHeadHere);
   return [
     { cause: "preempted", count: suspended[index] },
     { cause: "policy", count: putOff },
-    { cause: reason, count: first },
-    { cause: reason, count: rest - first, isBehind: true },
+    { cause, count: first },
+    { cause, count: rest - first, isBehind: true },
   ].filter(({ count }) => count > 0);
 }
 
-/** Draws the band. `scene` has model, scale, step, selected, `untouched`, and `still`, a key of what is drawn. */
+/** Draws the band. @param {CanvasPainter} painter @param {BandScene} scene */
 export function drawBand(painter, scene) {
   const { model, scale, still } = scene;
   cursorBand(painter, scene, 0, BAND_HEIGHT);
@@ -54,7 +63,11 @@ export function drawBand(painter, scene) {
   cursorLines(painter, scene, 0, BAND_HEIGHT);
 }
 
-/** A column of one step, or of the step with the longest queue among several. */
+/**
+ * A column of one step, or of the step with the longest queue among several.
+ *
+ * @param {CanvasPainter} painter @param {BandScene} scene @param {Column} column @param {number} unit
+ */
 function drawColumn(painter, { model, scale }, { x, width, from, to }, unit) {
   const { waiting } = model.measures;
   let longest = from;
@@ -82,7 +95,11 @@ function drawColumn(painter, { model, scale }, { x, width, from, to }, unit) {
   }
 }
 
-/** The waits of the selected request: a line above the cells. */
+/**
+ * The waits of the selected request: a line above the cells.
+ *
+ * @param {CanvasPainter} painter @param {BandScene} scene
+ */
 function drawChosen(painter, { model, scale, selected }) {
   const { ink } = painter.theme;
   for (const { kind, from, to } of model.request(selected)?.segments ?? []) {

@@ -3,12 +3,24 @@
  * time from its start to its end, and between two steps there may be a pause. Pure functions.
  */
 
-/** The origin of a run's times: the start of its first step if the log has it, otherwise the engine's zero. */
+/** @import { Model } from "../model/model.js" */
+/** @import { Axis, Scale } from "./time_axis.js" */
+
+/**
+ * The origin of a run's times: the start of its first step if the log has it, otherwise the engine's zero.
+ *
+ * @param {Pick<Model, "firstStep" | "measures">} model
+ */
 export function originOf({ firstStep, measures: { start } }) {
   return (firstStep === 1 && start?.[0]) || 0;
 }
 
-/** The axis of a model, or null if its log has no times. See `stepAxis`. */
+/**
+ * The axis of a model, or null if its log has no times. See `stepAxis`.
+ *
+ * @param {Model} model
+ * @returns {Axis | null}
+ */
 export function wallAxis(model) {
   const { measures, firstStep, stepCount } = model;
   const origin = originOf(model);
@@ -25,8 +37,9 @@ export function wallAxis(model) {
   const known = begins.findIndex((time) => !Number.isNaN(time));
   if (known < 0 || !(ends[stepCount - 1] > begins[known])) return null;
   for (const times of [begins, ends]) times.fill(begins[known], 0, known);
+  /** @param {number} step */
   const at = (step) => Math.min(Math.max(step - firstStep, 0), stepCount - 1);
-  /** The last step that had begun; in a pause, the one before it. */
+  /** The last step that had begun; in a pause, the one before it. @param {number} time */
   const stepAt = (time) => {
     let low = 0;
     let high = stepCount;
@@ -48,7 +61,7 @@ export function wallAxis(model) {
     end: (step) => (step < firstStep ? begins[0] : ends[at(step)]),
     moment: (time) => time - origin,
     stepAt,
-    /** The first step to draw from there on: steps without width may begin at the same time. */
+    /** The first step to draw from there on: steps without width may begin at the same time. @param {number} time */
     firstAt(time) {
       let step = stepAt(time);
       while (step > firstStep && begins[at(step - 1)] >= time) step -= 1;
@@ -59,16 +72,24 @@ export function wallAxis(model) {
 
 const MOST = 1001;
 
-/** The median duration of steps in microseconds, sampled on a long log. */
+/**
+ * The median duration of steps in microseconds, sampled on a long log.
+ *
+ * @param {Float64Array} begins @param {Float64Array} ends
+ */
 function median(begins, ends) {
   const every = Math.ceil(begins.length / MOST);
   const took = [];
   for (let i = 0; i < begins.length; i += every)
     if (ends[i] > begins[i]) took.push(ends[i] - begins[i]);
-  return took.sort((a, b) => a - b)[took.length >> 1] ?? ends.at(-1) - begins[0];
+  return took.sort((a, b) => a - b)[took.length >> 1] ?? ends[ends.length - 1] - begins[0];
 }
 
-/** Round times in view, at least `spacing` pixels apart: `[{place, words}]`. */
+/**
+ * Round times in view, at least `spacing` pixels apart: `[{place, words}]`.
+ *
+ * @param {Scale} scale @param {number} [spacing]
+ */
 export function timeTicks(scale, spacing = 60) {
   let unit = 1;
   for (let power = 1; unit * scale.per < spacing; power *= 10) {

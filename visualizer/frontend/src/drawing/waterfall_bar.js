@@ -1,8 +1,12 @@
 /**
  * A request's bar: its spans from left to right. Families differ by height and by temperature: work is cool and
  * high, waiting is warm and low, lost time is red.
+ *
+ * @typedef {{cause: string, about: number | null, from: number, to: number}} Part  from, to: px
  */
 
+/** @import { Span } from "../model/waterfall.js" */
+/** @import { CanvasPainter } from "./canvas_painter.js" */
 import { LOST, WAITING } from "../model/waterfall.js";
 import { causeColour, causeWords } from "./causes.js";
 
@@ -16,10 +20,12 @@ const LABELLED = new Set([...WAITING, "preempted", "paused"]);
 /**
  * The spans of a bar as drawn: neighbours with one cause are one part.
  *
- * @param {import("../model/waterfall.js").Span[]} spans
+ * @param {Span[]} spans
  * @param {(time: number) => number} x
+ * @returns {Part[]}
  */
 export function partsOf(spans, x) {
+  /** @type {Part[]} */
   const parts = [];
   for (const { start, end, cause, about } of spans) {
     const [from, to] = [x(start), x(end)];
@@ -31,7 +37,8 @@ export function partsOf(spans, x) {
   return parts;
 }
 
-/** Draws parts on the baseline `y`. @param {import("./canvas_painter.js").CanvasPainter} painter */
+/** Draws parts on the baseline `y`.
+ * @param {CanvasPainter} painter @param {Part[]} parts @param {number} y @param {{high?: number}} [size] */
 export function drawBar(painter, parts, y, { high = BAR } = {}) {
   for (const { cause, about, from, to } of parts)
     drawPart(painter, cause, from, to, y, high, about);
@@ -40,6 +47,9 @@ export function drawBar(painter, parts, y, { high = BAR } = {}) {
 /**
  * Labels of the parts that have room for one: what a request waits for, and when it is preempted. Waiting for one
  * reason behind several requests, one after the other, has one label.
+ *
+ * @param {CanvasPainter} painter @param {Part[]} parts @param {number} y @param {(request: number) => string} nameOf
+ * @param {{high?: number}} [size]
  */
 export function drawLabels(painter, parts, y, nameOf, { high = BAR } = {}) {
   for (const { cause, heads, from, to } of labelled(parts)) {
@@ -50,7 +60,9 @@ export function drawLabels(painter, parts, y, nameOf, { high = BAR } = {}) {
   }
 }
 
+/** @param {Part[]} parts */
 function labelled(parts) {
+  /** @type {{cause: string, isBehind: boolean, heads: Set<number | null>, from: number, to: number}[]} */
   const runs = [];
   for (const { cause, about, from, to } of parts) {
     const head = WAITING.includes(cause) ? about : null;
@@ -63,6 +75,10 @@ function labelled(parts) {
   return runs.filter(({ cause }) => LABELLED.has(cause) && cause !== "after_preemption");
 }
 
+/**
+ * @param {CanvasPainter} painter @param {string} cause @param {number} from @param {number} to @param {number} y
+ * @param {number} high @param {number | null} about
+ */
 function drawPart(painter, cause, from, to, y, high, about) {
   const { theme } = painter;
   const color = causeColour(theme, cause);
@@ -104,7 +120,12 @@ function drawPart(painter, cause, from, to, y, high, about) {
   }
 }
 
-/** A low bar under a line, at half strength behind another request; a dashed line after a preemption. */
+/**
+ * A low bar under a line, at half strength behind another request; a dashed line after a preemption.
+ *
+ * @param {CanvasPainter} painter @param {string} cause @param {number} from @param {number} width @param {number} y
+ * @param {number} strength
+ */
 function drawWait(painter, cause, from, width, y, strength) {
   const color = causeColour(painter.theme, cause);
   painter.faded(strength, () => painter.fill(from, y - WAIT, width, WAIT, color));
@@ -114,7 +135,7 @@ function drawWait(painter, cause, from, width, y, strength) {
   } else painter.fill(from, y - WAIT, width, 2, color);
 }
 
-/** Hatching in the other direction than "cached". */
+/** Hatching in the other direction than "cached". @param {CanvasPainter} painter @param {string} color */
 function backHatch(painter, color) {
   return painter.tile(`back hatch ${color}`, 5, (tile) => {
     tile.strokeStyle = color;
@@ -128,7 +149,7 @@ function backHatch(painter, color) {
   });
 }
 
-/** The family of a cause, as the key has it. */
+/** The family of a cause, as the key has it. @param {string} cause */
 export function familyOf(cause) {
   if (WAITING.includes(cause)) return "waiting";
   if (LOST.includes(cause)) return "lost";

@@ -3,47 +3,65 @@
  * that shows it again. Pure functions, except `keepInAddress`.
  */
 
+/** @import { Board, BoardState } from "../board/board.js" */
+/** @import { Opening } from "../board/view.js" */
 import { AXES, SLO } from "../board/view.js";
 
 const QUIET = 250; // ms without a change before the address is written
 
-/** The view that a fragment describes; empty if it describes none. */
+/** The view that a fragment describes; empty if it describes none. @param {string} fragment @returns {Opening} */
 export function readAddress(fragment) {
   const asked = new URLSearchParams(fragment.replace(/^#/, ""));
-  const number = (name) => (/^\d+$/.test(asked.get(name) ?? "") ? Number(asked.get(name)) : null);
+  /** @param {string} name */
+  const number = (name) =>
+    /^\d+$/.test(asked.get(name) ?? "") ? Number(asked.get(name)) : undefined;
+  /** @type {Opening} */
   const opening = {};
-  if (number("step") != null) opening.step = number("step");
-  if (asked.has("selected")) opening.selected = number("selected");
-  if (number("from") != null && number("to") > number("from"))
-    opening.window = [number("from"), number("to")];
+  const [step, from, to] = [number("step"), number("from"), number("to")];
+  if (step !== undefined) opening.step = step;
+  if (asked.has("selected")) opening.selected = number("selected") ?? null;
+  if (from !== undefined && to !== undefined && to > from) opening.window = [from, to];
   const range = /^(\d+)-(\d+)$/.exec(asked.get("range") ?? "");
-  if (range && Number(range[1]) <= Number(range[2])) opening.range = range.slice(1).map(Number);
-  if (AXES.includes(asked.get("axis"))) opening.axis = asked.get("axis");
+  if (range && Number(range[1]) <= Number(range[2]))
+    opening.range = [Number(range[1]), Number(range[2])];
+  const axis = AXES.find((one) => one === asked.get("axis"));
+  if (axis) opening.axis = axis;
   const slo = /^([\d.]+)-([\d.]+)$/.exec(asked.get("slo") ?? "");
   if (slo) opening.slo = { ttft: 1000 * Number(slo[1]), itl: 1000 * Number(slo[2]) };
   if (asked.get("panel")) opening.only = asked.get("panel");
   return opening;
 }
 
-/** The fragment for a view: step, selected, window, range, axis, slo (if it is not the usual one), only. */
+/**
+ * The fragment for a view: step, selected, window, range, axis, slo (if it is not the usual one), only.
+ *
+ * @param {BoardState} state
+ */
 export function writeAddress({ step, selected, window, range, axis, slo, only }) {
   const parts = [`step=${step}`, `selected=${selected ?? ""}`];
   if (window) parts.push(`from=${window[0]}`, `to=${window[1]}`);
   if (range) parts.push(`range=${range[0]}-${range[1]}`);
   if (axis === "time") parts.push("axis=time");
-  if (slo && (slo.ttft !== SLO.ttft || slo.itl !== SLO.itl))
-    parts.push(`slo=${slo.ttft / 1000}-${slo.itl / 1000}`);
+  if (isOwn(slo)) parts.push(`slo=${slo.ttft / 1000}-${slo.itl / 1000}`);
   if (only) parts.push(`panel=${only}`);
   return `#${parts.join("&")}`;
 }
 
-/** The Python call that shows the view in a notebook. */
-export function pythonFor({ step, selected, window, range, axis, only }) {
+/**
+ * Whether the reader has set other limits than the usual ones.
+ *
+ * @param {BoardState["slo"]} slo
+ */
+const isOwn = (slo) => slo && (slo.ttft !== SLO.ttft || slo.itl !== SLO.itl);
+
+/** The Python call that shows the view in a notebook. @param {BoardState} state */
+export function pythonFor({ step, selected, window, range, axis, slo, only }) {
   const given = [`step=${step}`];
   if (selected != null) given.push(`select=${selected}`);
   if (window) given.push(`window=(${window.join(", ")})`);
   if (range) given.push(`range=(${range.join(", ")})`);
   if (axis === "time") given.push('axis="time"');
+  if (isOwn(slo)) given.push(`slo=(${slo.ttft / 1000}, ${slo.itl / 1000})`);
   if (only) given.push(`panel="${only}"`);
   return `show(log, ${given.join(", ")})`;
 }
@@ -57,9 +75,14 @@ export function forgetAddress() {
   }
 }
 
-/** Keeps the board's view in the page's address, and follows changes of the address. */
+/**
+ * Keeps the board's view in the page's address, and follows changes of the address.
+ *
+ * @param {Board} board @param {AbortSignal} signal
+ */
 export function keepInAddress(board, signal) {
-  let timer = null;
+  /** @type {number | undefined} */
+  let timer;
   const write = () => {
     const fragment = writeAddress(board.state());
     if (fragment === location.hash) return;

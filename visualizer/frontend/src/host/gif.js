@@ -11,11 +11,15 @@ const MOST_CODES = 4096;
 const CENTISECOND = 10; // ms
 
 export class GifWriter {
+  /** @type {Uint8Array<ArrayBuffer>[]} */
   #parts = [];
+  /** The pixels of the frame before. @type {Uint32Array | null} */
   #before = null;
 
+  /** @param {number} width @param {number} height */
   constructor(width, height) {
-    Object.assign(this, { width, height });
+    this.width = width;
+    this.height = height;
     this.#parts.push(
       new TextEncoder().encode("GIF89a"),
       words(width, height),
@@ -26,7 +30,11 @@ export class GifWriter {
     );
   }
 
-  /** Adds a frame, an ImageData of opaque pixels, that is shown for some milliseconds. */
+  /**
+   * Adds a frame, an ImageData of opaque pixels, that is shown for some milliseconds.
+   *
+   * @param {ImageData} image @param {number} milliseconds
+   */
   add({ data }, milliseconds) {
     const { palette, places } = paletteOf(data, TRANSPARENT);
     const colours = new Uint8Array(3 * COLOURS);
@@ -56,18 +64,20 @@ export class GifWriter {
   }
 }
 
-/** 16-bit numbers, the lower byte first. */
+/** 16-bit numbers, the lower byte first. @param {...number} numbers */
 const words = (...numbers) => new Uint8Array(numbers.flatMap((n) => [n & 0xff, n >> 8]));
 
-/** LZW of indexes of 8 bits, with codes of 9 to 12 bits. */
+/** LZW of indexes of 8 bits, with codes of 9 to 12 bits. @param {Uint8Array} indexes */
 export function compress(indexes) {
   const clear = COLOURS;
   const end = clear + 1;
+  /** @type {number[]} */
   const out = [];
   let [held, bits] = [0, 0];
   let size = 9;
   let next = end + 1;
   let codes = new Map();
+  /** @param {number} code */
   const write = (code) => {
     held |= code << bits;
     bits += size;
@@ -105,7 +115,7 @@ export function compress(indexes) {
   return new Uint8Array(out);
 }
 
-/** The bytes in blocks of at most 255, each after its length. */
+/** The bytes in blocks of at most 255, each after its length. @param {Uint8Array<ArrayBuffer>} bytes */
 function blocks(bytes) {
   const parts = [];
   for (let at = 0; at < bytes.length; at += 255) {

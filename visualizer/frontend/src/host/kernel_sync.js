@@ -4,18 +4,36 @@
  * A kernel may set a value while a change is on its way, and the later of the two must win. A value is therefore
  * written into the widget's model only when it is sent; otherwise it would be sent after the kernel's value. Nothing
  * is sent before the kernel has processed the last message, because the widget manager would queue it.
+ *
+ * @typedef {object} WidgetModel  a widget's model, as anywidget and the widget managers have it
+ * @property {(trait: string) => any} get
+ * @property {(trait: string, value: unknown) => void} set
+ * @property {(callbacks?: object) => void} save_changes
+ * @property {(event: string, handler: (...what: any[]) => void) => void} on
+ * @property {(event: string, handler: (...what: any[]) => void) => void} off
+ * @property {(content: object, callbacks?: unknown, buffers?: ArrayBufferLike[]) => void} send
+ * @property {import("./saved_state.js").WidgetManager} widget_manager
  */
 
 const EVERY = 200; // ms
 const PATIENCE = 30_000; // ms; a kernel may be busy for long, and a dead one never answers
 
 export class KernelSync {
+  /** @type {number | null} */
   #timer = null;
-  #sent = null; // timer of a message that the kernel has not processed yet
+  /** Timer of a message that the kernel has not processed yet. @type {number | null} */
+  #sent = null;
 
-  /** `shared` is the widget's model; `state()` returns its current values; `onSync(isDone)` is called before and after. */
+  /**
+   * `shared` is the widget's model; `state()` returns its current values; `onSync(isDone)` is called before and after.
+   *
+   * @param {WidgetModel} shared @param {() => Record<string, unknown>} state
+   * @param {(isDone: boolean) => void} onSync
+   */
   constructor(shared, state, onSync) {
-    Object.assign(this, { shared, state, onSync });
+    this.shared = shared;
+    this.state = state;
+    this.onSync = onSync;
   }
 
   /** To be called when the view may have changed. */
@@ -26,6 +44,7 @@ export class KernelSync {
   }
 
   #changes() {
+    /** @param {[name: string, value: unknown]} entry */
     const same = ([name, value]) => String(this.shared.get(name)) === String(value);
     return Object.entries(this.state()).filter((entry) => !same(entry));
   }
@@ -38,6 +57,7 @@ export class KernelSync {
       return;
     }
     for (const [name, value] of changes) this.shared.set(name, value);
+    /** @param {{content: {execution_state: string}}} message */
     const status = ({ content }) => content.execution_state === "idle" && this.#taken();
     // Jupyter's widget manager accepts callbacks and reports when the kernel is done; other hosts do not.
     const { length } = this.shared.save_changes;

@@ -2,21 +2,41 @@
 
 const SLICE = 1 << 16;
 
-/** A Uint8Array of the view or buffer that the host provides. */
+/**
+ * A Uint8Array of the view or buffer that the host provides.
+ *
+ * @param {ArrayBuffer | ArrayBufferView} data
+ * @returns {Uint8Array<ArrayBuffer>}
+ */
 export function asBytes(data) {
-  if (data instanceof Uint8Array) return data;
+  if (data instanceof Uint8Array) return /** @type {Uint8Array<ArrayBuffer>} */ (data);
   if (ArrayBuffer.isView(data))
-    return new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
+    return new Uint8Array(
+      /** @type {ArrayBuffer} */ (data.buffer),
+      data.byteOffset,
+      data.byteLength,
+    );
   return new Uint8Array(data);
 }
 
-/** The bytes of base64 text; empty for notebooks that were saved before logs were stored as text. */
+/**
+ * The bytes of base64 text; empty for notebooks that were saved before logs were stored as text.
+ *
+ * @param {unknown} text
+ */
 export function fromBase64(text) {
   const letters = typeof text === "string" ? atob(text) : "";
-  return Uint8Array.from(letters, (letter) => letter.charCodeAt(0));
+  const bytes = new Uint8Array(letters.length);
+  for (let at = 0; at < bytes.length; at++) bytes[at] = letters.charCodeAt(at);
+  return bytes;
 }
 
-/** The unpacked bytes of a log as `{bytes, share}`: share is the part that has been consumed, from 0 to 1. */
+/**
+ * The unpacked bytes of a log as `{bytes, share}`: share is the part that has been consumed, from 0 to 1.
+ *
+ * @param {ArrayBuffer | ArrayBufferView} data
+ * @returns {AsyncGenerator<{bytes: Uint8Array, share: number}>}
+ */
 export async function* piecesOf(data) {
   const bytes = asBytes(data);
   let read = 0;

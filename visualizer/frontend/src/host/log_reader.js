@@ -3,6 +3,7 @@
  * picture is drawn as soon as the log is read that far, and the rest is read afterwards.
  */
 
+/** @import { Opening } from "../board/view.js" */
 import { LogError, Model, SEARCHED } from "../model/index.js";
 import { piecesOf } from "./log_bytes.js";
 
@@ -13,11 +14,16 @@ export class LogReader {
   model = new Model();
   share = 0;
   done = false;
-  /** The error in the log; the events before it are in the model. @type {Error | null} */
+  /** The error in the log; the events before it are in the model. @type {(Error & Partial<LogError>) | null} */
   error = null;
+  /** @type {Set<() => void>} */
   #listeners = new Set();
 
-  /** Starts to read; stops when `isWanted()` returns false. */
+  /**
+   * Starts to read; stops when `isWanted()` returns false.
+   *
+   * @param {ArrayBufferView} log @param {() => boolean} [isWanted]
+   */
   constructor(log, isWanted = () => true) {
     this.#run(log, isWanted);
   }
@@ -25,12 +31,18 @@ export class LogReader {
   /**
    * Resolves when enough is read to open a board at `opening`, or the whole log; until then calls `onProgress()`
    * whenever more has been read.
+   *
+   * @param {Opening} opening @param {() => void} onProgress
    */
   async until(opening, onProgress) {
     for (; !this.done && !isEnough(this.model, opening); onProgress()) await this.#nextProgress();
   }
 
-  /** Calls `onProgress()` whenever more has been read; resolves after the last call. */
+  /**
+   * Calls `onProgress()` whenever more has been read; resolves after the last call.
+   *
+   * @param {() => void} onProgress
+   */
   async follow(onProgress) {
     while (!this.done) {
       await this.#nextProgress();
@@ -38,10 +50,12 @@ export class LogReader {
     }
   }
 
+  /** @returns {Promise<void>} */
   #nextProgress() {
     return new Promise((resolve) => this.#listeners.add(resolve));
   }
 
+  /** @param {ArrayBufferView} log @param {() => boolean} isWanted */
   async #run(log, isWanted) {
     const { model } = this;
     let until = performance.now() + SLICE;
@@ -71,7 +85,11 @@ export class LogReader {
   }
 }
 
-/** Whether a board can open at the given step, or at the opening step. */
+/**
+ * Whether a board can open at the given step, or at the opening step.
+ *
+ * @param {Model} model @param {Opening} opening
+ */
 function isEnough(model, { step, selected, range, window }) {
   if (model.events.length < SHORT) return false;
   if (step == null) return model.events.length > SEARCHED;
@@ -79,7 +97,7 @@ function isEnough(model, { step, selected, range, window }) {
   return model.lastStep > last && (selected == null || !!model.request(selected));
 }
 
-/** Yields to other tasks of the page; a timer would take 4 ms or, in a hidden tab, 1 s. */
+/** Yields to other tasks of the page; a timer would take 4 ms or, in a hidden tab, 1 s. @returns {Promise<void>} */
 function turn() {
   return new Promise((resolve) => {
     const { port1, port2 } = new MessageChannel();

@@ -7,21 +7,27 @@
  *
  * A notebook saves this state, so it does not contain a large log: `log`, base64 text, is then a part that is small
  * enough to be saved, `whole` is false, and the page requests the whole log from the kernel.
+ *
+ * @typedef {(board: Board, log: ArrayBufferView, opening: Opening) => Promise<void>} Load  draws a log
+ * @typedef {{getModel?: (reference: string) => Promise<WidgetModel>}} Host
+ * @typedef {{model: WidgetModel, el: HTMLElement, signal?: AbortSignal, host?: Host}} Widget  what anywidget renders
  */
 
+/** @import { Opening, View } from "../board/view.js" */
+/** @import { WidgetModel } from "./kernel_sync.js" */
 import { Board } from "../board/board.js";
 import { cardOf, postcardPng } from "../board/postcard_box.js";
 import { viewOf } from "../board/view.js";
 import { h } from "../drawing/html.js";
 import { KernelSync } from "./kernel_sync.js";
-import { fromBase64 } from "./log_bytes.js";
+import { asBytes, fromBase64 } from "./log_bytes.js";
 import { moveInto, remember, sendPicture } from "./outputs.js";
 import { saveWith } from "./saved_state.js";
 
 const PATIENCE_FOR_TRACE = 60_000; // ms; a million events take a while
 const PATIENCE = 2000; // ms to wait for a kernel that may be busy or gone
 
-/** anywidget's `render`. `load(board, log, opening)` draws a log. */
+/** anywidget's `render`. @param {Load} load @returns {(widget: Widget) => Promise<void>} */
 export const inNotebook =
   (load) =>
   async ({ model: traits, el, signal, host }) => {
@@ -51,8 +57,9 @@ export const inNotebook =
     sendPicture(traits, board.root, () => [board], ending, draw);
     saveWith(traits.widget_manager);
     board.showMessage("loading", h("p", { class: "muted" }, "Requesting the log"));
+    /** @param {string} name @param {(...what: any[]) => void} handler */
     const listen = (name, handler) => {
-      const safe = (...what) => !ending.aborted && handler(...what);
+      const safe = (/** @type {any[]} */ ...what) => !ending.aborted && handler(...what);
       shared.on(name, safe);
       ending.addEventListener("abort", () => shared.off(name, safe));
     };
@@ -61,11 +68,13 @@ export const inNotebook =
         ? load(board, log, { ...openingOf(shared), only: traits.get("only") })
         : board.showMessage("empty", h("p", {}, missing(shared)));
     // A change that comes with another log is applied when that log is opened.
+    /** @param {string} name @param {() => void} go */
     const moved = (name, go) =>
       listen(name, () => board.model && view.source === shared.get("log") && go());
     moved("change:step", () => board.goTo(shared.get("step")));
-    for (const name of ["selected", "range"])
+    for (const name of /** @type {const} */ (["selected", "range"]))
       moved(`change:${name}`, () => board.restore({ [name]: openingOf(shared)[name] }));
+    moved("change:slo", () => board.restore({ slo: openingOf(shared).slo }));
     moved("change:axis", () => board.restore({ axis: shared.get("axis") }));
     moved("change:window", () => {
       const { window } = openingOf(shared);
@@ -81,25 +90,34 @@ export const inNotebook =
     if (!shared.get("whole") && !view.isWhole) board.root.append(partOnly(shared));
   };
 
-/** The trace of the log for Perfetto, from the kernel. */
+/** The trace of the log for Perfetto, from the kernel. @param {WidgetModel} shared @returns {Promise<Uint8Array>} */
 function traceFrom(shared) {
   return new Promise((resolve, reject) => {
-    const end = (settle, value) => {
+    const end = () => {
       clearTimeout(timer);
       shared.off("msg:custom", hear);
-      settle(value);
     };
-    const hear = (message, [bytes] = []) =>
-      message.trace &&
-      end(resolve, new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength));
+    /** @param {{trace?: boolean}} message @param {DataView[]} [buffers] */
+    const hear = (message, [bytes] = []) => {
+      if (!message.trace) return;
+      end();
+      resolve(asBytes(bytes));
+    };
     const late = new Error("The kernel does not answer: run the cell again, then open the trace.");
-    const timer = setTimeout(() => end(reject, late), PATIENCE_FOR_TRACE);
+    const timer = setTimeout(() => {
+      end();
+      reject(late);
+    }, PATIENCE_FOR_TRACE);
     shared.on("msg:custom", hear);
     shared.send({ ask: "trace" });
   });
 }
 
-/** Shows another log in all panels of the view. Each panel gets the message; the first one acts. */
+/**
+ * Shows another log in all panels of the view. Each panel gets the message; the first one acts.
+ *
+ * @param {View} view @param {WidgetModel} shared
+ */
 async function replaceLog(view, shared) {
   if (view.source === shared.get("log")) return;
   view.source = shared.get("log");
@@ -110,29 +128,43 @@ async function replaceLog(view, shared) {
   view.reading = null;
   for (const { root, reload } of view.boards) {
     root.querySelector(".part")?.remove();
-    reload(bytes);
+    reload?.(bytes);
   }
 }
 
-/** The widget model that a reference names; hosts provide it in one of two ways. */
+/**
+ * The widget model that a reference names; hosts provide it in one of two ways.
+ *
+ * @param {WidgetModel} traits @param {Host | undefined} host @param {string} reference
+ * @returns {Promise<WidgetModel>}
+ */
 export function modelOf(traits, host, reference) {
   const id = reference.replace("IPY_MODEL_", "");
   return host?.getModel ? host.getModel(`anywidget:${id}`) : traits.widget_manager.get_model(id);
 }
 
+/** @param {WidgetModel} shared @returns {Opening} */
 function openingOf(shared) {
+  /** @param {string} name */
   const listed = (name) => (shared.get(name)?.length ? shared.get(name) : null);
   const selected = shared.get("selected");
+  const [ttft, itl] = shared.get("slo") ?? [];
   return {
     step: shared.get("step"),
     selected: selected < 0 ? null : selected,
     range: listed("range"),
     window: listed("window"),
     axis: shared.get("axis"),
+    slo: ttft === undefined ? undefined : { ttft: 1000 * ttft, itl: 1000 * itl },
   };
 }
 
-/** The whole log from the kernel if it answers in time, otherwise the saved part. */
+/**
+ * The whole log from the kernel if it answers in time, otherwise the saved part.
+ *
+ * @param {View} view @param {WidgetModel} shared
+ * @returns {Promise<ArrayBufferView>}
+ */
 export function bytesFor(view, shared) {
   const saved = () => fromBase64(shared.get("log"));
   if (shared.get("whole")) return Promise.resolve(saved());
@@ -150,27 +182,30 @@ export function bytesFor(view, shared) {
       view.reading = null;
       for (const { root, reload } of view.boards) {
         root.querySelector(".part")?.remove();
-        reload(bytes);
+        reload?.(bytes);
       }
     };
     shared.send({ ask: "log" });
   });
 }
 
-/** A message: why there is no log to draw, and what to do. */
+/** A message: why there is no log to draw, and what to do. @param {WidgetModel} shared */
 export function missing(shared) {
   return shared.get("whole")
     ? "The notebook was saved without this log. Run the cell again to draw the board."
     : `The notebook does not contain this log, because ${tooLarge(shared)}`;
 }
 
+/** A note: a part of the log is shown, and what to do. @param {WidgetModel} shared */
 export function partOnly(shared) {
   const words = `The notebook contains a part of this log, because ${tooLarge(shared)}`;
   return h("p", { class: "note part", role: "status" }, words);
 }
 
+/** @param {WidgetModel} shared */
 function tooLarge(shared) {
   const { packed = 0, limit = 0 } = shared.get("sizes") ?? {};
+  /** @param {number} bytes */
   const megabytes = (bytes) => (bytes / 1e6).toFixed(1);
   return (
     `its ${megabytes(packed)} MB, packed, are more than the ${megabytes(limit)} MB that are saved. ` +
@@ -178,14 +213,19 @@ function tooLarge(shared) {
   );
 }
 
-/** The state of a board for the kernel; a panel without a time axis sends no window. */
+/** The state of a board for the kernel; a panel without a time axis sends no window. @param {Board} board */
 function known(board) {
-  const { step, selected, range, window, axis } = board.state();
-  const state = { step, selected: selected ?? -1, range: range ?? [], axis };
+  const { step, selected, range, window, axis, slo } = board.state();
+  const limits = [slo.ttft / 1000, slo.itl / 1000];
+  const state = { step, selected: selected ?? -1, range: range ?? [], axis, slo: limits };
   return window === undefined ? state : { ...state, window: window ?? [] };
 }
 
-/** Sets `data-synced` on the root: the step and selection that the kernel has; absent while they are being sent. */
+/**
+ * Sets `data-synced` on the root: the step and selection that the kernel has; absent while they are being sent.
+ *
+ * @param {Board} board @param {boolean} isDone
+ */
 function sayKnown({ root, store }, isDone) {
   if (isDone) root.dataset.synced = `${store.step} ${store.selected ?? -1}`;
   else delete root.dataset.synced;

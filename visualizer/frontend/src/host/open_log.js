@@ -2,7 +2,11 @@
 
 import { h } from "../drawing/html.js";
 
-/** Calls `open(bytes, name)` for each log that the reader opens. The offer stands below what is in `host`. */
+/**
+ * Calls `open` for each log that the reader opens. The offer stands below what is in `host`.
+ *
+ * @param {HTMLElement} host @param {(bytes: Uint8Array, name: string) => void} open @param {AbortSignal} signal
+ */
 export function acceptLogs(host, open, signal) {
   const input = h("input", { type: "file", accept: ".jsonl,.gz", "aria-label": "Open a log" });
   const note = h(
@@ -13,10 +17,15 @@ export function acceptLogs(host, open, signal) {
   );
   note.style.cssText =
     "display: block; padding: 4px 20px 16px; color: light-dark(#5a606b, #a5abb6); font: 12px sans-serif";
+  // The browser's "No file chosen" says nothing here.
+  input.style.cssText = "width: 10em; color: transparent; font: inherit";
   host.after(note);
+  /** @param {File | undefined} file */
   const take = async (file) => file && open(new Uint8Array(await file.arrayBuffer()), file.name);
-  input.addEventListener("change", () => take(input.files[0]));
+  input.addEventListener("change", () => take(input.files?.[0]));
+  /** @param {DragEvent} event */
   const isFile = ({ dataTransfer }) => dataTransfer?.types.includes("Files");
+  /** @param {boolean} on */
   const mark = (on) => {
     host.style.outline = on ? "3px dashed currentColor" : "";
   };
@@ -37,7 +46,7 @@ export function acceptLogs(host, open, signal) {
       if (!isFile(event)) return;
       event.preventDefault();
       mark(false);
-      take(event.dataTransfer.files[0]);
+      take(event.dataTransfer?.files[0]);
     },
     page,
   );

@@ -3,16 +3,20 @@
  * updated with the picture.
  */
 
+/** @import { WidgetModel } from "./kernel_sync.js" */
+/** @import { Themed } from "./picture.js" */
 import { pictureOf } from "./picture.js";
 
 const CALM = 400; // ms after the first drawing
 
-/** The widgets drawn in this page, by what they show: [{el, root}]. */
+/** The widgets drawn in this page, by what they show. @type {Map<string, {el: HTMLElement, root: HTMLElement}[]>} */
 const drawn = new Map();
 
 /**
  * Moves a drawn widget into the new element of its output; returns false if there is none to move. JupyterLab
  * renders an updated output again and removes the old element without ending the old widget.
+ *
+ * @param {HTMLElement} el @param {string} key
  */
 export function moveInto(el, key) {
   const orphan = drawn.get(key)?.find((one) => !one.el.parentNode && one.el !== el);
@@ -22,14 +26,18 @@ export function moveInto(el, key) {
   return true;
 }
 
-/** Registers the widget drawn in `el` until `signal` aborts. */
+/**
+ * Registers the widget drawn in `el` until `signal` aborts.
+ *
+ * @param {HTMLElement} el @param {string} key @param {HTMLElement} root @param {AbortSignal} signal
+ */
 export function remember(el, key, root, signal) {
   const one = { el, root };
   drawn.set(key, [...(drawn.get(key) ?? []), one]);
   signal.addEventListener("abort", () =>
     drawn.set(
       key,
-      drawn.get(key).filter((other) => other !== one),
+      (drawn.get(key) ?? []).filter((other) => other !== one),
     ),
   );
 }
@@ -37,6 +45,9 @@ export function remember(el, key, root, signal) {
 /**
  * Sends the kernel a picture of `root` once it is drawn, if an output has none yet. See `picture.py`. `draw` returns
  * the bytes of a PNG; by default, a picture of the page.
+ *
+ * @param {WidgetModel} traits @param {HTMLElement} root @param {() => Themed[]} parts @param {AbortSignal} signal
+ * @param {() => Promise<Uint8Array | null>} [draw]
  */
 export function sendPicture(traits, root, parts, signal, draw = () => pictureOf(root, parts())) {
   const isDrawn = () => root.dataset.ready === "true";

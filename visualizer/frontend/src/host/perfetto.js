@@ -10,6 +10,8 @@ const PATIENCE = 60_000; // ms for the UI to load
 /**
  * Call it in a click, so that the browser lets it open a window. `trace()` returns the bytes of the trace. Throws an
  * Error that says what to do.
+ *
+ * @param {() => Promise<Uint8Array>} trace @param {string} title
  */
 export async function openInPerfetto(trace, title) {
   const ui = window.open(UI, "_blank");
@@ -27,7 +29,12 @@ export async function openInPerfetto(trace, title) {
   }
 }
 
-/** Resolves when the window answers a ping; stops asking when `signal` aborts. */
+/**
+ * Resolves when the window answers a ping; stops asking when `signal` aborts.
+ *
+ * @param {Window} ui @param {AbortSignal} signal
+ * @returns {Promise<void>}
+ */
 function isReady(ui, signal) {
   return new Promise((resolve, reject) => {
     const late = new Error(
@@ -35,6 +42,7 @@ function isReady(ui, signal) {
     );
     const pings = setInterval(() => ui.postMessage("PING", UI), EVERY);
     const patience = setTimeout(() => reject(late), PATIENCE);
+    /** @param {MessageEvent} message */
     const hear = ({ source, data }) => source === ui && data === "PONG" && resolve();
     addEventListener("message", hear);
     signal.addEventListener("abort", () => {

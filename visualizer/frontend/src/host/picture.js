@@ -2,8 +2,11 @@
  * A static picture of a widget, as PNG, for hosts that do not render widgets.
  *
  * The page renders itself: an SVG image contains a copy of the element, and a canvas draws that image.
+ *
+ * @typedef {{setTheme: (name?: ThemeName) => void}} Themed  without a name: the host's theme
  */
 
+/** @import { ThemeName } from "../board/theme.js" */
 import { pngOf } from "./png.js";
 
 const FITS = 110_000; // bytes; base64 needs a third more
@@ -14,6 +17,9 @@ const NOT_IN_XML = /[^\t\n\r -\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/gu;
 /**
  * PNG bytes of `root`, on a white background in any theme; null if the browser cannot draw it. `parts`
  * are the boards and sheets in it, which know how to set a theme.
+ *
+ * @param {HTMLElement} root @param {Themed[]} parts
+ * @returns {Promise<Uint8Array | null>}
  */
 export async function pictureOf(root, parts) {
   const { width, height } = root.getBoundingClientRect();
@@ -32,7 +38,7 @@ export async function pictureOf(root, parts) {
   )}`;
   try {
     await image.decode();
-    let png;
+    let png = null;
     for (const scale of SCALES) {
       png = await pngOf(pixelsOf(image, width * scale, height * scale));
       if (png.length <= FITS) break;
@@ -43,9 +49,9 @@ export async function pictureOf(root, parts) {
   }
 }
 
-/** A copy that looks the same without scripts. */
+/** A copy that looks the same without scripts. @param {HTMLElement} root */
 function copyOf(root) {
-  const copy = root.cloneNode(true);
+  const copy = /** @type {HTMLElement} */ (root.cloneNode(true));
   const drawn = root.querySelectorAll("canvas");
   for (const [i, canvas] of copy.querySelectorAll("canvas").entries())
     if (drawn[i].width && drawn[i].height)
@@ -57,12 +63,13 @@ function copyOf(root) {
   return copy;
 }
 
+/** @param {HTMLImageElement} image @param {number} width @param {number} height */
 function pixelsOf(image, width, height) {
   const canvas = Object.assign(document.createElement("canvas"), {
     width: Math.round(width),
     height: Math.round(height),
   });
-  const context = canvas.getContext("2d");
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   context.drawImage(image, 0, 0, canvas.width, canvas.height);
   return context.getImageData(0, 0, canvas.width, canvas.height);
 }

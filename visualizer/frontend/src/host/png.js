@@ -6,7 +6,7 @@
 const SIGNATURE = [0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a];
 const PALETTE = 256;
 
-/** The bytes of a PNG of opaque pixels, an ImageData. */
+/** The bytes of a PNG of opaque pixels, an ImageData. @param {ImageData} image */
 export async function pngOf({ data, width, height }) {
   const { palette, places } = paletteOf(data);
   const rows = new Uint8Array((width + 1) * height); // each begins with its filter type: 0, none
@@ -27,20 +27,28 @@ export async function pngOf({ data, width, height }) {
   return new Uint8Array(await new Blob([new Uint8Array(SIGNATURE), ...chunks]).arrayBuffer());
 }
 
-/** The group of similar colours of a pixel, one of 4,096: 4 bits of each channel. */
+/**
+ * The group of similar colours of a pixel, one of 4,096: 4 bits of each channel.
+ *
+ * @param {ArrayLike<number>} data @param {number} at
+ */
 export const placeOf = (data, at) =>
   ((data[at] & 0xf0) << 4) | (data[at + 1] & 0xf0) | (data[at + 2] >> 4);
 
 /**
  * The palette of at most `size` colours, and the index in it of each group. A group gets its most frequent colour, so areas keep their exact
  * colour and only the antialiased edges of letters change. Rare groups get the nearest colour.
+ *
+ * @param {Uint8ClampedArray} data @param {number} [size]
  */
 export function paletteOf(data, size = PALETTE) {
+  /** @type {Map<number, number>} */
   const colours = new Map();
   for (let at = 0; at < data.length; at += 4) {
     const colour = (data[at] << 16) | (data[at + 1] << 8) | data[at + 2];
     colours.set(colour, (colours.get(colour) ?? 0) + 1);
   }
+  /** @type {Map<number, {bucket: number, total: number, most: number, rgb: number[]}>} */
   const groups = new Map();
   for (const [colour, count] of colours) {
     const rgb = [colour >> 16, (colour >> 8) & 0xff, colour & 0xff];
@@ -57,11 +65,13 @@ export function paletteOf(data, size = PALETTE) {
   return { palette: new Uint8Array(chosen.flat()), places };
 }
 
+/** @param {number[][]} palette @param {number[]} rgb */
 function nearest(palette, rgb) {
   const far = palette.map((one) => one.reduce((sum, part, i) => sum + (part - rgb[i]) ** 2, 0));
   return far.indexOf(Math.min(...far));
 }
 
+/** @param {string} name @param {Uint8Array} data */
 function chunk(name, data) {
   const bytes = new Uint8Array(data.length + 12);
   const view = new DataView(bytes.buffer);
@@ -75,7 +85,7 @@ function chunk(name, data) {
   return bytes;
 }
 
-/** CRC-32, bit by bit. */
+/** CRC-32, bit by bit. @param {Uint8Array} bytes */
 function crc(bytes) {
   let sum = -1;
   for (const byte of bytes) {

@@ -4,15 +4,33 @@
  *
  * When JupyterLab saves, this module puts the state of every widget that the notebook shows, with all that it
  * refers to, where JupyterLab's widget manager reads it: into the notebook's metadata.
+ *
+ * @typedef {{state: Record<string, any>}} SavedWidget
+ * @typedef {Record<string, SavedWidget>} SavedState  by model id
+ * @typedef {object} NotebookContext  of JupyterLab: a document that can be saved
+ * @property {{connect: (slot: (sender: unknown, state: string) => void) => void}} [saveState]
+ * @property {{setMetadata?: (name: string, value: unknown) => void, getMetadata: (name: string) => any,
+ *   toJSON: () => {cells: unknown}}} model
+ * @typedef {object} WidgetManager
+ * @property {NotebookContext} [context]
+ * @property {boolean} [isDisposed]
+ * @property {(options: object) => {state: SavedState, version_major: number, version_minor: number}} get_state_sync
+ * @property {(id: string) => Promise<import("./kernel_sync.js").WidgetModel>} get_model
  */
 
 const MIME = "application/vnd.jupyter.widget-state+json";
-const watched = (globalThis[Symbol.for("underglass.saved")] ??= new WeakSet());
+const page = /** @type {Record<symbol, WeakSet<object>>} */ (/** @type {unknown} */ (globalThis));
+const watched = (page[Symbol.for("underglass.saved")] ??= new WeakSet());
 
-/** Saves widgets with the notebook of this widget manager. Hosts other than JupyterLab have no such notebook. */
+/**
+ * Saves widgets with the notebook of this widget manager. Hosts other than JupyterLab have no such notebook.
+ *
+ * @param {WidgetManager | undefined} manager
+ */
 export function saveWith(manager) {
-  const { context } = manager ?? {};
-  if (!context?.saveState || !context.model?.setMetadata || watched.has(context)) return;
+  const context = manager?.context;
+  if (!manager || !context?.saveState || !context.model?.setMetadata || watched.has(context))
+    return;
   watched.add(context);
   const before = savedIn(context);
   context.saveState.connect((_, state) => {
@@ -23,7 +41,7 @@ export function saveWith(manager) {
     const merged = mergeStates({ before, saved, live: live.state, shown });
     if (!Object.keys(merged).length && !Object.keys(saved).length) return;
     const { version_major, version_minor } = live;
-    context.model.setMetadata("widgets", {
+    context.model.setMetadata?.("widgets", {
       ...context.model.getMetadata("widgets"),
       [MIME]: { version_major, version_minor, state: merged },
     });
@@ -35,6 +53,9 @@ export function saveWith(manager) {
  * has just saved all widgets that have a kernel, those stay, too, except boards that are not shown.
  * `before` is what the notebook held when it was opened: with that setting on, JupyterLab drops widgets that
  * have no kernel.
+ *
+ * @param {{before: SavedState, saved: SavedState, live: SavedState, shown: Set<string>}} states
+ * @returns {SavedState}
  */
 export function mergeStates({ before, saved, live, shown }) {
   const all = { ...before, ...saved, ...live };
@@ -46,20 +67,26 @@ export function mergeStates({ before, saved, live, shown }) {
   return Object.fromEntries([...others, ...[...kept].map((id) => [id, all[id]])]);
 }
 
+/** @param {NotebookContext} context @returns {SavedState} */
 function savedIn({ model }) {
   return model.getMetadata("widgets")?.[MIME]?.state ?? {};
 }
 
+/** @param {SavedWidget} widget */
 const isOurs = ({ state }) => state._anywidget_id?.startsWith("visualizer.");
 
+/** @param {string} json */
 const idsIn = (json) => new Set([...json.matchAll(/"model_id":"([^"]+)"/g)].map(([, id]) => id));
 
-/** Returns the ids of these models and of all models that they refer to or show in an output. */
+/**
+ * Returns the ids of these models and of all models that they refer to or show in an output.
+ *
+ * @param {SavedState} all @param {string[]} ids
+ */
 function withReferences(all, ids) {
   const found = new Set();
   const rest = [...ids];
-  while (rest.length) {
-    const id = rest.pop();
+  for (let id = rest.pop(); id !== undefined; id = rest.pop()) {
     if (found.has(id) || !all[id]) continue;
     found.add(id);
     const references = JSON.stringify(all[id].state, (name, value) =>

@@ -3,8 +3,18 @@
  *
  * In a notebook the panels of one log share a widget model, see `notebook.js`; on a page they share the `view` that
  * they are given.
+ *
+ * @typedef {object} MountOptions  the others are those of a board and of what it shows first
+ * @property {ArrayBufferView} log  the bytes
+ * @property {boolean} [address]  whether the page's address follows this board; by default, the first board's does
+ * @property {AbortSignal} [signal]
+ * @property {{b: string, facts: Facts}} [compare]  another log in base64, and the kernel's comparison
  */
 
+/** @import { BoardOptions } from "../board/board.js" */
+/** @import { Opening } from "../board/view.js" */
+/** @import { ComparisonPage, Facts } from "../compare/compare.js" */
+/** @import { Widget } from "./notebook.js" */
 import { Board } from "../board/board.js";
 import { comparisonInNotebook, drawComparison } from "../compare/compare.js";
 import { h } from "../drawing/html.js";
@@ -18,10 +28,11 @@ import { acceptLogs } from "./open_log.js";
 let ownsAddress = false;
 
 /**
- * Draws a log in `host` and returns the Board. `options`: log (bytes), step, selected, range, window, only
- * (show one panel, the others on a key), panel (build one panel only), view (shared with other boards of the
- * log), about (title and caption), address (whether the page's address follows this board; by default, the
- * first board), theme, signal, onChange.
+ * Draws a log in `host` and returns the Board, or two logs and returns the page.
+ *
+ * @param {HTMLElement} host
+ * @param {MountOptions & Opening & Omit<BoardOptions, "signal">} options
+ * @returns {Promise<Board | ComparisonPage>}
  */
 export async function mount(
   host,
@@ -30,6 +41,7 @@ export async function mount(
   const ends = new AbortController();
   signal.addEventListener("abort", () => ends.abort());
   // A page of one log shows any other that the reader opens.
+  /** @param {Uint8Array} bytes @param {string} name */
   const replace = (bytes, name) => {
     ends.abort();
     document.title = name;
@@ -68,14 +80,21 @@ export async function mount(
 /**
  * Reads the log, once for all boards of a view, and opens it, or shows an error. Resolves when the whole log is
  * read; a long log is shown before that.
+ *
+ * @param {Board} board @param {ArrayBufferView} log @param {Opening} opening
  */
 export async function load(board, log, opening) {
   const { view, root } = board;
+  /** @type {LogReader} */
   const reader = (view.reading ??= new LogReader(log, () => view.reading === reader));
   const isCurrent = () => view.reading === reader && !board.signal.aborted;
   const bar = h("progress", { max: 1, value: 0, "aria-label": "Loading" });
   board.showMessage("loading", h("p", { class: "muted" }, "Reading the log"), bar);
-  const count = () => (root.dataset.loaded = Math.floor(reader.share * 100) / 100);
+  const count = () => {
+    const share = Math.floor(reader.share * 100) / 100;
+    root.dataset.loaded = `${share}`;
+    return share;
+  };
   await reader.until(opening, () => (bar.value = count()));
   if (!isCurrent()) return;
   const { model } = reader;
@@ -88,16 +107,24 @@ export async function load(board, log, opening) {
   await showRest(board, reader, isCurrent, count);
 }
 
-/** Shows the rest of the log as it is read, or the error in it. */
+/**
+ * Shows the rest of the log as it is read, or the error in it.
+ *
+ * @param {Board} board @param {LogReader} reading @param {() => boolean} isCurrent @param {() => void} count
+ */
 async function showRest(board, reading, isCurrent, count) {
   const { model } = reading;
   const note = h("p", { class: "note reading" });
   if (!reading.done) board.root.append(note);
   let drawn = model.events.length;
+  let told = -1;
   await reading.follow(() => {
     if (!isCurrent()) return;
     const percent = Math.round(reading.share * 100);
-    note.textContent = `${percent} % of the log is read, up to step ${model.lastStep}`;
+    // Only when it changes, because the page is then laid out.
+    if (percent !== told)
+      note.textContent = `${percent} % of the log is read, up to step ${model.lastStep}`;
+    told = percent;
     // Each time twice as much, because a layout of a longer log costs more.
     if (reading.done || model.events.length >= 2 * drawn) {
       drawn = model.events.length;
@@ -112,9 +139,10 @@ async function showRest(board, reading, isCurrent, count) {
   note.setAttribute("role", "alert");
   note.textContent = `${where} cannot be used: ${why}. The board shows what came before it.`;
   board.grid.before(note);
-  board.root.dataset.error = reading.error.line ?? "";
+  board.root.dataset.error = `${reading.error.line ?? ""}`;
 }
 
+/** @param {Board} board */
 function showEmpty(board) {
   board.showMessage(
     "empty",
@@ -128,20 +156,25 @@ function showEmpty(board) {
   );
 }
 
+/** @param {Board} board @param {NonNullable<LogReader["error"]>} error */
 function showError(board, error) {
   const { where, why } = locate(error);
   board.showMessage("error", h("h2", {}, `${where} cannot be used.`), h("p", {}, why));
 }
 
-/** The place and the reason of an error. */
+/** The place and the reason of an error. @param {NonNullable<LogReader["error"]>} error */
 function locate({ line, reason, message }) {
   return { where: line ? `Line ${line} of the log` : "The log", why: reason ?? message };
 }
 
+/** @type {Record<string, (widget: Widget) => Promise<void>>} */
 const RENDERERS = {
   compare: comparisonInNotebook(load),
   predict: predictionInNotebook(load),
 };
 const board = inNotebook(load);
 
-export default { render: (widget) => (RENDERERS[widget.model.get("kind")] ?? board)(widget) };
+export default {
+  /** @param {Widget} widget */
+  render: (widget) => (RENDERERS[widget.model.get("kind")] ?? board)(widget),
+};

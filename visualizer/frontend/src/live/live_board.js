@@ -10,7 +10,30 @@
  * the pending one with its arrivals. Moving the cursor stops following while the log goes on growing; moving to
  * the newest step, or N, follows again. When the connection is lost, the picture stays, greyed out. Memory is
  * bounded, see `trimmed_model.js`.
+ *
+ * @typedef {object} ServerStatus  what the log does not say; empty before the server has said it
+ * @property {string} [run]
+ * @property {string} [model]
+ * @property {boolean} [chats]
+ * @property {boolean} [paused]
+ * @property {string} [until]       what a paused engine runs until, or ""
+ * @property {{step: number, reason: string, request: number | null} | null} [stopped]
+ * @property {boolean} [holding]    whether prompts are held
+ * @property {string[]} [held]      their names
+ * @property {number | null} [screen]  the earlier step that the projector's screen looks back at
+ * @property {string} [not_ready]   why the server accepts no requests, or ""
+ * @property {{run: string, changed: Record<string, [unknown, unknown]>, prompts: string} | null} [previous]
+ * @property {boolean} [controls]   whether this page may pause the engine
+ * @property {boolean} [key]        whether the server requires one
+ * @property {"on" | "off"} [trace_text]
+ *
+ * @typedef {{type: "events", run: string, first: number, count: number, text: string, joins: boolean,
+ *            dropped: number}} EventsMessage
+ * @typedef {EventsMessage | {type: "status", status: ServerStatus} | {type: "lost" | "slow", seconds: number}
+ *           | {type: "refused", status: number}} FeedMessage  see `live_feed.js`
  */
+
+/** @import { Board } from "../board/board.js" */
 
 import { h } from "../drawing/html.js";
 import { LogError, Model } from "../model/index.js";
@@ -23,28 +46,42 @@ const MOMENT = 500; // ms that a picture stays while the engine runs
 const SPARE = 4; // ms per frame for building the trimmed model
 
 const encoder = new TextEncoder();
-const count = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
+const count = (/** @type {number} */ number, /** @type {string} */ noun) =>
+  `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
 
 export class LiveBoard {
   following = true;
   run = "";
+  /** @type {Model | null} */
   model = null;
+  /** @type {ServerStatus} */
   status = {};
   #next = -1; // number of the next event
-  #pending = []; // messages not folded yet
+  /** Messages not folded yet. @type {{text: string, happened: number}[]} */
+  #pending = [];
   #waiting = 0; // number of events in them
   #missed = 0; // events dropped because the page did not fold them in time
   #joining = false; // a keyframe was requested
   #scheduled = false;
   #cost = 0;
   #idleSince = 0;
+  /** @type {TrimmedModel | null} */
   #trimmed = null;
   #momentAt = -Infinity; // when the current picture was drawn
-  #timer = null; // for the next picture
+  /** For the next picture. @type {ReturnType<typeof setTimeout> | undefined} */
+  #timer;
 
-  /** `rejoin()` asks the feed for a keyframe; `onChange(live)` is called after every change. */
+  /**
+   * `rejoin()` asks the feed for a keyframe; `onChange(live)` is called after every change.
+   *
+   * @param {Board} board
+   * @param {{rejoin: () => void, onChange?: (live: LiveBoard) => void, limit?: number}} options
+   */
   constructor(board, { rejoin, onChange = () => {}, limit = LIMIT }) {
-    Object.assign(this, { board, rejoin, onChange, limit });
+    this.board = board;
+    this.rejoin = rejoin;
+    this.onChange = onChange;
+    this.limit = limit;
     this.words = h("span", { role: "status" });
     this.note = h("span", { class: "muted", role: "status" });
     this.counts = h("span", { class: "counts" });
@@ -57,12 +94,12 @@ export class LiveBoard {
       h("div", { class: "live" }, mark, this.words, this.counts, this.note, this.button),
     );
     const { signal, root, store } = board;
-    const key = (event) => {
+    const key = (/** @type {any} */ event) => {
       if (event.target.closest("input, textarea") || event.ctrlKey || event.metaKey) return;
       if (this.shows && (event.key === "n" || event.key === "End")) this.follow(true);
     };
     root.addEventListener("keydown", key, { signal });
-    const moved = (names) => {
+    const moved = (/** @type {Set<string>} */ names) => {
       if (names.has("step") && this.shows) this.follow(store.step >= this.newest);
       if (names.has("selected")) this.onChange(this);
     };
@@ -80,8 +117,9 @@ export class LiveBoard {
    * and every arrival would create one.
    */
   get newest() {
-    const { firstStep, lastStep, measures } = this.model;
-    const { status, scheduled } = this.model.stepInfo(lastStep);
+    const model = /** @type {Model} */ (this.model);
+    const { firstStep, lastStep, measures } = model;
+    const { status, scheduled } = model.stepInfo(lastStep);
     const isToCome = status === "pending" || (status === "running" && scheduled == null);
     const comes = lastStep > firstStep && isToCome;
     const last = lastStep - firstStep;
@@ -89,14 +127,14 @@ export class LiveBoard {
     return comes && isBusy ? lastStep - 1 : lastStep;
   }
 
-  /** Starts or stops following the newest step. */
+  /** Starts or stops following the newest step. @param {boolean} on */
   follow(on) {
     this.following = on;
     if (on && this.shows) this.board.goTo(this.newest);
     this.#update();
   }
 
-  /** Handles a message of the feed. */
+  /** Handles a message of the feed. @param {FeedMessage} message */
   receive(message) {
     if (message.type === "events") this.#takeEvents(message);
     else if (message.type === "status") {
@@ -118,6 +156,7 @@ export class LiveBoard {
     }
   }
 
+  /** @param {EventsMessage} message */
   #takeEvents({ run, first, count: events, text, joins, dropped }) {
     if (joins) this.#begin(run, dropped);
     else if (run !== this.run || this.#joining) return;
@@ -144,10 +183,10 @@ export class LiveBoard {
     this.rejoin();
   }
 
-  /** Starts again from a keyframe: the first, or the first after a loss. */
+  /** Starts again from a keyframe: the first, or the first after a loss. @param {string} run @param {number} dropped */
   #begin(run, dropped) {
     if (this.run && run !== this.run) {
-      this.#setNote("new-run", "The server was restarted. This is a new run.");
+      this.#setNote("new-run", "The engine was restarted: this is a new run.");
     } else if (dropped) {
       this.#setNote("dropped", `Dropped ${count(dropped, "event")}, joined again.`, dropped);
     }
@@ -178,7 +217,7 @@ export class LiveBoard {
     requestAnimationFrame((now) => this.#frame(now));
   }
 
-  #frame(now) {
+  #frame(/** @type {number} */ now) {
     this.#scheduled = false;
     if (this.board.signal.aborted) return;
     // The page gets as much time for other work as the last frame took.
@@ -205,9 +244,10 @@ export class LiveBoard {
   }
 
   #fold() {
+    const model = /** @type {Model} */ (this.model);
     let text = "";
     while (this.#pending.length && text.length < PIECE) {
-      const next = this.#pending.shift();
+      const [next] = this.#pending.splice(0, 1);
       text += next.text;
       this.#waiting -= next.happened;
     }
@@ -217,19 +257,20 @@ export class LiveBoard {
     // The rest belongs to the same picture and is folded in the following frames.
     if (!this.#pending.length) this.#momentAt = now;
     try {
-      this.model.read(encoder.encode(text));
+      model.read(encoder.encode(text));
     } catch (error) {
       if (!(error instanceof LogError)) throw error;
       this.#setState("refused", `The server's events cannot be drawn: ${error.reason}`);
       return;
     }
-    if (this.model.stepCount === 0) this.#showEmpty();
+    if (model.stepCount === 0) this.#showEmpty();
     else if (this.shows) this.#grow();
     else if (!this.#pending.length) this.#open(); // not before all of a window's past is folded
   }
 
   #open() {
-    const { board, model } = this;
+    const { board } = this;
+    const model = /** @type {Model} */ (this.model);
     const selected = model.request(board.store.selected) ? board.store.selected : null;
     this.following = true;
     board.open(model, { step: this.newest, selected });
@@ -248,7 +289,7 @@ export class LiveBoard {
   /** Replaces a log that is too long by the same log without its first half. */
   #patchChildren() {
     const { model, limit, board } = this;
-    if (!this.#trimmed && this.shows && model.events.length > limit)
+    if (!this.#trimmed && model && this.shows && model.events.length > limit)
       this.#trimmed = new TrimmedModel(model, limit / 2);
     if (!this.#trimmed?.advance(SPARE)) return;
     const renewed = this.#trimmed.model;
@@ -257,7 +298,7 @@ export class LiveBoard {
     const { step, selected } = board.store;
     const { window } = board.time ?? {};
     board.open(renewed, { step, selected: renewed.request(selected) ? selected : null });
-    if (window?.[0] >= renewed.firstStep) board.axis?.lookAt(window);
+    if (window && window[0] >= renewed.firstStep) board.axis?.lookAt(window);
     this.#setNote(
       "window",
       `Steps before ${renewed.firstStep} were removed from the window.`,
@@ -290,13 +331,17 @@ export class LiveBoard {
     this.#setState(this.board.grid && !this.shows ? "over" : "live", words);
   }
 
-  #setState(state, words) {
+  #setState(/** @type {string} */ state, /** @type {string} */ words) {
     this.board.root.dataset.live = state;
     if (this.words.textContent !== words) this.words.textContent = words;
     this.#update();
   }
 
-  /** `about` names what happened, `number` says how many or from where. */
+  /**
+   * `about` names what happened, `number` says how many or from where.
+   *
+   * @param {string} about @param {string} words @param {number | string} [number]
+   */
   #setNote(about, words, number = "") {
     this.note.textContent = words;
     Object.assign(this.note.dataset, { about, number });
@@ -319,7 +364,7 @@ export class LiveBoard {
     const frozen = this.following ? "" : `Frozen at step ${frame.step}. `;
     const words = `${frozen}${this.following ? `Step ${frame.step}: ` : ""}${parts.join(" · ")}`;
     if (counts.textContent !== words) counts.textContent = words;
-    counts.dataset.step = frame.step;
+    counts.dataset.step = `${frame.step}`;
   }
 
   #update() {
@@ -331,7 +376,7 @@ export class LiveBoard {
       held: !!this.status.paused,
     });
     this.button.hidden = !this.shows;
-    this.button.setAttribute("aria-pressed", this.following);
+    this.button.setAttribute("aria-pressed", `${this.following}`);
     const now = this.shows && store.step < this.newest ? `, step ${this.newest}` : "";
     const words = this.following ? "Following" : `Jump to now${now}`;
     if (this.button.textContent !== words) this.button.textContent = words;

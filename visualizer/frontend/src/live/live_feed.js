@@ -14,6 +14,8 @@
  * closes its connection and continues from the last event when it is shown again.
  */
 
+/** @import { EventsMessage, FeedMessage } from "./live_board.js" */
+
 import { createParser } from "eventsource-parser";
 
 const WAITS = [0.5, 1, 2, 4, 8, 15]; // s
@@ -25,6 +27,14 @@ const UNSEEN = 10_000; // ms that a hidden tab keeps its connection
 /**
  * Reads the feed until `signal` aborts. Returns `rejoin()`, which starts again with a keyframe. With `past`, the
  * first connection begins with the events that the server has kept.
+ *
+ * @param {string} url
+ * @param {object} options
+ * @param {(message: FeedMessage) => void} options.onMessage
+ * @param {() => Record<string, string>} [options.headers]
+ * @param {boolean} [options.past]
+ * @param {AbortSignal} options.signal
+ * @param {Document} [options.page]
  */
 export function subscribe(
   url,
@@ -32,29 +42,33 @@ export function subscribe(
 ) {
   const pastUrl = `${url}${url.includes("?") ? "&" : "?"}past=true`;
   let wantsPast = past;
-  let last = null; // id of the last event
+  /** The id of the last event. @type {string | null} */
+  let last = null;
   let attempt = 0;
+  /** @type {AbortController | null} */
   let connection = null;
   let startsOver = false;
 
   async function connect() {
-    connection = new AbortController();
-    const silence = { timer: null };
+    const here = new AbortController();
+    connection = here;
+    /** @type {{timer: ReturnType<typeof setTimeout> | undefined}} */
+    const silence = { timer: undefined };
     const restartTimer = () => {
       clearTimeout(silence.timer);
-      silence.timer = setTimeout(() => connection.abort(), SILENCE);
+      silence.timer = setTimeout(() => here.abort(), SILENCE);
     };
     restartTimer();
     const slow = setTimeout(() => onMessage({ type: "slow", seconds: SLOW }), SLOW * 1000);
     try {
       const response = await fetch(wantsPast && !last ? pastUrl : url, {
         headers: { ...headers(), ...(last && { "Last-Event-ID": last }) },
-        signal: AbortSignal.any([signal, connection.signal]),
+        signal: AbortSignal.any([signal, here.signal]),
         cache: "no-store",
       });
       clearTimeout(slow);
       if (response.status === 401) return "refused";
-      if (!response.ok) return "lost";
+      if (!response.ok || !response.body) return "lost";
       const read = feedParser((message) => {
         attempt = 0;
         if (message.type === "events") last = `${message.run}:${message.first + message.count - 1}`;
@@ -75,7 +89,8 @@ export function subscribe(
     }
   }
 
-  let closing = null;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  let closing;
   const onVisibility = () => {
     clearTimeout(closing);
     if (page?.hidden) closing = setTimeout(() => connection?.abort(), UNSEEN);
@@ -116,14 +131,18 @@ export function subscribe(
 /**
  * Returns a function that takes the text of the feed, cut anywhere, and reports its messages. The events of
  * one piece of text are reported together.
+ *
+ * @param {(message: FeedMessage) => void} onMessage
  */
 export function feedParser(onMessage) {
   let dropped = 0;
+  /** @type {EventsMessage | null} */
   let batch = null;
   const flush = () => {
     if (batch) onMessage(batch);
     batch = null;
   };
+  /** @param {{id?: string, event?: string, data: string}} sent */
   const onEvent = ({ id, event, data }) => {
     if (event === "dropped") dropped = JSON.parse(data).dropped;
     else if (event === "status") {
@@ -140,13 +159,13 @@ export function feedParser(onMessage) {
     }
   };
   const parser = createParser({ onEvent });
-  return (text) => {
+  return (/** @type {string} */ text) => {
     parser.feed(text);
     flush();
   };
 }
 
-/** Resolves when the page is visible again. */
+/** Resolves when the page is visible again. @param {Document} page @param {AbortSignal} signal @returns {Promise<unknown>} */
 function untilVisible(page, signal) {
   return new Promise((resolve) => {
     const options = { once: true, signal };
@@ -159,8 +178,9 @@ function untilVisible(page, signal) {
   });
 }
 
+/** @param {number} time  ms @param {AbortSignal} signal */
 function pause(time, signal) {
-  return new Promise((resolve) => {
+  return new Promise((/** @type {(value?: unknown) => void} */ resolve) => {
     const timer = setTimeout(resolve, time);
     const stop = () => {
       clearTimeout(timer);

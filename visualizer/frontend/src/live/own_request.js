@@ -3,6 +3,14 @@
  * its blocks. Everything belongs to the step that the board shows.
  */
 
+/**
+ * @import { Frame } from "../model/frame.js"
+ * @import { RequestSpan } from "../model/request_spans.js"
+ * @import { Span } from "../model/words.js"
+ * @import { Theme } from "../drawing/palette.js"
+ * @import { LiveBoard } from "./live_board.js"
+ */
+
 import { h } from "../drawing/html.js";
 import { paintSwatch } from "../drawing/marks.js";
 import { wordNodes } from "../drawing/words_html.js";
@@ -12,20 +20,27 @@ import { bold, capital, count, say } from "../model/words.js";
 const STEPS = 30; // in the lane
 const BLOCKS = 8;
 const COMPUTED = new Set(["prefill", "catchup", "decode"]); // kinds of segments with the request's mark
+/** @type {Record<string, string>} */
 const FATES = { others: "others keep it", cached: "cached", free: "free" };
 
-/** What happens to a request in a step, as spans that address the person who sent it. */
+/**
+ * What happens to a request in a step, as spans that address the person who sent it.
+ *
+ * @param {Frame} frame @param {number} id
+ * @returns {Span[]}
+ */
 export function ownSentence(frame, id) {
   const { lead, rest } = words(frame, id);
   return rest ? [...bold(say`${lead}`), ...say` ${rest}`] : bold(say`${lead}`);
 }
 
+/** @param {Frame} frame @param {number} id @returns {{lead: string, rest?: string | Span[]}} */
 function words(frame, id) {
   const { story } = frame;
   const about = frame.decisions.find(
     ({ request, requests }) => request === id || requests?.includes(id),
   );
-  const row = story.rows.find(({ request }) => request === id);
+  const computed = story.rows.find(({ request }) => request === id)?.count ?? 0;
   switch (frame.phase(id).kind) {
     case "future":
       return { lead: "Your request is on its way." };
@@ -38,44 +53,47 @@ function words(frame, id) {
     case "prefill": {
       const found = story.admissions.find(({ request }) => request === id)?.found;
       const hit = found ? ` The cache had ${count(found, "token")} before them.` : "";
-      return { lead: "Your prompt is computed:", rest: `${count(row.count, "token")}.${hit}` };
+      return { lead: "Your prompt is computed:", rest: `${count(computed, "token")}.${hit}` };
     }
     case "catchup":
       return {
         lead: "Your request catches up:",
-        rest: `it computes ${count(row.count, "token")}.`,
+        rest: `it computes ${count(computed, "token")}.`,
       };
     case "decode":
       return { lead: "Your request decodes.", rest: "Each step computes one token." };
     case "stalled":
       return { lead: "Your request gets nothing.", rest: "The step's token budget is spent." };
     case "finished":
-      return { lead: ending(frame.model.request(id)) };
+      return { lead: ending(frame.model.requestSpan(id)) };
     default:
       return { lead: "Your request is running." };
   }
 }
 
-/** Why it waits, and its place in the queue. */
+/** Why it waits, and its place in the queue. @param {Frame} frame @param {number} id */
 function waiting(frame, id) {
   const place = frame.waiting.indexOf(id);
   const line = place ? `${place} before you.` : "You are first in the queue.";
   const wait = frame.waits.find(({ request }) => request === id);
-  return wait?.reason && wait.head === id ? say`${capital(wait.spans)}. ${line}` : line;
+  return wait?.reason && wait.spans && wait.head === id
+    ? say`${capital(wait.spans)}. ${line}`
+    : line;
 }
 
-function ending({ finished, maxTokens }) {
+function ending(/** @type {RequestSpan} */ { finished, maxTokens }) {
+  /** @type {Record<string, string>} */
   const endings = {
     stop: "Your answer is finished.",
     length: `Your answer has reached its limit of ${count(maxTokens, "token")}.`,
     abort: "Your request was stopped.",
   };
-  return endings[finished.reason] ?? "Your request failed.";
+  return endings[finished?.reason ?? ""] ?? "Your request failed.";
 }
 
 /** Draws one's own request into `host`. */
 export class OwnRequest {
-  constructor(host) {
+  constructor(/** @type {HTMLElement} */ host) {
     this.name = h("h2");
     this.at = h("p", { class: "at" });
     this.sentence = h("p", { class: "own-sentence" });
@@ -94,32 +112,48 @@ export class OwnRequest {
     this.host = host;
   }
 
-  /** Shows a request at the step of the board's frame. Returns whether the log has the request. */
+  /**
+   * Shows a request at the step of the board's frame. Returns whether the log has the request.
+   *
+   * @param {LiveBoard} live @param {number | null} id
+   */
   show({ board, status }, id) {
     const { model, theme } = board;
-    const span = id == null ? null : model?.request(id);
+    const span = model?.request(id);
     this.host.hidden = !span;
-    if (!span) return false;
+    if (!span || id == null) return false;
     const { step } = board.store;
     // A board that is out of sight draws no frame of its own.
     const shown = board.frame;
     const frame = shown?.model === model && shown.step === step ? shown : model.frame(step);
-    this.host.dataset.step = step;
+    this.host.dataset.step = `${step}`;
     const swatch = h("i", { "aria-hidden": "true" });
     paintSwatch(swatch, theme, model.laneOf(id, step));
     this.name.replaceChildren(swatch, span.name);
-    this.at.textContent = status.paused ? `the screen is at step ${step}` : `step ${step}`;
-    this.sentence.replaceChildren(...wordNodes(ownSentence(frame, id), { model, frame, theme }));
+    const isPaused = !!status.paused && !status.until;
+    const here = isPaused ? `the engine is paused at step ${step}` : `step ${step}`;
+    const screen = status.screen == null ? here : `the screen is frozen at step ${status.screen}`;
+    this.at.textContent = screen;
+    this.host.dataset.paused = `${isPaused}`;
+    const context = { model, frame, theme, selected: null };
+    this.sentence.replaceChildren(...wordNodes(ownSentence(frame, id), context));
     this.#drawLane(span, step, theme);
     this.#count(span, frame);
     this.#listBlocks(frame, id);
     return true;
   }
 
-  #drawLane(span, step, theme) {
+  /** Draws the last steps, or those before its end. */
+  #drawLane(
+    /** @type {RequestSpan} */ span,
+    /** @type {number} */ now,
+    /** @type {Theme} */ theme,
+  ) {
+    const step = Math.min(now, span.finished?.step ?? now);
     const first = Math.max(span.segments[0]?.from ?? step, step - STEPS + 1);
     const steps = Math.max(step - first + 1, 10);
-    const at = (from, to, kind) => {
+    /** @param {{from: number, to: number, kind: string}} part */
+    const at = ({ from, to, kind }) => {
       const piece = h("i", { "data-kind": kind });
       piece.style.left = `${(100 * (from - first)) / steps}%`;
       piece.style.width = `${(100 * (to + 1 - from)) / steps}%`;
@@ -127,15 +161,19 @@ export class OwnRequest {
       return piece;
     };
     const pieces = span.segments
-      .map(({ kind, from, to }) => [Math.max(from, first), Math.min(to ?? step, step), kind])
-      .filter(([from, to]) => from <= to);
-    this.lane.replaceChildren(...pieces.map((piece) => at(...piece)));
-    const words = pieces.map(([from, to, kind]) => `${kind} in ${count(to + 1 - from, "step")}`);
+      .map(({ kind, from, to }) => ({
+        kind,
+        from: Math.max(from, first),
+        to: Math.min(to ?? step, step),
+      }))
+      .filter(({ from, to }) => from <= to);
+    this.lane.replaceChildren(...pieces.map(at));
+    const words = pieces.map(({ from, to, kind }) => `${kind} in ${count(to + 1 - from, "step")}`);
     this.lane.ariaLabel = `Your lane: ${words.join(", ")}`;
     this.ends.replaceChildren(h("span", {}, `step ${first}`), h("span", {}, `step ${step}`));
   }
 
-  #count(span, frame) {
+  #count(/** @type {RequestSpan} */ span, /** @type {Frame} */ frame) {
     const { measures, firstStep } = frame.model;
     const tokens = span.tokenSteps.filter((at) => at <= frame.step).length;
     const { blocks, lost } = frame.table(span.id);
@@ -152,14 +190,14 @@ export class OwnRequest {
     );
   }
 
-  #listBlocks(frame, id) {
+  #listBlocks(/** @type {Frame} */ frame, /** @type {number} */ id) {
     const { blocks, lost, fates } = frame.table(id);
     const { model } = frame;
     const cells = blocks.slice(0, BLOCKS).map((block, i) => {
       const { owners, filled, slots } = frame.blocks[block];
       const shared = owners.length > 1 ? `shared ×${owners.length}` : `${filled} of ${slots}`;
       const { fate, to } = fates[i] ?? {};
-      const words = fate === "taken" ? `→ ${model.requestSpan(to).name}` : FATES[fate];
+      const words = fate === "taken" ? `→ ${model.tag(to).text}` : FATES[fate];
       return h(
         "li",
         { "data-kind": lost ? "lost" : owners.length > 1 ? "shared" : "own" },

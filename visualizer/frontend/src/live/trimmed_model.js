@@ -10,7 +10,7 @@ import { SCHEMA } from "../model/log.js";
 const SLICE = 400; // events
 
 export class TrimmedModel {
-  /** Starts at the step after which about `kept` events follow. */
+  /** Starts at the step after which about `kept` events follow. @param {Model} old @param {number} kept */
   constructor(old, kept) {
     this.old = old;
     const step = old.stepOf(old.firstSeq + old.events.length - kept);
@@ -19,7 +19,7 @@ export class TrimmedModel {
     this.model = new Model([keyframe(state)]);
   }
 
-  /** Works for some milliseconds; returns true once it has caught up. */
+  /** Works for some milliseconds; returns true once it has caught up. @param {number} milliseconds */
   advance(milliseconds) {
     const until = performance.now() + milliseconds;
     const { old, model } = this;
@@ -33,7 +33,12 @@ export class TrimmedModel {
   }
 }
 
-/** A folded state as a keyframe event, as `State.keyframe` in Python. */
+/**
+ * A folded state as a keyframe event, as `State.keyframe` in Python.
+ *
+ * @param {import("../model/fold.js").State} state
+ * @returns {any}
+ */
 export function keyframe(state) {
   const core = state.core();
   const { settings, classes, lanes } = state;
@@ -46,7 +51,7 @@ export function keyframe(state) {
     ...entry,
     texts: state.textsOf(state.node(entry.id)),
   }));
-  const holds = core.holds.map((entry) => ({ ...entry, label: state.holds.get(entry.id).label }));
+  const holds = core.holds.map((entry) => ({ ...entry, label: state.holds.get(entry.id)?.label }));
   const shown = { schema: SCHEMA, settings, classes, requests, nodes, holds, lanes };
   return { type: "keyframe", seq: state.seq, state: { ...core, ...shown } };
 }

@@ -1,5 +1,8 @@
 /** A live board in a notebook, whose kernel reads the server's feed. */
 
+/** @import { ViewState } from "../board/store.js" */
+/** @import { Widget } from "../host/notebook.js" */
+
 import { Board } from "../board/board.js";
 import { h } from "../drawing/html.js";
 import { modelOf } from "../host/notebook.js";
@@ -11,22 +14,26 @@ const PATIENCE = 5000; // ms to wait for a kernel that may be busy or gone
 /**
  * anywidget's `render` for `visualizer.watch`. The kernel has the connection, because the browser may not be
  * able or allowed to reach the server. Messages sent before a view exists are lost, so the view sends hello first.
+ *
+ * @param {Widget} widget
  */
 export async function watchInNotebook({ model, el, signal, host }) {
   const ending = signal ?? new AbortController().signal;
   const traits = await modelOf(model, host, model.get("feed"));
   if (ending.aborted) return;
   const me = Math.random().toString(36).slice(2);
+  /** @type {ReturnType<typeof setTimeout> | null} */
   let timer = null;
+  /** @type {(Pick<ViewState, "step" | "selected"> & {following: boolean}) | null} */
   let shown = null; // not written to the widget model yet, where the kernel may set its own state meanwhile
-  const sync = ({ step, selected }) => {
+  const sync = (/** @type {Pick<ViewState, "step" | "selected">} */ { step, selected }) => {
     shown = { step, selected, following: live.following };
     if (timer) return;
     timer = setTimeout(() => {
       timer = null;
       traits.set("shown", shown);
       traits.save_changes();
-      board.root.dataset.synced = `${shown.step} ${shown.following}`;
+      if (shown) board.root.dataset.synced = `${shown.step} ${shown.following}`;
     }, SYNC_EVERY);
   };
   const board = new Board(el, { signal: ending, onChange: (state) => sync(state) });
@@ -46,12 +53,12 @@ export async function watchInNotebook({ model, el, signal, host }) {
       ),
     );
   }, PATIENCE);
-  const hear = (message) => {
+  const hear = (/** @type {any} */ message) => {
     clearTimeout(patience);
     if (message.type === "go") go(message);
     else if (!message.to || message.to === me) live.receive(message);
   };
-  const go = ({ following, ...place }) => {
+  const go = (/** @type {any} */ { following, ...place }) => {
     if (!live.shows) return;
     board.restore(place);
     if (following != null) live.follow(following);

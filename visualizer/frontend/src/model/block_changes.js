@@ -19,7 +19,7 @@ import { say } from "./words.js";
  * @returns {BlockChange[]}
  */
 export function blockChanges(frame) {
-  const { model, blocks, copies, story } = frame;
+  const { model, markedBlocks, copies, story } = frame;
   /** @type {Map<number, BlockChange & {rank: number}>} */
   const changes = new Map();
   const add = (
@@ -46,7 +46,7 @@ export function blockChanges(frame) {
   };
   for (const { source, block } of copies) add(0, source, say`copied to ${block}`, block);
   const isCopy = new Set(copies.map(({ block }) => block));
-  for (const { id, mark, from, to } of blocks) {
+  for (const { id, mark, from, to } of markedBlocks) {
     if (isCopy.has(id)) continue;
     if (mark === "handed" && from !== to)
       add(1, id, say`from ${model.tag(from)} to ${model.tag(to)}`);

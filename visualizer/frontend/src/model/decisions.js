@@ -42,17 +42,22 @@ function line(
 export function decisions(frame) {
   const { story } = frame;
   const made = story.evictions.filter(({ neededBy }) => neededBy < 0).map(cleared);
-  let left = frame.budget.budget;
+  const { budget } = frame.budget;
+  let left = budget;
+  const ofRequest = (/** @type {{request: number}} */ { request }) => request;
+  const losses = grouped(story.preemptions, ({ by }) => by);
+  const admissions = grouped(story.admissions, ofRequest);
+  const rows = grouped(story.rows, ofRequest);
+  const stalled = grouped(story.stalled, ofRequest);
   for (const id of asked(story)) {
-    const about = (/** @type {{request: number}} */ { request }) => request === id;
-    for (const loss of story.preemptions) if (loss.by === id) made.push(preempted(frame, loss));
-    for (const admission of story.admissions.filter(about)) made.push(admitted(frame, admission));
-    for (const row of story.rows.filter(about)) {
+    for (const loss of losses.get(id) ?? []) made.push(preempted(frame, loss));
+    for (const admission of admissions.get(id) ?? []) made.push(admitted(frame, admission));
+    for (const row of rows.get(id) ?? []) {
       left -= row.count;
       made.push(scheduled(frame, row, left));
     }
-    for (const idle of story.stalled.filter(about)) {
-      const spans = fill(stalledWords[idle.reason], { requests: 1, budget: frame.budget.budget });
+    for (const idle of stalled.get(id) ?? []) {
+      const spans = fill(stalledWords[idle.reason], { requests: 1, budget });
       made.push(line(idle, "stalled", spans));
     }
   }
@@ -63,12 +68,24 @@ export function decisions(frame) {
   return made;
 }
 
+/** Items by a key, in order. @template T @param {T[]} items @param {(item: T) => number} keyOf @returns {Map<number, T[]>} */
+function grouped(items, keyOf) {
+  const groups = new Map();
+  for (const item of items) {
+    const key = keyOf(item);
+    if (groups.has(key)) groups.get(key).push(item);
+    else groups.set(key, [item]);
+  }
+  return groups;
+}
+
 /** All requests that the scheduler examined, in order. @param {import("./story.js").Story} story @returns {number[]} */
 function asked({ rows, running, admissions }) {
   const order = [...running, ...admissions.map(({ request }) => request)];
   const scheduled_ = rows.map(({ request }) => request);
   // Rows are normally in this order. If another scheduler has its own, the rows' order counts.
-  const sorted = order.filter((id) => scheduled_.includes(id));
+  const has = new Set(scheduled_);
+  const sorted = order.filter((id) => has.has(id));
   if (sorted.every((id, index) => id === scheduled_[index])) return order;
   return [...new Set([...scheduled_, ...order])];
 }

@@ -361,9 +361,13 @@ export class State {
   /** Changes a block's word and updates the counts. @param {number} block @param {number} by */
   #count(block, by) {
     const before = this.blockWords.get(block) ?? 0;
-    const held = 2 * this.#holdsOf(block);
-    this.counts[kindOf(before - held)]--;
-    this.counts[kindOf(before + by - held)]++;
+    const held = this.holds.size && 2 * this.#holdsOf(block);
+    const kind = kindOf(before - held);
+    const next = kindOf(before + by - held);
+    if (kind !== next) {
+      this.counts[kind]--;
+      this.counts[next]++;
+    }
     this.blockWords.set(block, before + by);
   }
 
@@ -567,19 +571,22 @@ export class State {
 
   step_finished(/** @type {Events.StepFinished} */ event) {
     const { step = this.step, wasted = [] } = event; // logs of schema 1 have neither
-    for (const [id, start, count, drafts] of this.plans.get(step) ?? []) {
-      if (!this.requests.get(id) || wasted.includes(id)) continue; // it ended, or its step was dropped
-      this.#writableRequest(id).computed = start + count - drafts.length;
+    // Rows are read by index: they are half of a log, and an iterator for each takes as long as the rest.
+    for (const row of this.plans.get(step) ?? []) {
+      const request = this.requests.get(row[0]);
+      if (!request || wasted.includes(row[0])) continue; // it ended, or its step was dropped
+      this.#writable(this.requests, request).computed = row[1] + row[2] - row[3].length;
     }
-    for (const [id, ids, texts, accepted = 0] of event.tokens) {
-      const request = this.#writableRequest(id);
-      const { content } = request;
+    for (const row of event.tokens) {
+      const request = this.#writableRequest(row[0]);
+      const { tokens, texts } = request.content;
+      const ids = row[1];
       for (let index = 0; index < ids.length; index++, request.length++) {
-        if (request.length < content.tokens.length) continue; // it has been folded before
-        content.tokens.push(ids[index]);
-        content.texts.push(this.#piece(ids[index], texts[index]));
+        if (request.length < tokens.length) continue; // it has been folded before
+        tokens.push(ids[index]);
+        texts.push(this.#piece(ids[index], row[2][index]));
       }
-      request.computed += accepted;
+      request.computed += row[3] ?? 0;
     }
     this.#setPlan(step, null);
   }
@@ -767,9 +774,9 @@ function kindOf(word) {
   return holders === 0 ? "cached" : holders === 1 ? "unshared" : "shared";
 }
 
-/** A row of an event. @param {Events.ScheduledRow} row @returns {PlannedRow} */
-function withDrafts([request, start, count, drafts = []]) {
-  return [request, start, count, drafts];
+/** A row of an event; most are complete and are shared. @param {Events.ScheduledRow} row @returns {PlannedRow} */
+function withDrafts(row) {
+  return row[3] ? /** @type {PlannedRow} */ (row) : [row[0], row[1], row[2], []];
 }
 
 /** @param {PlannedRow[]} rows */

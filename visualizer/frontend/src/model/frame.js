@@ -157,14 +157,22 @@ export class Frame {
     return { kind, words: PHASES[kind] };
   }
 
+  /** The kind of each request's row. @returns {Map<number, import("./story.js").Row["kind"]>} */
+  get #kinds() {
+    return this.#once(
+      "kinds",
+      () => new Map(this.story.rows.map((row) => [row.request, row.kind])),
+    );
+  }
+
   /** @param {number} id @returns {keyof typeof PHASES} */
   #phase(id) {
     const span = this.model.request(id);
     const request = this.state.requests.get(id);
     if (!request) return span?.finished && span.finished.step <= this.step ? "finished" : "future";
     if (request.place !== null) return request.preemptions ? "preempted" : "waits";
-    const row = this.story.rows.find((one) => one.request === id);
-    if (row) return row.kind;
+    const kind = this.#kinds.get(id);
+    if (kind) return kind;
     if (this.story.stalled.some((one) => one.request === id)) return "stalled";
     return this.story.forks.some((one) => one.request === id) ? "forked" : "running";
   }
@@ -190,6 +198,11 @@ export class Frame {
   /** @returns {Block[]} */
   get blocks() {
     return this.#once("blocks", () => this.#describeBlocks());
+  }
+
+  /** The blocks that something happened to; most of thousands have no mark. */
+  get markedBlocks() {
+    return this.#once("marked blocks", () => this.blocks.filter(({ mark }) => mark));
   }
 
   #describeBlocks() {
@@ -280,7 +293,7 @@ export class Frame {
   #handWords() {
     /** @type {Map<string, {from: number | null, to: number | null, blocks: number[]}>} */
     const groups = new Map();
-    for (const { id, mark, from, to } of this.blocks) {
+    for (const { id, mark, from, to } of this.markedBlocks) {
       if (mark !== "handed" || from === to) continue;
       const key = `${from} ${to}`;
       const group = groups.get(key) ?? { from, to, blocks: [] };

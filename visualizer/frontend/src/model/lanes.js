@@ -22,7 +22,7 @@ const NEVER = -REST;
  * @param {number} request
  */
 export function laneOf(lanes, request) {
-  return lanes.findIndex(([owner]) => owner === request);
+  return lanes.findIndex((lane) => lane[0] === request);
 }
 
 /**
@@ -41,10 +41,11 @@ export function laneOf(lanes, request) {
 export function takeLane(lanes, { request, label, step, seats }) {
   const marks = new Array(MARKS).fill(false); // those of this step
   let returns = label !== "";
-  lanes.forEach(([owner, last, its], lane) => {
+  for (let lane = 0; lane < lanes.length; lane++) {
+    const [owner, last, its] = lanes[lane];
     if (owner !== null || last === step) marks[lane % MARKS] = true;
     if (owner !== null && its === label) returns = false;
-  });
+  }
   const rank = (/** @type {number} */ lane) => {
     const [, last, its] = lanes[lane] ?? [null, NEVER, ""];
     const isDistinct = !marks[lane % MARKS];
@@ -52,12 +53,14 @@ export function takeLane(lanes, { request, label, step, seats }) {
     const hasRested = step - last > REST && lane < seats;
     return (isDistinct ? 1 : 3) + (hasRested ? 0 : 1);
   };
+  const least = returns ? 0 : 1;
   let best = lanes.length;
-  const end = Math.max(lanes.length, seats, MARKS);
-  for (let lane = 0; lane < end; lane++) {
-    const isFree = (lanes[lane]?.[0] ?? null) === null;
-    if (isFree && (rank(lane) < rank(best) || (rank(lane) === rank(best) && lane < best)))
-      best = lane;
+  let bestRank = Infinity;
+  const end = Math.max(lanes.length + 1, seats, MARKS);
+  for (let lane = 0; lane < end && bestRank > least; lane++) {
+    if ((lanes[lane]?.[0] ?? null) !== null || rank(lane) >= bestRank) continue;
+    best = lane;
+    bestRank = rank(lane);
   }
   return withLane(lanes, best, [request, NEVER, label]);
 }

@@ -10,8 +10,10 @@ import { LogError, problemWith } from "./log.js";
 
 const NEWLINE = 10;
 const SPACE = 32; // and all smaller bytes
-/** Size of the blocks of bytes that are stored and decoded together. */
-const BLOCK = 1 << 18;
+/** The most bytes that are decoded together. */
+const PIECE = 1 << 18;
+/** Size of the blocks of bytes; much larger than what a stream gives at once, because the end of a block stays empty. */
+const BLOCK = 1 << 20;
 
 const decoder = new TextDecoder();
 const encoder = new TextEncoder();
@@ -38,14 +40,14 @@ export class LogLines {
    */
   push(bytes, take) {
     for (let from = 0; from < bytes.length; ) {
-      const piece = bytes.subarray(from, from + BLOCK);
+      const piece = bytes.subarray(from, from + PIECE);
       from += piece.length;
       const cut = piece.lastIndexOf(NEWLINE) + 1;
       const whole = piece.subarray(0, cut);
       const rest = cut && this.#rest.length ? this.#rest : null;
       if (cut) this.#rest = piece.slice(cut);
       else this.#rest = joined(this.#rest, piece);
-      if (cut) this.#take(rest ? joined(rest, whole) : whole, take);
+      if (cut) this.#take(rest ? [rest, whole] : [whole], take);
     }
   }
 
@@ -58,14 +60,14 @@ export class LogLines {
     } catch {
       return;
     }
-    this.#take(joined(rest, Uint8Array.of(NEWLINE)), take);
+    this.#take([rest, Uint8Array.of(NEWLINE)], take);
   }
 
   /** Adds parsed events. @param {any[]} events */
   add(events) {
     if (!events.length) return;
     const text = events.map((event) => `${JSON.stringify(event)}\n`).join("");
-    const { block, at, bytes } = this.#store(encoder.encode(text));
+    const { block, at, bytes } = this.#store([encoder.encode(text)]);
     this.#index(block, at, bytes);
     this.length = this.#known;
   }
@@ -111,9 +113,9 @@ export class LogLines {
     return { bytes, end, until: this.#blocks[low + 1]?.first ?? this.#known };
   }
 
-  /** Adds complete lines. @param {Uint8Array} whole @param {(event: any) => void} take */
-  #take(whole, take) {
-    const { block, at, bytes } = this.#store(whole);
+  /** Adds complete lines, in pieces. @param {Uint8Array[]} pieces @param {(event: any) => void} take */
+  #take(pieces, take) {
+    const { block, at, bytes } = this.#store(pieces);
     this.#index(block, at, bytes);
     for (const line of linesOf(bytes)) {
       let event;
@@ -130,17 +132,20 @@ export class LogLines {
     }
   }
 
-  /** Copies lines into the last block, or into a new one. @param {Uint8Array} bytes */
-  #store(bytes) {
+  /** Copies lines into the last block, or into a new one. @param {Uint8Array[]} pieces */
+  #store(pieces) {
+    const length = pieces.reduce((sum, piece) => sum + piece.length, 0);
     let block = this.#blocks[this.#blocks.length - 1];
-    if (block.end + bytes.length > block.bytes.length) {
-      const room = new Uint8Array(Math.max(BLOCK, bytes.length));
+    if (block.end + length > block.bytes.length) {
+      const room = new Uint8Array(Math.max(BLOCK, length));
       block = { bytes: room, end: 0, first: this.length };
       this.#blocks.push(block);
     }
     const at = block.end;
-    block.bytes.set(bytes, at);
-    block.end += bytes.length;
+    for (const piece of pieces) {
+      block.bytes.set(piece, block.end);
+      block.end += piece.length;
+    }
     return { block, at, bytes: block.bytes.subarray(at, block.end) };
   }
 

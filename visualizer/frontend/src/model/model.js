@@ -30,7 +30,7 @@ import { Measures, NOTHING } from "./measures.js";
 import { RequestSpans } from "./request_spans.js";
 import { rowKind } from "./rows.js";
 import { TimeRecords } from "./time_records.js";
-import { Heads, waitReasons, waitSegments } from "./waits.js";
+import { Heads, waitSegments } from "./waits.js";
 import { Waterfall } from "./waterfall.js";
 
 /** Events between two kept copies of the state. */
@@ -219,14 +219,6 @@ export class Model {
     return waitSegments(this, span, segment);
   }
 
-  /** The reasons as short labels, with the number of steps of each. */
-  waitReasons(
-    /** @type {import("./request_spans.js").RequestSpan} */ span,
-    /** @type {import("./request_spans.js").Segment} */ segment,
-  ) {
-    return waitReasons(this, span, segment);
-  }
-
   /** Why a request waited in a step: `{reason, head}`. */
   waitAt(/** @type {number} */ step, /** @type {number} */ id) {
     return this.#heads.waitAt(step, id);
@@ -393,7 +385,8 @@ export class Model {
         for (const id of this.#live.running) sums.seats += this.#live.request(id).slots;
         this.#noteComputed(this.#live.step, this.#live.step - 1);
         for (const row of event.rows) {
-          const [request, , count] = row;
+          const request = row[0];
+          const count = row[2];
           const kind = rowKind(row, this.#live.request(request));
           sums.rows++;
           sums.tokens += count;

@@ -1,5 +1,6 @@
 /**
- * The step at which a board opens, and the request it selects: the step with the highest score.
+ * The step at which a board opens, and the request it selects: the step with the highest score. In a run where
+ * nothing happens and no request waits, it is the last of the fullest steps, because answers are longest there.
  * `visualizer/opening.py` chooses the same in Python, because a board has a step before a browser shows it.
  */
 
@@ -18,6 +19,7 @@ const WORTH = [
   { bits: HAPPENED.largeHit, quarters: 8 },
   { bits: HAPPENED.evicted, quarters: 4 },
 ];
+const TELLING = WORTH.reduce((all, { bits }) => all | bits, 0);
 const WAITING = { quarters: 4, most: 5 };
 const RUNNING = { quarters: 1, most: 8 };
 const EDGE = 16; // less in the first and last tenth of the run
@@ -45,11 +47,22 @@ export function openingScores(model) {
   });
 }
 
-/** The step with the highest score; of equal ones, the earliest. @param {import("./model.js").Model} model */
+/**
+ * The step with the highest score. Of equal ones, the earliest in which something happens or a request waits; if
+ * there is none, the last.
+ *
+ * @param {import("./model.js").Model} model
+ */
 export function openingStep(model) {
+  const { happened, waiting } = model.measures;
   const scores = openingScores(model);
-  const best = scores.reduce((most, score) => Math.max(most, score), -Infinity);
-  return model.firstStep + Math.max(0, scores.indexOf(best));
+  const isDull = (/** @type {number} */ index) => !(happened[index] & TELLING) && !waiting[index];
+  const best = scores.reduce(
+    (most, score, index) =>
+      score > scores[most] || (score === scores[most] && isDull(most)) ? index : most,
+    0,
+  );
+  return model.firstStep + best;
 }
 
 /** The request that the opening step is about. @param {import("./model.js").Model} model @returns {number | null} */

@@ -112,6 +112,7 @@ export class RequestSpans {
         const last = Math.max(hasBegun ? step : step - 1, span.arrived ?? 0);
         span.finished = { step: last, reason, message, seq };
         this.#endWait(span, step - 1);
+        trim(span, state.request(span.id).content);
       }
     }
   }
@@ -248,7 +249,7 @@ export class RequestSpans {
     /** @type {number} */ step,
     /** @type {import("./fold.js").State} */ state,
   ) {
-    const [id, start, count] = row;
+    const id = row[0];
     const drafts = row[3]?.length ?? 0;
     const span = this.#of(id);
     const last = span.segments[span.segments.length - 1];
@@ -259,6 +260,7 @@ export class RequestSpans {
       else span.segments.push({ kind, from: step, to: step, drafts, accepted: 0 });
       return;
     }
+    const [, start, count] = row;
     const segment = { kind, from: step, to: step, drafts, accepted: 0 };
     const tokens = count - drafts;
     const admission = span.admissions.at(-1);
@@ -270,10 +272,10 @@ export class RequestSpans {
 
   /** Records the tokens of a step. @param {import("./events.js").TokenRow} row @param {number[] | undefined} logprobs */
   #gain(row, logprobs, /** @type {number} */ step) {
-    const [id, ids] = row;
+    const ids = row[1];
     const accepted = row[3] ?? 0;
     const fromTool = ids.length - (row[4] ?? 0);
-    const span = this.#of(id);
+    const span = this.#of(row[0]);
     for (let index = 0; index < ids.length; index++) {
       const place = span.tokenSteps.push(step) - 1;
       if (index < accepted) span.drafted.push(place);
@@ -319,6 +321,21 @@ export class RequestSpans {
     if (last?.kind === "stalled" && last.reason === reason && last.to === step - 1) last.to = step;
     else segments.push({ kind: "stalled", from: step, to: step, reason });
   }
+}
+
+/**
+ * Gives back what an ended request's lists have reserved for more items: half of their memory, and most requests of a
+ * long log have ended.
+ *
+ * @param {RequestSpan} span
+ * @param {import("./fold.js").Content} content  shared by the request's states and the nodes of the tree
+ */
+function trim(span, content) {
+  content.tokens = span.tokens = content.tokens.slice();
+  content.texts = span.texts = content.texts.slice();
+  span.tokenSteps = span.tokenSteps.slice();
+  span.logprobs = span.logprobs.slice();
+  span.segments = span.segments.slice();
 }
 
 /** The wait or preemption that has not ended. @param {RequestSpan} span @returns {Segment | null} */

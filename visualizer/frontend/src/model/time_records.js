@@ -38,6 +38,8 @@
  * @property {string | null} reason  its finish reason
  * @property {number | null} firstToken  index of the step that gave its first token
  * @property {number | null} found       tokens found in the cache when it was first admitted
+ * @property {{step: number, missing: number} | null} short  the first step in which only memory kept it out, and how
+ *   many blocks were missing
  * @property {number} computed   tokens that it has ever computed
  * @property {Work[]} work
  * @property {Absence[]} absences
@@ -47,6 +49,8 @@
 /** @import { RequestState, State } from "./fold.js" */
 import { PausedTime } from "./paused_time.js";
 import { rowKind } from "./rows.js";
+
+const MEMORY = new Set(["no_free_blocks", "whole_sequence", "reserved_blocks"]);
 
 export class TimeRecords {
   /** @type {Step[]} */
@@ -71,6 +75,7 @@ export class TimeRecords {
         const step = this.#open.get(state.step) ?? unfinished(state.step);
         step.failed = false;
         step.blocked = event.blocked ?? null;
+        if (event.blocked) this.#blocked(step.number, event.blocked, state);
         if (event.skipped.length) step.skipped = new Map(event.skipped);
         this.#plan(step, event.rows, state);
         break;
@@ -110,6 +115,19 @@ export class TimeRecords {
     }
   }
 
+  /**
+   * Notes the first step in which more free blocks would have been enough: memory is checked last. Without
+   * preemption, the reserved blocks are checked after the free ones.
+   *
+   * @param {number} step @param {Events.Blocked} blocked @param {State} state
+   */
+  #blocked(step, [id, reason, , need, have], { settings }) {
+    const life = this.lives.get(id);
+    const isLast = reason === "reserved_blocks" || settings.preemption;
+    if (life?.short === null && isLast && MEMORY.has(reason))
+      life.short = { step, missing: need - have };
+  }
+
   /** @param {number} id @returns {Life} */
   #of(id) {
     return /** @type {Life} */ (this.lives.get(id));
@@ -128,6 +146,7 @@ export class TimeRecords {
       beginsAt: this.steps.length,
       endsAt: null,
       reason: null,
+      short: null,
       firstToken: null,
       found: null,
       computed: 0,
@@ -203,10 +222,11 @@ export class TimeRecords {
     Object.assign(step, { begin: start, launched, ready: event.t?.ready ?? end, end });
     if (!(step.decodes + step.prefills)) step.launched = step.ready = end; // there was no pass
     if (Number.isNaN(end)) this.hasTimes = false;
-    for (const [id] of event.tokens) {
-      const life = this.#of(id);
-      const { length, promptLength } = state.request(id);
-      if (life.firstToken === null && length === promptLength) life.firstToken = this.steps.length;
+    for (const row of event.tokens) {
+      const life = this.#of(row[0]);
+      if (life.firstToken !== null) continue;
+      const { length, promptLength } = state.request(row[0]);
+      if (length === promptLength) life.firstToken = this.steps.length;
     }
     this.steps.push(step);
   }
@@ -231,8 +251,8 @@ function isPlain({ again, fresh, isDecode, inVain }) {
  * @returns {Work}
  */
 function workOf(row, request, computed, step) {
-  const [, start, count, drafts = []] = row;
-  const tokens = count - drafts.length;
+  const start = row[1];
+  const tokens = row[2] - (row[3]?.length ?? 0);
   const end = start + tokens;
   const again = Math.max(0, Math.min(end, computed) - start);
   const fresh = tokens - again;

@@ -9,7 +9,7 @@
 
 import { roomFor } from "./columns.js";
 import { reasonWords } from "./messages.js";
-import { plain, say } from "./words.js";
+import { say } from "./words.js";
 
 const FOR_ALL = new Set(["after_preemption", "static_batch"]);
 /** @type {Wait} */
@@ -132,38 +132,6 @@ export function waitRuns(model, span, segment) {
     else runs.push({ from: step, to: step, reason, head });
   }
   return runs;
-}
-
-/** Results by segment, because lanes are drawn in every frame; the segment of a lasting wait still grows. */
-const known = new WeakMap();
-
-/**
- * The reasons of a segment in short form, in order: for how many steps each held, and whether it was the
- * request's own, at the head of the queue. "After a preemption" holds for one step only, so it is left out
- * where there is another reason.
- *
- * @param {import("./model.js").Model} model
- * @param {import("./request_spans.js").RequestSpan} span
- * @param {import("./request_spans.js").Segment} segment
- * @returns {{words: string, steps: number, own: boolean}[]}
- *   [{words: "behind r9", steps: 2, own: false}, {words: "batch full", steps: 7, own: true}]
- */
-export function waitReasons(model, span, segment) {
-  const to = segment.to ?? model.lastStep;
-  if (known.get(segment)?.to === to) return known.get(segment).reasons;
-  const all = waitRuns(model, span, segment).filter(({ reason }) => reason);
-  const lasting = all.filter(({ reason }) => reason !== "after_preemption");
-  /** @type {{words: string, steps: number, own: boolean}[]} */
-  const reasons = [];
-  for (const run of lasting.length ? lasting : all) {
-    const words = plain(shortWords(model, span, run.reason, run.head));
-    const last = reasons[reasons.length - 1];
-    const steps = run.to - run.from + 1;
-    if (last?.words === words) last.steps += steps;
-    else reasons.push({ words, steps, own: run.head === span.id });
-  }
-  known.set(segment, { to, reasons });
-  return reasons;
 }
 
 function shortWords(

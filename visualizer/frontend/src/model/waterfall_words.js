@@ -22,6 +22,7 @@ import { CAUSES, LOST, WAITING, WORK } from "./waterfall.js";
 import { bold, count, list, say } from "./words.js";
 
 const { rows: ROWS, causes: NAMES, total, total_so_far, most: MOST } = messages.waterfall;
+const { helped: HELPED, helped_later: LATER } = messages.waterfall;
 const ORDER = [...WORK, ...LOST, ...WAITING];
 /** Derived from the log; all other causes are recorded in it. */
 export const INFERRED = new Set(["others_prefill"]);
@@ -102,6 +103,22 @@ export function headline(model, time) {
   const most = rest.reduce((best, cause) => (byCause[cause] > byCause[best] ? cause : best));
   const words = { time: timeWords(byCause[most], unit), cause: causeName(most) };
   return say`${said}${fill(MOST, words)}`;
+}
+
+/**
+ * What would have helped, as far as the log says it; empty if it does not. A replay shows what a whole run gains from
+ * more blocks; this is about one decision.
+ *
+ * @param {RequestTime} time
+ * @returns {Span[]}
+ */
+export function helped({ life, spans }) {
+  if (!life.short) return [];
+  const { step, missing } = life.short;
+  const computed = spans.filter(({ cause }) => WORK.includes(cause) || cause === "recomputed");
+  const later = computed.find((one) => one.step > step)?.step;
+  const words = fill(HELPED, { missing, step });
+  return later === undefined ? words : [...words, ...fill(LATER, { later })];
 }
 
 /**

@@ -1,5 +1,14 @@
-/** The selected request's block table: logical to physical blocks, and what happened to the blocks it lost. */
+/**
+ * The selected request's block table: logical to physical blocks, and what happened to the blocks it lost.
+ *
+ * @typedef {Omit<BoardContext, "block"> & {claim: Claim, width: number}} TableContext  width: px that are available
+ * @typedef {[logical: number, physical: number, fate?: string]} Column
+ */
 
+/** @import { BoardContext } from "../board/board.js" */
+/** @import { Claim } from "../drawing/blocks.js" */
+/** @import { Frame } from "../model/frame.js" */
+/** @import { Model } from "../model/model.js" */
 import { h, plural } from "../drawing/html.js";
 import { chip } from "../drawing/words_html.js";
 
@@ -8,7 +17,7 @@ const HEAD = 62;
 const CELL = 38;
 const FATED = 44;
 
-/** The nodes below the block map. `context` has model, frame, theme, selected, claim and the available width. */
+/** The nodes below the block map. @param {TableContext} context */
 export function blockTableNodes(context) {
   const { model, frame, selected, claim, width } = context;
   if (selected == null)
@@ -42,7 +51,7 @@ export function blockTableNodes(context) {
   ];
 }
 
-/** [[logical, physical, fate?], ...] */
+/** @param {NonNullable<Claim["table"]>} table @param {Model} model @returns {Column[]} */
 const columnsOf = ({ blocks, lost, fates }, model) =>
   blocks.map((block, i) => {
     if (!lost) return [i, block];
@@ -50,13 +59,15 @@ const columnsOf = ({ blocks, lost, fates }, model) =>
     return [i, block, fate === "taken" ? `→ ${model.request(to)?.name}` : fate];
   });
 
+/** @param {Column[]} columns @param {number} most */
 function cut(columns, most) {
   const count = Math.ceil(columns.length / most);
   return Array.from({ length: count }, (_, i) => columns.slice(i * most, (i + 1) * most));
 }
 
-/** One row of the table; further columns follow in rows below. */
+/** One row of the table; further columns follow in rows below. @param {Column[]} columns */
 function lineNodes(columns) {
+  /** @param {string} name @param {Node | string} head @param {number} at */
   const row = (name, head, at) =>
     h(
       "tr",
@@ -70,6 +81,7 @@ function lineNodes(columns) {
   return h("tbody", {}, ...rows);
 }
 
+/** @param {Frame} frame @param {number} selected @param {Claim} claim */
 function holdsNothing(frame, selected, { wanted }) {
   const { kind } = frame.phase(selected);
   if (kind === "future") return "has not arrived yet.";

@@ -5,23 +5,32 @@
  * A batch of two hundred requests has two hundred rows, most of them alike and not visible. Writing them all
  * takes longer than drawing all pictures, so at first only the visible rows are written. The others follow when
  * the user stops moving; their height is reserved, so nothing moves.
+ *
+ * @typedef {Pick<Decision, "kind" | "spans"> & Partial<Decision>} Line
+ * @typedef {{first: number, last: number, plain: boolean}} Body  of the table, with the lines from `first` to `last`
  */
 
+/** @import { Board, BoardContext } from "../board/board.js" */
+/** @import { Decision } from "../model/decisions.js" */
+/** @import { Frame } from "../model/frame.js" */
 import { patchChildren } from "../board/patch_children.js";
 import { labAddress, sourceOf } from "../board/sources.js";
 import { CanvasPainter } from "../drawing/canvas_painter.js";
-import { h, plural } from "../drawing/html.js";
+import { closest, h, plural } from "../drawing/html.js";
 import { chip, wordNodes } from "../drawing/words_html.js";
 
 /** The most requests named in one line; two thousand waiting requests would fill the page. */
 const MOST_NAMED = 24;
 const NAME = { size: 12.5, bold: true };
 const SEEN = 17; // rows of the list that are written at first, if each has one line; more in a higher list
-const ROW = 20; // px
+const LINE = 17; // px
+const PADDING = 1.5; // px above and below the lines of a row
+const ROW = LINE + 2 * PADDING;
 const TOGETHER = 6; // plain rows per body of the table
 const BETWEEN_STEPS = new Set(["arrived", "aborted"]);
 
 export class DecisionsPanel {
+  /** @param {Board} board */
   constructor(board) {
     this.board = board;
     this.list = h("div", {});
@@ -35,41 +44,38 @@ export class DecisionsPanel {
       this.source,
     );
     const { signal } = board;
+    /** @param {Event} event */
     const look = (event) => {
-      const row = event.target.closest?.("tr[data-kind]");
+      const row = closest(event, "tr[data-kind]");
       if (row) this.writeSource(Number(row.dataset.index));
     };
     for (const name of ["click", "focusin", "pointerover"])
       this.list.addEventListener(name, look, { signal });
   }
 
-  setModel() {}
-
-  layout() {}
-
-  draw() {}
-
   write() {
     const { board } = this;
+    /** @type {Line[]} */
     this.lines = linesOf(board.frame);
+    /** @type {BoardContext} */
     this.context = board.context();
     const moment = this.lines.findIndex(({ hot }) => hot);
     // A highlighted row below the first ones is scrolled to the middle, as far as the list can scroll.
     this.writeSeen(moment);
     // After all text is written: reading the layout now would compute it twice.
     queueMicrotask(() => {
-      const list = this.element.querySelector(".scroll");
+      const list = scrolledIn(this.element);
       const seen = list ? Math.ceil(list.clientHeight / ROW / this.board.unit) + 1 : 0;
       if (seen > this.seen) {
         this.seen = seen;
         this.writeSeen(moment);
       }
-      showMoment(this.element);
+      showMoment(this.element, this.board.unit);
     });
     this.writeSource(moment);
   }
 
-  /** Writes the visible rows. */
+  /** Writes the visible rows. @param {number} moment */
   writeSeen(moment) {
     const { seen, lines } = this;
     const top = moment < seen ? 0 : Math.min(moment - seen / 2, lines.length - seen) - 1;
@@ -80,10 +86,11 @@ export class DecisionsPanel {
   writeRest() {
     if (!this.lines) return;
     this.writeRows(0, this.lines.length);
-    const list = this.element.querySelector(".scroll");
-    if (list) hideCutRow(list);
+    const list = scrolledIn(this.element);
+    if (list) hideCutLines(list, this.board.unit);
   }
 
+  /** @param {number} from @param {number} to */
   writeRows(from, to) {
     patchChildren(
       this.list,
@@ -91,7 +98,11 @@ export class DecisionsPanel {
     );
   }
 
-  /** The function that made a decision, as a link if JupyterLab can open it, otherwise as a path to copy. */
+  /**
+   * The function that made a decision, as a link if JupyterLab can open it, otherwise as a path to copy.
+   *
+   * @param {number} index
+   */
   writeSource(index) {
     const { frame, project } = this.board;
     const line = this.lines[index];
@@ -110,53 +121,85 @@ export class DecisionsPanel {
   }
 }
 
-/** Events between the steps come before the decisions, those of the commit after them. */
+/** The list that scrolls. @param {HTMLElement} panel */
+function scrolledIn(panel) {
+  return /** @type {HTMLElement | null} */ (panel.querySelector(".scroll"));
+}
+
+/**
+ * Events between the steps come before the decisions, those of the commit after them.
+ *
+ * @param {Frame} frame
+ * @returns {Line[]}
+ */
 function linesOf(frame) {
   const before = frame.outcomes.filter(({ kind }) => BETWEEN_STEPS.has(kind));
   const after = frame.outcomes.filter(({ kind }) => !BETWEEN_STEPS.has(kind));
   return [...grouped(before), ...frame.decisions, ...after];
 }
 
-/** Scrolls a long list to its highlighted row, without scrolling the page. */
-function showMoment(panel) {
-  const list = panel.querySelector(".scroll");
-  const moment = panel.querySelector(".moment");
+/**
+ * Scrolls a long list to its highlighted row, without scrolling the page.
+ *
+ * @param {HTMLElement} panel @param {number} unit
+ */
+function showMoment(panel, unit) {
+  const list = scrolledIn(panel);
+  const moment = /** @type {HTMLElement | null} */ (panel.querySelector(".moment"));
   if (!list) return;
-  list.style.clipPath = "";
   const isBelow = moment && moment.offsetTop + moment.offsetHeight > list.clientHeight;
   const top = isBelow ? moment.offsetTop - list.clientHeight / 2 : 0;
   if (list.scrollTop !== top) list.scrollTop = top;
-  hideCutRow(list);
-  list.onscroll = () => hideCutRow(list);
+  hideCutLines(list, unit);
+  list.onscroll = () => hideCutLines(list, unit);
 }
 
-/** Hides the row that the lower edge of the list cuts, unless it fills the list. */
-function hideCutRow(list) {
-  const edge = list.scrollTop + list.clientHeight;
+/**
+ * Hides the lines of text that the upper and the lower edge of the list cut.
+ *
+ * @param {HTMLElement} list @param {number} unit
+ */
+function hideCutLines(list, unit) {
+  const top = list.scrollTop;
+  const bottom = top + list.clientHeight;
   const rows = [...list.querySelectorAll("tr")];
-  const cut = rows.find(
-    ({ offsetTop, offsetHeight }) => offsetTop < edge && offsetTop + offsetHeight > edge + 2,
-  );
-  const isTall = cut && cut.offsetHeight > list.clientHeight / 2;
-  list.style.clipPath = cut && !isTall ? `inset(0 0 ${edge - cut.offsetTop}px 0)` : "";
+  /** @param {number} edge */
+  const cutAt = (edge) => {
+    const row = rows.find((one) => {
+      const { offsetTop, offsetHeight } = one;
+      return offsetTop + 1 < edge && offsetTop + offsetHeight > edge + 2;
+    });
+    return row ? { row, seen: (edge - row.offsetTop) / unit - PADDING } : null;
+  };
+  const [above, below] = [cutAt(top), cutAt(bottom)];
+  // Of a row of several lines, whole lines stay.
+  const hidden = above ? Math.ceil(above.seen / LINE) * LINE - above.seen : 0;
+  const under = !below ? 0 : below.seen < LINE ? below.seen + PADDING : below.seen % LINE;
+  const clip = above || below ? `inset(${hidden * unit}px 0px ${under * unit}px)` : "";
+  if (list.style.clipPath !== clip) list.style.clipPath = clip;
 }
 
-/** The nodes of the list; of the plain rows only those from line `from` to line `to`. */
+/**
+ * The nodes of the list; of the plain rows only those from line `from` to line `to`.
+ *
+ * @param {Line[]} lines @param {BoardContext} context @param {{from: number, to: number, ruler: CanvasPainter}} part
+ */
 function decisionNodes(lines, context, { from, to, ruler }) {
   const { model, frame } = context;
   const { taken, all } = frame.seats;
   const counts = `${taken} of ${plural(all, "seat")} taken, ${frame.waiting.length} waiting`;
   const bodies = bodiesOf(lines).map(({ first, last, plain }) => {
     const body = h("tbody", { class: plain ? "plain" : null });
-    if (plain) body.style.setProperty("--rows", last - first + 1);
+    if (plain) body.style.setProperty("--rows", `${last - first + 1}`);
     if (!plain || (first <= to && last >= from))
       for (let i = first; i <= last; i += 1) body.append(row(lines[i], i, context));
     return body;
   });
   const table = h("table", {}, ...bodies);
-  const named = lines.filter(({ request, requests }) => request != null && !requests);
-  const widths = named.map(({ request }) => ruler.measure(model.tag(request).text, NAME));
-  table.style.setProperty("--name", Math.max(0, ...widths));
+  const widths = lines.map(({ request, requests }) =>
+    request == null || requests ? 0 : ruler.measure(model.tag(request).text, NAME),
+  );
+  table.style.setProperty("--name", `${Math.max(0, ...widths)}`);
   if (!lines.length) table.append(h("caption", { class: "muted" }, "No decision in this step."));
   return [
     h("h2", {}, "Decisions, in order", h("span", { class: "count" }, counts)),
@@ -164,28 +207,39 @@ function decisionNodes(lines, context, { from, to, ruler }) {
   ];
 }
 
-/** Groups of neighbouring lines for the bodies of the table: plain ones, a few together, and others. */
+/**
+ * Groups of neighbouring lines for the bodies of the table: plain ones, a few together, and others.
+ *
+ * @param {Line[]} lines
+ */
 function bodiesOf(lines) {
+  /** @type {Body[]} */
   const bodies = [];
   for (const [i, line] of lines.entries()) {
     const plain = Boolean(line.plain);
     const body = bodies.at(-1);
-    const isFull = plain && i - body?.first >= TOGETHER;
+    const isFull = plain && body && i - body.first >= TOGETHER;
     if (body?.plain === plain && !isFull) body.last = i;
     else bodies.push({ first: i, last: i, plain });
   }
   return bodies;
 }
 
-/** Joins three or more arrivals into one line that names the requests. */
+/**
+ * Joins three or more arrivals into one line that names the requests.
+ *
+ * @param {Decision[]} outcomes
+ * @returns {Line[]}
+ */
 function grouped(outcomes) {
   const arrivals = outcomes.filter(({ kind }) => kind === "arrived");
   if (arrivals.length < 3) return outcomes;
-  const requests = arrivals.map(({ request }) => request);
+  const requests = arrivals.map(({ request }) => Number(request));
   const together = { kind: "arrived", requests, spans: [{ text: "arrive" }] };
   return [together, ...outcomes.filter(({ kind }) => kind !== "arrived")];
 }
 
+/** @param {Line} decision @param {number} index @param {BoardContext} context */
 function row(decision, index, context) {
   const attributes = {
     "data-index": index,
@@ -212,11 +266,16 @@ function row(decision, index, context) {
   );
 }
 
-/** Chips of the first requests and the selected one; the others are counted. */
+/**
+ * Chips of the first requests and the selected one; the others are counted.
+ *
+ * @param {number[]} requests @param {BoardContext} context
+ */
 function namesOf(requests, context) {
   const { selected } = context;
   const first = requests.slice(0, MOST_NAMED);
-  if (requests.includes(selected) && !first.includes(selected)) first.push(selected);
+  if (selected !== null && requests.includes(selected) && !first.includes(selected))
+    first.push(selected);
   const rest = requests.length - first.length;
   const chips = first.map((id) => chip(id, context));
   return rest ? [...chips, ` and ${rest.toLocaleString("en")} more`] : chips;

@@ -4,6 +4,7 @@
  * to see it, and never if the reader prefers reduced motion.
  */
 
+/** @import { Board } from "../board/board.js" */
 import { keyframesOf, legsOf } from "../drawing/handover.js";
 import { h } from "../drawing/html.js";
 import { paintSwatch } from "../drawing/marks.js";
@@ -13,10 +14,14 @@ import { movesOf } from "../model/handover.js";
 const DURATION = 150; // ms
 
 export class HandoverOverlay {
+  /** @param {Board} board */
   constructor(board) {
     this.board = board;
     this.element = h("div", { class: "handover", "aria-hidden": "true" });
     this.movedAt = -DURATION; // when the step last changed
+    /** The step drawn last. @type {number | undefined} */
+    this.step = undefined;
+    /** @param {Event} event */
     const hold = ({ type }) => (this.isHeld = type === "pointerdown");
     const options = { signal: board.signal, capture: true };
     board.root.addEventListener("pointerdown", hold, options);
@@ -42,7 +47,7 @@ export class HandoverOverlay {
   start() {
     const { model, frame, theme, root, parts, shown, time } = this.board;
     const map = parts.blocks;
-    if (!shown.includes(time) || !shown.includes(map)) return;
+    if (!time || !map || !shown.includes(time) || !shown.includes(map)) return;
     const lanes = { ...time.scene, ...this.cornerOf(time.lanes, HEADROOM) };
     const legs = legsOf(movesOf(frame), model, lanes, {
       grid: map.grid,
@@ -57,7 +62,8 @@ export class HandoverOverlay {
         width: box.width,
         height: box.height,
       }))
-        element.style[name] = `calc(${length} * var(--px))`;
+        element.style[/** @type {"left" | "top" | "width" | "height"} */ (name)] =
+          `calc(${length} * var(--px))`;
       paintSwatch(element, theme, model.laneOf(request));
       return element;
     });
@@ -67,7 +73,11 @@ export class HandoverOverlay {
     motions[0].onfinish = () => this.element.contains(elements[0]) && this.element.remove();
   }
 
-  /** Where a canvas's drawing begins, in board pixels from the board's corner. */
+  /**
+   * Where a canvas's drawing begins, in board pixels from the board's corner.
+   *
+   * @param {HTMLCanvasElement} canvas @param {number} [headroom]
+   */
   cornerOf(canvas, headroom = 0) {
     const { root, unit } = this.board;
     const [inner, outer] = [canvas.getBoundingClientRect(), root.getBoundingClientRect()];

@@ -3,7 +3,13 @@
  * table, and the description of the highlighted block.
  */
 
-import { describeBlock } from "../board/descriptions.js";
+/** @import { BlockGrid } from "../drawing/block_grid.js" */
+/** @import { Claim } from "../drawing/blocks.js" */
+/** @import { Theme } from "../drawing/palette.js" */
+/** @import { Board } from "../board/board.js" */
+/** @import { Block, Frame } from "../model/frame.js" */
+/** @import { Model } from "../model/model.js" */
+import { classOf, describeBlock, textOf } from "../board/descriptions.js";
 import { patchChildren } from "../board/patch_children.js";
 import { usedGrid } from "../drawing/block_grid.js";
 import { drawHighlighted } from "../drawing/block_sharers.js";
@@ -12,12 +18,14 @@ import { CanvasPainter } from "../drawing/canvas_painter.js";
 import { h } from "../drawing/html.js";
 import { blockTableNodes } from "./block_table.js";
 import { ChangedPanel } from "./changed_panel.js";
-import { blockTable } from "./tables.js";
+import { blockTable, tablesBox } from "./tables.js";
 
+/** @type {Block["kind"][]} */
 const FORMS = ["unshared", "shared", "cached", "free"];
 const BLEED = 6;
 
 export class MapPanel {
+  /** @param {Board} board */
   constructor(board) {
     this.board = board;
     this.canvas = h("canvas", { role: "application", tabindex: "0" });
@@ -35,7 +43,7 @@ export class MapPanel {
     this.changed = new ChangedPanel();
     this.table = h("div", { class: "table" });
     this.told = h("p", { class: "note told", role: "status", hidden: true });
-    this.alternative = h("div", { class: "alternative", role: "group", "aria-label": "Tables" });
+    this.alternative = tablesBox();
     this.element = h(
       "section",
       { class: "map", "aria-label": "KV blocks" },
@@ -50,15 +58,20 @@ export class MapPanel {
     this.listen();
   }
 
+  /** @param {Model} model */
   setModel(model) {
+    /** @type {Model} */
     this.model = model;
   }
 
   layout() {
     const { unit } = this.board;
+    /** @type {number} */
     this.width = this.element.clientWidth / unit;
+    /** @type {BlockGrid} */
     this.grid = usedGrid(this.model, this.width, BLEED);
     this.canvas.style.margin = `0 ${-BLEED * unit}px`;
+    /** The theme of the glyphs. @type {Theme | null} */
     this.drawn = null;
   }
 
@@ -76,9 +89,10 @@ export class MapPanel {
   draw() {
     const { board, model, grid, painter } = this;
     const { frame, theme, unit, store } = board;
+    /** @type {Claim} */
     this.claim = claimOf(frame, model, store.selected);
     this.drawSwatches();
-    this.changed.draw({ frame, model, theme, unit, selected: store.selected });
+    this.changed.draw({ frame, model, theme, unit, selected: store.selected, width: this.width });
     painter.begin(this.width + 2 * BLEED, grid.height + BLEED, unit, theme);
     painter.context.translate(BLEED, 0);
     const { selected, block, touched } = store;
@@ -104,17 +118,16 @@ export class MapPanel {
     return [blockTable(this.board)];
   }
 
-  /** Writes the description of the highlighted block. */
+  /** Writes the description of the highlighted block. @param {Frame} frame @param {number | null} block */
   describeBlock(frame, block) {
     const lines = block == null ? null : describeBlock(this.model, frame, block);
     this.told.hidden = !lines;
     if (!lines) return;
-    const words = lines.map((line) =>
-      h("span", { class: line.mono ? "mono" : null }, line.text ?? line),
-    );
+    const words = lines.map((line) => h("span", { class: classOf(line) }, textOf(line)));
     this.told.replaceChildren(...words.flatMap((node, i) => (i ? [". ", node] : [node])));
   }
 
+  /** @param {Frame} frame */
   describe(frame) {
     const { unshared, shared, cached, free } = frame.counts;
     this.canvas.setAttribute(
@@ -127,6 +140,7 @@ export class MapPanel {
   listen() {
     const { board } = this;
     const { tooltip, store, signal } = board;
+    /** @param {MouseEvent} event */
     const blockAt = (event) => {
       const box = this.canvas.getBoundingClientRect();
       const { unit } = board;
@@ -135,6 +149,10 @@ export class MapPanel {
         (event.clientY - box.top) / unit,
       );
     };
+    /**
+     * @template {keyof HTMLElementEventMap} K
+     * @param {K} name @param {(event: HTMLElementEventMap[K]) => void} handler
+     */
     const on = (name, handler) =>
       this.canvas.addEventListener(name, (event) => this.grid && handler(event), { signal });
     on("pointermove", (event) => {
@@ -152,7 +170,9 @@ export class MapPanel {
     });
     on("keydown", (event) => {
       const { columns } = this.grid;
-      const by = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns }[event.key];
+      /** @type {Record<string, number>} */
+      const moves = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns };
+      const by = moves[event.key];
       if (by) {
         const next = store.block == null ? 0 : store.block + by;
         if (next >= 0 && next < this.grid.count) board.lookAt(next);
@@ -163,10 +183,13 @@ export class MapPanel {
     });
   }
 
-  /** Selects an owner of a block; for a shared block, each call selects the next owner. */
+  /** Selects an owner of a block; for a shared block, each call selects the next owner. @param {number} id */
   selectOwner(id) {
     const { owners } = this.board.frame.blocks[id];
     const { selected } = this.board.store;
-    if (owners.length) this.board.select(owners[(owners.indexOf(selected) + 1) % owners.length]);
+    if (owners.length)
+      this.board.select(
+        owners[(owners.indexOf(/** @type {number} */ (selected)) + 1) % owners.length],
+      );
   }
 }

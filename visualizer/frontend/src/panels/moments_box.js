@@ -1,16 +1,22 @@
-/** Beside the sentence: which of the moments this is, buttons to the previous and the next one, and what comes next. */
+/**
+ * Beside the sentence: which of the moments this is, buttons to the previous and the next one, and what comes next.
+ */
 
+/** @import { Model } from "../model/model.js" */
 import { h, plural } from "../drawing/html.js";
 import { momentsAround } from "../model/moments.js";
 
 export class MomentsBox {
+  /** @param {(by: number) => void} go */
   constructor(go) {
     this.where = h("span", { class: "muted" });
     this.next = h("p", { class: "muted" });
-    this.buttons = [
+    /** @type {[act: string, sign: string, title: string, by: number][]} */
+    const buttons = [
       ["previous-moment", "‹", "Previous moment (Shift + M)", -1],
       ["next-moment", "›", "Next moment (M)", 1],
-    ].map(([act, sign, title, by]) => {
+    ];
+    this.buttons = buttons.map(([act, sign, title, by]) => {
       const element = h(
         "button",
         { type: "button", "data-act": act, title, "aria-label": title },
@@ -27,6 +33,7 @@ export class MomentsBox {
     );
   }
 
+  /** @param {Model} model @param {number} step */
   show(model, step) {
     const { count, number, previous, next } = momentsAround(model, step);
     this.element.style.visibility = count ? "" : "hidden";

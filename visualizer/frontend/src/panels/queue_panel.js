@@ -3,6 +3,7 @@
  * over the tree, on the timeline's axis, so that nothing moves when it opens.
  */
 
+/** @import { Board } from "../board/board.js" */
 import { CanvasPainter } from "../drawing/canvas_painter.js";
 import { h, plural } from "../drawing/html.js";
 import { drawQueue, queueRows } from "../drawing/queue.js";
@@ -10,10 +11,12 @@ import { drawQueue, queueRows } from "../drawing/queue.js";
 const HEAD = 26;
 
 export class QueuePanel {
+  /** @param {Board} board */
   constructor(board) {
     this.board = board;
     this.canvas = h("canvas", { role: "img", "aria-label": "Queue" });
     this.painter = new CanvasPainter(this.canvas);
+    this.room = 0; // px below the heading
     this.close = h("button", { type: "button", "data-act": "close-queue" }, "close ×");
     this.close.addEventListener("click", () => board.toggleQueue());
     this.count = h("span", { class: "count" });
@@ -26,31 +29,37 @@ export class QueuePanel {
     this.canvas.addEventListener("click", (event) => this.select(event), { signal: board.signal });
   }
 
-  /** Lays the queue over the tree; without a tree in view, below the timeline. */
+  /**
+   * Lays the queue over the tree; without a tree in view, below the timeline.
+   *
+   * @param {HTMLElement | undefined} tree @param {HTMLElement} time
+   */
   layout(tree, time) {
     const host = tree && !tree.hidden && !this.board.narrow ? tree : time;
     if (this.element.parentElement !== host) host.append(this.element);
     this.element.classList.toggle("over", host === tree);
-    this.room = host === tree ? tree.clientHeight / this.board.unit - HEAD : 240;
+    this.room = host === tree ? host.clientHeight / this.board.unit - HEAD : 240;
   }
 
   draw() {
     const { board } = this;
     this.element.hidden = !board.store.queue;
-    if (this.element.hidden || !board.time.scene) return;
+    const shown = board.time?.scene;
+    if (this.element.hidden || !shown) return;
     const { frame, model, unit, theme, store } = board;
-    const { width, scale, columns } = board.time.scene;
+    const { width, scale, columns } = shown;
     this.rows = queueRows(frame, store.selected, this.room);
     const scene = { ...this.rows, model, frame, scale, columns };
     const { step, selected } = store;
     this.painter.begin(width, this.room, unit, theme);
     drawQueue(this.painter, { ...scene, step, selected });
-    const names = frame.waiting.slice(0, 40).map((id) => model.request(id).name);
+    const names = frame.waiting.slice(0, 40).map((id) => model.requestSpan(id).name);
     const waits = plural(frame.waiting.length, "request");
     this.count.textContent = `${waits}, in order; each line runs from arrival or preemption to admission`;
     this.canvas.setAttribute("aria-label", `Queue: ${names.join(", ") || "empty"}`);
   }
 
+  /** @param {MouseEvent} event */
   select(event) {
     const box = this.canvas.getBoundingClientRect();
     const y = (event.clientY - box.top) / this.board.unit;

@@ -1,9 +1,12 @@
 /** Marks the selected range on strip and lanes with two boxes, because on a long log their scales differ. */
 
+/** @import { Scale } from "../drawing/time_axis.js" */
+/** @import { TimePanel } from "./time_panel.js" */
 import { h } from "../drawing/html.js";
 import { STRIP_HEIGHT } from "../drawing/strip.js";
 
 export class RangeMark {
+  /** @param {TimePanel} panel */
   constructor(panel) {
     this.panel = panel;
     const box = { class: "range", hidden: true, "aria-hidden": "true" };
@@ -15,18 +18,22 @@ export class RangeMark {
     const { range } = panel.board.store;
     const { unit } = panel.board;
     const lanes = panel.height - STRIP_HEIGHT;
+    /** @type {[scale: Scale, top: number, height: number][]} */
     const places = [
       [panel.overview, 18, STRIP_HEIGHT - 18],
       [panel.scale, STRIP_HEIGHT, lanes],
     ];
     boxes.forEach((box, i) => {
       const [scale, top, height] = places[i];
-      const left = range && Math.max(scale.left, scale.x(range[0]));
-      const right = range && Math.min(scale.right, scale.end(range[1]));
-      box.hidden = !range || right <= left;
-      if (box.hidden) return;
+      box.hidden = true;
+      if (!range) return;
+      const left = Math.max(scale.left, scale.x(range[0]));
+      const right = Math.min(scale.right, scale.end(range[1]));
+      if (right <= left) return;
+      box.hidden = false;
       const px = { left, top, width: right - left, height };
-      for (const [name, value] of Object.entries(px)) box.style[name] = `${value * unit}px`;
+      for (const [name, value] of Object.entries(px))
+        box.style.setProperty(name, `${value * unit}px`);
     });
   }
 }

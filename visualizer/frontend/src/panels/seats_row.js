@@ -1,10 +1,12 @@
 /** The seats above the block map. */
 
+/** @import { Board } from "../board/board.js" */
 import { CanvasPainter } from "../drawing/canvas_painter.js";
 import { h } from "../drawing/html.js";
-import { drawSeats, SEATS_HEIGHT, seatsOf } from "../drawing/seats.js";
+import { drawSeats, SEATS_HEIGHT, seatAt, seatsOf } from "../drawing/seats.js";
 
 export class SeatsRow {
+  /** @param {Board} board */
   constructor(board) {
     this.board = board;
     this.canvas = h("canvas", { role: "img" });
@@ -17,6 +19,7 @@ export class SeatsRow {
   draw() {
     const { board, painter } = this;
     const { frame, model, theme, unit, store } = board;
+    /** @type {number} */
     this.width = this.element.clientWidth / unit;
     painter.begin(this.width, SEATS_HEIGHT, unit, theme);
     drawSeats(painter, { frame, model, width: this.width, selected: store.selected });
@@ -29,16 +32,18 @@ export class SeatsRow {
     const waits = frame.waiting.length;
     const unused = empty > 0 && waits ? `, ${empty} empty while ${waits} wait` : "";
     this.count.textContent = `${taken} of ${all} taken${unused}`;
-    const names = seatsOf(frame, all).map((id) => (id === null ? "empty" : model.request(id).name));
+    const names = seatsOf(frame, all).map((id) =>
+      id === null ? "empty" : model.requestSpan(id).name,
+    );
     this.canvas.setAttribute("aria-label", `Seats: ${names.slice(0, 40).join(", ")}`);
   }
 
+  /** @param {MouseEvent} event */
   select(event) {
-    const { frame } = this.board;
+    const { frame, unit } = this.board;
     const { all } = frame.seats;
-    const box = this.canvas.getBoundingClientRect();
-    const at = Math.floor(((event.clientX - box.left) / box.width) * Math.max(all, 4));
-    const id = seatsOf(frame, all)[at];
+    const x = (event.clientX - this.canvas.getBoundingClientRect().left) / unit;
+    const id = seatsOf(frame, all)[seatAt(x, all, this.width)];
     if (id != null) this.board.select(id);
   }
 }

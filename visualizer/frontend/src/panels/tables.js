@@ -3,21 +3,34 @@
  *
  * Hidden tables are written when the user stops moving and are empty until then, so that a table never shows
  * another step than the pictures. Each has at most MOST rows.
+ *
+ * @typedef {{model: Model, frame: Frame, store: ViewStore}} Source
  */
 
+/** @import { Panel } from "../board/board.js" */
+/** @import { ViewStore } from "../board/store.js" */
+/** @import { Block, Frame } from "../model/frame.js" */
+/** @import { Model } from "../model/model.js" */
 import { h, visible } from "../drawing/html.js";
 import { duration } from "../model/duration.js";
 
 const MOST = 40;
 
+/** The element that a panel's tables are written into. */
+export const tablesBox = () =>
+  h("div", { class: "alternative", role: "group", "aria-label": "Tables" });
+
+/** Writes the tables of panels that have some. @param {Panel[]} panels */
 export function writeTables(panels) {
-  for (const panel of panels) panel.alternative?.replaceChildren(...panel.tables());
+  for (const panel of panels) panel.alternative?.replaceChildren(...(panel.tables?.() ?? []));
 }
 
+/** @param {Panel[]} panels */
 export function emptyTables(panels) {
   for (const { alternative } of panels) if (alternative?.firstChild) alternative.replaceChildren();
 }
 
+/** @param {string} caption @param {string[]} heads @param {string[][]} rows @param {number} [total] */
 export function table(caption, heads, rows, total = rows.length) {
   const body = rows.map(([first, ...others]) =>
     h("tr", {}, h("th", { scope: "row" }, first), ...others.map((text) => h("td", {}, text))),
@@ -34,10 +47,12 @@ export function table(caption, heads, rows, total = rows.length) {
   );
 }
 
+/** @param {Source} source */
 export function stepTable({ model, frame }) {
   const i = frame.step - model.firstStep;
   const { prefill, decode, catchup, used, cached, free } = model.measures;
   const { time } = frame;
+  /** @type {[string, string | number][]} */
   const rows = [
     ["blocks used", used[i]],
     ["blocks cached", cached[i]],
@@ -63,14 +78,14 @@ export function stepTable({ model, frame }) {
   return table(`Step ${frame.step} of ${model.lastStep}`, ["measure", "value"], texts);
 }
 
+/** @param {Source} source */
 export function requestTable({ model, frame, store }) {
-  const here = [...new Set([store.selected, ...frame.running, ...frame.waiting])].filter((id) =>
-    model.request(id),
+  const here = [...new Set([store.selected, ...frame.running, ...frame.waiting])].flatMap(
+    (id) => model.request(id) ?? [],
   );
-  const rows = here.slice(0, MOST).map((id) => {
-    const { name, promptLength } = model.request(id);
+  const rows = here.slice(0, MOST).map(({ id, name, promptLength }) => {
     const { reason, head } = frame.waitOf(id);
-    const why = head === id ? frame.reasonFor(reason) : `behind ${model.request(head)?.name}`;
+    const why = head === id ? frame.reasonFor(`${reason}`) : `behind ${model.request(head)?.name}`;
     const { words } = frame.phase(id);
     return [name, reason ? `${words} (${why})` : words, String(promptLength)];
   });
@@ -78,9 +93,12 @@ export function requestTable({ model, frame, store }) {
   return table(caption, ["request", "state", "prompt tokens"], rows, here.length);
 }
 
+/** @param {Source} source */
 export function blockTable({ model, frame, store }) {
-  const name = (id) => model.request(id).name;
-  const rank = ({ owners }) => (owners.includes(store.selected) ? 0 : 1);
+  /** @param {number} id */
+  const name = (id) => model.requestSpan(id).name;
+  /** @param {Block} block */
+  const rank = ({ owners }) => (owners.some((id) => id === store.selected) ? 0 : 1);
   const busy = frame.blocks.filter(({ kind }) => kind !== "free");
   const first = [0, 1].flatMap((wanted) => busy.filter((block) => rank(block) === wanted));
   const rows = first
@@ -96,6 +114,7 @@ export function blockTable({ model, frame, store }) {
   return table(caption, ["block", "state", "requests", "slots", "text"], rows, busy.length);
 }
 
+/** @param {Omit<Source, "store">} source */
 export function treeTable({ model, frame }) {
   const { tree } = frame;
   const rows = tree
@@ -106,7 +125,7 @@ export function treeTable({ model, frame }) {
       String(node.blocks.length),
       String(node.lock),
       [
-        ...node.owners.map((id) => model.request(id).name),
+        ...node.owners.map((id) => model.requestSpan(id).name),
         ...node.holders.map((label) => (label ? `a buffer of ${label}` : "a buffer")),
       ].join(", ") || "cached",
       visible(node.text.slice(0, 80)),

@@ -1,5 +1,16 @@
-/** The timeline: strip, lanes and axis, canvases with one time axis; with asynchronous scheduling also its two lanes. */
+/**
+ * The timeline: strip, lanes and axis, canvases with one time axis; with asynchronous scheduling also its two lanes.
+ *
+ * @typedef {{x: number, y: number, step: number, inPlot: boolean, span: RequestSpan | null}} Place
+ *   of the pointer in board pixels, its step, and the request in whose lane it is
+ */
 
+/** @import { Board } from "../board/board.js" */
+/** @import { Packing } from "../drawing/lane_packing.js" */
+/** @import { Axis, View } from "../drawing/time_axis.js" */
+/** @import { Fork, TimelineScene } from "../drawing/timeline.js" */
+/** @import { Model } from "../model/model.js" */
+/** @import { RequestSpan } from "../model/request_spans.js" */
 import { overlapWords } from "../board/descriptions.js";
 import { rangeWords } from "../board/range.js";
 import { CanvasPainter } from "../drawing/canvas_painter.js";
@@ -22,7 +33,7 @@ import { BLEED, drawAxis, drawTimeline, HEADROOM } from "../drawing/timeline.js"
 import { BAND_HEIGHT, drawBand } from "../drawing/waiting_band.js";
 import { wallAxis } from "../drawing/wall_axis.js";
 import { RangeMark } from "./range_mark.js";
-import { requestTable, stepTable } from "./tables.js";
+import { requestTable, stepTable, tablesBox } from "./tables.js";
 import { listenToPointer } from "./time_pointer.js";
 
 const AXIS_HEIGHT = 22;
@@ -31,6 +42,7 @@ const COMFORTABLE = 12; // px per step if the log is too long to be shown whole
 const TIGHTEST = { steps: { wide: 8, narrow: 4 }, time: { wide: 4, narrow: 2 } };
 
 export class TimePanel {
+  /** @param {Board} board */
   constructor(board) {
     this.board = board;
     this.strip = h("canvas", { role: "img", class: "strip" });
@@ -54,7 +66,7 @@ export class TimePanel {
     this.legend = h("p", { class: "legend" });
     this.spacer = h("div", {}, this.lanes);
     this.scroller = h("div", { class: "lanes", role: "group", "aria-label": "Lanes" }, this.spacer);
-    this.alternative = h("div", { class: "alternative", role: "group", "aria-label": "Tables" });
+    this.alternative = tablesBox();
     this.rangeMark = new RangeMark(this);
     this.rangeWords = h("p", { class: "note range-words", role: "status", hidden: true });
     this.element = h(
@@ -73,18 +85,25 @@ export class TimePanel {
     this.pencils = [this.strip, this.lanes, this.axis, this.overlap, this.band].map(
       (canvas) => new CanvasPainter(canvas),
     );
+    this.legendKey = ""; // what the legend shows
+    this.rowsBefore = 0; // of a live timeline
     this.scrolled = 0; // kept here, because reading it forces a layout
+    /** @type {TimePanel[]} */
     this.together = [this]; // panels that share one axis
     this.pinned = false; // whether the window stays at the end while a live log grows
     this.listen();
   }
 
-  /** Sets the model; called again when a live log has grown. */
+  /** Sets the model; called again when a live log has grown. @param {Model} model */
   setModel(model) {
+    /** @type {Model} */
     this.model = model;
+    /** @type {{first: number, last: number}} */
     this.log = { first: model.firstStep, last: model.lastStep };
     this.overlap.hidden = !model.settings.async_scheduling;
-    this.forks = model.requests.filter(({ forked }) => forked);
+    const forks = model.requests.filter(({ forked }) => forked);
+    /** @type {Fork[]} */
+    this.forks = /** @type {Fork[]} */ (forks);
     this.pack();
     this.measureTime();
     for (const painter of this.pencils) painter.forget();
@@ -94,7 +113,10 @@ export class TimePanel {
   measureTime() {
     const byTime =
       this.board.store.axis === "time" ? this.together.map(({ model }) => wallAxis(model)) : null;
-    const all = byTime?.every(Boolean) ? byTime : this.together.map(({ log }) => stepAxis(log));
+    const all = byTime?.every((axis) => axis !== null)
+      ? byTime
+      : this.together.map(({ log }) => stepAxis(log));
+    /** @type {Axis} */
     this.timeAxis = {
       ...all[this.together.indexOf(this)],
       from: Math.min(...all.map(({ from }) => from)),
@@ -108,7 +130,7 @@ export class TimePanel {
     const shown = !this.element.hidden;
     const window = shown ? this.window : null;
     this.measureTime();
-    this.view = null;
+    this.wasLong = false; // so that the layout computes a new window
     if (!shown) return;
     this.layout();
     if (window) this.lookAt(window);
@@ -117,14 +139,17 @@ export class TimePanel {
   /** Computes the rows. With more of them than can be visible at once, those have the full height. */
   pack() {
     const { model, board } = this;
+    /** @type {Packing} */
     this.packing = packLanes(model, board.store.pinned);
     const fits = board.isLive || this.packing.lanes.length <= ROOM.crowd;
+    /** Lanes that should be visible at once. @type {number} */
     this.room = fits ? ROOM.crowd : ROOM.roomy;
   }
 
   /** Computes where the axis begins, the height of the lanes, and whether the strip is an overview. */
   layout() {
     const { unit, narrow } = this.board;
+    /** In board pixels. @type {number} */
     this.width = this.element.clientWidth / unit;
     const [painter] = this.pencils;
     const named = this.together.flatMap(({ model }) => model?.requests.slice(0, 400) ?? []);
@@ -134,18 +159,29 @@ export class TimePanel {
     );
     const stateAt = 13 + Math.min(longestName, narrow ? 44 : 96) + (narrow ? 4 : 8);
     const gutter = stateAt + (narrow ? 62 : 68);
+    /** @type {TimelineScene["columns"]} */
     this.columns = { stateAt, end: gutter - 2 };
+    /** @type {number} */
     this.left = gutter;
+    /** @type {number} */
     this.right = this.width - (narrow ? 8 : 34);
     const { kind, from, to, typical } = this.timeAxis;
     const perStep = ((this.right - this.left) / (to - from)) * typical;
+    /** Whether the strip is an overview. @type {boolean} */
     this.long = perStep < TIGHTEST[kind][narrow ? "narrow" : "wide"];
     // A window of the whole log is not kept once the log is too long: it may have had few steps.
-    if (!this.view || !this.long || !this.wasLong) this.view = this.openingView();
+    const { view } = this;
+    if (!view || !this.long || !this.wasLong) {
+      /** The part of the axis that the lanes show. @type {View} */
+      this.view = this.openingView();
+    }
     this.wasLong = this.long;
     const rows = laneRows(this.lanesInSight(), this.room, this.board);
+    /** @type {number} */
     this.laneHeight = rows.pitch;
+    /** @type {number} */
     this.full = this.packing.lanes.length * rows.pitch;
+    /** @type {number} */
     this.viewHeight = rows.height;
     // If not all lanes are visible, the keyboard can scroll them.
     if (this.full > rows.height) this.scroller.tabIndex = 0;
@@ -162,13 +198,15 @@ export class TimePanel {
   /**
    * The number of lanes. A live timeline removes empty lanes only when half of them are empty, so that its
    * height does not change all the time.
+   *
+   * @returns {number}
    */
   lanesInSight() {
     const { lanes } = this.packing;
     if (!this.board.isLive) return lanes.length;
     const { first } = this.scale;
-    const needed = 1 + lanes.findLastIndex((stays) => stays.at(-1)?.to >= first);
-    const before = Math.min(this.rowsBefore ?? 0, lanes.length);
+    const needed = 1 + lanes.findLastIndex((stays) => Number(stays.at(-1)?.to) >= first);
+    const before = Math.min(this.rowsBefore, lanes.length);
     this.rowsBefore = needed > before || needed <= before / 2 ? needed : before;
     return this.rowsBefore;
   }
@@ -186,6 +224,7 @@ export class TimePanel {
     this.view = revealStep(clampView(this.view, axis), this.board.store.step, axis);
   }
 
+  /** @returns {View} */
   openingView() {
     const axis = this.timeAxis;
     if (!this.long) return wholeView(axis);
@@ -223,19 +262,22 @@ export class TimePanel {
     this.scrolled = this.scroller.scrollTop;
   }
 
-  /** Zooms; `anchor`, a place on the axis, stays where it is. */
+  /** Zooms; `anchor`, a place on the axis, stays where it is. @param {number} factor @param {number} [anchor] */
   zoom(factor, anchor = this.middleOf(this.board.store.step)) {
     if (this.long) this.look(zoomView(this.view, factor, anchor, this.timeAxis));
   }
 
+  /** @param {number} step */
   middleOf(step) {
     return (this.timeAxis.begin(step) + this.timeAxis.end(step)) / 2;
   }
 
+  /** @param {number} share */
   pan(share) {
     this.panFrom(this.view, (this.view.to - this.view.from) * share);
   }
 
+  /** @param {View} view @param {number} delta */
   panFrom(view, delta) {
     this.look(panView(view, delta, this.timeAxis));
   }
@@ -246,13 +288,13 @@ export class TimePanel {
     this.view = clampView({ from: to - (this.view.to - this.view.from), to }, this.timeAxis);
   }
 
-  /** Shows another part of the time axis. */
+  /** Shows another part of the time axis. @param {View} view */
   look(view) {
     this.view = view;
     this.board.store.set({ window: [view.from, view.to] });
   }
 
-  /** Shows the steps [from, to). */
+  /** Shows the steps [from, to). @param {[from: number, to: number]} range */
   lookAt([from, to]) {
     const { timeAxis: axis } = this;
     if (this.long) this.look(clampView({ from: axis.begin(from), to: axis.end(to - 1) }, axis));
@@ -263,7 +305,7 @@ export class TimePanel {
     return this.view.to - this.view.from < this.timeAxis.to - this.timeAxis.from;
   }
 
-  /** The visible steps, [from, to), or null if all are visible. */
+  /** The visible steps, [from, to), or null if all are visible. @returns {[number, number] | null} */
   get window() {
     if (!this.isZoomed) return null;
     const { first, last } = this.scale;
@@ -292,6 +334,7 @@ export class TimePanel {
     const { kind, from, to } = this.timeAxis;
     const known = [model.events.length, narrow, kind, from, to, this.left];
     const [strip, lanes, axis, overlap, band] = this.pencils;
+    /** @param {CanvasPainter} painter @param {number} height @param {() => void} draw */
     const bleed = (painter, height, draw) => {
       painter.begin(width + 2 * BLEED, height, unit, theme);
       painter.context.translate(BLEED, 0);
@@ -310,6 +353,7 @@ export class TimePanel {
       const still = [...known, this.view.from, this.view.to].join(" ");
       bleed(overlap, OVERLAP_HEIGHT, () => drawOverlap(overlap, { ...common, scale, still }));
     }
+    /** @type {TimelineScene} */
     this.scene = {
       ...common,
       still: [...known, this.view.from, this.view.to].join(" "),
@@ -330,7 +374,10 @@ export class TimePanel {
     this.rangeMark.draw();
   }
 
-  /** Writes what the lanes show into attributes, after all drawing: text drawn after it makes styles be computed twice. */
+  /**
+   * Writes what the lanes show into attributes, after all drawing: text drawn after it makes styles be computed
+   * twice.
+   */
   writeShown() {
     const { dataset } = this.lanes;
     dataset.shown = this.shown().join(" ");
@@ -343,15 +390,11 @@ export class TimePanel {
     const { model, board } = this;
     const { frame } = board;
     this.writeShown();
-    const { used, cached, free } = Object.fromEntries(
-      ["used", "cached", "free"].map((name) => [
-        name,
-        model.measures[name][frame.step - model.firstStep],
-      ]),
-    );
+    const { used, cached, free } = model.measures;
+    const i = frame.step - model.firstStep;
     this.strip.setAttribute(
       "aria-label",
-      `Step ${frame.step} of ${model.lastStep}: ${used} blocks used, ${cached} cached, ${free} free; ` +
+      `Step ${frame.step} of ${model.lastStep}: ${used[i]} blocks used, ${cached[i]} cached, ${free[i]} free; ` +
         `${frame.budget.tokens} of ${frame.budget.budget} tokens; ${frame.waiting.length} waiting`,
     );
     this.writeWaiting();
@@ -422,7 +465,7 @@ export class TimePanel {
 
   // The pointer
 
-  /** The pointer in board pixels, its step, and the request in whose lane it is. */
+  /** What is under the pointer. @param {MouseEvent} event @param {HTMLCanvasElement} canvas */
   locate(event, canvas) {
     const box = canvas.getBoundingClientRect();
     const x = (event.clientX - box.left) / this.board.unit - BLEED;
@@ -430,6 +473,7 @@ export class TimePanel {
     const onStrip = canvas === this.strip;
     const scale = onStrip ? this.overview : this.scale;
     const step = Math.min(Math.max(scale.stepAt(x), this.log.first), this.log.last);
+    /** @type {Place} */
     const place = { x, y, step, inPlot: x >= this.left - 2 && x <= this.right + 6, span: null };
     if (canvas === this.lanes) {
       const lane =

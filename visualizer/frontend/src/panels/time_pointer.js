@@ -4,17 +4,34 @@
  * Dragging on strip or axis moves the cursor; on zoomed lanes it moves the window. With Shift it selects a
  * range of steps. The wheel zooms at the pointer with Ctrl (a pinch does the same), and on strip and axis of a
  * board that has the focus; otherwise the page scrolls.
+ *
+ * @typedef {object} Drag
+ * @property {"click" | "brush" | "scrub" | "pan" | "scrub lanes"} kind
+ * @property {Place} from
+ * @property {number} x     of the pointer when it began
+ * @property {View} view    the window then
+ * @property {boolean} moved
  */
 
+/** @import { View } from "../drawing/time_axis.js" */
+/** @import { Place, TimePanel } from "./time_panel.js" */
 import { describeLane } from "../board/descriptions.js";
+import { focused } from "../drawing/html.js";
 
 const SLOP = 4; // px that a pointer may move during a click
 
+/** Binds the pointer on the canvases of a timeline. @param {TimePanel} panel */
 export function listenToPointer(panel) {
   const { board, strip, overlap, lanes, band, axis } = panel;
   const { store, tooltip, signal } = board;
   for (const canvas of [strip, overlap, lanes, band, axis]) {
+    /** @type {Drag | null} */
     let drag = null;
+    /**
+     * @template {keyof HTMLElementEventMap} K
+     * @param {K} name @param {(event: HTMLElementEventMap[K]) => void} handler
+     * @param {AddEventListenerOptions} [options]
+     */
     const on = (name, handler, options) =>
       canvas.addEventListener(name, (event) => panel.model && handler(event), {
         signal,
@@ -41,13 +58,13 @@ export function listenToPointer(panel) {
     on("pointermove", (event) => {
       const place = panel.locate(event, canvas);
       if (drag && Math.abs(event.clientX - drag.x) > SLOP) drag.moved = true;
-      const dragging = drag?.from.inPlot && (drag.moved || drag.kind === "scrub");
-      if (dragging && drag.kind.startsWith("scrub")) board.goTo(place.step);
-      if (dragging && drag.kind === "brush") board.brush(drag.from.step, place.step);
-      if (dragging && drag.kind === "pan") {
-        panel.panFrom(drag.view, (drag.x - event.clientX) / board.unit / panel.scale.per);
+      const dragging = drag?.from.inPlot && (drag.moved || drag.kind === "scrub") ? drag : null;
+      if (dragging?.kind.startsWith("scrub")) board.goTo(place.step);
+      if (dragging?.kind === "brush") board.brush(dragging.from.step, place.step);
+      if (dragging?.kind === "pan") {
+        panel.panFrom(dragging.view, (dragging.x - event.clientX) / board.unit / panel.scale.per);
       }
-      canvas.style.cursor = cursorFor(canvas === lanes, place, dragging && drag.kind);
+      canvas.style.cursor = cursorFor(canvas === lanes, place, dragging?.kind);
       const onLanes = canvas === lanes;
       const describe = () =>
         describeLane(panel.model, store.step, panel.locate(event, canvas), onLanes);
@@ -55,7 +72,7 @@ export function listenToPointer(panel) {
     });
     on("pointerup", () => {
       const clicked = drag && !drag.moved && canvas === lanes && drag.kind !== "brush";
-      if (clicked && drag.from.span) board.select(drag.from.span.id);
+      if (clicked && drag?.from.span) board.select(drag.from.span.id);
       drag = null;
     });
     on("pointercancel", () => (drag = null));
@@ -67,10 +84,11 @@ export function listenToPointer(panel) {
     on("wheel", (event) => wheel(event, canvas), { passive: false });
   }
 
+  /** @param {WheelEvent} event @param {HTMLCanvasElement} canvas */
   function wheel(event, canvas) {
     const sideways = Math.abs(event.deltaX) > Math.abs(event.deltaY) || event.shiftKey;
-    const focused = board.root.contains(board.root.getRootNode().activeElement);
-    const zooms = event.ctrlKey || event.metaKey || (focused && canvas !== lanes);
+    const isFocused = board.root.contains(focused(board.root));
+    const zooms = event.ctrlKey || event.metaKey || (isFocused && canvas !== lanes);
     if (!panel.long || !(sideways || zooms)) return;
     event.preventDefault();
     if (sideways) {
@@ -83,6 +101,7 @@ export function listenToPointer(panel) {
   }
 }
 
+/** @param {boolean} onLanes @param {Place} place @param {Drag["kind"] | undefined} dragging */
 function cursorFor(onLanes, place, dragging) {
   if (dragging === "pan") return "grabbing";
   if (!onLanes) return place.inPlot ? "ew-resize" : "";

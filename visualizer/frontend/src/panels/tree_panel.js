@@ -1,21 +1,28 @@
 /** The prefix tree as a panel: header, canvas, pointer events, and a table. */
 
-import { listed } from "../board/descriptions.js";
+/** @import { Board } from "../board/board.js" */
+/** @import { Line } from "../board/descriptions.js" */
+/** @import { TreeScene } from "../drawing/tree.js" */
+/** @import { TreeItem } from "../drawing/tree_layout.js" */
+/** @import { Frame } from "../model/frame.js" */
+/** @import { Model } from "../model/model.js" */
+import { listed, textOf } from "../board/descriptions.js";
 import { CanvasPainter } from "../drawing/canvas_painter.js";
 import { h, plural, visible } from "../drawing/html.js";
 import { drawTree, treeColumns, treeItemAt, treeRow } from "../drawing/tree.js";
 import { layoutTree } from "../drawing/tree_layout.js";
-import { treeTable } from "./tables.js";
+import { tablesBox, treeTable } from "./tables.js";
 
 const MOST_ROWS = { wide: 7, narrow: 14 };
 
 export class TreePanel {
+  /** @param {Board} board */
   constructor(board) {
     this.board = board;
     this.canvas = h("canvas", { role: "application", tabindex: "0" });
     this.told = h("p", { class: "note told", role: "status", hidden: true });
     this.count = h("span", { class: "count" });
-    this.alternative = h("div", { class: "alternative", role: "group", "aria-label": "Tables" });
+    this.alternative = tablesBox();
     this.element = h(
       "section",
       { class: "tree", "aria-label": "Prefix tree" },
@@ -28,11 +35,14 @@ export class TreePanel {
     this.listen();
   }
 
+  /** @param {Model} model */
   setModel(model) {
+    /** @type {Model} */
     this.model = model;
   }
 
   layout() {
+    /** @type {number} */
     this.width = this.element.clientWidth / this.board.unit;
   }
 
@@ -58,6 +68,7 @@ export class TreePanel {
       outline: narrow,
     });
     const rowHeight = treeRow(narrow, unit > 1);
+    /** @type {TreeScene} */
     this.scene = {
       model,
       frame,
@@ -90,6 +101,7 @@ export class TreePanel {
     this.describe(inNodes);
   }
 
+  /** @param {string} inNodes */
   describe(inNodes) {
     this.canvas.setAttribute(
       "aria-label",
@@ -101,29 +113,36 @@ export class TreePanel {
     return [treeTable(this.board)];
   }
 
-  /** Highlights an item with the arrow keys and describes it below the picture while the tree has the focus. */
+  /**
+   * Highlights an item with the arrow keys and describes it below the picture while the tree has the focus.
+   *
+   * @param {number} row
+   */
   point(row) {
     const items = this.scene?.layout.items ?? [];
     const item = items[Math.min(Math.max(row, 0), items.length - 1)];
+    /** Index of the highlighted item. @type {number} */
     this.pointed = item ? items.indexOf(item) : -1;
     this.told.hidden = !item;
-    if (item)
-      this.told.textContent = this.describeItem(item)
-        .map((line) => line.text ?? line)
-        .join(". ");
+    if (item) this.told.textContent = this.describeItem(item).map(textOf).join(". ");
     return item;
   }
 
+  /** @param {TreeItem | undefined} item */
   selectUser(item) {
     const owners = ownersOf(item);
     const { selected } = this.board.store;
-    if (owners.length) this.board.select(owners[(owners.indexOf(selected) + 1) % owners.length]);
-    const [block] = item?.node?.blocks ?? [];
+    if (owners.length)
+      this.board.select(
+        owners[(owners.indexOf(/** @type {number} */ (selected)) + 1) % owners.length],
+      );
+    const [block] = item?.kind === "node" ? item.node.blocks : [];
     if (block != null) this.board.lookAt(block);
   }
 
   listen() {
     const { tooltip, signal } = this.board;
+    /** @param {MouseEvent} event */
     const itemAt = (event) => {
       if (!this.scene) return undefined;
       const box = this.canvas.getBoundingClientRect();
@@ -134,10 +153,14 @@ export class TreePanel {
         (event.clientY - box.top) / unit,
       );
     };
+    /**
+     * @template {keyof HTMLElementEventMap} K
+     * @param {K} name @param {(event: HTMLElementEventMap[K]) => void} handler
+     */
     const on = (name, handler) => this.canvas.addEventListener(name, handler, { signal });
     on("pointermove", (event) => {
       const item = itemAt(event);
-      this.canvas.style.cursor = item?.node || ownersOf(item).length ? "pointer" : "";
+      this.canvas.style.cursor = item?.kind === "node" || ownersOf(item).length ? "pointer" : "";
       tooltip.show(event, () => {
         const now = itemAt(event);
         return now && this.describeItem(now);
@@ -147,7 +170,7 @@ export class TreePanel {
     on("click", (event) => this.selectUser(itemAt(event)));
     on("blur", () => (this.told.hidden = true));
     on("keydown", (event) => {
-      const by = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+      const by = /** @type {Record<string, number>} */ ({ ArrowUp: -1, ArrowDown: 1 })[event.key];
       if (by) this.point(this.told.hidden ? 0 : this.pointed + by);
       else if (event.key === "Enter" && !this.told.hidden) {
         this.selectUser(this.point(this.pointed));
@@ -157,16 +180,17 @@ export class TreePanel {
     });
   }
 
+  /** @param {TreeItem} item @returns {Line[]} */
   describeItem(item) {
     const { model, board } = this;
     if (item.kind === "request")
       return [
-        `${model.request(item.request).name}: the tokens it computed after this node are not in the tree yet`,
+        `${model.requestSpan(item.request).name}: the tokens it computed after this node are not in the tree yet`,
       ];
     if (item.kind === "rest")
       return [`${item.subtrees} more subtrees: ${plural(item.folded.blocks, "block")}`];
     const { node } = item;
-    const names = node.owners.map((id) => model.request(id).name);
+    const names = node.owners.map((id) => model.requestSpan(id).name);
     for (const label of node.holders) names.push(label ? `a buffer of ${label}` : "a buffer");
     const used = names.length
       ? `lock ${node.lock}: used by ${listed(names)}`
@@ -174,11 +198,12 @@ export class TreePanel {
     return [
       `${plural(node.blocks.length, "block")}: ${node.blocks.slice(0, 16).join(", ")}${node.blocks.length > 16 ? " …" : ""}`,
       used,
-      { text: visible(node.text.slice(0, 400)), mono: true },
+      { text: visible(node.text.slice(0, 400)) },
     ];
   }
 }
 
+/** @param {TreeItem | undefined} item */
 function ownersOf(item) {
   if (!item || item.kind === "rest") return [];
   return item.kind === "request" ? [item.request] : item.node.owners;
@@ -187,8 +212,11 @@ function ownersOf(item) {
 /**
  * Running requests whose path ends at an inner node or at the root, as a map of node id to request ids. They
  * have no leaf that could show their names.
+ *
+ * @param {Frame} frame
  */
 function endsWithoutLeaf(frame) {
+  /** @type {Map<number, number[]>} */
   const ends = new Map();
   const inner = new Set(frame.tree.filter((node) => node.children.length).map((node) => node.id));
   for (const { request, node } of frame.tails) {

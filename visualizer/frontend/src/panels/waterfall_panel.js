@@ -2,8 +2,15 @@
  * "Where did the time go?": one bar per request from its arrival, a line at the limit of the time to the first
  * token, and beside them why the selected request was slow. It does not depend on the step; a click on a bar goes to
  * the step that the part belongs to.
+ *
+ * @typedef {WordContext & {model: Model}} WaterfallContext
+ * @typedef {ReturnType<typeof lateness>} Late  the limits that a request broke
  */
 
+/** @import { Board } from "../board/board.js" */
+/** @import { WordContext } from "../drawing/words_html.js" */
+/** @import { Model } from "../model/model.js" */
+/** @import { RequestTime, Span } from "../model/waterfall.js" */
 import { patchChildren } from "../board/patch_children.js";
 import css from "../board/waterfall.css";
 import { CanvasPainter } from "../drawing/canvas_painter.js";
@@ -19,7 +26,7 @@ import {
   totals,
   verdict,
 } from "../model/waterfall_words.js";
-import { table } from "./tables.js";
+import { table, tablesBox } from "./tables.js";
 import { SORTINGS, sortTimes } from "./waterfall_order.js";
 import { WhySlow } from "./why_slow.js";
 
@@ -32,9 +39,11 @@ const END = { wide: 100, narrow: 66 };
 const MOST_IN_TABLE = 200;
 
 export class WaterfallPanel {
+  /** @param {Board} board */
   constructor(board) {
     this.board = board;
     this.order = "slowest";
+    this.keyed = ""; // what the key shows
     this.verdict = h("p", { class: "verdict" });
     this.key = h("ul", { class: "causes", "aria-label": "Shares of all time" });
     this.sorts = h("div", { class: "sorts", role: "group", "aria-label": "Order of the requests" });
@@ -51,7 +60,7 @@ export class WaterfallPanel {
     );
     this.axis = h("canvas", { "aria-hidden": "true" });
     this.why = new WhySlow(board, (step, id) => this.goTo(step, id));
-    this.alternative = h("div", { class: "alternative", role: "group", "aria-label": "Tables" });
+    this.alternative = tablesBox();
     const note =
       "paler: behind another request; dot: first token, filled when late; bold: outside the SLO";
     const head = h(
@@ -79,6 +88,7 @@ export class WaterfallPanel {
     this.listen();
   }
 
+  /** @param {string} name @param {string} words */
   sortButton(name, words) {
     const button = h("button", { type: "button", "data-sort": name }, words);
     button.addEventListener("click", () => {
@@ -89,18 +99,24 @@ export class WaterfallPanel {
     return button;
   }
 
-  /** Sets the model; called again when a live log has grown. */
+  /** Sets the model; called again when a live log has grown. @param {Model} model */
   setModel(model) {
+    /** @type {Model} */
     this.model = model;
+    /** What `times` is computed for. @type {string | null} */
     this.known = null;
   }
 
   layout() {
     const { unit, narrow } = this.board;
     const size = narrow ? "narrow" : "wide";
+    /** @type {number} */
     this.pitch = PITCH[size];
+    /** @type {number} */
     this.left = NAME[size];
+    /** @type {number} */
     this.width = this.scroller.clientWidth / unit;
+    /** @type {number} */
     this.right = this.width - END[size];
     this.read();
   }
@@ -113,10 +129,15 @@ export class WaterfallPanel {
     if (this.known === key) return;
     this.known = key;
     const { waterfall } = model;
+    /** @type {"us" | "steps"} */
     this.unit = waterfall.unit;
+    /** @type {RequestTime[]} */
     this.times = sortTimes(waterfall.all(), order, waterfall);
+    /** @type {Map<RequestTime, Late>} */
     this.late = new Map(this.times.map((time) => [time, lateness(model, time, slo)]));
+    /** @type {number} */
     this.longest = Math.max(1, ...this.times.map(({ total }) => total));
+    /** @type {Record<string, number>} */
     this.totals = totals(this.times);
   }
 
@@ -136,6 +157,7 @@ export class WaterfallPanel {
     return this.times.map(({ life }) => life.id);
   }
 
+  /** @param {number} time */
   x(time) {
     return this.left + ((this.right - this.left) * time) / this.longest;
   }
@@ -167,15 +189,17 @@ export class WaterfallPanel {
     return Array.from({ length: last - first }, (_, index) => first + index);
   }
 
+  /** @param {number} index */
   baseOf(index) {
     return TOP + index * this.pitch + (this.pitch + BAR) / 2 - this.scrolled;
   }
 
+  /** @param {number} index */
   drawRow(index) {
     const { painter, model, board, left, right } = this;
     const { theme } = board;
     const time = this.times[index];
-    const late = this.late.get(time);
+    const late = /** @type {Late} */ (this.late.get(time));
     const base = this.baseOf(index);
     if (time === this.shown) {
       painter.fill(0, base - BAR - 8, this.width, this.pitch, theme.band);
@@ -195,6 +219,7 @@ export class WaterfallPanel {
     });
   }
 
+  /** @param {number} x @param {number} base @param {boolean} isLate */
   drawFirstToken(x, base, isLate) {
     const { context } = this.painter;
     const { ground, ink } = this.board.theme;
@@ -246,9 +271,9 @@ export class WaterfallPanel {
     patchChildren(this.verdict, wordNodes(verdict(model, this.times, board.store.slo), context));
     this.writeKey();
     this.writeNames(context);
-    for (const button of this.sorts.children)
+    for (const button of /** @type {Iterable<HTMLElement>} */ (this.sorts.children))
       button.setAttribute("aria-pressed", String(button.dataset.sort === this.order));
-    this.why.write(this.shown, context, this.late.get(this.shown));
+    this.why.write(this.shown, context, /** @type {Late} */ (this.late.get(this.shown)));
     this.bars.setAttribute("aria-label", `Bars of ${this.times.length} requests; tables follow`);
   }
 
@@ -259,6 +284,7 @@ export class WaterfallPanel {
     const key = `${board.theme.name} ${board.unit} ${Object.entries(this.totals).join(" ")}`;
     if (this.keyed === key) return;
     this.keyed = key;
+    /** @type {string | null} */
     let family = null;
     const items = Object.entries(this.totals).flatMap(([cause, time]) => {
       const begins = family !== familyOf(cause);
@@ -272,6 +298,7 @@ export class WaterfallPanel {
     this.key.replaceChildren(...items);
   }
 
+  /** @param {string} cause */
   swatch(cause) {
     const canvas = h("canvas", { "aria-hidden": "true" });
     const painter = new CanvasPainter(canvas);
@@ -280,7 +307,7 @@ export class WaterfallPanel {
     return canvas;
   }
 
-  /** The names of the rows in sight, each a button. */
+  /** The names of the rows in sight, each a button. @param {WaterfallContext} context */
   writeNames(context) {
     const { unit } = this.board;
     const names = this.inSight().map((index) => {
@@ -296,8 +323,9 @@ export class WaterfallPanel {
     const rows = this.times.slice(0, MOST_IN_TABLE).map((time) => {
       const { life, total, work, lost, ttft } = time;
       const waited = Math.max(0, total - work - lost);
+      /** @param {number} one */
       const in_ = (one) => timeWords(one, this.unit);
-      const late = this.late.get(time);
+      const late = /** @type {Late} */ (this.late.get(time));
       return [
         this.model.tag(life.id).text,
         in_(total),
@@ -329,7 +357,12 @@ export class WaterfallPanel {
 
   // The pointer
 
-  /** The row and the span under the pointer. */
+  /**
+   * The row and the span under the pointer.
+   *
+   * @param {MouseEvent} event
+   * @returns {{time: RequestTime | null, span: Span | null}}
+   */
   locate(event) {
     const box = this.bars.getBoundingClientRect();
     const { unit } = this.board;
@@ -346,6 +379,7 @@ export class WaterfallPanel {
     return { time, span: span ?? null };
   }
 
+  /** @param {MouseEvent} event */
   describe(event) {
     const { time, span } = this.locate(event);
     if (!time) return null;
@@ -365,6 +399,10 @@ export class WaterfallPanel {
 
   listen() {
     const { tooltip, signal, store } = this.board;
+    /**
+     * @template {keyof HTMLElementEventMap} K
+     * @param {K} name @param {(event: HTMLElementEventMap[K]) => void} handler
+     */
     const on = (name, handler) =>
       this.bars.addEventListener(name, (event) => this.times && handler(event), { signal });
     on("pointermove", (event) => {
@@ -375,7 +413,7 @@ export class WaterfallPanel {
     on("pointerleave", () => tooltip.hide());
     on("click", (event) => {
       const { time, span } = this.locate(event);
-      if (span) this.goTo(span.step, time.life.id);
+      if (span && time) this.goTo(span.step, time.life.id);
       else if (time) store.set({ selected: time.life.id });
     });
     this.scroller.addEventListener(
@@ -389,7 +427,7 @@ export class WaterfallPanel {
     );
   }
 
-  /** Leaves the waterfall for a step and its decision. */
+  /** Leaves the waterfall for a step and its decision. @param {number} step @param {number} id */
   goTo(step, id) {
     const { board } = this;
     board.tooltip.hide();
@@ -400,12 +438,12 @@ export class WaterfallPanel {
   }
 }
 
-/** Without a frame: names have their marks whatever the step is. */
+/** Without a frame: names have their marks whatever the step is. @param {Board} board @returns {WaterfallContext} */
 function contextOf({ model, theme, store }) {
   return { model, theme, selected: store.selected };
 }
 
-/** A round distance between ticks, so that at most `most` fit. */
+/** A round distance between ticks, so that at most `most` fit. @param {number} longest @param {number} most */
 function tickOf(longest, most) {
   const least = longest / Math.max(1, most);
   const power = 10 ** Math.floor(Math.log10(least));

@@ -1,18 +1,34 @@
-/** Why one request was slow: a sentence, its bar, and a row per cause. The rows add up to the total. */
+/**
+ * Why one request was slow: a sentence, its bar, and a row per cause. The rows add up to the total.
+ *
+ * @typedef {"recorded" | "inferred" | "unknown"} Source  of a time
+ * @typedef {"us" | "steps"} Unit
+ */
 
+/** @import { Board } from "../board/board.js" */
+/** @import { RequestTime } from "../model/waterfall.js" */
+/** @import { CauseRow } from "../model/waterfall_words.js" */
+/** @import { Late, WaterfallContext } from "./waterfall_panel.js" */
 import { patchChildren } from "../board/patch_children.js";
 import { CanvasPainter } from "../drawing/canvas_painter.js";
-import { h } from "../drawing/html.js";
+import { closest, h } from "../drawing/html.js";
 import { drawBar, partsOf } from "../drawing/waterfall_bar.js";
 import { chip, wordNodes } from "../drawing/words_html.js";
-import { causeRows, headline, INFERRED, rowWords, timeWords } from "../model/waterfall_words.js";
+import {
+  causeRows,
+  headline,
+  helped,
+  INFERRED,
+  rowWords,
+  timeWords,
+} from "../model/waterfall_words.js";
 
 const HIGH = 30;
 const TOP = 14;
 const STEPS = 4; // that are linked; of more, the first and the number
 
 export class WhySlow {
-  /** `goTo(step, request)` opens a step. */
+  /** `goTo` opens a step. @param {Board} board @param {(step: number, request: number) => void} goTo */
   constructor(board, goTo) {
     this.board = board;
     this.goTo = goTo;
@@ -20,6 +36,7 @@ export class WhySlow {
     this.words = h("p", { class: "headline" });
     this.bar = h("canvas", { "aria-hidden": "true" });
     this.body = h("tbody", {});
+    this.helped = h("p", { class: "helped" });
     this.sum = h("p", { class: "note muted" });
     this.element = h(
       "div",
@@ -37,20 +54,23 @@ export class WhySlow {
         ),
         this.body,
       ),
+      this.helped,
       this.sum,
     );
     this.painter = new CanvasPainter(this.bar);
-    this.body.addEventListener("click", ({ target }) => {
-      const step = target.closest("[data-step]")?.dataset.step;
+    this.body.addEventListener("click", (event) => {
+      const step = closest(event, "[data-step]")?.dataset.step;
       if (step) this.goTo(Number(step), this.id);
     });
   }
 
+  /** @param {RequestTime | undefined} time @param {WaterfallContext} context @param {Late} late */
   write(time, context, late) {
     this.element.hidden = !time;
     if (!time) return;
     const { model } = context;
     const { unit } = model.waterfall;
+    /** The request that is explained. @type {number} */
     this.id = time.life.id;
     const isSlow = late.first || late.gaps;
     const name = chip(this.id, context);
@@ -65,17 +85,23 @@ export class WhySlow {
       ...rows.map((row) => rowOf(row, time, context, unit)),
       tr("no value", ["time in the client and on the network"], "unknown"),
     ]);
+    const help = helped(time);
+    this.helped.hidden = !help.length;
+    patchChildren(this.helped, [
+      h("strong", {}, "What would have helped "),
+      ...wordNodes(help, context),
+      ". ",
+      sourceMark("inferred"),
+    ]);
     const total = timeWords(time.total, unit);
     patchChildren(this.sum, [
-      ...["recorded", "inferred", "unknown"].flatMap((one) => [
-        sourceMark(one),
-        ` ${SOURCES[one]}  `,
-      ]),
+      ...Object.entries(SOURCES).flatMap(([one, words]) => [sourceMark(one), ` ${words}  `]),
       h("br", {}),
       `The times above add up to ${total}. Click a part of a bar to go to its step.`,
     ]);
   }
 
+  /** @param {RequestTime} time @param {Unit} unit */
   draw(time, unit) {
     const { board, painter } = this;
     const { ink, ground } = board.theme;
@@ -83,6 +109,7 @@ export class WhySlow {
     painter.begin(width, TOP + HIGH + 4, board.unit, board.theme);
     if (!time.spans.length) return;
     const start = time.spans[0].start;
+    /** @param {number} at */
     const x = (at) => ((at - start) * width) / time.total;
     const base = TOP + HIGH;
     drawBar(painter, partsOf(time.spans, x), base, { high: HIGH });
@@ -99,12 +126,14 @@ export class WhySlow {
   }
 }
 
+/** @type {Record<Source, string>} */
 const SOURCES = {
   recorded: "recorded in the log",
   inferred: "inferred from it",
   unknown: "unknown",
 };
 
+/** @param {CauseRow} row @param {RequestTime} time @param {WaterfallContext} context @param {Unit} unit */
 function rowOf(row, time, context, unit) {
   const { cause, steps } = row;
   const words = wordNodes(rowWords(context.model, time, row), context);
@@ -112,6 +141,7 @@ function rowOf(row, time, context, unit) {
   return tr(timeWords(row.time, unit), [...words, " ", ...stepLinks(steps)], source);
 }
 
+/** @param {string} time @param {(Node | string)[]} words @param {Source} source */
 function tr(time, words, source) {
   return h(
     "tr",
@@ -127,8 +157,9 @@ function tr(time, words, source) {
   );
 }
 
-/** "steps 21, 29, 36", each a button; of many, the first and how many there are. */
+/** "steps 21, 29, 36", each a button; of many, the first and how many there are. @param {number[]} steps */
 function stepLinks(steps) {
+  /** @param {number} step @param {string} words @param {string} [label] */
   const link = (step, words, label) =>
     h("button", { type: "button", class: "step", "data-step": step, "aria-label": label }, words);
   if (steps.length > STEPS) return [link(steps[0], `${steps.length} steps from ${steps[0]}`)];
@@ -137,7 +168,7 @@ function stepLinks(steps) {
   return [h("span", { class: "muted" }, steps.length > 1 ? "steps " : "step ", ...apart)];
 }
 
-/** Recorded: a full dot; inferred: half of one; unknown: a dashed ring. */
+/** Recorded: a full dot; inferred: half of one; unknown: a dashed ring. @param {string} source */
 function sourceMark(source) {
   return h("i", { class: `source-mark ${source}`, "aria-hidden": "true" });
 }

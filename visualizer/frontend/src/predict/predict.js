@@ -3,12 +3,28 @@
  *
  * The page never has more of the log than it shows. The kernel checks an answer and sends the next step; see
  * `prediction.py`.
+ *
+ * @typedef {(string | number)[]} Words  requests are numbers
+ * @typedef {object} Question  see `prediction.py`
+ * @property {number} number
+ * @property {number} of        questions in all
+ * @property {number} step
+ * @property {number | null} [about]   a request
+ * @property {string} kind
+ * @property {"requests" | "prefixes" | "yes" | "number"} form
+ * @property {Words} words
+ * @property {number[]} choices
+ * @property {string[]} texts   of prefixes
+ * @property {string} unit      of a number
+ * @typedef {{right?: boolean, words: Words, why: Words[], answer?: number[]}} Verdict  empty until there is an answer
  */
 
+/** @import { WidgetModel } from "../host/kernel_sync.js" */
+/** @import { Load, Widget } from "../host/notebook.js" */
 import { Board } from "../board/board.js";
 import { buildSheet, spansOf } from "../board/sheet.js";
 import { View } from "../board/view.js";
-import { h } from "../drawing/html.js";
+import { closest, focused, h } from "../drawing/html.js";
 import { chip, wordNodes } from "../drawing/words_html.js";
 import { fromBase64 } from "../host/log_bytes.js";
 import { modelOf } from "../host/notebook.js";
@@ -16,7 +32,7 @@ import { saveWith } from "../host/saved_state.js";
 
 const PATIENCE = 4000; // ms to wait for a kernel that may be busy or gone
 
-/** anywidget's `render` of a prediction. `load(board, log, opening)` draws a log. */
+/** anywidget's `render` of a prediction. @param {Load} load @returns {(widget: Widget) => Promise<void>} */
 export const predictionInNotebook =
   (load) =>
   async ({ model, el, signal = new AbortController().signal, host }) => {
@@ -27,8 +43,11 @@ export const predictionInNotebook =
   };
 
 class PredictionPage {
+  /** @param {HTMLElement} host @param {{traits: WidgetModel, load: Load, signal: AbortSignal}} options */
   constructor(host, { traits, load, signal }) {
-    Object.assign(this, { traits, load, signal });
+    this.traits = traits;
+    this.load = load;
+    this.signal = signal;
     this.sheet = buildSheet(host, {
       name: "predict",
       label: "What comes next?",
@@ -40,6 +59,10 @@ class PredictionPage {
     this.said = h("div", { class: "said", role: "status" });
     this.boards = h("div", { class: "so-far" });
     this.sheet.root.append(this.progress, this.form, this.said, this.boards);
+    /** The update that is due. @type {Promise<unknown> | null} */
+    this.following = null;
+    this.acted = false; // whether the reader has pressed a button
+    this.stateShown = "";
     this.form.addEventListener("submit", (event) => this.submit(event), { signal });
     this.sheet.root.addEventListener("click", (event) => this.clicked(event), { signal });
     const heard = () => this.follow();
@@ -49,8 +72,14 @@ class PredictionPage {
     }
   }
 
-  get(name) {
-    return this.traits.get(name);
+  /** @returns {Question} */
+  get question() {
+    return this.traits.get("question");
+  }
+
+  /** @returns {Verdict} */
+  get verdict() {
+    return this.traits.get("verdict");
   }
 
   /** Updates the page once for several traits, which arrive one after the other. */
@@ -69,12 +98,16 @@ class PredictionPage {
    * stays. The next question may also be about the next step of the same log.
    */
   async open() {
-    const log = this.get("log");
-    const { number, step, about, form, kind } = this.get("question");
-    const isShown = number === this.number && log === this.log;
-    Object.assign(this, { log, number });
+    const log = this.traits.get("log");
+    const { number, step, about, form, kind } = this.question;
+    const { number: before, log: logBefore } = this;
+    const isShown = number === before && log === logBefore;
+    /** @type {string} */
+    this.log = log;
+    /** @type {number} */
+    this.number = number;
     if (isShown) return;
-    const { answer } = this.get("verdict");
+    const { answer } = this.verdict;
     const selected = about ?? (form === "requests" ? answer?.[0] : undefined);
     // A board would show what the selected request finds in the cache, which is the answer.
     const secret = kind === "hit" && !answer ? about : null;
@@ -82,6 +115,7 @@ class PredictionPage {
     this.shown?.abort();
     const shown = (this.shown = new AbortController());
     this.signal.addEventListener("abort", () => shown.abort());
+    /** @type {Board} */
     this.board = new Board(this.boards, {
       signal: shown.signal,
       view: withoutSelecting(secret, new View()),
@@ -98,26 +132,27 @@ class PredictionPage {
   }
 
   context() {
-    const { view } = this.board;
+    const { view, model } = this.board;
     return {
-      model: view.model,
-      frame: view.model.frame(view.store.step),
+      model,
+      frame: model.frame(view.store.step),
       theme: this.sheet.theme,
       selected: view.store.selected,
     };
   }
 
+  /** @param {Words} words */
   nodes(words) {
     return wordNodes(spansOf(words, this.board.view.model), this.context());
   }
 
   write() {
-    const question = this.get("question");
+    const question = this.question;
     const { number, of } = question;
-    const verdict = this.get("verdict");
+    const verdict = this.verdict;
     const isOver = number >= of;
     const state = !of ? "empty" : isOver ? "done" : "right" in verdict ? "revealed" : "asking";
-    const score = this.get("score");
+    const score = this.traits.get("score");
     const answered = number + Number(state === "revealed");
     this.progress.textContent = isOver
       ? ""
@@ -128,17 +163,16 @@ class PredictionPage {
     this.writeVerdict();
     const { root } = this.sheet;
     Object.assign(root.dataset, { state, number, of, score, ready: "true" });
-    root.dataset.right = verdict.right ?? "";
-    const wasAnswering = root.contains(root.getRootNode().activeElement) || this.acted;
+    root.dataset.right = `${verdict.right ?? ""}`;
+    const wasAnswering = root.contains(focused(root)) || this.acted;
     if (this.acted && wasAnswering && state !== this.stateShown) {
-      const next =
-        state === "asking" ? this.form.querySelector("input") : this.said.querySelector(".go");
+      const next = state === "asking" ? this.form.querySelector("input") : this.goButton;
       next?.focus({ preventScroll: true });
     }
     this.stateShown = state;
   }
 
-  /** Shows the question as a form with nothing chosen. */
+  /** Shows the question as a form with nothing chosen. @param {Question} question */
   ask({ number, words, form, choices, texts, unit }) {
     this.asked = number;
     this.said.replaceChildren();
@@ -165,12 +199,13 @@ class PredictionPage {
     this.form.replaceChildren(h("fieldset", {}, legend, box, hint), button);
   }
 
+  /** @param {"checkbox" | "radio"} type @param {number} value @param {string | Node} words */
   choice(type, value, words) {
     const required = type === "radio";
     return h("label", {}, h("input", { type, name: "answer", value, required }), " ", words);
   }
 
-  /** A request's name in a label; a button would take the click. */
+  /** A request's name in a label; a button would take the click. @param {number} id */
   nameOf(id) {
     const name = h("span", { class: "chip", "data-name": id });
     name.append(...chip(id, this.context()).childNodes);
@@ -178,35 +213,42 @@ class PredictionPage {
   }
 
   repaint() {
-    for (const name of this.form.querySelectorAll("[data-name]"))
-      name.replaceWith(this.nameOf(Number(name.dataset.name)));
+    /** @type {NodeListOf<HTMLElement>} */
+    const names = this.form.querySelectorAll("[data-name]");
+    for (const name of names) name.replaceWith(this.nameOf(Number(name.dataset.name)));
   }
 
+  /** @param {Event} event */
   submit(event) {
     event.preventDefault();
-    const question = this.get("question");
+    const question = this.question;
     const answers = new FormData(this.form).getAll("answer").map(Number);
     this.acted = true;
     this.send("given", { number: question.number, value: answers });
   }
 
-  clicked({ target }) {
-    if (target.closest(".so-far")) return; // a board handles its own clicks
-    if (target.closest(".said .go")) {
+  /** @param {Event} event */
+  clicked(event) {
+    if (closest(event, ".so-far")) return; // a board handles its own clicks
+    if (closest(event, ".said .go")) {
       this.acted = true;
-      this.send("turn", this.get("question").number + 1);
+      this.send("turn", this.question.number + 1);
     }
-    const named = target.closest("[data-request]");
+    const named = closest(event, "[data-request]");
     if (named) this.board.select(Number(named.dataset.request));
   }
 
-  /** Sends a value to the kernel; shows a message if no kernel answers. */
+  /**
+   * Sends a value to the kernel; shows a message if no kernel answers.
+   *
+   * @param {string} name @param {unknown} value
+   */
   send(name, value) {
-    const before = [this.get("question"), this.get("verdict")];
+    const before = [this.question, this.verdict];
     this.traits.set(name, value);
     this.traits.save_changes();
     setTimeout(() => {
-      const now = [this.get("question"), this.get("verdict")];
+      const now = [this.question, this.verdict];
       if (this.signal.aborted || now.some((one, i) => one !== before[i])) return;
       this.said.replaceChildren(
         h(
@@ -219,29 +261,35 @@ class PredictionPage {
   }
 
   writeVerdict() {
-    const { number, of } = this.get("question");
-    const { right, words, why } = this.get("verdict");
+    const { number, of } = this.question;
+    const { right, words, why } = this.verdict;
     if (!this.board?.view.model && of) return;
     if (!of) {
       this.said.replaceChildren(
         h("p", {}, "There are no questions: this log has no decision that could be predicted."),
       );
     } else if (number >= of) {
-      const score = `${this.get("score")} of ${of} right.`;
+      const score = `${this.traits.get("score")} of ${of} right.`;
       this.said.replaceChildren(
         h("p", { class: "sentence" }, h("strong", {}, score), " This is the whole log."),
       );
     } else if (right !== undefined) this.reveal(right, words, why, number + 1 < of);
   }
 
+  /** The button that goes on. @returns {HTMLElement | null} */
+  get goButton() {
+    return this.said.querySelector(".go");
+  }
+
+  /** @param {boolean} right @param {Words} words @param {Words[]} why @param {boolean} more */
   reveal(right, words, why, more) {
-    const known = this.said.querySelector(".go");
+    const known = this.goButton;
     const go =
       known ??
       h("button", { type: "button", class: "go" }, more ? "Next question" : "Show the whole log");
     const lead = right ? "Right: " : "Wrong. The answer is ";
     const texts = [
-      h("p", { class: "muted" }, ...this.nodes(this.get("question").words)),
+      h("p", { class: "muted" }, ...this.nodes(this.question.words)),
       h("p", { class: "sentence" }, h("strong", {}, lead), ...this.nodes(words), "."),
       ...why.map((line) => h("p", {}, ...this.nodes(line))),
     ];
@@ -251,7 +299,7 @@ class PredictionPage {
   }
 }
 
-/** Prevents the selection of one request in a view. */
+/** Prevents the selection of one request in a view. @param {number | null | undefined} secret @param {View} view */
 function withoutSelecting(secret, view) {
   const { store } = view;
   const set = store.set.bind(store);

@@ -351,29 +351,32 @@ test("the reasons of a wait, by runs of steps", () => {
   const reasons = (id) => {
     const span = whole.request(id);
     return whole
-      .waitReasons(span, span.segments[0])
-      .map(({ words, steps, own }) => [words, steps, own]);
+      .waits(span, span.segments[0])
+      .map(({ spans, from, to, head }) => [plain(spans), [from, to], head]);
   };
-  const { batch_full: full_, no_free_blocks: blocks } = reasonWords;
-  const [first, second, [behindCy, ...cy]] = reasons(2);
+  const { batch_full, no_free_blocks, after_preemption } = reasonWords;
+  const [first, second, third, [behindCy, ...cy]] = reasons(2);
   assert.deepEqual(
-    [first, second, cy],
+    [first, second, third, cy],
     [
-      [full_, 1, true],
-      [blocks, 1, true],
-      [1, false],
+      [batch_full, [2, 2], 2],
+      [no_free_blocks, [3, 3], 2],
+      [after_preemption, [4, 4], 2],
+      [[5, 5], 3],
     ],
   );
   assertNames(behindCy, "Cy");
-  const [[behindR2, ...r2], own] = reasons(3);
+  const [[behindR2, ...r2], ...rest] = reasons(3);
+  assertNames(behindR2, "r2");
+  assert.deepEqual(r2, [[2, 2], 2]);
   assert.deepEqual(
-    [r2, own],
+    rest.map(([, steps, head]) => [steps, head]),
     [
-      [2, false],
-      [blocks, 1, true],
+      [[3, 3], 2],
+      [[4, 4], 3],
+      [[5, 5], 3],
     ],
   );
-  assertNames(behindR2, "r2");
 });
 
 test("a window begins with a keyframe: earlier steps are unknown, later ones complete", () => {

@@ -96,11 +96,25 @@ test("an eviction, a copy, a fork and a rejected draft", () => {
   assert.equal(points(started(), one, two)[1], 3.5, "a fork and a copy count once");
 });
 
-test("the first and the last tenth count less, and the earlier of equal steps wins", () => {
+test("of equal steps with an event, the earliest wins, and it wins over one without", () => {
+  const guess = (number, start) => [
+    step(number),
+    scheduled([[1, start, 3, [7, 8]]]),
+    finished([[1, "g", 0]]),
+  ];
+  const wait = (number, start) => [step(number), scheduled([[1, start, 1]]), finished([[1, "x"]])];
+  const drafts = modelOf(started({ num_blocks: 40 }), one, guess(2, 5), guess(3, 6), wait(4, 7));
+  assert.equal(openingStep(drafts), 2);
+  const queue = [arrived(2, "a"), wait(4, 7), wait(5, 8)];
+  const waits = modelOf(started({ num_blocks: 40 }), one, wait(2, 5), wait(3, 6), ...queue);
+  assert.equal(openingStep(waits), 4);
+});
+
+test("the first and the last tenth count less; of equal steps without an event, the last wins", () => {
   const rest = Array.from({ length: 19 }, (_, index) => decodes(index + 2, [1, index + 5]));
   const scores = points(started({ num_blocks: 40 }), one, ...rest);
   assert.equal(scores.length, 20);
   assert.deepEqual(scores.slice(0, 3), [-3.75, -3.75, 0.25]);
   assert.deepEqual(scores.slice(-3), [0.25, -3.75, -3.75]);
-  assert.equal(openingStep(modelOf(started({ num_blocks: 40 }), one, ...rest)), 3);
+  assert.equal(openingStep(modelOf(started({ num_blocks: 40 }), one, ...rest)), 18);
 });

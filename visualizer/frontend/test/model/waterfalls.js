@@ -7,14 +7,16 @@
 
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { Model, parseLog } from "../../src/model/index.js";
+import { Model, parseLog, plain } from "../../src/model/index.js";
+import { helped } from "../../src/model/waterfall_words.js";
 
 const [folder] = process.argv.slice(2);
 const said = {};
 for (const name of readdirSync(folder).filter((file) => file.endsWith(".jsonl"))) {
   const model = new Model(parseLog(readFileSync(join(folder, name), "utf8")).events);
   const { waterfall } = model;
-  const row = ({ spans, total, byCause, work, lost, ttft }) => ({
+  const row = ({ life, spans, total, byCause, work, lost, ttft }) => ({
+    helped: plain(helped({ life, spans })),
     spans: spans.map(({ start, end, cause, step, about }) => [start, end, cause, step, about]),
     total,
     byCause,

@@ -1,0 +1,141 @@
+"""The projector's view: chosen, one lane per person, every part at the step of the board."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from engine.events.vocabulary import Preempted
+from server.process import BackgroundServer
+from tests.browser.axe import expect_no_violation
+from tests.browser.conftest import NewPage
+from tests.browser.live import ask, held_server, open_live, run_until, send, steps
+from tests.facts import assert_names
+from tests.server.harness import get, post, trace
+
+
+@pytest.fixture
+def server() -> Iterator[BackgroundServer]:
+    with held_server(host="0.0.0.0") as server:
+        yield server
+
+
+def counts(page: Page) -> list[str]:
+    return [text.strip() for text in page.locator("#stage dd").all_inner_texts()]
+
+
+def test_it_is_chosen_remembered_and_left(new_page: NewPage, server: BackgroundServer) -> None:
+    [caller] = ask(server.url, "Ada")
+    page = new_page(width=1920, height=1080)
+    open_live(page, server.url).wait()
+    stage, board = page.locator("#stage"), page.locator("#board")
+    expect(stage).to_be_hidden()  # a wide screen is no projector
+    page.locator("#projector").click()
+    expect(stage).to_have_attribute("data-lanes", "1")
+    expect(board).to_be_hidden()
+    page.reload()
+    expect(stage).to_have_attribute("data-lanes", "1")
+    page.locator("#projector").click()
+    expect(stage).to_be_hidden()
+    expect(board.locator(".underglass")).to_have_attribute("data-layout", "wide")
+    page.locator("#pause, #resume").locator(
+        "visible=true"
+    ).first.click()  # the controls are back, too
+    expect(board.locator(".underglass")).to_have_attribute("data-held", "false")
+    caller.close()
+
+
+@pytest.mark.parametrize(("width", "height"), [(1920, 1080), (1280, 720)])
+def test_everything_fits_the_screen_and_shows_one_step(
+    new_page: NewPage, server: BackgroundServer, width: int, height: int
+) -> None:
+    names = [f"Student {number}" for number in range(30)]
+    callers = ask(server.url, *names, max_tokens=60)
+    page = new_page(width=width, height=height)
+    open_live(page, server.url).wait()
+    page.locator("#projector").click()
+    stage = page.locator("#stage")
+    expect(stage).to_have_attribute("data-lanes", "30")
+    expect(page.locator("#address")).to_have_text(
+        get(server.url, "/join")["addresses"][0]["address"]
+    )
+    expect(page.locator("#joined")).to_have_text(re.compile(r"\b30\b.*\b30\b"))
+    page.locator("[data-until=preemption]").click()
+    expect(page.locator("#stopped")).to_contain_text("preempted")
+    log = trace(server.url)
+    health = get(server.url, "/health")
+    step, [lost, *_] = health["step"], log.of(Preempted)
+    expect(stage).to_have_attribute("data-step", str(step))
+    blocks = health["blocks"]
+    running = health["active"] + health["prefilling"]
+    assert counts(page) == [
+        f"{running} of 4",
+        str(health["waiting"]),
+        f"{blocks['total'] - blocks['free'] - blocks['cached']} of {blocks['total']}",
+        str(len(log.of(Preempted))),
+    ]
+    name = log.requests.label[lost.request]
+    assert_names(stage.locator(".sentence").inner_text(), step, name)
+    assert_names(stage.locator(".decided .hot").inner_text(), name)
+    expect(stage.locator("canvas").first).to_have_attribute(
+        "aria-label", re.compile(rf"{name}: preempted")
+    )
+    assert page.evaluate(
+        "[document.documentElement.scrollWidth, document.documentElement.scrollHeight]"
+    ) == [width, height]
+    for element in page.locator("#qr, #address, #stage :is(.sentence, canvas, li)").all():
+        box = element.bounding_box()
+        assert box is not None
+        assert box["x"] >= 0 and box["x"] + box["width"] <= width
+        assert box["y"] + box["height"] <= height
+    expect_no_violation(page)
+    for caller in callers:
+        caller.close()
+
+
+def test_looking_back_freezes_it_and_says_where_the_engine_is(
+    new_page: NewPage, server: BackgroundServer
+) -> None:
+    callers = ask(server.url, "Ada", "Bo", max_tokens=20)
+    page, phone = new_page(width=1920, height=1080), new_page(width=390, height=844)
+    open_live(page, server.url).wait()
+    page.locator("#projector").click()
+    stage = page.locator("#stage")
+    open_live(phone, server.url)
+    send(phone, "Once", name="Vera", tokens="20")
+    at = phone.locator("#me .at")
+    expect(at).to_contain_text("paused")
+    last = steps(server.url, 6)
+    expect(stage).to_have_attribute("data-step", str(last))
+    stage.press("ArrowLeft")
+    expect(stage).to_have_attribute("data-step", str(last - 1))
+    assert_names(stage.locator(".moment").inner_text(), last - 1, last)
+    expect(at).to_have_text(re.compile(rf"screen.*\b{last - 1}\b"))
+    steps(server.url, 3)
+    expect(stage.locator(".moment")).to_contain_text(str(last + 3))
+    expect(stage).to_have_attribute("data-step", str(last - 1))
+    stage.press("n")
+    expect(stage).to_have_attribute("data-step", str(last + 3))
+    expect(at).to_have_text(re.compile(rf"paused.*\b{last + 3}\b"))
+    for caller in callers:
+        caller.close()
+
+
+def test_without_a_request_it_invites_and_after_a_restart_it_does_so_again(
+    new_page: NewPage, server: BackgroundServer
+) -> None:
+    page = new_page(width=1920, height=1080)
+    open_live(page, server.url)
+    page.locator("#projector").click()
+    stage = page.locator("#stage")
+    expect(stage).to_have_attribute("data-empty", "")
+    expect(page.locator("#address")).to_be_visible()
+    callers = ask(server.url, "Ada")
+    expect(stage).to_have_attribute("data-lanes", "1")
+    run_until(server.url, "finish")
+    post(server.url, "/engine/restart", {"settings": {"policy": "sjf"}})
+    expect(stage).to_have_attribute("data-empty", "")
+    expect(page.locator("#stopped")).to_contain_text("policy fcfs → sjf")
+    for caller in callers:
+        caller.close()

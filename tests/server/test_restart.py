@@ -1,0 +1,346 @@
+"""Restart with other settings: a new run of the same model, and the old run's log kept."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from engine.events.log import EventLog
+from engine.events.vocabulary import (
+    EnginePaused,
+    RequestArrived,
+    RequestFinished,
+    RunStarted,
+    StepScheduled,
+    StepStarted,
+)
+from server.process import BackgroundServer
+from tests.facts import assert_names
+from tests.server.harness import Caller, Feed, get, http, post, sse_data, start, trace
+
+ENGINE = {"max_batch_size": 2, "max_kv_tokens": 128, "block_size": 8, "token_budget": 32}
+
+
+def restart(url: str, *, prompts: str = "none", abort: bool = False, **settings: Any) -> Any:
+    body = {"settings": settings, "prompts": prompts, "abort": abort}
+    answer = post(url, "/engine/restart", body)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def refused(url: str, body: dict[str, Any], status: int = 400) -> dict[str, Any]:
+    answer = post(url, "/engine/restart", body)
+    assert answer.status_code == status, answer.text
+    error: dict[str, Any] = answer.json()["error"]
+    return error
+
+
+def answer(url: str, **headers: str) -> str:
+    """The answer to a short prompt."""
+    body = {"prompt": "x", "max_tokens": 3}
+    text: str = sse_data(post(url, "/v1/completions", body, **headers).text)[-1]["full_text"]
+    return text
+
+
+def old_trace(url: str) -> EventLog:
+    with http(url) as client:
+        return EventLog.from_bytes(client.get("/trace", params={"previous": True}).content)
+
+
+def ask(url: str, *names: str, max_tokens: int = 6) -> list[Caller]:
+    callers = []
+    with Feed(url) as feed:
+        feed.keyframe()
+        for name in names:
+            body = {"prompt": f"Once upon a time {name}", "max_tokens": max_tokens}
+            callers.append(Caller(url, "/v1/completions", body, X_Client=name))
+            feed.until_kind(RequestArrived)
+    return callers
+
+
+def arrivals(log: EventLog) -> list[tuple[str, int]]:
+    """Each request's label, with the step that it came before."""
+    step, found = 0, []
+    for event in log:
+        if isinstance(event, StepStarted):
+            step = event.step
+        elif isinstance(event, RequestArrived):
+            found.append((event.label, step + 1))
+    return found
+
+
+def decided(log: EventLog) -> list[bytes]:
+    """The log's lines without times, pauses and the beginning, which names the classes of parts."""
+    return [line for line in log.deterministic()[1:] if b'"engine_' not in line]
+
+
+def until_idle(url: str) -> None:
+    """Run a paused engine until it has no work."""
+    while post(url, "/engine/run_until", {"until": "finish"}).json()["reason"] != "idle":
+        pass
+
+
+def test_the_new_run_has_the_new_settings_and_the_old_log_is_kept(
+    serve: Callable[..., BackgroundServer],
+) -> None:
+    url = serve(engine=ENGINE).url
+    post(url, "/v1/completions", {"prompt": "x", "max_tokens": 3})
+    before = trace(url)
+    told = restart(url, prefix_cache="hash", max_batch_size=3)
+    assert told["changed"] == {"max_batch_size": [2, 3], "prefix_cache": ["radix", "hash"]}
+    assert told["paused"] is False
+    after = trace(url)
+    assert isinstance(after[0], RunStarted)
+    assert (after[0].settings["prefix_cache"], after[0].settings["max_batch_size"]) == ("hash", 3)
+    assert after[0].settings["token_budget"] == 32
+    assert get(url, "/health")["step"] == 0
+    assert old_trace(url).to_bytes() == before.to_bytes()
+    assert answer(url) == "abc"
+    second = restart(url)
+    assert (second["previous"], second["changed"]) == (told["run"], {})
+    assert isinstance(old_trace(url)[0], RunStarted)
+    assert old_trace(url)[0].settings["prefix_cache"] == "hash"  # type: ignore[union-attr]
+
+
+def test_an_open_feed_goes_on_with_the_new_run_from_its_first_event(
+    serve: Callable[..., BackgroundServer],
+) -> None:
+    url = serve(engine=ENGINE).url
+    with Feed(url) as feed:
+        feed.keyframe()
+        told = restart(url, policy="sjf")
+        post(url, "/v1/completions", {"prompt": "x", "max_tokens": 3})
+        feed.until_kind(RequestFinished)
+        feed.until_status(
+            run=told["run"],
+            previous={
+                "run": told["previous"],
+                "changed": {"policy": ["fcfs", "sjf"]},
+                "prompts": "none",
+            },
+        )
+    assert feed.run == told["run"]
+    assert feed.events[1:] == list(trace(url))
+
+
+@pytest.mark.parametrize("async_scheduling", [False, True])
+def test_unfinished_requests_refuse_it_unless_they_may_be_ended(
+    serve: Callable[..., BackgroundServer], async_scheduling: bool
+) -> None:
+    url = serve(paused=True, engine=ENGINE | {"async_scheduling": async_scheduling}).url
+    callers = ask(url, "Ada", "Bo", "Cy")
+    post(url, "/engine/step", {"steps": 2})
+    error = refused(url, {"settings": {"max_batch_size": 4}}, 409)
+    assert error["code"] == "requests_unfinished"
+    assert_names(error["message"], 3, "abort=true")
+    assert get(url, "/health")["step"] == 2
+    told = restart(url, abort=True, max_batch_size=4)
+    assert told["paused"] is True
+    for caller in callers:
+        assert '"engine_restarted"' in caller.read_all()
+    ended = old_trace(url).of(RequestFinished)
+    assert {event.request: event.reason for event in ended} == dict.fromkeys((1, 2, 3), "abort")
+    assert get(url, "/health") | {"blocks": None} == {
+        "status": "ok",
+        "step": 0,
+        "waiting": 0,
+        "prefilling": 0,
+        "active": 0,
+        "pending_submit": 0,
+        "paused": True,
+        "blocks": None,
+    }
+
+
+def test_held_submissions_are_ended_and_the_next_ones_are_still_held(
+    serve: Callable[..., BackgroundServer],
+) -> None:
+    url = serve(engine=ENGINE).url
+    with Feed(url) as feed:
+        feed.keyframe()
+        post(url, "/engine/hold_submissions")
+        held = Caller(url, "/v1/completions", {"prompt": "x", "max_tokens": 3}, X_Client="Ada")
+        feed.until_held("Ada")
+        restart(url, abort=True)
+        assert '"engine_restarted"' in held.read_all()
+        later = Caller(url, "/v1/completions", {"prompt": "x", "max_tokens": 3}, X_Client="Bo")
+        feed.until_held("Bo")
+    post(url, "/engine/release_submissions")
+    assert '"full_text":"abc"' in later.read_all()
+
+
+def test_the_same_prompts_arrive_before_the_same_steps_and_make_the_same_run(
+    serve: Callable[..., BackgroundServer],
+) -> None:
+    url = serve(paused=True, engine=ENGINE).url
+    callers = ask(url, "Ada", "Bo", max_tokens=9)
+    post(url, "/engine/step", {"steps": 3})
+    callers += ask(url, "Cy", "Dee", max_tokens=9)
+    callers.pop(2).close()  # Cy leaves
+    with Feed(url) as feed:
+        feed.until(lambda _event: 3 not in feed.state.requests)
+    until_idle(url)
+    callers += ask(url, "Eve")
+    until_idle(url)
+    for caller in callers:
+        caller.close()
+    old = trace(url)
+    assert len(arrivals(old)) == 5
+
+    told = restart(url, prompts="same_steps")
+    until_idle(url)
+    new = trace(url)
+    assert told["changed"] == {}
+    assert decided(new) == decided(old)
+    assert len(new.of(EnginePaused)) == 1
+
+    restart(url, prompts="same_steps", max_batch_size=4)
+    until_idle(url)
+    assert arrivals(trace(url))[:4] == arrivals(old)[:4]
+    assert arrivals(trace(url))[4] == ("Eve", get(url, "/health")["step"] - 5)  # once it was idle
+    assert [event.reason for event in trace(url).of(RequestFinished)].count("abort") == 1
+
+
+def test_all_prompts_together_start_in_one_step(serve: Callable[..., BackgroundServer]) -> None:
+    url = serve(engine=ENGINE | {"max_batch_size": 4}).url
+    for name in ("Ada", "Bo", "Cy"):
+        post(
+            url,
+            "/v1/completions",
+            {"prompt": f"Once {name}", "max_tokens": 3},
+            **{"X-Client": name},
+        )
+    with Feed(url) as feed:
+        feed.keyframe()
+        restart(url, prompts="together", prefix_cache="off")
+        feed.until_kind(RequestFinished, 3)
+    log = trace(url)
+    assert arrivals(log) == [("Ada", 1), ("Bo", 1), ("Cy", 1)]
+    assert len(log.of(StepScheduled)[0].rows) == 3
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"settings": {"polcy": "sjf"}}, "settings.polcy"),
+        ({"settings": {"policy": "shortest"}}, "settings.policy"),
+        ({"settings": {"prefix_cache": "tree"}}, "settings.prefix_cache"),
+        ({"settings": {"prefix_cache": "hash", "eviction": "lfu"}}, "settings.eviction"),
+        ({"settings": {"max_batch_size": 0}}, "settings.max_batch_size"),
+        ({"settings": {"max_batch_size": "4"}}, "settings.max_batch_size"),
+        ({"settings": {"max_kv_tokens": 4}}, "settings.max_kv_tokens"),
+        ({"settings": {"max_kv_tokens": 10**12}}, "settings.max_kv_tokens"),
+        ({"settings": {"preemption": 1}}, "settings.preemption"),
+        ({"prompts": "all"}, "prompts"),
+        ({"prompts": "together", "settings": {"max_kv_tokens": 16}}, "prompts"),
+        ({"keep": True}, "keep"),
+    ],
+)
+def test_a_wrong_setting_is_named_and_nothing_changes(
+    url: str, body: dict[str, Any], param: str
+) -> None:
+    if not trace(url).of(RequestFinished):
+        post(url, "/v1/completions", {"prompt": "x" * 30, "max_tokens": 3}, **{"X-Client": "Ada"})
+    before = trace(url).to_bytes()
+    error = refused(url, body)
+    assert error["param"] == param
+    assert_names(error["message"], param.rpartition(".")[2])
+    if body.get("prompts") == "together":
+        assert_names(error["message"], "Ada", "max_kv_tokens")
+    assert trace(url).to_bytes() == before
+    assert get(url, "/ready") == {"status": "ready"}
+
+
+def test_a_log_without_its_beginning_or_without_texts_cannot_be_submitted_again(
+    serve: Callable[..., BackgroundServer],
+) -> None:
+    for settings, fix in (
+        ({"log_window": 20}, "--log-window"),
+        ({"trace_text": "off"}, "--trace-text"),
+    ):
+        url = serve(engine=ENGINE, server=settings).url
+        for _ in range(4):
+            post(url, "/v1/completions", {"prompt": "x", "max_tokens": 5})
+        error = refused(url, {"prompts": "same_steps"})
+        assert error["param"] == "prompts"
+        assert_names(error["message"], fix)
+        restart(url)
+
+
+def test_only_clients_that_may_pause_the_engine_may_restart_it(
+    serve: Callable[..., BackgroundServer],
+) -> None:
+    url = serve(engine=ENGINE).url
+    answer = post(url, "/engine/restart", {}, Origin="https://example.com")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (403, "cross_site")
+    transport = httpx.HTTPTransport(local_address="127.0.0.1")
+    headers = {"X-Forwarded-For": "203.0.113.7"}
+    with httpx.Client(base_url=url, transport=transport, headers=headers) as client:
+        assert client.post("/engine/restart", json={}).status_code == 403
+        assert client.get("/compare").status_code == 403
+    assert get(url, "/trace?previous=true")["error"]["code"] == "no_previous_run"
+
+
+def test_the_next_run_is_written_to_the_next_trace_file(
+    serve: Callable[..., BackgroundServer], tmp_path: Path
+) -> None:
+    file = tmp_path / "class.jsonl"
+    url = serve(engine=ENGINE, trace_file=str(file)).url
+    post(url, "/v1/completions", {"prompt": "x", "max_tokens": 3})
+    old = trace(url)
+    restart(url, policy="lpm")
+    post(url, "/v1/completions", {"prompt": "x", "max_tokens": 3})
+    assert file.read_bytes() == old.to_bytes()
+    assert (tmp_path / "class-2.jsonl").read_bytes() == trace(url).to_bytes()
+    (tmp_path / "class-3.jsonl").write_text("my notes")
+    error = refused(url, {}, 409)
+    assert error["code"] == "trace_file"
+    assert (tmp_path / "class-3.jsonl").read_text() == "my notes"
+    assert post(url, "/v1/completions", {"prompt": "x", "max_tokens": 3}).status_code == 200
+
+
+def test_an_engine_that_has_failed_works_again(serve: Callable[..., BackgroundServer]) -> None:
+    url = serve(engine=ENGINE).url
+    broken = post(url, "/v1/completions", {"prompt": "x", "max_tokens": 3}, **{"X-Client": "break"})
+    assert "engine_failed" in broken.text
+    assert get(url, "/health")["status"] == "failed"
+    restart(url, abort=True)
+    assert get(url, "/health")["status"] == "ok"
+    assert answer(url, **{"X-Client": "break"}) == "abc"  # its policy is the named one now
+
+
+def test_old_and_new_are_compared(serve: Callable[..., BackgroundServer]) -> None:
+    url = serve(engine=ENGINE | {"max_batch_size": 4}).url
+    for _ in range(2):
+        post(url, "/v1/completions", {"prompt": "Once upon a time", "max_tokens": 3})
+    assert get(url, "/compare")["error"]["code"] == "no_previous_run"
+    restart(url, prefix_cache="off")
+    assert get(url, "/compare")["error"]["code"] == "nothing_to_compare"
+    with Feed(url) as feed:
+        feed.keyframe()
+        restart(url, prefix_cache="radix")
+        restart(url)
+    post(url, "/v1/completions", {"prompt": "Once upon a time", "max_tokens": 3})
+    restart(url, prompts="same_steps", prefix_cache="off", max_batch_size=3)
+    with Feed(url) as feed:
+        feed.keyframe()
+        if feed.state.requests:
+            feed.until_kind(RequestFinished)
+    compared = get(url, "/compare")
+    assert compared["facts"]["names"] == ["the old run", "the new run"]
+    changed = {name: values for name, *values in compared["facts"]["settings"]}
+    assert changed["max_batch_size"] == ["4", "3"]
+    assert compared["facts"]["paired"] == 1
+    assert len(compared["logs"]) == 2
+
+
+def test_a_server_that_stops_right_after_a_restart_ends() -> None:
+    server = start(paused=True, engine=ENGINE)
+    callers = ask(server.url, "Ada", max_tokens=60)
+    post(server.url, "/engine/step")
+    restart(server.url, prompts="same_steps", abort=True)
+    assert server.stop() == 0
+    for caller in callers:
+        caller.close()

@@ -1,0 +1,23 @@
+"""`python -m visualizer.comparing A B NAME_A NAME_B`: compare two saved logs, for the live page.
+
+Prints JSON: the packed logs in base64, and the facts that `compare.js` draws.
+"""
+
+import base64
+import json
+import sys
+from pathlib import Path
+
+from visualizer.comparing.comparison import compare
+
+
+def main() -> None:
+    """Compare the logs that the command line names."""
+    a, b, name_a, name_b = sys.argv[1:]
+    compared = compare(Path(a), Path(b), (name_a, name_b))
+    packed = [base64.b64encode(one.packed).decode() for one in (compared.a, compared.b)]
+    json.dump({"logs": packed, "facts": compared.facts}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
