@@ -12,13 +12,14 @@ CONTENTS = NOTEBOOKS / "contents.ipynb"
 _HEAD = """\
 # Underglass: the lessons
 
-A course on how a language model is served: what the machine remembers, which request gets its time and its
-memory, and why. Each lesson asks one question, lets you predict, and shows what happened. You need no
-GPU and no account. Every lesson stands alone, and they build on one another in this order.
+A course on how a language model is served: what the machine remembers, which request gets its time
+and its memory, and why. Each lesson asks one question, lets you predict, and shows what happened. You
+need no GPU and no account. Every lesson stands alone, and they build on one another in this order.
 
 Run a cell with Shift+Enter. Click on a picture; then `.` and `,` step, and a click on anything tells
 more about it. Change what you like and run it again: a line with `assert` checks a number in the
-text, so delete it first. `make lab` opens copies of the lessons in `workbook/`: your work stays there."""
+text, so delete it first. `make lab` opens copies of the lessons in `workbook/`, where your work
+stays."""
 _TAIL = """\
 New words are explained where they first appear, and all of them in the
 [glossary](../docs/glossary.md). The checks judge what your function does, not how it is written;

@@ -115,7 +115,9 @@ def _says(text: str, truth: Any) -> bool:
 
 def _tree(source: str) -> ast.AST:
     plain = re.sub(r"^(\s*)[%!].*$", r"\1pass", source, flags=re.MULTILINE)
-    return compile(plain, "cell", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    tree: ast.AST = compile(plain, "cell", "exec", flags)
+    return tree
 
 
 def _calls(source: str, *names: str) -> Iterator[ast.Call]:

@@ -60,7 +60,9 @@ _READ_OWN = r"""
 (me) => {
   const numbers = (selector) => me.querySelector(selector).textContent.match(/\d+/g).map(Number);
   return {
-    steps: [Number(me.dataset.step), numbers(".at")[0], numbers(".ends")[1]],
+    steps: [Number(me.dataset.step), numbers(".at")[0]],
+    end: numbers(".ends")[1], // of the lane: the step, or the step in which the request ended
+    ended: /limit|finished/.test(me.querySelector(".own-sentence").textContent),
     blocks: [numbers("dl div:nth-child(2) dd")[0], me.querySelectorAll(".own-blocks b").length],
   };
 }
@@ -133,6 +135,8 @@ def test_every_read_of_ones_own_request_is_of_one_step(new_page: NewPage) -> Non
         for number in range(10 * READS):
             own = me.evaluate(_READ_OWN)
             assert len(set(own["steps"])) == 1, own
+            [step] = set(own["steps"])
+            assert own["end"] <= step if own["ended"] else own["end"] == step, own
             # A finished request has given its blocks back, and the list says where they went.
             assert own["blocks"][0] in (0, own["blocks"][1]) or own["blocks"][1] == 8, own
             seen.add(own["steps"][0])
