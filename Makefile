@@ -38,7 +38,7 @@ $(INSTALLED): pyproject.toml constraints.txt notebooks/lab-overrides.json
 
 lab: setup ## open your copy of the lessons in JupyterLab; FRESH=04 puts one aside and makes it anew
 	@PYTHONPATH=notebooks $(BIN)/python -m authoring.workbook $(if $(FRESH),--fresh $(FRESH))
-	PYTHONPATH=notebooks $(BIN)/jupyter lab $(AS_ROOT) --notebook-dir=. \
+	PYTHONPATH="$(CURDIR)/notebooks" $(BIN)/jupyter lab $(AS_ROOT) --notebook-dir=. \
 	  --LabApp.news_url=None --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate \
 	  --LabApp.extension_manager=readonly --LabApp.default_url=/lab/tree/workbook/00_first_look.ipynb \
 	  $(LAB_ARGS)
