@@ -77,6 +77,17 @@ def test_keys_move_the_cursor(board: BoardOnPage) -> None:
         board.expect_step(step)
 
 
+def test_keys_work_before_anything_is_clicked(board: BoardOnPage) -> None:
+    keyboard = board.page.keyboard
+    keyboard.press(".")
+    board.expect_step(31)
+    keyboard.press("y")
+    expect(board.root).to_have_attribute("data-only", "waterfall")
+    keyboard.press("y")
+    keyboard.press("Control+.")  # of the browser
+    board.expect_step(31)
+
+
 def test_buttons_step_and_play(board: BoardOnPage) -> None:
     board.act("back").click()
     board.expect_step(29)

@@ -98,6 +98,22 @@ export function listenToKeys(root, act, signal) {
   );
 }
 
+/**
+ * Gives the board the keys that are pressed while nothing on its page has the focus.
+ *
+ * @param {HTMLElement} root @param {AbortSignal} signal
+ */
+export function takeKeysOfPage(root, signal) {
+  document.addEventListener(
+    "keydown",
+    (event) => {
+      if (event.target !== document.body) return;
+      if (!root.dispatchEvent(new KeyboardEvent("keydown", event))) event.preventDefault();
+    },
+    { signal },
+  );
+}
+
 /** The list of keys, shown by "?". @param {() => void} close */
 export function buildHelp(close) {
   const done = h("button", { type: "button" }, "Close");

@@ -16,6 +16,7 @@
 /** @import { ComparisonPage, Facts } from "../compare/compare.js" */
 /** @import { Widget } from "./notebook.js" */
 import { Board } from "../board/board.js";
+import { takeKeysOfPage } from "../board/keys.js";
 import { comparisonInNotebook, drawComparison } from "../compare/compare.js";
 import { h } from "../drawing/html.js";
 import { predictionInNotebook } from "../predict/predict.js";
@@ -71,7 +72,10 @@ export async function mount(
     },
   });
   ownsAddress ||= address;
-  if (address) acceptLogs(host, replace, ends.signal);
+  if (address) {
+    acceptLogs(host, replace, ends.signal);
+    takeKeysOfPage(board.root, ends.signal);
+  }
   const follow = address ? keepInAddress(board, ends.signal) : null;
   await load(board, log, { ...options, ...(address && readAddress(location.hash)) });
   return board;
