@@ -71,7 +71,14 @@ class CountingDown:
         self.uncomputed, self.may_say = self.all, self.must_come
 
 
-RIGHT = [Solution, WithTheTextItself, CountingDown]
+class KeepsThePlaceholderOfTheStepInFlight(Solution):
+    """That step still brings its token, and its commit takes the placeholder."""
+
+    def preempted(self):
+        self.computed = 0
+
+
+RIGHT = [Solution, WithTheTextItself, CountingDown, KeepsThePlaceholderOfTheStepInFlight]
 
 
 def serve(make: type[Engine], seed: int) -> tuple[EventLog, Any]:
