@@ -176,7 +176,7 @@ def _check_limits(chosen: list[str], queue: Queue) -> None:
     people = {id_: (tokens, samples) for id_, tokens, samples in queue.waiting}
     in_order = [id_ for id_ in people if id_ in chosen]
     for count, id_ in enumerate(in_order, 1):
-        tokens, samples = people[id_]
+        tokens, _ = people[id_]
         before, after = (_left_after(in_order[:end], queue) for end in (count - 1, count))
         chunk = min(tokens, before[1])
         did = f"You admitted {listed(chosen)}."

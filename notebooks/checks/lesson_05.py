@@ -62,7 +62,7 @@ MakePool = Callable[[int], Any]  # number of blocks -> a pool
 Tables = dict[str, list[int]]  # request -> its blocks
 ALL_OR_NOTHING = (
     Promise.ALL_OR_NOTHING,
-    "What would a request do with a part of what it needs? And a list without blocks is not None.",
+    "What would a request do with a part of what it needs? Only None says that nothing was allocated.",
 )
 
 

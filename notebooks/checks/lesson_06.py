@@ -262,8 +262,7 @@ def _check_links(upper: RadixNode, parent: RadixNode, cut: Cut) -> None:
         raise Broken(
             f"The children of {above} are now found under {listed(map(str, parent.children))}.",
             Promise.SIBLINGS,
-            f"Before the cut, it had {counted(1 + cut.siblings, 'child').replace('childs', 'children')}."
-            " How many did the cut add to it?",
+            f"Number of children before the cut: {1 + cut.siblings}. Did the cut add one?",
         )
     if len(upper.children) != 1:
         raise Broken(

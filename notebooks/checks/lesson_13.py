@@ -60,7 +60,7 @@ class Promise(StrEnum):
     IN_THE_LOG = "the report is about a request of the log"
     LONGEST_WAIT = "the report is about the request that waited longest"
     CAUSE_IN_THE_LOG = "the cause is a reason that the log has while the request waits"
-    MOST_STEPS = "the cause is the reason of most of those steps"
+    MOST_STEPS = "the cause is the most frequent reason of those steps"
     EVIDENCE_STEPS = "evidence is a list of steps"
     EVIDENCE_IN_WAIT = "evidence lies within the wait"
     EVIDENCE_HAS_CAUSE = "every step of the evidence has the cause"
