@@ -237,6 +237,12 @@ def _checked(answer: Any, count: int, when: str, tables: Tables, story: Story) -
             f"{counted(count, 'block')} requested, {free} free.",
         )
     for index, block in enumerate(answer):
+        if not hasattr(block, "__index__"):
+            raise Broken(
+                f"{when}, you returned {answer!r}.",
+                Promise.LIST,
+                f"{block!r} is not the number of a block.",
+            )
         if block not in range(story.num_blocks):
             raise Broken(
                 f"{when}, you allocated {block!r}.",

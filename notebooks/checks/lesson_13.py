@@ -277,7 +277,9 @@ def _check_gain(found: Mapping[str, Any], request: int, trace: Trace, other: Eve
             f"Your gain is {found['gain']}. With {dict(found['change'])}, r{request} waits "
             f"{counted(after, 'step')} instead of {before}.",
             Promise.GAIN,
-            "Readers of your report will run it.",
+            "The number is right, but it is no int."
+            if found["gain"] == before - after
+            else "Readers of your report will run it.",
         )
     if gain < 1:
         raise Broken(

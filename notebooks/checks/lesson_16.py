@@ -247,7 +247,7 @@ class _Play:
 
     def _checked_want(self) -> int:
         want = _want(self._part)
-        if isinstance(want, bool) or not isinstance(want, int) or want < 0:
+        if isinstance(want, bool) or not hasattr(want, "__index__") or want < 0:
             raise Broken(
                 f"want() returned {want!r}.",
                 Promise.NUMBER,
@@ -259,7 +259,7 @@ class _Play:
         due = 0 if self._ended or certain else self._known + self._pending - self._computed
         if want != due:
             raise self._wrong(want, due)
-        return want
+        return int(want)
 
     def _wrong(self, want: int, due: int) -> Broken:
         did = f"Before step {self._step}, want() returned {want}."

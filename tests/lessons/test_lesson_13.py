@@ -146,6 +146,16 @@ def test_one_small_workload_is_short_of_two_things_and_slow_to_compute(wrong, pr
     assert found is not None and found.promise is promise
 
 
+def test_a_right_gain_that_is_a_float_is_rejected_for_its_type() -> None:
+    def as_a_float(log):
+        found = solution(log)
+        return found | {"gain": float(found["gain"])}
+
+    found = verdict(as_a_float, cases()[:1]).broken
+    assert found is not None and found.promise is Promise.GAIN
+    assert "int" in found.look
+
+
 def test_a_cause_of_another_type_is_no_cause() -> None:
     found = verdict(lambda log: solution(log) | {"cause": ["batch_full"]}, cases()[:1]).broken
     assert found is not None and found.promise is Promise.CAUSE_IN_THE_LOG

@@ -3,6 +3,7 @@
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 
 from checks import check
@@ -78,7 +79,20 @@ class KeepsThePlaceholderOfTheStepInFlight(Solution):
         self.computed = 0
 
 
-RIGHT = [Solution, WithTheTextItself, CountingDown, KeepsThePlaceholderOfTheStepInFlight]
+class CountsInAnArray(Solution):
+    """An integer of numpy is a number like any other."""
+
+    def want(self):
+        return np.int64(super().want())
+
+
+RIGHT = [
+    CountsInAnArray,
+    Solution,
+    WithTheTextItself,
+    CountingDown,
+    KeepsThePlaceholderOfTheStepInFlight,
+]
 
 
 def serve(make: type[Engine], seed: int) -> tuple[EventLog, Any]:

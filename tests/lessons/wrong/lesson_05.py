@@ -143,6 +143,12 @@ class ReturnsAListForTheBlock(Solution):
         return ([own], True) if copied else (own, False)
 
 
+class AllocatesListsOfOne(Solution):
+    def allocate(self, n):
+        blocks = super().allocate(n)
+        return blocks and [[block] for block in blocks]
+
+
 class GivesTheCopyTwoHolders(Solution):
     def writable(self, block):
         answer = super().writable(block)
@@ -160,6 +166,7 @@ WRONG = [
     (KeepsItsFreeBlocksInTheClass, Promise.OWN_BLOCKS, []),
     (KeepsItsCountsInTheClass, Promise.OWN_BLOCKS, []),
     (ReturnsAListForTheBlock, Promise.PAIR, ["[1]", "A"]),
+    (AllocatesListsOfOne, Promise.LIST, ["A"]),
     (GivesTheCopyTwoHolders, Promise.NO_LEAK, ["A"]),
     (AnEmptyListForNone, Promise.ALL_OR_NOTHING, ["[]", "None"]),
     (FindsOutTooLate, Promise.NO_LEAK, [1, "A", 2]),
