@@ -140,11 +140,11 @@ def attempt(admit: Admit, queue: Queue) -> None:
     if not isinstance(answer, list | tuple):
         raise Broken(f"You returned {answer!r}.", Promise.LIST, "What does admit() return?")
     chosen = list(answer)
-    if len(set(chosen)) < len(chosen) or not set(chosen) <= set(ids):
+    if any(one not in ids for one in chosen) or len(set(chosen)) < len(chosen):
         raise Broken(
             f"You admitted {listed(chosen)}.",
             Promise.WAITING_ONCE,
-            f"The waiting requests are {listed(ids)}.",
+            f"The waiting requests are {listed(ids)}." if ids else "No request is waiting.",
         )
     _check_limits(chosen, queue)
     if chosen != ids[: len(chosen)]:
@@ -176,14 +176,16 @@ def _check_limits(chosen: list[str], queue: Queue) -> None:
     people = {id_: (tokens, samples) for id_, tokens, samples in queue.waiting}
     in_order = [id_ for id_ in people if id_ in chosen]
     for count, id_ in enumerate(in_order, 1):
-        tokens, samples = people[id_]
+        tokens, _ = people[id_]
         before, after = (_left_after(in_order[:end], queue) for end in (count - 1, count))
         chunk = min(tokens, before[1])
         did = f"You admitted {listed(chosen)}."
         if after[0] < 0:
-            look = f"{id_} needs {counted(samples, 'seat')}: one for each sample."
-            if samples == 1:
-                look = f"{counted(queue.seats, 'seat')} left, and {id_} is one too many."
+            look = f"When it was {id_}'s turn, {counted(before[0], 'seat')} "
+            look += f"{'was' if before[0] == 1 else 'were'} left."
+            several = [one for one in in_order[:count] if people[one][1] > 1]
+            if several:
+                look += f" {several[-1]} needs {people[several[-1]][1]}: one for each sample."
             raise Broken(did, Promise.SEATS, look)
         if chunk == 0:
             raise Broken(

@@ -55,13 +55,14 @@ class Promise(StrEnum):
     COPY_IF_SHARED = "a block is copied only if it has another holder"
     NO_OVERWRITE = "a write never changes the data of another holder"
     SAYS_COPY = "the answer says whether the contents have to be copied"
+    OWN_BLOCKS = "each pool has blocks of its own"
 
 
 MakePool = Callable[[int], Any]  # number of blocks -> a pool
 Tables = dict[str, list[int]]  # request -> its blocks
 ALL_OR_NOTHING = (
     Promise.ALL_OR_NOTHING,
-    "What would a request do with a part of what it needs?",
+    "What would a request do with a part of what it needs? Only None says that nothing was allocated.",
 )
 
 
@@ -122,6 +123,8 @@ def attempt(part: type, story: Story) -> None:
         for act in story.acts:
             _play(pool, act, tables, story)
         _check_the_rest(pool, tables, story)
+        if len(story.acts) == 5:  # a single pool has kept all promises in all shorter stories
+            _check_a_second_pool(pool, part(story.num_blocks), tables, story)
 
 
 def _holders(block: int, tables: Tables) -> list[str]:
@@ -186,6 +189,12 @@ def _written(pool: Any, act: Act, tables: Tables, story: Story) -> int:
             Promise.PAIR,
             "Which of the two comes first?",
         )
+    if not hasattr(own, "__index__"):
+        raise Broken(
+            did,
+            Promise.PAIR,
+            f"{own!r} is not the number of a block. What does allocate(1) return?",
+        )
     if not others and copied:
         raise Broken(
             did,
@@ -228,6 +237,12 @@ def _checked(answer: Any, count: int, when: str, tables: Tables, story: Story) -
             f"{counted(count, 'block')} requested, {free} free.",
         )
     for index, block in enumerate(answer):
+        if not hasattr(block, "__index__"):
+            raise Broken(
+                f"{when}, you returned {answer!r}.",
+                Promise.LIST,
+                f"{block!r} is not the number of a block.",
+            )
         if block not in range(story.num_blocks):
             raise Broken(
                 f"{when}, you allocated {block!r}.",
@@ -283,6 +298,28 @@ def _check_the_rest(pool: Any, tables: Tables, story: Story) -> None:
         )
     if more is not None:
         _checked(more, 1, "When Zoe asks for one more and none is free", tables, story)
+
+
+def _check_a_second_pool(pool: Any, second: Any, tables: Tables, story: Story) -> None:
+    """Check that two pools have nothing in common. Zoe holds the blocks that are in no table."""
+    for block in second.allocate(story.num_blocks) or ():
+        second.share(block)
+    held = list(chain.from_iterable(tables.values()))
+    for block in (*held, *(set(range(story.num_blocks)) - set(held))):
+        pool.release(block)
+    more, again = second.allocate(1), pool.allocate(story.num_blocks)
+    if more is not None or again is None:
+        raise Broken(
+            "Then a second pool was made. It allocated all its blocks and shared each of them, and "
+            "all blocks of the first pool were released. "
+            + (
+                "After that, the first pool could not allocate them again."
+                if more is None
+                else f"After that, the second pool allocated {more!r}."
+            ),
+            Promise.OWN_BLOCKS,
+            "Where are free blocks and holders kept: in the object, or in the class?",
+        )
 
 
 def _leak(lost: int, tables: Tables, story: Story) -> str:

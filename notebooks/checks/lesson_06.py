@@ -72,6 +72,8 @@ class Promise(StrEnum):
     LOWER_EDGE = "the lower node has the rest of the edge, each block once"
     CHILDREN = "the children of the edge stay below its lower part"
     CHILD_PARENT = "every child knows its parent"
+    LISTS = "a node has lists of tokens and blocks, and a dictionary of children"
+    SIBLINGS = "the parent's other children stay as they were"
     SAME_PATHS = "every path spells the same tokens as before"
     LOWER_LOCK = "the lower node keeps its lock and its time of last use"
     UPPER_LOCK = "a request that reads the edge reads both parts of it"
@@ -208,7 +210,19 @@ def attempt(split: Split, cut: Cut) -> None:
     _check_protection(upper, cut)
 
 
+def _check_types(node: RadixNode, name: str) -> None:
+    kinds: dict[str, type] = {"tokens": list, "blocks": list, "children": dict}
+    for field, kind in kinds.items():
+        if not isinstance(value := getattr(node, field), kind):
+            raise Broken(
+                f"The {field} of {name} are of type {type(value).__name__}.",
+                Promise.LISTS,
+                f"Before the cut, the {field} of node {LOWER} were of type {kind.__name__}.",
+            )
+
+
 def _check_the_upper_edge(upper: RadixNode, cut: Cut) -> None:
+    _check_types(upper, "the upper node")
     have = (
         f"The upper node has {counted(len(upper.blocks), 'block')} and "
         f"{counted(len(upper.tokens), 'token')}: {upper.blocks}, {upper.tokens}."
@@ -235,12 +249,20 @@ def _check_links(upper: RadixNode, parent: RadixNode, cut: Cut) -> None:
             Promise.UPPER_PARENT,
             f"Before the cut it was {above}.",
         )
+    _check_types(parent, above)
     reached = parent.children.get(tuple(cut.text[: cut.size]))
     if reached is not upper:
         raise Broken(
             f"For the block {cut.text[: cut.size]} the child of {above} is {_named(reached)}.",
             Promise.FROM_ABOVE,
             f"{above.capitalize()} now reaches the rest of the edge without its beginning.",
+        )
+    keys = {(500 + sibling,) * cut.size for sibling in range(cut.siblings)}
+    if parent.children.keys() != keys | {tuple(cut.text[: cut.size])}:
+        raise Broken(
+            f"The children of {above} are now found under {listed(map(str, parent.children))}.",
+            Promise.SIBLINGS,
+            f"Number of children before the cut: {1 + cut.siblings}. Did the cut add one?",
         )
     if len(upper.children) != 1:
         raise Broken(
@@ -249,6 +271,7 @@ def _check_links(upper: RadixNode, parent: RadixNode, cut: Cut) -> None:
             f"Where does a reader of all {cut.blocks} blocks continue?",
         )
     [(key, lower)] = upper.children.items()
+    _check_types(lower, _named(lower))
     if lower.id != LOWER:
         raise Broken(
             f"The upper node's child is {_named(lower)}.",

@@ -111,7 +111,7 @@ class YourEviction(RadixTree):
         """Return the learner's choice."""
         rows = [(one.id, len(one.children), one.lock_ref, one.last) for one in self.nodes.values()]
         chosen = self._choose_leaf(rows)
-        return None if chosen is None else self.nodes[chosen]
+        return None if chosen is None else self.nodes[int(chosen)]
 
 
 def check(choose_leaf: ChooseLeaf) -> Callable[[int], RadixTree]:
@@ -165,7 +165,7 @@ def attempt(choose_leaf: ChooseLeaf, family: Family) -> None:
             Promise.CHOOSES_ONE,
             f"Does node {right} have children, or a lock?",
         )
-    if isinstance(chosen, bool) or not isinstance(chosen, int) or chosen not in family.order:
+    if isinstance(chosen, bool) or not hasattr(chosen, "__index__") or chosen not in family.order:
         raise Broken(
             f"You returned {chosen!r}.",
             Promise.IS_ID,

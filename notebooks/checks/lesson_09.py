@@ -206,6 +206,8 @@ def attempt(victim: Victim, case: Shortage | Crowd) -> None:
         look = "Priority 0 is the most urgent; larger numbers can wait longer."
         if chosen == case.needed_by:
             look += f" And {chosen} was preempted for a less urgent request."
+        elif list(peers) == [case.needed_by]:
+            look += f" {case.needed_by} needs the block, and may be the victim all the same."
         raise Broken(
             f"You preempted {chosen}, with priority {priority}, and {listed(peers)}, with priority "
             f"{least}, {'goes' if len(peers) == 1 else 'go'} on.",

@@ -232,46 +232,45 @@ class _Play:
         budgets = self._story.budgets
         count = min(self._checked_want(), budgets[min(self._step, len(budgets)) - 1])
         brings = 0
-        if count:
+        if self._step in self._story.preempted and not self._ended and self._computed:
+            self._part.preempted()
+            self._computed = self._pending = 0  # the step in flight still brings its token
+            self._lost = self._step
+        elif count:
             self._part.scheduled(count)
             self._computed, self._lost = self._computed + count, 0
             if self._computed == self._known + self._pending:
                 self._pending, brings = self._pending + 1, self._step
-        if self._step in self._story.preempted and not self._ended and self._computed:
-            self._part.preempted()
-            self._computed = self._pending = brings = 0  # the step in flight still brings its token
-            self._lost = self._step
         if self._flight:
             self._commit(self._flight)
         self._flight = brings
 
     def _checked_want(self) -> int:
         want = _want(self._part)
-        if isinstance(want, bool) or not isinstance(want, int) or want < 0:
+        if isinstance(want, bool) or not hasattr(want, "__index__") or want < 0:
             raise Broken(
                 f"want() returned {want!r}.",
                 Promise.NUMBER,
-                "What does each path through want() return?",
+                f"{self._facts()} How many of those tokens are still without a row?"
+                if want in range(-100, 0)
+                else "What does each path through want() return?",
             )
         certain = self._text + self._pending >= self._story.max_tokens
         due = 0 if self._ended or certain else self._known + self._pending - self._computed
         if want != due:
             raise self._wrong(want, due)
-        return want
+        return int(want)
 
     def _wrong(self, want: int, due: int) -> Broken:
         did = f"Before step {self._step}, want() returned {want}."
-        known = f"{counted(self._known, 'token')} {'is' if self._known == 1 else 'are'} known"
-        flight = f", and step {self._flight} computes the next one" if self._flight else ""
-        rows = f"{self._computed or 'None'} {'has' if self._computed == 1 else 'have'} had a row"
-        facts = f"{known}{flight}. {rows}."
+        facts = self._facts()
         if self._ended:
             return Broken(did, Promise.ENDED, f"It has ended with output token {self._text}.")
         if self._text + self._pending >= self._story.max_tokens:
-            look = f"Step {self._flight} computes output token {self._story.max_tokens}, the last."
+            look = f"{facts} The next one is output token {self._story.max_tokens}, the last."
             return Broken(did, Promise.MAX_TOKENS, look)
         if self._lost:
-            look = f"In step {self._lost} it lost its memory. {known} now."
+            look = f"In step {self._lost} it lost its memory. {facts}"
             return Broken(did, Promise.EXISTS if want > due else Promise.AGAIN, look)
         if want > due:
             return Broken(did, Promise.EXISTS, facts)
@@ -279,6 +278,12 @@ class _Play:
             look = f"{facts} The device will have nothing to do for it in step {self._step}."
             return Broken(did, Promise.GOES_ON, look)
         return Broken(did, Promise.ALL_TOKENS, facts)
+
+    def _facts(self) -> str:
+        known = f"{counted(self._known, 'token')} {'is' if self._known == 1 else 'are'} known"
+        flight = f", and step {self._flight} computes the next one" if self._flight else ""
+        rows = f"{self._computed or 'None'} {'has' if self._computed == 1 else 'have'} had a row"
+        return f"{known}{flight}. {rows}."
 
     def _commit(self, step: int) -> None:
         number = self._text + 1
@@ -293,6 +298,8 @@ class _Play:
             raise Broken(did, Promise.AFTER_THE_END, look)
         if not ended and not kept:
             look = "The request had not ended when the token came."
+            if ends:
+                look = "It is the stop token. The text ends with it, not before it."
             if self._lost:
                 look += " A preemption takes KV away. What happens to text?"
             raise Broken(did, Promise.IN_THE_TEXT, look)

@@ -2,6 +2,7 @@
 
 from collections import deque
 
+import numpy as np
 import pytest
 
 from checks import check
@@ -92,7 +93,35 @@ class AsASetOfFreeIds:
         return None
 
 
-@pytest.mark.parametrize("right", [Solution, AsAQueue, AsASetOfFreeIds])
+class WithoutAListOfFreeBlocks:
+    """A block with no holder is free."""
+
+    def __init__(self, num_blocks):
+        self.holders = np.zeros(num_blocks, dtype=int)
+
+    def allocate(self, n):
+        free = np.flatnonzero(self.holders == 0)[:n]
+        if len(free) < n:
+            return None
+        self.holders[free] = 1
+        return free.tolist()
+
+    def share(self, block):
+        self.holders[block] += 1
+
+    def release(self, block):
+        self.holders[block] -= 1
+
+    def writable(self, block):
+        if self.holders[block] == 1:
+            return block, False
+        if (fresh := self.allocate(1)) is None:
+            return None
+        self.release(block)
+        return fresh[0], True
+
+
+@pytest.mark.parametrize("right", [Solution, AsAQueue, AsASetOfFreeIds, WithoutAListOfFreeBlocks])
 def test_every_right_pool_is_accepted_and_runs_in_the_engine(right, capsys) -> None:
     pool_of = check.lesson_05(right)
     assert f"{right.__name__} keeps its promises in all" in capsys.readouterr().out

@@ -40,7 +40,29 @@ def moves_block_by_block(node, at, block_size, new_id):
     return upper
 
 
-@pytest.mark.parametrize("right", [solution, rebuilds_both_ends, moves_block_by_block])
+def replaces_the_node_wherever_it_is_found(node, at, block_size, new_id):
+    upper, cut = RadixNode(new_id, node.parent), at * block_size
+    for field, end in {"tokens": cut, "blocks": at}.items():
+        edge = getattr(node, field)
+        setattr(upper, field, edge[:end])
+        setattr(node, field, edge[end:])
+    upper.lock_ref, upper.last = node.lock_ref, node.last
+    around = node.parent.children.items()
+    node.parent.children = {key: upper if one is node else one for key, one in around}
+    upper.children[tuple(node.tokens[:block_size])] = node
+    node.parent = upper
+    return upper
+
+
+RIGHT = [
+    solution,
+    rebuilds_both_ends,
+    moves_block_by_block,
+    replaces_the_node_wherever_it_is_found,
+]
+
+
+@pytest.mark.parametrize("right", RIGHT)
 @pytest.mark.parametrize("name", ["split", "thirty", "preemption", "eviction"])
 def test_every_right_cut_is_accepted_and_runs_in_the_engine(right, name: str, capsys) -> None:
     tree_of = check.lesson_06(right)

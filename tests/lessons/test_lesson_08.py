@@ -1,5 +1,7 @@
 """Lesson 08's exercise: right budgets are accepted and keep steps short."""
 
+from fractions import Fraction
+
 import pytest
 
 from checks import check
@@ -31,7 +33,12 @@ def by_halves(base_ms, per_token_ms, decodes, itl_goal_ms):
     return low
 
 
-@pytest.mark.parametrize("right", [solution, one_token_more, by_halves])
+def divides_exactly(base_ms, per_token_ms, decodes, itl_goal_ms):
+    budget = (Fraction(itl_goal_ms) - Fraction(base_ms)) // Fraction(per_token_ms)
+    return budget if budget > decodes else None
+
+
+@pytest.mark.parametrize("right", [solution, one_token_more, by_halves, divides_exactly])
 def test_every_right_budget_is_accepted_and_is_the_one_that_runs(right, capsys) -> None:
     pick_budget = check.lesson_08(right)
     assert f"{right.__name__}() keeps its promises in all" in capsys.readouterr().out

@@ -94,7 +94,29 @@ class AsWritten:
         )
 
 
-RIGHT = [Solution, AsAMachineWithNames, AsAGenerator, AsWritten]
+class WithADefaultInTheClass:
+    """No call is open in the class; an open one hides that in the object."""
+
+    call = None
+
+    def __init__(self, marks, tokenizer, evaluate):
+        self.marks, self.decode, self.encode = marks, tokenizer.decode, tokenizer.encode_ordinary
+        self.evaluate = evaluate
+
+    def feed(self, token):
+        if token == self.marks.call_start:
+            self.call = ()
+        elif self.call is not None and token == self.marks.call_end:
+            result = self.evaluate(self.decode(list(self.call)))
+            del self.call
+            if result:
+                return [self.marks.output_start, *self.encode(result), self.marks.output_end]
+        elif self.call is not None:
+            self.call += (token,)
+        return []
+
+
+RIGHT = [Solution, AsAMachineWithNames, AsAGenerator, AsWritten, WithADefaultInTheClass]
 
 
 @pytest.mark.parametrize("right", RIGHT)

@@ -98,10 +98,77 @@ def the_last_of_those_who_tie(log):
     return found | {"request": mine, "evidence": steps, "gain": waits(log)[mine] - other[mine]}
 
 
+def step_by_step(log):
+    """Double one limit after the other, as the lesson says. Its evidence is a set."""
+    found = solution(log)
+    request, reasons = found["request"], Trace("", log).reasons(found["request"])
+    limits = {"batch_full": "max_batch_size", "token_budget": "token_budget"}
+    change = {}
+    for reason, _ in Counter(reasons.values()).most_common():
+        name = limits.get(reason, "max_kv_tokens")
+        change[name] = 2 * log[0].settings[name]
+        other = what_if(log, cost=MACHINE, **change)
+        gain = waits(log)[request] - waits(other)[request]
+        if gain:
+            break
+    later = (other.requests.first_token_step - log.requests.first_token_step).to_dict()
+    cost = max(later.items(), key=lambda pair: pair[1])
+    evidence = {step for step, reason in reasons.items() if reason == found["cause"]}
+    found |= {"evidence": evidence, "change": change, "gain": gain}
+    return found | {"cost": cost if cost[1] > 0 else None}
+
+
+def one_limit_only(log):
+    """Double the limit of the cause, even if another one is short as well."""
+    found = solution(log)
+    limits = {"batch_full": "max_batch_size", "token_budget": "token_budget"}
+    name = limits.get(found["cause"], "max_kv_tokens")
+    change = {name: 2 * log[0].settings[name]}
+    other = what_if(log, cost=MACHINE, **change)
+    later = (other.requests.first_token_step - log.requests.first_token_step).to_dict()
+    cost = max(later.items(), key=lambda pair: pair[1])
+    gain = waits(log)[found["request"]] - waits(other)[found["request"]]
+    return found | {"change": change, "gain": gain, "cost": cost if cost[1] > 0 else None}
+
+
+def the_last_first_token(log):
+    """Take the wait for the first token for the wait for a seat."""
+    rows = log.requests
+    return solution(log) | {"request": (rows.first_token_step - rows.arrived_step).idxmax()}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "promise"),
+    [(one_limit_only, Promise.SHORTER), (the_last_first_token, Promise.LONGEST_WAIT)],
+)
+def test_one_small_workload_is_short_of_two_things_and_slow_to_compute(wrong, promise) -> None:
+    found = verdict(wrong, [trace for trace in cases() if len(trace.log.requests) == 6]).broken
+    assert found is not None and found.promise is promise
+
+
+def test_the_lessons_recipe_is_right_and_evidence_may_be_a_set() -> None:
+    assert verdict(step_by_step, cases()[:-1]).passed
+
+
+def test_a_right_gain_that_is_a_float_is_rejected_for_its_type() -> None:
+    def as_a_float(log):
+        found = solution(log)
+        return found | {"gain": float(found["gain"])}
+
+    found = verdict(as_a_float, cases()[:1]).broken
+    assert found is not None and found.promise is Promise.GAIN
+    assert "int" in found.look
+
+
+def test_a_cause_of_another_type_is_no_cause() -> None:
+    found = verdict(lambda log: solution(log) | {"cause": ["batch_full"]}, cases()[:1]).broken
+    assert found is not None and found.promise is Promise.CAUSE_IN_THE_LOG
+
+
 @pytest.mark.parametrize("right", [solution, by_hand, the_last_of_those_who_tie])
 def test_every_true_report_is_accepted_and_its_change_runs(right, capsys) -> None:
     report = check.lesson_13(right)
-    assert f"{right.__name__}() keeps its promises in all 5 cases" in capsys.readouterr().out
+    assert f"{right.__name__}() keeps its promises in all 6 cases" in capsys.readouterr().out
     found = report(AFTERNOON.log)
     assert found["request"] in (17, 18)
     other = what_if(AFTERNOON.log, cost=MACHINE, **found["change"])

@@ -3,6 +3,7 @@
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 
 from checks import check
@@ -71,7 +72,27 @@ class CountingDown:
         self.uncomputed, self.may_say = self.all, self.must_come
 
 
-RIGHT = [Solution, WithTheTextItself, CountingDown]
+class KeepsThePlaceholderOfTheStepInFlight(Solution):
+    """That step still brings its token, and its commit takes the placeholder."""
+
+    def preempted(self):
+        self.computed = 0
+
+
+class CountsInAnArray(Solution):
+    """An integer of numpy is a number like any other."""
+
+    def want(self):
+        return np.int64(super().want())
+
+
+RIGHT = [
+    CountsInAnArray,
+    Solution,
+    WithTheTextItself,
+    CountingDown,
+    KeepsThePlaceholderOfTheStepInFlight,
+]
 
 
 def serve(make: type[Engine], seed: int) -> tuple[EventLog, Any]:

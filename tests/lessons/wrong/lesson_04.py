@@ -92,7 +92,43 @@ def returns_a_count(waiting, seats, budget_left, free_blocks, block_size):
     return len(solution(waiting, seats, budget_left, free_blocks, block_size))
 
 
+def one_seat_is_taken_for_all_samples(waiting, seats, budget_left, free_blocks, block_size):
+    admitted = []
+    for id_, tokens, slots in waiting:
+        chunk = min(tokens, budget_left)
+        if slots > seats or chunk == 0 or blocks_of(tokens, block_size) > free_blocks:
+            break
+        seats, budget_left = seats - 1, budget_left - chunk
+        free_blocks -= blocks_of(tokens, block_size)
+        admitted.append(id_)
+    return admitted
+
+
+def free_slots_for_free_blocks(waiting, seats, budget_left, free_blocks, block_size):
+    admitted, free_slots = [], free_blocks * block_size
+    for id_, tokens, slots in waiting:
+        if slots > seats or budget_left <= 0 or tokens > free_slots:
+            break
+        seats, budget_left, free_slots = seats - slots, budget_left - tokens, free_slots - tokens
+        admitted.append(id_)
+    return admitted
+
+
+def the_shortest_first(waiting, seats, budget_left, free_blocks, block_size):
+    shortest = sorted(waiting, key=lambda row: row[1])
+    return solution(shortest, seats, budget_left, free_blocks, block_size)
+
+
+def returns_lists_of_id_and_tokens(waiting, seats, budget_left, free_blocks, block_size):
+    admitted = solution(waiting, seats, budget_left, free_blocks, block_size)
+    return [[id_, tokens] for id_, tokens, _ in waiting if id_ in admitted]
+
+
 WRONG = [
+    (one_seat_is_taken_for_all_samples, Promise.SEATS, ["A", 2, "B", 0]),
+    (free_slots_for_free_blocks, Promise.BLOCKS, ["B", 1, 0]),
+    (the_shortest_first, Promise.IN_ORDER, ["A", "B"]),
+    (returns_lists_of_id_and_tokens, Promise.WAITING_ONCE, ["A"]),
     (passes_over, Promise.IN_ORDER, ["A", 5, "B", 1, 3, 32, 4]),
     (budget_for_the_whole_prompt, Promise.AS_MANY_AS_FIT, ["A", 4]),
     (one_too_many, Promise.SEATS, [0, "A"]),

@@ -120,7 +120,55 @@ class Raises(Solution):
         return [self.free.pop() for _ in range(n)]
 
 
+class KeepsItsFreeBlocksInTheClass(Solution):
+    free = []
+
+    def __init__(self, num_blocks):
+        self.free.extend(range(num_blocks))
+        self.holders = [0] * num_blocks
+
+
+class KeepsItsCountsInTheClass(Solution):
+    holders = [0] * 10
+
+    def __init__(self, num_blocks):
+        self.free = list(range(num_blocks))
+
+
+class ReturnsAListForTheBlock(Solution):
+    def writable(self, block):
+        own, copied = super().writable(block) or (None, None)
+        if own is None:
+            return None
+        return ([own], True) if copied else (own, False)
+
+
+class AllocatesListsOfOne(Solution):
+    def allocate(self, n):
+        blocks = super().allocate(n)
+        return blocks and [[block] for block in blocks]
+
+
+class GivesTheCopyTwoHolders(Solution):
+    def writable(self, block):
+        answer = super().writable(block)
+        if answer and answer[1]:
+            self.share(answer[0])
+        return answer
+
+
+class AnEmptyListForNone(Solution):
+    def allocate(self, n):
+        return super().allocate(n) or []
+
+
 WRONG = [
+    (KeepsItsFreeBlocksInTheClass, Promise.OWN_BLOCKS, []),
+    (KeepsItsCountsInTheClass, Promise.OWN_BLOCKS, []),
+    (ReturnsAListForTheBlock, Promise.PAIR, ["[1]", "A"]),
+    (AllocatesListsOfOne, Promise.LIST, ["A"]),
+    (GivesTheCopyTwoHolders, Promise.NO_LEAK, ["A"]),
+    (AnEmptyListForNone, Promise.ALL_OR_NOTHING, ["[]", "None"]),
     (FindsOutTooLate, Promise.NO_LEAK, [1, "A", 2]),
     (FreesWhileShared, Promise.NOT_SHARED, ["A", 1, "B", 2]),
     (AlwaysCopies, Promise.COPY_IF_SHARED, ["A", 1, 2]),

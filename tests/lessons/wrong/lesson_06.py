@@ -110,7 +110,57 @@ def returns_both(node, at, block_size, new_id):
     return solution(node, at, block_size, new_id), node
 
 
+def parent_keeps_both(node, at, block_size, new_id):
+    upper = solution(node, at, block_size, new_id)
+    upper.parent.children[tuple(node.tokens[:block_size])] = node
+    return upper
+
+
+def tuples_of_tokens(node, at, block_size, new_id):
+    upper = solution(node, at, block_size, new_id)
+    upper.tokens, node.tokens = tuple(upper.tokens), tuple(node.tokens)
+    return upper
+
+
+def a_list_of_children(node, at, block_size, new_id):
+    upper = solution(node, at, block_size, new_id)
+    upper.children = [node]
+    return upper
+
+
+def children_below_as_a_list(node, at, block_size, new_id):
+    upper = solution(node, at, block_size, new_id)
+    node.children = list(node.children.values())
+    return upper
+
+
+def parent_gets_a_list(node, at, block_size, new_id):
+    upper = solution(node, at, block_size, new_id)
+    upper.parent.children = [upper]
+    return upper
+
+
+def moves_the_lock_up(node, at, block_size, new_id):
+    upper = solution(node, at, block_size, new_id)
+    node.lock_ref = 0
+    return upper
+
+
+def finds_it_under_the_old_key(node, at, block_size, new_id):
+    key = tuple(node.tokens[:block_size])
+    upper = solution(node, at, block_size, new_id)
+    upper.children = {key: node}
+    return upper
+
+
 WRONG = [
+    (parent_keeps_both, Promise.SIBLINGS, ["(10,)", "(11,)", 1]),
+    (tuples_of_tokens, Promise.LISTS, ["tokens", "tuple", "list"]),
+    (a_list_of_children, Promise.LISTS, ["children", "list", "dict"]),
+    (children_below_as_a_list, Promise.LISTS, ["children", 7, "list", "dict"]),
+    (parent_gets_a_list, Promise.LISTS, ["the root", "list", "dict"]),
+    (moves_the_lock_up, Promise.LOWER_LOCK, [7, 0, 1]),
+    (finds_it_under_the_old_key, Promise.CHILD_KEY, ["(10,)", 11]),
     (nobody_protects_it, Promise.UPPER_LOCK, [7, 10, 11, 20, 21, 1, 0]),
     (parent_leads_past_it, Promise.FROM_ABOVE, [10, 7]),
     (cuts_tokens_like_blocks, Promise.TOKENS_WITH_BLOCKS, [2, 1]),

@@ -56,7 +56,23 @@ def throws_out(nodes):
     return id_
 
 
+def the_oldest_if_it_may(nodes):
+    id_, children, lock, _ = min(nodes, key=lambda node: node[3])
+    return id_ if id_ and not children and not lock else None
+
+
+def the_root_for_none(nodes):
+    return solution(nodes) or 0
+
+
+def a_list_of_one(nodes):
+    return [solution(nodes)]
+
+
 WRONG = [
+    (the_oldest_if_it_may, Promise.CHOOSES_ONE, [1]),
+    (the_root_for_none, Promise.ROOT_STAYS, [0]),
+    (a_list_of_one, Promise.IS_ID, []),
     (the_oldest_of_all, Promise.ONLY_LEAVES, [1, 3, 2]),
     (whoever_reads_it, Promise.LOCKED_STAYS, [1]),
     (takes_the_id_for_its_age, Promise.LRU, [2, 3, 1, 4]),

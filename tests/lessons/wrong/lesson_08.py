@@ -65,7 +65,31 @@ def a_fraction(base_ms, per_token_ms, decodes, itl_goal_ms):
     return (itl_goal_ms - base_ms) / per_token_ms
 
 
+def tries_up_to_a_thousand(base_ms, per_token_ms, decodes, itl_goal_ms):
+    fits = [one for one in range(1000) if base_ms + per_token_ms * one <= itl_goal_ms]
+    return fits[-1] if fits and fits[-1] > decodes else None
+
+
+def rounds(base_ms, per_token_ms, decodes, itl_goal_ms):
+    budget = round((itl_goal_ms - base_ms) / per_token_ms)
+    return budget if budget > decodes else None
+
+
+def a_whole_float(base_ms, per_token_ms, decodes, itl_goal_ms):
+    budget = (itl_goal_ms - base_ms) // per_token_ms
+    return budget if budget > decodes else None
+
+
+def a_power_of_two(base_ms, per_token_ms, decodes, itl_goal_ms):
+    budget = solution(base_ms, per_token_ms, decodes, itl_goal_ms)
+    return budget and max(decodes + 1, 1 << (budget.bit_length() - 1))
+
+
 WRONG = [
+    (tries_up_to_a_thousand, Promise.LARGEST, [999]),
+    (rounds, Promise.WITHIN_GOAL, []),
+    (a_whole_float, Promise.WHOLE, ["2.0"]),
+    (a_power_of_two, Promise.LARGEST, [2]),
     (forgets_the_base, Promise.WITHIN_GOAL, []),
     (leaves_nothing_for_a_prompt, Promise.ROOM_FOR_PROMPT, [2, 12]),
     (no_more_than_the_decodes, Promise.ROOM_FOR_PROMPT, [1]),

@@ -59,7 +59,32 @@ def for_letters_only(running, needed_by):
     return max(running, key=lambda row: (row[1], row[2]))[0].upper()
 
 
+def anybody_else_if_there_is_one(running, needed_by):
+    others = [row for row in running if row[0] != needed_by]
+    return max(others or running, key=lambda row: (row[1], row[2]))[0]
+
+
+def the_newest_then_the_least_urgent(running, needed_by):
+    return max(running, key=lambda row: (row[2], row[1]))[0]
+
+
+def none_if_all_are_alike(running, needed_by):
+    if len({row[1] for row in running}) == 1:
+        return None
+    return max(running, key=lambda row: (row[1], row[2]))[0]
+
+
+def the_first_admitted_goes_on(running, needed_by):
+    least = max(row[1] for row in running)
+    _, *rest = peers = [row for row in running if row[1] == least]
+    return min(rest or peers, key=lambda row: row[3])[0]
+
+
 WRONG = [
+    (anybody_else_if_there_is_one, Promise.LEAST_URGENT, ["A", 0, "B", 5]),
+    (the_newest_then_the_least_urgent, Promise.LEAST_URGENT, ["A", "B"]),
+    (none_if_all_are_alike, Promise.RUNNING, [None, "A"]),
+    (the_first_admitted_goes_on, Promise.OLDEST_GOES_ON, ["A", "B"]),
     (whoever_needs_it, Promise.LEAST_URGENT, []),
     (the_most_blocks, Promise.OLDEST_GOES_ON, ["A", "B"]),
     (the_most_blocks_of_all, Promise.LEAST_URGENT, []),

@@ -134,7 +134,48 @@ class DropsWhatIsNotAscii(DecodesTokenByToken):
         return [] if 127 < token < 256 else super().feed(token)
 
 
+class ForcesAllResultsSoFar(Solution):
+    def __init__(self, marks, tokenizer, evaluate):
+        super().__init__(marks, tokenizer, evaluate)
+        self.forced = []
+
+    def feed(self, token):
+        answer = super().feed(token)
+        self.forced += answer
+        return self.forced if answer else []
+
+
+class KeepsItsCallInTheClass(Solution):
+    """A call that no end has closed stays open for the next sample."""
+
+    open = None
+
+    def __init__(self, marks, tokenizer, evaluate):
+        super().__init__(marks, tokenizer, evaluate)
+        self.call = type(self).open
+
+    def feed(self, token):
+        answer = super().feed(token)
+        type(self).open = self.call
+        return answer
+
+
+class BeginsTheResultAtTheStart(Solution):
+    def feed(self, token):
+        answer = super().feed(token)
+        return [self.marks.output_start] if token == self.marks.call_start else answer[1:]
+
+
+class ReturnsATuple(Solution):
+    def feed(self, token):
+        return tuple(super().feed(token))
+
+
 WRONG = [
+    (ForcesAllResultsSoFar, Promise.FRAMED, ["<|output_start|>7<|output_end|>", "'-5'"]),
+    (KeepsItsCallInTheClass, Promise.OWN_STATE, []),
+    (BeginsTheResultAtTheStart, Promise.ONLY_AFTER_END, ["<|python_start|>"]),
+    (ReturnsATuple, Promise.LIST, ["()"]),
     (SharesItsBuffer, Promise.OWN_STATE, []),
     (
         ForcesAnError,

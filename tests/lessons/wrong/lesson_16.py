@@ -48,11 +48,6 @@ class WantsAfterTheEnd(Solution):
             self.ended = ended
 
 
-class KeepsThePlaceholder(Solution):
-    def preempted(self):
-        self.computed = 0
-
-
 class KeepsItsMemory(Solution):
     def preempted(self):
         self.computed -= self.placeholders
@@ -147,7 +142,45 @@ class KeepsTheTokens(Solution):
         return super().commit(token, ends)
 
 
+class LeavesTheStopTokenOut(Solution):
+    def commit(self, token, ends):
+        return super().commit(token, ends) and not ends
+
+
+class ForgetsWhatHadARow(Solution):
+    def scheduled(self, count):
+        super().scheduled(count)
+        self.computed -= count
+
+
+class ForgetsToCountTheToken(Solution):
+    def commit(self, token, ends):
+        kept = super().commit(token, ends)
+        self.known -= kept
+        return kept
+
+
+class KeepsThePromptsRows(Solution):
+    def __init__(self, prompt, max_tokens):
+        super().__init__(prompt, max_tokens)
+        self.prompt = prompt
+
+    def preempted(self):
+        super().preempted()
+        self.computed = self.prompt
+
+
+class ForgetsTheTextAtAPreemption(KeepsThePromptsRows):
+    def preempted(self):
+        self.known, self.computed, self.placeholders = self.prompt, 0, 0
+
+
 WRONG = [
+    (LeavesTheStopTokenOut, Promise.IN_THE_TEXT, [1, False, "stop token"]),
+    (ForgetsWhatHadARow, Promise.EXISTS, [1, 2]),
+    (ForgetsToCountTheToken, Promise.NUMBER, ["-1"]),
+    (KeepsThePromptsRows, Promise.AGAIN, [2]),
+    (ForgetsTheTextAtAPreemption, Promise.AGAIN, [2, 3]),
     (CountsOnlyKnownTokens, Promise.GOES_ON, [0, 1, "max_tokens=2"]),
     (ForgetsMaxTokens, Promise.MAX_TOKENS, [1, "max_tokens=1"]),
     (CountsMaxTokensWhenTheyAreKnown, Promise.MAX_TOKENS, [1, "max_tokens=1"]),
@@ -155,7 +188,6 @@ WRONG = [
     (AppendsAfterTheEnd, Promise.AFTER_THE_END, [2, True]),
     (NeverEnds, Promise.AFTER_THE_END, [2, True]),
     (WantsAfterTheEnd, Promise.ENDED, [1]),
-    (KeepsThePlaceholder, Promise.EXISTS, [2]),
     (KeepsItsMemory, Promise.AGAIN, [2]),
     (DropsTheTokenInFlight, Promise.IN_THE_TEXT, [False]),
     (TakesOffOnePlaceholderTooMany, Promise.AGAIN, [2]),
