@@ -12,13 +12,22 @@ const LONG =
   "between the rocks. But Pip knew each rock, because it had played there all summer. It rang its bell, and " +
   "one after the other the big boats followed the sound home. ";
 
+/** The model tells a story about each. Memory fills only with different answers: a tree keeps equal ones once. */
+const ANIMALS =
+  "bear bee bird cat deer dog dragon duck frog goat horse lion mouse pig rabbit sheep tiger turtle wolf".split(
+    " ",
+  );
+const own = ANIMALS[Math.floor(Math.random() * ANIMALS.length)];
+
 const CHAT = [
   ["What can you do?"],
   ["What is a KV cache?"],
   ["Why is decode slower than prefill?"],
+  // 20 tokens as a chat: more than a block of 16, and three fit into a step of 64.
+  ["What happens to a request when there are no free blocks left?"],
   ["What is 17 + 25?"],
   ["Tell me a story about a fox."],
-  ["Tell me a story about a boat."],
+  [`Tell me a story about a ${own}.`],
   [`${LONG}Tell me a story about Pip.`, "A long prompt"],
 ];
 const RAW = [
@@ -26,7 +35,7 @@ const RAW = [
   ["One day, a little dog"],
   ["The cat sat on"],
   ["There was a girl named"],
-  [LONG, "A long prompt"],
+  [`${LONG}One day Pip`, "A long prompt"],
 ];
 
 /** Fills the list; `pick(prompt)` is called for a tap. */

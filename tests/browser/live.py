@@ -68,11 +68,12 @@ def engine_button(page: Page, name: str) -> Locator:
 def send(page: Page, prompt: str, *, raw: bool | None = True, **fields: str) -> None:
     """Send a prompt from the page's box; fields are its inputs `name` and `tokens`.
 
-    `raw` is None while the page does not know whether the model chats.
+    The page's own maximum does not fit into the memory of most servers here. `raw` is None while the
+    page does not know whether the model chats.
     """
     if raw is not None:
         page.locator("#raw").set_checked(raw)
-    for field, value in fields.items():
+    for field, value in ({"tokens": "60"} | fields).items():
         page.locator(f"#{field}").fill(value)
     page.locator("#text").fill(prompt)
     page.locator("#send").click()

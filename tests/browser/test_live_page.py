@@ -621,8 +621,10 @@ def test_on_a_phone_nothing_is_cut_off_and_targets_are_large_enough(
 ) -> None:
     page = new_page(width=390, height=844)
     open_live(page, server.url)
+    expect(page.locator("#hint")).to_be_visible()
     send(page, "Once " * 12, name="Ada")
     expect(page.locator("#me")).to_be_visible()
+    expect(page.locator("#hint")).to_be_hidden()
     steps(server.url, 2)
     for whole in (False, True):
         if whole:

@@ -34,6 +34,8 @@ def test_it_is_chosen_remembered_and_left(new_page: NewPage, server: BackgroundS
     page.locator("#projector").click()
     expect(stage).to_have_attribute("data-lanes", "1")
     expect(board).to_be_hidden()
+    for moment in ("preemption", "eviction", "finish", "waiting"):
+        expect(page.locator(f"[data-until={moment}]")).to_be_visible()
     page.reload()
     expect(stage).to_have_attribute("data-lanes", "1")
     page.locator("#projector").click()
