@@ -1,6 +1,8 @@
 """Run until something happens: the engine stops after that step, and says why."""
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,19 +17,19 @@ from engine.events.vocabulary import (
 )
 from server.process import BackgroundServer
 from tests.facts import assert_names
-from tests.server.harness import Caller, Feed, get, post, sse_data, trace
+from tests.server.harness import Caller, Feed, get, post, sse_data, trace, until
 
 # Two requests fit while they are short: memory runs out, then something is preempted or evicted.
 TIGHT = {"max_batch_size": 2, "max_kv_tokens": 64, "block_size": 8, "token_budget": 32}
 
 
-def ask(url: str, *prompts: str, max_tokens: int = 20) -> list[Caller]:
+def ask(url: str, *prompts: str, max_tokens: int = 20, **fields: Any) -> list[Caller]:
     """Queue requests one after the other."""
     callers = []
     with Feed(url) as feed:
         feed.keyframe()
         for prompt in prompts:
-            body = {"prompt": prompt, "max_tokens": max_tokens, "ignore_eos": True}
+            body = {"prompt": prompt, "max_tokens": max_tokens, "ignore_eos": True} | fields
             callers.append(Caller(url, "/v1/completions", body))
             feed.until_kind(RequestArrived)
     return callers
@@ -88,24 +90,20 @@ def test_it_stops_after_the_step_of_the_event_and_names_the_request(
 
 
 def test_it_stops_when_a_request_arrives_and_after_the_step_that_could_admit_it(
-    serve: Callable[..., BackgroundServer],
+    serve: Callable[..., BackgroundServer], tmp_path: Path
 ) -> None:
-    url = serve(engine={"max_kv_tokens": 65536}).url
-    callers = ask(url, "long", max_tokens=60_000)
-    with Feed(url) as feed:
-        feed.keyframe()
-        for _ in range(20):  # 500 steps of the alphabet may be over before the request arrives
-            waits = Caller(url, "/engine/run_until", {"until": "arrival"})
-            feed.until_status(until="arrival")
-            callers += ask(url, "new")
-            feed.until_status(until="")
-            stopped = waits.read_all()
-            if '"reason":"arrival"' in stopped:
-                break
-            assert '"reason":"steps"' in stopped
-        else:
-            pytest.fail("no run saw an arrival in 20 attempts")
-    assert f'"request":{len(callers)},' in stopped
+    gate = tmp_path / "gate"  # holds the first step until the second request is on its way
+    os.mkfifo(gate)
+    url = serve(paused=True, gate=str(gate)).url
+    callers = ask(url, "first", user="gate", max_tokens=450)
+    waits = Caller(url, "/engine/run_until", {"until": "arrival"})
+    with gate.open("wb"):  # waits for the forward pass, which goes on when the block ends
+        body = {"prompt": "second", "max_tokens": 20, "ignore_eos": True}
+        callers.append(Caller(url, "/v1/completions", body))
+        until(url, "/health", lambda health: health.json()["pending_submit"] == 1)
+    stopped = waits.read_all()
+    assert '"reason":"arrival"' in stopped
+    assert '"request":2,' in stopped
     events = list(trace(url))
     arrived = max(at for at, event in enumerate(events) if isinstance(event, RequestArrived))
     assert sum(isinstance(event, StepScheduled) for event in events[arrived:]) == 1
