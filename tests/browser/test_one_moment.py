@@ -55,6 +55,24 @@ _READ = r"""
 }
 """
 
+# The same in the frames after each key: back a step, and to the newest.
+_READ_AFTER_KEYS = f"""
+async (root) => {{
+  const read = {_READ.strip()};
+  const seen = [];
+  for (let turn = 0; turn < 40; turn += 1) {{
+    const key = turn % 2 ? "n" : ",";
+    root.dispatchEvent(new KeyboardEvent("keydown", {{ key, bubbles: true, cancelable: true }}));
+    for (let frame = 0; frame < 3; frame += 1) {{
+      await new Promise(requestAnimationFrame);
+      await new Promise((done) => setTimeout(done));
+      seen.push(read(root));
+    }}
+  }}
+  return seen;
+}}
+"""
+
 # The same for one's own request on a phone, whose tokens the lane and the count both tell.
 _READ_OWN = r"""
 (me) => {
@@ -122,6 +140,13 @@ def test_every_read_of_a_live_page_is_of_one_step(new_page: NewPage, soak: bool)
         board.press(",")
         expect(board.root).to_have_attribute("data-following", "false")
         assert len({read(board) for _ in range(READS)}) == 1
+
+
+def test_every_read_after_a_key_is_of_one_step(new_page: NewPage) -> None:
+    with start(engine=ENGINE) as server, clients(server.url, 12):
+        board = open_live(new_page(), server.url).wait()
+        for seen in board.root.evaluate(_READ_AFTER_KEYS):
+            assert len(set(seen["steps"].values())) == 1, seen["steps"]
 
 
 def test_every_read_of_ones_own_request_is_of_one_step(new_page: NewPage) -> None:

@@ -103,7 +103,8 @@ export class LiveBoard {
       if (names.has("step") && this.shows) this.follow(store.step >= this.newest);
       if (names.has("selected")) this.onChange(this);
     };
-    store.listen(moved, signal);
+    // After the board has drawn the step, which it does in the same task: the counts are those of its frame.
+    store.listen((names) => queueMicrotask(() => moved(names)), signal);
     this.#setState("connecting", "Connecting");
   }
 
