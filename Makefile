@@ -8,6 +8,7 @@ BENCH_INSTALLED := $(VENV)/.bench-installed
 FRONTEND := visualizer/frontend
 NODE_MODULES := $(FRONTEND)/node_modules/.installed
 BUNDLE := visualizer/static/board.js
+NODE_CLIENTS := build/clients/node/requirements-node.txt
 NPM := cd $(FRONTEND) && PATH="$(CURDIR)/$(BIN):$$PATH" npm
 
 # What the recordings in tests/fixtures/parity are made with; both are too large for .venv.
@@ -17,8 +18,9 @@ SGLANG ?= /tmp/sglang
 # Jupyter will not run as root unless told to; a container or a fresh machine often is root.
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root,)
 
-.PHONY: help setup lab notebooks pictures slides solutions contents test test-fast test-notebooks test-browser test-frontend soak check \
-  check-frontend record-vllm record-vllm-run record-sglang serve bench bundle clean \
+.PHONY: help setup lab notebooks pictures slides solutions contents clients fields test test-fast test-notebooks test-browser test-frontend soak check \
+  check-frontend record-vllm record-vllm-run record-vllm-examples record-sglang record-sglang-events \
+  serve bench bundle clean \
   score submit verify rescore leaderboard
 
 help: ## list the targets
@@ -29,7 +31,7 @@ setup: $(INSTALLED) $(BUNDLE) ## make .venv, install everything into it, build t
 $(INSTALLED): pyproject.toml constraints.txt notebooks/lab-overrides.json
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Underglass needs Python 3.11 or newer; name one with: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
-	@echo "Setting up: about 2 GB in .venv, most of it PyTorch; a few minutes, once."
+	@echo "Setting up: about 2.5 GB in .venv, most of it PyTorch; a few minutes, once."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[lab,dev]'
 	@mkdir -p $(VENV)/share/jupyter/lab/settings  # no question about news, no look for updates
@@ -60,8 +62,8 @@ contents: setup ## write the contents notebook from the lessons
 
 test: test-fast test-frontend test-notebooks test-browser ## run all tests
 
-test-fast: setup ## engine, server and visualizer
-	$(BIN)/pytest tests -m "not browser" -n 2 --dist loadfile -q $(PYTEST_ARGS)
+test-fast: setup $(NODE_CLIENTS) ## engine, server and visualizer
+	$(BIN)/pytest tests -m "not browser" -n 2 --dist loadfile --no-loadscope-reorder -q $(PYTEST_ARGS)
 
 test-frontend: setup ## the ES module's own tests
 	$(BIN)/node --test --test-reporter=dot "$(FRONTEND)/test/**/*.test.js"
@@ -72,18 +74,33 @@ test-notebooks: setup ## run every lesson from top to bottom
 test-browser: setup ## pages, widgets and lessons in Chromium
 	$(BIN)/pytest tests -m browser -n 2 --dist loadfile -q -rs $(PYTEST_ARGS)
 
+clients: setup ## run other projects' clients against a server; CLIENTS="guidellm aiperf" for some, "--gateway" for two replicas
+	$(BIN)/python -m tests.clients $(CLIENTS)
+
+$(NODE_CLIENTS): tests/clients/requirements-node.txt $(INSTALLED)
+	@$(BIN)/python -m tests.clients.environments node
+	@touch $@
+
 soak: setup ## the same properties on many more cases
 	$(BIN)/pytest tests/engine -m "not browser" --soak -q -s -k "random_workloads" --timeout=3600 $(PYTEST_ARGS)
-	$(BIN)/pytest tests/server/test_fuzz.py --soak -q -s --timeout=3600 $(PYTEST_ARGS)
+	$(BIN)/pytest tests/project tests/server/test_fuzz.py --soak -q -s --timeout=3600 $(PYTEST_ARGS)
 
 record-vllm: ## record vLLM's decisions for tests/parity; VLLM_PYTHON=a Python that has vllm
-	$(VLLM_PYTHON) -m tests.parity.record_vllm $(RECORD_ARGS)
+	PYTHONPATH=recorders/vllm $(VLLM_PYTHON) -m tests.parity.record_vllm $(RECORD_ARGS)
 
 record-vllm-run: ## record a whole vLLM with the bundled model; VLLM_PYTHON as above
-	$(VLLM_PYTHON) -m tests.parity.record_vllm_run $(RECORD_ARGS)
+	PYTHONPATH=recorders/vllm $(VLLM_PYTHON) -m tests.parity.record_vllm_run $(RECORD_ARGS)
+
+record-vllm-examples: setup ## record the runs of vLLM in the gallery; VLLM_PYTHON as above
+	PYTHONPATH=recorders/vllm $(VLLM_PYTHON) recorders/vllm/examples.py tests/fixtures/vllm
+	PYTHONPATH=recorders/vllm $(VLLM_PYTHON) -m tests.recorders.record_fixtures
+	$(BIN)/python -m tests.recorders.scenarios
 
 record-sglang: setup ## record SGLang's cache for tests/parity; SGLANG=a folder that has sglang
 	$(BIN)/python -m tests.parity.record_sglang --sglang $(SGLANG) $(RECORD_ARGS)
+
+record-sglang-events: setup ## record SGLang's KV events and metrics for tests/sources; SGLANG as above
+	$(BIN)/python -m tests.parity.record_sglang_events --sglang $(SGLANG)
 
 # The final project; `make help` lists its targets. BOARD=file for another leaderboard.
 BOARD ?= project/leaderboard.jsonl
@@ -126,6 +143,9 @@ $(NODE_MODULES): $(FRONTEND)/package-lock.json | $(INSTALLED)
 
 serve: setup ## serve the bundled model on port 8000
 	$(BIN)/underglass serve $(SERVE_ARGS)
+
+fields: setup ## write the table of request fields into docs/clients.md
+	$(BIN)/python -m tests.clients.fields
 
 bench: $(BENCH_INSTALLED) ## measure the figures that the README states
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)

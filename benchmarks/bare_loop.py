@@ -14,9 +14,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from engine.compute.loader import BUNDLED
-from engine.compute.model.config import LlamaConfig, read_config
-from engine.compute.model.decoder import RMSNorm
+from engine.compute.model.config import LlamaConfig
+from engine.compute.model.config_file import read_config
 from engine.compute.model.linear import Linear
+from engine.compute.model.norm import RMSNorm
 from engine.compute.model.rope import rotary_table
 from engine.compute.weights.checkpoint import Checkpoint
 
@@ -78,7 +79,7 @@ class BareLoop:
         self._layers = [Layer.of(config, weights, index) for index in range(config.num_layers)]
         self._norm = RMSNorm(weights.load("model.norm.weight", config.hidden_size), config.norm_eps)
         self._lm_head = Linear(self._embedding)
-        self._rotary = rotary_table(config, length)
+        self._rotary = rotary_table(config.ropes[0], length)
         self._cache = torch.zeros(
             config.num_layers, 2, batch, config.num_kv_heads, length, config.head_dim
         )

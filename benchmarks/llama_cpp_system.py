@@ -68,29 +68,36 @@ def _add_tokenizer(writer: gguf.GGUFWriter, size: int) -> None:
 
 
 class LlamaCpp:
-    """llama.cpp with one thread and a slot for each of `sequences`.
+    """llama.cpp with a slot for each of `sequences`.
 
-    kind       "F16" or "F32": the matrices in the file and the KV cache
+    file       the model
+    kind       "F16" or "F32": the KV cache
     unified    one KV buffer for all sequences, or one for each
     sequences  the most at once, of `length` tokens each
     """
 
-    def __init__(self, folder: Path, kind: str, unified: bool, sequences: int, length: int) -> None:
+    def __init__(
+        self,
+        file: Path,
+        kind: str,
+        unified: bool,
+        sequences: int,
+        length: int,
+        *,
+        threads: int = 1,
+    ) -> None:
         import llama_cpp
 
         self._api = api = llama_cpp
         self._quiet = api.llama_log_callback(lambda *_: None)
         api.llama_log_set(self._quiet, ctypes.c_void_p())
-        file = folder / f"bundled-{kind}.gguf"
-        if not file.exists():
-            write_gguf(file, gguf.GGMLQuantizationType[kind])
         model_params = api.llama_model_default_params()
         self._model = api.llama_model_load_from_file(str(file).encode(), model_params)
         params = api.llama_context_default_params()
         params.n_ctx = sequences * length
         params.n_batch = params.n_ubatch = 2048
         params.n_seq_max = sequences
-        params.n_threads = params.n_threads_batch = 1
+        params.n_threads = params.n_threads_batch = threads
         params.kv_unified = unified
         params.type_k = params.type_v = gguf.GGMLQuantizationType[kind].value
         params.no_perf = True
@@ -106,29 +113,45 @@ class LlamaCpp:
         }
         self._arrays["n_seq_id"][:] = 1
         self.settings = (
-            f"batches through llama_batch, {kind} weights and KV cache, "
+            f"batches through llama_batch, {file.stem}, {kind} KV cache, "
             f"{'one KV buffer for all sequences' if unified else 'a KV buffer for each sequence'}, "
-            f"flash attention chosen by itself, 1 thread"
+            f"flash attention chosen by itself, threads: {threads}"
         )
 
     def run(self, prompts: Sequence[list[int]], max_tokens: int) -> list[list[int]]:
         """Output tokens of each prompt, all prompts and outputs of the same length."""
+        self.start(prompts)
+        outputs = [self._tokens]
+        for _ in range(1, max_tokens):
+            self.step()
+            outputs.append(self._tokens)
+        return np.stack(outputs, axis=1).tolist()
+
+    def start(self, prompts: Sequence[list[int]]) -> None:
+        """Compute prompts of the same length, and the first token of each."""
         count, length = len(prompts), len(prompts[0])
         self._api.llama_memory_clear(self._memory, False)
-        outputs = np.empty((max_tokens, count), np.int32)
+        self._tokens, self._length = np.empty(count, np.int32), length
         group = max(1, self._size // length)  # whole prompts that fit into a batch
         for first in range(0, count, group):
             part = np.array(prompts[first : first + group], np.int32)
             sequences = np.repeat(np.arange(first, first + len(part)), length)
             positions = np.tile(np.arange(length), len(part))
-            outputs[0, first : first + len(part)] = self._decode(
+            self._tokens[first : first + len(part)] = self._decode(
                 part.ravel(), positions, sequences, positions == length - 1
             )
-        sequences, wanted = np.arange(count), np.ones(count, bool)
-        for step in range(1, max_tokens):
-            positions = np.full(count, length + step - 1)
-            outputs[step] = self._decode(outputs[step - 1], positions, sequences, wanted)
-        return outputs.T.tolist()
+
+    def step(self) -> None:
+        """Compute the next token of each sequence."""
+        count = len(self._tokens)
+        positions, sequences = np.full(count, self._length), np.arange(count)
+        self._tokens = self._decode(self._tokens, positions, sequences, np.ones(count, bool))
+        self._length += 1
+
+    def close(self) -> None:
+        """Free the model and its KV cache."""
+        self._api.llama_free(self._context)
+        self._api.llama_model_free(self._model)
 
     def _decode(
         self, tokens: np.ndarray, positions: np.ndarray, sequences: np.ndarray, wanted: np.ndarray

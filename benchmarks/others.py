@@ -18,8 +18,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Protocol
 
+import gguf
+
 from benchmarks.agreement import Agreement, agreement
-from benchmarks.llama_cpp_system import INSTALL, LlamaCpp
+from benchmarks.llama_cpp_system import INSTALL, LlamaCpp, write_gguf
 from benchmarks.pairs import Ratio, in_turns, quickest, ratio
 from benchmarks.report import bars, panels, save
 from benchmarks.transformers_systems import Generate, GenerateBatch
@@ -82,10 +84,12 @@ def _candidates(batch: int, folder: Path) -> dict[str, list[System]]:
         ],
     }
     if importlib.util.find_spec("llama_cpp") is not None:
-        systems["llama.cpp"] = [
-            LlamaCpp(folder, kind, unified, batch, PROMPT + OUTPUT)
-            for kind, unified in itertools.product(("F16", "F32"), (False, True))
-        ]
+        systems["llama.cpp"] = []
+        for kind, unified in itertools.product(("F16", "F32"), (False, True)):
+            file = folder / f"bundled-{kind}.gguf"
+            if not file.exists():
+                write_gguf(file, gguf.GGMLQuantizationType[kind])
+            systems["llama.cpp"].append(LlamaCpp(file, kind, unified, batch, PROMPT + OUTPUT))
     return systems
 
 

@@ -22,7 +22,8 @@ from engine import Engine
 from engine.compute import torch_runner
 from engine.compute.attention.paged_attention import PagedAttention
 from engine.compute.loader import BUNDLED
-from engine.compute.model.config import LlamaConfig, read_config
+from engine.compute.model.config import LlamaConfig
+from engine.compute.model.config_file import read_config
 from engine.compute.model.linear import Linear
 from engine.compute.threads import set_threads
 

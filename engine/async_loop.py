@@ -74,6 +74,11 @@ class ForwardPass:
         self.ready = self._clock.now()
         self._done.set()
 
+    def wait_for_end(self) -> bool:
+        """Wait until the pass has ended, and return whether it succeeded."""
+        self._done.wait()
+        return self._error is None
+
     def wait(self) -> list[list[Sampled]]:
         """Return the samples of each row. Raises what the runner raised."""
         self._done.wait()
@@ -157,10 +162,21 @@ class AsyncLoop:
                 sampled = self._wait(flight)
             except Exception as error:
                 return self._fail(flight, ahead, error)
+            if flight.rows:  # else nothing was run
+                flight.plan.expert_loads = engine.runner.expert_loads
             output = engine.commit(flight.plan, flight.rows, sampled)
         if ahead is not None:
             self._launch(ahead, tables)
         return output
+
+    def settle(self) -> bool:
+        """Wait until no forward pass runs. Return whether the KV memory is as the log says.
+
+        It is not if the pass failed, which the next step reports, or if it awaits a block copy.
+        """
+        if self.flight is not None and not self.flight.forward.wait_for_end():
+            return False
+        return not self._owed
 
     def _wait(self, flight: Flight) -> list[list[Sampled]]:
         try:
@@ -193,8 +209,9 @@ class AsyncLoop:
             frozen.append(Row(copy, row.start, row.count, samples=row.samples))
         copied = [request for request, _, _ in self._owed]
         copies, self._owed = [(source, to) for _, source, to in self._owed], []
-        runner = engine.runner
-        forward = ForwardPass(lambda: run_pass(runner, frozen, copies), engine.clock)
+        runner, pages = engine.runner, engine.cache.pages
+        mapped = [] if pages is None else pages.take_unsent()
+        forward = ForwardPass(lambda: run_pass(runner, frozen, copies, mapped), engine.clock)
         self.flight = Flight(plan, list(plan.rows), frozen, copied, forward)
         if isinstance(engine.clock, VirtualTime):
             engine.clock.overlapped(forward.run)
@@ -241,9 +258,14 @@ class AsyncLoop:
 
 
 def run_pass(
-    runner: Runner, rows: Sequence[Row], copies: Sequence[tuple[int, int]]
+    runner: Runner,
+    rows: Sequence[Row],
+    copies: Sequence[tuple[int, int]],
+    mapped: Sequence[tuple[int, int]] = (),
 ) -> list[list[Sampled]]:
-    """Copy blocks, one at a time, then compute the rows."""
+    """Map window pages, copy blocks, one at a time, then compute the rows."""
+    if mapped:
+        runner.map_window_pages(mapped)
     for copy in copies:
         runner.run([], [copy])
     return runner.run(rows, [])

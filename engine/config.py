@@ -46,6 +46,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
                       least frequently used
     async_scheduling  schedule a step while the one before is computed: a stop token is noticed, and a
                       freed seat filled, one step later. Not with a drafter
+    jump_forward      append the tokens that a grammar forces without sampling them; they are computed
+                      with the next row (SGLang: jump-forward decoding)
     preemption        admit optimistically and preempt when memory runs out; if off, each request
                       reserves its maximum number of blocks at admission
     """
@@ -62,13 +64,14 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     eviction: str = "lru"
     preemption: bool = True
     async_scheduling: bool = False
+    jump_forward: bool = True
 
     def __post_init__(self) -> None:
         for field in ("token_budget", "max_batch_size", "max_kv_tokens", "block_size"):
             value = getattr(self, field)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise ConfigError(f"{field} must be a whole number of at least 1, got {value!r}")
-        for field in ("chunked_prefill", "preemption", "async_scheduling"):
+        for field in ("chunked_prefill", "preemption", "async_scheduling", "jump_forward"):
             if not isinstance(value := getattr(self, field), bool):
                 raise ConfigError(f"{field} must be True or False, got {value!r}")
         for field in ("policy", "eviction"):

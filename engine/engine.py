@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from engine import offline
 from engine.async_loop import AsyncLoop
@@ -30,15 +30,20 @@ from engine.cache.eviction import EvictionOrder, eviction_named
 from engine.cache.hash_cache import HashCache
 from engine.cache.holds import Holds
 from engine.cache.kv_cache_manager import KVCacheManager
+from engine.cache.kv_transfer import KVTransfer
 from engine.cache.prefix_cache import PrefixCache
 from engine.cache.radix_cache import RadixCache
 from engine.cache.radix_tree import RadixTree
-from engine.config import EngineConfig, checked
+from engine.cache.window_pages import reserve
+from engine.config import ConfigError, EngineConfig, checked
 from engine.events.log import EventLog
 from engine.events.vocabulary import Event, FinishReason, Forked, RequestFinished
 from engine.output.calculator import evaluate
+from engine.output.constraint import Constraint
 from engine.output.processor import OutputProcessor, TokenOutput
+from engine.output.special_tokens import SpecialTokens
 from engine.output.tool_use import Tool, ToolTokens, ToolUse
+from engine.output.validation import RequestValidator
 from engine.part_errors import RECOVERABLE
 from engine.parts import (
     check_parts,
@@ -50,18 +55,22 @@ from engine.parts import (
     set_model_parts,
 )
 from engine.recorder import Clock, Recorder, WallClock
-from engine.runner import Row, Runner, Sampled
-from engine.scheduling.admission import RequestError, check_request, required_blocks, token_ids
+from engine.runner import PageStore, Row, Runner, Sampled
+from engine.scheduling.admission import RequestError, required_blocks, token_ids
 from engine.scheduling.policies import policy_named
 from engine.scheduling.policy import Policy
 from engine.scheduling.request import Request
-from engine.scheduling.sampling_params import SamplingParams
+from engine.scheduling.sampling_params import SamplingParams, split_samples
 from engine.scheduling.scheduler import Plan, Scheduler
 from engine.snapshot import snapshot
+from engine.speculation.draft_model import DraftModel, PairedPages
 from engine.speculation.drafter import Drafter, Speculation
+from engine.text.bad_words import bad_word_ids
 from engine.text.byte_tokenizer import ByteTokenizer
 from engine.text.tokenizer import Tokenizer
 from engine.why import why
+
+_Result = TypeVar("_Result")
 
 
 @dataclass(slots=True)
@@ -107,30 +116,31 @@ class Engine:
             tool=tool, attention=attention, verifier=verifier, logits_to_probs=logits_to_probs,
         )  # fmt: skip
         check_parts(parts, config)
-        runner.reserve(config.num_blocks, config.block_size)  # first: memory may not suffice
+        self.pool = pool or BlockPool(config.num_blocks)
+        used_pool = checked_pool(self.pool)
+        window_pages = reserve(
+            runner, config, used_pool, self._emit
+        )  # early: memory may not suffice
         set_model_parts(runner, parts)
         self.runner = runner
         self.tokenizer: Tokenizer = tokenizer or ByteTokenizer()
         self.policy = policy or policy_named(config.policy)
-        self.pool = pool or BlockPool(config.num_blocks)
-        used_pool = checked_pool(self.pool)
         eviction = eviction or eviction_named(config.eviction)
         self.clock = clock or WallClock()
         self.log = log if log is not None else EventLog()
         cache: PrefixCache
         if config.prefix_cache == "hash":
-            cache = HashCache(used_pool, config.block_size, self._emit)
+            cache = HashCache(used_pool, config.block_size, self._emit, window_pages)
         else:
             tree = tree or RadixTree(config.block_size)
             tree.eviction = checked_eviction(eviction)
             tree.enabled = config.prefix_cache != "off"
-            cache = RadixCache(used_pool, tree, self._emit)
+            cache = RadixCache(used_pool, tree, self._emit, window_pages)
             parts |= dict(tree=tree, eviction=eviction)
         self.tree: Any = cache.lookup
-        self.cache = KVCacheManager(used_pool, cache, self._emit)
-        speculation = None
-        if drafter is not None:
-            speculation = Speculation(drafter, self.cache, self.tokenizer.vocab_size)
+        self.cache = KVCacheManager(used_pool, cache, self._emit, window_pages)
+        self.drafter = drafter
+        speculation = self._speculation(drafter)
         policy = checked_policy(self.policy)
         self.scheduler = Scheduler(config, policy, self.cache, self._emit, speculation)
         self.requests: dict[int, Request] = {}  # live requests by id
@@ -140,6 +150,7 @@ class Engine:
         self.output_processors: dict[int, OutputProcessor] = {}  # from a request's first token on
         self._tool = checked_tool(tool or ToolUse)
         self._tool_tokens = ToolTokens.of(self.tokenizer)
+        self._validator = RequestValidator(config, self.tokenizer)
         self.step_count = 0
         self.paused = False
         self._next_id = 1
@@ -147,26 +158,57 @@ class Engine:
         self._stopped = ""  # why no more steps are possible
         self.recorder = Recorder(self.clock, self._emit)
         self._async = AsyncLoop(self) if config.async_scheduling else None
+        draft = self._draft_model
+        pages: PageStore = runner if draft is None else PairedPages(runner, draft.runner)
+        self.kv_transfer = KVTransfer(
+            self.cache, self.holds, pages, self.tokenizer, self.recorder, self._settle
+        )
         parts |= dict(policy=self.policy, pool=self.pool)
-        self.recorder.run_started(config, runner, self.tokenizer, class_names(parts))
+        model = runner.describe() | ({"draft_model": draft.describe()} if draft else {})
+        self.recorder.run_started(config, model, self.tokenizer, class_names(parts), window_pages)
 
     @classmethod
     def load(
         cls,
         model: str | Path = "bundled",
         config: EngineConfig | None = None,
+        *,
+        dtype: str = "auto",
+        device: str = "cpu",
+        draft_model: str | Path | None = None,
+        draft_length: int = 4,
         **parts: Any,
     ) -> "Engine":
         """Return an engine for a model: a Hugging Face directory, a GGUF file or a hub name.
 
-        "bundled" is the project's own model. `parts` are passed on to `Engine`. Raises
-        CheckpointError for a model that cannot be loaded, and ConfigError like `Engine`.
+        "bundled" is the project's own model. `dtype` is "auto", "float32", "bfloat16" or "float16",
+        and `device` is "cpu", "cuda" or "mps"; see `compute/loader.py`. `draft_model`, a smaller model
+        with the same vocabulary, becomes the drafter: it proposes up to `draft_length` tokens in each
+        step. `parts` are passed on to `Engine`.
+        Raises CheckpointError for a model that cannot be loaded, and ConfigError like
+        `Engine`.
         """
         # Imported by name, because this module must not depend on torch.
         loader = importlib.import_module("engine.compute.loader")
         config = checked(config)  # before loading the model, which takes longer
-        runner, tokenizer = loader.load(model)
+        if draft_model is not None and parts.get("drafter") is not None:
+            raise ConfigError("draft_model is a drafter: give draft_model or drafter, not both")
+        place = {"dtype": dtype, "device": device}
+        drafts = {"draft_model": draft_model, "draft_length": draft_length}
+        runner, tokenizer = loader.load(model, engine=config, **place, **drafts)
+        if draft_model is not None:
+            draft = loader.load_draft_model(draft_model, runner, tokenizer, **place)
+            parts["drafter"] = DraftModel(draft, draft_length)
         return cls(runner, config, tokenizer=tokenizer, **parts)
+
+    def _speculation(self, drafter: Drafter | None) -> Speculation | None:
+        """Prepare a drafter for this engine. A draft model gets its KV memory."""
+        self._draft_model = drafter if isinstance(drafter, DraftModel) else None
+        if drafter is None:
+            return None
+        if self._draft_model is not None:
+            self._draft_model.reserve(self.config, self.tokenizer.vocab_size)
+        return Speculation(drafter, self.cache, self.tokenizer.vocab_size)
 
     # The step loop
 
@@ -201,6 +243,10 @@ class Engine:
     def is_in_flight(self) -> bool:
         """Whether a forward pass runs between two steps (asynchronous scheduling)."""
         return self._async is not None and self._async.flight is not None
+
+    def _settle(self) -> bool:
+        """Wait until no forward pass runs; see `AsyncLoop.settle`."""
+        return self._async is None or self._async.settle()
 
     def _guarded(self, step: Callable[[], StepOutput]) -> StepOutput:
         """Run a step. Stop the engine if it fails in an unforeseen way."""
@@ -247,23 +293,34 @@ class Engine:
         return StepOutput(self.step_count)
 
     def _run(self, plan: Plan) -> list[list[Sampled]]:
-        """Copy blocks, one at a time, then run the forward pass.
+        """Copy blocks, one at a time, then run the forward pass and the draft model, if there is one.
 
         A call that Ctrl-C interrupts is repeated. If all copies were in one call, a repeated copy
         could read a block that a later copy has already overwritten.
         """
-        for _, source, destination in plan.copies:
-            self._run_despite_interrupt([], [(source, destination)])
-        return self._run_despite_interrupt(plan.rows, []) if plan.rows else []
+        draft = self._draft_model
+        if self.cache.pages is not None:
+            self.cache.pages.send()
+        for _, *copy in plan.copies:
+            self._despite_interrupt(self.runner.run, [], [tuple(copy)])
+            if draft is not None:
+                self._despite_interrupt(draft.copy, *copy)
+        if not plan.rows:
+            return []
+        sampled = self._despite_interrupt(self.runner.run, plan.rows, [])
+        plan.expert_loads = self.runner.expert_loads
+        if draft is not None:
+            began = self.recorder.now()
+            self._despite_interrupt(draft.follow, plan.rows, sampled)
+            self.recorder.drafted(plan.step, began)
+        return sampled
 
-    def _run_despite_interrupt(
-        self, rows: list[Row], copies: list[tuple[int, int]]
-    ) -> list[list[Sampled]]:
+    def _despite_interrupt(self, work: Callable[..., _Result], *args: Any) -> _Result:
         try:
-            return self.runner.run(rows, copies)
+            return work(*args)
         except KeyboardInterrupt as pressed:  # a learner stopped the cell
             self.interrupt = pressed
-            return self.runner.run(rows, copies)  # overwrites half-written data
+            return work(*args)  # overwrites half-written data
 
     def commit(self, plan: Plan, rows: list[Row], sampled: list[list[Sampled]]) -> StepOutput:
         """Fork samples, append tokens, cache full blocks and finish requests.
@@ -296,7 +353,9 @@ class Engine:
             request.num_computed_tokens += tokens.accepted
             output.tokens.append(tokens)
         self.scheduler.plans.remove(plan)  # so that finished requests can be freed
-        self.recorder.step_finished(plan.step, output.tokens, wasted)
+        drafts = {row.request.id: row.drafts for row in committed if row.drafts}
+        loads = plan.expert_loads
+        self.recorder.step_finished(plan.step, output.tokens, wasted, loads, drafts)
         for row in committed:
             if row.drafts:
                 self.cache.trim(row.request)
@@ -315,7 +374,14 @@ class Engine:
         if self._tool_tokens is not None:
             tool = self._tool(self._tool_tokens, self.tokenizer, evaluate)
         detokenizer = self.tokenizer.detokenizer(request.tokens[: request.prompt_length])
-        return OutputProcessor(request, detokenizer, tool)
+        special = None
+        if request.params.skip_special_tokens:
+            special = SpecialTokens(self.tokenizer.special_ids, self._tool_tokens)
+        # A forced token has no log-probability, so a request that asks for them gets none.
+        params = request.params
+        jump = request.constraint is not None and self.config.jump_forward
+        jump = jump and params.logprobs is None and params.best_of is None
+        return OutputProcessor(request, detokenizer, tool, special, jump_forward=jump)
 
     def _fork(self, plan: Plan, row: Row, sample: int) -> Request:
         """Fork another sample off a complete prompt. It shares everything computed so far."""
@@ -368,9 +434,10 @@ class Engine:
         """Add a request to the queue. `prompt` is text or token ids.
 
         `label` names the client, `priority` is the urgency (0 first). `submitted_at` is the clock
-        time at which the client sent the request; None means now. Raises RequestError, which names
-        the field, for a request that can never be served, and PolicyError if the policy fails. In
-        both cases nothing has changed.
+        time at which the client sent the request; None means now. More samples than the batch has
+        seats become several requests with consecutive ids (`split_samples`); the first is returned.
+        Raises RequestError, which names the field, for a request that can never be served, and
+        PolicyError if the policy fails. In both cases nothing has changed.
         """
         params = SamplingParams() if params is None else params
         tokens = self.tokenizer.encode(prompt) if isinstance(prompt, str) else token_ids(prompt)
@@ -382,39 +449,57 @@ class Engine:
         end_ids = frozenset(params.stop_token_ids)
         if not params.ignore_eos:
             end_ids |= self.tokenizer.eos_ids
-        request = Request(
-            id=self._next_id,
-            tokens=tokens,
-            texts=self.tokenizer.pieces(tokens),
-            params=params,
-            label=label,
-            priority=priority,
-            root=self._next_id,
-            prompt_length=len(tokens),
-            num_seqs=params.samples,
-            end_ids=end_ids,
-        )
-        self.scheduler.waiting.add(request)
-        self._next_id += params.samples
-        self.requests[request.id] = request
-        self.recorder.request_arrived(request, submitted_at)
-        if self.holds.live:
-            self.holds.make_room(required_blocks(len(tokens), params, self.config))
-        return request
+        bad_words = bad_word_ids(params.bad_words, self.tokenizer)
+        texts = self.tokenizer.pieces(tokens)
+        first = self._next_id
+        for part in split_samples(params, self.config.max_batch_size):
+            request = Request(
+                id=self._next_id,
+                tokens=list(tokens),
+                texts=list(texts),
+                params=part,
+                label=label,
+                priority=priority,
+                root=self._next_id,
+                prompt_length=len(tokens),
+                num_seqs=part.samples,
+                end_ids=end_ids,
+                bad_word_ids=bad_words,
+                constraint=self._constraint(part),
+            )
+            self._queue(request, first)
+            self._next_id += part.samples
+            self.requests[request.id] = request
+            self.recorder.request_arrived(request, submitted_at)
+            if self.holds.live:
+                self.holds.make_room(required_blocks(len(tokens), part, self.config))
+        return self.requests[first]
+
+    def _queue(self, request: Request, first: int) -> None:
+        """Add a request to the queue. If the policy fails, drop the parts before it, from `first`."""
+        try:
+            self.scheduler.waiting.add(request)
+        except Exception:
+            for part in range(first, request.id):
+                self.abort(part)
+            raise
 
     def validate(self, tokens: Sequence[int], params: SamplingParams, priority: int = 0) -> None:
         """Raise RequestError unless an otherwise empty engine can serve this request.
 
-        This reads only values that never change, so any thread may call it.
+        Any thread may call this: it reads only values that never change, and compiles what
+        `structured` asks for, which `submit` need not do again then.
         """
-        check_request(
-            tokens,
-            params,
-            priority,
-            config=self.config,
-            vocab_size=self.tokenizer.vocab_size,
-            max_context=self.runner.max_context,
-        )
+        self._validator.validate(tokens, params, priority, max_context=self.runner.max_context)
+        self._constraint(params)
+
+    def prepare(self) -> None:
+        """Do what would delay other requests if the first request that needs it did it."""
+        self._validator.prepare()
+
+    def _constraint(self, params: SamplingParams) -> Constraint | None:
+        """Return a new constraint if the output must have a shape. Raises RequestError."""
+        return self._validator.constraint(params)
 
     def abort(self, request: Request | int) -> bool:
         """End a request, given as an object or by id, in any state. Call this only between steps.
@@ -466,6 +551,11 @@ class Engine:
     def snapshot(self) -> dict[str, Any]:
         """Return the state of the live objects. It equals `State.core()` folded from the log."""
         return snapshot(self)
+
+    def unload(self) -> None:
+        """Let go of the models and their KV memory; the engine can do nothing more."""
+        del self.runner, self.kv_transfer, self.drafter, self._draft_model
+        self.scheduler.speculation = None
 
     def _emit(self, event: Event) -> None:
         self.log.append(event)  # looked up each time, because a server replaces the log

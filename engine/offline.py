@@ -56,12 +56,15 @@ def complete(
     """
     if isinstance(prompts, str):
         raise RequestError("prompts", f"must be a list of prompts: write [{prompts[:20]!r}]")
-    each = list(params) if isinstance(params, Sequence) else [params] * len(prompts)
+    given = params if isinstance(params, Sequence) else [params] * len(prompts)
+    each = [one or SamplingParams() for one in given]
     if len(each) != len(prompts):
         raise ValueError(f"params must have one entry per prompt ({len(prompts)}), got {len(each)}")
     _check_not_paused(engine)
     firsts = [engine.submit(prompt, one) for prompt, one in zip(prompts, each, strict=True)]
-    samples = [range(first.id, first.id + first.params.samples) for first in firsts]
+    samples = [
+        range(first.id, first.id + one.samples) for first, one in zip(firsts, each, strict=True)
+    ]
     total = sum(map(len, samples))
     done: dict[int, Request] = {}
     tqdm = importlib.import_module("tqdm.auto").tqdm
@@ -72,7 +75,11 @@ def complete(
                 ids = range(request.id, request.id + request.num_seqs)
                 done |= dict.fromkeys(ids, request)
             bar.update(len(done) - bar.n)
-    return [_completion(one) for ids in samples for one in best([done[id_] for id_ in ids])]
+    return [
+        _completion(one)
+        for ids, one_params in zip(samples, each, strict=True)
+        for one in best([done[id_] for id_ in ids], one_params)
+    ]
 
 
 def score(
@@ -187,12 +194,13 @@ def _columns(
         while any(at == len(row) and _is_live(engine, first, i) for i, row in enumerate(rows)):
             output = engine.step()
             for new in output.tokens:
-                if new.request.root == first:
-                    rows[new.request.sample] += new.ids
+                index = new.request.id - first
+                if 0 <= index < num_samples:
+                    rows[index] += new.ids
                     sampled = len(new.ids) - new.forced
-                    masks[new.request.sample] += [1] * sampled + [0] * new.forced
+                    masks[index] += [1] * sampled + [0] * new.forced
             for request in output.finished:
-                if request.root == first and request.error:
+                if first <= request.id < first + num_samples and request.error:
                     raise RuntimeError(f"generation failed: {request.error}")
         if all(at >= len(row) for row in rows):
             return

@@ -7,16 +7,21 @@ logs are compared.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
+from engine.cache.prefix_cache import Adopted
+from engine.cache.window_pages import WindowPages
 from engine.config import EngineConfig
+from engine.events.expert_loads import packed
 from engine.events.vocabulary import (
     SCHEMA_VERSION,
     EnginePaused,
     EngineResumed,
     Event,
+    PrefixAdopted,
     RequestArrived,
     RunStarted,
     StepFinished,
@@ -24,7 +29,6 @@ from engine.events.vocabulary import (
     TokenRow,
 )
 from engine.output.processor import TokenOutput
-from engine.runner import Runner
 from engine.scheduling.request import Request
 from engine.text.tokenizer import Tokenizer
 
@@ -81,21 +85,27 @@ class Recorder:
         self._virtual = clock if isinstance(clock, VirtualTime) else None  # asked once: it is slow
         self._emit = emit
         self._times: dict[int, dict[str, Any]] = {}  # clock times of the unfinished steps
+        self._decode: Callable[[list[int]], str] = str  # the tokenizer's, once the run has started
 
     def run_started(
         self,
         config: EngineConfig,
-        runner: Runner,
+        model: dict[str, Any],
         tokenizer: Tokenizer,
         classes: Mapping[str, str],
+        pages: WindowPages | None = None,
     ) -> None:
         """Emit the log's first entry: settings, model, and the class of each part."""
+        settings = msgspec.to_builtins(config) | {"num_blocks": config.num_blocks}
+        if pages is not None:
+            settings |= {"window": pages.window, "num_window_pages": pages.num_pages}
+        self._decode = tokenizer.decode
         self._emit(
             RunStarted(
                 schema=SCHEMA_VERSION,
-                settings=msgspec.to_builtins(config) | {"num_blocks": config.num_blocks},
+                settings=settings,
                 classes=dict(classes),
-                model=runner.describe(),
+                model=model,
                 tokenizer=tokenizer.describe(),
                 clock=self._clock.name,
                 t={"unix_us": time.time_ns() // 1000},
@@ -145,19 +155,77 @@ class Recorder:
         """Record when a forward pass that overlapped with scheduling began and ended."""
         self._times[step] |= {"launched": launched, "ready": ready}
 
-    def step_finished(
-        self, step: int, outputs: Sequence[TokenOutput], wasted: Sequence[int] = ()
+    def drafted(self, step: int, began: int) -> None:
+        """Record how long the draft model ran after a step's forward pass, in microseconds."""
+        self._times[step]["draft_us"] = self._clock.now() - began
+
+    def now(self) -> int:
+        """Return the clock's time."""
+        return self._clock.now()
+
+    def prefix_adopted(
+        self,
+        adopted: Adopted,
+        tokens: list[int],
+        texts: list[str],
+        source: str,
+        *,
+        num_window_pages: int,
+        began: int,
     ) -> None:
-        """Emit the tokens of a step after its forward pass, and which rows were in vain."""
-        rows, logprobs, wanted = [], [], False
+        """Emit that a prefix was adopted, which `began` at that time of the clock.
+
+        The last `num_window_pages` of its blocks have a window page.
+        """
+        parent, nodes, blocks = adopted
+        t = {"at": (now := self._clock.now()), "us": now - began}
+        event = PrefixAdopted(
+            parent, nodes, list(blocks), tokens, texts, source, num_window_pages, t
+        )
+        self._emit(event)
+
+    def step_finished(
+        self,
+        step: int,
+        outputs: Sequence[TokenOutput],
+        wasted: Sequence[int] = (),
+        expert_loads: Sequence[Sequence[int]] = (),
+        drafts: Mapping[int, Sequence[int]] = MappingProxyType({}),
+    ) -> None:
+        """Emit the tokens of a step after its forward pass, and which rows were in vain.
+
+        `expert_loads` are those of the pass, see `Runner`. `drafts` are those that it verified, by
+        request.
+        """
+        rows, logprobs, top, masked = [], [], False, False
         for out in outputs:
-            rows.append(TokenRow(out.request.id, out.ids, out.pieces, out.accepted, out.forced))
+            request, allowed = out.request, list[int]()
+            if request.constraint is not None:
+                allowed, masked = [mask.allowed for mask in out.masks], True
+            row = TokenRow(request.id, out.ids, out.pieces, out.accepted, out.forced, allowed)
+            rows.append(row)
             logprobs.append([round(value, 4) for value in out.logprobs])
-            wanted = wanted or bool(out.request.params.logprobs)
+            top = top or bool(request.params.logprobs)
         measured = self._times.pop(step) | {"end": self._clock.now(), "logprobs": logprobs}
-        if wanted:
+        if top:
             measured["top_logprobs"] = [_rounded(out.top) for out in outputs]
-        self._emit(StepFinished(rows, step, list(wasted), measured))
+        if masked:
+            measured |= self._masks(outputs)
+        if drafts:
+            rejected = [drafts.get(out.request.id, [])[out.accepted :] for out in outputs]
+            measured["rejected"] = [[self._decode([one]) for one in row] for row in rejected]
+        loads = [packed(layer) for layer in expert_loads]
+        self._emit(StepFinished(rows, step, list(wasted), loads, measured))
+
+    def _masks(self, outputs: Sequence[TokenOutput]) -> dict[str, Any]:
+        masks = [out.masks if out.request.constraint is not None else [] for out in outputs]
+        return {
+            "wanted": [[self._named(one.wanted) for one in row] for row in masks],
+            "mass": [[one.mass and float(f"{one.mass:.3g}") for one in row] for row in masks],
+        }
+
+    def _named(self, token: int | None) -> tuple[int, str] | None:
+        return None if token is None else (token, self._decode([token]))
 
 
 def _rounded(top_logprobs: list[list[tuple[int, float]]]) -> list[list[tuple[int, float]]]:

@@ -8,7 +8,7 @@ clock (`simulation/cost_runner.py`) or check each read against what was written
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from engine.events.vocabulary import ScheduledRow
 from engine.scheduling.request import Request, TokenScore
@@ -52,33 +52,106 @@ class Row:
         return max(0, min(self.start + self.count, request.prompt_length - 1) - self.start)
 
 
+class TokenMask(NamedTuple):
+    """What a mask left to choose from at a token's position; see `engine.output.constraint`.
+
+    allowed  number of allowed tokens; 0 without a mask; 1 for a token that the grammar forced
+    wanted   the token that the model found most likely, if the mask forbids it
+    mass     probability of all allowed tokens together, before penalties and temperature; None for a
+             token that the grammar forced: the model was not asked
+    """
+
+    allowed: int
+    wanted: int | None = None
+    mass: float | None = None
+
+
+NO_MASK = TokenMask(0)
+
+
 @dataclass(slots=True)
 class Sampled:
     """The new tokens of one sample: the accepted drafts, then one sampled token.
 
     `logprobs` has each token's log-probability. `top` has the most likely tokens at its position,
-    if the request asks for them; see `SamplingParams.logprobs` and `TokenScore`.
+    if the request asks for them; see `SamplingParams.logprobs` and `TokenScore`. `masks` has one
+    entry per token if the request has a constraint.
     """
 
     ids: list[int]
     logprobs: list[float]
     top: list[list[tuple[int, float]]] = field(default_factory=list)
+    masks: list[TokenMask] = field(default_factory=list)
 
 
-class Runner(Protocol):
+class KVFormat(NamedTuple):
+    """What a page holds, which is the KV of one block. Equal formats mean interchangeable pages.
+
+    model       names the weights and, if pages lack the KV of sliding layers outside of it, the window
+    dtype       precision of a value
+    shape       sizes of a page's dimensions
+    page_bytes  size of a page; 0 for a runner without KV memory
+    """
+
+    model: str
+    dtype: str
+    shape: tuple[int, ...]
+    page_bytes: int
+
+
+class PageStore(Protocol):
+    """KV memory whose pages can be read and written; see `engine.cache.kv_transfer`."""
+
+    def kv_format(self) -> KVFormat:
+        """Return what a page holds. Called after memory has been reserved."""
+        ...
+
+    def read_pages(self, blocks: Sequence[int]) -> bytes:
+        """Return the pages of blocks, one after the other."""
+        ...
+
+    def write_pages(self, blocks: Sequence[int], pages: memoryview) -> None:
+        """Write one page to each of `blocks`. `pages` has as many pages as there are blocks."""
+        ...
+
+
+class Runner(PageStore, Protocol):
     """A model, as the step loop sees it.
 
-    `max_context` is the longest sequence that the model can read; None means no limit.
+    max_context   longest sequence that the model can read; None means no limit
+    window        widest sliding window of its layers, in tokens; None if no layer slides
+    expert_loads  of a mixture of experts: for each layer, how many tokens each expert computed in the
+                  latest `run` with rows. [] for a layer without experts; empty for a dense model
     """
 
     max_context: int | None
+    window: int | None
+
+    @property
+    def expert_loads(self) -> Sequence[Sequence[int]]:
+        """See above."""
+        ...
 
     def describe(self) -> dict[str, Any]:
         """Return a summary of the model for the log's first event, as JSON values."""
         ...
 
-    def reserve(self, num_blocks: int, block_size: int) -> None:
-        """Allocate memory for the KV cache. Called once, before the first `run`."""
+    def reserve(
+        self, num_blocks: int, block_size: int, num_window_pages: int | None = None
+    ) -> None:
+        """Allocate memory for the KV cache. Called once, before the first `run`.
+
+        With `num_window_pages`, sliding layers have only so many pages, each for one block, and
+        `map_window_pages` says which block has which. Otherwise every block has room for all layers.
+        """
+        ...
+
+    def map_window_pages(self, pages: Sequence[tuple[int, int]]) -> None:
+        """Note changes of which block has which window page: (block, page), page -1 for none.
+
+        They are applied in order and hold for the calls after this one. A block that is not mentioned
+        keeps its page. Never called if `reserve` got no `num_window_pages`.
+        """
         ...
 
     def run(self, rows: Sequence[Row], copies: Sequence[tuple[int, int]]) -> list[list[Sampled]]:

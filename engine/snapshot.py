@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 def snapshot(engine: "Engine") -> dict[str, Any]:
     """Return the engine's state as plain values, in the names and order of `State.core()`."""
-    return {
+    pages = engine.cache.pages
+    windows = {} if pages is None else {"window_pages": pages.blocks}
+    return windows | {
         "seq": engine.log.next_seq - 1,
         "step": engine.step_count,
         "tick": engine.cache.prefix_cache.tick,

@@ -35,7 +35,10 @@ PARTS = {
     "Outbox": "11",
     "ToolState": "12",
     "report": "13",
+    "mask": "15",
     "Ahead": "16",
+    "route": "17",
+    "fetch": "18",
     "order": "the project",
 }
 

@@ -136,6 +136,11 @@ def report(log):
     ...
 
 
+def mask(fsm, state, vocab, eos):
+    """Lesson 15: return for each token whether it may come next."""
+    ...
+
+
 class Ahead:
     """Lesson 16: count the tokens of one request, one step ahead."""
 
@@ -148,3 +153,13 @@ class Ahead:
     def commit(self, token, ends): ...
 
     def preempted(self): ...
+
+
+def route(blocks, load, known, in_flight, now):
+    """Lesson 17: return the replica that gets a request."""
+    ...
+
+
+def fetch(tokens, here, there, block_size, move_ms, compute_ms):
+    """Lesson 18: return how many blocks to fetch, after the first `here`."""
+    ...

@@ -19,19 +19,26 @@ from fastapi.staticfiles import StaticFiles
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from server.api import compare, join, live, metrics, operation
+from server.api import compare, join, kv, kv_events, live, metrics, operation, status
 from server.api import models as models_api
 from server.api.lmtp import session as lmtp
-from server.api.openai import chat, completions
+from server.api.openai import chat, completions, render, response_events
 from server.core.models import Models
+from server.core.settings import ServerSettings
 from server.http import errors
 from server.http.access import ApiKey, HostCheck, needs_no_key
-from server.http.bodies import BodyLimit, body_limits
+from server.http.bodies import BodyLimit, BodyLimits, body_limits
 from server.http.errors import ErrorObject, ErrorResponse
 from server.http.request_log import LogWriter, RequestLog
 
 # Response headers that pages from other sites may read.
-_EXPOSED = ("retry-after", "www-authenticate", "x-request-id", "x-underglass-request")
+_EXPOSED = (
+    "retry-after",
+    "www-authenticate",
+    "x-request-id",
+    "x-underglass-request",
+    "x-underglass-replica",
+)
 
 _DESCRIPTION = """\
 LLM inference, under glass: OpenAI's API, and everything the engine does.
@@ -67,21 +74,36 @@ _EXAMPLES = {
 
 
 def create_app(models: Models, request_log: LogWriter | None = None) -> FastAPI:
-    """Return the app that serves `models`. Call `models.start()` before serving requests.
+    """Return the app that serves `models`. Call `models.start()` before serving requests."""
+    app = app_without_routes(models.settings, body_limits(models), request_log)
+    openai = (completions, chat, response_events, render)
+    for api in (*openai, models_api, operation, status, metrics, live, compare, kv):
+        app.include_router(api.routes(models))
+    app.include_router(join.routes(models.settings.host))
+    lmtp.install(app, models)
+    live.install_page(app)
+    app.include_router(kv_events.routes(models))
+    return app
+
+
+def app_without_routes(
+    settings: ServerSettings, limits: BodyLimits, request_log: LogWriter | None
+) -> FastAPI:
+    """Return an app with the middleware, the errors and the documentation that all servers have.
 
     The middleware that is added last sees each request first.
     """
-    settings = models.settings
     app = FastAPI(
         title="Underglass",
         docs_url=None,  # FastAPI's pages load their scripts from another server
         redoc_url=None,
+        redirect_slashes=False,  # `TrailingSlash` needs no second request
         responses=_ERRORS,
     )
     errors.install(app)
     _add_documentation(app, with_key=settings.api_key is not None)
     app.add_middleware(HeadAsGet)
-    app.add_middleware(BodyLimit, limits=body_limits(models), seconds=settings.stall_seconds)
+    app.add_middleware(BodyLimit, limits=limits, seconds=settings.stall_seconds)
     if settings.api_key is not None:
         app.add_middleware(ApiKey, key=settings.api_key)
     if settings.cors_origins:  # outside ApiKey: preflights carry no key, and pages must see a 401
@@ -100,11 +122,21 @@ def create_app(models: Models, request_log: LogWriter | None = None) -> FastAPI:
         origins=settings.cors_origins,
     )
     app.add_middleware(RequestLog, writer=request_log, labels=settings.trace_text == "on")
-    for api in (completions, chat, models_api, operation, metrics, live, compare, join):
-        app.include_router(api.routes(models))
-    lmtp.install(app, models)
-    live.install_page(app)
+    app.add_middleware(TrailingSlash)  # first of all, so that every other part sees one path
     return app
+
+
+class TrailingSlash:
+    """Removes slashes at the end of a path: /v1/models/ is /v1/models."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request or WebSocket on with the plain path."""
+        if scope["type"] != "lifespan" and scope["path"].endswith("/"):
+            scope["path"] = scope["path"].rstrip("/") or "/"
+        await self._app(scope, receive, send)
 
 
 class HeadAsGet:

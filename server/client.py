@@ -41,6 +41,7 @@ class StreamEvent:
     token_id        None in the last event
     ttft_ms         time to first token; only set with the first token
     full_text       the whole text; only set in the last event
+    finish_reason   "stop" or "length"; only set in the last event
     """
 
     label: str
@@ -50,6 +51,7 @@ class StreamEvent:
     token_id: int | None = None
     ttft_ms: float | None = None
     full_text: str | None = None
+    finish_reason: str | None = None
 
 
 class Stream:
@@ -78,6 +80,7 @@ class Stream:
                     data.get("token_id"),
                     data.get("ttft_ms"),
                     data.get("full_text"),
+                    data.get("finish_reason"),
                 )
         finally:
             await self.close()

@@ -19,7 +19,7 @@ NOT_OURS = (
     re.compile(
         r"docs/[\w-]+/"
     ),  # our docs are one flat folder; deeper pages are vLLM's and SGLang's
-    re.compile(r"visualizer/frontend/node_modules"),  # installed, not committed
+    re.compile(r"visualizer/frontend/node_modules|build/"),  # installed or made, not committed
     re.compile(r".*NN"),  # a template for a lesson's number
 )
 SUFFIX = r"\.(?:py|md|js|mjs|json|jsonl|ipynb|toml|txt|css|html|png|svg|yml|cff)"

@@ -7,14 +7,18 @@
     playground()                        # a workload that runs again when you move a control
     compare(log, what_if(log, token_budget=32))     # two runs in one picture
     predict(log)                        # asks what comes next, then shows it
-    watch("http://localhost:8000")      # a running server
+    watch("http://localhost:8000")      # a running server, a file that grows, or KV events
+    show("run.jsonl.gz")                # a saved log: of this engine, vLLM or SGLang
     show("preemption"); gallery()       # one of the bundled logs; the list of all of them
+    show(cluster_log)                   # several replicas behind one router
 
 Each function and what it returns:
 
     show       Board            playground  Playground
     compare    Comparison       predict     Prediction
-    watch      Live             gallery     Gallery of Scenarios
+    watch      Live, LiveCluster for a gateway, or Followed for a file or KV events
+    gallery    Gallery of Scenarios
+    show       ClusterBoard, for the log of a cluster
     to_html, to_perfetto        a page or trace as a string, or as a file if a path is given
     to_postcard, to_gif         a picture of one step, and of a range of steps
 
@@ -25,6 +29,7 @@ lazily, so `to_html` works without the notebook packages.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from visualizer.comparing.clusters import ClusterComparison
     from visualizer.comparing.comparison import Comparison, compare
     from visualizer.html import to_html
     from visualizer.named_logs import Gallery, Scenario, gallery
@@ -33,6 +38,7 @@ if TYPE_CHECKING:
     from visualizer.playing.playground import Playground, playground
     from visualizer.predicting.prediction import Prediction, predict
     from visualizer.watching.live import Live, watch
+    from visualizer.watching.live_cluster import LiveCluster
     from visualizer.widgets.board import (
         BlockMap,
         Board,
@@ -42,13 +48,17 @@ if TYPE_CHECKING:
         Tokens,
         show,
     )
+    from visualizer.widgets.cluster_board import ClusterBoard
 
 __all__ = [
     "BlockMap",
     "Board",
+    "ClusterBoard",
+    "ClusterComparison",
     "Comparison",
     "Gallery",
     "Live",
+    "LiveCluster",
     "Playground",
     "Prediction",
     "RadixTree",
@@ -70,9 +80,12 @@ __all__ = [
 
 _MODULES = {
     "visualizer.widgets.board": "BlockMap Board RadixTree Scheduler Timeline Tokens show",
+    "visualizer.widgets.cluster_board": "ClusterBoard",
+    "visualizer.comparing.clusters": "ClusterComparison",
     "visualizer.comparing.comparison": "Comparison compare",
     "visualizer.html": "to_html",
     "visualizer.watching.live": "Live watch",
+    "visualizer.watching.live_cluster": "LiveCluster",
     "visualizer.named_logs": "Gallery Scenario gallery",
     "visualizer.perfetto": "to_perfetto",
     "visualizer.pictures": "to_gif to_postcard",

@@ -1,11 +1,12 @@
 """Read a log in any of its forms, and index its steps."""
 
-import gc
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from engine.events import Event, EventLog, State
+from engine.events import Event, EventLog, LogError, State
+from engine.events.cluster_log import ClusterLog
 from engine.events.vocabulary import (
     Admitted,
     BlockEvicted,
@@ -20,39 +21,45 @@ from engine.events.vocabulary import (
     StepStarted,
 )
 from visualizer.named_logs import find_scenario
+from visualizer.sources import read_source
+from visualizer.sources.limits import LAST
 
 LogLike = EventLog | str | bytes | Path
+ClusterLogLike = ClusterLog | str | bytes | Path
 Logs = LogLike | Mapping[str, LogLike]  # one log, or several by name
 # The request to select: an id, None for no request, or "auto" for the request that the step is about.
 Select = int | Literal["auto"] | None
 
 
-def read_log(log: LogLike) -> EventLog:
-    """Read an EventLog, a `.jsonl` file, JSON Lines (str or bytes) or the name of a scenario.
+def read_any(log: LogLike | ClusterLog) -> EventLog | ClusterLog:
+    """Return a log, or read a file of any kind in `visualizer.sources`, or such a file's content.
 
-    Raises LogError for an invalid log, FileNotFoundError for a path without a file,
-    UnknownScenarioError for a name that is neither a file nor a scenario, and TypeError for any other
-    type.
+    A name may also be that of a scenario. Raises LogError for an invalid log, FileNotFoundError for a
+    path without a file, UnknownScenarioError for a name that is neither a file nor a scenario, and
+    TypeError for any other type. Of a log of more than 50 MB, the end is kept, and a warning says so.
     """
-    if isinstance(log, EventLog):
-        return log
-    # While events are being read, the garbage collector would scan all of them over and over without
-    # finding anything to free. With a million events, that takes three times as long as reading them.
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        if isinstance(log, bytes):
-            return EventLog.from_bytes(log)
-        if isinstance(log, str) and (log.lstrip().startswith("{") or not log.strip()):
-            return EventLog.from_bytes(log.encode())
-        if isinstance(log, str | Path):
+    match log:
+        case EventLog() | ClusterLog():
+            return log
+        case str() if log.lstrip().startswith(("{", "[")) or not log.strip():
+            return read_source(log.encode())
+        case bytes() | str() | Path():
             scenario = find_scenario(log)
-            return EventLog.load(log) if scenario is None else scenario.log
-    finally:
-        if was_enabled:
-            gc.enable()
+            return scenario.log if scenario else read_source(log, LAST, tell=_warn)
     kind = type(log).__name__
-    raise TypeError(f"log must be an EventLog, a path to a .jsonl file, or JSON Lines, got {kind}")
+    raise TypeError(f"log must be an EventLog, a path to a log, or JSON Lines, got {kind}")
+
+
+def _warn(note: str) -> None:
+    warnings.warn(f"the log is long: {note}; read_source(path) reads all", stacklevel=4)
+
+
+def read_log(log: LogLike) -> EventLog:
+    """Read the log of one engine; see `read_any`. Raises LogError for the log of a cluster."""
+    events = read_any(log)
+    if isinstance(events, ClusterLog):
+        raise LogError("this is the log of a cluster; the log of one engine is needed")
+    return events
 
 
 def logs_by_name(logs: Logs) -> dict[str, EventLog]:

@@ -6,10 +6,12 @@ The sentences come from `engine/events/messages.py`. Each is a list of texts and
 
 import copy
 import itertools
+import re
 import unicodedata
 
 from engine.events import EventLog, State
 from engine.events import vocabulary as v
+from engine.events.knowledge import half_dot
 from engine.events.messages import (
     MESSAGES,
     Words,
@@ -28,6 +30,13 @@ from visualizer.logs import state_before
 
 _SAME_FOR_ALL = ("after_preemption", "static_batch")
 _NAME_LENGTH = 16
+# The number in a label such as "cmpl-3f1e2a4b5c6d7e8f-0" or one with a UUID, and how many of its digits
+# are a name.
+_HEX = re.compile(
+    r"(?<![0-9a-z])(?=[0-9-]*[a-f])(?=[a-f-]*[0-9])[0-9a-f]{8}-?[0-9a-f]{4}[0-9a-f-]*",
+    re.IGNORECASE,
+)
+_DIGITS = range(4, 7)
 
 
 def names_of(log: EventLog) -> dict[int, str]:
@@ -59,6 +68,12 @@ def names_of(log: EventLog) -> dict[int, str]:
 def _unique_name(request: int, label: str, taken: set[str]) -> str:
     printable = "".join(" " if unicodedata.category(c)[0] == "C" else c for c in label)
     base = " ".join(printable.split())
+    if found := _HEX.search(base):
+        digits = found[0].replace("-", "")
+        shortened = [digits[:most] for most in _DIGITS]
+        if free := [name for name in shortened if name not in taken]:
+            return free[0]
+        base = shortened[-1]
     if len(base) > _NAME_LENGTH:
         base = base[: _NAME_LENGTH - 1] + "…"
     base = base or f"r{request}"
@@ -135,7 +150,8 @@ class Moment:
             return self.waits(request)
         if request in state.requests:
             skipped = dict(self.scheduled.skipped) if self.scheduled else {}
-            return [stalled_words(state, skipped.get(request, "token_budget"))]
+            reason = skipped.get(request, "" if state.source else "token_budget")
+            return [stalled_words(state, reason) if reason else "gets nothing"]
         return [self._absent(request)]
 
     def evicted(self, event: v.RadixEvicted | v.BlockEvicted) -> Words:
@@ -143,18 +159,22 @@ class Moment:
         at = self.state_at(self.events.index(event))
         number = len(at.evicted_blocks(event))
         eviction = self.classes.get("eviction")
-        blocks = f"{count(number, 'cached block')} (“{prefix_text(at, event.node)}”)"
+        text = prefix_text(at, event.node)
+        blocks = f"{count(number, 'cached block')}" + (f" (“{text}”)" if text else "")
         chosen = f", chosen by {eviction}" if eviction else ""
         verb = "is" if number == 1 else "are"
         supply = supply_words(len(at.free), at.evictable)
-        return [f"{blocks} {verb} evicted for ", event.needed_by, f"{chosen}: {supply}"]
+        if event.needed_by < 0:
+            return [f"{blocks} {verb} evicted"]
+        mark = half_dot(at.source, "eviction_causes")
+        return [f"{blocks} {verb} evicted {mark}for ", event.needed_by, f"{chosen}: {supply}"]
 
     def preempted(self, event: v.Preempted) -> Words:
         """Say why a request is preempted."""
         policy = self.classes.get("policy")
         chosen = f"; the policy {policy} chose the victim" if policy else ""
         at = self.state_at(self.events.index(event))
-        return [*preemption_words(event, len(at.free), at.evictable), chosen]
+        return [*preemption_words(event, len(at.free), at.evictable, at.source), chosen]
 
     def admitted(self, event: v.Admitted) -> Words:
         """Say how much of an admitted request is cached, and which tokens it computes."""
@@ -163,7 +183,9 @@ class Moment:
         row = self.rows.get(event.request)
         computes = f"; it {row_words(self.after, row)}" if row else ""
         computes += self._in_vain(event.request) if row else ""
-        return [admission_words(found, length, resumed=event.resumed) + computes]
+        adopted = self.state_at(self.events.index(event)).adopted_prefix(event.node)
+        words = admission_words(found, length, resumed=event.resumed, adopted=adopted)
+        return [words + computes]
 
     def waits(self, request: int) -> Words:
         """Say why a request waits."""

@@ -5,6 +5,7 @@
 
 The logs are files in this package, so you can show one without an engine. To regenerate them, run
 `python -m engine.simulation.scenarios visualizer/scenarios`; a test checks that they are up to date.
+Those of `recorded.json` are recordings of vLLM, translated: `python -m tests.recorders.scenarios`.
 Every function that takes a log also accepts a scenario's name. A file with the same name takes
 precedence.
 """
@@ -22,6 +23,7 @@ from pathlib import Path
 from engine.events import EventLog
 
 FOLDER = Path(__file__).parent / "scenarios"
+RECORDED = FOLDER / "recorded.json"
 PICTURES = Path(__file__).parent / "static" / "gallery"
 PICTURE_WIDTH = 260  # px, as in frontend/src/drawing/thumbnail.js
 
@@ -40,9 +42,15 @@ class Scenario:
     select: int
 
     @property
+    def title(self) -> str:
+        """The name as words."""
+        words = self.name.replace("_", " ")
+        return words.replace("vllm", "vLLM,", 1) if "vllm" in words else words.capitalize()
+
+    @property
     def about(self) -> dict[str, str]:
         """The board's heading: title and caption."""
-        return {"title": self.name.replace("_", " ").capitalize(), "caption": self.caption}
+        return {"title": self.title, "caption": self.caption}
 
     @property
     def picture_html(self) -> str:
@@ -97,15 +105,19 @@ class Gallery(dict[str, Scenario]):
 def gallery() -> Gallery:
     """Return all scenarios. A notebook displays them with a picture each."""
     moments = json.loads((FOLDER / "gallery.json").read_text("utf-8"))
+    moments |= json.loads(RECORDED.read_text("utf-8"))
     return Gallery({name: Scenario(name, **moment) for name, moment in moments.items()})
 
 
 def find_scenario(name: object) -> Scenario | None:
     """Return the scenario with this name, or None if `name` is a file or cannot be a scenario's name.
 
-    Raises UnknownScenarioError for an identifier that names neither a file nor a scenario.
+    A directory does not hide a scenario. Raises UnknownScenarioError for an identifier that names none
+    of the three.
     """
     if not isinstance(name, str) or Path(name).is_file():
         return None
     plain = name.strip().lower().replace("-", "_").replace(" ", "_")
-    return gallery()[plain] if plain.isidentifier() else None
+    if plain not in gallery() and (not plain.isidentifier() or Path(name).is_dir()):
+        return None
+    return gallery()[plain]

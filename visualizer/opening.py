@@ -116,7 +116,7 @@ class _StepFacts:
 
     def request(self, state: State) -> int | None:
         """Return the request that the step is about."""
-        known = [request for request in self.evicted_for if request]
+        known = [request for request in self.evicted_for if request > 0]
         kinds = (
             self.preempted,
             self.copied,

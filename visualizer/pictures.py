@@ -37,16 +37,17 @@ def to_postcard(
     *,
     select: Select = "auto",
     theme: str = "light",
+    text: bool = True,
 ) -> Path:
     """Write a postcard of `step` to `path`, an `.svg` or `.png` file, and return the path.
 
-    `step`, `select` and `theme` work as in `to_html`. Raises ValueError for another kind of file, and
-    RuntimeError without playwright or Chromium.
+    `step`, `select`, `theme` and `text` work as in `to_html`. Raises ValueError for another kind of
+    file, and RuntimeError without playwright or Chromium.
     """
     path = Path(path)
     if path.suffix not in (".svg", ".png"):
         raise ValueError(f"path must end in .svg or .png, got {path.name!r}")
-    _draw(log, path, step=step, select=select, theme=theme)
+    _draw(log, path, step=step, select=select, theme=theme, text=text)
     return path
 
 
@@ -57,13 +58,14 @@ def to_gif(
     *,
     select: Select = "auto",
     theme: str = "light",
+    text: bool = True,
     progress: bool = True,
 ) -> Path:
     """Write the postcards of the steps from the first to the last of `steps` as a GIF; return the path.
 
-    By default, the steps are those around the opening step. `select` and `theme` work as in `to_html`;
-    `progress` shows a bar. Raises ValueError for steps that the log does not have or more than 120, and
-    RuntimeError without playwright or Chromium.
+    By default, the steps are those around the opening step. `select`, `theme` and `text` work as in
+    `to_html`; `progress` shows a bar. Raises ValueError for steps that the log does not have or more
+    than 120, and RuntimeError without playwright or Chromium.
     """
     path, events = Path(path), read_log(log)
     if path.suffix != ".gif":
@@ -79,7 +81,7 @@ def to_gif(
             )
         fragment = f"#step={step}&range={step}-{last}"
     follow = _show_progress if progress else None
-    _draw(log, path, fragment, follow, step=step, select=select, theme=theme)
+    _draw(log, path, fragment, follow, step=step, select=select, theme=theme, text=text)
     return path
 
 

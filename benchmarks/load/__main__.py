@@ -6,7 +6,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from benchmarks.load import faults, leavers, overload, slow_readers, streams, throughput
+from benchmarks.load import faults, gateway, leavers, overload, slow_readers, streams, throughput
 from server.process import BackgroundServer, serve_in_background
 
 ROOM = {"max_kv_tokens": 65_536, "token_budget": 512}
@@ -19,21 +19,24 @@ def _serving(
         return asyncio.run(work(server))  # type: ignore[arg-type]
 
 
-def _throughput(count: int, pairs: int) -> dict[str, Any]:
+def _throughput(count: int, max_tokens: int, rounds: int) -> dict[str, Any]:
     settings = {"max_batch_size": 64} | ROOM
-    return _serving(
-        lambda server: throughput.measure(server.url, settings, count=count, pairs=pairs),
-        max_waiting=count,
-        **settings,
-    )
+    options = settings | {"max_waiting": count}
+    with (
+        serve_in_background(**options) as two,
+        serve_in_background(**options, one_process=True) as one,
+    ):
+        urls = {"two processes": two.url, "one process": one.url}
+        return asyncio.run(throughput.measure(urls, settings, count, max_tokens, rounds))
 
 
 WORKS: dict[str, Callable[[], dict[str, Any]]] = {
     "streams": lambda: _serving(
         lambda server: streams.measure(server.url), max_batch_size=64, max_waiting=1000, **ROOM
     ),
-    "throughput": lambda: _throughput(count=64, pairs=15),
-    "throughput_longer": lambda: _throughput(count=256, pairs=7),
+    "throughput": lambda: _throughput(64, max_tokens=64, rounds=15),
+    "throughput_longer": lambda: _throughput(64, max_tokens=256, rounds=7),
+    "throughput_queued": lambda: _throughput(256, max_tokens=64, rounds=7),
     "overload": lambda: _serving(
         lambda server: overload.measure(server.url), max_batch_size=32, max_waiting=32, **ROOM
     ),
@@ -44,6 +47,12 @@ WORKS: dict[str, Callable[[], dict[str, Any]]] = {
         lambda server: slow_readers.measure(server.url), max_batch_size=160, **ROOM
     ),
     "faults": faults.measure,
+    "gateway_overhead": gateway.overhead,
+    "gateway_scaling": gateway.scaling,
+    "gateway_equal": gateway.equal,
+    "gateway_killed": gateway.killed,
+    "gateway_drained": gateway.drained,
+    "gateway_leaving": gateway.leaving,
 }
 
 

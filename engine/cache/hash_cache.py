@@ -31,7 +31,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
 from engine.cache.block_pool import BlockPool
-from engine.cache.prefix_cache import NO_REQUEST, BlockOwner
+from engine.cache.prefix_cache import NO_REQUEST, Adopted, BlockOwner
+from engine.cache.window_pages import WindowPages
 from engine.events.vocabulary import (
     BlockEvicted,
     BlocksStored,
@@ -83,7 +84,13 @@ class HashCache:
     enabled = True
     tick = 0
 
-    def __init__(self, pool: BlockPool, block_size: int, emit: Callable[[Event], None]) -> None:
+    def __init__(
+        self,
+        pool: BlockPool,
+        block_size: int,
+        emit: Callable[[Event], None],
+        pages: WindowPages | None = None,
+    ) -> None:
         self.block_size = block_size
         self.lookup = self
         self._root = HashNode(ROOT, None)
@@ -93,6 +100,7 @@ class HashCache:
         self._queue: OrderedDict[int, None] = OrderedDict()  # cached blocks without an owner
         self._next_id = 1
         self._pool = pool
+        self._pages = pages
         self._emit = emit
 
     @property
@@ -113,8 +121,14 @@ class HashCache:
             if child is None:
                 break
             node = child
-            blocks.append(node.blocks[0])
+            blocks.append(node.blocks[0] if self._pages is None else self._with_page(node))
         return HashMatch(node, blocks)
+
+    def _with_page(self, node: HashNode) -> int:
+        """Return the oldest copy that has a window page; if none has, the oldest one."""
+        assert self._pages is not None
+        copies = [*node.blocks, *node.copies]
+        return next(filter(self._pages.has_page, copies), copies[0])
 
     def is_scheduled(self, block: int) -> bool:
         """Return whether a partly filled block has a key, because this step fills it."""
@@ -153,9 +167,12 @@ class HashCache:
 
     # Evicting
 
-    def evict(self, needed_by: Request) -> None:
+    def evict(self, needed_by: Request | None) -> None:
         """Evict the block at the front of the queue."""
-        self._evict(needed_by.id, "room")
+        if needed_by is None:
+            self._evict(NO_REQUEST, "adopted")
+        else:
+            self._evict(needed_by.id, "room")
 
     def clear(self) -> None:
         """Evict every block in the queue."""
@@ -186,6 +203,23 @@ class HashCache:
 
     # Caching
 
+    def adopt(self, match: HashMatch, tokens: list[int]) -> Adopted:
+        """Allocate blocks for tokens that continue a match, and make them findable."""
+        node, nodes, size = match.node, list[int](), self.block_size
+        blocks = self._pool.allocate(len(tokens) // size)
+        for index, block in enumerate(blocks):
+            node = self._child(node, tokens[index * size : (index + 1) * size])
+            node.blocks.append(block)
+            self._node_of[block] = node
+            nodes.append(node.id)
+        # As if a request had released the prefix: the tail is evicted first.
+        while node.parent is not None:
+            if self._pool.refs[block := node.blocks[0]] == 1:
+                self._queue[block] = None
+                self._queue.move_to_end(block)
+            node = node.parent
+        return Adopted(match.node.id, nodes, blocks)
+
     def cache_scheduled(self, request: Request, end: int) -> None:
         """Make the full blocks before token `end` findable. Drafts must not be among them."""
         node = parent = self.nodes[request.last_node]
@@ -193,7 +227,8 @@ class HashCache:
             return
         nodes, blocks = list[int](), request.block_table[node.depth : end // self.block_size]
         for block in blocks:
-            node = self._child(node, request.tokens)
+            start = node.depth * self.block_size
+            node = self._child(node, request.tokens[start : start + self.block_size])
             (node.copies if node.blocks else node.blocks).append(block)
             self._node_of[block] = node
             nodes.append(node.id)
@@ -205,9 +240,8 @@ class HashCache:
         """Make accepted drafts findable, too."""
         self.cache_scheduled(request, request.num_computed_tokens)
 
-    def _child(self, node: HashNode, tokens: list[int]) -> HashNode:
-        start = node.depth * self.block_size
-        key = node.id, tuple(tokens[start : start + self.block_size])
+    def _child(self, node: HashNode, block_tokens: list[int]) -> HashNode:
+        key = node.id, tuple(block_tokens)
         child = self._by_key.get(key)
         if child is None:
             child = HashNode(self._next_id, node, key[1], node.depth + 1)

@@ -15,6 +15,9 @@ beginning is held:
   free and evictable blocks as they may still allocate. In turn, an admission does not count blocks
   that a hold has locked.
 
+With sliding layers, a hold keeps the blocks but not their window pages: those may be evicted, and the
+next request then finds less of the prefix.
+
 Differs from vLLM and SGLang: neither lets a client lock a prefix. SGLang's `inc_lock_ref`
 (`python/sglang/srt/mem_cache/radix_cache.py`) is for requests only.
 """
@@ -71,7 +74,7 @@ class Holds:
 
         If nothing can be held, the returned hold has an empty block table and need not be released.
         """
-        lookup = self._cache.prefix_cache.lookup
+        lookup = self._cache.lookup
         match = lookup.match(tokens, limit=len(tokens) // self._config.block_size)
         held, left, allowed = self._held_blocks(), self._num_holdable_blocks(), 0
         available = self._cache.num_available_blocks - self._reserved_blocks()
@@ -81,11 +84,17 @@ class Holds:
             if left < 0 or available < 0:
                 break
             allowed += 1
-        if allowed < 1:
-            return Hold(0)
+        return self.pin(tokens, allowed, label=label) if allowed else Hold(0)
+
+    def pin(self, tokens: Sequence[int], blocks: int, *, label: str) -> Hold:
+        """Hold the first `blocks` blocks of a prefix, which are cached, beyond all bounds.
+
+        The caller releases the hold before the next step.
+        """
+        lookup = self._cache.prefix_cache.lookup
         hold = Hold(self._next_id, label)
         self._next_id += 1
-        self._cache.prefix_cache.attach(hold, lookup.match(tokens, limit=allowed))
+        self._cache.attach(hold, lookup.match(tokens, limit=blocks))
         self.live[hold.id] = hold
         self._emit(PrefixHeld(hold.id, hold.last_node, list(hold.block_table), label))
         return hold

@@ -13,20 +13,34 @@ runs samples as separate requests that share full blocks only.
 from collections.abc import Callable
 
 from engine.cache.block_pool import BlockPool
-from engine.cache.prefix_cache import BlockOwner, PrefixCache, PrefixMatch
+from engine.cache.prefix_cache import BlockOwner, PrefixCache, PrefixLookup, PrefixMatch
+from engine.cache.window_pages import WindowLookup, WindowPages
 from engine.events.vocabulary import BlockCopied, BlocksAllocated, BlocksTrimmed, Event
 from engine.scheduling.request import Request
 
 
 class KVCacheManager:
-    """The blocks of an engine."""
+    """The blocks of an engine.
+
+    pages   the window pages of a model with sliding layers; None if no layer slides, or if memory has
+            room for all layers of every block
+    lookup  finds the cached prefixes that a request can use
+    """
 
     def __init__(
-        self, pool: BlockPool, prefix_cache: PrefixCache, emit: Callable[[Event], None]
+        self,
+        pool: BlockPool,
+        prefix_cache: PrefixCache,
+        emit: Callable[[Event], None],
+        pages: WindowPages | None = None,
     ) -> None:
         self.pool = pool
         self.prefix_cache = prefix_cache
-        self.block_size = prefix_cache.lookup.block_size
+        self.pages = pages
+        self.lookup: PrefixLookup = prefix_cache.lookup
+        if pages is not None:
+            self.lookup = WindowLookup(prefix_cache.lookup, pages)
+        self.block_size = self.lookup.block_size
         self._emit = emit
 
     # Counting
@@ -50,10 +64,9 @@ class KVCacheManager:
         At least one token is left to compute, because its logits are needed. A prompt that still
         has tokens to score is computed in full, because the cache keeps no log-probabilities.
         """
-        lookup = self.prefix_cache.lookup
-        reads = lookup.enabled and not request.unscored
+        reads = self.lookup.enabled and not request.unscored
         limit = (len(request.tokens) - 1) // self.block_size if reads else 0
-        return lookup.match(request.tokens, limit)
+        return self.lookup.match(request.tokens, limit)
 
     def blocks_needed(self, request: Request, count: int) -> int:
         """Count the blocks to allocate so that the next `count` tokens can be written."""
@@ -74,6 +87,12 @@ class KVCacheManager:
 
     # Allocating
 
+    def attach(self, owner: BlockOwner, match: PrefixMatch) -> None:
+        """Give an owner the blocks of its match, so that they cannot be evicted. The caller emits."""
+        self.prefix_cache.attach(owner, match)
+        if self.pages is not None:
+            self.pages.touch(owner.block_table)
+
     def allocate_slots(
         self, request: Request, count: int, drafts: int = 0
     ) -> list[tuple[int, int]] | None:
@@ -89,15 +108,21 @@ class KVCacheManager:
                 return None
             while len(self.pool.free) < need:
                 self.prefix_cache.evict(request)
+            if self.pages is not None:
+                self.pages.make_room(need, request.id)
             if self.writes_shared_block(request):
                 source = request.block_table[-1]
                 block = request.block_table[-1] = self.pool.writable(source)
+                if self.pages is not None:
+                    self.pages.assign([block])
                 self._emit(BlockCopied(request.id, len(request.block_table) - 1, source, block))
                 copies.append((source, block))
                 need -= 1
             if need:
                 blocks = self.pool.allocate(need)
                 request.block_table += blocks
+                if self.pages is not None:
+                    self.pages.assign(blocks)
                 self._emit(BlocksAllocated(request.id, blocks))
         # A placeholder's id is not known yet, so its block cannot be found.
         end = min(request.num_scheduled_tokens + count - drafts, len(request.tokens))

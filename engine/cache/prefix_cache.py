@@ -11,7 +11,7 @@ evicted.
 """
 
 from collections.abc import Mapping, Sequence, Set
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from engine.scheduling.request import Request
 
@@ -34,6 +34,14 @@ class PrefixMatch(Protocol):
     def blocks(self) -> list[int]:
         """The blocks, in the order of their tokens."""
         ...
+
+
+class Adopted(NamedTuple):
+    """Blocks that entered the cache without a request: see `PrefixAdopted`."""
+
+    parent: int
+    nodes: list[int]
+    blocks: list[int]
 
 
 class PrefixLookup(Protocol):
@@ -94,12 +102,23 @@ class PrefixCache(Protocol):
         """Take from an owner all blocks after the first `keep`."""
         ...
 
-    def evict(self, needed_by: Request) -> None:
-        """Evict at least one block. The caller knows that one can be evicted."""
+    def evict(self, needed_by: Request | None) -> None:
+        """Evict at least one block for a request, or for an adopted prefix if there is none.
+
+        The caller knows that one can be evicted.
+        """
         ...
 
     def clear(self) -> None:
         """Evict every block that no owner uses."""
+        ...
+
+    def adopt(self, match: Any, tokens: list[int]) -> Adopted:
+        """Allocate blocks for the tokens of whole blocks that continue a match, and cache them.
+
+        The caller knows that enough are free; it writes their KV and emits. The whole prefix counts as
+        accessed.
+        """
         ...
 
     def cache_scheduled(self, request: Request, end: int) -> None:

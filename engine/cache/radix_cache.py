@@ -10,8 +10,9 @@ Source: SGLang's `python/sglang/srt/mem_cache/radix_cache.py`.
 from collections.abc import Callable, Mapping, Sequence, Set
 
 from engine.cache.block_pool import BlockPool
-from engine.cache.prefix_cache import NO_REQUEST, BlockOwner
+from engine.cache.prefix_cache import NO_REQUEST, Adopted, BlockOwner
 from engine.cache.radix_tree import Match, RadixNode, RadixTree
+from engine.cache.window_pages import WindowPages
 from engine.events.vocabulary import (
     Event,
     EvictionReason,
@@ -27,10 +28,17 @@ from engine.scheduling.request import Request
 class RadixCache:
     """A radix tree over the blocks of a pool. If the tree is disabled, it stays empty."""
 
-    def __init__(self, pool: BlockPool, tree: RadixTree, emit: Callable[[Event], None]) -> None:
+    def __init__(
+        self,
+        pool: BlockPool,
+        tree: RadixTree,
+        emit: Callable[[Event], None],
+        pages: WindowPages | None = None,
+    ) -> None:
         self.lookup = tree
         self._tree = tree
         self._pool = pool
+        self._pages = pages
         self._emit = emit
 
     @property
@@ -86,11 +94,14 @@ class RadixCache:
 
     # Evicting
 
-    def evict(self, needed_by: Request) -> None:
+    def evict(self, needed_by: Request | None) -> None:
         """Evict the leaf that the eviction order chooses."""
         leaf = self._tree.next_victim()
         assert leaf is not None, "the available blocks were counted, yet none can be evicted"
-        self._evict(leaf, needed_by.id, "room")
+        if needed_by is None:
+            self._evict(leaf, NO_REQUEST, "adopted")
+        else:
+            self._evict(leaf, needed_by.id, "room")
 
     def clear(self) -> None:
         """Evict every unlocked block."""
@@ -103,6 +114,15 @@ class RadixCache:
         self._emit(RadixEvicted(leaf.id, needed_by, reason))
 
     # Caching
+
+    def adopt(self, match: Match, tokens: list[int]) -> Adopted:
+        """Allocate blocks for tokens that continue a match, and put them into the tree as one node."""
+        parent = self._split_at_end(match)
+        blocks = self._pool.allocate(len(tokens) // self._tree.block_size)
+        node = self._tree.insert(parent, tokens, blocks)
+        self._tree.move_lock(self._tree.root, node)
+        self._tree.move_lock(node, self._tree.root)
+        return Adopted(parent.id, [node.id], blocks)
 
     def cache_scheduled(self, request: Request, end: int) -> None:
         """Do nothing: a block enters the tree once it is computed."""
@@ -139,6 +159,8 @@ class RadixCache:
         node = self._split_at_end(match)
         end = start + len(match.blocks)
         own = request.block_table[start:end]
+        if self._pages is not None:
+            self._pages.move(own, match.blocks)
         self._pool.share(match.blocks)
         self._pool.release(own)
         request.block_table[start:end] = match.blocks

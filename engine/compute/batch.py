@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from engine.compute.device import CPU
 from engine.runner import Row, attention_groups
 from engine.scheduling.request import Request
 from engine.scheduling.sampling_params import SamplingParams
@@ -88,8 +89,8 @@ class Batch:
     groups: list[Group]
 
 
-def make_batch(rows: Sequence[Row], block_size: int) -> Batch:
-    """Lay out a step's rows; there must be at least one.
+def make_batch(rows: Sequence[Row], block_size: int, device: torch.device = CPU) -> Batch:
+    """Lay out a step's rows, of which there must be at least one, with the tensors on `device`.
 
     A row is sampled after its last known token and after each of its drafts. Raises ValueError if a
     block table is too short for its row.
@@ -135,10 +136,10 @@ def make_batch(rows: Sequence[Row], block_size: int) -> Batch:
         scored += range(first, first + row.scored)
 
     return Batch(
-        token_ids=torch.tensor(token_ids),
-        positions=torch.tensor(positions),
-        slot_mapping=torch.tensor(slot_mapping),
-        logits_indices=torch.tensor(sampled + scored, dtype=torch.int64),
+        token_ids=torch.tensor(token_ids, device=device),
+        positions=torch.tensor(positions, device=device),
+        slot_mapping=torch.tensor(slot_mapping, device=device),
+        logits_indices=torch.tensor(sampled + scored, dtype=torch.int64, device=device),
         logit_positions=logit_positions,
         groups=groups,
     )

@@ -5,7 +5,8 @@
 Differs from vLLM (`vllm/v1/worker/gpu_model_runner.py`):
 
 - The batch is rebuilt in every step. vLLM keeps a persistent batch and updates it.
-- There are no CUDA graphs and no compilation: the model runs eagerly, on the CPU.
+- There are no CUDA graphs and no compilation: the model runs eagerly.
+- On any device, logits are copied to the CPU and sampled there.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,13 +17,16 @@ import torch
 from engine.compute.attention.kv_cache import KVCache
 from engine.compute.attention.paged_attention import PagedAttention
 from engine.compute.batch import Batch, make_batch
-from engine.compute.model.config import ModelConfig
-from engine.compute.model.decoder import Attend, Decoder
+from engine.compute.memory import check_kv_fits, kv_bytes_per_token
+from engine.compute.model.attention_block import Attend
+from engine.compute.model.config import LlamaConfig, ModelConfig
+from engine.compute.model.decoder import Decoder
 from engine.compute.model.gpt2 import GPT2
+from engine.compute.precision import dtype_name
 from engine.compute.sampling.prompt_logprobs import score_prompts
 from engine.compute.sampling.sampler import SamplerOutput, probabilities, sample
 from engine.compute.sampling.truncation import TokenProbs, truncated_probs
-from engine.runner import Row, Sampled
+from engine.runner import KVFormat, Row, Sampled
 from engine.speculation.verification import Verifier, apply_verifier, count_accepted
 
 
@@ -30,6 +34,7 @@ class TorchRunner:
     """A decoder with a paged KV cache; see `engine.runner.Runner`.
 
     max_context      longest text (prompt plus output) that the model supports
+    window           widest sliding window of a layer; None if no layer slides
     vocab_size       token ids are 0 .. vocab_size - 1
     kv_cache         the KV memory; None before `reserve`
     attention        a class like `PagedAttention`: created once per step, called once per layer
@@ -45,12 +50,28 @@ class TorchRunner:
         self.verifier: Verifier | None = None
         self.logits_to_probs: TokenProbs = truncated_probs
         self.max_context: int | None = model.config.max_context
+        self.window: int | None = model.config.window
         self.vocab_size = model.config.vocab_size
 
+    @property
+    def expert_loads(self) -> list[list[int]]:
+        """How many tokens each expert of each layer computed in the latest `run`; see `Runner`."""
+        return self._model.expert_loads if isinstance(self._model, Decoder) else []
+
     def describe(self) -> dict[str, Any]:
-        """Return the model's sizes, its precision, and the bytes of KV memory per token."""
+        """Return the model's sizes, its precision and its KV memory in bytes.
+
+        `kv_bytes_per_token` counts every layer. `kv_bytes` is the KV memory that is reserved; it is
+        less than that for all tokens if sliding layers have window pages.
+        """
         config = self._model.config
-        kv_values = 2 * config.num_layers * config.num_kv_heads * config.head_dim
+        reserved = {} if self.kv_cache is None else {"kv_bytes": self.kv_cache.nbytes}
+        experts = {}
+        if isinstance(config, LlamaConfig) and config.num_experts:
+            experts = {
+                "experts": config.num_experts,
+                "experts_per_token": config.experts_per_token,
+            }
         return {
             "name": self._name,
             "architecture": config.architecture,
@@ -62,20 +83,55 @@ class TorchRunner:
             "head_dim": config.head_dim,
             "vocab_size": config.vocab_size,
             "max_context": config.max_context,
-            "dtype": str(self._model.dtype).removeprefix("torch."),
-            "kv_bytes_per_token": kv_values * self._model.dtype.itemsize,
+            "dtype": dtype_name(self._model.dtype),
+            "device": self._model.device.type,
+            "weight_bytes": self._model.weight_bytes,
+            "kv_bytes_per_token": kv_bytes_per_token(config, self._model.dtype),
+            **reserved,
+            **experts,
         }
 
-    def reserve(self, num_blocks: int, block_size: int) -> None:
+    def reserve(
+        self, num_blocks: int, block_size: int, num_window_pages: int | None = None
+    ) -> None:
         """Allocate the KV cache. Raises ConfigError if it does not fit in memory.
 
         Each engine calls this once. An earlier engine's KV cache is freed first, so the two never
         exist at the same time.
         """
         config = self._model.config
+        dtype, device = self._model.dtype, self._model.device
         self.kv_cache = None
-        self.kv_cache = KVCache(config, num_blocks, block_size, self._model.dtype)
+        check_kv_fits(config, num_blocks, block_size, num_window_pages, dtype=dtype, device=device)
+        self.kv_cache = KVCache(
+            config, num_blocks, block_size, dtype, device, num_window_pages=num_window_pages
+        )
         self._model.prepare(min(config.max_context, num_blocks * block_size))
+
+    def map_window_pages(self, pages: Sequence[tuple[int, int]]) -> None:
+        """Note which block has which window page."""
+        self._reserved().map_window_pages(pages)
+
+    def kv_format(self) -> KVFormat:
+        """Return the format of a page: the KV of one block in all layers, see `KVCache`."""
+        cache, dtype = self._reserved(), dtype_name(self._model.dtype)
+        model = self._model.fingerprint
+        if len(cache.window_tensor):
+            model += f", sliding layers only in a window of {self.window}"
+        return KVFormat(model, dtype, cache.page_shape, cache.page_bytes)
+
+    def read_pages(self, blocks: Sequence[int]) -> bytes:
+        """Return the pages of blocks."""
+        return self._reserved().read_pages(blocks)
+
+    def write_pages(self, blocks: Sequence[int], pages: memoryview) -> None:
+        """Write one page to each of `blocks`."""
+        self._reserved().write_pages(blocks, pages)
+
+    def _reserved(self) -> KVCache:
+        if self.kv_cache is None:
+            raise RuntimeError("reserve(num_blocks, block_size) must be called first")
+        return self.kv_cache
 
     @torch.inference_mode()
     def run(self, rows: Sequence[Row], copies: Sequence[tuple[int, int]]) -> list[list[Sampled]]:
@@ -89,11 +145,11 @@ class TorchRunner:
             self.kv_cache.copy(copies)
         if not rows:
             return []
-        batch = make_batch(rows, self.kv_cache.block_size)
+        batch = make_batch(rows, self.kv_cache.block_size, self._model.device)
         attention = self.attention(self._model.config, self.kv_cache, batch)
         logits = self._model.forward(
             batch.token_ids, batch.positions, attention, batch.logits_indices
-        )
+        ).cpu()
         positions = batch.logit_positions
         if len(logits) > len(positions):
             score_prompts(logits[len(positions) :], rows)
@@ -102,9 +158,18 @@ class TorchRunner:
         logits = logits[: len(positions)]
         if self.verifier is None or not any(row.drafts for row in rows):
             return _sampled(rows, sample(logits, positions, self.logits_to_probs))
-        results = _sampled(rows, sample(logits.clone(), positions, self.logits_to_probs))
+        output = sample(logits.clone(), positions, self.logits_to_probs)
+        results = _sampled(rows, output)
         logprobs, probs = probabilities(logits, positions, self.logits_to_probs)
-        apply_verifier(self.verifier, rows, positions, results, logprobs=logprobs, probs=probs)
+        apply_verifier(
+            self.verifier,
+            rows,
+            positions,
+            results,
+            logprobs=logprobs,
+            probs=probs,
+            masks=output.masks,
+        )
         return results
 
 
@@ -119,7 +184,9 @@ def _sampled(rows: Sequence[Row], output: SamplerOutput) -> list[list[Sampled]]:
             if row.drafts:
                 end += count_accepted(row.drafts, output.token_ids[first : end + len(row.drafts)])
             top = [output.top_logprobs[i] for i in range(first, end) if i in output.top_logprobs]
-            samples.append(Sampled(output.token_ids[first:end], output.logprobs[first:end], top))
+            masks = [output.masks[i] for i in range(first, end) if i in output.masks]
+            ids, logprobs = output.token_ids[first:end], output.logprobs[first:end]
+            samples.append(Sampled(ids, logprobs, top, masks))
             first += len(row.drafts) + 1
         results.append(samples)
     return results

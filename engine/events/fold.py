@@ -9,11 +9,13 @@ workloads. `visualizer/frontend/src/model/fold.js` is the same fold for the brow
 stack, `_dereference` drops references, and `_move_lock` counts live readers along a path of the tree.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, get_args
 
 from engine.events import vocabulary as v
+from engine.events.expert_loads import summed
 from engine.events.state import ROOT, EngineState, HoldState, NodeState, RequestState
 
 
@@ -32,13 +34,12 @@ class State(EngineState):
 
     def _allocate(self, blocks: list[int]) -> None:
         for block in blocks:
-            if self.free and self.free[-1] == block:
-                self.free.pop()
-            elif block in self.free:  # a learner's pool may choose any block
-                self.free.remove(block)
-            else:
+            if block not in self.free:
                 raise ValueError(f"event {self.seq} allocates block {block}, which is not free")
+            del self.free[block]  # mostly the last, but a learner's pool may choose any block
             self.refs[block] = 1
+        if self.has_windows:
+            self.window_pages.update(blocks)
 
     def _dereference(self, blocks: list[int]) -> None:
         """Drop references of a block table. With the hash cache, cached blocks join the queue.
@@ -48,11 +49,10 @@ class State(EngineState):
         """
         for block in blocks:
             self.refs[block] -= 1
-        self.free += [
-            block
-            for block in (blocks if self.frees_tail_first else blocks[::-1])
-            if not self.refs[block]
-        ]
+        order = blocks if self.frees_tail_first else blocks[::-1]
+        freed = [block for block in order if not self.refs[block]]
+        self.free.update(dict.fromkeys(freed))
+        self.window_pages.difference_update(freed)
         if self.is_hashed:
             cached = [
                 one for one in reversed(blocks) if self.refs[one] == 1 and one in self.node_of
@@ -66,9 +66,12 @@ class State(EngineState):
             self.queue.pop(block, None)
 
     def _path(self, node: int) -> Iterator[NodeState]:
-        while node != ROOT:
+        for _ in self.nodes:  # a path is no longer, unless a damaged log has made a circle
+            if node == ROOT:
+                return
             yield self.nodes[node]
             node = self.nodes[node].parent
+        raise ValueError(f"event {self.seq}: node {node} is above itself")
 
     def _move_lock(self, holder: RequestState | HoldState, node: int) -> None:
         if self.is_hashed:
@@ -99,8 +102,9 @@ class State(EngineState):
     def _run_started(self, event: v.RunStarted) -> None:
         self.settings = dict(event.settings)
         self.classes = dict(event.classes)
+        self.source = dict(event.source)
         blocks = self.settings["num_blocks"]
-        self.free = list(range(blocks - 1, -1, -1))
+        self.free = OrderedDict.fromkeys(range(blocks - 1, -1, -1))
         self.refs = [0] * blocks
         self.nodes = {ROOT: NodeState(ROOT, -1, [], [], [], 0)}
 
@@ -198,6 +202,8 @@ class State(EngineState):
             request.tokens += tokens.ids
             request.texts += tokens.texts
             request.computed += tokens.accepted
+        if event.expert_loads:
+            self.expert_loads = summed(self.expert_loads, event.expert_loads)
 
     def _blocks_trimmed(self, event: v.BlocksTrimmed) -> None:
         request = self.requests[event.request]
@@ -220,6 +226,7 @@ class State(EngineState):
             last=lower.last,
             lock=lower.lock,
             children={lower.id},
+            source=lower.source,
         )
         self.nodes[upper.id] = upper
         siblings = self.nodes[lower.parent].children
@@ -236,6 +243,10 @@ class State(EngineState):
         start = self._cached_blocks(request)
         end = start + len(event.blocks)
         own = request.table[start:end]
+        for source, block in zip(own, event.blocks, strict=True):
+            if source in self.window_pages and block not in self.window_pages:
+                self.window_pages.remove(source)
+                self.window_pages.add(block)
         self._reference(event.blocks)
         self._dereference(own)
         request.table[start:end] = event.blocks
@@ -274,9 +285,17 @@ class State(EngineState):
         request.lock = parent
 
     def _block_evicted(self, event: v.BlockEvicted) -> None:
-        self._remove_copy(self.nodes[event.node], event.block)
+        node = self.nodes[event.node]
+        self._remove_copy(node, event.block)
+        if node.hash:
+            return  # the number is the reader's: no memory is known to be free
         del self.queue[event.block]
-        self.free.insert(0, event.block)
+        self.window_pages.discard(event.block)
+        self.free[event.block] = None
+        self.free.move_to_end(event.block, last=False)
+
+    def _window_pages_evicted(self, event: v.WindowPagesEvicted) -> None:
+        self.window_pages.difference_update(event.blocks)
 
     def _block_withdrawn(self, event: v.BlockWithdrawn) -> None:
         node = self.nodes[event.node]
@@ -284,14 +303,17 @@ class State(EngineState):
         self.requests[event.request].lock = node.parent
 
     def _remove_copy(self, node: NodeState, block: int) -> None:
-        for blocks in (node.copies, node.blocks):
-            if block in blocks:
-                blocks.remove(block)
+        copies = [*node.blocks, *node.copies]
+        at = copies.index(block)
+        del copies[at], node.media[at : at + 1]
+        node.blocks, node.copies = copies[:1], copies[1:]
         if not node.blocks:
-            node.blocks, node.copies = node.copies[:1], node.copies[1:]
-        if not node.blocks:
+            node.tokens, node.texts = [], []
+        while node.id != ROOT and not node.blocks and not node.children:
             del self.nodes[node.id]
-            self.nodes[node.parent].children.remove(node.id)
+            parent = self.nodes[node.parent]
+            parent.children.remove(node.id)
+            node = parent
         del self.node_of[block]
         self.refs[block] -= 1
 
@@ -314,11 +336,72 @@ class State(EngineState):
         self._dereference(hold.table)
         self._move_lock(hold, ROOT)
 
+    def _prefix_adopted(self, event: v.PrefixAdopted) -> None:
+        self._allocate(event.blocks)  # the one reference is the cache's
+        without = event.blocks[: len(event.blocks) - event.window_pages]
+        self.window_pages.difference_update(without)
+        prefix = [block for node in self._path(event.parent) for block in node.blocks[::-1]][::-1]
+        size, parent = self.block_size, event.parent
+        share = len(event.blocks) // len(event.nodes)  # blocks per node
+        for index, id_ in enumerate(event.nodes):
+            blocks = event.blocks[index * share : (index + 1) * share]
+            cut = slice(index * share * size, (index + 1) * share * size)
+            node = NodeState(id_, parent, event.tokens[cut], event.texts[cut], blocks, 0)
+            node.source = event.source
+            self.nodes[id_] = node
+            self.nodes[parent].children.add(id_)
+            if self.is_hashed:
+                self.node_of |= dict.fromkeys(blocks, id_)
+            parent = id_
+        # An access: as if a request had attached the prefix and released it.
+        owner = HoldState(0, [*prefix, *event.blocks], ROOT, "")
+        self._attach(owner.table)
+        self._move_lock(owner, parent)
+        self._dereference(owner.table)
+        self._move_lock(owner, ROOT)
+
+    def _blocks_reported(self, event: v.BlocksReported) -> None:
+        parent, size = event.parent, self.block_size
+        for index, id_ in enumerate(event.nodes):
+            node = self.nodes.get(id_)
+            if node is None:
+                node = NodeState(id_, parent, [], [], [], 0, hash=event.hashes[index])
+                self.nodes[id_] = node
+                self.nodes[parent].children.add(id_)
+            elif not node.blocks and node.parent != parent:  # now it is known what comes before
+                self.nodes[node.parent].children.remove(id_)
+                self.nodes[parent].children.add(id_)
+                node.parent = parent
+            if event.blocks:
+                tokens = event.tokens[index * size : (index + 1) * size]
+                self._add_reported(node, event.blocks[index], tokens, event.medium)
+            parent = id_
+
+    def _add_reported(self, node: NodeState, block: int, tokens: list[int], medium: str) -> None:
+        if block > len(self.refs):
+            raise ValueError(f"event {self.seq} reports block {block} before {len(self.refs)}")
+        if block == len(self.refs):  # as many blocks as were ever cached at once
+            self.refs.append(0)
+            self.settings["num_blocks"] = len(self.refs)
+        self.refs[block] = 1
+        self.node_of[block] = node.id
+        node.media.append(medium)
+        if node.blocks:
+            node.copies.append(block)
+        else:
+            node.blocks, node.tokens, node.texts = [block], tokens, [""] * len(tokens)
+
+    def _step_reported(self, event: v.StepReported) -> None:
+        self.reported = event
+
     def _engine_paused(self, _event: v.EnginePaused) -> None:
         self.paused = True
 
     def _engine_resumed(self, _event: v.EngineResumed) -> None:
         self.paused = False
+
+    def _events_missing(self, _event: v.EventsMissing) -> None:
+        pass  # a gap changes nothing that is known
 
 
 _FOLD: dict[type[v.Event], Callable[[State, Any], None]] = {

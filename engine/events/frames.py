@@ -1,14 +1,15 @@
 """The rows of a log as pandas frames. pandas is imported on first use."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# A column has the same type in every log, even an empty one. Annotations not listed here: "object".
+# A column has the same type in every log, even an empty one, unless it is unknown in a foreign log:
+# then a count is "Int64" with missing values. Annotations not listed here: "object".
 _DTYPES = {
     int: "int64",
     int | None: "Int64",  # with missing values
@@ -26,10 +27,17 @@ def frame(
 
     names = kind.__struct_fields__
     columns = zip(*map(msgspec.structs.astuple, rows), strict=True) if rows else [()] * len(names)
-    types = {one.name: _DTYPES.get(one.type, "object") for one in msgspec.structs.fields(kind)}
+    fields = {one.name: one for one in msgspec.structs.fields(kind)}
     data = {
-        name: pd.Series(list(column), dtype=types[name])
+        name: pd.Series(list(column), dtype=_dtype(fields[name], column))
         for name, column in zip(names, columns, strict=True)
     }
     made = pd.DataFrame(data)
     return made if index is None else made.set_index(index)
+
+
+def _dtype(field: Any, column: Sequence[Any]) -> str:
+    """Return the type of a column. Without the default None, only an unknown value is None."""
+    if field.type == (int | None) and field.default is not None and None not in column:
+        return _DTYPES[int]
+    return _DTYPES.get(field.type, "object")

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, TypeVar, overload
 
 import msgspec
 
+from engine.events.expert_loads import ExpertLoads, unpacked
 from engine.events.fold import State
 from engine.events.frames import frame
+from engine.events.knowledge import LogKnowledge
 from engine.events.rows import (
     OutputTokenRow,
     RequestRow,
@@ -21,22 +23,41 @@ from engine.events.rows import (
     step_rows,
     token_rows,
 )
+from engine.events.rows.unknown import (
+    REQUEST_FACTS,
+    STEP_FACTS,
+    TOKEN_FACTS,
+    remove_unknown,
+    source_of,
+)
 from engine.events.upgrade import UPGRADES, schema_of, upgrade
-from engine.events.vocabulary import SCHEMA_VERSION, AnyEvent, Event, Keyframe, RunStarted
+from engine.events.vocabulary import (
+    SCHEMA_VERSION,
+    AnyEvent,
+    Event,
+    Keyframe,
+    RunStarted,
+    StepFinished,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from engine.events.waterfall import Waterfall
+    from engine.events.waterfall import RequestTime, Waterfall
+    from engine.why.miss import WhyMissed
+    from engine.why.stuck import Stuck
 
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(AnyEvent)
+_decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(AnyEvent)
 
 
 class LogError(ValueError):
     """A log cannot be read, or lacks what was asked for. The message names the line or the key."""
 
 
+# What msgspec raises for a line that is not an event. DecodeError includes ValidationError.
+NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_NO_BEGINNING = "a log must begin with run_started or keyframe; its beginning is missing"
 Kind = TypeVar("Kind", bound=Event)
 
 
@@ -56,7 +77,10 @@ class EventLog:
         self._folded: State | None = None  # the state after the dropped events
 
     def append(self, event: Event) -> None:
-        """Add an event. When the window is full, its older half becomes a keyframe."""
+        """Add an event. When the window is full, its older half becomes a keyframe.
+
+        That raises LogError if an event does not fit what came before it.
+        """
         self._events.append(event)
         if self._window is not None and len(self._events) > self._window:
             self._fold_oldest(len(self._events) // 2 + 1)
@@ -89,11 +113,14 @@ class EventLog:
         return [event for event in self._events if isinstance(event, kinds)]
 
     def state(self, seq: int | None = None) -> State:
-        """Return the folded state after event `seq`, or after the last one."""
+        """Return the folded state after event `seq`, or after the last one.
+
+        Raises LogError for an event that does not fit what came before it.
+        """
         end = self.next_seq if seq is None else seq + 1
         state = State()
         for event in self._events[: end - self._first]:
-            state.apply(event)
+            apply(state, event)
         return state
 
     def deterministic(self) -> list[bytes]:
@@ -116,40 +143,56 @@ class EventLog:
     @classmethod
     def from_bytes(cls, data: bytes) -> "EventLog":
         """Read JSON Lines. A last line without a line break was cut off and is dropped."""
-        log = cls()
+        events, decoder = list[Event](), LogDecoder()
         whole, _, _torn = data.rpartition(b"\n")
-        for number, line in enumerate(_upgraded(whole.split(b"\n") if whole else []), start=1):
+        for number, line in enumerate(whole.split(b"\n") if whole else [], start=1):
             try:
-                log.append(_decoder.decode(line))
-            except msgspec.DecodeError as error:  # includes ValidationError
-                raise LogError(f"line {number}: {error}") from error
-        if not log._events:
+                events.append(decoder.decode(line))
+            except LogError as error:
+                raise LogError(f"line {number}: {error}") from error.__cause__
+        if not events:
             raise LogError("the log has no complete line: it is empty, or not an event log")
-        first = log[0]
+        return cls.from_events(events)
+
+    @classmethod
+    def from_events(cls, events: list[Event], window: int | None = None) -> "EventLog":
+        """Return a log of these events. Raises LogError unless they begin a run or a window."""
+        log, first = cls(window), events[0]
         if isinstance(first, Keyframe):
             log._first = first.seq
         elif not isinstance(first, RunStarted):
-            raise LogError(
-                "line 1: a log must begin with run_started or keyframe; its beginning is missing"
-            )
+            raise LogError(f"line 1: {_NO_BEGINNING}")
+        log._events = events
         return log
 
-    # One record per request, step and token, computed on access; see `engine.events.rows`.
+    @property
+    def knowledge(self) -> LogKnowledge:
+        """Which facts the log recorded, which are inferred, and which are unknown."""
+        return LogKnowledge(source_of(self._events))
+
+    # One record per request, step and token, computed on access; see `engine.events.rows`. What the
+    # source of a foreign log does not know is None.
 
     @property
     def request_rows(self) -> list[RequestRow]:
         """One row per request and sample, in order of appearance."""
-        return request_rows(self)
+        rows = request_rows(self)
+        remove_unknown(rows, REQUEST_FACTS, source_of(self._events))
+        return rows
 
     @property
     def step_rows(self) -> list[StepRow]:
         """One row per step, in order."""
-        return step_rows(self)
+        rows = step_rows(self)
+        remove_unknown(rows, STEP_FACTS, source_of(self._events))
+        return rows
 
     @property
     def token_rows(self) -> list[OutputTokenRow]:
         """One row per output token, in order of appearance."""
-        return token_rows(self)
+        rows = token_rows(self)
+        remove_unknown(rows, TOKEN_FACTS, source_of(self._events))
+        return rows
 
     def request(self, key: int | str) -> RequestRow:
         """Return the row of a request, by its id or its label; of its samples, the first.
@@ -175,6 +218,23 @@ class EventLog:
             raise LogError(f"step: {number!r} is not in this log; its steps are {known}")
         return rows[number]
 
+    def expert_loads(self, step: int | None = None) -> ExpertLoads:
+        """Return how many tokens each expert of each layer computed in a step; None: in the whole run.
+
+        Raises LogError if the log has none: the model is dense, the step failed or is not here.
+        """
+        if step is None:
+            loads = self.state().expert_loads
+        else:
+            finished = [event for event in self.of(StepFinished) if event.step == step]
+            loads = [unpacked(layer) for event in finished for layer in event.expert_loads]
+        if not any(loads):
+            what = "this log has" if step is None else f"step {step!r} of this log has"
+            raise LogError(
+                f"expert_loads: {what} none; only steps of a model with a mixture of experts have some"
+            )
+        return ExpertLoads(loads)
+
     # The same rows as pandas frames, with the same columns in the same order.
 
     @property
@@ -199,6 +259,36 @@ class EventLog:
 
         return Waterfall(self)
 
+    # Answers about one request or one step; see `engine.why`.
+
+    def why_slow(self, request: int | str) -> "RequestTime":
+        """Return where the time of a request went: its `parts`, in words and as a bar.
+
+        `request` is an id or a label. Raises WhyError for a request that is not in the log.
+        """
+        from engine.why.find import request_named
+
+        waterfall = self.waterfall
+        return waterfall[request_named(waterfall.names, request)]
+
+    def why_missed(self, request: int | str) -> "WhyMissed":
+        """Return why no more of a request's prompt was cached when it was admitted.
+
+        `request` is an id or a label. Raises WhyError for a request that is not in the log.
+        """
+        from engine.why.missed import why_missed
+
+        return why_missed(self, request)
+
+    def stuck(self, step: int | None = None) -> "Stuck":
+        """Return the queue after a step was scheduled, with ages and reasons; None: the last step.
+
+        Raises WhyError for a step that is not in the log.
+        """
+        from engine.why.stuck import stuck
+
+        return stuck(self, step)
+
     def __repr__(self) -> str:
         return f"EventLog({len(self)} events)"
 
@@ -206,7 +296,7 @@ class EventLog:
         state = self._folded or State()
         for event in self._events[:count]:
             if not isinstance(event, Keyframe) or self._folded is None:
-                state.apply(event)
+                apply(state, event)
         self._folded = state
         self._events[:count] = [state.keyframe()]
         self._first = state.seq
@@ -216,19 +306,54 @@ def _without_measured(event: Event) -> Event:
     return msgspec.structs.replace(event, t={}) if hasattr(event, "t") else event
 
 
-def _upgraded(lines: list[bytes]) -> Iterator[bytes]:
-    """Yield the lines in the current schema. Raises LogError if there is no upgrade."""
+def apply(state: State, event: Event) -> None:
+    """Apply an event that may come from a damaged log. Raises LogError if it does not fit."""
     try:
-        schema = schema_of(lines[0]) if lines else SCHEMA_VERSION
-    except msgspec.DecodeError as error:
-        raise LogError(f"line 1: {error}") from error
+        state.apply(event)
+    except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError) as error:
+        kind = event.__struct_config__.tag
+        raise LogError(f"event {state.seq}: {kind} does not fit what came before") from error
+
+
+class LogDecoder:
+    """Decodes the lines of one log, in order. Lines of an older schema are upgraded."""
+
+    def __init__(self) -> None:
+        self._schema: int | None = None  # before the first line
+
+    def decode(self, line: bytes) -> Event:
+        """Return the event of a line. Raises LogError, without the line's number."""
+        if self._schema is None:
+            self._schema = _readable_schema(line)
+            event = self._decode(line, self._schema)
+            if not isinstance(event, RunStarted | Keyframe):
+                raise LogError(_NO_BEGINNING)
+            return event
+        return self._decode(line, self._schema)
+
+    def _decode(self, line: bytes, schema: int) -> Event:
+        try:
+            return _decoder.decode(line if schema == SCHEMA_VERSION else _upgraded(line, schema))
+        except NOT_JSON as error:
+            raise LogError(str(error)) from error
+
+
+def _upgraded(line: bytes, schema: int) -> bytes:
+    try:
+        return upgrade(line, schema)
+    except (*NOT_JSON, KeyError, TypeError, AttributeError) as error:
+        raise LogError(f"not an event of schema {schema}: {error!r}") from error
+
+
+def _readable_schema(line: bytes) -> int:
+    """Return the schema of a log from its first line. Raises LogError if there is no upgrade."""
+    try:
+        schema = schema_of(line)
+    except NOT_JSON as error:
+        raise LogError(str(error)) from error
     if schema != SCHEMA_VERSION and schema not in UPGRADES:
         raise LogError(
-            f"line 1: the log has schema version {schema}, this version of Underglass reads up to "
+            f"the log has schema version {schema}, this version of Underglass reads up to "
             f"{SCHEMA_VERSION}: open it with the version that wrote it"
         )
-    for number, line in enumerate(lines, start=1):
-        try:
-            yield line if schema == SCHEMA_VERSION else upgrade(line, schema)
-        except (msgspec.DecodeError, KeyError, TypeError, AttributeError) as error:
-            raise LogError(f"line {number}: not an event of schema {schema}: {error!r}") from error
+    return schema

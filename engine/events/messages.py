@@ -13,12 +13,14 @@ A result is a list of texts and request ids, so a page can draw a request in its
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from engine.events import vocabulary as v
+from engine.events.expert_loads import ExpertLoads
 from engine.events.fold import State
+from engine.events.knowledge import half_dot
 
 Words = list[str | int]
 
@@ -66,21 +68,22 @@ def reason_words(state: State, scheduled: v.StepScheduled, who: int | str = "it"
     blocked = scheduled.blocked
     assert blocked is not None
     message = MESSAGES["reasons"][blocked.reason]
+    mark = half_dot(state.source, "waiting_reasons")
     if "numbers" not in message:
-        return fill(message["clause"], who=who)
+        return fill(f"{mark}{message['clause']}", who=who)
     # `have` leaves out the head's own cached prefix: evicting what it is about to use gains nothing.
     free = state.free_before_drafts(scheduled.rows)
     others = blocked.have - free
     own = state.evictable - others
     limit = "max_batch_size" if blocked.reason == "batch_full" else "token_budget"
     return fill(
-        f"{message['clause']}: {message['numbers']}",
+        f"{mark}{message['clause']}: {message['numbers']}",
         who=who,
         need=blocked.need,
         have=max(0, blocked.have),
         limit=state.settings[limit],
         supply=supply_words(free, others),
-        prefix=text(MESSAGES["own_prefix"], own=own) if own else "",
+        prefix=text(MESSAGES["own_prefix"], own=own) if own > 0 else "",
     )
 
 
@@ -89,17 +92,36 @@ def supply_words(free: int, evictable: int) -> str:
     return text(MESSAGES["supply"], free=free, evictable=evictable)
 
 
-def preemption_words(event: v.Preempted, free: int, evictable: int) -> Words:
-    """Say why a request is preempted, with the blocks that were free or evictable before that."""
+def preemption_words(
+    event: v.Preempted, free: int, evictable: int, source: Mapping[str, Any]
+) -> Words:
+    """Say why a request is preempted, with the blocks that were free or evictable before that.
+
+    source  `run_started.source`; the log of another engine may not say why
+    """
+    message: str = MESSAGES["preempted"]
+    if event.needed_by < 0:
+        return [message.partition(":")[0]]
     who: int | str = "it" if event.needed_by == event.request else event.needed_by
     supply = supply_words(free, evictable)
-    return fill(MESSAGES["preempted"], who=who, blocks="more KV blocks", supply=supply)
+    marked = message.replace("{who}", half_dot(source, "preemption_causes") + "{who}")
+    return fill(marked, who=who, blocks="more KV blocks", supply=supply)
 
 
-def admission_words(found: int, length: int, *, resumed: bool) -> str:
-    """Say that a request is admitted, and how many of its `length` tokens were cached."""
+def admission_words(
+    found: int, length: int, *, resumed: bool, adopted: tuple[int, str] = (0, "")
+) -> str:
+    """Say that a request is admitted, and how many of its `length` tokens were cached.
+
+    adopted  how many of these were adopted, and from which replica
+    """
     message = MESSAGES["resumed" if resumed else "admitted"]
-    return text(message, after="", found=found, length=length)
+    return text(message, after="", found=found, length=length) + adopted_words(*adopted)
+
+
+def adopted_words(adopted: int, source: str) -> str:
+    """Say which replica computed cached tokens that were adopted; "" if none were."""
+    return text(MESSAGES["adopted"], adopted=adopted, source=source) if adopted else ""
 
 
 def row_words(state: State, row: v.ScheduledRow) -> str:
@@ -145,6 +167,40 @@ def wasted_words(state: State, later: Iterable[v.Event], request: int) -> str | 
     return None
 
 
+def mask_words(allowed: int, vocab: int, mass: float, wanted: str | None) -> str:
+    """Say what a grammar left to choose from.
+
+    vocab   number of tokens in the vocabulary; 0 if the log does not say
+    wanted  the text of the token that the model preferred, if it is forbidden
+    """
+    mask, tokens = MESSAGES["mask"], count(allowed, "token")
+    quoted = json.dumps(wanted, ensure_ascii=False)
+    return text(
+        mask["long"],
+        amount=f"{allowed}{text(mask['of'], vocab=f'{vocab:,}')} tokens" if vocab else tokens,
+        mass=percent(mass),
+        wanted=text(mask["long_wanted"], text=quoted) if wanted is not None else "",
+    )
+
+
+def percent(share: float) -> str:
+    """Return a share in percent: "42%", "3%", "0.05%", "under 0.01%"."""
+    if 0 < share < 0.0001:
+        return "under 0.01%"
+    return f"{100 * share:.2g}%" if share < 0.1 else f"{round(100 * share)}%"
+
+
+def expert_load_words(loads: ExpertLoads) -> str:
+    """Say which expert is the busiest and how many have nothing to do."""
+    busiest, words = loads.busiest, MESSAGES["experts"]
+    return text(
+        words["busiest"],
+        **busiest._asdict() | {"times_mean": f"{busiest.times_mean:.1f}"},
+    ) + text(words["idle"], idle=loads.idle and f"{loads.idle:,}", experts=f"{loads.experts:,}")
+
+
 def stalled_words(state: State, reason: str) -> str:
     """Say that a running request got no tokens, with the reason in `step_scheduled`."""
-    return text(MESSAGES["stalled"][reason], requests=1, budget=state.settings["token_budget"])
+    mark = half_dot(state.source, "waiting_reasons")
+    message = MESSAGES["stalled"][reason].replace(": ", f": {mark}", 1)
+    return text(message, requests=1, budget=state.settings["token_budget"])

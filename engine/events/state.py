@@ -9,9 +9,13 @@ of a client that joins a running engine.
 """
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import structs
+
+from engine.events.expert_loads import packed, unpacked
 from engine.events.lanes import Lanes
 from engine.events.vocabulary import (
     SCHEMA_VERSION,
@@ -19,6 +23,7 @@ from engine.events.vocabulary import (
     Keyframe,
     RadixEvicted,
     ScheduledRow,
+    StepReported,
 )
 
 ROOT = 0
@@ -61,6 +66,10 @@ class NodeState:
 
     With the hash cache a node has one block, and `copies` has the block's duplicates, oldest first.
     Then `last` and `lock` are 0: the eviction queue and the reference counts take their place.
+    `source` names the replica that computed an adopted node; it is for display.
+
+    A reported node (see `BlocksReported`) has the `hash` of its block, and `media` says where that and
+    each copy is; without a block it only connects those below it.
     """
 
     id: int
@@ -72,6 +81,9 @@ class NodeState:
     lock: int = 0
     copies: list[int] = field(default_factory=list)
     children: set[int] = field(default_factory=set)
+    source: str = ""
+    hash: str = ""
+    media: list[str] = field(default_factory=list)
 
 
 class EngineState:
@@ -82,6 +94,7 @@ class EngineState:
     paused    whether steps run only on demand
     settings  the EngineConfig's fields plus `num_blocks`
     classes   the parts that run, as in `run_started`
+    source    where a foreign log comes from, as in `run_started`; not part of the engine's state
     waiting   request ids in queue order
     running   request ids in order of admission
     plans     by step: the rows of the steps that are scheduled and have not finished. With asynchronous
@@ -90,6 +103,10 @@ class EngineState:
     queue     with the hash cache: cached blocks that nothing uses; the first is evicted first
     refs      by block: the number of block tables that name it, plus 1 while it is cached
     node_of   with the hash cache: the node of each cached block
+    window_pages  with sliding layers: the blocks that have a window page
+    reported  the latest counts of a foreign log that has only counts
+    expert_loads  by layer and expert: how many tokens it has computed so far; not part of the engine's
+              state
     lanes     the rows in which viewers draw the requests; not part of the engine's state
     """
 
@@ -100,16 +117,20 @@ class EngineState:
         self.paused = False
         self.settings: dict[str, Any] = {}
         self.classes: dict[str, str] = {}
+        self.source: dict[str, Any] = {}
         self.waiting: OrderedDict[int, None] = OrderedDict()
         self.running: list[int] = []
         self.plans: dict[int, list[ScheduledRow]] = {}
-        self.free: list[int] = []
+        self.free: OrderedDict[int, None] = OrderedDict()
         self.queue: OrderedDict[int, None] = OrderedDict()
         self.refs: list[int] = []
         self.requests: dict[int, RequestState] = {}
         self.nodes: dict[int, NodeState] = {}
         self.node_of: dict[int, int] = {}
+        self.window_pages: set[int] = set()
         self.holds: dict[int, HoldState] = {}
+        self.reported: StepReported | None = None
+        self.expert_loads: list[list[int]] = []
         self.lanes = Lanes()
 
     @property
@@ -121,6 +142,31 @@ class EngineState:
     def block_size(self) -> int:
         """Token slots in a block."""
         return int(self.settings["block_size"])
+
+    @property
+    def has_windows(self) -> bool:
+        """Whether sliding layers have a memory of window pages."""
+        return "num_window_pages" in self.settings
+
+    def usable_prefix(self, copies: Sequence[Sequence[int]]) -> list[int]:
+        """Return the blocks of a cached prefix that a request can use.
+
+        `copies` has each block's copies, the oldest first; without sliding layers that is the one that
+        is used. With them, it is the oldest that has a window page, and the prefix ends where each
+        block in the window before its end has one.
+        """
+        blocks = [
+            next((one for one in same if one in self.window_pages), same[0]) for same in copies
+        ]
+        if not self.has_windows:
+            return blocks
+        size, before = self.block_size, int(self.settings["window"]) - 1
+        longest = in_a_row = 0
+        for end, block in enumerate(blocks, start=1):
+            in_a_row = in_a_row + 1 if block in self.window_pages else 0
+            if in_a_row * size >= min(before, end * size):
+                longest = end
+        return blocks[:longest]
 
     def evicted_blocks(self, event: RadixEvicted | BlockEvicted) -> list[int]:
         """Return the blocks that the next event, an eviction, will free."""
@@ -151,6 +197,17 @@ class EngineState:
             free += len(self.requests[row.request].table) - -(-end // self.block_size)
         return free
 
+    def adopted_prefix(self, node: int) -> tuple[int, str]:
+        """Return how many tokens of a prefix, to the end of a node, were adopted, and from where."""
+        tokens, sources = 0, dict[str, None]()
+        while node != ROOT:
+            here = self.nodes[node]
+            if here.source:
+                tokens += len(here.tokens)
+                sources[here.source] = None
+            node = here.parent
+        return tokens, " and ".join(sources)
+
     def prefix_tokens(self, node: int) -> list[int]:
         """Return all tokens from the root to the end of a node's edge."""
         tokens: list[int] = []
@@ -159,9 +216,18 @@ class EngineState:
             node = self.nodes[node].parent
         return tokens
 
+    def prefix_texts(self, node: int) -> list[str]:
+        """Return the pieces of `prefix_tokens`, one per token."""
+        texts: list[str] = []
+        while node != ROOT:
+            texts = self.nodes[node].texts + texts
+            node = self.nodes[node].parent
+        return texts
+
     def core(self) -> dict[str, Any]:
         """Return the state without display fields, equal to `Engine.snapshot()`."""
-        return {
+        windows = {"window_pages": sorted(self.window_pages)} if self.has_windows else {}
+        return windows | {
             "seq": self.seq,
             "step": self.step,
             "tick": self.tick,
@@ -196,12 +262,22 @@ class EngineState:
         state = self.core()
         state |= {"schema": SCHEMA_VERSION, "settings": dict(self.settings)}
         state["classes"] = dict(self.classes)
+        if self.source:
+            state["source"] = dict(self.source)
+        if self.reported:
+            state["reported"] = structs.asdict(self.reported)
+        if self.expert_loads:
+            state["expert_loads"] = [packed(layer) for layer in self.expert_loads]
         state["lanes"] = self.lanes.plain()
         for entry in state["requests"]:
             request = self.requests[entry["id"]]
             entry |= {name: _plain(getattr(request, name)) for name in _DISPLAY_REQUEST}
         for entry in state["nodes"]:
             entry["texts"] = list(self.nodes[entry["id"]].texts)
+            entry["source"] = self.nodes[entry["id"]].source
+            if self.nodes[entry["id"]].hash:
+                entry["hash"] = self.nodes[entry["id"]].hash
+                entry["media"] = list(self.nodes[entry["id"]].media)
         for entry in state["holds"]:
             entry["label"] = self.holds[entry["id"]].label
         return Keyframe(self.seq, state)
@@ -213,26 +289,35 @@ class EngineState:
         self.paused = state.get("paused", False)  # older logs do not say
         self.settings = dict(state["settings"])
         self.classes = dict(state.get("classes", {}))  # older logs have none
+        self.source = dict(state.get("source", {}))
         self.waiting = OrderedDict.fromkeys(state["waiting"])
         self.running = list(state["running"])
         # Older logs have no step that is still being computed.
         plans = [*state.get("in_flight", []), [self.step, state["plan"]]]
         self.plans = {step: [ScheduledRow(*row) for row in rows] for step, rows in plans if rows}
-        self.free = list(state["free"])
+        self.free = OrderedDict.fromkeys(state["free"])
         self.queue = OrderedDict.fromkeys(state["queue"])
+        self.window_pages = set(state.get("window_pages", ()))
         fields = (*_CORE_REQUEST, *_DISPLAY_REQUEST)
         self.requests = {
             entry["id"]: RequestState(**{name: _plain(entry[name]) for name in fields})
             for entry in state["requests"]
         }
         self.nodes = {
-            entry["id"]: NodeState(**{name: _plain(entry[name]) for name in (*_CORE_NODE, "texts")})
+            entry["id"]: NodeState(
+                **{name: _plain(entry[name]) for name in (*_CORE_NODE, "texts")},
+                source=entry.get("source", ""),  # older logs have none
+                hash=entry.get("hash", ""),
+                media=list(entry.get("media", [])),
+            )
             for entry in state["nodes"]
         }
         self.holds = {
             entry["id"]: HoldState(entry["id"], list(entry["table"]), entry["lock"], entry["label"])
             for entry in state.get("holds", [])  # older logs have none
         }
+        self.reported = StepReported(**state["reported"]) if "reported" in state else None
+        self.expert_loads = [unpacked(layer) for layer in state.get("expert_loads", [])]
         self.lanes = Lanes(state.get("lanes"))  # older logs have none
         for request in (*self.running, *self.waiting):
             if request in self.running or self.requests[request].preemptions:

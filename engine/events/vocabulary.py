@@ -40,7 +40,7 @@ WaitingReason = Literal[
     "policy",  # the policy deferred the request
 ]
 FinishReason = Literal["stop", "length", "abort", "error"]
-EvictionReason = Literal["room", "cleared"]
+EvictionReason = Literal["room", "cleared", "adopted"]
 HoldEnd = Literal["released", "room"]
 
 
@@ -74,8 +74,12 @@ class TokenRow(msgspec.Struct, array_like=True, gc=False):
     """The output tokens of one request in a step; `texts` has one piece per id.
 
     The first `accepted` ids are accepted drafts, so their KV is already computed. The last `forced`
-    ids come from a tool, not from the model. The joined pieces are the output text: a token that ends
-    inside a character has an empty piece, and the next piece has the character.
+    ids come from a tool or, if they are `allowed`, from the grammar that left no choice. The joined
+    pieces are the output text: a token that ends inside a character has an empty piece, and the next
+    piece has the character.
+
+    `allowed` says for each id how many tokens the request's grammar allowed there, 0 for a token that a
+    tool forced. It is empty without a grammar.
     """
 
     request: int
@@ -83,25 +87,32 @@ class TokenRow(msgspec.Struct, array_like=True, gc=False):
     texts: list[str]
     accepted: int = 0
     forced: int = 0
+    allowed: list[int] = []
 
 
-def _snake_case(name: str) -> str:
+def snake_case(name: str) -> str:
+    """Return the name of a kind of event: that of its class in snake_case."""
     return "".join("_" + c.lower() if c.isupper() else c for c in name).removeprefix("_")
 
 
-class Event(msgspec.Struct, tag_field="type", tag=_snake_case, omit_defaults=True, gc=False):
+class Event(msgspec.Struct, tag_field="type", tag=snake_case, omit_defaults=True, gc=False):
     """Base of all events. `type` is the class name in snake_case."""
 
 
 class RunStarted(Event):
     """The first event of a run.
 
-    settings  the EngineConfig's fields plus `num_blocks`
+    settings  the EngineConfig's fields plus `num_blocks`; for a model with sliding layers that free
+              KV also `window`, in tokens, and `num_window_pages`
     classes   the class of each replaceable part: policy, pool, tree, eviction, runner; and, where they
               are not the engine's own, drafter, tool, attention, verifier and weigh
+    model     the runner's description; `draft_model` in it describes the draft model
+    source    where a foreign log comes from: `engine` ("vLLM 0.32.0"), `recorder`, and `facts`, which
+              says of each fact of `facts.py` how the log knows it. Empty: an engine of this project
+              wrote the log, and every fact is recorded
     t.fitted  only in a log of `what_if`; describes the replayed log: when it began (`unix_us`), what
-              its arrivals were pinned to (`pinned`: "step" or "time"), and the fitted cost of each of
-              its `step_finished` (`step_us`)
+              its arrivals were pinned to (`pinned`: "step" or "time"), the fitted cost of each of its
+              `step_finished` (`step_us`), and the error of that cost on held-back steps (`held_back`)
     """
 
     schema: int
@@ -110,6 +121,7 @@ class RunStarted(Event):
     model: dict[str, Any]
     tokenizer: dict[str, Any]
     clock: str
+    source: dict[str, Any] = {}
     t: dict[str, Any] = {}  # unix_us; fitted
 
 
@@ -118,6 +130,9 @@ class RequestArrived(Event):
 
     `n` is the number of samples (`best_of`, if given). `sampling` has the fields of SamplingParams that
     differ from their defaults, and the seed.
+
+    `hashes` is only in a foreign log without token ids: one for each full block of the prompt, over all
+    tokens up to the block's end, so that equal hashes mean equal prefixes.
     """
 
     request: int
@@ -128,6 +143,7 @@ class RequestArrived(Event):
     n: int
     priority: int
     sampling: dict[str, Any]
+    hashes: list[str] = []
     t: dict[str, Any] = {}  # at: the time of submission, possibly inside the previous step
 
 
@@ -192,7 +208,8 @@ class Preempted(Event):
 class RadixEvicted(Event):
     """An unlocked leaf was removed from the tree, and its blocks became free.
 
-    `needed_by` is the request that lacked blocks; -1 if there is none ("cleared").
+    `needed_by` is the request that lacked blocks ("room"); -1 if the cache was cleared, the blocks were
+    needed for an adopted prefix, or a foreign log does not say for whom they were evicted.
     """
 
     node: int
@@ -217,13 +234,30 @@ class BlocksStored(Event):
 class BlockEvicted(Event):
     """A block that no request used left the hash table and became free; see `RadixEvicted`.
 
-    Its `node` leaves with the last copy. The block is allocated after all blocks that are free already.
+    Its `node` leaves with the last copy, or with the last node below it: until then it stays as a node
+    without a block. The block is allocated after all blocks that are free already.
     """
 
     node: int
     block: int
     needed_by: int
     reason: EvictionReason
+
+
+class WindowPagesEvicted(Event):
+    """Blocks lost their window pages: sliding layers no longer have their KV, the others do.
+
+    Only in a run whose model has sliding layers, and whose settings have `window` and
+    `num_window_pages`. No running request's window contained the blocks. `needed_by` is the request
+    whose new blocks got the pages; -1 if an adopted prefix did.
+
+    No other event says which blocks have a page, because three rules do: an allocated block gets one,
+    a block that becomes free loses it, and a cached block without one takes that of an equal block
+    that it replaces in a block table (`radix_joined`).
+    """
+
+    blocks: list[int]
+    needed_by: int
 
 
 class BlockWithdrawn(Event):
@@ -271,14 +305,23 @@ class StepFinished(Event):
     wasted  requests whose row was in vain: they had ended when it was computed, or the pass before
             failed, so that it was not. A request that was preempted in the meantime still gains its
             token, unless the row would have forked it
+    expert_loads  for each layer, how many tokens each expert computed in the forward pass, packed as
+            `expert_loads.py` explains; [] for a layer without experts, and no layers for a dense model.
+            Each token that was computed counts, once per expert: those of prompts, recomputed ones,
+            those of rows in vain, and drafts, rejected ones too
     t       `start`, `scheduled` and `end`, and for each row and id `logprobs` (and `top_logprobs`, if
             requested). `end` is when the tokens were appended. With asynchronous scheduling,
-            `launched` and `ready` are when the forward pass began and ended
+            `launched` and `ready` are when the forward pass began and ended. If a row has a grammar,
+            for each row and id `wanted`, the (id, text) that the model found most likely if that is
+            forbidden, else None, and `mass`, the probability of all allowed tokens, None if forced.
+            If the pass verified drafts, `rejected` has for each row the texts of those that were not
+            accepted. `draft_us` is how long a draft model ran after the forward pass
     """
 
     tokens: list[TokenRow]
     step: int = 0
     wasted: list[int] = []
+    expert_loads: list[list[int]] = []
     t: dict[str, Any] = {}
 
 
@@ -362,6 +405,54 @@ class PrefixReleased(Event):
     reason: HoldEnd
 
 
+class PrefixAdopted(Event):
+    """KV that another replica computed was written to `blocks`, which are now in the prefix cache.
+
+    This happens between two steps. The blocks continue the cached prefix that ends at `parent`. In the
+    radix tree they are one new node; in the hash table each has a node of its own. The whole prefix
+    counts as accessed.
+
+    tokens, texts  those of the blocks
+    source         the replica that computed them
+    window_pages   with sliding layers: how many of the blocks, from the last on, have a window page
+    t              `at`: when they were in the cache; `us`: how long that took
+    """
+
+    parent: int
+    nodes: list[int]
+    blocks: list[int]
+    tokens: list[int]
+    texts: list[str]
+    source: str
+    window_pages: int = 0
+    t: dict[str, Any] = {}
+
+
+class BlocksReported(Event):
+    """Another engine's KV event: these blocks can be found in its prefix cache from now on.
+
+    Which request computed them and how many blocks the engine has is unknown. `blocks` are numbers that
+    the reader gives and uses again after an eviction; their names are the hashes. The first of `nodes`
+    is below `parent` (0 at the start of a prefix), each other one below the one before it. A node that
+    exists already gets a further copy of its block.
+
+    A node without a block stands for a block that is not in the cache, as far as the log knows, while
+    others continue it. Such a node is reported with its hash alone if its block was stored before the
+    log begins: what comes before it is then unknown.
+
+    tokens  those of all blocks; none if they are unknown
+    hashes  one per node, at most 16 hex digits
+    medium  where the blocks are: "GPU", "CPU", ...
+    """
+
+    parent: int
+    nodes: list[int]
+    blocks: list[int]
+    tokens: list[int]
+    hashes: list[str]
+    medium: str
+
+
 class EnginePaused(Event):
     """From now on steps run only on demand. Requests still arrive, and their clocks do not stop."""
 
@@ -372,6 +463,37 @@ class EngineResumed(Event):
     """Steps run again whenever there is work."""
 
     t: dict[str, Any] = {}  # at
+
+
+class EventsMissing(Event):
+    """The source of a foreign log lost some of its messages here; what they said is unknown.
+
+    The state is folded as if nothing had happened in between.
+
+    count    number of lost messages; 0 if unknown
+    message  what is known about the gap
+    """
+
+    count: int
+    message: str
+    t: dict[str, Any] = {}  # at: when the next message was written
+
+
+class StepReported(Event):
+    """What another engine says of the step in counts alone; which requests they are is unknown.
+
+    prefills        requests that compute a part of their prompt
+    prefill_tokens  how many tokens of it
+    decodes         requests that compute one token
+    waiting         requests in the queue afterwards
+    waiting_tokens  the tokens that these have to compute
+    """
+
+    prefills: int
+    prefill_tokens: int
+    decodes: int
+    waiting: int
+    waiting_tokens: int
 
 
 class Keyframe(Event):
@@ -401,10 +523,15 @@ AnyEvent = (
     | BlocksStored
     | BlockEvicted
     | BlockWithdrawn
+    | WindowPagesEvicted
     | RequestFinished
     | PrefixHeld
     | PrefixReleased
+    | PrefixAdopted
     | EnginePaused
     | EngineResumed
+    | EventsMissing
+    | BlocksReported
+    | StepReported
     | Keyframe
 )

@@ -1,5 +1,8 @@
 """Stop strings: the output ends before them, and no part of them is ever delivered.
 
+With `include_stop_str_in_output`, the output ends after the stop string instead, and nothing is held
+back.
+
 A stop string may span several tokens. So the longest end of the text that could begin a stop string
 is held back. It is delivered as soon as it can no longer begin one.
 
@@ -14,10 +17,15 @@ from collections.abc import Sequence
 
 
 class StopStrings:
-    """Searches the text of one output. `matched` is the stop string that was found, "" before."""
+    """Searches the text of one output.
 
-    def __init__(self, stops: Sequence[str]) -> None:
+    include  whether the stop string is part of the text
+    matched  the stop string that was found, "" before
+    """
+
+    def __init__(self, stops: Sequence[str], *, include: bool = False) -> None:
         self._stops = stops
+        self._include = include
         self._held = ""
         self.matched = ""
 
@@ -35,16 +43,17 @@ class StopStrings:
         ]
         if found:
             end, _, self.matched = min(found)
+            delivered = len(self._held) if self._include else 0
             self._held = ""
-            return text[: end - len(self.matched)]
+            return text[delivered : end if self._include else end - len(self.matched)]
         held = max(_overlap(text, stop) for stop in self._stops)
         self._held = text[len(text) - held :]
-        return text[: len(text) - held]
+        return piece if self._include else text[: len(text) - held]
 
     def flush(self) -> str:
         """Return the held-back text when the output ends for another reason."""
         text, self._held = self._held, ""
-        return text
+        return "" if self._include else text
 
 
 def _overlap(text: str, stop: str) -> int:

@@ -20,6 +20,10 @@ class RequestError(ValueError):
         self.field = field
 
 
+class ContextLengthError(RequestError):
+    """The prompt, or the prompt and its output, do not fit the model's context or the memory."""
+
+
 def token_ids(prompt: object) -> list[int]:
     """Return a prompt of token ids as a list. Raises RequestError if it is not a sequence."""
     if not isinstance(prompt, Sequence):
@@ -45,39 +49,34 @@ def check_request(
     _check_ids("prompt", tokens, vocab_size)
     _check_ids("logit_bias", params.logit_bias, vocab_size)
     _check_ids("stop_token_ids", params.stop_token_ids, vocab_size)
+    _check_ids("allowed_token_ids", params.allowed_token_ids or (), vocab_size)
     if not is_whole(priority) or abs(priority) > MAX_PRIORITY:
         bounds = f"a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}"
         raise RequestError("priority", f"must be {bounds}, got {priority!r}")
     length = f"{len(tokens)} prompt tokens and up to {params.max_tokens} output tokens"
     need = max_blocks(len(tokens), params.max_tokens, 1, config)
     if need > config.num_blocks:
-        raise RequestError(
+        raise ContextLengthError(
             "prompt" if config.blocks_for(len(tokens)) > config.num_blocks else "max_tokens",
             f"{length} need {need} KV blocks of {config.block_size}, but memory has "
             f"{config.num_blocks}: shorten the prompt, lower max_tokens or raise max_kv_tokens",
         )
     if max_context is not None and len(tokens) + params.max_tokens > max_context:
-        raise RequestError(
+        raise ContextLengthError(
             "prompt" if len(tokens) >= max_context else "max_tokens",
             f"{length} exceed the model's context of {max_context}: shorten the prompt or lower "
             "max_tokens",
         )
     samples = "n" if params.best_of is None else "best_of"
-    if params.samples > config.max_batch_size:
-        raise RequestError(
-            samples,
-            f"{params.samples} samples need as many seats in the batch, but max_batch_size is "
-            f"{config.max_batch_size}",
-        )
     need = required_blocks(len(tokens), params, config)
     if need > config.num_blocks:
         raise RequestError(
             samples,
-            f"with preemption off, {params.samples} samples reserve {need} KV blocks, but memory "
-            f"has {config.num_blocks}",
+            f"with preemption off, {min(params.samples, config.max_batch_size)} samples reserve "
+            f"{need} KV blocks, but memory has {config.num_blocks}",
         )
     if not config.chunked_prefill and len(tokens) > config.token_budget:
-        raise RequestError(
+        raise ContextLengthError(
             "prompt",
             f"{len(tokens)} tokens do not fit into a step of {config.token_budget} while "
             "chunked_prefill is off: shorten the prompt, raise token_budget or turn it on",
@@ -87,9 +86,9 @@ def check_request(
 def required_blocks(prompt_length: int, params: SamplingParams, config: EngineConfig) -> int:
     """Count the KV blocks that a request needs to finish when it runs alone.
 
-    With preemption, one sample at a time is enough.
+    With preemption, one sample at a time is enough. Samples beyond the batch's seats run later.
     """
-    samples = 1 if config.preemption else params.samples
+    samples = 1 if config.preemption else min(params.samples, config.max_batch_size)
     return max_blocks(prompt_length, params.max_tokens, samples, config)
 
 

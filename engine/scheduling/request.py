@@ -8,6 +8,7 @@ counts, `num_computed_tokens` and `num_tokens` (`vllm/v1/request.py`).
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from engine.output.constraint import Constraint
 from engine.scheduling.sampling_params import SamplingParams
 
 
@@ -15,11 +16,13 @@ class TokenScore(NamedTuple):
     """The natural logarithm of the probability of a prompt token.
 
     `top` has the most likely tokens at its position and their log-probabilities, most likely first.
-    `SamplingParams.prompt_logprobs` sets their number.
+    `SamplingParams.prompt_logprobs` sets their number. `rank` is 1 for the most likely token of the
+    vocabulary; tokens that are equally likely count as more likely.
     """
 
     logprob: float
     top: list[tuple[int, float]]
+    rank: int = 1
 
 
 @dataclass(slots=True, eq=False)
@@ -42,8 +45,10 @@ class Request:
     delivered            one piece of text per output token, as the client gets it: text that may
                          become a stop string is held back, and a stop string is left out
     end_ids              tokens that end the output
+    constraint           which tokens keep the output's shape, if `params.structured` asks for one
+    bad_word_ids         the token sequences of `params.bad_words`
     logprobs             log-probability of each output token, 0.0 for a forced one
-    num_forced_tokens    output tokens that a tool forced
+    num_forced_tokens    output tokens that a tool or the grammar forced
     top_logprobs         the most likely tokens at each output position, if asked for
     prompt_scores        scores of the prompt's tokens from the second on, if asked for
     """
@@ -66,6 +71,8 @@ class Request:
     preemptions: int = 0
     delivered: list[str] = field(default_factory=list)
     end_ids: frozenset[int] = frozenset()
+    constraint: Constraint | None = None
+    bad_word_ids: tuple[tuple[int, ...], ...] = ()
     logprobs: list[float] = field(default_factory=list)
     num_forced_tokens: int = 0
     top_logprobs: list[list[tuple[int, float]]] = field(default_factory=list)
@@ -86,6 +93,8 @@ class Request:
             sample=sample,
             prompt_length=self.prompt_length,
             end_ids=self.end_ids,
+            constraint=self.constraint and self.constraint.fork(),
+            bad_word_ids=self.bad_word_ids,
             prompt_scores=self.prompt_scores,
         )
 

@@ -8,7 +8,10 @@ from typing import Any
 
 import msgspec
 
+from engine.scheduling.structured_output import StructuredOutput
+
 _MAX = sys.float_info.max
+MAX_SAMPLES = 16384  # vLLM's limit (VLLM_MAX_N_SEQUENCES)
 _MIN_WHOLE = {  # whole numbers, with their lower bounds
     "max_tokens": 1,
     "min_tokens": 0,
@@ -45,15 +48,25 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     min_tokens          minimum number of output tokens before an end token or a stop string applies
     stop                strings that end the output; the text ends before them
     stop_token_ids      tokens that end the output, in addition to the model's end tokens
+    include_stop_str_in_output  keep the stop string, or the text of the stop token, in the text
     ignore_eos          continue after the model's end tokens
+
+    Text:
+
+    skip_special_tokens  leave out special tokens, and tool calls with their results; stop strings are
+                        searched in the text that is left. vLLM's default is True
 
     Choice of a token, in the order of application:
 
+    structured          the shape that the output must have; tokens that break it are not allowed
     logit_bias          token id -> number added to its logit; -100 forbids it, 100 forces it
     repetition_penalty  logits of tokens in prompt or output are divided by it if positive and
                         multiplied by it if negative; 1 is off (CTRL, arXiv:1909.05858)
     frequency_penalty   subtracted from a token's logit for each use in the output; 0 is off
     presence_penalty    subtracted once if the token occurs in the output; 0 is off
+    bad_words           texts that must not be sampled: the last token of such a text is forbidden
+                        where the tokens before it are already there (`engine/text/bad_words.py`)
+    allowed_token_ids   sample only these tokens; None allows all
     temperature         0 always takes the most likely token (greedy); higher is more random
     min_p               keep tokens with at least this probability relative to the most likely one;
                         0 keeps all (arXiv:2407.01082)
@@ -65,7 +78,8 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
 
     Samples:
 
-    n                   samples of one prompt; they share its KV blocks
+    n                   samples of one prompt; they share its KV blocks. Samples beyond the batch's
+                        seats are queued as requests of their own (`split_samples`)
     best_of             compute this many samples and return the n with the highest mean
                         log-probability per sampled token; None means n
 
@@ -83,11 +97,16 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     min_tokens: int = 0
     stop: tuple[str, ...] = ()
     stop_token_ids: tuple[int, ...] = ()
+    include_stop_str_in_output: bool = False
     ignore_eos: bool = False
+    skip_special_tokens: bool = False
+    structured: StructuredOutput | None = None
     logit_bias: dict[int, float] = {}
     repetition_penalty: float = 1.0
     frequency_penalty: float = 0.0
     presence_penalty: float = 0.0
+    bad_words: tuple[str, ...] = ()
+    allowed_token_ids: tuple[int, ...] | None = None
     temperature: float = 0.0
     min_p: float = 0.0
     top_k: int = 0
@@ -126,8 +145,14 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
                 raise SamplingError(field, f"must be {bounds}, got {value!r}")
         if self.seed is not None and not is_whole(self.seed):
             raise SamplingError("seed", f"must be a whole number or None, got {self.seed!r}")
-        if not isinstance(self.ignore_eos, bool):
-            raise SamplingError("ignore_eos", f"must be True or False, got {self.ignore_eos!r}")
+        for field in ("ignore_eos", "include_stop_str_in_output", "skip_special_tokens"):
+            if not isinstance(getattr(self, field), bool):
+                got = getattr(self, field)
+                raise SamplingError(field, f"must be True or False, got {got!r}")
+        if not isinstance(self.structured, StructuredOutput | None):
+            raise SamplingError(
+                "structured", f"must be a StructuredOutput, got {self.structured!r}"
+            )
         if self.min_tokens > self.max_tokens:
             raise SamplingError(
                 "min_tokens",
@@ -135,20 +160,36 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
             )
         if self.samples < self.n:
             raise SamplingError("best_of", f"must be at least n ({self.n}), got {self.best_of}")
-        self._check_collections()
+        if self.samples > MAX_SAMPLES:
+            field = "n" if self.best_of is None else "best_of"
+            raise SamplingError(field, f"must be at most {MAX_SAMPLES}, got {self.samples}")
+        self._check_lists()
+        self._check_logit_bias()
 
-    def _check_collections(self) -> None:
+    def _check_lists(self) -> None:
         stop = (self.stop,) if isinstance(self.stop, str) else self.stop
-        for field, values in (("stop", stop), ("stop_token_ids", self.stop_token_ids)):
+        texts = {"stop": stop, "bad_words": self.bad_words}
+        ids: dict[str, Any] = {"stop_token_ids": self.stop_token_ids}
+        if self.allowed_token_ids is not None:
+            ids["allowed_token_ids"] = self.allowed_token_ids
+        for field, values in (texts | ids).items():
             if not isinstance(values, list | tuple):
                 raise SamplingError(field, f"must be a list, got {values!r}")
             msgspec.structs.force_setattr(self, field, tuple(values))
-        for text in self.stop:
-            if not isinstance(text, str) or not text:
-                raise SamplingError("stop", f"must be non-empty strings, got {text!r}")
-        for token in self.stop_token_ids:
-            if not is_whole(token):
-                raise SamplingError("stop_token_ids", f"must be token ids, got {token!r}")
+        for field, values in texts.items():
+            for text in values:
+                if not isinstance(text, str) or not text:
+                    raise SamplingError(field, f"must be non-empty strings, got {text!r}")
+        for field, values in ids.items():
+            for token in values:
+                if not is_whole(token):
+                    raise SamplingError(field, f"must be token ids, got {token!r}")
+        if self.allowed_token_ids == ():
+            raise SamplingError(
+                "allowed_token_ids", "must have at least one token id, or None to allow all, got []"
+            )
+
+    def _check_logit_bias(self) -> None:
         if not isinstance(self.logit_bias, dict):
             raise SamplingError("logit_bias", f"must map token ids, got {self.logit_bias!r}")
         for token, bias in self.logit_bias.items():
@@ -158,6 +199,33 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
                     "logit_bias",
                     f"must map token ids to numbers from -100 to 100, got {token!r}: {bias!r}",
                 )
+
+
+def split_samples(params: SamplingParams, seats: int) -> list[SamplingParams]:
+    """Divide samples among requests that each fit into a batch with this many seats.
+
+    The first request has as many samples as there are seats; they fork from one prompt. Each
+    further sample is a request of its own, which finds the prompt in the prefix cache. As in vLLM,
+    its index is added to an explicit seed, so that no two requests draw the same numbers.
+
+    Differs from vLLM, which makes such a request of every sample
+    (`vllm/v1/engine/parallel_sampling.py`).
+    """
+    if params.samples <= seats:
+        return [params]
+    ranking = params.best_of is not None
+    parts = []
+    for first in (0, *range(seats, params.samples)):
+        size = 1 if first else seats
+        parts.append(
+            msgspec.structs.replace(
+                params,
+                n=min(params.n, size),
+                best_of=size if ranking else None,
+                seed=None if params.seed is None else params.seed + first,
+            )
+        )
+    return parts
 
 
 def is_whole(value: object) -> bool:

@@ -59,6 +59,7 @@ class Plan:
     skipped  requests that get nothing, with the reason
     error    the mistake of a policy, drafter or eviction order that ended scheduling early; the
              plan then has no rows
+    expert_loads  of the forward pass, once it has run; see `Runner`
     """
 
     step: int = 0
@@ -67,6 +68,7 @@ class Plan:
     budget: int = 0
     skipped: list[tuple[int, str]] = field(default_factory=list)
     error: PartError | None = None
+    expert_loads: Sequence[Sequence[int]] = ()
 
 
 class Scheduler:
@@ -89,12 +91,14 @@ class Scheduler:
         self.config = config
         self.policy = policy
         self.cache = cache
-        self.waiting = WaitingQueue(policy, cache.prefix_cache.lookup)
+        self.waiting = WaitingQueue(policy, cache.lookup)
         self.running: list[Request] = []
+        if cache.pages is not None:
+            cache.pages.running = self.running
         self.plans: list[Plan] = []
         self.step = 0
         self._emit = emit
-        self._speculation = speculation
+        self.speculation = speculation
         self._static_batch: set[int] = set()  # roots of the requests in the current static batch
         self._policy_admits = overrides(policy, "admit")
         self._policy_defers = overrides(policy, "defer")
@@ -111,8 +115,8 @@ class Scheduler:
             preempted = self._schedule_running(plan)
             running_rows = list(plan.rows)  # newly admitted requests have no drafts yet
             blocked = self._admit_waiting(plan, after_preemption=preempted)
-            if self._speculation is not None:
-                self._add_drafts(plan, running_rows, self._speculation)
+            if self.speculation is not None:
+                self._add_drafts(plan, running_rows, self.speculation)
         except RECOVERABLE as error:
             self.cache.prefix_cache.withdraw([row.request for row in plan.rows])
             for row in plan.rows:
@@ -236,7 +240,7 @@ class Scheduler:
             return None
         if self.config.batching == "static" and not self.running:
             self._form_static_batch()
-        lookup = self.cache.prefix_cache.lookup
+        lookup = self.cache.lookup
         may_defer = self._policy_defers and not self.waiting.is_over_limit
         admit, size = None, self.config.block_size
         if self._policy_admits and not after_preemption:
@@ -311,7 +315,7 @@ class Scheduler:
     def _admit(self, plan: Plan, request: Request, match: PrefixMatch) -> None:
         key = list(self.waiting.key(request))
         resumed = request.preemptions > 0
-        self.cache.prefix_cache.attach(request, match)  # first, because it may emit a split
+        self.cache.attach(request, match)  # first, because it may emit a split
         self.waiting.remove(request)
         self.running.append(request)
         self._emit(Admitted(request.id, request.last_node, list(request.block_table), resumed, key))

@@ -28,7 +28,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from engine.events.vocabulary import ScheduledRow
-from engine.runner import Row, Sampled, attention_groups
+from engine.runner import KVFormat, Row, Sampled, TokenMask, attention_groups
 from engine.scheduling.request import TokenScore
 from engine.text.byte_tokenizer import ByteTokenizer
 
@@ -170,9 +170,12 @@ class CostRunner:
                even if max_tokens is larger, or the token ids. A request without an entry, or past the
                end of its ids, continues with letters until max_tokens. Entries may be added later.
     end_token  ends an output after k tokens; it is the last of the k
+    window     as if the model had layers with a sliding window of so many tokens. Pages are freed as
+               with a real one; a step costs the same
     """
 
     max_context: int | None = None
+    expert_loads: Sequence[Sequence[int]] = ()
 
     def __init__(
         self,
@@ -181,6 +184,7 @@ class CostRunner:
         *,
         outputs: Mapping[int, int | Sequence[int]] | None = None,
         end_token: int = min(ByteTokenizer().eos_ids),
+        window: int | None = None,
         **prices: float,
     ) -> None:
         self.cost = Cost(base_ms, per_token_ms, **prices)
@@ -188,14 +192,31 @@ class CostRunner:
         self.clock = VirtualClock(round(self.cost.cpu_ms * US_PER_MS))
         self.outputs = dict(outputs or {})
         self.end_token = end_token
+        self.window = window
 
     def describe(self) -> dict[str, Any]:
         """Describe the runner: no parameters, and the prices that are not 0."""
         prices = {name: price for name, price in asdict(self.cost).items() if price}
         return {"name": "cost runner", "parameters": 0} | prices
 
-    def reserve(self, num_blocks: int, block_size: int) -> None:
+    def reserve(
+        self, num_blocks: int, block_size: int, num_window_pages: int | None = None
+    ) -> None:
         """Do nothing: no KV is stored."""
+
+    def map_window_pages(self, pages: Sequence[tuple[int, int]]) -> None:
+        """Do nothing."""
+
+    def kv_format(self) -> KVFormat:
+        """Return the format of empty pages."""
+        return KVFormat("cost runner", "none", (0,), 0)
+
+    def read_pages(self, blocks: Sequence[int]) -> bytes:  # noqa: ARG002
+        """Return nothing: no KV is stored."""
+        return b""
+
+    def write_pages(self, blocks: Sequence[int], pages: memoryview) -> None:
+        """Do nothing."""
 
     def run(self, rows: Sequence[Row], copies: Sequence[tuple[int, int]]) -> list[list[Sampled]]:  # noqa: ARG002
         """Advance the clock by the step's cost and return the next tokens. Copies cost nothing."""
@@ -233,10 +254,27 @@ def accept_drafts(row: Row, next_token: Callable[[list[int]], int]) -> Sampled:
     """Return the accepted drafts, which equal the output, and the token after them.
 
     next_token  (tokens sampled in this step so far) -> next token
+
+    A machine without a model honours a grammar, too: where it forbids the next token, the next higher
+    allowed id takes its place.
     """
-    ids = list[int]()
+    ids, masks = list[int](), list[TokenMask]()
+    constraint = row.request.constraint
     for draft in [*row.drafts, None]:
-        ids.append(next_token(ids))
-        if ids[-1] != draft:
+        wanted = token = next_token(ids)
+        if constraint is not None:
+            mask = constraint.mask([*row.request.output_ids, *ids])
+            token = _nearest(mask, wanted)
+            kept = token == wanted
+            masks.append(TokenMask(mask.bit_count(), None if kept else wanted, float(kept)))
+        ids.append(token)
+        if token != draft:
             break
-    return Sampled(ids, [0.0] * len(ids))
+    return Sampled(ids, [0.0] * len(ids), masks=masks)
+
+
+def _nearest(mask: int, token: int) -> int:
+    """Return `token` if the mask allows it, else the next allowed id, after the last the first."""
+    above = mask >> token
+    shift, bits = (token, above) if above else (0, mask)
+    return shift + (bits & -bits).bit_length() - 1

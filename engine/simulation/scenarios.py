@@ -22,7 +22,8 @@ import msgspec
 from engine.config import EngineConfig
 from engine.events.log import EventLog
 from engine.events.vocabulary import RunStarted
-from engine.simulation.cost_runner import Cost
+from engine.simulation.cost_runner import Cost, CostRunner
+from engine.simulation.mixture_runner import MixtureRunner
 from engine.simulation.simulate import simulate
 from engine.simulation.speakers import COMMON, NAMES, Speaker, workload_of
 from engine.simulation.workload import Workload
@@ -41,6 +42,7 @@ class Scenario:
     sample    the sample of that request
     cost      the simulated machine; by default 10 ms per step and 0.25 ms per token
     drafter   makes the drafter of a scenario about speculation
+    runner    makes the simulated machine, if `cost` does not describe it
     """
 
     name: str
@@ -52,6 +54,7 @@ class Scenario:
     sample: int = 0
     cost: Cost = field(default=Cost(10, 0.25))
     drafter: Callable[[], Drafter] | None = None
+    runner: Callable[[], CostRunner] | None = None
 
     @property
     def workload(self) -> Workload:
@@ -76,7 +79,8 @@ class Scenario:
         """Return the log, the same each time and undated. `changes` are fields of EngineConfig."""
         parts = {} if self.drafter is None else {"drafter": self.drafter()}
         config = msgspec.structs.replace(self.config, **changes)
-        log = simulate(self.workload, config, cost=self.cost, **parts)
+        cost = self.cost if self.runner is None else self.runner()
+        log = simulate(self.workload, config, cost=cost, **parts)
         started = log[0]
         assert isinstance(started, RunStarted)
         started.t.clear()
@@ -104,6 +108,12 @@ _VISITS = tuple(
         ("Kim", 19, "clock", 24),
     )
 )
+
+
+def _mixture() -> MixtureRunner:
+    return MixtureRunner(4, 0.1, layers=8, experts=16, per_token=2, skew=0.8, per_expert_ms=0.06)
+
+
 _RECITED = "Say it again, word by word: " + COMMON["garden"]
 _RECITAL = " " + COMMON["garden"].replace("trees, a well", "trees and a well")
 
@@ -370,6 +380,23 @@ _ALL = (
         drafter=PromptLookup,
         step=4,
         select="Ada",
+    ),
+    Scenario(
+        name="experts",
+        caption="A mixture of experts: in each of 8 layers a router sends every token to 2 of 16 "
+        "experts. Eva's prompt and three decodes are 61 tokens, and 127 of the 128 experts have work. "
+        "The busiest, expert 9 of layer 7, has 31 tokens, four times the mean. The step before "
+        "needed only 38 experts for its 3 tokens: few tokens read few weights.",
+        speakers=(
+            Speaker("Ada", 1, own=20, output=16),
+            Speaker("Bo", 1, own=9, output=20),
+            Speaker("Cleo", 2, own=14, output=14),
+            Speaker("Eva", 8, own=58, output=10),
+        ),
+        config=EngineConfig(token_budget=64, max_batch_size=4, max_kv_tokens=256),
+        runner=_mixture,
+        step=8,
+        select="Eva",
     ),
     Scenario(
         name="thirty",

@@ -8,12 +8,16 @@ from typing import Any
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.events.log import EventLog
+from engine.events.vocabulary import FinishReason
+from engine.output.constraint import Constraint
 from engine.output.detokenizer import IncrementalDetokenizer
 from engine.output.processor import OutputProcessor
 from engine.scheduling.request import Request
+from engine.scheduling.sampling_params import SamplingParams
 from engine.simulation.cost_runner import US_PER_MS, Cost, CostRunner
 from engine.simulation.workload import (
     Abort,
+    Adopt,
     Answer,
     Arrival,
     Clear,
@@ -43,67 +47,91 @@ def simulate(
     Idle time is skipped. Raises RequestError for a request that these settings could never serve.
     """
     runner = cost if isinstance(cost, CostRunner) else CostRunner(**asdict(cost))
-    described = workload.tokenizer
-    tokenizer = ByteTokenizer() if described is None else _LogTokenizer(described, workload)
-    engine = _ReplayEngine(runner, config, tokenizer=tokenizer, clock=runner.clock, **parts)
+    engine = ReplayEngine(runner, config, workload, **parts)
     pending, skipped_steps = deque(workload.inputs), 0
     while pending or engine.has_work():
         if pending and not engine.has_work():
             # Skip the idle time until the next input: the clock moves, but no step runs.
             first = pending[0]
             if first.step is None:
-                runner.clock.advance(max(0, _at_us(first) - runner.clock.now()))
+                runner.clock.advance(max(0, at_us(first) - runner.clock.now()))
             else:
                 skipped_steps = max(skipped_steps, first.step - engine.step_count - 1)
         while pending and _is_due(pending[0], engine.step_count + 1 + skipped_steps, engine):
-            _apply(pending.popleft(), engine, runner)
+            engine.apply(pending.popleft())
         engine.step()
     return engine.log
 
 
-def _at_us(one: Input) -> int:
+def at_us(one: Input) -> int:
+    """Return the time of an input that is not pinned to a step."""
     return round(one.at_ms * US_PER_MS)
 
 
 def _is_due(one: Input, next_step: int, engine: Engine) -> bool:
-    return _at_us(one) <= engine.clock.now() if one.step is None else one.step <= next_step
+    return at_us(one) <= engine.clock.now() if one.step is None else one.step <= next_step
 
 
-def _apply(one: Input, engine: "_ReplayEngine", runner: CostRunner) -> None:
-    match one:
-        case Arrival():
-            request = engine.submit(
-                one.prompt,
-                one.params,
-                label=one.label,
-                priority=one.priority,
-                submitted_at=_at_us(one) if one.step is None else None,
-            )
-            for sample, answer in one.answers.items():
-                engine.answers[request.id + sample] = answer
-                if answer.ids or answer.length < one.params.max_tokens:
-                    runner.outputs[request.id + sample] = answer.ids or answer.length
-        case Abort():
-            engine.abort(one.request)
-        case Clear():
-            engine.clear_prefix_cache()
-        case Hold():
-            engine.held[one.hold] = engine.holds.hold(one.tokens, label=one.label).id
-        case Release():
-            engine.holds.release(engine.held[one.hold])
+class ReplayEngine(Engine):
+    """An engine that repeats the answers of a log.
 
+    It compiles no grammars: an answer of the log has its shape, and ends where it ended.
+    """
 
-class _ReplayEngine(Engine):
-    """An engine that repeats the answers of a log."""
-
-    def __init__(self, *args: Any, **parts: Any) -> None:
-        super().__init__(*args, **parts)
+    def __init__(
+        self, runner: CostRunner, config: EngineConfig | None, workload: Workload, **parts: Any
+    ) -> None:
+        described = workload.tokenizer
+        tokenizer = ByteTokenizer() if described is None else _LogTokenizer(described, workload)
+        super().__init__(runner, config, tokenizer=tokenizer, clock=runner.clock, **parts)
+        self._outputs = runner.outputs
         self.answers: dict[int, Answer] = {}
         self.held: dict[int, int] = {}  # a hold's number in the log -> in this engine
+
+    def apply(self, one: Input) -> None:
+        """Apply an input between two steps. Raises RequestError for a request it can never serve."""
+        match one:
+            case Arrival():
+                self.apply_arrival(one, at_us(one) if one.step is None else None)
+            case Abort():
+                self.abort(one.request)
+            case Clear():
+                self.clear_prefix_cache()
+            case Hold():
+                self.held[one.hold] = self.holds.hold(one.tokens, label=one.label).id
+            case Release():
+                self.holds.release(self.held[one.hold])
+            case Adopt():
+                self.kv_transfer.adopt(one.tokens, b"", source=one.source)
+
+    def apply_arrival(self, one: Arrival, submitted_at: int | None) -> Request:
+        """Submit a request with its answers. Raises RequestError if it can never be served."""
+        request = self.submit(
+            one.prompt,
+            one.params,
+            label=one.label,
+            priority=one.priority,
+            submitted_at=submitted_at,
+        )
+        for sample, answer in one.answers.items():
+            self.answers[request.id + sample] = answer
+            if answer.ids or answer.length < one.params.max_tokens:
+                self._outputs[request.id + sample] = answer.ids or answer.length
+        return request
+
+    def _finish(self, request: Request, reason: FinishReason, matched: str = "") -> None:
+        super()._finish(request, reason, matched)
+        self.answers.pop(request.id, None)  # a long run has many
+        self._outputs.pop(request.id, None)
+
+    def _constraint(self, params: SamplingParams) -> None:
+        """Return None."""
 
     def _new_output_processor(self, request: Request) -> OutputProcessor:
         """Return an output processor that needs neither the logged run's tokenizer nor its tools."""
         answer = self.answers.get(request.id, Answer(0))
+        if request.params.structured is not None and answer.stopped:
+            request.constraint = _LogShape(len(answer.ids), self.tokenizer.vocab_size)
         detokenizer: IncrementalDetokenizer = _LogDetokenizer(answer.texts)
         if not isinstance(self.tokenizer, _LogTokenizer):
             detokenizer = self.tokenizer.detokenizer(request.tokens[: request.prompt_length])
@@ -125,6 +153,24 @@ class _LogDetokenizer:
         return ""
 
 
+class _LogShape(Constraint):
+    """Allows every token until the answer of the log ends by itself, and none after it."""
+
+    def __init__(self, length: int, vocab_size: int) -> None:
+        self.error = ""
+        self._length = length
+        self._all = (1 << vocab_size) - 1
+
+    def mask(self, output: list[int]) -> int:  # noqa: ARG002
+        return self._all
+
+    def is_complete(self, output: list[int]) -> bool:
+        return len(output) == self._length
+
+    def count_allowed(self, output: list[int], drafts: Sequence[int]) -> int:  # noqa: ARG002
+        return len(drafts)
+
+
 class _LogTool:
     """Forces the tokens that a tool forced in a log."""
 
@@ -139,7 +185,7 @@ class _LogTool:
 
 
 class _LogTokenizer(ByteTokenizer):
-    """The tokenizer of a log: its EOS ids, its size, and the texts of the log's prompts."""
+    """The tokenizer of a log: its EOS ids, its size, and the texts of its tokens."""
 
     def __init__(self, described: dict[str, Any], workload: Workload) -> None:
         super().__init__()
@@ -149,11 +195,25 @@ class _LogTokenizer(ByteTokenizer):
         self._pieces = {
             tuple(one.prompt): one.texts for one in workload.inputs if isinstance(one, Arrival)
         }
+        self._pieces |= {
+            tuple(one.tokens): one.texts for one in workload.inputs if isinstance(one, Adopt)
+        }
+        self._texts: dict[int, str] = {}
+        for ids, texts in self._pieces.items():
+            self._texts.update(zip(ids, texts, strict=False))
 
     def describe(self) -> dict[str, Any]:
         """Return the description in the log."""
         return self._described
 
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the texts that these tokens have in the log's prompts; "?" for the others."""
+        return "".join(self._texts.get(one, "?") for one in ids)
+
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Return the pieces in the log."""
-        return list(self._pieces[tuple(ids)])
+        """Return the pieces in the log, of a prompt or a prefix, or of the beginning of one."""
+        wanted = tuple(ids)
+        if wanted not in self._pieces:
+            found = (one for one in self._pieces if one[: len(wanted)] == wanted)
+            return list(self._pieces[next(found)][: len(wanted)])
+        return list(self._pieces[wanted])

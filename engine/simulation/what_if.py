@@ -7,23 +7,32 @@ the cache may differ. Without a change, the replay reproduces the log. An aborte
 aborted again; if it now gets more tokens than are logged, the rest is filler, shown as dots.
 
 The times come from a cost model, whose error must not be mistaken for an effect of the change.
-`compare(log, other)` times both runs with the same model and reports its error.
+`compare(log, other)` times both runs with the same model and reports its error; `study` puts the
+recorded run, its replay and the changed runs side by side.
+
+A log of another engine is replayed with the settings that decide as that engine does. Where its
+tokens are unknown, `replayable.py` invents some; the log of the replay has them as unknown again.
 """
 
 from typing import Any
 
 from engine.cache.eviction import EVICTIONS
 from engine.config import ConfigError, EngineConfig
+from engine.events.facts import Fact, Knowledge, simulated_facts
 from engine.events.log import EventLog
 from engine.events.vocabulary import DECIDING_PARTS, RunStarted
 from engine.scheduling.admission import RequestError
 from engine.scheduling.policies import POLICIES
 from engine.simulation.cost_runner import US_PER_MS, Cost, Work
-from engine.simulation.fit import finished_steps, fit
+from engine.simulation.fit import FEWEST_STEPS, HeldBack, finished_steps, fit, held_back
+from engine.simulation.replayable import replayable
 from engine.simulation.simulate import simulate
+from engine.simulation.unknown_tokens import with_unknown_tokens
 from engine.simulation.workload import Workload
 
 BUILT_IN = {"pool": "BlockPool", "tree": "RadixTree"}
+# Of a run of another engine that is replayed here. What is not listed follows from these.
+_KNOWN: dict[Fact, Knowledge] = {"arrivals": "recorded", "settings": "recorded"}
 
 
 def what_if(
@@ -40,9 +49,10 @@ def what_if(
              with `what_if(log, cost=cost)`; otherwise the machine is part of the difference.
 
     Raises ConfigError for an unknown setting or value, for a missing part, and if a request of the log
-    would be rejected; ValueError for a log whose beginning was dropped.
+    would be rejected; ValueError for a log whose beginning was dropped, or that does not know arrivals.
     """
-    workload = Workload.from_log(log, pinned)
+    inputs = replayable(log)
+    workload = Workload.from_log(inputs, pinned)
     started = log[0]
     assert isinstance(started, RunStarted)
     parts = {
@@ -50,7 +60,7 @@ def what_if(
         for name in DECIDING_PARTS
         if not isinstance(changes.get(name, ""), str)
     }
-    config = _changed(started.settings, changes)
+    config = _changed_config(started, changes)
     _check_parts(started, config, parts, changes)
     model = cost or fit(log).cost
     try:
@@ -69,11 +79,44 @@ def what_if(
                 round(model.of(Work.of(plan.rows)) * US_PER_MS) if plan else 0
                 for plan, _ in finished_steps(log)
             ],
+            "held_back": error_record(held_back(log)),
         }
-    return replay
+    return replay if inputs is log else with_unknown_tokens(replay, _simulation_of(started))
 
 
-def _changed(settings: dict[str, Any], changes: dict[str, Any]) -> EngineConfig:
+def error_record(error: HeldBack | None) -> dict[str, Any]:
+    """Return the error on held-back steps as JSON values, with a `text`."""
+    if error is None:
+        text = f"Held-back error: unknown, because the log has fewer than {FEWEST_STEPS} steps"
+        return {"steps": 0, "median": None, "p90": None, "bias": None, "text": text}
+    return {
+        "steps": error.steps,
+        "median": error.median,
+        "p90": error.p90,
+        "bias": error.bias,
+        "text": str(error),
+    }
+
+
+def _simulation_of(started: RunStarted) -> dict[str, Any]:
+    engine = started.source.get("engine", "the run").removeprefix(_SIMULATION)
+    return {
+        "engine": f"{_SIMULATION}{engine}",
+        "recorder": "what_if",
+        "facts": simulated_facts(_KNOWN),
+    }
+
+
+_SIMULATION = "simulation of "
+
+
+def _changed_config(started: RunStarted, changes: dict[str, Any]) -> EngineConfig:
+    """Return the settings of a logged run with changes.
+
+    A run of vLLM or SGLang has, where it does not say otherwise, the settings that decide as it does.
+    Raises ConfigError for an unknown setting, a wrong value, or a size that the log does not have.
+    """
+    settings = dict(started.settings)
     fields = EngineConfig.__struct_fields__
     for name in changes:
         if name not in fields:
@@ -81,13 +124,26 @@ def _changed(settings: dict[str, Any], changes: dict[str, Any]) -> EngineConfig:
                 f"{name} is not a setting; there are {', '.join(fields)}, and the parts "
                 f"{', '.join(DECIDING_PARTS)}"
             )
-    return EngineConfig(**{name: settings[name] for name in fields if name in settings} | changes)
+    if "num_blocks" in settings and "block_size" in settings:
+        settings.setdefault("max_kv_tokens", settings["num_blocks"] * settings["block_size"])
+    given = {name: settings[name] for name in fields if name in settings} | changes
+    for name in _SIZES:
+        if name not in given:
+            raise ConfigError(f"{name} is not in the log, so it has to be given: {name}=...")
+    engine = str(started.source.get("engine", "")).removeprefix(_SIMULATION).lower()
+    preset = next((name for name in ("vllm", "sglang") if engine.startswith(name)), None)
+    return EngineConfig.like(preset, **given) if preset else EngineConfig(**given)
+
+
+_SIZES = ("token_budget", "max_batch_size", "max_kv_tokens", "block_size")
 
 
 def _check_parts(
     started: RunStarted, config: EngineConfig, parts: dict[str, Any], changes: dict[str, Any]
 ) -> None:
     """Raise ConfigError if the logged run had a part that cannot be made from its name."""
+    if started.source:
+        return  # its parts are another engine's
     built_in = dict(BUILT_IN)
     if config.policy in POLICIES:  # else the engine rejects the name
         built_in["policy"] = POLICIES[config.policy].__name__

@@ -1,8 +1,8 @@
 """A workload as data: the requests, their arrivals and the real lengths of their answers.
 
 There are two sources. `Workload.from_log` extracts an engine's inputs (arrivals, aborts, cache
-clears, holds) and its answers from a saved log. `Workload.generate` draws a random workload.
-`simulate` plays either on a simulated machine.
+clears, holds, adopted prefixes) and its answers from a saved log. `Workload.generate` draws a
+random workload. `simulate` plays either on a simulated machine.
 
 Each input comes before a given step or at a given time. With steps, two runs can be compared decision
 by decision; with times, the machine's speed decides which step a request arrives before.
@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from engine.cache.kv_transfer import ADOPTING
 from engine.events import vocabulary as v
 from engine.events.fold import State
 from engine.events.log import EventLog
@@ -30,13 +31,15 @@ class Answer:
     """The answer of one sample: `length` tokens, of which the first `len(ids)` are known.
 
     texts   one piece per id
-    forced  output position -> number of a tool's tokens that were forced after it
+    forced  output position -> number of tokens that a tool or a grammar forced after it
+    stopped whether it ended by itself, not at max_tokens
     """
 
     length: int
     ids: list[int] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     forced: dict[int, int] = field(default_factory=dict)
+    stopped: bool = False
 
 
 @dataclass(slots=True)
@@ -85,6 +88,15 @@ class Release(Input):
     """A client releases a hold."""
 
     hold: int = 0
+
+
+@dataclass(slots=True)
+class Adopt(Input):
+    """Another replica's KV of a prefix arrives. `texts` has one piece per token."""
+
+    tokens: list[int] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    source: str = ""
 
 
 @dataclass(slots=True)
@@ -206,10 +218,10 @@ def _inputs(log: EventLog) -> Iterable[Input]:
     answers = _answers(log)
     step, now = 0, 0.0
     clearing = False
-    state = State()
-    has_holds = any(isinstance(event, v.PrefixHeld) for event in log)
+    state, own_holds = State(), set[int]()  # holds of the engine itself, while it adopts a prefix
+    has_prefixes = any(isinstance(event, v.PrefixHeld | v.PrefixAdopted) for event in log)
     for event in log:
-        if has_holds:
+        if has_prefixes:
             state.apply(event)
         match event:
             case v.StepStarted():
@@ -236,21 +248,29 @@ def _inputs(log: EventLog) -> Iterable[Input]:
                 yield Abort(step=step + 1, at_ms=now, request=event.request)
             case v.RadixEvicted() | v.BlockEvicted() if event.reason == "cleared" and not clearing:
                 yield Clear(step=step + 1, at_ms=now)
+            case v.PrefixHeld(label=label) if label == ADOPTING:
+                own_holds.add(event.hold)
             case v.PrefixHeld():
                 tokens = state.prefix_tokens(event.node)
                 yield Hold(
                     step=step + 1, at_ms=now, hold=event.hold, tokens=tokens, label=event.label
                 )
-            case v.PrefixReleased() if event.reason == "released":
+            case v.PrefixReleased() if event.reason == "released" and event.hold not in own_holds:
                 yield Release(step=step + 1, at_ms=now, hold=event.hold)
+            case v.PrefixAdopted():
+                end = event.nodes[-1]
+                tokens, texts = state.prefix_tokens(end), state.prefix_texts(end)
+                yield Adopt(step + 1, now, tokens, texts, event.source)
         clearing = isinstance(event, v.RadixEvicted | v.BlockEvicted) and event.reason == "cleared"
 
 
 def _answers(log: EventLog) -> dict[int, Answer]:
     """Return the answer of every request and sample."""
     answers: dict[int, Answer] = {}
-    for event in log.of(v.StepFinished):
-        for row in event.tokens:
+    for event in log:
+        if isinstance(event, v.RequestFinished) and event.request in answers:
+            answers[event.request].stopped = event.reason == "stop"
+        for row in event.tokens if isinstance(event, v.StepFinished) else ():
             answer = answers.setdefault(row.request, Answer(0))
             answer.ids += row.ids
             answer.texts += row.texts

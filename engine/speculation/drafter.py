@@ -22,7 +22,11 @@ from engine.scheduling.request import Request
 
 
 class Drafter(Protocol):
-    """Proposes tokens for a request whose known tokens are all scheduled."""
+    """Proposes tokens for a request whose known tokens are all scheduled.
+
+    `DraftModel` has guessed for all requests at once, right after the step before; its `propose` looks
+    the result up.
+    """
 
     def propose(self, request: Request) -> list[int]:
         """Return tokens that may follow `request.tokens`; [] if there is nothing to guess.
@@ -51,7 +55,8 @@ class Speculation:
         """Return drafts to append to a row; none unless its request catches up in this step.
 
         They fit in the remaining `budget` (in tokens) and in the free blocks, and stay below
-        max_tokens, because the sampled token counts, too. Raises DrafterError.
+        max_tokens, because the sampled token counts, too. Drafts that a grammar
+        forbids are cut. Raises DrafterError.
         """
         request = row.request
         if budget == 0 or len(row.samples) != 1:
@@ -59,6 +64,8 @@ class Speculation:
         output_left = request.params.max_tokens - (len(request.tokens) - request.prompt_length)
         proposed = ask(DrafterError, self._drafter.propose, request)
         drafts = checked_ids(DrafterError, self._drafter, "propose", proposed, self._vocab_size)
+        if request.constraint is not None:  # the rest could never be accepted
+            drafts = drafts[: request.constraint.count_allowed(request.output_ids, drafts)]
         drafts = drafts[: max(0, min(budget, output_left - 1))]
         free = len(self._cache.pool.free)
         while drafts and self._cache.blocks_needed(request, row.count + len(drafts)) > free:

@@ -18,7 +18,7 @@ after a rejection. The distribution of the output is the same, but with a seed t
 from those without drafts.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import torch
@@ -27,7 +27,7 @@ from torch import Tensor
 from engine.compute.batch import LogitPosition
 from engine.compute.sampling.randomness import uniforms
 from engine.compute.sampling.sampler import draw, top_logprobs
-from engine.runner import Row, Sampled
+from engine.runner import Row, Sampled, TokenMask
 
 Pick = Callable[[Sequence[float]], int]
 
@@ -68,10 +68,12 @@ def apply_verifier(
     *,
     logprobs: Tensor,
     probs: Tensor,
+    masks: Mapping[int, TokenMask],
 ) -> None:
     """Replace the results of rows with drafts by the verifier's answers.
 
-    Rows with drafts have one sample each. `logprobs` and `probs` are [positions, vocab].
+    Rows with drafts have one sample each. `logprobs` and `probs` are [positions, vocab]; `masks` has
+    what a position's mask left.
     """
     first = 0
     for row, samples in zip(rows, results, strict=True):
@@ -83,23 +85,26 @@ def apply_verifier(
             top: list[list[tuple[int, float]]] = []
             if count is not None:
                 top = top_logprobs(logprobs[first : first + len(ids)], [count] * len(ids))
-            samples[:] = [Sampled(ids, own, top)]
+            kept = [masks[i] for i in range(first, first + len(ids)) if i in masks]
+            samples[:] = [Sampled(ids, own, top, kept)]
         first = end
 
 
 def ask_verifier(verifier: Verifier, positions: Sequence[LogitPosition], p: Tensor) -> list[int]:
     """Ask a verifier about the drafts at a row's positions; p is [positions, vocab].
 
-    As everywhere, the random numbers depend only on the seed, sample and position. Raises ValueError
-    unless the answer is some leading drafts, possibly none, and one more token.
+    As everywhere, the random numbers depend only on the seed, sample and position. They are not those
+    of the sampler, because a draft model draws its drafts with these (`draft_model.py`), and a number
+    that decides on a draft must not depend on it. Raises ValueError unless the answer is some leading
+    drafts, possibly none, and one more token.
     """
     drafts = list(positions[-1].drafts)
     seeds = [position.request.seed for position in positions]
     samples = [position.sample for position in positions]
     indexes = [position.position for position in positions]
-    numbers = uniforms(seeds, samples, indexes)[:-1].tolist()
-    # An independent number for `pick`: no sample has a negative index.
-    other = torch.from_numpy(uniforms(seeds[:1], [-1 - samples[0]], indexes[:1]))
+    # No sample has a negative index, so the sampler never draws these numbers.
+    numbers = uniforms(seeds, [-1 - 2 * one for one in samples], indexes)[:-1].tolist()
+    other = torch.from_numpy(uniforms(seeds[:1], [-2 - 2 * samples[0]], indexes[:1]))  # for `pick`
 
     def pick(weights: Sequence[float]) -> int:
         return int(draw(torch.tensor([list(weights)], dtype=torch.float64), other)[0])

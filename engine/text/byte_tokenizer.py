@@ -45,6 +45,7 @@ class ByteTokenizer:
         self._special = {text: 256 + i for i, text in enumerate(SPECIAL_TOKENS)}
         self._table = [bytes([i]) for i in range(256)] + [t.encode() for t in SPECIAL_TOKENS]
         self.vocab_size = len(self._table)
+        self.special_ids = frozenset(self._special.values())
         self.bos_id: int | None = self._special["<|bos|>"]
         self.eos_ids = frozenset({self._special["<|assistant_end|>"], self._special["<|bos|>"]})
         self.chat_template = ChatTemplate(_CHAT_TEMPLATE, {"bos_token": "<|bos|>"})

@@ -7,6 +7,7 @@ objects nor change its arguments. The environment matches that of transformers
 """
 
 import json
+import secrets
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
@@ -15,6 +16,7 @@ from typing import Any
 
 import jinja2
 import jinja2.ext
+import jinja2.meta
 import jinja2.nodes
 import jinja2.parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -32,7 +34,7 @@ class ChatTemplate:
     """
 
     def __init__(self, source: str | None, special_tokens: Mapping[str, str]) -> None:
-        self._source = source
+        self.source = source
         self._special_tokens = dict(special_tokens)
 
     @classmethod
@@ -54,41 +56,63 @@ class ChatTemplate:
     @property
     def exists(self) -> bool:
         """Whether the model has a chat template."""
-        return self._source is not None
+        return self.source is not None
+
+    @cached_property
+    def takes_tools(self) -> bool:
+        """Whether the template reads `tools`, and so can show them to the model."""
+        try:
+            parsed = _environment().parse(self.source or "")
+        except jinja2.TemplateError:  # `render` reports it
+            return False
+        return "tools" in jinja2.meta.find_undeclared_variables(parsed)
 
     @cached_property
     def _template(self) -> jinja2.Template:
         # Compiled on first use: a model with a broken template still completes text.
-        if self._source is None:
+        if self.source is None:
             raise ChatTemplateError(
                 "this model has no chat template: use plain completions, or add a "
                 "chat_template.jinja to the model directory"
             )
         try:
-            return _environment().from_string(self._source)
+            return _environment().from_string(self.source)
         except jinja2.TemplateError as error:
             raise ChatTemplateError(
                 f"the model's chat template is not valid Jinja, correct it: {error}"
             ) from error
 
     def render(
-        self, messages: Sequence[Mapping[str, Any]], add_generation_prompt: bool = True
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        variables: Mapping[str, Any] | None = None,
     ) -> str:
         """Render a conversation as a prompt.
 
-        messages               objects with `role`, `content` and other keys that the template reads
-        add_generation_prompt  append the beginning of the assistant's turn
+        messages                objects with `role`, `content` and other keys that the template reads
+        add_generation_prompt   append the beginning of the assistant's turn
+        continue_final_message  end after the last message's content, so that the model goes on with it
+        tools                   functions that the model may call, in OpenAI's form
+        variables               what else the template may read, such as `documents`
 
         Raises ChatTemplateError if there is no template or it rejects the messages.
         """
+        if continue_final_message:
+            return self._render_open(messages, tools, variables)
         template = self._template
         try:
             return template.render(
-                messages=messages,
-                add_generation_prompt=add_generation_prompt,
-                tools=None,
-                documents=None,
-                **self._special_tokens,
+                {"documents": None}
+                | self._special_tokens
+                | dict(variables or {})
+                | {
+                    "messages": messages,
+                    "add_generation_prompt": add_generation_prompt,
+                    "tools": tools,
+                }
             )
         except jinja2.TemplateError as error:
             raise ChatTemplateError(f"the chat template rejects these messages: {error}") from error
@@ -97,6 +121,30 @@ class ChatTemplate:
             raise ChatTemplateError(
                 f"the chat template cannot handle these messages: {error}"
             ) from error
+
+    def _render_open(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None,
+        variables: Mapping[str, Any] | None,
+    ) -> str:
+        """Render a conversation up to the end of its last message's content.
+
+        A tag marks that end. If the template strips spaces from the end of a message, the result has
+        none there, either. As in transformers (`render_jinja_template`).
+        """
+        tag = f"[{secrets.token_hex(16)}]"  # random, so no message can contain it
+        last = messages[-1]
+        tagged = [*messages[:-1], {**last, "content": f"{last['content']}{tag} "}]
+        rendered = self.render(
+            tagged, add_generation_prompt=False, tools=tools, variables=variables
+        )
+        text, found, after = rendered.rpartition(tag)
+        if not found:
+            raise ChatTemplateError(
+                "the chat template leaves out the last message, so continue_final_message must be false"
+            )
+        return text if after.startswith(" ") else text.rstrip()
 
 
 class _GenerationBlock(jinja2.ext.Extension):

@@ -17,6 +17,7 @@ import tokenizers
 
 from engine.output.detokenizer import ByteDetokenizer, IncrementalDetokenizer, WindowDetokenizer
 from engine.text.chat_template import ChatTemplate
+from engine.text.sentencepiece_tokenizer import read_sentencepiece_directory
 
 # SentencePiece uses tokens of this form for the bytes of a character that has no token.
 _BYTE_TOKEN = re.compile("<0x[0-9A-F]{2}>")
@@ -31,12 +32,14 @@ class Tokenizer(Protocol):
 
     eos_ids        ids that end an output
     bos_id         the beginning-of-sequence id; None if the model has none
+    special_ids    ids of special tokens, such as those that frame a chat; plain text has none
     vocab_size     ids are 0 .. vocab_size - 1
     chat_template  turns a conversation into a prompt
     """
 
     eos_ids: frozenset[int]
     bos_id: int | None
+    special_ids: frozenset[int]
     vocab_size: int
     chat_template: ChatTemplate
 
@@ -83,111 +86,99 @@ class Tokenizer(Protocol):
 class HFTokenizer:
     """The tokenizer of a Hugging Face model directory, through the `tokenizers` library.
 
-    Reads tokenizer.json and, if they exist, tokenizer_config.json, generation_config.json, config.json
-    and chat_template.jinja. `name` appears in `describe()`; the default is the directory's name. Raises
-    TokenizerError if tokenizer.json is missing or damaged.
+    Reads tokenizer.json, or tokenizer.model (SentencePiece) if there is none, and, if they exist,
+    tokenizer_config.json, generation_config.json, config.json and chat_template.jinja. `name` appears
+    in `describe()`; the default is the directory's name. `path` is the directory. Raises
+    TokenizerError if both files are missing or the one to read is damaged.
     """
 
     def __init__(self, directory: str | Path, name: str = "") -> None:
-        directory = Path(directory)
-        file = directory / "tokenizer.json"
-        if not file.is_file():
-            raise TokenizerError(
-                f"{directory} has no tokenizer.json: save the tokenizer with "
-                "transformers' `AutoTokenizer.from_pretrained(...).save_pretrained(...)`"
-            )
+        directory = self.path = Path(directory)
         settings = _read_json(directory / "tokenizer_config.json")
         ends = _ids(_read_json(directory / "generation_config.json").get("eos_token_id"))
         ends |= _ids(_read_json(directory / "config.json").get("eos_token_id"))
+        tokenizer, settings = _read_directory(directory, settings)
         template = ChatTemplate.from_directory(directory, settings, _special_tokens(settings))
-        try:
-            source = file.read_text(encoding="utf-8")
-            self._build(source, settings, ends, template, name or directory.resolve().name)
-        except ValueError as error:
-            raise TokenizerError(f"{file} is damaged, download it again: {error}") from error
+        self._build(tokenizer, settings, ends, template, name or directory.resolve().name)
 
     def _build(
         self,
-        source: str,
+        tokenizer: tokenizers.Tokenizer,
         settings: dict[str, Any],
         ends: set[int],
         chat_template: ChatTemplate,
         name: str,
     ) -> None:
-        """Build from the contents of tokenizer.json (`source`) and tokenizer_config.json.
-
-        `ends` are additional end ids. Raises ValueError if `source` is damaged.
-        """
-        try:
-            self._tokenizer = tokenizers.Tokenizer.from_str(source)
-        except Exception as error:  # the library raises plain Exception
-            raise ValueError(str(error)) from error
-        # A second copy, because recognising special tokens is a setting of the tokenizer, not an
-        # argument of `encode`, and several threads encode requests.
-        self._ordinary = tokenizers.Tokenizer.from_str(source)
+        """Build from a tokenizer and the contents of tokenizer_config.json; `ends` are more end ids."""
+        self._tokenizer = tokenizer
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        added = sorted(tokenizer.get_added_tokens_decoder().items())
+        # A second one, because recognising special tokens is a setting of the tokenizer, not an
+        # argument of `encode`, and several threads encode requests. They share the vocabulary.
+        self._ordinary = tokenizers.Tokenizer(tokenizer.model)
+        self._ordinary.normalizer = tokenizer.normalizer
+        self._ordinary.pre_tokenizer = tokenizer.pre_tokenizer
+        self._ordinary.add_tokens([token for _, token in added])
         self._ordinary.encode_special_tokens = True
 
-        self._name = name
+        self.name = name
         special = _special_tokens(settings)
-        vocabulary = self._tokenizer.get_vocab(with_added_tokens=True)
+        vocabulary = tokenizer.get_vocab(with_added_tokens=True)
         self.vocab_size = max(vocabulary.values(), default=-1) + 1
-        self.bos_id = self._tokenizer.token_to_id(special.get("bos_token", ""))
-        self.eos_ids = frozenset(
-            ends | _ids(self._tokenizer.token_to_id(special.get("eos_token", "")))
-        )
+        self.bos_id = tokenizer.token_to_id(special.get("bos_token", ""))
+        self.eos_ids = frozenset(ends | _ids(tokenizer.token_to_id(special.get("eos_token", ""))))
         self.chat_template = chat_template
         # Without a setting, the tokenizer itself shows whether it prepends BOS.
         setting = settings.get("add_bos_token")
         if setting is None:
-            setting = self.bos_id in self._tokenizer.encode("").ids
+            setting = self.bos_id in tokenizer.encode("").ids
         self._adds_bos = self.bos_id is not None and setting
-        self._special = {
-            token.content: id_ for id_, token in self._tokenizer.get_added_tokens_decoder().items()
-        }
-        self._table = _byte_table(source, vocabulary, self.vocab_size)
+        self._special = {token.content: id_ for id_, token in added}
+        self.special_ids = frozenset(id_ for id_, token in added if token.special)
+        # Whether each token is a fixed run of bytes, whatever its neighbours.
+        self._byte_level = isinstance(tokenizer.decoder, tokenizers.decoders.ByteLevel)
+        spell = _byte_level_bytes if self._byte_level else _sentencepiece_bytes
+        self._table = [b""] * self.vocab_size
+        for token, token_id in vocabulary.items():
+            self._table[token_id] = spell(token)
 
     def describe(self) -> dict[str, Any]:
         """See `Tokenizer`."""
         return {
-            "name": self._name,
+            "name": self.name,
             "vocab_size": self.vocab_size,
             "bos_id": self.bos_id,
             "eos_ids": sorted(self.eos_ids),
         }
 
     def encode(self, text: str) -> list[int]:
-        """See `Tokenizer`."""
-        ids: list[int] = self._tokenizer.encode(checked(text), add_special_tokens=False).ids
+        """See `Tokenizer`. Other threads run meanwhile."""
+        ids = _encode(self._tokenizer, text)
         if self._adds_bos and self.bos_id is not None and ids[:1] != [self.bos_id]:
             ids.insert(0, self.bos_id)
         return ids
 
     def encode_ordinary(self, text: str) -> list[int]:
-        """See `Tokenizer`."""
-        ids: list[int] = self._ordinary.encode(checked(text), add_special_tokens=False).ids
-        return ids
+        """See `Tokenizer`. Other threads run meanwhile."""
+        return _encode(self._ordinary, text)
 
     def decode(self, ids: Sequence[int]) -> str:
         """See `Tokenizer`."""
-        if self._table is None:
+        if not self._byte_level:
             return self._decode(list(ids))
         return self._bytes(ids).decode("utf-8", errors="replace")
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """See `Tokenizer`."""
         detokenizer: IncrementalDetokenizer = (
-            WindowDetokenizer(self._decode) if self._table is None else ByteDetokenizer(self._table)
+            ByteDetokenizer(self._table) if self._byte_level else WindowDetokenizer(self._decode)
         )
         return list(map(detokenizer.push, ids))
 
     def token_bytes(self, token_id: int) -> bytes:
         """See `Tokenizer`."""
-        if self._table is not None:
-            return self._bytes([token_id])
-        token: str = self._tokenizer.id_to_token(token_id) or ""
-        if _BYTE_TOKEN.fullmatch(token):
-            return bytes([int(token[3:5], 16)])
-        return (token if token in self._special else token.replace("▁", " ")).encode("utf-8")
+        return self._table[token_id] if token_id < self.vocab_size else b""
 
     def token_id(self, text: str) -> int | None:
         """See `Tokenizer`."""
@@ -195,7 +186,7 @@ class HFTokenizer:
 
     def detokenizer(self, prompt_ids: Sequence[int]) -> IncrementalDetokenizer:
         """See `Tokenizer`."""
-        if self._table is None:
+        if not self._byte_level:
             return WindowDetokenizer(self._decode, self.eos_ids, prompt_ids)
         return ByteDetokenizer(self._table, self.eos_ids, self._bytes(prompt_ids))
 
@@ -204,7 +195,6 @@ class HFTokenizer:
         return text
 
     def _bytes(self, ids: Sequence[int]) -> bytes:
-        assert self._table is not None
         return b"".join(self._table[i] for i in ids if i < len(self._table))
 
 
@@ -230,6 +220,26 @@ def checked(text: str) -> str:
             f"({text[error.start]!r}); remove it"
         ) from error
     return text
+
+
+def _read_directory(
+    directory: Path, settings: dict[str, Any]
+) -> tuple[tokenizers.Tokenizer, dict[str, Any]]:
+    """Return the tokenizer of a directory, and its settings completed. Raises TokenizerError."""
+    file = directory / "tokenizer.json"
+    if not file.is_file():
+        file = directory / "tokenizer.model"
+    if not file.is_file():
+        raise TokenizerError(
+            f"{directory} has neither tokenizer.json nor tokenizer.model: save the tokenizer with "
+            "transformers' `AutoTokenizer.from_pretrained(...).save_pretrained(...)`"
+        )
+    try:
+        if file.suffix == ".json":
+            return tokenizers.Tokenizer.from_file(str(file)), settings
+        return read_sentencepiece_directory(file, settings)
+    except Exception as error:  # the library raises plain Exception
+        raise TokenizerError(f"{file} is damaged, download it again: {error}") from error
 
 
 def _read_json(file: Path) -> dict[str, Any]:
@@ -262,26 +272,42 @@ def _ids(value: int | list[int] | None) -> set[int]:
     return {value} if isinstance(value, int) else set(value)
 
 
-def _byte_table(source: str, vocabulary: dict[str, int], size: int) -> list[bytes] | None:
-    """Return the bytes of every id of a byte-level vocabulary; None for other kinds."""
-    if (json.loads(source).get("decoder") or {}).get("type") != "ByteLevel":
-        return None
-    to_byte = {character: byte for byte, character in _byte_alphabet().items()}
-    table = [b""] * size
-    for token, token_id in vocabulary.items():
-        try:
-            table[token_id] = bytes(to_byte[character] for character in token)
-        except KeyError:  # an added token, for instance with a space, stands for itself
-            table[token_id] = token.encode("utf-8")
-    return table
+def _encode(tokenizer: tokenizers.Tokenizer, text: str) -> list[int]:
+    """Return a text's ids. The library releases the GIL for a batch only, so this is a batch of one."""
+    ids: list[int] = tokenizer.encode_batch_fast([checked(text)], add_special_tokens=False)[0].ids
+    return ids
 
 
-def _byte_alphabet() -> dict[int, str]:
-    """Return GPT-2's printable character for each byte (`bytes_to_unicode` in its `encoder.py`).
+class _ByteAlphabet(dict[int, int]):
+    """GPT-2's printable character for each byte (`bytes_to_unicode` in its `encoder.py`) -> the byte.
 
-    Printable Latin-1 characters stand for themselves; the others are mapped to U+0100 and up.
+    Printable Latin-1 characters stand for themselves; the others are mapped to U+0100 and up. A
+    character that stands for no byte gives one that Latin-1 cannot encode.
     """
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in printable]
-    alphabet = {byte: chr(byte) for byte in printable}
-    return alphabet | {byte: chr(256 + i) for i, byte in enumerate(others)}
+
+    def __init__(self) -> None:
+        printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+        others = [byte for byte in range(256) if byte not in printable]
+        super().__init__({byte: byte for byte in printable})
+        self.update({256 + i: byte for i, byte in enumerate(others)})
+
+    def __missing__(self, character: int) -> int:
+        return 0x100
+
+
+_BYTE_ALPHABET = _ByteAlphabet()
+
+
+def _byte_level_bytes(token: str) -> bytes:
+    """Return the bytes of a token of a byte-level vocabulary."""
+    try:
+        return token.translate(_BYTE_ALPHABET).encode("latin-1")
+    except UnicodeEncodeError:  # an added token, for instance with a space, stands for itself
+        return token.encode("utf-8")
+
+
+def _sentencepiece_bytes(token: str) -> bytes:
+    """Return the bytes of a token of another vocabulary, as SentencePiece writes them."""
+    if _BYTE_TOKEN.fullmatch(token):
+        return bytes([int(token[3:5], 16)])
+    return token.replace("▁", " ").encode("utf-8")

@@ -7,12 +7,14 @@ decisions are the board's: `engine/events/messages.py`.
 from collections.abc import Iterable, Iterator
 
 from engine.events import vocabulary as v
+from engine.events.knowledge import LogKnowledge, gap_words
 from engine.events.log import EventLog
 from engine.events.messages import (
     MESSAGES,
     Words,
     admission_words,
     count,
+    mask_words,
     preemption_words,
     reason_words,
     row_words,
@@ -50,6 +52,8 @@ class _Answer:
         first, *rest = self._parts()
         yield f"Step {self.step}: {self.name(self.id)} {first}"
         yield from rest
+        for gap in self.facts.gaps:
+            yield f"{gap_words(gap).capitalize()}."
 
     def _parts(self) -> Iterator[str]:
         """Yield the sentences; the first has no subject."""
@@ -97,10 +101,11 @@ class _Answer:
                 yield f"{row_words(self.state, row)}."
                 wasted = self.facts.wasted
                 yield f"Its row was {wasted}." if wasted else self._samples(row)
+                yield from self._masked()
                 return
         rows = self._amounts((row.request, row.count) for row in self.event.rows)
-        reason = dict(self.event.skipped)[self.id]
-        yield f"{stalled_words(self.state, reason)}."
+        reason = dict(self.event.skipped).get(self.id)
+        yield f"{stalled_words(self.state, reason)}." if reason else "gets nothing."
         if rows:
             yield f"Tokens of the others: {rows}."
 
@@ -112,6 +117,17 @@ class _Answer:
             return f"It samples a token for each of its {request.slots} samples."
         return "It samples the next token."
 
+    def _masked(self) -> Iterator[str]:
+        """Say what its grammar left to choose from, if it has one."""
+        if not (tokens := self.facts.masked):
+            return
+        first, forced = tokens[0], sum(token.forced for token in tokens)
+        if first.mass is not None:  # a log without measured values does not say more
+            vocab, wanted = self.log_index.vocab, first.wanted_text
+            yield f"{mask_words(first.allowed, vocab, first.mass, wanted)}."
+        if forced:
+            yield f"{text(MESSAGES['mask']['forced'], forced=forced)}."
+
     # Waiting
 
     def _waits(self) -> Iterator[str]:
@@ -120,9 +136,9 @@ class _Answer:
             yield from self._deferral()
             return
         blocked = self.event.blocked
-        assert blocked is not None, (
-            "a waiting request is deferred, blocked, or behind the blocked one"
-        )
+        if blocked is None:  # the log of another engine may not say why
+            yield f"waits. {LogKnowledge(self.state.source).missing('waiting_reasons')}"
+            return
         if blocked.request == self.id:
             yield f"waits because {self._plain(reason_words(self.state, self.event))}."
         else:
@@ -167,12 +183,13 @@ class _Answer:
     # Preempted
 
     def _preempted(self, lost: Preemption) -> Iterator[str]:
-        yield f"{self._plain(preemption_words(lost.event, lost.free, lost.evictable))}."
+        words = preemption_words(lost.event, lost.free, lost.evictable, self.state.source)
+        yield f"{self._plain(words)}."
         if self.policy:
             yield f"The policy {self.policy} chose the victim."
         yield (
-            f"Of its {count(lost.held, 'block')}, {lost.shared} stay with other requests, "
-            f"{lost.cached} stay cached and {lost.freed} become free."
+            f"Of its {count(lost.held, 'block')}, other requests keep {lost.shared}, "
+            f"the cache keeps {lost.cached}, and the pool gets back {lost.freed}."
         )
         if lost.event.refunded:
             yield f"The step's budget gets back {count(lost.event.refunded, 'token')}."
@@ -184,7 +201,12 @@ class _Answer:
 
     def _admitted(self, admission: Admission) -> Iterator[str]:
         found, size = admission.found, self.state.block_size
-        yield f"{admission_words(found, admission.tokens, resumed=admission.resumed)}."
+        words = admission_words(
+            found, admission.tokens, resumed=admission.resumed, adopted=admission.adopted
+        )
+        yield f"{words}."
+        if -1 in self.state.requests[self.id].tokens:
+            return  # a larger hit cannot be judged without tokens
         if self.facts.config.prefix_cache == "off":
             yield "The prefix cache is off."
             return
@@ -201,7 +223,10 @@ class _Answer:
                 "token is computed."
             )
             return
-        if admission.agree > found:
+        in_cache = min(admission.agree, admission.tokens - 1) // size * size
+        if self.facts.state.has_windows and in_cache > found:
+            yield text(f"{MESSAGES['missed']['no_window']}.", agree=in_cache)
+        elif admission.agree > found:
             yield (
                 f"A cached prefix agrees with its first {count(admission.agree, 'token')}, but "
                 "differs inside the next block."
@@ -210,10 +235,13 @@ class _Answer:
             yield f"No cached prefix continues with its token at position {found}."
         if admission.lost is not None:
             usable, event = admission.lost.usable(admission, size), admission.lost.event
-            cause = f"for {self.name(event.needed_by)}"
+            cause = f"for {self.name(event.needed_by)}" if event.needed_by >= 0 else ""
             if event.reason == "cleared":
                 cause = "when the cache was cleared"
+            elif event.reason == "adopted":
+                cause = "for an adopted prefix"
             yield (
                 f"Earlier, {count(usable, 'token')} of it were cached: node {event.node} was evicted "
-                f"in step {admission.lost.step} {cause}."
+                f"in step {admission.lost.step} {cause}".rstrip()
+                + "."
             )

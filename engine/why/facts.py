@@ -12,6 +12,8 @@ from engine.events import vocabulary as v
 from engine.events.fold import State
 from engine.events.log import EventLog
 from engine.events.messages import wasted_words
+from engine.events.rows import OutputTokenRow
+from engine.why.scoring import Unscored
 from engine.why.shortfall import Shortfall, common_length, shortfall
 
 
@@ -59,6 +61,7 @@ class Admission:
     sharers  requests that held the found blocks
     lost     the last eviction from a cached prefix that would have been a larger hit
     scored   its prompt is scored (prompt_logprobs), so all of it is computed
+    adopted  how many of the found tokens another replica computed, and which one
     """
 
     resumed: bool
@@ -69,6 +72,7 @@ class Admission:
     sharers: list[int]
     lost: Eviction | None = None
     scored: bool = False
+    adopted: tuple[int, str] = (0, "")
 
 
 @dataclass(slots=True)
@@ -82,6 +86,8 @@ class Facts:
     admission   of this request in this step, if any
     unscored    requests whose prompts still have to be scored; they cannot use the cache
     wasted      why its row of this step was in vain, in words; None if it was not
+    masked      the tokens of this step that its grammar allowed or forced
+    gaps        missing messages of a foreign log just before the step
     """
 
     state: State
@@ -89,8 +95,10 @@ class Facts:
     victims: list[int] = field(default_factory=list)
     preemption: Preemption | None = None
     admission: Admission | None = None
-    unscored: set[int] = field(default_factory=set)
+    unscored: Unscored = field(default_factory=Unscored)
     wasted: str | None = None
+    masked: list[OutputTokenRow] = field(default_factory=list)
+    gaps: list[v.EventsMissing] = field(default_factory=list)
 
     @classmethod
     def of(cls, log: EventLog, request: int, at: int) -> "Facts":
@@ -110,6 +118,10 @@ class Facts:
                     prefix = facts.state.prefix_tokens(before.node)
                     agree = common_length(prefix, tokens)
                     lost.append(Eviction(agree, facts.state.step, before))
+                case v.EventsMissing():
+                    facts.gaps.append(before)
+                case v.StepScheduled() if before is not event:
+                    facts.gaps = []
                 case v.Preempted():
                     facts.victims.append(before.request)
                     if before.request == request:
@@ -117,9 +129,17 @@ class Facts:
                 case v.Admitted() if before.request == request:
                     facts.admission = _admission(facts.state, before, lost)
                     facts.admission.scored = request in facts.unscored
-            facts._note_scoring(before)
+            facts.unscored.note(before, facts.state)
             facts.state.apply(before)
         facts.wasted = wasted_words(facts.state, itertools.islice(log, at + 1, None), request)
+        live = facts.state.requests.get(request)
+        if live is not None and "structured" in live.sampling:
+            step = facts.state.step
+            facts.masked = [
+                token
+                for token in log.token_rows
+                if token.request == request and token.step == step and token.allowed
+            ]
         return facts
 
     @property
@@ -144,24 +164,6 @@ class Facts:
         }
         other = max(shared, key=lambda id_: shared[id_] // size)
         return other, shared[other] // size * size
-
-    def _note_scoring(self, event: v.Event) -> None:
-        """A request with prompt_logprobs reads no cache until every token of its prompt is scored."""
-        match event:
-            # A prompt of one token has no score.
-            case v.RequestArrived() if len(event.prompt) > 1:
-                if event.sampling.get("prompt_logprobs") is not None:
-                    self.unscored.add(event.request)
-            case v.Keyframe():
-                for entry in event.state["requests"]:
-                    scored = entry["computed"] >= entry["prompt_length"] - 1
-                    if entry["sampling"].get("prompt_logprobs") is not None and not scored:
-                        self.unscored.add(entry["id"])
-            case v.StepFinished():
-                for row in self.state.plans.get(event.step or self.state.step, []):
-                    request = self.state.requests.get(row.request)
-                    if request and row.start + row.count >= request.prompt_length - 1:
-                        self.unscored.discard(row.request)
 
 
 def _preemption(before: State, event: v.Preempted) -> Preemption:
@@ -193,6 +195,7 @@ def _admission(before: State, event: v.Admitted, lost: list[Eviction]) -> Admiss
         resumed=event.resumed,
         tokens=len(request.tokens),
         found=len(event.blocks) * size,
+        adopted=before.adopted_prefix(event.node),
         most=(len(request.tokens) - 1) // size * size,
         agree=max(
             common_length(before.prefix_tokens(node.id), request.tokens)
@@ -206,7 +209,8 @@ def _admission(before: State, event: v.Admitted, lost: list[Eviction]) -> Admiss
         ],
     )
     for eviction in lost:
-        if eviction.usable(admission, size) > admission.found:
+        # With sliding layers, more may be in the cache than was found.
+        if eviction.usable(admission, size) > max(admission.found, admission.agree // size * size):
             admission.lost = eviction
     return admission
 

@@ -38,6 +38,7 @@ class LogIndex:
     spans      by request
     labels     by request
     classes    as in run_started; None if the log does not have them
+    vocab      number of tokens in the vocabulary; 0 if the log begins later
     """
 
     steps: dict[int, int] = field(default_factory=dict)
@@ -45,6 +46,7 @@ class LogIndex:
     spans: dict[int, RequestSpan] = field(default_factory=dict)
     labels: dict[int, str] = field(default_factory=dict)
     classes: dict[str, str] | None = None
+    vocab: int = 0
 
     @classmethod
     def of(cls, log: EventLog) -> "LogIndex":
@@ -54,6 +56,7 @@ class LogIndex:
             match event:
                 case v.RunStarted():
                     found.classes = event.classes
+                    found.vocab = event.tokenizer.get("vocab_size", 0)
                 case v.Keyframe():
                     step = event.state["step"]
                     found.classes = event.state.get("classes") or None

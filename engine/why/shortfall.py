@@ -13,7 +13,7 @@ from engine.events.state import ROOT, RequestState
 
 
 class CachedPrefix:
-    """The cached prefix of a waiting request, found by comparing tokens.
+    """The cached prefix that a waiting request can use, found by comparing tokens.
 
     blocks    number of whole blocks found
     unlocked  how many of them no request has locked; evicting those would destroy what is about to
@@ -24,24 +24,26 @@ class CachedPrefix:
         size = state.block_size
         reads_cache = state.settings["prefix_cache"] != "off" and not unscored
         limit = (len(request.tokens) - 1) // size if reads_cache else 0
-        self.blocks = self.unlocked = 0
+        found: list[list[int]] = []  # copies of each block
         node = state.nodes[ROOT]
-        while self.blocks < limit:
-            rest = request.tokens[self.blocks * size : limit * size]
+        while len(found) < limit:
+            rest = request.tokens[len(found) * size : limit * size]
             below = [state.nodes[child] for child in node.children]
             shared = {child.id: common_length(child.tokens, rest) // size for child in below}
             node = max(below, key=lambda child: shared[child.id], default=node)
             depth = shared.get(node.id, 0)
-            self.blocks += depth
-            self.unlocked += sum(state.refs[block] == 1 for block in node.blocks[:depth])
+            found += [[block, *node.copies] for block in node.blocks[:depth]]
             if depth == 0 or depth < len(node.blocks):
                 break
+        usable = state.usable_prefix(found)
+        self.blocks = len(usable)
+        self.unlocked = sum(state.refs[block] == 1 for block in usable)
 
 
 def common_length(one: list[int], other: list[int]) -> int:
-    """Return the length of the longest common prefix."""
+    """Return the length of the longest common prefix. An unknown token, -1, equals no other."""
     for index, (a, b) in enumerate(zip(one, other, strict=False)):
-        if a != b:
+        if a != b or a < 0:
             return index
     return min(len(one), len(other))
 
@@ -84,7 +86,7 @@ def shortfall(
     prefix = CachedPrefix(state, head, unscored=head.id in unscored)
     length = len(head.tokens)
     lack = blocked.need - blocked.have
-    not_deferred = classes is not None and classes["policy"] in NEVER_DEFER
+    not_deferred = classes is not None and classes.get("policy") in NEVER_DEFER
     tokens_left = config.token_budget - sum(row.count - len(row.drafts) for row in event.rows)
     available = state.free_before_drafts(event.rows) + state.evictable - prefix.unlocked
 

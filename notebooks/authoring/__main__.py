@@ -2,8 +2,9 @@
 
 The committed outputs are for readers who run nothing, on a code host or in a fresh JupyterLab. A
 widget's reference would be dead there, and its state large. So each widget is stored as its picture
-in the light theme and its `repr`. When the cell runs, it shows the widget again. A figure's picture has
-no background, so it suits light and dark pages. Between a question and its answer nothing is stored.
+in the light theme and its `repr`. When the cell runs, it shows the widget again. Stored pictures suit
+light and dark pages: a board is a light card with round corners, and a figure has no background.
+Between a question and its answer nothing is stored.
 """
 
 import base64
@@ -35,6 +36,10 @@ from authoring.spoilers import hidden
 
 PLOTLY = "application/vnd.plotly.v1+json"
 DRAWN = ".underglass, .js-plotly-plot"  # elements that pictures are taken of
+# What is drawn around a picture is left out of it, so that it looks right on light and dark pages.
+FIGURE = "* { background: transparent !important; }"
+CARD = """:has([data-card]) { background: transparent !important; }
+[data-card] { border-radius: 12px; box-shadow: inset 0 0 0 1px #c9cdd5; }"""
 SIZE: ViewportSize = {
     "width": 1390,
     "height": 2400,
@@ -134,17 +139,17 @@ def _data(page: Page, index: int, place: int, data: dict[str, Any]) -> dict[str,
     if WIDGET in data:
         expect(drawn).to_have_attribute("data-ready", "true", timeout=60_000)
     page.mouse.move(0, 0)  # nothing hovered
-    picture = (
-        _see_through(page, drawn) if PLOTLY in data else drawn.screenshot(animations="disabled")
-    )
+    picture = _picture(page, drawn, FIGURE if PLOTLY in data else CARD)
     return {"image/png": base64.b64encode(picture).decode(), **plain}
 
 
-def _see_through(page: Page, figure: Locator) -> bytes:
-    """Return a figure's picture without JupyterLab's background, for light and for dark pages."""
-    style = page.add_style_tag(content="* { background: transparent !important; }")
-    picture = figure.screenshot(animations="disabled", omit_background=True)
+def _picture(page: Page, drawn: Locator, css: str) -> bytes:
+    """Return the picture of an element without JupyterLab's background."""
+    drawn.evaluate("element => { element.dataset.card = ''; }")
+    style = page.add_style_tag(content=css)
+    picture = drawn.screenshot(animations="disabled", omit_background=True)
     style.evaluate("element => element.remove()")
+    drawn.evaluate("element => { delete element.dataset.card; }")
     return picture
 
 

@@ -70,7 +70,8 @@ def jupyterlab(home: Path, work: Path) -> Iterator[str]:
         port = probe.getsockname()[1]
     kinds = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR")
     environment = {**os.environ, **{kind: str(home / kind.lower()) for kind in kinds}}
-    environment["PYTHONPATH"] = str(REPOSITORY)
+    # The lessons in workbook/ import what lies in notebooks/, as with `make lab`.
+    environment["PYTHONPATH"] = os.pathsep.join(map(str, (REPOSITORY, NOTEBOOKS)))
     command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"]
     command += [f"--ServerApp.port={port}", "--ServerApp.ip=127.0.0.1", f"--notebook-dir={work}"]
     command += ["--IdentityProvider.token=", "--LabApp.news_url=None"]

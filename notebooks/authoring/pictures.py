@@ -2,16 +2,20 @@
 
 `docs/handover-light.png` shows the motion of a preemption, eight times slower than the board does:
 the victim's blocks go from its lane to the map, and a block that another request takes goes on to that
-request's lane. `docs/board-light.png` is its end, for readers who prefer reduced motion. Both exist for
-the dark theme too.
+request's lane. `docs/board-light.png` is its end, for readers who prefer reduced motion.
+`docs/live-light.png` is the live page with a class of thirty, and `docs/vllm-light.png` a recording of
+vLLM. All exist for the dark theme too.
 """
 
 import base64
 import tempfile
 import zlib
+from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any, Literal
 
+import httpx
 import numpy as np
 from playwright.sync_api import Browser, Locator, Page, ViewportSize, expect, sync_playwright
 
@@ -19,8 +23,10 @@ from authoring.apng import Picture, png
 from authoring.lab import CHROMIUM_FLAGS, REPOSITORY, chromium_path
 from engine.events import EventLog
 from engine.events.vocabulary import Preempted, StepStarted
+from engine.simulation.speakers import NAMES
+from server.process import serve_in_background
 from tests.visualizer.storytellers import storytellers
-from visualizer import to_html
+from visualizer import gallery, to_html
 
 SIZE: ViewportSize = {"width": 1280, "height": 1100}  # a whole board is in sight
 SHARPNESS = 2  # device pixels per pixel
@@ -28,6 +34,21 @@ DURATION = 150  # ms of the motion on the board
 FRAMES = 20
 FRAME, BEFORE, AFTER = 0.06, 1.5, 4.0  # seconds that a frame, the step before and the end are shown
 PLAYS = 3
+
+Theme = Literal["light", "dark"]
+LIVE: ViewportSize = {"width": 1280, "height": 1000}
+LIVE_STEP = 28
+RECORDED: ViewportSize = {"width": 1280, "height": 715}  # down to the prefix tree
+RECORDED_STEP, WAITING = 60, 9  # six requests wait, Ivo at the end of the queue
+# The live page has these prompts as buttons; each student asks for a story about another animal.
+QUESTIONS = (
+    "Tell me a story about a {animal}.",
+    "What is a KV cache?",
+    "Tell me a story about a {animal}.",
+    "What is 17 + 25?",
+    "Why is decode slower than prefill?",
+)
+ANIMALS = "bear cat dog duck fox frog goat lion mouse owl pig wolf".split()
 
 # An animation waits until its time is set.
 HOLD_ANIMATIONS = """
@@ -101,19 +122,64 @@ def main() -> None:
         file = Path(folder) / "class.html"
         to_html(log, file)
         browser = playwright.chromium.launch(executable_path=path, args=CHROMIUM_FLAGS)
-        themes: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+        themes: tuple[Theme, ...] = ("light", "dark")
+        lives = live(browser, themes)
         for theme in themes:
             moving, still = handover(browser, file, log, theme)
-            for name, content in (("handover", moving), ("board", still)):
+            made = {"handover": moving, "board": still, "live": lives[theme]}
+            made["vllm"] = recorded(browser, Path(folder), theme)
+            for name, content in made.items():
                 target = REPOSITORY / "docs" / f"{name}-{theme}.png"
                 target.write_bytes(content)
                 print(f"{target.name}: {len(content) / 1000:.0f} KB")
         browser.close()
 
 
-def handover(
-    browser: Browser, file: Path, log: EventLog, theme: Literal["light", "dark"]
-) -> tuple[bytes, bytes]:
+def live(browser: Browser, themes: Sequence[Theme]) -> dict[Theme, bytes]:
+    """Return a picture of the live page for each theme: a class of thirty, paused at LIVE_STEP."""
+    pictures = {}
+    with (
+        serve_in_background(
+            paused=True, token_budget=64, max_batch_size=24, max_kv_tokens=2048
+        ) as server,
+        httpx.Client(base_url=server.url, timeout=None, trust_env=False) as client,
+    ):
+        for name, question, animal in zip(NAMES, cycle(QUESTIONS), cycle(ANIMALS), strict=False):
+            chat = [{"role": "user", "content": question.format(animal=animal)}]
+            body = {"messages": chat, "user": name, "max_tokens": 60, "stream": True}
+            asked = client.build_request("POST", "/v1/chat/completions", json=body)
+            client.send(asked, stream=True).raise_for_status()  # it is in the queue now
+        client.post("/engine/step", json={"steps": LIVE_STEP}).raise_for_status()
+        for theme in themes:
+            context = browser.new_context(
+                viewport=LIVE, color_scheme=theme, device_scale_factor=SHARPNESS
+            )
+            page = context.new_page()
+            page.goto(server.url)
+            board = page.locator(".underglass").first
+            expect(board).to_have_attribute("data-live", "live")
+            expect(board).to_have_attribute("data-step", str(LIVE_STEP))
+            pictures[theme] = page.screenshot(animations="disabled")
+            context.close()
+    return pictures
+
+
+def recorded(browser: Browser, folder: Path, theme: Theme) -> bytes:
+    """Return a picture of a recorded vLLM: the upper part of the board."""
+    file = folder / "vllm.html"
+    to_html(gallery()["vllm_tight"].log, file)
+    context = browser.new_context(
+        viewport=RECORDED, color_scheme=theme, device_scale_factor=SHARPNESS
+    )
+    page = context.new_page()
+    page.goto(f"{file.as_uri()}#step={RECORDED_STEP}&selected={WAITING}")
+    expect(page.locator(".underglass").first).to_have_attribute("data-ready", "true")
+    picture = page.screenshot(animations="disabled")
+    context.close()
+    return picture
+
+
+def handover(browser: Browser, file: Path, log: EventLog, theme: Theme) -> tuple[bytes, bytes]:
     """Return the moving picture of the log's first preemption, and the still picture of its end."""
     step, victim = first_preemption(log)
     context = browser.new_context(viewport=SIZE, color_scheme=theme, device_scale_factor=SHARPNESS)

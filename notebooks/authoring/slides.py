@@ -25,7 +25,10 @@ SLIDES = REPOSITORY / "build" / "slides"
 # The lessons of docs/classroom.md's two sessions, homework included.
 SESSIONS = {
     "session1": ("Sharing time", ["00", "01", "02", "03", "04", "05", "08"]),
-    "session2": ("Sharing memory", ["06", "07", "09", "10", "11", "12", "13", "16"]),
+    "session2": (
+        "Sharing memory",
+        ["06", "07", "09", "10", "11", "12", "13", "14", "15", "16", "17", "18"],
+    ),
 }
 WIDTH, HEIGHT = 1180, 600  # pixels of a slide of 1280 x 720 that a picture may fill, below a title
 LINE, MANY_LINES = 72, 11  # characters in a line; texts of more lines are set in smaller type

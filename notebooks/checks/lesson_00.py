@@ -128,13 +128,10 @@ def attempt(first_token_steps: FirstTokenSteps, run: Run) -> None:
             _why_not_in_it(silent[0], names),
         )
     if missing := [request for request in right if request not in answer]:
-        look = "It got a token in this log. Which event says so?"
-        if names[missing[0]].startswith("sample"):
-            look = "A prompt with two samples becomes two requests, each with tokens of its own."
         raise Broken(
             f"{listed(names[one] for one in missing)} is missing.",
             Promise.ALL_WITH_TOKENS,
-            look,
+            _where_it_is(log, missing[0], names, right[missing[0]]),
         )
     for request, step in right.items():
         if not isinstance(answer[request], Integral):
@@ -157,12 +154,29 @@ def _why_not_in_it(key: Any, names: dict[int, str]) -> str:
     return f"Does any step of this log have a token of {names[key]}?"
 
 
+def _where_it_is(log: EventLog, request: int, names: dict[int, str], step: int) -> str:
+    """Return a hint about the step of a missing request's first token."""
+    rows = [token.request for token in log.token_rows if token.step == step]
+    look = f"Its first token is in step {step}. "
+    if len(rows) == 1:
+        return look + "Which event says so, and does yours get that far?"
+    look += (
+        f"That step has tokens of {listed(names[one] for one in rows)}: does yours read all rows?"
+    )
+    if names[request].startswith("sample"):
+        look += " Two samples of a prompt are two requests."
+    return look
+
+
 def _where_to_look(log: EventLog, request: int, name: str, said: Any, step: int) -> str:
     """Return a hint about what happened in the returned step."""
     row = log.request(request)
     arrived, admitted = row.arrived_step, row.admitted_step
-    if said == 0:
-        return "There is no step 0. Return the step's number, not the length of the wait."
+    if not 0 < said <= len(log.step_rows):
+        return (
+            f"There is no step {said}: the log has {counted(len(log.step_rows), 'step')}, from step 1 "
+            "on. Is yours a step's number, or a count of something else?"
+        )
     if said == admitted:
         return (
             f"{name} is admitted in step {said} and gets its first token in step {step}. What happens "

@@ -56,6 +56,7 @@ class Promise(StrEnum):
 
 Weigh = Callable[..., list[float]]
 EXACT = 1e-6
+NEARLY = 0.005  # a difference that rounding to two places makes
 
 
 @dataclass(frozen=True)
@@ -311,9 +312,10 @@ def _check_shares(shares: list[float], case: Scores) -> None:
             Promise.PROPORTIONAL,
             "Does a high temperature make your probabilities bolder or more careful?",
         )
-    raise Broken(
-        did, Promise.PROPORTIONAL, "Compare two of the tokens: by which factor do they differ?"
-    )
+    look = "Compare two of the tokens: by which factor do they differ?"
+    if all(abs(mine - its) < NEARLY for mine, its in zip(shares, right, strict=True)):
+        look = "They are right to two places, and wrong behind them. Do you round?"
+    raise Broken(did, Promise.PROPORTIONAL, look)
 
 
 def _of_kept(shares: list[float], logits: Sequence[float], temperature: float) -> list[float]:

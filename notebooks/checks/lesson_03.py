@@ -231,7 +231,17 @@ def _about_bytes(moved: float, step: Step) -> tuple[str, str]:
             Promise.WEIGHTS_ONCE,
             "The output layer turns the last layer's result into logits. Do you count its weights?",
         ),
+        *(
+            (
+                (weights + _kv_values(shape) * sum(row)) * size,
+                Promise.KV_ONCE,
+                f"{there}, and you count one. What does your loop do with each row?",
+            )
+            for row in step.rows
+            if rows > 1
+        ),
         ((weights + kept), Promise.BYTES, "You counted values. How many bytes has each?"),
+        ((weights + kept) * 2, Promise.BYTES, f"Here a value has {size} bytes."),
         (
             weights + kept * size,
             Promise.BYTES,
@@ -262,7 +272,8 @@ def _about_bytes(moved: float, step: Step) -> tuple[str, str]:
         (
             (weights + kept // 2) * size,
             Promise.KV_ONCE,
-            "Each token has a key and a value.",
+            f"A token has a key and a value, and each number in them has {size} bytes. Is one of "
+            "these factors missing?",
         ),
     ]
     for count, promise, look in misreadings:
@@ -338,20 +349,33 @@ def _about_flops(flops: float, step: Step) -> tuple[str, str]:
             "A token is part of its own context. Is it in yours?",
         ),
         (
-            right - pair * tokens / 2,
-            Promise.CAUSAL,
-            "Half of a square counts a token only half in its own context. List the positions that "
-            "each token attends to.",
-        ),
-        (
             right + pair * (own - pairs),
             Promise.CAUSAL,
             f"Before a row that starts at {latest} there are {latest} tokens. Does yours count them?",
+        ),
+        (
+            right + 2 * shape.layers * shape.layer_weights * sum(start for start, _ in rows),
+            Promise.SUM,
+            f"Of {_rows(step)}, {counted(tokens, 'token')} goes through the layers now. The keys and "
+            "values of those before are kept.",
         ),
     ]
     for count, promise, look in misreadings:
         if _close(flops, count):
             return promise, look
+    more = (flops - right) / pair
+    if more == round(more):
+        return (
+            Promise.CAUSAL,
+            f"You count {counted(pairs + round(more), 'pair')}; in {_rows(step)} there are {pairs}. "
+            "List the positions that each token attends to.",
+        )
+    if _close(more, -tokens / 2):
+        return (
+            Promise.CAUSAL,
+            "Half of a square counts a token only half in its own context. List the positions that "
+            "each token attends to.",
+        )
     return (
         Promise.SUM,
         f"Work out {_rows(step)} by hand: the layers, the output layer, the pairs.",

@@ -272,10 +272,16 @@ def _weights(weights: Iterable[float], words: int) -> list[float]:
             f"There are {words} words here.",
         )
     if min(shares) < 0 or not 0 < sum(shares) < float("inf"):
+        look = "The drafter may give a word more than the model does. What is left of it then?"
+        if not any(shares):
+            look = (
+                "After a rejection, the model has more of some word at that position. Which rows "
+                "of p and q do you compare?"
+            )
         raise Broken(
             f"You gave the weights {[round(one, 3) for one in shares]} to pick().",
             Promise.WEIGHTS,
-            "The drafter may give a word more than the model does. What is left of it then?",
+            look,
         )
     return shares
 
@@ -308,12 +314,29 @@ def _leading(answer: Any, drafts: list[int], words: int) -> list[int]:
     return ids
 
 
-def _no_own_token(said: str) -> Broken:
+def _no_own_token(said: str, *, drawn: bool = False) -> Broken:
+    if drawn:
+        return Broken(
+            f"You returned {said}, and did not call pick().",
+            Promise.OWN_TOKEN,
+            "That word is left to chance. Which weights does it have?",
+        )
     return Broken(
         f"You returned {said}.",
         Promise.OWN_TOKEN,
         "The model has probabilities after the last draft as well. Without that token, a call whose "
         "drafts are all rejected would return nothing.",
+    )
+
+
+def _no_draft_kept(case: OneDraft) -> Broken:
+    word = max(range(len(case.p)), key=lambda one: min(case.p[one], case.q[one]))
+    chance = min(1.0, case.p[word] / case.q[word])
+    return Broken(
+        "You returned one word, whatever the draft.",
+        Promise.OWN_TOKEN,
+        f"The chance of a draft {WORDS[word]} is {chance:.0%} here. If it is kept, {WORDS[word]} "
+        "and one more word are returned.",
     )
 
 
@@ -329,15 +352,22 @@ class _Outcome:
     first: list[float]
     kept: list[float]
     after: list[float]  # the token after a draft that was kept
+    undecided: list[int]  # drafts that were both kept and rejected with the same number
 
 
 def _attempt_one_draft(accept: Accept, case: OneDraft) -> None:
     outcome = _outcome_of(accept, case)
     words = range(len(case.p))
+    if outcome.undecided:
+        raise Broken(
+            f"A draft {WORDS[outcome.undecided[0]]} was both kept and rejected, with the same number.",
+            Promise.KEPT,
+            "uniforms[j] is the number that decides on draft j. Do you use it?",
+        )
     if all(abs(outcome.first[word] - case.p[word]) < SLACK for word in words):
         total = sum(outcome.kept)
         if total == 0 and _shared(case) > 0:
-            raise _no_own_token("one word, whatever the draft")
+            raise _no_draft_kept(case)
         if any(abs(outcome.after[word] - total * case.after[word]) > SLACK for word in words):
             shares = [share / total for share in outcome.after]
             raise Broken(
@@ -346,29 +376,31 @@ def _attempt_one_draft(accept: Accept, case: OneDraft) -> None:
                 "p has one row more than q. Which row did you draw from?",
             )
         return
-    look = "That is the drafter's distribution; the model's has no influence."
-    if any(abs(mine - its) > SLACK for mine, its in zip(outcome.first, case.q, strict=True)):
-        wrong = [
-            word
-            for word in words
-            if case.q[word] and abs(outcome.kept[word] - min(case.p[word], case.q[word])) > SLACK
-        ]
-        look = "Drafts are kept as often as they should be. " + (
-            "So the word drawn after a rejection is wrong. Kept drafts already give "
-            f"{shares_text(outcome.kept)}. What is missing?"
-        )
-        if wrong:
-            word = max(wrong, key=lambda one: case.q[one])
-            look = (
-                f"A draft {WORDS[word]} was kept in {outcome.kept[word] / case.q[word]:.0%} of the "
-                f"cases. The drafter gives it {case.q[word]:.0%}, the model "
-                f"{case.p[word]:.0%}."
-            )
     raise Broken(
         f"Over all drafts and random numbers, the first word is {shares_text(outcome.first)}; the "
         f"model's distribution is {shares_text(case.p)}.",
         Promise.MODELS_VOICE,
-        look,
+        _why_another_voice(case, outcome),
+    )
+
+
+def _why_another_voice(case: OneDraft, outcome: _Outcome) -> str:
+    wrong = [
+        word
+        for word, (p, q) in enumerate(zip(case.p, case.q, strict=True))
+        if q and abs(outcome.kept[word] - min(p, q)) > SLACK
+    ]
+    if not wrong:
+        return (
+            "Drafts are kept as often as they should be. So the word drawn after a rejection is "
+            f"wrong. Kept drafts already give {shares_text(outcome.kept)}. What is missing?"
+        )
+    word = max(wrong, key=lambda one: case.q[one])
+    if all(abs(mine - its) <= SLACK for mine, its in zip(outcome.first, case.q, strict=True)):
+        return "That is the drafter's distribution; the model's has no influence."
+    return (
+        f"A draft {WORDS[word]} was kept in {outcome.kept[word] / case.q[word]:.0%} of the cases. "
+        f"The drafter gives it {case.q[word]:.0%}, the model {case.p[word]:.0%}."
     )
 
 
@@ -378,7 +410,8 @@ def _shared(case: OneDraft) -> float:
 
 def _outcome_of(accept: Accept, case: OneDraft) -> _Outcome:
     words = len(case.p)
-    outcome = _Outcome([0.0] * words, [0.0] * words, [0.0] * words)
+    outcome = _Outcome([0.0] * words, [0.0] * words, [0.0] * words, [])
+    decided: dict[tuple[int, float], bool] = {}
     numbers = [(index + 0.5) / CHANCES for index in range(CHANCES)]
     drafts = [word for word in range(words) if case.q[word]]
     with watched(accept):
@@ -394,7 +427,9 @@ def _outcome_of(accept: Accept, case: OneDraft) -> _Outcome:
             answer = accept([list(case.p), list(case.after)], [list(case.q)], [draft], [u], pick)
             ids = _leading(answer, [draft], words)
             if not picked:
-                raise _no_own_token(listed(WORDS[one] for one in ids))
+                raise _no_own_token(listed(WORDS[one] for one in ids), drawn=ids != [draft])
+            if decided.setdefault((draft, u), len(ids) > 1) != (len(ids) > 1):
+                outcome.undecided.append(draft)
             weight = case.q[draft] / CHANCES**2
             outcome.first[ids[0]] += weight
             if len(ids) > 1:

@@ -291,6 +291,10 @@ class _Play:
                 "What does get() return?",
             )
         text, reason = answer
+        if text == self._reason != reason:
+            raise Broken(
+                f"get() returned {answer!r}.", Promise.GET_ANSWERS, "Which of the two comes first?"
+            )
         received = self._received + text
         if not self._sent.startswith(received):
             raise Broken(
@@ -318,9 +322,9 @@ class _Play:
             )
         if self._waiting and not self._refused:
             raise Broken(
-                f"The reader got the reason {reason!r} while {self._waiting!r} was still buffered.",
+                f"The reader got the reason {reason!r} before it got {self._waiting!r}.",
                 Promise.REASON_LAST,
-                "After a reason the reader stops reading.",
+                "After a reason the reader stops reading. Where was that text?",
             )
         self._ended = True
 

@@ -12,7 +12,7 @@ from checks.afternoon import MACHINE, afternoon
 from checks.answer import Answer
 from checks.broken import Broken
 from checks.guard import watched
-from checks.judging import counted, judge
+from checks.judging import counted, judge, listed
 from engine import EngineConfig, simulate, what_if
 from engine.events import EventLog
 from engine.events.vocabulary import RunStarted, StepScheduled
@@ -45,9 +45,8 @@ ANSWERS = {
 HINTS = (
     "Count the reasons over the whole wait: max() over waited() names the request, and "
     "Counter(one.reason for one in blocked_while_waiting(log, request).values()) has the causes.",
-    "For the change, keep a dict of limits and double one after the other until the replay shortens "
-    "the wait. Compute gain and cost from that replay, as cost_of() does; the cost is (request, "
-    "steps), or None if no first token comes later.",
+    "most_common() has the causes in the right order. For each of them: change |= doubled(log, cause), "
+    "then tried(log, request, change). Stop when its gain is above 0, and return all of it.",
 )
 SEVERAL = 3  # steps of evidence, if there are so many
 
@@ -258,6 +257,12 @@ def _replayed(change: Any, trace: Trace) -> EventLog:
             f"Your change is {change!r}.",
             Promise.CHANGE,
             'For example {"token_budget": 64}.',
+        )
+    if "change" in change:
+        raise Broken(
+            f"Your change has the keys {listed(change)}.",
+            Promise.CHANGE,
+            "tried() returned all of that. Only its entry for the change has settings.",
         )
     try:
         return what_if(trace.log, cost=MACHINE, **{str(key): change[key] for key in change})

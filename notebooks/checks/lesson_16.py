@@ -34,10 +34,10 @@ ANSWERS = {
     ),
 }
 HINTS = (
-    "Keep three numbers: known tokens, placeholders, and how many of both have had a row. `want` is "
-    "the first two minus the third.",
-    "A row that computes everything brings a token: count a placeholder in `scheduled`, and turn it "
-    "into a known token in `commit`. No placeholder may stand after `max_tokens`.",
+    "`want` is known tokens plus placeholders, minus those that are computed. Two things make it 0: "
+    "the request has ended, or the next token would come after the last one.",
+    "A row that computes known tokens and placeholders to the end brings a token: `scheduled` adds a "
+    "placeholder for it. After `preempted`, nothing is computed, and no placeholder is left.",
 )
 
 

@@ -1,4 +1,4 @@
-"""Lesson 13: a report on the request that waited longest."""
+"""Lesson 13: a report on the request that waited longest. The four helpers are the lesson's."""
 
 from collections import Counter
 from typing import Any
@@ -6,33 +6,53 @@ from typing import Any
 from checks.afternoon import MACHINE
 from engine import what_if
 from engine.events import EventLog
-from engine.events.vocabulary import RunStarted, StepScheduled
+from engine.events.vocabulary import Blocked, RunStarted, StepScheduled
+
+LIMITS = {"batch_full": "max_batch_size", "token_budget": "token_budget"}
 
 
 def report(log: EventLog) -> dict[str, Any]:
-    """Return the request, the cause, the evidence, a change, its gain and its cost."""
-    rows = log.requests
-    wait = rows.admitted_step - rows.arrived_step
-    request = int(wait.idxmax())
-    span = range(rows.arrived_step[request], rows.admitted_step[request])
-    steps = log.of(StepScheduled)
-    blocked = {step: steps[step - 1].blocked for step in span}
-    reasons = {step: one.reason for step, one in blocked.items() if one is not None}
-    cause = Counter(reasons.values()).most_common(1)[0][0]
+    """Count the causes of the longest wait, and lift their limits until the wait gets shorter."""
+    admitted = [one.request for one in log.request_rows if one.admitted_step is not None]
+    request = max(admitted, key=lambda id_: waited(log, id_))
+    blocked = blocked_while_waiting(log, request)
+    causes = [cause for cause, _ in Counter(one.reason for one in blocked.values()).most_common()]
+    change: dict[str, Any] = {}
+    found: dict[str, Any] = {}
+    for cause in causes:
+        change = change | doubled(log, cause)
+        found = tried(log, request, change)
+        if found["gain"] > 0:
+            break
+    evidence = [step for step, one in blocked.items() if one.reason == causes[0]]
+    return {"request": request, "cause": causes[0], "evidence": evidence, **found}
 
-    settings = log.of(RunStarted)[0].settings
-    double = {
-        name: 2 * settings[name] for name in ("token_budget", "max_batch_size", "max_kv_tokens")
-    }
-    changes: list[dict[str, Any]] = [{name: value} for name, value in double.items()]
-    changes += [{"policy": "sjf"}, double]
-    best: dict[str, Any] = {"gain": 0}
-    for change in changes:
-        other = what_if(log, cost=MACHINE, **change).requests
-        gain = int(wait[request] - (other.admitted_step - other.arrived_step)[request])
-        later = other.first_token_step - rows.first_token_step
-        cost = (int(later.idxmax()), int(later.max())) if later.max() > 0 else None
-        if gain > best["gain"]:
-            best = {"change": change, "gain": gain, "cost": cost}
-    evidence = [step for step, reason in reasons.items() if reason == cause]
-    return {"request": request, "cause": cause, "evidence": evidence, **best}
+
+def waited(log: EventLog, request: int) -> int:
+    """Return the steps from the arrival to the first admission."""
+    one = log.request(request)
+    assert one.arrived_step is not None and one.admitted_step is not None
+    return one.admitted_step - one.arrived_step
+
+
+def blocked_while_waiting(log: EventLog, request: int) -> dict[int, Blocked]:
+    """Return step -> what blocked the queue, for each step in which the request waited."""
+    one, steps = log.request(request), log.of(StepScheduled)
+    assert one.arrived_step is not None and one.admitted_step is not None
+    blocked = {step: steps[step - 1].blocked for step in range(one.arrived_step, one.admitted_step)}
+    return {step: why for step, why in blocked.items() if why is not None}
+
+
+def doubled(log: EventLog, cause: str) -> dict[str, int]:
+    """Return twice the limit that a cause names, as settings for `what_if`."""
+    limit = LIMITS.get(cause, "max_kv_tokens")
+    return {limit: 2 * log.of(RunStarted)[0].settings[limit]}
+
+
+def tried(log: EventLog, request: int, change: dict[str, Any]) -> dict[str, Any]:
+    """Return change, gain and cost of a replay."""
+    run = what_if(log, cost=MACHINE, **change)
+    gain = waited(log, request) - waited(run, request)
+    later = run.requests.first_token_step - log.requests.first_token_step
+    steps, payer = int(later.max()), int(later.idxmax())
+    return {"change": change, "gain": gain, "cost": (payer, steps) if steps > 0 else None}

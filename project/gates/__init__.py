@@ -1,6 +1,6 @@
 """The gates: what has to hold before a score counts. To add a gate, write a file and name it here."""
 
-from project.gates import clients, places, prefixes, pressure, reports, tokens
+from project.gates import clients, machines, places, prefixes, pressure, reports, tokens
 from project.gates.gate import Gate
 
 GATES: tuple[Gate, ...] = (
@@ -9,5 +9,6 @@ GATES: tuple[Gate, ...] = (
     prefixes.GATE,
     pressure.GATE,
     clients.GATE,
+    machines.GATE,
     reports.GATE,
 )

@@ -7,7 +7,6 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
 from server.core.addresses import network_addresses
-from server.core.models import Models
 
 # A phone's camera needs a margin of four modules around the code (ISO/IEC 18004).
 _MARGIN = 4
@@ -31,10 +30,9 @@ class JoinAddresses(BaseModel):
     addresses: list[JoinAddress]
 
 
-def routes(models: Models) -> APIRouter:
-    """Return the route /join."""
+def routes(host: str) -> APIRouter:
+    """Return the route /join of a server that listens on `host`."""
     router = APIRouter(tags=["Operation"])
-    host = models.settings.host
 
     @router.get("/join")
     def join(request: Request) -> JoinAddresses:

@@ -57,7 +57,7 @@ PIECE = 1000
 # Browsers revalidate the files on every load, so they never show an old page for a new server.
 _HEADERS = {"Cache-Control": "no-cache"}
 
-_TRACE: dict[int | str, dict[str, Any]] = {
+TRACE: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "One JSON object per line. The first is a keyframe if older events are gone.",
         "content": {
@@ -68,7 +68,7 @@ _TRACE: dict[int | str, dict[str, Any]] = {
         },
     }
 }
-_EVENTS: dict[int | str, dict[str, Any]] = {
+EVENTS: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "An endless event stream. An id is the run's name and the event's number.",
         "content": {
@@ -88,8 +88,8 @@ class _Files(StaticFiles):
         return response
 
 
-def install_page(app: FastAPI) -> None:
-    """Serve the page at `/` and its files below `/page/` and `/board/`."""
+def install_page(app: FastAPI, name: str = "live.html") -> None:
+    """Serve a page of `server/pages/` at `/`, and its files below `/page/` and `/board/`."""
     if not (BOARD / "live.js").exists():
         raise FileNotFoundError(f"{BOARD / 'live.js'} is missing: build it with `make bundle`")
     app.mount("/page", _Files(directory=PAGES))
@@ -98,14 +98,14 @@ def install_page(app: FastAPI) -> None:
     @app.get("/", include_in_schema=False)
     async def page() -> Response:
         headers = {**_HEADERS, "Content-Security-Policy": _POLICY}
-        return FileResponse(PAGES / "live.html", headers=headers)
+        return FileResponse(PAGES / name, headers=headers)
 
 
 def routes(models: Models) -> APIRouter:
     """Return the routes /events and /trace for the loaded models."""
     router = APIRouter(tags=["Event log"])
 
-    @router.get("/trace", response_class=Response, responses=_TRACE)
+    @router.get("/trace", response_class=Response, responses=TRACE)
     async def get_trace(
         model: ViewedModel = None,
         previous: Annotated[
@@ -121,7 +121,7 @@ def routes(models: Models) -> APIRouter:
             body = await asyncio.to_thread(json_lines, bridge.window.trace())
         return Response(body, media_type="application/jsonl")
 
-    @router.get("/events", response_class=Response, responses=_EVENTS)
+    @router.get("/events", response_class=Response, responses=EVENTS)
     async def events(
         request: Request,
         last_event_id: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
@@ -135,8 +135,8 @@ def routes(models: Models) -> APIRouter:
         The first event is a keyframe; with `past`, it may also be the run's first event.
         """
         bridge = models.viewed(model)
-        last_seen = _number_in(last_event_id, bridge.window.run)
-        controls = may_control(request, bridge.settings.api_key)
+        last_seen = number_in(last_event_id, bridge.window.run)
+        controls = may_control(request, bridge.settings)
         return Feed(bridge, last_seen, past=past, controls=controls)
 
     return router
@@ -268,7 +268,7 @@ def previous_run(bridge: Bridge) -> PreviousRun:
     return bridge.previous
 
 
-def _number_in(last_event_id: str | None, run: str) -> int | None:
+def number_in(last_event_id: str | None, run: str) -> int | None:
     """Return the number in an event id of this run; None for anything else."""
     name, _, number = (last_event_id or "").partition(":")
     return int(number) if name == run and number.isdecimal() and len(number) < 16 else None

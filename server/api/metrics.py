@@ -1,11 +1,13 @@
 """`/metrics`: the engine's counters, gauges and histograms for Prometheus.
 
-The names are vLLM's, including the prefix, so that dashboards for vLLM also work here. Where vLLM has
-renamed a metric, the new name is used (`kv_cache_usage_perc`, not `gpu_cache_usage_perc`). All values
-come from the event log: see `measures.py`.
+Names and labels are vLLM's, including the prefix, so that dashboards for vLLM also work here. Where
+vLLM has renamed a metric, the new name is used (`kv_cache_usage_perc`, not `gpu_cache_usage_perc`).
+The label `engine` is always 0. All values come from the event log: see `measures.py`.
+
+Source: vLLM 0.32, `vllm/v1/metrics/loggers.py`. docs/metrics.md says what differs and what is left out.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import accumulate
 from typing import Any
 
@@ -22,14 +24,15 @@ from server.core.measures import Histogram, Measures
 from server.core.models import Models
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_LABELS = ["model_name"]
-_TEXT: dict[int | str, dict[str, Any]] = {
+_LABELS = ["model_name", "engine"]
+_ENGINE = "0"
+TEXT: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "One line per value.",
         "content": {
             "text/plain": {
                 "schema": {"type": "string"},
-                "example": 'vllm:num_requests_running{model_name="bundled"} 2.0\n',
+                "example": 'vllm:num_requests_running{model_name="bundled",engine="0"} 2.0\n',
             }
         },
     }
@@ -45,12 +48,58 @@ _COUNTERS: list[tuple[str, str, Callable[[Measures], float]]] = [
     ),
     ("prefix_cache_hits", "Prompt tokens found in the prefix cache.", lambda m: m.cache_hits),
     ("num_preemptions", "Number of preemptions.", lambda m: m.preemptions),
+    ("spec_decode_num_drafts", "Drafts, of one or more tokens each.", lambda m: m.drafts),
+    (
+        "spec_decode_num_draft_tokens",
+        "Tokens in drafts that the model verified.",
+        lambda m: m.draft_tokens,
+    ),
+    (
+        "spec_decode_num_accepted_tokens",
+        "Draft tokens that became output.",
+        lambda m: m.accepted_tokens,
+    ),
 ]
 _HISTOGRAMS: list[tuple[str, str, Callable[[Measures], Histogram]]] = [
     ("time_to_first_token_seconds", "Time from arrival to the first token.", lambda m: m.ttft),
     ("inter_token_latency_seconds", "Time from one token to the next.", lambda m: m.itl),
     ("e2e_request_latency_seconds", "Time from arrival to the last token.", lambda m: m.e2e),
     ("request_queue_time_seconds", "Time from arrival to admission.", lambda m: m.queue),
+    (
+        "request_prefill_time_seconds",
+        "Time from admission to the first token.",
+        lambda m: m.prefill,
+    ),
+    (
+        "request_decode_time_seconds",
+        "Time from the first to the last token.",
+        lambda m: m.decode,
+    ),
+    (
+        "request_inference_time_seconds",
+        "Time from admission to the last token.",
+        lambda m: m.inference,
+    ),
+    (
+        "request_time_per_output_token_seconds",
+        "Mean time per token after the first, of requests with several tokens.",
+        lambda m: m.per_output_token,
+    ),
+    ("request_prompt_tokens", "Prompt tokens of a request.", lambda m: m.request_prompt),
+    ("request_generation_tokens", "Output tokens of a request.", lambda m: m.request_generation),
+    (
+        "request_max_num_generation_tokens",
+        "Output tokens of a request's longest sample.",
+        lambda m: m.longest_output,
+    ),
+    (
+        "request_prefill_kv_computed_tokens",
+        "Prompt tokens of a request that were not in the prefix cache.",
+        lambda m: m.request_computed,
+    ),
+    ("request_num_preemptions", "Preemptions of a request.", lambda m: m.request_preemptions),
+    ("request_params_n", "Samples of a request.", lambda m: m.request_n),
+    ("request_params_max_tokens", "max_tokens of a request.", lambda m: m.request_max_tokens),
     ("iteration_tokens_total", "Tokens computed per step.", lambda m: m.step_tokens),
 ]
 
@@ -76,7 +125,7 @@ def routes(models: Models) -> APIRouter:
     router = APIRouter()
     engines = _Engines(models)
 
-    @router.get("/metrics", tags=["Operation"], response_class=Response, responses=_TEXT)
+    @router.get("/metrics", tags=["Operation"], response_class=Response, responses=TEXT)
     async def metrics() -> Response:
         """Return counters, gauges and histograms in Prometheus text format, under vLLM's names."""
         return Response(generate_latest(engines), media_type=CONTENT_TYPE)
@@ -93,31 +142,67 @@ class _Engines(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield the current values."""
         bridges = {bridge.settings.model_name: bridge for bridge in self._models.bridges}
-        measured = {model: bridge.window.measures for model, bridge in bridges.items()}
         for name, help, value in _GAUGES:
             gauge = GaugeMetricFamily(f"vllm:{name}", help, labels=_LABELS)
             for model, bridge in bridges.items():
-                gauge.add_metric([model], value(bridge))
+                gauge.add_metric([model, _ENGINE], value(bridge))
             yield gauge
+        yield _waiting_by_reason(bridges)
+        yield _cache_config(bridges)
+        measured = {model: bridge.window.measures for model, bridge in bridges.items()}
         for name, help, count in _COUNTERS:
             counter = CounterMetricFamily(f"vllm:{name}", help, labels=_LABELS)
             for model, measures in measured.items():
-                counter.add_metric([model], count(measures))
+                counter.add_metric([model, _ENGINE], count(measures))
             yield counter
-        finished = CounterMetricFamily(
-            "vllm:request_success",
-            "Finished requests by reason.",
-            labels=[*_LABELS, "finished_reason"],
-        )
-        for model, measures in measured.items():
-            for reason, total in measures.finished.items():
-                finished.add_metric([model, reason], total)
-        yield finished
+        yield _finished(measured)
         for name, help, histogram in _HISTOGRAMS:
             family = HistogramMetricFamily(f"vllm:{name}", help, labels=_LABELS)
             for model, measures in measured.items():
-                family.add_metric([model], *_cumulative(histogram(measures)))
+                family.add_metric([model, _ENGINE], *_cumulative(histogram(measures)))
             yield family
+
+
+def _waiting_by_reason(bridges: Mapping[str, Bridge]) -> Metric:
+    """Return the waiting requests, split as vLLM splits them."""
+    gauge = GaugeMetricFamily(
+        "vllm:num_requests_waiting_by_reason",
+        "Requests in the queue: deferred by the policy in the last step, or waiting for capacity.",
+        labels=[*_LABELS, "reason"],
+    )
+    for model, bridge in bridges.items():
+        waiting = bridge.window.state.waiting
+        deferred = len(waiting.keys() & bridge.window.measures.deferred)
+        gauge.add_metric([model, _ENGINE, "capacity"], len(waiting) - deferred)
+        gauge.add_metric([model, _ENGINE, "deferred"], deferred)
+    return gauge
+
+
+def _cache_config(bridges: Mapping[str, Bridge]) -> Metric:
+    """Return a gauge that is always 1; its labels are settings."""
+    gauge = GaugeMetricFamily(
+        "vllm:cache_config_info",
+        "Settings of the KV cache.",
+        labels=[*_LABELS, "block_size", "num_gpu_blocks", "enable_prefix_caching"],
+    )
+    for model, bridge in bridges.items():
+        config = bridge.config
+        cached = config.prefix_cache != "off"
+        settings = (str(config.block_size), str(config.num_blocks), str(cached))
+        gauge.add_metric([model, _ENGINE, *settings], 1)
+    return gauge
+
+
+def _finished(measured: Mapping[str, Measures]) -> Metric:
+    counter = CounterMetricFamily(
+        "vllm:request_success",
+        "Finished requests by reason.",
+        labels=[*_LABELS, "finished_reason"],
+    )
+    for model, measures in measured.items():
+        for reason, total in measures.finished.items():
+            counter.add_metric([model, _ENGINE, reason], total)
+    return counter
 
 
 def _cumulative(histogram: Histogram) -> tuple[list[Any], float]:

@@ -16,17 +16,22 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from engine.scheduling.admission import RequestError
-from engine.text.chat_template import ChatTemplateError
-from engine.text.tokenizer import TokenizerError
+from engine.text.tokenizer import encode_continuation
 from server.api.openai.chat import (
     MAX_MESSAGES,
     ChatMessage,
     encode_conversation,
     template_messages,
 )
-from server.api.openai.requests import FIRST_ERROR
-from server.core.admission import characters_in, check_length
+from server.api.openai.requests import FIRST_ERROR, Body
+from server.api.openai.template_fields import TemplateFields
+from server.api.openai.tools import tool_request
+from server.core.admission import (
+    as_api_errors,
+    characters_in,
+    check_length,
+    max_request_tokens,
+)
 from server.core.bridge import Bridge
 from server.core.models import Models
 from server.http.bodies import JsonRoute
@@ -34,7 +39,10 @@ from server.http.errors import bad_request, no_model
 
 
 class Model(BaseModel):
-    """A model that requests can name. It has `loaded` only with `--model auto`."""
+    """A model that requests can name. It has `loaded` only with `--model auto`.
+
+    `max_model_len` is how many tokens a prompt and its output may have; null if it is not loaded.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
@@ -42,6 +50,7 @@ class Model(BaseModel):
     object: Literal["model"]
     created: int
     owned_by: str
+    max_model_len: int | None
     loaded: bool | None = None
 
 
@@ -55,35 +64,43 @@ class ModelList(BaseModel):
 _MODEL = Field(None, description="The model whose tokenizer is used; by default the first.")
 
 
-class TokenizeRequest(BaseModel):
+class TokenizeRequest(TemplateFields, Body):
     """A body for /tokenize: a text or a conversation."""
-
-    model_config = ConfigDict(strict=True, extra="forbid")
 
     model: str | None = _MODEL
     prompt: str | None = Field(None, description="Text.", examples=["Once upon a time"])
     messages: Annotated[list[ChatMessage], FIRST_ERROR] | None = Field(
         None, max_length=MAX_MESSAGES, description="A conversation, instead of prompt."
     )
+    add_special_tokens: bool | None = Field(
+        None, description="With prompt: false leaves out the beginning-of-sequence token."
+    )
+    return_token_strs: bool | None = Field(
+        None, description="false leaves out token_strs, the text of each token."
+    )
 
 
 class TokenizeResponse(BaseModel):
-    """Token ids. Joining `token_strs` gives the text; `max_model_len` is null without a limit."""
+    """Token ids. Joining `token_strs` gives the text.
+
+    `max_model_len` is how many tokens a prompt and its output may have.
+    """
 
     tokens: list[int]
-    token_strs: list[str]
+    token_strs: list[str] | None
     count: int
-    max_model_len: int | None
+    max_model_len: int
 
 
-class DetokenizeRequest(BaseModel):
+class DetokenizeRequest(Body):
     """A body for /detokenize."""
-
-    model_config = ConfigDict(strict=True, extra="forbid")
 
     model: str | None = _MODEL
     tokens: Annotated[list[Annotated[int, Field(ge=0)]], FIRST_ERROR] = Field(
         description="Token ids.", examples=[[72, 105]]
+    )
+    skip_special_tokens: bool | None = Field(
+        None, description="Leave special tokens out of the text; SGLang's field, false by default."
     )
 
 
@@ -99,7 +116,9 @@ def routes(models: Models) -> APIRouter:
     created = int(time.time())
 
     def entry(name: str, loaded: bool) -> dict[str, Any]:
+        length = max_request_tokens(models.viewed(name)) if loaded else None
         model = {"id": name, "object": "model", "created": created, "owned_by": "underglass"}
+        model["max_model_len"] = length
         return model | ({"loaded": loaded} if models.directory else {})
 
     @router.get(
@@ -127,15 +146,18 @@ def routes(models: Models) -> APIRouter:
         """Return the token ids of a text or a conversation."""
         if (body.prompt is None) == (body.messages is None):
             raise bad_request("prompt", "prompt or messages: send exactly one of them")
-        text = template_messages(body.messages) if body.messages is not None else body.prompt or ""
-        field = "prompt" if body.messages is None else "messages"
-        try:
+        if body.messages is not None and body.add_special_tokens:
+            raise bad_request(
+                "add_special_tokens",
+                "add_special_tokens: the chat template adds them, leave it out",
+            )
+        for name in ("continue_final_message", "tools", "documents", "chat_template_kwargs"):
+            if body.messages is None and getattr(body, name):
+                raise bad_request(name, f"{name} needs messages instead of prompt")
+        fields = {} if body.messages is None else {"prompt": "messages"}
+        with as_api_errors(fields):
             async with models.lease(body.model) as bridge:
-                return await asyncio.to_thread(_tokenize, text, field, bridge)
-        except RequestError as error:
-            raise bad_request(error.field, str(error)) from error
-        except (TokenizerError, ChatTemplateError) as error:
-            raise bad_request(field, str(error)) from error
+                return await asyncio.to_thread(_tokenize, body, bridge)
 
     @router.post("/detokenize", tags=["Tokens"], response_model=DetokenizeResponse)
     async def detokenize(body: DetokenizeRequest) -> Response:
@@ -145,24 +167,36 @@ def routes(models: Models) -> APIRouter:
             last = tokenizer.vocab_size - 1
             if (largest := max(body.tokens, default=0)) > last:
                 raise bad_request("tokens", f"tokens must be ids from 0 to {last}, got {largest}")
+            skipped = tokenizer.special_ids if body.skip_special_tokens else frozenset()
+            ids = [token for token in body.tokens if token not in skipped]
             return await asyncio.to_thread(
-                lambda: _json(DetokenizeResponse(prompt=tokenizer.decode(body.tokens)))
+                lambda: _json(DetokenizeResponse(prompt=tokenizer.decode(ids)))
             )
 
     return router
 
 
-def _tokenize(text: str | list[dict[str, Any]], field: str, bridge: Bridge) -> Response:
+def _tokenize(body: TokenizeRequest, bridge: Bridge) -> Response:
     """Tokenize a text or a conversation. Raises RequestError if it is too long."""
-    check_length([len(text) if isinstance(text, str) else characters_in(text)], bridge, field)
     tokenizer = bridge.tokenizer
-    ids = tokenizer.encode(text) if isinstance(text, str) else encode_conversation(text, tokenizer)
+    if body.messages is not None:
+        messages = template_messages(body.messages)
+        tools = tool_request(body.tools, "none", None)
+        shown = tools.tools if tools is not None else None
+        options = body.template_options()
+        check_length([characters_in([*messages, *(shown or ()), options["variables"]])], bridge)
+        ids = encode_conversation(messages, tokenizer, shown, **options)
+    else:
+        text = body.prompt or ""
+        check_length([len(text)], bridge)
+        with_bos = body.add_special_tokens is not False
+        ids = tokenizer.encode(text) if with_bos else encode_continuation(text, tokenizer)
     return _json(
         TokenizeResponse(
             tokens=ids,
-            token_strs=tokenizer.pieces(ids),
+            token_strs=None if body.return_token_strs is False else tokenizer.pieces(ids),
             count=len(ids),
-            max_model_len=bridge.max_context,
+            max_model_len=max_request_tokens(bridge),
         )
     )
 

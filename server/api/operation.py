@@ -4,6 +4,7 @@ A teacher pauses and resumes the engine, runs it step by step or until something
 submissions back to release them together, and restarts the engine with other settings.
 """
 
+import secrets
 from typing import Any, Literal, Self
 
 from fastapi import APIRouter, Request
@@ -16,7 +17,7 @@ from server.core.replay import Prompts
 from server.core.restart import Restart
 from server.core.run_until import MAX_STEPS, StopReason, Until
 from server.core.settings import ServerSettings
-from server.http.access import cross_site, is_loopback
+from server.http.access import CLUSTER_KEY_HEADER, cross_site, is_loopback
 from server.http.errors import ApiError, bad_request, unavailable
 
 
@@ -86,6 +87,9 @@ class SettingChanges(BaseModel):
     async_scheduling: bool | None = Field(
         default=None, description="Schedule a step while the one before is computed."
     )
+    jump_forward: bool | None = Field(
+        default=None, description="Append the tokens that a grammar forces without sampling them."
+    )
 
 
 class RestartRequest(BaseModel):
@@ -127,20 +131,26 @@ class Blocks(BaseModel):
     cached: int
 
 
-class Health(BaseModel):
-    """The engine's state after its last step.
+class EngineCounts(BaseModel):
+    """An engine after a step."""
 
-    "stuck" means that its current step is taking too long, "failed" that it has stopped for good.
-    """
-
-    status: Literal["ok", "stuck", "draining", "failed"]
     step: int = Field(description="Number of the last step.")
     waiting: int = Field(description="Requests in the queue.")
     prefilling: int = Field(description="Running requests whose prompt is not computed yet.")
     active: int = Field(description="Running requests that generate tokens.")
-    pending_submit: int = Field(description="Submitted requests that are not in the queue yet.")
     paused: bool = Field(description="Whether the engine is paused.")
     blocks: Blocks
+
+
+class Health(EngineCounts):
+    """The engine's state after its last step.
+
+    "stuck" means that its current step is taking too long, "failed" that it has stopped: for good, or
+    until its process has been started again.
+    """
+
+    status: Literal["ok", "stuck", "draining", "failed"]
+    pending_submit: int = Field(description="Submitted requests that are not in the queue yet.")
 
 
 class Ready(BaseModel):
@@ -292,23 +302,22 @@ def routes(models: Models) -> APIRouter:
 
 
 def _health(bridge: Bridge) -> Health:
-    state = bridge.window.state
+    counts = engine_counts(bridge.window.state) | {"paused": bridge.paused}
+    return Health(status=_status(bridge), pending_submit=bridge.pending_submit, **counts)
+
+
+def engine_counts(state: State) -> dict[str, Any]:
+    """Return the fields of EngineCounts."""
     running = [state.requests[id_] for id_ in state.running]
     prefilling = sum(request.computed < request.prompt_length for request in running)
-    return Health(
-        status=_status(bridge),
-        step=state.step,
-        waiting=len(state.waiting),
-        prefilling=prefilling,
-        active=len(running) - prefilling,
-        pending_submit=bridge.pending_submit,
-        paused=bridge.paused,
-        blocks=Blocks(
-            total=len(state.refs),
-            free=len(state.free),
-            cached=only_cached(state),
-        ),
-    )
+    return {
+        "step": state.step,
+        "waiting": len(state.waiting),
+        "prefilling": prefilling,
+        "active": len(running) - prefilling,
+        "paused": state.paused,
+        "blocks": Blocks(total=len(state.refs), free=len(state.free), cached=only_cached(state)),
+    }
 
 
 def only_cached(state: State) -> int:
@@ -324,16 +333,31 @@ def _status(bridge: Bridge) -> Literal["ok", "stuck", "draining", "failed"]:
     return "stuck" if bridge.stuck else "ok"
 
 
-def may_control(request: Request, key: str | None) -> bool:
-    """Whether a client may pause the engine. Without a key, only clients on this machine may."""
-    return key is not None or is_loopback(request.client.host if request.client else "")
+def may_control(request: Request, settings: ServerSettings) -> bool:
+    """Whether a client may pause the engine. Without a key, only clients on this machine may.
+
+    A replica with a cluster key is controlled by its gateway only, which checks the client.
+    """
+    if settings.cluster_key is not None:
+        sent = request.headers.get(CLUSTER_KEY_HEADER, "")
+        return secrets.compare_digest(sent.encode(), settings.cluster_key.encode())
+    host = request.client.host if request.client else ""
+    return settings.api_key is not None or is_loopback(host)
 
 
 def check_allowed(request: Request, settings: ServerSettings) -> None:
     """Raise ApiError for pages from other sites, and for clients that may not pause the engine."""
     if error := cross_site(request.scope, settings.cors_origins):
         raise error
-    if not may_control(request, settings.api_key):
+    if not may_control(request, settings):
+        if settings.cluster_key is not None:
+            raise ApiError(
+                403,
+                "this server is a replica with a cluster key: send the command to its gateway, or send "
+                f"the key in the header {CLUSTER_KEY_HEADER}",
+                type="permission_error",
+                code="cluster_key",
+            )
         raise ApiError(
             403,
             "without a key, the engine can only be paused from this machine: start the server with "

@@ -9,6 +9,10 @@ from server.cli.class_ import serve_class
 from server.cli.grade import grade
 from server.cli.options import FROM_ENVIRONMENT, OneLineGroup, SectionedCommand, fail, option
 from server.cli.serve import serve
+from server.cli.what_if import what_if
+from server.cli.why import why
+from visualizer.cli.listen import listen
+from visualizer.cli.open import open_logs
 
 app = typer.Typer(
     cls=OneLineGroup,
@@ -44,6 +48,15 @@ app.command(
     short_help="Serve a class: the lesson plan's settings, open to the network.",
     context_settings=FROM_ENVIRONMENT,
 )(serve_class)
+
+app.command(
+    name="open",
+    cls=SectionedCommand,
+    short_help="Show a log in the browser: of this engine, vLLM or SGLang.",
+)(open_logs)
+app.command(cls=SectionedCommand, short_help="Show the KV cache of a running vLLM or SGLang.")(
+    listen
+)
 
 
 @app.command(
@@ -83,6 +96,12 @@ def lmtp(
 
 
 app.command(cls=SectionedCommand, short_help="Check a class's notebooks.")(grade)
+app.command(
+    name="what-if",
+    cls=SectionedCommand,
+    short_help="Replay a log's arrivals with other settings.",
+)(what_if)
+app.command(cls=SectionedCommand, short_help="Ask a log why a request was slow.")(why)
 
 
 @app.command(cls=SectionedCommand, short_help="Train the bundled model from scratch.")

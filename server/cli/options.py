@@ -77,8 +77,9 @@ def check_environment(ctx: typer.Context) -> str | None:
 
     Typer ignores an empty variable, so an empty key would start a server that requires no key.
     """
-    if os.environ.get(f"{PREFIX}_API_KEY") == "" and ctx.params.get("api_key") is None:
-        return f"{PREFIX}_API_KEY is empty: set it to the key, or unset it"
+    for key in ("API_KEY", "CLUSTER_KEY"):
+        if os.environ.get(f"{PREFIX}_{key}") == "" and ctx.params.get(key.lower()) is None:
+            return f"{PREFIX}_{key} is empty: set it to the key, or unset it"
     known = [(parameter.name or "").upper() for parameter in ctx.command.params]
     for name in os.environ:
         own = name.removeprefix(f"{PREFIX}_")
@@ -118,8 +119,8 @@ def _one_line_errors() -> Iterator[None]:
 def _message(error: TyperException) -> str:
     """Return a command-line error as one line. Typer prints four lines, including the usage."""
     context, parameter = getattr(error, "ctx", None), getattr(error, "param", None)
-    if context is None or parameter is None:
-        text = error.format_message()
+    if context is None or parameter is None or not error.message:  # none: an argument is missing
+        text = error.format_message().rstrip(".")
         hint = f" (see {context.command_path} -h)" if context else ""
         return f"{text[0].lower()}{text[1:]}{hint}"
     return f"{_flag(parameter.name)} {_requirement(error)}{_origin_of(context, parameter.name)}"

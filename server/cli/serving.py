@@ -8,9 +8,9 @@ drain limit, and answers /ready with 503. A second signal ends the process at on
 """
 
 import asyncio
+import itertools
 import logging
 import os
-import shlex
 import signal
 import socket
 import sys
@@ -19,23 +19,24 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NoReturn
+from typing import Any, Protocol
 
 import msgspec
 import uvicorn
+from fastapi import FastAPI
 
 from engine.cache.eviction import eviction_named
-from engine.config import EngineConfig
-from engine.engine import Engine
+from engine.config import ConfigError, EngineConfig
+from engine.events.vocabulary import RunStarted
 from engine.scheduling.policies import policy_named
-from engine.text.tokenizer import TokenizerError
 from server.app import create_app
-from server.core.addresses import routed_address
-from server.core.bridge import Bridge, freeze_heap
-from server.core.event_log import Outbox, TraceFile
+from server.cli.banner import banner
+from server.core.bridge import Bridge
+from server.core.engine_client import EngineClient, EngineDiedError, StartError, freeze_heap
+from server.core.engine_process import LaunchError, launch
+from server.core.loading import load, tokenizer_of
 from server.core.models import ModelDirectory, Models
 from server.core.settings import ServerSettings
-from server.http.access import is_loopback
 from server.http.bodies import body_limits
 from server.http.protocol import HttpProtocol
 from server.http.request_log import LogWriter
@@ -48,24 +49,6 @@ SEND_BUFFER_BYTES = 128 << 10
 # connections for 5 s, which is also uvicorn's default; aiohttp keeps them for 15 s.
 KEEP_ALIVE_SECONDS = 75
 
-_BANNER = """\
-Underglass serves {model} at {url}
-
-  curl -N {url}/v1/completions -H 'Content-Type: application/json'{key} \\
-       -d '{{"prompt": "Once upon a time", "max_tokens": 50}}'
-
-  live page          {url}/
-  OpenAI clients     base_url is {url}/v1
-  LMQL clients       {socket}/ (LMTP)
-  status             {url}/health and {url}/metrics
-  event log          {url}/trace
-  all routes         {url}/docs
-"""
-
-
-class StartError(Exception):
-    """The server cannot start. The message gives the reason and names the option."""
-
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
     """The model to serve, the port, and the files to write.
@@ -73,12 +56,19 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     model               directory, hub name or "bundled"
     model_dir           directory of additional models, with `--model auto`
     max_models          how many of those models can be loaded at once
+    drafter             "prompt-lookup", or None
+    draft_model         directory, file or hub name of a draft model, or None
+    draft_length        how many tokens either of them proposes in a step
     train, train_steps  whether to train a model first and serve it, and for how many steps
     port                port to listen on; 0 picks a free one
     paused              whether to start with the engine paused
     trace_file          file for the whole event log
+    kv_events           where to publish KV events: a port or tcp://ADDRESS:PORT
+    kv_events_topic     their topic
     request_log         "stderr", "off", or a file to append to
     until_stdin_closes  whether to stop when the parent process closes stdin or dies
+    one_process         whether the engine shares the server's process
+    dtype, device       see `Engine.load`
     """
 
     model: str
@@ -89,8 +79,16 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     port: int
     paused: bool
     trace_file: Path | None
+    kv_events: str | None
+    kv_events_topic: str
     request_log: str
     until_stdin_closes: bool
+    one_process: bool = False
+    dtype: str = "auto"
+    device: str = "cpu"
+    drafter: str | None = None
+    draft_model: str | None = None
+    draft_length: int = 4
 
 
 def serve_until_stopped(start: Start, config: EngineConfig, settings: ServerSettings) -> None:
@@ -102,93 +100,118 @@ def serve_until_stopped(start: Start, config: EngineConfig, settings: ServerSett
     policy_named(config.policy)
     eviction_named(config.eviction)
     listener = listen(settings.host, start.port)
-    trace, requests = _trace_file(start.trace_file), _request_log(start.request_log)
+    requests = open_request_log(start.request_log)
+    _check_kv_events(start.kv_events)
+    two_processes = not start.one_process and os.name == "posix"
+    texts = settings.trace_text == "on"
+    place = {"dtype": start.dtype, "device": start.device}
+    runs = itertools.count(1)
 
-    def load(source: str | Path) -> tuple[Engine, Outbox]:
-        outbox = Outbox(texts=settings.trace_text == "on")
-        engine = Engine.load(
-            source,
-            config,
-            policy=policy_named(config.policy),  # each engine needs its own policy
-            eviction=eviction_named(config.eviction),
-            log=outbox,
-        )
-        if start.paused:
-            engine.pause()
-        return engine, outbox
+    def load_first(paused: bool) -> EngineClient:
+        return _load_first(start, config, two_processes, texts=texts, paused=paused, run=next(runs))
 
-    engine, outbox = _load_first(start, config, load)
-    directory = ModelDirectory(start.model_dir, start.max_models, load) if start.model_dir else None
+    def load_another(path: Path) -> EngineClient:
+        arguments = {"model": str(path), "paused": start.paused, "texts": texts} | place
+        arguments |= {"drafter": start.drafter, "draft_length": start.draft_length}
+        return load_engine(arguments, config, two_processes)
+
+    first = load_first(start.paused)
+    directory = None
+    if start.model_dir is not None:
+        directory = ModelDirectory(start.model_dir, start.max_models, load_another)
     run_server(
-        engine,
-        outbox,
+        first,
         settings,
         listener,
         directory=directory,
-        trace_file=trace,
+        launch=load_first if two_processes else None,
         request_log=requests,
-        ready=lambda: print(banner(settings, url_of(listener), start.model_dir), flush=True),
+        ready=lambda: print(
+            banner(
+                settings, url_of(listener), config, start, first.kv_source, model=_model_of(first)
+            ),
+            flush=True,
+        ),
         until_stdin_closes=start.until_stdin_closes,
     )
 
 
-def banner(settings: ServerSettings, url: str, model_dir: Path | None = None) -> str:
-    """Return the text that a server prints when it is ready, including a command to paste.
+def _model_of(client: EngineClient) -> dict[str, Any]:
+    """Return the model's description in the first event of the run."""
+    return next((event.model for event in client.started if isinstance(event, RunStarted)), {})
 
-    url         the server's address on this machine
-    model_dir   directory of additional models
+
+def load_engine(
+    arguments: dict[str, Any], config: EngineConfig, two_processes: bool
+) -> EngineClient:
+    """Return an engine in a process of its own, or in this one. `arguments` are those of `load`.
+
+    Raises the exceptions of `load`, or LaunchError in their place.
     """
-    header = f"Authorization: Bearer {settings.api_key}"
-    text = _BANNER.format(
-        model=settings.model_name,
-        url=url,
-        socket=url.replace("http://", "ws://", 1),
-        key=f" -H {shlex.quote(header)}" if settings.api_key else "",
-    )
-    if model_dir is not None:
-        text += f"  more models        {url}/v1/models lists those in {model_dir}\n"
-    if is_loopback(settings.host):
-        return text
-    port = url.rpartition(":")[2]
-    address = routed_address() if settings.host == "0.0.0.0" else None
-    if address is not None:
-        text += f"  other machines     http://{address}:{port}/\n"
-    if settings.api_key is None:
-        text += (
-            "\nAny machine that can reach this one can use the model; --api-key requires a key.\n"
-        )
-    return text
+    if two_processes:
+        arguments = {"config": msgspec.to_builtins(config)} | arguments
+        return launch("server.core.loading:load_with", arguments, tokenizer_of)
+    return load(config=config, **arguments)
 
 
 def _load_first(
     start: Start,
     config: EngineConfig,
-    load: Callable[[str | Path], tuple[Engine, Outbox]],
-) -> tuple[Engine, Outbox]:
+    two_processes: bool,
+    *,
+    texts: bool,
+    paused: bool,
+    run: int,
+) -> EngineClient:
     """Load the model that `--model` names, or train one and load it. Raises StartError on failure."""
-    from engine.compute.weights.checkpoint import CheckpointError  # imports torch: takes seconds
-
-    trained = _trained_nanogpt(start.train_steps) if start.train else nullcontext(start.model)
+    arguments: dict[str, Any] = {
+        "paused": paused,
+        "texts": texts,
+        "dtype": start.dtype,
+        "device": start.device,
+        "trace_file": None if start.trace_file is None else str(start.trace_file),
+        "run": run,
+        "kv_events": start.kv_events,
+        "kv_events_topic": start.kv_events_topic,
+        "drafter": start.drafter,
+        "draft_model": start.draft_model,
+        "draft_length": start.draft_length,
+    }
     try:
-        with trained as source:
-            return load(source)
-    except (CheckpointError, TokenizerError) as error:
-        raise StartError(f"--model {start.model}: {error}") from error
-    except MemoryError as error:
-        raise StartError(
-            f"--max-kv-tokens {config.max_kv_tokens} does not fit into memory: choose a smaller value"
-        ) from error
+        if not start.train:
+            return load_engine(arguments | {"model": start.model}, config, two_processes)
+        with _directory_to_train_in() as model:
+            arguments |= {"model": model, "train": True, "train_steps": start.train_steps}
+            return load_engine(arguments, config, two_processes)
+    except Exception as error:
+        kind = error.kind if isinstance(error, LaunchError) else type(error).__name__
+        match kind:
+            case "ConfigError":
+                raise ConfigError(str(error)) from error
+            case "StartError":
+                raise StartError(str(error)) from error
+            case "DraftModelError":
+                raise StartError(f"--draft-model {start.draft_model}: {error}") from error
+            case "CheckpointError" | "TokenizerError":
+                raise StartError(f"--model {start.model}: {error}") from error
+            case "MemoryError":
+                raise StartError(
+                    f"--max-kv-tokens {config.max_kv_tokens} does not fit into memory: choose a "
+                    "smaller value"
+                ) from error
+        if isinstance(error, LaunchError):
+            raise StartError(str(error)) from error
+        raise
 
 
 @contextmanager
-def _trained_nanogpt(steps: int | None = None) -> Iterator[str]:
-    """Train a NanoGPT and yield its directory, which is deleted after the block."""
-    from engine.training.nanogpt import STEPS, train_nanogpt
-
-    # Raise an exception, as Ctrl-C does, so that the directory is also deleted after a SIGTERM.
-    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
+def _directory_to_train_in() -> Iterator[str]:
+    """Yield the directory for a NanoGPT; it is deleted after the block."""
+    if threading.current_thread() is threading.main_thread():
+        # Raise an exception, as Ctrl-C does, so that the directory is also deleted after a SIGTERM.
+        signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     with TemporaryDirectory(prefix="underglass-") as directory:
-        yield str(train_nanogpt(Path(directory) / "nanogpt", steps=steps or STEPS))
+        yield str(Path(directory) / "nanogpt")
 
 
 def _open_closed_streams() -> None:
@@ -202,24 +225,31 @@ def _open_closed_streams() -> None:
             setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 (stays open)
 
 
-def _trace_file(path: Path | None) -> TraceFile | None:
-    try:
-        return TraceFile(path) if path else None
-    except OSError as error:
-        _cannot_write("--trace-file", path, error)
-
-
-def _request_log(destination: str) -> LogWriter | None:
+def open_request_log(destination: str) -> LogWriter | None:
+    """Open the log that --request-log names, if any. Raises StartError."""
     if destination == "off":
         return None
     try:
         return LogWriter(None if destination == "stderr" else Path(destination))
     except OSError as error:
-        _cannot_write("--request-log", destination, error)
+        raise StartError(
+            f"--request-log {destination} cannot be written: {error.strerror}"
+        ) from error
 
 
-def _cannot_write(option: str, path: object, error: OSError) -> NoReturn:
-    raise StartError(f"{option} {path} cannot be written: {error.strerror}") from error
+def _check_kv_events(address: str | None) -> None:
+    """Raise StartError or ConfigError if KV events cannot be published, before a model is loaded."""
+    if address is None:
+        return
+    try:
+        from server.core.kv_publisher import endpoints
+    except ModuleNotFoundError as error:
+        if error.name != "zmq":
+            raise
+        raise StartError(
+            '--kv-events needs pyzmq: install it with pip install "underglass[kv-events]"'
+        ) from error
+    endpoints(address)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -246,37 +276,90 @@ def url_of(listener: socket.socket) -> str:
 
 
 def run_server(
-    engine: Engine,
-    outbox: Outbox,
+    client: EngineClient,
     settings: ServerSettings,
     listener: socket.socket,
     *,
     directory: ModelDirectory | None = None,
-    trace_file: TraceFile | None = None,
+    launch: Callable[[bool], EngineClient] | None = None,
     request_log: LogWriter | None = None,
     ready: Callable[[], None] = lambda: None,
     until_stdin_closes: bool = False,
 ) -> None:
     """Serve until a signal stops the server; return after the drain.
 
-    engine              created with `outbox` as its log
     directory           further models, loaded when a request names one
+    launch              see `Models`
     ready               called when the server accepts requests
     until_stdin_closes  also stop when the parent process closes stdin or dies
+
+    Raises EngineDiedError if the engine's process is lost for good.
     """
     freeze_heap()
+    models = Models(Bridge(client, settings), directory, launch)
+    app = create_app(models, request_log)
+    ended = run_app(
+        app,
+        models,
+        settings,
+        listener,
+        max_frame_bytes=body_limits(models).bytes,
+        ready=ready,
+        until_stdin_closes=until_stdin_closes,
+    )
+    if request_log is not None:
+        request_log.close()
+    if not ended:  # a forward pass is stuck: a normal exit could crash or hang
+        sys.stdout.flush()
+        os._exit(0)
+    models.close()
+    if models.lost:
+        raise EngineDiedError(models.lost)
+
+
+class Service(Protocol):
+    """What a server process runs: its models, or a gateway. All calls come from the event loop.
+
+    gave_up  set when it cannot go on by itself
+    """
+
+    gave_up: asyncio.Event
+
+    def start(self) -> None:
+        """Begin to work."""
+
+    async def drain(self) -> None:
+        """Accept no more requests, and return when the running ones have ended or time is up."""
+
+    async def stop(self) -> bool:
+        """End everything else; return False if a thread cannot be ended."""
+        ...
+
+
+def run_app(
+    app: FastAPI,
+    service: Service,
+    settings: ServerSettings,
+    listener: socket.socket,
+    *,
+    max_frame_bytes: int,
+    ready: Callable[[], None],
+    until_stdin_closes: bool,
+) -> bool:
+    """Serve `app` until a signal stops it; return, after the drain, what `service.stop` returned.
+
+    max_frame_bytes  the largest WebSocket frame that a client may send
+    """
     logging.getLogger("uvicorn.error").addFilter(_is_relevant)
     _limit_silence(listener, 2 * settings.stall_seconds)  # the server's own limit comes first
-    first = Bridge(engine, outbox, settings, trace_file.write if trace_file else None)
-    models = Models(first, directory, trace_file)
     config = uvicorn.Config(
-        create_app(models, request_log),
+        app,
         log_level="warning",
         access_log=False,
         lifespan="off",
         http=HttpProtocol,
         ws="websockets-sansio",
-        ws_max_size=body_limits(models).bytes,
+        ws_max_size=max_frame_bytes,
         ws_per_message_deflate=False,  # would only cost time on a local network
         # A notebook cannot answer pings while a cell runs.
         ws_ping_timeout=settings.stall_seconds,
@@ -287,12 +370,8 @@ def run_server(
         timeout_graceful_shutdown=5,
     )
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
-        ended = runner.run(_serve(models, _Server(config, ready), listener, until_stdin_closes))
-    if request_log is not None:
-        request_log.close()
-    if not ended:  # a forward pass is stuck: a normal exit could crash or hang
-        sys.stdout.flush()
-        os._exit(0)
+        server = _Server(config, ready)
+        return runner.run(_serve(service, server, listener, until_stdin_closes))
 
 
 class _Server(uvicorn.Server):
@@ -311,9 +390,9 @@ class _Server(uvicorn.Server):
 
 
 async def _serve(
-    models: Models, server: _Server, listener: socket.socket, until_stdin_closes: bool
+    service: Service, server: _Server, listener: socket.socket, until_stdin_closes: bool
 ) -> bool:
-    """Serve until stopped. Returns whether the engine thread has ended."""
+    """Serve until stopped. Returns what `service.stop` returned."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
 
@@ -326,14 +405,15 @@ async def _serve(
         loop.add_signal_handler(number, on_signal, number)
     if until_stdin_closes:
         threading.Thread(target=_await_eof, args=(loop, stop), daemon=True).start()
-    models.start()
+    service.start()
     serving = asyncio.create_task(server.serve(sockets=[listener]))
-    stopping = asyncio.create_task(stop.wait())
-    await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
+    waiting = [asyncio.create_task(one.wait()) for one in (stop, service.gave_up)]
+    await asyncio.wait({serving, *waiting}, return_when=asyncio.FIRST_COMPLETED)
+    for one in waiting:
+        one.cancel()
     if not serving.done():
-        await models.drain()
-    ended = await models.stop()
+        await service.drain()
+    ended = await service.stop()
     server.should_exit = True
     await serving
     return ended

@@ -23,17 +23,19 @@ limits requests (`--max-queued-requests`). RFC 9110, section 10.2.3, defines `Re
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from engine.events.fold import State
-from engine.scheduling.admission import RequestError
-from engine.text.tokenizer import Tokenizer
+from engine.scheduling.admission import ContextLengthError, RequestError
+from engine.text.chat_template import ChatTemplateError
+from engine.text.tokenizer import Tokenizer, TokenizerError
 from server.core.measures import Measures
-from server.core.request_stream import Prompt
+from server.core.messages import Prompt
 from server.core.settings import ServerSettings
-from server.http.errors import ApiError, too_many
+from server.http.errors import ApiError, bad_request, too_many
 
 if TYPE_CHECKING:
     from server.core.bridge import Bridge
@@ -50,29 +52,47 @@ def max_request_tokens(bridge: "Bridge") -> int:
     return min(slots, bridge.max_context or slots)
 
 
-def check_length(characters: Iterable[int], bridge: "Bridge", field: str = "prompt") -> None:
-    """Raise RequestError if texts of these lengths are too long to tokenize.
+def check_length(characters: Iterable[int], bridge: "Bridge", *, truncated: bool = False) -> None:
+    """Raise ContextLengthError if a prompt's texts of these lengths are too long to tokenize.
 
     characters   the length of each text
-    field        the request field with these texts, for the error message
+    truncated    whether the tokens are cut afterwards, so that a single text may be longer
     """
     lengths, tokens = list(characters), max_request_tokens(bridge)
     total, longest_text = sum(lengths), max(lengths, default=0)
     limit = min(MAX_CHARACTERS, max(LEAST_CHARACTERS, CHARACTERS_PER_TOKEN * tokens))
     if total > limit:
-        raise RequestError(
-            field,
+        raise ContextLengthError(
+            "prompt",
             f"has {total} characters, but the limit is {limit}: send fewer or shorter texts",
         )
-    if longest_text <= tokens:  # true of nearly every text; skips the search through the vocabulary
+    if (
+        truncated or longest_text <= tokens
+    ):  # true of nearly every text; skips the search through the vocabulary
         return
     longest = _longest_token(bridge.tokenizer)  # type: ignore[arg-type] # hashed by identity
     if longest_text > tokens * longest:
-        raise RequestError(
-            field,
+        raise ContextLengthError(
+            "prompt",
             f"has {longest_text} characters, and {tokens} tokens of at most {longest} bytes cannot "
             "hold them: shorten it",
         )
+
+
+@contextmanager
+def as_api_errors(fields: Mapping[str, str]) -> Iterator[None]:
+    """Turn what is wrong with a request's prompt or parameters into an ApiError 400.
+
+    fields   the engine's field names -> the client's, where they differ
+    """
+    try:
+        yield
+    except RequestError as error:
+        field = fields.get(error.field, error.field)
+        code = "context_length_exceeded" if isinstance(error, ContextLengthError) else None
+        raise bad_request(field, field + str(error).removeprefix(error.field), code) from error
+    except (TokenizerError, ChatTemplateError) as error:
+        raise bad_request(fields.get("prompt", "prompt"), str(error)) from error
 
 
 def characters_in(messages: Iterable[Mapping[str, object]]) -> int:

@@ -14,7 +14,6 @@ process and relies on an orchestrator to restart it, which a classroom does not 
 """
 
 import asyncio
-import gc
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable
@@ -22,57 +21,46 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from engine.engine import Engine
-from engine.events.vocabulary import Event
-from engine.scheduling.admission import RequestError
-from engine.text.chat_template import ChatTemplateError
-from engine.text.tokenizer import TokenizerError
-from server.core.admission import Admission
-from server.core.engine_thread import EngineThread, Report
-from server.core.event_log import Outbox, PreviousRun, Window
-from server.core.replay import Replay
+import msgspec
+
+from server.core.admission import Admission, as_api_errors
+from server.core.engine_client import EngineClient
+from server.core.event_log import PreviousRun, Window
+from server.core.messages import (
+    Answer,
+    AnyCommand,
+    KVCommand,
+    Pause,
+    Prompt,
+    Release,
+    ReleaseBuffer,
+    Report,
+    Resume,
+    RunUntil,
+    Step,
+    Submit,
+    numbers,
+)
 from server.core.request_stream import (
     GenerationRequest,
-    Prompt,
     RequestContext,
     RequestStream,
     StreamPacer,
 )
-from server.core.run_until import Stopped, Until
+from server.core.run_until import Refusal, Stopped, Until
 from server.core.settings import ServerSettings
-from server.http.errors import ApiError, bad_request, unavailable
+from server.http.errors import ApiError, unavailable
 
 logger = logging.getLogger(__name__)
 
 # The garbage collector runs this long after the last request has ended.
 COLLECT_AFTER_SECONDS = 0.1
-COLLECTED_GENERATION = 1  # the oldest generation to scan; older objects have been scanned before
-# Number of new objects after which it runs even under load. A busy server reaches it once, while its
-# log window fills; after that, only cycles can reach it.
-MAX_NEW_OBJECTS = 500_000
-
-
-def freeze_heap() -> None:
-    """Exempt all existing objects from garbage collection, and make automatic collections rare.
-
-    Reference counting frees nearly everything immediately; the collector only looks for cycles. It
-    scans every young object, including those of the event log, and all streams stop meanwhile: 8 ms per
-    20,000 objects and about 75 ms for the older ones, which is 3 to 6 % of the time with 64 streams
-    (measured with the bundled model). So the bridge collects once its last request has ended.
-
-    Source: vLLM also freezes its heap (`vllm/utils/gc_utils.py`).
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(MAX_NEW_OBJECTS)
 
 
 class Bridge:
     """The routes' view of one engine. Lives on the event loop.
 
-    `engine` must have been created with `outbox` as its log. After `start`, only its own thread touches
-    it, except for what never changes (tokenizer, configuration, clock).
-
+    client          the engine, in this process or in another
     window          the log's window and the folded state
     paused          whether the engine is paused
     until           what the paused engine runs until, or ""
@@ -83,29 +71,29 @@ class Bridge:
     retired         the engine is being replaced by a restarted one
     successor       the bridge of the restarted engine; set before `stopped`
     previous        the run before the restart that made this engine, or None
-    failure         the error that ended the engine thread, or ""
+    failure         the error that ended the engine thread or its process, or ""
+    died            whether the engine's process has ended by itself
+    on_died         called when it has
     stopped         set when the engine thread is asked to stop; viewers wait for it too
     """
 
     def __init__(
         self,
-        engine: Engine,
-        outbox: Outbox,
+        client: EngineClient,
         settings: ServerSettings,
-        record: Callable[[list[Event]], None] | None = None,
         *,
-        replay: Replay | None = None,
         previous: PreviousRun | None = None,
     ) -> None:
-        self.tokenizer = engine.tokenizer
-        self.config = engine.config
-        self.max_context = engine.runner.max_context
+        self.client = client
+        self.tokenizer = client.tokenizer
+        self.config = client.config
+        self.max_context = client.max_context
         self.settings = settings
         self.window = Window(settings.log_window)
         self._admission = Admission(settings, self.window.state, self.window.measures)
         self._reports: deque[Report] = deque()  # delivered, but not processed yet
         self._pacer = StreamPacer(on_rested=self._process_reports)
-        self.paused = engine.paused
+        self.paused = client.paused
         self.until = ""
         self.last_stop: Stopped | None = None
         self.holding = False
@@ -115,38 +103,30 @@ class Bridge:
         self.successor: Bridge | None = None
         self.previous = previous
         self.failure = ""
-        self._engine = engine
-        self._record = record or (lambda _events: None)
-        self._thread = EngineThread(
-            engine,
-            outbox,
-            replay=replay or Replay(),
-            deliver=self._deliver,
-            record=self._record,
-            failed=lambda error: self._on_loop(self._fail, error),
-        )
+        self.died = False
+        self.on_died: Callable[[], None] = lambda: None
         self._tokenizing = ThreadPoolExecutor(1, thread_name_prefix="tokenizer")
-        self._live: set[RequestStream] = set()
+        self._live: dict[int, RequestStream] = {}  # by number
         # Admitted, but not in the engine's queue yet. The values are token counts, 0 until known.
         self._pending: dict[RequestStream, int] = {}
-        self._replies: set[asyncio.Future[Any]] = set()  # the engine thread settles them
-        # Submissions that are held back, with the commands that will queue them.
-        self._held: dict[RequestStream, Callable[[], None]] = {}
+        self._prompts: dict[int, list[Prompt]] = {}  # of pending streams, by number
+        self._replies: dict[int, asyncio.Future[Any]] = {}  # by number, not answered yet
+        self._held: dict[RequestStream, Submit] = {}  # submissions that are held back
         self._idle = asyncio.Event()  # set while no request is live
         self._idle.set()
         self._collection: asyncio.TimerHandle | None = None
         self._stuck_timer: asyncio.TimerHandle | None = None
         self.stopped = asyncio.Event()
-        started = outbox.take()
-        self._record(started)
-        self.window.extend(started)
+        self.window.extend(client.started)
 
     # Start and stop
 
     def start(self) -> None:
         """Start the engine thread; called on the event loop."""
         self._loop = asyncio.get_running_loop()
-        self._thread.start()
+        self.client.start(
+            self._deliver, lambda reason, died: self._on_loop(self._fail, reason, died)
+        )
 
     async def drain(self) -> None:
         """Accept no more requests and let live ones finish within the limit.
@@ -156,8 +136,7 @@ class Bridge:
         self.draining = True
         self.window.wake()
         if not self.failure:
-            self._thread.post(self._engine.resume)
-            self._thread.post(self._take_held())
+            self.client.post(Resume(0), *self._take_held())
         try:
             async with asyncio.timeout(self.settings.drain_seconds):
                 await self._idle.wait()
@@ -168,42 +147,44 @@ class Bridge:
     async def stop(self) -> bool:
         """End the engine thread after its step, and every feed; return False if it did not end."""
         self.stopped.set()
-        return await self._stop_thread(2.0)
+        return await self._stop_thread(2.0) or self.client.kill()
 
-    async def retire(self) -> Engine | None:
-        """End all requests and the engine thread; return the engine, whose model is free then.
+    async def retire(self) -> bool:
+        """End all requests and the engine thread, so that its model can serve another run.
 
-        Feeds go on: they wait for `successor`. Returns None if a step did not end in time.
+        Feeds go on: they wait for `successor`. Returns False if a step did not end in time.
         """
         self.retired = True
         error = unavailable("the engine was restarted: send the request again", "engine_restarted")
         self._end_all(error)
         if not self.failure and not self.stuck:
             with suppress(ApiError):  # it gets stuck now
-                await self._run_on_thread(self._thread.answer)  # after the aborts: the log has them
+                await self._answer(Answer(0))  # after the aborts: the log has them
         ended = await self._stop_thread(self.settings.stuck_seconds)
         self._end_all(error)
-        if not ended or self._engine.is_in_flight:
+        if not ended:
             self.failure = "its step did not end, so it cannot be restarted yet"
-            return None
+            return False
         self._process_reports()
-        return self._engine
+        return True
 
     async def _stop_thread(self, timeout: float) -> bool:
         for timer in (self._stuck_timer, self._collection):
             if timer is not None:
                 timer.cancel()
-        ended = await asyncio.to_thread(self._thread.stop, timeout=timeout)
+        ended = await self.client.stop(timeout)
         self._tokenizing.shutdown(wait=False, cancel_futures=True)
         return ended
 
-    def free_model(self) -> None:
-        """Free the weights and the KV memory of a stopped engine now.
+    async def settle(self) -> None:
+        """Wait until the engine has run every command, such as the release of ended requests."""
+        if not self.failure:
+            await self._answer(Answer(0))
 
-        The engine and the bridge are small; they are part of reference cycles, so the garbage collector
-        frees them later.
-        """
-        del self._engine.runner
+    @property
+    def now_us(self) -> int:
+        """The engine's time: microseconds since its run started."""
+        return self.client.now()
 
     @property
     def unfinished(self) -> int:
@@ -218,7 +199,7 @@ class Bridge:
     @property
     def stuck(self) -> str:
         """A message if the engine is stuck; empty if it is not."""
-        seconds = self._thread.busy_seconds()
+        seconds = self.client.busy_seconds()
         if seconds <= self.settings.stuck_seconds:
             return ""
         return f"the engine has been in one step for {seconds:.0f} s"
@@ -227,7 +208,7 @@ class Bridge:
     def not_ready(self) -> str:
         """The reason why the server accepts no requests now; empty if it is ready."""
         if self.failure:
-            return f"the engine has failed: {self.failure}"
+            return self._failed().error["message"] or ""
         if self.draining:
             return "the server is shutting down"
         return self.stuck
@@ -243,19 +224,16 @@ class Bridge:
         The block is entered once the engine has the request in its queue. Raises ApiError for a
         request that cannot be accepted.
         """
-        self._check_alive()
-        if self.draining:
-            raise unavailable("the server is shutting down", "shutdown")
-        if self.retired:
-            raise unavailable("the engine is being restarted", "restarting")
+        self._check_accepting()
         self._admission.check_requests(len(self._pending))
         stream = RequestStream(
-            self._engine.clock.now(),
+            self.client.now(),
             self.settings.buffer_bytes,
-            release=lambda: self._thread.post(lambda: self._thread.release(stream)),
+            release=lambda: self.client.post(Release(0, stream.number, stream.kept)),
             label=request.label,
+            on_kept=request.on_kept,
         )
-        self._live.add(stream)
+        self._live[stream.number] = stream
         self._idle.clear()
         if self._collection is not None:
             self._collection.cancel()
@@ -266,71 +244,86 @@ class Bridge:
             stream.close()
             if context is not None:
                 context.on_end(stream)
-            self._live.discard(stream)
+            del self._live[stream.number]
             if not self._live:
                 self._idle.set()
-                self._collection = self._loop.call_later(
-                    COLLECT_AFTER_SECONDS, gc.collect, COLLECTED_GENERATION
-                )
+                self._collection = self._loop.call_later(COLLECT_AFTER_SECONDS, self.client.collect)
 
-    def _check_alive(self) -> None:
+    def _check_accepting(self) -> None:
+        """Raise ApiError while no requests are accepted."""
+        self.check_alive()
+        if self.draining:
+            raise unavailable("the server is shutting down", "shutdown")
+        if self.retired:
+            raise unavailable("the engine is being restarted", "restarting")
+
+    def check_alive(self) -> None:
         """Raise ApiError while the engine cannot work."""
         if self.failure:
-            raise unavailable(f"the engine has failed: {self.failure}", "engine_failed")
+            raise self._failed()
         if stuck := self.stuck:
             raise unavailable(f"{stuck}: no requests are accepted until it ends", "engine_stuck")
 
-    async def _submit(self, stream: RequestStream, request: GenerationRequest) -> None:
-        self._pending[stream] = 0
-        try:
-            prompts = await self._loop.run_in_executor(self._tokenizing, self._encode, request)
-            if stream.failure:  # the server stopped meanwhile
-                raise stream.failure
-            pending = sum(self._pending.values())
-            self._pending[stream] = self._admission.check_tokens(prompts, pending)
-            await self._ask(
-                lambda reply: self._thread.submit(stream, prompts, request.priority, reply),
-                stream if self.holding else None,
-            )
-        except RequestError as error:
-            field = request.fields.get(error.field, error.field)
-            raise bad_request(field, field + str(error).removeprefix(error.field)) from error
-        except (TokenizerError, ChatTemplateError) as error:
-            raise bad_request(request.fields.get("prompt", "prompt"), str(error)) from error
-        finally:
-            self._pending.pop(stream, None)
+    def check_process(self) -> None:
+        """Raise ApiError if the engine's process has ended; an engine that has failed can restart."""
+        if self.died:
+            raise self._failed()
+
+    async def encode(self, request: GenerationRequest) -> list[Prompt]:
+        """Return a request's prompts as token ids, after all checks; nothing is submitted.
+
+        Raises ApiError for a request that cannot be accepted.
+        """
+        self._check_accepting()
+        with as_api_errors(request.fields):
+            return await self._loop.run_in_executor(self._tokenizing, self._encode, request)
 
     def _encode(self, request: GenerationRequest) -> list[Prompt]:
         """Tokenize and validate the prompts; called on the tokenizer thread."""
         prompts = request.encode(self)
         for prompt in prompts:
-            self._engine.validate(prompt.tokens, prompt.params, request.priority)
+            self.client.validate(prompt.tokens, prompt.params, request.priority)
         return prompts
+
+    async def _submit(self, stream: RequestStream, request: GenerationRequest) -> None:
+        self._pending[stream] = 0
+        try:
+            prompts = await self.encode(request)
+            if stream.failure:  # the server stopped meanwhile
+                raise stream.failure
+            pending = sum(self._pending.values())
+            self._pending[stream] = self._admission.check_tokens(prompts, pending)
+            self._prompts[stream.number] = prompts
+            submit = Submit(
+                0, stream.number, prompts, request.label, request.priority, stream.submitted_at
+            )
+            await self._ask(submit, stream if self.holding else None)
+        finally:
+            self._pending.pop(stream, None)
+            self._prompts.pop(stream.number, None)
 
     # The teacher's controls
 
     async def pause(self) -> int:
         """Pause the engine after its step; return the number of that step."""
         self._forget_stop()
-        return int(await self._ask(self._thread.pause))
+        return int(await self._ask(Pause(0)))
 
     async def resume(self) -> int:
         """Resume the engine; return the number of the last step."""
         self._forget_stop()
-        return int(await self._ask(self._thread.resume))
+        return int(await self._ask(Resume(0)))
 
     async def step(self, steps: int) -> int:
         """Run up to `steps` steps of a paused engine; return the number of the last one."""
         self._forget_stop()
-        stopped: Stopped = await self._ask(lambda reply: self._thread.step(steps, reply))
+        stopped: Stopped = await self._ask(Step(0, steps))
         return stopped.step
 
     async def run_until(self, until: Until, request: int | None, steps: int) -> Stopped:
         """Pause the engine and run it until something happens, for at most `steps` steps."""
         self._forget_stop()
-        stopped: Stopped = await self._ask(
-            lambda reply: self._thread.run_until(until, request, steps, reply)
-        )
+        stopped: Stopped = await self._ask(RunUntil(0, until, request, steps))
         self.last_stop = stopped
         self.window.wake()
         return stopped
@@ -360,73 +353,72 @@ class Bridge:
 
     async def release_submissions(self) -> int:
         """Queue all held requests before the next step; return their number."""
-        count, queue = len(self._held), self._take_held()
-
-        def release(reply: asyncio.Future[Any]) -> None:
-            queue()
-            self._thread.answer(reply)
-
-        await self._ask(release)
+        count = len(self._held)
+        await self._ask(Answer(0), before=self._take_held)
         return count
 
-    def _take_held(self) -> Callable[[], None]:
-        """Stop holding requests back; return a command that queues the held ones."""
+    def _take_held(self) -> list[AnyCommand]:
+        """Stop holding requests back; return the commands that queue the held ones."""
         held, self._held = self._held, {}
         self.holding = False
         self.window.wake()
-        now = self._engine.clock.now()
+        now = self.client.now()
         for stream in held:
             stream.submitted_at = now  # the wait before was the teacher's
-
-        def queue() -> None:
-            for submit in held.values():
-                submit()
-
-        return queue
+        return [
+            msgspec.structs.replace(submit, submitted_at=now)
+            for submit in held.values()
+            if submit.reply in self._replies  # otherwise it has been told that it failed
+        ]
 
     async def _ask(
         self,
-        command: Callable[[asyncio.Future[Any]], None],
+        command: AnyCommand,
         held: RequestStream | None = None,
+        before: Callable[[], list[AnyCommand]] = list,
     ) -> Any:
         """Run a command on the engine thread and return its reply; fail if that thread does.
 
-        `held` is the stream whose submission the command is, if it is to be held back.
+        held    the stream whose submission the command is, if it is to be held back
+        before  returns commands to run before it, without a step between them
         """
-        self._check_alive()
+        self.check_alive()
         if self.retired:
             raise unavailable("the engine is being restarted", "restarting")
-        return await self._run_on_thread(command, held)
+        return await self._answer(command, held, before)
 
-    async def _run_on_thread(
+    async def _answer(
         self,
-        command: Callable[[asyncio.Future[Any]], None],
+        command: AnyCommand,
         held: RequestStream | None = None,
+        before: Callable[[], list[AnyCommand]] = list,
     ) -> Any:
         self._watch_step()
-        reply = self._loop.create_future()
-        self._replies.add(reply)
-
-        def run() -> None:
-            # A command that was already answered with "stuck", or whose client has left, must not run.
-            if not reply.done():
-                command(reply)
-
+        number, reply = next(numbers), self._loop.create_future()
+        self._replies[number] = reply
+        command = msgspec.structs.replace(command, reply=number)
         try:
             if held is None:
-                self._thread.post(run)
+                self.client.post(*before(), command)
             else:
-                self._held[held] = run
+                assert isinstance(command, Submit)
+                self._held[held] = command
                 self.window.wake()
             return await reply
         finally:
-            self._replies.discard(reply)
+            # A command that was already answered with "stuck", or whose client has left, must not run.
+            if self._replies.pop(number, None) is not None:
+                self.client.cancel(number)
             if held is not None and self._held.pop(held, None) is not None:
                 self.window.wake()  # its client has left
 
-    def between_steps(self, change: Callable[[Engine], None]) -> None:
-        """Call `change` on the engine thread after the current step, without waiting for it."""
-        self._thread.post(lambda: change(self._engine))
+    def release_buffer(self, buffer: int) -> None:
+        """Give up what the engine holds for an LMTP buffer; harmless if it holds nothing."""
+        self.client.post(ReleaseBuffer(0, buffer))
+
+    async def kv_command(self, command: KVCommand) -> Any:
+        """Run a command about KV on the engine thread, between two steps, and return its result."""
+        return await self._ask(command)
 
     # Reports of the engine thread
 
@@ -449,37 +441,61 @@ class Bridge:
     def _process_reports(self) -> None:
         try:
             while self._reports:
-                report = self._reports.popleft()
-                self.window.extend(report.events)
-                self.paused, self.until = report.paused, report.until
-                for stream, prompts, ids in report.queued:
-                    stream.queued(prompts, ids)
-                    self._pending.pop(stream, None)  # from now on it counts as waiting
-                for reply, result in report.replies:
-                    if reply.done():
-                        continue
-                    if isinstance(result, Exception):
-                        reply.set_exception(result)
-                    else:
-                        reply.set_result(result)
-                for stream, prompt, tokens in report.cached:
-                    stream.cached_tokens[prompt] = tokens
-                for stream, delta in report.deltas:
-                    stream.put(delta)
-                self._pacer.add(stream for stream, _ in report.deltas)
+                self._process(self._reports.popleft())
         except Exception as error:  # a bug in the server: fail everything that waits
-            self._fail(error)
+            logger.error("the bridge has failed", exc_info=error)
+            self._fail(f"{type(error).__name__}: {error}")
 
-    def _fail(self, error: Exception) -> None:
-        """End all requests and commands because the engine thread has failed."""
-        logger.error("the engine has failed", exc_info=error)
-        self.failure = f"{type(error).__name__}: {error}"
-        self._end_all(unavailable(f"the engine has failed: {self.failure}", "engine_failed"))
+    def _process(self, report: Report) -> None:
+        """Pass a report on; streams and replies that nothing waits for any more are left out."""
+        live = self._live
+        self.window.extend(report.events)
+        self.paused, self.until = report.paused, report.until
+        for number, ids in report.queued:
+            stream, prompts = live.get(number), self._prompts.pop(number, None)
+            if stream is not None and prompts is not None:
+                stream.queued(prompts, ids)
+                self._pending.pop(stream, None)  # from now on it counts as waiting
+        for number, result in report.replies:
+            reply = self._replies.pop(number, None)
+            if reply is None or reply.done():
+                continue
+            if isinstance(result, Refusal):
+                status, message = result.status, result.message
+                reply.set_exception(ApiError(status, message, param=result.param, code=result.code))
+            else:
+                reply.set_result(result)
+        for number, prompt, tokens in report.cached:
+            if (stream := live.get(number)) is not None:
+                stream.cached_tokens[prompt] = tokens
+        for number, kept in report.kept:
+            if (stream := live.get(number)) is not None:
+                stream.keep(kept)
+        woken = []
+        for number, delta in report.deltas:
+            if (stream := live.get(number)) is not None:
+                stream.put(delta)
+                woken.append(stream)
+        self._pacer.add(woken)
+
+    def _fail(self, reason: str, died: bool = False) -> None:
+        """End all requests and commands because the engine thread or its process has ended."""
+        self.failure, self.died = reason, died
+        self._end_all(self._failed())
+        if self.died:
+            self.on_died()
+
+    def _failed(self) -> ApiError:
+        if self.died:
+            return unavailable(
+                f"{self.failure}, and is started again: try again soon", "engine_died"
+            )
+        return unavailable(f"the engine has failed: {self.failure}", "engine_failed")
 
     def _watch_step(self) -> None:
         """Check for a stuck engine when the current step would exceed the limit."""
         if self._stuck_timer is None:
-            left = max(self.settings.stuck_seconds - self._thread.busy_seconds(), 0.01)
+            left = max(self.settings.stuck_seconds - self.client.busy_seconds(), 0.01)
             self._stuck_timer = self._loop.call_later(left, self._check_stuck)
 
     def _check_stuck(self) -> None:
@@ -490,9 +506,11 @@ class Bridge:
             self._watch_step()
 
     def _end_all(self, error: ApiError) -> None:
-        for reply in self._replies:
+        replies, self._replies = self._replies, {}
+        for number, reply in replies.items():
+            self.client.cancel(number)
             if not reply.done():
                 reply.set_exception(error)
-        for stream in self._live:
+        for stream in list(self._live.values()):
             stream.fail(error)
         self.window.wake()

@@ -5,73 +5,79 @@
     run one step of the engine              if it has work and is not paused
     deliver a report                        one call into the event loop with everything that happened
 
-A step can take microseconds or seconds; the event loop keeps serving meanwhile.
-
-Differs from vLLM, which splits the work at the same point but into two processes
+A step can take microseconds or seconds; the event loop keeps serving meanwhile. The loop is in another
+process, unless the server was started with `--one-process`. vLLM splits the work at the same point
 (`vllm/v1/engine/core.py`, `EngineCoreProc`).
 """
 
-import asyncio
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 from engine.engine import Engine, StepOutput
-from engine.events.vocabulary import Admitted, Event, StepFinished
+from engine.events.vocabulary import Admitted, AnyEvent, StepFinished
 from engine.output.processor import TokenOutput
 from engine.scheduling.request import Request
 from server.core.event_log import Outbox
+from server.core.kv_transfer import run_kv_command
+from server.core.messages import (
+    AdoptKV,
+    Answer,
+    AnyCommand,
+    DescribeKV,
+    ExportKV,
+    Kept,
+    Logprobs,
+    OutputDelta,
+    Pause,
+    Release,
+    ReleaseBuffer,
+    Report,
+    Resume,
+    RunUntil,
+    Step,
+    Submit,
+)
 from server.core.replay import Replay
-from server.core.request_stream import Logprobs, OutputDelta, Prompt, RequestStream
-from server.core.run_until import StepCommand, Stopped, Until, check_awaits_token, not_paused
-from server.http.errors import ApiError
+from server.core.run_until import StepCommand, Stopped, must_await_token, not_paused
 
 
-@dataclass(slots=True)
-class Report:
-    """Everything that happened since the last report.
+def busy_seconds(cell: "memoryview[float]") -> float:
+    """Return how long an engine thread's current round, its commands and its step, has taken so far.
 
-    events    the new events of the log
-    queued    (stream, its prompts, the engine's id of each prompt's first sample)
-    deltas    new output of the streams' choices, or how they ended
-    cached    (stream, index of the prompt, tokens found in the prefix cache)
-    replies   (a command's future, its result or exception)
-    paused    whether the engine is paused
-    until     what a paused engine runs until, or ""
-    urgent    whether the event loop must see it now: it has a reply, a first token or an end
+    cell  one double: the monotonic time at which the round began, or 0.0. The clock is the same in
+          all processes.
     """
-
-    events: list[Event] = field(default_factory=list)
-    queued: list[tuple[RequestStream, list[Prompt], list[int]]] = field(default_factory=list)
-    deltas: list[tuple[RequestStream, OutputDelta]] = field(default_factory=list)
-    cached: list[tuple[RequestStream, int, int]] = field(default_factory=list)
-    replies: list[tuple[asyncio.Future[Any], Any]] = field(default_factory=list)
-    paused: bool = False
-    until: str = ""
-    urgent: bool = False
+    began: float = cell[0]
+    return time.monotonic() - began if began else 0.0
 
 
 @dataclass(slots=True)
 class _Sample:
-    """The stream, prompt and choice that an engine request belongs to; `ended` is its prompt's."""
+    """The stream, prompt and choice that an engine request belongs to; `buffer` is its prompt's.
 
-    stream: RequestStream
+    `is_first`: it is its prompt's first sample, so what it finds in the cache was there before.
+    """
+
+    stream: int
     prompt: int
     choice: int
-    ended: Callable[[Engine, Request], None] | None
+    buffer: int
+    is_first: bool
     has_token: bool = False
 
 
 class EngineThread:
-    """Runs the engine. `post` may be called from any thread; everything else runs on this thread.
+    """Runs the engine. `post` and `cancel` may be called from any thread; the rest runs on this one.
 
     deliver   called with a Report after each step, and once for the commands that ran before it
     record    called with the new events, to write them to a file
     failed    called with the exception if one ends the loop
     replay    the requests that the server itself submits
+    busy      the cell that `busy_seconds` reads; another process may read it, too
     """
 
     def __init__(
@@ -81,8 +87,9 @@ class EngineThread:
         *,
         replay: Replay,
         deliver: Callable[[Report], None],
-        record: Callable[[list[Event]], None],
+        record: Callable[[list[AnyEvent]], None],
         failed: Callable[[Exception], None],
+        busy: "memoryview[float]",
     ) -> None:
         self._engine = engine
         self._outbox = outbox
@@ -90,16 +97,18 @@ class EngineThread:
         self._deliver = deliver
         self._record = record
         self._failed = failed
-        self._inbox: deque[Callable[[], None]] = deque()
+        self._busy = busy
+        self._inbox: deque[AnyCommand] = deque()
         self._wake = threading.Condition()
         self._stopping = False
         self._samples: dict[int, _Sample] = {}  # by the engine's request id
-        self._ids: dict[RequestStream, list[int]] = {}
+        self._ids: dict[int, list[int]] = {}  # by stream
+        self._kept: dict[int, int] = {}  # stream -> the buffer that it has filled
+        self._holds: dict[int, int] = {}  # buffer -> the engine's hold
         self._steps: deque[StepCommand] = deque()
         self._newest = 0  # the newest request in the queue
         self._newest_scheduled = 0  # the newest one that a step could have admitted
         self._report = Report()
-        self._busy_since: float | None = None
         # A daemon thread: a forward pass that never returns must not keep the process alive.
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
@@ -115,92 +124,95 @@ class EngineThread:
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
-    def post(self, command: Callable[[], None]) -> None:
-        """Run `command` on the engine thread, after the current step."""
+    def post(self, *commands: AnyCommand) -> None:
+        """Run commands on the engine thread after the current step, without a step between them."""
         with self._wake:
-            self._inbox.append(command)
+            self._inbox += commands
             self._wake.notify()
 
-    def busy_seconds(self) -> float:
-        """Return how long the current round, its commands and its step, has taken so far."""
-        began = self._busy_since
-        return 0.0 if began is None else time.monotonic() - began
+    def cancel(self, reply: int) -> None:
+        """Drop a command that has not run yet: it has been answered, or its client has left."""
+        with self._wake:
+            self._inbox = deque(one for one in self._inbox if one.reply != reply)
 
-    # Commands: called on the engine thread through `post`
+    # Commands: see `messages.py`
 
-    def submit(
-        self,
-        stream: RequestStream,
-        prompts: list[Prompt],
-        priority: int,
-        reply: asyncio.Future[Any],
-    ) -> None:
-        """Queue all prompts of a request consecutively, and reply."""
-        self.answer(reply)
+    def _do(self, command: AnyCommand) -> None:
+        match command:
+            case Submit():
+                self._submit(command)
+            case Release():
+                self._release(command)
+            case ReleaseBuffer():
+                self._release_buffer(command.buffer)
+            case Pause():
+                self._engine.pause()
+                self._end_commands("paused")
+            case Resume():
+                self._engine.resume()
+                self._end_commands("resumed")
+            case Step():
+                self._begin_steps(command)
+            case RunUntil():
+                self._run_until(command)
+            case DescribeKV() | ExportKV() | AdoptKV():
+                self._report.replies.append((command.reply, run_kv_command(self._engine, command)))
+        if command.reply and isinstance(command, Submit | Answer | Pause | Resume):
+            self._report.replies.append((command.reply, self._engine.step_count))
+
+    def _submit(self, command: Submit) -> None:
         ids: list[int] = []
         choice = 0
-        for index, prompt in enumerate(prompts):
+        for index, prompt in enumerate(command.prompts):
             request = self._engine.submit(
                 prompt.tokens,
                 prompt.params,
-                label=stream.label,
-                priority=priority,
-                submitted_at=stream.submitted_at,
+                label=command.label,
+                priority=command.priority,
+                submitted_at=command.submitted_at,
             )
             ids.append(request.id)
             self._newest = request.id
             for sample in range(prompt.params.samples):
-                self._samples[request.id + sample] = _Sample(stream, index, choice, prompt.ended)
+                self._samples[request.id + sample] = _Sample(
+                    command.stream, index, choice, prompt.buffer, is_first=sample == 0
+                )
                 choice += 1
-        self._ids[stream] = list(range(ids[0], ids[-1] + prompts[-1].params.samples))
-        self._report.queued.append((stream, prompts, ids))
+        samples = command.prompts[-1].params.samples
+        self._ids[command.stream] = list(range(ids[0], ids[-1] + samples))
+        self._report.queued.append((command.stream, ids))
 
-    def answer(self, reply: asyncio.Future[Any]) -> None:
-        """Reply with the number of the last step."""
-        self._report.replies.append((reply, self._engine.step_count))
-
-    def release(self, stream: RequestStream) -> None:
-        """Abort the unfinished samples of a request. A second call does nothing."""
-        for id_ in self._ids.pop(stream, []):
+    def _release(self, command: Release) -> None:
+        for id_ in self._ids.pop(command.stream, []):
             self._samples.pop(id_, None)
             self._engine.abort(id_)
+        buffer = self._kept.pop(command.stream, 0)
+        if not command.kept:  # the client left while its last step ran
+            self._release_buffer(buffer)
 
-    def pause(self, reply: asyncio.Future[Any]) -> None:
-        """Pause the engine and end the commands that step it; reply with the last step's number."""
-        self._engine.pause()
-        self._end_commands("paused")
-        self.answer(reply)
+    def _release_buffer(self, buffer: int) -> None:
+        hold = self._holds.pop(buffer, None)
+        if hold is not None:
+            self._engine.holds.release(hold)
 
-    def resume(self, reply: asyncio.Future[Any]) -> None:
-        """Resume the engine; reply with the number of the last step."""
-        self._engine.resume()
-        self._end_commands("resumed")
-        self.answer(reply)
-
-    def step(self, steps: int, reply: asyncio.Future[Any]) -> None:
-        """Run up to `steps` steps of a paused engine; reply with a `Stopped`.
-
-        Fewer steps run if the engine runs out of work.
-        """
+    def _begin_steps(self, command: Step) -> None:
         if self._engine.paused:
-            self._steps.append(StepCommand("steps", steps, reply))
+            self._steps.append(StepCommand("steps", command.steps, command.reply))
         else:
-            self._report.replies.append((reply, not_paused()))
+            self._report.replies.append((command.reply, not_paused()))
 
-    def run_until(
-        self, until: Until, request: int | None, steps: int, reply: asyncio.Future[Any]
-    ) -> None:
-        """Pause the engine and run it until something happens; reply with a `Stopped`."""
-        try:
-            if until == "first_token":
-                check_awaits_token(self._engine, request)
-        except ApiError as error:
-            self._report.replies.append((reply, error))
-            return
+    def _run_until(self, command: RunUntil) -> None:
+        if command.until == "first_token":
+            refusal = must_await_token(self._engine, command.request)
+            if refusal is not None:
+                self._report.replies.append((command.reply, refusal))
+                return
         if not self._engine.paused:
             self._engine.pause()
-        command = StepCommand(until, steps, reply, request, self._newest_scheduled)
-        self._steps.append(command)
+        until, steps, reply = command.until, command.steps, command.reply
+        self._steps.append(
+            StepCommand(until, steps, reply, command.request, self._newest_scheduled)
+        )
 
     # The loop
 
@@ -209,9 +221,9 @@ class EngineThread:
             self._newest = self._replay.submit_due(self._engine)
             self._hand_over(self._outbox.take())
             while (commands := self._wait()) is not None:
-                self._busy_since = time.monotonic()
+                self._busy[0] = time.monotonic()
                 for command in commands:
-                    command()
+                    self._do(command)
                 events = self._outbox.take()
                 self._advance_commands(events)
                 self._hand_over(events)  # before the step, which may take a long time
@@ -221,13 +233,13 @@ class EngineThread:
                     events = self._outbox.take()
                     self._advance_commands(events, stepped=True)
                     self._hand_over(events, output)
-                self._busy_since = None
+                self._busy[0] = 0.0
             self._engine.drain()  # the model may serve another engine next
         except Exception as error:
-            self._busy_since = None
+            self._busy[0] = 0.0
             self._failed(error)
 
-    def _wait(self) -> deque[Callable[[], None]] | None:
+    def _wait(self) -> deque[AnyCommand] | None:
         """Wait for work; return the posted commands, or None if the thread must end."""
         with self._wake:
             self._wake.wait_for(
@@ -248,11 +260,22 @@ class EngineThread:
             output = self._engine.step()
         for request in output.finished:
             sample = self._samples.get(request.id)
-            if sample is not None and sample.ended is not None:
-                sample.ended(self._engine, request)
+            if sample is not None and sample.buffer:
+                self._keep(sample, request)
         return output
 
-    def _advance_commands(self, events: list[Event], *, stepped: bool = False) -> None:
+    def _keep(self, sample: _Sample, request: Request) -> None:
+        """Keep a finished request's tokens in its buffer, before anything can be evicted."""
+        if request.finish_reason not in ("stop", "length"):
+            return
+        self._release_buffer(sample.buffer)  # before the new hold, as it counts
+        hold = self._engine.holds.hold(request.tokens, label=request.label)
+        self._holds[sample.buffer] = hold.id
+        self._kept[sample.stream] = sample.buffer
+        held = len(hold.block_table) * self._engine.config.block_size
+        self._report.kept.append((sample.stream, Kept(list(request.tokens), held)))
+
+    def _advance_commands(self, events: list[AnyEvent], *, stepped: bool = False) -> None:
         """Show events to the first command that steps the engine, and end the commands that are over.
 
         `stepped`: the events are those of a step.
@@ -271,7 +294,7 @@ class EngineThread:
             reply = self._steps.popleft().reply
             self._report.replies.append((reply, Stopped(self._engine.step_count, reason)))
 
-    def _hand_over(self, events: list[Event], output: StepOutput | None = None) -> None:
+    def _hand_over(self, events: list[AnyEvent], output: StepOutput | None = None) -> None:
         if events:
             self._record(events)
         if output is not None:
@@ -283,14 +306,14 @@ class EngineThread:
             report.urgent |= bool(report.replies)
             self._deliver(report)
 
-    def _add_deltas(self, output: StepOutput, events: list[Event]) -> None:
+    def _add_deltas(self, output: StepOutput, events: list[AnyEvent]) -> None:
         """Turn the output of a step into one delta per sample; `events` are the step's."""
         for event in events:
             if type(event) is StepFinished:
                 at = int(event.t["end"])  # as logged, so clients see the same times as the pictures
             elif type(event) is Admitted and not event.resumed:
                 sample = self._samples.get(event.request)
-                if sample is not None:
+                if sample is not None and sample.is_first:
                     tokens = len(event.blocks) * self._engine.config.block_size
                     self._report.cached.append((sample.stream, sample.prompt, tokens))
         deltas: dict[int, OutputDelta] = {}
@@ -298,6 +321,7 @@ class EngineThread:
             sample = self._samples.get(new.request.id)
             if sample is not None:
                 delta = OutputDelta(sample.choice, at, list(new.ids), list(new.texts))
+                delta.stop_reason = new.matched or new.stop_token
                 _add_logprobs(delta, new)
                 deltas[new.request.id] = delta
                 self._report.deltas.append((sample.stream, delta))
@@ -321,7 +345,7 @@ def _add_logprobs(delta: OutputDelta, tokens: TokenOutput) -> None:
     if params.logprobs is not None or params.best_of is not None:
         forced = [False] * (len(tokens.ids) - tokens.forced) + [True] * tokens.forced
         delta.logprobs = Logprobs(
-            list(tokens.pieces), list(tokens.logprobs), list(tokens.top), forced
+            list(tokens.visible), list(tokens.logprobs), list(tokens.top), forced
         )
     first = len(tokens.ids) == len(request.tokens) - request.prompt_length
     if first and params.prompt_logprobs is not None:

@@ -24,14 +24,18 @@ from dataclasses import dataclass
 from io import FileIO
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
 from engine.events.fold import State
 from engine.events.log import EventLog
-from engine.events.vocabulary import Event
+from engine.events.vocabulary import AnyEvent, Event
+from engine.events.without_text import without_text
 from server.core.measures import Measures
-from server.core.without_text import without_text
+
+if TYPE_CHECKING:
+    from server.core.kv_publisher import KVPublisher
 
 logger = logging.getLogger("underglass")
 
@@ -49,13 +53,14 @@ class Outbox(EventLog):
 
     def __init__(self, *, texts: bool = True) -> None:
         super().__init__()
-        self._texts = texts
-        self._new: list[Event] = []
+        self.texts = texts
+        self._new: list[AnyEvent] = []
         self._count = 0
 
     def append(self, event: Event) -> None:
         """Add an event."""
-        self._new.append(event if self._texts else without_text(event))
+        new = event if self.texts else without_text(event)
+        self._new.append(cast(AnyEvent, new))
         self._count += 1
 
     @property
@@ -63,13 +68,37 @@ class Outbox(EventLog):
         """The number of the next event."""
         return self._count
 
-    def take(self) -> list[Event]:
+    def take(self) -> list[AnyEvent]:
         """Return the events since the last call."""
         taken, self._new = self._new, []
         return taken
 
 
-class Window:
+class Changes:
+    """Lets any number of viewers wait for the next change. Lives on the event loop."""
+
+    def __init__(self) -> None:
+        self._next: asyncio.Future[None] | None = None
+
+    def wake(self) -> None:
+        """Wake everything that waits in `changed`."""
+        if self._next is not None:
+            self._next.set_result(None)
+            self._next = None
+
+    async def changed(self, timeout: float) -> bool:
+        """Wait for `wake`; return False after `timeout` seconds without one."""
+        if self._next is None:
+            self._next = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(timeout):
+                await asyncio.shield(self._next)
+        except TimeoutError:
+            return False
+        return True
+
+
+class Window(Changes):
     """The last `size` events. Lives on the event loop.
 
     run         names this log: event numbers of another run mean nothing here
@@ -80,10 +109,10 @@ class Window:
     """
 
     def __init__(self, size: int) -> None:
+        super().__init__()
         self._size = size
         self._first = State()  # the state before the oldest event kept
         self._events: deque[Event] = deque()
-        self._changed: asyncio.Future[None] | None = None
         self.run = secrets.token_hex(4)
         self.state = State()
         self.measures = Measures()
@@ -108,12 +137,6 @@ class Window:
             self._first.apply(self._events.popleft())
         self.wake()
 
-    def wake(self) -> None:
-        """Wake everything that waits in `changed`, even without a new event."""
-        if self._changed is not None:
-            self._changed.set_result(None)
-            self._changed = None
-
     def since(self, seq: int) -> list[Event]:
         """Return the events with number `seq` and later."""
         new = islice(reversed(self._events), max(0, self.next_seq - seq))  # newest events first
@@ -124,17 +147,6 @@ class Window:
         if self.first_seq == 0:
             return list(self._events)
         return [self._first.keyframe(), *self._events]
-
-    async def changed(self, timeout: float) -> bool:
-        """Wait for `wake`; return False after `timeout` seconds without one."""
-        if self._changed is None:
-            self._changed = asyncio.get_running_loop().create_future()
-        try:
-            async with asyncio.timeout(timeout):
-                await asyncio.shield(self._changed)
-        except TimeoutError:
-            return False
-        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +187,7 @@ class TraceFile:
         """Close the file; nothing is written afterwards."""
         self._file.close()
 
-    def write(self, events: list[Event]) -> None:
+    def write(self, events: Iterable[Event]) -> None:
         """Append the events of one step."""
         if self._failed:
             return
@@ -188,6 +200,68 @@ class TraceFile:
             logger.error(
                 "%s: %s. The log on disk ends here; the server goes on.", self._path, error
             )
+
+
+@dataclass(frozen=True, slots=True)
+class KVSource:
+    """Where KV events are published; see `KVPublisher`.
+
+    batches, unsent  how many batches can be replayed, and how many may wait for a slow subscriber
+    """
+
+    endpoint: str
+    replay_endpoint: str
+    topic: str
+    batches: int
+    unsent: int
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine can subscribe."""
+        return self.endpoint.startswith(("tcp://127.", "tcp://[::1]"))
+
+
+class Recording:
+    """The events' way out of the process, beside the reports: the trace file and the KV events.
+
+    Used by the engine thread; between two runs, by the thread that starts the next one.
+    """
+
+    def __init__(
+        self, trace_file: TraceFile | None = None, kv_publisher: "KVPublisher | None" = None
+    ) -> None:
+        self.kv_publisher = kv_publisher
+        self._trace_file = trace_file
+        self._next: TraceFile | None = None
+
+    def record(self, events: list[AnyEvent]) -> None:
+        """Write and publish new events."""
+        if self._trace_file is not None:
+            self._trace_file.write(events)
+        if self.kv_publisher is not None:
+            self.kv_publisher.publish(events)
+
+    def open_next(self) -> str:
+        """Open the next run's trace file; return the reason if that fails, or ""."""
+        try:
+            if self._trace_file is not None and self._next is None:
+                self._next = self._trace_file.next()
+        except OSError as error:
+            return str(error.strerror)
+        return ""
+
+    def switch(self) -> None:
+        """Write to the next run's trace file from now on."""
+        if self._trace_file is not None and self._next is not None:
+            self._trace_file.close()
+            self._trace_file, self._next = self._next, None
+
+    def close(self) -> None:
+        """Close the trace file, and publish what is left."""
+        if self._trace_file is not None:
+            self._trace_file.close()
+        if self.kv_publisher is not None:
+            self.kv_publisher.close()
 
 
 def open_log(path: Path, *, append: bool = False) -> FileIO:

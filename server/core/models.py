@@ -3,20 +3,26 @@
     Models(bridge)              one model, which serves requests for any name
     Models(bridge, directory)   `--model auto`: also the models in a directory, loaded on request
 
-Every loaded model has its own engine, bridge and engine thread. A request leases its model from the
-lookup until the request ends. When the limit on loaded models is reached, the least recently requested
-model without a lease is evicted (Ollama does the same, `server/sched.go`). A request that names no
-model uses the first one, which is always loaded and does not count towards the limit.
+Every loaded model has its own engine, bridge and engine thread, and, unless the server has one process,
+a process of its own: models do not share a GIL, unloading one returns all of its memory, and a crash
+ends only one of them, which its next request loads again.
+
+A request leases its model from the lookup until the request ends. When the limit on loaded models is
+reached, the least recently requested model without a lease is evicted (Ollama does the same,
+`server/sched.go`). A request that names no model uses the first one, which is always loaded and does
+not count towards the limit.
 
 A name is looked up among the directory's entries and is never used as a path: no name can lead out of
 the directory, and nothing is downloaded.
 
-Models are loaded on a separate thread while streams continue, with one exception: the `tokenizers`
-library holds the GIL while it reads a tokenizer.json. For a vocabulary of 120,000 tokens, that stops
-all streams for about half a second. Only one process per model would avoid it.
+Models are loaded on a separate thread while streams continue, with one exception: `tokenizers` and
+`llguidance` hold the GIL while they read a vocabulary, which the API process does even where the model
+is in another one. For 150,000 tokens, that stops all streams twice, for about half a second each.
 """
 
 import asyncio
+import logging
+import math
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future
@@ -28,12 +34,15 @@ from typing import Annotated
 import msgspec
 from fastapi import Query
 
-from engine.engine import Engine
-from engine.events.vocabulary import Event
 from server.core.bridge import Bridge
-from server.core.event_log import Outbox, TraceFile
-from server.core.restart import Restart, restarted
+from server.core.engine_client import EngineClient
+from server.core.restart import Restart, restarted, succeed
 from server.http.errors import ApiError, no_model, too_many, unavailable
+
+logger = logging.getLogger("underglass")
+
+# An engine process that ends again within this time is not started a third time.
+SECONDS_BETWEEN_DEATHS = 60.0
 
 ViewedModel = Annotated[
     str | None,
@@ -47,12 +56,12 @@ class ModelDirectory:
 
     path    contains one Hugging Face model directory or GGUF file per model, named after the model
     limit   how many models may be loaded at once
-    load    returns an engine for a path; called on its own thread, may raise any exception
+    load    returns the engine for a path; called on its own thread, may raise any exception
     """
 
     path: Path
     limit: int
-    load: Callable[[Path], tuple[Engine, Outbox]]
+    load: Callable[[Path], EngineClient]
 
     def models(self) -> dict[str, Path]:
         """Return the models now in the directory, by name; empty if it cannot be read."""
@@ -115,30 +124,41 @@ class _Entry:
         """End the engine thread and free the memory."""
         assert self.bridge is not None
         await self.bridge.stop()
-        self.bridge.free_model()
+        await self.bridge.client.unload()
 
 
 class Models:
     """The registry. Lives on the event loop.
 
-    first       serves requests that name no model
-    directory   the other models, with `--model auto`
-    trace_file  the first model's log on disk; a restarted engine writes to the next file
+    first         serves requests that name no model
+    directory     the other models, with `--model auto`
+    launch        starts another process for the first model, paused or not; called on a thread. None
+                  if its engine runs in this process
+    gave_up       set when the server cannot go on, because its engine is lost
+    lost          the reason, or ""
     """
 
     def __init__(
         self,
         first: Bridge,
         directory: ModelDirectory | None = None,
-        trace_file: TraceFile | None = None,
+        launch: Callable[[bool], EngineClient] | None = None,
     ) -> None:
-        self.first = first
         self.settings = first.settings
         self.directory = directory
-        self._trace_file = trace_file
+        self.gave_up = asyncio.Event()
+        self.lost = ""
+        self._launch = launch
+        self._last_death = -math.inf
+        self._reviving: asyncio.Task[None] | None = None
         self._entries: dict[str, _Entry] = {}  # least recently requested first
         self._draining = False
         self._restarting = asyncio.Lock()
+        self._use(first)
+
+    def _use(self, first: Bridge) -> None:
+        self.first = first
+        first.on_died = self._on_died
 
     def names(self) -> dict[str, bool]:
         """Return every model name that requests can use, and whether the model is loaded."""
@@ -217,19 +237,11 @@ class Models:
             if self._draining:
                 raise unavailable("the server is shutting down", "shutdown")
             with self.commanded(name) as old:
-                file = self._trace_file
-
-                def open_record() -> Callable[[list[Event]], None] | None:
-                    self._trace_file = _next_file(file)
-                    return self._trace_file.write if self._trace_file else None
-
-                new, error = await restarted(old, restart, open_record)
+                new, error = await restarted(old, restart)
                 if old is self.first:
-                    self.first = new
+                    self._use(new)
                 else:
                     self._entries[name or ""].replace(new)
-            if file is not None:
-                file.close()
         if error is not None:
             raise error
         return new
@@ -242,6 +254,38 @@ class Models:
     def start(self) -> None:
         """Start the first model's engine thread; called on the event loop."""
         self.first.start()
+
+    def _on_died(self) -> None:
+        """Start the first model's engine process again, once; then give up.
+
+        vLLM and SGLang end the server when its engine dies, and rely on an orchestrator to start it
+        again. A classroom has none, and one crash need not end a lesson. But an engine that dies again
+        and again must not look like a server: then this one ends, too, with an exit code.
+        """
+        now = asyncio.get_running_loop().time()
+        again, self._last_death = now - self._last_death < SECONDS_BETWEEN_DEATHS, now
+        if self._draining:
+            return
+        if again or self._launch is None:
+            self._give_up(f"{self.first.failure}, for the second time in a minute")
+        else:
+            logger.error("%s. It is started again", self.first.failure)
+            self._reviving = asyncio.create_task(self._revive(self._launch))
+
+    async def _revive(self, launch: Callable[[bool], EngineClient]) -> None:
+        async with self._restarting:
+            dead = self.first
+            try:
+                await dead.retire()
+                await dead.client.unload()
+                client = await _in_thread(lambda: launch(dead.paused))
+                self._use(await succeed(dead, client))
+            except Exception as error:
+                self._give_up(f"{dead.failure}, and it cannot be started again: {error}")
+
+    def _give_up(self, reason: str) -> None:
+        self.lost = reason
+        self.gave_up.set()
 
     async def drain(self) -> None:
         """Load no more models, accept no more requests, and let running requests finish."""
@@ -257,6 +301,11 @@ class Models:
     async def stop(self) -> bool:
         """End every engine thread after its step; return False if one did not end."""
         return all(await asyncio.gather(*(bridge.stop() for bridge in self.bridges)))
+
+    def close(self) -> None:
+        """Close every engine's logs, and end its process."""
+        for bridge in self.bridges:
+            bridge.client.close()
 
     # Names
 
@@ -303,9 +352,9 @@ class Models:
         try:
             if evicted is not None:
                 await evicted.unload()
-            engine, outbox = await _in_thread(lambda: load(path))
+            client = await _in_thread(lambda: load(path))
             settings = msgspec.structs.replace(self.settings, model_name=name)
-            bridge = Bridge(engine, outbox, settings)
+            bridge = Bridge(client, settings)
             bridge.start()
             entry.ready.set_result(bridge)
             entry.loading = None
@@ -321,21 +370,9 @@ class Models:
         ready.exception()  # marks it as retrieved, because all waiting requests may have ended
 
 
-def _next_file(file: TraceFile | None) -> TraceFile | None:
-    """Open the trace file of the next run, if there is one. Raises ApiError if that fails."""
-    try:
-        return file.next() if file is not None else None
-    except OSError as error:
-        raise ApiError(
-            409,
-            f"the new run's trace file cannot be written: {error.strerror}; see --trace-file",
-            code="trace_file",
-        ) from error
-
-
-async def _in_thread(work: Callable[[], tuple[Engine, Outbox]]) -> tuple[Engine, Outbox]:
+async def _in_thread(work: Callable[[], EngineClient]) -> EngineClient:
     """Run `work` on a daemon thread, which does not delay shutdown, and return its result."""
-    result: Future[tuple[Engine, Outbox]] = Future()
+    result: Future[EngineClient] = Future()
 
     def run() -> None:
         result.set_running_or_notify_cancel()

@@ -9,14 +9,8 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Literal
 
-from engine.config import EngineConfig
 from engine.engine import Engine
-from engine.events.log import EventLog
-from engine.events.vocabulary import Event
-from engine.scheduling.admission import RequestError, check_request
-from engine.simulation.workload import Abort, Arrival, Workload
-from server.core.settings import ServerSettings
-from server.http.errors import bad_request
+from engine.simulation.workload import Abort, Arrival
 
 Prompts = Literal["none", "same_steps", "together"]
 
@@ -49,59 +43,3 @@ class Replay:
                 case Abort(request=request_id):
                     engine.abort(self._ids[request_id])
         return newest
-
-
-def inputs_of(events: Iterable[Event], prompts: Prompts) -> list[Arrival | Abort]:
-    """Return the arrivals and aborts of a log, in order.
-
-    With "together", all requests arrive before the first step, and none is aborted. Raises ApiError for
-    a log without its beginning or without texts.
-    """
-    if prompts == "none":
-        return []
-    log = EventLog()
-    for event in events:
-        log.append(event)
-    try:
-        inputs = Workload.from_log(log).inputs
-    except ValueError as error:
-        message = f"prompts must be none, got {prompts!r}: {error} (the log: see --log-window)"
-        raise bad_request("prompts", message) from error
-    arrivals_and_aborts = [one for one in inputs if isinstance(one, Arrival | Abort)]
-    if prompts == "same_steps":
-        return arrivals_and_aborts
-    arrivals = [one for one in arrivals_and_aborts if isinstance(one, Arrival)]
-    for one in arrivals:
-        one.step = 1
-    return list(arrivals)
-
-
-def check_inputs(
-    inputs: Iterable[Arrival | Abort],
-    config: EngineConfig,
-    *,
-    vocab_size: int,
-    max_context: int | None,
-    settings: ServerSettings,
-) -> None:
-    """Raise ApiError if an engine with these settings could never serve one of the requests."""
-    request = 1
-    for one in inputs:
-        if not isinstance(one, Arrival):
-            continue
-        try:
-            check_request(
-                one.prompt,
-                one.params,
-                one.priority,
-                config=config,
-                vocab_size=vocab_size,
-                max_context=max_context,
-            )
-        except RequestError as error:
-            name = one.label if one.label and settings.trace_text == "on" else f"r{request}"
-            raise bad_request(
-                "prompts",
-                f"prompts must be none with these settings, because {name} cannot be served: {error}",
-            ) from error
-        request += one.params.samples

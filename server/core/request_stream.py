@@ -6,11 +6,11 @@ collects here and is sent as one chunk. A client that does not read at all fills
 cut off; other clients are not delayed.
 
 `StreamPacer` decides how often to write: the more streams there are, the less often. Writing one event
-to one client takes about 40 us, most of it in the kernel. The engine thread mostly stands still
-meanwhile, because Python runs one thread at a time. With 64 streams and a small model, that adds up to
-half a step. So after each write, streams rest for a time that grows with their number: up to six
-streams get each token separately, 30 streams are written to at most every 15 ms, and 64 at most every
-32 ms. A stream's first token and its end are never delayed.
+to one client takes about 40 us, most of it in the kernel. With `--one-process`, the engine thread
+mostly stands still meanwhile, because Python runs one thread at a time: with 64 streams and a small
+model, that adds up to half a step. So after each write, streams rest for a time that grows with their
+number: up to six streams get each token separately, 30 streams are written to at most every 15 ms, and
+64 at most every 32 ms. A stream's first token and its end are never delayed.
 
 Differs from vLLM and SGLang: they count `--stream-interval` in tokens, so it delays even a single
 stream.
@@ -21,36 +21,18 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from engine.engine import Engine
-from engine.scheduling.request import Request, TokenScore
-from engine.scheduling.sampling_params import SamplingParams
+from server.core.messages import Kept, OutputDelta, Prompt, numbers
 from server.http.errors import ApiError
 
 if TYPE_CHECKING:
     from server.core.bridge import Bridge
 
-# Buffer cost of a token in addition to its text: about the size of its event on the wire.
-TOKEN_BYTES = 80
-# Buffer cost of each log-probability of a token.
-LOGPROB_BYTES = 80
 # Maximum number of deltas that a handler takes at once.
 MAX_DELTAS = 64
 
 SECONDS_PER_STREAM = 500e-6
 MIN_REST = 3e-3  # shorter rests are skipped, so up to six streams never rest
 MAX_REST = 50e-3  # text that arrives 20 times a second still looks smooth
-
-
-@dataclass(slots=True)
-class Prompt:
-    """One prompt of a request, as token ids, and the parameters of its samples.
-
-    `ended` is called on the engine thread when a sample ends, before the next step.
-    """
-
-    tokens: list[int]
-    params: SamplingParams
-    ended: Callable[[Engine, Request], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +44,14 @@ class GenerationRequest:
     label     the client's name in the log
     priority  0 is the most urgent
     fields    maps the engine's field names to the client's where they differ, for error messages
+    on_kept   called when the engine has kept the prompt and its output for an LMTP buffer
     """
 
     encode: Callable[["Bridge"], list[Prompt]]
     label: str = ""
     priority: int = 0
     fields: Mapping[str, str] = field(default_factory=dict)
+    on_kept: Callable[[Kept], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,57 +62,6 @@ class RequestContext:
     """
 
     on_end: Callable[["RequestStream"], None]
-
-
-@dataclass(slots=True)
-class Logprobs:
-    """Log-probabilities of an OutputDelta's tokens: each list has one entry per token.
-
-    pieces  each token's full text as in the log, even if a stop string withholds or truncates it
-    chosen  natural logarithm of the token's probability; 0.0 for forced tokens
-    top     (id, logprob) of the most likely tokens; `SamplingParams.logprobs` sets how many
-    forced  whether a tool inserted the token instead of sampling it
-    """
-
-    pieces: list[str]
-    chosen: list[float]
-    top: list[list[tuple[int, float]]]
-    forced: list[bool]
-
-    def extend(self, later: "Logprobs") -> None:
-        """Append the log-probabilities of later tokens."""
-        self.pieces += later.pieces
-        self.chosen += later.chosen
-        self.top += later.top
-        self.forced += later.forced
-
-
-@dataclass(slots=True)
-class OutputDelta:
-    """New output of one choice (a sample of a prompt): token ids, their texts, and possibly its end.
-
-    at             the engine clock's time, in microseconds, at the end of the first id's step
-    logprobs       set if the request asks for them with `logprobs` or needs them for `best_of`
-    prompt_scores  scores of the prompt's tokens, starting with the second; set in the choice's first
-                   delta if the request sets `prompt_logprobs`
-    """
-
-    choice: int
-    at: int
-    ids: list[int] = field(default_factory=list)
-    texts: list[str] = field(default_factory=list)
-    logprobs: Logprobs | None = None
-    prompt_scores: list[TokenScore] = field(default_factory=list)
-    finish_reason: str | None = None
-    error: str = ""
-
-    @property
-    def bytes(self) -> int:
-        """The number of bytes that count towards the buffer's limit."""
-        size = sum(map(len, self.texts)) + TOKEN_BYTES * len(self.ids)
-        if self.logprobs is not None:
-            size += LOGPROB_BYTES * sum(len(top) + 1 for top in self.logprobs.top)
-        return size
 
 
 def merge_deltas(deltas: Iterable[OutputDelta]) -> list[OutputDelta]:
@@ -144,13 +77,14 @@ def merge_deltas(deltas: Iterable[OutputDelta]) -> list[OutputDelta]:
             first.logprobs = first.logprobs or delta.logprobs
         else:
             first.logprobs.extend(delta.logprobs)
-        first.finish_reason = delta.finish_reason
+        first.finish_reason, first.stop_reason = delta.finish_reason, delta.stop_reason
     return list(merged.values())
 
 
 class RequestStream:
     """The output of all choices of one request. Lives on the event loop, so it needs no locks.
 
+    number          stands for the stream in commands and reports
     label           the client's name in the log
     prompts         in the request's order; each prompt has one choice per sample, consecutively
     request_ids     the engine's id of each prompt's first sample, once the request is queued
@@ -161,6 +95,7 @@ class RequestStream:
     finish_reasons  finish reasons of the choices that have ended
     failure         the error that ended all choices, if any
     closed          whether no handler reads the stream any more
+    kept            whether the engine has kept its output for an LMTP buffer
 
     `release` is called once, as soon as the engine can end the request.
     """
@@ -171,7 +106,9 @@ class RequestStream:
         buffer_bytes: int,
         release: Callable[[], None],
         label: str = "",
+        on_kept: Callable[[Kept], None] | None = None,
     ) -> None:
+        self.number = next(numbers)
         self.submitted_at = submitted_at
         self.label = label
         self.prompts: list[Prompt] = []
@@ -182,7 +119,9 @@ class RequestStream:
         self.finish_reasons: list[str] = []
         self.failure: Exception | None = None
         self.closed = False
+        self.kept = False
         self._release = release
+        self._on_kept = on_kept
         self._buffer_bytes = buffer_bytes
         self._deltas: list[OutputDelta] = []
         self._bytes = 0
@@ -234,6 +173,12 @@ class RequestStream:
             self.fail(ApiError(500, message, type="server_error", code="slow_reader"))
         elif urgent:
             self.wake()
+
+    def keep(self, kept: Kept) -> None:
+        """Pass on what the engine has kept of an open stream."""
+        if not self.closed and self._on_kept is not None:
+            self.kept = True
+            self._on_kept(kept)
 
     def fail(self, error: Exception) -> None:
         """End all choices: `deltas` raises `error` after the output so far.

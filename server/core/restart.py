@@ -6,7 +6,7 @@ and its KV memory is freed before the new one is allocated, so the two never exi
 
 import asyncio
 import gzip
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,12 +14,16 @@ import msgspec
 
 from engine.cache.eviction import eviction_named
 from engine.config import ConfigError, EngineConfig
-from engine.engine import Engine
+from engine.events.log import EventLog
 from engine.events.vocabulary import Event
+from engine.scheduling.admission import RequestError, check_request
 from engine.scheduling.policies import policy_named
+from engine.simulation.workload import Abort, Arrival, Workload
 from server.core.bridge import Bridge
-from server.core.event_log import Outbox, PreviousRun, encode_event
-from server.core.replay import Prompts, Replay, check_inputs, inputs_of
+from server.core.engine_client import EngineClient, EngineDiedError, Inputs
+from server.core.event_log import PreviousRun, encode_event
+from server.core.replay import Prompts
+from server.core.settings import ServerSettings
 from server.http.errors import ApiError, bad_request, unavailable
 
 # A pool has an object per block, and a block at least one token slot.
@@ -63,17 +67,16 @@ def _wrong_setting(error: ConfigError) -> ApiError:
     return bad_request(f"settings.{field}", str(error))
 
 
-async def restarted(
-    old: Bridge, restart: Restart, open_record: Callable[[], Callable[[list[Event]], None] | None]
-) -> tuple[Bridge, ApiError | None]:
+async def restarted(old: Bridge, restart: Restart) -> tuple[Bridge, ApiError | None]:
     """Return the bridge of a new engine with the model of `old`, started. Lives on the event loop.
 
-    `open_record` opens the new run's trace file; it may raise ApiError. If the new KV memory cannot be
-    allocated, the new engine has the old settings, and the error is returned with it.
+    If the new KV memory cannot be allocated, the new engine has the old settings, and the error is
+    returned with it.
 
-    Raises ApiError before anything has changed if the settings or the prompts cannot be used, or if
-    requests are unfinished and `restart.abort` is off.
+    Raises ApiError before anything has changed if the settings or the prompts cannot be used, if the
+    next trace file cannot be written, or if requests are unfinished and `restart.abort` is off.
     """
+    old.check_process()
     if old.unfinished and not restart.abort:
         raise ApiError(
             409,
@@ -92,44 +95,49 @@ async def restarted(
         max_context=old.max_context,
         settings=old.settings,
     )
-    record = open_record()
-    engine = await old.retire()
-    if engine is None:
+    if reason := await old.client.open_next_log():
+        raise ApiError(
+            409,
+            f"the new run's trace file cannot be written: {reason}; see --trace-file",
+            code="trace_file",
+        )
+    if not await old.retire():
         raise unavailable(
             "a step did not end in time: restart the engine again later", "engine_stuck"
         )
     error: ApiError | None = None
     try:
-        new_engine, outbox = await asyncio.to_thread(_engine_like, engine, config, old)
-    except (ConfigError, MemoryError) as cause:
-        error = _does_not_fit(config, cause)
-        config, inputs = old.config, []
-        new_engine, outbox = await asyncio.to_thread(_engine_like, engine, config, old)
-    before, after = msgspec.to_builtins(old.config), msgspec.to_builtins(config)
+        try:
+            client = await old.client.restarted(config, paused=old.paused, inputs=inputs)
+        except (ConfigError, MemoryError) as cause:
+            error = _does_not_fit(config, cause)
+            inputs = []
+            client = await old.client.restarted(old.config, paused=old.paused, inputs=inputs)
+    except EngineDiedError as cause:
+        raise unavailable(
+            f"{cause}: it is started again, with its old settings", "engine_died"
+        ) from cause
+    return await succeed(old, client, restart.prompts if inputs else "none"), error
+
+
+async def succeed(old: Bridge, client: EngineClient, prompts: Prompts = "none") -> Bridge:
+    """Return the started bridge of a new run, to which viewers of the old run go on."""
+    before, after = msgspec.to_builtins(old.config), msgspec.to_builtins(client.config)
     previous = PreviousRun(
         run=old.window.run,
         log=await asyncio.to_thread(_packed, old.window.trace()),
         changed={
             name: (before[name], after[name]) for name in before if before[name] != after[name]
         },
-        prompts=restart.prompts if inputs else "none",
+        prompts=prompts,
     )
-    new = Bridge(new_engine, outbox, old.settings, record, replay=Replay(inputs), previous=previous)
+    new = Bridge(client, old.settings, previous=previous)
     new.holding = old.holding
     new.start()
     old.successor = new
     old.stopped.set()
     old.window.wake()
-    return new, error
-
-
-def _engine_like(old: Engine, config: EngineConfig, bridge: Bridge) -> tuple[Engine, Outbox]:
-    """Return an engine with the model of `old`, whose KV memory is freed."""
-    outbox = Outbox(texts=bridge.settings.trace_text == "on")
-    engine = Engine(old.runner, config, tokenizer=old.tokenizer, log=outbox)
-    if bridge.paused:
-        engine.pause()
-    return engine, outbox
+    return new
 
 
 def _does_not_fit(config: EngineConfig, cause: Exception) -> ApiError:
@@ -143,3 +151,59 @@ def _does_not_fit(config: EngineConfig, cause: Exception) -> ApiError:
 def _packed(events: list[Event]) -> bytes:
     lines = b"".join(encode_event(event) + b"\n" for event in events)
     return gzip.compress(lines, _GZIP_LEVEL, mtime=0)
+
+
+def inputs_of(events: Iterable[Event], prompts: Prompts) -> Inputs:
+    """Return the arrivals and aborts of a log, in order.
+
+    With "together", all requests arrive before the first step, and none is aborted. Raises ApiError for
+    a log without its beginning or without texts.
+    """
+    if prompts == "none":
+        return []
+    log = EventLog()
+    for event in events:
+        log.append(event)
+    try:
+        inputs = Workload.from_log(log).inputs
+    except ValueError as error:
+        message = f"prompts must be none, got {prompts!r}: {error} (the log: see --log-window)"
+        raise bad_request("prompts", message) from error
+    arrivals_and_aborts = [one for one in inputs if isinstance(one, Arrival | Abort)]
+    if prompts == "same_steps":
+        return arrivals_and_aborts
+    arrivals = [one for one in arrivals_and_aborts if isinstance(one, Arrival)]
+    for one in arrivals:
+        one.step = 1
+    return arrivals
+
+
+def check_inputs(
+    inputs: Inputs,
+    config: EngineConfig,
+    *,
+    vocab_size: int,
+    max_context: int | None,
+    settings: ServerSettings,
+) -> None:
+    """Raise ApiError if an engine with these settings could never serve one of the requests."""
+    request = 1
+    for one in inputs:
+        if not isinstance(one, Arrival):
+            continue
+        try:
+            check_request(
+                one.prompt,
+                one.params,
+                one.priority,
+                config=config,
+                vocab_size=vocab_size,
+                max_context=max_context,
+            )
+        except RequestError as error:
+            name = one.label if one.label and settings.trace_text == "on" else f"r{request}"
+            raise bad_request(
+                "prompts",
+                f"prompts must be none with these settings, because {name} cannot be served: {error}",
+            ) from error
+        request += one.params.samples

@@ -12,10 +12,11 @@ The engine stops *after* the step in which it happened, so that the step can be 
 Every run ends after at most `MAX_STEPS` steps.
 """
 
-import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
+
+import msgspec
 
 from engine.engine import Engine
 from engine.events.vocabulary import (
@@ -27,7 +28,6 @@ from engine.events.vocabulary import (
     RequestFinished,
     StepFinished,
 )
-from server.http.errors import ApiError, bad_request
 
 MAX_STEPS = 500
 
@@ -49,8 +49,16 @@ _WORDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Stopped:
+class Refusal(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Why the engine cannot do what a command asks: the parts of an `ApiError`."""
+
+    status: int
+    message: str
+    code: str | None = None
+    param: str | None = None
+
+
+class Stopped(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Why the engine stopped.
 
     step      the number of its last step
@@ -75,14 +83,14 @@ class StepCommand:
 
     until       what ends it before its steps have run
     left        how many steps may still run
-    reply       gets a `Stopped`
+    reply       the number of the command, which is answered with a `Stopped`
     request     with "first_token": the request
     newest      with "waiting": the newest request that an earlier step could have admitted
     """
 
     until: Until
     left: int
-    reply: asyncio.Future[Any]
+    reply: int
     request: int | None = None
     newest: int = 0
     _found: tuple[StopReason, int] | None = None  # reason, request
@@ -132,17 +140,17 @@ class StepCommand:
         return Stopped(engine.step_count, *(self._found or ("idle",)))
 
 
-def check_awaits_token(engine: Engine, request: int | None) -> None:
-    """Raise ApiError unless the request is live and has no token yet."""
+def must_await_token(engine: Engine, request: int | None) -> Refusal | None:
+    """Return None if the request is live and has no token yet; otherwise say so."""
     live = engine.requests.get(request or 0)
     if live is None:
-        raise bad_request("request", f"request must be a live request, got {request}")
+        return Refusal(400, f"request must be a live request, got {request}", param="request")
     if len(live.tokens) > live.prompt_length:
-        raise bad_request(
-            "request", f"request must have no token yet, and r{request} has its first one"
-        )
+        message = f"request must have no token yet, and r{request} has its first one"
+        return Refusal(400, message, param="request")
+    return None
 
 
-def not_paused() -> ApiError:
+def not_paused() -> Refusal:
     """409: only a paused engine can be stepped."""
-    return ApiError(409, "the engine is not paused: pause it before stepping", code="not_paused")
+    return Refusal(409, "the engine is not paused: pause it before stepping", code="not_paused")

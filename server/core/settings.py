@@ -14,15 +14,21 @@ MAX_NAME_LENGTH = 256
 MAX_STOPS = 64
 MAX_STOP_LENGTH = 256
 MAX_STOP_TOKENS = 1024
-# vLLM's limit in its newer model runner (MAX_NUM_LOGIT_BIAS_TOKENS in
+# vLLM's limits in its newer model runner (MAX_NUM_LOGIT_BIAS_TOKENS and MAX_NUM_ALLOWED_TOKEN_IDS in
 # vllm/v1/worker/gpu/sample/logit_bias.py).
 MAX_BIASES = 1024
+MAX_TOOLS = 128  # OpenAI's limit
+MAX_ALLOWED_TOKENS = 1024
+# Choices of one request: samples of all prompts. Each may be a request of its own in the queue.
+MAX_CHOICES = 1024
 
 # The log is JSON, and its readers support 64-bit integers.
 LARGEST_WHOLE = 2**63 - 1
 LARGEST_COUNT = 2**31 - 1
 
 _KEY = re.compile(r"[!-~](?:[ -~]*[!-~])?")
+TOOL_CALL_PARSERS = ("hermes", "llama3_json", "llama4_json", "mistral")
+DRAFTERS = ("prompt-lookup",)
 _HOST = re.compile(r"[A-Za-z0-9._:-]+")
 _ORIGIN = re.compile(r"\*|[a-z][a-z0-9+.-]*://[a-z0-9._:\[\]-]+")
 
@@ -35,9 +41,11 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     allowed_hosts    additional `Host` names to accept; others get 403
     cors_origins     sites whose pages may use the server, such as "https://example.org"; "*" for all
     api_key          if set, every route requires it except /health, /ready and the pages
+    cluster_key      if set, only a gateway that sends this key may control the engine
     max_waiting      maximum number of waiting requests; beyond it, new ones get 429
     max_waiting_tokens  the same limit in tokens: prompts plus their maximum output
     chat_max_tokens  output limit for chat requests that do not set one
+    tool_call_parser  format of the model's tool calls; None recognises it by the chat template
     trace_text       "off" leaves names and texts out of the event log; see `without_text.py`
     log_window       number of recent events that /trace returns and a feed can catch up on
     buffer_bytes     maximum unsent output of one stream; beyond it, the reader is cut off
@@ -52,9 +60,11 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     allowed_hosts: tuple[str, ...] = ()
     cors_origins: tuple[str, ...] = ()
     api_key: str | None = None
+    cluster_key: str | None = None
     max_waiting: int = 256
     max_waiting_tokens: int = 1 << 18
     chat_max_tokens: int = 256
+    tool_call_parser: str | None = None
     trace_text: str = "on"
     log_window: int = 50_000
     buffer_bytes: int = 1 << 20
@@ -71,11 +81,17 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
             )
         if self.trace_text not in ("on", "off"):
             raise ConfigError(f"trace_text must be on or off, got {self.trace_text!r}")
-        if self.api_key is not None and not _KEY.fullmatch(self.api_key):
+        if self.tool_call_parser not in (None, *TOOL_CALL_PARSERS):
+            names = ", ".join(TOOL_CALL_PARSERS)
             raise ConfigError(
-                "api_key must be printable ASCII, must not be empty, and must not start or end with a "
-                "space, because it is sent in a header"
+                f"tool_call_parser must be one of {names}, got {self.tool_call_parser!r}"
             )
+        for name, key in (("api_key", self.api_key), ("cluster_key", self.cluster_key)):
+            if key is not None and not _KEY.fullmatch(key):
+                raise ConfigError(
+                    f"{name} must be printable ASCII, must not be empty, and must not start or end "
+                    "with a space, because it is sent in a header"
+                )
         for name in self.allowed_hosts:
             if not _HOST.fullmatch(name):
                 raise ConfigError(f"allowed_host must be a name like lab.example.org, got {name!r}")

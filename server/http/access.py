@@ -28,7 +28,9 @@ from server.http.errors import ApiError, bad_request
 _HOST = re.compile(r"(?:\[(?P<v6>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]+))(?::[0-9]{0,5})?")
 
 # Monitors check the server's health without the key, and a browser opens a page without one.
-_OPEN = frozenset({"/health", "/ready", "/", "/docs", "/openapi.json"})
+_OPEN = frozenset({"/health", "/ready", "/ping", "/", "/docs", "/openapi.json"})
+# The header in which a gateway sends its replicas the cluster key.
+CLUSTER_KEY_HEADER = "x-underglass-cluster-key"
 PAGE_FOLDERS = ("/page/", "/board/", "/docs/")
 
 

@@ -34,7 +34,6 @@ from server.http.errors import (
     invalid_body,
     is_json,
     not_json,
-    unknown_field,
     unreadable_body,
 )
 
@@ -52,6 +51,8 @@ OTHER_VALUES = 1 << 16
 # The longest body of a control: {"until": "first_token", "request": 123456, "steps": 500}.
 CONTROL_PATHS = "/engine/"
 CONTROL_BYTES = 1 << 10
+# Its route checks the client's key before it reads the body, which is not JSON and may be large.
+UNLIMITED_PATH = "/kv/adopt"
 
 _reader = ThreadPoolExecutor(1, thread_name_prefix="bodies")
 _T = TypeVar("_T")
@@ -70,6 +71,10 @@ class BodyLimits:
     values: int
 
 
+_MAX_TOKENS = (MAX_BYTES - MAX_CHARACTERS) // TOKEN_BYTES
+LARGEST_BODY = BodyLimits(MAX_BYTES, OTHER_VALUES + _MAX_TOKENS)
+
+
 def body_limits(models: Models) -> BodyLimits:
     """Derive the largest legitimate body from the context length.
 
@@ -77,12 +82,9 @@ def body_limits(models: Models) -> BodyLimits:
     text even if the context is short, so that much is always allowed. With `--model auto`, the context
     length of a model that is not loaded is unknown, so the largest limit applies.
     """
-    max_tokens = (MAX_BYTES - MAX_CHARACTERS) // TOKEN_BYTES
-    tokens = (
-        max_tokens
-        if models.directory is not None
-        else min(max_request_tokens(models.first), max_tokens)
-    )
+    if models.directory is not None:
+        return LARGEST_BODY
+    tokens = min(max_request_tokens(models.first), _MAX_TOKENS)
     return BodyLimits(MAX_CHARACTERS + TOKEN_BYTES * tokens, OTHER_VALUES + tokens)
 
 
@@ -110,7 +112,8 @@ class BodyLimit:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on with its complete body, or reject it."""
-        if scope["type"] != "http" or scope["method"] not in ("POST", "PUT", "PATCH"):
+        has_body = scope["type"] == "http" and scope["method"] in ("POST", "PUT", "PATCH")
+        if not has_body or scope["path"] == UNLIMITED_PATH:
             await self._app(scope, receive, send)
             return
         limit = CONTROL_BYTES if scope["path"].startswith(CONTROL_PATHS) else self._limits.bytes
@@ -166,7 +169,7 @@ class BodyLimit:
                 headers={"Connection": "close"},
             ) from None
         if len(body) > limit:
-            raise _too_large(limit)
+            raise too_large(limit)
         return bytes(body)
 
 
@@ -182,10 +185,11 @@ def _check_headers(headers: Mapping[bytes, bytes], limit: int) -> None:
         )
     announced = headers.get(b"content-length", b"0")
     if announced.isdigit() and (len(announced) > 15 or int(announced) > limit):
-        raise _too_large(limit)
+        raise too_large(limit)
 
 
-def _too_large(limit: int) -> ApiError:
+def too_large(limit: int) -> ApiError:
+    """413: the body is longer than its route allows."""
     return ApiError(
         413,
         f"the body exceeds this route's limit of {limit} bytes: send a smaller one",
@@ -266,11 +270,6 @@ def read_body(model: type[_Body], content: bytes, content_type: str) -> _Body:
         raise bad_request(None, f"the body is not valid JSON: {error.msg}") from error
     except ValueError as error:
         raise unreadable_body() from error
-    # pydantic would collect an error for each unknown field.
-    if model.model_config.get("extra") == "forbid" and isinstance(values, dict):
-        for name in values:
-            if name not in model.model_fields:
-                raise unknown_field(name)
     try:
         return model.model_validate(values)
     except ValidationError as error:

@@ -238,9 +238,12 @@ _MESSAGES = {
     "greater_than_equal": "must be at least {ge}, got {got}",
     "json_invalid": "is not valid JSON: {error}",
     "less_than_equal": "must be at most {le}, got {got}",
+    "literal_error": "must be {expected}, got {got}",
     "missing": "is missing",
+    "string_too_short": "must not be empty",
     "string_too_long": "must have at most {max_length} characters, got {got}",
     "string_unicode": "must be valid Unicode, got {got}",
+    "too_short": "must not be empty",
     "too_long": "may have at most {max_length} entries: send fewer",
 }
 

@@ -8,7 +8,8 @@ Each line is ASCII-only JSON, so client input cannot end a line, colour the term
 line. Prompts and outputs are never logged. `requests` lists the ids in the event log.
 
 `RequestLog` gives every request a `RequestContext` in `request.state.context`. Routes pass it on to
-`Bridge.generate`, which reports each finished stream to it.
+`Bridge.generate`, which reports each finished stream to it. A gateway, which has no streams, puts the
+fields of its line into `request.state.logged`.
 """
 
 import io
@@ -38,7 +39,7 @@ logger = logging.getLogger("underglass")
 
 _SANE_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
 # Monitors and pages fetch these paths repeatedly; such requests are logged only if they fail.
-_ROUTINE = frozenset({"/health", "/ready", "/metrics", "/"})
+_ROUTINE = frozenset({"/health", "/ready", "/ping", "/load", "/metrics", "/"})
 _CLIENT_LEFT = 499  # nginx's status when the client disconnects before the response
 _MAX_UNWRITTEN = 10_000
 
@@ -114,7 +115,7 @@ class RequestLog:
         streamed: dict[str, Any] = {}
         status = 0
         context = RequestContext(lambda stream: streamed.update(self._stream_fields(stream)))
-        scope.setdefault("state", {})["context"] = context
+        scope.setdefault("state", {}).update(context=context, request_id=request_id)
 
         async def send_with_id(message: Message) -> None:
             nonlocal status
@@ -136,7 +137,7 @@ class RequestLog:
                     "status": status or _CLIENT_LEFT,
                     "duration_ms": round((time.monotonic() - began) * 1000, 3),
                 }
-                self._writer.put(line | streamed)
+                self._writer.put(line | streamed | scope["state"].get("logged", {}))
 
     def _add_context_of_websocket(self, scope: Scope) -> None:
         request_id, writer = _request_id(scope), self._writer

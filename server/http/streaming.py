@@ -11,7 +11,7 @@ chunks instead of a growing queue.
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -20,10 +20,10 @@ from starlette.types import Receive, Scope, Send
 
 from engine.text.tokenizer import Tokenizer
 from server.core.bridge import Bridge
+from server.core.messages import OutputDelta
 from server.core.models import Models
 from server.core.request_stream import (
     GenerationRequest,
-    OutputDelta,
     RequestContext,
     RequestStream,
     merge_deltas,
@@ -108,16 +108,7 @@ class Answer(Response, ABC, Generic[_Serializer]):
         Both are awaited from the start, because a client may leave while its prompt is tokenized.
         """
         connection = Connection(receive, send, self._models.settings.stall_seconds)
-        leaving = asyncio.create_task(connection.lost())
-        answering = asyncio.create_task(self._serve(connection, scope["state"]["context"]))
-        try:
-            await asyncio.wait({leaving, answering}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            leaving.cancel()
-            answering.cancel()
-            await asyncio.wait({leaving, answering})
-        if not answering.cancelled():
-            answering.result()  # the app turns an error into a response
+        await connection.serve(self._serve(connection, scope["state"]["context"]))
 
     async def _serve(self, connection: "Connection", context: RequestContext) -> None:
         # The lease ends with the last write, because the client may then request another model.
@@ -204,6 +195,19 @@ class Connection:
         """Send a piece of the body."""
         if data or not more:
             await self._message({"type": "http.response.body", "body": data, "more_body": more})
+
+    async def serve(self, answer: Coroutine[Any, Any, None]) -> None:
+        """Run `answer` until it ends, or cancel it when the client is lost. Raises its exception."""
+        leaving = asyncio.create_task(self.lost())
+        answering = asyncio.create_task(answer)
+        try:
+            await asyncio.wait({leaving, answering}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            leaving.cancel()
+            answering.cancel()
+            await asyncio.wait({leaving, answering})
+        if not answering.cancelled():
+            answering.result()  # the app turns an error into a response
 
     async def lost(self) -> None:
         """Return when the client disconnects; be cancelled if it accepts nothing for `stall_seconds`.

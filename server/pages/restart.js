@@ -12,9 +12,10 @@ const CHOICES = {
   chunked_prefill: ["on", "off"],
   preemption: ["on", "off"],
   async_scheduling: ["off", "on"],
+  jump_forward: ["on", "off"],
 };
 const NUMBERS = ["max_batch_size", "token_budget", "max_kv_tokens", "block_size"];
-const SWITCHES = new Set(["chunked_prefill", "preemption", "async_scheduling"]);
+const SWITCHES = new Set(["chunked_prefill", "preemption", "async_scheduling", "jump_forward"]);
 
 export class Restart {
   #live = null;

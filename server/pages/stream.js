@@ -24,6 +24,7 @@ function make(tag, className, text = "") {
 export class Stream {
   runs = true;
   request = null; // id in the event log
+  replica = null; // that of a gateway which answers
   isAgain = false; // whether a restarted engine has the prompt again
   #log = ""; // the run whose log has the request
   reason = "";
@@ -32,7 +33,7 @@ export class Stream {
   #ending = new AbortController();
   #seen = false;
 
-  /** Send the prompt. `changed()` is called when it ends, `select(id)` shows it on the board. */
+  /** Send the prompt. `changed()` is called when it ends, `select(id, stream)` shows it. */
   constructor({ prompt, isChat, name, maxTokens, model, headers }, changed, select) {
     Object.assign(this, { changed, select, label: name });
     this.element = make("li", "stream");
@@ -41,7 +42,7 @@ export class Stream {
     this.chip.disabled = true;
     this.swatch = make("i", "");
     this.chip.append(this.swatch, name || "You");
-    this.chip.addEventListener("click", () => this.select(this.request));
+    this.chip.addEventListener("click", () => this.select(this.request, this));
     this.words = make("span", "words", "sending");
     this.words.setAttribute("role", "status");
     this.stopButton = make("button", "stop", "Stop");
@@ -98,7 +99,7 @@ export class Stream {
     }
     if (!this.#seen) {
       this.#seen = true;
-      this.select(this.request);
+      this.select(this.request, this);
     }
     paintSwatch(this.swatch, board.theme, model.laneOf(this.request, board.store.step));
     const [first] = span.tokenSteps;
@@ -125,6 +126,7 @@ export class Stream {
       });
       if (!answer.ok) throw new RequestError((await answer.json()).error.message);
       this.request = Number(answer.headers.get("x-underglass-request"));
+      this.replica = answer.headers.get("x-underglass-replica");
       this.#write();
       await this.#read(answer.body);
       if (!this.reason)

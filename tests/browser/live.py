@@ -44,7 +44,7 @@ def run_until(url: str, until: str) -> dict[str, Any]:
 def open_live(page: Page, url: str) -> BoardOnPage:
     page.goto(url)
     board = BoardOnPage(page)
-    expect(board.root).to_have_attribute("data-live", "live")
+    expect(board.root).to_have_attribute("data-live", "live", timeout=30_000)
     return board
 
 

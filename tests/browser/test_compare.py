@@ -7,6 +7,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from engine import what_if
 from engine.events import EventLog
+from engine.simulation.study import study
 from tests.browser.axe import expect_no_violation
 from tests.browser.conftest import NewPage
 from tests.browser.notebooks import open_notebook, run_cell, set_theme, write_notebook
@@ -136,6 +137,26 @@ def test_a_replay_states_the_models_error(
     replayed = compare(log, what_if(log, token_budget=32))
     root = opened(new_page(height=1200), replayed, tmp_path)
     assert words_of(root.locator(".model-error")) == replayed.note
+
+
+def test_a_what_if_shows_three_runs_and_the_error_beside_each_number(
+    logs: tuple[EventLog, EventLog], new_page: NewPage, tmp_path: Path
+) -> None:
+    answer = study(logs[0], {"token_budget": [16, 24, 32, 48]})
+    words, changed = next(iter(answer.changed.items()))
+    told = {"table": answer.table(), "statements": answer.statements()}
+    comparison = Comparison(answer.replayed, changed, ("replayed", words), study=told)
+    page = new_page(width=390, height=844)
+    root = opened(page, comparison, tmp_path)
+    rows = root.locator(".study tr")
+    assert [
+        rows.nth(at).locator("th, td").all_inner_texts() for at in range(len(answer.rows) + 1)
+    ] == (answer.table())
+    for statement in answer.statements():
+        expect(root.locator(".study")).to_contain_text(statement)
+    assert "(±" in words_of(root.locator(".verdict"))
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    expect_no_violation(page)
 
 
 def test_a_click_opens_that_step_on_the_board_of_its_run(

@@ -33,6 +33,15 @@ CELLS = [
     "board.view_model.send_state()\nboard.step = 7\nboard.selected = 5",
 ]
 
+# Whether the first cell's output has a static picture, and is drawn with it.
+_HAS_PICTURE = """
+() => {
+  const [cell] = window.jupyterapp.shell.currentWidget.content.widgets;
+  const outputs = cell.model.outputs.toJSON();
+  return outputs.some(({ data }) => data?.["image/png"]);
+}
+"""
+
 
 @pytest.fixture(autouse=True)
 def patience() -> Iterator[None]:
@@ -59,6 +68,11 @@ def test_browser_and_kernel_agree(
     board = BoardOnPage(page).wait()
     expect_fold(board, log, 30)
     board.expect_selected(8)
+
+    # JupyterLab draws the output again when its static picture arrives; the board keeps the focus.
+    board.root.focus()
+    page.wait_for_function(_HAS_PICTURE)
+    expect(board.root).to_be_focused()
 
     # The kernel learns of actions on the board.
     board.press(".", ".")

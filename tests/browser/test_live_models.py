@@ -33,7 +33,7 @@ def test_each_model_is_watched_asked_and_held_by_itself(new_page: NewPage, tmp_p
         }
         send(page, "OnceUponATime", raw=None)
         board = page.locator("[data-live=live]")
-        expect(board).to_be_visible()
+        expect(board).to_be_visible(timeout=30_000)  # a process loads the model
         expect(page.locator("#server")).to_have_text(re.compile(r"^llama\b.*\d"))
         expect(page.locator(".stream")).to_have_attribute("data-state", "length")
 

@@ -23,14 +23,23 @@ from tests.browser.live import (
     steps,
 )
 from tests.facts import assert_names
-from tests.server.harness import Caller, Feed, get, start, trace
+from tests.server.harness import Caller, Feed, get, post, start, trace
 from visualizer.logs import StepIndex, state_at
 
 
-@pytest.fixture
-def server() -> Iterator[BackgroundServer]:
+@pytest.fixture(scope="module")
+def process() -> Iterator[BackgroundServer]:
     with held_server() as server:
         yield server
+
+
+@pytest.fixture
+def server(process: BackgroundServer) -> BackgroundServer:
+    """A held engine at the beginning of a run; the server's process is the module's."""
+    post(process.url, "/engine/pause").raise_for_status()
+    new_run = {"settings": {}, "prompts": "none", "abort": True}
+    post(process.url, "/engine/restart", new_run).raise_for_status()
+    return process
 
 
 def test_it_joins_in_the_middle_and_every_step_equals_the_fold_of_the_trace(
@@ -578,9 +587,9 @@ def test_prompts_are_chats_unless_raw_completion_is_chosen(
     page = new_page()
     open_live(page, server.url)
     for raw, route in ((False, "/v1/chat/completions"), (True, "/v1/completions")):
-        with page.expect_request(f"**{route}") as asked:
+        with page.expect_response(f"**{route}") as answer:  # it begins once the request is queued
             send(page, "Once", raw=raw, tokens="3")
-        assert ("messages" in asked.value.post_data_json) is not raw
+        assert ("messages" in answer.value.request.post_data_json) is not raw
         steps(server.url, 3)
         expect(page.locator(".stream").first).to_have_attribute(
             "data-state", "length", timeout=30_000

@@ -29,7 +29,8 @@ _READ = r"""
   const words = (selector) => root.querySelector(selector).textContent;
   const numbers = (text) => (text.match(/\d+/g) ?? []).map(Number);
   const steps = { root: Number(step), sentence: numbers(words(".sentence"))[0] };
-  steps.strip = numbers(root.querySelector(".strip").getAttribute("aria-label"))[0];
+  const strip = root.querySelector(".strip").getAttribute("aria-label");
+  steps.strip = numbers(strip)[0];
   for (const section of root.querySelectorAll("section:not([hidden])"))
     steps[section.className] = Number(section.dataset.step);
   for (const caption of root.querySelectorAll(".alternative caption"))
@@ -39,7 +40,7 @@ _READ = r"""
   const counts = [
     ["blocks", blocks, numbers(words(".swatches"))],
     ["blocks, in the label", blocks, numbers(root.querySelector(".map > canvas").ariaLabel).slice(1)],
-    ["waiting", [Number(waiting)], numbers(root.querySelector(".strip").ariaLabel).slice(-1)],
+    ["waiting", [Number(waiting)], numbers(strip.match(/\d+ waiting/)[0])],
     ["waiting, in Decisions", [Number(waiting)], numbers(words(".decisions .count")).slice(-1)],
   ];
   const header = root.querySelector(".live .counts");
@@ -71,6 +72,23 @@ async (root) => {{
   }}
   return seen;
 }}
+"""
+
+# What follows after each of these keys. The engine's steps arrive meanwhile.
+_FOLLOWING_AFTER_KEYS = """
+async (root) => {
+  const seen = { ",": [], n: [] };
+  for (let turn = 0; turn < 120; turn += 1) {
+    const key = turn % 2 ? "n" : ",";
+    root.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
+    for (let frame = 0; frame < 3; frame += 1) {
+      await new Promise(requestAnimationFrame);
+      await new Promise((done) => setTimeout(done, turn % 7));
+    }
+    seen[key].push(root.dataset.following);
+  }
+  return seen;
+}
 """
 
 # The same for one's own request on a phone, whose tokens the lane and the count both tell.
@@ -147,6 +165,13 @@ def test_every_read_after_a_key_is_of_one_step(new_page: NewPage) -> None:
         board = open_live(new_page(), server.url).wait()
         for seen in board.root.evaluate(_READ_AFTER_KEYS):
             assert len(set(seen["steps"].values())) == 1, seen["steps"]
+
+
+def test_no_key_is_lost_while_steps_arrive(new_page: NewPage) -> None:
+    with start(engine=ENGINE) as server, clients(server.url, 12):
+        board = open_live(new_page(), server.url).wait()
+        seen = board.root.evaluate(_FOLLOWING_AFTER_KEYS)
+    assert seen == {",": ["false"] * 60, "n": ["true"] * 60}
 
 
 def test_every_read_of_ones_own_request_is_of_one_step(new_page: NewPage) -> None:

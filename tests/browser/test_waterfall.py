@@ -7,7 +7,6 @@ from playwright.sync_api import Locator, expect
 
 from engine.events.durations import duration
 from engine.events.waterfall import RequestTime
-from engine.events.waterfall.words import rows_of
 from tests.browser.axe import expect_no_violation
 from tests.browser.board import BoardOnPage
 from tests.browser.conftest import NewPage
@@ -60,7 +59,7 @@ def test_the_reasons_of_a_request_are_those_of_the_log(board: BoardOnPage) -> No
         board.root.locator(f".names .chip[data-request='{time.request}']").click()
         board.expect_selected(time.request)
         board.settle()
-        expected = [duration(row.time / 1000) for row in rows_of(time.spans)]
+        expected = [duration(row.time / 1000) for row in time.parts]
         assert why_rows(board) == [*expected, "no value"]
         assert duration(time.total / 1000) in board.text(".why .headline")
 

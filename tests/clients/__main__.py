@@ -1,21 +1,21 @@
 """Set up the clients, start the servers, run the sessions, print what worked."""
 
+import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from server.process import serve_in_background
 from tests.clients.checks import KEY, Servers
-
-HERE = Path(__file__).parent
-BUILD = HERE.parents[1] / "build" / "clients"
-BIN = Path(sys.executable).parent
+from tests.clients.environments import BIN, BUILD, HERE, set_up, with_path
+from tests.clients.recording import recorder
+from tests.server.gateway.cluster import start_gateway
+from tests.server.gateway.conftest import wait_for
 
 
 @dataclass(frozen=True)
@@ -28,29 +28,50 @@ class Client:
 
 CLIENTS = {
     "openai": Client("openai_session"),
-    "node": Client("openai_node_session.mjs", "node"),
+    "openai-older": Client("openai_session", "gateways"),
+    "openai-node": Client("openai_node_session.mjs", "node"),
+    "ai-sdk": Client("ai_sdk_session.mjs", "node"),
     "litellm": Client("litellm_session", "gateways"),
     "langchain": Client("langchain_session", "gateways"),
     "llm": Client("llm_session", "gateways"),
     "lmql": Client("lmql_session", "lmql"),
     "lm-eval": Client("lm_eval_session", "lm-eval"),
+    "pydantic-ai": Client("pydantic_ai_session", "pydantic-ai"),
+    "instructor": Client("instructor_session", "instructor"),
+    "guidellm": Client("guidellm_session", "guidellm"),
+    "aiperf": Client("aiperf_session", "aiperf"),
+    "open-webui": Client("open_webui_session"),
 }
 
 
 def main() -> None:
     """Run the sessions named on the command line, or all. Exits with 1 if a check fails."""
-    names = sys.argv[1:] or list(CLIENTS)
+    parser = argparse.ArgumentParser(prog="python -m tests.clients", description=__doc__)
+    parser.add_argument(
+        "names", nargs="*", metavar="client", help=f"{', '.join(CLIENTS)}; all if none"
+    )
+    parser.add_argument("--record", action="store_true", help="keep the bodies for the test suite")
+    parser.add_argument(
+        "--gateway", action="store_true", help="through a gateway over two replicas"
+    )
+    options = parser.parse_args()
+    names: list[str] = options.names or list(CLIENTS)
     if unknown := [name for name in names if name not in CLIENTS]:
-        sys.exit(f"unknown client: {', '.join(unknown)}; there are {', '.join(CLIENTS)}")
+        parser.error(f"unknown client: {', '.join(unknown)}; there are {', '.join(CLIENTS)}")
     for environment in sorted({CLIENTS[name].environment for name in names} - {""}):
         set_up(environment)
     found: list[dict[str, str]] = []
     with ExitStack() as stack:
         empty = stack.enter_context(tempfile.TemporaryDirectory())
-        servers = start_servers(stack, Path(empty))
+        servers = start_servers(stack, Path(empty), through_gateway=options.gateway)
         for name in names:
             print(f"{name} ...", flush=True)
-            found += run(CLIENTS[name], servers)
+            if options.record:
+                with recorder(servers.url) as (url, record):
+                    found += run(CLIENTS[name], replace(servers, url=url))
+                record.save(name)
+            else:
+                found += run(CLIENTS[name], servers)
     print(f"\n{table(found)}")
     failures = [check for check in found if check["error"]]
     for check in failures:
@@ -59,35 +80,28 @@ def main() -> None:
     sys.exit(bool(failures))
 
 
-def start_servers(stack: ExitStack, empty: Path) -> Servers:
-    """Start the three servers that every session talks to; they stop with the stack."""
+def start_servers(stack: ExitStack, empty: Path, *, through_gateway: bool) -> Servers:
+    """Start the three servers that every session talks to; they stop with the stack.
+
+    With a gateway, the first has two replicas and the second has one; a gateway knows no other models,
+    so the third is always a server.
+    """
+
+    def address(replicas: int, **settings: int) -> str:
+        count = replicas if through_gateway else 1
+        servers = [stack.enter_context(serve_in_background(**settings)) for _ in range(count)]
+        if not through_gateway:
+            return servers[0].url
+        gateway = stack.enter_context(start_gateway(*(server.url for server in servers)))
+        wait_for(gateway.url, *map(str, range(count)))
+        return gateway.url
+
     auto = serve_in_background("auto", model_dir=empty, api_key=KEY)
     return Servers(
-        url=stack.enter_context(serve_in_background(max_batch_size=32)).url,
-        full=stack.enter_context(serve_in_background(max_waiting=1)).url,
+        url=address(2, max_batch_size=32),
+        full=address(1, max_waiting=1),
         auto=stack.enter_context(auto).url,
     )
-
-
-def set_up(environment: str) -> None:
-    """Install an environment's requirements, unless they are there already."""
-    requirements = HERE / f"requirements-{environment}.txt"
-    folder = BUILD / environment
-    installed = folder / requirements.name
-    if installed.exists() and installed.read_text() == requirements.read_text():
-        return
-    print(f"setting up {environment} ...", flush=True)
-    folder.mkdir(parents=True, exist_ok=True)
-    if environment == "node":
-        (folder / "package.json").write_text("{}")
-        packages = requirements.read_text().split()
-        install = ["npm", "install", "--no-audit", "--no-fund", "--silent", *packages]
-    else:
-        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-        python = str(folder / "bin" / "python")
-        install = [python, "-m", "pip", "install", "-q", "-r", str(requirements)]
-    subprocess.run(install, cwd=folder, env=with_path(), check=True)
-    installed.write_text(requirements.read_text())
 
 
 def run(client: Client, servers: Servers) -> list[dict[str, str]]:
@@ -113,11 +127,6 @@ def run(client: Client, servers: Servers) -> list[dict[str, str]]:
         last = done.stderr[-2000:]
         checks.append({"client": client.session, "check": "the session", "error": last or "ended"})
     return checks
-
-
-def with_path() -> dict[str, str]:
-    """The environment, in which `npm` and `node` are the project's."""
-    return os.environ | {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
 
 
 def table(found: list[dict[str, str]]) -> str:

@@ -8,7 +8,7 @@
     if __name__ == "__main__":
         session.main()
 
-prints one line of JSON per check. `sessions.mjs` prints the same.
+prints one line of JSON per check. `checks.mjs` prints the same.
 """
 
 import argparse
@@ -25,6 +25,18 @@ from urllib.parse import urlsplit
 PROMPT = "Once upon a time"
 QUESTION = "What is 17 + 25?"
 KEY = "key-of-the-class"
+
+# A schema whose answers are short, so that the small model ends them within 60 tokens.
+ANIMAL: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "animal": {"type": "string", "enum": ["owl", "cat", "ant"]},
+        "legs": {"type": "integer", "minimum": 0, "maximum": 9},
+    },
+    "required": ["animal", "legs"],
+    "additionalProperties": False,
+}
+DESCRIBE = "Describe an animal."
 
 
 @dataclass(frozen=True)
@@ -101,12 +113,23 @@ def answered(url: str, content: object = QUESTION, **fields: object) -> str:
     return text
 
 
+def is_animal(value: Any) -> bool:
+    """Whether a value fits ANIMAL."""
+    return (
+        isinstance(value, dict)
+        and set(value) == {"animal", "legs"}
+        and value["animal"] in ANIMAL["properties"]["animal"]["enum"]
+        and value["legs"] in range(10)
+    )
+
+
 def wait_until_idle(url: str) -> None:
-    """Return once the engine has nothing left to do. Raises TimeoutError after ten seconds."""
+    """Return once no engine has anything left to do. Raises TimeoutError after ten seconds."""
     until = time.monotonic() + 10
     while time.monotonic() < until:
         health = call(url, "/health")
-        if not health["active"] + health["prefilling"] + health["waiting"]:
+        engines = health.get("replicas", {"": health}).values()
+        if not any(one["active"] + one["prefilling"] + one["waiting"] for one in engines):
             return
         time.sleep(0.02)
     raise TimeoutError(f"the engine still works: {health}")
@@ -122,7 +145,8 @@ def wait_until_aborted(url: str) -> None:
         lines = connection.getresponse().read().splitlines()
     finally:
         connection.close()
-    ends = [event for event in map(json.loads, lines) if event["type"] == "request_finished"]
+    events = [event.get("event", event) for event in map(json.loads, lines)]  # of a replica
+    ends = [event for event in events if event["type"] == "request_finished"]
     same(ends[-1]["reason"], "abort")
 
 

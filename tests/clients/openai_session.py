@@ -1,12 +1,17 @@
 """OpenAI's Python SDK, with strict validation of every response. Part of the test suite, too."""
 
 import asyncio
+import json
 import threading
+from typing import Any, Literal
 
 import openai
 from openai import AsyncOpenAI, OpenAI
+from pydantic import BaseModel, Field
 
 from tests.clients.checks import (
+    ANIMAL,
+    DESCRIBE,
     KEY,
     PROMPT,
     QUESTION,
@@ -15,11 +20,12 @@ from tests.clients.checks import (
     answered,
     call,
     completed,
+    is_animal,
     same,
     wait_until_aborted,
 )
 
-session = Session("openai (Python)")
+session = Session(f"openai {openai.__version__}")
 ASKED = {"model": "bundled", "max_tokens": 24, "temperature": 0}
 
 
@@ -187,11 +193,129 @@ def parts(servers: Servers) -> None:
     split = [{"type": "text", "text": "What is "}, {"type": "text", "text": "17 + 25?"}]
     with client(servers.url) as api:
         answer = api.chat.completions.create(messages=messages(split), **ASKED)
-        quiet = api.chat.completions.create(
-            messages=messages(), tools=[], tool_choice="none", **ASKED
-        )
     same(answer.choices[0].message.content, answered(servers.url))
-    same(quiet.choices[0].message.tool_calls, None)
+    same(answer.choices[0].message.tool_calls, None)
+
+
+class Animal(BaseModel):
+    """An animal and its legs."""
+
+    animal: Literal["owl", "cat", "ant"]
+    legs: int = Field(ge=0, le=9)
+
+
+NOTE: Any = {"type": "function", "function": {"name": "note", "parameters": ANIMAL}}
+NAMED: Any = {"type": "function", "function": {"name": "note"}}
+SHAPED = ASKED | {"max_tokens": 60}
+
+
+@session.check("schema")
+def schema(servers: Servers) -> None:
+    with client(servers.url) as api:
+        answer = api.chat.completions.parse(
+            messages=messages(DESCRIBE), response_format=Animal, **SHAPED
+        )
+    assert answer.choices[0].message.parsed, answer
+
+
+@session.check("schema, streamed")
+def schema_streamed(servers: Servers) -> None:
+    with client(servers.url) as api:
+        asked = {"messages": messages(DESCRIBE), "response_format": Animal, **SHAPED}
+        with api.chat.completions.stream(**asked) as stream:
+            kinds = [event.type for event in stream]
+            answer = stream.get_final_completion()
+    assert answer.choices[0].message.parsed, answer
+    assert kinds.count("content.delta") > 1, "it came in one piece"
+
+
+@session.check("choice")
+def choice(servers: Servers) -> None:
+    words = ["owl", "cat", "ant"]
+    with client(servers.url) as api:
+        answer = api.chat.completions.create(
+            messages=messages(DESCRIBE),
+            extra_body={"structured_outputs": {"choice": words}},
+            **SHAPED,
+        )
+    assert answer.choices[0].message.content in words
+
+
+@session.check("a tool, required")
+def tool_required(servers: Servers) -> None:
+    with client(servers.url) as api:
+        (answer,) = api.chat.completions.create(
+            messages=messages(DESCRIBE),
+            tools=[NOTE],
+            tool_choice="required",
+            parallel_tool_calls=False,
+            **SHAPED,
+        ).choices
+    (called,) = answer.message.tool_calls or []
+    same((called.function.name, answer.message.content), ("note", None))
+    same(answer.finish_reason, "tool_calls")
+    assert is_animal(json.loads(called.function.arguments))
+
+
+@session.check("a tool, named")
+def tool_named(servers: Servers) -> None:
+    with client(servers.url) as api:
+        (answer,) = api.chat.completions.create(
+            messages=messages(DESCRIBE), tools=[NOTE], tool_choice=NAMED, **SHAPED
+        ).choices
+    (called,) = answer.message.tool_calls or []
+    assert is_animal(json.loads(called.function.arguments))
+
+
+@session.check("a tool, streamed")
+def tool_streamed(servers: Servers) -> None:
+    with client(servers.url) as api:
+        asked = {"messages": messages(DESCRIBE), "tools": [NOTE], "tool_choice": NAMED, **SHAPED}
+        with api.chat.completions.stream(**asked) as stream:
+            for _ in stream:
+                pass
+            (answer,) = stream.get_final_completion().choices
+    (called,) = answer.message.tool_calls or []
+    same(called.function.name, "note")
+    assert is_animal(json.loads(called.function.arguments))
+
+
+@session.check("a tool's result")
+def tool_result(servers: Servers) -> None:
+    with client(servers.url) as api:
+        asked: Any = {"tools": [NOTE], **SHAPED}
+        question: Any = messages(DESCRIBE)
+        first = api.chat.completions.create(messages=question, tool_choice=NAMED, **asked)
+        message = first.choices[0].message
+        assert message.tool_calls
+        result = {"role": "tool", "tool_call_id": message.tool_calls[0].id, "content": "noted"}
+        history = [*question, message.model_dump(exclude_none=True), result]
+        second = api.chat.completions.create(messages=history, tool_choice="none", **asked)
+    assert second.choices[0].message.content
+
+
+@session.check("responses")
+def responses(servers: Servers) -> None:
+    asked: Any = {"model": "bundled", "input": QUESTION, "temperature": 0}
+    with client(servers.url) as api:
+        whole = api.responses.create(max_output_tokens=24, **asked)
+        same((whole.output_text, whole.status), (answered(servers.url), "completed"))
+        events = list(api.responses.create(max_output_tokens=24, stream=True, **asked))
+        same(events[-1].type, "response.completed")
+        shaped = api.responses.parse(text_format=Animal, max_output_tokens=60, **asked)
+        assert shaped.output_parsed
+
+
+@session.check("a schema that cannot be compiled")
+def wrong_schema(servers: Servers) -> None:
+    with client(servers.url) as api:
+        shape: Any = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "no"}}}
+        try:
+            api.chat.completions.create(messages=messages(), response_format=shape, **ASKED)
+        except openai.BadRequestError as error:
+            assert (error.param or "").startswith("response_format")
+        else:
+            raise AssertionError("it was accepted")
 
 
 @session.check("a wrong field")

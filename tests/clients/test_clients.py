@@ -1,26 +1,30 @@
 """The clients that are installed here, against servers started as a person starts them.
 
-OpenAI's Python SDK comes with the project's dev extra. OpenAI's Node SDK runs once
-`python -m tests.clients node` has installed it. The others run in environments of their own, by
-`python -m tests.clients`.
+OpenAI's Python SDK comes with the project's dev extra, and `make test` installs the Node clients. The
+others run in environments of their own, by `make clients`; here the bodies that they sent are sent
+again.
 """
 
+import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from tests.clients.__main__ import BUILD, CLIENTS, run, start_servers
+from tests.clients.__main__ import CLIENTS, run, start_servers
 from tests.clients.checks import Servers
+from tests.clients.environments import BUILD
 from tests.clients.openai_session import session
+from tests.clients.recording import RECORDED
+from tests.server.harness import http
 
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
     empty: Path = tmp_path_factory.mktemp("models")
     with ExitStack() as stack:
-        yield start_servers(stack, empty)
+        yield start_servers(stack, empty, through_gateway=False)
 
 
 @pytest.mark.parametrize("name", session.checks)
@@ -28,11 +32,19 @@ def test_openais_python_sdk_is_served(servers: Servers, name: str) -> None:
     session.checks[name](servers)
 
 
-@pytest.mark.skipif(
-    not (BUILD / "node" / "node_modules" / "openai").is_dir(),
-    reason="openai for Node is not installed: python -m tests.clients node",
-)
-def test_openais_node_sdk_is_served(servers: Servers) -> None:
-    checks = run(CLIENTS["node"], servers)
+@pytest.mark.parametrize("name", ["openai-node", "ai-sdk"])
+def test_node_clients_are_served(servers: Servers, name: str) -> None:
+    if not (BUILD / "node" / "node_modules").is_dir():
+        pytest.skip("the Node clients are not installed: python -m tests.clients.environments node")
+    checks = run(CLIENTS[name], servers)
     assert len(checks) > 10
     assert [check for check in checks if check["error"]] == []
+
+
+@pytest.mark.parametrize("recorded", sorted(RECORDED.glob("*.jsonl")), ids=lambda path: path.stem)
+def test_bodies_that_clients_sent_are_served(servers: Servers, recorded: Path) -> None:
+    for line in recorded.read_text().splitlines():
+        request = json.loads(line)
+        with http(servers.url) as client:
+            answer = client.post(request["path"], json=request["body"])
+        assert answer.status_code == 200, (answer.text, line)

@@ -14,6 +14,7 @@ from engine.events.log import EventLog
 from engine.events.state import HoldState
 from engine.scheduling.policies import LongestPrefixMatch, Policy
 from engine.simulation.checking_runner import CheckingRunner
+from engine.speculation.draft_model import DraftModel
 from tests.engine.workloads import Workload, make_engine, play, reference
 
 # The events that move a request's lock to a node and those above it.
@@ -43,6 +44,10 @@ class CheckingLog(EventLog):
         runner = self.engine and self.engine.runner
         if isinstance(event, v.BlocksAllocated) and isinstance(runner, CheckingRunner):
             runner.forget(event.blocks)
+            if isinstance(self.engine.drafter, DraftModel):
+                self.engine.drafter.runner.forget(event.blocks)
+        if isinstance(event, v.WindowPagesEvicted):
+            check_window_eviction(self.folded, event, self.engine)
         if isinstance(event, v.BlockEvicted):
             front = next(iter(self.folded.queue))
             assert event.block == front, "evicted a block that is not the front of the queue"
@@ -59,6 +64,9 @@ class CheckingLog(EventLog):
         if isinstance(event, LOCKING):
             for node in self._locked(event) - locked:
                 self.uses[node] = self.uses.get(node, 0) + 1
+        if isinstance(event, v.PrefixAdopted) and not self.folded.is_hashed:
+            for node in self.folded._path(event.nodes[-1]):
+                self.uses[node.id] = self.uses.get(node.id, 0) + 1
         if isinstance(event, v.RadixSplit):
             self.uses[event.upper] = self.uses[event.node]
         if isinstance(event, v.StepStarted):
@@ -140,6 +148,21 @@ def check_eviction(before: State, event: v.RadixEvicted, order: str, uses: dict[
     elif order == "LFU":
         least = min((uses[leaf.id], leaf.last) for leaf in leaves)
         assert (uses[victim.id], victim.last) == least, "not the least often read leaf"
+
+
+def check_window_eviction(
+    before: State, event: v.WindowPagesEvicted, engine: Engine | None
+) -> None:
+    """Check that no more pages than necessary are evicted, and none that a running request reads."""
+    assert engine is not None and event.blocks
+    assert before.window_pages.issuperset(event.blocks)
+    assert len(event.blocks) + before.settings["num_window_pages"] - len(before.window_pages) >= 1
+    size, window = before.block_size, before.settings["window"]
+    for request in engine.scheduler.running:
+        start = max(request.num_scheduled_tokens - window + 1, 0)
+        assert not {*request.block_table[start // size :]} & {*event.blocks}, (
+            "evicted a page in use"
+        )
 
 
 def check_decisions(state: State, event: v.StepScheduled, engine: Engine, preempted: bool) -> None:
@@ -271,7 +294,10 @@ def check_reason(
 
 
 def cached_prefix(state: State, tokens: list[int], prefix_cache: bool) -> tuple[int, int]:
-    """Whole blocks of `tokens` in the tree, found by comparing text, and how many are locked."""
+    """Whole blocks of `tokens` in the tree, found by comparing text, and how many are locked.
+
+    With sliding layers, only a prefix counts before whose end each block in the window has its page.
+    """
     size = state.block_size
     limit = (len(tokens) - 1) // size if prefix_cache else 0
     best = (0, 0)
@@ -280,20 +306,32 @@ def cached_prefix(state: State, tokens: list[int], prefix_cache: bool) -> tuple[
         while at:
             path.insert(0, state.nodes[at])
             at = state.nodes[at].parent
-        matched = locked = 0
+        found: list[int] = []
         for part in path:
-            for index in range(len(part.blocks)):
+            for index in range(len(part.tokens) // size):
                 piece = part.tokens[index * size : (index + 1) * size]
-                here = tokens[matched * size : (matched + 1) * size]
-                if matched == limit or piece != here:
+                here = tokens[len(found) * size : (len(found) + 1) * size]
+                if len(found) == limit or piece != here:
                     break
-                matched += 1
-                locked += state.refs[part.blocks[index]] > 1
+                copies = [part.blocks[index], *part.copies]
+                with_page = [block for block in copies if block in state.window_pages]
+                found.append((with_page or copies)[0])
             else:
                 continue
             break
-        best = max(best, (matched, locked))
+        while not is_usable(state, found):
+            found.pop()
+        best = max(best, (len(found), sum(state.refs[block] > 1 for block in found)))
     return best
+
+
+def is_usable(state: State, prefix: list[int]) -> bool:
+    """Whether the blocks in the window of the token after a cached prefix have their pages."""
+    size, end = state.block_size, len(prefix) * state.block_size
+    if not state.has_windows:
+        return True
+    window = range(max(0, end - state.settings["window"] + 1), end)
+    return all(prefix[position // size] in state.window_pages for position in window)
 
 
 def check_after_step(engine: Engine) -> None:
@@ -301,6 +339,8 @@ def check_after_step(engine: Engine) -> None:
     engine.pool.check_integrity()
     cache = engine.cache.prefix_cache
     cache.check_integrity()
+    if engine.cache.pages is not None:
+        engine.cache.pages.check_integrity()
     size, hashed = engine.config.block_size, engine.config.prefix_cache == "hash"
     in_tree = {b: n for n in cache.nodes.values() for b in (*n.blocks, *n.copies)}
     for block, node in in_tree.items():

@@ -29,8 +29,6 @@ def submit(
         (SMALL, {"prompt": 24, "max_tokens": 1}, {"prompt": 25}, "prompt"),
         ({}, {"prompt": 6, "max_tokens": 4, "max_context": 10}, {"max_tokens": 5}, "max_tokens"),
         ({}, {"prompt": 9, "max_tokens": 1, "max_context": 10}, {"prompt": 10}, "prompt"),
-        ({"max_batch_size": 3}, {"prompt": 4, "n": 3}, {"n": 4}, "n"),
-        ({"max_batch_size": 3}, {"prompt": 4, "best_of": 3}, {"best_of": 4}, "best_of"),
         ({"chunked_prefill": False, "token_budget": 8}, {"prompt": 8}, {"prompt": 9}, "prompt"),
         # Two full blocks of the prompt are shared, and each sample has one of its own.
         (

@@ -92,8 +92,9 @@ def test_a_part_of_a_model_is_refused_where_there_is_no_model(part: str) -> None
         Engine(CostRunner(10, 0.25), **{part: object()})
 
 
-def test_a_machine_from_a_cell_takes_the_time_that_the_page_says(cells) -> None:
-    _, printed, cell = cells["FetchesWhileItComputes"]
+@pytest.mark.parametrize("name", ["FetchesWhileItComputes", "SameBeginning"])
+def test_a_simulation_from_a_cell_gives_what_the_page_says(cells, name: str) -> None:
+    _, printed, cell = cells[name]
     assert f"# {printed}" in cell
 
 

@@ -148,9 +148,6 @@ def test_what_cannot_run_is_said_at_the_first_column():
     with pytest.raises(RequestError) as caught:
         next(scripted({}).generate([]))
     assert caught.value.field == "prompt"
-    with raises_naming(RequestError, 9) as caught:
-        next(scripted({}).generate(PROMPT, num_samples=9))
-    assert caught.value.field == "n"
     engine = scripted({})
     engine.pause()
     with raises_naming(RuntimeError, "resume"):

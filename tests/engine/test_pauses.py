@@ -47,9 +47,9 @@ def test_a_pass_that_runs_into_a_pause_is_not_paused() -> None:
     for event in (
         v.EnginePaused({"at": 100}),
         v.EngineResumed({"at": 300}),
-        v.StepFinished([], 1, [], {"start": 40, "launched": 50, "ready": 120, "end": 350}),
+        v.StepFinished([], 1, t={"start": 40, "launched": 50, "ready": 120, "end": 350}),
         v.EnginePaused({"at": 400}),
-        v.StepFinished([], 2, [], {"start": 440, "launched": 450, "ready": 480, "end": 490}),
+        v.StepFinished([], 2, t={"start": 440, "launched": 450, "ready": 480, "end": 490}),
         v.EngineResumed({"at": 600}),
     ):
         paused.note(event)

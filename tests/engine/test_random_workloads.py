@@ -3,6 +3,8 @@
 `make soak` runs 10,000 of them (`--soak`); a failure prints the seed that repeats it.
 """
 
+from functools import partial
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,9 +13,17 @@ from engine.config import EngineConfig
 from engine.events import vocabulary as v
 from engine.scheduling.sampling_params import SamplingParams
 from tests.engine.invariants import check
-from tests.engine.workloads import ONCE_FAILED, Arrival, Workload, random_workload
+from tests.engine.workloads import (
+    ONCE_FAILED,
+    Arrival,
+    Workload,
+    random_workload,
+    sliding_workload,
+)
 
-KINDS = [kind for kind in v.Event.__subclasses__() if kind not in (v.RunStarted, v.Keyframe)]
+# The last three are in logs of other engines only.
+_OTHERS = (v.RunStarted, v.Keyframe, v.BlocksReported, v.EventsMissing, v.StepReported)
+KINDS = [kind for kind in v.Event.__subclasses__() if kind not in _OTHERS]
 
 
 def test_no_invariant_breaks_on_random_workloads(soak: bool, first_seed: int) -> None:
@@ -29,6 +39,21 @@ def test_no_invariant_breaks_on_random_workloads(soak: bool, first_seed: int) ->
     print(
         f"\n{count} workloads from seed {first_seed}, {events} events, fold equals snapshot after each"
     )
+
+
+def test_no_invariant_breaks_with_sliding_layers(soak: bool, first_seed: int) -> None:
+    """Their memory is smaller: a page is never read after it was evicted, and they never run out."""
+    count, evicted, adopted, sliding = (5_000 if soak else 150), 0, 0, 0
+    for seed in range(first_seed, first_seed + count):
+        try:
+            log = check(sliding_workload(seed))
+        except Exception as error:
+            raise AssertionError(f"workload of seed {seed} fails; --seed {seed}") from error
+        sliding += "num_window_pages" in log.of(v.RunStarted)[0].settings
+        evicted += len(log.of(v.WindowPagesEvicted))
+        adopted += sum(event.window_pages for event in log.of(v.PrefixAdopted))
+    assert min(sliding, evicted, adopted) > 0
+    print(f"\n{sliding} of {count} workloads have window pages, {evicted} evictions of pages")
 
 
 @st.composite
@@ -73,6 +98,7 @@ def workloads(draw: st.DrawFn) -> Workload:
         draw(aborts),
         draw(st.sets(st.integers(1, 8), max_size=1)),
         0 if asynchronous else draw(st.sampled_from([0, 3])),
+        draw(st.booleans()),
     )
 
 
@@ -85,9 +111,11 @@ def test_no_invariant_breaks_on_small_cases(workload: Workload) -> None:
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_no_kind_of_event_is_superfluous(kind: type[v.Event]) -> None:
     """Without one kind of event in the log the fold differs from the engine."""
+    windowed = kind is v.WindowPagesEvicted
+    make = sliding_workload if windowed else partial(random_workload, may_be_async=True)
     for seed in range(400):
         try:
-            check(random_workload(seed, may_be_async=True), drop=kind)
+            check(make(seed), drop=kind)
         except (AssertionError, LookupError, ValueError):
             return
     pytest.fail(f"400 workloads fold to the right state without {kind.__name__}")

@@ -257,13 +257,17 @@ SAMPLED = {
     "penalties": dict(seed=7, repetition_penalty=1.3, presence_penalty=0.5, frequency_penalty=0.5),
     "bias": dict(seed=8, logit_bias={3: 2.0, 50: -100}),
     "samples": dict(seed=9, n=3),
+    "bans": dict(seed=10, allowed_token_ids=range(20, 60), bad_words=["0", "12", "21", "345"]),
 }
 
 
 @pytest.mark.parametrize("settings", [ROOMY, TIGHT], ids=["roomy", "preempting"])
 @pytest.mark.parametrize("sampling", SAMPLED)
 def test_equal_seeds_give_the_same_tokens_with_and_without_drafts(runner, sampling, settings):
-    params = SamplingParams(**WARM | SAMPLED[sampling])
+    options = WARM | SAMPLED[sampling]
+    if allowed := options.get("allowed_token_ids"):
+        options |= {"allowed_token_ids": list(allowed)}
+    params = SamplingParams(**options)
     prompts = make_prompts(4, 97)
     _, expected = serve(runner("qwen3"), prompts, params)
     texts = [request.tokens for request in expected]

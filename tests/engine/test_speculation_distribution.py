@@ -5,6 +5,7 @@ each output, 64 texts in all, are counted and held against the exact probabiliti
 logits give, by Pearson's chi-square. Seeds are fixed, so the same counts come out every time.
 """
 
+import copy
 from collections import Counter
 from dataclasses import replace
 from itertools import product
@@ -15,11 +16,12 @@ import transformers
 
 from engine import Engine, EngineConfig, SamplingParams
 from engine.compute import torch_runner
-from engine.compute.model.config import read_config
+from engine.compute.model.config_file import read_config
 from engine.compute.model.decoder import Decoder
 from engine.compute.torch_runner import TorchRunner
 from engine.compute.weights.checkpoint import Checkpoint
 from engine.events import vocabulary as v
+from engine.speculation.draft_model import DraftModel
 
 VOCAB = 4
 PROMPT = [1, 3, 0]
@@ -72,6 +74,17 @@ class Insisting:
         return self.drafts
 
 
+def noisy(judge, directory):
+    """A draft model that agrees partly: the model's own weights and some noise."""
+    draft = copy.deepcopy(judge)
+    torch.manual_seed(5)
+    with torch.no_grad():
+        for parameter in draft.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.2)
+    draft.save_pretrained(directory)
+    return TorchRunner(Decoder(read_config(directory), Checkpoint(directory, torch.float32)))
+
+
 def sample(runner, drafter):
     """Return one text per seed, and the numbers of accepted and rejected drafts."""
     config = EngineConfig(token_budget=4096, max_batch_size=256, max_kv_tokens=4096, block_size=8)
@@ -116,6 +129,29 @@ def test_drafted_texts_have_the_model_s_own_distribution(model, plain, drafts):
     assert min(accepted, rejected) > 200
     assert p_value(texts, exact_probabilities(judge)) > 0.01
     assert texts == plain, "the same text for each seed"
+
+
+class Paper:
+    """The rule of the paper for drafts that do not depend on the numbers: as for q = 1."""
+
+    def accept(self, p, drafts, numbers, pick):
+        for j, (draft, number) in enumerate(zip(drafts, numbers, strict=True)):
+            if number >= p[j][draft]:
+                rest = [0.0 if token == draft else w for token, w in enumerate(p[j])]
+                return [*drafts[:j], pick(rest)]
+        return [*drafts, pick(p[-1])]
+
+
+@pytest.mark.parametrize("verifier", [None, Paper()], ids=["own rule", "a verifier"])
+def test_a_draft_model_keeps_the_distribution(model, plain, verifier, tmp_path):
+    """Its drafts are drawn with the numbers of the target, which a verifier's are independent of."""
+    runner, judge = model
+    target = TorchRunner(runner._model)
+    target.verifier = verifier
+    texts, accepted, rejected = sample(target, DraftModel(noisy(judge, tmp_path), 2))
+    assert min(accepted, rejected) > 200
+    assert p_value(texts, exact_probabilities(judge)) > 0.01
+    assert verifier is not None or texts == plain, "the same text for each seed"
 
 
 @pytest.mark.parametrize("drafts", DRAFTS)

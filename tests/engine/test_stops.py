@@ -58,6 +58,23 @@ def test_any_cutting_gives_the_text_before_the_first_complete_stop_string(pieces
 
 @settings(max_examples=300, deadline=None)
 @given(
+    pieces=st.lists(st.text("ab\n", max_size=4), max_size=12),
+    stops=st.lists(st.text("ab\n", min_size=1, max_size=4), min_size=1, max_size=3),
+)
+def test_with_the_stop_string_included_nothing_is_held_back(pieces, stops):
+    watcher, shown, text = StopStrings(stops, include=True), "", ""
+    for piece in pieces:
+        text += piece
+        shown += watcher.push(piece)
+        if watcher.matched:
+            break
+        assert shown == text
+    before, stop = first_stop(text, stops)
+    assert (shown + watcher.flush(), watcher.matched) == (before + stop, stop)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
     pieces=st.lists(st.text("ab", min_size=1, max_size=3), max_size=10),
     stops=st.lists(st.text("ab", min_size=1, max_size=4), min_size=1, max_size=3),
 )
@@ -129,6 +146,33 @@ def test_a_stop_token_ends_the_output_and_gives_no_text():
     assert request.output_text == "ab"
     assert request.output_ids == list(b"ab;")
     assert request.finish_reason == "stop"
+
+
+def test_stops_stay_in_the_text_on_request():
+    streamed, request = run(says("one. two"), stop=". t", include_stop_str_in_output=True)
+    assert request.output_text == "".join(streamed) == "one. t"
+    _, request = run(says("ab;cd"), stop_token_ids=[ord(";")], include_stop_str_in_output=True)
+    assert request.output_text == "ab;"
+    _, request = run(says("ab", after=[END]), include_stop_str_in_output=True)
+    assert request.output_text == "ab", "the model's end token has no text"
+
+
+@pytest.mark.parametrize(
+    ("params", "matched", "token"),
+    [
+        ({"stop": "b"}, "b", None),
+        ({"stop_token_ids": [ord("b")]}, "", ord("b")),
+        ({"max_tokens": 2}, "", None),
+        ({}, "", None),
+    ],
+)
+def test_the_output_says_what_ended_it(params, matched, token):
+    engine = says("ab", after=[END])
+    engine.submit("q", SamplingParams(**{"max_tokens": 9} | params))
+    gained = []
+    while engine.has_work():
+        gained += engine.step().tokens
+    assert (gained[-1].matched, gained[-1].stop_token) == (matched, token)
 
 
 def test_ignore_eos_ignores_the_model_s_end_but_no_stop_token():

@@ -46,6 +46,49 @@ def test_an_answer_is_forced_behind_its_call_and_costs_no_step() -> None:
     assert engine.step_count == len(TURN + "$")
 
 
+def test_skipped_special_tokens_take_the_call_and_its_answer_with_them() -> None:
+    engine = engine_that_says(TURN + "$")
+    request = submit(engine, skip_special_tokens=True)
+    gained = []
+    while engine.has_work():
+        gained += engine.step().tokens
+    assert request.output_text == "abcde"
+    assert "".join(text for one in gained for text in one.texts) == "abcde"
+    assert "".join(text for one in gained for text in one.visible) == "abcde"
+    assert request.output_ids == ids("ab{1+1}[2]c{20*3}[60]de$")
+    logged = [row for event in engine.log.of(v.StepFinished) for row in event.tokens]
+    text = "".join(text for row in logged for text in row.texts)
+    assert text == "".join(request.texts[request.prompt_length :])
+    assert "<|python_start|>1+1<|python_end|><|output_start|>2<|output_end|>" in text
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        ("a{1", "a"),  # the call is still open at the end
+        ("a}b]c", "abc"),
+        ("a{}b", "ab"),
+        ("a{{1}b", "ab"),
+        ("a{1\xe9", "a"),  # ends inside a character, inside a call
+        ("a\xe9{1}", "a"),  # a call ends a broken character
+    ],
+)
+def test_skipped_special_tokens_of_odd_calls(said: str, text: str) -> None:
+    engine = engine_that_says(said + "$")
+    request = submit(engine, skip_special_tokens=True, max_tokens=len(answered(said)))
+    run(engine)
+    assert request.output_text == text
+
+
+def test_stop_strings_are_searched_in_the_text_without_special_tokens() -> None:
+    for skip, text, stop in ((True, "a", "bc"), (False, "ab", "<|python_start|>")):
+        engine = engine_that_says("ab{1+1}cd$")
+        request = submit(engine, skip_special_tokens=skip, stop=["bc", "<|python_start|>"])
+        run(engine)
+        assert request.output_text == text
+        assert engine.log.of(v.RequestFinished)[0].matched == stop
+
+
 def test_forced_tokens_are_marked_everywhere() -> None:
     engine = engine_that_says(TURN + "$")
     request = submit(engine)

@@ -230,7 +230,6 @@ def test_a_victim_that_does_not_run_is_rejected() -> None:
         ({}, [97] * 250, {"max_tokens": 30}, "max_tokens"),
         ({}, [97, 10_000], {}, "prompt"),
         ({}, [-1], {}, "prompt"),
-        ({"max_batch_size": 2}, [97], {"n": 3}, "n"),
         ({"preemption": False}, [97] * 9, {"n": 4, "max_tokens": 64}, "n"),
         ({"chunked_prefill": False, "token_budget": 8}, [97] * 9, {}, "prompt"),
     ],

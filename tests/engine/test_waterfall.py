@@ -1,6 +1,7 @@
 """Where the time went: spans add up to the latency, and each cause is the one that the log has."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -17,7 +18,9 @@ from engine.events.waterfall.words import cause_name
 from engine.scheduling.sampling_params import SamplingParams
 from engine.simulation.cost_runner import CostRunner
 from tests.engine.workloads import make_engine, play, random_workload
+from visualizer.sources import read_source
 
+VLLM = Path(__file__).parents[1] / "fixtures" / "vllm"
 COMPUTES = {"prefill", "decode", "recomputed", "others_prefill"}
 Causes = dict[tuple[int, int], set[str]]
 
@@ -85,6 +88,9 @@ def check_spans(time: RequestTime, allowed: Causes, blocked: dict[int, v.Blocked
     for one, other in zip(time.spans, time.spans[1:], strict=False):
         assert one.end == other.start
     assert sum(time.by_cause.values()) == time.total
+    assert sum(part.time for part in time.parts) == time.total
+    for part in time.parts:
+        assert part.mark == ("inferred" if part.cause == "others_prefill" else "recorded")
     for span in time.spans:
         assert span.cause != "unknown", "the log has everything"
         if span.cause == "failed_step":
@@ -146,6 +152,17 @@ def run(engine: Engine) -> Waterfall:
 
 def causes(time: RequestTime) -> list[str]:
     return [span.cause for span in time.spans]
+
+
+@pytest.mark.parametrize("name", ["calm", "tight", "shared_prefix"])
+def test_the_parts_of_a_real_vllm_add_up_to_the_measured_latency(name: str) -> None:
+    log = read_source(VLLM / f"vllm_{name}.jsonl.gz")
+    assert isinstance(log, EventLog)
+    for row in log.request_rows:
+        parts = log.why_slow(row.request).parts
+        assert row.e2e_ms is not None
+        assert sum(part.time for part in parts) == pytest.approx(1000 * row.e2e_ms, rel=0.01)
+        assert "unknown" not in {part.mark for part in parts}
 
 
 def test_a_request_that_arrives_during_a_step_waits_for_its_end() -> None:
@@ -218,6 +235,35 @@ def test_tokens_computed_again_are_lost_and_new_ones_in_the_same_row_are_work() 
     assert away < resumed.step
     assert again == (again + new) * work.again // (work.again + 1)
     assert "preempted" in str(time)
+
+
+def test_the_time_in_which_messages_are_missing_is_unknown() -> None:
+    """A gap lies between step 1, which ends at 30 ms, and step 2, which begins at 80 ms."""
+    engine = engine_with()
+    engine.submit([1] * 20, SamplingParams(max_tokens=2, ignore_eos=True))
+    engine.step()
+    engine.log.append(v.EventsMissing(3, "the disk was full"))
+    engine.clock.advance(50_000)
+    time = run(engine)[1]
+    assert [(one.cause, one.duration) for one in time.spans] == [
+        ("prefill", 30_000),
+        ("unknown", 50_000),
+        ("decode", 11_000),
+    ]
+    assert [part.mark for part in time.parts] == ["recorded", "recorded", "unknown"]
+
+
+def test_a_cause_is_marked_as_the_source_knows_its_facts() -> None:
+    engine = engine_with(max_batch_size=1)
+    for token in (1, 2):
+        engine.submit([token] * 4, SamplingParams(max_tokens=2, ignore_eos=True))
+    run(engine)
+    [started] = engine.log.of(v.RunStarted)
+    facts = dict.fromkeys(("scheduled_tokens", "step_times", "queue"), "recorded")
+    started.source = {"engine": "other 1", "facts": facts | {"waiting_reasons": "inferred"}}
+    marks = {part.cause: part.mark for part in engine.log.why_slow(2).parts}
+    assert marks == {"prefill": "recorded", "decode": "recorded", "batch_full": "inferred"}
+    assert "batch full (steps 1, 2), inferred" in str(engine.log.why_slow(2))
 
 
 def test_behind_the_head_of_the_queue_its_reason_counts() -> None:

@@ -140,12 +140,13 @@ class Witness(EventLog):
         request, size = engine.requests[event.request], engine.config.block_size
         found, tokens = request.num_computed_tokens, request.tokens
         paths = [spelled(node) for node in engine.tree.nodes.values()]
+        agree = max(common(path, tokens) for path in paths)
         # What this admission evicts comes after its Admitted, so the list has only earlier evictions.
         lost = [
             (usable, step, by)
             for path, stayed, step, by in self._losses
             if (usable := min(common(path, tokens), len(tokens) - 1) // size * size)
-            > max(found, stayed)
+            > max(found, stayed, agree // size * size)  # sliding layers may not use all of it
         ]
         return {
             "found": found,
@@ -157,7 +158,7 @@ class Witness(EventLog):
                 for other in engine.requests.values()
                 if other is not request and set(other.block_table) & set(request.block_table)
             },
-            "agree": max(common(path, tokens) for path in paths),
+            "agree": agree,
             "lost": lost[-1] if lost else None,
         }
 
@@ -236,6 +237,9 @@ def starts_with(twin: Engine, request: int, unit: str, more: int) -> bool:
         name = {"seat": "max_batch_size", "token": "token_budget"}[unit]
         changed = {name: getattr(twin.config, name) + more}
         twin.scheduler.config = msgspec.structs.replace(twin.config, **changed)
+        if (pages := twin.cache.pages) is not None:  # their number follows from the settings
+            pages._free += range(pages.num_pages, pages.num_pages + 1000)
+            pages.num_pages += 1000
     twin.scheduler.schedule()
     return request in [event.request for event in twin.log.of(v.Admitted)]
 

@@ -6,11 +6,13 @@ forced tokens, aborts in every state and forward passes that fail.
 """
 
 import random
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
+from engine.cache.kv_transfer import Pages
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.events.log import EventLog
@@ -18,8 +20,10 @@ from engine.runner import Row, Sampled
 from engine.scheduling.admission import RequestError
 from engine.scheduling.request import Request
 from engine.scheduling.sampling_params import SamplingParams
-from engine.simulation.checking_runner import CheckingRunner
+from engine.simulation.checking_runner import CheckingRunner, prefix_hashes
 from engine.simulation.cost_runner import VirtualClock
+from engine.speculation.draft_model import DraftModel
+from engine.speculation.drafter import Drafter
 from engine.text.byte_tokenizer import ByteTokenizer
 
 TOKENIZER = ByteTokenizer()
@@ -48,9 +52,13 @@ class Workload:
     aborts: list[tuple[int, int]] = field(default_factory=list)  # before step, n-th request id
     failures: set[int] = field(default_factory=set)  # steps whose forward pass raises
     draft_length: int = 0
+    draft_model: bool = False  # whether a second model drafts
     holds: list[tuple[int, int]] = field(default_factory=list)  # before step, n-th request so far
     releases: list[tuple[int, int]] = field(default_factory=list)  # before step, n-th hold
     pauses: list[tuple[int, int]] = field(default_factory=list)  # (before step, before step)
+    # (before step, n-th arrival, blocks of its prompt that are not sent)
+    moves: list[tuple[int, int, int]] = field(default_factory=list)
+    window: int | None = None  # of sliding layers, in tokens
 
 
 def next_token(tokens: Sequence[int], seed: int) -> int:
@@ -113,22 +121,24 @@ class HalfRightDrafter:
         self.length = length
 
     def propose(self, request: Request) -> list[int]:
-        tokens, drafts = list(request.tokens), []
+        tokens = list(request.tokens)
         seed = 0 if request.params.temperature == 0 else request.seed + request.sample
         for _ in range(self.length):
-            token = next_token(tokens, seed)
-            if hash((tuple(tokens), -7)) % 4 == 0:
-                token = 97 + (token + 1) % 3
-            drafts.append(token)
-            tokens.append(token)
-        return drafts
+            tokens.append(draft_token(tokens, seed))
+        return tokens[len(request.tokens) :]
+
+
+def draft_token(tokens: Sequence[int], seed: int) -> int:
+    """A pretended draft model: it agrees with the other one most of the time."""
+    token = next_token(tokens, seed)
+    return 97 + (token + 1) % 3 if hash((tuple(tokens), -7)) % 4 == 0 else token
 
 
 class FailingRunner(CheckingRunner):
     """A checking runner that raises in chosen forward passes."""
 
-    def __init__(self, failures: set[int]) -> None:
-        super().__init__(next_token)
+    def __init__(self, failures: set[int], window: int | None = None) -> None:
+        super().__init__(next_token, window=window)
         self.failures = failures
         self.passes = 0
 
@@ -143,9 +153,13 @@ def make_engine(workload: Workload, log: EventLog | None = None, **parts: object
     config = workload.config
     if {"tree", "eviction"} & parts.keys() and config.prefix_cache == "hash":
         config = msgspec.structs.replace(config, prefix_cache="radix")
-    drafter = HalfRightDrafter(workload.draft_length) if workload.draft_length else None
+    drafter: Drafter | None = None
+    if workload.draft_length and workload.draft_model:
+        drafter = DraftModel(CheckingRunner(draft_token), workload.draft_length)
+    elif workload.draft_length:
+        drafter = HalfRightDrafter(workload.draft_length)
     return Engine(
-        FailingRunner(workload.failures),
+        FailingRunner(workload.failures, workload.window),
         config,
         tokenizer=TOKENIZER,
         log=log,
@@ -159,6 +173,7 @@ def make_engine(workload: Workload, log: EventLog | None = None, **parts: object
 def play(engine: Engine, workload: Workload, after_step=lambda engine: None) -> list[Request]:
     """Run a workload to its end; returns every request, samples included, refused ones left out."""
     pending = sorted(workload.arrivals, key=lambda arrival: arrival.step)
+    prompts, moves = [one.prompt for one in pending], sorted(workload.moves)
     aborts, holds, releases = (
         sorted(planned) for planned in (workload.aborts, workload.holds, workload.releases)
     )
@@ -191,6 +206,9 @@ def play(engine: Engine, workload: Workload, after_step=lambda engine: None) -> 
             index = releases.pop(0)[1]
             if engine.holds.live:
                 engine.holds.release(sorted(engine.holds.live)[index % len(engine.holds.live)])
+        while moves and moves[0][0] <= step:
+            _, index, first = moves.pop(0)
+            move(engine, prompts[index % len(prompts)], first)
         output = engine.step()
         seen |= {gained.request.id: gained.request for gained in output.tokens}
         after_step(engine)
@@ -202,6 +220,45 @@ def play(engine: Engine, workload: Workload, after_step=lambda engine: None) -> 
     return [request for _, request in sorted(seen.items())]
 
 
+def move(engine: Engine, tokens: list[int], first: int) -> None:
+    """Adopt what another engine would have computed, and compare it with what is exported then."""
+    size = engine.config.block_size
+    end = len(tokens) // size
+    computed = pages_of(engine, tokens[: end * size])
+    page = engine.kv_transfer.pages.kv_format().page_bytes
+    here = engine.kv_transfer.cached_blocks(tokens)
+    adopted = engine.kv_transfer.adopt(tokens, computed[min(first, end) * page :], first=first)
+    exported = engine.kv_transfer.export(tokens)
+    if exported.blocks or not engine.is_in_flight:  # else the pass in flight has failed
+        cached = engine.kv_transfer.cached_blocks(tokens)
+        assert here + adopted == cached >= exported.blocks
+        assert exported.blocks == cached or engine.cache.pages
+    if engine.cache.pages:
+        check_windows(engine, exported, computed)
+    else:
+        assert exported.data == computed[: exported.blocks * page]
+    assert here >= first or not adopted, "a hole"
+
+
+def pages_of(engine: Engine, tokens: list[int]) -> bytes:
+    """The pages of a checking runner that has computed these tokens."""
+    size, hashes = engine.config.block_size, array("q", prefix_hashes(tokens))
+    # Once more for sliding layers, or for the draft model.
+    copies = 1 + (engine.cache.pages is not None) + isinstance(engine.drafter, DraftModel)
+    blocks = [hashes[begin : begin + size] for begin in range(0, len(hashes), size)]
+    return b"".join(block.tobytes() * copies for block in blocks)
+
+
+def check_windows(engine: Engine, exported: Pages, computed: bytes) -> None:
+    """What is exported is right where it counts: for sliding layers, in the window before its end."""
+    half = 8 * engine.config.block_size
+    first = max(exported.blocks * engine.config.block_size - engine.runner.window + 1, 0)
+    for begin in range(0, len(exported.data), half):
+        block, slides = divmod(begin // half, 2)
+        if not slides or block >= first // engine.config.block_size:
+            assert exported.data[begin : begin + half] == computed[begin : begin + half]
+
+
 def with_ends(params: SamplingParams, rng: random.Random) -> SamplingParams:
     """The same, now and then with stops, min_tokens or a scored prompt."""
     return msgspec.structs.replace(
@@ -211,6 +268,20 @@ def with_ends(params: SamplingParams, rng: random.Random) -> SamplingParams:
         stop_token_ids=rng.choice([(), (), (), (98,)]),
         prompt_logprobs=rng.choice([None] * 9 + [0]),
     )
+
+
+def sliding_workload(seed: int) -> Workload:
+    """Return a workload for a model with sliding layers, whose window memory is small."""
+    rng, workload = random.Random(f"{seed}: window"), random_workload(seed, may_be_async=True)
+    size, blocks = workload.config.block_size, workload.config.num_blocks * rng.choice([1, 2, 4])
+    workload.config = msgspec.structs.replace(
+        workload.config,
+        max_kv_tokens=size * blocks,
+        max_batch_size=rng.choice([1, 1, 2, 3]),
+        token_budget=rng.choice([1, 2, 3, 5, 8]),
+    )
+    workload.window = rng.choice([1, 2, 3, 4, 5, 8, 13])
+    return workload
 
 
 def random_workload(seed: int, *, may_be_async: bool = False) -> Workload:
@@ -272,4 +343,21 @@ def random_workload(seed: int, *, may_be_async: bool = False) -> Workload:
     releases = [(apart.randint(3, 30), apart.randrange(9)) for _ in range(many // 2)]
     stops = random.Random(f"{seed}: pauses")
     pauses = [(begin := stops.randint(1, 20), begin + stops.randint(1, 5))] * (stops.random() < 0.3)
-    return Workload(config, arrivals, aborts, failures, draft_length, holds, releases, pauses)
+    coming = random.Random(f"{seed}: moves")
+    moves = [
+        (coming.randint(1, 20), coming.randrange(9), coming.choice([0, 0, 0, 1, 2]))
+        for _ in range(coming.choice([0, 0, 1, 3]))
+    ]
+    draft_model = random.Random(f"{seed}: draft model").random() < 0.5
+    return Workload(
+        config,
+        arrivals,
+        aborts,
+        failures,
+        draft_length,
+        draft_model and seed not in ONCE_FAILED,
+        holds,
+        releases,
+        pauses,
+        moves,
+    )

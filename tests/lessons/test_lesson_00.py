@@ -40,7 +40,54 @@ def from_token_rows(log):
     return {token.request: token.step for token in log.token_rows if token.index == 0}
 
 
-RIGHT = [solution, with_pandas, backwards, by_snapshots, from_request_rows, from_token_rows]
+def with_the_steps_own_number(log):
+    out = dict()
+    for e in log.of(StepFinished):
+        for r in e.tokens:
+            if len(r.ids) > 0 and r.request not in out:
+                out[r.request] = e.step
+    return out
+
+
+def with_min(log):
+    numbers = {token.request for token in log.token_rows}
+    return {n: min(t.step for t in log.token_rows if t.request == n) for n in numbers}
+
+
+def asks_each_request(log):
+    result = {}
+    for row in log.request_rows:
+        steps = [t.step for t in log.token_rows if t.request == row.request]
+        if not steps:
+            continue
+        result[row.request] = steps[0]
+    return result
+
+
+def while_loop_over_the_events(log):
+    i, current, answer = 0, None, {}
+    while i < len(log):
+        event = log[i]
+        if type(event).__name__ == "StepStarted":
+            current = event.step
+        elif type(event).__name__ == "StepFinished":
+            answer = {**{row.request: current for row in event.tokens}, **answer}
+        i += 1
+    return answer
+
+
+RIGHT = [
+    solution,
+    with_pandas,
+    backwards,
+    by_snapshots,
+    from_request_rows,
+    from_token_rows,
+    with_the_steps_own_number,
+    with_min,
+    asks_each_request,
+    while_loop_over_the_events,
+]
 
 
 @pytest.mark.parametrize("right", RIGHT)

@@ -1,5 +1,7 @@
 """Lesson 01's exercise: right functions are accepted and draw in the engine."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -76,6 +78,115 @@ def with_torch(logits, temperature, top_k, top_p):
     return torch.zeros_like(p).scatter(0, places, p / p.sum())
 
 
+def stops_when_the_sum_exceeds(logits, temperature, top_k, top_p):
+    if temperature == 0:
+        best = logits.index(max(logits))
+        return [1.0 if i == best else 0.0 for i in range(len(logits))]
+    shares = [math.exp((x - max(logits)) / temperature) for x in logits]
+    order = sorted(range(len(shares)), key=lambda i: -shares[i])
+    if top_k > 0:
+        order = order[:top_k]
+    whole = sum(shares[i] for i in order)
+    kept, reached = [], 0
+    for i in order:
+        if reached / whole > top_p:
+            break
+        kept.append(i)
+        reached += shares[i]
+    whole = sum(shares[i] for i in kept)
+    return [shares[i] / whole if i in kept else 0.0 for i in range(len(shares))]
+
+
+def with_the_lessons_softmax(logits, temperature, top_k, top_p):
+    if temperature == 0:
+        best = max(range(len(logits)), key=lambda i: logits[i])
+        return [float(i == best) for i in range(len(logits))]
+    weights = [math.exp(x / temperature) for x in logits]
+    order = sorted(range(len(logits)), key=lambda i: weights[i], reverse=True)[: top_k or None]
+    whole = sum(weights[i] for i in order)
+    kept, total = [], 0.0
+    for i in order:
+        kept.append(i)
+        total += weights[i] / whole
+        if total >= top_p:
+            break
+    whole = sum(weights[i] for i in kept)
+    return [weights[i] / whole if i in kept else 0.0 for i in range(len(logits))]
+
+
+def top_k_by_a_threshold(logits, temperature, top_k, top_p):
+    """Top-k by a threshold: equal scores all stay."""
+    if temperature == 0:
+        best = logits.index(max(logits))
+        return [1.0 if i == best else 0.0 for i in range(len(logits))]
+    w = np.exp((np.array(logits, float) - max(logits)) / temperature)
+    if top_k:
+        w[w < np.sort(w)[::-1][min(top_k, len(w)) - 1]] = 0
+    p = w / w.sum()
+    order = np.argsort(-p, kind="stable")
+    last = int(np.searchsorted(np.cumsum(p[order]), top_p - 1e-12))
+    p[order[last + 1 :]] = 0
+    return (p / p.sum()).tolist()
+
+
+def with_numpy_mask(logits, temperature, top_k, top_p):
+    x = np.asarray(logits, dtype=float)
+    if temperature == 0:
+        return np.eye(len(x))[x.argmax()]
+    x = x / temperature
+    ranks = np.argsort(np.argsort(-x, kind="stable"))
+    if top_k > 0:
+        x = np.where(ranks < top_k, x, -np.inf)
+    p = np.exp(x - x.max())
+    p /= p.sum()
+    order = np.argsort(ranks)
+    before = np.cumsum(p[order]) - p[order]
+    p[order[before >= top_p]] = 0
+    return p / p.sum()
+
+
+def recursive_top_p(logits, temperature, top_k, top_p):
+    n = len(logits)
+    if not temperature:
+        best = max(range(n), key=logits.__getitem__)
+        return tuple(int(i == best) for i in range(n))
+    k = top_k if top_k else n
+    ranked = sorted(((x, -i) for i, x in enumerate(logits)), reverse=True)[:k]
+    top = ranked[0][0]
+    weight = {-i: math.exp((x - top) / temperature) for x, i in ranked}
+    goal = top_p * math.fsum(weight.values())
+
+    def keep(rest, so_far):
+        if not rest or so_far >= goal:
+            return []
+        _, i = rest[0]
+        return [-i, *keep(rest[1:], so_far + weight[-i])]
+
+    kept = keep(ranked, 0.0)
+    total = math.fsum(weight[i] for i in kept)
+    return [weight[i] / total if i in kept else 0 for i in range(n)]
+
+
+def greedy_is_top_k_one(logits, temperature, top_k, top_p):
+    """Reuses top-k for temperature 0: one token, with any temperature."""
+    if temperature == 0:
+        temperature, top_k = 1.0, 1
+    scaled = [score / temperature for score in logits]
+    best = max(scaled)
+    order = sorted(range(len(scaled)), key=lambda i: scaled[i], reverse=True)
+    keep = set(order[:top_k] if top_k != 0 else order)
+    probs = [math.exp(s - best) if i in keep else 0.0 for i, s in enumerate(scaled)]
+    total = sum(probs)
+    probs = [x / total for x in probs]
+    cumulative, final = 0.0, [0.0] * len(probs)
+    for i in order:
+        if cumulative < top_p and i in keep:
+            final[i] = probs[i]
+        cumulative += probs[i]
+    total = sum(final)
+    return [x / total for x in final]
+
+
 RIGHT = [
     solution,
     mask_then_softmax,
@@ -84,6 +195,12 @@ RIGHT = [
     stops_after_crossing_only,
     power_of_shares,
     with_torch,
+    stops_when_the_sum_exceeds,
+    with_the_lessons_softmax,
+    top_k_by_a_threshold,
+    with_numpy_mask,
+    recursive_top_p,
+    greedy_is_top_k_one,
 ]
 
 

@@ -67,6 +67,51 @@ def layer_by_layer(shape, rows, bytes_per_value):
     return flops, (moved + shape.output_weights) * bytes_per_value
 
 
+def sums_with_generators(shape, rows, bytes_per_value):
+    tokens = sum(n for _, n in rows)
+    pairs = sum(start + i for start, n in rows for i in range(1, n + 1))
+    texts = sum(map(sum, rows))
+    per_pair = 4 * shape.heads * shape.head_size
+    flops = (
+        2 * (tokens * shape.layers * shape.layer_weights + len(rows) * shape.output_weights)
+        + shape.layers * pairs * per_pair
+    )
+    values = (
+        shape.layers * (shape.layer_weights + 2 * shape.kv_heads * shape.head_size * texts)
+        + shape.output_weights
+    )
+    return [flops, values * bytes_per_value]
+
+
+def squares(shape, rows, bytes_per_value):
+    """Triangles: pairs are those of the whole text less those of its beginning."""
+
+    def triangle(n):
+        return n * (n + 1) / 2
+
+    pairs = sum(triangle(a + b) - triangle(a) for a, b in rows)
+    flops = sum(2 * shape.layers * shape.layer_weights * b for _, b in rows)
+    flops += 2 * shape.output_weights * len(rows)
+    flops += shape.layers * 4 * shape.heads * shape.head_size * pairs
+    memory = bytes_per_value * (shape.layers * shape.layer_weights + shape.output_weights)
+    for a, b in rows:
+        memory += bytes_per_value * shape.layers * 2 * shape.kv_heads * shape.head_size * (a + b)
+    return flops, memory
+
+
+def recursion(shape, rows, bytes_per_value):
+    if not rows:
+        weights = shape.layers * shape.layer_weights + shape.output_weights
+        return 0, weights * bytes_per_value
+    (start, count), *rest = rows
+    flops, moved = recursion(shape, rest, bytes_per_value)
+    context = list(range(start + 1, start + count + 1))
+    flops += 2 * (shape.layers * shape.layer_weights * count + shape.output_weights)
+    flops += shape.layers * 4 * shape.heads * shape.head_size * sum(context)
+    kv = 2 * shape.layers * shape.kv_heads * shape.head_size * context[-1]
+    return flops, moved + kv * bytes_per_value
+
+
 RIGHT = [
     solution,
     as_a_formula,
@@ -74,6 +119,9 @@ RIGHT = [
     in_numpy,
     with_the_lessons_decode,
     layer_by_layer,
+    sums_with_generators,
+    squares,
+    recursion,
 ]
 
 

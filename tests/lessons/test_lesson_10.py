@@ -74,12 +74,57 @@ def as_a_tuple_with_numpy(p, q, drafts, uniforms, pick):
     return (*kept, pick(np.array(p[len(kept)])))
 
 
+def recursive(p, q, drafts, uniforms, pick):
+    if not drafts:
+        return [pick(p[0])]
+    chance = p[0][drafts[0]] / q[0][drafts[0]]
+    if uniforms[0] < chance:
+        return [drafts[0], *recursive(p[1:], q[1:], drafts[1:], uniforms[1:], pick)]
+    return [pick([max(0, a - b) for a, b in zip(p[0], q[0], strict=True)])]
+
+
+def while_with_a_flag(p, q, drafts, uniforms, pick):
+    answer, j, going = [], 0, True
+    while going and j < len(drafts):
+        word = drafts[j]
+        model, other = p[j][word], q[j][word]
+        if other * uniforms[j] < model:
+            answer += [word]
+            j += 1
+        else:
+            going = False
+    if going:
+        answer += [pick(p[j])]
+    else:
+        weights = []
+        for a, b in zip(p[j], q[j], strict=True):
+            weights.append(a - b if a > b else 0.0)
+        answer += [pick(weights)]
+    return answer
+
+
+def first_rejection_by_next(p, q, drafts, uniforms, pick):
+    def rejected(j):
+        return not uniforms[j] < min(1, p[j][drafts[j]] / q[j][drafts[j]])
+
+    n = next((j for j in range(len(drafts)) if rejected(j)), len(drafts))
+    if n == len(drafts):
+        weights = p[n]
+    else:
+        total = sum(max(0.0, a - b) for a, b in zip(p[n], q[n], strict=True))
+        weights = [max(0.0, a - b) / total for a, b in zip(p[n], q[n], strict=True)]
+    return [*list(drafts[:n]), pick(weights)]
+
+
 RIGHT = [
     solution,
     as_a_comparison_of_products,
     as_a_cumulative_product,
     one_draft_after_another,
     as_a_tuple_with_numpy,
+    recursive,
+    while_with_a_flag,
+    first_rejection_by_next,
 ]
 
 

@@ -12,6 +12,7 @@ from checks.lesson_11 import PlainOutbox, Promise, attempt, cases
 from engine import CostRunner, Engine, EngineConfig, SamplingParams
 from solutions.lesson_11 import Outbox as Solution
 from tests.facts import assert_names
+from tests.lessons.wrong.lesson_11 import Plain
 
 
 def verdict(outbox) -> Verdict:
@@ -175,6 +176,104 @@ class WithAFuture:
         return text, self.reason
 
 
+class GetReturnsTheReasonOnce(Plain):
+    async def get(self):
+        await self.ready.wait()
+        text, self.text = self.text, ""
+        reason = self.reason
+        self.reason = None
+        self.ready.clear()
+        return text, reason
+
+
+class ListOfPieces:
+    def __init__(self, limit):
+        self.pieces, self.limit, self.why = [], limit, None
+        self.ready = asyncio.Event()
+
+    def size(self):
+        return sum(len(piece.encode()) for piece in self.pieces)
+
+    def put(self, text):
+        fits = self.size() + len(text.encode()) <= self.limit
+        if fits:
+            self.pieces.append(text)
+            self.ready.set()
+        return fits
+
+    def close(self, reason):
+        self.why = self.why or reason
+        self.ready.set()
+
+    async def get(self):
+        while not self.pieces and not self.why:
+            await self.ready.wait()
+            if not self.pieces and not self.why:
+                self.ready.clear()
+        whole = "".join(self.pieces)
+        self.pieces.clear()
+        self.ready.clear()
+        return whole, self.why
+
+
+class WithACondition(Plain):
+    """A queue of one wake-up call."""
+
+    def __init__(self, limit):
+        super().__init__(limit)
+        self.bell = asyncio.Queue()
+
+    def put(self, text):
+        if len(self.text.encode()) + len(text.encode()) > self.limit:
+            return False
+        self.text += text
+        self.bell.put_nowait(None)
+        return True
+
+    def close(self, reason):
+        if self.reason is None:
+            self.reason = reason
+        self.bell.put_nowait(None)
+
+    async def get(self):
+        while not self.text and self.reason is None:
+            await self.bell.get()
+        text, self.text = self.text, ""
+        return text, self.reason
+
+
+class Bytes:
+    """Keeps bytes, and gives the reason in a get of its own."""
+
+    def __init__(self, limit):
+        self.limit, self.held, self.reason = limit, bytearray(), None
+        self.ready = asyncio.Event()
+
+    def put(self, text):
+        data = text.encode()
+        if len(data) > self.limit - len(self.held):
+            return False
+        self.held += data
+        self.ready.set()
+        return True
+
+    def close(self, reason):
+        if self.reason is None:
+            self.reason = reason
+        self.ready.set()
+
+    async def get(self):
+        while True:
+            if self.held:
+                text = self.held.decode()
+                self.held.clear()
+                return text, None
+            if self.reason is not None:
+                return "", self.reason
+            self.ready.clear()
+            await self.ready.wait()
+
+
 RIGHT = [
     Solution,
     Polls,
@@ -184,6 +283,10 @@ RIGHT = [
     OneLetterAtATime,
     ClearsInAnyCase,
     WithAFuture,
+    GetReturnsTheReasonOnce,
+    ListOfPieces,
+    WithACondition,
+    Bytes,
 ]
 
 
@@ -200,16 +303,19 @@ def test_every_right_outbox_cuts_off_the_sleeping_reader_and_no_other(right) -> 
     for name in ("Ada", "Bo", "Kim"):
         engine.submit(name, SamplingParams(max_tokens=30, ignore_eos=True), label=name)
 
-    async def laptop(outbox):
-        said, reason = "", None
+    lengths = {1: 0, 2: 0}  # what the laptops that are awake have read
+
+    async def laptop(id_, outbox):
+        reason = None
         while reason is None:
             text, reason = await outbox.get()
-            said += text
-        return len(said), reason
+            lengths[id_] += len(text)
+        return lengths[id_], reason
 
     async def serve():
         outboxes = {id_: right(8) for id_ in engine.requests}
-        awake = [asyncio.create_task(laptop(outboxes[id_])) for id_ in (1, 2)]
+        awake = [asyncio.create_task(laptop(id_, outboxes[id_])) for id_ in (1, 2)]
+        written = 0
         while engine.has_work():
             output = await asyncio.to_thread(engine.step)
             for gained in output.tokens:
@@ -218,6 +324,11 @@ def test_every_right_outbox_cuts_off_the_sleeping_reader_and_no_other(right) -> 
                     engine.abort(gained.request.id)
             for request in output.finished:
                 outboxes[request.id].close(request.finish_reason)
+            written += sum(
+                len("".join(one.texts)) for one in output.tokens if one.request.id in lengths
+            )
+            while sum(lengths.values()) < written:
+                await asyncio.sleep(0)
         return await asyncio.gather(*awake)
 
     assert asyncio.run(serve()) == [(30, "length"), (30, "length")]

@@ -86,7 +86,22 @@ class CountsInAnArray(Solution):
         return np.int64(super().want())
 
 
+class ComparesWithWhatItWants(Solution):
+    def scheduled(self, count):
+        reaches = count == self.want()
+        self.computed += count
+        self.placeholders += reaches
+
+
+class CutsAtTheLastToken(Solution):
+    def want(self):
+        length = min(self.last - 1, self.known + self.placeholders)
+        return 0 if self.ended else max(0, length - self.computed)
+
+
 RIGHT = [
+    ComparesWithWhatItWants,
+    CutsAtTheLastToken,
     CountsInAnArray,
     Solution,
     WithTheTextItself,
@@ -173,18 +188,14 @@ def test_the_engine_asks_the_learners_part() -> None:
     assert rows == [1, 0, 1, 0, 1, 0, 1, 0]
 
 
-class Stub:
-    def __init__(self, prompt, max_tokens):
-        self.prompt, self.max_tokens = prompt, max_tokens
+class Stub(Solution):
+    """The lesson has `commit`; the other three are to be written."""
 
     def want(self):
         """How many tokens the next step may compute."""
 
     def scheduled(self, count):
         """A step will compute `count` tokens."""
-
-    def commit(self, token, ends):
-        """A step has brought a token."""
 
     def preempted(self):
         """All KV is lost."""
@@ -193,7 +204,7 @@ class Stub:
 def test_an_untouched_stub_counts_as_unwritten_and_the_engine_uses_its_own(capsys) -> None:
     assert check.lesson_16(Stub) is Engine
     message = capsys.readouterr().out
-    assert "want, scheduled, commit and preempted: not written yet" in message
+    assert "want, scheduled and preempted: not written yet" in message
 
 
 def test_cases_come_smallest_first_and_are_the_same_each_time() -> None:

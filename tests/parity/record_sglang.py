@@ -117,7 +117,7 @@ class Rows:
 class SGLangCache:
     """SGLang's `RadixCache`, asked as `radix_records.PrefixCache`."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: History, **params: Any) -> None:
         from sglang.srt.mem_cache import radix_cache
         from sglang.srt.mem_cache.cache_init_params import CacheInitParams
 
@@ -132,6 +132,7 @@ class SGLangCache:
                 req_to_token_pool=self._rows,
                 token_to_kv_pool_allocator=self._pool,
                 page_size=history.page,
+                **params,
             )
         )
 

@@ -22,10 +22,13 @@ import os
 import sys
 import time
 from collections import deque
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+from tests.parity.recorded_steps import read_recording, recording_to, steps_of
 from tests.parity.records import (
     FIXTURES,
     STOP,
@@ -93,12 +96,11 @@ class SchedulerFactory:
         names = ("scheduler_reserve_full_isl", "watermark")
         return {name: getattr(scheduler, name) for name in names}
 
-    def scheduler(self, workload: Workload) -> Any:
-        """Return a scheduler with a workload's settings."""
+    def scheduler(self, workload: Workload, kind: type | None = None) -> Any:
+        """Return a scheduler with a workload's settings, by default one that is recorded."""
         import torch
+        from underglass_vllm import RecordingAsyncScheduler, RecordingScheduler
         from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
-
-        from tests.parity.recording_scheduler import RecordingAsyncScheduler, RecordingScheduler
 
         config = copy.copy(self._config)
         config.scheduler_config = settings = copy.copy(config.scheduler_config)
@@ -118,7 +120,8 @@ class SchedulerFactory:
             block_size=workload.block_size, num_kv_heads=1, head_size=1, dtype=torch.float32
         )
         groups = [KVCacheGroupSpec(["layer"], layer)]
-        return (RecordingAsyncScheduler if workload.async_scheduling else RecordingScheduler)(
+        ours = RecordingAsyncScheduler if workload.async_scheduling else RecordingScheduler
+        return (kind or ours)(
             vllm_config=config,
             kv_cache_config=KVCacheConfig(
                 num_blocks=blocks, kv_cache_tensors=[], kv_cache_groups=groups
@@ -151,9 +154,24 @@ class SchedulerFactory:
 
 def play(factory: SchedulerFactory, workload: Workload) -> list[Step]:
     """Play one workload. Return its steps."""
+    with TemporaryDirectory() as folder:
+        with recording_to(Path(folder) / "run.jsonl", tokens=False) as file:
+            scheduler = factory.scheduler(workload)
+        run(factory, workload, scheduler)
+        scheduler.shutdown()
+        return steps_of(read_recording(file))
+
+
+def run(
+    factory: SchedulerFactory,
+    workload: Workload,
+    scheduler: Any,
+    look: Callable[[], None] = lambda: None,
+) -> None:
+    """Play one workload on a scheduler. `look` is called after each change."""
     from vllm.v1.request import RequestStatus
 
-    arrivals, scheduler = Arrivals(workload), factory.scheduler(workload)
+    arrivals, passes = Arrivals(workload), 0
     in_flight: deque[tuple[Any, Any]] = deque()  # scheduler output, model output
     depth = 2 if workload.async_scheduling else 1
     while arrivals or scheduler.requests or in_flight:
@@ -162,14 +180,17 @@ def play(factory: SchedulerFactory, workload: Workload) -> list[Step]:
             scheduler.add_request(factory.request(workload, number, ask))
         for number in aborted:
             scheduler.finish_requests(str(number), RequestStatus.FINISHED_ABORTED)
+            look()
         if scheduler.requests:
             output = scheduler.schedule()
+            look()
             in_flight.append((output, model_output(workload, scheduler, output)))
         # Without requests only a running step is left, whose tokens will be dropped.
         if in_flight and (len(in_flight) >= depth or not scheduler.requests):
             scheduler.update_from_output(*in_flight.popleft())
-        assert len(scheduler.recorded) < MAX_PASSES, f"{workload.name}: vLLM does not end"
-    return list(scheduler.recorded)
+            look()
+        passes += 1
+        assert passes < MAX_PASSES, f"{workload.name}: vLLM does not end"
 
 
 def model_output(workload: Workload, scheduler: Any, output: Any) -> Any:

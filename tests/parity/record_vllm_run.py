@@ -7,17 +7,20 @@
     warm  rounds of prompts that continue one story, so that each round finds the last one's blocks
     cold  nothing is cached, and long prompts with one beginning arrive together
 
-vLLM runs with `--scheduler-cls`, a supported flag, and `recording_scheduler.py`. Memory is small
-enough for preemptions. Asynchronous scheduling is off on a CPU, and attention there wants blocks of a
-multiple of 32 tokens.
+vLLM runs with `--scheduler-cls`, a supported flag, and `recorders/vllm/underglass_vllm.py`. Memory
+is small enough for preemptions. Asynchronous scheduling is off on a CPU, and attention there wants
+blocks of a multiple of 32 tokens.
 """
 
 import argparse
 import multiprocessing
 import os
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from engine.events.vocabulary import RequestArrived, StepFinished, StepStarted
 from tests.parity.record_vllm import MODEL, QUIET, installed
+from tests.parity.recorded_steps import read_recording, recording_to, steps_of
 from tests.parity.records import FIXTURES, Ask, Recording, Workload, write
 
 NUM_BLOCKS, BLOCK_SIZE, TOKEN_BUDGET, SEATS = 16, 32, 64, 4
@@ -49,29 +52,43 @@ def record(name: str) -> Recording:
     from vllm import LLM, SamplingParams
 
     torch.set_num_threads(1)  # more threads may add up in another order
-    llm = LLM(
-        str(MODEL),
-        dtype="float32",
-        enforce_eager=True,
-        max_model_len=512,
-        max_num_batched_tokens=TOKEN_BUDGET,
-        max_num_seqs=SEATS,
-        block_size=BLOCK_SIZE,
-        num_gpu_blocks_override=NUM_BLOCKS + 1,
-        scheduler_cls="tests.parity.recording_scheduler.RecordingScheduler",
-    )
-    params = SamplingParams(max_tokens=MAX_TOKENS, temperature=0.0, ignore_eos=True)
-    for prompts in RUNS[name]:
-        llm.generate(prompts, params, use_tqdm=False)
-    scheduler = llm.llm_engine.engine_core.engine_core.scheduler
-    asks = [
-        Ask(step, list(one.prompt_token_ids), list(one.output_token_ids), MAX_TOKENS)
-        for step, one in scheduler.arrived
-    ]
+    with TemporaryDirectory() as folder, recording_to(Path(folder) / "run.jsonl") as file:
+        llm = LLM(
+            str(MODEL),
+            dtype="float32",
+            enforce_eager=True,
+            max_model_len=512,
+            max_num_batched_tokens=TOKEN_BUDGET,
+            max_num_seqs=SEATS,
+            block_size=BLOCK_SIZE,
+            num_gpu_blocks_override=NUM_BLOCKS + 1,
+            scheduler_cls="underglass_vllm.RecordingScheduler",
+        )
+        params = SamplingParams(max_tokens=MAX_TOKENS, temperature=0.0, ignore_eos=True)
+        for prompts in RUNS[name]:
+            llm.generate(prompts, params, use_tqdm=False)
+        llm.llm_engine.engine_core.shutdown()
+        log = read_recording(file)
+    asks, step = dict[int, Ask](), 0
+    for event in log:
+        match event:
+            case StepStarted():
+                step = event.step
+            case RequestArrived():
+                asks[event.request] = Ask(step + 1, event.prompt, [], MAX_TOKENS)
+            case StepFinished():
+                for row in event.tokens:
+                    asks[row.request].output += row.ids
     workload = Workload(
-        name, "bundled model", TOKEN_BUDGET, SEATS, NUM_BLOCKS, BLOCK_SIZE, requests=asks
+        name,
+        "bundled model",
+        TOKEN_BUDGET,
+        SEATS,
+        NUM_BLOCKS,
+        BLOCK_SIZE,
+        requests=list(asks.values()),
     )
-    return Recording(workload, scheduler.recorded)
+    return Recording(workload, steps_of(log))
 
 
 def main() -> None:

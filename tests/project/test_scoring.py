@@ -44,7 +44,11 @@ def test_the_template_has_a_stub_of_every_part() -> None:
     assert set(PARTS) == {name for name, value in names.items() if callable(value)}
 
 
-def test_the_template_has_no_points_and_our_solution_has_a_hundred() -> None:
+def test_the_template_has_no_points_and_our_solution_has_a_hundred(
+    soak: bool, request: pytest.FixtureRequest
+) -> None:
+    if not soak:
+        request.getfixturevalue("small")
     assert [one.points for one in score(Source.read(TEMPLATE))] == [0, 0, 0]
     results = score(Source.read(OURS))
     assert [one.points for one in results] == [100, 100, 100]

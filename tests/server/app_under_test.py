@@ -6,12 +6,20 @@ each test says in its requests what should go wrong:
     fail-after-N   the forward pass raises once the request has N output tokens
     break          the engine's own loop raises
     gate           the forward pass does not return until a test writes to the FIFO
+    hang           the forward pass says so in the FIFO, and holds the GIL for ever
 
-A prompt that begins with "gate" is not tokenized until a test writes to the FIFO, either.
+With `checking`, a runner takes its place that checks every read of KV memory.
+
+A prompt that begins with "gate" is not tokenized until a test writes to the FIFO, either. With
+`start_gate`, an engine that is started again waits for that FIFO.
 """
 
+import ctypes
+import itertools
 import json
+import os
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,12 +30,19 @@ from engine.engine import Engine
 from engine.runner import Row, Sampled
 from engine.scheduling.policies import Policy
 from engine.scheduling.request import Request, TokenScore
+from engine.simulation.checking_runner import CheckingRunner
 from engine.text.byte_tokenizer import ByteTokenizer
 from server.cli.serving import listen, run_server, url_of
-from server.core.event_log import Outbox, TraceFile
+from server.core.engine_client import EngineClient, EngineDiedError, InProcessClient
+from server.core.engine_process import launch
+from server.core.event_log import Outbox, Recording, TraceFile
+from server.core.kv_publisher import KVPublisher
 from server.core.settings import ServerSettings
 from server.http.protocol import HttpProtocol
 from server.http.request_log import LogWriter
+
+# Where a test does not say so: the whole suite can run with the engine in a process of its own.
+TWO_PROCESSES = os.environ.get("TEST_TWO_PROCESSES") == "1"
 
 
 class GatedTokenizer(ByteTokenizer):
@@ -52,6 +67,8 @@ class AlphabetRunner:
     """
 
     max_context: int | None = None
+    window: int | None = None
+    expert_loads: Sequence[Sequence[int]] = ()
 
     def __init__(self, gate: str | None) -> None:
         self.gate = gate
@@ -85,6 +102,22 @@ class AlphabetRunner:
         if request.label == "gate":
             request.label = "gate passed"
             Path(self.gate).read_bytes()  # waits for a writer
+        elif request.label == "hang":
+            Path(self.gate).write_bytes(b"hangs")  # waits for a reader
+            ctypes.PyDLL(None).pause()
+
+
+def next_letter(tokens: Sequence[int], seed: int) -> int:
+    """Depends on the last six tokens and the seed."""
+    return 97 + hash((*tokens[-6:], seed)) % 26
+
+
+class PricedRunner(CheckingRunner):
+    """Checks every read of KV, and takes half a millisecond to compute a token."""
+
+    def run(self, rows: Sequence[Row], copies: Sequence[tuple[int, int]]) -> list[list[Sampled]]:
+        time.sleep(0.0005 * sum(row.count for row in rows))
+        return super().run(rows, copies)
 
 
 class BreakingPolicy(Policy):
@@ -98,31 +131,62 @@ class BreakingPolicy(Policy):
         return super().key(request, tree)
 
 
-def main() -> None:
-    options = json.loads(sys.argv[1])
-    settings = ServerSettings(model_name="alphabet", **options.get("server", {}))
-    outbox = Outbox(texts=settings.trace_text == "on")
-    runner = AlphabetRunner(options.get("gate"))
+def engine_with(options: dict[str, Any]) -> InProcessClient:
+    """The engine that `options` ask for; called in its process."""
+    server = options.get("server", {})
+    outbox = Outbox(texts=server.get("trace_text") != "off")
+    if options.get("run", 1) > 1 and "start_gate" in options:
+        Path(options["start_gate"]).read_bytes()  # waits for a writer
+    runner: Any = AlphabetRunner(options.get("gate"))
+    if options.get("checking"):
+        runner = PricedRunner(next_letter)
     runner.max_context = options.get("max_context")
-    TOKENIZER.gate = options.get("gate")
     config = EngineConfig(**options.get("engine", {}))
     engine = Engine(runner, config, tokenizer=TOKENIZER, policy=BreakingPolicy(), log=outbox)
     if options.get("paused"):
         engine.pause()
+    trace = options.get("trace_file")
+    return InProcessClient(
+        engine,
+        outbox,
+        Recording(
+            TraceFile(Path(trace), options.get("run", 1)) if trace else None,
+            KVPublisher(options["kv_events"], "kv") if "kv_events" in options else None,
+        ),
+    )
+
+
+def main() -> None:
+    options = json.loads(sys.argv[1])
+    settings = ServerSettings(model_name="alphabet", **options.get("server", {}))
+    TOKENIZER.gate = options.get("gate")
+    two_processes = options.get("two_processes", TWO_PROCESSES)
+    runs = itertools.count(1)
+
+    def load(paused: bool) -> EngineClient:
+        arguments = options | {"paused": paused, "run": next(runs)}
+        if two_processes:
+            factory = "tests.server.app_under_test:engine_with"
+            return launch(factory, {"options": arguments}, lambda _ready: TOKENIZER)
+        return engine_with(arguments)
+
     HttpProtocol.head_seconds = options.get("head_seconds", HttpProtocol.head_seconds)
     host = settings.host if settings.host == "0.0.0.0" else "127.0.0.1"  # a name may be invented
     listener = listen(host, options.get("port", 0))
-    trace = options.get("trace_file")
-    run_server(
-        engine,
-        outbox,
-        settings,
-        listener,
-        trace_file=TraceFile(Path(trace)) if trace else None,
-        request_log=LogWriter(Path(options["request_log"])) if "request_log" in options else None,
-        ready=lambda: print(f"Underglass serves alphabet at {url_of(listener)}", flush=True),
-        until_stdin_closes=True,
-    )
+    try:
+        run_server(
+            load(bool(options.get("paused"))),
+            settings,
+            listener,
+            launch=load if two_processes else None,
+            request_log=LogWriter(Path(options["request_log"]))
+            if "request_log" in options
+            else None,
+            ready=lambda: print(f"Underglass serves alphabet at {url_of(listener)}", flush=True),
+            until_stdin_closes=True,
+        )
+    except EngineDiedError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

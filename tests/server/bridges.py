@@ -8,8 +8,10 @@ from engine.engine import Engine
 from engine.scheduling.sampling_params import SamplingParams
 from engine.text.byte_tokenizer import ByteTokenizer
 from server.core.bridge import Bridge
+from server.core.engine_client import InProcessClient
 from server.core.event_log import Outbox
-from server.core.request_stream import GenerationRequest, Prompt, RequestStream
+from server.core.messages import Prompt
+from server.core.request_stream import GenerationRequest, RequestStream
 from server.core.settings import ServerSettings
 from tests.server.app_under_test import AlphabetRunner
 
@@ -20,7 +22,7 @@ TOKENIZER = ByteTokenizer()
 async def running(**settings: object) -> AsyncIterator[Bridge]:
     outbox = Outbox()
     engine = Engine(AlphabetRunner(None), EngineConfig(), tokenizer=TOKENIZER, log=outbox)
-    bridge = Bridge(engine, outbox, ServerSettings(**settings))
+    bridge = Bridge(InProcessClient(engine, outbox), ServerSettings(**settings))
     bridge.start()
     yield bridge
     await bridge.stop()

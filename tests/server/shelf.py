@@ -10,6 +10,7 @@ from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.text.byte_tokenizer import ByteTokenizer
 from server.core.bridge import Bridge
+from server.core.engine_client import InProcessClient
 from server.core.event_log import Outbox
 from server.core.models import ModelDirectory, Models
 from server.core.settings import ServerSettings
@@ -30,7 +31,7 @@ class Shelf:
             (path / name).mkdir()
             (path / name / "config.json").touch()
 
-    def load(self, path: Path) -> tuple[Engine, Outbox]:
+    def load(self, path: Path) -> InProcessClient:
         self.loads.append(path.name)
         self.gate.wait(60)
         if path.name in self.broken:
@@ -40,14 +41,15 @@ class Shelf:
         return engine_with(runner)
 
 
-def engine_with(runner: AlphabetRunner) -> tuple[Engine, Outbox]:
+def engine_with(runner: AlphabetRunner) -> InProcessClient:
     outbox = Outbox()
-    return Engine(runner, EngineConfig(), tokenizer=ByteTokenizer(), log=outbox), outbox
+    engine = Engine(runner, EngineConfig(), tokenizer=ByteTokenizer(), log=outbox)
+    return InProcessClient(engine, outbox)
 
 
 @asynccontextmanager
 async def registry(shelf: Shelf, limit: int = 1, **settings: int) -> AsyncIterator[Models]:
-    first = Bridge(*engine_with(AlphabetRunner(None)), ServerSettings(**settings))
+    first = Bridge(engine_with(AlphabetRunner(None)), ServerSettings(**settings))
     models = Models(first, ModelDirectory(shelf.path, limit, shelf.load))
     models.start()
     yield models

@@ -16,7 +16,7 @@ from engine.events.vocabulary import (
 from engine.scheduling.sampling_params import SamplingParams
 from server.core.admission import Admission
 from server.core.measures import Measures
-from server.core.request_stream import Prompt
+from server.core.messages import Prompt
 from server.core.settings import ServerSettings
 from server.process import BackgroundServer
 from tests.server.facts import raises_api_error

@@ -40,11 +40,12 @@ COMPLETIONS = [
     ({"prompt": "x", "temperature": "hot"}, "temperature"),
     ({"prompt": "x", "top_p": 0}, "top_p"),
     ({"prompt": "x", "top_p": 1.1}, "top_p"),
-    ({"prompt": "x", "top_k": -1}, "top_k"),
+    ({"prompt": "x", "top_k": -2}, "top_k"),
     ({"prompt": "x", "n": 0}, "n"),
     ({"prompt": "x", "n": 2}, "n"),  # the teaching stream has one answer
     ({"prompt": ["x", "y"]}, "prompt"),  # and one prompt
-    ({"prompt": "x", "n": 9, "stream": False}, "n"),  # more than the batch holds
+    ({"prompt": "x", "n": 1025, "stream": False}, "n"),
+    ({"prompt": ["x"] * 129, "n": 8, "stream": False}, "prompt"),
     ({"prompt": "x", "seed": 1.5}, "seed"),
     ({"prompt": "x", "stream": "yes"}, "stream"),
     ({"prompt": "x", "stream_options": {"include_usage": True}}, "stream_options"),
@@ -95,7 +96,7 @@ COMPLETIONS = [
     ({"prompt": [2**64]}, "prompt"),
     ({"prompt": "x", "best_of": 3}, "best_of"),  # the teaching stream has one answer
     ({"prompt": "x", "best_of": 2, "n": 3, "stream": False}, "best_of"),
-    ({"prompt": "x", "best_of": 9, "stream": False}, "best_of"),  # more than the batch holds
+    ({"prompt": "x", "best_of": 1025, "stream": False}, "best_of"),
     ({"prompt": "x", "best_of": 2, "stream": True}, "best_of"),
     ({"prompt": "x", "best_of": 2, "n": 3, "stream": True}, "best_of"),
     ({"prompt": "x", "top_logprobs": 2}, "top_logprobs"),  # chat's
@@ -123,13 +124,16 @@ CHAT = [
         {"messages": [{"role": "user", "content": "x"}], "max_completion_tokens": -1},
         "max_completion_tokens",
     ),
-    ({"messages": [{"role": "user", "content": "x"}], "tools": [{"type": "function"}]}, "tools"),
+    (
+        {"messages": [{"role": "user", "content": "x"}], "tools": [{"type": "function"}]},
+        "tools[0].function",
+    ),
     ({"messages": [{"role": "user", "content": "x"}], "logprobs": 1}, "logprobs"),
     (
         {"messages": [{"role": "user", "content": "x"}], "logprobs": True, "top_logprobs": 21},
         "top_logprobs",
     ),
-    ({"messages": [{"role": "user", "content": "x"}], "echo": True}, "echo"),
+    ({"messages": [{"role": "user", "content": "x"}], "echo": "yes"}, "echo"),
     ({"messages": [{"role": "user", "content": "x"}], "best_of": 2}, "best_of"),
     (
         {"messages": [{"role": "user", "content": "x"}], "reasoning_effort": "low"},
@@ -139,9 +143,16 @@ CHAT = [
     (
         {
             "messages": [{"role": "user", "content": "x"}],
-            "response_format": {"type": "json_object"},
+            "response_format": {"type": "json"},
         },
-        "response_format",
+        "response_format.type",
+    ),
+    (
+        {
+            "messages": [{"role": "user", "content": "x"}],
+            "structured_outputs": {"json": {"enum": ["\ud800"]}},
+        },
+        "structured_outputs.json",
     ),
 ]
 

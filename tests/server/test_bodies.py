@@ -67,7 +67,7 @@ def test_validation_stops_at_the_first_error(model: Any, body: dict) -> None:
 @pytest.mark.parametrize("model", [TokenizeRequest, DetokenizeRequest, CompletionRequest])
 def test_many_unknown_fields_are_one_error(model: Any) -> None:
     given = {f"field{n}": 1 for n in range(MANY)}
-    given |= {"prompt": "x"} if model is CompletionRequest else {}
+    given |= {"tokens": [1]} if model is DetokenizeRequest else {"prompt": "x"}
     with pytest.raises(ApiError) as wrong:
         read_body(model, json.dumps(given).encode(), JSON)
     assert wrong.value.error["param"] == "field0"

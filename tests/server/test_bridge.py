@@ -8,7 +8,8 @@ import pytest
 
 from engine.events.vocabulary import RequestArrived, RequestFinished
 from server.core.bridge import Bridge
-from server.core.request_stream import GenerationRequest, Prompt, RequestStream
+from server.core.messages import Prompt
+from server.core.request_stream import GenerationRequest, RequestStream
 from tests.server.bridges import order, read, running
 from tests.server.facts import raises_api_error
 
@@ -107,7 +108,7 @@ def test_what_prepare_raises_leaves_nothing_behind() -> None:
     async def test() -> None:
         async with running() as bridge:
             fields = {"max_tokens": "m"}
-            with raises_api_error(400, None, "m", param="m"):
+            with raises_api_error(400, "context_length_exceeded", "m", param="m"):
                 async with bridge.generate(order("x", max_tokens=10**6, fields=fields)):
                     pass
             assert bridge.pending_submit == 0

@@ -11,16 +11,20 @@ import httpx
 import pytest
 from typer.main import get_command
 
+from engine.compute import loader, memory
+from engine.config import EngineConfig
 from engine.events.log import EventLog
 from engine.scheduling.policies import POLICIES
 from server.cli import app
-from server.cli.serving import banner
+from server.cli.banner import banner
+from server.cli.serving import Start
+from server.core.addresses import Address
 from server.core.event_log import open_log
 from server.core.settings import ServerSettings
 from server.process import ServerError, serve_in_background
 from tests.facts import assert_names
 from tests.server.console import COMMAND, invoke, refused, run
-from tests.server.harness import get, sse_data
+from tests.server.harness import get, http, sse_data
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +32,16 @@ def taken() -> Iterator[str]:
     """A port that another process listens on."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield str(listener.getsockname()[1])
+
+
+def start_with(**fields: object) -> Start:
+    """What `underglass serve` would start, with other fields."""
+    defaults = dict(
+        model="bundled", model_dir=None, max_models=2, train=False, train_steps=None, port=8000
+    )
+    more = dict(paused=False, trace_file=None, kv_events=None, kv_events_topic="")
+    last = dict(request_log="stderr", until_stdin_closes=False)
+    return Start(**defaults | more | last | fields)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -57,6 +71,19 @@ def corrupt(tmp_path: Path) -> str:
         (["--model", "auto"], ["--model", "auto", "--model-dir"]),
         (["--model-dir", "docs"], ["--model", "auto", "--model-dir"]),
         (["--model", "auto", "--model-dir", "/nowhere"], ["--model-dir", "/nowhere"]),
+        (["--drafter", "oracle"], ["--drafter", "prompt-lookup", "oracle"]),
+        (["--drafter", "prompt-lookup", "--draft-model", "x"], ["--drafter", "--draft-model"]),
+        (["--draft-model", ""], ["--draft-model"]),
+        (
+            ["--draft-model", "bundled", "--async-scheduling"],
+            ["--draft-model", "--async-scheduling"],
+        ),
+        (["--draft-length", "2"], ["--draft-length", "--drafter", "--draft-model"]),
+        (["--drafter", "prompt-lookup", "--async-scheduling"], ["--drafter", "--async-scheduling"]),
+        (
+            ["--model", "auto", "--model-dir", "docs", "--draft-model", "bundled"],
+            ["--draft-model", "--model", "auto"],
+        ),
         (["--host", ""], ["--host", "0.0.0.0"]),
         (["--model", ""], ["--model"]),
         (["--host", "203.0.113.7"], ["203.0.113.7", "--host"]),
@@ -70,6 +97,28 @@ def corrupt(tmp_path: Path) -> str:
 )
 def test_a_wrong_setting_is_one_line(arguments: list[str], facts: list[str]) -> None:
     refused(invoke("serve", "--port", "0", *arguments), *facts)
+
+
+def test_a_dry_run_states_the_memory_of_both_models() -> None:
+    done = invoke("serve", "--dry-run", "--draft-model", "bundled")
+    assert done.returncode == 0
+    assert_names(done.stdout, "bundled needs", "2048 tokens", "draft model bundled")
+
+
+def test_a_dry_run_rejects_a_draft_model_that_fits_only_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    needed = loader.plan("bundled", EngineConfig()).needed
+    monkeypatch.setattr(memory, "available_bytes", lambda device: needed + needed // 2)
+    assert invoke("serve", "--dry-run").returncode == 0
+    done = invoke("serve", "--dry-run", "--draft-model", "bundled")
+    assert done.returncode == 2
+    assert_names(done.stderr, "underglass:", "bundled needs")
+
+
+@pytest.mark.parametrize("other", [["--train"], ["--model", "auto", "--model-dir", "engine"]])
+def test_a_dry_run_is_of_one_model(other: list[str]) -> None:
+    refused(invoke("serve", "--dry-run", *other), "--dry-run", other[0])
 
 
 def test_two_servers_do_not_write_one_log(tmp_path: Path) -> None:
@@ -88,6 +137,8 @@ def test_a_port_in_use_is_one_line(taken: str) -> None:
 
 def test_a_corrupt_checkpoint_is_one_line(corrupt: str) -> None:
     refused(run("serve", "--port", "0", "--model", corrupt), f"{corrupt}/model.safetensors")
+    answer = run("serve", "--port", "0", "--draft-model", corrupt)
+    refused(answer, "--draft-model", f"{corrupt}/model.safetensors")
 
 
 @pytest.mark.parametrize(
@@ -243,11 +294,73 @@ def until_answered(url: str, process: "subprocess.Popen[bytes]") -> None:
         return
 
 
+URL = "http://127.0.0.1:8000"
+
+
+def rows(settings: ServerSettings, **start: object) -> dict[str, str]:
+    """The banner's rows by their name."""
+    text = banner(settings, URL, EngineConfig(), start_with(**start))
+    split = [line.strip().split("  ", 1) for line in text.splitlines() if line.startswith("  ")]
+    return {name: text.strip() for name, text in (row for row in split if len(row) == 2)}
+
+
 def test_the_banner_names_the_directory_of_further_models() -> None:
-    url = "http://127.0.0.1:8000"
-    added = set(banner(ServerSettings(), url, Path("/shelf")).splitlines())
-    [line] = added - set(banner(ServerSettings(), url).splitlines())
-    assert_names(line, f"{url}/v1/models", "/shelf")
+    added = rows(ServerSettings(), model_dir=Path("/shelf"))
+    assert_names(added["more models"], f"{URL}/v1/models", "/shelf")
+    assert added.keys() - rows(ServerSettings()).keys() == {"more models"}
+
+
+def test_the_banner_says_where_the_logs_are() -> None:
+    told = rows(ServerSettings(), trace_file=Path("a.jsonl"), request_log="b.jsonl")
+    assert_names(told["trace file"], "a.jsonl")
+    assert_names(told["request log"], "b.jsonl")
+    assert_names(rows(ServerSettings(), request_log="off")["request log"], "off")
+
+
+@pytest.mark.parametrize("key", [None, "secret"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_the_banner_says_who_can_use_the_server(
+    host: str, key: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lan = [Address("192.168.1.20", "wlan0"), Address("10.0.0.7", "eth0")]
+    monkeypatch.setattr(
+        "server.cli.banner.network_addresses", lambda host: lan if host == "0.0.0.0" else []
+    )
+    settings = ServerSettings(host=host, api_key=key)
+    text = banner(settings, URL, EngineConfig(), start_with())
+    for one in lan:
+        assert (one.url(8000) in text) == (host == "0.0.0.0")
+    assert ("Any machine" in text) == (host == "0.0.0.0" and key is None)
+    assert ("asks for the key" in rows(settings)["live page"]) == (key is not None)
+    assert (f"Bearer {key}" in text) == (key is not None)
+
+
+def test_the_pages_of_the_banner_open() -> None:
+    """Also those of which it says that they need no key."""
+    open_paths = ("/", "/docs", "/health", "/ready", "/ping")
+    with (
+        serve_in_background(paused=True, api_key="secret", request_log="off") as server,
+        http(server.url) as client,
+    ):
+        told = {path: client.get(path).status_code for path in (*open_paths, "/metrics")}
+    assert told == dict.fromkeys(open_paths, 200) | {"/metrics": 401}
+
+
+def test_the_banner_names_the_drafter() -> None:
+    for field, name in (("drafter", "prompt-lookup"), ("draft_model", "small")):
+        start = start_with(**{field: name}, draft_length=3)
+        text = banner(ServerSettings(), "http://127.0.0.1:8000", EngineConfig(), start)
+        assert_names(text, name, 3)
+
+
+def test_the_banner_of_a_paused_engine_says_so() -> None:
+    paused, running = (
+        banner(ServerSettings(), URL, EngineConfig(), start_with(paused=is_paused))
+        for is_paused in (True, False)
+    )
+    assert "paused" in paused
+    assert "paused" not in running
+    assert_names(running, EngineConfig().max_kv_tokens, EngineConfig().num_blocks)
 
 
 def test_serve_in_background_says_why_it_did_not_start() -> None:

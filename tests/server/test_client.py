@@ -62,7 +62,7 @@ def test_one_stream(url: str) -> None:
 
     *tokens, last = asyncio.run(read())
     assert [event.token for event in tokens] == ["a", "b", "c"]
-    assert (last.full_text, last.label) == ("abc", "Ada")
+    assert (last.full_text, last.finish_reason, last.label) == ("abc", "length", "Ada")
 
 
 def test_reading_a_stream_twice_raises_at_once(url: str) -> None:

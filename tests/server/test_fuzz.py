@@ -14,6 +14,7 @@ from engine.config import EngineConfig
 from engine.engine import Engine
 from server.api.lmtp.session import Session
 from server.core.bridge import Bridge
+from server.core.engine_client import InProcessClient
 from server.core.event_log import Outbox
 from server.core.models import Models
 from server.core.settings import ServerSettings
@@ -98,7 +99,8 @@ def test_lmtp_frames(soak: bool, first_seed: int) -> None:
         engine = Engine(
             AlphabetRunner(None), EngineConfig(**ENGINE), tokenizer=TOKENIZER, log=outbox
         )
-        bridge = Bridge(engine, outbox, ServerSettings(log_window=LOG_WINDOW))
+        client = InProcessClient(engine, outbox)
+        bridge = Bridge(client, ServerSettings(log_window=LOG_WINDOW))
         bridge.start()
         models = Models(bridge)
         for seed in range(first_seed, first_seed + count // FRAMES_PER_SESSION):

@@ -4,7 +4,8 @@ import asyncio
 
 from engine.scheduling.request import TokenScore
 from engine.scheduling.sampling_params import SamplingParams
-from server.core.request_stream import Logprobs, OutputDelta, Prompt, RequestStream
+from server.core.messages import Logprobs, OutputDelta, Prompt
+from server.core.request_stream import RequestStream
 from tests.server.facts import raises_api_error
 
 

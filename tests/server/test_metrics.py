@@ -8,11 +8,88 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from engine.config import EngineConfig
+from engine.engine import Engine
 from engine.events import vocabulary as v
 from engine.events.log import EventLog
+from engine.scheduling.sampling_params import SamplingParams
+from engine.simulation.checking_runner import CheckingRunner
 from server.core.measures import Measures
 from server.process import BackgroundServer
+from tests.engine.workloads import TOKENIZER, next_token
 from tests.server.harness import Caller, Feed, http, post, trace
+
+# vLLM 0.32's metrics (`vllm/v1/metrics/loggers.py`) that are served, and what they are.
+VLLM = {
+    "num_requests_running": "gauge",
+    "num_requests_waiting": "gauge",
+    "num_requests_waiting_by_reason": "gauge",
+    "kv_cache_usage_perc": "gauge",
+    "cache_config_info": "gauge",
+    "prefix_cache_queries": "counter",
+    "prefix_cache_hits": "counter",
+    "num_preemptions": "counter",
+    "spec_decode_num_drafts": "counter",
+    "spec_decode_num_draft_tokens": "counter",
+    "spec_decode_num_accepted_tokens": "counter",
+    "prompt_tokens": "counter",
+    "generation_tokens": "counter",
+    "request_success": "counter",
+    "request_prompt_tokens": "histogram",
+    "request_generation_tokens": "histogram",
+    "iteration_tokens_total": "histogram",
+    "request_max_num_generation_tokens": "histogram",
+    "request_params_n": "histogram",
+    "request_params_max_tokens": "histogram",
+    "time_to_first_token_seconds": "histogram",
+    "inter_token_latency_seconds": "histogram",
+    "request_time_per_output_token_seconds": "histogram",
+    "e2e_request_latency_seconds": "histogram",
+    "request_queue_time_seconds": "histogram",
+    "request_inference_time_seconds": "histogram",
+    "request_prefill_time_seconds": "histogram",
+    "request_decode_time_seconds": "histogram",
+    "request_num_preemptions": "histogram",
+    "request_prefill_kv_computed_tokens": "histogram",
+}
+# The others, and why they are left out.
+LEFT_OUT = {
+    "num_requests_kv_fetch_by_stage": "no KV transfer",
+    "engine_sleep_state": "the engine does not sleep",
+    "corrupted_requests": "only with a debugging variable of vLLM",
+    "watermark_requests": "no watermarks",
+    "external_prefix_cache_queries": "no external cache",
+    "external_prefix_cache_hits": "no external cache",
+    "mm_cache_queries": "no images",
+    "mm_cache_hits": "no images",
+    "prompt_tokens_by_source": "prompt_tokens and prefix_cache_hits say it: there is one cache",
+    "prompt_tokens_cached": "equals prefix_cache_hits: there is one cache",
+    "prompt_tokens_cached_by_source": "equals prefix_cache_hits: there is one cache",
+    "admission_rejections": "a rejected request is not in the event log; the request log has its 429",
+    "kv_block_lifetime_seconds": "off by default in vLLM; the board draws it from the log",
+    "kv_block_idle_before_evict_seconds": "off by default in vLLM; the board draws it from the log",
+    "kv_block_reuse_gap_seconds": "off by default in vLLM; the board draws it from the log",
+    "lora_requests_info": "no LoRA",
+    "spec_decode_num_accepted_tokens_per_pos": "the board draws the accepted drafts of each step",
+}
+# The names in the queries of vLLM's dashboards (`examples/observability`: grafana.json,
+# performance_statistics.json, query_statistics.json), and the labels by which they group or filter.
+DASHBOARD = {
+    *("num_requests_running", "num_requests_waiting", "kv_cache_usage_perc"),
+    *("prompt_tokens_total", "generation_tokens_total", "request_success_total"),
+    *(
+        f"{name}_{part}"
+        for name in (
+            *("e2e_request_latency_seconds", "time_to_first_token_seconds"),
+            *("inter_token_latency_seconds", "request_time_per_output_token_seconds"),
+        )
+        for part in ("bucket", "sum", "count")
+    ),
+    *("request_prompt_tokens_bucket", "request_generation_tokens_bucket"),
+    *("request_queue_time_seconds_sum", "request_prefill_time_seconds_sum"),
+    *("request_decode_time_seconds_sum", "request_max_num_generation_tokens_sum"),
+    "iteration_tokens_total_count",
+}
 
 Values = dict[tuple[str, ...], float]
 
@@ -26,7 +103,7 @@ def scrape(url: str) -> Values:
     for family in text_string_to_metric_families(answer.text):
         for sample in family.samples:
             labels = dict(sample.labels)
-            assert labels.pop("model_name") == "alphabet"
+            assert (labels.pop("model_name"), labels.pop("engine")) == ("alphabet", "0")
             values[(sample.name, *labels.values())] = sample.value
     return values
 
@@ -79,6 +156,32 @@ def test_requests_by_finish_reason(measured: Measured) -> None:
         assert values[("vllm:request_success_total", reason)] == count
 
 
+def test_the_names_are_those_of_vllm(url: str) -> None:
+    """`url` has an unused engine: every metric is there from the start."""
+    with http(url) as client:
+        families = list(text_string_to_metric_families(client.get("/metrics").text))
+    assert {family.name: family.type for family in families} == {
+        f"vllm:{name}": kind for name, kind in VLLM.items()
+    }
+    assert not VLLM.keys() & LEFT_OUT.keys()
+    labels = {sample.name: sample.labels.keys() for one in families for sample in one.samples}
+    assert {f"vllm:{name}" for name in DASHBOARD} <= labels.keys()
+    for name, present in labels.items():
+        expected = {"model_name", "engine"}
+        expected |= {"le"} if name.endswith("_bucket") else set()
+        expected |= {"finished_reason"} if name == "vllm:request_success_total" else set()
+        if name not in ("vllm:cache_config_info", "vllm:num_requests_waiting_by_reason"):
+            assert present == expected, name
+
+
+def test_settings_of_the_cache(measured: Measured) -> None:
+    values, log = measured
+    settings = log.of(v.RunStarted)[0].settings
+    blocks = str(settings["num_blocks"])
+    # By name: block_size, enable_prefix_caching, num_gpu_blocks.
+    assert values[("vllm:cache_config_info", str(settings["block_size"]), "True", blocks)] == 1
+
+
 def test_gauges(measured: Measured) -> None:
     values, _ = measured
     for name in ("num_requests_running", "num_requests_waiting", "kv_cache_usage_perc"):
@@ -100,43 +203,74 @@ def expected_times(log: EventLog) -> dict[str, list[float]]:
         times["time_to_first_token_seconds"].append((at[0] - arrived[request]) / 1e6)
         gaps = [(later - earlier) / 1e6 for earlier, later in pairwise(at)]
         times["inter_token_latency_seconds"] += gaps
-    for event in log.of(v.RequestFinished):
-        if event.reason in ("stop", "length"):
-            last = ends[event.request][-1]
-            times["e2e_request_latency_seconds"].append((last - arrived[event.request]) / 1e6)
+    parents = {event.request: event.parent for event in log.of(v.Forked)}
+    scheduled: dict[int, int] = {}
     waiting: list[int] = []
     for event in log:
         if isinstance(event, v.Admitted) and not event.resumed:
             waiting.append(event.request)
         elif isinstance(event, v.StepFinished):
             for request in waiting:
-                waited = (event.t["scheduled"] - arrived[request]) / 1e6
+                scheduled[request] = event.t["scheduled"]
+                waited = (scheduled[request] - arrived[request]) / 1e6
                 times["request_queue_time_seconds"].append(waited)
             waiting = []
+    for event in log.of(v.RequestFinished):
+        if event.reason in ("stop", "length"):
+            at, root = ends[event.request], parents.get(event.request, event.request)
+            times["e2e_request_latency_seconds"].append((at[-1] - arrived[root]) / 1e6)
+            times["request_prefill_time_seconds"].append((at[0] - scheduled[root]) / 1e6)
+            times["request_inference_time_seconds"].append((at[-1] - scheduled[root]) / 1e6)
+            times["request_decode_time_seconds"].append((at[-1] - at[0]) / 1e6)
+            if len(at) > 1:
+                mean = (at[-1] - at[0]) / (len(at) - 1) / 1e6
+                times["request_time_per_output_token_seconds"].append(mean)
     times["iteration_tokens_total"] = [
         sum(row.count for row in event.rows) for event in log.of(v.StepScheduled)
     ]
     return times
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "time_to_first_token_seconds",
-        "inter_token_latency_seconds",
-        "e2e_request_latency_seconds",
-        "request_queue_time_seconds",
-        "iteration_tokens_total",
-    ],
-)
+def expected_counts(log: EventLog) -> dict[str, list[float]]:
+    """What the histograms count of each request that ended by itself, found the long way."""
+    counts: dict[str, list[float]] = defaultdict(list)
+    arrived = {event.request: event for event in log.of(v.RequestArrived)}
+    cached = {event.request: 4 * len(event.blocks) for event in log.of(v.Admitted)[::-1]}
+    parents = {event.request: event.parent for event in log.of(v.Forked)}
+    preempted = Counter(event.request for event in log.of(v.Preempted))
+    written: Counter[int] = Counter()
+    for event in log.of(v.StepFinished):
+        for row in event.tokens:
+            written[row.request] += len(row.ids)
+    outputs: dict[int, list[int]] = defaultdict(list)  # of all samples, by request
+    for event in log.of(v.RequestFinished):
+        if event.reason in ("stop", "length"):
+            root = parents.get(event.request, event.request)
+            tokens = len(arrived[root].prompt)
+            outputs[root].append(written[event.request])
+            counts["request_prompt_tokens"].append(tokens)
+            counts["request_generation_tokens"].append(written[event.request])
+            counts["request_prefill_kv_computed_tokens"].append(tokens - cached[root])
+            counts["request_num_preemptions"].append(preempted[event.request])
+    for root, lengths in outputs.items():
+        counts["request_max_num_generation_tokens"].append(max(lengths))
+        counts["request_params_n"].append(arrived[root].n)
+        counts["request_params_max_tokens"].append(arrived[root].max_tokens)
+    return counts
+
+
+HISTOGRAMS = {name for name, kind in VLLM.items() if kind == "histogram"}
+
+
+@pytest.mark.parametrize("name", sorted(HISTOGRAMS))
 def test_histograms(measured: Measured, name: str) -> None:
     values, log = measured
-    times = expected_times(log)[name]
-    assert times
+    times = (expected_times(log) | expected_counts(log))[name]
+    assert len(set(times)) > 1 or name == "request_params_max_tokens"
     assert values[(f"vllm:{name}_count",)] == len(times)
     assert values[(f"vllm:{name}_sum",)] == pytest.approx(sum(times))
     buckets = {key[1]: value for key, value in values.items() if key[0] == f"vllm:{name}_bucket"}
-    assert len(buckets) > 10
+    assert len(buckets) > 5
     for limit, count in buckets.items():
         assert count == sum(time <= float(limit) for time in times), limit
 
@@ -155,7 +289,24 @@ def test_gauges_of_a_held_engine(serve: Callable[..., BackgroundServer]) -> None
             caller.close()
     assert values[("vllm:num_requests_running",)] == 2
     assert values[("vllm:num_requests_waiting",)] == 1
+    assert values[("vllm:num_requests_waiting_by_reason", "capacity")] == 1
+    assert values[("vllm:num_requests_waiting_by_reason", "deferred")] == 0
     assert values[("vllm:kv_cache_usage_perc",)] == 1.0
+
+
+def test_requests_that_the_policy_defers_are_counted_apart() -> None:
+    """lpm lets a request wait for the prefix that another one is about to compute."""
+    log, config = EventLog(), EngineConfig(policy="lpm", block_size=4)
+    engine = Engine(CheckingRunner(next_token), config, tokenizer=TOKENIZER, log=log)
+    first, second = (
+        engine.submit("a" * 40 + end, SamplingParams(max_tokens=2)).id for end in ("b", "c")
+    )
+    measures = Measures()
+    engine.step()
+    for event in log:
+        measures.apply(event)
+    assert [event.request for event in log.of(v.Admitted)] == [first]
+    assert measures.deferred == {second}
 
 
 def test_what_has_ended_is_forgotten(measured: Measured) -> None:
@@ -163,5 +314,5 @@ def test_what_has_ended_is_forgotten(measured: Measured) -> None:
     measures = Measures()
     for event in log:
         measures.apply(event)
-    kept: list[Any] = [measures._arrived, measures._prompts, measures._admitted, measures._last]
+    kept: list[Any] = [measures._samples, measures._admitted, measures._scheduled]
     assert not any(kept)

@@ -97,8 +97,16 @@ OTHER_TEXT = [
 OTHERWISE = {
     *("model", "prompt", "messages", "stream", "stream_options", "n", "priority"),
     *("user", "safety_identifier"),
+    *("request_id", "rid"),  # in test_fields.py
+    *("add_special_tokens", "documents", "chat_template_kwargs"),  # in test_routes.py
     *("max_tokens", "max_completion_tokens", "min_tokens", "stop", "stop_token_ids", "ignore_eos"),
     *("logprobs", "top_logprobs", "echo", "best_of"),  # in test_openai_logprobs.py
+    *("response_format", "structured_outputs"),  # in test_structured.py
+    *("tools", "tool_choice", "parallel_tool_calls"),  # in test_tools.py
+    # In test_vllm_fields.py:
+    *("skip_special_tokens", "include_stop_str_in_output", "bad_words", "allowed_token_ids"),
+    *("return_token_ids", "prompt_logprobs", "truncate_prompt_tokens", "truncation_side"),
+    *("add_generation_prompt", "continue_final_message"),
 }
 
 

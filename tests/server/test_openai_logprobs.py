@@ -18,7 +18,8 @@ from server.api.openai.completions import (
     CompletionSerializer,
     best_choices,
 )
-from server.core.request_stream import Logprobs, OutputDelta, Prompt, RequestStream
+from server.core.messages import Logprobs, OutputDelta, Prompt
+from server.core.request_stream import RequestStream
 from server.process import serve_in_background
 from tests.server.harness import post, sse_data
 from tests.server.sdk import lenient, sdk
@@ -59,7 +60,7 @@ def streamed(url: str, **fields: Any) -> dict[int, dict[str, Any]]:
         known = choices.setdefault(choice["index"], choice)
         if known is not choice:
             known["text"] += choice["text"]
-            known["finish_reason"] = choice["finish_reason"]
+            known |= {name: choice[name] for name in ("finish_reason", "stop_reason")}
             for name in LISTS if choice["logprobs"] else ():
                 known["logprobs"][name] += choice["logprobs"][name]
     return choices

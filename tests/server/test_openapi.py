@@ -11,11 +11,14 @@ import pytest
 from tests.server.harness import get, http, start
 
 ROUTES = """
-POST /v1/completions, POST /v1/chat/completions, GET /v1/models, GET /v1/models/{name},
+POST /v1/completions, POST /v1/completions/render, POST /v1/chat/completions,
+POST /v1/chat/completions/render, POST /v1/responses/render, POST /v1/responses, GET /clock,
+GET /ping, POST /ping, GET /version, GET /load,
+GET /v1/models, GET /v1/models/{name},
 POST /tokenize, POST /detokenize, GET /health, GET /ready, GET /join, GET /metrics, GET /trace,
 GET /events, POST /engine/pause, POST /engine/resume, POST /engine/step, POST /engine/run_until,
 POST /engine/hold_submissions, POST /engine/release_submissions, POST /engine/restart,
-POST /engine/screen, GET /compare
+POST /engine/screen, GET /compare, GET /kv_event_sources, POST /kv/adopt, POST /kv/export
 """
 
 
@@ -57,7 +60,8 @@ def test_streams_are_documented_with_examples(document: dict[str, Any]) -> None:
         for name, operation in operations(document)
         if "text/event-stream" in operation["responses"]["200"]["content"]
     }
-    assert set(streams) == {"POST /v1/completions", "POST /v1/chat/completions", "GET /events"}
+    generating = {f"POST /v1/{name}" for name in ("completions", "chat/completions", "responses")}
+    assert set(streams) == generating | {"GET /events"}
     assert all("data: " in str(stream) for stream in streams.values())
 
 
@@ -67,7 +71,7 @@ def test_the_key_is_documented_if_the_server_has_one(document: dict[str, Any]) -
         guarded = get(server.url, "/openapi.json")
     assert guarded["components"]["securitySchemes"]["key"]["scheme"] == "bearer"
     free = {name for name, operation in operations(guarded) if "security" not in operation}
-    assert free == {"GET /health", "GET /ready"}
+    assert free == {"GET /health", "GET /ready", "GET /ping", "POST /ping"}
 
 
 def test_the_page_is_complete_without_any_other_server(url: str) -> None:

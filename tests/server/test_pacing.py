@@ -6,7 +6,8 @@ import pytest
 
 from engine.scheduling.sampling_params import SamplingParams
 from server.core import request_stream
-from server.core.request_stream import OutputDelta, Prompt, RequestStream, StreamPacer
+from server.core.messages import OutputDelta, Prompt
+from server.core.request_stream import RequestStream, StreamPacer
 from tests.server.bridges import order, read, running
 
 

@@ -14,6 +14,7 @@ from engine.engine import Engine
 from engine.events.vocabulary import RequestArrived, RequestFinished, StepFinished
 from engine.text.byte_tokenizer import ByteTokenizer
 from server.cli import serving
+from server.core.engine_client import InProcessClient
 from server.core.event_log import Outbox, open_log
 from server.core.settings import ServerSettings
 from server.http.request_log import LogWriter
@@ -124,7 +125,8 @@ def test_a_server_that_ends_writes_all_lines_first(
     engine = Engine(AlphabetRunner(None), EngineConfig(), tokenizer=ByteTokenizer(), log=outbox)
     writer = LogWriter(path)
     with serving.listen("127.0.0.1", 0) as listener:
-        serving.run_server(engine, outbox, ServerSettings(), listener, request_log=writer)
+        client = InProcessClient(engine, outbox)
+        serving.run_server(client, ServerSettings(), listener, request_log=writer)
     assert len(path.read_bytes().splitlines()) == count
 
 

@@ -20,6 +20,8 @@ from server.process import BackgroundServer
 from tests.facts import assert_names
 from tests.server.harness import Caller, Feed, get, http, post, sse_data, start, trace
 
+BOTH_SHAPES = True
+
 ENGINE = {"max_batch_size": 2, "max_kv_tokens": 128, "block_size": 8, "token_budget": 32}
 
 

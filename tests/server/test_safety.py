@@ -25,7 +25,7 @@ def guarded() -> Iterator[str]:
 
 
 KEY = {"Authorization": "Bearer s3cret"}
-OPEN = {"/health", "/ready", "/", "/docs", "/openapi.json"}
+OPEN = {"/health", "/ready", "/ping", "/", "/docs", "/openapi.json"}
 
 
 def error_of(answer: httpx.Response) -> dict:

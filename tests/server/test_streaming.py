@@ -12,8 +12,10 @@ from engine.scheduling.sampling_params import SamplingParams
 from server.api.openai.chat import ChatRequest, ChatSerializer
 from server.api.openai.completions import TeachingSerializer
 from server.core.bridge import Bridge
+from server.core.messages import Prompt
 from server.core.models import Models
-from server.core.request_stream import GenerationRequest, Prompt, RequestContext, RequestStream
+from server.core.request_stream import GenerationRequest, RequestContext, RequestStream
+from server.core.settings import ServerSettings
 from server.http.streaming import Answer, Connection, StreamedAnswer, StreamSerializer
 from tests.server.bridges import TOKENIZER, order, running
 from tests.server.harness import sse_data
@@ -51,7 +53,7 @@ def writes(serializer: Callable[..., StreamSerializer], **sampling: Any) -> list
 def chat_writes(*, include_usage: bool = False, **sampling: Any) -> list[list[Any]]:
     options = {"include_usage": include_usage}
     body = ChatRequest.model_validate({"messages": [], "stream": True, "stream_options": options})
-    return writes(partial(ChatSerializer, body, "m"), **sampling)
+    return writes(partial(ChatSerializer, body, ServerSettings()), **sampling)
 
 
 def test_the_last_token_and_the_end_leave_in_one_write() -> None:

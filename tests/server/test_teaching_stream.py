@@ -27,7 +27,8 @@ def test_curl_gets_one_event_per_token_and_the_whole_text(url: str) -> None:
     assert [event["token_id"] for event in tokens][:3] == [97, 98, 99]
     assert [event["is_first"] for event in tokens] == [True] + [False] * 29
     assert ["ttft_ms" in event for event in tokens] == [True] + [False] * 29
-    assert last == {"done": True, "full_text": "abcdefghijklmnopqrstuvwxyzabcd"}
+    text = "abcdefghijklmnopqrstuvwxyzabcd"
+    assert last == {"done": True, "full_text": text, "finish_reason": "length"}
 
 
 def test_fifty_tokens_unless_asked_otherwise(url: str) -> None:
@@ -39,6 +40,7 @@ def test_joined_tokens_are_the_full_text_also_when_the_model_stops(url: str) -> 
     *tokens, last = sse_data(post(url, "/v1/completions", {"prompt": "How?"}).text)
     assert "".join(event["token"] for event in tokens) == last["full_text"] == "abcde"
     assert len(tokens) == 6  # the end token is a token, without text
+    assert last["finish_reason"] == "stop"
 
 
 def test_ttft_is_what_the_log_says(url: str) -> None:

@@ -69,8 +69,8 @@ def test_bad_input_is_named(url: str, path: str, body: dict, param: str) -> None
     "more",
     [
         {"reasoning_content": "x" * 1_100_000},
-        {"tool_calls": [{"function": {"arguments": "x" * 1_100_000}}]},
-        {"tool_calls": [{"x" * 1_100_000: 1}]},
+        {"tool_calls": [{"function": {"name": "f", "x": "x" * 1_100_000}}]},
+        {"tool_calls": [{"function": {"name": "f"}, "x" * 1_100_000: 1}]},
     ],
     ids=["flat", "nested", "key"],
 )

@@ -114,6 +114,8 @@ class ScriptedRunner:
     """A runner with scripted outputs; a step takes 6 ms plus 0.25 ms per token."""
 
     max_context: int | None = None
+    window: int | None = None
+    expert_loads: Sequence[Sequence[int]] = ()
 
     def __init__(self, clock: VirtualClock, scripts: dict[int, list[int]]) -> None:
         self.clock = clock

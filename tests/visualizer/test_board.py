@@ -33,7 +33,7 @@ def test_a_log_is_read_in_every_form(log: EventLog, tmp_path: Path) -> None:
 
 def test_what_is_not_a_log_is_rejected_with_the_reason(tmp_path: Path) -> None:
     with raises_naming(TypeError, "EventLog"):
-        show({"events": []})  # type: ignore[arg-type]
+        show({"events": []})  # type: ignore[call-overload]
     with pytest.raises(FileNotFoundError):
         show(tmp_path / "nowhere.jsonl")
     with pytest.raises(LogError):

@@ -1,4 +1,4 @@
-"""`python -m visualizer` shows, exports and summarizes a log, and reports an error in one line."""
+"""`underglass open`, or `python -m visualizer`: it shows, exports and summarizes a log."""
 
 import gzip
 import json
@@ -35,13 +35,6 @@ def trace(log: EventLog, tmp_path: Path) -> Path:
 
 def run(*arguments: object, stdin: bytes = b"") -> Result:
     return CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
-
-
-def test_alone_it_writes_a_page_and_prints_where_it_is(trace: Path, log: EventLog) -> None:
-    done = run(trace)
-    assert done.exit_code == 0, done.output
-    page = Path(done.stdout.strip())
-    assert page.read_text("utf-8") == to_html(log, title="trace.jsonl")
 
 
 def test_the_page_opens_as_asked_for(trace: Path, log: EventLog, tmp_path: Path) -> None:
@@ -136,17 +129,45 @@ def test_a_request_or_none_is_selected(trace: Path, log: EventLog, tmp_path: Pat
     assert "selected: null" in to_html(log, select=None)
 
 
+def test_a_request_is_selected_by_its_label(tmp_path: Path) -> None:
+    for select in ("Ivo", "9"):
+        page = tmp_path / f"{select}.html"
+        assert run("vllm_tight", "--select", select, "--html", page).exit_code == 0
+    assert (tmp_path / "Ivo.html").read_text() == (tmp_path / "9.html").read_text()
+
+
+def test_a_directory_is_named_as_one_and_hides_no_scenario(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "thrash").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert "logs: Is a directory" in run("logs", "--summary").stderr
+    assert run("thrash", "--summary").exit_code == 0
+
+
+def test_two_logs_are_compared_under_their_names(trace: Path, tmp_path: Path) -> None:
+    (tmp_path / "other.jsonl.gz").write_bytes(gzip.compress(trace.read_bytes()))
+    done = run(trace, tmp_path / "other.jsonl.gz", "--html", tmp_path / "page.html")
+    assert done.stdout.strip() == str(tmp_path / "page.html")
+    assert '"names": ["trace", "other"]' in (tmp_path / "page.html").read_text("utf-8")
+
+
 WRONG = [
+    (["{trace}", "{trace}", "--step", "3"], ["--step", 2]),
+    (["{trace}", "{trace}", "{trace}", "--html", "x"], ["--html", 3]),
+    (["{trace}", "--follow", "--csv", "x"], ["--csv", "--follow"]),
     (["no/such.jsonl"], ["no/such.jsonl", "No such file"]),
     (["preemptoin"], ["preemptoin", "preemption"]),
     (["."], ["Is a directory"]),
-    (["{bad}"], ["{bad}", 1, "JSON"]),
+    (["{bad}"], ["{bad}", 1, "hello", "Underglass", "Mooncake"]),
     (["{other}"], ["{other}", 1, 7, SCHEMA_VERSION]),
     (["{empty}"], ["{empty}"]),
     (["{torn_gz}"], ["{torn_gz}"]),
     (["{trace}", "--step", "99"], ["--step", 1, 53, 99]),
     (["{trace}", "--select", "99"], ["--select", 99]),
     (["{trace}", "--select", "-1"], ["--select", "-1", "none"]),
+    ([".", "--follow"], ["--follow", "directory"]),
     (["{trace}", "--theme", "pink"], ["--theme", "light", "dark", "pink"]),
     (["{trace}", "--html", "/no/such/folder/x.html"], ["/no/such/folder/x.html"]),
     (["{trace}", "--csv", "{trace}"], ["{trace}", "File exists"]),
@@ -172,7 +193,7 @@ def test_an_error_is_one_line_with_exit_code_2(
     assert done.exit_code == 2
     assert done.stdout == ""
     assert_names(done.stderr, *(str(fact).format(**paths) for fact in facts))
-    assert done.stderr.startswith("visualizer: ") and done.stderr.count("\n") == 1
+    assert done.stderr.startswith("underglass: ") and done.stderr.count("\n") == 1
 
 
 def test_from_a_real_shell_it_needs_no_torch_and_no_plotly(trace: Path, tmp_path: Path) -> None:
@@ -198,8 +219,8 @@ def test_from_a_real_shell_it_needs_no_torch_and_no_plotly(trace: Path, tmp_path
 
 def test_help_names_every_option() -> None:
     text = run("--help").stdout
-    options = ("--html", "--perfetto", "--csv", "--summary", "--open", "--step", "--select")
-    assert all(option in text for option in (*options, "--theme"))
+    options = "html perfetto csv summary open step select theme follow no-text last port"
+    assert all(f"--{option}" in text for option in options.split())
     assert (
         "python -m visualizer"
         in subprocess.run(

@@ -18,6 +18,7 @@ from engine.simulation.cost_runner import Cost
 from engine.simulation.simulate import simulate
 from engine.simulation.what_if import what_if
 from engine.simulation.workload import Workload as SimulatedWorkload
+from tests.engine.test_kv_transfer import PREFIX, compute, make, pages
 from tests.engine.workloads import Workload, make_engine, play, random_workload
 from tests.facts import assert_names
 from tests.visualizer.storytellers import storytellers
@@ -25,6 +26,7 @@ from visualizer import compare
 from visualizer.comparing.differences import decisions, differing_steps, first_difference, pair
 from visualizer.comparing.same_machine import retime
 from visualizer.moments import Moment, names_of, plain
+from visualizer.sources import read_source
 
 COST = Cost(10, 0.25)
 
@@ -146,6 +148,7 @@ def test_one_planted_change_is_found_in_the_step_where_it_first_decides_somethin
     found = 0
     for seed in range(60):
         workload = random_workload(seed)
+        workload.moves.clear()  # what an engine adopts depends on its room, and is no decision
         a, b = run(workload), plant(workload)
         if requests_of(a) != requests_of(b):
             continue  # with more memory, a request was accepted that had been rejected
@@ -388,6 +391,17 @@ def test_tokens_computed_twice_are_those_of_the_logs_preemptions(log: EventLog) 
     assert compare(log, log).totals.loc["tokens computed twice", "a"] == again
 
 
+def test_adopted_tokens_are_counted_in_runs_that_have_them() -> None:
+    plain, moved = make(), make()
+    moved.kv_transfer.adopt(PREFIX, pages(PREFIX))
+    for engine in (plain, moved):
+        compute(engine, [*PREFIX, 97])
+    totals = compare(plain.log, moved.log).totals
+    name = "tokens adopted from other replicas"
+    assert tuple(totals.loc[name, ["a", "b"]]) == (0, len(PREFIX))
+    assert name not in compare(plain.log, plain.log).totals.index
+
+
 def test_the_log_itself_keeps_its_times(log: EventLog) -> None:
     origin = measured(log)
     before = origin.to_bytes()
@@ -517,3 +531,11 @@ def test_two_long_logs_save_no_more_than_one(
             assert (compared.a.whole and compared.b.whole) == (room > both)
             assert compared.a.log and compared.b.log
             assert compared.a.step == compared.b.step == compared.step
+
+
+def test_without_decisions_there_is_nothing_to_compare() -> None:
+    folder = Path(__file__).parents[1] / "fixtures" / "vllm"
+    pair = (folder / "vllm_calm.jsonl.gz", folder / "vllm_calm.kv_events.jsonl.gz")
+    found = compare(*map(read_source, pair))
+    assert found.verdict.startswith("No decision can be compared")
+    assert "no difference" not in repr(found)

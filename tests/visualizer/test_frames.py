@@ -296,12 +296,14 @@ def test_a_log_without_times_has_the_same_counts_and_no_times() -> None:
 
 
 def expected_type(frame: str, column: str) -> str:
-    if column.endswith("_ms") or column == "logprob":
+    if column.endswith("_ms") or column in ("logprob", "mass"):
         return "float64"
-    if column in OBJECTS:
+    if column in OBJECTS or column == "wanted_text":
         return "object"
     if column in ("forced", "drafted"):
         return "bool"
+    if column == "wanted":
+        return "Int64"
     return "Int64" if frame == "requests" and column in MAYBE_COUNTS else "int64"
 
 

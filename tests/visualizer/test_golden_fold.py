@@ -14,16 +14,30 @@ from typing import Any
 
 import pytest
 
+from engine.config import EngineConfig
 from engine.events.durations import duration
 from engine.events.fold import State
 from engine.events.log import EventLog
 from engine.events.vocabulary import Keyframe
-from tests.engine.workloads import make_engine, play, random_workload
+from engine.simulation.mixture_runner import MixtureRunner
+from engine.simulation.simulate import simulate
+from engine.simulation.speakers import NAMES, Speaker, workload_of
+from tests.engine.workloads import (
+    Workload,
+    make_engine,
+    play,
+    random_workload,
+    sliding_workload,
+)
 from visualizer.logs import StepIndex, settings_of
 from visualizer.opening import opening
+from visualizer.sources import read_source
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "visualizer" / "frontend" / "test" / "model"
+FIXTURES = ROOT / "tests" / "fixtures"
+REAL = [path for path in sorted(FIXTURES.glob("vllm/*.gz")) if ".part" not in path.name]
+REAL += [*sorted(FIXTURES.glob("*sglang*.gz")), FIXTURES / "vllm_kv_events.jsonl"]
 NODE = shutil.which("node", path=Path(sys.executable).parent) or shutil.which("node")
 
 
@@ -40,7 +54,12 @@ def node(script: str, *arguments: object) -> str:
 
 
 def facts(state: State) -> dict[str, Any]:
-    return {**state.core(), "lanes": state.lanes.plain()}
+    reported = [
+        [node.id, node.hash, node.media] for _, node in sorted(state.nodes.items()) if node.hash
+    ]
+    waiting = state.reported.waiting if state.reported else None
+    shown = {"lanes": state.lanes.plain(), "reported_blocks": reported, "waiting_count": waiting}
+    return state.core() | shown | {"expert_loads": state.expert_loads}
 
 
 def facts_json(state: State) -> str:
@@ -48,7 +67,10 @@ def facts_json(state: State) -> str:
 
 
 def recorded(seed: int, window: int | None = None) -> EventLog:
-    workload = random_workload(seed, may_be_async=True)
+    return played(random_workload(seed, may_be_async=True), window)
+
+
+def played(workload: Workload, window: int | None = None) -> EventLog:
     log = EventLog() if window is None else EventLog(window=window)
     play(make_engine(workload, log), workload)
     return log
@@ -83,13 +105,27 @@ def compare(logs: dict[str, EventLog], folder: Path) -> int:
 def test_both_folds_agree_after_every_event(soak: bool, first_seed: int, tmp_path: Path) -> None:
     count = 2_000 if soak else 200
     seeds = range(first_seed, first_seed + count)
-    compared = compare({str(seed): recorded(seed) for seed in seeds}, tmp_path)
+    logs = {str(seed): recorded(seed) for seed in seeds}
+    for seed in seeds[: count // 3]:
+        logs[f"sliding-{seed}"] = played(sliding_workload(seed))
+    compared = compare(logs, tmp_path)
     print(f"\n{count} workloads from seed {first_seed}: {compared} states equal")
+
+
+@pytest.mark.parametrize("path", REAL, ids=lambda path: path.name)
+def test_both_folds_agree_on_what_real_engines_wrote(path: Path, tmp_path: Path) -> None:
+    log = read_source(path)
+    assert isinstance(log, EventLog)
+    tail = read_source(path, last=len(log.to_bytes()) // 20)
+    assert isinstance(tail, EventLog)
+    compare({"whole": log, "tail": tail}, tmp_path)
 
 
 def windowed(first_seed: int) -> dict[str, EventLog]:
     seeds = range(first_seed, first_seed + 40)
     logs = {str(seed): recorded(seed, window=20 + seed % 60) for seed in seeds}
+    for seed in seeds[:15]:
+        logs[f"sliding-{seed}"] = played(sliding_workload(seed), window=20 + seed % 60)
     assert sum(isinstance(log[0], Keyframe) for log in logs.values()) > 10
     return logs
 
@@ -98,10 +134,29 @@ def test_both_folds_agree_from_a_keyframe_on(first_seed: int, tmp_path: Path) ->
     compare(windowed(first_seed), tmp_path)
 
 
+def of_experts(window: int | None = None, **settings: Any) -> EventLog:
+    cost = MixtureRunner(5, 0.5, layers=3, experts=8, per_token=2)
+    speakers = [Speaker(name, 1 + i, own=12 + 9 * i, output=9) for i, name in enumerate(NAMES[:5])]
+    config = EngineConfig(token_budget=24, max_kv_tokens=96, **settings)
+    return simulate(workload_of(speakers), config, cost=cost, log=EventLog(window=window))
+
+
+def test_both_folds_sum_the_loads_of_experts_and_say_the_same_of_them(tmp_path: Path) -> None:
+    logs = {"sync": of_experts(), "async": of_experts(async_scheduling=True)}
+    compare(logs | {"window": of_experts(window=40)}, tmp_path)
+    for name, log in logs.items():
+        said = dict(json.loads(node("loads.js", tmp_path / f"{name}.jsonl")))
+        assert len(said) > 15
+        assert said.pop("all") == str(log.expert_loads())
+        assert said == {step: str(log.expert_loads(step)) for step in said}
+
+
 def test_what_the_model_says_is_true(soak: bool, first_seed: int, tmp_path: Path) -> None:
     count = 1_000 if soak else 120
     seeds = range(first_seed, first_seed + count)
-    save({str(seed): recorded(seed) for seed in seeds}, tmp_path)
+    logs = {str(seed): recorded(seed) for seed in seeds}
+    logs |= {f"sliding-{seed}": played(sliding_workload(seed)) for seed in seeds[: count // 4]}
+    save(logs, tmp_path)
     frames = node("truths.js", tmp_path)
     print(f"\n{count} workloads from seed {first_seed}: {frames.strip()} frames hold")
 

@@ -1,8 +1,9 @@
 """How large a difference between the times of two runs must be to mean something.
 
-Three cases. Two simulated runs with the same prices have exact times. A replay and its log have times
-from one cost model, and the model has an error. The times of two measured runs vary even where both do
-the same work: in the steps before the first decision that differs. How much they differ there is noise.
+Four cases. The times of different engines cannot be compared. Two simulated runs with the same prices
+have exact times. A replay and its log have times from one cost model, and the model has an error. The
+times of two measured runs vary even where both do the same work: in the steps before the first decision
+that differs. How much they differ there is noise.
 """
 
 import math
@@ -47,11 +48,28 @@ def accuracy(
     if error:
         return Accuracy(0.0, 0.0, error)
     one, two = (log[0] if log and isinstance(log[0], v.RunStarted) else None for log in (a, b))
+    if one and two and one.source.get("engine") != two.source.get("engine"):
+        words = "The engine and the machine are part of every difference in time."
+        return Accuracy(None, 0.0, {}, words)
     if one and two and "virtual" in (one.clock, two.clock):
         if (one.clock, one.model) == (two.clock, two.model):
-            return Accuracy(0.0, 0.0, {})
+            return _simulated(one, two)
         return Accuracy(None, 0.0, {}, _different_machines((one, two), names))
     return _measured(_durations(a, fork), _durations(b, fork))
+
+
+def _simulated(one: v.RunStarted, two: v.RunStarted) -> Accuracy:
+    """Return the accuracy of two runs with the same prices: exact, unless they are fitted to a log."""
+    fit, other = one.t.get("fitted"), two.t.get("fitted")
+    if not fit or not other or fit["unix_us"] != other["unix_us"]:
+        return Accuracy(0.0, 0.0, {})
+    error = fit["held_back"]
+    words = (
+        f"The times of both runs come from a cost model fitted to a recorded run. {error['text']}."
+    )
+    if error["p90"] is None:
+        return Accuracy(None, 0.0, {}, words)
+    return Accuracy(abs(error["bias"]), error["p90"], {}, words)
 
 
 def _different_machines(runs: tuple[v.RunStarted, v.RunStarted], names: tuple[str, str]) -> str:
@@ -72,7 +90,7 @@ def _durations(log: EventLog, fork: int | None) -> dict[tuple[int, bool], float]
     for event in log:
         if isinstance(event, v.StepStarted):
             step = event.step
-        elif isinstance(event, v.StepFinished) and event.t:
+        elif isinstance(event, v.StepFinished) and "start" in event.t:
             finished, t = event.step or step, event.t
             if fork is None or finished < fork:
                 is_async = "launched" in t

@@ -17,21 +17,25 @@ import base64
 import json
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import ipywidgets
 import traitlets
 
 from engine.events import EventLog
 from engine.events import vocabulary as v
+from engine.events.cluster_log import ClusterLog
+from engine.events.facts import Fact
 from engine.events.messages import count
 from visualizer.comparing.accuracy import accuracy
+from visualizer.comparing.clusters import ClusterComparison
 from visualizer.comparing.differences import differing_steps, first_difference, pair
+from visualizer.comparing.engines import engines_note, is_foreign
 from visualizer.comparing.inputs import input_changes
-from visualizer.comparing.run_totals import is_better, run_totals
-from visualizer.comparing.same_machine import end_error, fit_record, model_error, retime
+from visualizer.comparing.run_totals import ADOPTED, is_better, run_totals
+from visualizer.comparing.same_machine import end_error, fit_record, fitted, model_error, retime
 from visualizer.html import MODULE, write_page
-from visualizer.logs import LogLike, read_log, settings_of
+from visualizer.logs import LogLike, read_any, read_log, settings_of
 from visualizer.moments import names_of, plain
 from visualizer.widgets.log_model import AXES, SAVED_BYTES, LogModel
 from visualizer.widgets.picture import PictureWidget
@@ -70,10 +74,12 @@ class Comparison(PictureWidget):
         names: tuple[str, str] = ("A", "B"),
         *,
         axis: str = "time",
+        study: dict[str, Any] | None = None,
     ) -> None:
         if axis not in AXES:
             raise ValueError(f"axis must be one of {', '.join(AXES)}, got {axis!r}")
         self.axis = axis
+        self._study = study
         self.names = names
         self.model_error: dict[str, float] | None = None
         self._error_ms: dict[str, float] = {}  # of the times that are shown
@@ -82,14 +88,21 @@ class Comparison(PictureWidget):
         self._names_of = names_of(logs[0]), names_of(logs[1])
         self._pairs = pair(*logs)
         self.settings = _changed_settings(*logs)
-        self.inputs = input_changes(*logs, self._pairs, self._names_of[0])
+        # At the recorded times, an arrival may come before another step without being another input.
+        by_time = all((found := fitted(log)) and found["pinned"] == "time" for log in logs)
+        self.inputs = [] if by_time else input_changes(*logs, self._pairs, self._names_of[0])
         self._difference = first_difference(*logs, self._pairs)
         self._differing = differing_steps(*logs, self._pairs) if self._difference else []
         paired = self._pairs.keys(), set(self._pairs.values())
         self._accuracy = accuracy(*logs, self.step, names, self._error_ms)
         self.note = self.note or self._accuracy.words
+        if is_foreign(*logs) and study is None:  # which says it already
+            said = [engines_note(*logs, names), self.note]
+            self.note = " ".join(filter(None, said))
         self._unmatched = [sorted(self._names_of[run].keys() - paired[run]) for run in (0, 1)]
         model_a, model_b = _models(*logs, self.step)
+        if self._difference is not None:  # as the page opens
+            model_a.selected, model_b.selected = self._difference.requests
         super().__init__(a=model_a, b=model_b, facts=self._facts())
 
     def _with_comparable_times(self, a: EventLog, b: EventLog) -> tuple[EventLog, EventLog]:
@@ -108,6 +121,8 @@ class Comparison(PictureWidget):
         labels = {"ttft_ms": "TTFT", "itl_ms": "ITL"}
         errors = [f"{ms:.3g} ms in {labels[key]}" for key, ms in self.model_error.items()]
         error = f"The model's mean error on {name}: {' and '.join(errors) or 'unknown'}."
+        if held_back := record.get("held_back"):
+            error += f" {held_back['text']}."
         if record["pinned"] == "time":
             self.note = (
                 f"{name} has measured times, but the times of the other run come from a cost model, so "
@@ -143,10 +158,17 @@ class Comparison(PictureWidget):
         """The result of the comparison in one sentence."""
         if self._difference:
             return str(self.first_difference)
+        if (lacking := self._without_decisions) is not None:
+            return f"No decision can be compared. {lacking.knowledge.missing('scheduled_tokens')}"
         a, b = self._logs
         if a.deterministic() == b.deterministic():
             return "No difference: the two runs are identical, event by event."
         return "No decision differs: both runs serve every request in the same steps."
+
+    @property
+    def _without_decisions(self) -> EventLog | None:
+        """The first log that does not know what its steps computed."""
+        return next((log for log in self._logs if log.knowledge.lacks("scheduled_tokens")), None)
 
     @cached_property
     def _frames(self) -> "list[pd.DataFrame]":
@@ -179,7 +201,8 @@ class Comparison(PictureWidget):
 
         a, b = (run_totals(log, frame) for log, frame in zip(self._logs, self._frames, strict=True))
         # A percentile is left out for the run that has too few values for it.
-        table = pd.DataFrame({"a": a, "b": b}).loc[[name for name in a if name in b]]
+        names = [name for name in a if name in b and (name != ADOPTED or a[name] or b[name])]
+        table = pd.DataFrame({"a": a, "b": b}).loc[names]
         return table.assign(change=table["b"] - table["a"])
 
     def to_html(self, path: str | Path | None = None, *, theme: str | None = None) -> str:
@@ -200,13 +223,14 @@ class Comparison(PictureWidget):
             "names": list(self.names),
             "axis": self.axis,
             "settings": [[name, *map(_value_text, both)] for name, both in self.settings.items()],
-            "inputs": self.inputs,
+            "inputs": self.inputs or self._unknown_inputs(),
             "note": self.note,
             "verdict": self.verdict,
             "difference": found
             and {name: getattr(found, name) for name in ("step", "a", "b", "requests")},
             "differing": self._differing,
             "rows": _rows(table),
+            "study": self._study,
             "totals": [
                 [*row, is_better(row[0], row[1], row[2], self._accuracy)]
                 for row in _rows(self.totals)
@@ -217,24 +241,51 @@ class Comparison(PictureWidget):
             "unmatched": self._unmatched,
         }
 
+    def _unknown_inputs(self) -> list[str]:
+        """Return a sentence for each kind of input that a log does not know."""
+        kinds: tuple[Fact, ...] = ("settings", "arrivals")
+        lacking = {fact: log for log in self._logs for fact in kinds if log.knowledge.lacks(fact)}
+        return [log.knowledge.missing(fact) for fact, log in lacking.items()]
+
     def __repr__(self) -> str:
         runs = ", ".join(
             f"{name}: {count(model.num_requests, 'request')} in {count(len(model.steps.ends), 'step')}"
             for name, model in zip(self.names, (self.a, self.b), strict=True)
         )
         where = f"first difference in step {self.step}" if self._difference else "no difference"
+        if not self._difference and self._without_decisions:
+            where = "no decision can be compared"
         return f"Comparison({runs}; {where})"
 
 
+@overload
+def compare(
+    a: ClusterLog, b: ClusterLog, names: tuple[str, str] = ("A", "B")
+) -> ClusterComparison: ...
+@overload
 def compare(
     a: LogLike, b: LogLike, names: tuple[str, str] = ("A", "B"), *, axis: str = "time"
-) -> Comparison:
+) -> Comparison: ...
+@overload
+def compare(
+    a: LogLike | ClusterLog, b: LogLike | ClusterLog, names: tuple[str, str] = ("A", "B")
+) -> Comparison | ClusterComparison: ...
+def compare(
+    a: LogLike | ClusterLog,
+    b: LogLike | ClusterLog,
+    names: tuple[str, str] = ("A", "B"),
+    *,
+    axis: str = "time",
+) -> Comparison | ClusterComparison:
     """Compare two logs: EventLogs, paths to `.jsonl` files, or names of scenarios.
 
     `axis` is the initial unit of the picture: "time" for wall time, or "steps". Logs without times
-    are drawn by steps.
+    are drawn by steps. Two cluster logs of one workload, or paths to them, are compared by request.
     """
-    return Comparison(a, b, names, axis=axis)
+    one, two = read_any(a), read_any(b)
+    if isinstance(one, EventLog) and isinstance(two, EventLog):
+        return Comparison(one, two, names, axis=axis)
+    return ClusterComparison(one, two, names)  # type: ignore[arg-type]  # it says what is wrong
 
 
 def _models(a: EventLog, b: EventLog, step: int | None) -> tuple[LogModel, LogModel]:
@@ -258,10 +309,17 @@ def _nearest(log: EventLog, step: int) -> int | None:
 def _changed_settings(a: EventLog, b: EventLog) -> dict[str, tuple[Any, Any]]:
     """Return the settings and classes that differ, with None for one that a run lacks.
 
-    Parts of the radix tree are left out if only one of the runs has one.
+    Of different engines, only settings that both have are compared. Parts of the radix tree are left
+    out if only one of the runs has one.
     """
-    one, two = _settings_and_classes(a), _settings_and_classes(b)
-    different = [name for name in one | two if one.get(name) != two.get(name)]
+    if is_foreign(a, b):
+        one, two = settings_of(a), settings_of(b)
+        known = not any(log.knowledge.lacks("settings") for log in (a, b))
+        names = [name for name in one if name in two and known]
+    else:
+        one, two = _settings_and_classes(a), _settings_and_classes(b)
+        names = list(one | two)
+    different = [name for name in names if one.get(name) != two.get(name)]
     if "prefix_cache" in different:
         different = [name for name in different if name not in ("tree", "eviction")]
     return {name: (one.get(name), two.get(name)) for name in different}

@@ -9,7 +9,6 @@ compared.
 One pass finds the difference. Each log is then folded a few more times to describe its state there.
 """
 
-from collections import defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -17,7 +16,9 @@ from typing import Any, NamedTuple
 
 from engine.events import EventLog, State
 from engine.events import vocabulary as v
+from engine.events.facts import Fact
 from engine.events.messages import Words, count, supply_words
+from visualizer.comparing.engines import is_foreign, match_equal, match_foreign
 from visualizer.moments import Moment
 
 # If the two decisions are of different kinds, the rarer kind is described.
@@ -53,35 +54,25 @@ class Difference:
 def pair(a: EventLog, b: EventLog) -> dict[int, int]:
     """Map the requests of `a` to those of `b` with the same label and prompt, in arrival order.
 
-    The samples of paired requests are paired by sample number.
+    The samples of paired requests are paired by sample number. For the logs of other engines, see
+    `engines.py`.
     """
-    known: defaultdict[tuple[str, tuple[int, ...]], deque[tuple[int, int]]] = defaultdict(deque)
-    for request, label, prompt, n in _arrivals(b):
-        known[label, prompt].append((request, n))
-    pairs: dict[int, int] = {}
-    for request, label, prompt, n in _arrivals(a):
-        if same := known[label, prompt]:
-            other, others = same.popleft()
-            pairs |= {request + sample: other + sample for sample in range(min(n, others))}
-    return pairs
+    matched = match_foreign(a, b) if is_foreign(a, b) else match_equal(a, b)
+    return {
+        own.request + sample: other.request + sample
+        for own, other in matched
+        for sample in range(min(own.n, other.n))
+    }
 
 
-def _arrivals(log: EventLog) -> Iterator[tuple[int, str, tuple[int, ...], int]]:
-    for event in log:
-        if isinstance(event, v.RequestArrived):
-            yield event.request, event.label, tuple(event.prompt), event.n
-        elif isinstance(event, v.Keyframe):
-            for entry in event.state["requests"]:
-                prompt = tuple(entry["tokens"][: entry["prompt_length"]])
-                yield entry["id"], entry["label"], prompt, max(1, entry["slots"])
-
-
-def decisions(log: EventLog, ids: dict[int, int]) -> Iterator[tuple[int, list[Decision]]]:
+def decisions(
+    log: EventLog, ids: dict[int, int], unknown: frozenset[Fact] = frozenset()
+) -> Iterator[tuple[int, list[Decision]]]:
     """Yield each step with its decisions in order.
 
     `ids` maps request ids in this log to common ids. A request without a common id gets an id that is
     unique to this log. The tokens of an asynchronous step belong to it, although the next step has
-    started when they are logged.
+    started when they are logged. Facts that are `unknown` in one of the logs are left out of the keys.
     """
     state = State()
     step = committed = 0  # the step that started last; the one whose tokens are appended
@@ -92,6 +83,9 @@ def decisions(log: EventLog, ids: dict[int, int]) -> Iterator[tuple[int, list[De
     def decision(kind: str, request: int, *key: Any) -> Decision:
         return Decision(kind, request, (ids.get(request, -2 - request), *key), index)
 
+    def output(row: v.TokenRow) -> list[int]:
+        return [len(row.ids)] if "token_ids" in unknown else row.ids
+
     for index, event in enumerate(log):  # noqa: B007 (`decision` reads the index)
         match event:
             case v.StepStarted():
@@ -101,11 +95,12 @@ def decisions(log: EventLog, ids: dict[int, int]) -> Iterator[tuple[int, list[De
                 step = committed = event.step
                 made[step], events = [], []
             case v.Preempted(request=request, needed_by=by):
-                events.append(decision("preempted", request, ids.get(by, -2 - by)))
+                causes = [] if "preemption_causes" in unknown else [ids.get(by, -2 - by)]
+                events.append(decision("preempted", request, *causes))
             case (
                 v.RadixEvicted(reason="room", needed_by=request)
                 | v.BlockEvicted(reason="room", needed_by=request)
-            ):
+            ) if not unknown.intersection(("eviction_causes", "token_ids")):
                 lost = len(state.nodes[event.node].tokens), tuple(state.prefix_tokens(event.node))
                 events.append(decision("evicted", request, *lost))
             case v.Admitted(request=request):
@@ -116,32 +111,37 @@ def decisions(log: EventLog, ids: dict[int, int]) -> Iterator[tuple[int, list[De
                     decision("scheduled", row.request, row.start, row.count, tuple(row.drafts))
                     for row in event.rows
                 ]
-                made[step], events = _in_order(events, rows, log), []
+                made[step], events = _in_order(events, rows, log, unknown), []
             case v.StepFinished():
                 committed = event.step or step
                 finished.add(committed)
                 if committed in made:  # else it started before the log's window
                     made[committed] += [
-                        decision("output", row.request, *row.ids, row.accepted, row.forced)
+                        decision("output", row.request, *output(row), row.accepted, row.forced)
                         for row in event.tokens
                     ]
             case v.RequestFinished(request=request) if event.reason != "abort":
                 if committed in made:
-                    made[committed].append(decision("finished", request, event.reason))
+                    reasons = [] if "finish_reasons" in unknown else [event.reason]
+                    made[committed].append(decision("finished", request, *reasons))
         state.apply(event)
     if step:
         made[step] += events
     yield from made.items()
 
 
-def _in_order(events: list[Decision], rows: list[Decision], log: EventLog) -> list[Decision]:
+def _in_order(
+    events: list[Decision], rows: list[Decision], log: EventLog, unknown: frozenset[Fact]
+) -> list[Decision]:
     """Merge rows and other decisions. Decisions that free blocks for a request precede its row."""
     order: list[Decision] = []
     row_of = {row.request: at for at, row in enumerate(rows)}
     merged = 0  # rows
     for one in events:
         event = log[one.at]
-        needed_by = event.needed_by if isinstance(event, v.Preempted) else one.request
+        needed_by = one.request
+        if isinstance(event, v.Preempted):
+            needed_by = -1 if "preemption_causes" in unknown else event.needed_by
         until = max(merged, row_of.get(needed_by, merged))
         order += [*rows[merged:until], one]
         merged = until
@@ -152,7 +152,10 @@ def first_difference(a: EventLog, b: EventLog, pairs: dict[int, int]) -> Differe
     """Return the first difference, or None. The comparison of a windowed log starts at its window."""
     same = {request: request for request in pairs}
     back = {other: request for request, other in pairs.items()}
-    left, right = decisions(a, same), decisions(b, back)
+    unknown = _unknown_in(a, b)
+    if "scheduled_tokens" in unknown:
+        return None  # at least one of the logs has no decisions
+    left, right = decisions(a, same, unknown), decisions(b, back, unknown)
     one, two = next(left, None), next(right, None)
     # A windowed log starts late, so skip the steps that only one log has.
     while one and two and one[0] != two[0]:
@@ -173,11 +176,16 @@ def first_difference(a: EventLog, b: EventLog, pairs: dict[int, int]) -> Differe
 def differing_steps(a: EventLog, b: EventLog, pairs: dict[int, int]) -> list[int]:
     """Return the steps that both runs have and in which they decide differently, in order."""
     ids = {request: request for request in pairs}, {other: one for one, other in pairs.items()}
+    unknown = _unknown_in(a, b)
     made = [
-        {step: [(one.kind, one.key) for one in all_] for step, all_ in decisions(log, own)}
+        {step: [(one.kind, one.key) for one in all_] for step, all_ in decisions(log, own, unknown)}
         for log, own in zip((a, b), ids, strict=True)
     ]
     return [step for step in made[0] if step in made[1] and made[0][step] != made[1][step]]
+
+
+def _unknown_in(*logs: EventLog) -> frozenset[Fact]:
+    return frozenset(fact for log in logs for fact in log.knowledge.facts("unknown"))
 
 
 def _one_goes_on(
@@ -220,6 +228,8 @@ class _Divergence:
                 return moment.evicted(event)
             case v.StepFinished():
                 row = next(row for row in event.tokens if row.request == one.request)
+                if not any(row.texts):
+                    return [one.request, f" gets {count(len(row.ids), 'token')}"]
                 return [one.request, f" gets “{''.join(row.texts)}” from the model"]
             case v.RequestFinished():
                 return [one.request, f" ends: {event.message or event.reason}"]

@@ -2,6 +2,7 @@
 
 from engine.events import EventLog
 from engine.events import vocabulary as v
+from visualizer.comparing.engines import is_foreign
 
 _PARAMETERS = ("priority", "max_tokens", "n", "sampling")
 _MAX_LINES = 5  # a different arrival rate would change every request
@@ -12,13 +13,15 @@ def input_changes(
 ) -> list[str]:
     """Return one line per change, for the first few. `names` maps request ids in `a` to names."""
     inputs_a, inputs_b = _inputs(a), _inputs(b)
+    # Another engine's sampling parameters are not recorded.
+    ignored = {"sampling"} if is_foreign(a, b) else set()
     lines: list[str] = []
     for request, other in pairs.items():
         if request not in inputs_a or other not in inputs_b:
             continue
         for name, before in inputs_a[request].items():
             after = inputs_b[other][name]
-            if before == after:
+            if before == after or name in ignored:
                 continue
             if name == "arrives":
                 lines.append(f"{names[request]} arrives before step {after} instead of {before}")
@@ -41,7 +44,12 @@ def _inputs(log: EventLog) -> dict[int, dict[str, object]]:
                 step = event.step
             case v.RequestArrived():
                 parameters = {name: getattr(event, name) for name in _PARAMETERS}
-                known[event.request] = {"arrives": step + 1, **parameters, "aborted": None}
+                known[event.request] = {
+                    "arrives": step + 1,
+                    "prompt tokens": len(event.prompt),
+                    **parameters,
+                    "aborted": None,
+                }
             case v.RequestFinished(reason="abort") if event.request in known:
                 known[event.request]["aborted"] = step + 1
     return known

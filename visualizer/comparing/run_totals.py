@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from engine.events import EventLog
 from engine.events import vocabulary as v
+from engine.events.facts import Fact
 from visualizer.comparing.accuracy import Accuracy
 from visualizer.logs import settings_of
 from visualizer.summary import MIN_VALUES
@@ -12,6 +13,16 @@ if TYPE_CHECKING:
     import pandas as pd
 
 US_PER_S = 1_000_000
+ADOPTED = "tokens adopted from other replicas"
+
+# What a foreign log has to know; otherwise the value is None.
+_FACTS: dict[str, Fact] = {
+    "throughput, tokens/s": "scheduled_tokens",
+    "preemptions": "preemptions",
+    "tokens found in the cache": "cached_tokens",
+    "tokens computed twice": "scheduled_tokens",
+    "output tokens": "scheduled_tokens",
+}
 
 # The better value is the smaller one, or the larger one. Other measures have no better value.
 _SMALLER = ("TTFT", "ITL", "time, ms", "preemptions", "tokens computed twice")
@@ -20,11 +31,13 @@ _LARGER = ("throughput", "tokens found in the cache")
 
 def run_totals(log: EventLog, requests: "pd.DataFrame") -> dict[str, float | None]:
     """Return the measures of a run by name. `requests` is `log.requests`."""
-    finished = [event for event in log.of(v.StepFinished) if event.t]
+    finished = [event for event in log.of(v.StepFinished) if "start" in event.t]
     seconds = (finished[-1].t["end"] - finished[0].t["start"]) / US_PER_S if finished else 0.0
     output = int(requests["output_tokens"].sum())
+    size = int(settings_of(log)["block_size"])
     cached_blocks = sum(len(event.blocks) for event in log.of(v.Admitted))
-    return {
+    adopted_blocks = sum(len(event.blocks) for event in log.of(v.PrefixAdopted))
+    totals: dict[str, float | None] = {
         "time, ms": seconds * 1000 if seconds else None,
         "throughput, tokens/s": output / seconds if seconds else None,
         "mean TTFT, ms": float(requests["ttft_ms"].mean()),
@@ -33,10 +46,13 @@ def run_totals(log: EventLog, requests: "pd.DataFrame") -> dict[str, float | Non
         **_percentiles("ITL", log.tokens["gap_ms"].dropna()),
         "steps": len(log.of(v.StepStarted)),
         "preemptions": len(log.of(v.Preempted)),
-        "tokens found in the cache": cached_blocks * int(settings_of(log)["block_size"]),
+        "tokens found in the cache": cached_blocks * size,
+        ADOPTED: adopted_blocks * size,
         "tokens computed twice": _computed_twice(log),
         "output tokens": output,
     }
+    lacked = [name for name, fact in _FACTS.items() if log.knowledge.lacks(fact)]
+    return totals | dict.fromkeys(lacked)
 
 
 def _percentiles(name: str, values: "pd.Series") -> dict[str, float | None]:

@@ -17,11 +17,16 @@ from engine.events import vocabulary as v
 
 def fit_record(replay: EventLog, log: EventLog) -> dict[str, Any] | None:
     """Return `fitted` from the header if `replay` replays `log` on a fitted cost model, else None."""
-    started, original = replay[0], log[0]
-    if not isinstance(started, v.RunStarted) or not isinstance(original, v.RunStarted):
+    original, found = log[0], fitted(replay)
+    if found is None or not isinstance(original, v.RunStarted) or fitted(log):
         return None
-    found: dict[str, Any] | None = started.t.get("fitted")
-    return found if found and found["unix_us"] == original.t.get("unix_us") else None
+    return found if found["unix_us"] == original.t.get("unix_us") else None
+
+
+def fitted(log: EventLog) -> dict[str, Any] | None:
+    """Return what the header of a replay on a fitted cost model says of it; None for another log."""
+    started = log[0]
+    return started.t.get("fitted") if isinstance(started, v.RunStarted) else None
 
 
 def retime(log: EventLog, replay: EventLog) -> EventLog:

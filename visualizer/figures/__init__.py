@@ -4,6 +4,9 @@
     figures.ttft(log)                           # one run
     figures.ttft({"fcfs": a, "sjf": b})         # several runs by name, on one scale
     figures.overlap({"waits": a, "one step ahead": b})     # CPU and device, at work or idle
+    figures.hits({"random": a, "prefix_tree": b})          # cluster logs: what the caches had
+    figures.masks(log)                          # what a grammar's masks left of the probability
+    figures.break_even(compute_ms, {"the link": move_ms}, most=62)   # (blocks) -> ms
     figures.roofline(points, flops_per_s=1e12, bytes_per_s=1e11)
 
 Each function returns a plotly Figure. `theme` is "light", "dark" or None. None means a transparent
@@ -18,10 +21,17 @@ except ModuleNotFoundError as error:
         "figures need plotly, which is not installed: pip install plotly"
     ) from error
 
+from visualizer.figures.break_even import break_even
 from visualizer.figures.distributions import itl, ttft
+from visualizer.figures.hits import hits
+from visualizer.figures.masks import masks
 from visualizer.figures.memory import memory
 from visualizer.figures.overlap import overlap
 from visualizer.figures.roofline import roofline
+from visualizer.figures.shape import shape
 from visualizer.figures.throughput import throughput
 
-__all__ = ["itl", "memory", "overlap", "roofline", "throughput", "ttft"]
+__all__ = [
+    "break_even", "hits", "itl", "masks", "memory", "overlap", "roofline", "shape", "throughput",
+    "ttft",
+]  # fmt: skip

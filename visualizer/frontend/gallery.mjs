@@ -12,7 +12,9 @@ const folder = new URL("../static/gallery/", import.meta.url);
 
 /** Writes all pictures and returns their number. */
 export async function drawGallery() {
-  const entries = JSON.parse(await readFile(new URL("gallery.json", scenarios), "utf8"));
+  const entries = {};
+  for (const file of ["gallery.json", "recorded.json"])
+    Object.assign(entries, JSON.parse(await readFile(new URL(file, scenarios), "utf8")));
   await mkdir(folder, { recursive: true });
   for (const [name, { step }] of Object.entries(entries)) {
     const model = new Model();

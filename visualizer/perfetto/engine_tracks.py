@@ -102,7 +102,8 @@ class EngineTracks:
         tokens = f"{step.tokens().total()} of {self._budget} tokens"
         words = [f"{', '.join(parts) or 'no requests'}, {tokens}"]
         words += [
-            f"{self._name_of(event.request)} preempted for {self._name_of(event.needed_by)}"
+            f"{self._name_of(event.request)} preempted"
+            + (f" for {self._name_of(event.needed_by)}" if event.needed_by >= 0 else "")
             for event in step.transitions
             if isinstance(event, Preempted)
         ]

@@ -151,7 +151,9 @@ class RequestLanes:
         span = self._spans[event.request]
         self._close(span, step.start)
         lost = step.lost[event.request]
-        args = {"needed_by": self.name(event.needed_by), "computed_tokens_lost": lost}
+        args: dict[str, Any] = {"computed_tokens_lost": lost}
+        if event.needed_by >= 0:  # another engine may not say
+            args = {"needed_by": self.name(event.needed_by)} | args
         self.wait(event.request, "preempted", step.start, args)
         span.preempted_at = span.track, step.middle
 

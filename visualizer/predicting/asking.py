@@ -44,8 +44,11 @@ class Question:
         """Explain the answer with facts from the log, one per line."""
         moment = Moment(log, self.step)
         if self.kind == "evicted":
-            evictions = [event for event in moment.events if isinstance(event, v.RadixEvicted)]
-            return [[*moment.evicted(event), "."] for event in evictions]
+            return [
+                [*moment.evicted(event), "."]
+                for event in moment.events
+                if isinstance(event, v.RadixEvicted) and event.reason == "room"
+            ]
         explained = [self.about] if self.about is not None else list(self.answer)
         if self.kind in ("admitted", "scheduled"):
             # Also explain why one other request gets nothing.

@@ -1,54 +1,35 @@
 """Show a running server on a board in a notebook.
 
-    from visualizer import watch
-    board = watch("http://localhost:8000")      # draws each step as the engine runs it
-    board.step = 12                             # looks back while the engine keeps running
-    board.following = True                      # returns to the newest step
-
-The kernel holds the connection and forwards the events, because the browser may not be able to reach
-the server (a notebook on another machine) or may not be allowed to (CORS). The connection is open
-while the page shows the board. A message sent before a view exists is lost, so each new view sends
-"hello" and gets a keyframe to start from. See `frontend/src/live/live_feed.js` for the messages.
+from visualizer import watch
+board = watch("http://localhost:8000")      # draws each step as the engine runs it
+watch("run.jsonl")                          # or a file that grows
+watch("tcp://127.0.0.1:5557")               # or the KV events of vLLM or SGLang
+board.step = 12                             # looks back while the engine keeps running
+board.following = True                      # returns to the newest step
 """
 
-import asyncio
 import json
-import logging
-import threading
-from contextlib import aclosing
+from pathlib import Path
 from typing import Any
 
-import anywidget
-import httpx
-import ipywidgets
 import msgspec
-import traitlets
 from httpx_sse import ServerSentEvent
 
 from engine.events import State
 from engine.events.vocabulary import AnyEvent, Event, Keyframe, RunStarted
 from visualizer.html import MODULE
-from visualizer.watching.server_events import UnauthorizedError, batches
-
-RETRY_SECONDS = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
-
-logger = logging.getLogger(__name__)
+from visualizer.local.live_log import LiveLog, LiveSource, open_live
+from visualizer.local.pages import live_routes
+from visualizer.local.server import LocalServer
+from visualizer.watching.feed_widget import FeedWidget
+from visualizer.watching.live_cluster import LiveCluster
+from visualizer.watching.server_events import is_gateway
 
 _decode = msgspec.json.Decoder(AnyEvent).decode
 _encode = msgspec.json.Encoder().encode
 
 
-class Feed(ipywidgets.Widget):  # type: ignore[misc]
-    """The channel between the kernel and the page: messages, and `shown`, which the browser sets.
-
-    This is an ipywidgets.Widget because an anywidget gets no messages from the kernel if the page is
-    too busy to start it within two seconds.
-    """
-
-    shown = traitlets.Dict().tag(sync=True)
-
-
-class Live(anywidget.AnyWidget):
+class Live(FeedWidget):
     """A board of a server's event stream.
 
     url         the server's URL
@@ -56,21 +37,10 @@ class Live(anywidget.AnyWidget):
     """
 
     _esm = MODULE
-    live = traitlets.Bool(True).tag(sync=True)
-    feed = traitlets.Instance(Feed).tag(sync=True, **ipywidgets.widget_serialization)
 
     def __init__(self, url: str, api_key: str | None = None) -> None:
-        super().__init__(feed=Feed())
-        self.url = url.rstrip("/")
-        self.connected = False
-        self._key = api_key
-        self._lock = threading.Lock()  # guards the state and the order of messages
+        super().__init__(url, api_key)
         self._state: State | None = None
-        self._run = ""
-        self._status: dict[str, Any] = {}
-        self._views: set[str] = set()
-        self._task: asyncio.Task[None] | None = None  # on the listening thread's event loop
-        self.feed.on_msg(self._on_message)
 
     @property
     def step(self) -> int | None:
@@ -106,27 +76,7 @@ class Live(anywidget.AnyWidget):
                 raise ValueError(f"no events from {self.url} yet: display the board first")
             return self._state.core()
 
-    def close(self) -> None:
-        """Disconnect from the server and close the widget."""
-        self._views.clear()
-        self._disconnect()
-        self.feed.close()
-        super().close()
-
-    def __repr__(self) -> str:
-        return f"Live({self.url})"
-
-    def _on_message(self, _widget: object, message: dict[str, Any], _buffers: object) -> None:
-        if view := message.get("hello"):
-            self._views.add(view)
-            self._send_keyframe(view)
-            self._connect()
-        elif view := message.get("bye"):
-            self._views.discard(view)
-            if not self._views:
-                self._disconnect()
-
-    def _send_keyframe(self, view: str) -> None:
+    def _send_state(self, view: str) -> None:
         """Send the current state to one view. Later events go to all views."""
         with self._lock:
             if self._state is not None and self.connected:
@@ -134,61 +84,8 @@ class Live(anywidget.AnyWidget):
                 self._send_events(self._state.seq, lines, joins=True, to=view)
                 self.feed.send({"type": "status", "status": self._status, "to": view})
 
-    def _connect(self) -> None:
-        """Start the listening thread unless it is already running."""
-        with self._lock:
-            if self._task is not None:
-                return
-            runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
-            task = self._task = runner.get_loop().create_task(self._listen())
-
-        def listen() -> None:
-            with runner:
-                runner.run(asyncio.wait({task}))
-            if not task.cancelled():
-                task.result()  # re-raises an unexpected error so that the thread reports it
-
-        threading.Thread(target=listen, name=f"watch {self.url}", daemon=True).start()
-
-    def _disconnect(self) -> None:
-        with self._lock:
-            if self._task is not None:
-                self._task.get_loop().call_soon_threadsafe(self._task.cancel)
-                self._task = self._state = None
-
-    async def _listen(self) -> None:
-        try:
-            await self._keep_listening()
-        finally:
-            self.connected = False
-            with self._lock:
-                if self._task is asyncio.current_task():  # the server rejected the key
-                    self._task = None
-
-    async def _keep_listening(self) -> None:
-        attempt = 0
-        # A connection that is just being made can swallow the cancellation, so check the task too.
-        while self._task is asyncio.current_task():
-            try:
-                async with aclosing(batches(self.url, self._key, self._last_seen())) as received:
-                    async for batch in received:
-                        self.connected = True
-                        self._forward(batch)
-                        attempt = 0
-            except UnauthorizedError:
-                self._send_to_all({"type": "refused", "status": 401})
-                return
-            except httpx.HTTPError:
-                pass
-            except Exception:
-                logger.exception("cannot read the events of %s; starting over", self.url)
-                with self._lock:
-                    self._state = None  # may be incomplete; the next connection gets a keyframe
-            self.connected = False
-            seconds = RETRY_SECONDS[min(attempt, len(RETRY_SECONDS) - 1)]
-            attempt += 1
-            self._send_to_all({"type": "lost", "seconds": seconds})
-            await asyncio.sleep(seconds)
+    def _forget(self) -> None:
+        self._state = None
 
     def _last_seen(self) -> str | None:
         return None if self._state is None else f"{self._run}:{self._state.seq}"
@@ -240,15 +137,45 @@ class Live(anywidget.AnyWidget):
             }
         )
 
-    def _send_to_all(self, message: dict[str, Any]) -> None:
-        with self._lock:
-            self.feed.send(message)
 
+def watch(
+    source: str | Path = "http://localhost:8000", api_key: str | None = None
+) -> Live | LiveCluster:
+    """Show a board that follows a server, a file that grows, or an engine's KV events.
 
-def watch(url: str = "http://localhost:8000", api_key: str | None = None) -> Live:
-    """Show a board that follows a server: `underglass serve`, or `serve_in_background().url`.
+    source   the URL of `underglass serve`, or `serve_in_background().url`; a path; or where KV events
+             are published, as in "tcp://127.0.0.1:5557"
+    api_key  the server's API key, if it has one
 
-    The board can join at any time. It resumes after a lost connection and starts over if the server
-    has been restarted. `api_key` is the server's API key, if it has one.
+    The board can join a server at any time. It resumes after a lost connection and starts over if the
+    server has been restarted. The board of a gateway shows its replicas; a gateway must be running when
+    `watch` is called. Raises SourceError for an endpoint that cannot be opened.
     """
-    return Live(url, api_key)
+    name = str(source)
+    if name.startswith(("http://", "https://")):
+        return (LiveCluster if is_gateway(name, api_key) else Live)(name, api_key)
+    return Followed(name, open_live(name))
+
+
+class Followed(Live):
+    """A board that follows a file or KV events: this process reads them, and serves them to itself.
+
+    source   the file or endpoint
+    """
+
+    def __init__(self, name: str, source: LiveSource) -> None:
+        log = LiveLog(name)
+        log.follow(source)
+        self.source, self._source = name, source
+        self._server = LocalServer(live_routes(log, None))
+        self._server.start()
+        super().__init__(self._server.address)
+
+    def close(self) -> None:
+        """Stop reading the source, and close the widget."""
+        self._source.close()
+        self._server.close()
+        super().close()
+
+    def __repr__(self) -> str:
+        return f"Followed({self.source})"

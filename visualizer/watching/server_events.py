@@ -8,12 +8,24 @@ import httpx
 from httpx_sse import EventSource, ServerSentEvent
 
 READ_TIMEOUT = 40.0  # seconds; an idle server sends a comment every 15 seconds
+PROBE_TIMEOUT = 5.0  # seconds
 BATCH_SECONDS = 0.04  # events that arrive within this time form one batch
 MAX_QUEUED = 10_000
 
 
 class UnauthorizedError(Exception):
     """The server requires an API key, or a different one."""
+
+
+def is_gateway(url: str, key: str | None) -> bool:
+    """Return whether a gateway answers at this URL; False also if nothing answers."""
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    health = f"{url.rstrip('/')}/health"
+    try:
+        answer = httpx.get(health, headers=headers, trust_env=False, timeout=PROBE_TIMEOUT)
+        return "replicas" in answer.json()
+    except (httpx.HTTPError, ValueError):
+        return False
 
 
 async def batches(

@@ -5,18 +5,21 @@ browser folds the log and draws it, so stepping never waits for the kernel. The 
 current step a few times per second and can also set it through any panel.
 """
 
-from typing import Any
+from typing import Any, overload
 
 import ipywidgets
 import traitlets
 
+from engine.events.cluster_log import ClusterLog
 from engine.events.messages import count
 from visualizer.html import MODULE
-from visualizer.logs import LogLike, Select, state_at
+from visualizer.logs import LogLike, Select, read_any, state_at
+from visualizer.named_logs import find_scenario
+from visualizer.widgets.cluster_board import ClusterBoard
 from visualizer.widgets.log_model import AXES, SLO, LogModel, model_of
 from visualizer.widgets.picture import PictureWidget
 
-PANELS = ("timeline", "blocks", "tree", "scheduler", "tokens", "waterfall")
+PANELS = ("timeline", "blocks", "tree", "scheduler", "tokens", "experts", "waterfall")
 StepRange = tuple[int, int]
 Limits = tuple[float, float]
 
@@ -182,6 +185,11 @@ class Tokens(Board):
     _panel = "tokens"
 
 
+@overload
+def show(
+    log: ClusterLog, *, at_ms: float | None = None, select: Select = "auto"
+) -> ClusterBoard: ...
+@overload
 def show(
     log: LogLike | Board,
     step: int | None = None,
@@ -192,10 +200,23 @@ def show(
     axis: str | None = None,
     slo: Limits | None = None,
     panel: str = "",
-) -> Board:
+) -> Board: ...
+def show(
+    log: LogLike | Board | ClusterLog,
+    step: int | None = None,
+    select: Select = "auto",
+    *,
+    at_ms: float | None = None,
+    window: StepRange | None = None,
+    range: StepRange | None = None,
+    axis: str | None = None,
+    slo: Limits | None = None,
+    panel: str = "",
+) -> Board | ClusterBoard:
     """Show a log: an EventLog, a path to a `.jsonl` file, JSON Lines, or the name of a scenario.
 
-    A scenario (see `gallery`) opens at its own step and shows its caption.
+    A scenario (see `gallery`) opens at its own step and shows its caption. A ClusterLog, or a file with
+    one, is shown as a ClusterBoard, with `at_ms` and `select` only.
 
     step    the step to open; defaults to the step of this log's other panels, or if there are none,
             to the most telling one (see `visualizer.opening`)
@@ -206,7 +227,18 @@ def show(
     axis    "steps", or "time" for wall time
     slo     the limits of the goodput in milliseconds: the time to the first token, and the 99th
             percentile of a request's times between tokens
-    panel   the panel to show alone: "timeline", "blocks", "tree", "scheduler", "tokens", or
-            "waterfall" (where the time of each request went)
+    panel   the panel to show alone: "timeline", "blocks", "tree", "scheduler", "tokens",
+            "experts" (of a mixture of experts), or "waterfall" (where the time of each request went)
+    at_ms   for a cluster log: the time to open, in milliseconds since the gateway started
     """
-    return Board(log, step, select, window=window, range=range, axis=axis, slo=slo, panel=panel)
+    # The name of a scenario is passed on: its board has a caption.
+    events = log if isinstance(log, Board) or find_scenario(log) else read_any(log)
+    if isinstance(events, ClusterLog):
+        only = {"step": step, "window": window, "range": range, "axis": axis, "slo": slo}
+        for name, value in (only | {"panel": panel or None}).items():
+            if value is not None:
+                raise ValueError(f"{name} must be omitted for a cluster log, got {value!r}")
+        return ClusterBoard(events, at_ms=at_ms, select=select)
+    if at_ms is not None:
+        raise ValueError(f"at_ms must be omitted for the log of one engine, got {at_ms}: use step")
+    return Board(events, step, select, window=window, range=range, axis=axis, slo=slo, panel=panel)

@@ -14,8 +14,6 @@ Differs from vLLM (PagedAttention, arXiv:2309.06180):
 - The context is gathered into a contiguous buffer. vLLM's GPU kernels read the blocks in place.
 - Rows are grouped by query length and context length, with one call per group. vLLM's kernels
   handle rows of different lengths in one call.
-- With a sliding window, blocks before the window are not read, but a request still holds them. vLLM's
-  `SlidingWindowManager` frees them.
 
 To use another kernel, pass a class with the interface of `PagedAttention` to the engine.
 """
@@ -29,6 +27,7 @@ from torch.nn import functional as F
 from engine.compute.attention.kv_cache import KVCache
 from engine.compute.batch import Batch, Group
 from engine.compute.model.config import ModelConfig
+from engine.compute.precision import activation_dtype
 
 
 class PagedAttention:
@@ -36,8 +35,16 @@ class PagedAttention:
 
     def __init__(self, config: ModelConfig, kv_cache: KVCache, batch: Batch) -> None:
         self._kv_cache = kv_cache
-        self._slot_mapping = batch.slot_mapping
-        self._groups = [_GroupAttention(config, kv_cache, group) for group in batch.groups]
+        # Layers with the same window share their slots and groups.
+        self._windows = config.windows
+        kinds = {window: layer for layer, window in enumerate(config.windows)}
+        self._slots = {
+            window: kv_cache.slots_in(layer, batch.slot_mapping) for window, layer in kinds.items()
+        }
+        self._groups = {
+            window: [_GroupAttention(config, kv_cache, group, layer) for group in batch.groups]
+            for window, layer in kinds.items()
+        }
 
     def __call__(self, layer: int, queries: Tensor, keys_values: Tensor) -> Tensor:
         """Write the new keys and values, then attend from each token to its context.
@@ -46,16 +53,18 @@ class PagedAttention:
         keys_values  [tokens, 2 * kv_heads, head_dim], all key heads, then all value heads
         returns      [tokens, heads * head_dim]
         """
-        self._kv_cache.by_slot[layer].index_copy_(0, self._slot_mapping, keys_values)
-        blocks = self._kv_cache.by_block[layer]
-        outputs = [group.attend(queries[group.tokens], blocks) for group in self._groups]
+        window, cache = self._windows[layer], self._kv_cache
+        keys_values = keys_values.to(cache.tensor.dtype)
+        cache.by_slot[layer].index_copy_(0, self._slots[window], keys_values)
+        blocks, groups = cache.by_block[layer], self._groups[window]
+        outputs = [group.attend(queries[group.tokens], blocks) for group in groups]
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 
 
 class _GroupAttention:
     """Rows with the same number of tokens: one gather and one attention call per layer."""
 
-    def __init__(self, config: ModelConfig, kv_cache: KVCache, group: Group) -> None:
+    def __init__(self, config: ModelConfig, kv_cache: KVCache, group: Group, layer: int) -> None:
         self.tokens = group.tokens
         rows, size = len(group.seq_lens), kv_cache.block_size
         kv_heads, head_dim = config.num_kv_heads, config.head_dim
@@ -63,7 +72,7 @@ class _GroupAttention:
 
         # Read whole blocks, starting at the window of the row's first new token. Without a window,
         # read them all.
-        window = config.window or group.seq_lens[-1]
+        window = config.windows[layer] or group.seq_lens[-1]
         low = size  # the first slot that any row reads in its first block
         first_positions, ends = list[int](), list[int]()  # ends: slots from the first block on
         tables: list[list[int]] = []
@@ -79,7 +88,8 @@ class _GroupAttention:
         block_index: list[int] = []
         for table in tables:
             block_index += table + widest[:1] * (len(widest) - len(table))
-        self._block_index = torch.tensor(block_index)
+        device = kv_cache.tensor.device
+        self._block_index = kv_cache.blocks_in(layer, torch.tensor(block_index, device=device))
 
         # All layers share one buffer, so even a long context allocates only once per step.
         num_slots = len(widest) * size
@@ -87,7 +97,12 @@ class _GroupAttention:
         self._blocks = buffer.view(len(block_index), -1)
         self._slots = buffer.view(rows * num_slots, -1)
         high = max(ends)
-        keys, values = buffer[:, low:high].unbind(dim=2)
+        # On a CPU without half precision, the gathered blocks are converted to float32.
+        dtype = activation_dtype(buffer.dtype, buffer.device)
+        self._buffer, self._wide = buffer, buffer
+        if dtype != buffer.dtype:
+            self._wide = torch.empty_like(buffer, dtype=dtype)
+        keys, values = self._wide[:, low:high].unbind(dim=2)
         self._keys, self._values = keys.transpose(1, 2), values.transpose(1, 2)
 
         self._mask: Tensor | None = None
@@ -100,18 +115,20 @@ class _GroupAttention:
             mask = _mask(positions, np.array(group.seq_lens)[:, None], group.query_len, window)
             # Repeat for the query heads that share a KV head: [rows, 1, query_len * sharing, keys].
             mask = mask.repeat(self._shape[3], axis=1)[:, None]
-            self._mask = torch.from_numpy(mask).to(kv_cache.tensor.dtype)
+            self._mask = torch.from_numpy(mask).to(device, dtype)
         if ragged:
             garbage: list[int] = []
             for i, (end, table) in enumerate(zip(ends, tables, strict=True)):
                 garbage += range(i * num_slots + end, i * num_slots + len(table) * size)
-            self._garbage = torch.tensor(garbage, dtype=torch.int64)
+            self._garbage = torch.tensor(garbage, dtype=torch.int64, device=device)
 
     def attend(self, queries: Tensor, blocks: Tensor) -> Tensor:
         """`queries` [rows * query_len, heads, head_dim] -> [rows * query_len, heads * head_dim]."""
         torch.index_select(blocks, 0, self._block_index, out=self._blocks)
         if self._garbage is not None:
             self._slots.index_fill_(0, self._garbage, 0.0)
+        if self._wide is not self._buffer:
+            self._wide.copy_(self._buffer)
         rows, query_len, kv_heads, _, head_dim = self._shape
         if self._causal:
             own = queries.view(rows, query_len, -1, head_dim).transpose(1, 2)

@@ -1,121 +1,129 @@
 """A Llama-style decoder over a flat batch of tokens.
 
-Per layer: norm, attention, add; norm, feed-forward, add. Tokens interact only in attention. It is
-passed in as a function, so this file does not depend on blocks, requests or steps.
+Per layer: norm, attention, add; norm, feed-forward, add. Some families have their norms elsewhere;
+`families.py` lists how they differ. Tokens interact only in attention (`attention_block.py`).
 
-Projections of the same input are fused into one matrix (queries, keys and values; gate and up), as in
-vLLM, because a small model's decode step is limited by the number of operations, not by arithmetic.
-
-Sources: Llama 2, arXiv:2307.09288. `families.py` lists how other families differ. The names of the
-weights are those of transformers.
+Sources: Llama 2, arXiv:2307.09288. The names of the weights are those of transformers.
 """
 
-import math
-from collections.abc import Callable
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
+from engine.compute.model.attention_block import Attend, Attention, Rotation
 from engine.compute.model.config import LlamaConfig
+from engine.compute.model.embedding import Embedding
+from engine.compute.model.feed_forward import FeedForward
 from engine.compute.model.linear import Linear
+from engine.compute.model.moe import MixtureOfExperts
+from engine.compute.model.norm import RMSNorm, load_norm
 from engine.compute.model.rope import rotary_table
+from engine.compute.precision import activation_dtype
 from engine.compute.weights.checkpoint import Checkpoint
-
-# (layer, queries [tokens, heads, head_dim], keys and values [tokens, 2 * kv_heads, head_dim])
-# -> [tokens, heads * head_dim]; see `PagedAttention`.
-Attend = Callable[[int, Tensor, Tensor], Tensor]
-
-
-class RMSNorm:
-    """x / sqrt(mean(x^2) + eps) * weight, over the last dimension (arXiv:1910.07467).
-
-    It is computed as x / hypot(|x|, sqrt(n eps)) * (sqrt(n) weight), which is equal and takes half as
-    long as `F.rms_norm` on a CPU. The computation is in float32, whatever the model's precision.
-    """
-
-    def __init__(self, weight: Tensor, eps: float) -> None:
-        size = weight.shape[-1]
-        self.weight = weight.float() * math.sqrt(size)
-        self._floor = torch.tensor(math.sqrt(size * eps))
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Normalise `x` [..., n]."""
-        wide = x.float()
-        length = torch.linalg.vector_norm(wide, dim=-1, keepdim=True).hypot_(self._floor)
-        return wide.div(length).mul_(self.weight).to(x.dtype)
 
 
 class Layer:
     """One decoder layer, which updates the residual stream in place."""
 
-    def __init__(self, config: LlamaConfig, weights: Checkpoint, index: int) -> None:
-        self._index = index
-        self._heads = config.num_heads
-        self._num_rotated = config.num_heads + config.num_kv_heads  # queries and keys
-        self._shape = (-1, config.num_heads + 2 * config.num_kv_heads, config.head_dim)
-        hidden, inner = config.hidden_size, config.intermediate_size
-        head_dim, eps = config.head_dim, config.norm_eps
-        queries, keys = config.num_heads * head_dim, config.num_kv_heads * head_dim
-        qkv = {"q": queries, "k": keys, "v": keys}
+    def __init__(
+        self,
+        config: LlamaConfig,
+        weights: Checkpoint,
+        prefix: str,
+        index: int,
+        rotation: int | None,
+    ) -> None:
+        def norm(name: str | None) -> RMSNorm | None:
+            if name is None:
+                return None
+            return load_norm(config, weights, f"{prefix}.{name}.weight", config.hidden_size)
 
-        def load(part: str, *shape: int) -> Tensor:
-            return weights.load(f"model.layers.{index}.{part}", *shape)
+        names = config.family.norms
+        self._before_attention = norm(names.before_attention)
+        self._attention = Attention(config, weights, f"{prefix}.self_attn", index, rotation)
+        self._after_attention = norm(names.after_attention)
+        self._before_feed_forward = norm(names.before_feed_forward)
+        network = MixtureOfExperts if config.sparse_layers[index] else FeedForward
+        self.feed_forward: FeedForward | MixtureOfExperts = network(
+            config, weights, f"{prefix}.mlp"
+        )
+        self._after_feed_forward = norm(names.after_feed_forward)
 
-        self._attention_norm = RMSNorm(load("input_layernorm.weight", hidden), eps)
-        weight = [load(f"self_attn.{p}_proj.weight", size, hidden) for p, size in qkv.items()]
-        bias: Tensor | None = None
-        if config.family.qkv_bias:
-            bias = torch.cat([load(f"self_attn.{p}_proj.bias", size) for p, size in qkv.items()])
-        self._qkv = Linear(torch.cat(weight), bias)
-        self._qk_norm: RMSNorm | None = None
-        if config.family.qk_norm:
-            per_head = [load("self_attn.q_norm.weight", head_dim)] * config.num_heads
-            per_head += [load("self_attn.k_norm.weight", head_dim)] * config.num_kv_heads
-            self._qk_norm = RMSNorm(torch.stack(per_head), eps)
-        self._output = Linear(load("self_attn.o_proj.weight", hidden, queries))
-        self._mlp_norm = RMSNorm(load("post_attention_layernorm.weight", hidden), eps)
-        gate_up = [load(f"mlp.{part}_proj.weight", inner, hidden) for part in ("gate", "up")]
-        self._gate_up = Linear(torch.cat(gate_up))
-        self._down = Linear(load("mlp.down_proj.weight", hidden, inner))
-
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, attend: Attend) -> None:
+    def forward(self, x: Tensor, rotations: Sequence[Rotation], attend: Attend) -> None:
         """Add attention and feed-forward to `x` [tokens, hidden]."""
-        heads = self._qkv(self._attention_norm(x)).view(self._shape)
-        queries_keys = heads[:, : self._num_rotated]
-        normed = queries_keys if self._qk_norm is None else self._qk_norm(queries_keys)
-        # Rotary embedding (`rope.py`): the pair (a, b) becomes (a cos - b sin, b cos + a sin).
-        swapped = normed.roll(normed.shape[-1] // 2, dims=-1)
-        torch.addcmul(normed.mul_(cos), swapped, sin, out=queries_keys)
-        attended = attend(self._index, heads[:, : self._heads], heads[:, self._heads :])
-        x.add_(self._output(attended))
+        attended = self._attention(_apply(self._before_attention, x), rotations, attend)
+        x.add_(_apply(self._after_attention, attended))
+        fed = self.feed_forward(_apply(self._before_feed_forward, x))
+        x.add_(_apply(self._after_feed_forward, fed))
 
-        gate, up = self._gate_up(self._mlp_norm(x)).chunk(2, dim=-1)
-        x.add_(self._down(F.silu(gate).mul_(up)))
+
+def _apply(norm: RMSNorm | None, x: Tensor) -> Tensor:
+    return x if norm is None else norm(x)
 
 
 class Decoder:
     """A decoder with its weights.
+
+    fingerprint  of the weights and, after `prepare`, of the rotary frequencies: equal fingerprints
+                 compute equal keys and values
 
     Raises CheckpointError if the weights do not match the configuration.
     """
 
     def __init__(self, config: LlamaConfig, weights: Checkpoint) -> None:
         self.config = config
-        self.dtype = weights.dtype
-        size = (config.vocab_size, config.hidden_size)
-        self._embedding = weights.load("model.embed_tokens.weight", *size)
-        self._layers = [Layer(config, weights, index) for index in range(config.num_layers)]
-        self._norm = RMSNorm(weights.load("model.norm.weight", config.hidden_size), config.norm_eps)
-        lm_head = weights.load_lm_head(self._embedding, tied=config.tied_embeddings)
-        self._lm_head = Linear(lm_head)
+        self.dtype, self.device = weights.dtype, weights.device
+        self._activations = activation_dtype(self.dtype, self.device)
+        prefix = config.family.text_prefix
+        weights.ignore_others(prefix)
+        rows = {f"{prefix}model.embed_tokens.weight": config.vocab_size}
+        self._embedding = Embedding(weights.load_matrix(rows, config.hidden_size))
+        self._embedding_scale = 1.0
+        if config.family.scaled_embedding:
+            # transformers rounds the factor to the model's precision, and so do the trained weights.
+            scale = torch.tensor(config.hidden_size**0.5).to(self.dtype)
+            self._embedding_scale = float(scale)
+        # Layers that rotate alike share a table.
+        self._ropes = list(dict.fromkeys(rope for rope in config.ropes if rope is not None))
+        self._layers = [
+            Layer(
+                config,
+                weights,
+                f"{prefix}model.layers.{index}",
+                index,
+                None if rope is None else self._ropes.index(rope),
+            )
+            for index, rope in enumerate(config.ropes)
+        ]
+        name = f"{prefix}model.norm.weight"
+        self._norm = load_norm(config, weights, name, config.hidden_size)
+        name = f"{prefix}lm_head.weight"
+        embedding, tied = self._embedding.weight, config.tied_embeddings
+        self._lm_head = Linear(weights.load_lm_head(embedding, tied=tied, name=name))
         weights.check_all_loaded()
         self.num_parameters = weights.num_parameters
-        self._rotary = torch.empty(0)
+        self.weight_bytes = weights.weight_bytes()
+        self._weights_fingerprint = weights.fingerprint
+        self.fingerprint = weights.fingerprint.hexdigest()
+        self._tables: list[Tensor] = []
+
+    @property
+    def expert_loads(self) -> list[list[int]]:
+        """How many tokens each expert computed in the latest `forward`; see `Runner`."""
+        if not self.config.num_experts:
+            return []
+        networks = [layer.feed_forward for layer in self._layers]
+        return [one.loads if isinstance(one, MixtureOfExperts) else [] for one in networks]
 
     def prepare(self, positions: int) -> None:
-        """Precompute the rotary table for this many positions. Must be called before `forward`."""
-        self._rotary = rotary_table(self.config, positions).to(self.dtype)
+        """Precompute the rotary tables for this many positions. Must be called before `forward`."""
+        tables = [rotary_table(rope, positions) for rope in self._ropes]
+        fingerprint = self._weights_fingerprint.copy()
+        for table in tables:
+            fingerprint.update(table[:2].numpy().tobytes())
+        self.fingerprint = fingerprint.hexdigest()
+        self._tables = [table.to(self.device, self._activations) for table in tables]
 
     def forward(
         self, token_ids: Tensor, positions: Tensor, attend: Attend, logits_indices: Tensor
@@ -126,8 +134,13 @@ class Decoder:
         attend                attention over each token's own context
         logits_indices        [logits] indexes into the flat batch
         """
-        x = F.embedding(token_ids, self._embedding)
-        cos, sin = self._rotary.index_select(0, positions)[:, :, None].unbind(dim=1)
+        x = self._embedding(token_ids).to(self._activations)
+        if self._embedding_scale != 1.0:
+            x.mul_(self._embedding_scale)
+        rotations = [
+            Rotation(*table.index_select(0, positions)[:, :, None].unbind(dim=1))
+            for table in self._tables
+        ]
         for layer in self._layers:
-            layer.forward(x, cos, sin, attend)
+            layer.forward(x, rotations, attend)
         return self._lm_head(self._norm(x.index_select(0, logits_indices))).float()

@@ -1,32 +1,126 @@
 """The differences between the supported architectures.
 
-All of them are Llama decoders, with a few switches per family. `decoder.py` and `config.py` read the
-switches and never compare names. SmolLM is a Llama model; its special features (tied embeddings, few KV
-heads) are entries of its config.json.
+All of them are Llama decoders, with a few switches per family. The other files read the switches and
+never compare names. A family without a row of its own, such as SmolLM2 or Llama 3.2, is a Llama model;
+its special features (tied embeddings, few KV heads) are entries of its config.json.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple
+
+
+class Norms(NamedTuple):
+    """The names of a layer's norms; None where a family has none.
+
+    A layer computes x += after(attention(before(x))), then the same with its feed-forward network.
+    """
+
+    before_attention: str | None = "input_layernorm"
+    after_attention: str | None = None
+    before_feed_forward: str | None = "post_attention_layernorm"
+    after_feed_forward: str | None = None
+
+
+_LLAMA = Norms()
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
     """One Llama-style architecture.
 
-    qkv_bias  queries, keys and values have a bias (Qwen2, arXiv:2407.10671)
-    qk_norm   each head of queries and keys is normalised before it is rotated (Qwen3,
-              arXiv:2505.09388)
-    window    config.json may limit attention to the last `sliding_window` tokens (Mistral,
-              arXiv:2310.06825)
+    norms             where a layer's norms are: before its two networks (Llama), after them (OLMo 2,
+                      arXiv:2501.00656) or on both sides (Gemma 3, arXiv:2503.19786)
+    norm_offset       added to the weights of norms; Gemma stores them minus one
+    qk_norm           queries and keys are normalised before they are rotated: each head by itself
+                      (Qwen3, arXiv:2505.09388) or all heads together (OLMo 2)
+    qkv_bias          queries, keys and values have a bias (Qwen2, arXiv:2407.10671)
+    fused             the checkpoint stores queries, keys and values as one matrix, and gate and up as
+                      another (Phi-3, arXiv:2404.14219)
+    partial_rotary    config.json may limit the rotation to a part of each head (Phi-4-mini)
+    scaled_embedding  embeddings are multiplied by sqrt(hidden_size) (Gemma)
+    windowed          layers that see only the last `sliding_window` tokens: none, all (Mistral,
+                      arXiv:2310.06825), or those that `layer_types` lists. Without that list, the
+                      entry named here decides; see `config_llama.py`
+    defaults          entries that a config.json may leave out because transformers knows them
+    text_prefix       what the names of the decoder's tensors start with in a model that also has
+                      other parts. Those parts, and their entries in config.json, are not read
     """
 
+    norms: Norms = _LLAMA
+    norm_offset: float = 0.0
+    qk_norm: Literal["head", "projection"] | None = None
     qkv_bias: bool = False
-    qk_norm: bool = False
-    window: bool = False
+    fused: bool = False
+    partial_rotary: bool = False
+    scaled_embedding: bool = False
+    windowed: (
+        Literal["all", "max_window_layers", "sliding_window_pattern", "no_rope_layers"] | None
+    ) = None
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    text_prefix: str = ""
 
+
+_GEMMA3 = Family(
+    norms=Norms(
+        "input_layernorm",
+        "post_attention_layernorm",
+        "pre_feedforward_layernorm",
+        "post_feedforward_layernorm",
+    ),
+    norm_offset=1.0,
+    qk_norm="head",
+    scaled_embedding=True,
+    windowed="sliding_window_pattern",
+    defaults={
+        "vocab_size": 262_208,
+        "hidden_size": 2304,
+        "intermediate_size": 9216,
+        "num_hidden_layers": 26,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "head_dim": 256,
+        "max_position_embeddings": 131_072,
+        "query_pre_attn_scalar": 256,
+        "hidden_activation": "gelu_pytorch_tanh",
+        "rope_theta": 1_000_000.0,
+        "rope_local_base_freq": 10_000.0,
+        "sliding_window": 4096,
+        "sliding_window_pattern": 6,
+        "tie_word_embeddings": True,
+    },
+)
+_QWEN = {"use_sliding_window": False, "sliding_window": 4096, "max_window_layers": 28}
 
 FAMILIES = {
     "LlamaForCausalLM": Family(),
-    "MistralForCausalLM": Family(window=True),
-    "Qwen2ForCausalLM": Family(qkv_bias=True),
-    "Qwen3ForCausalLM": Family(qk_norm=True),
+    "MistralForCausalLM": Family(windowed="all", defaults={"sliding_window": 4096}),
+    "Qwen2ForCausalLM": Family(qkv_bias=True, windowed="max_window_layers", defaults=_QWEN),
+    "Qwen3ForCausalLM": Family(
+        qk_norm="head", windowed="max_window_layers", defaults=_QWEN | {"head_dim": 128}
+    ),
+    "Qwen3MoeForCausalLM": Family(qk_norm="head", windowed="all", defaults=_QWEN),
+    "Phi3ForCausalLM": Family(
+        fused=True,
+        partial_rotary=True,
+        windowed="all",
+        defaults={"rms_norm_eps": 1e-5, "original_max_position_embeddings": 4096},
+    ),
+    "SmolLM3ForCausalLM": Family(
+        windowed="no_rope_layers",
+        defaults={
+            "rope_theta": 2_000_000.0,
+            "num_key_value_heads": 4,
+            "no_rope_layer_interval": 4,
+            "use_sliding_window": False,
+            "tie_word_embeddings": True,
+        },
+    ),
+    "Olmo2ForCausalLM": Family(
+        norms=Norms(None, "post_attention_layernorm", None, "post_feedforward_layernorm"),
+        qk_norm="projection",
+        defaults={"rms_norm_eps": 1e-5},
+    ),
+    "Gemma3ForCausalLM": _GEMMA3,
+    "Gemma3ForConditionalGeneration": replace(_GEMMA3, text_prefix="language_model."),
 }

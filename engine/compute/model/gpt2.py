@@ -14,22 +14,24 @@ from collections.abc import Callable
 from torch import Tensor
 from torch.nn import functional as F
 
+from engine.compute.model.attention_block import Attend
 from engine.compute.model.config import ModelConfig
-from engine.compute.model.decoder import Attend
 from engine.compute.model.linear import Linear
+from engine.compute.precision import activation_dtype
 from engine.compute.weights.checkpoint import Checkpoint
 
 
 def _projection(weights: Checkpoint, name: str, rows: int, columns: int) -> Linear:
     """Return x @ weight + bias, from [.., rows] to [.., columns]."""
-    weight = weights.load(f"{name}.weight", rows, columns).t().contiguous()
+    weight = weights.load_transposed(f"{name}.weight", rows, columns)
     return Linear(weight, weights.load(f"{name}.bias", columns))
 
 
 def _layer_norm(weights: Checkpoint, name: str, config: ModelConfig) -> Callable[[Tensor], Tensor]:
     """Return (x - mean) / sqrt(variance + eps) * weight + bias, over the last dimension."""
     size = config.hidden_size
-    weight, bias = weights.load(f"{name}.weight", size), weights.load(f"{name}.bias", size)
+    dtype = activation_dtype(weights.dtype, weights.device)
+    weight, bias = (weights.load(f"{name}.{part}", size).to(dtype) for part in ("weight", "bias"))
     return lambda x: F.layer_norm(x, (size,), weight, bias, config.norm_eps)
 
 
@@ -63,7 +65,7 @@ class GPT2:
 
     def __init__(self, config: ModelConfig, weights: Checkpoint) -> None:
         self.config = config
-        self.dtype = weights.dtype
+        self.dtype, self.device = weights.dtype, weights.device
         # The first checkpoints were saved without the prefix.
         prefix = "" if "wte.weight" in weights else "transformer."
         size = (config.vocab_size, config.hidden_size)
@@ -80,6 +82,8 @@ class GPT2:
         self._lm_head = Linear(lm_head)
         weights.check_all_loaded()
         self.num_parameters = weights.num_parameters
+        self.weight_bytes = weights.weight_bytes()
+        self.fingerprint = weights.fingerprint.hexdigest()
 
     def prepare(self, positions: int) -> None:
         """Do nothing: position embeddings are weights."""
@@ -89,6 +93,7 @@ class GPT2:
     ) -> Tensor:
         """See `Decoder.forward`."""
         x = F.embedding(token_ids, self._embedding) + F.embedding(positions, self._positions)
+        x = x.to(activation_dtype(self.dtype, self.device))
         for layer in self._layers:
             layer.forward(x, attend)
         return self._lm_head(self._norm(x.index_select(0, logits_indices))).float()

@@ -10,6 +10,7 @@ dynamic  lowers none up to the length the model was trained on; see `DynamicScal
 llama3   lowers the low frequencies and keeps the high ones, which tell neighbours apart (Llama 3.1,
          arXiv:2407.21783)
 yarn     the same idea with a different ramp and sharper attention (arXiv:2309.00071)
+longrope has a searched factor for each frequency, and others for long texts; see `LongRopeScaling`
 
 Frequencies are `[head_dim / 2]` in radians per token, fastest first. Each is a constant fraction of
 the one before.
@@ -24,13 +25,16 @@ from torch import Tensor
 
 from engine.compute.weights.checkpoint import CheckpointError
 
-_Factor: TypeAlias = Annotated[float, msgspec.Meta(ge=1)]
-_Positive: TypeAlias = Annotated[float, msgspec.Meta(gt=0)]
+_Factor: TypeAlias = Annotated[float, msgspec.Meta(ge=1, le=2**20)]
+_Positive: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=2**20)]
 _Length: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class _Scaling(msgspec.Struct, frozen=True, tag_field="rope_type", forbid_unknown_fields=True):
-    """The part common to all methods; `factor` is how many times longer texts may become."""
+    """The part common to all methods.
+
+    factor  how many times longer texts may become
+    """
 
     factor: _Factor
 
@@ -122,32 +126,88 @@ class YarnScaling(_Scaling, frozen=True, tag="yarn"):
         return 0.1 * math.log(self.factor) + 1.0
 
 
-RopeScaling: TypeAlias = LinearScaling | DynamicScaling | Llama3Scaling | YarnScaling
+class FactorsScaling(_Scaling, frozen=True, tag="factors"):
+    """Divides each frequency by its own factor.
+
+    A GGUF file has these factors instead of the settings of llama3; `factor` is the largest one.
+    """
+
+    factors: tuple[_Factor, ...]
+
+    def scaled(self, frequencies: Tensor) -> Tensor:
+        """See `LinearScaling`."""
+        return frequencies / torch.tensor(self.factors)
 
 
-def read_scaling(entries: dict[str, Any], max_position_embeddings: int) -> RopeScaling | None:
+class LongRopeScaling(_Scaling, frozen=True, tag="longrope"):
+    """Divides each frequency by a factor of its own, and all rotations become longer (Phi-3).
+
+    The factors were searched for, short_factor for texts up to original_max_position_embeddings and
+    long_factor for longer ones (arXiv:2402.13753). The choice is made once, by the longest text that
+    the engine can hold, as in vLLM (`phi3_long_rope_scaled_rope.py`) and llama.cpp. transformers
+    changes the frequencies when a text grows beyond the original length, and computes the text anew:
+    keys that are cached, and perhaps shared with a shorter text, would be wrong.
+    """
+
+    short_factor: tuple[_Positive, ...]
+    long_factor: tuple[_Positive, ...]
+    original_max_position_embeddings: Annotated[int, msgspec.Meta(ge=2)]
+    attention_factor: float | None = None
+
+    def scaled(self, frequencies: Tensor, length: int) -> Tensor:
+        """Return the frequencies to rotate with if the longest text has this length."""
+        long = length > self.original_max_position_embeddings
+        return frequencies / torch.tensor(self.long_factor if long else self.short_factor)
+
+    @property
+    def attention_scale(self) -> float:
+        """See `_Scaling`."""
+        if self.attention_factor is not None:
+            return self.attention_factor
+        original = self.original_max_position_embeddings
+        return math.sqrt(1 + math.log(self.factor) / math.log(original))
+
+
+RopeScaling: TypeAlias = (
+    LinearScaling | DynamicScaling | Llama3Scaling | YarnScaling | FactorsScaling | LongRopeScaling
+)
+
+
+def read_scaling(
+    entries: dict[str, Any], max_position_embeddings: int, size: int
+) -> RopeScaling | None:
     """Read the scaling from config.json's `rope_parameters` or `rope_scaling`; None if not set.
 
-    `original_max_position_embeddings` defaults to max_position_embeddings. Raises CheckpointError,
-    which names the entry, for a method or an entry that is not supported.
+    `original_max_position_embeddings` defaults to max_position_embeddings. `size` is the number of
+    rotated values of a head. Raises CheckpointError, which names the entry, for a method or an entry
+    that is not supported.
     """
     entries = {name: value for name, value in entries.items() if value is not None}
     entries.pop("rope_theta", None)
+    entries.pop("partial_rotary_factor", None)
     kind = entries.pop("type", "default")  # the name before transformers 4.43
+    if "short_factor" in entries:
+        entries["rope_type"] = "longrope"  # the first files of Phi-3 say "su" or "yarn"
     kind = entries.setdefault("rope_type", kind)
-    if entries.pop("partial_rotary_factor", 1.0) != 1.0:
-        raise CheckpointError(
-            "partial_rotary_factor is not supported, only 1.0: heads are rotated as a whole"
-        )
     if kind == "default":
         return None
-    if kind in ("llama3", "yarn"):
+    if kind in ("llama3", "yarn", "longrope"):
         entries.setdefault("original_max_position_embeddings", max_position_embeddings)
+    if kind == "longrope":
+        longer = max_position_embeddings / max(entries["original_max_position_embeddings"], 1)
+        entries.setdefault("factor", max(longer, 1.0))
     try:
         scaling: RopeScaling = msgspec.convert(entries, RopeScaling)
     except msgspec.ValidationError as error:
         raise CheckpointError(
             f"rope scaling {kind!r} in config.json is not supported ({error}); supported are linear, "
-            "dynamic, llama3 and yarn with the entries of transformers"
+            "dynamic, llama3, yarn and longrope with the entries of transformers"
         ) from error
+    for name in ("factors", "short_factor", "long_factor"):
+        factors = getattr(scaling, name, None)
+        if factors is not None and len(factors) != size // 2:
+            raise CheckpointError(
+                f"{name} of rope scaling must have {size // 2} values, one for each pair of rotated "
+                f"values of a head, got {len(factors)}"
+            )
     return scaling

@@ -1,9 +1,10 @@
-"""Changes to individual logits before sampling: bias, penalties and end tokens that come too early.
+"""Changes to individual logits before sampling: bias, penalties and forbidden tokens.
 
-Only a few tokens of the vocabulary are affected, so only their logits are read and written. Each
-function changes the given rows of `logits` [positions, vocab] in place, and is called only when a row
-uses its parameter. The formulas are vLLM's (`vllm/v1/sample/logits_processor/builtin.py` and
-`apply_penalties` in `vllm/model_executor/layers/utils.py`).
+Only a few tokens of the vocabulary are affected, so only their logits are read and written; only
+`allowed_token_ids` affects nearly all. Each function changes the given rows of `logits`
+[positions, vocab] in place, and is called only when a row uses its parameter. The formulas are vLLM's
+(`vllm/v1/sample/logits_processor/builtin.py`, `vllm/v1/sample/ops/bad_words.py` and `apply_penalties`
+in `vllm/model_executor/layers/utils.py`).
 
 Differs from vLLM: a forbidden token gets the lowest float32 value instead of -inf. A request that
 forbids every token therefore still gets one, and does not fail the step for the others.
@@ -20,6 +21,7 @@ from torch import Tensor
 from engine.compute.batch import LogitPosition
 
 _MAX = torch.finfo(torch.float32).max
+_LAST_RESORT = -1e38  # below the logits of all models, above a forbidden token's
 _MAX_PENALTY = 1e30  # stronger penalties are clamped, because float32 would overflow
 
 
@@ -34,6 +36,31 @@ def apply_min_tokens(logits: Tensor, positions: list[LogitPosition], rows: list[
     """Forbid the end tokens."""
     for i in rows:
         logits[i, list(positions[i].request.end_ids)] = -_MAX
+
+
+def apply_bad_words(logits: Tensor, positions: list[LogitPosition], rows: list[int]) -> None:
+    """Forbid the last token of each bad word whose other tokens end the output."""
+    for i in rows:
+        output = positions[i].output()
+        for *prefix, last in positions[i].request.bad_word_ids:
+            if not prefix or output[-len(prefix) :] == prefix:
+                logits[i, last] = -_MAX
+
+
+def apply_allowed_token_ids(
+    logits: Tensor, positions: list[LogitPosition], rows: list[int]
+) -> None:
+    """Forbid all other tokens.
+
+    If the allowed ones are forbidden, too, they stay ahead of the others, so one of them is sampled.
+    """
+    for i in rows:
+        allowed_ids = positions[i].params.allowed_token_ids or ()
+        # There may be as many as the vocabulary has, and torch converts a list much more slowly.
+        ids = torch.from_numpy(np.fromiter(allowed_ids, np.int64, len(allowed_ids)))
+        allowed = logits[i, ids].clamp(min=_LAST_RESORT)
+        logits[i] = -_MAX
+        logits[i, ids] = allowed
 
 
 def apply_repetition_penalty(

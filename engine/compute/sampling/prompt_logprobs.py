@@ -30,6 +30,8 @@ def score_prompts(logits: Tensor, rows: Sequence[Row]) -> None:
         for start in range(0, len(tokens), _CHUNK):
             chunk = torch.tensor(tokens[start : start + _CHUNK])
             logprobs = compute_logprobs(logits[first : first + len(chunk)])
-            own = logprobs.gather(1, chunk[:, None])[:, 0].tolist()
-            row.scores += map(TokenScore, own, top_logprobs(logprobs, [top] * len(chunk)))
+            own = logprobs.gather(1, chunk[:, None])
+            ranks = (logprobs >= own).sum(dim=-1).tolist()
+            likeliest = top_logprobs(logprobs, [top] * len(chunk))
+            row.scores += map(TokenScore, own[:, 0].tolist(), likeliest, ranks)
             first += len(chunk)

@@ -11,17 +11,36 @@ from engine.scheduling.sampling_params import SamplingParams
 
 
 def process_logits(logits: Sequence[float], position: LogitPosition) -> list[float]:
-    """Apply logit bias, penalties and min_tokens; a forbidden token gets -inf."""
-    params, counts, text = position.params, Counter(position.output()), {*position.text()}
-    too_early = position.output_length < params.min_tokens
+    """Apply logit bias, penalties, bans and the mask; a forbidden token gets -inf.
+
+    With `allowed_token_ids`, an allowed token that is forbidden stays ahead of the others. Where the
+    bans leave nothing that the mask allows, they do not apply: all that it allows is equal.
+    """
+    params, output, text = position.params, position.output(), {*position.text()}
+    counts = Counter(output)
+    early = position.output_length < params.min_tokens
+    forbidden = set(position.request.end_ids) if early else set()
+    for *prefix, last in position.request.bad_word_ids:
+        if output[max(0, len(output) - len(prefix)) :] == prefix:
+            forbidden.add(last)
     processed: list[float] = []
     for token, logit in enumerate(logits):
         x = logit + params.logit_bias.get(token, 0.0)
         if token in text:
             x = x / params.repetition_penalty if x > 0 else x * params.repetition_penalty
         x -= counts[token] * params.frequency_penalty + (token in counts) * params.presence_penalty
-        processed.append(-math.inf if too_early and token in position.request.end_ids else x)
-    return processed
+        x = -math.inf if token in forbidden else x
+        if params.allowed_token_ids is not None:
+            x = max(x, -1e38) if token in params.allowed_token_ids else -math.inf
+        processed.append(x)
+    constraint = position.request.constraint
+    if constraint is None:
+        return processed
+    mask = constraint.mask(output)
+    masked = [x if mask >> token & 1 else -math.inf for token, x in enumerate(processed)]
+    if max(masked) > -math.inf:
+        return masked
+    return [0.0 if mask >> token & 1 else -math.inf for token in range(len(logits))]
 
 
 def probabilities(logits: Sequence[float], params: SamplingParams) -> list[float]:

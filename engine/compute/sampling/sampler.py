@@ -1,6 +1,7 @@
 """Sampling: from logits to tokens, for all positions of a step at once; `reference.py` handles one.
 
     logit bias -> log-probabilities (reported) -> penalties -> min_tokens
+        -> bad_words -> allowed_token_ids -> mask
         -> greedy: the likeliest token | else temperature -> min-p -> top-k -> top-p -> one draw
 
 Stages that no request uses are skipped. All reported log-probabilities are read from one tensor, so a
@@ -27,25 +28,31 @@ from torch import Tensor
 
 from engine.compute.batch import LogitPosition
 from engine.compute.sampling.logits_processors import (
+    apply_allowed_token_ids,
+    apply_bad_words,
     apply_frequency_and_presence_penalties,
     apply_logit_bias,
     apply_min_tokens,
     apply_repetition_penalty,
 )
+from engine.compute.sampling.masks import apply_masks
 from engine.compute.sampling.randomness import uniforms
 from engine.compute.sampling.truncation import TokenProbs, truncated_probs
+from engine.runner import TokenMask
 
 
 @dataclass(slots=True)
 class SamplerOutput:
     """Sampled tokens: entry i of `token_ids` and `logprobs` is for position i.
 
-    `top_logprobs` has the most likely tokens of the positions whose requests ask for them.
+    `top_logprobs` has the most likely tokens of the positions whose requests ask for them, and
+    `masks` what the masks left to choose from.
     """
 
     token_ids: list[int]
     logprobs: list[float]
     top_logprobs: dict[int, list[tuple[int, float]]]
+    masks: dict[int, TokenMask]
 
 
 def sample(
@@ -59,6 +66,7 @@ def sample(
     requests that are not greedy. Raises FloatingPointError if the logits are not finite.
     """
     logprobs = process_logits(logits, positions)
+    masks = apply_masks(logits, positions, logprobs)
     # Use numpy's argmax, because torch's takes ten times as long; both return the first maximum.
     ids = torch.from_numpy(logits.numpy().argmax(axis=-1))
     drawn = [i for i, position in enumerate(positions) if position.params.temperature > 0]
@@ -77,7 +85,8 @@ def sample(
     if reported:
         counts = [positions[i].params.logprobs or 0 for i in reported]
         top = dict(zip(reported, top_logprobs(logprobs[reported], counts), strict=True))
-    return SamplerOutput(ids.tolist(), logprobs.gather(1, ids[:, None])[:, 0].tolist(), top)
+    own = logprobs.gather(1, ids[:, None])[:, 0].tolist()
+    return SamplerOutput(ids.tolist(), own, top, masks)
 
 
 def probabilities(
@@ -91,6 +100,7 @@ def probabilities(
     changed in place.
     """
     logprobs = process_logits(logits, positions)
+    apply_masks(logits, positions, logprobs)
     ids = torch.from_numpy(logits.numpy().argmax(axis=-1))
     probs = torch.nn.functional.one_hot(ids, logits.shape[-1]).to(logits.dtype)
     drawn = [i for i, position in enumerate(positions) if position.params.temperature > 0]
@@ -112,7 +122,7 @@ def draw(probs: Tensor, numbers: Tensor) -> Tensor:
 
 
 def process_logits(logits: Tensor, positions: list[LogitPosition]) -> Tensor:
-    """Apply bias, penalties and min_tokens to `logits` in place; return the logprobs to report."""
+    """Apply bias, penalties and bans to `logits` in place; return the logprobs to report."""
     params = [position.params for position in positions]
     if rows := [i for i, p in enumerate(params) if p.logit_bias]:
         apply_logit_bias(logits, positions, rows)
@@ -128,6 +138,10 @@ def process_logits(logits: Tensor, positions: list[LogitPosition]) -> Tensor:
     ]:
         # Last, so that no penalty changes the logits of forbidden tokens.
         apply_min_tokens(logits, positions, rows)
+    if rows := [i for i, p in enumerate(params) if p.bad_words]:
+        apply_bad_words(logits, positions, rows)
+    if rows := [i for i, p in enumerate(params) if p.allowed_token_ids]:
+        apply_allowed_token_ids(logits, positions, rows)
     return logprobs
 
 
@@ -138,7 +152,10 @@ def compute_logprobs(logits: Tensor) -> Tensor:
     """
     logprobs = torch.log_softmax(logits, dim=-1)
     if logprobs[:, 0].isnan().any():  # one bad logit makes its whole row NaN
-        raise FloatingPointError("the model's logits are not finite: its weights or KV are damaged")
+        raise FloatingPointError(
+            "the model's logits are not finite: its weights or KV are damaged, or its values exceed "
+            "the range of float16, so load it with dtype bfloat16 or float32"
+        )
     return logprobs
 
 

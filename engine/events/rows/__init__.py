@@ -2,8 +2,9 @@
 
 Everything is derived from the events. Fields that end in `_ms` are milliseconds since the run
 started, or durations; `_step` fields are step numbers; `_tokens` and `_blocks` fields are counts. A
-value is None if it has not happened yet, if it happened before the log begins, or if the log was saved
-without times. `docs/frames.md` describes every field.
+value is None if it has not happened yet, if it happened before the log begins, if the log was saved
+without times, or if the source of a foreign log does not know it. `docs/frames.md` describes every
+field.
 
 A window may begin in the middle of requests and of a step. A request that arrived before it has a row,
 but all values that depend on the past are None. A step that began before the window has no row.

@@ -9,6 +9,7 @@ import msgspec
 from engine.events import vocabulary as v
 from engine.events.paused_time import PausedTime
 from engine.events.rows.times import TokenGaps, in_ms
+from engine.events.rows.unknown import plus
 
 
 class RequestRow(msgspec.Struct, kw_only=True, gc=False):
@@ -17,9 +18,9 @@ class RequestRow(msgspec.Struct, kw_only=True, gc=False):
     Identity: label, root and sample (the same for all samples of a prompt), priority, policy_key (the
     policy's sort key at the first admission).
     Tokens: prompt_tokens, max_tokens, cached_tokens (found in the prefix cache at the first admission;
-    None before it), output_tokens, of which forced_tokens came from a tool; drafted_tokens were
-    verified as drafts, and accepted_tokens of them became output. A sample's counts begin at its fork:
-    its prompt was computed, and found in the cache, once for all samples of a root.
+    None before it), output_tokens, of which a tool or a grammar forced forced_tokens; drafted_tokens
+    were verified as drafts, and accepted_tokens of them became output. A sample's counts begin at its
+    fork: its prompt was computed, and found in the cache, once for all samples of a root.
     What happened: preemptions, finish_reason (stop, length, abort, error; None while it lives), matched
     (the stop string that ended it), message (of an error). Steps: arrived_step (the first that could
     admit it), admitted_step, first_token_step, finished_step (the last of its life; arrived_step for a
@@ -43,7 +44,7 @@ class RequestRow(msgspec.Struct, kw_only=True, gc=False):
     forced_tokens: int | None = None
     drafted_tokens: int | None = None
     accepted_tokens: int | None = None
-    preemptions: int = 0
+    preemptions: int | None = 0
     finish_reason: v.FinishReason | None = None
     matched: str | None = None
     message: str | None = None
@@ -102,7 +103,8 @@ class _Table:
             case v.Admitted():
                 self._admit(event)
             case v.Preempted():
-                self.rows[event.request].preemptions += 1
+                row = self.rows[event.request]
+                row.preemptions = plus(row.preemptions, 1)
             case v.StepScheduled():
                 self._drafts = {row.request: len(row.drafts) for row in event.rows if row.drafts}
             case v.StepFinished():
@@ -189,7 +191,7 @@ class _Table:
         for request, drafts in self._drafts.items():
             row = self.rows[request]
             if row.finish_reason is None:  # else the forward pass failed
-                row.drafted_tokens = _plus(row.drafted_tokens, drafts)
+                row.drafted_tokens = plus(row.drafted_tokens, drafts)
         for gain in event.tokens:
             self._add_tokens(self.rows[gain.request], gain, step, event.t.get("end"))
 
@@ -201,8 +203,8 @@ class _Table:
             row.first_token_step = step
             row.ttft_ms = self._since_arrival(row, end)
         row.output_tokens += len(gain.ids)
-        row.forced_tokens = _plus(row.forced_tokens, gain.forced)
-        row.accepted_tokens = _plus(row.accepted_tokens, gain.accepted)
+        row.forced_tokens = plus(row.forced_tokens, gain.forced)
+        row.accepted_tokens = plus(row.accepted_tokens, gain.accepted)
         if row.request in self._gaps:
             gaps = self._token_gaps.before(gain, end)
             self._gaps[row.request] += [gap for gap in gaps if gap is not None]
@@ -213,11 +215,6 @@ class _Table:
         if arrived is None or time is None:
             return None
         return in_ms(time - arrived - self._paused.between(arrived, time))
-
-
-def _plus(count: int | None, more: int) -> int | None:
-    """Return a count and `more`; None if the count before the window is not known."""
-    return None if count is None else count + more
 
 
 def _p95(values: list[float]) -> float:

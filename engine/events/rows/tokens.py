@@ -19,23 +19,34 @@ class OutputTokenRow(msgspec.Struct, gc=False):
     text     its piece; joined, they are the output. If a stop string ended the request, the returned
              text ends before it
     logprob  natural logarithm; None for a forced token
-    forced   by a tool, not sampled
+    forced   not sampled, but written by a tool or, if `allowed` is 1, by the request's grammar
     drafted  proposed by a drafter and accepted
     time_ms  when its step ended, since the run started
     gap_ms   since the request's previous token, without the time in which the engine was paused; 0
              within a step, None for the first
+
+    Of a request whose output must have a shape (`SamplingParams.structured`):
+
+    allowed      number of tokens that its grammar allowed here; 0 without a grammar
+    wanted       id of the token that the model found most likely, if the grammar forbids it
+    wanted_text  the text of that token
+    mass         the model's probability of all allowed tokens together; None for a forced token
     """
 
     request: int
     index: int
     step: int
-    id: int
-    text: str
+    id: int | None
+    text: str | None
     logprob: float | None
     forced: bool
     drafted: bool
     time_ms: float | None
     gap_ms: float | None
+    allowed: int = 0
+    wanted: int | None = None
+    wanted_text: str | None = None
+    mass: float | None = None
 
 
 def token_rows(events: Iterable[v.Event]) -> list[OutputTokenRow]:
@@ -69,6 +80,9 @@ def _rows(
         before = gaps.before(gain, end)
         for at, id_ in enumerate(gain.ids):
             forced = at >= sampled
+            allowed = gain.allowed[at] if gain.allowed else 0
+            is_known = allowed > 0 and "wanted" in event.t
+            wanted, wanted_text = (is_known and event.t["wanted"][number][at]) or (None, None)
             yield OutputTokenRow(
                 request=gain.request,
                 index=first + at,
@@ -80,5 +94,9 @@ def _rows(
                 drafted=at < gain.accepted,
                 time_ms=in_ms(end),
                 gap_ms=before[at],
+                allowed=allowed,
+                wanted=wanted,
+                wanted_text=wanted_text,
+                mass=event.t["mass"][number][at] if is_known else None,
             )
         counts[gain.request] = first + len(gain.ids)

@@ -9,10 +9,11 @@ waiting   batch_full, no_free_blocks, ...   the recorded reasons of `step_schedu
           of the head of the queue, of requests that the policy deferred, and of running ones that
           got no tokens. Behind the head, its reason counts
           step_in_progress  it arrived during a step; requests are examined between steps
-engine    between_passes    it was scheduled, but no forward pass ran: scheduling, sampling, sending
+engine    between_passes    between its forward passes: scheduling, sampling, sending
           failed_step       the step's scheduling failed, or its pass was dropped
           paused            the engine was paused, and no forward pass ran
-          unknown           the log does not say, because it begins later
+          unknown           the log does not say: it begins later, messages are missing, or its
+                            source does not know
 """
 
 from typing import get_args

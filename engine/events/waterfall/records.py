@@ -29,6 +29,7 @@ class Step:
     blocked     (request, reason) of the head of the queue
     skipped     reason of each request that got no tokens
     is_failed   whether its scheduling failed
+    is_after_gap     whether messages of a foreign log are missing since the step before
     """
 
     number: int
@@ -42,6 +43,7 @@ class Step:
     blocked: tuple[int, str] | None = None
     skipped: dict[int, str] = field(default_factory=dict)
     is_failed: bool = False
+    is_after_gap: bool = False
 
 
 @dataclass(slots=True)
@@ -73,7 +75,9 @@ class Life:
     examined     the first step whose scheduling could see it
     steps        number of finished steps when it arrived and when it ended; None: it lives
     first_token  index of the step that gave its first token
-    found        tokens found in the cache when it was first admitted
+    admitted     the step in which it was first admitted; 0: before the log begins; None: not yet
+    found        tokens found in the cache then
+    adopted      how many of these another replica computed, and which one
     short        the first step in which only memory kept it out, and how many blocks were missing
     """
 
@@ -88,7 +92,9 @@ class Life:
     ends_at: int | None = None
     reason: str | None = None
     first_token: int | None = None
+    admitted: int | None = None
     found: int | None = None
+    adopted: tuple[int, str] = (0, "")
     short: tuple[int, int] | None = None
     computed: int = 0  # tokens that it has ever computed
     work: dict[int, Work] = field(default_factory=dict)
@@ -101,7 +107,8 @@ _DECODE = Work(0, 1, is_prefill=False, is_decode=True)
 class Records:
     """The finished steps, paused times and requests of a log.
 
-    unit   "us", or "steps" if the log was saved without times: then each step takes 1
+    unit    "us", or "steps" if the log was saved without times: then each step takes 1
+    source  of the log, as in run_started
     """
 
     def __init__(self, log: Iterable[v.Event]) -> None:
@@ -114,10 +121,12 @@ class Records:
         self.lives: dict[int, Life] = {}
         self._open: dict[int, Step] = {}  # scheduled and unfinished
         self._state = State()
+        self._is_after_gap = False
         for event in events:
             self._before(event)
             self._state.apply(event)
             self._after(event)
+        self.source = self._state.source
         _infer_others_prefill(self.steps)
 
     def _before(self, event: v.Event) -> None:
@@ -125,6 +134,8 @@ class Records:
         match event:
             case v.StepStarted():
                 self._open[event.step] = Step(event.step, is_failed=True)
+            case v.EventsMissing():
+                self._is_after_gap = True
             case v.Preempted():
                 self._preempted(event)
             case v.StepScheduled():
@@ -187,6 +198,8 @@ class Records:
             life.examined = 0
             has_output = len(request.tokens) > request.prompt_length
             life.computed = len(request.tokens) - 1 if has_output else request.computed
+            if request.id in state.running or request.preemptions:
+                life.admitted = 0
             if request.id in state.waiting and request.preemptions:
                 life.absences.append(Absence(0, None))
         for number, rows in state.plans.items():
@@ -199,7 +212,8 @@ class Records:
         life = self._meet(self._state.requests[event.request], parent.arrived)
         life.parent, life.forked = parent.id, self._state.step
         life.examined, life.begins_at = parent.examined, parent.begins_at
-        life.found, life.computed = parent.found, parent.computed
+        life.admitted = parent.admitted
+        life.found, life.adopted, life.computed = parent.found, parent.adopted, parent.computed
         life.work = dict(parent.work)
         life.absences = list(parent.absences)
 
@@ -207,8 +221,11 @@ class Records:
         life = self.lives[event.request]
         if life.absences and life.absences[-1].end is None:
             life.absences[-1].end = self._state.step
+        if life.admitted is None:
+            life.admitted = self._state.step
         if not event.resumed:
             life.found = len(event.blocks) * self._state.block_size
+            life.adopted = self._state.adopted_prefix(event.node)
 
     def _preempted(self, event: v.Preempted) -> None:
         state, life = self._state, self.lives[event.request]
@@ -220,7 +237,8 @@ class Records:
             if row.request == event.request
         ]
         life.computed = max(life.computed, request.computed, *ends)
-        life.absences.append(Absence(state.step, event.needed_by))
+        by = None if event.needed_by < 0 else event.needed_by  # a foreign log may not say
+        life.absences.append(Absence(state.step, by))
 
     def _planned(self, step: Step, rows: list[v.ScheduledRow]) -> None:
         for row in rows:
@@ -243,6 +261,7 @@ class Records:
             return  # it failed while the step before is being computed, whose time goes on
         before = self.steps[-1].end if self.steps else 0
         _set_times(step, event.t if self.unit == "us" else {}, before)
+        step.is_after_gap, self._is_after_gap = self._is_after_gap, False
         for gain in event.tokens:
             life = self.lives[gain.request]
             past = self._state.requests[gain.request]

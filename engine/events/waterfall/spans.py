@@ -8,6 +8,8 @@ did in the step is the cause of the tile:
   `others_prefill` is the last part. Before and after the pass is `between_passes`.
 - It has none. The whole tile has the recorded reason, or is `preempted`.
 
+Where messages of a foreign log are missing, the time up to the next step that it has is `unknown`.
+
 `paused` is the time in which the engine was paused and no forward pass ran. With asynchronous
 scheduling the next step is scheduled during a tile; a tile still is the time in which its own step was
 computed.
@@ -83,6 +85,9 @@ def _first_tile(steps: list[Step], life: Life) -> int:
 
 
 def _tile(paused: _Intervals, life: Life, step: Step, start: int) -> Iterator[Span]:
+    if step.is_after_gap and start < step.begin:
+        yield Span(start, step.begin, "unknown", step.number)
+        start = step.begin
     work = life.work.get(step.number)
     launched, ready = (max(start, time) for time in (step.launched, step.ready))
     outside = [(start, launched), (ready, step.end)]
@@ -141,7 +146,8 @@ def _absent(life: Life, step: Step) -> tuple[str, int | None]:
         return step.skipped[request], None
     if step.is_failed or step.number in life.work:
         return "failed_step", None
-    if step.blocked is None:
+    is_admitted = life.admitted is not None and life.admitted <= step.number
+    if step.blocked is None or is_admitted:
         return "unknown", None
     head, reason = step.blocked
     return reason, None if head == request or reason in FOR_ALL else head

@@ -3,6 +3,7 @@
 log.waterfall                    the picture: one bar per request, slowest first
 ada = log.waterfall[1]           one request
 print(ada)                       why it was slow, in words
+ada.parts                        the same as rows; they add up to `ada.total` exactly
 ada.spans                        its spans; they add up to `ada.total` exactly
 log.waterfall.totals             time by cause, over all requests
 log.waterfall.frame              all spans as a pandas frame
@@ -12,9 +13,10 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from engine.events.waterfall.causes import CAUSES, LOST, WORK
+from engine.events.waterfall.parts import Part, parts_of
 from engine.events.waterfall.records import Life, Records
 from engine.events.waterfall.spans import Span, spans_of
 
@@ -47,6 +49,7 @@ class RequestTime:
     reason: str | None
     life: Life = field(repr=False)
     names: dict[int, str] = field(repr=False)  # of all requests
+    source: dict[str, Any] = field(repr=False)  # as in run_started
 
     @property
     def total(self) -> int:
@@ -60,6 +63,16 @@ class RequestTime:
         for span in self.spans:
             times[span.cause] += span.duration
         return {cause: times[cause] for cause in CAUSES if cause in times}
+
+    @cached_property
+    def parts(self) -> list[Part]:
+        """One part per cause, each marked as recorded, inferred or unknown. They add up to `total`."""
+        from engine.events.waterfall.words import part_words
+
+        parts = parts_of(self.spans, self.source)
+        for part in parts:
+            part.words = part_words(part, self, self.names)
+        return parts
 
     @property
     def work(self) -> int:
@@ -86,7 +99,7 @@ class RequestTime:
     def __str__(self) -> str:
         from engine.events.waterfall.words import why_slow
 
-        return why_slow(self, self.names)
+        return why_slow(self)
 
     def _repr_html_(self) -> str:
         from engine.events.waterfall.picture import picture
@@ -188,6 +201,7 @@ class Waterfall:
             reason=life.reason,
             life=life,
             names=self.names,
+            source=self._records.source,
         )
 
 

@@ -1,13 +1,12 @@
-"""The waterfall in words: a sentence, and a row per cause. `waterfall_words.js` says the same."""
+"""The waterfall in words: a sentence, and a line per part. `waterfall_words.js` says the same."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from engine.events.durations import duration
-from engine.events.messages import MESSAGES, fill, text
-from engine.events.waterfall.causes import LOST, WAITING, WORK
-from engine.events.waterfall.spans import Span
+from engine.events.messages import MESSAGES, adopted_words, fill, text
+from engine.events.waterfall.causes import WORK
+from engine.events.waterfall.parts import Part
 
 if TYPE_CHECKING:
     from engine.events.waterfall.waterfall import RequestTime, Unit, Waterfall
@@ -15,18 +14,6 @@ if TYPE_CHECKING:
 _WORDS = MESSAGES["waterfall"]
 _STEPS_NAMED = 4  # more are counted
 _NAMES_NAMED = 3
-INFERRED = ("others_prefill",)
-
-
-@dataclass(slots=True)
-class Row:
-    """All spans of a request with one cause; waiting behind others is a row of its own."""
-
-    cause: str
-    is_behind: bool
-    time: int = 0
-    steps: list[int] = field(default_factory=list)
-    about: list[int] = field(default_factory=list)  # different requests, in order
 
 
 def in_words(time: int, unit: "Unit") -> str:
@@ -40,30 +27,13 @@ def cause_name(cause: str) -> str:
     return str(reason["short"] if reason else _WORDS["causes"].get(cause, cause))
 
 
-def rows_of(spans: list[Span]) -> list[Row]:
-    """Return one row per cause: work, then what was lost, then waiting, then the engine's."""
-    rows: dict[tuple[str, bool], Row] = {}
-    for span in spans:
-        is_behind = span.about is not None and span.cause in WAITING
-        row = rows.setdefault((span.cause, is_behind), Row(span.cause, is_behind))
-        row.time += span.duration
-        if span.step not in row.steps[-1:]:
-            row.steps.append(span.step)
-        if span.about is not None and span.about not in row.about:
-            row.about.append(span.about)
-    order = (*WORK, *LOST, *WAITING)
-    return sorted(
-        rows.values(), key=lambda row: order.index(row.cause) if row.cause in order else 99
-    )
-
-
-def why_slow(time: "RequestTime", names: Mapping[int, str]) -> str:
-    """Return the sentence and the rows of a request. The rows add up to its total."""
+def why_slow(time: "RequestTime") -> str:
+    """Return the sentence and the parts of a request. The parts add up to its total."""
     unit = time.unit
     lines = [headline(time)]
-    for row in rows_of(time.spans):
-        about = row_words(row, time, names)
-        lines.append(f"{in_words(row.time, unit):>10}  {about}{_steps(row)}{_source(row)}")
+    for part in time.parts:
+        mark = "" if part.mark == "recorded" else f", {part.mark}"
+        lines.append(f"{in_words(part.time, unit):>10}  {part.words}{_steps(part)}{mark}")
     if words := helped(time):
         lines.append(f"{words}.")
     return "\n".join(lines)
@@ -96,25 +66,26 @@ def helped(time: "RequestTime") -> str:
     return words if later is None else words + text(_WORDS["helped_later"], later=later)
 
 
-def row_words(row: Row, time: "RequestTime", names: Mapping[int, str]) -> str:
-    """Return what a row's time was spent on."""
+def part_words(part: Part, time: "RequestTime", names: Mapping[int, str]) -> str:
+    """Return what a part's time was spent on."""
     rows = _WORDS["rows"]
-    who = _listed([_named(one, time.request, names) for one in row.about])
+    who = _listed([_named(one, time.request, names) for one in part.about])
     work = [one for one in time.life.work.values() if not one.in_vain]
-    match row.cause:
+    match part.cause:
         case "prefill":
             tokens = sum(one.new for one in work if one.is_prefill)
-            cached = fill(rows["cached"], found=time.life.found) if time.life.found else []
-            words = fill(rows["prefill"], tokens=tokens, cached="".join(map(str, cached)))
+            cached = text(rows["cached"], found=time.life.found) if time.life.found else ""
+            cached += adopted_words(*time.life.adopted)
+            words = fill(rows["prefill"], tokens=tokens, cached=cached)
         case "decode":
             words = fill(rows["decode"], tokens=sum(one.new for one in work if not one.is_prefill))
         case "recomputed":
             words = fill(rows["recomputed"], tokens=sum(one.again for one in work))
         case "preempted":
-            words = fill(rows["preempted" if row.about else "preempted_by_unknown"], who=who)
+            words = fill(rows["preempted" if part.about else "preempted_by_unknown"], who=who)
         case cause if cause in MESSAGES["reasons"]:
             words = fill(
-                rows["behind" if row.is_behind else "waiting"], who=who, reason=cause_name(cause)
+                rows["behind" if part.is_behind else "waiting"], who=who, reason=cause_name(cause)
             )
         case cause:
             words = [str(rows[cause])]
@@ -143,13 +114,9 @@ def _listed(names: list[str]) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]])) if names else ""
 
 
-def _steps(row: Row) -> str:
-    if row.cause in WORK:
+def _steps(part: Part) -> str:
+    if part.cause in WORK:
         return ""
-    if len(row.steps) > _STEPS_NAMED:
-        return f" ({len(row.steps)} steps)"
-    return f" (step{'s' * (len(row.steps) > 1)} {', '.join(map(str, row.steps))})"
-
-
-def _source(row: Row) -> str:
-    return ", inferred" * (row.cause in INFERRED)
+    if len(part.steps) > _STEPS_NAMED:
+        return f" ({len(part.steps)} steps)"
+    return f" (step{'s' * (len(part.steps) > 1)} {', '.join(map(str, part.steps))})"

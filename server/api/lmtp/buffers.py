@@ -6,19 +6,18 @@ prefix stays locked in the radix tree until the buffer is released or the sessio
 limits how much may be held (`engine/cache/holds.py`). Tokens beyond that limit stay in the buffer and
 are computed again when needed.
 
-The event loop reads buffers, and the engine thread writes them. The engine thread holds a request's
-tokens right after the step in which the request ends, before anything can be evicted.
+The engine thread takes the hold right after the step in which the request ends, before anything can be
+evicted, and reports it with the last tokens. A buffer is a number to the engine, and the buffer's next
+hold replaces the one before.
 """
 
-import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from engine.engine import Engine
-from engine.scheduling.request import Request
 from server.core.bridge import Bridge
+from server.core.messages import Kept, numbers
 from server.http.errors import bad_request
 
 MAX_BUFFERS = 64
@@ -26,10 +25,10 @@ MAX_BUFFERS = 64
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Tokens of one model. `hold` is the id of the engine's hold, `held` how many tokens it locks."""
+    """Tokens of one model: the buffer's number, and how many of the tokens the engine holds."""
 
     tokens: list[int]
-    hold: int
+    number: int
     held: int
     bridge: Bridge
 
@@ -40,7 +39,7 @@ class Buffer:
 
     def release_hold(self) -> None:
         """Have the engine thread release the hold; harmless if it is already released."""
-        self.bridge.between_steps(lambda engine: engine.holds.release(self.hold))
+        self.bridge.release_buffer(self.number)
 
 
 class Buffers:
@@ -48,9 +47,9 @@ class Buffers:
 
     def __init__(self) -> None:
         self._kept: dict[str, Buffer] = {}
+        self._numbers: dict[str, int] = {}  # of the names that are kept or reserved
         self._reserved = Counter[str]()  # name -> running requests that will store a buffer there
         self._closed = False
-        self._lock = threading.Lock()
 
     def find(self, name: str) -> Buffer:
         """Return a buffer. Raises ApiError if no buffer has this name."""
@@ -60,40 +59,41 @@ class Buffers:
         return buffer
 
     @contextmanager
-    def reserve(self, name: str, bridge: Bridge) -> Iterator[Callable[[Engine, Request], None]]:
-        """Reserve a buffer, and yield the function that stores it on the engine thread.
+    def reserve(self, name: str | None) -> Iterator[int]:
+        """Reserve a buffer while a request runs, and yield its number; 0 without a name.
 
-        The engine thread calls that function when the request ends. Reserved buffers count towards
-        the limit because many requests may run at once. Raises ApiError if there are too many.
+        Reserved buffers count towards the limit because many requests may run at once. Raises ApiError
+        if there are too many.
         """
-        with self._lock:
-            names = self._kept.keys() | self._reserved.keys()
-            if name not in names and len(names) >= MAX_BUFFERS:
-                message = f"keep: the session has {MAX_BUFFERS} buffers, the maximum: release one"
-                raise bad_request("keep", message, "buffers_full")
-            self._reserved[name] += 1
-
-        def keep(engine: Engine, request: Request) -> None:
-            with self._lock:
-                if self._closed or request.finish_reason not in ("stop", "length"):
-                    return
-                if not self._reserved[name]:  # cancelled while its last step ran
-                    return
-                before = self._kept.get(name)
-                if before is not None and before.bridge is bridge:
-                    engine.holds.release(before.hold)  # before the new hold, as it counts
-                elif before is not None:
-                    before.release_hold()
-                hold = engine.holds.hold(request.tokens, label=request.label)
-                held = len(hold.block_table) * engine.config.block_size
-                self._kept[name] = Buffer(list(request.tokens), hold.id, held, bridge)
-
+        if name is None:
+            yield 0
+            return
+        names = self._kept.keys() | self._reserved.keys()
+        if name not in names and len(names) >= MAX_BUFFERS:
+            message = f"keep: the session has {MAX_BUFFERS} buffers, the maximum: release one"
+            raise bad_request("keep", message, "buffers_full")
+        self._reserved[name] += 1
         try:
-            yield keep
+            yield self._numbers.setdefault(name, next(numbers))
         finally:
-            with self._lock:
-                self._reserved[name] -= 1
-                self._reserved += Counter()  # removes names whose count is 0
+            self._reserved[name] -= 1
+            self._reserved += Counter()  # removes names whose count is 0
+            self._drop_number(name)
+
+    def _drop_number(self, name: str) -> None:
+        if name not in self._kept and name not in self._reserved:
+            del self._numbers[name]
+
+    def store(self, name: str, kept: Kept, bridge: Bridge) -> None:
+        """Store what the engine has kept for a request, in place of what the buffer had."""
+        before = self._kept.get(name)
+        if before is not None and before.bridge is not bridge:
+            before.release_hold()
+        buffer = Buffer(kept.tokens, self._numbers[name], kept.held, bridge)
+        if self._closed:
+            buffer.release_hold()
+        else:
+            self._kept[name] = buffer
 
     def summary(self, name: str) -> dict[str, object]:
         """Describe a buffer to a client: its length, and how many of its tokens the cache holds."""
@@ -104,16 +104,15 @@ class Buffers:
 
     def release(self, name: str) -> None:
         """Delete a buffer. Raises ApiError if no buffer has this name."""
-        with self._lock:
-            buffer = self._kept.pop(name, None)
+        buffer = self._kept.pop(name, None)
         if buffer is None:
             raise bad_request("buffer", f"buffer: there is no buffer {name!r}", "no_such_buffer")
         buffer.release_hold()
+        self._drop_number(name)
 
     def close(self) -> None:
         """Delete all buffers when the session ends, and store no new ones."""
-        with self._lock:
-            self._closed = True
-            for buffer in self._kept.values():
-                buffer.release_hold()
-            self._kept.clear()
+        self._closed = True
+        for buffer in self._kept.values():
+            buffer.release_hold()
+        self._kept.clear()

@@ -19,6 +19,7 @@ from engine.events.vocabulary import Event
 from server.api.lmtp.client import Client, over
 from server.api.lmtp.session import Session
 from server.core.bridge import Bridge
+from server.core.engine_client import InProcessClient
 from server.core.event_log import Outbox
 from server.core.models import Models
 from server.core.settings import ServerSettings
@@ -30,14 +31,14 @@ QUEUED_FRAMES = 64  # in each direction; when the queue is full, the writer wait
 async def in_process(engine: Engine, *, label: str = "") -> AsyncIterator[Client]:
     """Yield a client for this engine. Other code must not use the engine until the block ends."""
     log, outbox = engine.log, _LoggingOutbox(engine.log)
-    bridge = Bridge(engine, outbox, ServerSettings(model_name="in-process"))
+    bridge = Bridge(InProcessClient(engine, outbox), ServerSettings(model_name="in-process"))
     engine.log = outbox
     bridge.start()
     try:
         async with client_of(Models(bridge), label=label) as client:
             yield client
     finally:
-        await _commands_done(bridge)
+        await bridge.settle()
         await bridge.stop()
         engine.log = log
 
@@ -90,16 +91,3 @@ class _LoggingOutbox(Outbox):
 async def _frames(queue: asyncio.Queue[str | None]) -> AsyncIterator[str]:
     while (text := await queue.get()) is not None:
         yield text
-
-
-async def _commands_done(bridge: Bridge) -> None:
-    """Wait until the engine thread has processed all commands, such as releasing ended requests."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[None] = loop.create_future()
-
-    def notify(_engine: Engine) -> None:
-        loop.call_soon_threadsafe(done.set_result, None)
-
-    if not bridge.failure:
-        bridge.between_steps(notify)
-        await done

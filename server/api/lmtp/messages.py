@@ -20,9 +20,12 @@ import msgspec
 from msgspec import Meta
 
 from engine.scheduling.sampling_params import SamplingParams
+from engine.text.bad_words import MAX_SEQUENCES
+from server.api.openai.structured import Shape, shape_of
 from server.core.settings import (
     LARGEST_COUNT,
     LARGEST_WHOLE,
+    MAX_ALLOWED_TOKENS,
     MAX_NAME_LENGTH,
     MAX_STOP_LENGTH,
     MAX_STOP_TOKENS,
@@ -118,8 +121,13 @@ class GenerateCall(PromptCall, kw_only=True):
     top_logprobs: int | None = None
     stop: Stop | Annotated[list[Stop], Meta(max_length=MAX_STOPS)] | None = None
     stop_token_ids: Annotated[list[int], Meta(max_length=MAX_STOP_TOKENS)] | None = None
+    include_stop_str_in_output: bool | None = None
+    skip_special_tokens: bool | None = None
+    bad_words: Annotated[list[Stop], Meta(max_length=MAX_SEQUENCES)] | None = None
+    allowed_token_ids: Annotated[list[int], Meta(max_length=MAX_ALLOWED_TOKENS)] | None = None
     ignore_eos: bool | None = None
     seed: Whole | None = None
+    structured_outputs: dict[str, Any] | None = None
 
     def check(self) -> None:
         """See `Call`."""
@@ -128,6 +136,11 @@ class GenerateCall(PromptCall, kw_only=True):
                 "top_logprobs",
                 f"top_logprobs must be 0 to {MAX_TOP_LOGPROBS}, got {self.top_logprobs}",
             )
+        self.shape()
+
+    def shape(self) -> Shape | None:
+        """Return the shape that the output must have, if any. Raises ApiError."""
+        return None if self.structured_outputs is None else shape_of(self.structured_outputs)
 
     def sampling(self, *, vocab_size: int, room: int) -> SamplingParams:
         """Return the engine's parameters. Raises SamplingError for a value out of range.
@@ -143,6 +156,8 @@ class GenerateCall(PromptCall, kw_only=True):
             }
         if self.stop is not None:
             given["stop"] = self.stop if isinstance(self.stop, list) else [self.stop]
+        if shape := self.shape():
+            given["structured"] = shape.output
         top = 1 if self.top_logprobs is None else self.top_logprobs
         return SamplingParams(
             max_tokens=min(max_tokens, max(1, room)),
@@ -192,6 +207,7 @@ _HALF_A_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 _SAMPLING_FIELDS = (
     *("min_tokens", "temperature", "top_p", "top_k", "min_p", "repetition_penalty"),
     *("presence_penalty", "frequency_penalty", "stop_token_ids", "ignore_eos", "seed"),
+    *("include_stop_str_in_output", "skip_special_tokens", "bad_words", "allowed_token_ids"),
 )
 
 # Does not match inside a JSON string, because quotation marks are escaped there.

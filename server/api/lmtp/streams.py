@@ -6,12 +6,9 @@ request samples at least one token; for SCORE this token costs nothing and is dr
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import nullcontext
 from typing import Any
 
-from engine.engine import Engine
 from engine.scheduling.admission import RequestError
-from engine.scheduling.request import Request
 from engine.scheduling.sampling_params import SamplingError, SamplingParams
 from engine.text.tokenizer import Tokenizer, encode_continuation
 from server.api.lmtp.buffers import Buffer, Buffers
@@ -26,13 +23,8 @@ from server.api.lmtp.messages import (
 )
 from server.core.admission import check_length, max_request_tokens
 from server.core.bridge import Bridge
-from server.core.request_stream import (
-    GenerationRequest,
-    OutputDelta,
-    Prompt,
-    RequestContext,
-    RequestStream,
-)
+from server.core.messages import OutputDelta, Prompt
+from server.core.request_stream import GenerationRequest, RequestContext, RequestStream
 from server.http.errors import bad_request
 
 
@@ -58,7 +50,7 @@ class Stream:
         self._buffers = buffers
         self._put = put
         self._scored: list[int] = []  # known once the prompt has been tokenized
-        self._keep: Callable[[Engine, Request], None] | None = None
+        self._buffer = 0  # the number of the buffer that `keep` names
 
     async def run(self, label: str, context: RequestContext | None) -> None:
         """Submit the request and put every token into the send queue.
@@ -66,10 +58,15 @@ class Stream:
         Raises ApiError if the request cannot be served or fails.
         """
         call = self._call
-        request = GenerationRequest(self._encode, call.user or label, call.priority or 0, _FIELDS)
         name = call.keep if isinstance(call, GenerateCall) else None
-        reserved = nullcontext() if name is None else self._buffers.reserve(name, self._bridge)
-        with reserved as self._keep:
+        with self._buffers.reserve(name) as self._buffer:
+            request = GenerationRequest(
+                self._encode,
+                call.user or label,
+                call.priority or 0,
+                _FIELDS,
+                lambda kept: self._buffers.store(name or "", kept, self._bridge),
+            )
             async with self._bridge.generate(request, context) as stream:
                 await self._send_queued(stream)
                 if isinstance(call, ScoreCall):
@@ -94,7 +91,7 @@ class Stream:
             )
         except SamplingError as error:
             raise RequestError(error.field, str(error).removeprefix(f"{error.field} ")) from error
-        return [Prompt(ids, params, self._keep)]
+        return [Prompt(ids, params, self._buffer)]
 
     async def _send_queued(self, stream: RequestStream) -> None:
         """Tell the client its request's id in the log, and how many requests are ahead of it."""
@@ -199,4 +196,4 @@ def _token_items(
 
 
 # The engine's field names -> LMTP's, where they differ.
-_FIELDS = {"logprobs": "top_logprobs"}
+_FIELDS = {"logprobs": "top_logprobs", "structured": "structured_outputs"}

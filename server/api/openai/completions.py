@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from starlette.responses import Response
 
 from engine.scheduling.sampling_params import SamplingParams
-from engine.text.tokenizer import Tokenizer
+from engine.text.tokenizer import Tokenizer, encode_continuation
 from server.api.openai.requests import (
     FIRST_ERROR,
     MAX_LOGPROBS,
@@ -27,18 +27,26 @@ from server.api.openai.responses import (
     OpenAISerializer,
     chat_logprobs,
     echoed_pieces,
+    prompt_logprobs,
 )
+from server.api.openai.truncation import NO_TRUNCATION, Truncation
 from server.core.admission import check_length
 from server.core.bridge import Bridge
+from server.core.messages import OutputDelta, Prompt
 from server.core.models import Models
-from server.core.request_stream import OutputDelta, Prompt, RequestStream
+from server.core.request_stream import GenerationRequest, RequestStream
+from server.core.settings import MAX_CHOICES
 from server.http.bodies import JsonRoute
 from server.http.errors import bad_request
 from server.http.streaming import StreamedAnswer, WholeAnswer, sse
 
 MAX_PROMPTS = 1024
 
-_OPENAI_DEFAULTS = {"max_tokens": 16, "temperature": OPENAI_TEMPERATURE}
+_OPENAI_DEFAULTS = {
+    "max_tokens": 16,
+    "temperature": OPENAI_TEMPERATURE,
+    "skip_special_tokens": True,
+}
 _TEACHING_DEFAULTS = {"max_tokens": 50, "temperature": 0.0}  # the same text for a whole class
 
 _Ids = Annotated[list[int], FIRST_ERROR]
@@ -54,10 +62,14 @@ class CompletionRequest(SamplingRequest):
     best_of: int | None = Field(
         None,
         ge=1,
+        le=MAX_CHOICES,
         description="Generate this many samples and return the n most likely; no stream.",
     )
     echo: bool | None = Field(
         None, description="Return the prompt before the output; with max_tokens 0, only the prompt."
+    )
+    add_special_tokens: bool | None = Field(
+        None, description="false leaves out the beginning-of-sequence token."
     )
     logprobs: int | None = Field(
         None,
@@ -75,6 +87,13 @@ class CompletionRequest(SamplingRequest):
                 "best_of",
                 f"best_of must be at most n ({self.n or 1}) in a stream, got {self.best_of}: the "
                 "best samples are known only at the end",
+            )
+        prompts, samples = len(self.prompts()), max(self.n or 1, self.best_of or 1)
+        if prompts > 1 and prompts * samples > MAX_CHOICES:
+            raise bad_request(
+                "prompt",
+                f"prompt has {prompts} entries, and {samples} samples of each are "
+                f"{prompts * samples}, but the limit is {MAX_CHOICES}: send fewer",
             )
         if self.is_teaching:
             self._check_teaching()
@@ -101,9 +120,16 @@ class CompletionRequest(SamplingRequest):
         return self.model is None and self.stream is None
 
     @property
+    def is_streamed(self) -> bool:
+        """See `SamplingRequest`."""
+        return bool(self.stream) or self.is_teaching
+
+    @property
     def fields(self) -> dict[str, str]:
         """See `SamplingRequest`."""
-        return {"prompt_logprobs": "logprobs"}
+        if self.prompt_logprobs is not None:
+            return super().fields
+        return super().fields | {"prompt_logprobs": "logprobs"}
 
     def prompts(self) -> list[str | list[int]]:
         """Return the prompts as a list, each as text or as token ids."""
@@ -124,16 +150,7 @@ def routes(models: Models) -> APIRouter:
     @router.post("/v1/completions", responses=COMPLETION)
     async def completions(body: CompletionRequest, x_client: Client = None) -> Response:
         """Continue a text. Without `model` and `stream` in the body: the teaching stream."""
-        params = body.sampling(
-            _TEACHING_DEFAULTS if body.is_teaching else _OPENAI_DEFAULTS,
-            # The engine samples at least one token; the serializer drops it.
-            max_tokens=1 if body.max_tokens == 0 else body.max_tokens,
-            best_of=None if body.best_of == (body.n or 1) else body.best_of,
-            logprobs=body.logprobs,
-            prompt_logprobs=body.logprobs if body.echo else None,
-        )
-        encode = partial(encode_prompts, body.prompts(), params)
-        request = body.to_generation(encode, x_client)
+        request = generation(body, x_client)
         if body.is_teaching:
             return StreamedAnswer(models, body.model, request, TeachingSerializer)
         answer = StreamedAnswer if body.stream else WholeAnswer
@@ -143,13 +160,47 @@ def routes(models: Models) -> APIRouter:
     return router
 
 
+def generation(body: CompletionRequest, x_client: str | None) -> GenerationRequest:
+    """Return the request for the engine."""
+    scored = body.logprobs if body.echo else None
+    if body.prompt_logprobs is not None and not body.is_streamed:
+        scored = body.prompt_logprobs
+    params = body.sampling(
+        _TEACHING_DEFAULTS if body.is_teaching else _OPENAI_DEFAULTS,
+        # The engine samples at least one token; the serializer drops it.
+        max_tokens=1 if body.max_tokens == 0 else body.max_tokens,
+        best_of=None if body.best_of == (body.n or 1) else body.best_of,
+        logprobs=body.logprobs,
+        prompt_logprobs=scored,
+    )
+    encode = partial(
+        encode_prompts,
+        body.prompts(),
+        params,
+        with_bos=body.add_special_tokens is not False,
+        truncation=Truncation.of(body),
+    )
+    return body.to_generation(encode, x_client)
+
+
 def encode_prompts(
-    prompts: list[str | list[int]], params: SamplingParams, bridge: Bridge
+    prompts: list[str | list[int]],
+    params: SamplingParams,
+    bridge: Bridge,
+    *,
+    with_bos: bool = True,
+    truncation: Truncation = NO_TRUNCATION,
 ) -> list[Prompt]:
-    """Tokenize the prompts that are text. Raises RequestError if they are too long."""
-    check_length((len(prompt) for prompt in prompts if isinstance(prompt, str)), bridge)
-    encode = bridge.tokenizer.encode
-    return [Prompt(encode(one) if isinstance(one, str) else one, params) for one in prompts]
+    """Tokenize the prompts that are text, and cut them. Raises RequestError if they are too long.
+
+    with_bos   whether to add the beginning-of-sequence token, if the model has one
+    """
+    lengths = (len(prompt) for prompt in prompts if isinstance(prompt, str))
+    check_length(lengths, bridge, truncated=truncation.is_on)
+    tokenizer = bridge.tokenizer
+    encode = tokenizer.encode if with_bos else partial(encode_continuation, tokenizer=tokenizer)
+    ids = [encode(prompt) if isinstance(prompt, str) else prompt for prompt in prompts]
+    return [Prompt(truncation.cut(one, params.max_tokens, bridge), params) for one in ids]
 
 
 class CompletionSerializer(OpenAISerializer):
@@ -167,7 +218,11 @@ class CompletionSerializer(OpenAISerializer):
     ) -> None:
         super().__init__(body, default_model, stream, tokenizer)
         self._prompts = body.prompts()
+        if body.truncate_prompt_tokens is not None:  # the text that was cut is not echoed
+            self._prompts = [prompt.tokens for prompt in stream.prompts]
         self._echo = bool(body.echo)
+        self._logprobs = body.logprobs or 0
+        self._with_prompt_logprobs = body.prompt_logprobs is not None and not body.is_streamed
         self._with_logprobs = body.logprobs is not None
         # With max_tokens 0, the one token that the engine samples anyway is dropped.
         self._with_output = body.max_tokens != 0
@@ -177,13 +232,20 @@ class CompletionSerializer(OpenAISerializer):
     def chunk(self, delta: OutputDelta) -> bytes:
         """See `StreamSerializer`."""
         choice = self._choice(delta)
-        if not choice["text"] and choice["logprobs"] is None and not delta.finish_reason:
+        told = choice["text"] or choice["logprobs"] or choice.get("token_ids")
+        if not told and not delta.finish_reason:
             return b""
-        return sse(self.wrap([choice]))
+        return sse(self.wrap([choice], **self.usage_so_far(delta.choice)))
 
     def render(self, choices: list[OutputDelta]) -> dict[str, Any]:
         """See `WholeSerializer`. Samples that `best_of` leaves out also count as output."""
-        best = [self._choice(delta) for delta in best_choices(self.stream, choices)]
+        best = []
+        for delta in best_choices(self.stream, choices):
+            best.append(choice := self._choice(delta))
+            if self._with_prompt_logprobs:
+                ids = self.prompt_of(delta.choice).tokens
+                scores = delta.prompt_scores
+                choice["prompt_logprobs"] = prompt_logprobs(ids, scores, self.tokenizer)
         self.num_tokens = sum(len(delta.ids) for delta in choices) if self._with_output else 0
         return self.wrap(best, usage=self.usage())
 
@@ -193,11 +255,15 @@ class CompletionSerializer(OpenAISerializer):
             "text": "".join(delta.texts),
             "logprobs": None,
             "finish_reason": delta.finish_reason,
+            "stop_reason": delta.stop_reason,
         }
+        if self.with_token_ids:
+            if self.is_first(delta.choice):
+                choice["prompt_token_ids"] = self.prompt_of(delta.choice).tokens
+            choice["token_ids"] = delta.ids if self._with_output else []
         if not self._is_plain:
             self._apply_options(choice, delta)
-        if self._with_output:
-            self.num_tokens += len(delta.ids)
+        self.count(delta.choice, len(delta.ids) if self._with_output else 0)
         return choice
 
     def _apply_options(self, choice: dict[str, Any], delta: OutputDelta) -> None:
@@ -208,14 +274,15 @@ class CompletionSerializer(OpenAISerializer):
         if not self._with_output:
             choice["text"] = ""
             choice["finish_reason"] = delta.finish_reason and "length"
+            choice["stop_reason"] = None
         if self._echo and is_first:
             at = index // self.stream.prompts[0].params.n
-            ids, prompt = self.stream.prompts[at].tokens, self._prompts[at]
+            ids, prompt = self.prompt_of(index).tokens, self._prompts[at]
             pieces = echoed_pieces(prompt, ids, self.tokenizer)
             text = prompt if isinstance(prompt, str) else "".join(pieces)
             choice["text"] = text + choice["text"]
             if self._with_logprobs:
-                logprobs.add_prompt(ids, pieces, delta.prompt_scores)
+                logprobs.add_prompt(ids, pieces, delta.prompt_scores, self._logprobs)
             logprobs.offset = len(text)
         if self._with_logprobs and self._with_output and delta.logprobs is not None:
             logprobs.add(delta.ids, delta.logprobs)
@@ -253,11 +320,12 @@ class TeachingSerializer:
         data: {"token": " there", "token_id": 311, "is_first": true, "ttft_ms": 12.4}
         data: {"token": " was", "token_id": 285, "is_first": false}
         ...
-        data: {"done": true, "full_text": " there was ..."}
+        data: {"done": true, "full_text": " there was ...", "finish_reason": "length"}
 
     `token` may be empty: a token can end inside a character, which is then sent with the next token.
-    `full_text` is all the tokens joined. `ttft_ms` is the time from the moment the server read the
-    request to the end of the step that sampled its first token, exactly as in the event log.
+    `full_text` is all the tokens joined, and `finish_reason` says why they end. `ttft_ms` is the time
+    from the moment the server read the request to the end of the step that sampled its first token,
+    exactly as in the event log.
 
     With `logprobs`, an event has the token's log-probability and the most likely tokens there:
 
@@ -268,12 +336,14 @@ class TeachingSerializer:
 
     def __init__(self, stream: RequestStream, tokenizer: Tokenizer) -> None:
         self._pieces: list[str] = []
+        self._finish_reason: str | None = None
         self._submitted_at = stream.submitted_at
         self._tokenizer = tokenizer
 
     def chunk(self, delta: OutputDelta) -> bytes:
         """Write one event per token."""
         events = []
+        self._finish_reason = delta.finish_reason
         logprobs = chat_logprobs(delta, self._tokenizer)
         for index, (token_id, text) in enumerate(zip(delta.ids, delta.texts, strict=True)):
             event: dict[str, Any] = {"token": text, "token_id": token_id}
@@ -288,5 +358,6 @@ class TeachingSerializer:
         return b"".join(events)
 
     def closing(self) -> bytes:
-        """Write the whole text."""
-        return sse({"done": True, "full_text": "".join(self._pieces)})
+        """Write the whole text, and why it ends."""
+        text, reason = "".join(self._pieces), self._finish_reason
+        return sse({"done": True, "full_text": text, "finish_reason": reason})

@@ -1,30 +1,40 @@
 """The fields that completions and chat completions share, and their conversion for the engine.
 
-Nearly every field may be `null`, which means absent. An unsupported field is rejected by name, never
-ignored: a client that sends `tools` must not get an answer without them. Only its neutral value, which
-asks for nothing, is accepted. Bounds that OpenAI's API and LMTP share are in `server/core/settings.py`.
+Nearly every field may be `null`, which means absent. Unsupported fields are in `fields.py`. Bounds that
+OpenAI's API and LMTP share are in `server/core/settings.py`.
 """
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from fastapi import Header
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
 from engine.scheduling.sampling_params import SamplingError, SamplingParams
+from engine.text.bad_words import MAX_SEQUENCES
+from server.api.openai.fields import check_unsupported
+from server.api.openai.structured import (
+    ResponseFormat,
+    Shape,
+    StructuredOutputs,
+    requested_shape,
+)
 from server.core.bridge import Bridge
-from server.core.request_stream import GenerationRequest, Prompt
+from server.core.messages import Prompt
+from server.core.request_stream import GenerationRequest
 from server.core.settings import (
     LARGEST_COUNT,
     LARGEST_WHOLE,
+    MAX_ALLOWED_TOKENS,
     MAX_BIASES,
+    MAX_CHOICES,
     MAX_NAME_LENGTH,
     MAX_STOP_LENGTH,
     MAX_STOP_TOKENS,
     MAX_STOPS,
 )
-from server.http.errors import bad_request, unknown_field
+from server.http.errors import bad_request
 from server.http.request_log import label_in
 
 OPENAI_TEMPERATURE = 1.0  # OpenAI's default
@@ -47,37 +57,8 @@ FIRST_ERROR = Field(fail_fast=True)
 _SAMPLING_FIELDS = (
     *("max_tokens", "min_tokens", "stop_token_ids", "ignore_eos", "temperature", "top_p", "top_k"),
     *("min_p", "frequency_penalty", "presence_penalty", "repetition_penalty", "seed", "n"),
+    *("bad_words", "allowed_token_ids", "include_stop_str_in_output", "skip_special_tokens"),
 )
-
-# Fields of OpenAI's API that are not supported (some of them in one endpoint only), and the values
-# that ask for nothing.
-_NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "audio": (),
-    "best_of": (1,),
-    "echo": (False,),
-    "function_call": ("none", "auto"),
-    "functions": ([],),
-    "metadata": ({},),
-    "modalities": (["text"],),
-    "moderation": (),
-    "parallel_tool_calls": (True, False),
-    "prediction": (),
-    "prompt_cache_key": (),
-    "prompt_cache_options": (),
-    "prompt_cache_retention": ("in_memory",),
-    "reasoning_effort": ("none",),
-    "response_format": ({"type": "text"},),
-    "service_tier": ("auto", "default"),
-    "store": (False,),
-    "stream_options.continuous_usage_stats": (False,),  # vLLM's
-    "stream_options.include_obfuscation": (False,),
-    "suffix": ("",),
-    "tool_choice": ("none", "auto"),
-    "tools": ([],),
-    "top_logprobs": (0,),
-    "verbosity": ("medium",),
-    "web_search_options": (),
-}
 
 
 class StreamOptions(BaseModel):
@@ -86,12 +67,24 @@ class StreamOptions(BaseModel):
     model_config = ConfigDict(strict=True, extra="allow")
 
     include_usage: bool | None = Field(None, description="Send token counts in a final chunk.")
+    continuous_usage_stats: bool | None = Field(
+        None, description="With include_usage, also send each choice's counts so far in its chunks."
+    )
 
 
-class SamplingRequest(BaseModel):
-    """The fields that completions and chat completions share."""
+class Body(BaseModel):
+    """A request body. A field that it does not declare must be neutral: see `fields.py`."""
 
     model_config = ConfigDict(strict=True, extra="allow")
+
+    @model_validator(mode="after")
+    def _check_others(self) -> Self:
+        check_unsupported(self.model_extra or {})
+        return self
+
+
+class SamplingRequest(Body):
+    """The fields that completions and chat completions share."""
 
     model: str | None = Field(
         None,
@@ -110,6 +103,9 @@ class SamplingRequest(BaseModel):
     stop_token_ids: Annotated[list[int], FIRST_ERROR] | None = Field(
         None, max_length=MAX_STOP_TOKENS, description="Tokens that end the output."
     )
+    include_stop_str_in_output: bool | None = Field(
+        None, description="Keep the stop string, or the text of the stop token, in the text."
+    )
     ignore_eos: bool | None = Field(
         None, description="Keep generating after the model's end token."
     )
@@ -124,9 +120,9 @@ class SamplingRequest(BaseModel):
     )
     top_k: int | None = Field(
         None,
-        ge=0,
+        ge=-1,
         le=LARGEST_COUNT,
-        description="Sample only from this many most likely tokens; 0 means all.",
+        description="Sample only from this many most likely tokens; 0 or -1 means all.",
     )
     min_p: float | None = Field(
         None,
@@ -138,6 +134,12 @@ class SamplingRequest(BaseModel):
         None,
         max_length=MAX_BIASES,
         description="Token id -> value added to its logit, -100 to 100.",
+    )
+    bad_words: Annotated[list[Stop], FIRST_ERROR] | None = Field(
+        None, max_length=MAX_SEQUENCES, description="Words that must not be generated."
+    )
+    allowed_token_ids: Annotated[list[int], FIRST_ERROR] | None = Field(
+        None, max_length=MAX_ALLOWED_TOKENS, description="Generate only these tokens."
     )
     frequency_penalty: float | None = Field(
         None,
@@ -160,9 +162,38 @@ class SamplingRequest(BaseModel):
         le=LARGEST_WHOLE,
         description="The same seed gives the same tokens.",
     )
-    n: int | None = Field(None, ge=1, description="Samples per prompt; they share its KV blocks.")
+    n: int | None = Field(
+        None,
+        ge=1,
+        le=MAX_CHOICES,
+        description="Samples per prompt; they share its KV blocks. Those beyond the batch wait.",
+    )
     stream: bool | None = Field(None, description="Send tokens as they are generated.")
     stream_options: StreamOptions | None = None
+    skip_special_tokens: bool | None = Field(
+        None,
+        description="Leave special tokens and tool calls out of the text. The default is false in the "
+        "teaching stream and true elsewhere.",
+    )
+    return_token_ids: bool | None = Field(
+        None, description="Return the token ids of the prompt and of the output."
+    )
+    prompt_logprobs: int | None = Field(
+        None,
+        ge=0,
+        le=MAX_LOGPROBS,
+        description="Return the prompt's log-probabilities, with those of this many most likely "
+        "tokens; no stream.",
+    )
+    truncate_prompt_tokens: int | None = Field(
+        None,
+        ge=-1,
+        le=LARGEST_COUNT,
+        description="Keep only this many tokens of a prompt; -1: as many as fit.",
+    )
+    truncation_side: Literal["left", "right"] | None = Field(
+        None, description="Where truncate_prompt_tokens cuts; left by default."
+    )
     user: str | None = Field(
         None, max_length=MAX_NAME_LENGTH, description="The request's label in the event log."
     )
@@ -175,25 +206,46 @@ class SamplingRequest(BaseModel):
         le=LARGEST_COUNT,
         description="With --policy priority, lower values come first.",
     )
+    request_id: str | None = Field(
+        None, max_length=MAX_NAME_LENGTH, description="The end of the response's `id`."
+    )
+    rid: str | None = Field(
+        None, max_length=MAX_NAME_LENGTH, description="The response's `id`; SGLang's name."
+    )
+    response_format: ResponseFormat | None = Field(
+        None, description="The output is JSON, with type json_schema according to a schema."
+    )
+    structured_outputs: StructuredOutputs | None = Field(
+        None, description="The output is JSON, or matches an expression or a grammar."
+    )
+    _shape: Shape | None = PrivateAttr(None)
 
     @model_validator(mode="after")
     def _check_shared_fields(self) -> Self:
-        """Raise ApiError for an unsupported field or an unsupported combination of fields."""
-        _check_unsupported(self.model_extra or {})
+        """Raise ApiError for an unsupported combination of fields."""
         if self.stream_options is not None:
             options = self.stream_options.model_extra or {}
-            _check_unsupported({f"stream_options.{k}": value for k, value in options.items()})
+            check_unsupported({f"stream_options.{k}": value for k, value in options.items()})
             if not self.stream:
                 raise bad_request("stream_options", "stream_options needs stream: true")
+        if self.prompt_logprobs and self.is_streamed:
+            message = "prompt_logprobs needs a whole response: set stream to false"
+            raise bad_request("prompt_logprobs", message)
         if isinstance(self.stop, list) and len(self.stop) > MAX_STOPS:
             message = f"stop must have at most {MAX_STOPS} entries, got {len(self.stop)}"
             raise bad_request("stop", message)
+        self._shape = requested_shape(self.response_format, self.structured_outputs)
         return self
+
+    @property
+    def is_streamed(self) -> bool:
+        """Whether the response is a stream."""
+        return bool(self.stream)
 
     @property
     def fields(self) -> dict[str, str]:
         """The engine's field names -> this request's names, where they differ."""
-        return {}
+        return {} if self._shape is None else {"structured": self._shape.field}
 
     def sampling(self, defaults: Mapping[str, Any], **own: Any) -> SamplingParams:
         """Return the engine's parameters. Raises ApiError for a bad value.
@@ -204,6 +256,8 @@ class SamplingRequest(BaseModel):
         given = {name: getattr(self, name) for name in _SAMPLING_FIELDS} | {
             "stop": [self.stop] if isinstance(self.stop, str) and self.stop else self.stop or None,
             "logit_bias": _by_token(self.logit_bias) if self.logit_bias else None,
+            "top_k": 0 if self.top_k == -1 else self.top_k,
+            "structured": None if self._shape is None else self._shape.output,
         }
         given = {name: value for name, value in (given | own).items() if value is not None}
         try:
@@ -229,19 +283,3 @@ def _by_token(bias: dict[str, float]) -> dict[int, float]:
                 "logit_bias", f"logit_bias keys must be token ids, got {token[:20]!r}"
             )
     return {int(token): value for token, value in bias.items()}
-
-
-def _check_unsupported(fields: Mapping[str, Any]) -> None:
-    """Raise ApiError for a field that is unknown, or unsupported and not neutral."""
-    for name, value in fields.items():
-        if value is None:
-            continue
-        if name not in _NEUTRAL:
-            raise unknown_field(name)
-        if not any(_same(value, neutral) for neutral in _NEUTRAL[name]):
-            raise bad_request(name, f"{name} is not supported: leave it out")
-
-
-def _same(value: object, neutral: object) -> bool:
-    """Whether two JSON values are equal; 0 is not false and 1 is not true."""
-    return value == neutral and isinstance(value, bool) == isinstance(neutral, bool)

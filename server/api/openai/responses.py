@@ -17,17 +17,19 @@ test compares real responses with the document.
 import time
 import uuid
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
 from engine.scheduling.request import TokenScore
 from engine.text.tokenizer import Tokenizer
 from server.api.openai.requests import SamplingRequest
-from server.core.request_stream import Logprobs, OutputDelta, RequestStream
+from server.core.messages import Logprobs, OutputDelta, Prompt
+from server.core.request_stream import RequestStream
 from server.http.streaming import EVENT, sse
 
 FinishReason = Literal["stop", "length"]
+ChatFinishReason = Literal["stop", "length", "tool_calls"]
 
 # JSON has no infinity. OpenAI uses the same number for a token with probability 0.
 _LEAST = -9999.0
@@ -39,6 +41,7 @@ class OpenAISerializer:
     id_prefix    the beginning of the response's id
     kind         the `object` of a chunk or response
     num_tokens   output tokens so far, over all choices
+    with_token_ids  whether the client asked for token ids
     """
 
     id_prefix: str
@@ -51,10 +54,16 @@ class OpenAISerializer:
         self.stream = stream
         self.tokenizer = tokenizer
         self.num_tokens = 0
-        self._id = f"{self.id_prefix}-{uuid.uuid4().hex}"
+        self.with_token_ids = bool(body.return_token_ids)
+        self._counts: dict[int, int] = {}  # choice -> its output tokens so far
+        self._id = body.rid or f"{self.id_prefix}-{body.request_id or uuid.uuid4().hex}"
         self._created = int(time.time())
         self._model = body.model or default_model
-        self._include_usage = body.stream_options is not None and body.stream_options.include_usage
+        options = body.stream_options
+        self._include_usage = options is not None and bool(options.include_usage)
+        self._continuous_usage = self._include_usage and bool(
+            options is not None and options.continuous_usage_stats
+        )
 
     def wrap(self, choices: list[dict[str, Any]], **more: object) -> dict[str, Any]:
         """Return a response or chunk with these choices."""
@@ -64,6 +73,32 @@ class OpenAISerializer:
     def closing(self) -> bytes:
         """See `StreamSerializer`. It has the token counts, if the client asked for them."""
         return sse(self.wrap([], usage=self.usage())) if self._include_usage else b""
+
+    def prompt_of(self, choice: int) -> Prompt:
+        """Return a choice's prompt."""
+        return self.stream.prompts[choice // self.stream.prompts[0].params.n]
+
+    def is_first(self, choice: int) -> bool:
+        """Return whether a choice has had no delta yet."""
+        return choice not in self._counts
+
+    def count(self, choice: int, tokens: int) -> None:
+        """Count output tokens of a choice."""
+        self.num_tokens += tokens
+        self._counts[choice] = self._counts.get(choice, 0) + tokens
+
+    def usage_so_far(self, choice: int) -> dict[str, Any]:
+        """Return the `usage` of a choice's chunk, if the client asked for `continuous_usage_stats`."""
+        if not self._continuous_usage:
+            return {}
+        prompt_tokens = len(self.prompt_of(choice).tokens)
+        tokens = self._counts.get(choice, 0)
+        counts = {
+            "prompt_tokens": prompt_tokens,
+            "completion_tokens": tokens,
+            "total_tokens": prompt_tokens + tokens,
+        }
+        return {"usage": counts}
 
     def usage(self) -> dict[str, Any]:
         """Return the token counts. `cached_tokens` are prompt tokens found in the prefix cache."""
@@ -93,12 +128,15 @@ class LogprobLists:
         self._offsets: list[int] = []
 
     def add_prompt(
-        self, ids: Sequence[int], pieces: Sequence[str], scores: Sequence[TokenScore]
+        self, ids: Sequence[int], pieces: Sequence[str], scores: Sequence[TokenScore], most: int
     ) -> None:
-        """Add the prompt's tokens. `scores` starts with the second: the first has no context."""
+        """Add the prompt's tokens, with at most `most` of the most likely ones at each position.
+
+        `scores` starts with the second token: the first has no context.
+        """
         self._add(ids[0], pieces[0], None, [])
         for token, piece, score in zip(ids[1:], pieces[1:], scores, strict=True):
-            self._add(token, piece, score.logprob, score.top)
+            self._add(token, piece, score.logprob, score.top[:most])
 
     def add(self, ids: Sequence[int], logprobs: Logprobs) -> None:
         """Add tokens of the output."""
@@ -143,6 +181,31 @@ def chat_logprobs(delta: OutputDelta, tokenizer: Tokenizer) -> dict[str, Any] | 
         for token, logprob, top in zip(delta.ids, logprobs.chosen, logprobs.top, strict=True)
     ]
     return {"content": content, "refusal": None}
+
+
+def prompt_logprobs(
+    ids: Sequence[int], scores: Sequence[TokenScore], tokenizer: Tokenizer
+) -> list[dict[int, dict[str, Any]] | None]:
+    """Return the prompt's log-probabilities in vLLM's format (`vllm/logprobs.py`).
+
+    One object per token, by token id: the prompt's own token first, then the most likely ones. The
+    first token has no context, so its entry is null.
+    """
+    found: list[dict[int, dict[str, Any]] | None] = [None]
+    for token, score in zip(ids[1:], scores, strict=True):
+        ranked = [(token, score.logprob, score.rank)]
+        ranked += [(id_, logprob, rank) for rank, (id_, logprob) in enumerate(score.top, start=1)]
+        found.append(
+            {
+                id_: {
+                    "logprob": max(logprob, _LEAST),
+                    "rank": rank,
+                    "decoded_token": _text(id_, tokenizer),
+                }
+                for id_, logprob, rank in ranked
+            }
+        )
+    return found
 
 
 def echoed_pieces(prompt: str | list[int], ids: Sequence[int], tokenizer: Tokenizer) -> list[str]:
@@ -193,17 +256,43 @@ class CompletionLogprobs(BaseModel):
     text_offset: list[int]
 
 
+class PromptLogprob(BaseModel):
+    """A token at a position of the prompt."""
+
+    logprob: float
+    rank: int = Field(description="1 is the most likely token of the vocabulary.")
+    decoded_token: str
+
+
+PromptLogprobs = list[dict[int, PromptLogprob] | None]
+StopReason = Annotated[
+    int | str | None,
+    Field(description="The stop string, or the token of stop_token_ids, that ended the output."),
+]
+
+
 class CompletionChoice(BaseModel):
-    """One completion or, in a stream, a piece of one; the last piece has the finish_reason."""
+    """One completion or, in a stream, a piece of one; the last piece has the finish_reason.
+
+    `prompt_token_ids` and `token_ids` are there with return_token_ids, `prompt_logprobs` with that
+    field. In a stream, the first piece has `prompt_token_ids`.
+    """
 
     index: int
     text: str
     logprobs: CompletionLogprobs | None
     finish_reason: FinishReason | None
+    stop_reason: StopReason
+    prompt_token_ids: list[int] | None = None
+    token_ids: list[int] | None = None
+    prompt_logprobs: PromptLogprobs | None = None
 
 
 class Completion(BaseModel):
-    """A response of /v1/completions, or a chunk of a stream; only the last chunk has `usage`."""
+    """A response of /v1/completions, or a chunk of a stream.
+
+    With include_usage the last chunk has `usage`, with continuous_usage_stats every chunk.
+    """
 
     id: str
     object: Literal["text_completion"]
@@ -234,12 +323,28 @@ class ChatLogprobs(BaseModel):
     refusal: None
 
 
+class CalledFunction(BaseModel):
+    """The function of a tool call."""
+
+    name: str
+    arguments: str = Field(description="JSON, as the model wrote it.")
+
+
+class MessageToolCall(BaseModel):
+    """A tool call."""
+
+    id: str
+    type: Literal["function"]
+    function: CalledFunction
+
+
 class AssistantMessage(BaseModel):
     """The assistant's message."""
 
-    role: Literal["assistant"]
-    content: str
+    role: str = Field(description="assistant; without a generation prompt, the last message's.")
+    content: str | None = Field(description="null if there are only tool calls.")
     refusal: None
+    tool_calls: list[MessageToolCall] | None = Field(None, description="Absent without calls.")
 
 
 class ChatChoice(BaseModel):
@@ -248,15 +353,17 @@ class ChatChoice(BaseModel):
     index: int
     message: AssistantMessage
     logprobs: ChatLogprobs | None
-    finish_reason: FinishReason
+    finish_reason: ChatFinishReason
+    stop_reason: StopReason
+    token_ids: list[int] | None = Field(None, description="With return_token_ids.")
 
 
 class ChatCompletion(BaseModel):
     """A response of /v1/chat/completions.
 
     The chunks of a stream are `chat.completion.chunk`. Their `choices` have `delta` instead of
-    `message`: first the role, then pieces of the content, and finally an empty delta with the
-    finish_reason.
+    `message`: first the role, then pieces of the content and of the tool calls, and finally an empty
+    delta with the finish_reason and the stop_reason.
     """
 
     id: str
@@ -265,11 +372,14 @@ class ChatCompletion(BaseModel):
     model: str
     choices: list[ChatChoice]
     usage: Usage
+    prompt_token_ids: list[int] | None = Field(None, description="With return_token_ids.")
+    prompt_logprobs: PromptLogprobs | None = Field(None, description="With prompt_logprobs.")
 
 
 _COMPLETION_STREAM = """\
 data: {"id": "cmpl-1", "object": "text_completion", "created": 1767225600, "model": "bundled", \
-"choices": [{"index": 0, "text": " there was", "logprobs": null, "finish_reason": "length"}]}
+"choices": [{"index": 0, "text": " there was", "logprobs": null, "finish_reason": "length", \
+"stop_reason": null}]}
 
 data: [DONE]
 
@@ -279,7 +389,7 @@ data: {"token": " there", "token_id": 311, "is_first": true, "ttft_ms": 12.4}
 
 data: {"token": " was", "token_id": 285, "is_first": false}
 
-data: {"done": true, "full_text": " there was"}
+data: {"done": true, "full_text": " there was", "finish_reason": "length"}
 
 """
 _CHAT_STREAM = """\

@@ -1,14 +1,14 @@
 """Drives a TorchRunner by hand: requests with block tables, without scheduler, pool or tree."""
 
 import random
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
 
 from engine.compute.loader import build
-from engine.compute.model.config import read_config
+from engine.compute.model.config import ModelConfig
+from engine.compute.model.config_file import read_config
 from engine.compute.torch_runner import TorchRunner
 from engine.compute.weights.checkpoint import Checkpoint
 from engine.runner import Row, Sampled
@@ -24,14 +24,14 @@ class Driver:
     def __init__(
         self,
         directory: Path,
+        change: Callable[[ModelConfig], ModelConfig] = lambda config: config,
         num_blocks: int = 64,
         block_size: int = BLOCK_SIZE,
         seed: int = 0,
         dtype: torch.dtype = torch.float32,
-        **changes,
     ) -> None:
-        """`changes` replace entries of the model's configuration."""
-        config = replace(read_config(directory), **changes)
+        """`change` is applied to the model's configuration."""
+        config = change(read_config(directory))
         model = build(config, Checkpoint(directory, dtype))
         self.runner = TorchRunner(model, name="driven")
         self.runner.reserve(num_blocks, block_size)

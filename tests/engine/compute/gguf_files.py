@@ -23,64 +23,103 @@ SIZES = dict(
 KINDS = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3"}
 
 
-def write(file, kind, type_=Type.F32, pre="qwen2", tied=False, model_type="gpt2"):
-    """A random model of this kind with a real tokenizer, written as llama.cpp's converter does.
+ROPE = {"rope_theta": 5e3, "rope_type": "default"}
 
-    Returns the model, its weights rounded as they are in the file.
-    """
-    sizes = SIZES if kind != "qwen2" else {k: v for k, v in SIZES.items() if k != "head_dim"}
+
+def make(kind, tied=False, rope=None, **sizes):
+    """A random model of this kind; `rope` and `sizes` are entries of its configuration."""
+    sizes = SIZES | sizes
+    if kind == "qwen2":
+        del sizes["head_dim"]
     config = getattr(transformers, f"{KINDS[kind]}Config")(
-        **sizes,
-        rope_parameters={"rope_theta": 5e3, "rope_type": "default"},
-        tie_word_embeddings=tied,
+        **sizes, rope_parameters=ROPE | (rope or {}), tie_word_embeddings=tied
     )
     torch.manual_seed(7)
     model = getattr(transformers, f"{KINDS[kind]}ForCausalLM")(config).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * (0.3 if parameter.ndim == 1 else 0.1))
+    return model
 
+
+def write(
+    file,
+    kind,
+    type_=Type.F32,
+    pre="qwen2",
+    tied=False,
+    model_type="gpt2",
+    rope=None,
+    metadata=None,
+    **sizes,
+):
+    """A random model of this kind with a real tokenizer, written as llama.cpp's converter does.
+
+    Returns the model, its weights rounded as they are in the file.
+    """
+    model = make(kind, tied, rope, **sizes)
+    sizes = SIZES | sizes
     writer = gguf.GGUFWriter(file, kind)
-    writer.add_context_length(128)
-    writer.add_embedding_length(64)
-    writer.add_feed_forward_length(96)
-    writer.add_block_count(2)
-    writer.add_head_count(4)
-    writer.add_head_count_kv(2)
-    writer.add_key_length(16)
-    writer.add_value_length(16)
-    writer.add_layer_norm_rms_eps(1e-5)
-    writer.add_rope_freq_base(5e3)
-    writer.add_vocab_size(401)
+    writer.add_context_length(sizes["max_position_embeddings"])
+    writer.add_embedding_length(sizes["hidden_size"])
+    writer.add_feed_forward_length(sizes["intermediate_size"])
+    writer.add_block_count(sizes["num_hidden_layers"])
+    writer.add_head_count(sizes["num_attention_heads"])
+    writer.add_head_count_kv(sizes["num_key_value_heads"])
+    writer.add_key_length(sizes["head_dim"])
+    writer.add_value_length(sizes["head_dim"])
+    writer.add_layer_norm_rms_eps(sizes["rms_norm_eps"])
+    writer.add_vocab_size(sizes["vocab_size"])
+    add_rope(writer, model)
+    for key, value in (metadata or {}).items():
+        add = writer.add_string if isinstance(value, str) else writer.add_uint32
+        add(key, value)
     add_tokenizer(writer, pre, model_type)
-    arch = {v: k for k, v in gguf.MODEL_ARCH_NAMES.items()}[kind]
-    names = gguf.get_tensor_name_map(arch, 2)
     for name, tensor in model.state_dict().items():
         if tied and name == "lm_head.weight":
             continue
-        data = tensor.numpy()
-        for projection, heads in (("q_proj.weight", 4), ("k_proj.weight", 2)):
-            if kind == "llama" and name.endswith(projection):
-                data = data.reshape(heads, 2, -1, 64).swapaxes(1, 2).reshape(data.shape)
-        kept = Type.F32 if data.ndim == 1 else type_
-        quantized = gguf.quants.quantize(data, kept)
-        tensor.copy_(
-            torch.from_numpy(
-                gguf.quants.dequantize(gguf.quants.quantize(tensor.numpy(), kept), kept)
-            )
-        )
+        kept = Type.F32 if tensor.ndim == 1 else type_
+        quantized = gguf.quants.quantize(reorder(model, name, tensor).numpy(), kept)
+        rounded = gguf.quants.dequantize(gguf.quants.quantize(tensor.numpy(), kept), kept)
+        tensor.copy_(torch.from_numpy(rounded))
         shape = None if kept in (Type.F32, Type.F16) else quantized.shape
-        writer.add_tensor(
-            names.get_name(name, try_suffixes=(".weight", ".bias")),
-            quantized,
-            shape,
-            raw_dtype=kept,
-        )
+        writer.add_tensor(gguf_name(model, name), quantized, shape, raw_dtype=kept)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
     return model
+
+
+def gguf_name(model, name):
+    """The name of a tensor in GGUF."""
+    kind = model.config.model_type
+    arch = {v: k for k, v in gguf.MODEL_ARCH_NAMES.items()}[kind]
+    names = gguf.get_tensor_name_map(arch, model.config.num_hidden_layers)
+    return names.get_name(name, try_suffixes=(".weight", ".bias"))
+
+
+def reorder(model, name, tensor, back=False):
+    """Llama's rows of queries and keys, in pairs of neighbours; `back` is the way back."""
+    if model.config.model_type != "llama" or not name.endswith(("q_proj.weight", "k_proj.weight")):
+        return tensor
+    inner = (-1, 2) if back else (2, -1)
+    heads = tensor.shape[0] // model.config.head_dim
+    return tensor.reshape(heads, *inner, tensor.shape[1]).transpose(1, 2).reshape(tensor.shape)
+
+
+def add_rope(writer, model):
+    """The rotary frequencies' settings. Llama 3's become a tensor of factors."""
+    rope = model.config.rope_parameters
+    writer.add_rope_freq_base(rope["rope_theta"])
+    if rope["rope_type"] == "yarn":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(rope["factor"])
+        writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+    if rope["rope_type"] == "llama3":
+        scaled = model.model.rotary_emb.inv_freq
+        plain = rope["rope_theta"] ** -(torch.arange(len(scaled)) / len(scaled))
+        writer.add_tensor("rope_freqs.weight", (plain / scaled).float().numpy())
 
 
 def add_tokenizer(writer, pre, model_type):

@@ -12,12 +12,12 @@ def reference_logits(model, tokens):
         return model(torch.tensor([tokens])).logits[0]
 
 
-def last_logits(directory, tokens=PROMPT, num_blocks=80, **changes):
-    driver = Driver(directory, num_blocks=num_blocks, **changes)
+def last_logits(directory, tokens=PROMPT, num_blocks=80, change=lambda config: config):
+    driver = Driver(directory, change, num_blocks)
     return driver.logits([driver.row(driver.request(tokens))])
 
 
-def departs(directory, model, **changes):
+def departs(directory, model, change=lambda config: config):
     """Whether a model with its configuration changed leaves transformers behind."""
-    logits = last_logits(directory, **changes)
+    logits = last_logits(directory, change=change)
     return (logits - reference_logits(model, PROMPT)[-1:]).abs().max() > 0.01

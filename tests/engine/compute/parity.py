@@ -20,15 +20,18 @@ import transformers
 
 from engine import Engine, EngineConfig, EventLog, SamplingParams
 from engine.compute import loader
-from engine.compute.model.config import read_config
+from engine.compute.model.config_file import read_config
 from engine.compute.torch_runner import TorchRunner
 from engine.compute.weights.checkpoint import Checkpoint
 from engine.events import vocabulary as v
+from engine.runner import Row, Sampled
 from engine.scheduling.request import Request
+from engine.speculation.draft_model import DraftModel
+from engine.speculation.drafter import Drafter
 from engine.text.byte_tokenizer import ByteTokenizer
-from tests.engine.compute import gguf_files
+from tests.engine.compute import gguf_files, gguf_fixtures
 from tests.engine.compute.models import MODELS, save
-from tests.engine.drafters import Knowing
+from tests.engine.drafters import Knowing, another
 
 TIE = 1e-4  # where the two likeliest logits are closer than this, either may win
 HALF = 0.05  # what half precision may change in a logit, as a share of the largest one
@@ -65,8 +68,19 @@ def _from_gguf(kind: str, type_: gguf_files.Type):
         judge = transformers.AutoModelForCausalLM.from_pretrained(
             directory, gguf_file="model.gguf", config=written.config, dtype=torch.float32
         )
-        runner, tokenizer = loader.load(directory / "model.gguf")
+        runner, tokenizer = loader.load(directory / "model.gguf", dtype="float32")
         return Subject(runner, tokenizer, judge)
+
+    return make
+
+
+def _from_fixture(name: str):
+    """A file by llama.cpp's quantizer, whose matrices the engine keeps in int8."""
+
+    def make(directory: Path) -> Subject:
+        fixture = gguf_fixtures.FIXTURES[name]
+        runner, tokenizer = loader.load(fixture.file, dtype="float32")
+        return Subject(runner, tokenizer, gguf_fixtures.rounded_to_int8(fixture.model()))
 
     return make
 
@@ -78,9 +92,14 @@ ROWS: dict[str, Callable[[Path], Subject]] = {
     "gpt2, sharded": _from_directory("gpt2", max_shard_size="40KB"),
     "llama-llama3, bf16": _from_directory("llama-llama3", torch.bfloat16),
     "qwen3, fp16": _from_directory("qwen3", torch.float16),
-    "gguf llama, Q8_0": _from_gguf("llama", gguf_files.Type.Q8_0),
+    "gemma3, bf16": _from_directory("gemma3", torch.bfloat16),
+    "olmo2, bf16": _from_directory("olmo2", torch.bfloat16),
+    "phi4-long, fp16": _from_directory("phi4-long", torch.float16),
     "gguf qwen2, F16": _from_gguf("qwen2", gguf_files.Type.F16),
     "gguf qwen3, F32": _from_gguf("qwen3", gguf_files.Type.F32),
+    "gguf llama, Q8_0": _from_fixture("llama-Q8_0"),
+    "gguf qwen3, Q4_K_M": _from_fixture("qwen3-Q4_K_M"),
+    "gguf llama, Q3_K_M": _from_fixture("llama-Q3_K_M"),
 }
 
 
@@ -92,6 +111,7 @@ class Column:
     happened: Callable[[EventLog], int]
     says: str
     drafted: bool = False
+    draft_model: bool = False
 
 
 def _steps_alone(log: EventLog) -> int:
@@ -153,7 +173,25 @@ COLUMNS = {
         "drafts accepted, and as many rejected",
         drafted=True,
     ),
+    "draft model": Column(
+        _WIDE | {"max_batch_size": 4, "token_budget": 32},
+        _accepted_and_rejected,
+        "drafts of a second model accepted, and as many rejected",
+        draft_model=True,
+    ),
 }
+
+
+class Slipping(TorchRunner):
+    """A draft model with the target's own weights; every third of its tokens is wrong."""
+
+    def run(self, rows: Sequence[Row], copies: Sequence[tuple[int, int]]) -> list[list[Sampled]]:
+        results = super().run(rows, copies)
+        for row, samples in zip(rows, results, strict=True):
+            for one in samples:
+                if len(row.request.tokens) % 3 == 0:
+                    one.ids = [another(token) for token in one.ids]
+        return results
 
 
 @dataclass
@@ -181,16 +219,25 @@ def make_prompts(count: int, vocab_size: int) -> list[list[int]]:
 def fill(subject: Subject, column: Column, prompts: int, output: int) -> Cell:
     """One cell: `prompts` prompts with `output` tokens each."""
     texts = make_prompts(prompts, min(subject.runner.vocab_size, subject.tokenizer.vocab_size))
-    drafter = None
-    if column.drafted:
-        # What the engine says without drafts, with a wrong token in every third place.
-        known, _ = _serve(subject, _WIDE, texts, output)
-        drafter = Knowing([r.tokens for r in known], wrong=lambda position: position % 3 == 0)
-    requests, log = _serve(subject, column.settings, texts, output, drafter)
+    requests, log = served(subject, column, texts, output)
     cell = Cell(happened=column.happened(log))
     for request in requests:
         _judge(subject, request, cell)
     return cell
+
+
+def served(
+    subject: Subject, column: Column, prompts: Sequence[list[int]], output: int
+) -> tuple[list[Request], EventLog]:
+    """The requests of a column and its log."""
+    drafter: Drafter | None = None
+    if column.drafted:
+        # What the engine says without drafts, with a wrong token in every third place.
+        known, _ = _serve(subject, _WIDE, prompts, output)
+        drafter = Knowing([r.tokens for r in known], wrong=lambda position: position % 3 == 0)
+    elif column.draft_model:
+        drafter = DraftModel(Slipping(subject.runner._model))
+    return _serve(subject, column.settings, prompts, output, drafter)
 
 
 def _serve(
@@ -198,7 +245,7 @@ def _serve(
     settings: dict[str, object],
     prompts: Sequence[list[int]],
     output: int,
-    drafter: Knowing | None = None,
+    drafter: Drafter | None = None,
 ) -> tuple[list[Request], EventLog]:
     engine = Engine(
         subject.runner,

@@ -11,10 +11,11 @@ from engine.scheduling.sampling_params import SamplingParams
 
 
 def logit_position(
-    prompt=(0,), output=(), drafts=(), end_ids=(), seed=0, sample=0, **params
+    prompt=(0,), output=(), drafts=(), end_ids=(), bad_words=(), seed=0, sample=0, **params
 ) -> LogitPosition:
     """The position after the text prompt + output + drafts."""
-    params = SamplingParams(**{"max_tokens": 1000} | params)
+    texts = [f"word {ids}" for ids in bad_words]
+    params = SamplingParams(**{"max_tokens": 1000, "bad_words": texts} | params)
     request = Request(
         id=1,
         tokens=[*prompt, *output],
@@ -23,6 +24,7 @@ def logit_position(
         root=seed,
         prompt_length=len(prompt),
         end_ids=frozenset(end_ids),
+        bad_word_ids=tuple(map(tuple, bad_words)),
     )
     return LogitPosition(request, params, sample, list(drafts))
 
@@ -70,13 +72,21 @@ def random_position(rng: random.Random, vocab: int) -> LogitPosition:
         presence_penalty=maybe(-1.5, 0.7),
         min_tokens=maybe(1, 3, 9),
         logprobs=maybe(0, 1, 5, 2 * vocab),
+        allowed_token_ids=maybe([rng.randrange(vocab)], [rng.randrange(vocab), *ids(6)]),
         logit_bias=maybe({t: rng.choice([-100.0, -0.5, 2.0, 100.0]) for t in ids(4)}),
     )
+    output, drafts = ids(8), ids(2)
+    text = [*output, *drafts]
     return logit_position(
         prompt=[0, *ids(6)],
-        output=ids(8),
-        drafts=ids(2),
+        output=output,
+        drafts=drafts,
         end_ids=ids(2),
+        # Some begin as the text ends, so that their last token is forbidden here.
+        bad_words=[
+            [*text[len(text) - rng.randint(0, len(text)) :], *ids(1), rng.randrange(vocab)]
+            for _ in range(rng.choice([0, 0, 3]))
+        ],
         seed=rng.randrange(1000),
         sample=rng.randrange(4),
         **{name: value for name, value in options.items() if value is not None},

@@ -19,7 +19,7 @@ from engine.scheduling.request import Request
 BLOCKS = 400
 
 
-def config_of(kv_heads, sharing, window):
+def config_of(kv_heads, sharing, windows):
     return ModelConfig(
         architecture="any",
         vocab_size=10,
@@ -32,7 +32,7 @@ def config_of(kv_heads, sharing, window):
         max_context=1000,
         norm_eps=1e-6,
         tied_embeddings=True,
-        window=window,
+        windows=windows,
     )
 
 
@@ -69,12 +69,12 @@ def cache_of(config, rows, block_size, seed):
     seed=st.integers(0, 10**6),
     kv_heads=st.sampled_from([1, 2]),
     sharing=st.sampled_from([1, 3]),
-    window=st.sampled_from([None, 1, 5, 24]),
+    windows=st.tuples(*[st.sampled_from([None, 1, 5, 24])] * 2),
     block_size=st.sampled_from([1, 4, 16]),
 )
-def test_paged_attention_equals_the_reference(seed, kv_heads, sharing, window, block_size):
+def test_paged_attention_equals_the_reference(seed, kv_heads, sharing, windows, block_size):
     rng = random.Random(seed)
-    config = config_of(kv_heads, sharing, window)
+    config = config_of(kv_heads, sharing, windows)
     rows = random_rows(rng, block_size)
     batch = make_batch(rows, block_size)
     generator = torch.manual_seed(seed)

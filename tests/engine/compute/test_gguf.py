@@ -5,7 +5,8 @@ import pytest
 import torch
 import transformers
 
-from engine.compute.loader import load
+from engine.compute.loader import build, load
+from engine.compute.torch_runner import TorchRunner
 from engine.compute.weights.checkpoint import CheckpointError
 from engine.compute.weights.gguf_checkpoint import GGUFCheckpoint
 from engine.runner import Row
@@ -13,22 +14,33 @@ from engine.scheduling.request import Request
 from engine.scheduling.sampling_params import SamplingParams
 from engine.text.gguf_tokenizer import GGUFTokenizer
 from engine.text.tokenizer import TokenizerError
-from tests.engine.compute.gguf_files import KINDS, Type, write
+from tests.engine.compute.gguf_files import KINDS, Type, make, write
 from tests.engine.compute.judge import PROMPT, reference_logits
 from tests.engine.text.conftest import TEXT
 from tests.facts import raises_naming
 
 
-def last_logits(runner):
+def last_logits(runner, tokens=PROMPT):
     runner.reserve(16, 16)
     seen = []
     forward = runner._model.forward
     runner._model.forward = lambda *a: seen.append(forward(*a)) or seen[-1]
     request = Request(
-        id=1, tokens=PROMPT, texts=[], params=SamplingParams(), block_table=list(range(16)), root=1
+        id=1, tokens=tokens, texts=[], params=SamplingParams(), block_table=list(range(16)), root=1
     )
-    runner.run([Row(request, 0, len(PROMPT), [], [0])], [])
+    runner.run([Row(request, 0, len(tokens), [], [0])], [])
     return seen[0]
+
+
+def dequantized(file):
+    """A runner with the file's weights in float32."""
+    checkpoint = GGUFCheckpoint(file, torch.float32, int8=False)
+    return TorchRunner(build(checkpoint.config, checkpoint))
+
+
+def close(logits, model, tokens=PROMPT):
+    expected = reference_logits(model, tokens)[-1:]
+    torch.testing.assert_close(logits, expected, atol=5e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("tied", [False, True])
@@ -36,25 +48,61 @@ def last_logits(runner):
 @pytest.mark.parametrize("kind", KINDS)
 def test_logits_are_those_of_the_model_that_was_written(tmp_path, kind, type_, tied):
     model = write(tmp_path / "m.gguf", kind, type_, tied=tied)
-    runner, _ = load(tmp_path / "m.gguf")
-    assert runner.describe()["architecture"] == f"{KINDS[kind]}ForCausalLM"
-    assert runner.describe()["name"] == "m"
-    expected = reference_logits(model, PROMPT)[-1:]
-    torch.testing.assert_close(last_logits(runner), expected, atol=5e-5, rtol=1e-4)
+    close(last_logits(dequantized(tmp_path / "m.gguf")), model)
 
 
-@pytest.mark.parametrize("type_", [Type.F16, Type.Q8_0])
 @pytest.mark.parametrize("kind", KINDS)
-def test_logits_are_those_of_transformers_reading_the_same_file(tmp_path, kind, type_):
+def test_logits_are_those_of_transformers_reading_the_same_file(tmp_path, kind):
     pytest.importorskip("accelerate", reason="transformers needs it to read weights from GGUF")
-    model = write(tmp_path / "m.gguf", kind, type_)
+    model = write(tmp_path / "m.gguf", kind, Type.F16)
     # It does not read Qwen3's head_dim from the file, so it is given the configuration.
     judge = transformers.AutoModelForCausalLM.from_pretrained(
         tmp_path, gguf_file="m.gguf", config=model.config, dtype=torch.float32
     )
-    runner, _ = load(tmp_path / "m.gguf")
-    expected = reference_logits(judge, PROMPT)[-1:]
-    torch.testing.assert_close(last_logits(runner), expected, atol=5e-5, rtol=1e-4)
+    runner, _ = load(tmp_path / "m.gguf", dtype="float32")
+    assert runner.describe()["architecture"] == f"{KINDS[kind]}ForCausalLM"
+    assert runner.describe()["name"] == "m"
+    close(last_logits(runner), judge)
+
+
+LLAMA3 = dict(
+    rope_type="llama3",
+    factor=8.0,
+    low_freq_factor=1.0,
+    high_freq_factor=4.0,
+    original_max_position_embeddings=32,
+)
+YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=32)
+
+
+@pytest.mark.parametrize(("kind", "rope"), [("llama", LLAMA3), ("qwen2", YARN), ("qwen3", YARN)])
+def test_scaled_rotary_frequencies_are_read(tmp_path, kind, rope):
+    model = write(tmp_path / "m.gguf", kind, rope=rope)
+    runner, _ = load(tmp_path / "m.gguf", dtype="float32")
+    logits = last_logits(runner)
+    close(logits, model)
+    plain = make(kind)
+    plain.load_state_dict(model.state_dict())
+    assert (logits - reference_logits(plain, PROMPT)[-1:]).abs().max() > 0.01
+
+
+def test_linear_scaling_is_llama_cpps_default(tmp_path):
+    model = write(tmp_path / "m.gguf", "llama", metadata={"llama.rope.scaling.factor": 4})
+    scaled = make("llama", rope=dict(rope_type="linear", factor=4.0))
+    scaled.load_state_dict(model.state_dict())
+    close(last_logits(load(tmp_path / "m.gguf", dtype="float32")[0]), scaled)
+
+
+def test_a_llama_with_a_sliding_window_is_a_mistral(tmp_path):
+    write(tmp_path / "m.gguf", "llama", metadata={"llama.attention.sliding_window": 9})
+    runner, _ = load(tmp_path / "m.gguf", dtype="float32")
+    assert runner.describe()["architecture"] == "MistralForCausalLM"
+    # The last token's window reaches back 8 tokens in each of the 2 layers, so no earlier one matters.
+    logits = last_logits(runner)
+    earlier = [(token + 1) % 97 for token in PROMPT[:-17]] + PROMPT[-17:]
+    torch.testing.assert_close(last_logits(runner, earlier), logits)
+    within = [*PROMPT[:-17], (PROMPT[-17] + 1) % 97, *PROMPT[-16:]]
+    assert (last_logits(runner, within) - logits).abs().max() > 1e-4
 
 
 @pytest.mark.parametrize("pre", ["qwen2", "llama-bpe", "gpt-2"])
@@ -75,16 +123,12 @@ def test_tokens_are_those_of_transformers(tmp_path, pre):
 
 def test_what_is_not_supported_is_named(tmp_path):
     file = tmp_path / "m.gguf"
-    write(file, "llama", model_type="llama")
-    with raises_naming(TokenizerError, "llama", "gpt-2", "llama-bpe", "qwen2"):
+    write(file, "llama", model_type="bert")
+    with raises_naming(TokenizerError, "bert", "llama", "gpt2", "qwen2"):
         load(file)
     file.unlink()
-    write(file, "llama", pre="tekken")
-    with raises_naming(TokenizerError, "tekken"):
-        load(file)
-    file.unlink()
-    write(file, "llama", Type.Q4_0)
-    with raises_naming(CheckpointError, "embed_tokens.weight", "Q4_0", "Q8_0"):
+    write(file, "llama", pre="viking")
+    with raises_naming(TokenizerError, "viking", "gpt-2", "llama-bpe", "tekken"):
         load(file)
     writer = gguf.GGUFWriter(tmp_path / "other.gguf", "mamba")
     writer.write_header_to_file()
@@ -95,25 +139,19 @@ def test_what_is_not_supported_is_named(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "field"),
+    ("metadata", "names"),
     [
-        ("llama.rope.scaling.type", "yarn", "llama.rope.scaling.type"),
-        ("llama.attention.sliding_window", 64, "sliding_window"),
-        ("llama.expert_count", 8, "expert_count"),
-        ("llama.rope.scaling.type", "linear", "factor"),
+        ({"llama.rope.scaling.type": "longrope"}, ["llama.rope.scaling.type", "longrope"]),
+        ({"llama.rope.scaling.type": "linear"}, ["linear", "factor"]),
+        ({"llama.expert_count": 8}, ["llama.expert_count", "8"]),
+        ({"llama.rope.dimension_count": 8}, ["llama.rope.dimension_count", "8", "16"]),
+        ({"llama.block_count": 2**31}, ["llama.block_count", 2**31]),
+        ({"llama.attention.head_count": "x"}, ["num_attention_heads"]),
     ],
 )
-def test_what_the_file_asks_for_and_we_do_not_do_is_named(tmp_path, key, value, field):
-    writer = gguf.GGUFWriter(tmp_path / "m.gguf", "llama")
-    add = writer.add_string if isinstance(value, str) else writer.add_uint32
-    add(key, value)
-    for entry in ("embedding_length", "feed_forward_length", "block_count", "context_length"):
-        writer.add_uint32(f"llama.{entry}", 8)
-    writer.add_uint32("llama.attention.head_count", 1)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.close()
-    with raises_naming(CheckpointError, field):
+def test_what_the_file_asks_for_and_we_do_not_do_is_named(tmp_path, metadata, names):
+    write(tmp_path / "m.gguf", "llama", metadata=metadata)
+    with raises_naming(CheckpointError, *names):
         GGUFCheckpoint(tmp_path / "m.gguf", torch.float32)
 
 

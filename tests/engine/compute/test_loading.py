@@ -61,6 +61,8 @@ def test_load_gives_a_runner_and_its_tokenizer(copy):
         "vocab_size": 97,
         "max_context": 256,
         "dtype": "float32",
+        "device": "cpu",
+        "weight_bytes": 4 * sum(t.numel() for t in load_file(copy / "model.safetensors").values()),
         "kv_bytes_per_token": 2 * 3 * 2 * 16 * 4,
     }
     json.dumps(runner.describe())
@@ -89,9 +91,9 @@ def test_kv_memory_is_reserved_once_and_freed_before_another_engine_reserves_its
     reserved = []
 
     class Counted(torch_runner.KVCache):
-        def __init__(self, config, num_blocks, block_size, dtype):
-            assert not any(pages() for pages, _ in reserved), "reserved beside an earlier one"
-            super().__init__(config, num_blocks, block_size, dtype)
+        def __init__(self, config, num_blocks, block_size, *place, **pages):
+            assert not any(earlier() for earlier, _ in reserved), "reserved beside an earlier one"
+            super().__init__(config, num_blocks, block_size, *place, **pages)
             reserved.append((weakref.ref(self), num_blocks * block_size))
 
     monkeypatch.setattr(torch_runner, "KVCache", Counted)
@@ -168,7 +170,7 @@ def test_a_header_of_nonsense_is_named(copy):
         ),
         (
             lambda t: t.update({"model.norm.weight": torch.ones(48, dtype=torch.int8)}),
-            ["model.norm.weight", "torch.int8"],
+            ["model.norm.weight", "I8"],
         ),
     ],
 )
@@ -194,16 +196,45 @@ def test_weights_that_do_not_fit_the_configuration(copy, change, facts):
         ({"num_key_value_heads": 4}, ["num_key_value_heads", 4]),
         ({"head_dim": 15}, ["head_dim", 15]),
         ({"hidden_act": "gelu"}, ["hidden_act", "gelu"]),
-        ({"attention_bias": True}, ["attention_bias", True]),
+        ({"hidden_activation": "gelu"}, ["hidden_activation", "gelu"]),
+        ({"attention_bias": True}, ["model.layers.0.self_attn.q_proj.bias"]),
+        ({"mlp_bias": True}, ["model.layers.0.mlp.gate_proj.bias"]),
+        ({"lm_head_bias": True}, ["lm_head_bias"]),
+        ({"attn_logit_softcapping": 50.0}, ["attn_logit_softcapping", 50.0]),
+        ({"final_logit_softcapping": 30.0}, ["final_logit_softcapping", 30.0]),
+        ({"use_bidirectional_attention": True}, ["use_bidirectional_attention"]),
+        ({"partial_rotary_factor": 0.5}, ["partial_rotary_factor", 0.5]),
         (
             {"rope_parameters": {"rope_type": "su"}},
             ["config.json", "su"],
         ),
         ({"rope_parameters": None, "rope_scaling": {"type": "linear"}}, ["factor"]),
-        ({"use_sliding_window": True}, ["use_sliding_window"]),
+        (
+            {
+                "use_sliding_window": True,
+                "sliding_window": 0,
+                "layer_types": ["sliding_attention"] * 3,
+            },
+            ["sliding_window", 0],
+        ),
+        (
+            {"use_sliding_window": True, "layer_types": ["chunked_attention"] * 3},
+            ["layer_types", "chunked_attention", "sliding_attention"],
+        ),
+        (
+            {"use_sliding_window": True, "layer_types": ["full_attention"] * 2},
+            ["layer_types", "num_hidden_layers", 3, 2],
+        ),
         ({"quantization_config": {"bits": 4}}, ["quantization_config"]),
+        ({"quantization_config": {"quant_method": "awq"}}, ["AWQ", "awq", "GGUF"]),
+        ({"quantization_config": {"quant_method": "gptq"}}, ["GPTQ", "gptq", "GGUF"]),
+        ({"quantization_config": {"quant_method": "fp8"}}, ["FP8", "GGUF"]),
+        ({"quantization_config": {"load_in_4bit": True}}, ["bitsandbytes", "GGUF"]),
+        ({"compression_config": {"quant_method": "compressed-tensors"}}, ["compressed-tensors"]),
+        ({"rms_norm_eps": -1.0}, ["epsilon", "-1.0"]),
+        ({"rope_parameters": {"rope_theta": 1.0}}, ["rope_theta", "1.0"]),
         ({"tie_word_embeddings": False}, ["lm_head.weight"]),
-        ({"vocab_size": 96}, ["tokenizer.json", 97, "config.json", 96]),
+        ({"vocab_size": 96}, ["tokenizer", 97, "vocab_size", 96]),
     ],
 )
 def test_a_configuration_that_cannot_run(copy, entries, facts):

@@ -1,5 +1,7 @@
 """Each way of stretching rotary frequencies, its entries and its limits."""
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 import torch
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from engine import Engine, EngineConfig, SamplingParams
-from engine.compute.model.config import read_config
+from engine.compute.model.config_file import read_config
 from engine.compute.model.rope_scaling import (
     LinearScaling,
     Llama3Scaling,
@@ -18,17 +20,24 @@ from engine.compute.model.rope_scaling import (
 )
 from engine.compute.weights.checkpoint import CheckpointError
 from engine.scheduling.admission import RequestError
-from tests.engine.compute.driver import Driver
+from tests.engine.compute.driver import BLOCK_SIZE, Driver
 from tests.engine.compute.judge import PROMPT, departs, last_logits, reference_logits
 from tests.facts import raises_naming
+
+
+def with_scaling(scaling):
+    """Change a configuration so that all layers rotate with this scaling."""
+    return lambda config: replace(
+        config, ropes=tuple(replace(rope, scaling=scaling) for rope in config.ropes)
+    )
 
 
 @pytest.mark.parametrize("kind", ["linear", "llama3", "yarn"])
 def test_each_entry_matters(a_model, kind):
     directory, model = a_model(f"llama-{kind}")
-    scaling = read_config(directory).rope_scaling
-    assert not departs(directory, model, rope_scaling=scaling)
-    assert departs(directory, model, rope_scaling=None)
+    scaling = read_config(directory).ropes[0].scaling
+    assert not departs(directory, model, with_scaling(scaling))
+    assert departs(directory, model, with_scaling(None))
     changes = {
         "factor": 2.0,
         "low_freq_factor": 2.0,
@@ -41,7 +50,7 @@ def test_each_entry_matters(a_model, kind):
     }
     for entry in set(changes) & set(scaling.__struct_fields__):
         other = msgspec.structs.replace(scaling, **{entry: changes[entry]})
-        assert departs(directory, model, rope_scaling=other), entry
+        assert departs(directory, model, with_scaling(other)), entry
 
 
 @settings(max_examples=150, deadline=None)
@@ -84,33 +93,66 @@ def test_dynamic_scaling_is_none_up_to_the_length_the_model_was_made_for(a_model
     directory, model = a_model("llama-dynamic")
     longer = [*PROMPT * 7][:272]
     for tokens, within in ((longer[:256], True), (longer, False)):
-        logits = last_logits(directory, tokens, max_context=512)
+        logits = last_logits(
+            directory, tokens, change=lambda config: replace(config, max_context=512)
+        )
         unlike = (logits - reference_logits(model, tokens)[-1:]).abs().max()
         assert (unlike < 1e-4) if within else (unlike > 0.01)
-    assert not departs(directory, model, rope_scaling=None)
+    assert not departs(directory, model, with_scaling(None))
     engine = Engine(Driver(directory).runner, EngineConfig(max_kv_tokens=512))
     engine.submit(longer[:246], SamplingParams(max_tokens=10))
     with raises_naming(RequestError, 256):
         engine.submit(longer[:246], SamplingParams(max_tokens=11))
 
 
+class TestLongRope:
+    """The factors are chosen by the longest text that the engine can hold."""
+
+    def test_each_choice_is_that_of_transformers_for_such_texts(self, a_model):
+        directory, model = a_model("phi4-long")
+        original = 16
+        for tokens, num_blocks, within in (
+            (PROMPT[:original], original // BLOCK_SIZE, True),
+            (PROMPT[:original], 80, False),  # vLLM and llama.cpp differ from transformers here, too
+            (PROMPT[: original + 1], 80, True),
+        ):
+            logits = last_logits(directory, tokens, num_blocks)
+            apart = (logits - reference_logits(model, tokens)[-1:]).abs().max()
+            assert (apart < 1e-4) if within else (apart > 0.01)
+
+    def test_keys_of_the_two_choices_are_not_exchanged(self, a_model):
+        """An engine takes KV pages only from one with the same fingerprint."""
+        directory, _ = a_model("phi4-long")
+        short, long, longer = (
+            Driver(directory, num_blocks=blocks).runner.kv_format() for blocks in (4, 40, 80)
+        )
+        assert short != long == longer
+
+    def test_the_scale_grows_with_the_factor(self, a_model):
+        scaling = read_config(a_model("phi4-long")[0]).ropes[0].scaling
+        assert scaling.factor == 256 / 16
+        assert scaling.attention_scale == pytest.approx(2**0.5)
+        assert msgspec.structs.replace(scaling, factor=1.0).attention_scale == 1.0
+        assert msgspec.structs.replace(scaling, attention_factor=0.5).attention_scale == 0.5
+
+
 def test_yarn_reaches_as_far_as_its_factor_says():
     entries = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": None}
-    scaling = read_scaling(entries, 32_768)
+    scaling = read_scaling(entries, 32_768, 16)
     assert scaling == YarnScaling(factor=4.0, original_max_position_embeddings=32_768)
 
 
 def test_older_names():
-    assert read_scaling({"type": "linear", "factor": 2}, 64) == LinearScaling(factor=2.0)
-    assert read_scaling({"rope_theta": 5.0, "partial_rotary_factor": 1.0}, 64) is None
+    assert read_scaling({"type": "linear", "factor": 2}, 64, 16) == LinearScaling(factor=2.0)
+    assert read_scaling({"rope_theta": 5.0, "partial_rotary_factor": 1.0}, 64, 16) is None
 
 
 @pytest.mark.parametrize(
     ("entries", "facts"),
     [
         (
-            {"rope_type": "longrope", "factor": 2.0},
-            ["longrope", "llama3", "yarn"],
+            {"rope_type": "proportional", "factor": 2.0},
+            ["proportional", "llama3", "yarn", "longrope"],
         ),
         ({"rope_type": "linear"}, ["factor"]),
         (
@@ -119,7 +161,11 @@ def test_older_names():
         ),
         ({"rope_type": "linear", "factor": 0.5}, ["factor"]),
         ({"rope_type": "yarn", "factor": 2.0, "mscale": 0.7}, ["mscale"]),
-        ({"partial_rotary_factor": 0.5}, ["partial_rotary_factor"]),
+        ({"rope_type": "longrope", "long_factor": [1.0]}, ["longrope", "short_factor"]),
+        (
+            {"type": "su", "short_factor": [1.0] * 8, "long_factor": [1.0] * 7},
+            ["long_factor", 8, 7],
+        ),
         (
             {"rope_type": "llama3", "factor": 2, "low_freq_factor": 4, "high_freq_factor": 4},
             ["high_freq_factor", "low_freq_factor"],
@@ -128,4 +174,4 @@ def test_older_names():
 )
 def test_what_is_not_supported_is_named(entries, facts):
     with raises_naming(CheckpointError, *facts):
-        read_scaling(entries, 64)
+        read_scaling(entries, 64, 16)

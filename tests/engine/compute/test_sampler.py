@@ -53,11 +53,23 @@ def test_a_row_gets_in_any_batch_what_it_gets_alone_bit_by_bit(seed, rows, vocab
         assert alone.top_logprobs.get(0) == together.top_logprobs.get(i)
 
 
+class Allows:
+    """A constraint with the same mask everywhere."""
+
+    def __init__(self, mask):
+        self._mask = mask
+
+    def mask(self, output):
+        return self._mask
+
+
 @settings(max_examples=150, deadline=None)
-@given(seed=st.integers(0, 10**6), vocab=st.sampled_from([1, 6, 40]))
-def test_a_token_is_that_of_the_reference(seed, vocab):
+@given(seed=st.integers(0, 10**6), vocab=st.sampled_from([1, 6, 40]), is_masked=st.booleans())
+def test_a_token_is_that_of_the_reference(seed, vocab, is_masked):
     rng = random.Random(seed)
     where = random_position(rng, vocab)
+    if is_masked:
+        where.request.constraint = Allows(rng.getrandbits(vocab) | 1 << rng.randrange(vocab))
     logits = random_logits(seed, 1, vocab)
     processed = reference.process_logits(logits[0].tolist(), where)
     if all(x == -math.inf for x in processed):

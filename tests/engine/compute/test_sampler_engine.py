@@ -8,13 +8,16 @@ import torch
 
 from engine import Engine, EngineConfig, SamplingParams
 from engine.compute.loader import build
-from engine.compute.model.config import read_config
+from engine.compute.model.config_file import read_config
 from engine.compute.torch_runner import TorchRunner
 from engine.compute.weights.checkpoint import Checkpoint
 from engine.events.vocabulary import StepFinished
+from engine.scheduling.admission import RequestError
+from engine.scheduling.structured_output import StructuredOutput
 from engine.speculation.prompt_lookup import PromptLookup
 from engine.text.byte_tokenizer import ByteTokenizer
 from tests.engine.compute.judge import PROMPT, reference_logits
+from tests.facts import raises_naming
 
 LENGTH = 20
 WARM = dict(temperature=1.5, seed=3)
@@ -101,10 +104,60 @@ def test_stop_token_ids(ask):
     assert found.finish_reason == "stop"
 
 
+def test_include_stop_str_in_output(ask):
+    plain = ask.one()
+    stop = plain.text[4:6]
+    found = ask.one(stop=[stop], include_stop_str_in_output=True)
+    assert found.text == plain.text[: plain.text.index(stop) + 2]
+    end = plain.token_ids[5]
+    texts = [
+        ask.one(stop_token_ids=[end], include_stop_str_in_output=keep).text
+        for keep in (False, True)
+    ]
+    assert texts[1] == texts[0] + ByteTokenizer().decode([end])
+
+
+def test_skip_special_tokens(ask):
+    plain = ask.ids()
+    engine = ask.engine()
+    engine.tokenizer.special_ids = frozenset({plain[2]})
+    params = SamplingParams(max_tokens=LENGTH, skip_special_tokens=True)
+    (found,) = engine.complete([PROMPT], params, progress=False)
+    assert found.token_ids == plain
+    assert found.text == bytes(token for token in plain if token != plain[2]).decode()
+
+
+def test_bad_words(ask):
+    plain = ask.ids()
+    pair = bytes(plain[3:5]).decode()
+    found = ask.ids(bad_words=[pair])
+    assert found[:4] == plain[:4]
+    assert found[4] != plain[4]
+    assert pair not in bytes(found).decode()
+    assert plain[0] not in ask.ids(bad_words=[chr(plain[0])])
+
+
+def test_allowed_token_ids(ask, model):
+    allowed = [5, 9, 12]
+    ids = ask.ids(allowed_token_ids=allowed)
+    logits = output_logits(model, ids)[:, allowed]
+    assert ids == [allowed[place] for place in logits.argmax(-1)]
+    assert set(ask.ids(allowed_token_ids=allowed, **WARM | {"temperature": 9.0})) == set(allowed)
+    # Its only token is an end that comes too early: still no other token.
+    assert ask.ids(eos=[5], allowed_token_ids=[5], min_tokens=4, **WARM) == [5] * 5
+
+
 def test_ignore_eos(ask):
     plain = ask.ids()
     assert ask.ids(eos=[plain[0]]) == plain[:1]
     assert ask.ids(eos=[plain[0]], ignore_eos=True) == plain
+
+
+def test_structured(ask):
+    digits = StructuredOutput("regex", "[0-9]*")
+    assert set(ask.ids(eos=(0,), structured=digits, ignore_eos=True)) <= set(b"0123456789")
+    with raises_naming(RequestError, "structured", "end token"):
+        ask.one(structured=digits)
 
 
 def test_logit_bias(ask):

@@ -1,6 +1,7 @@
 """Each scenario's caption is true: its claims, recounted from the log."""
 
 import gzip
+import json
 import re
 from collections.abc import Callable
 from itertools import pairwise
@@ -14,6 +15,7 @@ from engine.events import vocabulary as v
 from engine.simulation.scenarios import SCENARIOS, Scenario, scenario, write
 from engine.simulation.speakers import Speaker, workload_of
 from tests.facts import raises_naming
+from visualizer.named_logs import RECORDED
 
 Claim = Callable[["Told"], None]
 
@@ -312,6 +314,19 @@ def _(told: Told) -> None:
     assert {speaker.output for speaker in told.scenario.speakers} == {24}
 
 
+@claims("experts")
+def _(told: Told) -> None:
+    loads, before = told.log.expert_loads(8), told.log.expert_loads(7)
+    assert [len(layer) for layer in loads.layers] == [16] * 8
+    assert {sum(layer) for layer in loads.layers} == {2 * 61}
+    assert {sum(layer) for layer in before.layers} == {2 * 3}
+    assert told.count("Eva", 8) == 58
+    assert loads.experts - loads.idle == 127
+    assert loads.busiest[:3] == (7, 9, 31)
+    assert round(loads.busiest.times_mean) == 4
+    assert before.experts - before.idle == 38
+
+
 @claims("thirty")
 def _(told: Told) -> None:
     assert [len(told.events(step, v.RequestArrived)) for step in (0, 1)] == [30, 0]
@@ -362,7 +377,9 @@ def test_what_the_visualizer_shows_is_what_the_scenarios_are(tmp_path: Path) -> 
     """Stale? `python -m engine.simulation.scenarios visualizer/scenarios`."""
     committed = Path(visualizer.__file__).parent / "scenarios"
     write(SCENARIOS.values(), tmp_path)
-    assert {p.name for p in committed.iterdir()} == {p.name for p in tmp_path.iterdir()}
+    recorded = {f"{name}.jsonl.gz" for name in json.loads(RECORDED.read_text())} | {RECORDED.name}
+    written = {p.name for p in tmp_path.iterdir()}
+    assert {p.name for p in committed.iterdir()} == written | recorded
     for path in tmp_path.glob("*.gz"):  # unpacked: another zlib packs into other bytes
         theirs = (committed / path.name).read_bytes()
         assert gzip.decompress(theirs) == gzip.decompress(path.read_bytes()), path.name

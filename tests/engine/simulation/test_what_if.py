@@ -29,6 +29,7 @@ def test_with_no_change_the_log_is_reproduced(soak: bool, first_seed: int) -> No
     for seed in range(first_seed, first_seed + (5000 if soak else 250)):
         workload = random_workload(seed)
         workload.failures, workload.pauses = set(), []  # neither is an input
+        workload.draft_model = False  # a replay has no model, and so none that drafts
         engine = make_engine(workload)
         play(engine, workload)
         if not engine.log.of(v.StepFinished):

@@ -56,6 +56,92 @@ def test_the_dialect_is_that_of_transformers(byte_level, source):
     assert render(source, bos_token="<|bos|>") == expected
 
 
+# What the templates of the families use, in a few lines each.
+FAMILIES = {
+    "gemma 3": (
+        "{{ bos_token }}{% if messages[0].role == 'system' %}"
+        "{% set first = messages[0].content + '\\n' %}{% set loop_messages = messages[1:] %}"
+        "{% else %}{% set first = '' %}"
+        "{% set loop_messages = messages %}{% endif %}{% for message in loop_messages %}"
+        "{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}"
+        "{{ raise_exception('roles must alternate') }}{% endif %}"
+        "{{ '<start_of_turn>' + (message.role if message.role != 'assistant' else 'model') + '\\n' }}"
+        "{{ first if loop.first }}{% if message.content is string %}{{ message.content | trim }}"
+        "{% elif message.content is iterable %}{% for item in message.content %}"
+        "{{ item['text'] | trim }}{% endfor %}{% endif %}<end_of_turn>\\n{% endfor %}"
+        "{% if add_generation_prompt %}{{ '<start_of_turn>model\\n' }}{% endif %}"
+    ),
+    "phi": (
+        "{% for message in messages %}{% if message.role == 'system' and 'tools' in message and "
+        "message['tools'] is not none %}<|tool|>{{ message['tools'] }}{% else %}"
+        "{{ '<|' ~ message['role'] ~ '|>\\n' ~ message['content'] ~ '<|end|>\\n' }}{% endif %}"
+        "{% endfor %}{% if add_generation_prompt %}<|assistant|>{% else %}{{ eos_token }}{% endif %}"
+    ),
+    "smollm 3": (
+        "{% set today = strftime_now('%Y') %}{% if enable_thinking is not defined %}"
+        "{% set enable_thinking = true %}{% endif %}{%- macro turn(role, text) -%}"
+        "<|im_start|>{{ role }}\\n{{ text }}<|im_end|>\\n{%- endmacro -%}"
+        "{% if '/no_think' in messages[0].content %}{% set enable_thinking = false %}{% endif %}"
+        "{% for m in messages %}{{ turn(m.role, m.content.replace('/no_think', '').rstrip()) }}"
+        "{% if m.role == 'assistant' %}{% generation %}{{ m.content }}{% endgeneration %}{% endif %}"
+        "{% endfor %}{{ today | length }}"
+        "{% if add_generation_prompt and not enable_thinking %}<think></think>{% endif %}"
+    ),
+    "qwen 3": (
+        "{% set ns = namespace(last=0, multi=true) %}{% for m in messages[::-1] %}"
+        "{% set index = (messages | length - 1) - loop.index0 %}"
+        "{% if ns.multi and m.role == 'user' and not (m.content.startswith('<tool_response>') and "
+        "m.content.endswith('</tool_response>')) %}{% set ns.multi = false %}{% set ns.last = index %}"
+        "{% endif %}{% endfor %}{% for m in messages %}{% set content = m.content %}"
+        "{% if loop.index0 > ns.last and '</think>' in content %}"
+        "{{ content.split('</think>')[-1].lstrip('\\n') }}{% else %}{{ content }}{% endif %}"
+        "{% for call in m.tool_calls or [] %}{{ call.arguments | tojson }}{% endfor %}{% endfor %}"
+        "{{ ns.last }}{% if tools %}{% for tool in tools %}{{ tool | tojson }}{% endfor %}{% endif %}"
+    ),
+    "olmo 2": (
+        "{{ bos_token }}{% for m in messages %}{% if m.role == 'assistant' and not loop.last %}"
+        "{{ '<|assistant|>\\n' + m.content + eos_token + '\\n' }}{% else %}"
+        "{{ '<|' + m.role + '|>\\n' + m.content }}{% endif %}{% if loop.last and "
+        "add_generation_prompt %}{{ '<|assistant|>\\n' }}{% endif %}{% endfor %}"
+    ),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("add_generation_prompt", [True, False])
+def test_the_templates_of_the_families_render_as_in_transformers(
+    byte_level, family, add_generation_prompt
+):
+    judge = transformers.AutoTokenizer.from_pretrained(byte_level)
+    tokens = {"bos_token": "<|bos|>", "eos_token": "<|assistant_end|>"}
+    tools = [{"type": "function", "function": {"name": "add", "parameters": {"ü": "<"}}}]
+    chats = [CHAT, [{"role": "user", "content": "/no_think hi"}], CHAT[:2]]
+    for chat in chats:
+        expected = judge.apply_chat_template(
+            chat,
+            tools=tools,
+            tokenize=False,
+            chat_template=FAMILIES[family],
+            add_generation_prompt=add_generation_prompt,
+        )
+        template = ChatTemplate(FAMILIES[family], tokens)
+        assert template.render(chat, add_generation_prompt, tools=tools) == expected
+
+
+def test_gemmas_roles_must_alternate_and_its_content_may_have_parts():
+    parts = [{"role": "user", "content": [{"type": "text", "text": " hi "}]}]
+    assert "user\nhi<end_of_turn>" in render(FAMILIES["gemma 3"], parts)
+    with raises_naming(ChatTemplateError, "roles must alternate"):
+        render(FAMILIES["gemma 3"], [CHAT[0], CHAT[0]])
+
+
+def test_a_template_with_bos_gives_one_bos(byte_level):
+    tokenizer = HFTokenizer(byte_level)
+    ids = tokenizer.encode(tokenizer.chat_template.render(CHAT))
+    assert ids.count(tokenizer.bos_id) == 1
+    assert ids[0] == tokenizer.bos_id
+
+
 def test_today_is_known():
     assert render("{{ strftime_now('%Y') }}").startswith("20")
 
@@ -122,3 +208,24 @@ def test_nothing_reaches_torch():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_variables_reach_the_template_but_not_in_place_of_the_conversation(byte_level):
+    source = (
+        "{{ bos_token }}{{ thinks }}{{ documents | tojson }}{{ messages[0].content }}{{ tools }}"
+    )
+    variables = {"thinks": False, "documents": [{"text": "a"}]}
+    judge = transformers.AutoTokenizer.from_pretrained(byte_level)
+    expected = judge.apply_chat_template(CHAT, tokenize=False, chat_template=source, **variables)
+    template = ChatTemplate(source, {"bos_token": "<|bos|>"})
+    assert template.render(CHAT, variables=variables) == expected
+    stray = variables | {"messages": [{"content": "x"}], "tools": "x"}
+    assert template.render(CHAT, variables=stray) == expected
+
+
+def test_an_open_message_is_rendered_with_tools_and_variables():
+    source = "{{ tools }}{{ mood }}{% for m in messages %}[{{ m.content }}]{% endfor %}"
+    template = ChatTemplate(source, {})
+    chat = [{"role": "assistant", "content": "Well"}]
+    opened = template.render(chat, continue_final_message=True, tools=[1], variables={"mood": "!"})
+    assert opened == "[1]![Well"

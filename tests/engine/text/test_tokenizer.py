@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import sys
+import threading
 
 import pytest
 import transformers
@@ -144,6 +146,24 @@ def test_pieces_show_special_tokens(byte_level):
     ids = tokenizer.encode(text)
     assert "".join(tokenizer.pieces(ids)) == text == tokenizer.decode(ids)
     assert tokenizer.pieces(ids)[:2] == ["<|bos|>", "<|user_start|>"]
+
+
+def test_other_threads_run_while_a_long_text_is_encoded(byte_level):
+    tokenizer, text, ran = HFTokenizer(byte_level), "the dog " * 20_000, threading.Event()
+    gate, usual = threading.Lock(), sys.getswitchinterval()
+    gate.acquire()
+    other = threading.Thread(target=lambda: (gate.acquire(), ran.set()))
+    other.start()
+    sys.setswitchinterval(1000)  # from here on, only a call that releases the GIL lets it run
+    try:
+        gate.release()
+        for _ in range(20):
+            if not ran.is_set():
+                tokenizer.encode(text)
+        assert ran.is_set()
+    finally:
+        sys.setswitchinterval(usual)
+        other.join()
 
 
 def stream(tokenizer, prompt, output):

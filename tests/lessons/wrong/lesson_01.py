@@ -185,6 +185,178 @@ def log_probabilities(logits, temperature, top_k, top_p):
     return [math.log(one) if one else -math.inf for one in shares]
 
 
+def plain(logits, temperature, top_k, top_p):
+    if temperature == 0:
+        return [1.0 if i == logits.index(max(logits)) else 0.0 for i in range(len(logits))]
+    w = [math.exp((x - max(logits)) / temperature) for x in logits]
+    order = sorted(range(len(w)), key=lambda i: -w[i])[: top_k or len(w)]
+    whole, kept, total = sum(w[i] for i in order), [], 0
+    for i in order:
+        kept.append(i)
+        total += w[i] / whole
+        if total >= top_p:
+            break
+    whole = sum(w[i] for i in kept)
+    return [w[i] / whole if i in kept else 0 for i in range(len(w))]
+
+
+def changes_the_logits(logits, temperature, top_k, top_p):
+    if temperature == 0:
+        return [1.0 if i == logits.index(max(logits)) else 0.0 for i in range(len(logits))]
+    for i in range(len(logits)):
+        logits[i] = logits[i] / temperature
+    shares = [math.exp(x - max(logits)) for x in logits]
+    order = sorted(range(len(shares)), key=lambda i: -shares[i])[: top_k or len(shares)]
+    whole, kept, total = sum(shares[i] for i in order), [], 0
+    for i in order:
+        kept.append(i)
+        total += shares[i] / whole
+        if total >= top_p:
+            break
+    whole = sum(shares[i] for i in kept)
+    return [shares[i] / whole if i in kept else 0 for i in range(len(shares))]
+
+
+def order_of_the_vocabulary(logits, temperature, top_k, top_p):
+    """Adds the probabilities up in the list's order, not from the likeliest on."""
+    if temperature == 0:
+        return [1.0 if i == logits.index(max(logits)) else 0.0 for i in range(len(logits))]
+    shares = [math.exp((x - max(logits)) / temperature) for x in logits]
+    shares = [x / sum(shares) for x in shares]
+    if top_k:
+        border = sorted(shares)[-min(top_k, len(shares))]
+        shares = [x if x >= border else 0.0 for x in shares]
+        shares = [x / sum(shares) for x in shares]
+    total, result = 0.0, []
+    for x in shares:
+        result.append(x if total < top_p else 0.0)
+        total += x
+    return [x / sum(result) for x in result]
+
+
+def temperature_after_the_softmax(logits, temperature, top_k, top_p):
+    if temperature == 0:
+        return [1.0 if i == logits.index(max(logits)) else 0.0 for i in range(len(logits))]
+    e = [math.exp(x - max(logits)) for x in logits]
+    p = [x / sum(e) / temperature for x in e]
+    order = sorted(range(len(p)), key=lambda i: -p[i])[: top_k or len(p)]
+    whole, kept, total = sum(p[i] for i in order), [], 0
+    for i in order:
+        kept.append(i)
+        total += p[i] / whole
+        if total >= top_p:
+            break
+    whole = sum(p[i] for i in kept)
+    return [p[i] / whole if i in kept else 0 for i in range(len(p))]
+
+
+def ignores_top_p(logits, temperature, top_k, top_p):
+    if temperature == 0:
+        return [1.0 if i == logits.index(max(logits)) else 0.0 for i in range(len(logits))]
+    w = [math.exp((x - max(logits)) / temperature) for x in logits]
+    order = sorted(range(len(w)), key=lambda i: -w[i])[: top_k or len(w)]
+    whole = sum(w[i] for i in order)
+    return [w[i] / whole if i in order else 0.0 for i in range(len(w))]
+
+
+def zero_temperature_returns_the_index(logits, temperature, top_k, top_p):
+    if temperature == 0:
+        return logits.index(max(logits))
+    return plain(logits, temperature, top_k, top_p)
+
+
+def the_least_likely_k(logits, temperature, top_k, top_p):
+    if temperature == 0:
+        return [1.0 if i == logits.index(max(logits)) else 0.0 for i in range(len(logits))]
+    w = [math.exp((x - max(logits)) / temperature) for x in logits]
+    order = sorted(range(len(w)), key=lambda i: w[i])
+    if top_k:
+        order = order[:top_k]
+    whole, kept, total = sum(w[i] for i in order), [], 0
+    for i in order:
+        kept.append(i)
+        total += w[i] / whole
+        if total >= top_p:
+            break
+    whole = sum(w[i] for i in kept)
+    return [w[i] / whole if i in kept else 0 for i in range(len(w))]
+
+
+def one_more_than_k(logits, temperature, top_k, top_p):
+    return plain(logits, temperature, top_k + 1 if top_k else 0, top_p)
+
+
+def powers_of_two(logits, temperature, top_k, top_p):
+    if temperature == 0:
+        return [1.0 if i == logits.index(max(logits)) else 0.0 for i in range(len(logits))]
+    w = [2 ** ((x - max(logits)) / temperature) for x in logits]
+    order = sorted(range(len(w)), key=lambda i: -w[i])[: top_k or len(w)]
+    whole, kept, total = sum(w[i] for i in order), [], 0
+    for i in order:
+        kept.append(i)
+        total += w[i] / whole
+        if total >= top_p:
+            break
+    whole = sum(w[i] for i in kept)
+    return [w[i] / whole if i in kept else 0 for i in range(len(w))]
+
+
+def rounded(logits, temperature, top_k, top_p):
+    return [round(x, 3) for x in plain(logits, temperature, top_k, top_p)]
+
+
+def returns_pairs(logits, temperature, top_k, top_p):
+    return list(enumerate(plain(logits, temperature, top_k, top_p)))
+
+
+def zero_k_is_one(logits, temperature, top_k, top_p):
+    return plain(logits, temperature, max(top_k, 1), top_p)
+
+
+def top_p_one_means_off_and_zero_too(logits, temperature, top_k, top_p):
+    """Takes a small p for 'off'."""
+    if top_p < 0.1:
+        top_p = 1
+    return plain(logits, temperature, top_k, top_p)
+
+
+def top_k_out_of_range(logits, temperature, top_k, top_p):
+    ranked = sorted(logits, reverse=True)
+    if top_k:
+        border = ranked[top_k]
+        logits = [x if x > border else -math.inf for x in logits]
+    return plain(logits, temperature, 0, top_p)
+
+
+def forgets_the_second_division(logits, temperature, top_k, top_p):
+    """Top-p measures with the probabilities of all tokens, and divides by what is left."""
+    if temperature == 0:
+        return [1.0 if i == logits.index(max(logits)) else 0.0 for i in range(len(logits))]
+    w = [math.exp((x - max(logits)) / temperature) for x in logits]
+    whole = sum(w)
+    p = [x / whole for x in w]
+    order = sorted(range(len(p)), key=lambda i: -p[i])[: top_k or len(p)]
+    kept, total = [], 0
+    for i in order:
+        kept.append(i)
+        total += p[i]
+        if total >= top_p:
+            break
+    return [p[i] if i in kept else 0.0 for i in range(len(p))]
+
+
+def removes_while_iterating(logits, temperature, top_k, top_p):
+    p = plain(logits, temperature, top_k, 1)
+    order = sorted(range(len(p)), key=lambda i: p[i])
+    rest = 1.0
+    for i in order:  # from the least likely: drop while enough is left
+        if rest - p[i] < top_p:
+            break
+        rest -= p[i]
+        p[i] = 0.0
+    return p
+
+
 WRONG = [
     (drops_the_crossing_token, Promise.TOP_P, [1, "0.731", "0.9"]),
     (stops_before_crossing, Promise.TOP_P, [1, "0.731", "0.9"]),
@@ -210,4 +382,19 @@ WRONG = [
     (argmax_at_zero, Promise.IS_LIST, []),
     (percentages, Promise.SUMS_TO_1, ["100.000"]),
     (log_probabilities, Promise.KEEPS_ONE, ["0.000"]),
+    (changes_the_logits, CommonPromise.UNCHANGED, []),
+    (order_of_the_vocabulary, Promise.TOP_P, []),
+    (temperature_after_the_softmax, Promise.PROPORTIONAL, []),
+    (ignores_top_p, Promise.TOP_P, []),
+    (zero_temperature_returns_the_index, Promise.IS_LIST, []),
+    (the_least_likely_k, Promise.LIKELIEST_FIRST, []),
+    (one_more_than_k, Promise.TOP_K, []),
+    (powers_of_two, Promise.PROPORTIONAL, []),
+    (rounded, Promise.PROPORTIONAL, ["round"]),
+    (returns_pairs, Promise.IS_LIST, []),
+    (zero_k_is_one, Promise.CUT_WHEN_ASKED, []),
+    (top_p_one_means_off_and_zero_too, Promise.TOP_P, []),
+    (top_k_out_of_range, CommonPromise.ANSWERS, []),
+    (forgets_the_second_division, Promise.SUMS_TO_1, []),
+    (removes_while_iterating, Promise.SUMS_TO_1, []),
 ]

@@ -153,6 +153,186 @@ def adds_to_the_cache(q, k_new, v_new, k_cache, v_cache, *, start):
     return mix(scores, v_cache[:end])
 
 
+def copied_with_triu_of_one(q, k_new, v_new, k_cache, v_cache, *, start):
+    n = len(q)
+    k_cache[start : start + n] = k_new
+    v_cache[start : start + n] = v_new
+    k, v = k_cache[: start + n], v_cache[: start + n]
+    scores = q @ k.T / np.sqrt(q.shape[1])
+    scores[np.triu_indices(n, 1)] = -np.inf
+    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return weights / weights.sum(axis=1, keepdims=True) @ v
+
+
+def triu_shifted_one_too_far(q, k_new, v_new, k_cache, v_cache, *, start):
+    n = len(q)
+    k_cache[start : start + n] = k_new
+    v_cache[start : start + n] = v_new
+    scores = q @ k_cache[: start + n].T / np.sqrt(q.shape[1])
+    scores[np.triu_indices(n, start + 2, start + n)] = -np.inf
+    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return weights / weights.sum(axis=1, keepdims=True) @ v_cache[: start + n]
+
+
+def triu_shifted_one_too_few(q, k_new, v_new, k_cache, v_cache, *, start):
+    n = len(q)
+    k_cache[start : start + n] = k_new
+    v_cache[start : start + n] = v_new
+    scores = q @ k_cache[: start + n].T / np.sqrt(q.shape[1])
+    scores[np.triu_indices(n, start, start + n)] = -np.inf
+    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return weights / weights.sum(axis=1, keepdims=True) @ v_cache[: start + n]
+
+
+def triu_without_its_width(q, k_new, v_new, k_cache, v_cache, *, start):
+    n = len(q)
+    k_cache[start : start + n] = k_new
+    v_cache[start : start + n] = v_new
+    scores = q @ k_cache[: start + n].T / np.sqrt(q.shape[1])
+    scores[np.triu_indices(n, start + 1)] = -np.inf
+    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return weights / weights.sum(axis=1, keepdims=True) @ v_cache[: start + n]
+
+
+def rebinds_the_caches(q, k_new, v_new, k_cache, v_cache, *, start):
+    k_cache = np.concatenate([k_cache[:start], k_new])
+    v_cache = np.concatenate([v_cache[:start], v_new])
+    scores = q @ k_cache.T / np.sqrt(q.shape[1])
+    for i in range(len(q)):
+        scores[i, start + i + 1 :] = -np.inf
+    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return weights / weights.sum(axis=1, keepdims=True) @ v_cache
+
+
+def writes_the_first_only(q, k_new, v_new, k_cache, v_cache, *, start):
+    k_cache[start] = k_new[0]
+    v_cache[start] = v_new[0]
+    end = start + len(q)
+    scores = q @ k_cache[:end].T / np.sqrt(q.shape[1])
+    for i in range(len(q)):
+        scores[i, start + i + 1 :] = -np.inf
+    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return weights / weights.sum(axis=1, keepdims=True) @ v_cache[:end]
+
+
+def writes_one_slot_too_far(q, k_new, v_new, k_cache, v_cache, *, start):
+    end = start + 1 + len(q)
+    k_cache[start + 1 : end] = k_new
+    v_cache[start + 1 : end] = v_new
+    scores = q @ k_cache[:end].T / np.sqrt(q.shape[1])
+    for i in range(len(q)):
+        scores[i, start + i + 2 :] = -np.inf
+    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return weights / weights.sum(axis=1, keepdims=True) @ v_cache[:end]
+
+
+def reads_up_to_start_after_writing(q, k_new, v_new, k_cache, v_cache, *, start):
+    k_cache[start : start + len(q)] = k_new
+    v_cache[start : start + len(q)] = v_new
+    if start == 0:
+        return v_new
+    scores = q @ k_cache[:start].T / np.sqrt(q.shape[1])
+    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return weights / weights.sum(axis=1, keepdims=True) @ v_cache[:start]
+
+
+def masks_after_the_softmax(q, k_new, v_new, k_cache, v_cache, *, start):
+    end = start + len(q)
+    k_cache[start:end] = k_new
+    v_cache[start:end] = v_new
+    scores = q @ k_cache[:end].T / np.sqrt(q.shape[1])
+    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+    weights /= weights.sum(axis=1, keepdims=True)
+    for i in range(len(q)):
+        weights[i, start + i + 1 :] = 0
+    return weights @ v_cache[:end]
+
+
+def softmax_over_everything(q, k_new, v_new, k_cache, v_cache, *, start):
+    end = start + len(q)
+    k_cache[start:end] = k_new
+    v_cache[start:end] = v_new
+    scores = q @ k_cache[:end].T / np.sqrt(q.shape[1])
+    for i in range(len(q)):
+        scores[i, start + i + 1 :] = -np.inf
+    weights = np.exp(scores - scores.max())
+    return weights / weights.sum() @ v_cache[:end]
+
+
+def forgets_the_softmax(q, k_new, v_new, k_cache, v_cache, *, start):
+    end = start + len(q)
+    k_cache[start:end] = k_new
+    v_cache[start:end] = v_new
+    scores = q @ k_cache[:end].T / np.sqrt(q.shape[1])
+    for i in range(len(q)):
+        scores[i, start + i + 1 :] = 0
+    return scores @ v_cache[:end]
+
+
+def returns_early_in_the_loop(q, k_new, v_new, k_cache, v_cache, *, start):
+    out = np.zeros_like(q)
+    for i in range(len(q)):
+        k_cache[start + i] = k_new[i]
+        v_cache[start + i] = v_new[i]
+        scores = k_cache[: start + i + 1] @ q[i] / np.sqrt(len(q[i]))
+        weights = np.exp(scores - scores.max())
+        out[i] = weights / weights.sum() @ v_cache[: start + i + 1]
+        return out
+    return None
+
+
+def writes_every_token_at_start(q, k_new, v_new, k_cache, v_cache, *, start):
+    out = np.zeros_like(q)
+    for i in range(len(q)):
+        k_cache[start] = k_new[i]
+        v_cache[start] = v_new[i]
+        scores = k_cache[: start + 1] @ q[i] / np.sqrt(q.shape[1])
+        weights = np.exp(scores - scores.max())
+        out[i] = weights / weights.sum() @ v_cache[: start + 1]
+    return out
+
+
+def drops_what_is_nan(q, k_new, v_new, k_cache, v_cache, *, start):
+    """All slots, and nan becomes 0: an unwritten slot gets a weight."""
+    k_cache[start : start + len(q)] = k_new
+    v_cache[start : start + len(q)] = v_new
+    scores = q @ np.nan_to_num(k_cache).T / np.sqrt(q.shape[1])
+    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return weights / weights.sum(axis=1, keepdims=True) @ np.nan_to_num(v_cache)
+
+
+def the_whole_text_again(q, k_new, v_new, k_cache, v_cache, *, start):
+    """Returns a row for each token of the text, not of the chunk."""
+    end = start + len(q)
+    k_cache[start:end] = k_new
+    v_cache[start:end] = v_new
+    k, v = k_cache[:end], v_cache[:end]
+    scores = k @ k.T / np.sqrt(q.shape[1])
+    scores[np.triu_indices(end, 1)] = -np.inf
+    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return weights / weights.sum(axis=1, keepdims=True) @ v
+
+
+def mixes_keys(q, k_new, v_new, k_cache, v_cache, *, start):
+    end = start + len(q)
+    k_cache[start:end] = k_new
+    v_cache[start:end] = v_new
+    scores = q @ k_cache[:end].T / np.sqrt(q.shape[1])
+    for i in range(len(q)):
+        scores[i, start + i + 1 :] = -np.inf
+    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return weights / weights.sum(axis=1, keepdims=True) @ k_cache[:end]
+
+
+def compares_keys_with_queries(q, k_new, v_new, k_cache, v_cache, *, start):
+    end = start + len(q)
+    k_cache[start:end] = k_new
+    v_cache[start:end] = v_new
+    scores = k_cache[:end] @ q.T / np.sqrt(q.shape[1])
+    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return weights / weights.sum(axis=1, keepdims=True) @ v_cache[:end]
+
+
 WRONG = [
     (mask_at_the_top_left, Promise.CAUSAL, [2, 1]),
     (attends_before_it_writes, Promise.CAUSAL, [1, 0]),
@@ -176,4 +356,21 @@ WRONG = [
     (sees_its_own_chunk_only, Promise.CAUSAL, [1]),
     (zero_instead_of_minus_infinity, Promise.CAUSAL, [0, 1]),
     (adds_to_the_cache, Promise.KEPT, [0, "k_cache"]),
+    (copied_with_triu_of_one, Promise.CAUSAL, []),
+    (triu_shifted_one_too_far, Promise.CAUSAL, []),
+    (triu_shifted_one_too_few, Promise.CAUSAL, []),
+    (triu_without_its_width, Promise.CAUSAL, []),
+    (rebinds_the_caches, Promise.KEPT, []),
+    (writes_the_first_only, Promise.KEPT, []),
+    (writes_one_slot_too_far, Promise.KEPT, []),
+    (reads_up_to_start_after_writing, Promise.CAUSAL, []),
+    (masks_after_the_softmax, Promise.WEIGHTS, []),
+    (softmax_over_everything, Promise.WEIGHTS, []),
+    (forgets_the_softmax, Promise.WEIGHTS, [0, "-0.165"]),
+    (returns_early_in_the_loop, Promise.KEPT, []),
+    (writes_every_token_at_start, Promise.KEPT, []),
+    (drops_what_is_nan, Promise.WEIGHTS, []),
+    (the_whole_text_again, Promise.AS_A_WHOLE, []),
+    (mixes_keys, Promise.AS_A_WHOLE, [0, "1.00"]),
+    (compares_keys_with_queries, Promise.CAUSAL, []),
 ]

@@ -155,6 +155,195 @@ def every_row_is_one_token(shape, rows, bytes_per_value):
     return solution(shape, [(start + count - 1, 1) for start, count in rows], 1)[0], moved
 
 
+def pairs_without_the_past(shape, rows, bytes_per_value):
+    flops = 0
+    kept = 0
+    for start, count in rows:
+        flops += 2 * shape.layers * shape.layer_weights * count
+        flops += 2 * shape.output_weights
+        flops += 4 * shape.heads * shape.head_size * shape.layers * count * (count + 1) // 2
+        kept += start + count
+    moved = shape.layers * shape.layer_weights + shape.output_weights
+    moved += 2 * shape.layers * shape.kv_heads * shape.head_size * kept
+    return flops, moved * bytes_per_value
+
+
+def pairs_of_the_last_token(shape, rows, bytes_per_value):
+    flops = 0
+    kept = 0
+    for start, count in rows:
+        flops += 2 * shape.layers * shape.layer_weights * count + 2 * shape.output_weights
+        flops += 4 * shape.heads * shape.head_size * shape.layers * (start + count)
+        kept += start + count
+    moved = shape.layers * shape.layer_weights + shape.output_weights
+    moved += 2 * shape.layers * shape.kv_heads * shape.head_size * kept
+    return flops, moved * bytes_per_value
+
+
+def forgets_the_layers(shape, rows, bytes_per_value):
+    """layer_weights taken for the weights of all layers."""
+    flops = kept = 0
+    for start, count in rows:
+        flops += 2 * shape.layer_weights * count + 2 * shape.output_weights
+        for position in range(start, start + count):
+            flops += 4 * shape.heads * shape.head_size * shape.layers * (position + 1)
+        kept += start + count
+    moved = shape.layer_weights + shape.output_weights
+    moved += 2 * shape.layers * shape.kv_heads * shape.head_size * kept
+    return flops, moved * bytes_per_value
+
+
+def weights_in_every_row(shape, rows, bytes_per_value):
+    flops = moved = 0
+    for start, count in rows:
+        flops += 2 * shape.layers * shape.layer_weights * count + 2 * shape.output_weights
+        for position in range(start, start + count):
+            flops += 4 * shape.heads * shape.head_size * shape.layers * (position + 1)
+        moved += shape.layers * shape.layer_weights + shape.output_weights
+        moved += 2 * shape.layers * shape.kv_heads * shape.head_size * (start + count)
+    return flops, moved * bytes_per_value
+
+
+def returns_after_the_first_row(shape, rows, bytes_per_value):
+    flops = 0
+    moved = shape.layers * shape.layer_weights + shape.output_weights
+    for start, count in rows:
+        flops += 2 * shape.layers * shape.layer_weights * count + 2 * shape.output_weights
+        for position in range(start, start + count):
+            flops += 4 * shape.heads * shape.head_size * shape.layers * (position + 1)
+        moved += 2 * shape.layers * shape.kv_heads * shape.head_size * (start + count)
+        return flops, moved * bytes_per_value
+    return None
+
+
+def overwrites_instead_of_adding(shape, rows, bytes_per_value):
+    for start, count in rows:
+        flops = 2 * shape.layers * shape.layer_weights * count + 2 * shape.output_weights
+        for position in range(start, start + count):
+            flops += 4 * shape.heads * shape.head_size * shape.layers * (position + 1)
+        moved = shape.layers * shape.layer_weights + shape.output_weights
+        moved += 2 * shape.layers * shape.kv_heads * shape.head_size * (start + count)
+    return flops, moved * bytes_per_value
+
+
+def range_to_count(shape, rows, bytes_per_value):
+    """range(start, count): the row is taken for (start, end)."""
+    flops = kept = 0
+    for start, count in rows:
+        flops += 2 * shape.layers * shape.layer_weights * count + 2 * shape.output_weights
+        for position in range(start, count):
+            flops += 4 * shape.heads * shape.head_size * shape.layers * (position + 1)
+        kept += start + count
+    moved = shape.layers * shape.layer_weights + shape.output_weights
+    moved += 2 * shape.layers * shape.kv_heads * shape.head_size * kept
+    return flops, moved * bytes_per_value
+
+
+def two_is_missing_in_the_cache(shape, rows, bytes_per_value):
+    """bytes_per_value is 2 in the lesson, so a literal 2 for 'keys and values' is dropped."""
+    flops = kept = 0
+    for start, count in rows:
+        flops += 2 * shape.layers * shape.layer_weights * count + 2 * shape.output_weights
+        for position in range(start, start + count):
+            flops += 4 * shape.heads * shape.head_size * shape.layers * (position + 1)
+        kept += start + count
+    moved = (shape.layers * shape.layer_weights + shape.output_weights) * bytes_per_value
+    moved += 2 * shape.layers * shape.kv_heads * shape.head_size * kept
+    return flops, moved
+
+
+def always_two_bytes(shape, rows, bytes_per_value):
+    flops = kept = 0
+    for start, count in rows:
+        flops += 2 * shape.layers * shape.layer_weights * count + 2 * shape.output_weights
+        for position in range(start, start + count):
+            flops += 4 * shape.heads * shape.head_size * shape.layers * (position + 1)
+        kept += start + count
+    values = shape.layers * shape.layer_weights + shape.output_weights
+    values += 2 * shape.layers * shape.kv_heads * shape.head_size * kept
+    return flops, 2 * values
+
+
+def the_new_tokens_twice(shape, rows, bytes_per_value):
+    """old is start + count, new is count."""
+    flops = kept = 0
+    for start, count in rows:
+        flops += 2 * shape.layers * shape.layer_weights * count + 2 * shape.output_weights
+        for position in range(start, start + count):
+            flops += 4 * shape.heads * shape.head_size * shape.layers * (position + 1)
+        kept += (start + count) + count
+    moved = shape.layers * shape.layer_weights + shape.output_weights
+    moved += 2 * shape.layers * shape.kv_heads * shape.head_size * kept
+    return flops, moved * bytes_per_value
+
+
+def the_old_tokens_only(shape, rows, bytes_per_value):
+    flops = kept = 0
+    for start, count in rows:
+        flops += 2 * shape.layers * shape.layer_weights * count + 2 * shape.output_weights
+        for position in range(start, start + count):
+            flops += 4 * shape.heads * shape.head_size * shape.layers * (position + 1)
+        kept += start
+    moved = shape.layers * shape.layer_weights + shape.output_weights
+    moved += 2 * shape.layers * shape.kv_heads * shape.head_size * kept
+    return flops, moved * bytes_per_value
+
+
+def weights_of_every_token_of_the_text(shape, rows, bytes_per_value):
+    """2 * weights * (start + count): the old tokens go through the layers again."""
+    flops = kept = 0
+    for start, count in rows:
+        flops += 2 * shape.layers * shape.layer_weights * (start + count)
+        flops += 2 * shape.output_weights
+        for position in range(start, start + count):
+            flops += 4 * shape.heads * shape.head_size * shape.layers * (position + 1)
+        kept += start + count
+    moved = shape.layers * shape.layer_weights + shape.output_weights
+    moved += 2 * shape.layers * shape.kv_heads * shape.head_size * kept
+    return flops, moved * bytes_per_value
+
+
+def average_in_floats(shape, rows, bytes_per_value):
+    """Pairs as count times the average, rounded down too early."""
+    flops = kept = 0
+    for start, count in rows:
+        flops += 2 * shape.layers * shape.layer_weights * count + 2 * shape.output_weights
+        average = (start + 1 + start + count) // 2
+        flops += 4 * shape.heads * shape.head_size * shape.layers * count * average
+        kept += start + count
+    moved = shape.layers * shape.layer_weights + shape.output_weights
+    moved += 2 * shape.layers * shape.kv_heads * shape.head_size * kept
+    return flops, moved * bytes_per_value
+
+
+def returns_the_intensity(shape, rows, bytes_per_value):
+    flops = kept = 0
+    for start, count in rows:
+        flops += 2 * shape.layers * shape.layer_weights * count + 2 * shape.output_weights
+        for position in range(start, start + count):
+            flops += 4 * shape.heads * shape.head_size * shape.layers * (position + 1)
+        kept += start + count
+    moved = shape.layers * shape.layer_weights + shape.output_weights
+    moved += 2 * shape.layers * shape.kv_heads * shape.head_size * kept
+    return flops / (moved * bytes_per_value)
+
+
+def the_example_only(shape, rows, bytes_per_value):
+    return 708, 380
+
+
+def one_pair_too_many(shape, rows, bytes_per_value):
+    flops = kept = 0
+    for start, count in rows:
+        flops += 2 * shape.layers * shape.layer_weights * count + 2 * shape.output_weights
+        for position in range(start, start + count + 1):
+            flops += 4 * shape.heads * shape.head_size * shape.layers * (position + 1)
+        kept += start + count
+    moved = shape.layers * shape.layer_weights + shape.output_weights
+    moved += 2 * shape.layers * shape.kv_heads * shape.head_size * kept
+    return flops, moved * bytes_per_value
+
+
 WRONG = [
     (weights_for_each_request, Promise.WEIGHTS_ONCE, [2]),
     (weights_for_each_token, Promise.WEIGHTS_ONCE, [1]),
@@ -182,4 +371,20 @@ WRONG = [
     (weights_without_their_bytes, Promise.BYTES, []),
     (keys_of_one_layer, Promise.KV_ONCE, [2]),
     (every_row_is_one_token, Promise.SUM, []),
+    (pairs_without_the_past, Promise.CAUSAL, []),
+    (pairs_of_the_last_token, Promise.CAUSAL, [2, 3]),
+    (forgets_the_layers, Promise.WEIGHTS_ONCE, []),
+    (weights_in_every_row, Promise.WEIGHTS_ONCE, []),
+    (returns_after_the_first_row, Promise.KV_ONCE, [2]),
+    (overwrites_instead_of_adding, Promise.KV_ONCE, [2]),
+    (range_to_count, Promise.ATTENTION, []),
+    (two_is_missing_in_the_cache, Promise.KV_ONCE, []),
+    (always_two_bytes, Promise.BYTES, [4]),
+    (the_new_tokens_twice, Promise.KV_ONCE, []),
+    (the_old_tokens_only, Promise.KV_ONCE, []),
+    (weights_of_every_token_of_the_text, Promise.SUM, ["(3, 1)"]),
+    (average_in_floats, Promise.CAUSAL, []),
+    (returns_the_intensity, Promise.PAIR, []),
+    (the_example_only, Promise.KV_ONCE, []),
+    (one_pair_too_many, Promise.CAUSAL, [9, 4]),
 ]

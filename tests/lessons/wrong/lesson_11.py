@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 
+from checks.broken import CommonPromise
 from checks.lesson_11 import Promise
 from solutions.lesson_11 import Outbox as Solution
 
@@ -193,6 +194,190 @@ class LimitsASingleText(Solution):
         return True
 
 
+class Plain:
+    def __init__(self, limit):
+        self.limit = limit
+        self.text = ""
+        self.reason = None
+        self.ready = asyncio.Event()
+
+    def put(self, text):
+        if len((self.text + text).encode("utf-8")) > self.limit:
+            return False
+        self.text += text
+        self.ready.set()
+        return True
+
+    def close(self, reason):
+        if self.reason is None:
+            self.reason = reason
+            self.ready.set()
+
+    async def get(self):
+        await self.ready.wait()
+        text = self.text
+        self.text = ""
+        if self.reason is None:
+            self.ready.clear()
+        return text, self.reason
+
+
+class StrictlyLess(Plain):
+    def put(self, text):
+        if len(self.text.encode()) + len(text.encode()) < self.limit:
+            self.text += text
+            self.ready.set()
+            return True
+        return False
+
+
+class ReturnsNothingWhenItFits(Plain):
+    def put(self, text):
+        if len((self.text + text).encode()) > self.limit:
+            return False
+        self.text += text
+        self.ready.set()
+        return None
+
+
+class LimitOfTheNewTextOnly(Plain):
+    def put(self, text):
+        if len(text.encode()) > self.limit - len(self.text):
+            return False
+        self.text += text
+        self.ready.set()
+        return True
+
+
+class ClosesInPut(Plain):
+    def put(self, text):
+        if len((self.text + text).encode()) > self.limit:
+            self.reason = "full"
+            return False
+        self.text += text
+        self.ready.set()
+        return True
+
+
+class ReplacesTheText(Plain):
+    def put(self, text):
+        if len((self.text + text).encode()) > self.limit:
+            return False
+        self.text = text
+        self.ready.set()
+        return True
+
+
+class AddsThenChecks(Plain):
+    def put(self, text):
+        self.text += text
+        self.ready.set()
+        return not len(self.text.encode()) > self.limit
+
+
+class NeverClears(Plain):
+    async def get(self):
+        await self.ready.wait()
+        text, self.text = self.text, ""
+        return text, self.reason
+
+
+class ClearsBeforeItWaits(Plain):
+    async def get(self):
+        self.ready.clear()
+        await self.ready.wait()
+        text, self.text = self.text, ""
+        return text, self.reason
+
+
+class ReasonBeforeText(Plain):
+    """Looks at the reason first and leaves the text behind."""
+
+    async def get(self):
+        await self.ready.wait()
+        if self.reason is not None:
+            return "", self.reason
+        text, self.text = self.text, ""
+        self.ready.clear()
+        return text, None
+
+
+class CloseEmptiesTheText(Plain):
+    def close(self, reason):
+        self.text = ""
+        if self.reason is None:
+            self.reason = reason
+        self.ready.set()
+
+
+class ReasonSwapped(Plain):
+    async def get(self):
+        text, reason = await super().get()
+        return reason, text
+
+
+class WaitsForTheEnd(Plain):
+    """Returns only when the stream is closed."""
+
+    async def get(self):
+        while self.reason is None:
+            self.ready.clear()
+            await self.ready.wait()
+        text, self.text = self.text, ""
+        return text, self.reason
+
+
+class PutAfterReadingCountsAll(Plain):
+    """The count never goes down."""
+
+    def __init__(self, limit):
+        super().__init__(limit)
+        self.used = 0
+
+    def put(self, text):
+        self.used += len(text.encode())
+        if self.used > self.limit:
+            return False
+        self.text += text
+        self.ready.set()
+        return True
+
+
+class BusyLoop(Plain):
+    async def get(self):
+        while not self.text and self.reason is None:
+            pass
+        text, self.text = self.text, ""
+        return text, self.reason
+
+
+class SleepsInGet(Plain):
+    """Lets others run once, and then returns what there is."""
+
+    async def get(self):
+        if not self.text:
+            await asyncio.sleep(0)
+        text, self.text = self.text, ""
+        return text, self.reason
+
+
+class SetIsMissingInPut(Plain):
+    def put(self, text):
+        if len((self.text + text).encode()) > self.limit:
+            return False
+        self.text += text
+        return True
+
+
+class EmptyStringForNoReason(Plain):
+    async def get(self):
+        await self.ready.wait()
+        text, self.text = self.text, ""
+        if self.reason is None:
+            self.ready.clear()
+        return text, self.reason or ""
+
+
 WRONG = [
     (WaitsForTheReader, Promise.NEVER_WAITS, ["put()", 29]),
     (DropsTheOldest, Promise.BOUNDED, ["'He'", 2]),
@@ -215,4 +400,21 @@ WRONG = [
     (TakesAPart, Promise.BOUNDED, []),
     (AppendsTheReason, Promise.SAME_TEXT, ["'stop'", "''"]),
     (LimitsASingleText, Promise.BOUNDED, []),
+    (StrictlyLess, Promise.TAKES_WHAT_FITS, []),
+    (ReturnsNothingWhenItFits, Promise.PUT_ANSWERS, []),
+    (LimitOfTheNewTextOnly, Promise.BOUNDED, []),
+    (ClosesInPut, Promise.FIRST_REASON, []),
+    (ReplacesTheText, Promise.REASON_LAST, ["'He'"]),
+    (AddsThenChecks, Promise.SAME_TEXT, []),
+    (NeverClears, Promise.NOT_EMPTY, []),
+    (ClearsBeforeItWaits, Promise.WAKES, []),
+    (ReasonBeforeText, Promise.REASON_LAST, []),
+    (CloseEmptiesTheText, Promise.REASON_LAST, ["'He'"]),
+    (ReasonSwapped, Promise.GET_ANSWERS, ["('stop', '')"]),
+    (WaitsForTheEnd, Promise.WAKES, []),
+    (PutAfterReadingCountsAll, Promise.TAKES_WHAT_FITS, []),
+    (BusyLoop, CommonPromise.ENDS, []),
+    (SleepsInGet, Promise.NOT_EMPTY, []),
+    (SetIsMissingInPut, Promise.WAKES, []),
+    (EmptyStringForNoReason, Promise.FIRST_REASON, []),
 ]

@@ -37,6 +37,10 @@ def its_gain(log, found):
     )
 
 
+def all_of_the_trial(log, found):
+    return {key: found[key] for key in ("change", "gain", "cost")}
+
+
 def returns_an_id(log):
     return int((log.requests.admitted_step - log.requests.arrived_step).idxmax())
 
@@ -66,7 +70,7 @@ WRONG = [
         Promise.SHORTER,
         ["r17", 47],
     ),
-    (with_(gain=lambda log, found: 30), Promise.GAIN, [30, "r17", 1, 47]),
+    (with_(gain=lambda log, found: 30), Promise.GAIN, [30, "r17", 32, 47]),
     (with_(change=shortest_first, gain=its_gain, cost=no_cost), Promise.HIGHEST_COST, []),
     (
         with_(change=shortest_first, gain=its_gain, cost=lambda log, found: (20, 1)),
@@ -75,4 +79,5 @@ WRONG = [
     ),
     (with_(change=lambda log, found: {"memory": 9}), Promise.REPLAYABLE, []),
     (returns_an_id, Promise.KEYS, []),
+    (with_(change=all_of_the_trial), Promise.CHANGE, ["change", "gain", "cost"]),
 ]

@@ -175,6 +175,18 @@ class ForgetsTheTextAtAPreemption(KeepsThePromptsRows):
         self.known, self.computed, self.placeholders = self.prompt, 0, 0
 
 
+class TakesPlaceholdersForKnown(Solution):
+    def preempted(self):
+        self.known -= self.placeholders
+        super().preempted()
+
+
+class SetsInsteadOfAdding(Solution):
+    def scheduled(self, count):
+        self.computed = 0
+        super().scheduled(count)
+
+
 WRONG = [
     (LeavesTheStopTokenOut, Promise.IN_THE_TEXT, [1, False, "stop token"]),
     (ForgetsWhatHadARow, Promise.EXISTS, [1, 2]),
@@ -199,4 +211,6 @@ WRONG = [
     (SaysWhetherItGoesOn, Promise.NUMBER, [None]),
     (ReturnsNothing, Promise.TRUE_OR_FALSE, [None]),
     (KeepsTheTokens, CommonPromise.ANSWERS, ["ValueError"]),
+    (TakesPlaceholdersForKnown, Promise.AGAIN, [2]),
+    (SetsInsteadOfAdding, Promise.MAX_TOKENS, [1, 2]),
 ]

@@ -10,6 +10,8 @@ from server.process import BackgroundServer
 from tests.server.harness import Feed, get, trace
 from tests.server.lmtp.wire import Wire, letters
 
+BOTH_SHAPES = True
+
 ENGINE = {"block_size": 4, "max_kv_tokens": 256}
 
 

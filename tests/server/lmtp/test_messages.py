@@ -151,7 +151,7 @@ def test_max_tokens_is_cut_to_what_fits(serve: Callable[..., BackgroundServer]) 
         assert wire.error(2)["param"] == "prompt"
 
 
-@pytest.mark.parametrize("path", ["/nowhere", "/health", "/page/live.css", "/lmtp/"])
+@pytest.mark.parametrize("path", ["/nowhere", "/health", "/page/live.css"])
 def test_a_websocket_to_an_unknown_path_gets_404(url: str, path: str) -> None:
     with pytest.raises(InvalidStatus) as refused, Wire(url, path):
         pass
@@ -185,6 +185,17 @@ def test_null_fields_are_absent_ones(url: str) -> None:
         ("GENERATE", {"prompt": [120], "max_tokens": "3"}, "max_tokens"),
         ("GENERATE", {"prompt": [120], "max_tokens": 0}, "max_tokens"),
         ("GENERATE", {"prompt": [120], "temperature": -1}, "temperature"),
+        ("GENERATE", {"prompt": [120], "structured_outputs": {}}, "structured_outputs"),
+        (
+            "GENERATE",
+            {"prompt": [120], "structured_outputs": {"regex": "("}},
+            "structured_outputs",
+        ),
+        (
+            "GENERATE",
+            {"prompt": [120], "structured_outputs": {"choice": [1]}},
+            "structured_outputs.choice[0]",
+        ),
         ("GENERATE", {"prompt": [120], "top_logprobs": 100_000}, "top_logprobs"),
         ("GENERATE", {"prompt": [120], "logit_bias": {"97": 1000}}, "logit_bias"),
         ("GENERATE", {"prompt": [120], "logit_bias": {"a": 1}}, "logit_bias"),

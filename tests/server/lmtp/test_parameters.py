@@ -31,9 +31,14 @@ CHANGES: dict[str, tuple[dict[str, Any], Any, Any]] = {
     "logit_bias": ({}, None, {str(COMMA): 100}),
     "stop": ({}, None, [","]),
     "stop_token_ids": ({}, None, [COMMA]),
+    "include_stop_str_in_output": ({"stop": [","]}, False, True),
+    "skip_special_tokens": ({"logit_bias": {"5": 100}}, False, True),
+    "bad_words": ({}, None, ["prince"]),
+    "allowed_token_ids": ({}, None, [COMMA]),
     "ignore_eos": ({"logit_bias": {str(END): 100}}, False, True),
     "seed": ({"temperature": 2.0}, 1, 2),
     "top_logprobs": ({}, 1, 5),
+    "structured_outputs": ({}, None, {"choice": ["yes", "no"]}),
 }
 TESTED_ELSEWHERE = {"keep", "from", "user", "priority", "model"}
 

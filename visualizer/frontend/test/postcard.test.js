@@ -110,3 +110,17 @@ test("SVG and canvas have the same words, and a hostile text stays text", () => 
   assert.equal(inSvg.length, onCanvas.length);
   assert.ok(inSvg.includes(`step ${PREEMPTS}`) && onCanvas.includes(`step ${PREEMPTS}`));
 });
+
+test("a block without a window page lacks its corner in an SVG, and so does its hatching", () => {
+  const painter = new SvgPainter().begin(40, 40, 1, THEMES.light);
+  painter.withCutCorner([10, 10, 20, 20], 8, () =>
+    painter.clipped(10, 10, 20, 10, () => painter.fill(10, 10, 20, 20, "red")),
+  );
+  const svg = painter.svg("");
+  const corner = svg.match(/<clipPath id="(\w+)"><path d="M10 10L30 10L30 22L22 30L10 30"/);
+  assert.ok(corner, svg);
+  assert.match(
+    svg,
+    new RegExp(`<clipPath id="\\w+" clip-path="url\\(#${corner[1]}\\)"><path d="M10 10h20`),
+  );
+});

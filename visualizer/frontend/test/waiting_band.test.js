@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { queueRows } from "../src/drawing/queue.js";
 import { seatAt, seatsOf, seatsShown } from "../src/drawing/seats.js";
 import { stepAxis, timeScale, wholeView } from "../src/drawing/time_axis.js";
-import { BAND_HEIGHT, drawBand, waitingParts } from "../src/drawing/waiting_band.js";
+import { bandHeight, drawBand, waitingParts } from "../src/drawing/waiting_band.js";
 import * as make from "./model/events.js";
 import { modelOf } from "./model/scenes.js";
 import { recordingPencil, storytellers } from "./recorder.js";
@@ -56,7 +56,7 @@ test("the band has a cell per waiting request and step, and never grows", () => 
   );
   const many = draw(300);
   assert.ok(Math.min(...many.map(({ y }) => y)) >= 0);
-  assert.ok(Math.max(...many.map(({ y, height }) => y + height)) <= BAND_HEIGHT);
+  assert.ok(Math.max(...many.map(({ y, height }) => y + height)) <= bandHeight());
 });
 
 test("an open queue shows what fits, and always the selected request", () => {

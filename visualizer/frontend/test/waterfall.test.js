@@ -70,7 +70,7 @@ test("a pause is outside the time to the first token and outside the times betwe
 });
 
 test("a row per cause, and the rows add up to the total", () => {
-  const rows = causeRows(cy);
+  const rows = causeRows(cy, {});
   assert.deepEqual(
     rows.map(({ cause, isBehind, time, steps }) => [cause, isBehind, time, steps]),
     [

@@ -13,7 +13,9 @@ import { describeBlock, describeLane } from "../src/board/descriptions.js";
 import { rangeWords } from "../src/board/range.js";
 import { countWords } from "../src/drawing/lane_words.js";
 import { Model, plain, reasonWords, sentence } from "../src/model/index.js";
+import { HALF_DOT, missing } from "../src/model/knowledge.js";
 import { parseLog } from "../src/model/lines.js";
+import { foreign, SECRET } from "./model/foreign.js";
 import { scenes } from "./model/scenes.js";
 
 const FILE = new URL("./wording.snapshot.json", import.meta.url);
@@ -32,6 +34,14 @@ function eachOnce(found) {
   for (const [kind, text] of found) texts[kind] ??= text;
   return texts;
 }
+
+const causes = (knowledge) => ({
+  waiting_reasons: knowledge,
+  preemption_causes: knowledge,
+  eviction_causes: knowledge,
+});
+const secret = foreign({ ...SECRET, ...causes("inferred") }, 20);
+const unexplained = foreign({ ...SECRET, ...causes("unknown") });
 
 const segments = [...new Set(frames.map(({ model }) => model)), storytellers].flatMap((model) =>
   model.requests.flatMap((span) => span.segments.map((segment) => ({ model, span, segment }))),
@@ -62,6 +72,20 @@ const wording = {
         .join("; "),
     ]),
   ),
+  "another engine's log": {
+    missing: missing(secret, "texts"),
+    "a gap": plain(sentence(secret, 20)),
+    ...eachOnce(
+      Array.from({ length: secret.stepCount }, (_, at) => secret.frame(at + 1)).flatMap(
+        ({ decisions }) =>
+          decisions
+            .map(({ kind, spans }) => [`inferred: ${kind}`, plain(spans)])
+            .filter(([, words]) => words.includes(HALF_DOT)),
+      ),
+    ),
+    "an inferred preemption": plain(sentence(secret, 30)),
+    "an unexplained preemption": plain(sentence(unexplained, 30)),
+  },
   "a step": describeLane(storytellers, 30, { step: 30, inPlot: true }, false).join("; "),
   "a range": rangeWords(storytellers, [1, 53]),
   "a lane's first prefill": countWords(

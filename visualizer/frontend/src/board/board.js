@@ -36,6 +36,7 @@
 
 /** @import { WordContext } from "../drawing/words_html.js" */
 /** @import { Frame } from "../model/frame.js" */
+/** @import { Fact } from "../model/knowledge.js" */
 /** @import { Model } from "../model/model.js" */
 /** @import { About } from "./shell.js" */
 /** @import { Project } from "./sources.js" */
@@ -44,8 +45,11 @@
 /** @import { Opening } from "./view.js" */
 import { closest, focused, h } from "../drawing/html.js";
 import { pythonFor } from "../host/address.js";
+import { missing } from "../model/knowledge.js";
 import { DecisionsPanel } from "../panels/decisions.js";
+import { ExpertsPanel } from "../panels/experts_panel.js";
 import { HandoverOverlay } from "../panels/handover_overlay.js";
+import { writeKnowledge } from "../panels/knowledge_panel.js";
 import { MapPanel } from "../panels/map_panel.js";
 import { MomentsBox } from "../panels/moments_box.js";
 import { QueuePanel } from "../panels/queue_panel.js";
@@ -75,8 +79,18 @@ const PANELS = {
   tree: TreePanel,
   scheduler: DecisionsPanel,
   tokens: TokensPanel,
+  experts: ExpertsPanel, // of a log that has expert loads
   waterfall: WaterfallPanel, // not among the others, but in their place
 };
+/** A panel whose fact is unknown says so instead of drawing. @type {Partial<Record<PanelName, [title: string, ...facts: Fact[]]>>} */
+const NEEDS = {
+  blocks: ["KV blocks", "block_tables"],
+  tree: ["Prefix tree", "prefix_tree"],
+  scheduler: ["Decisions, in order", "scheduled_tokens", "admissions"],
+  waterfall: ["Where the time went", "arrivals"],
+  experts: ["Experts"],
+};
+const NO_EXPERTS = "This log has no expert loads: its model is not a mixture of experts.";
 const NAMES = /** @type {PanelName[]} */ (Object.keys(PANELS));
 /** @param {string | null | undefined} name */
 const panelNamed = (name) => NAMES.find((one) => one === name) ?? null;
@@ -133,6 +147,7 @@ export class Board extends Shell {
     if (this.view.model !== model) this.view.open(model, opening);
     if (!this.grid) this.build();
     this.summary.setModel(model);
+    if (this.knowledge) writeKnowledge(this.knowledge, model);
     for (const panel of this.panels) panel.setModel?.(model);
     if (!this.panel) this.only = panelNamed(opening.only) ?? this.only;
     this.time?.refit();
@@ -143,6 +158,7 @@ export class Board extends Shell {
   /** Updates the board after the model has grown. */
   grow() {
     this.summary.setModel(this.model);
+    if (this.knowledge?.hidden) writeKnowledge(this.knowledge, this.model);
     for (const panel of this.panels) panel.setModel?.(this.model);
     this.layout();
   }
@@ -194,8 +210,10 @@ export class Board extends Shell {
     if (!alone) this.parts.blocks?.element.prepend(this.seats.element);
     /** @type {HTMLElement} */
     this.grid = h("div", { class: "grid" }, column("left", "timeline", "tree"), right);
-    const { tokens, waterfall } = this.parts;
-    for (const panel of [tokens, waterfall]) if (panel) this.grid.append(panel.element);
+    const { tokens, experts, waterfall } = this.parts;
+    for (const panel of [tokens, experts, waterfall]) if (panel) this.grid.append(panel.element);
+    /** @type {HTMLElement} */
+    this.knowledge = h("section", { class: "knowledge", "aria-label": "What this log knows" });
     const boxes = [this.search.element, this.link.element, this.postcard.element, this.help];
     const heading = aboutNodes(alone ? null : this.about);
     /** @type {MomentsBox} */
@@ -208,7 +226,7 @@ export class Board extends Shell {
     boxes.push(this.summary.box);
     const summary = alone ? [] : [this.summary.element];
     root.append(...heading, ...summary, lead, this.bar, this.grid, ...boxes);
-    if (!alone) root.append(buildFoot(actions));
+    if (!alone) root.append(this.knowledge, buildFoot(actions));
     listenToKeys(root, actions, signal);
     prepareForPrint(this);
     root.addEventListener("click", (event) => this.clicked(event), { signal });
@@ -233,7 +251,7 @@ export class Board extends Shell {
 
   get showsSeats() {
     const { blocks } = this.parts;
-    return !this.panel && !!blocks && this.shown.includes(blocks);
+    return !this.panel && !!blocks && !blocks.element.hidden;
   }
 
   /** The timeline, while it is shown. */
@@ -374,10 +392,13 @@ export class Board extends Shell {
     root.dataset.only = only ?? "";
     root.style.setProperty("--px", `${this.unit}px`);
     for (const [name, { element }] of Object.entries(parts))
-      element.hidden = name !== only && (!!only || name === "waterfall");
+      element.hidden =
+        name !== only &&
+        (!!only || name === "waterfall" || (name === "experts" && !this.model.expertLoads.length));
     this.summary.element.hidden = !!only && only !== "waterfall";
     /** @type {Panel[]} */
     this.shown = this.panels.filter(({ element }) => !element.hidden);
+    for (const name of NAMES) this.tellMissing(name);
     this.bar.hidden = !!this.axis;
     (this.axis?.element ?? this.bar).prepend(...this.controls.elements);
     for (const panel of this.shown) panel.layout?.();
@@ -385,6 +406,25 @@ export class Board extends Shell {
     if (this.time) this.queue.layout(parts.tree?.element, this.time.element);
     this.render();
     root.dataset.ready = "true";
+  }
+
+  /**
+   * Writes into a panel what the log lacks, if it does, in place of its picture.
+   *
+   * @param {PanelName} name
+   */
+  tellMissing(name) {
+    const panel = this.parts[name];
+    const [title = "", ...facts] = NEEDS[name] ?? [];
+    const isDense = name === "experts" && !this.model.expertLoads.length;
+    const words = isDense ? NO_EXPERTS : missing(this.model, ...facts);
+    panel?.element.querySelector(".lacks")?.remove();
+    panel?.element.toggleAttribute("data-lacks", !!words);
+    if (!panel || !words) return;
+    this.shown = this.shown.filter((one) => one !== panel);
+    panel.element.append(
+      h("div", { class: "lacks" }, h("h2", {}, title), h("p", { class: "note muted" }, words)),
+    );
   }
 
   /** @returns {BoardContext} */

@@ -10,6 +10,7 @@
 import { plural } from "../drawing/html.js";
 import { duration } from "../model/duration.js";
 import { plain } from "../model/index.js";
+import { gapWords, halfDot, lacks } from "../model/knowledge.js";
 import { stalledWords, text, wastedWords } from "../model/messages.js";
 import { happenedWords } from "../model/moments.js";
 import { rowWasted } from "../model/rows.js";
@@ -33,19 +34,31 @@ export function describeLane(model, cursor, { step, inPlot, span }, onLanes) {
 }
 
 /** @param {Model} model @param {number} step */
-function describeStep(model, step) {
+export function describeStep(model, step) {
   const i = step - model.firstStep;
-  const { tokens, prefill, decode, used, cached, free, waiting, start, end, happened } =
+  const { tokens, prefill, decode, used, cached, free, waiting, start, end, happened, drafting } =
     model.measures;
   const took = end[i] - start[i];
-  const lines = [
-    `step ${step}: ${plural(tokens[i], "token")}, ${prefill[i]} prefill, ${decode[i]} decode`,
-    `${used[i]} blocks used, ${cached[i]} cached, ${free[i]} free; ${waiting[i]} waiting`,
-  ];
+  const computed = lacks(model, "scheduled_tokens")
+    ? ""
+    : `: ${plural(tokens[i], "token")}, ${prefill[i]} prefill, ${decode[i]} decode`;
+  const memory = [
+    !lacks(model, "block_tables") && `${used[i]} blocks used`,
+    !lacks(model, "prefix_tree") && `${cached[i]} cached`,
+    !lacks(model, "free_blocks") && `${free[i]} free`,
+  ].filter(Boolean);
+  const queue = !lacks(model, "queue") && `${waiting[i]} waiting`;
+  const lines = [`step ${step}${computed}`];
+  const counts = [memory.join(", "), queue].filter(Boolean).join("; ");
+  if (counts) lines.push(counts);
   const words = happenedWords(happened[i]);
   if (words) lines.push(words);
+  for (const gap of model.gaps.get(step) ?? []) lines.push(gapWords(gap));
   if (model.settings.async_scheduling) lines.push(...describeOverlap(model, step));
-  else if (took > 0) lines.push(`took ${duration(took)}`);
+  else if (took > 0) {
+    const draft = drafting[i] > 0 ? `, ${duration(drafting[i])} of it the draft model` : "";
+    lines.push(`took ${halfDot(model, "step_times")}${duration(took)}${draft}`);
+  }
   return lines;
 }
 
@@ -87,10 +100,12 @@ function describeSegment(model, span, step) {
       const run = model
         .waits(span, segment)
         .find(({ from, to }) => from <= step && step <= (to ?? model.lastStep));
-      return run ? `waits, ${plain(run.spans)}` : "waits";
+      return run?.reason
+        ? `waits, ${halfDot(model, "waiting_reasons")}${plain(run.spans)}`
+        : "waits";
     }
     case "preempted":
-      return `preempted, ${model.request(segment.by)?.name ?? "another"} needed its blocks${segment.resume ? `; resumes at step ${segment.resume}` : ""}`;
+      return `preempted${lacks(model, "preemption_causes") ? "" : `, ${halfDot(model, "preemption_causes")}${model.request(segment.by)?.name ?? "another"} needed its blocks`}${segment.resume ? `; resumes at step ${segment.resume}` : ""}`;
     case "prefill":
     case "catchup": {
       const { start = 0, count = 0 } = segment;
@@ -134,6 +149,7 @@ export function describeBlock(model, frame, id) {
     ? `in the prefix tree (node ${block.node})`
     : "not in the prefix tree yet";
   lines.push(`${block.filled} of ${block.slots} slots filled, ${tree}`);
+  if (block.lacksPage) lines.push("no window page: sliding layers no longer have its KV");
   const text = frame.blockTexts(id).join("");
   if (text) lines.push({ text: text.replace(/\n/g, "⏎") });
   return lines;

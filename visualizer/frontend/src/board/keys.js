@@ -22,7 +22,7 @@ export const KEYS = [
   ["[ ]", "begin or end a range of steps at the cursor"],
   ["Y", "why so slow: where the time of each request went; again, back to the board"],
   ["/", "search: a request, its text, block 7, step 42, preempted"],
-  ["1 to 5, 0", "show one panel: timeline, blocks, tree, decisions, tokens; 0 shows all"],
+  ["1 to 6, 0", "show one panel: timeline, blocks, tree, decisions, tokens, experts; 0 shows all"],
   ["E", "open the run in the Perfetto UI (in a notebook)"],
   ["T", "show the pictures as tables"],
   ["L", "show a link to this view"],
@@ -78,10 +78,21 @@ export function listenToKeys(root, act, signal) {
     Escape: () => act.escape(),
     "?": () => act.help(),
   };
-  for (let digit = 0; digit <= 5; digit += 1) bindings[digit] = () => act.only(digit);
+  for (let digit = 0; digit <= 6; digit += 1) bindings[digit] = () => act.only(digit);
+  bindKeys(root, bindings, signal);
+}
+
+/**
+ * Calls the binding of each key pressed in `root`, a single letter in lower case, while `isOn()`.
+ *
+ * @param {HTMLElement} root @param {Record<string, (event: KeyboardEvent) => void>} bindings
+ * @param {AbortSignal} signal @param {() => boolean} [isOn]
+ */
+export function bindKeys(root, bindings, signal, isOn = () => true) {
   root.addEventListener(
     "keydown",
     (event) => {
+      if (!isOn()) return;
       if (event.ctrlKey || event.metaKey || event.altKey) return;
       // The host must not act on any key typed here. Tab moves the focus as usual.
       if (event.key === "Tab") return;
@@ -114,8 +125,12 @@ export function takeKeysOfPage(root, signal) {
   );
 }
 
-/** The list of keys, shown by "?". @param {() => void} close */
-export function buildHelp(close) {
+/**
+ * The list of keys, shown by "?".
+ *
+ * @param {() => void} close @param {[key: string, what: string][]} [keys] @param {[key: string, what: string][]} [mouse]
+ */
+export function buildHelp(close, keys = KEYS, mouse = MOUSE) {
   const done = h("button", { type: "button" }, "Close");
   done.addEventListener("click", close);
   /** @param {[key: string, what: string][]} rows */
@@ -125,9 +140,9 @@ export function buildHelp(close) {
     "div",
     { class: "box help", role: "dialog", "aria-label": "Keys and mouse", hidden: true },
     h("strong", {}, "Keys"),
-    list(KEYS),
+    list(keys),
     h("strong", {}, "Mouse"),
-    list(MOUSE),
+    list(mouse),
     done,
   );
 }

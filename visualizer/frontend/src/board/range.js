@@ -4,6 +4,7 @@
 /** @import { Model } from "../model/model.js" */
 import { plural } from "../drawing/html.js";
 import { duration } from "../model/duration.js";
+import { lacks, missing } from "../model/knowledge.js";
 
 const SUMS = /** @type {const} */ ([
   "tokens",
@@ -77,17 +78,22 @@ export function rangeWords(model, [from, to]) {
   const kinds = parts.filter(([, count]) => count).map(([name, count]) => `${count} ${name}`);
   const words = [
     `${from < to ? `Steps ${from} to ${to}` : `Step ${from}`}${size && `: ${size}`}.`,
-    `${plural(sum.tokens, "token")}${kinds.length ? `: ${kinds.join(", ")}` : ""}.`,
-    `${plural(sum.preempted, "preemption")}, ${plural(sum.evicted, "block")} evicted, ` +
-      `${plural(sum.hits, "hit")}${sum.found ? ` of ${plural(sum.found, "token")}` : ""}.`,
-    `${plural(sum.finished, "request")} finished`,
+    missing(model, "scheduled_tokens") ||
+      `${plural(sum.tokens, "token")}${kinds.length ? `: ${kinds.join(", ")}` : ""}.`,
   ];
+  const counts = [
+    !lacks(model, "preemptions") && plural(sum.preempted, "preemption"),
+    !lacks(model, "evictions") && `${plural(sum.evicted, "block")} evicted`,
+    !lacks(model, "cached_tokens") &&
+      `${plural(sum.hits, "hit")}${sum.found ? ` of ${plural(sum.found, "token")}` : ""}`,
+  ].filter(Boolean);
+  if (counts.length) words.push(`${counts.join(", ")}.`);
+  if (lacks(model, "arrivals")) return words.join(" ");
   const means = /** @type {[string, number][]} */ ([
     ["TTFT", sum.ttft],
     ["ITL", sum.itl],
   ]).filter(([, value]) => value > 0);
-  words[3] += means.length
-    ? `: ${means.map(([name, value]) => `mean ${name} ${duration(value)}`).join(", ")}.`
-    : ".";
+  const times = means.map(([name, value]) => `mean ${name} ${duration(value)}`).join(", ");
+  words.push(`${plural(sum.finished, "request")} finished${times && `: ${times}`}.`);
   return words.join(" ");
 }

@@ -81,7 +81,7 @@ export class Shell {
       selected: store.selected ?? "",
       block: store.block ?? "",
       running: frame.running.length,
-      waiting: frame.waiting.length,
+      waiting: frame.waitingCount,
       tokens: frame.budget.tokens,
       touched: store.touched,
       moment: momentsAround(model, store.step).here?.kind ?? "",

@@ -51,6 +51,7 @@ const WAITS_BY = {
  * @param {Frame} frame @param {Partial<Decision>} decision
  */
 export function sourceOf(frame, { kind, heat, request }) {
+  if (frame.model.source.engine) return null; // another engine decided
   if (kind === "waits")
     return named(WAITS_BY[String(frame.waitOf(/** @type {number} */ (request)).reason)]);
   if (heat === "evicting" || heat === "copying") return named(DECIDED_BY[heat]);

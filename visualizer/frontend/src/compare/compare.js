@@ -15,11 +15,14 @@
  * @property {[number[], number[]]} unmatched  ids that only A has, and that only B has
  * @property {{share: number | null, ms: number}} end_noise  how much two ends differ without a cause
  * @property {Total[]} totals
+ * @property {Study | null} [study]  the runs of a what-if, beside the recorded one
  * @property {(number | null)[][]} rows  a request's numbers, see `compare_tables.js`
  * @property {number} paired        requests that both runs have
  *
  * @typedef {[name: string, a: number | null, b: number | null, difference: number | null, better: string | null]} Total
  *   better: "a", "b" or "noise"
+ *
+ * @typedef {{table: string[][], statements: string[]}} Study  a table whose first line has the heads
  *
  * @typedef {object} Difference  where the runs part
  * @property {number} step
@@ -45,7 +48,7 @@ import { moveInto, remember, sendPicture } from "../host/outputs.js";
 import { saveWith } from "../host/saved_state.js";
 import { partners, stepFor } from "./alignment.js";
 import { BothWays } from "./both_ways.js";
-import { requestTable, totalsTable } from "./compare_tables.js";
+import { requestTable, studyTable, totalsTable } from "./compare_tables.js";
 import { GhostPanel } from "./ghost_panel.js";
 import { headline } from "./headline.js";
 
@@ -226,17 +229,20 @@ export class ComparisonPage {
       : null;
     /** @type {ReturnType<typeof requestTable>} */
     this.requests = requestTable(facts);
-    const note = facts.note && h("p", { class: "model-error muted" }, facts.note);
+    const note = facts.note && !facts.study && h("p", { class: "model-error muted" }, facts.note);
     const side = h(
       "div",
       { class: "beside" },
       this.ways?.element,
-      totalsTable(facts),
-      note,
+      facts.study ? null : totalsTable(facts),
+      note || null,
       legend(facts),
     );
     this.tables.append(this.requests.element);
-    this.picture.append(this.ghost.element, side, this.tables);
+    const study = facts.study ? studyTable(facts.study) : null;
+    this.picture.append(
+      ...[study, this.ghost.element, side, this.tables].filter((one) => one !== null),
+    );
     for (const view of views) view.store.listen(() => this.write(), signal);
     const observer = new ResizeObserver(
       () => this.laidOutFor !== sheet.root.clientWidth && this.write(),

@@ -1,7 +1,7 @@
 /** The tables of a comparison: totals, and one sortable row per request. */
 
 /** @import { WordContext } from "../drawing/words_html.js" */
-/** @import { Facts } from "./compare.js" */
+/** @import { Facts, Study } from "./compare.js" */
 import { closest, h, plural } from "../drawing/html.js";
 import { chip } from "../drawing/words_html.js";
 
@@ -60,6 +60,31 @@ export function totalsTable({ totals, names }) {
     ),
     h("thead", {}, h("tr", {}, h("td", {}), ...heads)),
     h("tbody", {}, ...rows),
+  );
+}
+
+/** The recorded run, its replays, and how far each number can be trusted. @param {Study} study */
+export function studyTable({ table: [heads, ...lines], statements }) {
+  const rows = lines.map(([name, ...cells]) =>
+    h("tr", {}, h("th", { scope: "row" }, name), ...cells.map((text) => h("td", {}, text))),
+  );
+  const columns = heads.map((name) => {
+    const parts = name.split(/(?<=[=_])/).flatMap((part, at) => (at ? [h("wbr", {}), part] : part));
+    return h(name ? "th" : "td", name ? { scope: "col" } : {}, ...parts);
+  });
+  const table = h(
+    "table",
+    { class: "totals", "aria-label": "The recorded run and its replays" },
+    h("caption", {}, h("strong", {}, "What if"), " recorded, replayed, changed"),
+    h("thead", {}, h("tr", {}, ...columns)),
+    h("tbody", {}, ...rows),
+  );
+  const words = statements.map((text) => h("p", { class: "muted" }, text));
+  return h(
+    "div",
+    { class: "study" },
+    h("div", { class: "scroll", tabindex: "0" }, table),
+    ...words,
   );
 }
 

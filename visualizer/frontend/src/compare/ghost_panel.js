@@ -40,7 +40,7 @@ export class GhostPanel {
   /** Computes the axis, `kind` or steps if a log has no times, and the rows on it. @param {Axis["kind"]} kind */
   measureTime(kind) {
     const { models, facts } = this.page;
-    const byTime = kind === "time" ? models.map(wallAxis) : [null];
+    const byTime = kind === "time" ? models.map((model) => wallAxis(model)) : [null];
     /** @type {Axis[]} */
     this.axes = byTime.every((axis) => axis !== null)
       ? byTime

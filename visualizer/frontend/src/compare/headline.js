@@ -45,9 +45,10 @@ function lead({ names, settings }) {
  *
  * @param {Facts} facts @param {number[]} ends @param {Axis["kind"]} kind
  */
-function outcome({ names, totals, end_noise: noise }, ends, kind) {
+function outcome({ names, totals, end_noise: noise, study }, ends, kind) {
   const [, before = 0, after = 0] = totals.find(([name]) => name === "preemptions") ?? [];
-  const parts = [preempts(Number(before), Number(after)), done(ends, noise, kind)];
+  const end = done(ends, noise, kind) + (study ? margin(ends, noise, kind) : "");
+  const parts = [preempts(Number(before), Number(after)), end];
   return `${names[1]} ${parts.filter(Boolean).join(" and ")}`;
 }
 
@@ -66,4 +67,14 @@ function done([a, b], noise, kind) {
   if (!gap) return "is done at the same time";
   const words = `is done ${gapSize(gap, kind)} ${gap < 0 ? "sooner" : "later"}`;
   return isNoise([a, b], noise, kind) ? `${words}, which is within the noise` : words;
+}
+
+/**
+ * " (± 70 ms)": the error of a predicted end.
+ *
+ * @param {number[]} ends @param {Facts["end_noise"]} noise @param {Axis["kind"]} kind
+ */
+function margin(ends, { share }, kind) {
+  if (kind !== "time") return "";
+  return share == null ? " (± unknown)" : ` (± ${gapSize(share * Math.max(...ends), kind)})`;
 }

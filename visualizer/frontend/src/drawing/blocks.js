@@ -5,6 +5,7 @@
  *   shared       pale, with the owners' marks as ticks and the reference count
  *   cached       hatched; in the hue of the selected request if it would be a cache hit
  *   free         an outline
+ *   cut corner   it has no window page: sliding layers do not have its KV
  *   changed      a triangle: the block went from one owner to another in this step
  *   never used   one outline around all of them, with their number
  *   selected     a ring; dashed if the request has just lost the block
@@ -25,7 +26,7 @@
  * @property {number | null} selected
  *
  * @typedef {BlockScene & {grid: CellGrid, claim: Claim, untouched: boolean}} MapScene  untouched: nothing is faded
- * @typedef {Pick<Block, "id" | "kind" | "owners" | "filled" | "slots">} Cell
+ * @typedef {Pick<Block, "id" | "kind" | "owners" | "filled" | "slots" | "lacksPage">} Cell
  */
 
 /** @import { Side } from "../model/block_changes.js" */
@@ -39,6 +40,8 @@ import { markOf } from "./marks.js";
 const OTHERS = 0.6;
 const FORMED = 7; // px; smaller blocks are plain cells
 const SHARED_TICKS = 0.42;
+const CORNER = 0.4; // of a block's height
+const WITHOUT_PAGE = 0.45; // opacity of a block of a few pixels
 
 /** The blocks of the selected request. @param {Frame} frame @param {Model} model @param {number | null} selected */
 export function claimOf(frame, model, selected) {
@@ -70,8 +73,9 @@ export function drawBlocks(painter, scene) {
     drawCells(painter, scene, (block) => {
       if (block.id >= reach) return unused;
       const mine = isMine(block);
-      const alpha = alphaOf(block);
-      const key = tileKey(scene, block, mine) * 2 + Number(alpha === 1);
+      const alpha = alphaOf(block) * (block.lacksPage ? WITHOUT_PAGE : 1);
+      const look = tileKey(scene, block, mine) * 2 + Number(block.lacksPage);
+      const key = look * 2 + Number(alphaOf(block) === 1);
       let tile = tiles.get(key);
       if (!tile) {
         tile = tileOf(painter, scene, block, mine, alpha);
@@ -223,10 +227,21 @@ function hueOfSelected(painter, { model, frame, selected }) {
 
 /** @param {CanvasPainter} painter @param {BlockScene} scene @param {Cell} block @param {boolean} mine */
 function drawBody(painter, scene, block, mine) {
-  const { grid, model } = scene;
-  const { theme } = painter;
+  const { grid } = scene;
   /** @type {Rect} */
   const box = [grid.x(block.id), grid.y(block.id) + grid.label, grid.cellWidth, grid.body];
+  const draw = () => drawForm(painter, scene, block, mine, box);
+  if (block.lacksPage) painter.withCutCorner(box, Math.max(4, grid.body * CORNER), draw);
+  else draw();
+}
+
+/**
+ * @param {CanvasPainter} painter @param {BlockScene} scene @param {Cell} block @param {boolean} mine
+ * @param {Rect} box
+ */
+function drawForm(painter, scene, block, mine, box) {
+  const { model } = scene;
+  const { theme } = painter;
   const [x, y, width, height] = box;
   if (block.kind === "free") {
     painter.frame(x, y, width, height, height > 12 ? theme.faint : theme.rule);
@@ -322,9 +337,17 @@ function ring(painter, scene, id, dash) {
   );
 }
 
-/** The glyph beside a count in the header, 12 x 10. @param {CanvasPainter} painter @param {Block["kind"]} form */
+/**
+ * The glyph beside a count in the header, 12 x 10.
+ *
+ * @param {CanvasPainter} painter @param {Block["kind"] | "without page"} form
+ */
 export function drawSwatch(painter, form) {
   const { theme } = painter;
+  if (form === "without page") {
+    painter.withCutCorner([0, 0, 12, 10], 6, () => painter.fill(0, 1, 12, 9, theme.muted));
+    return;
+  }
   if (form === "unshared") painter.fill(0, 1, 12, 9, theme.muted);
   else if (form === "shared") {
     painter.fill(0, 0, 12, 10, theme.shared);
@@ -355,6 +378,7 @@ export function drawSide(painter, { frame, model, selected }, { kind, owner, fil
     owners,
     filled,
     slots: frame.state.blockSize,
+    lacksPage: false,
   };
   drawBody(painter, { grid, model, frame, claim, selected }, block, false);
 }

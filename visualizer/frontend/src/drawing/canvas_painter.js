@@ -151,6 +151,28 @@ export class CanvasPainter {
     this.font = font;
   }
 
+  /**
+   * Runs `draw`, clipped to a rectangle without its lower right corner.
+   *
+   * @param {Rect} box @param {number} corner @param {() => void} draw
+   */
+  withCutCorner([x, y, width, height], corner, draw) {
+    const { context, font, theme } = this;
+    const [right, bottom] = [x + width, y + height];
+    context.save();
+    context.beginPath();
+    context.moveTo(x, y);
+    context.lineTo(right, y);
+    context.lineTo(right, bottom - corner);
+    context.lineTo(right - corner, bottom);
+    context.lineTo(x, bottom);
+    context.clip();
+    draw();
+    context.restore();
+    this.font = font;
+    this.line(right - corner, bottom, right, bottom - corner, theme.faint);
+  }
+
   /** @param {number} x @param {number} y @param {number} width @param {number} height @param {Paint} paint */
   fill(x, y, width, height, paint) {
     this.context.fillStyle = paint;

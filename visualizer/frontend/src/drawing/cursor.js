@@ -1,7 +1,8 @@
 /**
  * The cursor across strip and lanes: the step's band, its two edges, and the veil over later steps.
  *
- * @typedef {{scale: Scale, step: number, untouched?: boolean}} CursorScene  untouched: the reader has not moved yet
+ * @typedef {{scale: Scale, step: number, untouched?: boolean, at?: number}} CursorScene
+ *   untouched: the reader has not moved yet; at: the cursor is this place on the axis, not a step
  */
 
 /** @import { CanvasPainter } from "./canvas_painter.js" */
@@ -15,7 +16,8 @@ export const AFTER = 0.42;
  *
  * @param {CanvasPainter} painter @param {CursorScene} scene @param {number} top @param {number} bottom
  */
-export function cursorBand(painter, { scale, step }, top, bottom) {
+export function cursorBand(painter, { scale, step, at }, top, bottom) {
+  if (at !== undefined) return;
   const left = Math.max(scale.x(step) - 0.5, scale.left - 1);
   const right = Math.min(Math.max(scale.end(step), scale.x(step) + 1) + 0.5, scale.right + 1);
   if (scale.end(step) > scale.left && scale.x(step) < scale.right)
@@ -27,7 +29,8 @@ export function cursorBand(painter, { scale, step }, top, bottom) {
  *
  * @param {CanvasPainter} painter @param {CursorScene} scene @param {number} top @param {number} bottom
  */
-export function cursorLines(painter, { scale, step }, top, bottom) {
+export function cursorLines(painter, { scale, step, at }, top, bottom) {
+  if (at !== undefined) return;
   painter.faded(0.55, () => {
     const [left, right] = [scale.x(step), scale.end(step)];
     const edges = right - left < 3 ? [scale.middle(step)] : [left - 0.5, right + 0.5];
@@ -49,8 +52,8 @@ export const fadedAfter = ({ step, untouched }) => (untouched ? Infinity : step)
  */
 export function veil(painter, scene, top, height, ground, right = scene.scale.right) {
   if (scene.untouched) return;
-  const { scale, step } = scene;
-  const x = Math.max(scale.left, scale.end(step));
+  const { scale, step, at } = scene;
+  const x = Math.max(scale.left, at === undefined ? scale.end(step) : scale.at(at));
   if (x >= right) return;
   painter.faded(1 - AFTER, () => painter.fill(x, top, right - x, height, ground));
 }

@@ -23,17 +23,17 @@ export const ROOM = { crowd: 30, roomy: 18 };
  * @returns {Packing}
  */
 export function packLanes(model, pinned = null) {
-  const { requests, lastStep, settings } = model;
+  const { requests, lastStep, settings, firstLane } = model;
   const seats = Math.min(settings.max_batch_size, FEW_SEATS);
   const count = Math.max(model.laneCount, seats);
-  const first = model.laneOf(pinned) ?? 0;
+  const first = (model.laneOf(pinned) ?? firstLane) - firstLane;
   /** @param {number} lane */
   const rowOf = (lane) => (lane === first ? 0 : lane < first ? lane + 1 : lane);
   /** @type {Stay[][]} */
   const lanes = Array.from({ length: count }, () => []);
   const stays = requests.map((span) => {
     if (span.lane === null) return null;
-    const lane = rowOf(span.lane);
+    const lane = rowOf(span.lane - firstLane);
     const to = Math.max(span.lanedAt, span.finished?.step ?? lastStep);
     const stay = { index: span.index, lane, from: span.lanedAt, to };
     lanes[lane].push(stay);

@@ -1,6 +1,6 @@
 /**
  * The marks of moments on the strip, one per step, the most telling one: a filled triangle is a preemption, an open
- * one an eviction, a hatched square a cache hit; further a fork or a copy, a finish, an abort and an error.
+ * one an eviction, a hatched square a cache hit, two slanted lines a gap in the log; further a fork or a copy, a finish, an abort and an error.
  */
 
 /** @import { Model } from "../model/model.js" */
@@ -58,6 +58,9 @@ const triangle = ({ context }, x, top, half, height) => {
 
 /** @type {Record<MomentKind, (painter: CanvasPainter, x: number, top: number, theme: Theme) => void>} */
 const MARKS = {
+  missing(painter, x, top, { ink }) {
+    for (const at of [x - 2, x + 2]) painter.line(at + 1.5, top, at - 1.5, top + 9, ink, 1.2);
+  },
   preempted(painter, x, top, { ink }) {
     painter.tip(x, top + 8.5, "down", ink, 8.5);
   },

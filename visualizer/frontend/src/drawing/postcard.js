@@ -27,6 +27,7 @@
 /** @import { Scale } from "./time_axis.js" */
 /** @import { Line } from "./text_lines.js" */
 import { compose } from "../model/index.js";
+import { knowledgeWords, lacks, missing } from "../model/knowledge.js";
 import { claimOf, drawBlocks } from "./blocks.js";
 import { drawLife } from "./lane.js";
 import { drawMiniMap } from "./mini_map.js";
@@ -209,6 +210,7 @@ function drawLanes(painter, scene) {
     step: Infinity,
   };
   const height = bottom - LANES.top + 2;
+  if (!shown.length) drawMissing(painter, missing(model, "arrivals"), EDGE, LANES.right);
   painter.clipped(LANES.left - 1, LANES.top - 2, LANES.right - LANES.left + 4, height, () =>
     packing.lanes.forEach(([stay], row) => {
       drawWaits(painter, scale, model.requests[stay.index], baseOf(row), model.lastStep);
@@ -275,7 +277,7 @@ function drawHandover(painter, rowOf, from, to, x) {
 function drawMemory(painter, { model }, scale) {
   const { theme } = painter;
   const { measures, firstStep, settings } = model;
-  const unit = (MEMORY.bottom - MEMORY.top) / settings.num_blocks;
+  const unit = (MEMORY.bottom - MEMORY.top) / Math.max(1, settings.num_blocks);
   for (
     let step = Math.max(firstStep, scale.first);
     step <= Math.min(scale.last, model.lastStep);
@@ -289,7 +291,10 @@ function drawMemory(painter, { model }, scale) {
   }
   painter.line(LANES.left, MEMORY.top, LANES.right, MEMORY.top, theme.muted, 1, [2, 2]);
   painter.text("memory", EDGE, MEMORY.top + 10, { size: 11, bold: true });
-  painter.text(`${settings.num_blocks} blocks`, EDGE, MEMORY.top + 23, { color: theme.muted });
+  const isKnown = !lacks(model, "block_tables") || !lacks(model, "prefix_tree");
+  const blocks = lacks(model, "settings") ? "" : `${settings.num_blocks} blocks`;
+  const size = isKnown ? blocks : knowledgeWords.unknown;
+  painter.text(size, EDGE, MEMORY.top + 23, { color: theme.muted });
 }
 
 /** The grid of `count` blocks: as few columns as let all rows fit. @param {number} count @returns {CellGrid} */
@@ -328,8 +333,10 @@ function drawMap(painter, scene) {
   const { model, frame, selected, laneOf } = scene;
   const { theme } = painter;
   const claim = claimOf(frame, model, selected);
-  const grid = postcardGrid(frame.blocks.length);
   painter.text("KV blocks", MAP.left, MAP.top - 13, { size: 11, bold: true });
+  const unknown = missing(model, "block_tables");
+  if (unknown) return drawMissing(painter, unknown, MAP.left, MAP.right);
+  const grid = postcardGrid(frame.blocks.length);
   const name = model.request(selected)?.name;
   const about = claim.lost.size
     ? `dashed: ${name}'s ${claim.lost.size} until this step`
@@ -343,6 +350,18 @@ function drawMap(painter, scene) {
   else drawMiniMap(painter, frame.blocks, grid, laneOf);
 }
 
+/**
+ * What the log does not know, in place of a picture.
+ *
+ * @param {CanvasPainter} painter @param {string} words @param {number} left @param {number} right
+ */
+function drawMissing(painter, words, left, right) {
+  const form = { size: 12, line: 17 };
+  const lines = breakLines(painter, [{ text: words }], { width: right - left, size: form.size });
+  const place = { x: left, y: MAP.top + 12, laneOf: () => null, selected: null };
+  drawLines(painter, lines, { ...place, ...form });
+}
+
 /** @param {CanvasPainter} painter @param {CardScene} scene */
 function drawFoot(painter, { model, step, title, link }) {
   const { theme } = painter;
@@ -350,7 +369,9 @@ function drawFoot(painter, { model, step, title, link }) {
   painter.line(EDGE, FOOT, POSTCARD.width - EDGE, FOOT, theme.rule);
   painter.text("Underglass", EDGE, FOOT + 20, { size, bold: true });
   const at = EDGE + painter.measure("Underglass", { size, bold: true }) + 10;
-  const about = `${title ? `${title}, ` : ""}step ${step} of ${model.lastStep}`;
+  const { engine } = model.source;
+  const where = [title, engine].map((one) => (one ? `${one}, ` : "")).join("");
+  const about = `${where}step ${step} of ${model.lastStep}`;
   painter.text(about, at, FOOT + 20, { size, color: theme.muted });
   if (!link) return;
   const room = POSTCARD.width - EDGE - at - painter.measure(about, { size }) - 20;

@@ -2,7 +2,8 @@
  * Draws the rows of the open queue.
  *
  * @typedef {{shown: number[], rest: number, pitch: number}} Rows  rest: requests that do not fit
- * @typedef {{model: Model, frame: Frame, columns: {stateAt: number}, selected: number | null}} Queue
+ * @typedef {{model: Model, frame: Frame, columns: {stateAt: number}, selected: number | null,
+ *   ages: Map<number, Waiting>}} Queue
  * @typedef {CursorScene & Rows & Queue} QueueScene
  * @typedef {{from: number, to: number, isPreempted: boolean, base: number}} Wait
  */
@@ -10,8 +11,12 @@
 /** @import { Frame } from "../model/frame.js" */
 /** @import { Model } from "../model/model.js" */
 /** @import { RequestSpan } from "../model/request_spans.js" */
+/** @import { Waiting } from "../model/stuck.js" */
 /** @import { CanvasPainter } from "./canvas_painter.js" */
 /** @import { CursorScene } from "./cursor.js" */
+import { duration } from "../model/duration.js";
+import { isSecret } from "../model/knowledge.js";
+import { blockerWords } from "../model/stuck.js";
 import { causeColour } from "./causes.js";
 import { cursorBand, cursorLines } from "./cursor.js";
 import { plural } from "./html.js";
@@ -19,6 +24,7 @@ import { BEHIND } from "./waiting_band.js";
 
 const PITCH = 26;
 const BAR = 8;
+const NARROW = 400; // px: then only its age and its blocker are written
 
 /**
  * The requests that fit, front to back; the selected one is always among them. `rest` counts the others.
@@ -49,7 +55,7 @@ export function drawQueue(painter, scene) {
 
 /** @param {CanvasPainter} painter @param {QueueScene} scene @param {RequestSpan} span @param {number} base */
 function drawRow(painter, scene, span, base) {
-  const { scale, model, frame, columns, step, selected } = scene;
+  const { scale, model, columns, step, selected } = scene;
   const { muted, ink, rule } = painter.theme;
   const segment = span.segments.find(
     ({ kind, from, to }) =>
@@ -70,7 +76,8 @@ function drawRow(painter, scene, span, base) {
   const x = Math.min(Math.max(scale.end(to), scale.left), scale.right);
   if (ended && scale.end(to) < scale.right && scale.end(to) >= scale.left)
     painter.mark(x, base - BAR - 3, 11, BAR + 3, span.lane);
-  const words = rowWords(frame, span, { isPreempted, admitted: ended ? to + 1 : null });
+  const all = rowWords(scene, span, { isPreempted, admitted: ended ? to + 1 : null });
+  const words = painter.cut(all, scale.right - scale.left);
   const size = painter.measure(words);
   const place = Math.max(scale.left, Math.min(x + 16, scale.right - size));
   painter.fill(place - 3, base - 11, size + 6, 11, painter.theme.ground);
@@ -102,24 +109,24 @@ function drawReasons(painter, { scale, model }, span, { from, to, isPreempted, b
 }
 
 /**
- * "3rd in line; needs 3 blocks; admitted at step 39".
+ * "2.1 s old; behind Ada; needs 3 blocks; admitted at step 39".
  *
- * @param {Frame} frame @param {RequestSpan} span @param {{isPreempted: boolean, admitted: number | null}} end
+ * @param {QueueScene} scene @param {RequestSpan} span @param {{isPreempted: boolean, admitted: number | null}} end
  */
-function rowWords(frame, span, { isPreempted, admitted }) {
-  const { state, waiting } = frame;
+function rowWords({ frame, model, ages, scale }, span, { isPreempted, admitted }) {
+  const { state } = frame;
   const { length, slots } = state.request(span.id);
+  // Without token ids, what it would find in the cache is unknown.
+  const isKnown = !isSecret(span.tokens);
   const { tokens } = frame.path(span.id);
   const blocks = Math.ceil(length / state.blockSize) - tokens / state.blockSize;
   const needs = `needs ${plural(blocks, "block")}${slots > 1 ? ` and ${slots} seats` : ""}`;
   const found = tokens ? `, finds ${plural(tokens, "token")} cached` : "";
-  const lead = isPreempted ? "preempted" : `${ordinal(waiting.indexOf(span.id) + 1)} in line`;
   const then = admitted === null ? "not admitted in this log" : `admitted at step ${admitted}`;
-  return `${lead}; ${needs}${found}; ${then}`;
+  const waiting = ages.get(span.id);
+  const age = waiting?.age == null ? [] : [`${duration(waiting.age)} old`];
+  const blocker = waiting ? [blockerWords(model, waiting)] : [];
+  const lead = [...(isPreempted ? ["preempted"] : []), ...age, ...blocker];
+  const isNarrow = scale.right - scale.left < NARROW;
+  return (isNarrow ? lead : [...lead, ...(isKnown ? [`${needs}${found}`] : []), then]).join("; ");
 }
-
-const ORDINALS = new Intl.PluralRules("en", { type: "ordinal" });
-/** @type {Record<string, string>} */
-const SUFFIX = { one: "st", two: "nd", few: "rd", other: "th" };
-/** @param {number} number */
-const ordinal = (number) => `${number}${SUFFIX[ORDINALS.select(number)]}`;

@@ -29,6 +29,8 @@
 /** @import { CanvasPainter, Paint, Rect } from "./canvas_painter.js" */
 /** @import { Scale, View } from "./time_axis.js" */
 import { duration } from "../model/duration.js";
+import { HAPPENED } from "../model/happenings.js";
+import { knowledgeWords, lacks } from "../model/knowledge.js";
 import { cursorBand, cursorLines, veil } from "./cursor.js";
 import { drawMoments } from "./moment_marks.js";
 
@@ -45,6 +47,7 @@ const TOP = {
   seats: MEMORY + ROWS.memory + GAP + ROWS.tokens + GAP,
 };
 const BOTTOM = TOP.seats + ROWS.seats;
+const GAP_WIDTH = 5;
 
 /** Draws the strip. @param {CanvasPainter} painter @param {StripScene} scene */
 export function drawStrip(painter, scene) {
@@ -58,6 +61,7 @@ export function drawStrip(painter, scene) {
     drawMemory(layer, scene, columns);
     drawTokens(layer, scene, columns);
     drawSeatColumns(layer, scene, columns);
+    drawGaps(layer, scene, columns);
   });
   painter.lay(measures);
   veil(painter, scene, FLAG - 3, BOTTOM - FLAG + 3, painter.theme.ground);
@@ -123,10 +127,13 @@ function most(values, { from, to }) {
   return found;
 }
 
+/** @param {Int32Array} values */
+const highest = (values) => Math.max(1, most(values, { from: 0, to: values.length - 1 }));
+
 /** @param {CanvasPainter} painter @param {StripScene} scene @param {Column[]} columns */
 function drawMemory(painter, { model, scale }, columns) {
   const { used, cached } = model.measures;
-  const unit = ROWS.memory / model.settings.num_blocks;
+  const unit = ROWS.memory / Math.max(1, model.settings.num_blocks);
   const bottom = TOP.memory + ROWS.memory;
   const { theme } = painter;
   // One outline each, because separate columns would show seams.
@@ -171,7 +178,7 @@ function area({ context }, columns, tops, bottoms, paint) {
 /** @param {CanvasPainter} painter @param {StripScene} scene @param {Column[]} columns */
 function drawTokens(painter, { model, scale }, columns) {
   const { decode, prefill, catchup } = model.measures;
-  const unit = ROWS.tokens / model.settings.token_budget;
+  const unit = ROWS.tokens / (limitsOf(model).tokens ?? highest(model.measures.tokens));
   const bottom = TOP.tokens + ROWS.tokens;
   const { theme } = painter;
   const inHues = scale.width >= 4;
@@ -190,7 +197,8 @@ function drawTokens(painter, { model, scale }, columns) {
       for (const chunk of model.measures.chunks(column.step)) {
         painter.mark(...stack(chunk.count, 0.7), model.laneOf(chunk.request));
       }
-    } else {
+    }
+    if (!inHues || !model.requests.length) {
       const rest = Math.max(most(prefill, column), most(catchup, column));
       if (rest) painter.fill(...stack(rest), theme.used);
     }
@@ -204,7 +212,8 @@ function drawTokens(painter, { model, scale }, columns) {
  */
 function drawSeatColumns(painter, { model, scale }, columns) {
   const { seats } = model.measures;
-  const all = model.settings.max_batch_size;
+  const all = limitsOf(model).seats;
+  if (!all) return;
   const bottom = TOP.seats + ROWS.seats;
   const { theme } = painter;
   const isWide = scale.width >= 5;
@@ -216,6 +225,24 @@ function drawSeatColumns(painter, { model, scale }, columns) {
       painter.frame(x + slit, TOP.seats, width - 2 * slit, ROWS.seats - height, theme.rule);
   }
   painter.line(scale.left, bottom + 0.5, scale.right, bottom + 0.5, theme.rule);
+}
+
+/**
+ * A break in the ink after each step in which messages of the log are missing.
+ *
+ * @param {CanvasPainter} painter @param {StripScene} scene @param {Column[]} columns
+ */
+function drawGaps(painter, { model }, columns) {
+  const { ground, ink } = painter.theme;
+  for (const { x, width, from, to } of columns) {
+    let bits = 0;
+    for (let i = from; i <= to; i += 1) bits |= model.measures.happened[i];
+    if (!(bits & HAPPENED.missing)) continue;
+    const end = x + width;
+    painter.fill(end - GAP_WIDTH / 2, MEMORY, GAP_WIDTH, BOTTOM - MEMORY + 1, ground);
+    for (const at of [end - GAP_WIDTH / 2, end + GAP_WIDTH / 2])
+      painter.line(at, MEMORY, at, BOTTOM, ink, 1, [2, 2]);
+  }
 }
 
 /** @type {WeakMap<Model, {last: number, highest: number}>} */
@@ -238,15 +265,17 @@ export function longestQueue(model) {
 }
 
 /** @param {CanvasPainter} painter @param {StripScene} scene */
-function drawLimits(painter, { model, scale, narrow, frame }) {
+function drawLimits(painter, { model, scale, narrow }) {
   const { theme } = painter;
-  /** @type {[y: number, words: string][]} */
+  const { memory, tokens, seats } = limitsOf(model);
   const limits = [
-    [TOP.memory, `of ${model.settings.num_blocks}`],
-    [TOP.tokens, `of ${frame.budget.budget}`],
-    [TOP.seats, `of ${frame.seats.all}`],
+    [TOP.memory, memory],
+    [TOP.tokens, tokens],
+    [TOP.seats, seats],
   ];
-  for (const [y, words] of limits) {
+  for (const [y, limit] of /** @type {[number, number | undefined][]} */ (limits)) {
+    if (!limit) continue;
+    const words = `of ${limit}`;
     painter.line(scale.left, y + 0.5, scale.right, y + 0.5, theme.faint, 1, [2, 2]);
     if (!narrow) painter.text(words, scale.right + 4, y + 4, { color: theme.muted });
   }
@@ -260,7 +289,8 @@ function drawLimits(painter, { model, scale, narrow, frame }) {
  */
 function drawFullest(painter, model, scale) {
   const { tokens, length } = model.measures;
-  const { token_budget: budget } = model.settings;
+  const { tokens: budget } = limitsOf(model);
+  if (!budget) return;
   const words = `full: ${budget}`;
   const needed = painter.measure(words, { size: 10.5 }) + 6;
   for (let i = 0; i < length; i += 1) {
@@ -276,22 +306,43 @@ function drawFullest(painter, model, scale) {
   }
 }
 
+/** What is full, as far as the log knows it. @param {Model} model @returns {Record<"memory" | "tokens" | "seats", number | undefined>} */
+function limitsOf(model) {
+  const { num_blocks: memory, token_budget: tokens, max_batch_size: seats } = model.settings;
+  if (!lacks(model, "settings")) return { memory, tokens, seats };
+  const isKnown = !lacks(model, "free_blocks");
+  return { memory: isKnown ? memory : undefined, tokens: undefined, seats: undefined };
+}
+
+/** "6 of 64". @param {number} some @param {number | undefined} limit */
+export const outOf = (some, limit) => (limit ? `${some} of ${limit}` : `${some}`);
+
 /** @param {CanvasPainter} painter @param {StripScene} scene */
-function drawWords(painter, { frame, narrow, scale }) {
+function drawWords(painter, { frame, model, narrow, scale }) {
   const { theme } = painter;
   const { unshared, shared, cached } = frame.counts;
-  const used = unshared + shared;
-  const memory = `${used} used, ${cached} cached`;
+  const used = lacks(model, "block_tables") ? [] : [`${unshared + shared} used`];
+  const both = [...used, ...(lacks(model, "prefix_tree") ? [] : [`${cached} cached`])];
+  const memory = both.join(", ");
   const isShort = narrow || painter.measure(memory) > scale.left - 4;
+  const { unknown } = knowledgeWords;
   /** @type {[y: number, name: string, value: string][]} */
   const rows = [
-    [TOP.memory + 11, "memory", isShort ? `${used} + ${cached} cached` : memory],
+    [TOP.memory + 11, "memory", (isShort ? memory.replace(" used,", " +") : memory) || unknown],
     [
       TOP.tokens + 13,
       narrow ? "tokens" : "tokens per step",
-      `${frame.budget.tokens} of ${frame.budget.budget}`,
+      lacks(model, "scheduled_tokens")
+        ? unknown
+        : outOf(frame.budget.tokens, limitsOf(model).tokens),
     ],
-    [TOP.seats + 9, "seats", `${frame.seats.taken} of ${frame.seats.all} taken`],
+    [
+      TOP.seats + 9,
+      "seats",
+      lacks(model, "admissions")
+        ? unknown
+        : `${outOf(frame.seats.taken, limitsOf(model).seats)} taken`,
+    ],
   ];
   painter.text("moments", 0, FLAG + 8, { bold: true });
   for (const [y, name, value] of rows) {

@@ -3,12 +3,10 @@
  * pixels (`layer`, `pixels`) cannot be drawn.
  *
  * @typedef {{key: string, path: string}} Filled  a path of rectangles with one paint and opacity
- *
  * @typedef {string | {id: string}} SvgPaint  a colour or a pattern
- * @typedef {{box: number[], id: string}} Clip  left, top, right and bottom
  * @typedef {{e: number, f: number, a: number, d: number}} Place  as in a DOMMatrix: offsets and scales
  *
- * @typedef {{styles: object, at: Place, clip: Clip | null, dash: number[]}} Kept  by `save`
+ * @typedef {{styles: object, at: Place, clip: string | null, dash: number[]}} Kept  by `save`
  */
 
 /** @import { Rect } from "./canvas_painter.js" */
@@ -95,7 +93,7 @@ class SvgContext {
   #kept = [];
   /** @type {Place} */
   #at = { e: 0, f: 0, a: 1, d: 1 };
-  /** @type {Clip | null} */
+  /** The id of the clip path. @type {string | null} */
   #clip = null;
   /** The last element, if it is a path of rectangles. @type {Filled | null} */
   #filled = null;
@@ -175,14 +173,10 @@ class SvgContext {
 
   /** @param {number} x @param {number} y @param {number} width @param {number} height */
   rect(x, y, width, height) {
-    this.#box = [x, y, width, height];
     this.#path.push(
       `M${this.#x(x)} ${this.#y(y)}h${this.#wide(width)}v${this.#high(height)}h${this.#wide(-width)}z`,
     );
   }
-
-  /** The last rectangle of the path. @type {Rect} */
-  #box = [0, 0, 0, 0];
 
   /** A whole circle. @param {number} x @param {number} y @param {number} radius */
   arc(x, y, radius) {
@@ -194,24 +188,14 @@ class SvgContext {
     );
   }
 
-  /** Clips to the last rectangle of the path, and to what was clipped before. */
+  /** Clips to the path, and to what was clipped before. */
   clip() {
-    const [x, y, width, height] = this.#box;
-    const { e, f, a, d } = this.#at;
-    const before = this.#clip?.box ?? [-Infinity, -Infinity, Infinity, Infinity];
-    const box = [
-      Math.max(before[0], a * x + e),
-      Math.max(before[1], d * y + f),
-      Math.min(before[2], a * (x + width) + e),
-      Math.min(before[3], d * (y + height) + f),
-    ];
     const id = `c${this.definitions.length}`;
-    const size = [Math.max(0, box[2] - box[0]), Math.max(0, box[3] - box[1])].map(short);
+    const before = this.#clip ? ` clip-path="url(#${this.#clip})"` : "";
     this.definitions.push(
-      `<clipPath id="${id}"><rect x="${short(box[0])}" y="${short(box[1])}" ` +
-        `width="${size[0]}" height="${size[1]}"/></clipPath>`,
+      `<clipPath id="${id}"${before}><path d="${this.#path.join("")}"/></clipPath>`,
     );
-    this.#clip = { box, id };
+    this.#clip = id;
   }
 
   /** @param {CanvasFillRule} [rule] */
@@ -236,7 +220,7 @@ class SvgContext {
   fillRect(x, y, width, height) {
     if (!(width > 0 && height > 0)) return;
     const paint = `fill="${paintOf(this.fillStyle)}"`;
-    const key = `${paint} ${this.globalAlpha} ${this.#clip?.id}`;
+    const key = `${paint} ${this.globalAlpha} ${this.#clip}`;
     const wide = this.#wide(width);
     const path = `M${this.#x(x)} ${this.#y(y)}h${wide}v${this.#high(height)}h-${wide}z`;
     if (this.#filled?.key === key) this.elements.pop();
@@ -307,7 +291,7 @@ class SvgContext {
   /** @param {string} name @param {string} attributes @param {string} [content] */
   #add(name, attributes, content) {
     const alpha = this.globalAlpha < 1 ? ` opacity="${short(this.globalAlpha)}"` : "";
-    const clip = this.#clip ? ` clip-path="url(#${this.#clip.id})"` : "";
+    const clip = this.#clip ? ` clip-path="url(#${this.#clip})"` : "";
     this.#filled = null;
     const end = content === undefined ? "/>" : `>${content}</${name}>`;
     this.elements.push(`<${name} ${attributes}${alpha}${clip}${end}`);

@@ -19,9 +19,10 @@
 
 /** @import { Frame } from "../model/frame.js" */
 /** @import { Model } from "../model/model.js" */
-/** @import { TreeNode } from "../model/tree.js" */
+/** @import { Mark, TreeNode } from "../model/tree.js" */
 /** @import { CanvasPainter, TextStyle } from "./canvas_painter.js" */
 /** @import { TreeItem, TreeLayout } from "./tree_layout.js" */
+import { blockList } from "../model/words.js";
 import { plural, visible } from "./html.js";
 
 const SQUARE = 11;
@@ -46,7 +47,10 @@ export function treeColumns(layout, width, narrow) {
   const starts = [10];
   for (let level = 0; level + 1 < layout.levels; level += 1) {
     const even = Math.min(214, Math.max(64, (width - 300) / Math.max(1, layout.levels - 1)));
-    const chain = Math.max(0, ...inner(level).map(({ blocks }) => blocks.length * PITCH + 40));
+    const chains = inner(level).map(({ blocks, marks }) =>
+      Math.max(blocks.length * PITCH + 40, marks.length && marks.length * 5 * CHARACTER + 90),
+    );
+    const chain = Math.max(0, ...chains);
     starts.push(starts[level] + (narrow ? 22 : Math.max(even, Math.min(chain, even * 1.5))));
   }
   return starts;
@@ -130,11 +134,16 @@ function drawItem(painter, scene, item) {
     return;
   }
   const { node } = item;
+  const length = node.marks.length || node.blocks.length;
   const shared = node.owners.length > 1 ? `×${node.owners.length}` : "";
   const reserve = item.children.length ? 10 + painter.measure(shared, { bold: true }) : 150;
   const most = Math.max(1, Math.floor((end - x - reserve) / PITCH));
-  const chain = node.blocks.length > most ? Math.max(1, most - 3) : node.blocks.length;
-  for (let i = 0; i < chain; i += 1) drawSquare(painter, scene, node, x + i * PITCH, y);
+  const chain = length > most ? Math.max(1, most - 3) : length;
+  for (let i = 0; i < chain; i += 1) {
+    const mark = node.marks[i];
+    if (mark) drawMark(painter, mark, x + i * PITCH, y);
+    else drawSquare(painter, scene, node, x + i * PITCH, y);
+  }
   let next = x + chain * PITCH + 2;
   if (node.owners.length > 1)
     drawOwnerTicks(painter, scene, node.owners, x, y, chain * PITCH - 1.5);
@@ -145,7 +154,7 @@ function drawItem(painter, scene, item) {
     painter.text(text, next, y + 4, style);
     next += width + 6;
   };
-  if (chain < node.blocks.length) note(`… ${node.blocks.length}`, { color: painter.theme.muted });
+  if (chain < length) note(`… ${length}`, { color: painter.theme.muted });
   if (shared) note(shared, { bold: true });
   if (item.folded)
     note(
@@ -153,8 +162,9 @@ function drawItem(painter, scene, item) {
       { color: painter.theme.muted },
     );
   else if (!item.children.length) drawLeafWords(painter, scene, node, next, y, end);
-  const muted = node.idle && !scene.path.has(node.id);
-  drawText(painter, node.text, x, y, end, muted ? painter.theme.muted : painter.theme.ink);
+  const muted = node.idle && !node.marks.length && !scene.path.has(node.id);
+  const text = node.title || textless(scene, node);
+  drawText(painter, text, x, y, end, muted ? painter.theme.muted : painter.theme.ink);
 }
 
 /**
@@ -172,6 +182,11 @@ function drawText(painter, whole, x, y, end, color) {
   });
 }
 
+/** "24 tokens" for a chain whose text the log does not have. @param {TreeScene} scene @param {TreeNode} node */
+function textless({ model }, { blocks }) {
+  return `${plural(blocks.length * model.settings.block_size, "token")}: ${blockList(blocks)}`;
+}
+
 /** @param {Frame} frame @param {number} request */
 function tailText(frame, request) {
   const tail = frame.tails.find((one) => one.request === request);
@@ -187,6 +202,10 @@ function tailText(frame, request) {
  */
 function drawLeafWords(painter, scene, node, x, y, end) {
   const { theme } = painter;
+  if (node.marks.length) {
+    painter.text(node.places, x + 4, y + 4, { color: theme.muted, halo: theme.ground });
+    return;
+  }
   if (node.owners.length) {
     let next = x;
     for (const owner of node.owners.slice(0, 4))
@@ -255,6 +274,25 @@ function drawSquare(painter, { model, frame, path, selected }, node, x, y) {
     painter.fill(x, top, SQUARE, SQUARE, theme.shared);
     painter.frame(x, top, SQUARE, SQUARE, theme.sharedBorder);
   } else painter.mark(x, top, SQUARE, SQUARE, model.laneOf(node.owners[0]));
+}
+
+/**
+ * A block that is known by its hash: in the GPU a whole square, elsewhere the lower half of one, in both a square
+ * with a bar below it. Dashed if it is not in the cache.
+ *
+ * @param {CanvasPainter} painter @param {Mark} mark @param {number} x @param {number} y
+ */
+function drawMark(painter, { media }, x, y) {
+  const { theme } = painter;
+  const top = y - SQUARE / 2;
+  painter.fill(x, top, SQUARE, SQUARE, theme.ground);
+  if (!media.length) return painter.frame(x, top, SQUARE, SQUARE, theme.muted, 1, [2, 2]);
+  const onGpu = media.some((place) => place.startsWith("GPU"));
+  const below = media.some((place) => !place.startsWith("GPU"));
+  const height = onGpu ? SQUARE : SQUARE / 2;
+  painter.fill(x, top + SQUARE - height, SQUARE, height, painter.hatch(theme.hatch, 1.4));
+  painter.frame(x, top + SQUARE - height, SQUARE, height, theme.hatch);
+  if (onGpu && below) painter.fill(x, top + SQUARE + 2, SQUARE, 2, theme.ink);
 }
 
 /**

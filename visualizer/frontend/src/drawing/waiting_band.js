@@ -2,8 +2,8 @@
  * The waiting requests in one band: a cell per request and step, coloured by the reason why it waits. Preempted requests
  * are at the bottom, above them the head of the queue, and on top, at half strength, those that wait behind the head.
  *
- * @typedef {CursorScene & {model: Model, selected: number | null, still: string}} BandScene
- *   still: a key of what is drawn
+ * @typedef {CursorScene & {model: Model, selected: number | null, still: string, stack?: number}} BandScene
+ *   still: a key of what is drawn; stack: px for the cells
  */
 
 /** @import { Model } from "../model/model.js" */
@@ -17,8 +17,8 @@ import { columnsOf, longestQueue } from "./strip.js";
 const STACK = 36; // px
 const TALLEST_CELL = 5;
 const TOP = 8; // px below the lanes
-const BOTTOM = TOP + STACK;
-export const BAND_HEIGHT = BOTTOM + 2;
+/** The height of a band with `stack` px for its cells. */
+export const bandHeight = (stack = STACK) => TOP + stack + 2;
 /** Opacity of the cells of requests that wait behind another. */
 export const BEHIND = 0.5;
 const FOR_ALL = new Set(["after_preemption", "static_batch"]);
@@ -37,7 +37,7 @@ export function waitingParts(model, step) {
   const putOff = Math.min(deferred, others);
   const rest = others - putOff;
   const isHeadHere = rest > 0 && reason !== null && !model.isSuspended(head, step);
-  const cause = reason ?? "";
+  const cause = reason ?? "unknown";
   const first = FOR_ALL.has(cause) ? rest : Number(isHeadHere);
   return [
     { cause: "preempted", count: suspended[index] },
@@ -49,33 +49,36 @@ export function waitingParts(model, step) {
 
 /** Draws the band. @param {CanvasPainter} painter @param {BandScene} scene */
 export function drawBand(painter, scene) {
-  const { model, scale, still } = scene;
-  cursorBand(painter, scene, 0, BAND_HEIGHT);
-  const unit = Math.min(TALLEST_CELL, STACK / Math.max(1, longestQueue(model)));
+  const { model, scale, still, stack = STACK } = scene;
+  const height = bandHeight(stack);
+  const bottom = TOP + stack;
+  cursorBand(painter, scene, 0, height);
+  const unit = Math.min(TALLEST_CELL, stack / Math.max(1, longestQueue(model)));
   const layer = painter.layer(still, (kept) => {
-    for (const column of columnsOf(model, scale)) drawColumn(kept, scene, column, unit);
+    for (const column of columnsOf(model, scale)) drawColumn(kept, scene, column, unit, bottom);
   });
   const { left, right } = scale;
-  painter.clipped(left - 1, 0, right - left + 2, BAND_HEIGHT, () => painter.lay(layer));
-  painter.line(scale.left, BOTTOM + 0.5, scale.right, BOTTOM + 0.5, painter.theme.rule);
+  painter.clipped(left - 1, 0, right - left + 2, height, () => painter.lay(layer));
+  painter.line(scale.left, bottom + 0.5, scale.right, bottom + 0.5, painter.theme.rule);
   drawChosen(painter, scene);
-  veil(painter, scene, 0, BOTTOM, painter.theme.ground);
-  cursorLines(painter, scene, 0, BAND_HEIGHT);
+  veil(painter, scene, 0, bottom, painter.theme.ground);
+  cursorLines(painter, scene, 0, height);
 }
 
 /**
  * A column of one step, or of the step with the longest queue among several.
  *
  * @param {CanvasPainter} painter @param {BandScene} scene @param {Column} column @param {number} unit
+ * @param {number} bottom
  */
-function drawColumn(painter, { model, scale }, { x, width, from, to }, unit) {
+function drawColumn(painter, { model, scale }, { x, width, from, to }, unit, bottom) {
   const { waiting } = model.measures;
   let longest = from;
   for (let i = from; i <= to; i += 1) if (waiting[i] > waiting[longest]) longest = i;
   if (!waiting[longest]) return;
   const slit = scale.width >= 4 ? 0.5 : 0;
   const isCell = unit >= 3 && scale.width >= 4;
-  let y = BOTTOM;
+  let y = bottom;
   for (const { cause, count, isBehind } of waitingParts(model, model.firstStep + longest)) {
     const colour = causeColour(painter.theme, cause);
     painter.faded(isBehind ? BEHIND : 1, () => {

@@ -16,22 +16,21 @@ export function originOf({ firstStep, measures: { start } }) {
 }
 
 /**
- * The axis of a model, or null if its log has no times. See `stepAxis`.
+ * The axis of a model, or null if its log has no times. See `stepAxis`. `origin` is the time in the log of place 0.
  *
- * @param {Model} model
+ * @param {Model} model @param {number} [origin]
  * @returns {Axis | null}
  */
-export function wallAxis(model) {
+export function wallAxis(model, origin = originOf(model)) {
   const { measures, firstStep, stepCount } = model;
-  const origin = originOf(model);
   const begins = new Float64Array(stepCount);
   const ends = new Float64Array(stepCount);
   // A step without times is still running and has no width yet.
   let now = NaN;
   for (let i = 0; i < stepCount; i += 1) {
     const [start, end] = [measures.start[i] - origin, measures.end[i] - origin];
-    begins[i] = start >= 0 && !(start < now) ? start : now;
-    ends[i] = end >= 0 && !(end < begins[i]) ? end : begins[i];
+    begins[i] = Number.isFinite(start) && !(start < now) ? start : now;
+    ends[i] = Number.isFinite(end) && !(end < begins[i]) ? end : begins[i];
     now = ends[i];
   }
   const known = begins.findIndex((time) => !Number.isNaN(time));

@@ -8,9 +8,11 @@
  * @property {{step: number}} [frame]  at its step, a request that is not admitted yet has a hollow swatch
  */
 
+/** @import { Knowledge } from "../model/knowledge.js" */
 /** @import { Model } from "../model/model.js" */
 /** @import { Span } from "../model/words.js" */
 /** @import { Theme } from "./palette.js" */
+import { HALF_DOT } from "../model/knowledge.js";
 import { h } from "./html.js";
 import { swatchOf } from "./marks.js";
 
@@ -23,7 +25,7 @@ export function wordNodes(spans, context) {
     const text = span.text.slice(after.length);
     after = "";
     if (span.request == null) {
-      nodes.push(span.bold ? h("strong", {}, text) : text);
+      for (const part of halved(text)) nodes.push(span.bold ? h("strong", {}, part) : part);
       return;
     }
     // A comma, a full stop or an "'s" stays on the line of its name.
@@ -35,6 +37,21 @@ export function wordNodes(spans, context) {
   });
   return nodes;
 }
+
+/**
+ * A text with its half dots, which mark inferred statements, as elements.
+ *
+ * @param {string} text
+ */
+export function halved(text) {
+  return text
+    .split(HALF_DOT)
+    .flatMap((part, i) => (i ? [levelDot("inferred"), part] : part ? [part] : []));
+}
+
+/** The sign of how a fact is known. @param {Knowledge} level */
+export const levelDot = (level) =>
+  h("span", { class: `level ${level}`, role: "img", "aria-label": level, title: level });
 
 /**
  * A request's name with its swatch: hollow before the request is admitted, if the context has a frame.

@@ -6,6 +6,7 @@
  * is sent before the kernel has processed the last message, because the widget manager would queue it.
  *
  * @typedef {object} WidgetModel  a widget's model, as anywidget and the widget managers have it
+ * @property {string} [model_id]
  * @property {(trait: string) => any} get
  * @property {(trait: string, value: unknown) => void} set
  * @property {(callbacks?: object) => void} save_changes

@@ -12,9 +12,16 @@ const CALM = 400; // ms after the first drawing
 /** The widgets drawn in this page, by what they show. @type {Map<string, {el: HTMLElement, root: HTMLElement}[]>} */
 const drawn = new Map();
 
+/** The last element of the page that got the keyboard focus. @type {Node | null} */
+let lastFocused = null;
+document.addEventListener("focusin", ({ target }) => {
+  lastFocused = /** @type {Node} */ (target);
+});
+
 /**
  * Moves a drawn widget into the new element of its output; returns false if there is none to move. JupyterLab
- * renders an updated output again and removes the old element without ending the old widget.
+ * renders an updated output again and removes the old element without ending the old widget. If the widget had the
+ * focus, it gets it back: otherwise its keys would go to the notebook.
  *
  * @param {HTMLElement} el @param {string} key
  */
@@ -23,6 +30,11 @@ export function moveInto(el, key) {
   if (!orphan) return false;
   orphan.el = el;
   el.append(orphan.root);
+  requestAnimationFrame(() => {
+    const isLost = document.activeElement === document.body;
+    if (isLost && orphan.root.contains(lastFocused))
+      /** @type {HTMLElement} */ (lastFocused).focus({ preventScroll: true });
+  });
   return true;
 }
 

@@ -9,6 +9,8 @@
  * @property {boolean} [address]  whether the page's address follows this board; by default, the first board's does
  * @property {AbortSignal} [signal]
  * @property {{b: string, facts: Facts}} [compare]  another log in base64, and the kernel's comparison
+ * @property {string} [translate]  where to send a log that the reader opens; the server returns it in our form
+ * @property {string} [refusal]    why there is no log
  */
 
 /** @import { BoardOptions } from "../board/board.js" */
@@ -37,19 +39,33 @@ let ownsAddress = false;
  */
 export async function mount(
   host,
-  { log, address = !ownsAddress, onChange, signal = new AbortController().signal, ...options },
+  {
+    log,
+    address = !ownsAddress,
+    onChange,
+    signal = new AbortController().signal,
+    translate,
+    refusal,
+    ...options
+  },
 ) {
   const ends = new AbortController();
   signal.addEventListener("abort", () => ends.abort());
   // A page of one log shows any other that the reader opens.
+  let latest = 0; // the last of several that are dropped while one is translated
   /** @param {Uint8Array} bytes @param {string} name */
-  const replace = (bytes, name) => {
+  const replace = async (bytes, name) => {
+    latest += 1;
+    const own = latest;
+    const sent = translate ? await send(translate, bytes) : { log: bytes };
+    if (own !== latest) return;
     ends.abort();
     document.title = name;
     forgetAddress();
     const about = { title: name };
     return mount(host, {
-      log: bytes,
+      ...sent,
+      translate,
       about,
       address: true,
       theme: options.theme,
@@ -77,8 +93,20 @@ export async function mount(
     takeKeysOfPage(board.root, ends.signal);
   }
   const follow = address ? keepInAddress(board, ends.signal) : null;
-  await load(board, log, { ...options, ...(address && readAddress(location.hash)) });
+  if (refusal) showError(board, new Error(refusal));
+  else await load(board, log, { ...options, ...(address && readAddress(location.hash)) });
   return board;
+}
+
+/** Sends a file to be translated. @param {string} url @param {Uint8Array} body */
+async function send(url, body) {
+  try {
+    const answer = await fetch(url, { method: "POST", body: /** @type {BodyInit} */ (body) });
+    const log = new Uint8Array(await answer.arrayBuffer());
+    return answer.ok ? { log } : { log, refusal: new TextDecoder().decode(log) };
+  } catch {
+    return { log: body, refusal: "underglass open has ended. Start it again to open this file." };
+  }
 }
 
 /**
@@ -102,7 +130,7 @@ export async function load(board, log, opening) {
   await reader.until(opening, () => (bar.value = count()));
   if (!isCurrent()) return;
   const { model } = reader;
-  if (model.stepCount === 0 || !model.settings.num_blocks) {
+  if (model.stepCount === 0 || model.settings.num_blocks === undefined) {
     if (reader.error) showError(board, reader.error);
     else showEmpty(board);
     return;
@@ -168,6 +196,7 @@ function showError(board, error) {
 
 /** The place and the reason of an error. @param {NonNullable<LogReader["error"]>} error */
 function locate({ line, reason, message }) {
+  if (line === 1) reason += ". To open the log of another engine, run: underglass open FILE";
   return { where: line ? `Line ${line} of the log` : "The log", why: reason ?? message };
 }
 

@@ -26,6 +26,8 @@
  * @property {boolean} [controls]   whether this page may pause the engine
  * @property {boolean} [key]        whether the server requires one
  * @property {"on" | "off"} [trace_text]
+ * @property {string} [source]      the file or feed that is followed, if no server of this project sends the status
+ * @property {string} [ended]       why nothing more can be read of it, or ""
  *
  * @typedef {{type: "events", run: string, first: number, count: number, text: string, joins: boolean,
  *            dropped: number}} EventsMessage
@@ -37,6 +39,7 @@
 
 import { h } from "../drawing/html.js";
 import { LogError, Model } from "../model/index.js";
+import { lacks } from "../model/knowledge.js";
 import css from "./live.css";
 import { TrimmedModel } from "./trimmed_model.js";
 
@@ -51,6 +54,8 @@ const count = (/** @type {number} */ number, /** @type {string} */ noun) =>
 
 export class LiveBoard {
   following = true;
+  /** The newest step when it was last followed; the board is at another one if the reader has moved. */
+  #followed = 0;
   run = "";
   /** @type {Model | null} */
   model = null;
@@ -131,8 +136,19 @@ export class LiveBoard {
   /** Starts or stops following the newest step. @param {boolean} on */
   follow(on) {
     this.following = on;
-    if (on && this.shows) this.board.goTo(this.newest);
+    if (on) this.#goToNewest();
     this.#update();
+  }
+
+  /** Stops following if the reader has moved: the store tells of it in its next frame, which may be too late. */
+  #noticeMove() {
+    if (this.shows && this.board.store.step !== this.#followed) this.following = false;
+  }
+
+  #goToNewest() {
+    if (!this.shows) return;
+    this.#followed = this.newest;
+    this.board.goTo(this.#followed);
   }
 
   /** Handles a message of the feed. @param {FeedMessage} message */
@@ -142,7 +158,8 @@ export class LiveBoard {
       this.status = message.status;
       this.#showStatus();
       if (this.#pending.length) this.#schedule(); // paused: earlier events are due at once
-      if (this.following && this.shows) this.board.goTo(this.newest); // paused: the pending step with its arrivals counts
+      this.#noticeMove();
+      if (this.following) this.#goToNewest(); // paused: the pending step with its arrivals counts
     } else if (message.type === "lost") {
       const what = this.run
         ? "The connection is lost. Reconnecting"
@@ -274,13 +291,15 @@ export class LiveBoard {
     const model = /** @type {Model} */ (this.model);
     const selected = model.request(board.store.selected) ? board.store.selected : null;
     this.following = true;
-    board.open(model, { step: this.newest, selected });
+    this.#followed = this.newest;
+    board.open(model, { step: this.#followed, selected });
     this.#showStatus();
   }
 
   #grow() {
     const { board } = this;
-    if (this.following) board.store.step = this.newest; // not `goTo`: it is drawn once, below
+    this.#noticeMove();
+    if (this.following) board.store.step = this.#followed = this.newest; // not `goTo`: it is drawn once, below
     if (board.time) board.time.pinned = this.following;
     board.grow();
     if (this.following) board.onChange(board.state());
@@ -319,9 +338,23 @@ export class LiveBoard {
     this.#showStatus();
   }
 
+  /** @param {string} source @param {string} [ended] */
+  #showNothing(source, ended) {
+    if (!ended) this.#setState("live", "Waiting");
+    const words = ended || `The board appears when the first event of ${source} arrives.`;
+    this.board.showMessage(
+      "waiting",
+      h("h2", {}, `There is nothing to show${ended ? "" : " yet"}.`),
+      h("p", {}, words),
+    );
+  }
+
   #showStatus() {
-    if (!this.run) return;
-    const { paused, until, not_ready: problem } = this.status;
+    const { paused, until, not_ready: problem, source, ended } = this.status;
+    if (!this.run && source) this.#showNothing(source, ended);
+    if (ended)
+      this.#setState("over", this.run ? `${source}: ${ended}` : `${source} cannot be read`);
+    if (!this.run || ended) return;
     const words = problem
       ? `Live, but ${problem}`
       : until
@@ -357,13 +390,15 @@ export class LiveBoard {
     const { taken, all } = frame.seats;
     const { free, cached } = frame.counts;
     const { num_blocks: blocks } = frame.state.settings;
+    const model = /** @type {Model} */ (this.model);
     const parts = [
-      `${taken} of ${all} seats taken`,
-      `${frame.waiting.length} waiting`,
-      `${blocks - free - cached} of ${blocks} blocks used`,
-    ];
+      !lacks(model, "settings", "admissions") && `${taken} of ${all} seats taken`,
+      !lacks(model, "queue") && `${frame.waitingCount} waiting`,
+      !lacks(model, "free_blocks") && `${blocks - free - cached} of ${blocks} blocks used`,
+    ].filter(Boolean);
     const frozen = this.following ? "" : `Frozen at step ${frame.step}. `;
-    const words = `${frozen}${this.following ? `Step ${frame.step}: ` : ""}${parts.join(" · ")}`;
+    const at = this.following ? `Step ${frame.step}${parts.length ? ": " : ""}` : "";
+    const words = `${frozen}${at}${parts.join(" · ")}`;
     if (counts.textContent !== words) counts.textContent = words;
     counts.dataset.step = `${frame.step}`;
   }

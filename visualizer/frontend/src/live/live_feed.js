@@ -4,7 +4,8 @@
  * The feed is reported as messages, the same ones that a notebook's kernel sends (`visualizer/live.py`):
  *
  *   {type: "events", run, first, count, text, joins, dropped}   lines of the log, numbered from `first`;
- *                      `joins`: the first is a keyframe or begins the run, after `dropped` events were missed
+ *                      `joins`: the first is a keyframe or begins the run, after `dropped` events were missed.
+ *                      A gateway sends the cluster's state as several lines, of which only the last has a number
  *   {type: "status", status}    the state of the server
  *   {type: "lost", seconds}     the connection is lost; the next attempt follows after this delay
  *   {type: "slow", seconds}     the server has not answered for this long
@@ -21,7 +22,7 @@ import { createParser } from "eventsource-parser";
 const WAITS = [0.5, 1, 2, 4, 8, 15]; // s
 const SILENCE = 40_000; // ms; an idle server sends a comment every 15 s
 const SLOW = 5; // s without an answer before "slow" is reported
-const BEGINNING = /^\{"type":"(keyframe|run_started)"/;
+const BEGINNING = /^\{"type":"(keyframe|run_started|cluster_started)"/;
 const UNSEEN = 10_000; // ms that a hidden tab keeps its connection
 
 /**
@@ -139,7 +140,8 @@ export function feedParser(onMessage) {
   /** @type {EventsMessage | null} */
   let batch = null;
   const flush = () => {
-    if (batch) onMessage(batch);
+    if (!batch?.run) return; // the lines of a cluster's state go on
+    onMessage(batch);
     batch = null;
   };
   /** @param {{id?: string, event?: string, data: string}} sent */
@@ -148,14 +150,16 @@ export function feedParser(onMessage) {
     else if (event === "status") {
       flush();
       onMessage({ type: "status", status: JSON.parse(data) });
-    } else if (id) {
-      const [run, number] = id.split(":");
+    } else {
       const joins = BEGINNING.test(data);
       if (joins) flush();
-      batch ??= { type: "events", run, first: Number(number), count: 0, text: "", joins, dropped };
-      batch.count += 1;
+      batch ??= { type: "events", run: "", first: 0, count: 0, text: "", joins, dropped };
       batch.text += `${data}\n`;
       dropped = 0;
+      if (!id) return;
+      const [run, number] = id.split(":");
+      if (!batch.run) Object.assign(batch, { run, first: Number(number) });
+      batch.count += 1;
     }
   };
   const parser = createParser({ onEvent });

@@ -52,6 +52,15 @@ export function keyframe(state) {
     texts: state.textsOf(state.node(entry.id)),
   }));
   const holds = core.holds.map((entry) => ({ ...entry, label: state.holds.get(entry.id)?.label }));
-  const shown = { schema: SCHEMA, settings, classes, requests, nodes, holds, lanes };
+  const shown = {
+    expert_loads: state.expertLoads,
+    schema: SCHEMA,
+    settings,
+    classes,
+    requests,
+    nodes,
+    holds,
+    lanes,
+  };
   return { type: "keyframe", seq: state.seq, state: { ...core, ...shown } };
 }

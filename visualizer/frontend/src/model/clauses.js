@@ -8,11 +8,12 @@
  * @typedef {(rank: number, spans: Span[]) => void} Add
  */
 
-import { needOf, waitOf } from "./decisions.js";
-import { fill, messages, reasons, stalledWords, supply } from "./messages.js";
+import { admissionWords, needOf, needWords, waitOf } from "./decisions.js";
+import { gapWords, halfDot, lacks } from "./knowledge.js";
+import { fill, reasons, stalledWords, supply } from "./messages.js";
 import { rowWasted } from "./rows.js";
 import { waitRuns } from "./waits.js";
-import { agree, are, count, list, say, sum } from "./words.js";
+import { agree, are, clearedWords, count, hashNames, list, say, sum } from "./words.js";
 
 /** Clauses from this rank on are used only where there is no other. */
 export const FILLER = 20;
@@ -25,8 +26,10 @@ const MOST_TAKERS = 3;
 
 /** By kind. @type {Record<string, (frame: Frame, add: Add) => void>} */
 export const CLAUSES = {
+  gaps,
   aborted,
   cleared,
+  adopted,
   preempted,
   resumed,
   admitted,
@@ -60,6 +63,11 @@ export function names({ model }, items, most = 4) {
 }
 
 /** @param {Frame} frame @param {Add} add */
+function gaps({ story }, add) {
+  for (const gap of story.gaps) add(0, say`${gapWords(gap)}.`);
+}
+
+/** @param {Frame} frame @param {Add} add */
 function aborted(frame, add) {
   const ends = frame.story.endings.filter(({ reason }) => reason === "abort");
   if (ends.length) add(4, say`${names(frame, ends)} ${agree(ends, "was", "were")} aborted.`);
@@ -67,12 +75,21 @@ function aborted(frame, add) {
 
 /** @param {Frame} frame @param {Add} add */
 function cleared({ story }, add) {
-  const blocks = sum(story.evictions, (one) => (one.neededBy < 0 ? one.blocks.length : 0));
-  if (blocks)
-    add(
-      2,
-      say`The cache is cleared: ${count(blocks, "unused block")} ${agree(blocks, "is", "are")} freed.`,
-    );
+  const made = story.evictions.filter(({ reason }) => reason === "cleared");
+  const blocks = sum(made, (one) => one.blocks.length);
+  if (blocks) add(2, say`The cache is cleared: ${clearedWords(blocks, made[0].hash)}.`);
+}
+
+/** @param {Frame} frame @param {Add} add */
+function adopted({ story }, add) {
+  const { adoptions, evictions } = story;
+  if (!adoptions.length) return;
+  const blocks = sum(adoptions, (one) => one.blocks.length);
+  const room = sum(evictions, (one) => (one.reason === "adopted" ? one.blocks.length : 0));
+  const sources = [...new Set(adoptions.map(({ source }) => source))].join(" and ");
+  const moved = `${count(blocks, "block")} computed by ${sources} ${agree(blocks, "is", "are")} moved here`;
+  const gone = `${count(room, "cached block")} ${agree(room, "is", "are")} evicted to make room`;
+  add(2, say`${moved}${room ? `; ${gone}` : ""}.`);
 }
 
 /** @param {Frame} frame @param {Add} add */
@@ -82,6 +99,17 @@ function preempted(frame, add) {
   for (const by of needers) {
     const losses = story.preemptions.filter((one) => one.by === by);
     const [first] = losses;
+    const { free, evictable } = first;
+    const mark = halfDot(frame.model, "preemption_causes");
+    if (mark || !first.want) {
+      const cause = first.want
+        ? say`; ${mark}${names(frame, [by])} needs ${needWords(frame, first)}, ${supply(free, evictable)}`
+        : "";
+      const lost = losses.some(({ table }) => table.length) ? say`: ${fates(frame, losses)}` : "";
+      const gone = say`${names(frame, losses)} ${agree(losses, "is", "are")} preempted`;
+      add(by === needers[0] ? 1 : 2, say`${gone}${lost}${cause}.`);
+      continue;
+    }
     const name = names(frame, [by]);
     const need = needOf(frame, first);
     const needs = say`${name} needs ${count(need, "block")}`;
@@ -98,7 +126,6 @@ function preempted(frame, add) {
     // If the victim was the last to share the block, no copy is needed any more.
     const spared = !self && first.want.writesShared && story.takenBy(by).length < need;
     const end = spared ? say`, and ${name} need not copy a block any more` : "";
-    const { free, evictable } = first;
     add(1, say`${needs}, ${supply(free, evictable)}, ${gone}: ${fates(frame, losses)}${end}.`);
   }
 }
@@ -165,8 +192,11 @@ function resumed(frame, add) {
     const before = preemptions.filter(({ step }) => step < frame.step);
     const once = Math.max(0, ...before.map(({ computed }) => computed));
     const lost = Math.max(0, Math.min(length, once) - found);
-    const rest = lost ? `, ${lost} ${agree(lost, "has", "have")} to be computed again` : "";
-    const resumes = fill(messages.resumed, { after, found, length });
+    const rest =
+      lost && !lacks(frame.model, "cached_tokens")
+        ? `, ${lost} ${agree(lost, "has", "have")} to be computed again`
+        : "";
+    const resumes = admissionWords(frame.model, { resumed: again, after, found, length });
     add(3, say`${names(frame, [request])} ${resumes}${rest}.`);
   }
 }
@@ -202,7 +232,8 @@ function waitWords(frame, id) {
   const [{ reason }, ...others] = waitRuns(model, span, wait);
   const same = others.every((one) => one.reason === reason);
   const waitedFor = same && reasons[String(reason)]?.waited_for;
-  return `waited ${count(waited, "step")}${waitedFor ? ` for ${waitedFor}` : ""}`;
+  const mark = halfDot(model, "waiting_reasons");
+  return `waited ${count(waited, "step")}${waitedFor ? ` ${mark}for ${waitedFor}` : ""}`;
 }
 
 /** A request of which the budget leaves tokens for later. @param {Frame} frame @param {Add} add */
@@ -223,7 +254,7 @@ function evicted(frame, add) {
   // Blocks that a victim leaves in the cache may be evicted at once; an earlier clause has said so.
   const lost = new Set(story.preemptions.flatMap(({ table }) => table));
   const made = story.evictions.filter(
-    ({ neededBy, blocks }) => neededBy >= 0 && !blocks.every((block) => lost.has(block)),
+    ({ reason, blocks }) => reason === "room" && !blocks.every((block) => lost.has(block)),
   );
   if (!made.length) return;
   const needers = [...new Set(made.map(({ neededBy }) => neededBy))];
@@ -237,11 +268,16 @@ function evicted(frame, add) {
   const hashed = frame.state.isHashed; // it evicts single blocks
   const leaves = made.length === 1 ? "a leaf of " : `${made.length} leaves with `;
   const gone = `${hashed ? "" : leaves}${blocks}${age} ${agree(made, "is", "are")} evicted`;
+  const mark = halfDot(frame.model, "eviction_causes");
+  const hashes = made.flatMap(({ hash }) => hash ?? []);
+  if (hashes.length) return add(7, say`${gone}: ${hashNames(hashes)}.`);
+  if (needers.includes(-1) || (mark && needers.length > 1)) return add(7, say`${gone}.`);
   const who = names(frame, needers);
   if (needers.length > 1) add(7, say`For ${who}, ${gone}.`);
   else {
     const need = count(story.takenBy(needers[0]).length, "block");
-    add(7, say`${who} needs ${need} and ${are(free)} free, so ${gone}.`);
+    const cause = say`${who} needs ${need} and ${are(free)} free`;
+    add(7, mark ? say`${gone}; ${mark}${cause}.` : say`${cause}, so ${gone}.`);
   }
 }
 
@@ -295,6 +331,9 @@ function waiting(frame, add) {
   }
   const own = ids.filter((id) => frame.waitOf(id).head === id && !deferred.includes(id));
   const behind = ids.filter((id) => !own.includes(id) && !deferred.includes(id));
+  const mark = halfDot(frame.model, "waiting_reasons");
+  if (!story.blocked && behind.length)
+    add(6, say`${names(frame, behind)} ${agree(behind, "waits", "wait")}.`);
   if (!own.length || !story.blocked) return;
   const head = own.length === 1 ? "it" : names(frame, [story.blocked.request]);
   const rest = behind.length
@@ -302,7 +341,7 @@ function waiting(frame, add) {
     : "";
   add(
     6,
-    say`${names(frame, own)} ${agree(own, "waits", "wait")} because ${frame.obstacle}${rest}.`,
+    say`${names(frame, own)} ${agree(own, "waits", "wait")} ${mark}because ${frame.obstacle}${rest}.`,
   );
 }
 
@@ -367,7 +406,8 @@ function forced(frame, add) {
   if (!gain) return;
   const come = agree(gain.forced, "comes", "come");
   const tokens = say`${count(gain.forced, "token")} of ${names(frame, [gain])}`;
-  add(10, say`${tokens} ${come} from its tool, not from the model.`);
+  const source = gain.byGrammar ? "grammar, which left no choice" : "tool, not from the model";
+  add(10, say`${tokens} ${come} from its ${source}.`);
 }
 
 /** @param {Frame} frame @param {Add} add */

@@ -21,9 +21,18 @@
  * @property {string} [heat]        its rank; see HOT
  */
 
-import { fill, messages, rowWords, stalledWords, supply, wastedWords } from "./messages.js";
+import { halfDot, isSecret, lacks } from "./knowledge.js";
+import {
+  adoptedWords,
+  fill,
+  messages,
+  rowWords,
+  stalledWords,
+  supply,
+  wastedWords,
+} from "./messages.js";
 import { rowWasted } from "./rows.js";
-import { agree, blockList, count, list, say, sum } from "./words.js";
+import { agree, blockList, clearedWords, count, list, plain, say, sum } from "./words.js";
 
 /** What a learner should look at first, most important first. */
 const HOT = ["preempted", "evicting", "hit", "admitted", "copying", "stalled", "waits"];
@@ -41,7 +50,11 @@ function line(
 /** @param {Frame} frame @returns {Decision[]} */
 export function decisions(frame) {
   const { story } = frame;
-  const made = story.evictions.filter(({ neededBy }) => neededBy < 0).map(cleared);
+  const made = story.evictions.filter(({ reason }) => reason === "cleared").map(cleared);
+  const unexplained = story.evictions.filter(
+    ({ reason, neededBy }) => reason === "room" && neededBy < 0,
+  );
+  if (unexplained.length) made.push(evicted(unexplained));
   const { budget } = frame.budget;
   let left = budget;
   const ofRequest = (/** @type {{request: number}} */ { request }) => request;
@@ -49,6 +62,7 @@ export function decisions(frame) {
   const admissions = grouped(story.admissions, ofRequest);
   const rows = grouped(story.rows, ofRequest);
   const stalled = grouped(story.stalled, ofRequest);
+  for (const loss of losses.get(-1) ?? []) made.push(preempted(frame, loss));
   for (const id of asked(story)) {
     for (const loss of losses.get(id) ?? []) made.push(preempted(frame, loss));
     for (const admission of admissions.get(id) ?? []) made.push(admitted(frame, admission));
@@ -92,22 +106,50 @@ function asked({ rows, running, admissions }) {
 
 /** @param {import("./story.js").Eviction} eviction */
 function cleared({ blocks, seq }) {
-  const what = `${count(blocks.length, "unused block")} ${agree(blocks, "is", "are")} freed`;
-  return line({ request: null, seq }, "evicted", say`the cache is cleared: ${what}`);
+  const spans = say`the cache is cleared: ${clearedWords(blocks.length)}`;
+  return line({ request: null, seq }, "evicted", spans);
+}
+
+/** Evictions of which the log does not know the cause. @param {import("./story.js").Eviction[]} evictions */
+function evicted(evictions) {
+  const blocks = evictions.flatMap((one) => one.blocks);
+  const words = say`${count(blocks.length, "cached block")} ${agree(blocks, "is", "are")} evicted`;
+  return line({ request: null, seq: evictions[0].seq }, "evicted", words);
 }
 
 /** @param {Frame} frame @param {import("./story.js").Preemption} loss */
 function preempted(frame, loss) {
-  const { request, by, free, evictable, computed } = loss;
-  const why = fill(messages.preempted, {
-    who: request === by ? "it" : frame.model.tag(by),
-    blocks: count(needOf(frame, loss), "block"),
+  const { request, by, free, evictable, computed, want } = loss;
+  const { model } = frame;
+  const cause = fill(messages.preempted, {
+    who: /** @type {any} */ (
+      say`${halfDot(model, "preemption_causes")}${request === by ? "it" : model.tag(by)}`
+    ),
+    blocks: needWords(frame, loss),
     supply: supply(free, evictable),
   });
-  const kept = Math.min(frame.path(request).tokens, computed);
+  const why = want ? cause : say`${messages.preempted.split(":")[0]}`;
+  if (lacks(model, "block_tables")) return line(loss, "preempted", why);
+  const kept = Math.min(keptTokens(frame, loss), computed);
   const rest = `${kept || "none"} ${kept > 1 ? "are" : "is"} still cached`;
   const tokens = count(computed, "computed token");
   return line(loss, "preempted", say`${why}${whyVictim(frame, loss)}. Of its ${tokens}, ${rest}.`);
+}
+
+/** Tokens of a victim that can still be found in the cache. @param {Frame} frame @param {import("./story.js").Preemption} loss */
+function keptTokens(frame, { request, table, seq }) {
+  if (!isSecret(frame.model.requestSpan(request).tokens)) return frame.path(request).tokens;
+  const gone = table.findIndex(
+    (block) => !["others", "cached"].includes(frame.fate(block, seq).fate),
+  );
+  return (gone < 0 ? table.length : gone) * frame.state.blockSize;
+}
+
+/** "2 blocks". @param {Frame} frame @param {import("./story.js").Preemption} loss */
+export function needWords(frame, loss) {
+  const need = needOf(frame, loss);
+  // Another engine may count differently; what it needed is then not known.
+  return need > 0 ? count(need, "block") : "more blocks";
 }
 
 /**
@@ -118,6 +160,7 @@ function preempted(frame, loss) {
  * @param {import("./story.js").Preemption} loss
  */
 export function needOf({ story, state, budget }, { by, want, refunded }) {
+  if (!want) return 0;
   const row = story.rows.find(({ request }) => request === by);
   let tokens = row && row.end - row.start;
   if (tokens === undefined) {
@@ -156,12 +199,24 @@ function whyVictim({ model }, { request, by, running }) {
   return last ? say`; of the least urgent, ${name} arrived last` : [];
 }
 
+/**
+ * "resumes after 3 steps: 16 of its 45 tokens are cached".
+ *
+ * @param {import("./model.js").Model} model
+ * @param {{resumed: boolean, after: string, found: number, length: number}} admission
+ */
+export function admissionWords(model, { resumed, after, found, length }) {
+  const words = fill(messages[resumed ? "resumed" : "admitted"], { after, found, length });
+  return lacks(model, "cached_tokens") ? say`${plain(words).split(":")[0]}` : words;
+}
+
 /** @param {Frame} frame @param {import("./story.js").Admission} admission */
 function admitted(frame, admission) {
-  const { request, found, length, resumed } = admission;
+  const { request, found, length, resumed, prefix } = admission;
   const waited = waitOf(frame, request);
   const after = waited ? ` after ${count(waited, "step")}` : "";
-  const spans = fill(messages[resumed ? "resumed" : "admitted"], { after, found, length });
+  const words = admissionWords(frame.model, { resumed, after, found, length });
+  const spans = say`${words}${adoptedWords(prefix)}`;
   return line(admission, "admitted", spans, { heat: found ? "hit" : "admitted" });
 }
 
@@ -185,7 +240,15 @@ function scheduled(frame, row, left) {
   const { request, count: tokens, drafts, kind } = row;
   const parts = [say`${rowWords(row)}`];
   const evicted = story.evictions.flatMap((one) => (one.neededBy === request ? one.blocks : []));
-  if (evicted.length) parts.push(say`evicting ${blockList(evicted)}${leftBy(frame, evicted)}`);
+  if (evicted.length) {
+    const mark = halfDot(model, "eviction_causes");
+    parts.push(say`${mark}evicting ${blockList(evicted)}${leftBy(frame, evicted)}`);
+  }
+  const pages = story.lostPages.flatMap((one) => (one.neededBy === request ? one.blocks : []));
+  if (pages.length) {
+    const number = agree(pages.length, "the window page", "the window pages");
+    parts.push(say`with ${number} of ${blockList(pages)}`);
+  }
   const copy = story.copies.find((one) => one.request === request);
   if (copy) {
     const sharers = list(copy.sharers.map((id) => model.tag(id)));
@@ -225,6 +288,15 @@ function leftBy({ model, story }, evicted) {
 /** The waiting requests, one line for each reason, the head of the queue first. @param {Frame} frame */
 function waiting(frame) {
   const { story, model } = frame;
+  const seq = Number(model.stepInfo(frame.step).scheduled);
+  if (lacks(model, "waiting_reasons") && story.waiting.length) {
+    const { waiting: requests } = story;
+    return [
+      line({ request: requests[0], seq }, "waits", say`${agree(requests, "waits", "wait")}`, {
+        requests,
+      }),
+    ];
+  }
   /** @type {Map<number | string | null, {reason: string, head: number | null, requests: number[]}>} */
   const groups = new Map();
   for (const request of story.waiting) {
@@ -242,9 +314,8 @@ function waiting(frame) {
     const { reason, head, requests } = group;
     const verb = agree(requests, "waits", "wait");
     const spans = isBehind(group)
-      ? say`${verb} behind ${model.tag(head)}`
-      : say`${verb} because ${frame.reasonFor(reason, agree(requests, "it", "them"))}`;
-    const seq = Number(model.stepInfo(frame.step).scheduled);
+      ? say`${verb} ${halfDot(model, "waiting_reasons")}behind ${model.tag(head)}`
+      : say`${verb} ${halfDot(model, "waiting_reasons")}because ${frame.reasonFor(reason, agree(requests, "it", "them"))}`;
     return line({ request: requests[0], seq }, "waits", spans, { requests });
   });
 }

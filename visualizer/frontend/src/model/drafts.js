@@ -8,8 +8,9 @@
  * @param {import("./frame.js").Frame} frame
  * @param {number} id
  * @returns {{drafts: {text: string | null, token: number, fate: "kept" | "refused" | "unused" | "open"}[],
- *   kept: number, gained: number, own: string | null} | null}
+ *   kept: number, gained: number, own: string | null, names: string[]} | null}
  *   gained: tokens, kept drafts and the model's own; own: its text; open: the log does not have the result.
+ *   names: of the drafter and of the model
  *   text: null if the log does not have the token's text. Returns null if the request had no drafts
  */
 export function draftsOf({ model, step, story }, id) {
@@ -27,13 +28,22 @@ export function draftsOf({ model, step, story }, id) {
     return place === kept && gained > kept ? "refused" : "unused";
   };
   const drafts = row.drafts.map((token, place) => {
-    const text = place < kept ? span.texts[first + place] : spelling(model, span, token);
+    const known =
+      place < kept
+        ? span.texts[first + place]
+        : (gain?.rejected[place - kept] ?? spelling(model, span, token));
+    const text = token < 0 ? "?" : known; // an unknown token
     return { text, token, fate: fate(place) };
   });
-  return { drafts, kept, gained, own: gained > kept ? span.texts[first + kept] : null };
+  const { draft_model, name, parameters } = model.info.model ?? {};
+  const names = [
+    draft_model?.name || model.classes.drafter || "drafts",
+    (parameters && name) || "model",
+  ];
+  return { drafts, kept, gained, own: gained > kept ? span.texts[first + kept] : null, names };
 }
 
-/** The text of a draft: the log has only its id, so look for the same token in prompts and outputs. */
+/** The text of a draft of which the log has only the id: look for the same token in prompts and outputs. */
 function spelling(
   /** @type {import("./model.js").Model} */ model,
   /** @type {import("./request_spans.js").RequestSpan} */ span,

@@ -7,7 +7,7 @@ export type ScheduledRow = [request: number, start: number, count: number, draft
 
 export type Blocked = [request: number, reason: "after_preemption" | "batch_full" | "no_free_blocks" | "policy" | "reserved_blocks" | "static_batch" | "token_budget" | "whole_sequence", behind: number, need: number, have: number];
 
-export type TokenRow = [request: number, ids: number[], texts: string[], accepted?: number, forced?: number];
+export type TokenRow = [request: number, ids: number[], texts: string[], accepted?: number, forced?: number, allowed?: number[]];
 
 export interface RunStarted {
   type: "run_started";
@@ -17,6 +17,7 @@ export interface RunStarted {
   model: Record<string, any>;
   tokenizer: Record<string, any>;
   clock: string;
+  source?: Record<string, any>;
   t?: Record<string, any>;
 }
 
@@ -30,6 +31,7 @@ export interface RequestArrived {
   n: number;
   priority: number;
   sampling: Record<string, any>;
+  hashes?: string[];
   t?: Record<string, any>;
 }
 
@@ -72,7 +74,7 @@ export interface RadixEvicted {
   type: "radix_evicted";
   node: number;
   needed_by: number;
-  reason: "cleared" | "room";
+  reason: "adopted" | "cleared" | "room";
 }
 
 export interface StepScheduled {
@@ -94,6 +96,7 @@ export interface StepFinished {
   tokens: TokenRow[];
   step?: number;
   wasted?: number[];
+  expert_loads?: number[][];
   t?: Record<string, any>;
 }
 
@@ -146,7 +149,7 @@ export interface BlockEvicted {
   node: number;
   block: number;
   needed_by: number;
-  reason: "cleared" | "room";
+  reason: "adopted" | "cleared" | "room";
 }
 
 export interface BlockWithdrawn {
@@ -154,6 +157,12 @@ export interface BlockWithdrawn {
   request: number;
   node: number;
   block: number;
+}
+
+export interface WindowPagesEvicted {
+  type: "window_pages_evicted";
+  blocks: number[];
+  needed_by: number;
 }
 
 export interface RequestFinished {
@@ -178,6 +187,18 @@ export interface PrefixReleased {
   reason: "released" | "room";
 }
 
+export interface PrefixAdopted {
+  type: "prefix_adopted";
+  parent: number;
+  nodes: number[];
+  blocks: number[];
+  tokens: number[];
+  texts: string[];
+  source: string;
+  window_pages?: number;
+  t?: Record<string, any>;
+}
+
 export interface EnginePaused {
   type: "engine_paused";
   t?: Record<string, any>;
@@ -186,6 +207,32 @@ export interface EnginePaused {
 export interface EngineResumed {
   type: "engine_resumed";
   t?: Record<string, any>;
+}
+
+export interface EventsMissing {
+  type: "events_missing";
+  count: number;
+  message: string;
+  t?: Record<string, any>;
+}
+
+export interface BlocksReported {
+  type: "blocks_reported";
+  parent: number;
+  nodes: number[];
+  blocks: number[];
+  tokens: number[];
+  hashes: string[];
+  medium: string;
+}
+
+export interface StepReported {
+  type: "step_reported";
+  prefills: number;
+  prefill_tokens: number;
+  decodes: number;
+  waiting: number;
+  waiting_tokens: number;
 }
 
 export interface Keyframe {
@@ -214,9 +261,14 @@ export type LogEvent =
   | BlocksStored
   | BlockEvicted
   | BlockWithdrawn
+  | WindowPagesEvicted
   | RequestFinished
   | PrefixHeld
   | PrefixReleased
+  | PrefixAdopted
   | EnginePaused
   | EngineResumed
+  | EventsMissing
+  | BlocksReported
+  | StepReported
   | Keyframe;

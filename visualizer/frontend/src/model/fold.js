@@ -11,7 +11,8 @@
  * `#writable`, which clones one that a copy may share. Token lists only grow, and folding the same events again finds
  * the same tokens at the same positions, so all copies share them: a request has its length, a node its offset.
  *
- * @typedef {{tokens: number[], texts: string[]}} Content
+ * @typedef {{tokens: number[], texts: string[], hashes?: string[]}} Content  hashes: of the prompt's full blocks, in a
+ *   foreign log without token ids
  *
  * @typedef {{token_budget: number, max_batch_size: number, num_blocks: number, block_size: number}
  *   & Record<string, any>} Settings  of the engine
@@ -51,18 +52,26 @@
  * @property {number} last       tick of the latest lock; hash cache: 0
  * @property {number} lock       live requests locked here or below; hash cache: 0
  * @property {number | null} used  step of the latest use; null: before the log begins
+ * @property {string} [source]   the replica that computed an adopted node
+ * @property {number} below      hash cache: the nodes directly below it
+ * @property {string} [hash]     of a reported block, in hex
+ * @property {string[]} [media]  where a reported block and its copies are; replaced, never changed
  * @property {object} [epoch]    the state that may change it in place
  */
 
 import { CowList } from "./cow_list.js";
 /** @import * as Events from "./events.js" */
+/** @import { Loads } from "./expert_loads.js" */
 /** @import { Lane } from "./lanes.js" */
+import { added, unpacked } from "./expert_loads.js";
 import { laneOf, leaveLane, takeLane } from "./lanes.js";
 import { LogError } from "./log.js";
 
 const ROOT = 0;
+const MAX_BLOCKS = 4_000_000; // as in visualizer/sources/limits.py: a damaged number would fill the memory
 
 /** @typedef {[request: number, start: number, count: number, drafts: number[]]} PlannedRow */
+/** @typedef {{engine?: string, recorder?: string, facts?: Record<string, string>}} LogSource */
 
 export class State {
   constructor() {
@@ -74,10 +83,14 @@ export class State {
     this.settings = /** @type {Settings} */ ({});
     /** The class of each replaceable part, as in run_started. @type {Record<string, string>} */
     this.classes = {};
+    /** Where a foreign log comes from, as in run_started. @type {LogSource} */
+    this.source = {};
     /** @type {number[]} */
     this.running = [];
     /** By step: the rows of scheduled and unfinished steps; replaced, never changed. @type {Map<number, PlannedRow[]>} */
     this.plans = new Map();
+    /** With sliding layers: the blocks that have a window page; replaced, never changed. @type {Set<number> | null} */
+    this.windowPages = null;
     /** @type {CowList<number>} */
     this.free = new CowList();
     /** Hash cache: evictable blocks, the next one first; replaced, never changed. @type {number[]} */
@@ -88,6 +101,10 @@ export class State {
     this.nodes = new CowList();
     /** Replaced, never changed in place: copies share it. @type {Map<number, HoldState>} */
     this.holds = new Map();
+    /** The latest counts of a foreign log that has only counts. @type {Events.StepReported | null} */
+    this.reported = null;
+    /** How many tokens each expert has computed so far; replaced, never changed. @type {Loads} */
+    this.expertLoads = [];
     /** By number, see `lanes.js`; replaced, never changed. @type {Lane[]} */
     this.lanes = [];
     /** The number of blocks of each kind; together, all blocks. */
@@ -182,6 +199,14 @@ export class State {
     return blocks;
   }
 
+  /** How many tokens of the prefix that ends at a node were adopted, and from where. @param {number} id */
+  adoptedPrefix(id) {
+    const nodes = this.path(id).filter(({ source }) => source);
+    const blocks = nodes.reduce((sum, node) => sum + node.blocks.length, 0);
+    const source = [...new Set(nodes.map((node) => node.source))].join(" and ");
+    return { adopted: blocks * this.blockSize, source };
+  }
+
   /** @param {number} id @returns {RequestState} */
   request(id) {
     const request = this.requests.get(id);
@@ -216,7 +241,9 @@ export class State {
 
   /** The state in plain values, as Python's fold and the engine's snapshot give it. */
   core() {
+    const pages = this.windowPages && [...this.windowPages].sort((a, b) => a - b);
     return {
+      ...(pages && { window_pages: pages }),
       seq: this.seq,
       step: this.step,
       tick: this.tick,
@@ -255,6 +282,25 @@ export class State {
         .sort((a, b) => a.id - b.id)
         .map(({ id, table, lock }) => ({ id, table: [...table], lock })),
     };
+  }
+
+  /**
+   * The blocks of a cached prefix that a request can use; `usable_prefix` in `engine/events/state.py` explains it.
+   *
+   * @param {number[][]} copies  of each block, the oldest first
+   */
+  usablePrefix(copies) {
+    const { windowPages: pages, blockSize: size } = this;
+    if (!pages) return copies.map(([oldest]) => oldest);
+    const blocks = copies.map((same) => same.find((one) => pages.has(one)) ?? same[0]);
+    const before = this.settings.window - 1;
+    let longest = 0;
+    let inARow = 0;
+    for (const [index, block] of blocks.entries()) {
+      inARow = pages.has(block) ? inARow + 1 : 0;
+      if (inARow * size >= Math.min(before, (index + 1) * size)) longest = index + 1;
+    }
+    return blocks.slice(0, longest);
   }
 
   /** A node's tokens. @param {NodeState} node */
@@ -328,6 +374,7 @@ export class State {
         texts: texts.map((/** @type {string} */ text, /** @type {number} */ index) =>
           this.#piece(tokens[index], text),
         ),
+        hashes: entry.hashes,
       },
       length: tokens.length,
       computed,
@@ -346,15 +393,25 @@ export class State {
   /** Adds a node that no request has locked yet.
    * @param {Partial<NodeState> & Pick<NodeState, "id" | "parent" | "content" | "blocks">} node */
   #addNode(node) {
-    const fresh = { from: 0, copies: [], last: 0, lock: 0, used: null, epoch: this.epoch };
+    const fresh = { from: 0, copies: [], last: 0, lock: 0, used: null, below: 0 };
     this.nodes.set(node.id, { ...fresh, ...node, epoch: this.epoch });
+    if (this.isHashed) this.#countBelow(node.parent, 1);
   }
 
-  /** Resets the memory: all blocks are free. */
-  #reset(/** @type {Settings} */ settings, /** @type {number[]} */ free) {
+  #countBelow(/** @type {number} */ parent, /** @type {1 | -1} */ by) {
+    const above = this.nodes.get(parent);
+    if (above) this.#writable(this.nodes, above).below += by;
+  }
+
+  /** Resets the memory; by default all blocks are free. @param {Settings} settings @param {number[]} [free] */
+  #reset(settings, free) {
+    if (settings.num_blocks > MAX_BLOCKS)
+      throw this.#error(`num_blocks must be at most ${MAX_BLOCKS}, got ${settings.num_blocks}`);
     this.settings = settings;
+    this.windowPages = settings.num_window_pages === undefined ? null : new Set();
     this.counts.free = settings.num_blocks;
-    for (const block of free) this.free.push(block);
+    if (free) for (const block of free) this.free.push(block);
+    else for (let block = settings.num_blocks; block-- > 0; ) this.free.push(block);
     this.#addNode({ id: ROOT, parent: -1, content: { tokens: [], texts: [] }, blocks: [] });
   }
 
@@ -367,8 +424,19 @@ export class State {
     if (kind !== next) {
       this.counts[kind]--;
       this.counts[next]++;
+      if (next === "free") this.#takePages([block]);
     }
     this.blockWords.set(block, before + by);
+  }
+
+  #givePages(/** @type {number[]} */ blocks) {
+    if (this.windowPages) this.windowPages = new Set([...this.windowPages, ...blocks]);
+  }
+
+  #takePages(/** @type {number[]} */ blocks) {
+    if (!blocks.some((block) => this.windowPages?.has(block))) return;
+    this.windowPages = new Set(this.windowPages);
+    for (const block of blocks) this.windowPages.delete(block);
   }
 
   #holdsOf(/** @type {number} */ block) {
@@ -395,6 +463,7 @@ export class State {
       this.#count(block, 2);
       this.reach = Math.max(this.reach, block + 1);
     }
+    this.#givePages(blocks);
   }
 
   /**
@@ -471,10 +540,10 @@ export class State {
 
   // One method per kind of event, with the event's name
 
-  run_started(/** @type {Events.RunStarted} */ { settings, classes }) {
-    const blocks = Array.from({ length: settings.num_blocks }, (_, block) => block);
-    this.#reset(/** @type {Settings} */ (settings), blocks.reverse());
+  run_started(/** @type {Events.RunStarted} */ { settings, classes, source }) {
+    this.#reset(/** @type {Settings} */ (settings));
     this.classes = classes;
+    this.source = source ?? {};
   }
 
   request_arrived(/** @type {Events.RequestArrived} */ event) {
@@ -555,6 +624,7 @@ export class State {
       content: {
         tokens: parent.content.tokens.slice(0, parent.length),
         texts: parent.content.texts.slice(0, parent.length),
+        hashes: parent.content.hashes,
       },
       lock: ROOT,
       preemptions: 0,
@@ -589,6 +659,8 @@ export class State {
       request.computed += row[3] ?? 0;
     }
     this.#setPlan(step, null);
+    if (event.expert_loads)
+      this.expertLoads = added(this.expertLoads, unpacked(event.expert_loads));
   }
 
   blocks_trimmed(/** @type {Events.BlocksTrimmed} */ event) {
@@ -618,8 +690,14 @@ export class State {
     const request = this.#writableRequest(event.request);
     const start = this.depth(request.lock);
     const end = start + event.blocks.length;
+    const own = request.table.slice(start, end);
+    for (const [index, block] of event.blocks.entries()) {
+      if (!this.windowPages?.has(own[index]) || this.windowPages.has(block)) continue;
+      this.#takePages([own[index]]);
+      this.#givePages([block]);
+    }
     this.#incref(event.blocks);
-    this.#decref(request.table.slice(start, end));
+    this.#decref(own);
     request.table = [
       ...request.table.slice(0, start),
       ...event.blocks,
@@ -669,12 +747,18 @@ export class State {
   }
 
   block_evicted(/** @type {Events.BlockEvicted} */ event) {
+    const { hash } = this.node(event.node);
     this.#removeCopy(event);
+    if (hash) return; // the number is the reader's: no memory is known to be free
     this.#dequeue([event.block]);
     // Below the blocks that are free already: those are allocated first.
     const free = this.free.list();
     this.free = new CowList();
     for (const block of [event.block, ...free]) this.free.push(block);
+  }
+
+  window_pages_evicted(/** @type {Events.WindowPagesEvicted} */ { blocks }) {
+    this.#takePages(blocks);
   }
 
   block_withdrawn(/** @type {Events.BlockWithdrawn} */ event) {
@@ -683,11 +767,17 @@ export class State {
   }
 
   #removeCopy(/** @type {{node: number, block: number}} */ { node: id, block }) {
-    const node = this.#writable(this.nodes, this.node(id));
-    const copies = [...node.blocks, ...node.copies].filter((one) => one !== block);
+    let node = this.#writable(this.nodes, this.node(id));
+    const all = [...node.blocks, ...node.copies];
+    const copies = all.filter((one) => one !== block);
     node.blocks = copies.slice(0, 1);
     node.copies = copies.slice(1);
-    if (!copies.length) this.nodes.delete(id);
+    node.media = node.media?.toSpliced(all.indexOf(block), 1);
+    while (node.id !== ROOT && !node.blocks.length && !node.below) {
+      this.nodes.delete(node.id);
+      this.#countBelow(node.parent, -1);
+      node = this.node(node.parent);
+    }
     this.#count(block, -1);
     this.#count(block, -2);
   }
@@ -721,6 +811,78 @@ export class State {
     this.#lock({ ...hold }, ROOT);
   }
 
+  prefix_adopted(/** @type {Events.PrefixAdopted} */ event) {
+    const { nodes, blocks, tokens, texts, source } = event;
+    const prefix = this.path(event.parent)
+      .reverse()
+      .flatMap((node) => node.blocks);
+    this.#allocate(blocks);
+    this.#takePages(blocks.slice(0, blocks.length - (event.window_pages ?? 0)));
+    const share = blocks.length / nodes.length; // blocks per node
+    let { parent } = event;
+    for (const [index, id] of nodes.entries()) {
+      const own = blocks.slice(index * share, (index + 1) * share);
+      const from = index * share * this.blockSize;
+      this.#addNode({ id, parent, content: { tokens, texts }, from, blocks: own, source });
+      parent = id;
+    }
+    // The references of the allocation become those of the owner below.
+    this.#cache(blocks, 1);
+    // An access: as if a request had attached the prefix and released it.
+    const owner = { lock: ROOT };
+    this.#incref(prefix);
+    this.#dequeue(prefix);
+    this.#lock(owner, parent);
+    this.#decref([...prefix, ...blocks]);
+    this.#lock(owner, ROOT);
+  }
+
+  blocks_reported(/** @type {Events.BlocksReported} */ event) {
+    const { nodes, blocks, tokens, hashes, medium } = event;
+    const content = { tokens, texts: new Array(tokens.length).fill("") };
+    let { parent } = event;
+    for (const [index, id] of nodes.entries()) {
+      const known = this.nodes.get(id);
+      if (!known) {
+        this.#addNode({ id, parent, content, blocks: [], hash: hashes[index], media: [] });
+      } else if (!known.blocks.length && known.parent !== parent) {
+        this.#countBelow(known.parent, -1); // now it is known what comes before
+        this.#countBelow(parent, 1);
+        this.#writable(this.nodes, this.node(id)).parent = parent;
+      }
+      if (blocks.length) {
+        const node = this.#writable(this.nodes, this.node(id));
+        node.media = [...(node.media ?? []), medium];
+        node.used = this.step;
+        if (node.blocks.length) node.copies = [...node.copies, blocks[index]];
+        else
+          Object.assign(node, { blocks: [blocks[index]], content, from: index * this.blockSize });
+      }
+      parent = id;
+    }
+    this.#cacheReported(blocks);
+  }
+
+  #cacheReported(/** @type {number[]} */ blocks) {
+    let { num_blocks } = this.settings;
+    for (const block of blocks) {
+      if (block > num_blocks) throw this.#error(`reports block ${block} before ${num_blocks}`);
+      if (block === num_blocks) {
+        // As many blocks as were ever cached at once.
+        num_blocks++;
+        this.counts.free++;
+      }
+    }
+    this.settings = { ...this.settings, num_blocks };
+    this.reach = num_blocks;
+    this.#cache(blocks, 1);
+  }
+
+  step_reported(/** @type {Events.StepReported} */ event) {
+    this.reported = event;
+    this.waitingCount = event.waiting;
+  }
+
   engine_paused() {
     this.paused = true;
   }
@@ -729,10 +891,13 @@ export class State {
     this.paused = false;
   }
 
+  events_missing() {} // a gap changes nothing that is known
+
   keyframe(/** @type {Events.Keyframe} */ { seq, state }) {
     Object.assign(this, new State());
     this.#reset(state.settings, state.free);
     this.classes = state.classes ?? {}; // older logs have none
+    this.source = state.source ?? {};
     this.seq = seq;
     this.step = state.step;
     this.tick = state.tick;
@@ -741,12 +906,21 @@ export class State {
     // Older logs have no step that is still being computed.
     for (const [step, rows] of [...(state.in_flight ?? []), [this.step, state.plan]])
       if (rows.length) this.#setPlan(step, rows.map(withDrafts));
+    if (this.windowPages) this.windowPages = new Set(state.window_pages);
     this.queue = state.queue ?? []; // logs of schema 1 have none
-    for (const { id, parent, tokens, texts, blocks, copies = [], last } of state.nodes) {
+    for (const entry of state.nodes) {
+      const { id, parent, tokens, texts, blocks, copies = [], last, source, hash, media } = entry;
       if (id === ROOT) continue;
-      this.#addNode({ id, parent, content: { tokens, texts }, blocks, copies, last });
+      const content = { tokens, texts };
+      this.#addNode({ id, parent, content, blocks, copies, last, source, hash, media });
       this.#cache([...blocks, ...copies], 1);
     }
+    // A node may have a smaller number than the one above it.
+    for (const node of this.nodes.list()) node.below = 0;
+    for (const { parent } of this.nodes.list()) this.#countBelow(parent, 1);
+    this.reported = state.reported ?? null;
+    this.expertLoads = unpacked(state.expert_loads ?? []);
+    this.waitingCount = this.reported?.waiting ?? 0;
     const place = new Map(state.waiting.map((/** @type {number} */ id) => [id, ++this.back]));
     for (const entry of state.requests) {
       this.#addRequest(entry, place.get(entry.id) ?? null);

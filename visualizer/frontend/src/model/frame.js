@@ -10,6 +10,7 @@
  * @property {number} node      tree node it belongs to, 0 for none
  * @property {number} filled    slots whose KV is computed
  * @property {number} slots
+ * @property {boolean} lacksPage  in use or cached, but without a window page: sliding layers do not have its KV
  * @property {"new" | "handed" | "evicted" | "source" | "copy" | "hit" | "freed" | null} mark
  * @property {number | null} from  the request that held it when the step began
  * @property {number | null} to    the request that took it in this step
@@ -76,9 +77,11 @@ export class Frame {
   }
 
   get budget() {
+    const { rows, counted } = this.story;
+    const tokens = rows.reduce((sum, row) => sum + row.count, 0);
     return {
       budget: this.state.settings.token_budget,
-      tokens: this.story.rows.reduce((sum, row) => sum + row.count, 0),
+      tokens: counted ? counted.prefill_tokens + counted.decodes : tokens,
     };
   }
 
@@ -98,6 +101,11 @@ export class Frame {
   /** Ids of the requests that wait at the end of the step, front to back. @returns {number[]} */
   get waiting() {
     return this.#once("waiting", () => this.state.waiting());
+  }
+
+  /** How many requests wait; a log may know no more than that. */
+  get waitingCount() {
+    return this.state.waitingCount;
   }
 
   /** Why each of `waiting` waits. */
@@ -200,6 +208,14 @@ export class Frame {
     return this.#once("blocks", () => this.#describeBlocks());
   }
 
+  /** With sliding layers: how many window pages blocks have, of all, and how many blocks lack one. */
+  get windowPages() {
+    const { windowPages, settings } = this.state;
+    if (!windowPages) return null;
+    const lacking = this.blocks.filter(({ lacksPage }) => lacksPage).length;
+    return { used: windowPages.size, all: Number(settings.num_window_pages), lacking };
+  }
+
   /** The blocks that something happened to; most of thousands have no mark. */
   get markedBlocks() {
     return this.#once("marked blocks", () => this.blocks.filter(({ mark }) => mark));
@@ -245,7 +261,9 @@ export class Frame {
         mark = from !== null ? "handed" : marks[id] & EVICTED ? "evicted" : "new";
       const refs = state.refs(id);
       const full = node ? slots : filled[id];
-      described.push({ id, kind, owners: held, refs, node, filled: full, slots, mark, from, to });
+      const lacksPage = kind !== "free" && state.windowPages?.has(id) === false;
+      const filling = { filled: full, slots, lacksPage };
+      described.push({ id, kind, owners: held, refs, node, ...filling, mark, from, to });
     }
     return described;
   }

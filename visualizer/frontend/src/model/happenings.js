@@ -20,6 +20,7 @@ export const HAPPENED = {
   others: 1024,
   cached: 2048,
   taken: 4096,
+  missing: 8192, // messages of a foreign log's source
 };
 
 /** The happenings of the open step. */
@@ -66,6 +67,9 @@ export class StepHappenings {
       case "radix_evicted":
       case "block_evicted":
         this.#bits |= HAPPENED.evicted;
+        return;
+      case "events_missing":
+        this.#bits |= HAPPENED.missing;
         return;
       case "forked":
         this.#bits |= HAPPENED.forked;

@@ -12,6 +12,8 @@ const NEWLINE = 10;
 const SPACE = 32; // and all smaller bytes
 /** The most bytes that are decoded together. */
 const PIECE = 1 << 18;
+/** The most bytes of a line: a file of one endless line would fill the memory. */
+const MAX_LINE = 1 << 26;
 /** Size of the blocks of bytes; much larger than what a stream gives at once, because the end of a block stays empty. */
 const BLOCK = 1 << 20;
 
@@ -26,8 +28,9 @@ export class LogLines {
   /** The offset of each non-empty line in its block, and the number of these lines. */
   #starts = new Uint32Array(1024);
   #known = 0;
-  /** The beginning of an incomplete line. */
-  #rest = new Uint8Array(0);
+  /** The pieces of an incomplete line. @type {Uint8Array[]} */
+  #rest = [];
+  #held = 0; // bytes in them
   /** Index of the event before which there was an empty line, for each of them. @type {number[]} */
   #empty = [];
 
@@ -44,23 +47,27 @@ export class LogLines {
       from += piece.length;
       const cut = piece.lastIndexOf(NEWLINE) + 1;
       const whole = piece.subarray(0, cut);
-      const rest = cut && this.#rest.length ? this.#rest : null;
-      if (cut) this.#rest = piece.slice(cut);
-      else this.#rest = joined(this.#rest, piece);
-      if (cut) this.#take(rest ? [rest, whole] : [whole], take);
+      const rest = this.#rest;
+      if (cut) this.#rest = [];
+      this.#rest.push(piece.slice(cut));
+      this.#held = (cut ? -cut : this.#held) + piece.length;
+      if (cut) this.#take([...rest, whole], take);
+      if (this.#held > MAX_LINE)
+        throw new LogError("longer than any event", { line: this.lineOf(this.length) });
     }
   }
 
   /** Ends the log: a last line without a line break is dropped unless it is complete. */
   end(/** @type {(event: any) => void} */ take) {
     const rest = this.#rest;
-    this.#rest = new Uint8Array(0);
+    this.#rest = [];
     try {
-      JSON.parse(decoder.decode(rest));
+      const text = rest.map((piece) => decoder.decode(piece, { stream: true })).join("");
+      JSON.parse(text + decoder.decode());
     } catch {
       return;
     }
-    this.#take([rest, Uint8Array.of(NEWLINE)], take);
+    this.#take([...rest, Uint8Array.of(NEWLINE)], take);
   }
 
   /** Adds parsed events. @param {any[]} events */
@@ -200,11 +207,4 @@ function isEmpty(
   let at = start;
   while (at < end && bytes[at] <= SPACE) at++;
   return at === end;
-}
-
-function joined(/** @type {Uint8Array} */ one, /** @type {Uint8Array} */ other) {
-  const both = new Uint8Array(one.length + other.length);
-  both.set(one);
-  both.set(other, one.length);
-  return both;
 }

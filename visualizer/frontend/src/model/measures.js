@@ -4,7 +4,8 @@
  * Blocks: used = shared + unshared, and used + cached + free is all of memory. Tokens: prefill + catchup +
  * decode. `happened` has the bits of `happenings.js`,
  * `suspended` the waiting requests that were preempted, `seats` those taken when the step was scheduled,
- * `reach` how many blocks have been used so far, counted from block 0. Times in microseconds, NaN if the log has none.
+ * `reach` how many blocks have been used so far, counted from block 0, `guessing` the rows with drafts, `drafted` and
+ * `accepted` their drafts. Times in microseconds, NaN if the log has none; `drafting` is a duration.
  *
  * With asynchronous scheduling a step is scheduled while the one before is computed. Then `start` to `end` is the
  * time from the start of its scheduling to the tokens of the step before, `start` to `scheduled` its own
@@ -12,8 +13,8 @@
  *
  * @typedef {"used" | "shared" | "cached" | "free" | "tokens" | "prefill" | "catchup" | "decode" | "rows"
  *   | "output" | "running" | "waiting" | "preempted" | "evicted" | "found" | "happened" | "suspended" | "seats"
- *   | "reach"} CountName
- * @typedef {"start" | "scheduled" | "end" | "launched" | "ready"} TimeName
+ *   | "reach" | "guessing" | "drafted" | "accepted"} CountName
+ * @typedef {"start" | "scheduled" | "end" | "launched" | "ready" | "drafting"} TimeName
  * @typedef {Record<CountName, Int32Array> & Record<TimeName, Float64Array>} MeasureArrays
  * @typedef {{request: number, count: number, kind: string}} Chunk
  */
@@ -24,8 +25,9 @@ const COUNTS = [
   ..."used shared cached free".split(" "),
   ..."tokens prefill catchup decode rows output".split(" "),
   ..."running waiting preempted evicted found happened suspended seats reach".split(" "),
+  ..."guessing drafted accepted".split(" "),
 ];
-const TIMES = ["start", "scheduled", "end", "launched", "ready"];
+const TIMES = ["start", "scheduled", "end", "launched", "ready", "drafting"];
 
 /** The measures of a step before its first event. @type {Record<CountName | TimeName, number>} */
 export const NOTHING = Object.fromEntries([

@@ -63,6 +63,28 @@ export function text(message, values) {
   return plain(fill(message, values));
 }
 
+/**
+ * "the model wanted "The"; 5 of 1,536 allowed, 3%": what a grammar left to choose from.
+ *
+ * @param {import("./request_spans.js").Mask} mask
+ * @param {number | null} vocab  number of tokens in the vocabulary, if the log has it
+ */
+export function maskWords({ allowed, wanted, mass }, vocab) {
+  const { short, short_wanted, of } = messages.mask;
+  return text(short, {
+    wanted: wanted === null ? "" : text(short_wanted, { text: JSON.stringify(wanted) }),
+    allowed,
+    of: vocab === null ? "" : text(of, { vocab: vocab.toLocaleString("en") }),
+    mass: mass === null ? "?" : percent(mass),
+  });
+}
+
+/** "42%", "3%", "0.05%", "under 0.01%". @param {number} share */
+function percent(share) {
+  if (share > 0 && share < 0.0001) return "under 0.01%";
+  return `${share < 0.1 ? Number((100 * share).toPrecision(2)) : Math.round(100 * share)}%`;
+}
+
 /** "2 are free and 1 can be evicted". @param {number} free @param {number} evictable */
 export function supply(free, evictable) {
   return text(messages.supply, { free, evictable });
@@ -87,8 +109,13 @@ export function whyBlocked({ reason, need, have, free, evictable }, settings) {
     have: Math.max(0, have),
     limit: reason === "batch_full" ? settings.max_batch_size : settings.token_budget,
     supply: supply(free, others),
-    prefix: own ? text(messages.own_prefix, { own }) : "",
+    prefix: own > 0 ? text(messages.own_prefix, { own }) : "",
   });
+}
+
+/** "; 48 of them were computed by replica 0 and moved here"; "" if none were. @param {{adopted: number, source: string}} prefix */
+export function adoptedWords(prefix) {
+  return prefix.adopted ? text(messages.adopted, prefix) : "";
 }
 
 /**

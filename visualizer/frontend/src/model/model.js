@@ -21,6 +21,7 @@
  */
 
 /** @import { LogEvent } from "./events.js" */
+/** @import { LogSource } from "./fold.js" */
 import { State } from "./fold.js";
 import { Frame } from "./frame.js";
 import { StepHappenings } from "./happenings.js";
@@ -40,7 +41,7 @@ const FRAMES_KEPT = 4;
 
 export class Model {
   #live = new State();
-  #requestSpans = new RequestSpans();
+  #requestSpans;
   #heads = new Heads();
   #times = new TimeRecords();
   /** Of the events so far. @type {Waterfall | null} */
@@ -57,8 +58,9 @@ export class Model {
   #chunks = [];
   #happenings = new StepHappenings();
 
-  /** @param {LogEvent[]} [events] */
-  constructor(events = []) {
+  /** `firstLane` is the number of its first lane, whose mark it has. @param {LogEvent[]} [events] @param {number} [firstLane] */
+  constructor(events = [], firstLane = 0) {
+    this.#requestSpans = new RequestSpans(firstLane);
     /** The log's events, parsed when they are asked for. */
     this.events = new LogLines();
     this.firstSeq = 0;
@@ -69,6 +71,10 @@ export class Model {
     );
     /** The class of each replaceable part. @type {Record<string, string>} */
     this.classes = {};
+    /** Messages that a foreign log's source lost, by step. @type {Map<number, import("./events.js").EventsMissing[]>} */
+    this.gaps = new Map();
+    /** Where a foreign log comes from; empty for an engine of ours. @type {LogSource} */
+    this.source = {};
     /** Of a log that begins with run_started. @type {{model?: any, tokenizer?: any, clock?: string}} */
     this.info = {};
     this.append(events);
@@ -110,6 +116,11 @@ export class Model {
     return this.#live.settings;
   }
 
+  /** How many tokens each expert has computed in the whole log; empty: there are no experts. */
+  get expertLoads() {
+    return this.#live.expertLoads;
+  }
+
   get firstStep() {
     return this.steps[0]?.step ?? 1;
   }
@@ -149,6 +160,10 @@ export class Model {
   laneOf(id, step = Infinity) {
     const span = this.request(id);
     return span && span.lanedAt <= step ? span.lane : null;
+  }
+
+  get firstLane() {
+    return this.#requestSpans.firstLane;
   }
 
   get laneCount() {
@@ -209,6 +224,14 @@ export class Model {
     for (const event of this.eventsIn(state.seq + 1, to)) state.apply(event);
     this.#cursor = { step, state };
     return state.copy();
+  }
+
+  /** The state just before an event, a copy of its own. @param {number} seq @returns {State} */
+  stateBefore(seq) {
+    const step = this.stepOf(seq);
+    const state = step > this.firstStep ? this.stateAt(step - 1) : this.#start();
+    for (const event of this.eventsIn(this.stepInfo(step).from, seq - 1)) state.apply(event);
+    return state;
   }
 
   /** The reasons of a wait, by runs of steps. See `waits.js`. */
@@ -280,11 +303,15 @@ export class Model {
       const step = info?.step ?? 0;
       this.#requestSpans.note(event, step, this.#live, info?.status !== "pending");
       if (type === "step_scheduled") this.#heads.note(event, step, this.#live);
+      if (type === "events_missing") this.gaps.set(step, [...(this.gaps.get(step) ?? []), event]);
       this.#sum(event);
       this.#times.before(event, this.#live);
       this.#live.apply(event);
       this.#times.after(event, this.#live);
-      if (type === "run_started" || type === "keyframe") this.classes = this.#live.classes;
+      if (type === "run_started" || type === "keyframe") {
+        this.classes = this.#live.classes;
+        this.source = this.#live.source;
+      }
       if (type === "run_started") {
         this.info = { model: event.model, tokenizer: event.tokenizer, clock: event.clock };
       }
@@ -318,7 +345,8 @@ export class Model {
       return false;
     }
     if (type === "step_started") return info?.status !== "pending" || info.step !== event.step;
-    if (!info) return type !== "engine_paused" && type !== "engine_resumed";
+    if (!info)
+      return type !== "engine_paused" && type !== "engine_resumed" && type !== "events_missing";
     const between =
       type === "request_arrived" ||
       (type === "request_finished" && event.reason === "abort") ||
@@ -391,11 +419,23 @@ export class Model {
           sums.rows++;
           sums.tokens += count;
           sums[kind] += count;
+          const drafts = row[3]?.length ?? 0;
+          sums.drafted += drafts;
+          sums.guessing += Number(drafts > 0);
           if (kind !== "decode") this.#chunks.push({ request, count, kind });
         }
         break;
+      case "step_reported":
+        sums.rows += event.prefills + event.decodes;
+        sums.tokens += event.prefill_tokens + event.decodes;
+        sums.prefill += event.prefill_tokens;
+        sums.decode += event.decodes;
+        break;
       case "step_finished":
-        for (const row of event.tokens) sums.output += row[1].length;
+        for (const [, ids, , accepted = 0] of event.tokens) {
+          sums.output += ids.length;
+          sums.accepted += accepted;
+        }
         this.#time(event);
     }
   }
@@ -408,6 +448,7 @@ export class Model {
     if (step < open) this.measures.setTimes(step, own);
     else Object.assign(this.#sums, own);
     this.#sums.end = end;
+    this.#sums.drafting = t.draft_us ?? NaN;
     const isDropped = !Number.isNaN(start) && Number.isNaN(launched); // the pass before it failed
     if (!isDropped) this.#noteComputed(open, step);
   }

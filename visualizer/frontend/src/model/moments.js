@@ -1,13 +1,14 @@
 /**
  * The moments of a run: steps in which something happens that is worth a look, each with the most telling thing.
  *
- * @typedef {"preempted" | "failed" | "evicted" | "aborted" | "forked" | "copied" | "hit" | "finished"} MomentKind
+ * @typedef {"preempted" | "failed" | "evicted" | "aborted" | "forked" | "copied" | "hit" | "finished" | "missing"} MomentKind
  */
 
 import { HAPPENED } from "./happenings.js";
 
 /** The kinds from the most telling to the least, with their names. @type {[MomentKind, string][]} */
 const KINDS = [
+  ["missing", "missing messages"],
   ["preempted", "preemption"],
   ["failed", "error"],
   ["evicted", "eviction"],

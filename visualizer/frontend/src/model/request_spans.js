@@ -16,6 +16,11 @@
  * @property {string} [reason]     stalled: why
  * @property {"ended" | "preempted" | "dropped"} [wasted]  why the row of this one step was in vain
  *
+ * @typedef {object} Mask  what a request's grammar left to choose from for an output token
+ * @property {number} allowed        number of tokens that it allowed
+ * @property {string | null} wanted  what the model preferred, if the grammar forbids it
+ * @property {number | null} mass    the model's probability of all allowed tokens together, if the log has it
+ *
  * @typedef {object} RequestSpan
  * @property {number} id
  * @property {string} short     "r8"
@@ -33,6 +38,7 @@
  * @property {Record<string, any>} sampling
  * @property {number[]} tokens
  * @property {string[]} texts
+ * @property {string[]} [hashes]  of the prompt's full blocks, in a foreign log without token ids
  * @property {number | null} arrived
  * @property {number | null} arrivedAt
  * @property {{step: number, found: number, resumed: boolean, node: number, seq: number}[]} admissions
@@ -43,7 +49,8 @@
  * @property {number[]} tokenSteps
  * @property {number[]} logprobs   by output token, as far as the log has them
  * @property {number[]} drafted    positions of output tokens that were accepted drafts
- * @property {number[]} forced     positions of output tokens that a tool wrote
+ * @property {number[]} forced     positions of output tokens that a tool or the grammar wrote
+ * @property {Mask[]} masks        by output token: what the request's grammar left to choose from
  * @property {Segment[]} segments
  */
 
@@ -53,11 +60,16 @@ import { rowKind } from "./rows.js";
 
 /** The kinds of segments that are rows of steps. */
 const ROWS = new Set(["prefill", "catchup", "decode"]);
+/** The number in a label such as "cmpl-3f1e2a4b5c6d7e8f-0" or one with a UUID. */
+const HEX = /(?<![\da-z])(?=[\d-]*[a-f])(?=[a-f-]*\d)[\da-f]{8}-?[\da-f]{4}[\da-f-]*/i;
+const DIGITS = [4, 5, 6];
 /** Longer labels are cut in a name. */
 const NAME_LENGTH = 16;
 
 export class RequestSpans {
-  constructor() {
+  /** @param {number} firstLane  the number of the first lane */
+  constructor(firstLane) {
+    this.firstLane = firstLane;
     /** @type {RequestSpan[]} */
     this.list = [];
     /** @type {Map<number, RequestSpan>} */
@@ -102,7 +114,7 @@ export class RequestSpans {
         for (const [id, reason] of event.skipped) this.#skipped(id, reason, step, state);
         break;
       case "step_finished":
-        event.tokens.forEach((row, index) => this.#gain(row, event.t?.logprobs?.[index], step));
+        event.tokens.forEach((row, index) => this.#gain(row, event.t ?? {}, index, step));
         for (const id of event.wasted ?? []) this.#waste(id, event.step ?? step, state);
         break;
       case "request_finished": {
@@ -189,6 +201,7 @@ export class RequestSpans {
       sampling,
       tokens: request.content.tokens,
       texts: request.content.texts,
+      hashes: request.content.hashes,
       arrived: null,
       arrivedAt: null,
       admissions: [],
@@ -200,6 +213,7 @@ export class RequestSpans {
       logprobs: [],
       drafted: [],
       forced: [],
+      masks: [],
       segments: [],
     };
     this.list.push(span);
@@ -214,7 +228,7 @@ export class RequestSpans {
   ) {
     const lane = span.lane === null ? laneOf(state.lanes, span.id) : -1;
     if (lane < 0) return;
-    span.lane = lane;
+    span.lane = this.firstLane + lane;
     span.lanedAt = step;
     this.laneCount = Math.max(this.laneCount, lane + 1);
   }
@@ -222,10 +236,16 @@ export class RequestSpans {
   #name(/** @type {string} */ label, /** @type {string} */ short) {
     const one = label.replace(/[\s\p{C}]+/gu, " ").trim();
     const letters = [...one];
-    const base =
+    let base =
       letters.length > NAME_LENGTH
         ? `${letters.slice(0, NAME_LENGTH - 1).join("")}…`
         : one || short;
+    const hex = HEX.exec(one)?.[0].replaceAll("-", "");
+    if (hex)
+      base =
+        DIGITS.map((most) => hex.slice(0, most)).find(
+          (name, i) => i === DIGITS.length - 1 || !this.names.has(name),
+        ) ?? base;
     let name = base;
     for (let number = this.numbers.get(base) ?? 2; this.names.has(name); number++) {
       name = `${base} ${number}`;
@@ -270,9 +290,18 @@ export class RequestSpans {
     span.segments.push({ ...segment, start, count: tokens, found, recomputed });
   }
 
-  /** Records the tokens of a step. @param {import("./events.js").TokenRow} row @param {number[] | undefined} logprobs */
-  #gain(row, logprobs, /** @type {number} */ step) {
+  /**
+   * Records the tokens of a step.
+   *
+   * @param {import("./events.js").TokenRow} row
+   * @param {Record<string, any>} t  what the step measured
+   * @param {number} number  of the row
+   * @param {number} step
+   */
+  #gain(row, t, number, step) {
+    const logprobs = t.logprobs?.[number];
     const ids = row[1];
+    const allowed = row[5] ?? [];
     const accepted = row[3] ?? 0;
     const fromTool = ids.length - (row[4] ?? 0);
     const span = this.#of(row[0]);
@@ -281,6 +310,14 @@ export class RequestSpans {
       if (index < accepted) span.drafted.push(place);
       if (index >= fromTool) span.forced.push(place);
       else if (logprobs?.[index] !== undefined) span.logprobs[place] = logprobs[index];
+      if (allowed[index]) {
+        const [, wanted] = t.wanted?.[number][index] ?? [0, null];
+        span.masks[place] = {
+          allowed: allowed[index],
+          wanted,
+          mass: t.mass?.[number][index] ?? null,
+        };
+      }
     }
     const segment = span.segments[span.segments.length - 1];
     if (segment?.from === step && segment.drafts) segment.accepted = accepted;

@@ -14,12 +14,17 @@
  * @property {Percentile[]} itl
  * @property {number} good       finished requests within the SLO
  * @property {number} preemptions
+ * @property {number} drafted    drafts that were computed
+ * @property {number} accepted   those of them that became output
+ * @property {number} gained     tokens that a row with drafts gained, on average
  * @property {number} found      prompt tokens in the cache at the first admission
  * @property {number} asked      all prompt tokens of these requests
  * @property {{cause: string, amount: number}[]} waits  most first: time that requests waited
  * @property {number} waited     their sum
  * @property {"us" | "steps"} waitUnit  steps, if the log has no times
  */
+
+import { lacks } from "./knowledge.js";
 
 /** The shares, and how many values each needs to mean something. */
 const PERCENTILES = [
@@ -65,6 +70,11 @@ export class RunSummary {
       if (slowest && slowest.ttft <= slo.ttft && slowest.itl <= slo.itl) good++;
     }
     const { waits, waitUnit } = this.#waits();
+    const [drafted, accepted, guessing] = [
+      measures.drafted,
+      measures.accepted,
+      measures.guessing,
+    ].map(total);
     return {
       steps: stepCount,
       duration: runTime(measures),
@@ -73,7 +83,10 @@ export class RunSummary {
       ttft: percentiles(ttfts),
       itl: percentiles(this.#gaps),
       good,
-      preemptions: measures.preempted.reduce((sum, count) => sum + count, 0),
+      preemptions: total(measures.preempted),
+      drafted,
+      accepted,
+      gained: 1 + accepted / guessing,
       found,
       asked,
       waits,
@@ -121,6 +134,7 @@ export class RunSummary {
     const { model } = this;
     const { measures, firstStep, stepCount } = model;
     const { waiting, suspended, start, end } = measures;
+    const isUnknown = lacks(model, "waiting_reasons");
     const isTimed = !Number.isNaN(runTime(measures));
     /** @type {Map<string, number>} */
     const sums = new Map();
@@ -135,7 +149,7 @@ export class RunSummary {
       const others = waiting[index] - suspended[index];
       const putOff = Math.min(deferred, others);
       add("policy", putOff * length);
-      if (reason) add(reason, (others - putOff) * length);
+      if (reason || isUnknown) add(reason ?? "unknown", (others - putOff) * length);
     }
     const waits = [...sums].map(([cause, amount]) => ({ cause, amount }));
     waits.sort((a, b) => b.amount - a.amount);
@@ -189,3 +203,6 @@ export function quantiles(counts, shares) {
     return rank === place ? low : low + (place - rank) * (valueAt(rank + 1) - low);
   });
 }
+
+/** @param {Int32Array} counts */
+const total = (counts) => counts.reduce((sum, count) => sum + count, 0);

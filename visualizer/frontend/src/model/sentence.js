@@ -7,7 +7,8 @@
  */
 
 import { CLAUSES, COMMIT, FILLER, names } from "./clauses.js";
-import { agree, bold, capital, count, list, plain, say, sum } from "./words.js";
+import { lacks } from "./knowledge.js";
+import { agree, bold, capital, count, hashNames, list, plain, say, sum } from "./words.js";
 
 /** Letters that fit into two lines at 1280 px; a name's swatch counts as two. */
 const ROOM = 240;
@@ -72,17 +73,43 @@ function width(spans) {
 
 /** The lead: how many tokens of what. @param {Frame} frame */
 function opening(frame) {
-  const { step, status, story, budget, running, waiting } = frame;
+  const { step, status, story, state, budget, running, waiting } = frame;
   if (story.scheduled) {
+    if (lacks(state, "scheduled_tokens")) return say`Step ${step}.`;
     if (!story.rows.length) return say`Step ${step}: nothing is computed.`;
-    const computed = `${budget.tokens} of ${count(budget.budget, "token")}`;
+    const all = lacks(state, "settings") ? budget.tokens : budget.budget;
+    const some = lacks(state, "settings") ? "" : `${budget.tokens} of `;
+    const computed = `${some}${count(all, "token")}`;
     return say`Step ${step}: ${list(work(frame))}, ${computed}.`;
   }
   if (status === "pending") return say`Step ${step} has not begun.`;
   if (status === "running") return say`Step ${step} is being scheduled.`;
+  if (status === "finished" && frame.model.source.engine) return reported(frame);
   if (status === "finished") return say`Step ${step}: scheduling failed and nothing is computed.`;
+  if (lacks(state, "admissions")) return say`Step ${step}: the log begins here.`;
   const waits = waiting.length ? ` and ${waiting.length} waiting` : "";
   return say`Step ${step}: the log begins here, with ${count(running.length, "request")} running${waits}.`;
+}
+
+/** The lead where a foreign log has no plan: what the engine reported. @param {Frame} frame */
+function reported({ step, story: { counted, stored, evictions } }) {
+  if (counted) {
+    const { prefills, prefill_tokens, decodes, waiting } = counted;
+    const parts = decodes ? [count(decodes, "decode")] : [];
+    if (prefills) parts.push(`${count(prefill_tokens, "token")} of ${count(prefills, "prompt")}`);
+    const waits = waiting
+      ? ` ${count(waiting, "request")} ${agree(waiting, "waits", "wait")}.`
+      : "";
+    return say`Step ${step}: ${parts.length ? list(parts) : "nothing is computed"}.${waits}`;
+  }
+  // A removed block that the log did not know was in the cache before; nothing says when it was stored.
+  const gone = new Set(evictions.map(({ node }) => node));
+  const news = stored.filter(({ nodes, tokens }) => tokens.length || !gone.has(nodes[0]));
+  const hashes = news.flatMap((one) => one.hashes);
+  if (!hashes.length) return say`Step ${step}: no block is stored.`;
+  const places = list([...new Set(news.map(({ medium }) => medium))]);
+  const blocks = `${agree(hashes, "block", "blocks")} ${hashNames(hashes)} ${agree(hashes, "is", "are")}`;
+  return say`Step ${step}: ${blocks} stored in ${places}.`;
 }
 
 /** "5 decodes", "10 tokens of Eva's prompt", ... @param {Frame} frame */

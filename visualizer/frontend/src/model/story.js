@@ -10,6 +10,7 @@
  * @property {boolean} resumed
  * @property {number} node
  * @property {number[]} key
+ * @property {{adopted: number, source: string}} prefix  how many of the found tokens another replica computed
  * @property {number} seq
  *
  * @typedef {object} Loss  a request loses all its blocks, by a preemption or its end
@@ -25,10 +26,10 @@
  * @property {boolean} writesShared  its next token goes into a block that others hold
  *
  * @typedef {Loss & {by: number, refunded: number, free: number, evictable: number, running: number[],
- *   want: Want}} Preemption
+ *   want: Want | null}} Preemption  by: -1, and no want, if the log does not know the cause
  * @typedef {Loss & {reason: string, message: string, waited: boolean}} Ending
  * @typedef {{node: number, blocks: number[], texts: string[], neededBy: number, reason: string,
- *   since: number | null, free: number, seq: number}} Eviction
+ *   since: number | null, hash?: string, free: number, seq: number}} Eviction
  * @typedef {{request: number, start: number, end: number, count: number, drafts: number[],
  *   kind: "prefill" | "decode" | "catchup", prompt: number, length: number, seq: number}} Row
  *   tokens start .. end are computed, and drafts after them: `count` in all
@@ -36,6 +37,7 @@
  *   seq: number}} Copy
  */
 
+import { unpacked } from "./expert_loads.js";
 import { rowKind } from "./rows.js";
 
 export class Story {
@@ -51,6 +53,8 @@ export class Story {
   preemptions = [];
   /** @type {Eviction[]} */
   evictions = [];
+  /** @type {(import("./events.js").PrefixAdopted & {seq: number})[]} */
+  adoptions = [];
   /** @type {Row[]} */
   rows = [];
   /** Running requests that got nothing. @type {{request: number, reason: string, seq: number}[]} */
@@ -66,13 +70,25 @@ export class Story {
   scheduled = null;
   /** @type {{request: number, parent: number, sample: number, blocks: number, seq: number}[]} */
   forks = [];
-  /** `first`: the request's prompt is complete only now.
-   * @type {{request: number, ids: number[], accepted: number, forced: number, first: boolean, seq: number}[]} */
+  /** `first`: the request's prompt is complete only now; `rejected`: texts of the drafts that were not accepted.
+   * @type {{request: number, ids: number[], accepted: number, forced: number, rejected: string[], byGrammar: boolean,
+   *   first: boolean, seq: number}[]} */
   gains = [];
   /** Rows that were computed in vain. @type {{request: number, of: number, seq: number}[]} */
   wasted = [];
+  /** Blocks that lost their window page to a request's new blocks.
+   * @type {{blocks: number[], neededBy: number, seq: number}[]} */
+  lostPages = [];
+  /** Messages that the source of a foreign log lost. @type {import("./events.js").EventsMissing[]} */
+  gaps = [];
+  /** Blocks that a foreign engine reported as cached. @type {import("./events.js").BlocksReported[]} */
+  stored = [];
+  /** What a foreign engine reported in counts. @type {import("./events.js").StepReported | null} */
+  counted = null;
   /** The steps that finished: this one, or with asynchronous scheduling the one before. @type {number[]} */
   finished = [];
+  /** The step of `finished` that was computed by experts, and their loads. @type {{step: number, layers: import("./expert_loads.js").Loads} | null} */
+  loads = null;
   /** Blocks that the cache had already. @type {{request: number, blocks: number[], seq: number}[]} */
   joins = [];
   /** @type {Ending[]} */
@@ -110,9 +126,13 @@ export class Story {
         const { blocks, node, resumed, key } = event;
         const found = blocks.length * state.blockSize;
         const { length } = state.request(request);
-        this.admissions.push({ request, blocks, found, length, resumed, node, key, seq });
+        const prefix = state.adoptedPrefix(node);
+        this.admissions.push({ request, blocks, found, length, resumed, node, key, prefix, seq });
         break;
       }
+      case "prefix_adopted":
+        this.adoptions.push({ ...event, seq });
+        break;
       case "blocks_allocated":
         for (const block of event.blocks) this.taken.push({ request, block, seq });
         break;
@@ -135,7 +155,7 @@ export class Story {
           free,
           evictable: state.evictable,
           running: state.running,
-          want: want(state, by),
+          want: state.requests.get(by) ? want(state, by) : null,
         });
         break;
       }
@@ -144,12 +164,26 @@ export class Story {
         const { needed_by: neededBy, reason } = event;
         const node = state.node(event.node);
         const texts = state.textsOf(node);
-        const { used: since } = node;
+        const { hash } = node; // then uses are not known
+        const since = hash ? null : node.used;
         const blocks = event.type === "block_evicted" ? [event.block] : node.blocks;
         const { free } = state.counts;
-        this.evictions.push({ node: node.id, blocks, texts, neededBy, reason, since, free, seq });
+        const what = { node: node.id, hash, blocks, texts, since };
+        this.evictions.push({ ...what, neededBy, reason, free, seq });
         break;
       }
+      case "window_pages_evicted":
+        this.lostPages.push({ blocks: event.blocks, neededBy: event.needed_by, seq });
+        break;
+      case "blocks_reported":
+        if (event.blocks.length) this.stored.push(event);
+        break;
+      case "step_reported":
+        this.counted = event;
+        break;
+      case "events_missing":
+        this.gaps.push(event);
+        break;
       case "step_scheduled":
         this.#schedule(event, state, seq);
         break;
@@ -160,10 +194,18 @@ export class Story {
       }
       case "step_finished":
         this.finished.push(event.step ?? state.step);
-        for (const [id, ids, , accepted = 0, forced = 0] of event.tokens) {
+        if (event.expert_loads)
+          this.loads = {
+            step: event.step ?? state.step,
+            layers: unpacked(event.expert_loads),
+          };
+        for (const [index, row] of event.tokens.entries()) {
+          const [id, ids, , accepted = 0, forced = 0, allowed] = row;
           const { length, promptLength } = state.request(id);
           const first = length === promptLength;
-          this.gains.push({ request: id, ids, accepted, forced, first, seq });
+          const byGrammar = Boolean(allowed?.at(-1)); // a tool's tokens pass no grammar
+          const rejected = event.t?.rejected?.[index] ?? [];
+          this.gains.push({ request: id, ids, accepted, forced, rejected, byGrammar, first, seq });
         }
         for (const id of event.wasted ?? []) this.wasted.push({ request: id, of: event.step, seq });
         break;

@@ -13,6 +13,7 @@
  * @property {import("./events.js").Blocked | null} blocked  the head of the queue
  * @property {Map<number, string> | null} skipped  reason of each request that got no tokens
  * @property {boolean} failed    whether its scheduling failed
+ * @property {boolean} isAfterGap  whether messages of a foreign log are missing since the step before
  *
  * @typedef {object} Work  rows of a request in the steps `from` to `to`; plain decodes share one
  * @property {number} from
@@ -37,7 +38,9 @@
  * @property {number | null} endsAt  and when it ended; null: it lives
  * @property {string | null} reason  its finish reason
  * @property {number | null} firstToken  index of the step that gave its first token
- * @property {number | null} found       tokens found in the cache when it was first admitted
+ * @property {number | null} admitted    the step in which it was first admitted; 0: before the log begins
+ * @property {number | null} found       tokens found in the cache then
+ * @property {{adopted: number, source: string}} prefix  how many of these another replica computed
  * @property {{step: number, missing: number} | null} short  the first step in which only memory kept it out, and how
  *   many blocks were missing
  * @property {number} computed   tokens that it has ever computed
@@ -46,7 +49,7 @@
  */
 
 /** @import * as Events from "./events.js" */
-/** @import { RequestState, State } from "./fold.js" */
+/** @import { LogSource, RequestState, State } from "./fold.js" */
 import { PausedTime } from "./paused_time.js";
 import { rowKind } from "./rows.js";
 
@@ -59,6 +62,9 @@ export class TimeRecords {
   /** @type {Map<number, Life>} */
   lives = new Map();
   hasTimes = true;
+  /** Where a foreign log comes from. @type {LogSource} */
+  source = {};
+  #isAfterGap = false;
   /** Scheduled and unfinished steps. @type {Map<number, Step>} */
   #open = new Map();
 
@@ -67,6 +73,9 @@ export class TimeRecords {
     switch (event.type) {
       case "step_started":
         this.#open.set(event.step, { ...unfinished(event.step), failed: true });
+        break;
+      case "events_missing":
+        this.#isAfterGap = true;
         break;
       case "preempted":
         this.#preempted(event, state);
@@ -95,6 +104,7 @@ export class TimeRecords {
   /** Notes an event that was applied. @param {Events.LogEvent} event @param {State} state */
   after(event, state) {
     this.paused.note(event);
+    this.source = state.source;
     switch (event.type) {
       case "keyframe":
         this.#rejoin(state);
@@ -109,7 +119,10 @@ export class TimeRecords {
         const life = this.#of(event.request);
         const away = life.absences.at(-1);
         if (away?.end === Infinity) away.end = state.step;
-        if (!event.resumed) life.found = event.blocks.length * state.blockSize;
+        life.admitted ??= state.step;
+        if (event.resumed) break;
+        life.found = event.blocks.length * state.blockSize;
+        life.prefix = state.adoptedPrefix(event.node);
         break;
       }
     }
@@ -148,7 +161,9 @@ export class TimeRecords {
       reason: null,
       short: null,
       firstToken: null,
+      admitted: null,
       found: null,
+      prefix: { adopted: 0, source: "" },
       computed: 0,
       work: [],
       absences: [],
@@ -165,6 +180,7 @@ export class TimeRecords {
       life.isWhole = false;
       life.examined = 0;
       life.computed = length > promptLength ? length - 1 : computed;
+      if (place === null || preemptions) life.admitted = 0;
       if (place !== null && preemptions) life.absences.push({ begin: 0, by: null, end: Infinity });
     }
     // With asynchronous scheduling, a request may have ended while its row is computed.
@@ -178,9 +194,9 @@ export class TimeRecords {
   #fork(event, state) {
     const parent = this.#of(event.parent);
     const life = this.#meet(state.request(event.request), state, parent.at);
-    const { isWhole, examined, beginsAt, found, computed } = parent;
+    const { isWhole, examined, beginsAt, admitted, found, prefix, computed } = parent;
     Object.assign(life, { parent: parent.id, forked: state.step });
-    Object.assign(life, { isWhole, examined, beginsAt, found, computed });
+    Object.assign(life, { isWhole, examined, beginsAt, admitted, found, prefix, computed });
     life.work = parent.work.map((work) => ({ ...work }));
     life.absences = [...parent.absences];
   }
@@ -191,7 +207,8 @@ export class TimeRecords {
     const rows = [...state.plans.values()].flat().filter(([request]) => request === id);
     const ends = rows.map(([, start, count, drafts]) => start + count - drafts.length);
     life.computed = Math.max(life.computed, state.request(id).computed, ...ends);
-    life.absences.push({ begin: state.step, by, end: Infinity });
+    // A foreign log may not say what needed the blocks.
+    life.absences.push({ begin: state.step, by: by < 0 ? null : by, end: Infinity });
   }
 
   /** @param {Step} step @param {Events.ScheduledRow[]} rows @param {State} state */
@@ -221,6 +238,8 @@ export class TimeRecords {
     const { start = NaN, end = NaN, scheduled = end, launched = scheduled } = event.t ?? {};
     Object.assign(step, { begin: start, launched, ready: event.t?.ready ?? end, end });
     if (!(step.decodes + step.prefills)) step.launched = step.ready = end; // there was no pass
+    step.isAfterGap = this.#isAfterGap;
+    this.#isAfterGap = false;
     if (Number.isNaN(end)) this.hasTimes = false;
     for (const row of event.tokens) {
       const life = this.#of(row[0]);
@@ -235,7 +254,8 @@ export class TimeRecords {
 /** @param {number} number @returns {Step} */
 function unfinished(number) {
   const times = { begin: NaN, launched: NaN, ready: NaN, end: NaN };
-  return { number, ...times, decodes: 0, prefills: 0, blocked: null, skipped: null, failed: false };
+  const nothing = { decodes: 0, prefills: 0, blocked: null, skipped: null };
+  return { number, ...times, ...nothing, failed: false, isAfterGap: false };
 }
 
 /** @param {Work} work */

@@ -1,6 +1,7 @@
 /** One request's tokens as of a step: the prompt with its cached part, the output with times and probabilities. */
 
 import { draftsOf } from "./drafts.js";
+import { lacks } from "./knowledge.js";
 
 /**
  * @param {import("./frame.js").Frame} frame
@@ -12,9 +13,13 @@ export function tokensPanel(frame, id) {
   const { promptLength, texts, tokenSteps, arrivedAt, maxTokens } = span;
   const admission = span.admissions.findLast((one) => one.step <= step);
   const found = admission ? Math.min(admission.found, promptLength) : 0;
+  // Where only the ids are known, they stand in for the text.
+  const written = lacks(model, "texts")
+    ? (/** @type {number} */ at) => (span.tokens[at] < 0 ? "" : ` ${span.tokens[at]}`)
+    : (/** @type {number} */ at) => texts[at];
   const prompt = texts
     .slice(0, promptLength)
-    .map((text, index) => ({ text, cached: index < found }));
+    .map((_, index) => ({ text: written(index), cached: index < found }));
   const live = state.requests.get(id);
   const shown = live ? live.length - promptLength : tokenSteps.filter((at) => at <= step).length;
   const drafted = new Set(span.drafted);
@@ -24,12 +29,14 @@ export function tokensPanel(frame, id) {
     const at = tokenSteps[index];
     const logprob = span.logprobs[index];
     output.push({
-      text: texts[promptLength + index],
-      probability: logprob === undefined ? null : Math.exp(logprob),
+      text: written(promptLength + index),
+      probability:
+        logprob === undefined || lacks(model, "probabilities") ? null : Math.exp(logprob),
       step: at,
       at: endOf(model, at),
       forced: forced.has(index),
       drafted: drafted.has(index),
+      mask: span.masks[index] ?? null,
     });
   }
   const first = endOf(model, tokenSteps[0]);
@@ -44,6 +51,7 @@ export function tokensPanel(frame, id) {
     checked: draftsOf(frame, id),
     guesses: span.segments.some(({ drafts }) => drafts),
     ...inFlight(frame, id),
+    vocab: model.info.tokenizer?.vocab_size ?? null,
     total: tokenSteps.length,
     maxTokens,
   };

@@ -8,10 +8,12 @@
  */
 
 import { roomFor } from "./columns.js";
+import { lacks } from "./knowledge.js";
 import { reasonWords } from "./messages.js";
 import { say } from "./words.js";
 
-const FOR_ALL = new Set(["after_preemption", "static_batch"]);
+/** Reasons that hold for every waiting request. */
+export const FOR_ALL = new Set(["after_preemption", "static_batch"]);
 /** @type {Wait} */
 const NOT_ASKED = { reason: null, head: null };
 
@@ -48,6 +50,8 @@ export class Heads {
     }
     if (state.suspendedCount) this.causes.add("preempted");
     if (blocked && state.waitingCount > state.suspendedCount) this.causes.add(blocked[1]);
+    if (!blocked && lacks(state, "waiting_reasons") && state.waitingCount > state.suspendedCount)
+      this.causes.add("unknown");
     const waiting = skipped.filter(([id]) => state.request(id).place !== null);
     if (waiting.length) this.causes.add("policy");
     if (waiting.length) this.#deferred.set(step, new Map(waiting));

@@ -24,6 +24,7 @@
 /** @import { Life, Step, TimeRecords, Work } from "./time_records.js" */
 /** @typedef {(start: number, end: number, cause: string, about?: number | null) => void} Emit */
 import { reasons } from "./messages.js";
+import { FOR_ALL } from "./waits.js";
 
 export const WORK = ["prefill", "decode"];
 export const LOST = ["preempted", "recomputed", "others_prefill"];
@@ -32,8 +33,6 @@ export const ENGINE = ["between_passes", "failed_step", "paused", "unknown"];
 /** In the order of keys and lists. */
 export const CAUSES = [...WAITING, ...WORK, ...LOST, ...ENGINE];
 
-/** Reasons that hold for every waiting request, not only for the head of the queue. */
-const FOR_ALL = new Set(["after_preemption", "static_batch"]);
 /** Decode-only steps before and after a step that its decodes are compared with. */
 const NEIGHBOURS = 3;
 
@@ -50,6 +49,7 @@ export class Waterfall {
   /** @param {TimeRecords} records */
   constructor(records) {
     this.#records = records;
+    this.source = records.source;
     /** @type {"us" | "steps"} */
     this.unit = records.hasTimes ? "us" : "steps";
     this.#steps = records.hasTimes ? records.steps : records.steps.map(asUnit);
@@ -156,6 +156,10 @@ export class Waterfall {
   /** @param {Life} life @param {number} index @param {Work | null} work @param {number} start @param {Emit} emit */
   #tile(life, index, work, start, emit) {
     const step = this.#steps[index];
+    if (step.isAfterGap && start < step.begin) {
+      emit(start, step.begin, "unknown");
+      start = step.begin;
+    }
     const launched = Math.max(start, step.launched);
     const ready = Math.max(start, step.ready);
     const computes = work !== null && !work.inVain;
@@ -210,7 +214,8 @@ function absent(life, step, work) {
   const own = step.skipped?.get(id);
   if (own) return [own, null];
   if (step.failed || work) return ["failed_step", null];
-  if (!step.blocked) return ["unknown", null];
+  const isAdmitted = life.admitted !== null && life.admitted <= step.number;
+  if (!step.blocked || isAdmitted) return ["unknown", null];
   const [head, reason] = step.blocked;
   return [reason, head === id || FOR_ALL.has(reason) ? null : head];
 }

@@ -8,24 +8,30 @@
  * @property {number} time
  * @property {number[]} steps
  * @property {number[]} about  different requests, in order
+ * @property {"recorded" | "inferred" | "unknown"} mark  whether the log recorded the cause, or it is inferred or unknown
  *
  * @typedef {{ttft: number, itl: number}} Slo  limits in microseconds: the time to the first token, and the 99th
  *   percentile of a request's times between tokens
  */
 
+/** @import { LogSource } from "./fold.js" */
+/** @import { Fact } from "./knowledge.js" */
 /** @import { Model } from "./model.js" */
 /** @import { RequestTime } from "./waterfall.js" */
 /** @import { Span } from "./words.js" */
+import causeFacts from "../../../../engine/events/waterfall/cause_facts.json" with { type: "json" };
 import { duration } from "./duration.js";
-import { fill, messages, reasonWords } from "./messages.js";
+import { levelOf } from "./knowledge.js";
+import { adoptedWords, fill, messages, reasonWords } from "./messages.js";
 import { CAUSES, LOST, WAITING, WORK } from "./waterfall.js";
 import { bold, count, list, say } from "./words.js";
 
 const { rows: ROWS, causes: NAMES, total, total_so_far, most: MOST } = messages.waterfall;
 const { helped: HELPED, helped_later: LATER } = messages.waterfall;
 const ORDER = [...WORK, ...LOST, ...WAITING];
-/** Derived from the log; all other causes are recorded in it. */
-export const INFERRED = new Set(["others_prefill"]);
+const FACTS = /** @type {Record<string, Fact[]>} */ (causeFacts);
+/** Derived from the log even if it recorded all facts. */
+const INFERRED = new Set(["others_prefill"]);
 /** Requests that are named; of more, the number. */
 const NAMED = 3;
 const SMALL = "No One Two Three Four Five Six Seven Eight Nine Ten Eleven Twelve".split(" ");
@@ -40,14 +46,32 @@ export function timeWords(time, unit) {
   return unit === "us" ? duration(time) : count(time, "step");
 }
 
-/** One row per cause: work, then what was lost, then waiting, then the engine's. @param {RequestTime} time */
-export function causeRows({ spans }) {
+/** How a log from this source knows that time had this cause. @param {string} cause @param {LogSource} source */
+export function causeLevel(cause, source) {
+  if (cause === "unknown") return "unknown";
+  const level = levelOf({ source }, FACTS[cause] ?? FACTS.waiting);
+  return level === "recorded" && INFERRED.has(cause) ? "inferred" : level;
+}
+
+/**
+ * One row per cause: work, then what was lost, then waiting, then the engine's.
+ *
+ * @param {Pick<RequestTime, "spans">} time @param {LogSource} source
+ */
+export function causeRows({ spans }, source) {
   /** @type {Map<string, CauseRow>} */
   const rows = new Map();
   for (const { start, end, cause, step, about } of spans) {
     const isBehind = about !== null && WAITING.includes(cause);
     const key = `${cause} ${isBehind}`;
-    const row = rows.get(key) ?? { cause, isBehind, time: 0, steps: [], about: [] };
+    const row = rows.get(key) ?? {
+      cause,
+      isBehind,
+      time: 0,
+      steps: [],
+      about: [],
+      mark: causeLevel(cause, source),
+    };
     rows.set(key, row);
     row.time += end - start;
     if (row.steps.at(-1) !== step) row.steps.push(step);
@@ -69,7 +93,8 @@ export function rowWords(model, { life }, { cause, isBehind, about }) {
     work.reduce((sum, one) => sum + (one.to - one.from + 1) * of(one), 0);
   switch (cause) {
     case "prefill": {
-      const cached = life.found ? fill(ROWS.cached, { found: life.found }) : "";
+      const found = life.found ? fill(ROWS.cached, { found: life.found }) : [];
+      const cached = say`${found}${adoptedWords(life.prefix)}`;
       const computed = tokens(({ fresh, isPrefill }) => (isPrefill ? fresh : 0));
       return fill(ROWS.prefill, { tokens: computed, cached: /** @type {any} */ (cached) });
     }

@@ -96,3 +96,17 @@ export function list(items, most = 4) {
 export function blockList(blocks) {
   return `block${blocks.length === 1 ? "" : "s"} ${plain(list(blocks.map(String)))}`;
 }
+
+/** "3 unused blocks are freed". A block that is known by its hash may be in use. @param {number} blocks @param {string} [hash] */
+export const clearedWords = (blocks, hash) =>
+  `${count(blocks, hash ? "block" : "unused block")} ${agree(blocks, "is", "are")} ${hash ? "removed" : "freed"}`;
+
+/** Blocks by the first four digits of their hashes: "b41f and 90d8". @param {string[]} hashes */
+export function hashNames(hashes) {
+  return plain(
+    list(
+      hashes.map((hash) => hash.slice(0, 4)),
+      6,
+    ),
+  );
+}

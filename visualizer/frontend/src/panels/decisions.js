@@ -12,12 +12,14 @@
 
 /** @import { Board, BoardContext } from "../board/board.js" */
 /** @import { Decision } from "../model/decisions.js" */
+/** @import { Fact } from "../model/knowledge.js" */
 /** @import { Frame } from "../model/frame.js" */
 import { patchChildren } from "../board/patch_children.js";
 import { labAddress, sourceOf } from "../board/sources.js";
 import { CanvasPainter } from "../drawing/canvas_painter.js";
 import { closest, h, plural } from "../drawing/html.js";
 import { chip, wordNodes } from "../drawing/words_html.js";
+import { knowledgeWords, lacks } from "../model/knowledge.js";
 
 /** The most requests named in one line; two thousand waiting requests would fill the page. */
 const MOST_NAMED = 24;
@@ -187,7 +189,10 @@ function hideCutLines(list, unit) {
 function decisionNodes(lines, context, { from, to, ruler }) {
   const { model, frame } = context;
   const { taken, all } = frame.seats;
-  const counts = `${taken} of ${plural(all, "seat")} taken, ${frame.waiting.length} waiting`;
+  const isUnknown = (/** @type {Fact[]} */ ...facts) =>
+    lacks(model, ...facts) && knowledgeWords.unknown;
+  const seats = isUnknown("settings", "admissions") || `${taken} of ${plural(all, "seat")} taken`;
+  const counts = `${seats}, ${isUnknown("queue") || frame.waitingCount} waiting`;
   const bodies = bodiesOf(lines).map(({ first, last, plain }) => {
     const body = h("tbody", { class: plain ? "plain" : null });
     if (plain) body.style.setProperty("--rows", `${last - first + 1}`);

@@ -24,6 +24,12 @@ import { blockTable, tablesBox } from "./tables.js";
 const FORMS = ["unshared", "shared", "cached", "free"];
 const BLEED = 6;
 
+/** @param {Frame} frame */
+function pagesWords({ windowPages: pages }) {
+  if (!pages) return "";
+  return `; ${pages.used} of ${pages.all} window pages in use, ${pages.lacking} blocks without one`;
+}
+
 export class MapPanel {
   /** @param {Board} board */
   constructor(board) {
@@ -34,11 +40,21 @@ export class MapPanel {
       const text = document.createTextNode("");
       return { form, glyph, text, element: h("span", {}, glyph.canvas, text) };
     });
+    this.cut = new CanvasPainter(h("canvas", { "aria-hidden": "true" }));
+    this.cutText = document.createTextNode("");
+    this.pagesText = document.createTextNode("");
+    const tip =
+      "Sliding layers have a memory of their own, of window pages. A block without one has no KV there.";
+    this.pages = [
+      h("span", { title: tip, hidden: true }, this.cut.canvas, this.cutText),
+      h("span", { title: tip, hidden: true }, this.pagesText),
+    ];
     this.header = h(
       "div",
       { class: "swatches" },
       h("h2", {}, "KV blocks"),
       ...this.counts.map(({ element }) => element),
+      ...this.pages,
     );
     this.changed = new ChangedPanel();
     this.table = h("div", { class: "table" });
@@ -84,6 +100,8 @@ export class MapPanel {
       glyph.begin(12, 10, unit, theme);
       drawSwatch(glyph, form);
     }
+    this.cut.begin(12, 10, unit, theme);
+    drawSwatch(this.cut, "without page");
   }
 
   draw() {
@@ -108,6 +126,10 @@ export class MapPanel {
     const { frame, theme, store } = this.board;
     const context = { model, frame, theme, selected: store.selected, claim, width: this.width };
     for (const { form, text } of this.counts) text.data = `${frame.counts[form]} ${form}`;
+    const pages = frame.windowPages;
+    for (const span of this.pages) span.hidden = !pages;
+    this.cutText.data = `${pages?.lacking} without window page`;
+    this.pagesText.data = `${pages?.used} of ${pages?.all} window pages`;
     this.changed.write(context);
     patchChildren(this.table, blockTableNodes(context));
     this.describeBlock(frame, store.block);
@@ -133,7 +155,7 @@ export class MapPanel {
     this.canvas.setAttribute(
       "aria-label",
       `${frame.blocks.length} KV blocks: ${unshared} unshared, ${shared} shared, ${cached} cached, ` +
-        `${free} free; arrow keys highlight a block, Enter selects its owner; a table follows`,
+        `${free} free${pagesWords(frame)}; arrow keys highlight a block, Enter selects its owner; a table follows`,
     );
   }
 

@@ -4,9 +4,13 @@
  */
 
 /** @import { Board } from "../board/board.js" */
+import { patchChildren } from "../board/patch_children.js";
 import { CanvasPainter } from "../drawing/canvas_painter.js";
 import { h, plural } from "../drawing/html.js";
 import { drawQueue, queueRows } from "../drawing/queue.js";
+import { halved, levelDot, wordNodes } from "../drawing/words_html.js";
+import { halfDot, missing } from "../model/knowledge.js";
+import { stuck, stuckWords } from "../model/stuck.js";
 
 const HEAD = 26;
 
@@ -16,14 +20,16 @@ export class QueuePanel {
     this.board = board;
     this.canvas = h("canvas", { role: "img", "aria-label": "Queue" });
     this.painter = new CanvasPainter(this.canvas);
-    this.room = 0; // px below the heading
+    this.room = 0; // px below the words
     this.close = h("button", { type: "button", "data-act": "close-queue" }, "close ×");
     this.close.addEventListener("click", () => board.toggleQueue());
     this.count = h("span", { class: "count" });
+    this.stuck = h("p", { class: "stuck" });
     this.element = h(
       "div",
       { class: "queue", role: "group", "aria-label": "Queue", hidden: true },
       h("h2", {}, "Queue", this.count, this.close),
+      this.stuck,
       this.canvas,
     );
     this.canvas.addEventListener("click", (event) => this.select(event), { signal: board.signal });
@@ -38,7 +44,8 @@ export class QueuePanel {
     const host = tree && !tree.hidden && !this.board.narrow ? tree : time;
     if (this.element.parentElement !== host) host.append(this.element);
     this.element.classList.toggle("over", host === tree);
-    this.room = host === tree ? host.clientHeight / this.board.unit - HEAD : 240;
+    this.host = host;
+    this.isOver = host === tree;
   }
 
   draw() {
@@ -48,15 +55,31 @@ export class QueuePanel {
     if (this.element.hidden || !shown) return;
     const { frame, model, unit, theme, store } = board;
     const { width, scale, columns } = shown;
+    const queue = stuck(model, store.step);
+    const words = stuckWords(frame, queue);
+    const dot = queue.some(({ mark }) => mark === "inferred")
+      ? [levelDot("inferred"), "\u00a0"]
+      : [];
+    const said = [...dot, ...wordNodes(words, board.context()), "."];
+    patchChildren(this.stuck, words.length ? said : []);
+    const above = HEAD + this.stuck.offsetHeight / unit;
+    this.room = this.isOver ? this.element.clientHeight / unit - above : 240;
     this.rows = queueRows(frame, store.selected, this.room);
-    const scene = { ...this.rows, model, frame, scale, columns };
+    const ages = new Map(queue.map((one) => [one.request, one]));
+    const scene = { ...this.rows, model, frame, scale, columns, ages };
     const { step, selected } = store;
     this.painter.begin(width, this.room, unit, theme);
     drawQueue(this.painter, { ...scene, step, selected });
     const names = frame.waiting.slice(0, 40).map((id) => model.requestSpan(id).name);
-    const waits = plural(frame.waiting.length, "request");
-    this.count.textContent = `${waits}, in order; each line runs from arrival or preemption to admission`;
-    this.canvas.setAttribute("aria-label", `Queue: ${names.join(", ") || "empty"}`);
+    const waits = plural(frame.waitingCount, "request");
+    const mark = halfDot(model, "waiting_reasons");
+    const colours = mark && `; ${mark}the reasons are inferred`;
+    const lines = board.narrow ? "" : "; each line runs from arrival or preemption to admission";
+    const unknown =
+      missing(model, "queue") || (frame.story.counted && `${waits}; this log does not say which`);
+    this.count.replaceChildren(...halved(unknown || `${waits}, in order${lines}${colours}`));
+    const content = names.join(", ") || unknown || "empty";
+    this.canvas.setAttribute("aria-label", `Queue: ${content}`);
   }
 
   /** @param {MouseEvent} event */

@@ -4,6 +4,7 @@
 import { CanvasPainter } from "../drawing/canvas_painter.js";
 import { h } from "../drawing/html.js";
 import { drawSeats, SEATS_HEIGHT, seatAt, seatsOf } from "../drawing/seats.js";
+import { missing } from "../model/knowledge.js";
 
 export class SeatsRow {
   /** @param {Board} board */
@@ -19,6 +20,7 @@ export class SeatsRow {
   draw() {
     const { board, painter } = this;
     const { frame, model, theme, unit, store } = board;
+    if (missing(model, "settings", "admissions")) return;
     /** @type {number} */
     this.width = this.element.clientWidth / unit;
     painter.begin(this.width, SEATS_HEIGHT, unit, theme);
@@ -27,10 +29,15 @@ export class SeatsRow {
 
   write() {
     const { frame, model } = this.board;
+    const unknown = missing(model, "settings", "admissions");
+    this.canvas.hidden = !!unknown;
+    this.count.textContent = unknown;
+    if (unknown) return;
     const { taken, all } = frame.seats;
     const empty = all - taken;
     const waits = frame.waiting.length;
-    const unused = empty > 0 && waits ? `, ${empty} empty while ${waits} wait` : "";
+    const wait = waits === 1 ? "1 waits" : `${waits} wait`;
+    const unused = empty > 0 && waits ? `, ${empty} empty while ${wait}` : "";
     this.count.textContent = `${taken} of ${all} taken${unused}`;
     const names = seatsOf(frame, all).map((id) =>
       id === null ? "empty" : model.requestSpan(id).name,

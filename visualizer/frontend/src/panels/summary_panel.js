@@ -1,13 +1,17 @@
 /** The run in one row: its size, latencies, goodput against the reader's limits, preemptions, hits and waits. */
 
 /** @import { Theme } from "../drawing/palette.js" */
+/** @import { Fact, Knowledge } from "../model/knowledge.js" */
 /** @import { Model } from "../model/model.js" */
 /** @import { Percentile, Slo, Summary } from "../model/run_summary.js" */
 import { patchChildren } from "../board/patch_children.js";
 import { causeColour, causeWords } from "../drawing/causes.js";
 import { focused, h, plural } from "../drawing/html.js";
+import { halved, levelDot } from "../drawing/words_html.js";
 import { duration } from "../model/duration.js";
+import { factsAt, halfDot, knowledgeWords, LEVELS, lacks, levelOf } from "../model/knowledge.js";
 import { RunSummary } from "../model/run_summary.js";
+import { agree } from "../model/words.js";
 
 export class SummaryPanel {
   /** `setSlo` is called when the reader changes the limits. @param {(slo: Slo) => void} setSlo */
@@ -65,28 +69,42 @@ export class SummaryPanel {
     if (this.figures && this.key === key) return;
     this.key = key;
     const figures = this.summary.of(slo);
+    const { model } = this.summary;
     this.figures = figures;
     this.fields.forEach((field, i) => {
       if (field !== focused(field)) field.value = `${(i ? slo.itl : slo.ttft) / 1000}`;
     });
     const { goodput } = this;
-    patchChildren(goodput, goodputNodes(figures, slo));
-    const cells = cellsOf(figures, theme);
+    patchChildren(goodput, goodputNodes(figures, slo, levelOf(model, ["arrivals", "step_times"])));
+    const cells = cellsOf(figures, theme, model);
     patchChildren(this.cells, [...cells.slice(0, 4), goodput, ...cells.slice(4)]);
   }
 }
 
-/** @param {string} name @param {string} bold @param {string} [rest] */
-const cell = (name, bold, rest) => h("div", { class: "cell" }, ...parts(name, bold, rest));
+/** @param {string} name @param {string} bold @param {string} [rest] @param {...Node} after */
+const cell = (name, bold, rest, ...after) =>
+  h("div", { class: "cell" }, ...parts(name, bold, rest, after));
 
-/** @param {string} name @param {string} bold @param {string} [rest] */
-const parts = (name, bold, rest = "") => [
+/** @param {string} name @param {string} bold @param {string} [rest] @param {Node[]} [after] */
+const parts = (name, bold, rest = "", after = /** @type {Node[]} */ ([])) => [
   h("span", { class: "name" }, name),
-  h("span", { class: "value" }, h("strong", {}, bold), rest && ` ${rest}`),
+  h("span", { class: "value" }, h("strong", {}, bold), ...halved(rest && ` ${rest}`), ...after),
 ];
 
-/** @param {Summary} figures @param {Theme} theme */
-function cellsOf(figures, theme) {
+/** "vLLM 0.32.0, underglass-vllm 1"; "run" for a log of our own engine. @param {Model} model */
+const originWords = ({ source: { engine, recorder } }) =>
+  engine ? `${engine}, ${recorder}` : "run";
+
+/** How many facts of a foreign log are recorded, inferred and unknown, with their signs. @param {Model} model */
+const countedLevels = (model) =>
+  model.source.engine
+    ? LEVELS.map((level) =>
+        h("span", { class: "known" }, levelDot(level), `${factsAt(model, level).length}`),
+      )
+    : [];
+
+/** @param {Summary} figures @param {Theme} theme @param {Model} model */
+function cellsOf(figures, theme, model) {
   const { steps, duration: took, requests, ends, preemptions, found, asked } = figures;
   const finished = (ends.stop ?? 0) + (ends.length ?? 0);
   const others = /** @type {[number | undefined, string][]} */ ([
@@ -95,20 +113,47 @@ function cellsOf(figures, theme) {
     [ends.error, "failed"],
   ]).flatMap(([count, word]) => (count ? [`${count.toLocaleString("en")} ${word}`] : []));
   const ended = others.length ? others.join(", ") : finished ? "all finished" : "";
+  const run = cell(
+    originWords(model),
+    plural(steps, "step"),
+    took > 0 ? `${halfDot(model, "step_times")}${duration(took)}` : "",
+    ...countedLevels(model),
+  );
+  /** The cell, or that the log lacks its facts. @param {string} name @param {Fact[]} facts @param {() => HTMLElement} known */
+  const told = (name, facts, known) => {
+    if (lacks(model, ...facts)) return cell(name, knowledgeWords.unknown);
+    const made = known();
+    if (levelOf(model, facts) === "inferred")
+      made.querySelector("strong")?.before(levelDot("inferred"), " ");
+    return made;
+  };
+  const share = asked ? `${Math.round((100 * found) / asked)} %` : "none";
+  const prompts = asked
+    ? `of ${asked.toLocaleString("en")} prompt ${agree(asked, "token", "tokens")}`
+    : "";
   return [
-    cell("run", plural(steps, "step"), took > 0 ? duration(took) : ""),
-    cell("requests", requests.toLocaleString("en"), ended),
-    percentileCell("TTFT", figures.ttft),
-    percentileCell("ITL", figures.itl),
-    cell("preemptions", preemptions.toLocaleString("en")),
-    cell(
-      "prefix hits",
-      asked ? `${Math.round((100 * found) / asked)} %` : "none",
-      asked ? `of ${asked.toLocaleString("en")} prompt ${asked === 1 ? "token" : "tokens"}` : "",
+    run,
+    told("requests", ["arrivals"], () => cell("requests", requests.toLocaleString("en"), ended)),
+    told("TTFT", ["arrivals", "step_times"], () => percentileCell("TTFT", figures.ttft)),
+    told("ITL", ["scheduled_tokens", "admissions", "step_times"], () =>
+      percentileCell("ITL", figures.itl),
     ),
-    waitCell(figures, theme),
+    told("preemptions", ["preemptions"], () =>
+      cell("preemptions", preemptions.toLocaleString("en")),
+    ),
+    told("prefix hits", ["cached_tokens"], () => cell("prefix hits", share, prompts)),
+    ...(figures.drafted ? [draftCell(figures)] : []),
+    told("waited", ["queue"], () => waitCell(figures, theme, halfDot(model, "waiting_reasons"))),
   ];
 }
+
+/** How many drafts were accepted, and what a step gained by them. @param {Summary} figures */
+const draftCell = ({ drafted, accepted, gained }) =>
+  cell(
+    "drafts accepted",
+    `${Math.round((100 * accepted) / drafted)} %`,
+    `${gained.toFixed(2)} tokens/pass`,
+  );
 
 /** @param {string} name @param {Percentile[]} percentiles */
 function percentileCell(name, percentiles) {
@@ -117,23 +162,26 @@ function percentileCell(name, percentiles) {
   return cell(`${name} ${names}`, percentiles.map(({ value }) => duration(value)).join(", "));
 }
 
-/** @param {Summary} figures @param {Slo} slo */
-function goodputNodes({ good, requests, duration: took }, slo) {
+/** @param {Summary} figures @param {Slo} slo @param {Knowledge} level */
+function goodputNodes({ good, requests, duration: took }, slo, level) {
   /** @param {number} limit */
   const ms = (limit) => Number((limit / 1000).toPrecision(3));
   const rate = took > 0 ? `${((1e6 * good) / took).toPrecision(3)} requests/s` : "";
   const name = `goodput: TTFT ≤ ${ms(slo.ttft)}, ITL p99 ≤ ${ms(slo.itl)} ms`;
-  return parts(name, `${good} of ${requests}`, rate);
+  if (level === "unknown") return parts(name, knowledgeWords.unknown);
+  const nodes = parts(name, `${good} of ${requests}`, rate);
+  if (level === "inferred") nodes[1].prepend(levelDot(level), " ");
+  return nodes;
 }
 
-/** The total wait, and a bar with a part for each cause. @param {Summary} figures @param {Theme} theme */
-function waitCell({ waits, waited, waitUnit }, theme) {
+/** The total wait, and a bar with a part for each cause. @param {Summary} figures @param {Theme} theme @param {string} mark */
+function waitCell({ waits, waited, waitUnit }, theme, mark) {
   /** @param {number} amount */
   const amountOf = (amount) => (waitUnit === "us" ? duration(amount) : plural(amount, "step"));
   /** @param {number} amount */
   const share = (amount) => `${Math.round((100 * amount) / waited)} %`;
   const [most] = waits;
-  const words = most ? `: ${causeWords(most.cause)} ${share(most.amount)}` : "";
+  const words = most ? `: ${mark}${causeWords(most.cause)} ${share(most.amount)}` : "";
   const bar = h("span", { class: "waits" });
   for (const { cause, amount } of waits) {
     const part = h("i", { title: `${causeWords(cause)}: ${amountOf(amount)}` });
@@ -150,7 +198,7 @@ function waitCell({ waits, waited, waitUnit }, theme) {
       { class: "name" },
       "waited ",
       h("strong", {}, waited ? amountOf(waited) : "never"),
-      words,
+      ...halved(words),
     ),
     bar,
     h("span", { class: "for-screen-readers" }, said.join(", ")),

@@ -10,9 +10,12 @@
 /** @import { Panel } from "../board/board.js" */
 /** @import { ViewStore } from "../board/store.js" */
 /** @import { Block, Frame } from "../model/frame.js" */
+/** @import { Fact } from "../model/knowledge.js" */
 /** @import { Model } from "../model/model.js" */
 import { h, visible } from "../drawing/html.js";
+import { outOf } from "../drawing/strip.js";
 import { duration } from "../model/duration.js";
+import { halfDot, knowledgeWords, lacks } from "../model/knowledge.js";
 
 const MOST = 40;
 
@@ -52,18 +55,20 @@ export function stepTable({ model, frame }) {
   const i = frame.step - model.firstStep;
   const { prefill, decode, catchup, used, cached, free } = model.measures;
   const { time } = frame;
+  /** @param {string | number} value @param {Fact} fact */
+  const known = (value, fact) => (lacks(model, fact) ? knowledgeWords.unknown : value);
   /** @type {[string, string | number][]} */
   const rows = [
-    ["blocks used", used[i]],
-    ["blocks cached", cached[i]],
-    ["blocks free", free[i]],
-    ["tokens", `${frame.budget.tokens} of ${frame.budget.budget}`],
-    ["prefill tokens", prefill[i]],
-    ["decode tokens", decode[i]],
-    ["recomputed tokens", catchup[i]],
-    ["seats taken", `${frame.seats.taken} of ${frame.seats.all}`],
-    ["running", frame.running.length],
-    ["waiting", frame.waiting.length],
+    ["blocks used", known(used[i], "block_tables")],
+    ["blocks cached", known(cached[i], "prefix_tree")],
+    ["blocks free", known(free[i], "free_blocks")],
+    ["tokens", known(outOf(frame.budget.tokens, frame.budget.budget), "scheduled_tokens")],
+    ["prefill tokens", known(prefill[i], "scheduled_tokens")],
+    ["decode tokens", known(decode[i], "scheduled_tokens")],
+    ["recomputed tokens", known(catchup[i], "scheduled_tokens")],
+    ["seats taken", known(outOf(frame.seats.taken, frame.seats.all), "admissions")],
+    ["running", known(frame.running.length, "admissions")],
+    ["waiting", known(frame.waitingCount, "queue")],
   ];
   if (model.settings.async_scheduling)
     rows.push([
@@ -73,7 +78,9 @@ export function stepTable({ model, frame }) {
         .map((step) => `step ${step}`)
         .join(", ") || "no step",
     ]);
-  if (time) rows.push(["took", duration(time.end - time.start)]);
+  const mark = halfDot(model, "step_times");
+  if (time && !lacks(model, "step_times"))
+    rows.push(["took", `${mark}${duration(time.end - time.start)}`]);
   const texts = rows.map(([name, value]) => [name, String(value)]);
   return table(`Step ${frame.step} of ${model.lastStep}`, ["measure", "value"], texts);
 }
@@ -83,11 +90,13 @@ export function requestTable({ model, frame, store }) {
   const here = [...new Set([store.selected, ...frame.running, ...frame.waiting])].flatMap(
     (id) => model.request(id) ?? [],
   );
-  const rows = here.slice(0, MOST).map(({ id, name, promptLength }) => {
+  const mark = halfDot(model, "waiting_reasons");
+  const rows = here.slice(0, MOST).map(({ id, name, label, promptLength }) => {
     const { reason, head } = frame.waitOf(id);
     const why = head === id ? frame.reasonFor(`${reason}`) : `behind ${model.request(head)?.name}`;
     const { words } = frame.phase(id);
-    return [name, reason ? `${words} (${why})` : words, String(promptLength)];
+    const whole = label && label !== name ? `${name}, ${label}` : name;
+    return [whole, reason ? `${words} (${mark}${why})` : words, String(promptLength)];
   });
   const caption = `Requests at step ${frame.step}`;
   return table(caption, ["request", "state", "prompt tokens"], rows, here.length);
@@ -117,6 +126,18 @@ export function blockTable({ model, frame, store }) {
 /** @param {Omit<Source, "store">} source */
 export function treeTable({ model, frame }) {
   const { tree } = frame;
+  const caption = `Prefix tree at step ${frame.step}`;
+  if (tree[0]?.marks.length) {
+    const rows = tree
+      .slice(0, MOST)
+      .map((node) => [
+        node.title,
+        tree.find(({ id }) => id === node.parent)?.title ?? "root",
+        String(node.blocks.length),
+        node.places || `not in the cache: ${node.absence}`,
+      ]);
+    return table(caption, ["node", "below", "blocks", "where"], rows, tree.length);
+  }
   const rows = tree
     .slice(0, MOST)
     .map((node) => [
@@ -131,5 +152,5 @@ export function treeTable({ model, frame }) {
       visible(node.text.slice(0, 80)),
     ]);
   const heads = ["node", "below", "blocks", "lock", "requests", "text"];
-  return table(`Prefix tree at step ${frame.step}`, heads, rows, tree.length);
+  return table(caption, heads, rows, tree.length);
 }

@@ -11,7 +11,7 @@
 /** @import { Fork, TimelineScene } from "../drawing/timeline.js" */
 /** @import { Model } from "../model/model.js" */
 /** @import { RequestSpan } from "../model/request_spans.js" */
-import { overlapWords } from "../board/descriptions.js";
+import { describeStep, overlapWords, textOf } from "../board/descriptions.js";
 import { rangeWords } from "../board/range.js";
 import { CanvasPainter } from "../drawing/canvas_painter.js";
 import { causeColour, causeWords } from "../drawing/causes.js";
@@ -30,8 +30,10 @@ import {
   zoomView,
 } from "../drawing/time_axis.js";
 import { BLEED, drawAxis, drawTimeline, HEADROOM } from "../drawing/timeline.js";
-import { BAND_HEIGHT, drawBand } from "../drawing/waiting_band.js";
+import { bandHeight, drawBand } from "../drawing/waiting_band.js";
 import { wallAxis } from "../drawing/wall_axis.js";
+import { halved } from "../drawing/words_html.js";
+import { halfDot, knowledgeWords, lacks, missing } from "../model/knowledge.js";
 import { RangeMark } from "./range_mark.js";
 import { requestTable, stepTable, tablesBox } from "./tables.js";
 import { listenToPointer } from "./time_pointer.js";
@@ -214,7 +216,7 @@ export class TimePanel {
   /** The height in board pixels, known before drawing. */
   get height() {
     const overlap = this.overlap.hidden ? 0 : OVERLAP_HEIGHT;
-    return STRIP_HEIGHT + overlap + HEADROOM + this.viewHeight + BAND_HEIGHT + AXIS_HEIGHT;
+    return STRIP_HEIGHT + overlap + HEADROOM + this.viewHeight + bandHeight() + AXIS_HEIGHT;
   }
 
   /** Fits the window to another log: it keeps its width, around the cursor. */
@@ -369,7 +371,7 @@ export class TimePanel {
       lanes.context.translate(0, HEADROOM);
       drawTimeline(lanes, this.scene);
     });
-    bleed(band, BAND_HEIGHT, () => drawBand(band, this.scene));
+    bleed(band, bandHeight(), () => drawBand(band, this.scene));
     bleed(axis, AXIS_HEIGHT, () => drawAxis(axis, this.scene));
     this.rangeMark.draw();
   }
@@ -390,13 +392,8 @@ export class TimePanel {
     const { model, board } = this;
     const { frame } = board;
     this.writeShown();
-    const { used, cached, free } = model.measures;
-    const i = frame.step - model.firstStep;
-    this.strip.setAttribute(
-      "aria-label",
-      `Step ${frame.step} of ${model.lastStep}: ${used[i]} blocks used, ${cached[i]} cached, ${free[i]} free; ` +
-        `${frame.budget.tokens} of ${frame.budget.budget} tokens; ${frame.waiting.length} waiting`,
-    );
+    const words = describeStep(model, frame.step).map(textOf).join("; ");
+    this.strip.setAttribute("aria-label", `${words}; of ${model.lastStep} steps`);
     this.writeWaiting();
     const passes = model.measures.computed(frame.step);
     this.overlap.setAttribute(
@@ -413,13 +410,19 @@ export class TimePanel {
   writeWaiting() {
     const { model, board } = this;
     const { frame, theme, store, narrow } = board;
-    const count = frame.waiting.length;
+    const count = frame.waitingCount;
     const suspended = model.measures.suspended[frame.step - model.firstStep];
     const [number, kinds, act] = this.queueWords;
-    number.textContent = `${count} waiting`;
+    const isKnown = !lacks(model, "queue");
+    number.replaceChildren(
+      ...halved(
+        isKnown ? `${count} waiting ${count ? halfDot(model, "waiting_reasons") : ""}` : "waiting",
+      ),
+    );
     const fresh = count - suspended;
     kinds.textContent =
       suspended && !narrow ? `${suspended} preempted, ${fresh} new` : count ? "" : "no queue";
+    if (!isKnown) kinds.textContent = knowledgeWords.unknown;
     act.textContent = store.queue ? "▾ close the queue" : "▸ open the queue";
     if (narrow) act.textContent = store.queue ? "▾ close" : "▸ open";
     this.queueButton.setAttribute("aria-expanded", String(!!store.queue));
@@ -434,8 +437,11 @@ export class TimePanel {
       swatch.style.background = causeColour(theme, cause);
       return h("span", {}, swatch, causeWords(cause));
     });
-    const lead = causes.length ? "waiting for (paler: behind another)" : "no request has waited";
-    this.legend.replaceChildren(h("span", {}, lead), ...parts);
+    const lead = causes.length
+      ? `waiting ${halfDot(model, "waiting_reasons")}for (paler: behind another)`
+      : "no request has waited";
+    const words = missing(model, "queue", "waiting_reasons") || lead;
+    this.legend.replaceChildren(h("span", {}, ...halved(words)), ...parts);
   }
 
   /** The requests whose lanes are visible, from the top. */

@@ -11,6 +11,8 @@ import { closest, h, plural } from "../drawing/html.js";
 import { markOf } from "../drawing/marks.js";
 import { chip } from "../drawing/words_html.js";
 import { duration } from "../model/duration.js";
+import { isSecret, knowledgeWords, missing } from "../model/knowledge.js";
+import { maskWords } from "../model/messages.js";
 
 const MOST_PROMPT = 240;
 const MOST_OUTPUT = 400;
@@ -61,14 +63,29 @@ export class TokensPanel {
 /** The text of the selected request, if there is one.
  * @param {BoardContext} context @param {Tokens | undefined} panel @param {number[]} blocks  its block table */
 function tokenNodes(context, panel, blocks) {
-  const { model, selected, block } = context;
+  const { model, frame, selected, block } = context;
   if (!panel) {
     return [
       h("h2", {}, "Tokens"),
-      h("p", { class: "note muted" }, "Select a request to read its text."),
+      h(
+        "p",
+        { class: "note muted" },
+        missing(model, "texts") || "Select a request to read its text.",
+      ),
     ];
   }
   const { prompt, output, next, pending, vain } = panel;
+  const head = h(
+    "h2",
+    {},
+    chip(Number(selected), context),
+    h("span", { class: "count" }, summary(panel)),
+  );
+  if (isSecret(model.requestSpan(Number(selected)).tokens)) {
+    const isCut = model.info.tokenizer?.trace_text === "off";
+    const words = isCut ? knowledgeWords.without_text : missing(model, "texts");
+    return [head, h("p", { class: "note muted" }, words)];
+  }
   const text = h("div", {
     class: "text scroll",
     tabindex: "0",
@@ -94,7 +111,10 @@ function tokenNodes(context, panel, blocks) {
   words.append(h("span", { class: "token gap" }));
   omit(output.length - MOST_OUTPUT);
   const start = Math.max(0, output.length - MOST_OUTPUT);
-  output.slice(start).forEach((token, i) => place(outputToken(token), prompt.length + start + i));
+  const { vocab } = panel;
+  output
+    .slice(start)
+    .forEach((token, i) => place(outputToken(token, vocab), prompt.length + start + i));
   for (const step of pending) words.append(placeholder(step));
   if (next)
     words.append(
@@ -105,51 +125,55 @@ function tokenNodes(context, panel, blocks) {
       ),
     );
   return [
-    h("h2", {}, chip(Number(selected), context), h("span", { class: "count" }, summary(panel))),
+    head,
     text,
     panel.guesses && draftLine(panel.checked),
+    maskLine(panel, frame.step),
     vain !== null && inVain(vain),
   ].filter((node) => node !== false);
 }
 
 const FATES = {
   kept: "a draft, kept",
-  refused: "a draft, refused",
+  refused: "a draft, refused; below it the model's own token",
   unused: "a draft after the last token: not used",
   open: "a draft",
 };
 
 /**
- * The drafts of the step: accepted ones ticked, the rejected one struck out, then the model's own token.
+ * The drafts of the step above the model's tokens: it accepts drafts from the left; at the first that it rejects, or
+ * after the last, comes a token of its own.
  *
  * @param {Tokens["checked"]} checked
  */
 function draftLine(checked) {
   if (!checked) return h("p", { class: "drafts muted" }, "No drafts in this step.");
-  const { drafts, kept, gained, own } = checked;
+  const { drafts, kept, gained, own, names } = checked;
   const all = plural(drafts.length, "draft");
+  /** @param {string} fate @param {string} title @param {...(Node | string)} both */
+  const pair = (fate, title, ...both) =>
+    h("span", { class: `draft ${fate}`, title }, ...both.map((one) => h("span", {}, one)));
+  const mine = own == null ? "–" : h("ins", {}, trimmed(own));
   const nodes = drafts.map(({ text, token, fate }) => {
-    const written = text == null ? ` token ${token}` : shown(text);
-    const word =
-      fate === "refused"
-        ? h("del", {}, ` ${written.trimStart()} `)
-        : `${fate === "kept" ? "✓" : ""}${written}`;
+    const written = text == null ? `token ${token}` : trimmed(text);
     const unsaid = text == null ? "; no request has this token, so the log has only its id" : "";
-    return h("span", { class: `draft ${fate}`, title: FATES[fate] + unsaid }, word);
+    const title = FATES[fate] + unsaid;
+    if (fate === "kept") return pair(fate, title, written, `✓ ${written}`);
+    if (fate === "refused") return pair(fate, title, h("del", {}, written), mine);
+    return pair(fate, title, written, "–");
   });
-  const title =
-    kept < drafts.length ? "the model's own token instead" : "one more token, from the model";
-  const sign = kept < drafts.length ? "→" : "+";
-  if (own != null)
-    nodes.splice(
-      kept + 1,
-      0,
-      h("span", { class: "draft own", title }, h("ins", {}, sign + shown(own))),
-    );
+  if (own != null && kept === drafts.length)
+    nodes.push(pair("own", "one more token, from the model", "–", mine));
   const line = gained
     ? `1 pass, ${plural(gained, "token")}: ${kept} of ${all} kept`
     : `${all}, not verified`;
-  return h("p", { class: "drafts" }, h("strong", {}, line), ...nodes);
+  const heads = names.map((name) => h("span", { title: name }, name));
+  return h(
+    "div",
+    { class: "drafts" },
+    h("strong", {}, line),
+    h("div", {}, h("span", { class: "names" }, ...heads), ...nodes),
+  );
 }
 
 /** @param {Tokens} tokens */
@@ -158,7 +182,7 @@ function summary({ prompt, output, found, ttft, maxTokens }) {
     `${prompt.length} prompt tokens${found ? `, ${found} of them from the cache` : ""}`,
     `${output.length} of at most ${maxTokens} output tokens${ttft && ttft > 0 ? `, first after ${duration(ttft)}` : ""}`,
   ];
-  const known = output.some(({ probability }) => probability != null);
+  const known = output.some(({ probability, text }) => probability != null && text);
   return `${parts.join("; ")}.${known ? " Underline: probability" : ""}`;
 }
 
@@ -172,12 +196,12 @@ function promptToken({ text, cached }) {
   );
 }
 
-/** @param {Tokens["output"][number]} token */
-function outputToken({ text, probability, forced, drafted, step, at }) {
+/** @param {Tokens["output"][number]} token @param {number | null} vocab */
+function outputToken({ text, probability, forced, drafted, mask, step, at }, vocab) {
   const bar = h("b", { class: forced ? "forced" : "sampled" });
   bar.style.width = `${Math.round(100 * (forced ? 1 : (probability ?? 0)))}%`;
   const how = forced
-    ? "forced by a tool"
+    ? `forced by ${mask ? "the grammar" : "a tool"}`
     : probability == null
       ? ""
       : `probability ${Number(probability.toPrecision(3))}`;
@@ -185,12 +209,45 @@ function outputToken({ text, probability, forced, drafted, step, at }) {
   return h(
     "span",
     {
-      class: "token",
+      class: mask?.wanted != null ? "token overruled" : "token",
       "data-step": step,
-      title: [when, how, drafted && FATES.kept].filter(Boolean).join("; "),
+      title: [when, how, mask && !forced && maskWords(mask, vocab), drafted && FATES.kept]
+        .filter(Boolean)
+        .join("; "),
     },
     shown(text),
     bar,
+  );
+}
+
+/**
+ * What the request's grammar left to choose from in the step.
+ *
+ * @param {Tokens} panel
+ * @param {number} step
+ * @returns {HTMLElement | false}
+ */
+function maskLine({ output, vocab }, step) {
+  const chosen = output.filter((token) => token.step === step && token.mask);
+  const [first] = chosen.filter(({ forced }) => !forced);
+  if (!first?.mask) return false;
+  const { mask } = first;
+  const forced = chosen.filter((token) => token.forced).length;
+  const share = h("span", {
+    class: "share",
+    title: "the model's probability of all allowed tokens",
+  });
+  const rest = h("b", { class: "sampled" });
+  rest.style.width = `${100 * (mask.mass ?? 0)}%`;
+  share.append(rest);
+  return h(
+    "p",
+    { class: "mask" },
+    h("span", { class: "draft kept" }, shown(first.text)),
+    " ",
+    maskWords(mask, vocab),
+    share,
+    forced ? `, then ${plural(forced, "token")} forced` : "",
   );
 }
 
@@ -205,6 +262,9 @@ function inVain(step) {
   const words = `The request has ended, but step ${step} is still computing a row of it, in vain.`;
   return h("p", { class: "note in-vain" }, words);
 }
+
+/** Without spaces around it, unless there is nothing else. @param {string} text */
+const trimmed = (text) => shown(text.trim() || text);
 
 /** A newline as an arrow, an empty piece (part of a character) as a thin mark. @param {string} text */
 function shown(text) {

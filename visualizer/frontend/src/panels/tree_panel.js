@@ -6,6 +6,7 @@
 /** @import { TreeItem } from "../drawing/tree_layout.js" */
 /** @import { Frame } from "../model/frame.js" */
 /** @import { Model } from "../model/model.js" */
+/** @import { TreeNode } from "../model/tree.js" */
 import { listed, textOf } from "../board/descriptions.js";
 import { CanvasPainter } from "../drawing/canvas_painter.js";
 import { h, plural, visible } from "../drawing/html.js";
@@ -46,11 +47,16 @@ export class TreePanel {
     this.width = this.element.clientWidth / this.board.unit;
   }
 
+  get mostRows() {
+    return MOST_ROWS[this.board.narrow ? "narrow" : "wide"];
+  }
+
   /** The height for as many rows as the tree can have: it stays the same in all steps. */
   get height() {
     const { narrow, unit } = this.board;
-    const most = MOST_ROWS[narrow ? "narrow" : "wide"];
-    const rows = Math.min(most, 2 * this.model.requests.length);
+    const { length } = this.model.requests;
+    // A log without requests says nothing of later steps: its picture may grow.
+    const rows = length ? Math.min(this.mostRows, 2 * length) : MOST_ROWS.wide;
     return rows * treeRow(narrow, unit > 1) + 6;
   }
 
@@ -64,7 +70,7 @@ export class TreePanel {
     const layout = layoutTree(tree, {
       path,
       endsAt: endsWithoutLeaf(frame),
-      mostRows: MOST_ROWS[narrow ? "narrow" : "wide"],
+      mostRows: this.mostRows,
       outline: narrow,
     });
     const rowHeight = treeRow(narrow, unit > 1);
@@ -97,7 +103,7 @@ export class TreePanel {
       ? none
       : narrow
         ? inNodes
-        : `${inNodes}; half-filled squares are not in the tree yet`;
+        : `${inNodes}; ${tree[0].marks.length ? "half a square: not in the GPU, dashed: not in the cache" : "half-filled squares are not in the tree yet"}`;
     this.describe(inNodes);
   }
 
@@ -190,6 +196,7 @@ export class TreePanel {
     if (item.kind === "rest")
       return [`${item.subtrees} more subtrees: ${plural(item.folded.blocks, "block")}`];
     const { node } = item;
+    if (node.marks.length) return describeMarks(node);
     const names = node.owners.map((id) => model.requestSpan(id).name);
     for (const label of node.holders) names.push(label ? `a buffer of ${label}` : "a buffer");
     const used = names.length
@@ -201,6 +208,17 @@ export class TreePanel {
       { text: visible(node.text.slice(0, 400)) },
     ];
   }
+}
+
+/** A chain of which only hashes are known. @param {TreeNode} node @returns {Line[]} */
+function describeMarks(node) {
+  const hashes = node.marks.slice(0, 8).map(({ hash }) => hash);
+  const more = node.marks.length > 8 ? " …" : "";
+  const words = node.blocks.length
+    ? `${plural(node.blocks.length, "block")} in ${node.places}`
+    : `not in the cache: ${node.absence}`;
+  const stored = node.blocks.length && node.since !== null ? [`stored in step ${node.since}`] : [];
+  return [words, ...stored, { text: `${hashes.join(" ")}${more}` }];
 }
 
 /** @param {TreeItem | undefined} item */

@@ -1,11 +1,11 @@
 /**
  * Why one request was slow: a sentence, its bar, and a row per cause. The rows add up to the total.
  *
- * @typedef {"recorded" | "inferred" | "unknown"} Source  of a time
  * @typedef {"us" | "steps"} Unit
  */
 
 /** @import { Board } from "../board/board.js" */
+/** @import { Knowledge } from "../model/knowledge.js" */
 /** @import { RequestTime } from "../model/waterfall.js" */
 /** @import { CauseRow } from "../model/waterfall_words.js" */
 /** @import { Late, WaterfallContext } from "./waterfall_panel.js" */
@@ -13,15 +13,10 @@ import { patchChildren } from "../board/patch_children.js";
 import { CanvasPainter } from "../drawing/canvas_painter.js";
 import { closest, h } from "../drawing/html.js";
 import { drawBar, partsOf } from "../drawing/waterfall_bar.js";
-import { chip, wordNodes } from "../drawing/words_html.js";
-import {
-  causeRows,
-  headline,
-  helped,
-  INFERRED,
-  rowWords,
-  timeWords,
-} from "../model/waterfall_words.js";
+import { chip, levelDot, wordNodes } from "../drawing/words_html.js";
+import { LEVELS } from "../model/knowledge.js";
+import { causeRows, headline, helped, rowWords, timeWords } from "../model/waterfall_words.js";
+import { missedWords, whyMissed } from "../model/why_missed.js";
 
 const HIGH = 30;
 const TOP = 14;
@@ -37,6 +32,7 @@ export class WhySlow {
     this.bar = h("canvas", { "aria-hidden": "true" });
     this.body = h("tbody", {});
     this.helped = h("p", { class: "helped" });
+    this.missed = h("p", { class: "helped missed" });
     this.sum = h("p", { class: "note muted" });
     this.element = h(
       "div",
@@ -55,6 +51,7 @@ export class WhySlow {
         this.body,
       ),
       this.helped,
+      this.missed,
       this.sum,
     );
     this.painter = new CanvasPainter(this.bar);
@@ -80,7 +77,7 @@ export class WhySlow {
     );
     patchChildren(this.words, wordNodes(headline(model, time), context));
     this.draw(time, unit);
-    const rows = causeRows(time);
+    const rows = causeRows(time, model.source);
     patchChildren(this.body, [
       ...rows.map((row) => rowOf(row, time, context, unit)),
       tr("no value", ["time in the client and on the network"], "unknown"),
@@ -91,14 +88,29 @@ export class WhySlow {
       h("strong", {}, "What would have helped "),
       ...wordNodes(help, context),
       ". ",
-      sourceMark("inferred"),
+      levelDot("inferred"),
     ]);
+    this.writeMissed(context);
     const total = timeWords(time.total, unit);
     patchChildren(this.sum, [
-      ...Object.entries(SOURCES).flatMap(([one, words]) => [sourceMark(one), ` ${words}  `]),
+      ...LEVELS.flatMap((one) => [levelDot(one), ` ${SOURCES[one]}  `]),
       h("br", {}),
       `The times above add up to ${total}. Click a part of a bar to go to its step.`,
     ]);
+  }
+
+  /** Writes what the request found in the cache, and why it was not more. @param {WaterfallContext} context */
+  writeMissed(context) {
+    const { model } = context;
+    const answer = whyMissed(model, this.id);
+    const sentences = missedWords(model, answer).flatMap((words) => [
+      ...wordNodes(words, context),
+      ". ",
+    ]);
+    const isMiss = answer.kind !== "whole" && answer.kind !== "waiting";
+    const title = isMiss ? "Why did it miss the cache? " : "What it found in the cache ";
+    patchChildren(this.missed, [h("strong", {}, title), ...sentences, levelDot(answer.mark)]);
+    this.missed.dataset.kind = answer.kind;
   }
 
   /** @param {RequestTime} time @param {Unit} unit */
@@ -126,7 +138,7 @@ export class WhySlow {
   }
 }
 
-/** @type {Record<Source, string>} */
+/** @type {Record<Knowledge, string>} */
 const SOURCES = {
   recorded: "recorded in the log",
   inferred: "inferred from it",
@@ -135,25 +147,18 @@ const SOURCES = {
 
 /** @param {CauseRow} row @param {RequestTime} time @param {WaterfallContext} context @param {Unit} unit */
 function rowOf(row, time, context, unit) {
-  const { cause, steps } = row;
   const words = wordNodes(rowWords(context.model, time, row), context);
-  const source = INFERRED.has(cause) ? "inferred" : cause === "unknown" ? "unknown" : "recorded";
-  return tr(timeWords(row.time, unit), [...words, " ", ...stepLinks(steps)], source);
+  return tr(timeWords(row.time, unit), [...words, " ", ...stepLinks(row.steps)], row.mark);
 }
 
-/** @param {string} time @param {(Node | string)[]} words @param {Source} source */
+/** @param {string} time @param {(Node | string)[]} words @param {Knowledge} source */
 function tr(time, words, source) {
   return h(
     "tr",
     {},
     h("th", { scope: "row" }, time),
     h("td", {}, ...words),
-    h(
-      "td",
-      { class: "from" },
-      sourceMark(source),
-      h("span", { class: "for-screen-readers" }, source),
-    ),
+    h("td", { class: "from" }, levelDot(source)),
   );
 }
 
@@ -166,9 +171,4 @@ function stepLinks(steps) {
   const links = steps.map((step) => link(step, String(step), `step ${step}`));
   const apart = links.flatMap((one, index) => (index ? [", ", one] : [one]));
   return [h("span", { class: "muted" }, steps.length > 1 ? "steps " : "step ", ...apart)];
-}
-
-/** Recorded: a full dot; inferred: half of one; unknown: a dashed ring. @param {string} source */
-function sourceMark(source) {
-  return h("i", { class: `source-mark ${source}`, "aria-hidden": "true" });
 }

@@ -13,8 +13,16 @@ import { parseLog, State } from "../../src/model/index.js";
 
 const [path, events] = process.argv.slice(2);
 
-/** The engine's state and the lanes. @param {State} state */
-const facts = (state) => ({ ...state.core(), lanes: state.lanes });
+/** The engine's state, and what only viewers read. @param {State} state */
+const facts = (state) => ({
+  ...state.core(),
+  lanes: state.lanes,
+  reported_blocks: state.nodes
+    .list()
+    .flatMap(({ id, hash, media }) => (hash ? [[id, hash, media]] : [])),
+  waiting_count: state.reported?.waiting ?? null,
+  expert_loads: state.expertLoads,
+});
 
 /** @param {State} state */
 function digest(state) {

@@ -130,6 +130,16 @@ export const withdrawn = (request, node, block) => ({
   node,
   block,
 });
+/** Blocks that replica 0 computed; the prefix's letters are the tokens. */
+export const adopted = (parent, nodes, blocks, prefix) => ({
+  type: "prefix_adopted",
+  parent,
+  nodes,
+  blocks,
+  tokens: [...prefix].map((letter) => letter.codePointAt(0)),
+  texts: [...prefix],
+  source: "replica 0",
+});
 export const ended = (request, reason = "length", message = "") => ({
   type: "request_finished",
   request,

@@ -188,6 +188,24 @@ test("blocks_stored: a node for each block, and no lock counts", () => {
   assert.equal(state.core().tick, 0);
 });
 
+test("prefix_adopted: unlocked nodes, the latest access, and where they come from", () => {
+  const state = fold([started(), make.adopted(0, [1], [0, 1], "abcd")]);
+  assert.deepEqual(state.core().refs, [1, 1, 0, 0, 0, 0]);
+  assert.equal(state.core().tick, 2);
+  const tokens = [..."abcd"].map((letter) => letter.codePointAt(0));
+  const adopted = { id: 1, parent: 0, tokens, blocks: [0, 1], copies: [], last: 2, lock: 0 };
+  assert.deepEqual(node(state, 1), adopted);
+  assert.deepEqual(state.adoptedPrefix(1), { adopted: 4, source: "replica 0" });
+  assert.deepEqual(state.counts, { unshared: 0, shared: 0, cached: 2, free: 4 });
+  const hashed = fold([
+    started({ prefix_cache: "hash" }),
+    make.adopted(0, [1], [0], "ab"),
+    make.adopted(1, [2, 3], [1, 2], "cdef"),
+  ]);
+  assert.deepEqual(hashed.core().queue, [2, 1, 0]);
+  assert.deepEqual(hashed.adoptedPrefix(3), { adopted: 6, source: "replica 0" });
+});
+
 test("the tail of a released table is allocated and evicted first", () => {
   const state = fold(oneHashed, make.ended(1));
   assert.deepEqual(state.core().free, [5, 4, 3, 2]);

@@ -255,6 +255,7 @@ test("preempted and resumed: segments, fates, blocks that change owners", () => 
     node: 0,
     filled: 1,
     slots: 2,
+    lacksPage: false,
     mark: "handed",
     from: 2,
     to: 1,

@@ -220,6 +220,18 @@ export const scenes = {
   "a resume": scene(4, started({ num_blocks: 5 }), one(), two(), three, back),
   "an eviction": scene(3, started({ num_blocks: 5, token_budget: 16 }), one(), gone, big),
   "a cleared cache": scene(3, started(), one(), gone, make.evicted(1, -1, "cleared")),
+  "an adopted prefix": scene(
+    1,
+    started({ num_blocks: 4 }),
+    make.adopted(0, [1], [0, 1], "abcd"),
+    make.evicted(1, -1, "adopted"),
+    make.adopted(0, [2], [0, 1, 2], "abcdef"),
+    arrived(1, "abcdefg"),
+    step(1),
+    admitted(1, 2, [0, 1, 2]),
+    allocated(1, 3),
+    scheduled([[1, 6, 1]]),
+  ),
   "an abort": scene(2, started(), one(), arrived(2, "x"), arrived(3, "y"), make.ended(2, "abort")),
   "a fork": scene(1, started(), fork),
   "two copies": scene(

@@ -115,6 +115,14 @@ test("a cleared cache and an abort, between two steps", () => {
   tells("an abort", ["aborted", "waiting"], "r2", "r3");
 });
 
+test("an adopted prefix, what was evicted for it, and the request that finds it", () => {
+  const { frame } = tells("an adopted prefix", ["adopted", "admitted"], 5, "replica 0", 2);
+  assert.deepEqual(
+    frame.story.admissions.map(({ prefix }) => prefix),
+    [{ adopted: 6, source: "replica 0" }],
+  );
+});
+
 test("a fork, and the copies on write after it", () => {
   tells("a fork", ["forked"], "r1", "r2", "r3", 3, 2);
   tells("two copies", ["copied"], "r1", "r2", 1, 2, 3);

@@ -1,0 +1,130 @@
+"""Memory and time that loading takes, for each type of file: nothing is held twice.
+
+A model with the 0.5B shape and random weights is written to files. Each is loaded in a process of its
+own, which reports from /proc what it held before and after, and at the peak: anonymous memory, which is
+the process's own, and pages of the file, which the kernel may drop and processes share. Meanwhile a
+second thread measures how long it had to wait for the interpreter lock.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+
+SHAPE = "0.5B"
+MB = 10**6
+# What is loaded -> the file, and the precision of the model.
+FILES = {
+    "float32 safetensors, as float32": ("float32", "float32"),
+    "bfloat16 safetensors, as bfloat16": ("bfloat16", "bfloat16"),
+    "bfloat16 safetensors, as float32": ("bfloat16", "float32"),
+    "F16 GGUF, as float32": ("F16", "float32"),
+    "Q8_0 GGUF, as bfloat16": ("Q8_0", "bfloat16"),
+    "Q4_K_M GGUF, as bfloat16": ("Q4_K_M", "bfloat16"),
+}
+
+
+def main() -> None:
+    """Write the files, load each in a new process, print and save."""
+    from benchmarks.report import save
+
+    figures: dict[str, object] = {}
+    print(f"{'MB':36} {'file':>6} {'stated':>7} {'own':>6} {'mapped':>7} {'peak':>6}   s  GIL ms")
+    with tempfile.TemporaryDirectory() as folder:
+        for name, (stored, dtype) in FILES.items():
+            path = _written(Path(folder), stored)
+            command = [sys.executable, "-m", "benchmarks.loading", str(path), dtype]
+            output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+            found = figures[name] = json.loads(output)
+            sizes = " ".join(
+                f"{found[key] / MB:{width}.0f}"
+                for key, width in zip(
+                    ("file", "stated", "own", "mapped", "peak"), (6, 7, 6, 7, 6), strict=True
+                )
+            )
+            print(
+                f"{name:36} {sizes} {found['seconds']:3.0f} {found['gil'] * 1000:7.0f}", flush=True
+            )
+    save("loading", figures)
+
+
+def _written(folder: Path, stored: str) -> Path:
+    """Return a model's directory or GGUF file, written if it is not there yet."""
+    from benchmarks.random_model import SHAPES, RandomModel, quantize_gguf
+
+    torch.set_num_threads(1)
+    if stored in ("float32", "bfloat16"):
+        directory = folder / stored
+        if directory.exists():
+            return directory
+        directory.mkdir()
+        model = RandomModel.make(SHAPE, getattr(torch, stored))
+        save_file(model.weights.tensors, directory / "model.safetensors")
+        (directory / "config.json").write_text(json.dumps(SHAPES[SHAPE]))
+        return directory
+    source = folder / "model-F16.gguf"
+    if not source.exists():
+        RandomModel.make(SHAPE, torch.float32).write_gguf(source)
+    return source if stored == "F16" else quantize_gguf(source, stored, 1)
+
+
+def _measure(path: Path, dtype: torch.dtype) -> dict[str, float]:
+    """Load a model in this process, whose libraries are loaded already."""
+    from engine.compute.loader import build
+    from engine.compute.model.config_file import read_config
+    from engine.compute.weights.checkpoint import Checkpoint
+    from engine.compute.weights.gguf_checkpoint import GGUFCheckpoint
+
+    torch.set_num_threads(1)
+    gaps = [0.0]
+    stop = threading.Event()
+
+    def tick() -> None:
+        last = time.perf_counter()
+        while not stop.wait(0.001):
+            now = time.perf_counter()
+            gaps.append(now - last)
+            last = now
+
+    before = _status()
+    thread = threading.Thread(target=tick)
+    thread.start()
+    start = time.perf_counter()
+    weights: Checkpoint
+    if path.is_file():
+        weights = gguf = GGUFCheckpoint(path, dtype)
+        model = build(gguf.config, weights)
+    else:
+        weights = Checkpoint(path, dtype)
+        model = build(read_config(path), weights)
+    seconds = time.perf_counter() - start
+    stop.set()
+    thread.join()
+    after = _status()
+    files = [path] if path.is_file() else list(path.glob("*.safetensors"))
+    return {
+        "file": sum(file.stat().st_size for file in files),
+        "stated": model.weight_bytes,
+        "own": after["RssAnon"] - before["RssAnon"],
+        "mapped": after["RssFile"] - before["RssFile"],
+        "peak": after["VmHWM"] - before["VmRSS"],
+        "seconds": seconds,
+        "gil": max(gaps),
+    }
+
+
+def _status() -> dict[str, int]:
+    """Return the sizes in /proc/self/status in bytes."""
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    pairs = [line.split(":") for line in lines if line.endswith("kB")]
+    return {name: int(value.split()[0]) * 1024 for name, value in pairs}
+
+
+if __name__ == "__main__":
+    print(json.dumps(_measure(Path(sys.argv[1]), getattr(torch, sys.argv[2]))))

@@ -1,0 +1,143 @@
+"""The tables of docs/models.md, computed by the code that loads models.
+
+`python -m benchmarks.models_page` writes them into the page; a test checks that they are up to date.
+"""
+
+from pathlib import Path
+from typing import Any, get_args
+
+import gguf
+import numpy as np
+import torch
+from gguf.constants import GGML_QUANT_SIZES
+
+from engine.byte_sizes import byte_size
+from engine.compute.device import Device
+from engine.compute.memory import kv_bytes_per_token, working_bytes
+from engine.compute.model.config import ModelConfig
+from engine.compute.model.config_file import SUPPORTED, parse_config
+from engine.compute.precision import Precision
+from engine.compute.weights.gguf_architectures import ARCHITECTURES
+from engine.config import EngineConfig
+from engine.text.pre_tokenizers import SPLITS
+
+PAGE = Path(__file__).parent.parent / "docs" / "models.md"
+BEGIN, END = "<!-- begin: python -m benchmarks.models_page -->\n", "<!-- end -->\n"
+GB = 10**9
+# What the operating system, a browser and an editor need beside the model.
+_OTHERS = 4 * GB
+_MACHINES = (8, 16, 32, 64)
+# Enough KV for a handful of conversations.
+_ENGINE = EngineConfig(max_kv_tokens=8192, token_budget=512)
+_QWEN3 = {
+    "architectures": ["Qwen3ForCausalLM"],
+    "model_type": "qwen3",
+    "vocab_size": 151936,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "max_position_embeddings": 40960,
+    "rope_theta": 1e6,
+}
+
+
+def _qwen3(hidden: int, inner: int, layers: int, heads: int, *, tied: bool) -> dict[str, Any]:
+    return _QWEN3 | {
+        "hidden_size": hidden,
+        "intermediate_size": inner,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "tie_word_embeddings": tied,
+    }
+
+
+# Published shapes, as in config.json. Models of other families with as many parameters need as much.
+MODELS = {
+    "Qwen3-0.6B": _qwen3(1024, 3072, 28, 16, tied=True),
+    "Qwen3-1.7B": _qwen3(2048, 6144, 28, 16, tied=True),
+    "Qwen3-4B": _qwen3(2560, 9728, 36, 32, tied=True),
+    "Qwen3-8B": _qwen3(4096, 12288, 36, 32, tied=False),
+    "Qwen3-14B": _qwen3(5120, 17408, 40, 40, tied=False),
+}
+# File -> the precision of KV and computation, and the bytes of a weight in memory.
+_FILES = {
+    "float32": (torch.float32, 4.0),
+    "bfloat16": (torch.bfloat16, 2.0),
+    # Int8 and a scale per row, whatever the file's type. KV is float32 on most CPUs.
+    "quantized GGUF": (torch.float32, 1.01),
+}
+
+
+def needed_bytes(entries: dict[str, Any], file: str) -> int:
+    """Return the memory that a model needs with the settings of the page."""
+    model = parse_config(entries)
+    dtype, size = _FILES[file]
+    kv = _ENGINE.num_blocks * _ENGINE.block_size * kv_bytes_per_token(model, dtype)
+    return round(num_parameters(model) * size) + kv + working_bytes(model, _ENGINE, dtype)
+
+
+def num_parameters(model: ModelConfig) -> int:
+    """Return the number of parameters of a Qwen3 model."""
+    hidden, head_dim = model.hidden_size, model.head_dim
+    attention = hidden * head_dim * 2 * (model.num_heads + model.num_kv_heads)
+    layer = attention + 3 * hidden * model.intermediate_size + 2 * hidden + 2 * head_dim
+    embeddings = 1 if model.tied_embeddings else 2
+    return embeddings * model.vocab_size * hidden + model.num_layers * layer + hidden
+
+
+def render() -> str:
+    """Return the generated part of the page."""
+    sizes = {
+        model: [needed_bytes(entries, file) for file in _FILES] for model, entries in MODELS.items()
+    }
+    lines = [f"| model | {' | '.join(_FILES)} |", "|---|" + "---:|" * len(_FILES)]
+    lines += [f"| {model} | {' | '.join(map(byte_size, row))} |" for model, row in sizes.items()]
+    lines += ["", "| memory of the machine | largest model | file |", "|---|---|---|"]
+    for memory in _MACHINES:
+        fits = [
+            (model, file)
+            for model, row in sizes.items()
+            for file, size in zip(_FILES, row, strict=True)
+            if size + _OTHERS <= memory * GB
+        ]
+        model, file = fits[-1]  # the largest model; its smallest file comes last
+        first = next(one for one in fits if one[0] == model)[1]
+        files = file if first == file else f"{first} or smaller"
+        lines.append(f"| {memory} GB | {model} | {files} |")
+    lines += ["", *_lists()]
+    return "\n".join(lines) + "\n"
+
+
+def _lists() -> list[str]:
+    """Return what is supported, one list a line."""
+    names = {
+        "Families": SUPPORTED,
+        "Architectures of GGUF files": ARCHITECTURES,
+        "Types of GGUF files": _types(),
+        "Pre-tokenizers of GGUF files": SPLITS,
+    }
+    lists = {title: sorted(one) for title, one in names.items()}
+    lists |= {"Precisions": list(get_args(Precision)), "Devices": list(get_args(Device))}
+    return [f"- **{title}**: {', '.join(f'`{x}`' for x in one)}" for title, one in lists.items()]
+
+
+def _types() -> list[str]:
+    """Return the types that the gguf package can dequantize."""
+    found: list[str] = []
+    for kind, (_, size) in GGML_QUANT_SIZES.items():
+        try:
+            gguf.quants.dequantize(np.zeros((1, size), dtype=np.uint8), kind)
+        except NotImplementedError:
+            continue
+        found.append(kind.name)
+    return found
+
+
+def main() -> None:
+    """Write the generated part into the page."""
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    after = rest.partition(END)[2]
+    PAGE.write_text(before + BEGIN + render() + END + after, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,199 @@
+"""Models of real sizes with random weights: for the engine, for transformers and as GGUF files.
+
+The weights exist once: the engine's matrices are filled in place, transformers' parameters are views of
+them, and a GGUF file is written tensor by tensor. The speed of a product does not depend on the values.
+"""
+
+import ctypes
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gguf
+import torch
+import transformers
+from torch import Tensor
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+
+from engine.compute.loader import build
+from engine.compute.model.config_file import parse_config
+from engine.compute.torch_runner import TorchRunner
+from engine.compute.weights.checkpoint import Checkpoint
+from engine.compute.weights.matrix import Int8Matrix, Matrix
+from engine.text.byte_tokenizer import ByteTokenizer
+
+transformers.logging.set_verbosity_error()
+
+_COMMON = {"max_position_embeddings": 32768, "rope_theta": 1e6, "tie_word_embeddings": True}
+# Published shapes, as in config.json.
+SHAPES: dict[str, dict[str, Any]] = {
+    "0.5B": {
+        "architectures": ["Qwen2ForCausalLM"],
+        "model_type": "qwen2",
+        "vocab_size": 151936,
+        "hidden_size": 896,
+        "intermediate_size": 4864,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 14,
+        "num_key_value_heads": 2,
+    },
+    "0.6B": {
+        "architectures": ["Qwen3ForCausalLM"],
+        "model_type": "qwen3",
+        "vocab_size": 151936,
+        "hidden_size": 1024,
+        "intermediate_size": 3072,
+        "num_hidden_layers": 28,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+    },
+    "1.5B": {
+        "architectures": ["Qwen2ForCausalLM"],
+        "model_type": "qwen2",
+        "vocab_size": 151936,
+        "hidden_size": 1536,
+        "intermediate_size": 8960,
+        "num_hidden_layers": 28,
+        "num_attention_heads": 12,
+        "num_key_value_heads": 2,
+    },
+}
+for _entries in SHAPES.values():
+    _entries.update(_COMMON)
+NAMES = {"0.5B": "Qwen2.5-0.5B", "0.6B": "Qwen3-0.6B", "1.5B": "Qwen2.5-1.5B"}
+
+
+class NumberTokenizer(ByteTokenizer):
+    """A tokenizer for a vocabulary without texts: beyond the bytes, token 300 is the word "300"."""
+
+    def __init__(self, vocab_size: int) -> None:
+        super().__init__()
+        self._table += [f" {number}".encode() for number in range(self.vocab_size, vocab_size)]
+        self.vocab_size = vocab_size
+
+
+class RandomWeights(Checkpoint):
+    """A checkpoint without a file: tensors are drawn as the model asks for them.
+
+    tensors  each tensor under its name, without int8 matrices; a stacked matrix is not stored twice
+    int8     whether matrices are int8 with a scale per row
+    """
+
+    def __init__(self, dtype: torch.dtype, int8: bool = False) -> None:
+        self.directory = Path("random")
+        self.dtype, self.device = dtype, torch.device("cpu")
+        self.num_parameters = 0
+        self.fingerprint = hashlib.sha256()
+        self.tensors: dict[str, Tensor] = {}
+        self.int8 = int8
+        self._location = {}
+        self._unused = set()
+
+    def load(self, name: str, *shape: int) -> Tensor:
+        """Draw a tensor. Norms are near 1."""
+        tensor = torch.empty(shape, dtype=self.dtype).uniform_(-0.035, 0.035)
+        if "norm" in name:
+            tensor += 1
+        self.tensors[name] = tensor
+        self.num_parameters += tensor.numel()
+        return tensor
+
+    def load_matrix(self, rows: Mapping[str, int], columns: int) -> Matrix:
+        """Draw a stacked matrix. Tensors are views of its rows."""
+        stacked = self.load("", sum(rows.values()), columns)
+        del self.tensors[""]
+        if self.int8:
+            return Int8Matrix.quantize(stacked, self.dtype)
+        parts = torch.split(stacked, list(rows.values()))
+        self.tensors.update(zip(rows, parts, strict=True))
+        return stacked
+
+
+@dataclass
+class RandomModel:
+    """A model in the engine, and what the others need to have the same weights."""
+
+    entries: dict[str, Any]
+    runner: TorchRunner
+    weights: RandomWeights
+
+    @classmethod
+    def make(cls, shape: str, dtype: torch.dtype, int8: bool = False) -> "RandomModel":
+        """Draw the weights of one of SHAPES."""
+        torch.manual_seed(0)
+        weights = RandomWeights(dtype, int8)
+        model = build(parse_config(SHAPES[shape]), weights)
+        return cls(SHAPES[shape], TorchRunner(model, shape), weights)
+
+    def transformers(self) -> PreTrainedModel:
+        """Return transformers' model over the same memory."""
+        config = AutoConfig.for_model(**self.entries)
+        with torch.device("meta"):
+            model = AutoModelForCausalLM.from_config(
+                config, dtype=self.weights.dtype, attn_implementation="sdpa"
+            )
+        model.load_state_dict(self.weights.tensors, strict=False, assign=True)
+        model.tie_weights()
+        # Its frequencies are computed, not loaded.
+        model.model.rotary_emb = type(model.model.rotary_emb)(config)
+        assert not any(tensor.is_meta for tensor in [*model.parameters(), *model.buffers()])
+        return model.eval()
+
+    def write_gguf(self, file: Path) -> None:
+        """Write the model with matrices in F16 and without a tokenizer."""
+        writer = gguf.GGUFWriter(file, self.entries["model_type"])
+        config = parse_config(self.entries)
+        writer.add_context_length(config.max_context)
+        writer.add_embedding_length(config.hidden_size)
+        writer.add_feed_forward_length(config.intermediate_size)
+        writer.add_block_count(config.num_layers)
+        writer.add_head_count(config.num_heads)
+        writer.add_head_count_kv(config.num_kv_heads)
+        writer.add_key_length(config.head_dim)
+        writer.add_value_length(config.head_dim)
+        writer.add_layer_norm_rms_eps(config.norm_eps)
+        writer.add_rope_freq_base(self.entries["rope_theta"])
+        writer.add_tokenizer_model("none")
+        writer.add_vocab_size(config.vocab_size)
+        arch = {"qwen2": gguf.MODEL_ARCH.QWEN2, "qwen3": gguf.MODEL_ARCH.QWEN3}
+        names = gguf.get_tensor_name_map(arch[self.entries["model_type"]], config.num_layers)
+        for name, tensor in self.weights.tensors.items():
+            kept = torch.float32 if tensor.dim() == 1 else torch.float16
+            writer.add_tensor_info(
+                names.get_name(name, try_suffixes=(".weight", ".bias")),
+                tensor.shape,
+                torch.empty(0, dtype=kept).numpy().dtype,
+                tensor.numel() * kept.itemsize,
+            )
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_ti_data_to_file()
+        for tensor in self.weights.tensors.values():
+            kept = torch.float32 if tensor.dim() == 1 else torch.float16
+            writer.write_tensor_data(tensor.to(kept).numpy())
+        writer.close()
+
+
+@ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
+def _silent(*_: object) -> None:
+    """Drop a line of llama.cpp's log."""
+
+
+def quantize_gguf(source: Path, kind: str, threads: int) -> Path:
+    """Convert an F16 file with llama.cpp's own quantizer to `kind`, "Q8_0" or "Q4_K_M"."""
+    import llama_cpp
+
+    llama_cpp.llama_log_set(_silent, ctypes.c_void_p())
+    result = source.with_name(f"{source.stem.removesuffix('-F16')}-{kind}.gguf")
+    if not result.exists():
+        params = llama_cpp.llama_model_quantize_default_params()
+        params.ftype = getattr(llama_cpp, f"LLAMA_FTYPE_MOSTLY_{kind}")
+        params.nthread = threads
+        status = llama_cpp.llama_model_quantize(
+            str(source).encode(), str(result).encode(), ctypes.byref(params)
+        )
+        assert status == 0, f"llama_model_quantize: {status}"
+    return result

@@ -1,0 +1,90 @@
+"""Walk through a JSON schema, and close its objects."""
+
+from collections.abc import Iterator
+from typing import Any
+
+Schema = dict[str, Any]
+
+_BY_NAME = ("$defs", "definitions", "properties", "patternProperties", "dependentSchemas")
+_LISTS = ("allOf", "anyOf", "oneOf", "prefixItems", "items")
+_SINGLE = ("items", "additionalProperties", "additionalItems", "unevaluatedProperties", "contains",
+           "propertyNames", "not", "if", "then", "else")  # fmt: skip
+_SAME_VALUE = ("allOf", "anyOf", "oneOf")  # their members describe the value that the schema does
+
+
+def children(schema: Schema) -> Iterator[tuple[str, Schema]]:
+    """Yield the schemas directly inside a schema, each with its path from there."""
+    for key in _BY_NAME:
+        if isinstance(named := schema.get(key), dict):
+            yield from ((f".{key}.{name}", one) for name, one in named.items())
+    for key in _LISTS:
+        if isinstance(listed := schema.get(key), list):
+            yield from ((f".{key}[{i}]", one) for i, one in enumerate(listed))
+    yield from ((f".{key}", schema[key]) for key in _SINGLE if key in schema)
+
+
+def close_objects(root: Schema) -> None:
+    """Set a missing `additionalProperties` beside `properties` to false, everywhere in a schema.
+
+    An object that several schemas describe together (members of an `allOf`, or `properties` beside a
+    `$ref`) stays open: each of them would forbid what the others ask for.
+    """
+    every = list(_walk(root))
+    shared: set[int] = set()  # ids of schemas that describe an object together with others
+    for schema in every:
+        if _is_joint(schema, root):
+            _share(schema, root, shared)
+    for schema in every:
+        says = {"additionalProperties", "unevaluatedProperties"} & schema.keys()
+        if "properties" in schema and not says and id(schema) not in shared:
+            schema["additionalProperties"] = False
+
+
+def _walk(root: Schema) -> Iterator[Schema]:
+    pending: list[Any] = [root]
+    while pending:
+        if isinstance(schema := pending.pop(), dict):
+            yield schema
+            pending += (child for _, child in children(schema))
+
+
+def _parts(schema: Schema, root: Schema) -> list[Schema]:
+    """Return the other schemas that describe the keys of the same object."""
+    parts = [part for key in _SAME_VALUE for part in _as_list(schema.get(key))]
+    if isinstance(pointer := schema.get("$ref"), str):
+        parts.append(_resolve(pointer, root))
+    keys = {"properties", "$ref", *_SAME_VALUE}
+    return [part for part in parts if isinstance(part, dict) and keys & part.keys()]
+
+
+def _is_joint(schema: Schema, root: Schema) -> bool:
+    """Return whether a schema joins several descriptions of an object's keys."""
+    keys = ("$ref", "anyOf", "oneOf")
+    alone: list[Schema] = [{key: schema[key]} for key in keys if key in schema]
+    alone += ({"allOf": [one]} for one in _as_list(schema.get("allOf")))
+    return ("properties" in schema) + sum(bool(_parts(one, root)) for one in alone) > 1
+
+
+def _share(schema: Schema, root: Schema, shared: set[int]) -> None:
+    pending = [schema]
+    while pending:
+        one = pending.pop()
+        if id(one) not in shared:
+            shared.add(id(one))
+            pending += _parts(one, root)
+
+
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _resolve(pointer: str, root: Schema) -> Any:
+    """Return what a pointer such as "#/$defs/Animal" points at; None if it is nothing."""
+    found: Any = root
+    for key in pointer.removeprefix("#").split("/")[1:]:
+        found = (
+            found.get(key.replace("~1", "/").replace("~0", "~"))
+            if isinstance(found, dict)
+            else None
+        )
+    return found

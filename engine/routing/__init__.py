@@ -1,0 +1,19 @@
+"""Routing: which replica gets a request.
+
+A policy is a `Router` in pure Python, without a server and without Ray. The same object decides in the
+gateway (`server/gateway/`), in the simulator (`engine/simulation/cluster.py`) and in a lesson.
+
+- `router`         the interface: `Router`, `Replica`, `Decision`
+- `load`           policies that do not read the prompt: random, round_robin, power_of_two
+- `block_index`    which replicas have a block: one walk along a prompt finds its hits everywhere
+- `prefix_tree`    an approximate tree: what was sent where
+- `prefix_events`  each replica's real tree (`replica_tree`), folded from its log, and guesses about
+                   what is on its way (`guesses`)
+- `checked`        a learner's policy: its mistakes become errors that name the method
+- `dispatcher`     the bookkeeping around a router, and the log of its decisions
+"""
+
+from engine.routing.named import ROUTERS, router_named
+from engine.routing.router import Decision, NoReplicaError, Replica, Router
+
+__all__ = ["ROUTERS", "Decision", "NoReplicaError", "Replica", "Router", "router_named"]

@@ -1,0 +1,112 @@
+"""Which replicas have a block: one walk along a prompt finds its cached prefix on every replica.
+
+A block's key is the hash of its tokens and of the key before it, so equal keys mean equal prefixes. The
+index maps a key to a set of replicas, kept as the bits of an integer. A lookup walks along the prompt
+and stops at the first block that no replica has: its cost does not depend on the number of cached
+blocks, and hardly on the number of replicas.
+
+Source: Dynamo's `RadixTree` keeps a set of workers per node (`lib/llm/src/kv_router/indexer.rs`), and
+llm-d's index maps the hash of a block to its pods (`llm-d-kv-cache-manager/pkg/kvcache/kvblock`).
+
+Differs from both: a key is Python's 64-bit hash of token ids. A collision would only cost a wrong
+prediction, and the engine compares the tokens themselves.
+
+Window pages are not in the index. If sliding layers of a replica have lost those of a prefix, the
+replica finds less of it than predicted, and computes the rest.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+Keys = dict[int, list[int]]  # block size -> the keys of a prompt's full blocks
+
+START = 0x5EED  # the key before the first block
+
+
+def block_keys(tokens: Sequence[int], block_size: int, before: int = START) -> list[int]:
+    """Return the keys of the full blocks of `tokens`, which follow the block with key `before`."""
+    keys, key = list[int](), before
+    for end in range(block_size, len(tokens) + 1, block_size):
+        key = hash((key, *tokens[end - block_size : end]))
+        keys.append(key)
+    return keys
+
+
+class BlockIndex:
+    """Sets of replicas by block key. Replicas may have blocks of different sizes."""
+
+    def __init__(self) -> None:
+        self._sizes: dict[str, int] = {}  # token slots in a replica's block
+        self._bits: dict[str, int] = {}
+        self._holders: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._holders)
+
+    def join(self, replica: str, block_size: int) -> None:
+        """Add a replica that has no blocks."""
+        taken = set(self._bits.values())
+        bits = (1 << at for at in range(len(taken) + 1))
+        self._bits[replica] = next(bit for bit in bits if bit not in taken)
+        self._sizes[replica] = block_size
+
+    def leave(self, replica: str) -> None:
+        """Drop a replica, whose blocks must have been discarded."""
+        del self._bits[replica], self._sizes[replica]
+
+    def add(self, replica: str, keys: Iterable[int]) -> None:
+        """Note that a replica has these blocks."""
+        bit, holders = self._bits[replica], self._holders
+        for key in keys:
+            holders[key] = holders.get(key, 0) | bit
+
+    def discard(self, replica: str, keys: Iterable[int]) -> None:
+        """Note that a replica does not have these blocks any more."""
+        bit, holders = self._bits[replica], self._holders
+        for key in keys:
+            left = holders.get(key, 0) & ~bit
+            if left:
+                holders[key] = left
+            else:
+                holders.pop(key, None)
+
+    def has(self, replica: str, key: int) -> bool:
+        """Return whether a replica has a block."""
+        return bool(self._holders.get(key, 0) & self._bits[replica])
+
+    def keys(self, tokens: Sequence[int]) -> Keys:
+        """Return the keys of a prompt's full blocks, for each size of the replicas' blocks."""
+        return {size: block_keys(tokens, size) for size in set(self._sizes.values())}
+
+    def keys_on(self, replica: str, keys: Keys) -> list[int]:
+        """Return the keys for the size of a replica's blocks; none for an unknown replica."""
+        return keys.get(self._sizes.get(replica, 0), [])
+
+    def hits(self, keys: Keys, prompt: int) -> dict[str, int]:
+        """Return by replica the leading tokens of a prompt in its blocks, if there are any.
+
+        keys    those of the prompt
+        prompt  its length. At least its last token is always computed, so a block that ends with it
+                does not count
+        """
+        hits = dict[str, int]()
+        for size, chain in keys.items():
+            for replica, depth in self._match(chain[: (prompt - 1) // size]):
+                if depth and self._sizes[replica] == size:
+                    hits[replica] = depth * size
+        return hits
+
+    def _match(self, chain: Sequence[int]) -> Iterator[tuple[str, int]]:
+        """Yield each replica that has leading blocks of the chain, and how many."""
+        matching = ~0  # all replicas
+        for depth, key in enumerate(chain):
+            have = matching & self._holders.get(key, 0)
+            if have != matching and depth:
+                yield from ((one, depth) for one in self._named(matching & ~have))
+            matching = have
+            if not have:
+                return
+        if chain:
+            yield from ((one, len(chain)) for one in self._named(matching))
+
+    def _named(self, bits: int) -> list[str]:
+        return [replica for replica, bit in self._bits.items() if bit & bits]

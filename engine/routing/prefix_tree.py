@@ -1,0 +1,100 @@
+"""Route by what was sent where: an approximate prefix tree, without a word from the replicas.
+
+A prompt that was sent to a replica is assumed to be cached there from then on. That costs no messages
+and is right at once, but nothing corrects it: the router does not learn of evictions, and its own
+memory (`max_tree_size`) is a guess at the replica's.
+
+    loads differ too much                     -> the shortest queue           load_unbalanced
+    a long enough prefix was sent somewhere   -> there                        longest_prefix
+    otherwise                                 -> where least was sent         least_cached
+
+Source: `cache_aware` in SGLang's gateway (`sgl-router/src/policies/cache_aware.rs`); Ray's
+`PrefixCacheAffinityRouter` (`ray/llm/_internal/serve/routing_policies/prefix_aware`).
+
+Differs from both: their trees have the prompt's characters, this one the replica's blocks. They evict
+from time to time, this one whenever a replica's share is full.
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from engine.routing.block_index import BlockIndex, Keys
+from engine.routing.router import Decision, Replica, Router
+
+
+@dataclass(eq=False)
+class PrefixTree(Router):
+    """Send a prompt to the replica that was sent the longest prefix of it.
+
+    cache_threshold        the share of the prompt that must have been sent to a replica before
+    balance_abs_threshold  the loads differ too much if the largest exceeds the smallest by more than
+    balance_rel_threshold  this many requests, and by more than this factor
+    max_tree_size          tokens to remember per replica, the most recently sent ones
+    """
+
+    name: ClassVar[str] = "prefix_tree"
+
+    cache_threshold: float = 0.3
+    balance_abs_threshold: int = 64
+    balance_rel_threshold: float = 1.5
+    max_tree_size: int = 2**20
+    _index: BlockIndex = field(init=False, repr=False, default_factory=BlockIndex)
+    _sent: dict[str, OrderedDict[int, None]] = field(init=False, repr=False, default_factory=dict)
+    _sizes: dict[str, int] = field(init=False, repr=False, default_factory=dict)
+    _last: tuple[int, Keys] = field(init=False, repr=False, default=(0, {}))  # of `choose`
+
+    def choose(
+        self,
+        request: int,
+        tokens: Sequence[int],
+        replicas: Sequence[Replica],
+        now_us: int,  # noqa: ARG002
+    ) -> Decision:
+        """See the module's table."""
+        self._last = request, self._index.keys(tokens)
+        hits = dict.fromkeys(self._sent, 0) | self._index.hits(self._last[1], len(tokens))
+        shortest = min(replicas, key=self._load)
+        most, least = max(one.in_flight for one in replicas), shortest.in_flight
+        if most - least > self.balance_abs_threshold and most > self.balance_rel_threshold * least:
+            loads = {one.id: float(one.in_flight) for one in replicas}
+            return Decision(shortest.id, "load_unbalanced", hits, loads)
+        best = max(replicas, key=lambda one: (hits.get(one.id, 0), -one.in_flight))
+        if hits.get(best.id, 0) > self.cache_threshold * len(tokens):
+            missing = {one.id: float(len(tokens) - hits.get(one.id, 0)) for one in replicas}
+            return Decision(best.id, "longest_prefix", hits, missing)
+        sent = {one.id: float(self._remembered(one.id)) for one in replicas}
+        emptiest = min(replicas, key=lambda one: (sent[one.id], one.in_flight))
+        return Decision(emptiest.id, "least_cached", hits, sent)
+
+    def on_routed(self, request: int, tokens: Sequence[int], replica: str, now_us: int) -> None:  # noqa: ARG002
+        """Remember the prompt's blocks."""
+        if replica not in self._sent:
+            return
+        keys = self._last[1] if self._last[0] == request else self._index.keys(tokens)
+        chain, sent = self._index.keys_on(replica, keys), self._sent[replica]
+        for key in reversed(chain):  # so that the end of a prefix is forgotten first
+            sent[key] = None
+            sent.move_to_end(key)
+        self._index.add(replica, chain)
+        while sent and self._remembered(replica) > self.max_tree_size:
+            self._index.discard(replica, [sent.popitem(last=False)[0]])
+
+    def on_joined(self, replica: str, block_size: int) -> None:
+        """Begin with nothing sent."""
+        self._index.join(replica, block_size)
+        self._sent[replica], self._sizes[replica] = OrderedDict(), block_size
+
+    def on_left(self, replica: str) -> None:
+        """Forget what was sent there."""
+        self._index.discard(replica, self._sent.pop(replica))
+        self._index.leave(replica)
+        del self._sizes[replica]
+
+    def _load(self, replica: Replica) -> tuple[int, int]:
+        return replica.in_flight, self._remembered(replica.id)
+
+    def _remembered(self, replica: str) -> int:
+        """Return the number of tokens."""
+        return len(self._sent.get(replica, ())) * self._sizes.get(replica, 0)

@@ -1,0 +1,59 @@
+"""How many steps of a log a replay with unchanged settings decides alike."""
+
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any
+
+from engine.events import vocabulary as v
+from engine.events.log import EventLog
+
+
+@dataclass(frozen=True, slots=True)
+class Reproduced:
+    """How many of the recorded steps an unchanged replay decides alike, with arrivals at their steps.
+
+    first  the first step that differs, or the last one if the replay goes on after it; None if the
+           replay decides the same, and no more
+    """
+
+    equal: int
+    steps: int
+    first: int | None
+
+    def __str__(self) -> str:
+        where = "" if self.first is None else f"; the first that differs is step {self.first}"
+        if where and self.equal == self.steps:
+            where = f"; the replay goes on after step {self.first}"
+        share = self.equal / self.steps if self.steps else 1.0
+        return (
+            f"{self.equal:,} of {self.steps:,} steps are decided as recorded ({share:.1%}){where}"
+        )
+
+
+def reproduced(log: EventLog, replay: EventLog) -> Reproduced:
+    """Compare the decisions of each step: rows, admissions with their cached tokens, preemptions."""
+    recorded, again = _decided(log), _decided(replay)
+    pairs = zip_longest(recorded, again)
+    differing = [at for at, (one, two) in enumerate(pairs) if (one and one[1]) != (two and two[1])]
+    first = next(iter(differing), None)
+    equal = len(recorded) - sum(at < len(recorded) for at in differing)
+    where = None if first is None else recorded[min(first, len(recorded) - 1)][0]
+    return Reproduced(equal, len(recorded), where)
+
+
+def _decided(log: EventLog) -> list[tuple[int, list[Any]]]:
+    """Return the number of each step that computes something, with its decisions."""
+    steps, decided, step = list[tuple[int, list[Any]]](), list[Any](), 0
+    for event in log:
+        match event:
+            case v.StepStarted():
+                step = event.step
+            case v.Admitted():
+                decided.append(("admitted", event.request, len(event.blocks)))
+            case v.Preempted():
+                decided.append(("preempted", event.request))
+            case v.StepScheduled() if event.rows:
+                decided += [(row.request, row.start, row.count) for row in event.rows]
+                steps.append((step, decided))
+                decided = []
+    return steps

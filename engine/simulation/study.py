@@ -1,0 +1,265 @@
+"""What if, on your trace: the recorded run, its replay, and replays with other settings, side by side.
+
+    print(study(log, {"token_budget": [32, 64]}))
+
+A replay predicts. How far can it be trusted? Each number comes with two answers:
+
+1. *Held back*: the recorded schedule, with the time of each step predicted by prices that were fitted
+   without that step. The difference to the recorded number is the cost model's error in that number.
+2. *Replayed unchanged*: the same arrivals with the recorded settings. The difference to the recorded
+   number is everything that the replay gets wrong, decisions included.
+
+A change that is smaller than either is marked with "~": it may be an error of the model.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from engine.config import ConfigError
+from engine.events import vocabulary as v
+from engine.events.log import EventLog
+from engine.events.messages import count
+from engine.simulation.fit import HeldBack, fit, held_back
+from engine.simulation.measures import Measure, measures
+from engine.simulation.replayable import has_unknown
+from engine.simulation.reproduced import Reproduced, reproduced
+from engine.simulation.what_if import error_record, what_if
+
+VAGUE = 0.5  # median held-back error above which the times are of no use
+MAX_RUNS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One measure of all runs.
+
+    is_time    whether it depends on the machine's speed; else it is a count
+    changed    its value in each changed run
+    error      the relative error that the cost model makes in it on held-back steps; None if unknown,
+               and for a count, which has no time
+    off        how far the unchanged replay is off, relative to the recorded value; None if unknown
+    is_within  for each changed run, whether the change is within the errors
+    """
+
+    name: str
+    is_time: bool
+    recorded: float | None
+    replayed: float | None
+    changed: list[float | None]
+    error: float | None
+    off: float | None
+    is_within: list[bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """The runs, and what their numbers are worth.
+
+    replayed    the recorded arrivals with the recorded settings
+    changed     the changed settings in words ("token_budget=32") -> their run
+    error       the cost model's error on held-back steps; None: too few steps
+    reproduced  how many steps an unchanged replay decides alike if arrivals are pinned to steps
+    notes       what was inferred, a sentence each
+    """
+
+    recorded: EventLog
+    replayed: EventLog
+    changed: dict[str, EventLog]
+    error: HeldBack | None
+    reproduced: Reproduced
+    notes: list[str]
+    rows: list[Row]
+
+    def table(self) -> list[list[str]]:
+        """Return the table as texts: the heads, then a line for each measure."""
+        heads = ["", "held-back error", "recorded", "replayed", *self.changed]
+        return [heads, *(_line(row) for row in self.rows)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything except the logs as JSON values."""
+        return {
+            "held_back": error_record(self.error),
+            "reproduced": {
+                "equal": self.reproduced.equal,
+                "steps": self.reproduced.steps,
+                "first_difference": self.reproduced.first,
+            },
+            "notes": self.notes,
+            "measures": [
+                {
+                    "name": row.name,
+                    "recorded": row.recorded,
+                    "replayed": row.replayed,
+                    "changed": dict(zip(self.changed, row.changed, strict=True)),
+                    "held_back_error": row.error,
+                    "replay_off_by": row.off,
+                    "within_error": dict(zip(self.changed, row.is_within, strict=True)),
+                }
+                for row in self.rows
+            ],
+        }
+
+    def __str__(self) -> str:
+        lines = self.table()
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        text = [
+            "  ".join(
+                cell.rjust(width) if at else cell.ljust(width)
+                for at, (cell, width) in enumerate(zip(line, widths, strict=True))
+            ).rstrip()
+            for line in lines
+        ]
+        return "\n".join([*text, "", *self.statements()])
+
+    def statements(self) -> list[str]:
+        """Return what the numbers are worth: a sentence for each thing to know."""
+        is_vague = self.error is not None and self.error.median > VAGUE
+        return [
+            *(
+                ["Do not rely on the times: half of all steps are mispredicted by more than half."]
+                * is_vague
+            ),
+            f"{error_record(self.error)['text']}.",
+            f"If each request arrives before its recorded step, {self.reproduced}.",
+            "Beside a count stands how far the unchanged replay is off.",
+            "~: the change is not larger than the error, or than what the unchanged replay is off by.",
+            *self.notes,
+        ]
+
+
+def study(log: EventLog, settings: Mapping[str, Sequence[Any]], *, pinned: str = "time") -> Study:
+    """Replay a log's arrivals unchanged and with every combination of some settings.
+
+    settings  name -> values, as for `what_if`
+    pinned    "time": requests arrive at the recorded times; "step": before the recorded steps
+
+    Raises what `what_if` raises, and ConfigError for more than 24 combinations.
+    """
+    combinations = [dict(zip(settings, one, strict=True)) for one in product(*settings.values())]
+    if not 1 <= len(combinations) <= MAX_RUNS:
+        raise ConfigError(
+            f"a sweep has 1 to {MAX_RUNS} runs, and these settings give {len(combinations)}"
+        )
+    replayed = what_if(log, pinned=pinned)
+    changed = {_words(one): what_if(log, pinned=pinned, **one) for one in combinations}
+    by_step = replayed if pinned == "step" else what_if(log, pinned="step", cost=fit(log).cost)
+    error = held_back(log)
+    return Study(
+        recorded=log,
+        replayed=replayed,
+        changed=changed,
+        error=error,
+        reproduced=reproduced(log, by_step),
+        notes=_notes(log, pinned),
+        rows=_rows(log, replayed, list(changed.values()), error),
+    )
+
+
+def _rows(
+    log: EventLog, replayed: EventLog, changed: list[EventLog], error: HeldBack | None
+) -> list[Row]:
+    predicted = measures(log, error.predicted_at) if error else [None] * len(measures(log))
+    runs = [measures(run) for run in changed]
+    return [
+        _row(one, held, again, [run[at] for run in runs])
+        for at, (one, held, again) in enumerate(
+            zip(measures(log), predicted, measures(replayed), strict=True)
+        )
+    ]
+
+
+def _row(recorded: Measure, held: Measure | None, again: Measure, changed: list[Measure]) -> Row:
+    error = _relative(held.value, recorded.value) if recorded.is_time and held else None
+    off = _relative(again.value, recorded.value)
+    known = [abs(one) for one in (error, off) if one is not None]
+    margin = max(known) if len(known) == 1 + recorded.is_time else None
+
+    def is_within(value: float | None) -> bool:
+        change = _relative(value, again.value)
+        return change is not None and change != 0 and (margin is None or abs(change) <= margin)
+
+    values = [one.value for one in changed]
+    within = [is_within(value) for value in values]
+    return Row(
+        recorded.name, recorded.is_time, recorded.value, again.value, values, error, off, within
+    )
+
+
+def _relative(value: float | None, base: float | None) -> float | None:
+    if value is None or base is None:
+        return None
+    if base == 0:
+        return 0.0 if value == 0 else None
+    return value / base - 1
+
+
+def _notes(log: EventLog, pinned: str) -> list[str]:
+    started = log[0]
+    assert isinstance(started, v.RunStarted)
+    arrive = "at the recorded times" if pinned == "time" else "before the recorded steps"
+    notes = [
+        f"Recorded: arrivals, lengths and settings. Simulated: all decisions and times of a replay; "
+        f"requests arrive {arrive}."
+    ]
+    if has_unknown(log):
+        notes.append(
+            "Inferred: which prompts share a prefix, from cached blocks that the log shows as equal."
+        )
+        if not any(log.of(v.BlocksStored, v.RadixInserted)):
+            notes.append(
+                "The log shows no cached block, so no replay finds a prefix, whatever its cache."
+            )
+    ended = {event.request for event in log.of(v.RequestFinished)}
+    if started.source and (left := len({row.request for row in log.of(v.RequestArrived)} - ended)):
+        notes.append(
+            f"{count(left, 'request')} had not ended when the recording did; replays end there, too."
+        )
+    if any(row.drafts for event in log.of(v.StepScheduled) for row in event.rows):
+        notes.append("The recorded run had drafts (speculative decoding); the replays have none.")
+    if gaps := len(log.of(v.EventsMissing)):
+        notes.append(
+            f"The recording has {count(gaps, 'gap')}; the replays know nothing of what they hide."
+        )
+    return notes
+
+
+def _words(changes: Mapping[str, Any]) -> str:
+    return " ".join(f"{name}={_value(value)}" for name, value in changes.items()) or "unchanged"
+
+
+def _value(value: Any) -> str:
+    return (
+        {True: "on", False: "off"}.get(value, str(value)) if isinstance(value, bool) else str(value)
+    )
+
+
+def _line(row: Row) -> list[str]:
+    changed = [
+        _figure(value) + _change(value, row.replayed, is_within=within)
+        for value, within in zip(row.changed, row.is_within, strict=True)
+    ]
+    return [row.name, _error(row), _figure(row.recorded), _figure(row.replayed), *changed]
+
+
+def _error(row: Row) -> str:
+    """Return the error beside a row's numbers: on held-back steps or, for a count, of the replay."""
+    if row.error is not None:
+        return f"{row.error:+.1%}"
+    if row.off is not None and not row.is_time:
+        return "exact" if row.off == 0 else f"off {row.off:+.1%}"
+    return "unknown"
+
+
+def _change(value: float | None, base: float | None, *, is_within: bool) -> str:
+    change = _relative(value, base)
+    if change is None or change == 0:
+        return ""
+    return f" ({'~' if is_within else ''}{change:+.0%})"
+
+
+def _figure(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.3g}"

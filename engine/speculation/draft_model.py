@@ -1,0 +1,215 @@
+"""A draft model: a second, smaller model guesses how the text goes on.
+
+The model that it guesses for is the target. After each forward pass of the target, `follow` runs the
+draft model for all requests of the step at once:
+
+    one pass over the same rows      their KV, and the first draft of each request that decodes next
+    length - 1 passes, a token each  the other drafts
+
+`propose` hands them out when the next step is scheduled.
+
+**KV.** The draft model has KV memory of its own with the same block numbers. So block tables,
+prefix-cache hits, copies on write, forks, evictions and preemptions hold for both models, without a
+second allocator. Because it follows every row, its KV is valid wherever the target's is. Blocks are
+copied in both memories. A page that moves to another replica holds the KV of both models
+(`PairedPages`), so only replicas with the same two models exchange pages. The KV of drafts is
+temporary: it lies in the unused part of the request's last block and in spare blocks, and it is
+computed again once the target has accepted the drafts.
+
+**Drafts are drawn as the target draws**: by the same sampler, with the request's own parameters and
+with the random number of the same position. So they are exactly the target's tokens where both models
+agree, at any temperature. Which drafts are proposed changes no output (`verification.py`), even if
+they depend on the numbers that the target will use. This is drafter-invariant speculative decoding
+(Daliri et al., arXiv:2408.07978).
+
+Source: vLLM's `vllm/v1/spec_decode/draft_model.py`, which also runs the draft model over the target's
+rows.
+
+Differs from vLLM:
+
+- Spare blocks hold the KV of drafts. vLLM allocates slots to the request in advance
+  (`num_lookahead_tokens`).
+- vLLM's drafts are greedy, or drawn with random numbers of their own.
+- Samples get no drafts in the step after they fork, because they still share a partly filled block.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from engine.config import ConfigError, EngineConfig
+from engine.runner import KVFormat, Row, Runner, Sampled
+from engine.scheduling.request import Request
+
+
+def num_draft_blocks(config: EngineConfig, length: int) -> int:
+    """Return the number of KV blocks of a draft model: the target's, and spare ones for the drafts."""
+    return config.num_blocks + config.max_batch_size * config.blocks_for(length)
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A row of the draft model whose request gets drafts.
+
+    row     its request is a copy, to which the drafts are appended
+    length  number of tokens before the drafts
+    limit   number of tokens at which drafting ends
+    """
+
+    row: Row
+    length: int
+    limit: int
+
+
+class DraftModel:
+    """A drafter that runs a model; see `engine.speculation.drafter.Drafter`.
+
+    runner  the draft model; it must have the target's vocabulary, and one engine at a time uses it
+    length  maximum number of tokens to propose
+    """
+
+    def __init__(self, runner: Runner, length: int = 4) -> None:
+        if not isinstance(length, int) or isinstance(length, bool) or length < 1:
+            raise ConfigError(f"draft_length must be a whole number of at least 1, got {length!r}")
+        self.runner = runner
+        self.length = length
+        self._vocab_size = 0
+        self._spare: list[list[int]] = []  # blocks for drafts, for each seat of the batch
+        self._proposals: dict[int, tuple[int, list[int]]] = {}  # request -> its length, its drafts
+
+    def describe(self) -> dict[str, Any]:
+        """Return the draft model's summary and the number of drafts, as JSON values."""
+        return self.runner.describe() | {"draft_length": self.length}
+
+    def reserve(self, config: EngineConfig, vocab_size: int) -> None:
+        """Allocate KV memory for an engine whose tokenizer has `vocab_size` tokens.
+
+        Raises ConfigError if it does not fit in memory.
+        """
+        self._vocab_size = vocab_size
+        self._proposals = {}
+        num_blocks = num_draft_blocks(config, self.length)
+        self.runner.reserve(num_blocks, config.block_size)
+        spare = list(range(config.num_blocks, num_blocks))
+        each = config.blocks_for(self.length)
+        self._spare = [spare[i : i + each] for i in range(0, len(spare), each)]
+
+    def copy(self, source: int, destination: int) -> None:
+        """Copy a block, as the target does."""
+        self.runner.run([], [(source, destination)])
+
+    def follow(self, rows: Sequence[Row], sampled: Sequence[Sequence[Sampled]]) -> None:
+        """Compute the KV of the target's rows, and draft for the requests that decode next.
+
+        `sampled` are the target's results; these tokens are not in `request.tokens` yet. A second call
+        does the same again. Raises what the runner raises.
+        """
+        followed: list[Row] = []
+        drafts: list[_Draft] = []
+        for row, samples in zip(rows, sampled, strict=True):
+            new = samples[0].ids if len(samples) == 1 else []
+            request = _with_tokens(row.request, new)
+            limit = self._limit(request, new)
+            # The new token's KV is needed only to draft. After a fork, each sample computes its own.
+            end = len(request.tokens) - (not limit) if new else row.start + row.count
+            if self.runner.max_context is not None:
+                end = min(end, self.runner.max_context)
+            if end <= row.start:
+                continue
+            own = Row(request, row.start, end - row.start)
+            followed.append(own)
+            if limit:
+                own.samples = row.samples
+                request.block_table += self._spare[len(drafts)]
+                drafts.append(_Draft(own, len(request.tokens), limit))
+        if followed:
+            self._draw(followed)
+        while more := [one.row for one in drafts if self._goes_on(one)]:
+            for row in more:
+                row.start, row.count = len(row.request.tokens) - 1, 1
+            self._draw(more)
+        self._proposals = {
+            one.row.request.id: (one.length, one.row.request.tokens[one.length :]) for one in drafts
+        }
+
+    def propose(self, request: Request) -> list[int]:
+        """Return the drafts for a request; [] if other tokens have been appended since."""
+        length, drafts = self._proposals.get(request.id, (0, []))
+        if length != len(request.tokens):
+            return []
+        return drafts if drafts[-1] < self._vocab_size else drafts[:-1]
+
+    def _limit(self, request: Request, new: Sequence[int]) -> int:
+        """Return the length up to which a text is drafted; 0 if drafts are useless.
+
+        They are if the row has not caught up or the text has ended. The target's token after the drafts
+        counts for max_tokens, too.
+        """
+        if not new or not request.end_ids.isdisjoint(new):
+            return 0
+        limit = min(
+            len(request.tokens) + self.length,
+            request.prompt_length + request.params.max_tokens - 1,
+        )
+        if self.runner.max_context is not None:  # the last draft is drawn, but not read
+            limit = min(limit, self.runner.max_context + 1)
+        return limit if limit > len(request.tokens) else 0
+
+    def _draw(self, rows: list[Row]) -> None:
+        """Run the draft model, and append the token that it draws for each row with a sample."""
+        for row, samples in zip(rows, self.runner.run(rows, []), strict=True):
+            for one in samples:
+                row.request.tokens += one.ids
+
+    def _goes_on(self, draft: _Draft) -> bool:
+        """Return whether the text is drafted further: it is short enough and has not ended.
+
+        Some models compute logits for more ids than the tokenizer has. Nothing follows such an id.
+        """
+        request = draft.row.request
+        last = request.tokens[-1]
+        is_end = last in request.end_ids or last >= self._vocab_size
+        return len(request.tokens) < draft.limit and not is_end
+
+
+def _with_tokens(request: Request, new: list[int]) -> Request:
+    """Return a copy with more tokens, for which the sampler reports no log-probabilities."""
+    params = request.params
+    if params.logprobs is not None or params.prompt_logprobs is not None:
+        params = msgspec.structs.replace(params, logprobs=None, prompt_logprobs=None)
+    tokens, block_table = request.tokens + new, list(request.block_table)
+    return replace(request, tokens=tokens, block_table=block_table, params=params)
+
+
+class PairedPages:
+    """The pages of two models with the same blocks: of each block, the target's page comes first.
+
+    They have the methods of `Runner` that `KVTransfer` needs.
+    """
+
+    def __init__(self, target: Runner, draft: Runner) -> None:
+        self._target = target
+        self._draft = draft
+
+    def kv_format(self) -> KVFormat:
+        """Return the format of both pages together."""
+        formats = [self._target.kv_format(), self._draft.kv_format()]
+        models, dtypes, shapes, sizes = zip(*formats, strict=True)
+        return KVFormat("+".join(models), "+".join(dtypes), sum(shapes, ()), sum(sizes))
+
+    def read_pages(self, blocks: Sequence[int]) -> bytes:
+        """Return the pages of blocks."""
+        pages = (
+            runner.read_pages([one]) for one in blocks for runner in (self._target, self._draft)
+        )
+        return b"".join(pages)
+
+    def write_pages(self, blocks: Sequence[int], pages: memoryview) -> None:
+        """Write a pair of pages to each of `blocks`."""
+        first, both = self._target.kv_format().page_bytes, self.kv_format().page_bytes
+        for i, block in enumerate(blocks):
+            pair = pages[i * both : (i + 1) * both]
+            self._target.write_pages([block], pair[:first])
+            self._draft.write_pages([block], pair[first:])

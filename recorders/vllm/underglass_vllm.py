@@ -1,0 +1,638 @@
+"""Record what vLLM's scheduler decides, as JSON Lines that Underglass draws.
+
+    UNDERGLASS_RECORD=run.jsonl.gz vllm serve MODEL --scheduler-cls underglass_vllm.RecordingScheduler
+
+With asynchronous scheduling name `RecordingAsyncScheduler`. README.md describes the variables and the
+lines. Three parts, top down:
+
+- `_Recording` is mixed into vLLM's schedulers. It calls the recorder and decides nothing. An error
+  of the recorder ends the recording, never the engine.
+- `Recorder` turns calls into lines. It runs in the scheduler's thread, so it only copies numbers.
+- `_Writer` compresses and writes in a thread of its own, twice a second, behind a bounded queue.
+"""
+
+import atexit
+import hashlib
+import logging
+import os
+import queue
+import threading
+import time
+import zlib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from vllm.v1.core.kv_cache_utils import get_block_hash
+from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.request import RequestStatus
+
+VERSION = 1  # of the lines
+QUEUE = 10_000  # lines that may wait to be written; a line of a full step has about 2 KB
+FLUSH_SECONDS = 0.5  # what a crash may lose
+LOG = logging.getLogger("vllm.underglass")  # below "vllm", whose handlers print it
+
+Op = list[Any]  # what changed: its name, the request, and more
+Line = dict[str, Any]
+_NOTHING: Op = []  # equals no head of a queue
+
+
+class RecordingError(RuntimeError):
+    """The recording cannot start or go on. The message says why, for vLLM's log."""
+
+
+class _Recording:
+    """A scheduler that reports its decisions to a `Recorder`."""
+
+    _recorder: "Recorder | None" = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        try:
+            self._recorder = Recorder(self)
+            self._recorder.watch()
+        except Exception as error:
+            self._stop_recording(error)
+
+    def _stop_recording(self, error: Exception) -> None:
+        recorder, self._recorder = self._recorder, None
+        LOG.warning("Underglass has stopped recording: %s: %s", type(error).__name__, error)
+        if recorder is not None:
+            recorder.writer.close(seconds=0)
+
+    def _note(self, what: str, *args: Any) -> None:
+        """Call a method of the recorder. Its errors end the recording and go no further."""
+        if self._recorder is not None:
+            try:
+                getattr(self._recorder, what)(*args)
+            except Exception as error:
+                self._stop_recording(error)
+
+    def add_request(self, request: Any) -> None:
+        super().add_request(request)
+        self._note("arrived", request)
+
+    def schedule(self, *args: Any, **kwargs: Any) -> Any:
+        self._note("step_begins")
+        output = super().schedule(*args, **kwargs)
+        self._note("scheduled", output)
+        return output
+
+    def update_from_output(self, output: Any, *args: Any, **kwargs: Any) -> Any:
+        self._note("step_ends")
+        clients = super().update_from_output(output, *args, **kwargs)
+        self._note("step_ended", output, clients)
+        return clients
+
+    def finish_requests(self, *args: Any, **kwargs: Any) -> Any:
+        finished = super().finish_requests(*args, **kwargs)
+        self._note("between_steps")
+        return finished
+
+    def _preempt_request(self, request: Any, *args: Any, **kwargs: Any) -> None:
+        super()._preempt_request(request, *args, **kwargs)
+        self._note("preempted", request)
+
+    def _free_request(self, request: Any, *args: Any, **kwargs: Any) -> Any:
+        self._note("finished", request)
+        return super()._free_request(request, *args, **kwargs)
+
+    def reset_prefix_cache(self, *args: Any, **kwargs: Any) -> Any:
+        done = super().reset_prefix_cache(*args, **kwargs)
+        if done:
+            self._note("cleared")
+        self._note("between_steps")
+        return done
+
+    def shutdown(self, *args: Any, **kwargs: Any) -> None:
+        super().shutdown(*args, **kwargs)
+        if self._recorder is not None:
+            self._recorder.writer.close()
+
+
+class _Known(msgspec.Struct):
+    """What has been written about a request: its number, and how many hashes and stored blocks."""
+
+    number: int
+    hashes: int
+    stored: int = 0
+
+
+class _Hashes:
+    """Block hashes of vLLM, which the writer replaces by salted ones."""
+
+    def __init__(self, values: list[bytes]) -> None:
+        self.values = values
+
+
+class Recorder:
+    """Turns the calls of a scheduler into lines.
+
+    Requests are numbered from 1 in order of arrival, steps from 1. Times are microseconds since the
+    recorder was made. Block ids are vLLM's, less its null block 0.
+    """
+
+    def __init__(self, scheduler: Any) -> None:
+        self._scheduler = scheduler
+        self._manager = scheduler.kv_cache_manager
+        self._pool = self._manager.block_pool
+        self._start = time.monotonic_ns()
+        self._known: dict[str, _Known] = {}
+        self._ended: dict[str, int] = {}  # numbers of the requests that ended since the last line
+        self._arrivals = self._step = self._began = 0
+        self._ops: list[Op] = []  # since the last line
+        self._in_flight: dict[int, tuple[int, Any]] = {}  # by id of output: step and rows
+        self._refused: Op | None = None  # the head of the queue, if it found no blocks in this step
+        self._lacks = ""  # the request that found no blocks last
+        self._inside = False  # `schedule` or `update_from_output`
+        self._idle_head: Op | None = _NOTHING
+        self._parents: dict[int, bytes] = {}  # by cached block: the hash of the block before it
+        self._with_tokens = os.environ.get("UNDERGLASS_RECORD_TOKENS") == "1"
+        config = scheduler.vllm_config
+        self._header: Line = {
+            "type": "underglass_vllm",
+            "version": VERSION,
+            "engine": f"vLLM {_vllm_version()}",
+            "model": Path(config.model_config.model).name,  # without the folders of a local model
+            "settings": self._settings(),
+            "tokens": self._with_tokens,
+            "unix_us": time.time_ns() // 1000,
+            "part": 1,
+        }
+        path = Path(os.environ.get("UNDERGLASS_RECORD", "underglass.jsonl.gz"))
+        if config.parallel_config.data_parallel_size > 1:  # a scheduler and a file per rank
+            path = _numbered(path, "dp", config.parallel_config.data_parallel_rank)
+        limit = float(os.environ.get("UNDERGLASS_RECORD_ROTATE_MB", "inf")) * 1e6
+        tokenizer = config.model_config.tokenizer if self._with_tokens else None
+        self.writer = _Writer(path, limit, tokenizer)
+        self.writer.put(dict(self._header))
+        LOG.info("Underglass records the scheduler in %s", path)
+
+    def _settings(self) -> Line:
+        """Return vLLM's settings, under the names that Underglass has for them."""
+        scheduler, config = self._scheduler, self._scheduler.scheduler_config
+        specs = [group.kv_cache_spec for group in scheduler.kv_cache_config.kv_cache_groups]
+        kinds = [type(spec).__name__ for spec in specs]
+        if len(kinds) != 1 or not ("FullAttention" in kinds[0] or "MLA" in kinds[0]):
+            raise RecordingError(f"the KV cache must be one group of full attention, it is {kinds}")
+        sizes = {specs[0].block_size, scheduler.block_size, self._pool.hash_block_size}
+        if len(sizes) != 1:
+            raise RecordingError(f"allocated, scheduled and hashed blocks differ in size: {sizes}")
+        if scheduler.connector is not None:
+            raise RecordingError("a KV connector moves blocks that the scheduler does not see")
+        return {
+            "token_budget": scheduler.max_num_scheduled_tokens,
+            "max_batch_size": scheduler.max_num_running_reqs,
+            "num_blocks": self._pool.num_gpu_blocks - 1,
+            "block_size": scheduler.block_size,
+            "policy": scheduler.policy.value,
+            "chunked_prefill": bool(config.enable_chunked_prefill),
+            "whole_sequence": bool(getattr(scheduler, "scheduler_reserve_full_isl", False)),
+            "prefix_cache": bool(self._pool.enable_caching),
+            "async_scheduling": isinstance(scheduler, AsyncScheduler),
+        }
+
+    def watch(self) -> None:
+        """Watch two methods of vLLM's memory manager that know what no output says.
+
+        Which request lacked blocks, and how many; and when a block can be found by its hash.
+        """
+        allocate, cache = self._manager.allocate_slots, self._pool.cache_full_blocks
+        note, ops, empty = self._scheduler._note, self._ops, self._manager.empty_kv_cache_blocks
+
+        def allocate_slots(request: Any, *args: Any, **kwargs: Any) -> Any:
+            runs, first = request.status is RequestStatus.RUNNING, len(ops)
+            blocks = allocate(request, *args, **kwargs)
+            if blocks is not empty or not runs:  # most requests that run need no block
+                note("allocated", request, runs, blocks, first, (args, kwargs))
+            return blocks
+
+        def cache_full_blocks(request: Any, blocks: Any, **kwargs: Any) -> Any:
+            note("stored", request, blocks, kwargs)
+            return cache(request, blocks, **kwargs)
+
+        self._manager.allocate_slots = allocate_slots
+        self._pool.cache_full_blocks = cache_full_blocks
+
+    # Called for the scheduler
+
+    def arrived(self, request: Any) -> None:
+        """A request joined the queue."""
+        key = request.request_id
+        if key in self._known:
+            raise RecordingError(f"request {key!r} continues a session, which is not recorded")
+        self._arrivals += 1
+        self._known[key] = _Known(self._arrivals, len(request.block_hashes))
+        now = self._now()
+        at = int(request.arrival_time * 1e6) - self._header["unix_us"]  # at the API server
+        self._put(
+            type="arrived",
+            t=at if 0 <= at <= now else now,
+            request=self._arrivals,
+            id=key,
+            prompt=self._tokens(request.prompt_token_ids, request.num_prompt_tokens),
+            max_tokens=request.max_tokens,
+            priority=request.priority,
+            hashes=_Hashes(list(request.block_hashes)),
+        )
+
+    def step_begins(self) -> None:
+        """A call of `schedule` begins."""
+        if self.writer.full_part == self._header["part"]:
+            self._header["part"] += 1
+            self.writer.put(self._header | {"state": self._snapshot()})
+        self._began, self._refused, self._inside = self._now(), None, True
+
+    def allocated(
+        self, request: Any, runs: bool, blocks: Any, first: int, given: tuple[Any, Line]
+    ) -> None:
+        """`allocate_slots` returned blocks, or None. `first`: the number of ops before the call."""
+        known = self._known[request.request_id]
+        if blocks is None:
+            self._lacks = request.request_id
+            if not runs:
+                self._refused = [known.number, *self._refusal(request, *given)]
+            return
+        new = _ids(blocks)
+        if runs:
+            op = ["grow", known.number, new]
+        else:
+            if given[1].get("delay_cache_blocks"):
+                raise RecordingError("a KV connector loads blocks while a request waits")
+            table = _ids(self._manager.get_blocks(request.request_id))
+            cached = table[: len(table) - len(new)]
+            known.stored = max(known.stored, len(cached))
+            op = ["admit", known.number, cached, new]
+        self._ops.insert(first, op)  # the call may have stored some of these blocks already
+
+    def stored(self, request: Any, blocks: Any, given: Line) -> None:
+        """Full blocks of a request can be found by their hashes from now on."""
+        first, end, hashes = (
+            given["num_cached_blocks"],
+            given["num_full_blocks"],
+            request.block_hashes,
+        )
+        if first >= end:
+            return
+        for index in range(first, end):
+            self._parents[blocks[index].block_id] = hashes[index - 1] if index else b""
+        known = self._known[request.request_id]
+        new = _Hashes(list(hashes[known.hashes : end]))
+        self._ops.append(["store", known.number, first, end - first, new])
+        known.hashes, known.stored = max(known.hashes, end), end
+
+    def preempted(self, request: Any) -> None:
+        """A running request lost its blocks, because another one or itself found none."""
+        known, other = self._known[request.request_id], self._known.get(self._lacks)
+        known.stored = 0
+        self._ops.append(["preempt", known.number, other.number if other and self._inside else -1])
+
+    def finished(self, request: Any) -> None:
+        """A request ended, and its blocks are about to be freed."""
+        number = self._known.pop(request.request_id).number
+        self._ended[request.request_id] = number
+        self._ops.append(["finish", number, str(request.get_finished_reason())])
+
+    def cleared(self) -> None:
+        """The prefix cache was emptied."""
+        self._parents.clear()
+        self._ops.append(["clear"])
+
+    def scheduled(self, output: Any) -> None:
+        """A call of `schedule` returned."""
+        self._inside = False
+        known, requests = self._known, self._scheduler.requests
+        rows: list[tuple[Any, ...]] = [  # tuples: the garbage collector does not scan them
+            (known[key].number, requests[key].num_computed_tokens - count, count)
+            for key, count in output.num_scheduled_tokens.items()
+        ]
+        if drafts := output.scheduled_spec_decode_tokens:
+            for index, key in enumerate(output.num_scheduled_tokens):
+                if key in drafts:
+                    rows[index] += (self._tokens(drafts[key], len(drafts[key])),)
+        head = self._head(output)
+        if not rows and not self._ops and (not requests or head == self._idle_head):
+            return  # vLLM also calls `schedule` when nothing can run, over and over
+        self._idle_head = _NOTHING if rows else head
+        self._step += 1
+        self._in_flight[id(output)] = (self._step, rows)
+        self._put(
+            type="step",
+            step=self._step,
+            t=self._began,
+            took=self._now() - self._began,
+            ops=self._take_ops(),
+            rows=rows,
+            waiting=self._scheduler.get_request_counts()[1],
+            head=head,
+            free=self._pool.get_num_free_blocks(),
+        )
+
+    def step_ends(self) -> None:
+        """A call of `update_from_output` begins."""
+        self._inside = True
+
+    def step_ended(self, output: Any, clients: Any) -> None:
+        """A call of `update_from_output` returned what it has for each client."""
+        self._inside = False
+        if id(output) not in self._in_flight:
+            self.between_steps()
+            return
+        step, _ = self._in_flight.pop(id(output))
+        known, ended, with_ids = self._known, self._ended, self._with_tokens
+        gains = [
+            (ended.get(key) or known[key].number, list(ids) if with_ids else len(ids))
+            for client in clients.values()
+            for one in client.outputs
+            if (key := one.request_id) and (ids := one.new_token_ids)
+        ]
+        free = self._pool.get_num_free_blocks()
+        self._put(
+            type="done", step=step, t=self._now(), gains=gains, ops=self._take_ops(), free=free
+        )
+
+    def between_steps(self) -> None:
+        """Write what happened outside `schedule` and `update_from_output`, if anything did."""
+        if self._ops and not self._inside:
+            free = self._pool.get_num_free_blocks()
+            self._put(type="between", t=self._now(), ops=self._take_ops(), free=free)
+
+    # What lines consist of
+
+    def _now(self) -> int:
+        return (time.monotonic_ns() - self._start) // 1000
+
+    def _put(self, **line: Any) -> None:
+        self.writer.put(line)
+
+    def _take_ops(self) -> list[Op]:
+        ops = list(self._ops)
+        self._ops.clear()
+        self._ended.clear()
+        return ops
+
+    def _tokens(self, ids: Any, count: int) -> list[int] | int:
+        return list(ids) if self._with_tokens and ids is not None else count
+
+    def _head(self, output: Any) -> Op | None:
+        """Return the head of the queue: its number, why it waits, and what it needs and has.
+
+        Requests that vLLM itself passes over, such as those that wait for their grammar, are not it.
+        The reason is "" if it is none of the known ones.
+        """
+        scheduler = self._scheduler
+        if self._refused is not None or not scheduler.waiting:
+            return self._refused
+        request, deferred = scheduler.waiting.peek_request(), scheduler.deferred_waiting
+        if request in deferred:
+            request = next((one for one in scheduler.waiting if one not in deferred), None)
+            if request is None:
+                return None
+        left = scheduler.max_num_scheduled_tokens - output.total_num_scheduled_tokens
+        reason: tuple[str, int, int] = ("", 0, 0)
+        if any(op[0] == "preempt" for op in self._ops):
+            reason = ("after_preemption", 0, 0)
+        elif not left:
+            reason = ("token_budget", 1, 0)
+        elif len(scheduler.running) >= scheduler.max_num_running_reqs:
+            reason = ("batch_full", 1, 0)
+        elif not scheduler.scheduler_config.enable_chunked_prefill:
+            reason = ("token_budget", request.num_tokens, left)
+        return [self._known[request.request_id].number, *reason]
+
+    def _refusal(self, request: Any, args: Any, kwargs: Line) -> Op:
+        """Return the reason for which vLLM gave a waiting request no blocks, need and have."""
+        longest, size = self._scheduler.max_model_len, self._scheduler.block_size
+        hits = kwargs["new_computed_blocks"].blocks[0] if "new_computed_blocks" in kwargs else ()
+        have = self._pool.get_num_free_blocks() - sum(not block.ref_cnt for block in hits)
+        if self._scheduler.running:
+            have -= getattr(self._manager, "watermark_blocks", 0)
+        whole = -(-min(request.num_tokens, longest) // size) - len(hits)
+        if kwargs.get("full_sequence_must_fit") and whole > have:
+            return ["whole_sequence", whole, have]
+        end = request.num_computed_tokens + len(hits) * size + args[0]
+        end = min(end + kwargs.get("num_lookahead_tokens", 0), longest)
+        return ["no_free_blocks", -(-end // size) - len(hits), have]
+
+    def _snapshot(self) -> Line:
+        """Return the state between two steps: what a file needs to be read without those before."""
+        requests, waiting = self._scheduler.requests, [*self._scheduler.waiting]
+        free = [block for block in self._pool.free_block_queue.get_all_free_blocks()]
+        cached = [block for block in self._pool.blocks if block.block_hash is not None]
+        return {
+            "t": self._now(),
+            "step": self._step,
+            "arrivals": self._arrivals,
+            "requests": [
+                {
+                    "request": known.number,
+                    "id": key,
+                    "prompt": self._tokens(one.prompt_token_ids, one.num_prompt_tokens),
+                    "output": self._tokens(one.output_token_ids, one.num_output_tokens),
+                    "max_tokens": one.max_tokens,
+                    "priority": one.priority,
+                    "computed": max(0, one.num_computed_tokens - one.num_in_flight_tokens),
+                    "preemptions": one.num_preemptions,
+                    "table": _ids(self._manager.get_blocks(key)),
+                    "stored": known.stored,
+                    "hashes": _Hashes(list(one.block_hashes[: known.hashes])),
+                }
+                for key, known in self._known.items()
+                for one in (requests[key],)
+            ],
+            "running": [self._known[one.request_id].number for one in self._scheduler.running],
+            "waiting": [self._known[one.request_id].number for one in waiting],
+            "in_flight": list(self._in_flight.values()),
+            "free": [block.block_id - 1 for block in free],
+            "cached": [block.block_id - 1 for block in cached],
+            "hashes": _Hashes([get_block_hash(block.block_hash) for block in cached]),
+            "parents": _Hashes([self._parents[block.block_id] for block in cached]),
+        }
+
+
+class _Writer(threading.Thread):
+    """Writes lines to a file, in a thread of its own.
+
+    A path that ends in ".gz" is compressed, and flushed so that a torn file can be read to its last
+    flush. `full_part` is the last part with `limit` bytes of lines; the next header begins another.
+    With a tokenizer's name, each token's text is written once per file, before a line that needs it.
+    """
+
+    def __init__(self, path: Path, limit: float, tokenizer: str | None) -> None:
+        super().__init__(name="underglass", daemon=True)
+        self._path, self._limit, self._tokenizer = path, limit, tokenizer
+        self._pieces: _Pieces | None = None
+        self._lines: queue.SimpleQueue[Line | bytes] = queue.SimpleQueue()
+        self._ends = threading.Event()
+        self._error: Exception | None = None
+        self._salt = os.urandom(16)
+        self._encoder = msgspec.json.Encoder(enc_hook=self._salted)
+        self._own_encoder = msgspec.json.Encoder(enc_hook=self._salted)  # of the scheduler's thread
+        self._part, self.full_part = 1, 0
+        self._open(path)
+        self.start()
+        atexit.register(self.close)
+
+    def put(self, line: Line) -> None:
+        """Hand over a line. Raises RecordingError if writing failed, or is slower than the engine."""
+        if self._error is not None:
+            raise RecordingError(f"{self._path} cannot be written: {self._error}")
+        if self._lines.qsize() >= QUEUE:
+            raise RecordingError(f"{QUEUE} lines wait for {self._path}: its disk is slow")
+        # A thread that encodes each line would compete for the interpreter in every step.
+        is_frequent = line["type"] in ("step", "done") and self._tokenizer is None
+        self._lines.put(self._own_encoder.encode(line) if is_frequent else line)
+
+    def close(self, seconds: float = 15) -> None:
+        """Write what is left, for at most some seconds."""
+        self._ends.set()
+        if seconds:
+            self.join(seconds)
+
+    def run(self) -> None:
+        """Write what has come, twice a second."""
+        try:
+            self._load_pieces()
+            ends = False
+            while not ends:
+                ends = self._ends.wait(FLUSH_SECONDS)
+                for _ in range(self._lines.qsize()):
+                    line = self._lines.get()
+                    if isinstance(line, bytes):
+                        self._append(line)
+                        continue
+                    if line["type"] == "underglass_vllm" and line["part"] > 1:
+                        self._finish()
+                        self._part = line["part"]
+                        self._open(_numbered(self._path, "part", self._part))
+                    self._write(line)
+                self._flush()
+            self._finish()
+        except Exception as error:
+            self._error = error
+            self._lines = queue.SimpleQueue()  # the engine goes on without them
+            if self._ends.is_set():  # no call of `put` will say it
+                LOG.warning("Underglass could not write the end of %s: %s", self._path, error)
+
+    def _load_pieces(self) -> None:
+        """Load the tokenizer. Without it token ids are recorded, and no texts."""
+        if self._tokenizer:
+            try:
+                self._pieces = _Pieces(self._tokenizer)
+            except Exception as error:
+                LOG.warning("Underglass records token ids without their texts: %s", error)
+
+    def _open(self, path: Path) -> None:
+        # Unbuffered, because a buffer that could not be written would fail again when it is closed.
+        self._file = path.open("wb", buffering=0)
+        self._pending: list[bytes] = []
+        self._packer = zlib.compressobj(5, wbits=31) if path.suffix == ".gz" else None
+        self._bytes, self._seen = 0, set[int]()
+
+    def _write(self, line: Line) -> None:
+        pieces = self._new_pieces(line)
+        if pieces and line["type"] == "underglass_vllm":  # the first line of a file
+            line = line | {"pieces": pieces}
+        elif pieces:
+            self._pending.append(self._encoder.encode({"type": "pieces", "pieces": pieces}))
+        self._append(self._encoder.encode(line))
+
+    def _append(self, line: bytes) -> None:
+        self._pending.append(line)
+        self._bytes += len(line)
+        if self._bytes > self._limit:
+            self.full_part = self._part
+
+    def _flush(self, mode: int = zlib.Z_SYNC_FLUSH) -> None:
+        if not self._pending and mode != zlib.Z_FINISH:
+            return
+        data = b"".join(line + b"\n" for line in self._pending)
+        self._pending = []
+        if self._packer is not None:
+            data = self._packer.compress(data) + self._packer.flush(mode)
+        while data:
+            data = data[self._file.write(data) :]
+
+    def _finish(self) -> None:
+        self._flush(zlib.Z_FINISH)
+        self._file.close()
+
+    def _salted(self, hashes: Any) -> list[str]:
+        """Return hashes that are equal where vLLM's are, in this run only."""
+        keyed = hashlib.blake2b
+        return [
+            keyed(one, key=self._salt, digest_size=8).hexdigest() if one else ""
+            for one in hashes.values
+        ]
+
+    def _new_pieces(self, line: Line) -> dict[int, str | list[int]]:
+        """Return the text of each token id of a line that this file does not have yet."""
+        rows = [line.get("prompt"), *(row[-1] for row in line.get("gains", ()))]
+        for request in line.get("state", {}).get("requests", ()):
+            rows += [request["prompt"], request["output"]]
+        new = {id_ for row in rows if isinstance(row, list) for id_ in row} - self._seen
+        self._seen |= new
+        return self._pieces.of(sorted(new)) if new and self._pieces else {}
+
+
+class _Pieces:
+    """The text of single tokens, for byte-level and SentencePiece vocabularies."""
+
+    def __init__(self, tokenizer: str) -> None:
+        from transformers import AutoTokenizer
+
+        self._tokenizer = AutoTokenizer.from_pretrained(tokenizer)
+        self._special = set(self._tokenizer.all_special_tokens)
+        # Byte-level vocabularies write each byte as a printable character: those of Latin-1 as
+        # themselves, the others as the characters from 256 on.
+        plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+        others = (byte for byte in range(256) if byte not in plain)
+        self._bytes = {chr(256 + index): byte for index, byte in enumerate(others)}
+        self._bytes |= {chr(byte): byte for byte in plain}
+        self._is_byte_level = any("\u0120" in token for token in self._tokenizer.get_vocab())
+
+    def of(self, ids: list[int]) -> dict[int, str | list[int]]:
+        """Return each id's text, or its bytes where they are a part of a character."""
+        pieces: dict[int, str | list[int]] = {}
+        for id_, token in zip(ids, self._tokenizer.convert_ids_to_tokens(ids), strict=True):
+            raw = self._raw(token or "")
+            try:
+                pieces[id_] = raw.decode()
+            except UnicodeDecodeError:
+                pieces[id_] = list(raw)
+        return pieces
+
+    def _raw(self, token: str) -> bytes:
+        if token in self._special:
+            return token.encode()
+        if self._is_byte_level and all(character in self._bytes for character in token):
+            return bytes(self._bytes[character] for character in token)
+        if token.startswith("<0x") and len(token) == 6:
+            return bytes([int(token[3:5], 16)])
+        return token.replace("\u2581", " ").encode()
+
+
+def _numbered(path: Path, name: str, number: int) -> Path:
+    """Return the path with a name and a number before its suffixes."""
+    stem, _, suffixes = path.name.partition(".")
+    return path.with_name(f"{stem}.{name}{number}" + (f".{suffixes}" if suffixes else ""))
+
+
+def _ids(blocks: Any) -> list[int]:
+    """Return the ids of KVCacheBlocks."""
+    return [block.block_id - 1 for block in blocks.blocks[0]]
+
+
+def _vllm_version() -> str:
+    from vllm.version import __version__
+
+    return str(__version__)
+
+
+class RecordingScheduler(_Recording, Scheduler):
+    """vLLM's scheduler, recorded."""
+
+
+class RecordingAsyncScheduler(_Recording, AsyncScheduler):
+    """vLLM's scheduler for asynchronous scheduling, recorded."""

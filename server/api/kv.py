@@ -1,0 +1,118 @@
+"""/kv/export and /kv/adopt: a gateway moves the KV of a prompt from one replica to another.
+
+Only a gateway with the cluster's key may use them: exported pages contain a client's text, and adopted
+ones decide what the model reads. See `server/core/kv_transfer.py` for the body.
+
+Differs from production: NIXL and Mooncake copy memory from machine to machine (RDMA) while later
+layers are computed. Here the gateway passes one HTTP body on.
+"""
+
+import asyncio
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from server.api.operation import check_allowed
+from server.core.kv_transfer import (
+    MEDIA_TYPE,
+    decode_pages,
+    encode_pages,
+    max_body_bytes,
+)
+from server.core.messages import AdoptKV, DescribeKV, ExportKV
+from server.core.models import Models, ViewedModel
+from server.core.settings import MAX_NAME_LENGTH, ServerSettings
+from server.http.bodies import UNLIMITED_PATH, too_large
+from server.http.errors import ApiError
+
+
+class ExportRequest(BaseModel):
+    """A body for /kv/export."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    tokens: Annotated[list[int], Field(fail_fast=True)] = Field(
+        description="The prefix, as token ids. A last block that is not full is left out."
+    )
+    first: int = Field(0, ge=0, description="Leading blocks that the receiver has already.")
+
+
+class Adopted(BaseModel):
+    """What became of the pages."""
+
+    blocks: int = Field(description="Blocks that entered the prefix cache.")
+    sent: int = Field(description="Pages in the body.")
+    bytes: int = Field(description="Size of the pages.")
+
+
+_PAGES: dict[str, Any] = {
+    "description": "The pages; see `server/core/kv_transfer.py`.",
+    "content": {MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}},
+}
+
+
+def routes(models: Models) -> APIRouter:
+    """Return the routes /kv/... for the loaded models."""
+    router = APIRouter(tags=["Cluster"])
+    settings = models.settings
+
+    @router.post("/kv/export", response_class=Response, responses={200: _PAGES})
+    async def export(request: Request, body: ExportRequest, model: ViewedModel = None) -> Response:
+        """Return the pages of the cached prefix of `tokens`; none if it is not cached any more."""
+        _check_is_gateway(request, settings)
+        with models.commanded(model) as bridge:
+            exported = await bridge.kv_command(ExportKV(0, body.tokens, body.first))
+        return Response(encode_pages(exported, body.tokens), media_type=MEDIA_TYPE)
+
+    @router.post(UNLIMITED_PATH)
+    async def adopt(
+        request: Request,
+        source: Annotated[
+            str, Query(max_length=MAX_NAME_LENGTH, description="Who computed them, for the log.")
+        ] = "another replica",
+        model: ViewedModel = None,
+    ) -> Adopted:
+        """Put pages that /kv/export returned into the prefix cache, as far as there is room."""
+        _check_is_gateway(request, settings)
+        with models.commanded(model) as bridge:
+            layout = await bridge.kv_command(DescribeKV(0))
+            body = await _read(request, max_body_bytes(layout), settings.stall_seconds)
+            header, pages = decode_pages(body, layout, bridge.tokenizer.vocab_size)
+            command = AdoptKV(0, header.tokens, header.first, pages, source)
+            blocks = await bridge.kv_command(command)
+        return Adopted(blocks=blocks, sent=header.blocks, bytes=len(pages))
+
+    return router
+
+
+def _check_is_gateway(request: Request, settings: ServerSettings) -> None:
+    """Raise ApiError (403) unless the client has the cluster's key."""
+    if settings.cluster_key is None:
+        raise ApiError(
+            403,
+            "KV moves between replicas only: start this server with --cluster-key",
+            type="permission_error",
+            code="cluster_key",
+        )
+    check_allowed(request, settings)
+
+
+async def _read(request: Request, limit: int, seconds: float) -> bytes:
+    """Return the body. Raises ApiError if it is too large or too slow."""
+    announced = request.headers.get("content-length", "0")
+    if announced.isdigit() and int(announced[:16]) > limit:
+        raise too_large(limit)
+    body = bytearray()
+    try:
+        async with asyncio.timeout(seconds):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > limit:
+                    raise too_large(limit)
+    except TimeoutError:
+        raise ApiError(
+            408, f"the body did not arrive within {seconds:g} s", code="request_timeout"
+        ) from None
+    return bytes(body)

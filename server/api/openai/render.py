@@ -1,0 +1,85 @@
+"""Routes that return a request as the engine would get it, without running it.
+
+A router in front of several servers asks for a prompt's token ids in order to find the server that has
+most of it in its prefix cache. The answers are those of vLLM (`vllm/entrypoints/scale_out/render`). The
+parameters of vLLM's `SamplingParams` that this server does not have are absent.
+"""
+
+import uuid
+from typing import Any
+
+import msgspec
+from fastapi import APIRouter
+from pydantic import BaseModel, Field
+from starlette.responses import Response
+
+from server.api.openai import chat, completions
+from server.api.openai.chat import ChatRequest
+from server.api.openai.completions import CompletionRequest
+from server.api.openai.requests import SamplingRequest
+from server.api.openai.response_request import ResponseRequest
+from server.core.models import Models
+from server.core.request_stream import GenerationRequest
+from server.http.bodies import JsonRoute
+
+
+class RenderedRequest(BaseModel):
+    """One prompt and its parameters."""
+
+    request_id: str
+    model: str
+    token_ids: list[int]
+    sampling_params: dict[str, Any] = Field(description="Also those that the body does not set.")
+    stream: bool
+    priority: int
+    features: None = Field(None, description="vLLM's: what a prompt has besides text.")
+
+
+def routes(models: Models) -> APIRouter:
+    """Return the routes /v1/completions/render, /v1/chat/completions/render, /v1/responses/render."""
+    router = APIRouter(tags=["OpenAI"], route_class=JsonRoute)
+
+    @router.post("/v1/completions/render", response_model=list[RenderedRequest])
+    async def render_completion(body: CompletionRequest) -> Response:
+        """Return each prompt's token ids and parameters; nothing is generated."""
+        return _json(await _render(models, body, completions.generation(body, None)))
+
+    @router.post("/v1/chat/completions/render", response_model=RenderedRequest)
+    async def render_chat(body: ChatRequest) -> Response:
+        """Return the conversation's token ids and parameters; nothing is generated."""
+        [rendered] = await _render(models, body, chat.generation(body, None, models.settings))
+        return _json(rendered)
+
+    @router.post("/v1/responses/render", response_model=RenderedRequest)
+    async def render_response(body: ResponseRequest) -> Response:
+        """Return the conversation's token ids and parameters; nothing is generated. Not in vLLM."""
+        request = chat.generation(body.chat, None, models.settings)
+        [rendered] = await _render(models, body.chat, request)
+        return _json(rendered)
+
+    return router
+
+
+async def _render(
+    models: Models, body: SamplingRequest, request: GenerationRequest
+) -> list[dict[str, Any]]:
+    """Return one `RenderedRequest` per prompt, as plain values."""
+    async with models.lease(body.model) as bridge:
+        prompts = await bridge.encode(request)
+    name = body.rid or body.request_id or uuid.uuid4().hex
+    return [
+        {
+            "request_id": name if len(prompts) == 1 else f"{name}-{index}",
+            "model": body.model or models.settings.model_name,
+            "token_ids": prompt.tokens,
+            "sampling_params": prompt.params,
+            "stream": bool(body.stream),
+            "priority": request.priority,
+            "features": None,
+        }
+        for index, prompt in enumerate(prompts)
+    ]
+
+
+def _json(value: object) -> Response:
+    return Response(msgspec.json.encode(value), media_type="application/json")

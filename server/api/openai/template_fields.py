@@ -1,0 +1,80 @@
+"""The fields that a conversation's prompt depends on besides its messages, for chat and /tokenize."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, Field, model_validator
+
+from engine.text.tokenizer import Tokenizer
+from server.api.openai.requests import FIRST_ERROR
+from server.api.openai.tools import Tool, check_ordinary
+from server.core.settings import MAX_TOOLS
+from server.http.errors import bad_request
+
+# The request's own fields, and two that would change more than the template's variables. vLLM drops
+# these two silently (`resolve_chat_template_kwargs` in `vllm/renderers/hf.py`).
+_NOT_VARIABLES = {
+    *("messages", "tools", "documents", "add_generation_prompt", "continue_final_message"),
+    *("chat_template", "tokenize"),
+}
+
+
+class TemplateFields(BaseModel):
+    """What the chat template reads, and how the prompt ends."""
+
+    add_generation_prompt: bool | None = Field(
+        None,
+        description="Begin the assistant's turn; true unless continue_final_message is.",
+    )
+    continue_final_message: bool | None = Field(
+        None, description="Leave the last message open, and continue its text."
+    )
+    tools: Annotated[list[Tool], FIRST_ERROR] | None = Field(
+        None, max_length=MAX_TOOLS, description="Functions that the model may call."
+    )
+    documents: Annotated[list[dict[str, Any]], FIRST_ERROR] | None = Field(
+        None, description="Documents for the chat template; most templates do not read them."
+    )
+    chat_template_kwargs: dict[str, Any] | None = Field(
+        None,
+        description="Variables of the chat template, such as enable_thinking. Those that it does not "
+        "read have no effect.",
+    )
+
+    @model_validator(mode="after")
+    def _check_template_fields(self) -> Self:
+        if self.continue_final_message and self.add_generation_prompt:
+            raise bad_request(
+                "continue_final_message",
+                "continue_final_message and add_generation_prompt must not both be true: one goes on "
+                "with the last message, the other begins a new one",
+            )
+        for name in sorted(_NOT_VARIABLES & set(self.chat_template_kwargs or ())):
+            field = f"chat_template_kwargs.{name}"
+            raise bad_request(field, f"{field} is not a variable: use the request's own fields")
+        return self
+
+    @property
+    def begins_turn(self) -> bool:
+        """Whether the prompt ends with the beginning of the assistant's turn."""
+        if self.add_generation_prompt is None:
+            return not self.continue_final_message
+        return self.add_generation_prompt
+
+    def template_options(self) -> dict[str, Any]:
+        """Return the arguments of `ChatTemplate.render`, except messages and tools."""
+        variables = dict(self.chat_template_kwargs or {})
+        if self.documents:
+            variables["documents"] = self.documents
+        return {
+            "add_generation_prompt": self.begins_turn,
+            "continue_final_message": bool(self.continue_final_message),
+            "variables": variables,
+        }
+
+
+def check_variables(variables: Mapping[str, Any], tokenizer: Tokenizer) -> None:
+    """Raise ApiError if a template variable has a special token, which could end a turn."""
+    for name, value in variables.items():
+        field = name if name == "documents" else f"chat_template_kwargs.{name}"
+        check_ordinary(field, value, tokenizer)

@@ -1,0 +1,206 @@
+"""`tools`, `tool_choice` and `parallel_tool_calls`: the functions that the model may or must call.
+
+    none       the chat template shows the tools to the model; its output is content
+    auto       the model decides; its calls are parsed from the output (`tool_parsers`)
+    required   a grammar forces a list of `{"name": ..., "parameters": ...}`
+    a name     a grammar forces the arguments of this function
+
+A chat template that does not read `tools` cannot show them. The model cannot choose a tool then, so
+`auto` is a 400. `required` and a named function work, because the grammar knows the tools.
+
+With `auto`, a `response_format` holds for the whole output, as in vLLM; with a forced call, the tools'
+schema takes its place.
+
+Source: vLLM's `get_json_schema_from_tools` (`vllm/tool_parsers/utils.py`). Differs from vLLM: each
+tool keeps its own `$defs`, so tools with different definitions of the same name work together, and
+`auto` needs no option if the chat template shows which parser to use. vLLM 0.32 can hold calls of
+`auto` to their schema with structural tags; here only `required` and a named function are held to it.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from engine.text.chat_template import ChatTemplate
+from engine.text.tokenizer import Tokenizer, encode_continuation
+from server.api.openai.structured import Shape, json_shape
+from server.api.openai.tool_parsers import TOOL_PARSERS, find_parser
+from server.api.openai.tool_parsers.forced import NamedParser, RequiredParser
+from server.api.openai.tool_parsers.reader import ToolParser
+from server.core.settings import MAX_NAME_LENGTH
+from server.http.errors import bad_request
+
+ToolChoice = Literal["none", "auto", "required", "function"]
+
+_NO_POINTER = re.compile(r"[^A-Za-z0-9_.-]")  # characters with a meaning in "#/$defs/..."
+_NO_PARAMETERS = {"type": "object", "properties": {}}
+
+
+class FunctionDefinition(BaseModel):
+    """A function. Other fields are passed to the chat template."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    name: str = Field(min_length=1, max_length=MAX_NAME_LENGTH, examples=["get_weather"])
+    description: str | None = None
+    parameters: dict[str, Any] | None = Field(None, description="JSON schema of the arguments.")
+
+
+class Tool(BaseModel):
+    """A tool that the model may call."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    type: Literal["function"] = "function"
+    function: FunctionDefinition
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRequest:
+    """The tools of a request.
+
+    tools     as the chat template gets them
+    choice    the mode; "function" for a named function
+    name      the named function, or an empty string
+    parallel  whether the model may call several functions
+    """
+
+    tools: Sequence[Mapping[str, Any]]
+    choice: ToolChoice
+    name: str = ""
+    parallel: bool = True
+
+    @property
+    def forced(self) -> bool:
+        """Whether a grammar forces a call."""
+        return self.choice in ("required", "function")
+
+    def shape(self) -> Shape | None:
+        """Return the shape of a forced call; None if none is forced."""
+        functions = [tool["function"] for tool in self.tools]
+        if self.choice == "function":
+            function = next(one for one in functions if one["name"] == self.name)
+            return json_shape(function.get("parameters") or _NO_PARAMETERS, "tools")
+        if self.choice == "required":
+            return json_shape(required_schema(functions, parallel=self.parallel), "tools")
+        return None
+
+    def parser(self, template: ChatTemplate, name: str | None) -> ToolParser | None:
+        """Return a new parser for one output; None if no call can come.
+
+        `name` is the server's `--tool-call-parser`. Raises ApiError if the model cannot choose a tool,
+        or if the format of its calls is not known.
+        """
+        if self.choice == "required":
+            return RequiredParser()
+        if self.choice == "function":
+            return NamedParser(self.name)
+        if self.choice == "none":
+            return None
+        if not template.takes_tools:
+            raise bad_request(
+                "tool_choice",
+                "tool_choice auto needs a chat template that shows the tools to the model, and this "
+                "model's does not: set tool_choice to required or to a function",
+            )
+        name = name or find_parser(template.source or "")
+        if name is None:
+            raise bad_request(
+                "tool_choice",
+                "tool_choice auto needs to know how this model writes its calls, and its chat template "
+                "does not show it: set tool_choice to required or to a function, or start the server "
+                f"with --tool-call-parser {' | '.join(TOOL_PARSERS)}",
+            )
+        return TOOL_PARSERS[name]()
+
+
+def tool_request(
+    tools: Sequence[Tool] | None,
+    choice: str | Mapping[str, Any] | None,
+    parallel: bool | None,
+) -> ToolRequest | None:
+    """Return the tools of a request, or None. Raises ApiError for fields that do not fit together."""
+    if tools is not None and not tools:
+        raise bad_request("tools", "tools must have at least one entry: add a tool or leave it out")
+    if tools is None:
+        if choice not in (None, "none", "auto"):
+            raise bad_request("tool_choice", "tool_choice needs tools: add tools or leave it out")
+        return None
+    plain = [{"type": tool.type} | tool.model_dump(exclude_none=True) for tool in tools]
+    is_parallel = parallel is not False
+    match choice:
+        case None | "auto":
+            return ToolRequest(plain, "auto", parallel=is_parallel)
+        case "none" | "required":
+            return ToolRequest(plain, choice, parallel=is_parallel)
+    name = _named(choice)
+    if all(tool.function.name != name for tool in tools):
+        message = f"tool_choice names {name[:MAX_NAME_LENGTH]!r}, which is not one of the tools"
+        raise bad_request("tool_choice", message)
+    return ToolRequest(plain, "function", name)
+
+
+def _named(choice: str | Mapping[str, Any]) -> str:
+    """Return the name in `{"type": "function", "function": {"name": ...}}`."""
+    if not isinstance(choice, str) and choice.get("type", "function") == "function":
+        function = choice.get("function")
+        name = function.get("name") if isinstance(function, dict) else None
+        if isinstance(name, str):
+            return name
+    raise bad_request(
+        "tool_choice",
+        'tool_choice must be "none", "auto", "required" or '
+        f'{{"type": "function", "function": {{"name": ...}}}}, got {str(choice)[:60]}',
+    )
+
+
+def check_ordinary(field: str, value: object, tokenizer: Tokenizer) -> None:
+    """Raise ApiError if a value that the template writes into the prompt has a special token."""
+    text = json.dumps(value, ensure_ascii=False)
+    if encode_continuation(text, tokenizer) != tokenizer.encode_ordinary(text):
+        message = f"{field} must not contain special tokens of the model: remove them"
+        raise bad_request(field, message)
+
+
+def required_schema(functions: Sequence[Mapping[str, Any]], *, parallel: bool) -> dict[str, Any]:
+    """Return the schema of a list of calls: at least one, and exactly one unless `parallel`.
+
+    The parameters of each function move to `$defs`, and references in them are changed accordingly.
+    """
+    definitions: dict[str, Any] = {}
+    calls = []
+    for function in functions:
+        key = _NO_POINTER.sub("_", function["name"])
+        while key in definitions:
+            key += "_"
+        place = f"#/$defs/{key}"
+        definitions[key] = _moved(function.get("parameters") or _NO_PARAMETERS, place)
+        call = {"name": {"const": function["name"]}, "parameters": {"$ref": place}}
+        calls.append(
+            {
+                "type": "object",
+                "properties": call,
+                "required": list(call),
+                "additionalProperties": False,
+            }
+        )
+    schema = {"type": "array", "minItems": 1, "items": {"anyOf": calls}, "$defs": definitions}
+    return schema if parallel else schema | {"maxItems": 1}
+
+
+def _moved(schema: Any, place: str) -> Any:
+    """Return a schema whose references to itself (`#/...`) point to its new place."""
+    if isinstance(schema, dict):
+        return {
+            key: place + value[1:]
+            if key == "$ref" and isinstance(value, str) and value.startswith("#")
+            else _moved(value, place)
+            for key, value in schema.items()
+        }
+    if isinstance(schema, list):
+        return [_moved(one, place) for one in schema]
+    return schema

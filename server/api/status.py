@@ -1,0 +1,64 @@
+"""/ping, /version and /load, which vLLM has too: for load balancers, and for clients that ask first.
+
+/clock is for a gateway, which puts the logs of several servers on one clock.
+"""
+
+from importlib import metadata
+from typing import Any, Literal
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+from pydantic import BaseModel, Field
+
+from server.core.models import Models
+
+_CLOCK: dict[int | str, dict[str, Any]] = {
+    200: {"description": "An integer.", "content": {"text/plain": {"schema": {"type": "integer"}}}}
+}
+
+
+class Ping(BaseModel):
+    """The engine works."""
+
+    status: Literal["ok"]
+
+
+class Version(BaseModel):
+    """The server's version."""
+
+    version: str
+
+
+class Load(BaseModel):
+    """How much work the server has."""
+
+    server_load: int = Field(description="Unfinished requests of all loaded models.")
+
+
+def routes(models: Models) -> APIRouter:
+    """Return the routes /ping, /version, /load and /clock."""
+    router = APIRouter(tags=["Operation"])
+
+    @router.get("/ping")
+    @router.post("/ping")
+    async def ping() -> Ping:
+        """Return 200 if the first model's engine works; 503 if it is stuck or has failed."""
+        models.first.check_alive()
+        return Ping(status="ok")
+
+    @router.get("/version")
+    async def version() -> Version:
+        """Return the version of Underglass."""
+        return Version(version=metadata.version("underglass"))
+
+    @router.get("/load")
+    async def load() -> Load:
+        """Return the number of unfinished requests."""
+        return Load(server_load=sum(bridge.unfinished for bridge in models.bridges))
+
+    @router.get("/clock", response_class=Response, responses=_CLOCK)
+    async def clock() -> Response:
+        """Return the time of the first model's engine: microseconds, as in its event log."""
+        return Response(str(models.first.now_us), media_type="text/plain")
+
+    return router

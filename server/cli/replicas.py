@@ -1,0 +1,93 @@
+"""`underglass serve --replicas N`: from the command's options to a gateway over replicas on Ray."""
+
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from engine.cache.eviction import eviction_named
+from engine.config import EngineConfig
+from engine.scheduling.policies import policy_named
+from server.cli.banner import gateway_banner
+from server.core.engine_client import StartError
+from server.core.settings import ServerSettings
+
+# What the gateway does itself. Every other option that the user gives reaches the replicas.
+_GATEWAYS = frozenset(
+    ("host", "allowed_host", "cors_origin", "replicas", "max_replicas", "ray", "roles", "router")
+)
+
+
+def serve_replicas(
+    options: Mapping[str, Any],
+    given: Mapping[str, Any],
+    config: EngineConfig,
+    settings: ServerSettings,
+) -> None:
+    """Start the replicas and serve the gateway until a signal stops it.
+
+    options  all options by name, with their defaults
+    given    those that the user gave, which the replicas get, too
+
+    Raises StartError, ConfigError for a setting that the engine rejects, and ValueError for an
+    unknown router.
+    """
+    try:
+        from server.gateway.ray_cluster import RayOptions, RaySet, check_installed
+        from server.gateway.replica_set import ReplicaSet, WithRoles
+        from server.gateway.roles import parse_roles
+        from server.gateway.run import serve_gateway
+    except ModuleNotFoundError as error:
+        if error.name != "aiohttp":
+            raise
+        raise StartError(
+            '--replicas needs Ray: install it with pip install "underglass[cluster]"'
+        ) from error
+    check_installed()
+    policy_named(config.policy)
+    eviction_named(config.eviction)
+    if settings.cluster_key is None:
+        settings = msgspec.structs.replace(settings, cluster_key=secrets.token_urlsafe(24))
+    count, most, address = options["replicas"], options["max_replicas"], options["ray"]
+    ray = RayOptions(
+        replicas=count,
+        max_replicas=most,
+        address=address,
+        threads=options["threads"],
+        batch=config.max_batch_size,
+        drain_seconds=settings.drain_seconds,
+    )
+    engines = RaySet(ray, _environment(given, settings))
+    replicas: ReplicaSet = engines
+    if options["roles"] is not None:
+        replicas = WithRoles(engines, parse_roles(options["roles"], count))
+    where = f"on the Ray cluster at {address}" if address else "on this machine"
+    grows = f", up to {most} while batches are full" if most else ""
+    rows = [("replicas", f"{count} {where}{grows}"), ("router", options["router"])]
+    serve_gateway(
+        replicas,
+        options["router"],
+        settings,
+        port=options["port"],
+        request_log=options["request_log"],
+        announce=lambda url: print(gateway_banner(settings, url, count, rows), flush=True),
+        until_stdin_closes=options["until_stdin_closes"],
+        running=engines.running(),
+    )
+
+
+def _environment(given: Mapping[str, Any], settings: ServerSettings) -> dict[str, str]:
+    """Return the replicas' options as variables: keys would be visible in a command line."""
+    options = {name: value for name, value in given.items() if name not in _GATEWAYS}
+    for name in ("model", "draft_model"):
+        if name in options and (path := Path(options[name])).exists():
+            options[name] = path.resolve()  # Ray's processes have another working directory
+    options |= {
+        "port": 0,
+        "request_log": "off",  # the gateway writes it
+        "until_stdin_closes": True,
+        "cluster_key": settings.cluster_key,
+    }
+    return {f"UNDERGLASS_{name.upper()}": str(value) for name, value in options.items()}

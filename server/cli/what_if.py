@@ -1,0 +1,129 @@
+"""`underglass what-if`: replay a log's arrivals with other settings, and say how far to trust it.
+
+It needs no server packages: only the simulator and what reads a log.
+"""
+
+import json
+import tempfile
+import webbrowser
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from server.cli.options import fail, option
+from visualizer.cli.options import KINDS
+from visualizer.cli.read_log import read_named
+
+if TYPE_CHECKING:
+    from engine.simulation.study import Study
+
+
+def what_if(  # noqa: PLR0917 (typer needs one parameter per option)
+    file: Annotated[str, typer.Argument(metavar="FILE", help=KINDS)],
+    settings: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SETTING=VALUE...",
+            help="What to change. Several values, separated by commas, make a sweep.",
+        ),
+    ],
+    html: Annotated[
+        Path | None, option("Options", "Write the comparison to this HTML file.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    opens: Annotated[
+        bool, typer.Option("--open", help="Open the comparison in the browser.")
+    ] = False,
+    arrivals: Annotated[
+        str,
+        option(
+            "Options",
+            '"time": requests arrive at the recorded times; "step": before the recorded steps.',
+        ),
+    ] = "time",
+) -> None:
+    """Replay a log's arrivals with other settings on a machine that was fitted to the log.
+
+    The table shows the recorded run, its replay with unchanged settings, and the changed
+    replays. The error on held-back steps stands beside every number.
+
+        underglass what-if run.jsonl token_budget=32,64,128 --html out.html
+    """
+    from engine.config import ConfigError
+    from engine.events.log import EventLog, LogError
+    from engine.simulation.study import study
+
+    if arrivals not in ("time", "step"):
+        fail(f"--arrivals must be time or step, got {arrivals}")
+    log = read_named(file)
+    if not isinstance(log, EventLog):
+        fail(f"{file} must be the log of one engine; it is the log of a cluster")
+    try:
+        answer = study(log, _parsed(settings), pinned=arrivals)
+    except (LogError, ValueError) as error:
+        text = str(error)
+        fail(text if isinstance(error, ConfigError) else f"{file}: {text}")
+    if as_json:
+        typer.echo(json.dumps(answer.to_dict(), indent=2))
+    else:
+        typer.echo(answer)
+    if html or opens:
+        page = html or Path(tempfile.mkdtemp(prefix="underglass-")) / "what_if.html"
+        _write_page(answer, page)
+        typer.echo(page, err=as_json)
+        if opens:
+            webbrowser.open(page.resolve().as_uri())
+
+
+# Flags of vLLM, with the setting that does the same here.
+_OF_VLLM = {
+    "max_num_seqs": "max_batch_size",
+    "max_num_batched_tokens": "token_budget",
+    "scheduling_policy": "policy",
+    "num_gpu_blocks_override": "max_kv_tokens, which counts tokens",
+}
+
+
+def _parsed(settings: list[str]) -> dict[str, list[Any]]:
+    """Return {name: values} from words such as "token_budget=32,64". Raises ConfigError."""
+    from engine.config import ConfigError, EngineConfig
+
+    fields = EngineConfig.__struct_fields__
+    parsed: dict[str, list[Any]] = {}
+    for word in settings:
+        name, equals, values = word.partition("=")
+        name = name.strip().replace("-", "_")
+        if name in _OF_VLLM:
+            raise ConfigError(f"{name} is a flag of vLLM; the setting is {_OF_VLLM[name]}")
+        if name not in fields:
+            raise ConfigError(f"{name} is not a setting; the settings are {', '.join(fields)}")
+        if not equals or not all(values.split(",")):
+            raise ConfigError(f"{name} needs a value: {name}=VALUE, or {name}=VALUE,VALUE")
+        if name in parsed:
+            raise ConfigError(f"{name} is given twice: separate several values with commas")
+        parsed[name] = [_value(text.strip()) for text in values.split(",")]
+    return parsed
+
+
+def _value(text: str) -> Any:
+    switches = {"on": True, "true": True, "off": False, "false": False}
+    if text.lower() in switches:
+        return switches[text.lower()]
+    return int(text) if text.removeprefix("-").isdecimal() else text
+
+
+def _write_page(answer: "Study", page: Path) -> None:
+    from visualizer.comparing.comparison import Comparison
+
+    words, run = next(iter(answer.changed.items()))
+    comparison = Comparison(
+        answer.replayed,
+        run,
+        ("replayed", words),
+        study={"table": answer.table(), "statements": answer.statements()},
+    )
+    try:
+        comparison.to_html(page)
+    except OSError as error:
+        fail(f"cannot write {error.filename}: {error.strerror}")

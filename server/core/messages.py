@@ -1,0 +1,225 @@
+"""What the bridge and an engine thread say to each other: commands there, reports back.
+
+They hold no objects of either side, so the same messages pass between two threads (`--one-process`)
+and, as msgpack, between two processes. A stream, a reply and a buffer are numbers that only the bridge
+understands; no number is used twice in the life of a server.
+
+vLLM's counterparts are `EngineCoreRequest` and `EngineCoreOutputs` (`vllm/v1/engine/__init__.py`).
+"""
+
+from itertools import count
+
+import msgspec
+
+from engine.events.vocabulary import AnyEvent
+from engine.runner import KVFormat
+from engine.scheduling.request import TokenScore
+from engine.scheduling.sampling_params import SamplingParams
+from server.core.run_until import Refusal, Stopped, Until
+
+# Buffer cost of a token in addition to its text: about the size of its event on the wire.
+TOKEN_BYTES = 80
+# Buffer cost of each log-probability of a token.
+LOGPROB_BYTES = 80
+
+numbers = count(1)  # of streams, replies and buffers
+
+
+class Prompt(msgspec.Struct, array_like=True):
+    """One prompt of a request, as token ids, and the parameters of its samples.
+
+    buffer  the number of the LMTP buffer that keeps the prompt and its output, or 0
+    """
+
+    tokens: list[int]
+    params: SamplingParams
+    buffer: int = 0
+
+
+class Logprobs(msgspec.Struct, array_like=True):
+    """Log-probabilities of an OutputDelta's tokens: each list has one entry per token.
+
+    pieces  each token's full text, even if a stop string withholds or truncates it; "" for tokens
+            that `skip_special_tokens` leaves out
+    chosen  natural logarithm of the token's probability; 0.0 for forced tokens
+    top     (id, logprob) of the most likely tokens; `SamplingParams.logprobs` sets how many
+    forced  whether a tool inserted the token instead of sampling it
+    """
+
+    pieces: list[str]
+    chosen: list[float]
+    top: list[list[tuple[int, float]]]
+    forced: list[bool]
+
+    def extend(self, later: "Logprobs") -> None:
+        """Append the log-probabilities of later tokens."""
+        self.pieces += later.pieces
+        self.chosen += later.chosen
+        self.top += later.top
+        self.forced += later.forced
+
+
+class OutputDelta(msgspec.Struct, array_like=True):
+    """New output of one choice (a sample of a prompt): token ids, their texts, and possibly its end.
+
+    at             the engine clock's time, in microseconds, at the end of the first id's step
+    logprobs       set if the request asks for them with `logprobs` or needs them for `best_of`
+    prompt_scores  scores of the prompt's tokens, starting with the second; set in the choice's first
+                   delta if the request sets `prompt_logprobs`
+    stop_reason    the stop string, or the token of `stop_token_ids`, that ended the choice
+    """
+
+    choice: int
+    at: int
+    ids: list[int] = []
+    texts: list[str] = []
+    logprobs: Logprobs | None = None
+    prompt_scores: list[TokenScore] = []
+    finish_reason: str | None = None
+    stop_reason: str | int | None = None
+    error: str = ""
+
+    @property
+    def bytes(self) -> int:
+        """The number of bytes that count towards the buffer's limit."""
+        size = sum(map(len, self.texts)) + TOKEN_BYTES * len(self.ids)
+        if self.logprobs is not None:
+            size += LOGPROB_BYTES * sum(len(top) + 1 for top in self.logprobs.top)
+        return size
+
+
+class Kept(msgspec.Struct, array_like=True):
+    """The tokens that an LMTP buffer keeps, and how many of them the engine holds in its cache."""
+
+    tokens: list[int]
+    held: int
+
+
+class KVLayout(msgspec.Struct, array_like=True, tag=True, frozen=True):
+    """An engine's KV memory: what a page holds, tokens per block, number of blocks."""
+
+    format: KVFormat
+    block_size: int
+    num_blocks: int
+
+
+class ExportedPages(msgspec.Struct, array_like=True, tag=True):
+    """Pages of a cached prefix from block `first` on."""
+
+    layout: KVLayout
+    first: int
+    blocks: int
+    data: bytes
+
+
+class Report(msgspec.Struct, array_like=True, tag=True):
+    """Everything that happened since the last report.
+
+    events    the new events of the log
+    queued    (stream, the engine's id of each prompt's first sample)
+    deltas    new output of the streams' choices, or how they ended
+    cached    (stream, index of the prompt, tokens found in the prefix cache)
+    kept      (stream, what its buffer keeps)
+    replies   (a command's reply, its result: the last step's number or another count, a `Stopped`,
+              what a command about KV returns, or a `Refusal`)
+    paused    whether the engine is paused
+    until     what a paused engine runs until, or ""
+    urgent    whether the event loop must see it now: it has a reply, a first token or an end
+    """
+
+    events: list[AnyEvent] = []
+    queued: list[tuple[int, list[int]]] = []
+    deltas: list[tuple[int, OutputDelta]] = []
+    cached: list[tuple[int, int, int]] = []
+    kept: list[tuple[int, Kept]] = []
+    replies: list[tuple[int, int | Stopped | KVLayout | ExportedPages | Refusal]] = []
+    paused: bool = False
+    until: str = ""
+    urgent: bool = False
+
+
+class Command(msgspec.Struct, array_like=True, tag=True, frozen=True):
+    """A command of the bridge. `reply` is the number of its answer; 0 asks for none."""
+
+    reply: int
+
+
+class Submit(Command, frozen=True):
+    """Queue all prompts of a request consecutively."""
+
+    stream: int
+    prompts: list[Prompt]
+    label: str
+    priority: int
+    submitted_at: int
+
+
+class Release(Command, frozen=True):
+    """Abort the unfinished samples of a request.
+
+    kept  whether the bridge knows of the buffer that the request has filled; otherwise it is released
+    """
+
+    stream: int
+    kept: bool
+
+
+class ReleaseBuffer(Command, frozen=True):
+    """Give up what the engine holds for an LMTP buffer."""
+
+    buffer: int
+
+
+class Answer(Command, frozen=True):
+    """Reply with the number of the last step."""
+
+
+class Pause(Command, frozen=True):
+    """Pause the engine and end the commands that step it; reply with the last step's number."""
+
+
+class Resume(Command, frozen=True):
+    """Resume the engine; reply with the number of the last step."""
+
+
+class Step(Command, frozen=True):
+    """Run up to `steps` steps of a paused engine; reply with a `Stopped`.
+
+    Fewer steps run if the engine runs out of work.
+    """
+
+    steps: int
+
+
+class RunUntil(Command, frozen=True):
+    """Pause the engine and run it until something happens; reply with a `Stopped`."""
+
+    until: Until
+    request: int | None
+    steps: int
+
+
+class DescribeKV(Command, frozen=True):
+    """Reply with the `KVLayout` of the engine's KV memory."""
+
+
+class ExportKV(Command, frozen=True):
+    """Read the pages of a cached prefix from block `first` on; reply with `ExportedPages`."""
+
+    tokens: list[int]
+    first: int
+
+
+class AdoptKV(Command, frozen=True):
+    """Adopt pages; reply with the number of adopted blocks. See `KVTransfer.adopt`."""
+
+    tokens: list[int]
+    first: int
+    pages: bytes
+    source: str
+
+
+KVCommand = DescribeKV | ExportKV | AdoptKV
+AnyCommand = (
+    Submit | Release | ReleaseBuffer | Answer | Pause | Resume | Step | RunUntil | KVCommand
+)

@@ -1,0 +1,21 @@
+"""A gateway: all routes of one server over several replicas, and a log of every routing decision.
+
+    client --HTTP--> gateway --HTTP--> replica   tokens; the router chooses the replica
+                     gateway <--HTTP-- replica   /events: its log, as any viewer reads it
+
+replica_set.py   which replicas there are: a list of URLs, or what Ray Serve runs
+ray_cluster.py   the replicas on Ray Serve; ray_replica.py is one of them
+upstream.py      requests to a replica: headers and keys
+follower.py      follows one replica: its log, its clock, whether it can be reached
+scopes.py        blocks of work that one call ends: those of a dead replica, those of a drain
+gateway.py       the replicas that can be reached, the router and the cluster log
+window.py        the last events of the cluster log, in a form that a viewer can join at any time
+proxy.py         one request: route it, pass its output on, send it to another replica if need be
+roles.py         prefill here, decode there: moves KV between replicas
+lmtp.py          one LMTP connection, pinned to a replica
+events.py        /events and /trace
+operation.py     /health, /ready, the controls, routes that any replica can answer
+metrics.py       /metrics: each replica's, and sums
+app.py           the routes, inside the middleware of one server
+run.py           `underglass serve --replica URL`
+"""

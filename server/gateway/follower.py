@@ -1,0 +1,229 @@
+"""Follows one replica: its log, its clock, and whether it can be reached.
+
+One connection to the replica's /events is also the sign that it is alive: when it breaks and cannot be
+opened again at once, the replica has left. Until it answers again, the follower keeps trying, with
+pauses that grow. The clock is asked every few seconds, so a replica whose machine has vanished, and
+which therefore closes no connection, is noticed too.
+
+Clocks: the replica is asked for its time several times. The answer with the shortest round trip is off
+by at most half of it (Cristian, Distributed Computing 3, 1989).
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import msgspec
+
+from engine.events.cluster import ReplicaJoined
+from engine.events.vocabulary import AnyEvent, Event, Keyframe, RunStarted
+from server.gateway.replica_set import Member
+from server.gateway.scopes import Scopes
+from server.gateway.upstream import error_message, reason
+
+if TYPE_CHECKING:
+    from server.gateway.gateway import Gateway
+
+logger = logging.getLogger("underglass")
+
+PINGS = 8
+# A connection that broke sooner than this is not opened again at once: it would break again.
+_SHORT_SECONDS = 1.0
+
+_decode = msgspec.json.Decoder(AnyEvent).decode
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """How often a replica is asked for its time, and how long the gateway waits, in seconds.
+
+    between      from one alignment to the next
+    unanswered   until a replica that does not answer counts as gone
+    first_pause  before the next attempt to reach it; each further pause is twice as long
+    last_pause   the longest pause
+    """
+
+    between: float = 5.0
+    unanswered: float = 10.0
+    first_pause: float = 0.1
+    last_pause: float = 2.0
+
+
+class UnreachableError(Exception):
+    """The replica cannot be followed. The message says why."""
+
+
+class Follower:
+    """Follows `member` until it is stopped, and tells the gateway.
+
+    status   the replica's latest `status` event: whether it is paused, why it accepts no requests
+    joined   whether it is present, in the words of the log
+    work     blocks that need the replica; they end when it leaves
+    """
+
+    def __init__(self, gateway: "Gateway", member: Member) -> None:
+        self.member = member
+        self.status: dict[str, Any] = {}
+        self.joined = False
+        self._gateway = gateway
+        self._times = gateway.times
+        self._offset = self._rtt = 0
+        self._run = self._last_id = ""  # the run that is followed, and its last event received
+        self._retired = ""  # why no more requests are routed to it
+        self.work = Scopes()
+        self._task = asyncio.create_task(self._follow_forever())
+
+    def retire(self, why: str) -> None:
+        """Route no more requests to the replica, and do not wait for it once its connection ends."""
+        self._retired = why
+        if not self.joined:
+            self._task.cancel()
+            del self._gateway.followers[self.member.id]
+
+    async def stop(self) -> None:
+        """Stop following; the replica leaves."""
+        self._task.cancel()
+        await asyncio.wait({self._task})
+        self._leave("the gateway has stopped")
+
+    @property
+    def ready(self) -> bool:
+        """Whether the replica accepts requests."""
+        return self.joined and not self._retired and not self.status.get("not_ready")
+
+    async def _follow_forever(self) -> None:
+        loop, where = asyncio.get_running_loop(), f"replica {self.member.id} at {self.member.url}"
+        pause = self._times.first_pause
+        while True:
+            opened = loop.time()
+            try:
+                await self._follow()
+                why = "it closed the connection"
+            except (aiohttp.ClientError, OSError, UnreachableError) as error:
+                why = reason(error)
+                if isinstance(error, TimeoutError):
+                    why = f"no answer within {self._times.unanswered:g} s"
+                elif self.joined and loop.time() - opened > _SHORT_SECONDS:
+                    continue  # only this connection may be broken
+            except Exception as error:  # a bug, or a router's: the other replicas still serve
+                logger.exception("%s cannot be followed", where)
+                why = f"its log cannot be followed: {type(error).__name__}"
+            if self._retired:
+                self._leave(self._retired)
+                del self._gateway.followers[self.member.id]
+                return
+            if self.joined or pause == self._times.first_pause:
+                logger.warning("Waiting for %s: %s", where, why)
+            pause = self._times.first_pause if self.joined else pause
+            self._leave(why)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, self._times.last_pause)
+
+    async def _follow(self) -> None:
+        """Follow the replica until the connection breaks. Raises TimeoutError if it does not answer."""
+        unanswered = self._times.unanswered
+        headers = {"last-event-id": self._last_id} if self.joined else {}
+        async with asyncio.timeout(None) as silence:
+            silence.reschedule(asyncio.get_running_loop().time() + unanswered)
+            url = f"{self.member.url}/events"
+            async with self._gateway.session.get(url, headers=headers) as response:
+                if response.status != 200:
+                    raise UnreachableError(await error_message(response))
+                aligning = asyncio.create_task(self._keep_aligned(silence))
+                try:
+                    async for block in _blocks(response.content):
+                        await self._take(block)
+                finally:
+                    aligning.cancel()
+
+    async def _keep_aligned(self, silence: asyncio.Timeout) -> None:
+        """Ask for the replica's time now and then; `silence` expires when it does not answer."""
+        while True:
+            silence.reschedule(asyncio.get_running_loop().time() + self._times.unanswered)
+            try:
+                offset, rtt = await self._clock()
+            except (aiohttp.ClientError, OSError, UnreachableError):
+                await asyncio.sleep(self._times.first_pause)
+                continue
+            silence.reschedule(None)
+            if self.joined and abs(offset - self._offset) > (rtt + self._rtt) / 2:
+                self._offset, self._rtt = offset, rtt  # the clocks have drifted apart
+                self._gateway.log.append(self._joined_event())
+            await asyncio.sleep(self._times.between)
+
+    async def _clock(self) -> tuple[int, int]:
+        """Return the offset of the replica's clock and the round trip that it was measured with, in us.
+
+        Cluster time is the replica's time plus the offset.
+        """
+        now, best = self._gateway.now, (0, 1 << 62)
+        for _ in range(PINGS):
+            sent = now()
+            async with self._gateway.session.get(f"{self.member.url}/clock") as response:
+                if response.status != 200:
+                    raise UnreachableError(await error_message(response))
+                theirs = int(await response.read())
+            received = now()
+            if received - sent < best[1]:
+                best = (sent + received) // 2 - theirs, received - sent
+        return best
+
+    async def _take(self, block: bytes) -> None:
+        """Handle one server-sent event of the replica."""
+        head, _, data = block.partition(b"\ndata: ")
+        if head.startswith(b"id: "):
+            id_, event = head[4:].decode(), _decode(data)
+            run, _, seq = id_.rpartition(":")
+            if not self.joined or run != self._run:
+                await self._join(run, event)
+            self._last_id = id_
+            gateway = self._gateway
+            gateway.dispatcher.event(self.member.id, int(seq), event, gateway.now())
+        elif head == b"event: status":
+            self.status = msgspec.json.decode(data)
+            self._gateway.log.wake()
+
+    async def _join(self, run: str, event: Event) -> None:
+        """Make the replica available; its first event is `event`."""
+        if self.joined:  # its requests have been told by itself
+            self._leave("its engine was restarted", gone=False)
+        self._offset, self._rtt = await self._clock()
+        assert isinstance(event, RunStarted | Keyframe), "a feed begins with one of them"
+        settings = event.state["settings"] if isinstance(event, Keyframe) else event.settings
+        gateway, member = self._gateway, self.member
+        gateway.dispatcher.join(
+            member.id,
+            settings["block_size"],
+            gateway.now(),
+            url=member.url,
+            role=member.role,
+            offset=self._offset,
+            rtt=self._rtt,
+        )
+        self._run, self.joined = run, True
+        logger.info("Replica %s at %s has joined", member.id, member.url)
+
+    def _joined_event(self) -> ReplicaJoined:
+        t = {"at": self._gateway.now(), "offset": self._offset, "rtt": self._rtt}
+        return ReplicaJoined(self.member.id, self.member.url, self.member.role, t)
+
+    def _leave(self, why: str, *, gone: bool = True) -> None:
+        """Take the replica out of the log; if it is gone, its requests end here."""
+        if not self.joined:
+            return
+        self.joined, self.status = False, {}
+        self._gateway.dispatcher.leave(self.member.id, why, self._gateway.now())
+        if gone:
+            self.work.end()
+
+
+async def _blocks(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """Yield the events of an event stream, without the blank lines between them."""
+    rest = b""
+    while data := await content.readany():
+        *whole, rest = (rest + data).split(b"\n\n")
+        for block in whole:
+            yield block

@@ -1,0 +1,229 @@
+"""The replicas that can be reached, the router, and the cluster log.
+
+A gateway has no engine. It is to `server/gateway/` what the model registry is to one server: it is
+started, drained and stopped by `server/cli/serving.py`, and every route asks it for a replica.
+"""
+
+import asyncio
+import logging
+import signal
+import time
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+
+import aiohttp
+import msgspec
+
+from engine.events.cluster import ClusterStarted
+from engine.routing.dispatcher import Dispatcher
+from engine.routing.router import NoReplicaError, Router
+from server.core.settings import ServerSettings
+from server.gateway.follower import Follower, Times
+from server.gateway.replica_set import Member, ReplicaSet
+from server.gateway.roles import DECODE, PREFILL, KVMover
+from server.gateway.scopes import Scopes
+from server.gateway.upstream import open_session
+from server.gateway.window import ClusterWindow
+from server.http.errors import ApiError, unavailable
+
+logger = logging.getLogger("underglass")
+
+
+class Gateway:
+    """Lives on the event loop.
+
+    settings   the gateway's address, access rules and limits; `cluster_key` is sent, not asked for
+    router     a router's name, or a Router. Raises ValueError for an unknown name
+    router_name  the router's name in the log
+    session    the HTTP client for all replicas
+    followers  by id: the members of the replica set, present or not
+    log        the cluster log; `dispatcher` writes it
+    routed     number of decisions by replica and reason
+    draining   the gateway is about to stop and accepts no more requests
+    accepted   the requests that clients wait for; they end when the drain's time is up
+    stopped    set when viewers have to go
+    """
+
+    def __init__(
+        self,
+        replicas: ReplicaSet,
+        router: Router | str,
+        settings: ServerSettings,
+        times: Times | None = None,
+    ) -> None:
+        self.settings = msgspec.structs.replace(settings, cluster_key=None)
+        self.times = times or Times()
+        self.followers: dict[str, Follower] = {}
+        self.draining = False
+        self.stopped = asyncio.Event()
+        self.gave_up = asyncio.Event()  # never set: a gateway waits for replicas
+        self._keys = settings
+        self._replicas = replicas
+        self._start = time.perf_counter_ns()
+        self.log = ClusterWindow(settings.log_window)
+        self.dispatcher = Dispatcher(
+            router, self.log, unix_us=time.time_ns() // 1000, timer=time.perf_counter_ns
+        )
+        self.router_name = next(one.router for one in self.log if isinstance(one, ClusterStarted))
+        self.routed: Counter[tuple[str, str]] = Counter()
+        self.mover = KVMover(self)
+        self._measuring: asyncio.Task[None] | None = None
+        self._requests = 0  # number of the last request
+        self.accepted = Scopes()
+        self._running = 0  # requests that the drain waits for
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def now(self) -> int:
+        """Return the cluster's time: microseconds since the gateway was created."""
+        return (time.perf_counter_ns() - self._start) // 1000
+
+    # Start and stop
+
+    def start(self) -> None:
+        """Connect to the replicas; called on the event loop."""
+        self.session: aiohttp.ClientSession = open_session(self._keys)
+        self._starting = asyncio.create_task(self._replicas.start(self._add, self._remove))
+        self._starting.add_done_callback(_stop_if_failed)
+
+    async def drain(self) -> None:
+        """Accept no more requests, and let running ones finish within the limit."""
+        self.draining = True
+        self.log.wake()
+        try:
+            async with asyncio.timeout(self.settings.drain_seconds):
+                await self._idle.wait()
+        except TimeoutError:
+            self.accepted.end()
+            await self._idle.wait()
+
+    async def stop(self) -> bool:
+        """End the feeds and the connections to the replicas, and release the replica set."""
+        self.stopped.set()
+        self.log.wake()
+        self._starting.cancel()
+        if self._measuring is not None:
+            self._measuring.cancel()
+        for follower in list(self.followers.values()):
+            await follower.stop()
+        await self.session.close()
+        await self._replicas.stop()
+        return True
+
+    def _add(self, member: Member) -> None:
+        self.followers[member.id] = Follower(self, member)
+        if member.role == PREFILL and self._measuring is None:
+            self._measuring = asyncio.create_task(self.mover.measure())
+
+    def _remove(self, id_: str, why: str) -> None:
+        if follower := self.followers.get(id_):
+            follower.retire(why)
+
+    # Replicas
+
+    @property
+    def ready(self) -> list[str]:
+        """The ids of the replicas that accept requests."""
+        return [id_ for id_, follower in self.followers.items() if follower.ready]
+
+    def ready_in(self, role: str) -> list[str]:
+        """The ids of the replicas with a role that accept requests."""
+        return [id_ for id_ in self.ready if self.followers[id_].member.role == role]
+
+    @property
+    def not_ready(self) -> str:
+        """The reason why the gateway accepts no requests now; empty if it is ready."""
+        if self.draining:
+            return "the gateway is shutting down"
+        if self.ready:
+            return ""
+        urls = ", ".join(one.member.url for one in self.followers.values())
+        return f"no replica can be reached: waiting for {urls or 'the first one'}"
+
+    def check_accepting(self) -> None:
+        """Raise ApiError (503) while no requests are accepted."""
+        if reason := self.not_ready:
+            raise unavailable(reason, "shutdown" if self.draining else "no_replica")
+
+    # Requests
+
+    def next_request(self) -> int:
+        """Return a new number for the log."""
+        self._requests += 1
+        return self._requests
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Let the drain wait for the block."""
+        self._running += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._running -= 1
+            if not self._running:
+                self._idle.set()
+
+    def route(
+        self,
+        request: int,
+        tokens: Sequence[int],
+        label: str,
+        without: Collection[str] = (),
+        *,
+        role: str,
+    ) -> Follower:
+        """Choose a replica for a request, log the decision and return it. Raises ApiError (503).
+
+        If no replica with this role is ready, another one does its work.
+        """
+        there = [id_ for id_ in self.ready if id_ not in without]
+        among = [id_ for id_ in self.ready_in(role) if id_ in there]
+        return self._routed(request, tokens, label, among or there, pinned=False)
+
+    def pin(self, request: int, label: str) -> Follower:
+        """Choose the replica of a connection: the one with the least requests. Raises ApiError."""
+        return self._routed(request, (), label, [self.least_loaded(DECODE).member.id], pinned=True)
+
+    def _routed(
+        self, request: int, tokens: Sequence[int], label: str, among: list[str], *, pinned: bool
+    ) -> Follower:
+        try:
+            decision = self.dispatcher.route(
+                request, tokens, label, self.now(), among=among, pinned=pinned
+            )
+        except NoReplicaError as error:
+            raise unavailable("no other replica can be reached", "no_replica") from error
+        self.routed[decision.replica, decision.reason] += 1
+        return self.followers[decision.replica]
+
+    def least_loaded(self, role: str = "") -> Follower:
+        """Return the ready replica with the fewest requests, of a role if there is one.
+
+        Raises ApiError (503).
+        """
+        self.check_accepting()
+        load, among = self.dispatcher.replicas, self.ready_in(role) or self.ready
+        return self.followers[min(among, key=lambda id_: load[id_].in_flight)]
+
+    def named(self, id_: str) -> Follower:
+        """Return the replica that a client names. Raises ApiError: 404, or 503 if it is not there."""
+        follower = self.followers.get(id_)
+        if follower is None:
+            known = ", ".join(self.followers) or "none"
+            raise ApiError(
+                404,
+                f"there is no replica {id_[:40]!r}: the replicas are {known}",
+                param="replica",
+                code="replica_not_found",
+            )
+        if not follower.joined:
+            raise unavailable(f"replica {id_} cannot be reached now", "no_replica")
+        return follower
+
+
+def _stop_if_failed(starting: "asyncio.Task[None]") -> None:
+    if not starting.cancelled() and (error := starting.exception()):
+        logger.error("The replicas cannot be started: %s", error)
+        signal.raise_signal(signal.SIGTERM)

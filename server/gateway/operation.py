@@ -1,0 +1,244 @@
+"""/health, /ready and the teacher's controls of a gateway, and routes that any replica can answer.
+
+A control goes to all replicas at once, or with `?replica=ID` to one. The gateway checks its client as
+one server does, and sends the cluster's key to the replicas.
+"""
+
+import asyncio
+from dataclasses import asdict
+from importlib import metadata
+from typing import Annotated, Any, Literal
+
+import msgspec
+from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel, Field
+from starlette.responses import Response
+
+from engine.events.cluster import Controlled
+from server.api.operation import EngineCounts, Ready, check_allowed, engine_counts
+from server.api.status import Load, Ping, Version
+from server.gateway.follower import Follower
+from server.gateway.gateway import Gateway
+from server.gateway.upstream import LostError, lost, request_headers, response_headers
+from server.http.errors import ApiError, unavailable
+
+# Controls of one server that a gateway sends on. /engine/restart and /engine/screen are missing: a
+# page that shows one engine needs them.
+CONTROLS = ("pause", "resume", "step", "run_until", "hold_submissions", "release_submissions")
+# Routes that any replica answers alike, apart from generation.
+_ANY_REPLICA = (
+    ("GET", "/v1/models", "OpenAI"),
+    ("GET", "/v1/models/{name:path}", "OpenAI"),
+    ("POST", "/tokenize", "Tokens"),
+    ("POST", "/detokenize", "Tokens"),
+    ("POST", "/v1/completions/render", "OpenAI"),
+    ("POST", "/v1/chat/completions/render", "OpenAI"),
+    ("POST", "/v1/responses/render", "OpenAI"),
+)
+_ONE_ENGINE = (
+    ("POST", "/engine/restart"),
+    ("POST", "/engine/screen"),
+    ("GET", "/compare"),
+    ("GET", "/kv_event_sources"),
+)
+# How the replicas' answers to a control become one answer.
+_COMBINED = {"step": max, "paused": all, "holding": all, "requests": sum}
+
+OneReplica = Annotated[
+    str | None, Query(description="A replica's id, as in /health. Default: all replicas.")
+]
+
+
+class ReplicaHealth(EngineCounts):
+    """A replica after the last step that the gateway knows of."""
+
+    url: str
+    role: str
+    status: Literal["ok", "not_ready"]
+    not_ready: str = Field(description="Why it accepts no requests; empty if it does.")
+    in_flight: int = Field(description="Requests of this gateway that it has not answered.")
+
+
+class MovingCosts(BaseModel):
+    """What moving KV between replicas and computing it cost when the gateway started, in ms."""
+
+    fixed_ms: float = Field(description="A move, however long.")
+    block_ms: float = Field(description="Each block of a move.")
+    token_ms: float = Field(description="Computing the KV of a token.")
+
+
+class ClusterHealth(BaseModel):
+    """The replicas that can be reached, by id, and those that the gateway waits for."""
+
+    status: Literal["ok", "draining", "no_replica"]
+    router: str
+    replicas: dict[str, ReplicaHealth]
+    waiting_for: dict[str, str] = Field(description="By id: the URL of a replica that is missing.")
+    moving: MovingCosts | None = Field(
+        description="With --roles, once the costs are measured; until then no KV is moved."
+    )
+
+
+def routes(gateway: Gateway) -> APIRouter:
+    """Return the routes."""
+    router = APIRouter()
+
+    @router.get("/health", tags=["Operation"])
+    async def health() -> ClusterHealth:
+        """Return the state of every replica. Only a gateway's answer has `replicas`."""
+        return _health(gateway)
+
+    @router.get("/ready", tags=["Operation"])
+    async def ready() -> Ready:
+        """Return 200 if at least one replica accepts requests; otherwise 503."""
+        gateway.check_accepting()
+        return Ready(status="ready")
+
+    @router.get("/ping", tags=["Operation"])
+    @router.post("/ping", tags=["Operation"])
+    async def ping() -> Ping:
+        """Return 200 if a replica works; otherwise 503."""
+        gateway.check_accepting()
+        return Ping(status="ok")
+
+    @router.get("/version", tags=["Operation"])
+    async def version() -> Version:
+        """Return the version of Underglass."""
+        return Version(version=metadata.version("underglass"))
+
+    @router.get("/load", tags=["Operation"])
+    async def load() -> Load:
+        """Return the number of this gateway's unfinished requests."""
+        replicas = gateway.dispatcher.replicas.values()
+        return Load(server_load=sum(replica.in_flight for replica in replicas))
+
+    @router.get("/clock", tags=["Operation"], response_class=Response)
+    async def clock() -> Response:
+        """Return the cluster's time in microseconds."""
+        return Response(str(gateway.now()), media_type="text/plain")
+
+    for name in CONTROLS:
+        _add_control(router, gateway, name)
+    for method, path, tag in _ANY_REPLICA:
+        router.add_api_route(
+            path, _any_replica(gateway), methods=[method], tags=[tag], name=f"{method} {path}"
+        )
+    for method, path in _ONE_ENGINE:
+        router.add_api_route(
+            path, _use_a_replica(gateway), methods=[method], include_in_schema=False
+        )
+    return router
+
+
+def _health(gateway: Gateway) -> ClusterHealth:
+    states, load = gateway.log.state.states, gateway.dispatcher.replicas
+    replicas = {
+        id_: ReplicaHealth(
+            url=follower.member.url,
+            role=follower.member.role,
+            status="ok" if follower.ready else "not_ready",
+            not_ready=follower.status.get("not_ready", ""),
+            in_flight=load[id_].in_flight,
+            **engine_counts(states[id_]),
+        )
+        for id_, follower in gateway.followers.items()
+        if follower.joined and id_ in states
+    }
+    missing = {
+        id_: follower.member.url
+        for id_, follower in gateway.followers.items()
+        if id_ not in replicas
+    }
+    status: Literal["ok", "draining", "no_replica"] = "ok"
+    if gateway.not_ready:
+        status = "draining" if gateway.draining else "no_replica"
+    costs = gateway.mover.costs
+    return ClusterHealth(
+        status=status,
+        router=gateway.router_name,
+        replicas=replicas,
+        waiting_for=missing,
+        moving=MovingCosts(**asdict(costs)) if costs is not None else None,
+    )
+
+
+def _add_control(router: APIRouter, gateway: Gateway, name: str) -> None:
+    path = f"/engine/{name}"
+
+    @router.post(path, tags=["Teacher's controls"], name=name, description=_described(name))
+    async def control(request: Request, replica: OneReplica = None) -> Response:
+        check_allowed(request, gateway.settings)
+        if replica is not None:
+            followers = [gateway.named(replica)]
+        else:
+            followers = [one for one in gateway.followers.values() if one.joined]
+            if not followers:
+                gateway.check_accepting()
+        gateway.log.append(Controlled(name, replica, {"at": gateway.now()}))
+        answers = await asyncio.gather(*(forward(gateway, one, request, path) for one in followers))
+        if replica is not None:
+            return answers[0]
+        for answer in answers:
+            if answer.status_code != 200:
+                return answer  # its header x-underglass-replica says whose error it is
+        told = {
+            follower.member.id: msgspec.json.decode(answer.body)
+            for follower, answer in zip(followers, answers, strict=True)
+        }
+        return Response(msgspec.json.encode(_combined(told)), media_type="application/json")
+
+
+def _described(name: str) -> str:
+    return (
+        f"See one server's /engine/{name}. Of all replicas: the answers are in `replicas`, and the "
+        "other fields combine them: the largest `step`, the sum of `requests`."
+    )
+
+
+def _combined(told: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return the replicas' answers under their ids, and one value for each field that combines."""
+    first = next(iter(told.values()))
+    fields = {
+        name: combine(answer[name] for answer in told.values())  # type: ignore[operator]
+        for name, combine in _COMBINED.items()
+        if name in first
+    }
+    return fields | {"replicas": told}
+
+
+def _any_replica(gateway: Gateway) -> Any:
+    async def any_replica(request: Request, replica: OneReplica = None) -> Response:
+        """Answered by a replica; see the same route of one server."""
+        follower = gateway.least_loaded() if replica is None else gateway.named(replica)
+        return await forward(gateway, follower, request, request.url.path)
+
+    return any_replica
+
+
+def _use_a_replica(gateway: Gateway) -> Any:
+    async def use_a_replica(request: Request) -> None:
+        urls = " or ".join(follower.member.url for follower in gateway.followers.values())
+        raise ApiError(
+            409,
+            f"this is a gateway, and {request.url.path} needs one engine: send it to {urls}",
+            code="gateway",
+        )
+
+    return use_a_replica
+
+
+async def forward(gateway: Gateway, follower: Follower, request: Request, path: str) -> Response:
+    """Send a client's request to a replica and return its answer. Raises ApiError (503)."""
+    headers, body = request_headers(request), await request.body()
+    url = follower.member.url + path
+    try:
+        async with (
+            lost(follower),
+            gateway.session.request(request.method, url, data=body, headers=headers) as answer,
+        ):
+            response = Response(await answer.read(), answer.status)
+            response.raw_headers += response_headers(answer.headers.items(), follower.member.id)
+    except LostError as error:
+        message = f"replica {follower.member.id} was lost: {error}"
+        raise unavailable(message, "replica_lost") from error
+    return response

@@ -1,0 +1,98 @@
+"""Which replicas a gateway has.
+
+A `ReplicaSet` says which servers belong to the gateway, and where they are. It need not know whether
+one can be reached: the gateway connects to each, routes requests to those that answer, and tries again
+while a member does not (`follower.py`).
+
+    UrlSet   the servers that `--replica URL` names; they never change
+
+Source: vLLM's and SGLang's routers make the same distinction: a list of worker URLs, or discovery.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A server that belongs to the gateway.
+
+    id     names it in the log and in the header x-underglass-replica; never used twice
+    url    its address, without a slash at the end
+    role   "", or with prefill and decode on separate replicas "prefill" or "decode"
+    """
+
+    id: str
+    url: str
+    role: str = ""
+
+
+class ReplicaSet(Protocol):
+    """Tells the gateway about its members. All calls come from the event loop, or go to it."""
+
+    async def start(
+        self, add: Callable[[Member], None], remove: Callable[[str, str], None]
+    ) -> None:
+        """Begin to call `add(member)` for each member, and `remove(id, why)` when it is one no more.
+
+        No request is routed to a removed member. Its streams continue until they end or break, so it
+        may finish them before it exits. An exception ends the gateway.
+        """
+
+    async def stop(self) -> None:
+        """Release the members. Called after the drain; no request is running any more."""
+
+
+class UrlSet:
+    """Servers at fixed addresses. Their ids are "0", "1", ..., in the order of the list."""
+
+    def __init__(self, urls: Sequence[str]) -> None:
+        self._urls = urls
+
+    async def start(
+        self, add: Callable[[Member], None], remove: Callable[[str, str], None]
+    ) -> None:
+        """See `ReplicaSet`."""
+        del remove  # a server that cannot be reached still belongs to the gateway
+        for number, url in enumerate(self._urls):
+            add(Member(str(number), url))
+
+    async def stop(self) -> None:
+        """See `ReplicaSet`. The servers keep running: the gateway has not started them."""
+
+
+class WithRoles:
+    """Gives the members of another set their roles: the first of `roles` that no member has.
+
+    A member that takes the place of a removed one thus takes its role, too. Further members get the
+    last role of the list.
+    """
+
+    def __init__(self, replicas: ReplicaSet, roles: Sequence[str]) -> None:
+        self._replicas = replicas
+        self._free = list(roles)
+        self._last = roles[-1]
+        self._role_of: dict[str, str] = {}
+
+    async def start(
+        self, add: Callable[[Member], None], remove: Callable[[str, str], None]
+    ) -> None:
+        """See `ReplicaSet`."""
+
+        def add_with_role(member: Member) -> None:
+            role = self._last
+            if self._free:
+                role = self._role_of[member.id] = self._free.pop(0)
+            add(replace(member, role=role))
+
+        def remove_with_role(id_: str, why: str) -> None:
+            if id_ in self._role_of:
+                self._free.insert(0, self._role_of.pop(id_))
+            remove(id_, why)
+
+        await self._replicas.start(add_with_role, remove_with_role)
+
+    async def stop(self) -> None:
+        """See `ReplicaSet`."""
+        await self._replicas.stop()

@@ -1,0 +1,270 @@
+"""Prefill here, decode there: some replicas compute prompts, the others continue them.
+
+    1. a prefill replica computes the prompt, as a request for one token
+    2. the gateway copies the prompt's KV blocks from there to a decode replica
+    3. the decode replica gets the client's request, unchanged, and finds its prompt cached
+
+The token of step 1 is dropped. The decode replica samples the first token again, because it has to
+compute the last prompt token anyway: a hit never covers it. So the whole output comes from one engine,
+and seeds, log-probabilities, grammars and stop strings work as without roles.
+
+A move is worth it if it takes less time than computing the prompt on the decode replica, whose streams
+would wait (`engine/routing/transfer.py`). Both are measured once, when the first replica of each role
+has joined, with prompts of random ids. Until then nothing is moved.
+
+Nothing depends on a move. If the prefill replica fails, in step 1 or 2, or has no room, or the blocks
+are evicted too soon, the decode replica computes what it lacks. Without a decode replica, any replica
+serves the request.
+
+Source: vLLM's disaggregated prefill with a proxy (`examples/disaggregated/`): there, too, the prompt is
+first sent with max_tokens=1, and the decode instance gets the original request.
+"""
+
+import logging
+import random
+import time
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+import aiohttp
+import msgspec
+
+from engine.config import ConfigError
+from engine.events.cluster import Moved
+from engine.events.fold import State
+from engine.routing.transfer import TransferCosts, blocks_to_move, least_blocks_to_move
+from server.gateway.follower import Follower
+from server.gateway.upstream import LostError, error_message, lost
+from server.http.errors import ApiError
+
+if TYPE_CHECKING:
+    from server.gateway.gateway import Gateway
+
+logger = logging.getLogger("underglass")
+
+PREFILL, DECODE = "prefill", "decode"
+_SHORT, _LONG = 2, 24  # blocks of the prompts that are measured
+_REPEATS = 3
+_IDS = 256  # every vocabulary has these ids
+_NAMED = {"x-client": "gateway: cost of moving"}  # the label of these prompts in the replicas' logs
+
+
+class _Adopted(msgspec.Struct):
+    blocks: int
+    sent: int
+    bytes: int
+
+
+_Result = TypeVar("_Result")
+_adopted = msgspec.json.Decoder(_Adopted)
+
+
+def parse_roles(text: str, replicas: int) -> list[str]:
+    """Return the role of each replica: "prefill=1,decode=2" is prefill, decode, decode.
+
+    Raises ConfigError if the text cannot be read or does not name `replicas` replicas.
+    """
+    counts: dict[str, int] = {}
+    for part in text.split(","):
+        role, _, number = part.strip().partition("=")
+        if role not in (PREFILL, DECODE) or role in counts or not number.isdecimal():
+            raise ConfigError(f"roles must look like prefill=1,decode=2, got {text!r}")
+        counts[role] = int(number)
+    for role in (PREFILL, DECODE):
+        if counts.get(role, 0) < 1:
+            raise ConfigError(f"roles must have at least one {role} replica, got {text!r}")
+    if sum(counts.values()) != replicas:
+        raise ConfigError(
+            f"roles must name as many replicas as there are, {replicas}, got {text!r}"
+        )
+    return [role for role in (PREFILL, DECODE) for _ in range(counts[role])]
+
+
+class KVMover:
+    """Computes prompts on prefill replicas and moves their KV. Lives on the event loop.
+
+    costs  None until they are measured
+    """
+
+    def __init__(self, gateway: "Gateway") -> None:
+        self.costs: TransferCosts | None = None
+        self._gateway = gateway
+
+    # One request
+
+    async def prefill(
+        self, number: int, tokens: Sequence[int], label: str, headers: Mapping[str, str]
+    ) -> Follower | None:
+        """Have a prompt computed by a prefill replica; return it.
+
+        Returns None if a decode replica is to compute the prompt: this is cheaper, nothing is known
+        about the costs, or no prefill replica could do it.
+        """
+        gateway = self._gateway
+        decoding = gateway.ready_in(DECODE)
+        if self.costs is None or not decoding or not gateway.ready_in(PREFILL):
+            return None
+        states = [gateway.log.state.states[id_] for id_ in decoding]
+        size = states[0].block_size
+        here = max(cached_blocks(state, tokens) for state in states)
+        if not blocks_to_move(len(tokens), here, len(tokens) // size, size, self.costs):
+            return None
+        source = gateway.route(number, tokens, label, role=PREFILL)
+        try:
+            its_request = await self._compute(source, tokens, headers)
+            gateway.dispatcher.placed(number, its_request, gateway.now())
+            gateway.dispatcher.first_token(number, gateway.now())
+        except LostError as error:
+            logger.warning("Replica %s has not computed a prompt: %s", source.member.id, error)
+            return None
+        finally:
+            gateway.dispatcher.ended(number, gateway.now())
+        return source
+
+    async def move(
+        self, number: int, tokens: Sequence[int], source: Follower, target: Follower
+    ) -> None:
+        """Copy the blocks of a computed prompt that `target` lacks. A failed copy is only logged."""
+        gateway, at = self._gateway, self._gateway.now()
+        state = gateway.log.state.states.get(target.member.id)
+        if state is None or not target.joined:
+            return
+        here, size = cached_blocks(state, tokens), state.block_size
+        end = (len(tokens) - 1) // size
+        if here >= end:
+            return
+        try:
+            copied = await self._copy(tokens[: end * size], here, source, target)
+        except LostError as error:
+            logger.warning(
+                "KV has not moved from replica %s to %s: %s",
+                source.member.id, target.member.id, error,
+            )  # fmt: skip
+            return
+        if copied.blocks:
+            moved = (here + copied.sent) * size, copied.blocks, copied.bytes
+            t = {"at": at, "us": gateway.now() - at}
+            gateway.log.append(Moved(number, source.member.id, target.member.id, *moved, t))
+
+    async def _compute(
+        self, replica: Follower, tokens: Sequence[int], headers: Mapping[str, str]
+    ) -> int:
+        """Have a replica compute a prompt; return its number there. Raises LostError."""
+        body = {"prompt": list(tokens), "max_tokens": 1, "stream": False, "ignore_eos": True}
+        url = f"{replica.member.url}/v1/completions"
+        async with (
+            lost(replica),
+            self._gateway.session.post(url, json=body, headers=_labels(headers)) as response,
+        ):
+            if response.status != 200:
+                raise LostError(await error_message(response))
+            await response.read()
+            return int(response.headers["x-underglass-request"])
+
+    async def _copy(
+        self, tokens: Sequence[int], first: int, source: Follower, target: Follower
+    ) -> _Adopted:
+        """Pass the body of /kv/export on to /kv/adopt, without reading it. Raises LostError."""
+        session = self._gateway.session
+        wanted = {"tokens": list(tokens), "first": first}
+        name = {"source": f"replica {source.member.id}"}
+        export, adopt = f"{source.member.url}/kv/export", f"{target.member.url}/kv/adopt"
+        async with lost(source), session.post(export, json=wanted) as pages:
+            if pages.status != 200:
+                raise LostError(await error_message(pages))
+            async with (
+                lost(target),
+                session.post(adopt, params=name, data=pages.content) as response,
+            ):
+                if response.status != 200:
+                    raise LostError(await error_message(response))
+                return _adopted.decode(await response.read())
+
+    # Costs
+
+    async def measure(self) -> None:
+        """Measure the costs as soon as there is a replica of each role."""
+        gateway = self._gateway
+        while not (gateway.ready_in(PREFILL) and gateway.ready_in(DECODE)):
+            await gateway.log.changed(1.0)
+        source, target = (
+            gateway.followers[gateway.ready_in(role)[0]] for role in (PREFILL, DECODE)
+        )
+        try:
+            self.costs = await self._measured(source, target)
+        except (LostError, aiohttp.ClientError, ApiError) as error:
+            logger.error("The costs of moving KV cannot be measured, so none is moved: %s", error)
+            return
+        size = gateway.log.state.states[target.member.id].block_size
+        least = least_blocks_to_move(size, self.costs)
+        logger.info(
+            "Moving KV takes %.1f ms and %.3f ms a block, computing it %.3f ms a token: prompts are "
+            "prefilled elsewhere from %s blocks on",
+            *(
+                self.costs.fixed_ms,
+                self.costs.block_ms,
+                self.costs.token_ms,
+                least or "infinitely many",
+            ),
+        )
+
+    async def _measured(self, source: Follower, target: Follower) -> TransferCosts:
+        """Time computing and moving prompts of two lengths; the fastest of a few tries counts."""
+        state = self._gateway.log.state.states[target.member.id]
+        size = state.block_size
+        long = min(_LONG, len(state.refs) // 4)
+        short = min(_SHORT, max(1, long // 2))
+        compute, move = dict[int, float](), dict[int, float]()
+        for _ in range(_REPEATS):
+            for blocks in (short, long):
+                tokens = [random.randrange(_IDS) for _ in range(blocks * size + 1)]
+                await _fastest(compute, blocks, self._compute(target, tokens, _NAMED))
+                tokens = [random.randrange(_IDS) for _ in range(blocks * size + 1)]
+                await self._compute(source, tokens, _NAMED)
+                copied = await _fastest(move, blocks, self._copy(tokens, 0, source, target))
+                if not copied.blocks:
+                    raise LostError("no block was adopted; is a replica's prefix cache off?")
+        more = max(long - short, 1)
+        block_ms = max(0.0, (move[long] - move[short]) / more)
+        token_ms = max(0.0, (compute[long] - compute[short]) / (more * size))
+        return TransferCosts(max(0.0, move[short] - short * block_ms), block_ms, token_ms)
+
+
+async def _fastest(times: dict[int, float], blocks: int, work: Awaitable[_Result]) -> _Result:
+    """Await work, and note its time in milliseconds if it is the shortest."""
+    began = time.perf_counter()
+    result = await work
+    times[blocks] = min(times.get(blocks, float("inf")), 1e3 * (time.perf_counter() - began))
+    return result
+
+
+def cached_blocks(state: State, tokens: Sequence[int]) -> int:
+    """Return how many leading whole blocks of `tokens` a replica has cached, as its log says."""
+    size, found, node = state.block_size, 0, state.nodes[0]
+    while True:
+        rest = tokens[found * size :]
+        below, shared = None, 0
+        for child in node.children:
+            blocks = _common_blocks(state.nodes[child].tokens, rest, size)
+            if blocks > shared:
+                below, shared = state.nodes[child], blocks
+        found += shared
+        if below is None or shared * size < len(below.tokens):
+            return found
+        node = below
+
+
+def _common_blocks(one: Sequence[int], other: Sequence[int], size: int) -> int:
+    """Return how many leading whole blocks are equal."""
+    blocks = 0
+    end = min(len(one), len(other)) // size
+    while blocks < end and list(one[blocks * size : (blocks + 1) * size]) == list(
+        other[blocks * size : (blocks + 1) * size]
+    ):
+        blocks += 1
+    return blocks
+
+
+def _labels(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers of a client's request that name it, for the prefill replica."""
+    return {name: headers[name] for name in ("x-client", "x-request-id") if name in headers}

@@ -1,0 +1,301 @@
+"""The board of a cluster in a browser shows what Python's ClusterLog says."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from engine.events.cluster import Moved, Routed
+from engine.events.cluster_log import ClusterLog
+from engine.events.rows.decisions import DecisionRow
+from engine.simulation.cluster import simulate_cluster
+from tests.browser.axe import expect_no_violation
+from tests.browser.board import counts_at
+from tests.browser.conftest import NewPage
+from tests.visualizer.clusters import (
+    COST,
+    config,
+    crowd,
+    one_dies,
+    prefill_and_decode,
+    speakers,
+    three_replicas,
+)
+from visualizer import compare, to_html
+
+
+class ClusterOnPage:
+    """A drawn cluster board. `data` reads what its root says in attributes."""
+
+    def __init__(self, page: Page, log: ClusterLog) -> None:
+        self.page = page
+        self.log = log
+        self.root: Locator = page.locator(".underglass.cluster").first
+        expect(self.root).to_have_attribute("data-ready", "true", timeout=30_000)
+
+    def data(self, name: str) -> str:
+        value = self.root.get_attribute(f"data-{name}")
+        assert value is not None, name
+        return value
+
+    def press(self, *keys: str) -> None:
+        self.root.focus()
+        for key in keys:
+            self.page.keyboard.press(key)
+
+    def expect_data(self, **values: object) -> None:
+        for name, value in values.items():
+            expect(self.root).to_have_attribute(f"data-{name}", str(value))
+
+    def row(self, index: int) -> DecisionRow:
+        return self.log.decision_rows[index]
+
+
+def opened(page: Page, log: ClusterLog, folder: Path, **options: Any) -> ClusterOnPage:
+    to_html(log, folder / "cluster.html", **options)
+    page.goto((folder / "cluster.html").as_uri())
+    return ClusterOnPage(page, log)
+
+
+@pytest.fixture
+def board(new_page: NewPage, tmp_path: Path) -> ClusterOnPage:
+    return opened(new_page(1440, 1200), three_replicas(), tmp_path)
+
+
+def wrong(log: ClusterLog) -> list[int]:
+    """The decisions whose prediction was wrong."""
+    return [
+        index
+        for index, row in enumerate(log.decision_rows)
+        if row.cached_tokens is not None and row.predicted_tokens != row.cached_tokens
+    ]
+
+
+def test_it_opens_at_a_wrong_prediction_with_the_runs_figures(board: ClusterOnPage) -> None:
+    rows = board.log.decision_rows
+    assert int(board.data("route")) in wrong(board.log)
+    row = board.row(int(board.data("route")))
+    board.expect_data(
+        selected=row.request,
+        at=round(1000 * (row.routed_ms or 0)),
+        requests=len(rows),
+        replicas=3,
+        judged=len(rows),
+        wrong=len(wrong(board.log)),
+    )
+    summary = board.root.locator(".summary")
+    delivered = sum(row.cached_tokens or 0 for row in rows)
+    expect(summary).to_have_attribute("data-delivered", str(delivered))
+    expect(summary).to_have_attribute("data-prompt", str(sum(row.prompt_tokens for row in rows)))
+    sentence = board.root.locator(".sentence")
+    expect(sentence).to_contain_text(row.label)
+    expect(sentence).to_contain_text(str(row.predicted_tokens))
+
+
+def test_each_arrival_is_drawn_at_its_time(board: ClusterOnPage) -> None:
+    router = board.root.locator(".picture canvas").first
+    left, right = (float(x) for x in str(router.get_attribute("data-plot")).split())
+    begin, end = (float(x) for x in board.data("view").split())
+    pairs = [pair.split(":") for pair in str(router.get_attribute("data-arrivals")).split()]
+    drawn = {int(index): int(x) for index, x in pairs}
+    rows = board.log.decision_rows
+    assert sorted(drawn) == list(range(len(rows)))
+    for index, row in enumerate(rows):
+        share = (1000 * (row.routed_ms or 0) - begin) / (end - begin)
+        assert drawn[index] == pytest.approx(left + share * (right - left), abs=1)
+
+
+def test_arrow_keys_select_each_decision_and_the_table_shows_what_the_router_knew(
+    board: ClusterOnPage,
+) -> None:
+    routed = [event for event in board.log if isinstance(event, Routed)]
+    board.press("Escape", "ArrowDown")
+    for index, event in enumerate(routed[:8]):
+        board.expect_data(route=index, selected=event.request, at=event.t["at"])
+        for replica, hit in event.hits.items():
+            line = board.root.locator(f".decision tr[data-replica='{replica}']")
+            expect(line).to_have_attribute("data-hit", str(hit))
+            expect(line.locator(".loads")).to_have_text(str(event.loads[replica]))
+        chosen = board.root.locator(".decision tr.chosen")
+        expect(chosen).to_have_attribute("data-replica", event.replica)
+        board.press("ArrowDown")
+    board.press("Escape")
+    board.expect_data(route="", selected="")
+
+
+def test_a_click_on_an_arrival_or_a_lane_selects_the_request(board: ClusterOnPage) -> None:
+    router = board.root.locator(".picture canvas").first
+    box = router.bounding_box()
+    assert box is not None
+    pairs = str(router.get_attribute("data-arrivals")).split()
+    index, x = (int(part) for part in pairs[1].split(":"))
+    # The rows are 35 px high; the first begins 18 px below the top.
+    y = 18 + 35 * (["0", "1", "2"].index(board.row(index).replica) + 1) - 6
+    board.page.mouse.click(box["x"] + 6 + x + 4, box["y"] + y - 4)
+    board.expect_data(route=index, at=round(1000 * (board.row(index).routed_ms or 0)))
+    chip = board.root.locator(".agreement .chip").first
+    request = chip.get_attribute("data-request")
+    chip.click()
+    board.expect_data(selected=request)
+
+
+def test_a_prefix_that_is_gone_is_a_dashed_chain_on_the_chosen_replica(
+    board: ClusterOnPage,
+) -> None:
+    row = board.row(int(board.data("route")))
+    missing = (row.predicted_tokens - (row.cached_tokens or 0)) // 8
+    chosen = board.root.locator(f".tree[data-replica='{row.replica}']")
+    expect(chosen).to_have_attribute("data-gone", str(missing))
+    expect(chosen.locator("canvas").first).to_be_visible()
+    others = board.root.locator(f".tree:not([data-replica='{row.replica}'])")
+    for other in others.all():
+        expect(other).to_have_attribute("data-gone", "")
+
+
+def test_the_maps_show_the_memory_that_pythons_fold_has(board: ClusterOnPage) -> None:
+    board.press("End")
+    for replica, log in board.log.replicas.items():
+        counts = counts_at(log, int(log.steps.index[-1]))
+        section = board.root.locator(f".blocks[data-replica='{replica}']")
+        for kind in ("cached", "unshared", "shared", "free"):
+            expect(section).to_have_attribute(f"data-{kind}", str(counts[kind]))
+        group = board.root.locator(f".replica[data-replica='{replica}']")
+        expect(group).to_have_attribute("data-waiting", str(counts["waiting"]))
+
+
+def test_the_cursor_moves_from_moment_to_moment_and_the_view_zooms(board: ClusterOnPage) -> None:
+    board.press("Home")
+    begin, end = board.data("view").split()
+    board.expect_data(at=begin, touched="true")
+    seen = [int(board.data("at"))]
+    for _ in range(5):
+        board.press("ArrowRight")
+        expect(board.root).not_to_have_attribute("data-at", str(seen[-1]))
+        seen.append(int(board.data("at")))
+    assert seen == sorted(set(seen))
+    board.press("ArrowLeft")
+    board.expect_data(at=seen[-2])
+    board.press("w")
+    expect(board.root).not_to_have_attribute("data-view", f"{begin} {end}")
+    board.press("f")
+    board.expect_data(view=f"{begin} {end}")
+
+
+def test_m_goes_through_the_wrong_predictions(board: ClusterOnPage) -> None:
+    board.press("Escape")
+    for index in wrong(board.log):
+        board.press("m")
+        board.expect_data(route=index)
+
+
+def test_a_replica_opens_as_a_board_of_its_own_and_closes_again(board: ClusterOnPage) -> None:
+    row = board.row(int(board.data("route")))
+    board.press("o")
+    own = board.root.locator(".underglass")
+    expect(own).to_have_attribute("data-ready", "true")
+    expect(own).to_have_attribute("data-selected", str(row.its_request))
+    expect(own).to_have_attribute("data-steps", str(len(board.log.replicas[row.replica].steps)))
+    board.root.locator("[data-act=all-replicas]").click()
+    expect(own).to_have_count(0)
+    expect(board.root.locator(".picture")).to_be_visible()
+
+
+def test_a_replica_that_died_and_its_lost_requests_are_told(
+    new_page: NewPage, tmp_path: Path
+) -> None:
+    log = one_dies()
+    lost = next(row for row in log.decision_rows if row.lost)
+    board = opened(new_page(), log, tmp_path, select=lost.request)
+    board.expect_data(selected=lost.request)
+    summary = board.root.locator(".summary")
+    expect(summary).to_have_attribute("data-lost", str(sum(row.lost for row in log.decision_rows)))
+    expect(summary).to_have_attribute(
+        "data-retried", str(sum(row.attempt > 1 for row in log.decision_rows))
+    )
+    board.press("End")
+    group = board.root.locator(f".replica[data-replica='{lost.replica}']")
+    expect(group).to_have_attribute("data-left", "true")
+
+
+def test_more_than_eight_replicas_are_folded_but_not_the_chosen_one(
+    new_page: NewPage, tmp_path: Path
+) -> None:
+    log = crowd()
+    last = next(row for row in log.decision_rows if row.replica == "9")
+    board = opened(new_page(1280, 1600), log, tmp_path, select=last.request)
+    shown = board.data("shown").split()
+    assert len(shown) == 8
+    assert "9" in shown
+    hidden = sum(row.replica not in shown for row in log.decision_rows)
+    expect(board.root.locator(".folded")).to_contain_text(str(hidden))
+
+
+@pytest.mark.parametrize(("width", "layout"), [(390, "narrow"), (1920, "wide")])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_fits_and_is_accessible(
+    new_page: NewPage, tmp_path: Path, width: int, layout: str, scheme: str
+) -> None:
+    page = new_page(width, 1000, color_scheme=scheme)
+    board = opened(page, three_replicas(), tmp_path)
+    board.expect_data(layout=layout, theme=scheme)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    expect_no_violation(page)
+
+
+def test_without_a_request_it_says_so(new_page: NewPage, tmp_path: Path) -> None:
+    whole = three_replicas().to_bytes().splitlines(keepends=True)
+    head = b"".join(line for line in whole[:8] if re.match(rb'{"type":"(cluster|replica)', line))
+    to_html(ClusterLog.from_bytes(head), tmp_path / "empty.html")
+    page = new_page()
+    page.goto((tmp_path / "empty.html").as_uri())
+    expect(page.locator(".underglass")).to_have_attribute("data-ready", "empty")
+    expect(page.locator(".message")).to_contain_text("3 replicas")
+
+
+def test_a_comparison_lists_the_requests_and_opens_either_run(
+    new_page: NewPage, tmp_path: Path
+) -> None:
+    blind = simulate_cluster(speakers(seed=2), config(), cost=COST, replicas=3, router="random")
+    comparison = compare(blind, three_replicas(), ("random", "tree"))
+    comparison.to_html(tmp_path / "compared.html")
+    page = new_page(1280, 900)
+    page.goto((tmp_path / "compared.html").as_uri())
+    root = page.locator(".underglass.comparison")
+    expect(root).to_have_attribute("data-ready", "true")
+    table = comparison.requests
+    lines = root.locator(".requests tbody tr")
+    assert lines.count() == len(table)
+    for line in lines.all():
+        row = table.loc[int(line.get_attribute("data-request") or 0)]
+        cells = line.locator("td").all_inner_texts()
+        assert cells[3:5] == [row.replica_random, row.replica_tree]
+        assert cells[5:7] == [str(row.cached_tokens_random), str(row.cached_tokens_tree)]
+        moved = str(row.replica_random != row.replica_tree).lower()
+        expect(line).to_have_attribute("data-moved", moved)
+    first = int(lines.first.get_attribute("data-request") or 0)
+    assert abs(table.ttft_change_ms[first]) == table.ttft_change_ms.abs().max()
+    expect_no_violation(page)
+    root.locator("[data-act=show-1]").click()
+    expect(root.locator(".underglass.cluster")).to_have_attribute("data-requests", "28")
+    root.locator("[data-act=show-both]").click()
+    expect(root.locator(".requests")).to_be_visible()
+
+
+def test_moved_blocks_leave_one_map_and_arrive_at_the_other(
+    new_page: NewPage, tmp_path: Path
+) -> None:
+    log = prefill_and_decode()
+    move = next(event for event in log if isinstance(event, Moved))
+    after = (move.t["at"] + move.t["us"]) / 1000
+    board = opened(new_page(1280, 1200), log, tmp_path, select=move.request, at_ms=after + 1)
+    for replica in (move.source, move.target):
+        section = board.root.locator(f".blocks[data-replica='{replica}']")
+        expect(section).to_have_attribute("data-moved", "1")
+        other = move.target if replica == move.source else move.source
+        words = re.compile(rf"{move.blocks} blocks? .*replica {other}")
+        expect(section.locator(".moved")).to_have_attribute("aria-label", words)
+    held = board.root.locator(f".blocks[data-replica='{move.target}']")
+    expect(held).to_have_attribute("data-held", re.compile(rf"^({move.blocks}|{move.blocks + 1})$"))
+    board.expect_data(wrong=0)

@@ -1,0 +1,99 @@
+"""Another engine's log on the board: its source, what is inferred, what is missing."""
+
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from engine.events import EventLog
+from engine.events.facts import FACTS
+from engine.events.vocabulary import StepReported
+from tests.browser.board import BoardOnPage
+from tests.browser.conftest import REPOSITORY, NewPage
+from tests.facts import assert_names
+from tests.visualizer.foreign import ENGINE, RECORDER, foreign, foreign_label
+from tests.visualizer.storytellers import storytellers
+from visualizer import to_html
+from visualizer.sources import read_source
+
+GAP = 20
+
+
+@pytest.fixture(scope="module")
+def own() -> EventLog:
+    return storytellers(prefix_cache="hash")
+
+
+def opened(new_page: NewPage, log: EventLog, path: Path, step: int | None = None) -> BoardOnPage:
+    to_html(log, path, step=step)
+    page = new_page()
+    page.goto(path.as_uri())
+    return BoardOnPage(page).wait()
+
+
+def test_the_board_shows_the_source_and_marks_what_is_inferred(
+    new_page: NewPage, own: EventLog, tmp_path: Path
+) -> None:
+    log = foreign(own, gap_after=GAP)
+    board = opened(new_page, log, tmp_path / "foreign.html")
+    first = board.root.locator(".summary .cell").first
+    assert_names(first.inner_text(), ENGINE, RECORDER)
+    levels = [log.knowledge.facts(level) for level in ("recorded", "inferred", "unknown")]
+    assert [dot.inner_text() for dot in first.locator(".known").all()] == [
+        str(len(facts)) for facts in levels
+    ]
+    expect(board.root.locator(".knowledge tr")).to_have_count(3)
+    expect(board.root.locator(".sentence .level.inferred").first).to_be_visible()
+    expect(board.root.locator(".decisions [data-kind=waits] .level.inferred")).to_be_visible()
+    expect(board.root.locator(".decisions .plain .level")).to_have_count(0)
+    expect(board.root.locator(".tokens")).to_contain_text(RECORDER)
+    expect(board.root.locator(".tokens .token")).to_have_count(0)
+    label = foreign_label(int(board.root.get_attribute("data-selected") or 0))
+    expect(board.root.locator(".time .alternative")).to_contain_text(label)
+
+
+def test_a_gap_is_told_in_its_step(new_page: NewPage, own: EventLog, tmp_path: Path) -> None:
+    board = opened(new_page, foreign(own, gap_after=GAP), tmp_path / "gap.html", GAP)
+    assert "gaps" in board.told()
+    assert_names(board.text(".sentence"), 7, "disk")
+    expect(board.root).to_have_attribute("data-moment", "missing")
+
+
+def test_a_panel_without_its_fact_says_so_and_draws_nothing(
+    new_page: NewPage, own: EventLog, tmp_path: Path
+) -> None:
+    log = foreign(own, unknown=FACTS, inferred=())
+    board = opened(new_page, log, tmp_path / "nothing.html")
+    for panel in (".map", ".tree", ".decisions"):
+        section = board.root.locator(panel)
+        expect(section.locator(".lacks")).to_contain_text(RECORDER)
+        assert section.locator("canvas:visible, table:visible").count() == 0
+    values = board.root.locator(".summary .cell .value strong").all_inner_texts()
+    assert set(values[1:]) == {"unknown"}
+
+
+@pytest.mark.parametrize("name", ["sglang_forward_pass.jsonl.gz", "sglang_kv_events.jsonl.gz"])
+def test_a_log_without_requests_has_no_made_up_number(
+    new_page: NewPage, name: str, tmp_path: Path
+) -> None:
+    log = read_source(REPOSITORY / "tests/fixtures" / name)
+    assert isinstance(log, EventLog)
+    board = opened(new_page, log, tmp_path / "counts.html", 11)
+    board.root.get_by_role("button", name="open the queue").click()
+    queue = board.root.locator(".queue canvas")
+    [reported] = log.of(StepReported)[10:11] or [None]
+    if reported:
+        assert reported.waiting > 1
+        expect(board.root).to_have_attribute("data-waiting", str(reported.waiting))
+        expect(queue).to_have_attribute("aria-label", re.compile(rf"\b{reported.waiting} requests"))
+    else:
+        expect(queue).to_have_attribute("aria-label", re.compile("unknown"))
+    words = board.root.evaluate("(root) => root.textContent")
+    assert not re.search("undefined|NaN|null|Infinity", words)
+
+
+def test_our_own_log_has_no_marks(new_page: NewPage, own: EventLog, tmp_path: Path) -> None:
+    board = opened(new_page, own, tmp_path / "own.html")
+    assert board.root.locator(".level:visible").count() == 0
+    expect(board.root.locator(".knowledge")).to_be_hidden()

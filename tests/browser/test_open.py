@@ -1,0 +1,133 @@
+"""`underglass open` in a browser: a file that another process is writing, and a dropped file."""
+
+import gzip
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.axe import expect_no_violation
+from tests.browser.conftest import REPOSITORY, NewPage
+from tests.browser.test_open_log import drop
+from tests.visualizer.storytellers import crowd, storytellers
+from visualizer import to_html
+
+VLLM = REPOSITORY / "tests/fixtures/vllm/vllm_shared_prefix.jsonl.gz"
+Opening = Callable[..., str]
+# Requests of the page are sent when the test says so.
+HOLD = """() => {
+  const real = fetch
+  window.held = []
+  window.fetch = (...request) => new Promise((done) => held.push(() => done(real(...request))))
+}"""
+
+
+@pytest.fixture
+def opened() -> Iterator[Opening]:
+    """Runs the command; returns the address that it prints."""
+    processes = []
+
+    def run(*arguments: object) -> str:
+        command = [sys.executable, "-m", "server.cli", "open", "--no-browser"]
+        process = subprocess.Popen(
+            [*command, *map(str, arguments)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        )
+        processes.append(process)
+        assert process.stdout
+        return process.stdout.readline().strip()
+
+    yield run
+    for process in processes:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+        assert process.stdout
+        process.stdout.close()
+
+
+def test_the_board_follows_a_file_that_grows_is_rotated_and_ends_damaged(
+    opened: Opening, new_page: NewPage, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.jsonl"
+    lines = storytellers().to_bytes().splitlines(keepends=True)
+    page = new_page()
+    page.goto(opened(path, "--follow"))
+    root = page.locator(".underglass")
+    expect(root).to_have_attribute("data-live", "live")
+    expect(root).to_contain_text("run.jsonl")  # nothing is in it
+    with path.open("ab", buffering=0) as out:
+        out.write(b"".join(lines[:200]))
+        expect(root).to_have_attribute("data-ready", "true")
+        first = int(root.get_attribute("data-step") or 0)
+        assert first > 1
+        out.write(b"".join(lines[200:]))
+        expect(root).to_have_attribute("data-step", "53")
+        expect_no_violation(page)
+        path.rename(tmp_path / "run.jsonl.1")
+    path.write_bytes(b"".join(lines[:200]))
+    expect(root).to_have_attribute("data-step", str(first))
+    expect(root.locator("[data-about=new-run]")).to_be_visible()
+    with path.open("ab") as out:
+        out.write(b"{damaged\n")
+    expect(root).to_have_attribute("data-live", "over")
+    expect(root.locator(".live")).to_contain_text("line 201")
+
+
+def test_a_dropped_file_of_another_engine_is_translated(
+    opened: Opening, new_page: NewPage, tmp_path: Path
+) -> None:
+    crowd(5).save(tmp_path / "five.jsonl")
+    page = new_page()
+    page.goto(opened(tmp_path / "five.jsonl"))
+    root = page.locator(".underglass")
+    expect(root).to_have_attribute("data-requests", "5")
+    drop(page, VLLM.read_bytes(), "vllm.jsonl.gz")
+    expect(root).to_contain_text("vLLM")
+    expect(root).to_have_attribute("data-ready", "true")
+    drop(page, gzip.compress(bytes(64 << 20)), "bomb.gz")
+    expect(root).to_have_attribute("data-ready", "error")
+    expect(root.get_by_role("alert")).to_contain_text("line 1 is longer than 16 MB")
+    drop(page, (tmp_path / "five.jsonl").read_bytes(), "five.jsonl")
+    expect(root).to_have_attribute("data-requests", "5")
+
+
+def test_of_two_files_dropped_at_once_the_later_one_is_shown(
+    opened: Opening, new_page: NewPage, tmp_path: Path
+) -> None:
+    crowd(5).save(tmp_path / "five.jsonl")
+    page = new_page()
+    page.goto(opened(tmp_path / "five.jsonl"))
+    root = page.locator(".underglass")
+    expect(root).to_have_attribute("data-requests", "5")
+    page.evaluate(HOLD)
+    for sent, count in enumerate((6, 7), start=1):
+        drop(page, crowd(count).to_bytes(), f"{count}.jsonl")
+        page.wait_for_function(f"held.length === {sent}")
+    for send in (1, 0):
+        with page.expect_response(re.compile("translate")) as answer:
+            page.evaluate(f"held[{send}]()")
+        answer.value.finished()
+        expect(root).to_have_attribute("data-requests", "7")
+    expect(root).to_have_attribute("data-ready", "true")
+
+
+def test_a_page_without_a_server_names_the_command_for_a_foreign_file(
+    new_page: NewPage, tmp_path: Path
+) -> None:
+    to_html("preemption", tmp_path / "board.html")
+    page = new_page()
+    page.goto((tmp_path / "board.html").as_uri())
+    root = page.locator(".underglass")
+    for content in (VLLM.read_bytes(), gzip.compress(bytes(100 << 20))):
+        expect(root).to_have_attribute("data-ready", "true")
+        drop(page, content, "foreign.jsonl.gz")
+        expect(root.get_by_role("alert")).to_contain_text("underglass open FILE")
+        drop(page, crowd(5).to_bytes(), "five.jsonl")

@@ -1,0 +1,57 @@
+"""aiperf: NVIDIA's load generator, end to end, and what its report says."""
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.clients.checks import Servers, Session, same
+
+session = Session("aiperf")
+MODEL = Path(__file__).parents[2] / "engine" / "bundled"
+
+
+def profile(servers: Servers, *options: str) -> None:
+    """Send 20 requests of 64 prompt and 16 output tokens, 4 at a time; check the report."""
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            [
+                *(Path(sys.executable).parent / "aiperf", "profile", "--model", "bundled"),
+                *("--url", servers.url, "--tokenizer", MODEL, "--artifact-dir", folder),
+                *("--concurrency", "4", "--request-count", "20", "--streaming", "--ui", "none"),
+                *("--synthetic-input-tokens-mean", "64", "--output-tokens-mean", "16"),
+                *("--extra-inputs", "ignore_eos:true", *options),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout[-2000:]
+        report = json.loads(Path(folder, "profile_export_aiperf.json").read_text())
+    same(report["request_count"]["avg"], 20)
+    same(report.get("error_request_count", {"avg": 0})["avg"], 0)
+    first = report["time_to_first_token"]["avg"]
+    per_second = report["output_token_throughput"]["avg"]
+    kind = "completions" if "completions" in options else "chat"
+    print(f"# aiperf, {kind}: TTFT {first:.0f} ms, {per_second:.0f} output tokens/s", flush=True)
+
+
+@session.check("load, chat")
+def chat(servers: Servers) -> None:
+    profile(servers, "--endpoint-type", "chat")
+
+
+@session.check("load, completions")
+def completions(servers: Servers) -> None:
+    profile(servers, "--endpoint-type", "completions")
+
+
+@session.check("load, usage in each chunk")
+def usage(servers: Servers) -> None:
+    profile(servers, "--endpoint-type", "chat", "--use-server-token-count", "--per-chunk-usage")
+
+
+if __name__ == "__main__":
+    session.main()

@@ -1,0 +1,191 @@
+"""Files by llama.cpp's own quantizer and the logits that llama.cpp computes from them.
+
+The files are in `tests/fixtures/gguf`, so the tests need no llama.cpp. To make them again, with
+llama-cpp-python installed:
+
+    python -m tests.engine.compute.gguf_fixtures
+
+With the argument `accuracy`, it prints how far logits are from those of the model before it was
+quantized, instead.
+
+The models are those of `gguf_files.make`, with random weights. K-quants need rows of 256 values, and a
+file should stay below 300 KB, hence one layer. Embedding and output layer are tied.
+"""
+
+import ctypes
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import gguf
+import numpy as np
+import torch
+
+from engine.compute.loader import build
+from engine.compute.torch_runner import TorchRunner
+from engine.compute.weights.gguf_checkpoint import GGUFCheckpoint
+from engine.runner import Row
+from engine.scheduling.request import Request
+from engine.scheduling.sampling_params import SamplingParams
+from tests.engine.compute import gguf_files
+from tests.engine.compute.judge import PROMPT, reference_logits
+
+DIRECTORY = Path(__file__).parents[2] / "fixtures" / "gguf"
+LOGITS = DIRECTORY / "logits.npz"
+NUM_LOGITS = 4  # recorded for the last tokens of PROMPT
+_WIDE = dict(
+    hidden_size=256,
+    intermediate_size=256,
+    num_hidden_layers=1,
+    num_attention_heads=4,
+    num_key_value_heads=1,
+    head_dim=64,
+)
+
+
+@dataclass(frozen=True)
+class Fixture:
+    """kind: of `gguf_files.KINDS`; ftype: llama.cpp's mixture of types, such as Q4_K_M."""
+
+    kind: str
+    ftype: str
+    sizes: dict
+    types: set
+
+    @property
+    def name(self):
+        return f"{self.kind}-{self.ftype}"
+
+    @property
+    def file(self):
+        return DIRECTORY / f"{self.name}.gguf"
+
+    def model(self):
+        """The transformers model with the weights of the file, dequantized by the gguf package."""
+        model = gguf_files.make(self.kind, tied=True, **self.sizes)
+        stored = {tensor.name: tensor for tensor in gguf.GGUFReader(self.file).tensors}
+        for name, tensor in model.state_dict().items():
+            if name != "lm_head.weight":
+                found = stored[gguf_files.gguf_name(model, name)]
+                values = gguf.quants.dequantize(found.data, found.tensor_type).copy()
+                tensor.copy_(gguf_files.reorder(model, name, torch.from_numpy(values), back=True))
+        return model
+
+
+FIXTURES = {
+    fixture.name: fixture
+    for fixture in (
+        Fixture("qwen3", "Q4_K_M", _WIDE, {"Q4_K", "Q6_K"}),
+        Fixture("llama", "Q3_K_M", _WIDE, {"Q3_K", "Q4_K", "Q5_K"}),
+        Fixture("qwen3", "Q2_K", _WIDE, {"Q2_K", "Q3_K", "Q4_K"}),
+        Fixture("llama", "IQ4_XS", _WIDE, {"IQ4_XS", "Q4_K", "Q5_K"}),
+        Fixture("llama", "Q8_0", {}, {"Q8_0"}),
+        Fixture("qwen2", "Q4_0", {}, {"Q4_0"}),
+        Fixture("qwen2", "Q5_1", {}, {"Q5_1"}),
+    )
+}
+
+
+def rounded_to_int8(model):
+    """The model with its matrices rounded by the definition: 127 steps from 0 to a row's largest."""
+    with torch.no_grad():
+        for tensor in model.parameters():
+            if tensor.ndim == 2:
+                step = tensor.abs().max(dim=1, keepdim=True).values / 127
+                tensor.copy_((tensor / step).round() * step)
+    return model
+
+
+def quantize(source, file, ftype, embedding=None):
+    """Let llama.cpp quantize `source`."""
+    import llama_cpp
+
+    params = llama_cpp.llama_model_quantize_default_params()
+    params.ftype = getattr(llama_cpp, f"LLAMA_FTYPE_MOSTLY_{ftype}")
+    if embedding is not None:
+        params.token_embedding_type = embedding
+    paths = (str(path).encode() for path in (source, file))
+    failed = llama_cpp.llama_model_quantize(*paths, ctypes.byref(params))
+    assert not failed, f"llama.cpp does not quantize {file}"
+
+
+def llama_cpp_logits(file):
+    """llama.cpp's logits after the last tokens of PROMPT."""
+    import llama_cpp
+
+    f32 = gguf_files.Type.F32
+    model = llama_cpp.Llama(
+        str(file),
+        n_ctx=128,
+        logits_all=True,
+        flash_attn=False,
+        type_k=f32,
+        type_v=f32,
+        verbose=False,
+    )
+    model.eval(PROMPT)
+    return np.array(model.scores[len(PROMPT) - NUM_LOGITS : len(PROMPT)])
+
+
+def our_logits(file, dtype=torch.float32, **options):
+    """Our logits after the last tokens of PROMPT; `options` are those of GGUFCheckpoint."""
+    checkpoint = GGUFCheckpoint(file, dtype, **options)
+    runner = TorchRunner(build(checkpoint.config, checkpoint))
+    runner.reserve(16, 16)
+    seen = []
+    forward = runner._model.forward
+    last = torch.arange(len(PROMPT) - NUM_LOGITS, len(PROMPT))
+    runner._model.forward = lambda *a: seen.append(forward(*a[:3], last)) or seen[-1][-1:]
+    request = Request(
+        id=1, tokens=PROMPT, texts=[], params=SamplingParams(), block_table=list(range(16)), root=1
+    )
+    runner.run([Row(request, 0, len(PROMPT), [], [0])], [])
+    return seen[0]
+
+
+def distance(logits, expected):
+    """Root mean square of the difference, as a share of the logits' spread."""
+    return float((logits - expected).square().mean().sqrt() / expected.std())
+
+
+def write_fixtures() -> None:
+    """Write all fixtures."""
+    DIRECTORY.mkdir(exist_ok=True)
+    recorded = {}
+    for name, fixture in FIXTURES.items():
+        with tempfile.TemporaryDirectory() as directory:
+            source = Path(directory) / "f32.gguf"
+            gguf_files.write(source, fixture.kind, tied=True, **fixture.sizes)
+            # Smaller than the default, Q6_K.
+            embedding = gguf_files.Type.Q4_K if fixture.sizes else None
+            quantize(source, fixture.file, fixture.ftype, embedding)
+        recorded[name] = llama_cpp_logits(fixture.file)
+        tensors = gguf.GGUFReader(fixture.file).tensors
+        sys.stdout.write(
+            f"{name}: {fixture.file.stat().st_size:,} bytes, "
+            f"{sorted({tensor.tensor_type.name for tensor in tensors})}\n"
+        )
+    np.savez_compressed(LOGITS, **recorded)
+
+
+def print_accuracy() -> None:
+    """Print how far logits are from those of the model before it was quantized."""
+    with tempfile.TemporaryDirectory() as directory:
+        source, file = Path(directory) / "f32.gguf", Path(directory) / "quantized.gguf"
+        model = gguf_files.write(source, "llama", **_WIDE)
+        expected = reference_logits(model, PROMPT)[-NUM_LOGITS:]
+        for ftype in ("Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "Q3_K_M", "Q2_K"):
+            quantize(source, file, ftype)
+            found = {
+                "float32": our_logits(file, int8=False),
+                "int8": our_logits(file),
+                "llama.cpp": torch.from_numpy(llama_cpp_logits(file)),
+            }
+            far = (f"{name} {distance(logits, expected):.3f}" for name, logits in found.items())
+            sys.stdout.write(f"{ftype}: {', '.join(far)}\n")
+            file.unlink()
+
+
+if __name__ == "__main__":
+    print_accuracy() if sys.argv[1:] == ["accuracy"] else write_fixtures()

@@ -1,0 +1,18 @@
+"""Find the tensors that a part of the engine holds, to check their type and device."""
+
+from collections.abc import Iterator
+
+import torch
+
+
+def tensors_of(part: object) -> Iterator[torch.Tensor]:
+    """Yield the tensors in `part`, in the lists in it, and in its parts that are of engine.compute."""
+    if isinstance(part, torch.Tensor):
+        yield part
+    elif isinstance(part, list | tuple):
+        for one in part:
+            yield from tensors_of(one)
+    elif type(part).__module__.startswith("engine.compute"):
+        names = [*getattr(part, "__dict__", ()), *getattr(type(part), "__slots__", ())]
+        for name in names:
+            yield from tensors_of(getattr(part, name))

@@ -1,0 +1,115 @@
+"""Defaults, older forms and per-layer lists of config.json mean what they mean to transformers."""
+
+import pytest
+import transformers
+
+from engine.compute.model.config_file import parse_config
+from engine.compute.weights.checkpoint import CheckpointError
+from tests.facts import raises_naming
+
+CONFIGS = {
+    "LlamaForCausalLM": transformers.LlamaConfig,
+    "MistralForCausalLM": transformers.MistralConfig,
+    "Qwen2ForCausalLM": transformers.Qwen2Config,
+    "Qwen3ForCausalLM": transformers.Qwen3Config,
+    "Qwen3MoeForCausalLM": transformers.Qwen3MoeConfig,
+    "Phi3ForCausalLM": transformers.Phi3Config,
+    "SmolLM3ForCausalLM": transformers.SmolLM3Config,
+    "Olmo2ForCausalLM": transformers.Olmo2Config,
+    "Gemma3ForCausalLM": transformers.Gemma3TextConfig,
+}
+SIZES = dict(
+    vocab_size=97,
+    hidden_size=48,
+    intermediate_size=80,
+    num_hidden_layers=7,
+    num_attention_heads=6,
+    num_key_value_heads=2,
+    max_position_embeddings=256,
+)
+EXPERTS = dict(num_experts=8, num_experts_per_tok=2, moe_intermediate_size=24)
+PHI4 = dict(
+    partial_rotary_factor=0.5,
+    original_max_position_embeddings=64,
+    rope_scaling={"type": "longrope", "short_factor": [1.0, 1.5], "long_factor": [1.2, 3.0]},
+)
+SU = PHI4["rope_scaling"] | {"type": "su", "original_max_position_embeddings": 64}
+
+
+def completed(architecture, entries):
+    """The entries as transformers reads and writes them: complete, in today's form."""
+    # It changes the dictionaries that it is given.
+    copied = {k: dict(v) if isinstance(v, dict) else v for k, v in entries.items()}
+    return CONFIGS[architecture](**copied).to_dict() | {"architectures": [architecture]}
+
+
+@pytest.mark.parametrize(
+    ("architecture", "entries"),
+    [
+        *((name, EXPERTS if "Moe" in name else {}) for name in CONFIGS),
+        ("MistralForCausalLM", {"sliding_window": None}),
+        ("Qwen2ForCausalLM", {"use_sliding_window": True, "max_window_layers": 3}),
+        ("Qwen3ForCausalLM", {"use_sliding_window": True, "max_window_layers": 3}),
+        ("Qwen3MoeForCausalLM", EXPERTS | {"use_sliding_window": True, "sliding_window": 64}),
+        (
+            "Qwen3MoeForCausalLM",
+            EXPERTS | {"decoder_sparse_step": 2, "mlp_only_layers": [3], "norm_topk_prob": True},
+        ),
+        ("Phi3ForCausalLM", PHI4),
+        ("Phi3ForCausalLM", PHI4 | {"rope_scaling": SU}),
+        ("SmolLM3ForCausalLM", {"no_rope_layers": [1, 1, 0, 1, 0, 1, 1]}),
+        ("SmolLM3ForCausalLM", {"no_rope_layer_interval": 2}),
+        ("SmolLM3ForCausalLM", {"use_sliding_window": True, "sliding_window": 64}),
+        ("Gemma3ForCausalLM", {"sliding_window_pattern": 3, "rope_theta": 500.0}),
+        (
+            "Gemma3ForCausalLM",
+            {"rope_local_base_freq": 50.0, "rope_scaling": {"rope_type": "linear", "factor": 8.0}},
+        ),
+        ("Olmo2ForCausalLM", {"attention_bias": True, "rope_theta": 500.0}),
+    ],
+)
+def test_a_short_or_old_file_means_what_transformers_takes_it_for(architecture, entries):
+    entries = SIZES | entries
+    ours = parse_config(entries | {"architectures": [architecture]})
+    assert ours == parse_config(completed(architecture, entries))
+
+
+def test_the_text_part_of_a_model_with_vision():
+    text = {"hidden_size": 2560, "num_hidden_layers": 34, "sliding_window": 1024}
+    entries = {"architectures": ["Gemma3ForConditionalGeneration"], "text_config": text}
+    ours = parse_config(entries | {"vision_config": {"hidden_size": 1152}})
+    complete = entries | {"text_config": completed("Gemma3ForCausalLM", text)}
+    assert ours == parse_config(complete)
+    assert (ours.vocab_size, ours.num_heads, ours.head_dim) == (262_208, 8, 256)
+    assert ours.tied_embeddings
+    assert not parse_config(entries | {"tie_word_embeddings": False}).tied_embeddings
+
+
+@pytest.mark.parametrize(
+    ("architecture", "entries", "facts"),
+    [
+        ("SmolLM3ForCausalLM", {"no_rope_layers": [1, 0]}, ["no_rope_layers", 7, 2]),
+        ("Phi3ForCausalLM", {"partial_rotary_factor": 0.1}, ["partial_rotary_factor", 0.1, 8]),
+        (
+            "Phi3ForCausalLM",
+            PHI4 | {"partial_rotary_factor": 1.0},
+            ["short_factor", 4, 2],
+        ),
+        (
+            "Qwen3MoeForCausalLM",
+            EXPERTS | {"num_experts_per_tok": 9},
+            ["num_experts_per_tok", 8, 9],
+        ),
+        (
+            "Qwen3MoeForCausalLM",
+            EXPERTS | {"moe_intermediate_size": 0},
+            ["moe_intermediate_size", 1, 0],
+        ),
+        ("Gemma3ForCausalLM", {"final_logit_softcapping": 30.0}, ["final_logit_softcapping"]),
+        # Their queries would be neither normalised nor rotated.
+        ("Qwen3ForCausalLM", {"no_rope_layers": [1, 1, 0, 1, 1, 1, 1]}, ["no_rope_layers"]),
+    ],
+)
+def test_what_is_not_supported_is_named(architecture, entries, facts):
+    with raises_naming(CheckpointError, *facts):
+        parse_config(SIZES | entries | {"architectures": [architecture]})

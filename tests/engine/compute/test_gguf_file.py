@@ -1,0 +1,177 @@
+"""The reader of GGUF files: what the gguf package reads, and one error for anything that is damaged."""
+
+import random
+import struct
+import time
+
+import gguf
+import numpy as np
+import pytest
+import torch
+
+from engine.compute.loader import build
+from engine.compute.weights.checkpoint import CheckpointError
+from engine.compute.weights.gguf_checkpoint import GGUFCheckpoint
+from engine.gguf_file import GGUFError, GGUFFile
+from tests.engine.compute.gguf_files import write
+from tests.engine.compute.gguf_fixtures import FIXTURES
+from tests.facts import raises_naming
+
+LLAMA = FIXTURES["llama-Q8_0"].file
+COUNTS = [0, 1, 255, 2**16, 2**31, 2**32, 2**63, 2**64 - 1]
+
+
+@pytest.mark.parametrize("name", FIXTURES)
+def test_fields_and_tensors_are_those_of_the_gguf_package(name):
+    file, reader = GGUFFile(FIXTURES[name].file), gguf.GGUFReader(FIXTURES[name].file)
+    fields = {name: field.contents() for name, field in reader.fields.items()}
+    assert file.fields == {k: v for k, v in fields.items() if not k.startswith("GGUF.")}
+    assert list(file.tensors) == [tensor.name for tensor in reader.tensors]
+    for expected in reader.tensors:
+        tensor = file.tensors[expected.name]
+        assert tensor.type == expected.tensor_type
+        assert tensor.shape == tuple(expected.shape.tolist()[::-1])
+        assert tensor.numel() == expected.n_elements
+        assert bytes(tensor.data) == expected.data.tobytes()
+
+
+def test_a_stack_of_matrices_is_indexed_by_expert(tmp_path):
+    values = np.random.default_rng(0).random((3, 4, 32), dtype=np.float32)
+    writer = gguf.GGUFWriter(tmp_path / "m.gguf", "llama")
+    data = gguf.quants.quantize(values, gguf.GGMLQuantizationType.Q8_0)
+    writer.add_tensor("stack", data, raw_dtype=gguf.GGMLQuantizationType.Q8_0)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    stack = GGUFFile(tmp_path / "m.gguf").tensors["stack"]
+    assert stack.shape == (3, 4, 32)
+    for expert in range(3):
+        assert stack[expert].shape == (4, 32)
+        assert bytes(stack[expert].data) == data[expert].tobytes()
+
+
+def test_every_kind_of_metadata_is_read(tmp_path):
+    writer = gguf.GGUFWriter(tmp_path / "m.gguf", "llama")
+    values = {
+        "uint8": 200, "int8": -3, "uint16": 60_000, "int16": -300, "uint32": 2**32 - 1,
+        "int32": -70_000, "uint64": 2**63, "int64": -(2**40), "float32": 0.5, "float64": 0.1,
+        "bool": True, "string": "é",
+    }  # fmt: skip
+    for kind, value in values.items():
+        getattr(writer, f"add_{kind}")(kind, value)
+    writer.add_array("strings", ["a", "", "é"])
+    writer.add_array("floats", [0.5, -2.0])
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    fields = GGUFFile(tmp_path / "m.gguf").fields
+    expected = values | {"strings": ["a", "", "é"], "floats": [0.5, -2.0]}
+    assert fields == expected | {"general.architecture": "llama"}
+
+
+def _mutations(data, count):
+    """Bytes changed, removed, inserted or replaced by counts, mostly in the header's structure."""
+    rng = random.Random(18)
+    header = data.rfind(b"output_norm.weight") + 60
+    for number in range(count):
+        changed = bytearray(data)
+        near = [range(600), range(header - 1500, header), range(header)]
+        place = rng.choice(rng.choice(near))
+        match number % 5:
+            case 0:
+                changed[place] = rng.randrange(256)
+            case 1:
+                del changed[rng.randrange(len(data)) :]
+            case 2:
+                changed[place : place + 8] = struct.pack("<Q", rng.choice(COUNTS))
+            case 3:
+                del changed[place : place + rng.randint(1, 16)]
+            case 4:
+                changed[place:place] = rng.randbytes(rng.randint(1, 16))
+        yield bytes(changed)
+
+
+def test_any_damage_is_one_error_at_once(tmp_path):
+    file, rejected, started = tmp_path / "m.gguf", 0, time.process_time()
+    for data in _mutations(LLAMA.read_bytes(), 300):
+        file.write_bytes(data)
+        try:
+            checkpoint = GGUFCheckpoint(file)
+            checkpoint.weight_bytes()
+            build(checkpoint.config, checkpoint).prepare(64)
+        except CheckpointError as error:
+            rejected += 1
+            assert str(file) in str(error)
+            assert len(str(error)) < 1000
+    assert 200 < rejected < 300  # some only change a value
+    assert time.process_time() - started < 60
+
+
+@pytest.mark.parametrize("at", [8, 16], ids=["tensors", "fields"])
+@pytest.mark.parametrize("count", [2**32, 2**63, 2**64 - 1])
+def test_a_huge_count_is_rejected_by_the_end_of_the_file(tmp_path, at, count):
+    data = bytearray(LLAMA.read_bytes())
+    data[at : at + 8] = struct.pack("<Q", count)
+    (tmp_path / "m.gguf").write_bytes(data)
+    with raises_naming(GGUFError, tmp_path / "m.gguf"):
+        GGUFFile(tmp_path / "m.gguf")
+
+
+def test_a_huge_array_is_rejected_before_it_is_read(tmp_path):
+    data = LLAMA.read_bytes()
+    at = data.index(b"tokenizer.ggml.token_type") + len(b"tokenizer.ggml.token_type") + 8
+    for count in (2**24, 2**24 + 1, 2**40):
+        changed = data[:at] + struct.pack("<Q", count) + data[at + 8 :]
+        (tmp_path / "m.gguf").write_bytes(changed)
+        with raises_naming(GGUFError, tmp_path / "m.gguf"):
+            GGUFFile(tmp_path / "m.gguf")
+
+
+@pytest.mark.parametrize(
+    ("at", "change", "fact"),
+    [
+        (0, b"GGML", "GGUF"),
+        (4, struct.pack("<I", 1), "1"),
+        (4, struct.pack(">I", 3), "little-endian"),
+    ],
+)
+def test_another_format_or_version_is_named(tmp_path, at, change, fact):
+    data = bytearray(LLAMA.read_bytes())
+    data[at : at + 4] = change
+    (tmp_path / "m.gguf").write_bytes(data)
+    with raises_naming(GGUFError, tmp_path / "m.gguf", fact):
+        GGUFFile(tmp_path / "m.gguf")
+
+
+def test_a_type_that_cannot_be_dequantized_is_named(tmp_path):
+    data = bytearray(LLAMA.read_bytes())
+    name = b"blk.0.attn_q.weight"
+    at = data.index(name) + len(name) + 4 + 2 * 8
+    assert data[at] == gguf.GGMLQuantizationType.Q8_0
+    data[at] = gguf.GGMLQuantizationType.I8  # takes less room than Q8_0
+    (tmp_path / "m.gguf").write_bytes(data)
+    with raises_naming(CheckpointError, "blk.0.attn_q.weight", "I8", "Q4_K_M"):
+        GGUFCheckpoint(tmp_path / "m.gguf")
+    data[at] = 250
+    (tmp_path / "m.gguf").write_bytes(data)
+    with raises_naming(CheckpointError, "blk.0.attn_q.weight", "250"):
+        GGUFCheckpoint(tmp_path / "m.gguf")
+
+
+def test_weights_that_are_not_finite_are_named(tmp_path):
+    data = bytearray(LLAMA.read_bytes())
+    tensor = next(t for t in gguf.GGUFReader(LLAMA).tensors if t.name == "blk.1.ffn_up.weight")
+    data[tensor.data_offset : tensor.data_offset + 2] = np.float16("nan").tobytes()  # a scale
+    (tmp_path / "m.gguf").write_bytes(data)
+    checkpoint = GGUFCheckpoint(tmp_path / "m.gguf")
+    with raises_naming(CheckpointError, "model.layers.1.mlp.up_proj.weight", "NaN"):
+        build(checkpoint.config, checkpoint)
+
+
+def test_plain_tensors_are_views_of_the_file(tmp_path):
+    write(tmp_path / "m.gguf", "qwen3")
+    checkpoint = GGUFCheckpoint(tmp_path / "m.gguf", torch.float32)
+    stored = checkpoint._tensors["model.embed_tokens.weight"]
+    loaded = checkpoint.load_matrix({"model.embed_tokens.weight": 401}, 64)
+    assert loaded.data_ptr() == np.frombuffer(stored.data, np.uint8).ctypes.data

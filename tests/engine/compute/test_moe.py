@@ -1,0 +1,111 @@
+"""A mixture of experts computes what its reference and transformers compute, and counts its loads."""
+
+import copy
+
+import pytest
+import torch
+
+from engine.compute.model.config_file import read_config
+from engine.compute.model.moe import MixtureOfExperts, token_by_token
+from engine.compute.weights.checkpoint import Checkpoint
+from engine.compute.weights.matrix import Int8Matrix
+
+EXPERTS, PER_TOKEN, HIDDEN = 8, 2, 48
+CLOSE = {"atol": 1e-5, "rtol": 1e-5}
+MODELS = {True: "qwen3-moe", False: "qwen3-moe, dense layer"}  # by norm_topk_prob
+
+
+class Int8Checkpoint(Checkpoint):
+    """Matrices in int8, as of a quantized file."""
+
+    def load_matrix(self, rows, columns):
+        return Int8Matrix.quantize(super().load_matrix(rows, columns), self.dtype)
+
+
+@pytest.fixture
+def a_mixture(a_model):
+    """One of ours and one of transformers, with the same weights."""
+
+    def make(*, norm_topk_prob=True, dtype=torch.float32, kind=Checkpoint):
+        directory, model = a_model(MODELS[norm_topk_prob])
+        config = read_config(directory)
+        assert config.norm_topk_prob == norm_topk_prob
+        mixture = MixtureOfExperts(config, kind(directory, dtype), "model.layers.0.mlp")
+        return mixture, copy.deepcopy(model.model.layers[0].mlp).to(dtype)
+
+    return make
+
+
+def drawn(tokens, dtype=torch.float32):
+    return torch.randn(tokens, HIDDEN, generator=torch.manual_seed(5)).to(dtype)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("norm_topk_prob", [True, False])
+@pytest.mark.parametrize("tokens", [1, 2, 5, 33])
+def test_it_equals_its_reference_and_transformers(a_mixture, tokens, norm_topk_prob):
+    mixture, theirs = a_mixture(norm_topk_prob=norm_topk_prob)
+    x = drawn(tokens)
+    before = x.clone()
+    y = mixture(x)
+    torch.testing.assert_close(y, token_by_token(mixture, x), **CLOSE)
+    torch.testing.assert_close(y, theirs(x[None])[0], **CLOSE)
+    assert torch.equal(x, before)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_stays_near_float32(a_mixture, dtype):
+    mixture, theirs = a_mixture(dtype=dtype)
+    x = drawn(17, dtype)
+    y = mixture(x)
+    assert y.dtype == dtype
+    assert mixture.route(x)[0].tolist() == theirs.gate(x)[2].tolist()
+    difference = (y.float() - theirs(x[None])[0].float()).abs().max()
+    assert difference < 0.03 * y.float().abs().max()
+
+
+@torch.inference_mode()
+def test_experts_in_int8_are_chosen_as_in_float32(a_mixture):
+    """The router is never quantized, so only the experts' own results differ."""
+    mixture, theirs = a_mixture(kind=Int8Checkpoint)
+    x = drawn(17)
+    y, expected = mixture(x), theirs(x[None])[0]
+    torch.testing.assert_close(y, token_by_token(mixture, x), **CLOSE)
+    assert mixture.route(x)[0].tolist() == theirs.gate(x)[2].tolist()
+    assert 0 < (y - expected).abs().max() < 0.03 * expected.abs().max()
+
+
+@torch.inference_mode()
+def test_loads_count_the_tokens_of_each_expert(a_mixture):
+    mixture, theirs = a_mixture()
+    x = drawn(33)
+    mixture(x)
+    chosen = theirs.gate(x)[2].flatten().tolist()
+    assert mixture.loads == [chosen.count(expert) for expert in range(EXPERTS)]
+    assert sum(mixture.loads) == 33 * PER_TOKEN
+    mixture(x[:1])  # the loads are those of the latest call
+    assert sorted(mixture.loads) == [0] * (EXPERTS - PER_TOKEN) + [1] * PER_TOKEN
+
+
+@torch.inference_mode()
+def test_only_experts_with_tokens_are_computed(a_mixture):
+    mixture, _ = a_mixture()
+    called = []
+
+    def watched(number, expert):
+        return lambda own: called.append((number, len(own))) or expert(own)
+
+    mixture.experts = [watched(*one) for one in enumerate(mixture.experts)]
+    mixture(drawn(1))
+    assert len(called) == PER_TOKEN
+    assert called == [(number, load) for number, load in enumerate(mixture.loads) if load]
+
+
+@torch.inference_mode()
+def test_a_token_gets_the_same_result_in_any_batch(a_mixture):
+    mixture, _ = a_mixture()
+    x = drawn(33)
+    together = mixture(x)
+    alone = torch.cat([mixture(token[None]) for token in x])
+    torch.testing.assert_close(together, alone, **CLOSE)

@@ -1,0 +1,232 @@
+"""With a model: sliding layers whose memory is smaller decode the same tokens."""
+
+import random
+from dataclasses import replace
+
+import pytest
+import torch
+
+from engine.cache.window_pages import WindowPages
+from engine.compute.attention.kv_cache import KVCache
+from engine.compute.attention.paged_attention import PagedAttention
+from engine.compute.attention.reference import ReferenceAttention
+from engine.compute.batch import make_batch
+from engine.compute.loader import build
+from engine.compute.model.config_file import read_config
+from engine.compute.torch_runner import TorchRunner
+from engine.compute.weights.checkpoint import Checkpoint
+from engine.config import EngineConfig
+from engine.engine import Engine
+from engine.events import vocabulary as v
+from engine.scheduling.sampling_params import SamplingParams
+from engine.simulation.cost_runner import CostRunner
+from engine.text.byte_tokenizer import ByteTokenizer
+from tests.engine.compute.test_attention_reference import config_of, random_rows
+from tests.engine.drafters import Knowing
+
+WINDOW = 9
+SLIDING = {"all": (WINDOW,) * 3, "some": (WINDOW, None, WINDOW), "of two sizes": (WINDOW, None, 3)}
+SMALL = EngineConfig(
+    token_budget=12, max_batch_size=3, block_size=4, max_kv_tokens=640, admission="first_chunk"
+)
+
+
+@pytest.fixture
+def runner_of(a_model):
+    """Make a runner with sliding layers: all, some, or of two sizes."""
+
+    def make(kind: str) -> TorchRunner:
+        directory, _ = a_model("mistral")
+        config = replace(read_config(directory), windows=SLIDING[kind])
+        return TorchRunner(build(config, Checkpoint(directory, torch.float32)))
+
+    return make
+
+
+def serve(runner: TorchRunner, config: EngineConfig, drafter: Knowing | None = None) -> Engine:
+    """Nine prompts that share beginnings, some of them forked; some come late."""
+    rng = random.Random(5)
+    engine = Engine(runner, config, tokenizer=ByteTokenizer(), drafter=drafter)
+    stems = [[rng.randrange(97) for _ in range(60)] for _ in range(2)]
+    for number in range(9):
+        prompt = stems[number % 2][: rng.randint(1, 60)] + [rng.randrange(97) for _ in range(4)]
+        params = SamplingParams(
+            max_tokens=rng.randint(5, 30),
+            ignore_eos=True,
+            n=rng.choice([1, 1, 2]),
+            temperature=0.0 if drafter else rng.choice([0.0, 1.0]),
+        )
+        engine.submit(prompt, params)
+        for _ in range(rng.choice([0, 0, 15])):
+            engine.step()
+    while engine.has_work():
+        engine.step()
+    assert engine.log.state().core() == engine.snapshot()
+    return engine
+
+
+def texts(engine: Engine) -> dict[int, list[int]]:
+    """The tokens of each request and sample, prompt and output."""
+    assert {event.reason for event in engine.log.of(v.RequestFinished)} == {"length"}
+    tokens = {event.request: list(event.prompt) for event in engine.log.of(v.RequestArrived)}
+    for event in engine.log.of(v.StepFinished):
+        for row in event.tokens:
+            tokens.setdefault(row.request, []).extend(row.ids)
+    return tokens
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [
+        ("all", {"prefix_cache": "radix"}),
+        ("some", {"prefix_cache": "radix", "max_kv_tokens": 160}),  # preempts
+        ("some", {"prefix_cache": "hash", "admission": "whole"}),
+        ("of two sizes", {"prefix_cache": "off"}),
+        ("of two sizes", {"prefix_cache": "hash", "async_scheduling": True}),
+    ],
+    ids=str,
+)
+def test_freed_pages_change_no_token(runner_of, kind, changes):
+    runner, config = runner_of(kind), replace_config(SMALL, **changes)
+    freed = serve(runner, config)
+    runner.window = None  # as if no layer slid: the memory has a place for every token
+    kept = serve(runner, config)
+    assert texts(freed) == texts(kept)
+    assert freed.log.of(v.WindowPagesEvicted)
+    assert not kept.log.of(v.WindowPagesEvicted)
+    if "max_kv_tokens" in changes:
+        assert freed.log.of(v.Preempted)
+    elif config.prefix_cache != "off":
+        assert any(event.blocks for event in freed.log.of(v.Admitted))
+
+
+def replace_config(config: EngineConfig, **changes: object) -> EngineConfig:
+    return EngineConfig(
+        **{name: getattr(config, name) for name in config.__struct_fields__} | changes
+    )
+
+
+def test_drafts_are_verified_in_window_pages(runner_of):
+    runner = runner_of("some")
+    known = texts(serve(runner, SMALL, Knowing([], wrong=lambda _: False)))
+    drafter = Knowing(list(known.values()), wrong=lambda position: position % 3 == 0)
+    engine = serve(runner, SMALL, drafter)
+    assert texts(engine) == known
+    assert any(row.accepted for event in engine.log.of(v.StepFinished) for row in event.tokens)
+    assert engine.log.of(v.WindowPagesEvicted)
+
+
+def test_the_memory_of_sliding_layers_is_smaller(runner_of):
+    """In bytes: 18 pages of 4 tokens instead of 160 blocks, for each sliding layer."""
+    sizes = {}
+    for kind in ("all", "some"):
+        runner = runner_of(kind)
+        engine = Engine(runner, SMALL, tokenizer=ByteTokenizer())
+        cache = runner.kv_cache
+        sizes[kind] = sum(
+            one.untyped_storage().nbytes() for one in (cache.tensor, cache.window_tensor)
+        )
+        assert engine.log.of(v.RunStarted)[0].settings["num_window_pages"] == 18
+    layer_token = 2 * 2 * 16 * 4  # keys and values, KV heads, head_dim, bytes of a float32
+    assert sizes["all"] == 3 * 18 * 4 * layer_token
+    assert sizes["some"] == (160 + 2 * 18) * 4 * layer_token
+
+
+def test_a_long_text_needs_no_more_window_pages_than_a_short_one(runner_of):
+    runner = runner_of("all")
+    engine = Engine(runner, replace_config(SMALL, prefix_cache="off"), tokenizer=ByteTokenizer())
+    request = engine.submit([5] * 4, SamplingParams(max_tokens=240, ignore_eos=True))
+    pages = engine.cache.pages
+    most = 0
+    while engine.has_work():
+        engine.step()
+        most = max(most, pages.num_pages - pages.num_available)
+    assert len(request.output_ids) == 240
+    assert most <= 4  # a window of 9 tokens touches 3 blocks; the next token may need a fourth
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_paged_attention_equals_the_reference_with_window_pages(seed):
+    """Blocks before the windows have no page; unwritten slots are NaN."""
+    rng = random.Random(seed)
+    size, window = rng.choice([1, 4, 16]), rng.choice([1, 5, 24])
+    config = config_of(2, 3, rng.choice([(window, None), (window, window)]))
+    rows = random_rows(rng, size)
+    needed = [
+        block
+        for row in rows
+        for block in row.request.block_table[max(row.start - window + 1, 0) // size :]
+    ]
+    pages = list(range(len(needed)))
+    rng.shuffle(pages)
+    full = KVCache(config, 400, size, torch.float32)
+    full.tensor.fill_(torch.nan)
+    for row in rows:
+        for position in range(row.start):
+            block = row.request.block_table[position // size]
+            full.tensor[:, block, position % size].normal_(generator=torch.manual_seed(position))
+    paged = [
+        KVCache(config, 400, size, torch.float32, num_window_pages=len(needed)) for _ in range(2)
+    ]
+    for cache in paged:
+        cache.map_window_pages(list(zip(needed, pages, strict=True)))
+        kept = [layer for layer in range(2) if config.windows[layer] is None]
+        cache.tensor.copy_(full.tensor[kept])
+        slides = [layer for layer in range(2) if config.windows[layer] is not None]
+        cache.window_tensor[:, pages] = full.tensor[slides][:, needed]
+    batch = make_batch(rows, size)
+    queries = torch.randn(len(batch.token_ids), config.num_heads, config.head_dim)
+    keys_values = torch.randn(len(batch.token_ids), 2 * config.num_kv_heads, config.head_dim)
+    attentions = [
+        PagedAttention(config, full, batch),
+        PagedAttention(config, paged[0], batch),
+        ReferenceAttention(config, paged[1], batch),
+    ]
+    for layer in range(2):
+        expected, *found = (one(layer, queries.clone(), keys_values.clone()) for one in attentions)
+        assert expected.isfinite().all()
+        for one in found:
+            torch.testing.assert_close(one, expected, atol=2e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("prefix_cache", ["radix", "hash"])
+def test_a_moved_prefix_brings_its_window(runner_of, prefix_cache):
+    there, here, alone = (
+        Engine(runner_of("some"), replace_config(SMALL, prefix_cache=prefix_cache))
+        for _ in range(3)
+    )
+    prompt = [random.Random(1).randrange(97) for _ in range(43)]
+    there.complete([prompt], SamplingParams(max_tokens=1), progress=False)
+    pages = there.kv_transfer.export(prompt)
+    assert pages.blocks == 10
+    assert here.kv_transfer.adopt(prompt[:40], pages.data) == 10
+    assert here.log.of(v.PrefixAdopted)[0].window_pages == 2  # positions 32 to 39
+    params = SamplingParams(max_tokens=12, ignore_eos=True)
+    [moved], [expected] = (
+        engine.complete([prompt], params, progress=False) for engine in (here, alone)
+    )
+    assert here.log.of(v.Admitted)[0].blocks
+    assert moved.token_ids == expected.token_ids
+    assert here.log.state().core() == here.snapshot()
+    whole = Engine(runner_of("some"), replace_config(SMALL, max_kv_tokens=64))
+    assert whole.runner.kv_format() != here.runner.kv_format()
+
+
+def test_a_step_looks_at_all_windows_once(monkeypatch):
+    """With hundreds of seats, once per allocation would take longer than the rest of the step."""
+    looked: list[int] = []
+    find = WindowPages._find_idle
+
+    def counted(pages: WindowPages) -> None:
+        looked.append(engine.step_count)
+        find(pages)
+
+    monkeypatch.setattr(WindowPages, "_find_idle", counted)
+    config = EngineConfig(token_budget=32, max_batch_size=8, block_size=4, max_kv_tokens=4096)
+    engine = Engine(CostRunner(10, 0.1, window=16), config)
+    for number in range(8):
+        engine.submit([97 + number] * 60, SamplingParams(max_tokens=40, ignore_eos=True))
+    while engine.has_work():
+        engine.step()
+    assert len(looked) == len(set(looked))
+    assert len(engine.log.of(v.WindowPagesEvicted)) > len(looked) > 0

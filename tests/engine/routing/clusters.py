@@ -1,0 +1,90 @@
+"""Random clusters: small memories, shared prefixes, samples, aborts, cleared caches and deaths."""
+
+from dataclasses import dataclass, field
+
+from hypothesis import strategies as st
+
+from engine.config import EngineConfig
+from engine.events.cluster_log import ClusterLog
+from engine.routing import ROUTERS
+from engine.scheduling.sampling_params import SamplingParams
+from engine.simulation.cluster import simulate_cluster
+from engine.simulation.cost_runner import Cost
+from engine.simulation.workload import Abort, Answer, Arrival, Clear, Input, Workload
+
+COST = Cost(10, 0.25, cpu_ms=1)
+GAPS = st.sampled_from([0.0, 3.0, 11.0, 40.0])
+
+
+@dataclass
+class Case:
+    workload: Workload
+    config: EngineConfig
+    replicas: int = 2
+    router: str = "prefix_events"
+    lag_ms: float = 0.0
+    fail: dict[str, float] = field(default_factory=dict)
+
+    def run(self, log: ClusterLog | None = None) -> ClusterLog:
+        return simulate_cluster(
+            self.workload,
+            self.config,
+            cost=COST,
+            replicas=self.replicas,
+            router=self.router,
+            lag_ms=self.lag_ms,
+            fail=self.fail,
+            log=log,
+        )
+
+
+@st.composite
+def inputs(draw: st.DrawFn, gap_ms: st.SearchStrategy[float]) -> list[Input]:
+    """Requests whose prompts share prefixes, and now and then an abort or a cleared cache."""
+    made, at, samples = list[Input](), 0.0, 0
+    for _ in range(draw(st.integers(1, 9))):
+        at += draw(gap_ms)
+        kind = draw(st.sampled_from(["arrival"] * 6 + ["abort", "clear"]))
+        if kind == "abort" and samples:
+            made.append(Abort(at_ms=at, request=draw(st.integers(1, samples))))
+        elif kind == "clear":
+            made.append(Clear(at_ms=at))
+        else:
+            prefix = draw(st.sampled_from([[], [97] * 6, [98] * 9, [97] * 4 + [98] * 3]))
+            own = draw(st.lists(st.sampled_from([97, 98, 99]), min_size=1, max_size=6))
+            params = SamplingParams(
+                max_tokens=draw(st.integers(1, 6)), n=draw(st.sampled_from([1, 1, 1, 3]))
+            )
+            length = draw(st.integers(1, params.max_tokens))
+            made.append(
+                Arrival(at_ms=at, prompt=prefix + own, params=params, answers={0: Answer(length)})
+            )
+            samples += params.n
+    return made
+
+
+@st.composite
+def cases(draw: st.DrawFn, gap_ms: st.SearchStrategy[float] = GAPS) -> Case:
+    """Small clusters that hypothesis can shrink to the shortest failing one."""
+    size = draw(st.integers(1, 4))
+    config = EngineConfig(
+        token_budget=draw(st.integers(2, 16)),
+        max_batch_size=draw(st.integers(1, 4)),
+        max_kv_tokens=size * -(-draw(st.integers(64, 120)) // size),
+        block_size=size,
+        prefix_cache=draw(st.sampled_from(["radix", "hash", "off"])),
+        async_scheduling=draw(st.booleans()),
+    )
+    replicas = draw(st.integers(1, 3))
+    dying = draw(st.integers(0, replicas - 1))  # at least one survives
+    return Case(
+        Workload(draw(inputs(gap_ms))),
+        config,
+        replicas,
+        draw(st.sampled_from(sorted(ROUTERS))),
+        draw(st.sampled_from([0.0, 2.5, 50.0])),
+        {
+            str(number): draw(st.sampled_from([0.0, 7.0, 14.0, 33.0, 90.0]))
+            for number in range(dying)
+        },
+    )

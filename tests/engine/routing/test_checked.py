@@ -1,0 +1,79 @@
+"""A learner's router: its mistakes name the class, the method, the value and what is allowed."""
+
+import pytest
+
+from engine.events.cluster import ClusterStarted
+from engine.routing import Decision, NoReplicaError, Router
+from engine.routing.checked import RouterError, checked_router
+from engine.routing.load import RoundRobin
+from engine.simulation.cluster import simulate_cluster
+from engine.simulation.workload import Arrival, Workload
+from tests.engine.routing.clusters import COST
+from tests.facts import raises_naming
+
+ONE = Workload([Arrival(prompt=[97, 98])])
+
+
+class Mine(Router):
+    """A learner's router that decides as told."""
+
+    def __init__(self, decide) -> None:
+        self._decide = decide
+
+    def choose(self, request, tokens, replicas, now_us) -> Decision:
+        return self._decide(request, tokens, replicas, now_us)
+
+
+@pytest.mark.parametrize(
+    ("choose", "facts"),
+    [
+        (lambda *_: "0", ["Decision", "'0'"]),
+        (lambda *_: None, ["Decision", "None"]),
+        (lambda *_: Decision("2", "random"), ["0, 1", "'2'"]),
+        (lambda *_: Decision("0", "because"), ["least_loaded", "'because'"]),
+        (lambda *_: Decision("0", "random", hits=[1]), ["hits", "[1]"]),
+        (lambda *_: Decision("0", "random", scores={0: 1}), ["scores", "{0: 1}"]),
+        (lambda *_: 1 // 0, ["ZeroDivisionError"]),
+    ],
+)
+def test_a_wrong_choice_is_named(choose, facts: list[str]) -> None:
+    with raises_naming(RouterError, "Mine.choose", *facts):
+        simulate_cluster(ONE, cost=COST, router=Mine(choose))
+
+
+def test_a_mistake_in_a_hook_is_named() -> None:
+    class Deaf(RoundRobin):
+        def on_event(self, replica, event, now_us) -> None:
+            raise KeyError(replica)
+
+    with raises_naming(RouterError, "Deaf.on_event", "KeyError"):
+        simulate_cluster(ONE, cost=COST, router=Deaf())
+
+
+def test_a_router_without_choose_is_named() -> None:
+    with raises_naming(RouterError, "Router.choose", "NotImplementedError"):
+        simulate_cluster(ONE, cost=COST, router=Router())
+
+
+def test_what_is_not_a_router_is_named() -> None:
+    with raises_naming(ValueError, "router", "RoundRobin()"):
+        checked_router(RoundRobin)  # type: ignore[arg-type]
+    with raises_naming(ValueError, "router", "7"):
+        checked_router(7)  # type: ignore[arg-type]
+
+
+def test_a_router_of_a_learner_decides_and_is_in_the_log() -> None:
+    log = simulate_cluster(
+        ONE, cost=COST, router=Mine(lambda *_: Decision("1", "random", {"1": 0}))
+    )
+    (row,) = log.decision_rows
+    assert row.replica == "1"
+    started = next(iter(log))
+    assert isinstance(started, ClusterStarted)
+    assert started.router == "Mine"
+
+
+def test_no_replica_is_an_error_that_names_the_request() -> None:
+    late = Workload([Arrival(prompt=[97]), Arrival(prompt=[97], at_ms=500)])
+    with raises_naming(NoReplicaError, "2"):
+        simulate_cluster(late, cost=COST, fail={"0": 100, "1": 200})

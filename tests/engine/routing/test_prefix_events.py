@@ -1,0 +1,155 @@
+"""The event-fed router believes the logs, and guesses only about what is on its way."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.config import EngineConfig
+from engine.engine import Engine
+from engine.routing import Replica
+from engine.routing.prefix_events import PrefixEvents
+from engine.scheduling.sampling_params import SamplingParams
+from engine.simulation.cost_runner import CostRunner
+from tests.engine.routing.clusters import Case, cases
+from tests.engine.routing.test_policies import OTHER, PROMPT, route
+
+SECOND = 1_000_000
+
+
+class Cluster:
+    """Two replicas with real engines, whose events the test delivers."""
+
+    def __init__(self, router: PrefixEvents, **config: object) -> None:
+        self.router = router
+        self.replicas = [Replica("0"), Replica("1")]
+        settings = EngineConfig(block_size=4, **config)
+        self.engines = {one.id: Engine(CostRunner(1, 1), settings) for one in self.replicas}
+        self._read = dict.fromkeys(self.engines, 0)
+        for name in self.engines:
+            router.on_joined(name, 4)
+            self.deliver(name)
+
+    def deliver(self, name: str) -> None:
+        for event in self.engines[name].log.since(self._read[name]):
+            self.router.on_event(name, event, 0)
+        self._read[name] = self.engines[name].log.next_seq
+
+    def compute(self, name: str, tokens: list[int]) -> None:
+        self.engines[name].complete([tokens], SamplingParams(max_tokens=1), progress=False)
+
+
+def test_a_burst_of_one_new_prefix_stays_together() -> None:
+    cluster = Cluster(PrefixEvents())
+    long = [*range(1000)]
+    decisions = [route(cluster.router, at, [*long, at], cluster.replicas) for at in (1, 2, 3)]
+    assert [one.reason for one in decisions] == ["least_loaded"] + ["prefix_on_its_way"] * 2
+    assert len({one.replica for one in decisions}) == 1
+    assert decisions[2].hits[decisions[2].replica] == 1000
+
+
+def test_without_guesses_a_burst_is_scattered() -> None:
+    cluster = Cluster(PrefixEvents(guesses=False))
+    decisions = [route(cluster.router, at, [*PROMPT, at], cluster.replicas) for at in (1, 2)]
+    assert len({one.replica for one in decisions}) == 2
+    assert all(not any(one.hits.values()) for one in decisions)
+
+
+@pytest.mark.parametrize("guesses", [True, False])
+def test_what_the_log_says_counts(guesses: bool) -> None:
+    cluster = Cluster(PrefixEvents(guesses=guesses))
+    cluster.compute("1", PROMPT)
+    before = cluster.router.choose(1, PROMPT, cluster.replicas, 0)
+    cluster.deliver("1")
+    after = cluster.router.choose(1, PROMPT, cluster.replicas, 0)
+    assert before.hits == {"0": 0, "1": 0}
+    assert after.hits == {"0": 0, "1": 60}
+    assert (after.replica, after.reason) == ("1", "longest_prefix")
+
+
+def test_a_long_queue_outweighs_a_prefix() -> None:
+    cluster = Cluster(PrefixEvents())
+    cluster.compute("1", PROMPT)
+    cluster.deliver("1")
+    cluster.replicas[1].in_flight = 3
+    decision = cluster.router.choose(1, PROMPT, cluster.replicas, 0)
+    assert (decision.replica, decision.reason) == ("0", "lowest_cost")
+
+
+def test_a_new_prefix_goes_where_it_evicts_nothing() -> None:
+    cluster = Cluster(PrefixEvents(), max_kv_tokens=80)
+    cluster.compute("0", PROMPT)
+    cluster.deliver("0")
+    decision = cluster.router.choose(1, OTHER, cluster.replicas, 0)
+    assert decision.replica == "1"
+    assert decision.scores["0"] - decision.scores["1"] == 64 - 16  # 16 tokens fit without evictions
+
+
+def test_a_guess_ends_when_the_log_confirms_it() -> None:
+    cluster = Cluster(PrefixEvents())
+    chosen = route(cluster.router, 1, PROMPT, cluster.replicas).replica
+    cluster.compute(chosen, PROMPT)
+    cluster.deliver(chosen)
+    cluster.router.on_first_token(1, 0)
+    cluster.router.on_ended(1, 0)
+    cluster.replicas[int(chosen)].in_flight = 0
+    assert cluster.router.choose(2, PROMPT, cluster.replicas, 0).reason == "longest_prefix"
+    cluster.engines[chosen].clear_prefix_cache()
+    cluster.deliver(chosen)
+    assert not any(cluster.router.choose(3, PROMPT, cluster.replicas, 0).hits.values())
+
+
+def test_a_guess_ends_after_its_time() -> None:
+    cluster = Cluster(PrefixEvents(guess_ms=5000))
+    route(cluster.router, 1, PROMPT, cluster.replicas)
+    assert any(cluster.router.choose(2, PROMPT, cluster.replicas, 5 * SECOND - 1).hits.values())
+    assert not any(cluster.router.choose(3, PROMPT, cluster.replicas, 5 * SECOND).hits.values())
+
+
+def test_a_guess_ends_with_a_request_that_has_no_token() -> None:
+    cluster = Cluster(PrefixEvents())
+    route(cluster.router, 1, PROMPT, cluster.replicas)
+    route(cluster.router, 2, PROMPT, cluster.replicas)
+    cluster.router.on_ended(1, 0)
+    assert any(cluster.router.choose(3, PROMPT, cluster.replicas, 0).hits.values())
+    cluster.router.on_ended(2, 0)
+    decision = cluster.router.choose(4, PROMPT, cluster.replicas, 0)
+    assert not any(decision.hits.values())
+    cluster.replicas[0].in_flight = cluster.replicas[1].in_flight = 0
+    assert len(set(cluster.router.choose(5, PROMPT, cluster.replicas, 0).scores.values())) == 1
+
+
+def test_a_replica_that_left_is_forgotten() -> None:
+    cluster = Cluster(PrefixEvents())
+    cluster.compute("1", PROMPT)
+    cluster.deliver("1")
+    cluster.router.on_routed(1, OTHER, "1", 0)
+    cluster.router.on_left("1")
+    assert cluster.router.choose(2, PROMPT, cluster.replicas[:1], 0).hits == {"0": 0}
+    cluster.router.on_joined("1", 4)
+    assert cluster.router.choose(3, OTHER, cluster.replicas, 0).hits == {"0": 0, "1": 0}
+
+
+@settings(max_examples=60, deadline=None)
+@given(cases(gap_ms=st.just(10_000.0)))
+def test_predictions_hold_exactly_when_the_news_has_arrived(case: Case) -> None:
+    case.router = "prefix_events"
+    case.fail = {}
+    rows = case.run().decision_rows
+    admitted = [row for row in rows if row.cached_tokens is not None]
+    assert [row.predicted_tokens for row in admitted] == [row.cached_tokens for row in admitted]
+
+
+@settings(max_examples=60, deadline=None)
+@given(cases())
+def test_nothing_is_left_of_requests_that_ended(case: Case) -> None:
+    router = PrefixEvents()
+    case.router = router  # type: ignore[assignment]
+    log = case.run()
+    assert not router._owed_by
+    assert not any(router._owed.values())
+    for replica, its in log.replicas.items():
+        if replica in router._trees:
+            assert router._trees[replica].state.core() == its.state().core()
+    router._guesses.expire(1_000_000 * SECOND)
+    assert not len(router._guesses) and not len(router._guesses.index)
+    assert not router._guesses._copies and not router._guesses._ending_in

@@ -1,0 +1,176 @@
+"""A log without token ids is replayed as if it had them: the same decisions, the same hits."""
+
+import msgspec
+import pytest
+
+from engine.config import ConfigError, EngineConfig
+from engine.events import vocabulary as v
+from engine.events.facts import simulated_facts
+from engine.events.log import EventLog
+from engine.events.without_text import without_text
+from engine.simulation.cost_runner import Cost
+from engine.simulation.measures import measures
+from engine.simulation.replayable import replayable
+from engine.simulation.reproduced import reproduced
+from engine.simulation.simulate import simulate
+from engine.simulation.study import study
+from engine.simulation.unknown_tokens import with_unknown_tokens
+from engine.simulation.what_if import what_if
+from engine.simulation.workload import Workload, lognormal, poisson, uniform
+from tests.engine.workloads import make_engine, play, random_workload
+from tests.facts import assert_names, raises_naming
+
+COST = Cost(10, 0.25)
+SOURCE = {"engine": "vLLM 0.32.0", "recorder": "test", "facts": simulated_facts({})}
+
+
+def random_log(seed: int) -> EventLog:
+    workload = random_workload(seed)
+    workload.failures, workload.pauses, workload.moves = set(), [], []
+    workload.draft_length = 0
+    if workload.config.policy == "lpm":  # sorts by hits that the log does not show
+        workload.config = msgspec.structs.replace(workload.config, policy="fcfs")
+    engine = make_engine(workload)
+    play(engine, workload)
+    return engine.log
+
+
+def vllm_log(**settings: int) -> EventLog:
+    """Return a log like vLLM's: shared prefixes, a tight memory, evictions."""
+    workload = Workload.generate(
+        60,
+        arrivals=poisson(40),
+        prompt=uniform(5, 40),
+        output=lognormal(12, 0.5, 60),
+        groups=8,
+        shared_tokens=64,
+    )
+    sizes = {"token_budget": 64, "max_batch_size": 6, "max_kv_tokens": 640, "block_size": 16}
+    return simulate(workload, EngineConfig.like("vllm", **sizes | settings), cost=COST)
+
+
+def stripped(log: EventLog) -> EventLog:
+    return with_unknown_tokens(log, SOURCE)
+
+
+def test_without_tokens_every_decision_is_reproduced() -> None:
+    """Hits, preemptions, samples, forced tokens and aborts included, of both caches."""
+    kinds, caches = set[type](), set[str]()
+    for seed in range(120):
+        log = random_log(seed)
+        if not log.of(v.StepFinished):
+            continue
+        again = what_if(stripped(log), cost=COST)
+        assert reproduced(log, again).first is None, f"seed {seed}"
+        ends = [(event.request, event.reason) for event in log.of(v.RequestFinished)]
+        assert ends == [(event.request, event.reason) for event in again.of(v.RequestFinished)]
+        kinds |= {type(event) for event in log}
+        caches.add(log[0].settings["prefix_cache"])
+    assert {v.Preempted, v.Forked, v.RadixJoined, v.RadixSplit, v.BlocksStored} <= kinds
+    assert caches == {"radix", "hash", "off"}
+
+
+def test_blocks_are_as_equal_as_they_were() -> None:
+    """Two invented blocks are equal exactly if the real ones are, where both were in the cache."""
+    log = vllm_log(max_kv_tokens=64_000)
+    invented = replayable(stripped(log))
+    size = log[0].settings["block_size"]
+    computed = {event.request for event in log.of(v.RequestFinished)}
+
+    def blocks(one: EventLog) -> list[tuple[int, ...]]:
+        return [
+            tuple(event.prompt[: (at + 1) * size])
+            for event in one.of(v.RequestArrived)
+            if event.request in computed
+            for at in range(len(event.prompt) // size)
+        ]
+
+    real, new = blocks(log), blocks(invented)
+    assert len(set(zip(real, new, strict=True))) == len(set(real)) == len(set(new))
+    assert len(set(real)) < len(real), "the prompts must share prefixes"
+
+
+@pytest.mark.parametrize("tokens", [320, 640, 64_000])
+def test_more_memory_finds_as_much_without_the_tokens(tokens: int) -> None:
+    """Although a prefix was evicted in the recording, more memory would have kept it."""
+    log = vllm_log()
+    assert log.of(v.BlockEvicted)
+    real, blind = (
+        dict(
+            (one.name, one.value) for one in measures(what_if(one, cost=COST, max_kv_tokens=tokens))
+        )
+        for one in (log, stripped(log))
+    )
+    assert real == blind
+
+
+def test_a_log_of_our_own_without_texts_can_be_replayed() -> None:
+    log, silent = vllm_log(), EventLog()
+    for event in log:
+        silent.append(without_text(event))
+    again = what_if(silent, cost=COST)
+    assert reproduced(log, again).first is None
+    assert again[0].source["facts"]["token_ids"] == "unknown"
+
+
+def test_the_log_of_a_replay_shows_no_invented_token() -> None:
+    again = what_if(stripped(vllm_log()), token_budget=32)
+    assert {id_ for event in again.of(v.RequestArrived) for id_ in event.prompt} == {-1}
+    assert {id_ for e in again.of(v.StepFinished) for row in e.tokens for id_ in row.ids} == {-1}
+    facts = again[0].source["facts"]
+    assert (facts["arrivals"], facts["token_ids"]) == ("recorded", "unknown")
+    assert_names(again[0].source["engine"], "vLLM", "simulation")
+    assert again.state().core()["waiting"] == []  # it folds
+
+
+def test_settings_that_a_vllm_log_does_not_name_are_those_of_vllm() -> None:
+    log = stripped(vllm_log())
+    started = log[0]
+    for name in ("admission", "prefix_cache", "max_kv_tokens"):
+        del started.settings[name]
+    again = what_if(log, cost=COST)
+    assert again[0].settings["admission"] == "whole"
+    assert again[0].settings["prefix_cache"] == "hash"
+    assert again[0].settings["max_kv_tokens"] == 640
+    del started.settings["token_budget"]
+    with raises_naming(ConfigError, "token_budget"):
+        what_if(log, cost=COST)
+
+
+@pytest.mark.parametrize("fact", ["arrivals", "scheduled_tokens"])
+def test_a_log_that_lacks_what_a_replay_needs_is_refused(fact: str) -> None:
+    log = with_unknown_tokens(vllm_log(), SOURCE | {"facts": simulated_facts({fact: "unknown"})})
+    with raises_naming(ValueError, fact):
+        what_if(log, cost=COST)
+
+
+def test_a_recording_that_was_cut_off_ends_there() -> None:
+    log = stripped(vllm_log())
+    cut = EventLog()
+    for event in log[: len(log) // 2]:
+        cut.append(event)
+    again = what_if(cut, cost=COST)
+    found = reproduced(cut, again)
+    assert found.equal >= found.steps - 1
+    assert not again.state().core()["running"]
+    ends_later = found.equal == found.steps and found.first is not None
+    assert ("goes on after" in str(found)) == ends_later
+    left = len(cut.of(v.RequestArrived)) - len(cut.of(v.RequestFinished))
+    assert_names(" ".join(study(cut, {"token_budget": [32]}).notes), left)
+
+
+def test_steps_that_compute_nothing_shift_nothing() -> None:
+    """vLLM also calls its scheduler when nothing can run."""
+    log, shifted, late = stripped(vllm_log()), EventLog(), 0
+    for event in log:
+        if isinstance(event, v.StepStarted):
+            if event.step % 7 == 0:
+                shifted.append(v.StepStarted(event.step + late))
+                shifted.append(v.StepScheduled([], []))
+                late += 1
+            event = v.StepStarted(event.step + late)
+        elif isinstance(event, v.StepFinished):
+            event = msgspec.structs.replace(event, step=event.step + late)
+        shifted.append(event)
+    assert late
+    assert reproduced(shifted, what_if(shifted, cost=COST)).first is None

@@ -1,0 +1,137 @@
+"""Bad words and allowed tokens through the whole engine, with drafts, preemption and chunks."""
+
+import random
+
+import pytest
+import torch
+
+from engine import Engine, EngineConfig, SamplingParams
+from engine.events import vocabulary as v
+from engine.scheduling.admission import RequestError
+from engine.scheduling.sampling_params import SamplingError
+from engine.text.bad_words import bad_word_ids
+from engine.text.byte_tokenizer import ByteTokenizer
+from engine.text.tokenizer import HFTokenizer
+from tests.engine.compute.parity import ROWS, make_prompts
+from tests.engine.drafters import Guessing, Knowing
+from tests.facts import raises_naming
+
+TOKENIZER = ByteTokenizer()
+CONFIGS = {
+    "roomy": dict(token_budget=64, max_kv_tokens=1024),
+    "preempting, in chunks": dict(token_budget=7, max_kv_tokens=88),
+    "asynchronous": dict(token_budget=64, max_kv_tokens=1024, async_scheduling=True),
+}
+
+
+@pytest.fixture(scope="module")
+def runner(tmp_path_factory):
+    torch.set_num_threads(1)
+    return ROWS["qwen3"](tmp_path_factory.mktemp("bans")).runner
+
+
+def random_params(rng: random.Random) -> SamplingParams:
+    """Words of one to three letters among few allowed ones, so that bans are met all the time."""
+    letters = [chr(code) for code in range(40, 52)]
+    words = ["".join(rng.choices(letters, k=rng.randint(1, 3))) for _ in range(rng.randint(0, 40))]
+    allowed = rng.choice([None, [ord(letter) for letter in letters]])
+    return SamplingParams(
+        bad_words=words if words and rng.random() < 0.8 else [],
+        allowed_token_ids=allowed,
+        temperature=rng.choice([0.0, 1.0, 3.0]),
+        n=rng.choice([1, 2]),
+        seed=rng.randrange(100),
+        max_tokens=24,
+        ignore_eos=True,
+    )
+
+
+def serve(runner, work, drafter=None, **config):
+    settings = EngineConfig(max_batch_size=4, block_size=4, **config)
+    engine = Engine(runner, settings, tokenizer=TOKENIZER, drafter=drafter)
+    for prompt, params in work:
+        engine.submit(prompt, params)
+    seen = dict(engine.requests)
+    while engine.has_work():
+        engine.step()
+        seen |= engine.requests
+    return engine, [seen[id_] for id_ in sorted(seen)]
+
+
+def breaks(request) -> bool:
+    """Whether the output has a token that is not allowed, or a bad word."""
+    params, output = request.params, request.output_ids
+    if params.allowed_token_ids is not None and not set(output) <= set(params.allowed_token_ids):
+        return True
+    words = bad_word_ids(params.bad_words, TOKENIZER)
+    return any(
+        tuple(output[at : at + len(word)]) == word for word in words for at in range(len(output))
+    )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_run_breaks_a_ban_and_all_runs_give_the_same_tokens(runner, seed):
+    rng = random.Random(seed)
+    work = [(prompt, random_params(rng)) for prompt in make_prompts(6, 97)]
+    free = [
+        (prompt, SamplingParams(temperature=3.0, seed=1, max_tokens=24, ignore_eos=True))
+        for prompt, _ in work
+    ]
+    engine, expected = serve(runner, [*work, *free], **CONFIGS["roomy"])
+    assert not any(map(breaks, expected))
+    texts = [request.tokens for request in expected]
+    for name, config in CONFIGS.items():
+        drafters = [Guessing(vocab_size=97), Knowing(texts, wrong=lambda at: at % 3 == 0)]
+        for drafter in [None] if "async_scheduling" in config else drafters:
+            engine, requests = serve(runner, [*work, *free], drafter, **config)
+            assert [request.tokens for request in requests] == texts
+            preempted = any(isinstance(event, v.Preempted) for event in engine.log)
+            assert preempted == (name == "preempting, in chunks")
+    # The neighbours are those of a run without bans.
+    _, alone = serve(runner, free, **CONFIGS["roomy"])
+    assert [one.output_ids for one in alone] == [one.output_ids for one in expected[-6:]]
+
+
+def test_a_word_has_a_sequence_of_its_own_after_a_space(bundled_tokenizer):
+    sequences = bad_word_ids(("prince", " there"), bundled_tokenizer)
+    texts = [bundled_tokenizer.decode(ids) for ids in sequences]
+    assert texts == ["prince", " prince", "there", " there"]
+    assert len({len(ids) for ids in sequences}) > 1
+
+
+@pytest.fixture(scope="module")
+def bundled_tokenizer():
+    return HFTokenizer("engine/bundled")
+
+
+def test_words_that_cannot_be_banned_are_rejected_by_name(runner):
+    engine = Engine(runner, EngineConfig(), tokenizer=TOKENIZER)
+    for words in (["x" * 1025], [str(number) for number in range(129)]):
+        with raises_naming(RequestError, "bad_words", "fewer or shorter"):
+            engine.submit("a", SamplingParams(bad_words=words))
+    with raises_naming(RequestError, "bad_words", "' '"):
+        engine.submit("a", SamplingParams(bad_words=[" "]))
+    with raises_naming(RequestError, "allowed_token_ids", "9999"):
+        engine.submit("a", SamplingParams(allowed_token_ids=[9999]))
+    assert not engine.requests
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("bad_words", [""]),
+        ("bad_words", "a"),
+        ("bad_words", [3]),
+        ("allowed_token_ids", []),
+        ("allowed_token_ids", ["a"]),
+        ("allowed_token_ids", [True]),
+        ("skip_special_tokens", 1),
+        ("include_stop_str_in_output", None),
+        ("n", 16385),
+        ("best_of", 16385),
+    ],
+)
+def test_bad_values_are_rejected_by_name(field, value):
+    with pytest.raises(SamplingError) as error:
+        SamplingParams(**{field: value})
+    assert error.value.field == field

@@ -1,0 +1,224 @@
+"""A draft model: its KV follows the target's, its drafts change no token, and it fits its target.
+
+Random workloads have draft models, too, whose runner checks every read (`test_random_workloads.py`).
+"""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from engine import Engine, EngineConfig, SamplingParams
+from engine.compute.loader import BUNDLED
+from engine.compute.torch_runner import TorchRunner
+from engine.compute.weights.checkpoint import CheckpointError
+from engine.config import ConfigError
+from engine.events import vocabulary as v
+from engine.speculation.draft_model import DraftModel
+from engine.text.byte_tokenizer import ByteTokenizer
+from tests.engine.compute.parity import ROWS, make_prompts
+from tests.facts import raises_naming
+
+TOKENIZER = ByteTokenizer()
+ROOMY = dict(token_budget=64, max_batch_size=4, max_kv_tokens=1024, block_size=4)
+TIGHT = ROOMY | dict(max_kv_tokens=100)
+GREEDY = SamplingParams(max_tokens=14, ignore_eos=True)
+WARM = SamplingParams(max_tokens=14, ignore_eos=True, temperature=0.9, seed=3)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """A function: name -> a new TorchRunner with that model."""
+    torch.set_num_threads(1)
+    kept = {}
+
+    def runner(name):
+        if name not in kept:
+            kept[name] = ROWS[name](tmp_path_factory.mktemp("model")).runner
+        return TorchRunner(kept[name]._model)
+
+    return runner
+
+
+def serve(target, draft, params, settings=ROOMY, length=4):
+    """Serve four prompts, then again from the cache; return the engine and all outputs."""
+    drafter = None if draft is None else DraftModel(draft, length)
+    engine = Engine(target, EngineConfig(**settings), tokenizer=TOKENIZER, drafter=drafter)
+    prompts = make_prompts(4, 97)
+    outputs = [
+        [one.token_ids for one in engine.complete(prompts, params, progress=False)]
+        for _ in range(2)
+    ]
+    return engine, outputs
+
+
+def drafted(engine):
+    rows = [row for event in engine.log.of(v.StepScheduled) for row in event.rows]
+    accepted = sum(row.accepted for event in engine.log.of(v.StepFinished) for row in event.tokens)
+    return sum(len(row.drafts) for row in rows), accepted
+
+
+SITUATIONS = {
+    "roomy": ROOMY,
+    "preempting": TIGHT,
+    "chunked": ROOMY | dict(token_budget=11),
+    "hash": TIGHT | dict(prefix_cache="hash"),
+}
+
+
+@pytest.mark.parametrize("params", [GREEDY, WARM], ids=["greedy", "sampled"])
+@pytest.mark.parametrize("settings", SITUATIONS.values(), ids=SITUATIONS)
+def test_a_draft_model_with_the_target_s_weights_is_always_right(models, settings, params):
+    """Wrong KV in one slot, or another random number, would make another draft."""
+    engine, outputs = serve(models("qwen3"), models("qwen3"), params, settings)
+    proposed, accepted = drafted(engine)
+    assert proposed == accepted > 60
+    assert outputs == serve(models("qwen3"), None, params, settings)[1]
+    preempted = bool(engine.log.of(v.Preempted))
+    assert preempted == (settings["max_kv_tokens"] == TIGHT["max_kv_tokens"])
+    assert any(event.blocks for event in engine.log.of(v.Admitted)), "no prefix was cached"
+
+
+@pytest.mark.parametrize(
+    ("draft", "params"),
+    [("mistral", GREEDY), ("gpt2", WARM), ("gpt2", SamplingParams(**WARM.changed() | dict(n=2)))],
+    ids=["greedy", "sampled", "samples"],
+)
+def test_another_draft_model_changes_no_token(models, draft, params):
+    engine, outputs = serve(models("qwen3"), models(draft), params)
+    assert outputs == serve(models("qwen3"), None, params)[1]
+    proposed, accepted = drafted(engine)
+    assert proposed > accepted
+
+
+def test_the_log_has_the_text_of_each_rejected_draft(models):
+    engine, _ = serve(models("qwen3"), models("gpt2"), GREEDY)
+    drafts = {
+        (step, row.request): row.drafts
+        for step, event in enumerate(engine.log.of(v.StepScheduled), 1)
+        for row in event.rows
+    }
+    texts = []
+    for event in engine.log.of(v.StepFinished):
+        expected = [drafts[event.step, row.request][row.accepted :] for row in event.tokens]
+        if any(drafts[event.step, row.request] for row in event.tokens):
+            texts += [text for row in event.t["rejected"] for text in row]
+            assert event.t["rejected"] == [[TOKENIZER.decode([i]) for i in r] for r in expected]
+        else:
+            assert "rejected" not in event.t
+    assert texts
+
+
+def valid_slots(engine):
+    """The slots of all cached blocks."""
+    size = engine.config.block_size
+    blocks = [block for node in engine.tree.nodes.values() for block in node.blocks]
+    return [block * size + i for block in blocks for i in range(size)]
+
+
+def test_the_draft_model_s_kv_is_valid_wherever_the_target_s_is(models):
+    """Chunks, forks, copies, accepted and rejected drafts: what stays is in both memories."""
+    target, draft = models("qwen3"), models("qwen3")
+    params = SamplingParams(**WARM.changed() | dict(n=2))
+    engine, _ = serve(target, draft, params, ROOMY | dict(token_budget=11))
+    slots = valid_slots(engine)
+    assert len(slots) > 100 and engine.log.of(v.BlockCopied)
+    for layer, own in zip(target.kv_cache.by_slot, draft.kv_cache.by_slot, strict=True):
+        torch.testing.assert_close(own[slots], layer[slots], rtol=1e-4, atol=1e-4)
+
+
+def test_moved_pages_hold_the_kv_of_both_models(models):
+    """The engine that adopts a prefix drafts as well as the one that computed it."""
+    there, _ = serve(models("qwen3"), models("qwen3"), GREEDY)
+    prompt = make_prompts(6, 97)[0]
+    blocks, pages = there.kv_transfer.export(prompt)
+    parts = dict(tokenizer=TOKENIZER, drafter=DraftModel(models("qwen3")))
+    here = Engine(models("qwen3"), EngineConfig(**ROOMY), **parts)
+    assert here.kv_transfer.pages.kv_format() == there.kv_transfer.pages.kv_format()
+    assert here.kv_transfer.adopt(prompt[: blocks * 4], pages) == blocks >= 4
+    here.complete([prompt], GREEDY, progress=False)
+    proposed, accepted = drafted(here)
+    assert proposed == accepted > 5
+    alone = Engine(models("qwen3"), EngineConfig(**ROOMY), tokenizer=TOKENIZER)
+    assert alone.kv_transfer.pages.kv_format() != here.kv_transfer.pages.kv_format()
+
+
+def test_a_text_beyond_the_draft_model_s_context_goes_on_without_drafts(models):
+    draft = models("qwen3")
+    draft.max_context = 40
+    engine, outputs = serve(models("qwen3"), draft, GREEDY, ROOMY | dict(token_budget=11))
+    assert outputs == serve(models("qwen3"), None, GREEDY)[1]
+    rows = [row for event in engine.log.of(v.StepScheduled) for row in event.rows]
+    # The last position that is read has the number 39, and the draft after it the number 40.
+    assert max(row.start + row.count for row in rows if row.drafts) == 41
+    assert max(row.start + row.count for row in rows) > 45
+
+
+class Counting:
+    """Counts the passes of a runner, and the rows in each."""
+
+    def __init__(self, runner):
+        self.runner = runner
+        self.passes = []
+
+    def __getattr__(self, name):
+        return getattr(self.runner, name)
+
+    def run(self, rows, copies):
+        self.passes.append(len(rows))
+        return self.runner.run(rows, copies)
+
+
+def test_one_call_drafts_for_all_requests_of_a_step(models):
+    draft = Counting(models("gpt2"))
+    parts = dict(tokenizer=TOKENIZER, drafter=DraftModel(draft, 3))
+    engine = Engine(models("qwen3"), EngineConfig(**ROOMY), **parts)
+    for prompt in make_prompts(4, 97):
+        engine.submit(prompt[:15], GREEDY)
+    engine.step()
+    assert draft.passes == [4, 4, 4]
+
+
+def test_the_log_names_both_models_and_says_how_long_the_draft_model_took(models):
+    engine, _ = serve(models("qwen3"), models("gpt2"), GREEDY, length=3)
+    first = engine.log[0]
+    assert first.classes["drafter"] == "DraftModel"
+    assert first.model["draft_model"]["architecture"] == models("gpt2").describe()["architecture"]
+    assert first.model["draft_model"]["draft_length"] == 3
+    for event in engine.log.of(v.StepFinished):
+        assert 0 < event.t["draft_us"] <= event.t["end"] - event.t["scheduled"]
+
+
+def test_a_draft_model_that_fails_ends_the_requests_and_not_the_engine(models):
+    draft = models("qwen3")
+    drafter = DraftModel(draft)
+    engine = Engine(models("qwen3"), EngineConfig(**ROOMY), tokenizer=TOKENIZER, drafter=drafter)
+    draft.attention = None  # a call of it fails
+    engine.submit([1, 2, 3], GREEDY)
+    [request] = engine.step().finished
+    assert request.finish_reason == "error"
+    assert len(engine.pool.free) == engine.config.num_blocks
+
+
+@pytest.mark.parametrize("length", [0, -1, True, 2.5])
+def test_a_draft_length_must_be_a_positive_whole_number(models, length):
+    with raises_naming(ConfigError, "draft_length", length):
+        DraftModel(models("gpt2"), length)
+
+
+def test_a_draft_model_must_have_the_target_s_vocabulary(tmp_path: Path):
+    for file in BUNDLED.glob("*.json*"):
+        text = file.read_text(encoding="utf-8")
+        if file.name == "tokenizer.json":
+            text = text.replace("<|output_end|>", "<|the_end|>")
+        (tmp_path / file.name).write_text(text, encoding="utf-8")
+    (tmp_path / "model.safetensors").symlink_to(BUNDLED / "model.safetensors")
+    with raises_naming(CheckpointError, "vocabulary", "bundled", tmp_path.name, "the_end"):
+        Engine.load("bundled", draft_model=tmp_path)
+
+
+def test_a_draft_model_is_the_only_drafter(models):
+    with raises_naming(ConfigError, "draft_model", "drafter"):
+        Engine.load("bundled", draft_model="bundled", drafter=DraftModel(models("gpt2")))
+    with raises_naming(ConfigError, "async_scheduling", "DraftModel"):
+        Engine.load("bundled", EngineConfig(async_scheduling=True), draft_model="bundled")

@@ -1,0 +1,254 @@
+"""Moves of KV between engines: what is adopted is found, evicts as a request would, and is one event.
+
+That every read finds the right KV, and that the log is true after every event of a move, are properties
+of random workloads: `test_random_workloads.py`. With a model: `compute/test_moved_kv.py`.
+"""
+
+import random
+import threading
+from collections.abc import Sequence
+
+import pytest
+
+from engine.cache.block_pool import BlockPool
+from engine.config import EngineConfig
+from engine.engine import Engine
+from engine.events import vocabulary as v
+from engine.events.log import EventLog
+from engine.part_errors import PoolError
+from engine.runner import Row, Sampled
+from engine.scheduling.sampling_params import SamplingParams
+from engine.simulation.checking_runner import CheckingRunner
+from engine.why import why
+from tests.engine.invariants import check_after_step
+from tests.engine.workloads import next_token
+
+SIZE, BLOCKS = 4, 16
+PREFIX = [97 + index % 5 for index in range(SIZE * 6)]
+CACHES = ("radix", "hash")
+
+
+def make(blocks: int = BLOCKS, runner: CheckingRunner | None = None, **settings: object) -> Engine:
+    parts = {name: settings.pop(name) for name in ("pool",) if name in settings}
+    config = EngineConfig(
+        block_size=SIZE, max_kv_tokens=SIZE * blocks, token_budget=256, **settings
+    )
+    return Engine(runner or CheckingRunner(next_token), config, **parts)
+
+
+def compute(engine: Engine, prompt: list[int], max_tokens: int = 1) -> list[int]:
+    request = engine.submit(prompt, SamplingParams(max_tokens=max_tokens, ignore_eos=True))
+    while engine.has_work():
+        engine.step()
+    assert request.finish_reason == "length", request.error
+    return request.output_ids
+
+
+def pages(tokens: list[int], first: int = 0) -> bytes:
+    """What another engine computes for the whole blocks of `tokens`."""
+    engine = make(64)
+    compute(engine, [*tokens, 97])
+    return engine.kv_transfer.export(tokens, first).data
+
+
+def check(engine: Engine) -> None:
+    check_after_step(engine)
+    assert engine.log.state().core() == engine.snapshot()
+
+
+@pytest.mark.parametrize("cache", CACHES)
+def test_an_adopted_prefix_is_found_and_only_the_rest_is_computed(cache: str) -> None:
+    engine = make(prefix_cache=cache)
+    adopted = engine.kv_transfer.adopt(PREFIX, pages(PREFIX), source="replica 0")
+    assert adopted == 6 == engine.kv_transfer.cached_blocks(PREFIX)
+    check(engine)
+    [event] = engine.log.of(v.PrefixAdopted)
+    assert (event.tokens, event.source, len(event.blocks)) == (PREFIX, "replica 0", 6)
+    assert "".join(event.texts) == engine.tokenizer.decode(PREFIX)
+    assert len(event.nodes) == (1 if cache == "radix" else 6)
+    prompt = [*PREFIX, 97, 98]
+    assert compute(engine, prompt, 6) == compute(make(), prompt, 6)
+    [row] = engine.log.of(v.StepScheduled)[0].rows
+    assert (row.start, row.count) == (len(PREFIX), 2)
+
+
+def test_the_last_token_of_an_adopted_prompt_is_computed() -> None:
+    engine = make()
+    engine.kv_transfer.adopt(PREFIX, pages(PREFIX))
+    assert compute(engine, PREFIX, 3) == compute(make(), PREFIX, 3)
+    assert engine.log.of(v.StepScheduled)[0].rows[0].start == len(PREFIX) - SIZE
+
+
+@pytest.mark.parametrize("cache", CACHES)
+def test_what_is_here_already_is_not_adopted_again(cache: str) -> None:
+    engine = make(prefix_cache=cache)
+    compute(engine, PREFIX[: 2 * SIZE])
+    assert engine.kv_transfer.adopt(PREFIX, pages(PREFIX)) == 4
+    assert engine.log.of(v.PrefixAdopted)[0].tokens == PREFIX[2 * SIZE :]
+    assert engine.kv_transfer.adopt(PREFIX, pages(PREFIX)) == 0
+    assert len(engine.log.of(v.PrefixAdopted)) == 1
+    check(engine)
+    # The other prefix shares one block and a half: an edge of the tree is cut.
+    other = [*PREFIX[: SIZE + 2], *[122] * (SIZE + 2)]
+    assert engine.kv_transfer.adopt(other, pages(other)) == 2
+    check(engine)
+    assert compute(engine, [*other, 97], 3) == compute(make(), [*other, 97], 3)
+
+
+def test_a_prefix_has_no_hole() -> None:
+    engine = make()
+    assert engine.kv_transfer.adopt(PREFIX, pages(PREFIX, 2), first=2) == 0
+    assert not engine.log.of(v.PrefixAdopted)
+    compute(engine, PREFIX[: 2 * SIZE])
+    assert engine.kv_transfer.adopt(PREFIX, pages(PREFIX, 2), first=2) == 4
+
+
+def test_without_a_prefix_cache_nothing_is_adopted_or_exported() -> None:
+    engine = make(prefix_cache="off")
+    assert engine.kv_transfer.adopt(PREFIX, pages(PREFIX)) == 0
+    compute(engine, PREFIX)
+    assert engine.kv_transfer.export(PREFIX) == (0, b"")
+    check(engine)
+
+
+@pytest.mark.parametrize("number", [0, 5.75, 12])
+def test_pages_of_another_size_are_refused(number: float) -> None:
+    engine = make()
+    wrong = (pages(PREFIX) * 2)[: int(number * 8 * SIZE)]
+    with pytest.raises(ValueError, match="pages must have 32 bytes"):
+        engine.kv_transfer.adopt(PREFIX, wrong)
+    check(engine)
+
+
+@pytest.mark.parametrize("cache", CACHES)
+def test_room_is_made_as_for_a_request_and_not_at_the_prefix_s_own_expense(cache: str) -> None:
+    engine = make(8, prefix_cache=cache)
+    compute(engine, PREFIX[: 2 * SIZE])  # the oldest, so the next to be evicted
+    compute(engine, [98] * SIZE * 5)
+    assert engine.kv_transfer.adopt(PREFIX, pages(PREFIX)) == 4
+    check(engine)
+    evicted = engine.log.of(v.RadixEvicted) + engine.log.of(v.BlockEvicted)
+    assert evicted
+    assert all((one.reason, one.needed_by) == ("adopted", -1) for one in evicted)
+    assert engine.kv_transfer.cached_blocks(PREFIX) == 6
+    assert not engine.holds.live
+
+
+@pytest.mark.parametrize("cache", CACHES)
+def test_running_requests_keep_their_blocks_and_the_beginning_is_adopted(cache: str) -> None:
+    engine = make(8, prefix_cache=cache)
+    request = engine.submit([98] * SIZE * 4, SamplingParams(max_tokens=4, ignore_eos=True))
+    engine.step()
+    assert engine.kv_transfer.adopt(PREFIX, pages(PREFIX)) == 8 - len(request.block_table)
+    check(engine)
+    while engine.has_work():
+        engine.step()
+    assert not engine.log.of(v.Preempted)
+    assert request.finish_reason == "length"
+
+
+def test_with_no_room_at_all_nothing_is_adopted() -> None:
+    engine = make(4)
+    engine.submit([98] * SIZE * 3, SamplingParams(max_tokens=4, ignore_eos=True))
+    engine.step()
+    engine.step()
+    assert engine.kv_transfer.adopt(PREFIX, pages(PREFIX)) == 0
+    check(engine)
+
+
+class AnyBlock(BlockPool):
+    """Allocates random free blocks, or fails."""
+
+    fails = False
+
+    def allocate(self, count: int) -> list[int]:
+        if self.fails:
+            raise RuntimeError("told to fail")
+        blocks = random.Random(7).sample(self.free, count)
+        for block in blocks:
+            self.free.remove(block)
+            self.refs[block] = 1
+        return blocks
+
+
+@pytest.mark.parametrize("cache", CACHES)
+def test_a_pool_of_a_learner_chooses_the_blocks(cache: str) -> None:
+    engine = make(prefix_cache=cache, pool=(pool := AnyBlock(BLOCKS)))
+    pool.fails = True
+    with pytest.raises(PoolError):
+        engine.kv_transfer.adopt(PREFIX, pages(PREFIX))
+    check(engine)
+    pool.fails = False
+    assert engine.kv_transfer.adopt(PREFIX, pages(PREFIX)) == 6
+    prompt = [*PREFIX, 97]
+    assert compute(engine, prompt, 4) == compute(make(), prompt, 4)
+
+
+class SlowRunner(CheckingRunner):
+    """Waits in each forward pass until it may go on; fails if told to."""
+
+    def __init__(self) -> None:
+        super().__init__(next_token)
+        self.may_go_on = threading.Event()
+        self.fails = False
+        self.passes = 0
+
+    def run(self, rows: Sequence[Row], copies: Sequence[tuple[int, int]]) -> list[list[Sampled]]:
+        assert self.may_go_on.wait(60)
+        if self.fails:
+            raise RuntimeError("told to fail")
+        sampled = super().run(rows, copies)
+        self.passes += 1
+        return sampled
+
+    def write_pages(self, blocks: Sequence[int], pages: memoryview) -> None:
+        assert self.may_go_on.is_set(), "written while a pass was running"
+        super().write_pages(blocks, pages)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("cache", CACHES)
+def test_a_move_waits_for_the_pass_in_flight(cache: str, fails: bool) -> None:
+    """A request that was aborted during the pass has released the blocks that the pass writes."""
+    runner = SlowRunner()
+    engine = make(8, runner, prefix_cache=cache, async_scheduling=True)
+    aborted = engine.submit([98] * SIZE * 7, SamplingParams(max_tokens=4))
+    engine.step()
+    assert engine.is_in_flight
+    engine.abort(aborted)
+    runner.fails = fails
+    threading.Timer(0.05, runner.may_go_on.set).start()
+    # A failed pass is reported by the next step; until then nothing moves.
+    assert engine.kv_transfer.adopt(PREFIX, pages(PREFIX)) == (0 if fails else 6)
+    assert runner.passes == (not fails)
+    assert engine.kv_transfer.export(PREFIX).blocks == (0 if fails else 6)
+    engine.drain()
+    runner.fails = False
+    check(engine)
+    prompt = [*PREFIX, 97]
+    assert compute(engine, prompt, 4) == compute(make(), prompt, 4)
+
+
+@pytest.mark.parametrize("cache", CACHES)
+def test_a_request_whose_prompt_was_adopted_says_so(cache: str) -> None:
+    engine = make(prefix_cache=cache)
+    engine.kv_transfer.adopt(PREFIX, pages(PREFIX), source="replica 0")
+    # A node that is cut keeps the name of the replica, and so does a keyframe.
+    compute(engine, [*PREFIX[: 3 * SIZE], 122])
+    window = EventLog()
+    window.append(engine.log.state().keyframe())
+    engine.log = window
+    compute(engine, [*PREFIX, 97], 2)
+    request = engine.log.of(v.RequestArrived)[0].request
+    said = why(engine.log, request, engine.log.of(v.StepStarted)[0].step)
+    assert "24 of them were computed by replica 0 and moved here" in said
+    time = engine.log.waterfall[request]
+    assert "24 of them were computed by replica 0 and moved here" in str(time)
+
+
+def test_a_log_with_an_adopted_prefix_is_saved_and_loaded() -> None:
+    engine = make()
+    engine.kv_transfer.adopt(PREFIX, pages(PREFIX), source="replica 0")
+    loaded = EventLog.from_bytes(engine.log.to_bytes())
+    assert loaded.state().core() == engine.snapshot()
+    assert loaded.of(v.PrefixAdopted) == engine.log.of(v.PrefixAdopted)

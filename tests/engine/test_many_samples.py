@@ -1,0 +1,133 @@
+"""More samples than the batch has seats: the rest are queued as requests of their own."""
+
+import pytest
+
+from engine import Engine, EngineConfig, SamplingParams
+from engine.events import vocabulary as v
+from engine.scheduling.policies import Fcfs
+from engine.scheduling.request import Request
+from engine.scheduling.sampling_params import split_samples
+from engine.simulation.checking_runner import CheckingRunner
+from engine.simulation.cost_runner import CostRunner
+from engine.simulation.simulate import simulate
+from engine.simulation.workload import Workload
+from tests.engine.invariants import check_after_step
+from tests.engine.workloads import TOKENIZER, next_token, reference
+
+PROMPT = list(b"abcabcabcabc")
+
+
+def make_engine(**config: object) -> Engine:
+    settings = {"max_batch_size": 3, "max_kv_tokens": 256, "block_size": 4} | config
+    return Engine(CheckingRunner(next_token), EngineConfig(**settings), tokenizer=TOKENIZER)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {},
+        {"max_kv_tokens": 48, "token_budget": 5},
+        {"prefix_cache": "hash"},
+        {"prefix_cache": "off"},
+        {"preemption": False},
+        {"batching": "static"},
+        {"async_scheduling": True},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("seed", [None, 7])
+def test_every_sample_is_its_own_and_complete(config: dict[str, object], seed: int | None) -> None:
+    engine = make_engine(**config)
+    params = SamplingParams(n=8, max_tokens=12, temperature=1.0, seed=seed)
+    first = engine.submit(PROMPT, params)
+    seen = dict(engine.requests)
+    while engine.has_work():
+        engine.step()
+        check_after_step(engine)
+        assert len(engine.scheduler.running) <= 3
+        seen |= engine.requests
+    assert sorted(seen) == list(range(first.id, first.id + 8))
+    for index, request in enumerate(seen[first.id + i] for i in range(8)):
+        own = (first.id if seed is None else seed) + index
+        assert request.output_ids == reference(PROMPT, request.params, own)[0]
+    assert len({tuple(request.output_ids) for request in seen.values()}) > 4
+
+
+def test_further_samples_take_each_seat_as_it_becomes_free() -> None:
+    engine = make_engine()
+    engine.submit(PROMPT, SamplingParams(n=6, max_tokens=12, temperature=1.0))
+    arrived = engine.log.of(v.RequestArrived)
+    assert [(event.request, event.n) for event in arrived] == [(1, 3), (4, 1), (5, 1), (6, 1)]
+    while engine.has_work():
+        engine.step()
+    ends = {event.request: index for index, event in enumerate(engine.log) if _is_end(event)}
+    admitted = {event.request: event for event in engine.log.of(v.Admitted)}
+    assert sorted(admitted) == [1, 4, 5, 6]
+    order = [type(event) for event in engine.log if _is_end(event) or _admits(event, 4)]
+    assert order.index(v.Admitted) == 1, "the first free seat is taken at once"
+    assert len(ends) == 6
+    assert all(admitted[request].blocks for request in (4, 5, 6)), "the prompt is in the cache"
+
+
+def _is_end(event: v.Event) -> bool:
+    return isinstance(event, v.RequestFinished)
+
+
+def _admits(event: v.Event, request: int) -> bool:
+    return isinstance(event, v.Admitted) and event.request == request
+
+
+def test_the_parts_of_a_request() -> None:
+    params = SamplingParams(n=2, best_of=5, seed=10)
+    parts = split_samples(params, 3)
+    assert [(part.n, part.best_of, part.seed) for part in parts] == [
+        (2, 3, 10),
+        (1, 1, 13),
+        (1, 1, 14),
+    ]
+    assert split_samples(params, 5) == [params]
+
+
+def test_complete_ranks_all_samples_together() -> None:
+    engine = make_engine()
+    params = SamplingParams(n=7, max_tokens=6, temperature=1.0, seed=3)
+    every = engine.complete([PROMPT, PROMPT[:5]], params, progress=False)
+    assert len(every) == 14
+    assert every[0].token_ids != every[1].token_ids
+    ranked = SamplingParams(n=2, best_of=7, max_tokens=6, temperature=1.0, seed=3)
+    assert len(make_engine().complete([PROMPT], ranked, progress=False)) == 2
+
+
+def test_columns_of_more_samples_than_seats() -> None:
+    rows, masks = make_engine().generate_batch(PROMPT, num_samples=5, max_tokens=6)
+    assert len(rows) == len(masks) == 5
+    assert all(row[: len(PROMPT)] == PROMPT for row in rows)
+
+
+def test_a_replay_makes_the_same_parts() -> None:
+    engine = make_engine()
+    engine.submit(PROMPT, SamplingParams(n=6, max_tokens=8, temperature=1.0, seed=3))
+    while engine.has_work():
+        engine.step()
+    replayed = simulate(Workload.from_log(engine.log), engine.config, cost=CostRunner(1, 1))
+    kinds = (v.RequestArrived, v.Forked, v.Admitted, v.RequestFinished)
+
+    def story(log) -> list[tuple[type, int]]:
+        return [(type(event), event.request) for event in log if isinstance(event, kinds)]
+
+    assert story(replayed) == story(engine.log)
+
+
+class _FailsAtThird(Fcfs):
+    def on_queued(self, request: Request, waiting: object) -> None:
+        if request.id == 5:  # the third part
+            raise ValueError("no")
+
+
+def test_a_policy_that_fails_on_a_part_leaves_nothing_behind() -> None:
+    config = EngineConfig(max_batch_size=3)
+    engine = Engine(CheckingRunner(next_token), config, tokenizer=TOKENIZER, policy=_FailsAtThird())
+    with pytest.raises(Exception, match="no"):
+        engine.submit(PROMPT, SamplingParams(n=6))
+    assert not engine.requests
+    assert not engine.has_work()

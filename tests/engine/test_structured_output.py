@@ -1,0 +1,392 @@
+"""Structured output: the bundled model keeps the shape that a request asks for, in every situation."""
+
+import functools
+import json
+import math
+import re
+
+import pytest
+
+from engine.compute.loader import load
+from engine.config import EngineConfig
+from engine.engine import Engine
+from engine.events import vocabulary as v
+from engine.output.constraint import Constraint
+from engine.output.validation import RequestValidator
+from engine.scheduling.admission import RequestError
+from engine.scheduling.sampling_params import SamplingParams
+from engine.scheduling.structured_output import StructuredOutput
+from engine.simulation.cost_runner import Cost, CostRunner
+from engine.simulation.simulate import simulate
+from engine.simulation.workload import Workload
+from engine.speculation.prompt_lookup import PromptLookup
+from engine.text.byte_tokenizer import ByteTokenizer
+from tests.facts import assert_names, raises_naming
+
+ANIMAL = {
+    "type": "object",
+    "properties": {
+        "animal": {"enum": ["owl", "fox", "cat", "dog", "bear"]},
+        "legs": {"type": "integer", "minimum": 0, "maximum": 9},
+    },
+    "required": ["animal", "legs"],
+}
+PROMPTS = ["Describe an animal as JSON", "Once upon a time", "Name an animal"]
+TOO_LARGE = "start: T0" + "".join(f"\nT{i}: T{i + 1} T{i + 1}" for i in range(40)) + '\nT40: "a"'
+DEEP = "start: r0" + "".join(f"\nr{i}: r{i + 1}" for i in range(4500)) + '\nr4500: "a"'
+PLAIN = SamplingParams(max_tokens=30)
+
+
+def shape(kind, content="", **params):
+    text = content if isinstance(content, str) else json.dumps(content)
+    return SamplingParams(**{"max_tokens": 60} | params, structured=StructuredOutput(kind, text))
+
+
+@functools.cache
+def bundled():
+    """The runner and the tokenizer of the bundled model, loaded once: a new engine reserves anew."""
+    return load("bundled")
+
+
+def new_engine(config=None, **parts):
+    runner, tokenizer = bundled()
+    return Engine(runner, config, tokenizer=tokenizer, **parts)
+
+
+def serve(params, config=None, prompts=PROMPTS, **parts):
+    engine = new_engine(config, **parts)
+    return engine.complete(prompts, params, progress=False), engine
+
+
+def answer(params, prompt=PROMPTS[0], **config):
+    [done], _ = serve([params], EngineConfig(**config), [prompt])
+    return done
+
+
+# The output has the shape
+
+
+def test_an_answer_follows_its_schema_and_ends_there():
+    done = answer(shape("json_schema", ANIMAL))
+    value = json.loads(done.text)
+    assert value["animal"] in ANIMAL["properties"]["animal"]["enum"] and 0 <= value["legs"] <= 9
+    assert done.finish_reason == "stop"
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_every_kind_of_shape_is_kept(temperature):
+    kinds = {
+        "regex": (
+            r"[A-Z][a-z]{2,8} \d\d",
+            lambda text: re.fullmatch(r"[A-Z][a-z]{2,8} \d\d", text),
+        ),
+        "choice": (
+            ["yes", 'a "no"', "\u00e9\U0001f989"],
+            ["yes", 'a "no"', "\u00e9\U0001f989"].__contains__,
+        ),
+        "grammar": (
+            'start: "<" WORD ">"\nWORD: /[a-z]{3}/',
+            lambda t: re.fullmatch("<[a-z]{3}>", t),
+        ),
+    }
+    params = [shape(kind, text, temperature=temperature) for kind, (text, _) in kinds.items()]
+    done, _ = serve(params)
+    for one, (_, fits) in zip(done, kinds.values(), strict=True):
+        assert fits(one.text) and one.finish_reason == "stop"
+
+
+def test_any_json_object_has_no_whitespace_to_fill_it_with():
+    done = answer(shape("json_object", max_tokens=400, temperature=1.0, seed=3))
+    assert done.text.startswith("{")
+    if done.finish_reason == "stop":
+        assert json.dumps(json.loads(done.text), ensure_ascii=False) == done.text
+
+
+def test_an_object_with_properties_is_closed_unless_the_schema_says_otherwise():
+    engine = new_engine()
+    typed = {"type": "object", "properties": {"a": {"type": "null"}}}
+    other = '{"b": 1}'
+    assert not accepts(engine, typed, other)
+    assert accepts(engine, typed | {"additionalProperties": True}, other)
+    joint = {"allOf": [typed, {"properties": {"b": {"type": "integer"}}}]}
+    assert accepts(engine, joint, '{"a": null, "b": 1}')
+    base = {"$defs": {"Base": typed}, "$ref": "#/$defs/Base", "properties": {"b": {}}}
+    assert accepts(engine, base, '{"a": null, "b": 1}')
+    choice = {"anyOf": [typed, {"properties": {"c": {}}, "type": "object"}]}
+    assert not accepts(engine, choice, other)
+
+
+def accepts(engine, schema, text):
+    params = shape("json_schema", schema)
+    constraint = engine.submit("x", params).constraint
+    constraint.mask(engine.tokenizer.encode_ordinary(text))
+    return not constraint.error
+
+
+def test_special_tokens_are_never_part_of_a_text():
+    engine = new_engine()
+    constraint = engine.submit("x", shape("regex", ".*")).constraint
+    mask, special = constraint.mask([]), engine.tokenizer.special_ids
+    assert {token for token in special if mask >> token & 1} == engine.tokenizer.eos_ids
+
+
+# Nothing else changes it
+
+
+def alike(config=None, **parts):
+    asked = [
+        shape("json_schema", ANIMAL),
+        PLAIN,
+        shape("json_schema", ANIMAL, n=3, temperature=1.0, seed=1),
+        shape("regex", "[a-z ]{40}"),
+        shape("regex", "[a-z ]{40}", temperature=1.0, seed=2),
+    ]
+    done, engine = serve(asked, config, [*PROMPTS, *PROMPTS[:2]], **parts)
+    return [(one.token_ids, one.finish_reason) for one in done], engine
+
+
+def test_the_tokens_are_the_same_however_they_are_scheduled():
+    expected, plain = alike(EngineConfig(jump_forward=False))
+    tight = EngineConfig(max_kv_tokens=80, block_size=4, token_budget=40, admission="first_chunk")
+    tokens, engine = alike(tight)
+    assert tokens == expected and any(isinstance(event, v.Preempted) for event in engine.log)
+    assert alike(EngineConfig(async_scheduling=True))[0] == expected
+    assert alike(EngineConfig(async_scheduling=True, jump_forward=False))[0] == expected
+    assert alike(drafter=PromptLookup())[0] == expected
+    tokens, jumped = alike()
+    assert tokens == expected and jumped.step_count <= plain.step_count
+
+
+def test_plain_requests_beside_structured_ones_get_the_tokens_they_get_alone():
+    alone, _ = serve([PLAIN], prompts=PROMPTS[1:2])
+    together, _ = serve([shape("json_schema", ANIMAL), PLAIN, shape("regex", "[ab]{9}")])
+    assert together[1].token_ids == alone[0].token_ids
+
+
+def test_forced_tokens_cost_no_step():
+    params = [shape("regex", "[ab]" + "The lighthouse keeper " * 3 + "[ab]")]
+    _, slow = serve(params, EngineConfig(jump_forward=False), PROMPTS[:1])
+    _, fast = serve(params, EngineConfig(), PROMPTS[:1])
+    assert fast.step_count == 3 < slow.step_count
+
+
+def test_a_request_for_logprobs_samples_every_token():
+    done = answer(shape("json_schema", ANIMAL, logprobs=2))
+    assert all(done.logprobs) and all(len(top) == 2 for top in done.top_logprobs)
+    jumped = answer(shape("json_schema", ANIMAL))
+    assert done.token_ids == jumped.token_ids and not all(jumped.logprobs)
+
+
+def test_reported_log_probabilities_are_the_model_s_own():
+    free = answer(SamplingParams(max_tokens=1, logprobs=3))
+    masked = answer(shape("regex", "[xyz]", max_tokens=1, logprobs=3))
+    assert masked.top_logprobs == free.top_logprobs
+    assert masked.logprobs < free.logprobs
+
+
+# What the log says
+
+
+def test_the_log_says_what_the_grammar_left_to_choose_from():
+    _, engine = serve([shape("json_schema", ANIMAL), PLAIN, PLAIN])
+    masked = [token for token in engine.log.token_rows if token.request == 1]
+    assert [token.allowed for token in masked if not token.forced] == [1, 6, 10]
+    assert all(token.allowed == 1 and token.mass is None for token in masked if token.forced)
+    for token in masked:
+        if not token.forced:
+            assert 0 < token.mass < 1 and token.wanted not in (None, token.id)
+            assert token.wanted_text == engine.tokenizer.decode([token.wanted])
+    plain = [token for token in engine.log.token_rows if token.request == 2]
+    assert {(token.allowed, token.wanted, token.mass) for token in plain} == {(0, None, None)}
+    arrived = next(event for event in engine.log if isinstance(event, v.RequestArrived))
+    assert arrived.sampling["structured"] == {"kind": "json_schema", "text": json.dumps(ANIMAL)}
+
+
+def test_the_mass_is_the_probability_of_the_allowed_tokens():
+    params = SamplingParams(max_tokens=1, logprobs=1536)
+    free = dict(answer(params).top_logprobs[0])
+    _, engine = serve([shape("regex", "[a-z]{2}", max_tokens=1)], prompts=PROMPTS[:1])
+    [token] = engine.log.token_rows
+    mask = engine_mask(engine, "[a-z]{2}")
+    mass = sum(math.exp(logprob) for id_, logprob in free.items() if mask >> id_ & 1)
+    assert token.mass == pytest.approx(mass, rel=1e-2)
+    assert token.allowed == mask.bit_count()
+
+
+def engine_mask(engine, regex):
+    return engine.submit("x", shape("regex", regex)).constraint.mask([])
+
+
+def test_why_names_the_mask():
+    _, engine = serve([shape("json_schema", ANIMAL), PLAIN, PLAIN])
+    first, second = [token for token in engine.log.token_rows if token.mass][:2]
+    assert_names(engine.why(1, 1), "1 of 1,536 tokens", repr(first.wanted_text).replace("'", '"'))
+    assert_names(engine.why(1, 2), "6 of 1,536 tokens", repr(second.wanted_text).replace("'", '"'))
+    assert "allowed" not in engine.why(2, 2)
+
+
+def test_a_replay_of_a_log_needs_no_grammar():
+    _, engine = serve([shape("json_schema", ANIMAL), PLAIN, shape("regex", "[ab]{9}")])
+    replay = simulate(Workload.from_log(engine.log), cost=Cost(1, 1))
+    ids = [[token.id for token in log.token_rows] for log in (engine.log, replay)]
+    assert ids[0] == ids[1]
+
+
+# Where an output ends
+
+
+def test_an_end_token_waits_until_the_grammar_allows_it():
+    engine = new_engine()
+    ends = engine.tokenizer.eos_ids
+    bias = dict.fromkeys(ends, 100.0)
+    done = answer(shape("regex", "[a-z]{3,9}", logit_bias=bias))
+    assert len(done.text) == 3 and done.finish_reason == "stop" and done.token_ids[-1] in ends
+
+
+def test_an_output_ends_when_nothing_may_follow_in_spite_of_ignore_eos_and_min_tokens():
+    done = answer(shape("choice", ["yes", "no"], ignore_eos=True, min_tokens=50))
+    assert done.text in ("yes", "no") and done.finish_reason == "stop"
+    empty = answer(shape("choice", [""], ignore_eos=True, min_tokens=50))
+    assert empty.text == "" and empty.finish_reason == "stop" and len(empty.token_ids) == 1
+
+
+def test_ignore_eos_goes_on_while_the_grammar_does():
+    done = answer(shape("regex", "[ab]{2,20}", ignore_eos=True, max_tokens=100))
+    assert len(done.text) == 20 and done.finish_reason == "stop"
+
+
+def test_max_tokens_may_cut_an_answer():
+    done = answer(shape("json_schema", ANIMAL, max_tokens=5))
+    assert len(done.token_ids) == 5 and done.finish_reason == "length"
+
+
+# What cannot be compiled
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "named"),
+    [
+        ("json_schema", {"properties": {"a": {"items": {"not": {}}}}}, "$.properties.a.items"),
+        ("json_schema", {"$defs": {"A": {"type": "strin"}}, "$ref": "#/$defs/A"}, "$.$defs.A"),
+        ("json_schema", {"properties": {"a": {"type": "string", "pattern": "x("}}}, "position 1"),
+        ("json_schema", "{", "line 1 column 2"),
+        ("json_schema", "[" * 5000, "deeply"),
+        ("json_schema", '{"items":' * 400 + "{}" + "}" * 400, "deeply"),
+        ("json_schema", [1], "[1]"),
+        ("json_schema", {"$ref": "#"}, "begin"),
+        ("json_schema", {"items": {"multipleOf": 999_983, "type": "integer"}}, "$.items"),
+        ("grammar", TOO_LARGE, "too big"),
+        ("json_schema", {"description": "x" * 100_000}, "100,019"),
+        ("json_schema", {"items": {"type": "string", "pattern": "a?" * 5000}}, "$.items"),
+        ("regex", "a?" * 5000, "10,000"),
+        ("regex", "ab(", "position 2"),
+        ("regex", r"(a)\1", "position 3"),
+        ("choice", [], "[]"),
+        ("choice", [1], "[1]"),
+        ("grammar", 'start: x\nx: "a" y', "line 2, column 4"),
+    ],
+)
+def test_a_shape_that_cannot_be_compiled_is_rejected_with_the_part(kind, text, named):
+    engine = new_engine()
+    with raises_naming(RequestError, "structured", named):
+        engine.validate([1], shape(kind, text))
+    with raises_naming(RequestError, "structured", named):
+        engine.submit("x", shape(kind, text))
+    assert not engine.has_work()
+
+
+def test_a_deep_grammar_does_not_overflow_the_stack():
+    assert answer(shape("grammar", DEEP)).text == "a"
+
+
+def test_a_request_that_was_validated_is_not_compiled_again(monkeypatch):
+    engine = new_engine()
+    engine.validate([1], shape("regex", "a|b"))
+    monkeypatch.setattr("engine.output.grammar.GrammarCompiler._compile", None)
+    engine.submit("x", shape("regex", "a|b"))
+
+
+def test_an_output_that_cannot_go_on_ends_with_an_error_and_the_others_go_on():
+    class Wild(CostRunner):
+        """A machine that ignores the mask of the request labelled "wild"."""
+
+        def run(self, rows, copies):
+            hidden = [row.request for row in rows if row.request.label == "wild"]
+            kept = [request.constraint for request in hidden]
+            for request in hidden:
+                request.constraint = None
+            sampled = super().run(rows, copies)
+            for request, constraint in zip(hidden, kept, strict=True):
+                request.constraint = constraint
+            return sampled
+
+    engine = Engine(Wild(1, 1), tokenizer=ByteTokenizer())
+    wild = engine.submit("a", shape("regex", "[0-9]{5}"), label="wild")
+    tame = engine.submit("b", shape("regex", "[0-9]{5}"))
+    while engine.has_work():
+        engine.step()
+    assert wild.finish_reason == "error" and "structured" in wild.error
+    assert tame.finish_reason == "stop" and re.fullmatch("[0-9]{5}", tame.output_text)
+
+
+# The state is a function of the output
+
+
+def test_a_constraint_answers_for_any_output_in_any_order():
+    engine = new_engine()
+    encode = engine.tokenizer.encode_ordinary
+
+    def fresh():
+        return engine.submit("x", shape("json_schema", ANIMAL)).constraint
+
+    whole = encode('{"animal": "bear", "legs": 4}')
+    outputs = [whole[:n] for n in (9, 3, 12, 0, 20, 19, 20)]
+    outputs.append(encode('{"animal": "fox'))
+    one = fresh()
+    masks = [one.mask(output) for output in outputs]
+    assert masks == [fresh().mask(output) for output in outputs]
+    assert one.is_complete(whole) and not one.is_complete(whole[:-1])
+    assert one.fork().mask(outputs[2]) == masks[2]
+
+
+def test_drafts_are_cut_where_the_grammar_forbids_them():
+    engine = new_engine()
+    constraint: Constraint = engine.submit("x", shape("regex", "[ab]+")).constraint
+    a, b, c = (engine.tokenizer.encode_ordinary(letter)[0] for letter in "abc")
+    end = min(engine.tokenizer.eos_ids)
+    assert constraint.count_allowed([a], [b, a, c, a]) == 2
+    assert constraint.count_allowed([a], [b, end]) == 1
+    assert constraint.count_allowed([], [end]) == 0
+
+
+def test_a_simulated_machine_honours_a_grammar():
+    engine = Engine(CostRunner(1, 1, outputs={1: list(b"12x456")}), tokenizer=ByteTokenizer())
+    request = engine.submit("a", shape("regex", "[0-9]{3}[a-c]"))
+    while engine.has_work():
+        engine.step()
+    assert re.fullmatch("12[0-9][a-c]", request.output_text)
+
+
+class _Words(ByteTokenizer):
+    """Bytes, special tokens and `words` more tokens. Counts how often its tokens are read."""
+
+    def __init__(self, words):
+        super().__init__()
+        self._table += [f"w{i}".encode() for i in range(words)]
+        self.vocab_size, self.reads = len(self._table), 0
+
+    def token_bytes(self, token_id):
+        self.reads += 1
+        return super().token_bytes(token_id)
+
+
+@pytest.mark.parametrize(("words", "at_start"), [(100, False), (60_000, True)])
+def test_a_large_vocabulary_is_read_at_the_start_and_only_once(words, at_start):
+    tokenizer = _Words(words)
+    validator = RequestValidator(EngineConfig(), tokenizer)
+    validator.prepare()
+    assert tokenizer.reads == (tokenizer.vocab_size if at_start else 0)
+    validator.constraint(shape("regex", "[a-z]+"))
+    restarted = RequestValidator(EngineConfig(), tokenizer)
+    restarted.constraint(shape("regex", "[a-z]+"))
+    assert tokenizer.reads == tokenizer.vocab_size

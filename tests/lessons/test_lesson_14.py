@@ -1,0 +1,90 @@
+"""Lesson 14's exercise: right reasons are accepted, and explain the log of a real vLLM."""
+
+from collections import Counter
+
+import pytest
+
+from checks import check
+from checks.lesson_14 import REASONS, Step, cases, moments
+from engine import Cost, EngineConfig, simulate
+from engine.simulation.traffic import Traffic
+from solutions.lesson_14 import reason as solution
+
+CROWD = EngineConfig.like(
+    "vllm", token_budget=32, max_batch_size=6, max_kv_tokens=160, block_size=8
+)
+
+
+def as_a_table(step):
+    head = step.head
+    if not head:
+        return None
+    new = (head.tokens + head.block_size - 1) // head.block_size - head.cached_blocks
+    table = {
+        "after_preemption": step.preempted,
+        "batch_full": step.running >= step.max_num_seqs,
+        "token_budget": not step.budget_left,
+        "whole_sequence": new + head.evictable > step.free_blocks,
+    }
+    return next((name for name, holds in table.items() if holds), None)
+
+
+def with_match(step):
+    match step:
+        case Step(head=None):
+            return None
+        case Step(preempted=True):
+            return "after_preemption"
+        case Step(running=running, max_num_seqs=seats) if running == seats:
+            return "batch_full"
+        case Step(budget_left=0):
+            return "token_budget"
+    tokens, cached, evictable, size = step.head
+    room = (step.free_blocks - evictable + cached) * size
+    return "whole_sequence" if tokens > room else None
+
+
+RIGHT = [solution, as_a_table, with_match]
+
+
+@pytest.mark.parametrize("right", RIGHT)
+def test_every_right_reason_is_accepted(right, capsys) -> None:
+    told = check.lesson_14(right)
+    assert f"{right.__name__}() keeps its promises in all 500" in capsys.readouterr().out
+    log = simulate(Traffic(requests=40, rate=60, seed=3).workload, CROWD, cost=Cost(10, 0.25))
+    looks = moments(log)
+    assert all(told(moment.step) == moment.logged for moment in looks)
+    assert len({one.logged for one in looks}) > 2
+
+
+def test_there_are_500_cases_with_all_reasons_and_the_smallest_come_first() -> None:
+    count = Counter(one.logged for one in cases())
+    assert count.total() == len({one.step for one in cases()}) == 500
+    assert set(count) == {None, *REASONS}
+    assert cases()[0].step.head is None
+    assert sum(one.step.head.evictable > 0 for one in cases()[:100] if one.step.head) == 0
+
+
+def test_every_admission_of_a_log_is_a_moment_without_a_reason() -> None:
+    log = simulate(Traffic(requests=40, rate=60, seed=4).workload, CROWD, cost=Cost(10, 0.25))
+    admitted = [one for one in moments(log) if one.step.head and one.logged is None]
+    rows = log.request_rows
+    assert len(admitted) == len(rows) + sum(row.preemptions for row in rows)
+    first = {}
+    for one in admitted:
+        first.setdefault(one.request, one)
+    for row in rows:
+        assert first[row.request].number == row.admitted_step
+        assert first[row.request].step.head.tokens == row.prompt_tokens
+        assert first[row.request].step.head.cached_blocks * 8 == row.cached_tokens
+
+
+def stub(step):
+    """Return why the head of the queue waits."""
+    ...
+
+
+def test_an_untouched_stub_counts_as_unwritten_and_our_engine_gives_the_reasons(capsys) -> None:
+    told = check.lesson_14(stub)
+    assert "stub: not written yet" in capsys.readouterr().out
+    assert all(told(moment.step) == moment.logged for moment in cases())

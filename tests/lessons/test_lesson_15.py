@@ -1,0 +1,154 @@
+"""Lesson 15's exercise: right masks are accepted and decide in the engine."""
+
+import json
+
+import numpy as np
+import pytest
+
+from checks import check
+from checks.lesson_15 import YourEngine, cases
+from engine import Engine, EngineConfig, SamplingParams
+from engine.compute.loader import load
+from engine.scheduling.structured_output import StructuredOutput
+from solutions.lesson_15 import mask as solution
+
+SHAPE = r'\{"animal": "(cat|dog|owl|fox|hen)", "legs": [0-8]\}'
+
+
+def by_recursion(fsm, state, vocab, eos):
+    moves, accepting = fsm
+
+    def fits(here, token):
+        if not token:
+            return True
+        return (here, token[0]) in moves and fits(moves[here, token[0]], token[1:])
+
+    allowed = []
+    for index, token in enumerate(vocab):
+        if index == eos:
+            allowed.append(state in accepting)
+        else:
+            allowed.append(bool(token) and fits(state, token))
+    if True not in allowed:
+        raise ValueError("no token is allowed")
+    return allowed
+
+
+def with_an_array(fsm, state, vocab, eos):
+    moves, accepting = fsm
+    allowed = np.zeros(len(vocab), dtype=bool)
+    for index, token in enumerate(vocab):
+        here = state
+        for character in token:
+            here = moves.get((here, character), "nowhere")
+        allowed[index] = token and here != "nowhere"
+    allowed[eos] = state in accepting
+    if allowed.sum() == 0:
+        raise ValueError
+    return allowed
+
+
+def from_the_texts_of_the_shape(fsm, state, vocab, eos):
+    """Collects all texts that can be walked, as long as the longest token."""
+    moves, accepting = fsm
+    reached, texts = [("", state)], set()
+    for _ in range(max(map(len, vocab))):
+        reached = [
+            (text + character, after)
+            for text, here in reached
+            for (before, character), after in moves.items()
+            if before == here and any(token.startswith(text + character) for token in vocab)
+        ]
+        texts |= {text for text, _ in reached}
+    allowed = [token in texts for token in vocab]
+    allowed[eos] = state in accepting
+    if not any(allowed):
+        raise ValueError("stuck")
+    return allowed
+
+
+def with_an_exception(fsm, state, vocab, eos):
+    moves, accepting = fsm
+
+    def walked(token):
+        here = state
+        try:
+            for character in token:
+                here = moves[(here, character)]
+        except KeyError:
+            return False
+        return len(token) > 0
+
+    allowed = tuple(
+        state in accepting if i == eos else walked(token) for i, token in enumerate(vocab)
+    )
+    assert len(allowed) == len(vocab)
+    if not any(allowed):
+        raise ValueError(f"state {state} is dead")
+    return allowed
+
+
+RIGHT = [solution, by_recursion, with_an_array, from_the_texts_of_the_shape, with_an_exception]
+
+
+@pytest.fixture(scope="module")
+def bundled():
+    return load("bundled")
+
+
+def complete(engine, **params):
+    prompt = engine.tokenizer.encode("Once upon a time")
+    asked = SamplingParams(max_tokens=40, structured=StructuredOutput("regex", SHAPE), **params)
+    return engine.complete([prompt], asked, progress=False)
+
+
+@pytest.mark.parametrize("right", RIGHT)
+def test_every_right_mask_is_accepted_and_decides_in_the_engine(right, bundled, capsys) -> None:
+    engine = check.lesson_15(right)
+    assert f"{right.__name__}() keeps its promises in all" in capsys.readouterr().out
+    assert issubclass(engine, YourEngine)
+    runner, tokenizer = bundled
+    answers = complete(engine(runner, EngineConfig(), tokenizer=tokenizer), temperature=0)
+    assert json.loads(answers[0].text)["animal"] in {"cat", "dog", "owl", "fox", "hen"}
+    assert answers[0].finish_reason == "stop"
+
+
+def test_the_learners_masks_keep_the_shape_of_samples_with_drafts_and_preemptions(bundled) -> None:
+    runner, tokenizer = bundled
+    engine = type("Mine", (YourEngine,), {"mask": staticmethod(solution)})(
+        runner, EngineConfig(max_kv_tokens=128, block_size=8), tokenizer=tokenizer
+    )
+    answers = complete(engine, temperature=1.5, seed=1, n=4)
+    assert all(0 <= json.loads(one.text)["legs"] <= 8 for one in answers)
+
+
+def test_the_engine_asks_the_learners_mask(bundled) -> None:
+    def only_hens(fsm, state, vocab, eos):
+        allowed = solution(fsm, state, vocab, eos)
+        if sum(allowed) > 1 and "h" in vocab and allowed[vocab.index("h")]:
+            return [token == "h" for token in vocab]
+        return allowed
+
+    runner, tokenizer = bundled
+    engine = type("Hens", (YourEngine,), {"mask": staticmethod(only_hens)})(
+        runner, EngineConfig(), tokenizer=tokenizer
+    )
+    answers = complete(engine, temperature=1, seed=5, n=4)
+    assert {json.loads(one.text)["animal"] for one in answers} == {"hen"}
+
+
+def stub(fsm, state, vocab, eos):
+    """Return a list with True or False for each token."""
+    ...
+
+
+def test_an_untouched_stub_counts_as_unwritten_and_the_engine_uses_its_own(capsys) -> None:
+    assert check.lesson_15(stub) is Engine
+    assert "stub: not written yet" in capsys.readouterr().out
+
+
+def test_cases_come_smallest_first_and_each_kind_of_state_occurs() -> None:
+    sizes = [len(question.vocab) for question in cases()]
+    assert sizes == sorted(sizes)
+    kinds = {(question.state in question.shape[1], any(question.due())) for question in cases()}
+    assert kinds == {(True, True), (False, True), (False, False)}

@@ -1,0 +1,147 @@
+"""Lesson 18's exercise: right parts are accepted, and decide in the simulator."""
+
+import numpy as np
+import pytest
+
+from checks import check
+from checks.lesson_18 import Handover, Line, Steps, YourRule, attempt, cases
+from engine import Cost, EngineConfig
+from engine.events.cluster import Moved
+from engine.routing.transfer import TransferCosts, blocks_to_move
+from engine.simulation.cluster import simulate_cluster
+from engine.simulation.roles import Roles
+from engine.simulation.speakers import Speaker, workload_of
+from solutions.lesson_18 import fetch as solution
+
+
+def with_a_loop(tokens, here, there, block_size, move_ms, compute_ms):
+    best, least = 0, compute_ms(tokens - here * block_size)
+    for blocks in range(1, there - here + 1):
+        left = tokens - (here + blocks) * block_size
+        if left > 0 and move_ms(blocks) + compute_ms(left) < least:
+            best, least = blocks, move_ms(blocks) + compute_ms(left)
+    return best
+
+
+def the_most_of_equal_ones(tokens, here, there, block_size, move_ms, compute_ms):
+    best, least = 0, compute_ms(tokens - here * block_size)
+    blocks = 1
+    while here + blocks <= there and (here + blocks) * block_size < tokens:
+        total = move_ms(blocks) + compute_ms(tokens - (here + blocks) * block_size)
+        if total <= least:
+            best, least = blocks, total
+        blocks += 1
+    return best
+
+
+def by_what_it_saves(tokens, here, there, block_size, move_ms, compute_ms):
+    all_of_it = compute_ms(tokens - here * block_size)
+    saved = {0: 0.0}
+    for end in range(here + 1, there + 1):
+        if tokens - end * block_size >= 1:
+            computing = compute_ms(tokens - end * block_size)
+            saved[end - here] = all_of_it - computing - move_ms(end - here)
+    return max(saved, key=saved.__getitem__)
+
+
+def with_numpy(tokens, here, there, block_size, move_ms, compute_ms):
+    most = max(0, min(there, (tokens - 1) // block_size) - here)
+    moving = [0, *(move_ms(blocks) for blocks in range(1, most + 1))]
+    computing = [compute_ms(tokens - (here + blocks) * block_size) for blocks in range(most + 1)]
+    return np.argmin(np.add(moving, computing))
+
+
+def by_recursion(tokens, here, there, block_size, move_ms, compute_ms):
+    def best_up_to(blocks):
+        total = (move_ms(blocks) if blocks else 0) + compute_ms(
+            tokens - (here + blocks) * block_size
+        )
+        return min((total, blocks), best_up_to(blocks - 1)) if blocks else (total, 0)
+
+    return best_up_to(max(0, min(there, (tokens - 1) // block_size) - here))[1]
+
+
+def over_pairs(tokens, here, there, block_size, move_ms, compute_ms):
+    ends = [end for end in range(here, max(here, there) + 1) if end * block_size < tokens]
+    totals = [(compute_ms(tokens - end * block_size), end) for end in ends]
+    return min((ms + (end > here and move_ms(end - here)), end - here) for ms, end in totals)[1]
+
+
+RIGHT = [
+    solution,
+    with_a_loop,
+    the_most_of_equal_ones,
+    by_what_it_saves,
+    with_numpy,
+    by_recursion,
+    over_pairs,
+]
+
+
+@pytest.mark.parametrize("part", RIGHT, ids=lambda part: part.__name__)
+def test_a_right_part_is_accepted(part, capsys) -> None:
+    assert isinstance(check.lesson_18(part), YourRule)
+    assert "keeps its promises" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("part", RIGHT, ids=lambda part: part.__name__)
+def test_with_straight_lines_a_right_part_decides_like_the_engine(part) -> None:
+    for fixed, block, token in [(2, 0.13, 0.25), (2, 5, 0.25), (40, 1, 0.25), (0, 4, 1)]:
+        costs = TransferCosts(fixed, block, token)
+        for tokens, here, there in [(1000, 0, 62), (1000, 61, 62), (160, 3, 10), (16, 0, 1)]:
+            asked = (tokens, here, there, 16, costs)
+            assert YourRule(part)(*asked) == blocks_to_move(*asked)
+
+
+@pytest.mark.parametrize("part", RIGHT, ids=lambda part: part.__name__)
+def test_a_right_part_decides_in_the_simulator(part) -> None:
+    asked = []
+
+    def fetch(*arguments):
+        asked.append(part(*arguments))
+        return asked[-1]
+
+    people = workload_of(
+        Speaker(name, own=8, shared=shared, output=4, at_ms=2000 * number)
+        for number, (name, shared) in enumerate([("Ada", 24), ("Kim", 792), ("Lea", 792)])
+    )
+
+    def run(rule):
+        roles = Roles(1, 1, TransferCosts(60, 2.4, 0.25), rule)
+        return simulate_cluster(people, EngineConfig(), cost=Cost(10, 0.25), roles=roles)
+
+    log = run(YourRule(fetch))
+    assert set(asked) == {0, 48}  # the first of 49 blocks is here, from Ada
+    assert [one.blocks for one in log if isinstance(one, Moved)] == [48]
+    assert log.token_rows == run(blocks_to_move).token_rows
+
+
+def stub(tokens, here, there, block_size, move_ms, compute_ms):
+    """Count the blocks to fetch."""
+    ...
+
+
+def later(tokens, here, there, block_size, move_ms, compute_ms):
+    raise NotImplementedError
+
+
+@pytest.mark.parametrize("untouched", [stub, later])
+def test_an_untouched_stub_counts_as_unwritten_and_the_engine_uses_its_own(
+    untouched, capsys
+) -> None:
+    assert check.lesson_18(untouched) is blocks_to_move
+    assert "not written yet" in capsys.readouterr().out
+
+
+def test_in_some_cases_neither_all_nor_nothing_is_the_best() -> None:
+    case = Handover(9, 0, 2, 4, Line(0, 1, "block"), Steps(10, 8))
+    attempt(lambda *_: 1, case)
+    between = [one for one in cases() if 0 < min(range(one.most + 1), key=one.total) < one.most]
+    assert len(between) > 20
+
+
+def test_cases_have_a_last_token_to_compute_and_come_straight_lines_first_then_by_size() -> None:
+    found = cases()
+    assert all(case.here * case.block_size < case.tokens for case in found)
+    order = [(isinstance(case.compute, Steps), case.tokens) for case in found]
+    assert order == sorted(order)

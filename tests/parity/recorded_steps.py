@@ -1,0 +1,56 @@
+"""The steps of a vLLM that ran with `underglass_vllm`, from what it recorded."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from engine.events.fold import State
+from engine.events.log import EventLog
+from engine.events.vocabulary import Preempted, RequestFinished, StepScheduled, StepStarted
+from tests.parity.records import Row, Step
+from visualizer.sources import read_source
+
+
+@contextmanager
+def recording_to(path: Path, *, tokens: bool = True) -> Iterator[Path]:
+    """Let the recorders that are made meanwhile write to a file. Yield its path."""
+    ours = {"UNDERGLASS_RECORD": str(path), "UNDERGLASS_RECORD_TOKENS": str(int(tokens))}
+    before = {name: os.environ.get(name) for name in ours}
+    os.environ |= ours
+    try:
+        yield path
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def read_recording(path: Path) -> EventLog:
+    """Read what was recorded."""
+    log = read_source(path)
+    assert isinstance(log, EventLog)
+    return log
+
+
+def steps_of(log: EventLog) -> list[Step]:
+    """Return each pass of vLLM's loop. Requests that were aborted have not finished."""
+    state, steps = State(), list[Step]()
+    for event in log:
+        if isinstance(event, StepStarted):
+            steps.append(Step([], [], [], 0, {}))
+        elif isinstance(event, Preempted):
+            steps[-1].preempted.append(event.request)
+        elif isinstance(event, RequestFinished) and event.reason != "abort":
+            steps[-1].finished.append(event.request)
+        state.apply(event)
+        if isinstance(event, StepScheduled):
+            step = steps[-1]
+            step.rows += [Row(row.request, row.start, row.count) for row in event.rows]
+            step.tables |= {
+                row.request: list(state.requests[row.request].table) for row in event.rows
+            }
+            step.free = len(state.free) + len(state.queue)
+    return steps

@@ -1,0 +1,200 @@
+"""The reader of vLLM recordings, on bytes that vLLM has written with `underglass_vllm`."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from engine.events.facts import FACTS
+from engine.events.fold import State
+from engine.events.vocabulary import (
+    Admitted,
+    BlockEvicted,
+    EventsMissing,
+    Keyframe,
+    Preempted,
+    RequestFinished,
+    RunStarted,
+    StepFinished,
+    StepStarted,
+)
+from tests.recorders.scenarios import RECORDINGS, translated
+from visualizer.named_logs import FOLDER, RECORDED, gallery
+from visualizer.sources import SourceError, read_source
+from visualizer.sources.vllm_recorder import VllmTranslator
+
+NAMES = sorted(path.name for path in RECORDINGS.glob("*.gz") if "kv_events" not in path.name)
+
+
+def lines_of(name: str) -> list[bytes]:
+    return gzip.decompress((RECORDINGS / name).read_bytes()).splitlines()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_after_each_line_the_fold_has_what_vllm_counted(name: str) -> None:
+    translator, state, checked = VllmTranslator(), State(), 0
+    for text in lines_of(name):
+        for event in translator.feed(text):
+            assert not isinstance(event, EventsMissing)
+            state.apply(event)
+        line = json.loads(text)
+        if "free" in line:
+            assert len(state.free) + len(state.queue) == line["free"]
+            checked += 1
+        if line["type"] == "step":
+            assert len(state.waiting) == line["waiting"]
+            assert [[row.request, row.start, row.count] for row in state.plan] == [
+                row[:3] for row in line["rows"]
+            ]
+            if line["head"]:
+                assert line["head"][0] == next(iter(state.waiting))
+    assert checked > 30
+
+
+@pytest.mark.parametrize("name", json.loads(RECORDED.read_text()))
+def test_the_gallery_has_the_recordings_as_the_reader_translates_them(name: str) -> None:
+    """Stale? `python -m tests.recorders.scenarios`."""
+    assert gzip.decompress((FOLDER / f"{name}.jsonl.gz").read_bytes()) == translated(name)
+
+
+def test_texts_are_those_of_the_tokens() -> None:
+    log = read_source(RECORDINGS / "vllm_shared_prefix.jsonl.gz")
+    texts = {request.label: "".join(request.texts) for request in _last_states(log)}
+    assert texts["Ada"].startswith("<|bos|>Once upon a time there was a kind fox")
+    assert texts["Bo"].startswith(texts["Ada"][:300])
+    assert "The fox met Mia." in texts["Bo"]
+
+
+def _last_states(log):
+    """Return each request just before it ends."""
+    state, seen = State(), {}
+    for event in log:
+        state.apply(event)
+        seen |= {id_: request for id_, request in state.requests.items()}
+    return seen.values()
+
+
+def test_a_later_file_of_a_rotated_recording_begins_with_the_state() -> None:
+    log = read_source(RECORDINGS / "rotated.part2.jsonl.gz")
+    assert isinstance(log[0], Keyframe)
+    state = State()
+    state.apply(log[0])
+    assert state.running
+    assert state.source["engine"].startswith("vLLM ")
+    assert len(log.of(RequestFinished)) > 0
+
+
+def test_without_token_ids_their_counts_and_their_sharing_are_known() -> None:
+    log = read_source(RECORDINGS / "async.jsonl.gz")
+    started = log[0]
+    assert isinstance(started, RunStarted)
+    facts = started.source["facts"]
+    assert set(facts) == set(FACTS)
+    assert {fact for fact in FACTS if facts[fact] == "unknown"} == {
+        "token_ids",
+        "texts",
+        "probabilities",
+    }
+    rows = log.request_rows
+    assert any(row.cached_tokens for row in rows)
+    assert all(row.prompt_tokens for row in rows)
+    assert {id_ for event in log.of(StepFinished) for row in event.tokens for id_ in row.ids} == {
+        -1
+    }
+    assert started.settings["async_scheduling"]
+
+
+def test_what_one_salt_hides_another_hides_differently() -> None:
+    """No hash of vLLM is written: two recordings of one prompt have no hash in common."""
+    one, other = (
+        {
+            hash_
+            for text in lines_of(name)
+            if (line := json.loads(text))["type"] == "arrived"
+            for hash_ in line["hashes"]
+        }
+        for name in ("vllm_shared_prefix.jsonl.gz", "vllm_tight.jsonl.gz")
+    )
+    assert one
+    assert other
+    assert not one & other
+
+
+DAMAGE = [
+    ("step", b'"free":', b'"free":-', "free"),
+    ("step", b'"ops":[]', b'"ops":[["grow",1,[4000000]]]', "ops"),
+    ("step", b'"ops":[]', b'"ops":[["grow",1,[1]]]', "block 1"),
+    ("step", b'"ops":[]', b'"ops":[["grow",99,[1]]]', "99"),
+    ("step", b'"ops":[]', b'"ops":[["melt",1]]', "melt"),
+    ("step", b'"rows":[[', b'"rows":[[77,0,1],[', "77"),
+    ("arrived", b'"request":', b'"request":1000000000', "request"),
+    ("done", b'"step":', b'"step":9', "9"),
+]
+
+
+@pytest.mark.parametrize(("kind", "old", "new", "named"), DAMAGE)
+def test_a_damaged_line_is_rejected_in_one_line(
+    kind: str, old: bytes, new: bytes, named: str
+) -> None:
+    translator = VllmTranslator()
+    damaged = f'{{"type":"{kind}"'.encode()
+    for number, line in enumerate(lines_of("vllm_calm.jsonl.gz")):
+        if number > 20 and line.startswith(damaged) and old in line:
+            with pytest.raises(SourceError, match=named) as raised:
+                translator.feed(line.replace(old, new))
+            assert "\n" not in str(raised.value)
+            return
+        translator.feed(line)
+    pytest.fail("no line has what the damage replaces")
+
+
+def test_a_header_of_another_version_or_with_too_many_blocks_is_rejected() -> None:
+    header = json.loads(lines_of("vllm_calm.jsonl.gz")[0])
+    for change in ({"version": 2}, {"settings": header["settings"] | {"num_blocks": 10**12}}):
+        with pytest.raises(
+            SourceError, match=next(iter(change)) if "version" in change else "4000000"
+        ):
+            VllmTranslator().feed(json.dumps(header | change).encode())
+    with pytest.raises(SourceError, match="first"):
+        VllmTranslator().feed(b'{"type":"pieces","pieces":{}}')
+
+
+def test_a_recording_that_misses_blocks_says_so_once() -> None:
+    lines = lines_of("vllm_calm.jsonl.gz")
+    translator, missing = VllmTranslator(), []
+    for line in lines:
+        events = translator.feed(line.replace(b'"free":47', b'"free":46'))
+        missing += [event for event in events if isinstance(event, EventsMissing)]
+    assert len(missing) == 1
+    assert "46" in missing[0].message
+
+
+def test_a_torn_file_is_read_to_its_last_line(tmp_path: Path) -> None:
+    whole = (RECORDINGS / "vllm_tight.jsonl.gz").read_bytes()
+    (tmp_path / "torn.jsonl.gz").write_bytes(whole[: len(whole) // 2])
+    torn = read_source(tmp_path / "torn.jsonl.gz")
+    full = read_source(RECORDINGS / "vllm_tight.jsonl.gz")
+    assert 100 < len(torn) < len(full)
+    assert torn.to_bytes() == b"".join(full.to_bytes().splitlines(True)[: len(torn)])
+
+
+def test_the_captions_are_true() -> None:
+    calm, tight, shared = (gallery()[name].log for name in json.loads(RECORDED.read_text()))
+    rows = {row.label: row for row in calm.request_rows}
+    assert (rows["Finn"].arrived_step, rows["Finn"].admitted_step) == (31, 37)
+    assert rows["Bo"].finished_step == 36
+    assert not calm.of(Preempted)
+    steps = {"preempted": 0, "admitted": 0}
+    step = 0
+    for event in tight:
+        step = event.step if isinstance(event, StepStarted) else step
+        if isinstance(event, Preempted) and event.request == 4:
+            steps["preempted"], needed_by = step, event.needed_by
+        if isinstance(event, Admitted) and event.request == 4 and event.resumed:
+            steps["admitted"], found = step, len(event.blocks)
+    assert (steps, needed_by, found) == ({"preempted": 35, "admitted": 61}, 1, 3)
+    gus = shared.request("Gus")
+    assert (gus.admitted_step, gus.prompt_tokens, gus.cached_tokens) == (89, 77, 32)
+    evicted = [event for event in shared.of(BlockEvicted) if event.needed_by == 4]
+    assert [event.node for event in evicted] == [2]

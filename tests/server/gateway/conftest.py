@@ -1,0 +1,51 @@
+"""Gateways for the tests, over servers with the alphabet runner."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from server.process import BackgroundServer
+from tests.server.gateway.cluster import ClusterFeed, Serve, start_gateway
+from tests.server.harness import start
+
+ENGINE = {"max_kv_tokens": 4096}
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[tuple[BackgroundServer, BackgroundServer, BackgroundServer]]:
+    """A gateway and its two replicas, "0" and "1"."""
+    with (
+        start(engine=ENGINE) as first,
+        start(engine=ENGINE) as second,
+        start_gateway(first.url, second.url) as gateway,
+    ):
+        wait_for(gateway.url, "0", "1")
+        yield gateway, first, second
+
+
+@pytest.fixture(scope="module")
+def url(pair: tuple[BackgroundServer, ...]) -> str:
+    """The gateway's URL."""
+    return pair[0].url
+
+
+@pytest.fixture
+def gateway() -> Iterator[Serve]:
+    """Start gateways with options of one's own, and wait until their replicas have joined."""
+    servers: list[BackgroundServer] = []
+
+    def start_one(*urls: str, wait: bool = True, **options: object) -> BackgroundServer:
+        servers.append(start_gateway(*urls, **options))
+        if wait:
+            wait_for(servers[-1].url, *(str(number) for number in range(len(urls))))
+        return servers[-1]
+
+    yield start_one
+    for server in servers:
+        server.process.kill()
+        server.stop()
+
+
+def wait_for(url: str, *ids: str) -> None:
+    with ClusterFeed(url) as feed:
+        feed.until_ready(*ids)

@@ -1,0 +1,193 @@
+"""Clients that leave, replicas that die, replicas that come back."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import httpx
+
+from engine.events.cluster import ReplicaJoined, ReplicaLeft, RequestLost, Routed
+from engine.events.vocabulary import RequestFinished
+from server.process import BackgroundServer
+from tests.server.gateway.cluster import ClusterFeed, Serve, cluster_trace
+from tests.server.harness import Feed, http, post
+
+STREAMS = {
+    "openai": ("/v1/completions", {"model": "m", "prompt": "x", "max_tokens": 9, "stream": True}),
+    "chat": (
+        "/v1/chat/completions",
+        {"messages": [{"role": "user", "content": "x"}], "max_tokens": 9, "stream": True},
+    ),
+    "teaching": ("/v1/completions", {"prompt": "x", "max_tokens": 9}),
+}
+
+
+@contextmanager
+def stream(url: str, path: str, body: Any) -> Iterator[httpx.Response]:
+    with http(url) as client, client.stream("POST", path, json=body) as response:
+        assert response.status_code == 200
+        yield response
+
+
+def read_events(lines: Iterator[str]) -> list[Any]:
+    """The data of the rest of a stream."""
+    data = [line.removeprefix("data: ") for line in lines if line.startswith("data: ")]
+    return [one if one == "[DONE]" else json.loads(one) for one in data]
+
+
+def kill(server: BackgroundServer) -> None:
+    server.process.kill()
+    server.process.wait()
+
+
+def paused_pair(serve: Serve) -> dict[str, BackgroundServer]:
+    return {id_: serve(paused=True) for id_ in ("0", "1")}
+
+
+@contextmanager
+def two_of_each_kind(url: str) -> Iterator[list[tuple[str, httpx.Response]]]:
+    """Six streams, one of each kind at each of two replicas, with the replica of each."""
+    with ExitStack() as streams:
+        asked = [one for one in STREAMS.values() for _ in range(2)]
+        responses = [streams.enter_context(stream(url, *one)) for one in asked]
+        replicas = [one.headers["x-underglass-replica"] for one in responses]
+        pairs = zip(replicas[::2], replicas[1::2], strict=True)
+        assert {frozenset(pair) for pair in pairs} == {frozenset("01")}
+        yield list(zip(replicas, responses, strict=True))
+
+
+def test_dead_replica_ends_its_streams_with_replica_lost(serve: Serve, gateway: Serve) -> None:
+    replicas = paused_pair(serve)
+    url = gateway(*(one.url for one in replicas.values()), router="round_robin").url
+    with two_of_each_kind(url) as streams:
+        lines = [(replica, response.iter_lines()) for replica, response in streams]
+        for one in replicas.values():
+            post(one.url, "/engine/step", {"steps": 3})
+        for _, its in lines:
+            next(line for line in its if line.startswith("data: "))
+        kill(replicas["0"])
+        post(replicas["1"].url, "/engine/resume")
+        for replica, its in lines:
+            *_, last = [event for event in read_events(its) if event != "[DONE]"]
+            assert last.get("error", {}).get("code") == ("replica_lost" if replica == "0" else None)
+    log = cluster_trace(url)
+    lost = [event.request for event in log if isinstance(event, RequestLost)]
+    assert sorted(lost) == [row.request for row in log.decision_rows if row.replica == "0"]
+    assert [row.lost for row in log.decision_rows] == [replica == "0" for replica, _ in streams]
+
+
+def test_request_without_a_token_goes_to_another_replica(serve: Serve, gateway: Serve) -> None:
+    replicas = paused_pair(serve)
+    url = gateway(*(one.url for one in replicas.values()), router="round_robin").url
+    with two_of_each_kind(url) as streams:
+        kill(replicas["0"])
+        post(replicas["1"].url, "/engine/resume")
+        texts = [response.read().decode() for _, response in streams]
+    assert not any("error" in text for text in texts)
+    attempts: dict[int, list[str]] = {}
+    for event in cluster_trace(url):
+        if isinstance(event, Routed):
+            attempts.setdefault(event.request, []).append(event.replica)
+    assert list(attempts.values()) == [
+        ["0", "1"] if replica == "0" else ["1"] for replica, _ in streams
+    ]
+
+
+def test_stream_whose_second_replica_is_full_ends_with_an_error(
+    serve: Serve, gateway: Serve
+) -> None:
+    replicas = {id_: serve(paused=True, server={"max_waiting": 1}) for id_ in ("0", "1")}
+    url = gateway(*(replica.url for replica in replicas.values())).url
+    with stream(url, *STREAMS["openai"]) as response:
+        dead = response.headers["x-underglass-replica"]
+        other = replicas["1" if dead == "0" else "0"]
+        with stream(other.url, *STREAMS["openai"]):  # its queue is full now
+            kill(replicas[dead])
+            error, done = read_events(response.iter_lines())
+    assert (error["error"]["code"], done) == ("replica_lost", "[DONE]")
+    assert "429" in error["error"]["message"]
+
+
+def test_whole_answer_comes_from_another_replica(serve: Serve, gateway: Serve) -> None:
+    replicas = paused_pair(serve)
+    url = gateway(*(replica.url for replica in replicas.values())).url
+    answers = []
+    body = {"model": "m", "prompt": "x", "max_tokens": 3}
+    client = threading.Thread(target=lambda: answers.append(post(url, "/v1/completions", body)))
+    with ClusterFeed(url, past=True) as feed:
+        client.start()
+        dead = feed.until(lambda event: isinstance(event, Routed)).replica
+        kill(replicas[dead])
+        second = feed.until(lambda event: isinstance(event, Routed) and event.attempt == 2)
+    post(replicas[second.replica].url, "/engine/resume")
+    client.join()
+    assert answers[0].json()["choices"][0]["text"] == "abc"
+    assert answers[0].headers["x-underglass-replica"] == second.replica != dead
+
+
+def test_new_requests_are_served_after_a_death(serve: Serve, gateway: Serve) -> None:
+    replicas = [serve(), serve()]
+    url = gateway(*(replica.url for replica in replicas)).url
+    kill(replicas[0])
+    body = {"model": "m", "prompt": "x", "max_tokens": 2}
+    answers = [post(url, "/v1/completions", body) for _ in range(10)]
+    assert {answer.status_code for answer in answers} == {200}
+    assert {answer.headers["x-underglass-replica"] for answer in answers} == {"1"}
+
+
+def test_no_replica_is_503_with_retry_after(serve: Serve, gateway: Serve) -> None:
+    replica = serve(paused=True)
+    url = gateway(replica.url).url
+    with stream(url, *STREAMS["openai"]) as response:
+        kill(replica)
+        first, last = read_events(response.iter_lines())
+    assert first["error"]["code"] == "replica_lost"
+    assert last == "[DONE]"
+    assert [event.request for event in cluster_trace(url) if isinstance(event, RequestLost)] == [1]
+    with ClusterFeed(url) as feed:
+        feed.until_ready()
+    refused = post(url, "/v1/completions", {"prompt": "x"})
+    assert refused.status_code == 503
+    assert refused.headers["retry-after"]
+    assert refused.json()["error"]["code"] == "no_replica"
+    with http(url) as client:
+        assert client.get("/ready").status_code == client.get("/ping").status_code == 503
+        assert list(client.get("/health").json()["waiting_for"].values()) == [replica.url]
+
+
+def test_replica_joins_late_and_again(serve: Serve, gateway: Serve) -> None:
+    first = serve()
+    port = int(first.url.rpartition(":")[2])
+    kill(first)
+    server = gateway(first.url, wait=False)
+    with ClusterFeed(server.url, past=True) as feed:
+        assert first.url in feed.until_not_ready()
+        second = serve(port=port)
+        feed.until_ready("0")
+        kill(second)
+        feed.until(lambda event: isinstance(event, ReplicaLeft))
+        serve(port=port)
+        assert feed.until(lambda event: isinstance(event, ReplicaJoined)).url == first.url
+    assert server.output().count(f"Waiting for replica 0 at {first.url}: ") == 2
+    answer = post(server.url, "/v1/completions", {"model": "m", "prompt": "x", "max_tokens": 2})
+    assert answer.json()["choices"][0]["text"] == "ab"
+
+
+def test_client_that_leaves_is_aborted_on_its_replica(serve: Serve, gateway: Serve) -> None:
+    replica = serve(paused=True)
+    url = gateway(replica.url).url
+    with Feed(replica.url) as feed:
+        with stream(url, *STREAMS["teaching"]):
+            pass
+        assert feed.until_kind(RequestFinished).reason == "abort"
+
+
+def test_draining_replica_gets_no_more_requests(serve: Serve, gateway: Serve) -> None:
+    replicas = {id_: serve() for id_ in ("0", "1")}
+    url = gateway(*(replica.url for replica in replicas.values())).url
+    replicas["0"].stop()
+    with ClusterFeed(url) as feed:
+        feed.until_ready("1")
+    assert post(url, "/v1/completions", {"prompt": "x"}).headers["x-underglass-replica"] == "1"

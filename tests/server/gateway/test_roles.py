@@ -1,0 +1,289 @@
+"""Prefill here, decode there, through a gateway: equal tokens, also when a replica dies on the way.
+
+The replicas check every read of KV: a token from KV that was moved wrongly would fail its request.
+"""
+
+import asyncio
+import signal
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from engine.config import ConfigError
+from engine.events import cluster as c
+from engine.events import vocabulary as v
+from server.gateway.replica_set import Member, WithRoles
+from server.gateway.roles import parse_roles
+from server.process import BackgroundServer
+from tests.facts import raises_naming
+from tests.server.app_under_test import TOKENIZER, next_letter
+from tests.server.gateway.cluster import ClusterFeed, cluster_trace, start_gateway
+from tests.server.harness import get, http, post, start
+
+KEY = "key"
+TEXT = "Once upon a time there was a gateway with several replicas. "
+LONG = TEXT * 5
+GATEWAY_KEY = {"X-Underglass-Cluster-Key": KEY}
+
+
+@contextmanager
+def cluster(prefill: int = 1, decode: int = 1) -> Iterator[list[BackgroundServer]]:
+    """A gateway, prefill replicas and decode replicas; the costs have been measured."""
+    servers = []
+    try:
+        for _ in range(prefill + decode):
+            servers.append(
+                start(checking=True, engine={"max_kv_tokens": 4096}, server={"cluster_key": KEY})
+            )
+        urls = [server.url for server in servers]
+        roles = f"prefill={prefill},decode={decode}"
+        servers.insert(0, start_gateway(*urls, key=KEY, roles=roles))
+        with ClusterFeed(servers[0].url) as feed:
+            feed.until_ready(*(str(number) for number in range(len(urls))))
+        while not get(servers[0].url, "/health")["moving"]:
+            pass
+        yield servers
+    finally:
+        for server in servers:
+            server.process.kill()
+            server.stop()
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[list[BackgroundServer]]:
+    with cluster() as servers:
+        yield servers
+
+
+def ask(prompt: str = LONG, **fields: object) -> dict[str, Any]:
+    sampling = {"temperature": 1.0, "seed": 5, "ignore_eos": True, "stream": False}
+    return {"prompt": prompt, "max_tokens": 12, **sampling, **fields}
+
+
+def complete(url: str, body: dict[str, Any], **headers: str) -> str:
+    response = post(url, "/v1/completions", body, **headers)
+    assert response.status_code == 200, response.text
+    return str(response.json()["choices"][0]["text"])
+
+
+def expected(prompt: str) -> str:
+    """What a server says to a prompt, computed by a plain loop."""
+    tokens = TOKENIZER.encode(prompt)
+    for _ in range(12):
+        tokens.append(next_letter(tokens, 5))
+    return TOKENIZER.decode(tokens[-12:])
+
+
+def test_a_long_prompt_is_computed_here_and_continued_there(pair: list[BackgroundServer]) -> None:
+    url = pair[0].url
+    with ClusterFeed(url) as feed:
+        assert complete(url, ask(), **{"X-Client": "Ada"}) == expected(LONG)
+        done = feed.until(lambda one: type(one) is c.Of and type(one.event) is v.RequestFinished)
+        while done.replica != "1":
+            done = feed.until(
+                lambda one: type(one) is c.Of and type(one.event) is v.RequestFinished
+            )
+    log = cluster_trace(url)
+    [moved] = [event for event in log if isinstance(event, c.Moved)]
+    assert (moved.source, moved.target, moved.tokens) == ("0", "1", 16 * moved.blocks)
+    assert moved.blocks == (len(LONG) - 1) // 16
+    assert moved.bytes == moved.blocks * 16 * 8
+    routed = [event for event in log if isinstance(event, c.Routed)]
+    assert [(one.request, one.replica, one.label) for one in routed] == [
+        (moved.request, "0", "Ada"),
+        (moved.request, "1", "Ada"),
+    ]
+    replicas = log.replicas
+    [adopted] = replicas["1"].of(v.PrefixAdopted)[-1:]
+    assert adopted.source == "replica 0"
+    placed = [one for one in log if isinstance(one, c.Placed) and one.replica == "1"][-1]
+    [admitted] = [e for e in replicas["1"].of(v.Admitted) if e.request == placed.its_request]
+    assert len(admitted.blocks) == moved.blocks
+
+
+def test_prompts_that_measure_the_costs_are_named(pair: list[BackgroundServer]) -> None:
+    for log in cluster_trace(pair[0].url).replicas.values():
+        first, *_ = log.of(v.RequestArrived)
+        assert first.label == "gateway: cost of moving"
+
+
+def test_many_streams_move_while_others_decode(pair: list[BackgroundServer]) -> None:
+    prompts = [f"{number % 8} {LONG}" for number in range(16)]
+    with ThreadPoolExecutor(8) as pool:
+        texts = list(pool.map(lambda prompt: complete(pair[0].url, ask(prompt)), prompts))
+    assert texts == [expected(prompt) for prompt in prompts]
+    moves = [event for event in cluster_trace(pair[0].url) if isinstance(event, c.Moved)]
+    assert len(moves) > 4
+
+
+def test_a_short_or_known_prompt_is_computed_where_it_is_decoded(
+    pair: list[BackgroundServer],
+) -> None:
+    url = pair[0].url
+    complete(url, ask())
+    before = len(cluster_trace(url).replicas["0"].of(v.RequestArrived))
+    assert complete(url, ask("Hi")) == complete(url, ask("Hi"))
+    assert complete(url, ask()) == expected(LONG)
+    scored = ask("Scored: " + LONG, prompt_logprobs=0)
+    post(url, "/v1/completions", scored).raise_for_status()
+    assert len(cluster_trace(url).replicas["0"].of(v.RequestArrived)) == before
+
+
+def test_a_rejected_request_is_rejected_as_by_one_server(pair: list[BackgroundServer]) -> None:
+    answers = [post(one.url, "/v1/completions", ask(max_tokens=-1)) for one in pair[:2]]
+    assert answers[0].status_code == answers[1].status_code == 400
+    assert answers[0].json() == answers[1].json()
+
+
+def control(server: BackgroundServer, what: str) -> None:
+    post(server.url, f"/engine/{what}", **GATEWAY_KEY).raise_for_status()
+
+
+def arrives(feed: ClusterFeed, replica: str) -> None:
+    """Read on until a request has arrived at a replica."""
+    feed.until(
+        lambda one: (
+            type(one) is c.Of and one.replica == replica and type(one.event) is v.RequestArrived
+        )
+    )
+
+
+def joined(url: str) -> list[str]:
+    return sorted(get(url, "/health")["replicas"])
+
+
+def test_a_prefill_replica_dies_during_prefill() -> None:
+    with cluster() as (gateway, prefill, _decode), ThreadPoolExecutor(1) as pool:
+        with ClusterFeed(gateway.url) as feed:
+            control(prefill, "pause")
+            answer = pool.submit(complete, gateway.url, ask())
+            arrives(feed, "0")
+            prefill.process.kill()
+            assert answer.result(60) == expected(LONG)
+        log = cluster_trace(gateway.url)
+        assert not any(isinstance(event, c.Moved | c.RequestLost) for event in log)
+        # Without a prefill replica, every request is computed where it is decoded.
+        other = LONG[::-1]
+        assert complete(gateway.url, ask(other)) == expected(other)
+
+
+@pytest.mark.parametrize("victim", ["source", "target"])
+def test_a_replica_dies_during_the_move(victim: str) -> None:
+    with cluster() as (gateway, prefill, decode), ThreadPoolExecutor(1) as pool:
+        with ClusterFeed(gateway.url) as feed:
+            control(prefill, "pause")
+            answer = pool.submit(complete, gateway.url, ask())
+            arrives(feed, "0")
+            decode.process.send_signal(signal.SIGSTOP)  # so that the move cannot end
+            control(prefill, "resume")
+            feed.until(lambda one: type(one) is c.Routed and one.replica == "1")
+            (prefill if victim == "source" else decode).process.kill()
+            if victim == "source":
+                decode.process.send_signal(signal.SIGCONT)
+            assert answer.result(60) == expected(LONG)
+        assert not any(isinstance(event, c.RequestLost) for event in cluster_trace(gateway.url))
+
+
+def test_a_decode_replica_dies_before_the_first_token() -> None:
+    with cluster(decode=2) as (gateway, prefill, *decoding), ThreadPoolExecutor(1) as pool:
+        with ClusterFeed(gateway.url) as feed:
+            for one in decoding:
+                control(one, "pause")
+            answer = pool.submit(complete, gateway.url, ask())
+            feed.until(lambda one: type(one) is c.Moved)
+            first = feed.until(
+                lambda one: type(one) is c.Of and type(one.event) is v.RequestArrived
+            )
+            control(decoding[2 - int(first.replica)], "resume")
+            decoding[int(first.replica) - 1].process.kill()
+            assert answer.result(60) == expected(LONG)
+        log = cluster_trace(gateway.url)
+        moves = [event for event in log if isinstance(event, c.Moved)]
+        assert {one.target for one in moves} == {"1", "2"}, "moved again, to the other one"
+        assert {one.source for one in moves} == {"0"}
+        # The last one dies, too: the prefill replica does everything.
+        decoding[2 - int(first.replica)].process.kill()
+        assert prefill.process.poll() is None
+        while joined(gateway.url) != ["0"]:
+            pass
+        other = LONG[::-1]
+        assert complete(gateway.url, ask(other)) == expected(other)
+
+
+def test_a_decode_replica_dies_between_two_tokens() -> None:
+    with cluster() as (gateway, _prefill, decode):
+        with http(gateway.url) as client:
+            body = ask(stream=True, max_tokens=2000)
+            with client.stream("POST", "/v1/completions", json=body) as response:
+                lines = response.iter_lines()
+                next(lines)
+                decode.process.kill()
+                rest = "\n".join(lines)
+        assert "replica_lost" in rest
+        assert complete(gateway.url, ask("Hi"))
+
+
+@pytest.mark.parametrize(
+    ("text", "replicas", "roles"),
+    [
+        ("prefill=1,decode=1", 2, ["prefill", "decode"]),
+        ("decode=2, prefill=1", 3, ["prefill", "decode", "decode"]),
+    ],
+)
+def test_roles_are_read(text: str, replicas: int, roles: list[str]) -> None:
+    assert parse_roles(text, replicas) == roles
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "prefill",
+        "prefill=1",
+        "decode=2",
+        "prefill=1,decode=2",
+        "prefill=0,decode=2",
+        "prefill=1,prefill=1",
+        "prefill=-1,decode=3",
+        "prefill=1,decode=1,other=0",
+        "prefill=x,decode=1",
+    ],
+)
+def test_wrong_roles_are_refused(text: str) -> None:
+    with raises_naming(ConfigError, "roles"):
+        parse_roles(text, 2)
+
+
+def test_a_replacement_takes_the_role_of_a_removed_replica() -> None:
+    told: dict[str, Callable[..., None]] = {}
+
+    class Changing:
+        async def start(
+            self, add: Callable[[Member], None], remove: Callable[[str, str], None]
+        ) -> None:
+            told.update(add=add, remove=remove)
+
+        async def stop(self) -> None:
+            told.clear()
+
+    roles: dict[str, str] = {}
+    replicas = WithRoles(Changing(), parse_roles("prefill=1,decode=2", 3))
+    start = replicas.start(lambda one: roles.update({one.id: one.role}), lambda *_: None)
+    asyncio.run(start)
+    for id_ in "abcd":  # one more than the roles
+        told["add"](Member(id_, "http://127.0.0.1"))
+    told["remove"]("a", "it is gone")
+    told["add"](Member("e", "http://127.0.0.1"))
+    assert roles == dict(a="prefill", b="decode", c="decode", d="decode", e="prefill")
+    asyncio.run(replicas.stop())
+    assert not told
+
+
+def test_roles_need_replicas_and_their_key() -> None:
+    with raises_naming(Exception, "UNDERGLASS_CLUSTER_KEY"):
+        start_gateway("http://127.0.0.1:1", "http://127.0.0.1:2", roles="prefill=1,decode=1")
+    with raises_naming(Exception, "--replica"):
+        start_gateway(roles="prefill=1,decode=1")

@@ -1,0 +1,182 @@
+"""Request fields that clients of vLLM and SGLang send: accepted, or rejected by name."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from server.api.openai.fields import UNSUPPORTED
+from tests.clients.fields import BODIES, PAGE, page, recorded, supported
+from tests.facts import assert_names
+from tests.parity.record_fields import REQUIRED
+from tests.server.harness import http
+
+PATHS = {
+    "chat": "/v1/chat/completions",
+    "completions": "/v1/completions",
+    "tokenize": "/tokenize",
+    "detokenize": "/detokenize",
+}
+LEAST: dict[str, dict[str, Any]] = {
+    "chat": {"messages": [{"role": "user", "content": "hi"}], "model": "any", "max_tokens": 1},
+    "completions": {"prompt": "hi", "model": "any", "max_tokens": 1},
+    "tokenize": {"prompt": "hi"},
+    "detokenize": {"tokens": [104]},
+}
+DECLARED = [(server, endpoint) for server in ("vllm", "sglang") for endpoint in PATHS]
+# A value that no field has, and that asks for something.
+OTHER = {"asks for": "something"}
+
+
+@pytest.fixture(scope="module")
+def client(url: str) -> Iterator[httpx.Client]:
+    with http(url) as client:
+        yield client
+
+
+def body(endpoint: str, **fields: Any) -> dict[str, Any]:
+    """The least body with these fields; `stream_options.x` becomes a member of stream_options."""
+    options = {name.partition(".")[2]: fields.pop(name) for name in list(fields) if "." in name}
+    given = LEAST[endpoint] | fields
+    return given | ({"stream": True, "stream_options": options} if options else {})
+
+
+def unsupported(endpoint: str) -> list[str]:
+    names = set(UNSUPPORTED) - supported(endpoint)
+    if endpoint in ("tokenize", "detokenize"):
+        names = {name for name in names if "." not in name}
+    return sorted(names)
+
+
+@pytest.mark.parametrize(("server", "endpoint"), DECLARED)
+def test_every_field_of_vllm_and_sglang_works_or_is_in_the_table(
+    server: str, endpoint: str
+) -> None:
+    declared = set(recorded()[server][endpoint])
+    assert declared <= supported(endpoint) | set(UNSUPPORTED)
+
+
+def test_a_field_that_works_everywhere_is_not_in_the_table() -> None:
+    assert not set(UNSUPPORTED) & supported("chat") & supported("completions")
+
+
+@pytest.mark.parametrize(("server", "endpoint"), DECLARED)
+def test_a_client_may_send_every_field_with_its_default(
+    client: httpx.Client, server: str, endpoint: str
+) -> None:
+    defaults = {
+        name: value
+        for name, value in recorded()[server][endpoint].items()
+        if value != REQUIRED and name not in LEAST[endpoint]
+    }
+    answer = client.post(PATHS[endpoint], json=body(endpoint, **defaults))
+    assert answer.status_code == 200, answer.text
+
+
+@pytest.mark.parametrize("endpoint", PATHS)
+def test_neutral_values_are_accepted(client: httpx.Client, endpoint: str) -> None:
+    for name in unsupported(endpoint):
+        field = UNSUPPORTED[name]
+        for value in (None, *field.neutral, *([OTHER] if field.hint else [])):
+            answer = client.post(PATHS[endpoint], json=body(endpoint, **{name: value}))
+            assert answer.status_code == 200, (name, value, answer.text)
+
+
+@pytest.mark.parametrize("endpoint", PATHS)
+def test_other_values_are_rejected_by_name(client: httpx.Client, endpoint: str) -> None:
+    for name in unsupported(endpoint):
+        field = UNSUPPORTED[name]
+        if field.hint:
+            continue
+        numbers = (0, 1) if any(one is False for one in field.neutral) else ()
+        for value in (OTHER, 7, "something", *numbers):
+            answer = client.post(PATHS[endpoint], json=body(endpoint, **{name: value}))
+            error = answer.json()["error"]
+            assert (answer.status_code, error["param"]) == (400, name), (name, value)
+            assert_names(error["message"], name, field.instead)
+
+
+@pytest.mark.parametrize("endpoint", PATHS)
+def test_a_field_of_no_server_is_rejected_by_name(client: httpx.Client, endpoint: str) -> None:
+    answer = client.post(PATHS[endpoint], json=body(endpoint, temprature=0))
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "temprature")
+
+
+@pytest.mark.parametrize("name", ["regex", "ebnf", "json_schema", "guided_json", "guided_choice"])
+def test_a_grammar_under_another_name_is_told_the_name_here(
+    client: httpx.Client, name: str
+) -> None:
+    answer = client.post(PATHS["chat"], json=body("chat", **{name: "x"}))
+    assert_names(answer.json()["error"]["message"], name, "structured_outputs")
+
+
+@pytest.mark.parametrize("endpoint", ["chat", "completions"])
+def test_a_top_k_of_minus_1_is_off(client: httpx.Client, endpoint: str) -> None:
+    def answer(**fields: Any) -> Any:
+        fields |= {"temperature": 2.0, "seed": 5, "max_tokens": 20}
+        choices = client.post(PATHS[endpoint], json=body(endpoint, **fields)).json()["choices"]
+        return choices[0]
+
+    assert answer(top_k=-1) == answer(top_k=0) == answer()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("endpoint", "prefix"), [("chat", "chatcmpl-"), ("completions", "cmpl-")])
+def test_a_client_chooses_the_id_of_the_answer(
+    client: httpx.Client, endpoint: str, prefix: str, stream: bool
+) -> None:
+    for fields, expected in (({"request_id": "a-1"}, f"{prefix}a-1"), ({"rid": "b-2"}, "b-2")):
+        answer = client.post(PATHS[endpoint], json=body(endpoint, stream=stream, **fields))
+        assert f'"id":"{expected}"' in answer.text
+
+
+# What clients send by default: from their sources, with the version.
+CLIENTS = {
+    "guidellm 0.8.1": [
+        ("completions", {"stream": True, "stop": None, "ignore_eos": True}),
+        ("chat", {"stream": True, "max_completion_tokens": 4, "stop": None, "ignore_eos": True}),
+    ],
+    "aiperf 0.13.0": [
+        ("chat", {"stream": True, "stream_options": {"include_usage": True}, "min_tokens": 1}),
+        ("completions", {"stream": True, "stream_options": {"include_usage": True}}),
+    ],
+    "vllm bench serve 0.32.0": [
+        (
+            "completions",
+            {
+                "repetition_penalty": 1.0,
+                "logprobs": None,
+                "stream": True,
+                "stream_options": {"include_usage": True},
+                "ignore_eos": True,
+                "temperature": 0.0,
+                "top_k": -1,
+            },
+        )
+    ],
+    "sglang.benchmark.serving 0.5.23": [
+        ("completions", {"best_of": 1, "temperature": 0.0, "ignore_eos": True, "stream": True}),
+        ("chat", {"max_completion_tokens": 4, "temperature": 0.0, "ignore_eos": True}),
+    ],
+    "lm-eval 0.4.13": [
+        ("completions", {"prompt": [[104, 105]], "logprobs": 1, "echo": True, "seed": 1234}),
+        ("chat", {"max_completion_tokens": 4, "temperature": 0, "stop": ["x"], "seed": 1234}),
+    ],
+    "langchain-openai 1.7.4": [("chat", {"stream": False, "n": 1, "temperature": 0.7})],
+    "litellm 1.109.1": [("chat", {"stream": True, "stream_options": {"include_usage": True}})],
+    "Open WebUI 0.12.4": [("chat", {"stream": True, "stream_options": {"include_usage": True}})],
+}
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_what_clients_send_is_accepted(client: httpx.Client, name: str) -> None:
+    for endpoint, fields in CLIENTS[name]:
+        answer = client.post(PATHS[endpoint], json=LEAST[endpoint] | fields)
+        assert answer.status_code == 200, answer.text
+
+
+def test_the_page_is_up_to_date() -> None:
+    assert PAGE.read_text("utf-8") == page(), "run make fields"
+    assert all(f"| `{name}` |" in page() for name in UNSUPPORTED)
+    assert set(BODIES) == set(PATHS)

@@ -1,0 +1,216 @@
+"""/v1/responses, judged by OpenAI's own SDK with strict response validation."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import openai
+import pytest
+from openai.types.responses import ResponseCompletedEvent, ResponseIncompleteEvent
+from pydantic import BaseModel, Field
+
+from server.process import serve_in_background
+from tests.server.harness import post
+from tests.server.sdk import sdk
+
+TOOL: Any = {
+    "type": "function",
+    "name": "note",
+    "description": "Note the legs of an animal.",
+    "strict": True,
+    "parameters": {
+        "type": "object",
+        "properties": {"legs": {"type": "integer", "minimum": 0, "maximum": 9}},
+        "required": ["legs"],
+        "additionalProperties": False,
+    },
+}
+NAMED: Any = {"type": "function", "name": "note"}
+
+
+class Legs(BaseModel):
+    """The legs of an animal."""
+
+    legs: int = Field(ge=0, le=9)
+
+
+@pytest.fixture(scope="module")
+def client(url: str) -> Iterator[openai.OpenAI]:
+    with sdk(url) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def bundled() -> Iterator[openai.OpenAI]:
+    with serve_in_background() as server, sdk(server.url) as client:
+        yield client
+
+
+def test_text(client: openai.OpenAI) -> None:
+    answer = client.responses.create(model="any", input="Once", max_output_tokens=4)
+    assert (answer.output_text, answer.status) == ("abcd", "incomplete")
+    assert answer.incomplete_details is not None
+    assert answer.incomplete_details.reason == "max_output_tokens"
+    assert answer.usage is not None
+    assert answer.usage.output_tokens == 4
+    assert answer.usage.input_tokens + 4 == answer.usage.total_tokens
+    assert answer.to_dict()["store"] is False
+
+
+def test_the_conversation_is_that_of_a_chat(client: openai.OpenAI) -> None:
+    """The same prompt has the same tokens."""
+    items: Any = [
+        {"role": "user", "content": [{"type": "input_text", "text": "How"}]},
+        {
+            "type": "message",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": "So"}],
+        },
+        {"role": "user", "content": "Why?"},
+    ]
+    answer = client.responses.create(model="any", input=items)
+    messages: Any = [
+        {"role": "user", "content": "How"},
+        {"role": "assistant", "content": "So"},
+        {"role": "user", "content": "Why?"},
+    ]
+    chat = client.chat.completions.create(model="any", messages=messages)
+    assert answer.usage is not None
+    assert chat.usage is not None
+    assert answer.usage.input_tokens == chat.usage.prompt_tokens
+    assert answer.output_text == chat.choices[0].message.content
+
+
+def test_instructions_are_a_system_message(url: str) -> None:
+    """The bundled template knows no such role, so both endpoints answer with the same error."""
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "How?"}]
+    chat = post(url, "/v1/chat/completions", {"messages": messages})
+    answer = post(url, "/v1/responses", {"input": "How?", "instructions": "Be brief."})
+    assert chat.status_code == answer.status_code == 400
+    assert answer.json()["error"]["message"] == chat.json()["error"]["message"]
+
+
+def test_a_stream_ends_with_the_whole_response(client: openai.OpenAI) -> None:
+    events = list(
+        client.responses.create(model="any", input="Once", max_output_tokens=4, stream=True)
+    )
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    kinds = [event.type.removeprefix("response.") for event in events]
+    assert kinds[:4] == ["created", "in_progress", "output_item.added", "content_part.added"]
+    assert kinds[-4:] == ["output_text.done", "content_part.done", "output_item.done", "incomplete"]
+    assert set(kinds[4:-4]) == {"output_text.delta"}
+    texts = [event.delta for event in events if event.type == "response.output_text.delta"]
+    last = events[-1]
+    assert isinstance(last, ResponseIncompleteEvent)
+    assert "".join(texts) == last.response.output_text == "abcd"
+    ids = {event.item_id for event in events if event.type == "response.output_text.delta"}
+    assert ids == {last.response.output[0].id}
+
+
+def test_log_probabilities(client: openai.OpenAI) -> None:
+    answer = client.responses.create(
+        model="any",
+        input="Once",
+        max_output_tokens=3,
+        include=["message.output_text.logprobs"],
+        top_logprobs=2,
+    )
+    messages: Any = [{"role": "user", "content": "Once"}]
+    chat = client.chat.completions.create(
+        model="any", messages=messages, max_tokens=3, logprobs=True, top_logprobs=2
+    )
+    (message,) = answer.output
+    assert message.type == "message"
+    (part,) = message.content
+    assert part.type == "output_text"
+    assert part.logprobs
+    assert chat.choices[0].logprobs is not None
+    expected = [one.to_dict() for one in chat.choices[0].logprobs.content or []]
+    assert [one.to_dict() for one in part.logprobs] == expected
+
+
+def test_a_schema(bundled: openai.OpenAI) -> None:
+    answer = bundled.responses.parse(
+        model="bundled", input="An owl", text_format=Legs, max_output_tokens=40, temperature=0
+    )
+    assert answer.output_parsed is not None
+    assert answer.status == "completed"
+
+
+def test_a_tool_is_called_and_its_output_is_read(bundled: openai.OpenAI) -> None:
+    asked: Any = {"model": "bundled", "tools": [TOOL], "max_output_tokens": 40, "temperature": 0}
+    items: list[Any] = [{"role": "user", "content": "An owl"}]
+    first = bundled.responses.create(input=items, tool_choice=NAMED, **asked)
+    (call,) = first.output
+    assert call.type == "function_call"
+    assert call.name == "note"
+    Legs.model_validate_json(call.arguments)
+    items += [
+        call.to_dict(),
+        {"type": "function_call_output", "call_id": call.call_id, "output": "2"},
+    ]
+    second = bundled.responses.create(input=items, tool_choice="none", **asked)
+    assert [item.type for item in second.output] == ["message"]
+    assert second.usage is not None
+    assert first.usage is not None
+    assert second.usage.input_tokens > first.usage.input_tokens
+
+
+def test_a_streamed_call_has_the_arguments_of_the_whole_one(bundled: openai.OpenAI) -> None:
+    asked: Any = {"model": "bundled", "tools": [TOOL], "max_output_tokens": 40, "temperature": 0}
+    asked |= {"input": "An owl", "tool_choice": NAMED}
+    (whole,) = bundled.responses.create(**asked).output
+    events = list(bundled.responses.create(stream=True, **asked))
+    deltas = [e.delta for e in events if e.type == "response.function_call_arguments.delta"]
+    last = events[-1]
+    assert isinstance(last, ResponseCompletedEvent)
+    (call,) = last.response.output
+    assert whole.type == call.type == "function_call"
+    assert "".join(deltas) == call.arguments == whole.arguments
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"previous_response_id": "resp_1"}, "previous_response_id"),
+        ({"background": True}, "background"),
+        ({"truncation": "auto"}, "truncation"),
+        ({"include": ["file_search_call.results"]}, "include"),
+        ({"max_tokens": 4}, "max_tokens"),
+        ({"temperature": -1}, "temperature"),
+        ({"seed": "x"}, "seed"),
+        ({"input": []}, "input"),
+        ({"input": "x" * 100_000}, "input"),
+        ({"max_output_tokens": 10**6}, "max_output_tokens"),
+        (
+            {"input": [{"role": "user", "content": [{"type": "input_image"}]}]},
+            "input[0].content[0]",
+        ),
+        ({"input": [{"type": "item_reference", "id": "msg_1"}]}, "input[0]"),
+        ({"text": {"format": {"type": "json_schema", "name": "x"}}}, "text.format.schema"),
+        ({"text": {"format": {"type": "xml"}}}, "text.format.type"),
+        ({"tools": [{"type": "web_search"}]}, "tools[0]"),
+        ({"tools": [TOOL], "tool_choice": {"type": "function", "name": "no"}}, "tool_choice"),
+        ({"unknown": 1}, "unknown"),
+    ],
+)
+def test_a_wrong_field_is_named(url: str, fields: dict[str, Any], param: str) -> None:
+    answer = post(url, "/v1/responses", {"input": "Once"} | fields)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"store": True},
+        {"store": False, "background": False, "truncation": "disabled"},
+        {
+            "reasoning": {"effort": None, "summary": None},
+            "include": ["reasoning.encrypted_content"],
+        },
+        {"metadata": {"run": "1"}, "service_tier": "auto", "text": {"verbosity": "medium"}},
+        {"top_k": 5, "seed": 3, "ignore_eos": True},
+    ],
+)
+def test_fields_that_ask_for_nothing_are_accepted(url: str, fields: dict[str, Any]) -> None:
+    answer = post(url, "/v1/responses", {"input": "Once", "max_output_tokens": 2} | fields)
+    assert answer.status_code == 200, answer.text

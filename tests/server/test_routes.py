@@ -1,0 +1,248 @@
+"""Routes that clients of vLLM expect: what they answer, and their protection."""
+
+import os
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.events.vocabulary import RequestArrived
+from server.process import BackgroundServer
+from tests.server.harness import Caller, get, http, post, trace, until
+
+Serve = Callable[..., BackgroundServer]
+
+MESSAGES = [{"role": "user", "content": "Tell me."}]
+# Every route that a client may call at any time, with a body that it accepts.
+ROUTES: list[tuple[str, str, Any]] = [
+    ("GET", "/health", None),
+    ("GET", "/ready", None),
+    ("GET", "/ping", None),
+    ("POST", "/ping", None),
+    ("GET", "/version", None),
+    ("GET", "/load", None),
+    ("GET", "/metrics", None),
+    ("GET", "/trace", None),
+    ("GET", "/v1/models", None),
+    ("GET", "/v1/models/alphabet", None),
+    ("POST", "/tokenize", {"prompt": "x"}),
+    ("POST", "/detokenize", {"tokens": [104]}),
+    ("POST", "/v1/completions", {"prompt": "x", "model": "any"}),
+    ("POST", "/v1/completions/render", {"prompt": "x"}),
+    ("POST", "/v1/chat/completions", {"messages": MESSAGES}),
+    ("POST", "/v1/chat/completions/render", {"messages": MESSAGES}),
+]
+NEED_NO_KEY = {"/health", "/ready", "/ping"}
+
+
+@pytest.mark.parametrize(("method", "path", "body"), ROUTES)
+def test_a_slash_at_the_end_changes_nothing(url: str, method: str, path: str, body: Any) -> None:
+    with http(url, follow_redirects=False) as client:
+        plain, slash, two = (
+            client.request(method, path + end, json=body) for end in ("", "/", "//")
+        )
+    assert plain.status_code == slash.status_code == two.status_code == 200
+    assert plain.headers["content-type"] == slash.headers["content-type"]
+
+
+@pytest.mark.parametrize("end", ["", "/", "//"])
+def test_each_route_needs_the_key_and_a_known_host(serve: Serve, end: str) -> None:
+    with http(serve(server={"api_key": "secret"}).url) as client:
+        for method, path, body in ROUTES:
+            refused = client.request(method, path + end, json=body)
+            assert (refused.status_code == 200) == (path in NEED_NO_KEY), path
+            foreign = {"Host": "evil.example", "Authorization": "Bearer secret"}
+            assert client.request(method, path + end, json=body, headers=foreign).status_code == 403
+            key = {"Authorization": "Bearer secret"}
+            assert client.request(method, path + end, json=body, headers=key).status_code == 200
+
+
+def test_a_slash_at_the_end_keeps_the_limit_of_a_control(url: str) -> None:
+    answer = post(url, "/engine/step/", {"steps": 1, "more": "x" * 2000})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (413, "body_too_large")
+
+
+def test_the_version_is_that_of_the_package(url: str) -> None:
+    assert get(url, "/version") == {"version": version("underglass")}
+
+
+def test_the_load_counts_unfinished_requests(serve: Serve) -> None:
+    url = serve(paused=True).url
+    assert get(url, "/load") == {"server_load": 0}
+    callers = [Caller(url, "/v1/completions", {"prompt": "x", "stream": True}) for _ in range(3)]
+    until(url, "/load", lambda answer: answer.json()["server_load"] == 3)
+    for caller in callers:
+        caller.close()
+    until(url, "/load", lambda answer: answer.json()["server_load"] == 0)
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_ping_fails_while_the_engine_hangs(serve: Serve, tmp_path: Path, method: str) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    url = serve(gate=str(gate), server={"stuck_seconds": 0.3}).url
+    with http(url) as client:
+        assert client.request(method, "/ping").status_code == 200
+        hanging = Caller(url, "/v1/completions", {"prompt": "x"}, X_Client="gate")
+        until(url, "/ready", lambda answer: answer.status_code == 503)
+        stuck = client.request(method, "/ping")
+        assert (stuck.status_code, stuck.json()["error"]["code"]) == (503, "engine_stuck")
+        gate.write_text("open")
+        until(url, "/ready", lambda answer: answer.status_code == 200)
+        assert client.request(method, "/ping").status_code == 200
+    hanging.close()
+
+
+def test_a_rendered_completion_is_what_a_completion_computes(url: str) -> None:
+    body = {"prompt": ["one", "two"], "max_tokens": 3, "temperature": 0.5, "model": "any"}
+    steps = get(url, "/health")["step"]
+    first, second = post(url, "/v1/completions/render", body | {"request_id": "r"}).json()
+    assert get(url, "/health")["step"] == steps  # nothing was generated
+    post(url, "/v1/completions", body)
+    arrived = trace(url).of(RequestArrived)[-2:]
+    assert [first["token_ids"], second["token_ids"]] == [one.prompt for one in arrived]
+    assert (first["request_id"], second["request_id"]) == ("r-0", "r-1")
+    sampling = first["sampling_params"]
+    assert (sampling["max_tokens"], sampling["temperature"]) == (3, 0.5)
+    assert first["features"] is None
+
+
+def test_a_rendered_chat_is_what_a_chat_computes(url: str) -> None:
+    body = {"messages": MESSAGES, "max_tokens": 3, "model": "any", "stream": True, "priority": 2}
+    rendered = post(url, "/v1/chat/completions/render", body).json()
+    post(url, "/v1/chat/completions", body)
+    assert rendered["token_ids"] == trace(url).of(RequestArrived)[-1].prompt
+    assert (rendered["stream"], rendered["priority"], rendered["model"]) == (True, 2, "any")
+
+
+@pytest.mark.parametrize("end", ["", "/render"])
+@pytest.mark.parametrize(
+    ("path", "body", "param"),
+    [
+        ("/v1/completions", {"prompt": "x" * 5000, "model": "m"}, "prompt"),
+        ("/v1/completions", {"prompt": "x" * 100_000, "model": "m"}, "prompt"),
+        ("/v1/completions", {"prompt": "x", "max_tokens": 5000, "model": "m"}, "max_tokens"),
+        ("/v1/chat/completions", {"messages": [MESSAGES[0] | {"content": "x" * 5000}]}, "messages"),
+        (
+            "/v1/chat/completions",
+            {"messages": MESSAGES, "max_completion_tokens": 5000},
+            "max_completion_tokens",
+        ),
+    ],
+)
+def test_what_does_not_fit_has_openais_code(
+    url: str, path: str, body: dict[str, Any], param: str, end: str
+) -> None:
+    answer = post(url, path + end, body)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"]) == (400, "context_length_exceeded")
+    assert (error["type"], error["param"]) == ("invalid_request_error", param)
+
+
+def test_the_longest_text_of_tokenize_has_openais_code_too(url: str) -> None:
+    error = post(url, "/tokenize", {"prompt": "x" * 100_000}).json()["error"]
+    assert (error["code"], error["param"]) == ("context_length_exceeded", "prompt")
+
+
+def test_max_model_len_is_what_a_prompt_and_its_output_may_have(url: str) -> None:
+    [model] = get(url, "/v1/models")["data"]
+    longest = model["max_model_len"]
+    assert get(url, f"/v1/models/{model['id']}")["max_model_len"] == longest
+    assert post(url, "/tokenize", {"prompt": "x"}).json()["max_model_len"] == longest
+    body = {"prompt": [104] * (longest - 2), "model": "any", "ignore_eos": True}
+    assert post(url, "/v1/completions/render", body | {"max_tokens": 2}).status_code == 200
+    assert post(url, "/v1/completions/render", body | {"max_tokens": 3}).status_code == 400
+
+
+def test_tokenize_leaves_out_the_beginning_token_and_the_texts(url: str) -> None:
+    whole = post(url, "/tokenize", {"prompt": "hi"}).json()
+    bare = post(url, "/tokenize", {"prompt": "hi", "add_special_tokens": False}).json()
+    assert bare["tokens"] == whole["tokens"][1:]
+    assert post(url, "/tokenize", {"prompt": "hi", "add_special_tokens": True}).json() == whole
+    without = post(url, "/tokenize", {"prompt": "hi", "return_token_strs": False}).json()
+    assert without == whole | {"token_strs": None}
+    refused = post(url, "/tokenize", {"messages": MESSAGES, "add_special_tokens": True})
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "add_special_tokens")
+
+
+def test_a_completion_leaves_out_the_beginning_token(url: str) -> None:
+    for given, bos in ((None, 1), (True, 1), (False, 0)):
+        body = {"prompt": "hi", "model": "any", "max_tokens": 1, "add_special_tokens": given}
+        assert post(url, "/v1/completions", body).json()["usage"]["prompt_tokens"] == bos + 2
+
+
+def test_detokenize_leaves_out_special_tokens_on_request(url: str) -> None:
+    tokens = post(url, "/tokenize", {"prompt": "<|user_end|>hi"}).json()["tokens"]
+    for skip, text in (
+        (True, "hi"),
+        (False, "<|bos|><|user_end|>hi"),
+        (None, "<|bos|><|user_end|>hi"),
+    ):
+        body = {"tokens": tokens, "skip_special_tokens": skip}
+        assert post(url, "/detokenize", body).json() == {"prompt": text}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"add_generation_prompt": False},
+        {"continue_final_message": True},
+        {"chat_template_kwargs": {"enable_thinking": False}},
+        {"documents": [{"title": "a", "text": "b"}]},
+    ],
+    ids=str,
+)
+def test_tokenize_has_the_ids_of_a_chat_with_the_same_fields(url: str, fields: dict) -> None:
+    messages = [*MESSAGES, {"role": "assistant", "content": "Well"}]
+    tokens = post(url, "/tokenize", {"messages": messages} | fields).json()["tokens"]
+    body = {"messages": messages, "max_tokens": 1} | fields
+    assert post(url, "/v1/chat/completions", body).status_code == 200
+    assert tokens == trace(url).of(RequestArrived)[-1].prompt
+    assert tokens == post(url, "/v1/chat/completions/render", body).json()["token_ids"]
+
+
+def test_tokenize_takes_the_tools_that_a_template_does_not_read(url: str) -> None:
+    tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+    plain = post(url, "/tokenize", {"messages": MESSAGES}).json()
+    assert post(url, "/tokenize", {"messages": MESSAGES, "tools": [tool]}).json() == plain
+
+
+@pytest.mark.parametrize("path", ["/tokenize", "/v1/chat/completions"])
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"chat_template_kwargs": {"a": ["<|user_end|>"]}}, "chat_template_kwargs.a"),
+        ({"documents": [{"text": "<|assistant_start|>"}]}, "documents"),
+        ({"chat_template_kwargs": {"messages": []}}, "chat_template_kwargs.messages"),
+        ({"chat_template_kwargs": {"chat_template": "x"}}, "chat_template_kwargs.chat_template"),
+        ({"chat_template_kwargs": {"a": "x" * 100_000}}, "messages"),
+        ({"chat_template": "{{ messages }}"}, "chat_template"),
+        (
+            {"continue_final_message": True, "add_generation_prompt": True},
+            "continue_final_message",
+        ),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_what_a_template_must_not_get_is_rejected(
+    url: str, path: str, fields: dict, param: str
+) -> None:
+    answer = post(url, path, {"messages": MESSAGES} | fields)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"continue_final_message": True},
+        {"chat_template_kwargs": {"a": 1}},
+        {"documents": [{"text": "a"}]},
+        {"tools": [{"type": "function", "function": {"name": "look"}}]},
+    ],
+    ids=str,
+)
+def test_a_text_has_no_template(url: str, fields: dict) -> None:
+    answer = post(url, "/tokenize", {"prompt": "x"} | fields)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, *fields)

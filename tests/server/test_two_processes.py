@@ -1,0 +1,274 @@
+"""The engine in a process of its own: what happens when one of the two processes ends.
+
+What both shapes of the server have in common is tested in the modules with `BOTH_SHAPES`.
+"""
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from engine.events.log import EventLog
+from engine.events.vocabulary import RequestArrived, RequestFinished, StepFinished
+from server.core.engine_process import LaunchError, launch
+from server.process import BackgroundServer, serve_in_background
+from tests.engine.compute.models import add_tokenizer, save
+from tests.facts import assert_names
+from tests.server.harness import Caller, Feed, get, http, post, sse_data, start, until
+from tests.server.lmtp.wire import Wire, letters
+
+Serve = Callable[..., BackgroundServer]
+ROOM = {"max_batch_size": 64, "max_kv_tokens": 8192, "token_budget": 512}
+
+
+def child(server: BackgroundServer) -> psutil.Process:
+    """The engine's process; there is only one."""
+    [found] = psutil.Process(server.process.pid).children(recursive=True)
+    return found
+
+
+def answer(url: str) -> str:
+    body = {"prompt": "x", "max_tokens": 3}
+    text: str = sse_data(post(url, "/v1/completions", body).text)[-1]["full_text"]
+    return text
+
+
+def until_ready(url: str) -> None:
+    until(url, "/ready", lambda response: response.status_code == 200)
+
+
+# The engine's process ends
+
+
+def test_kill_9_of_the_engine_is_told_to_all_clients_and_the_engine_is_started_again(
+    serve: Serve, tmp_path: Path
+) -> None:
+    trace_file = tmp_path / "class.jsonl"
+    server = serve(two_processes=True, paused=True, engine=ROOM, trace_file=str(trace_file))
+    url, first = server.url, child(server)
+    descriptors = psutil.Process(server.process.pid).num_fds()
+    forms: list[dict[str, Any]] = [{}, {"stream": True}, {"stream": False}]
+    with Feed(url) as feed:
+        feed.keyframe()
+        callers = []
+        for number in range(51):
+            body = {"prompt": f"x{number}", "max_tokens": 99} | forms[number % 3]
+            callers.append(Caller(url, "/v1/completions", body))
+        feed.until_kind(RequestArrived, 51)
+        post(url, "/engine/step", {"steps": 3})
+        feed.until_kind(StepFinished, 3)
+        old_run = feed.run
+
+        first.kill()
+        for number, caller in enumerate(callers):
+            text = caller.read_all()
+            if number % 3 == 2:
+                assert text.startswith("HTTP/1.1 503"), text
+                assert "engine_died" in text
+            else:
+                errors = [one["error"] for one in sse_data(text) if "error" in one]
+                assert [one["code"] for one in errors] == ["engine_died"]
+                assert_names(errors[0]["message"], "SIGKILL")
+
+        feed.until_status(previous={"run": old_run, "changed": {}, "prompts": "none"})
+        assert feed.run != old_run
+        assert feed.status["paused"] is True  # as it was before
+    until_ready(url)
+    assert child(server).pid != first.pid
+    assert get(url, "/health")["status"] == "ok"
+    post(url, "/engine/resume")
+    assert answer(url) == "abc"
+    with http(url) as client:
+        old = EventLog.from_bytes(client.get("/trace", params={"previous": True}).content)
+        new = EventLog.from_bytes(client.get("/trace").content)
+    assert len(old.of(RequestArrived)) == 51
+    assert [one.reason for one in new.of(RequestFinished)] == ["length"]
+    assert trace_file.read_bytes() == old.to_bytes()
+    assert (tmp_path / "class-2.jsonl").read_bytes() == new.to_bytes()
+    while psutil.Process(server.process.pid).num_fds() > descriptors:
+        pass  # it notices within its next turn that the last client has disconnected
+    assert server.stop() == 0
+
+
+def test_an_engine_that_dies_again_soon_ends_the_server(serve: Serve) -> None:
+    server = serve(two_processes=True)
+    with Feed(server.url) as feed:
+        feed.keyframe()
+        child(server).kill()
+        feed.until_status(not_ready="", paused=False)
+        while not feed.status["previous"]:
+            next(feed._read())
+        child(server).kill()
+        list(feed)  # it ends
+    assert server.process.wait(30) == 1
+    assert_names(server.output(), "SIGKILL", "second")
+
+
+def test_while_the_engine_is_gone_new_requests_are_told_to_come_back(
+    serve: Serve, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    server = serve(two_processes=True, start_gate=str(gate))
+    url = server.url
+    child(server).kill()
+    until(url, "/ready", lambda response: response.status_code == 503)
+    health = get(url, "/health")
+    assert health["status"] == "failed"
+    refused = post(url, "/v1/completions", {"prompt": "x"})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "engine_died")
+    assert refused.headers["retry-after"] == "1"
+    gate.write_text("open")
+    until_ready(url)
+    assert answer(url) == "abc"
+
+
+def test_an_lmtp_connection_outlives_the_engine_and_its_buffers_do_too(serve: Serve) -> None:
+    server = serve(two_processes=True, engine={"block_size": 4, "max_kv_tokens": 256})
+    with Wire(server.url) as wire:
+        wire.generate(1, [120] * 8, max_tokens=4, keep="tale")
+        assert letters(wire.tokens(1)) == "abcd"
+        post(server.url, "/engine/pause")
+        wire.generate(2, [121], max_tokens=9)
+        assert wire.next("MSG", 2)["status"] == "queued"
+        child(server).kill()
+        error = wire.error(2)
+        assert (error["code"], error["retry"]) == ("engine_died", True)
+        until_ready(server.url)
+        post(server.url, "/engine/resume")
+        wire.generate(3, [121], max_tokens=2, **{"from": "tale"})
+        assert letters(wire.tokens(3)) == "ab"
+        wire.send("RELEASE", stream_id=4, buffer="tale")
+        assert wire.next("MSG", 4)["status"] == "released"
+
+
+def test_a_dead_engine_does_not_hold_up_the_servers_end(serve: Serve, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    server = serve(two_processes=True, gate=str(gate))
+    caller = Caller(server.url, "/v1/completions", {"prompt": "x"}, X_Client="gate")
+    caller.socket.recv(1)
+    server.process.send_signal(signal.SIGTERM)
+    until(server.url, "/ready", lambda response: response.status_code == 503)
+    child(server).kill()
+    assert "engine_died" in caller.read_all()
+    assert server.process.wait(30) == 0
+
+
+def test_a_model_of_a_directory_that_dies_is_loaded_again_and_the_first_one_serves_on(
+    tmp_path: Path,
+) -> None:
+    save(tmp_path / "gpt2", "gpt2")
+    add_tokenizer(tmp_path / "gpt2")
+    body = {"model": "gpt2", "prompt": [5, 6, 7], "max_tokens": 3, "stream": False}
+    with serve_in_background("auto", model_dir=tmp_path, request_log="off") as server:
+        first = child(server)
+        before = post(server.url, "/v1/completions", body).json()["choices"]
+        [second] = set(psutil.Process(server.process.pid).children()) - {first}
+        second.kill()
+        until(server.url, "/health?model=gpt2", lambda now: now.json()["status"] == "failed")
+        assert post(server.url, "/v1/completions", body | {"model": None}).status_code == 200
+        assert post(server.url, "/v1/completions", body).json()["choices"] == before
+        assert len(psutil.Process(server.process.pid).children()) == 2
+        assert first.is_running()
+
+
+# The server's process ends
+
+
+def test_the_engine_ends_with_the_server(serve: Serve) -> None:
+    server = serve(two_processes=True)
+    assert child(server).is_running()
+    server.process.kill()
+    assert server.process.stdout.read() == b""  # the end of the file: both have closed it
+
+
+def test_the_engine_ends_although_a_step_hangs(serve: Serve, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    server = serve(two_processes=True, gate=str(gate))
+    caller = Caller(server.url, "/v1/completions", {"prompt": "x"}, X_Client="gate")
+    caller.socket.recv(1)
+    server.process.kill()
+    assert server.process.stdout.read() == b""
+
+
+def test_the_engine_ends_although_a_step_holds_the_gil(serve: Serve, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    server = serve(two_processes=True, gate=str(gate))
+    caller = Caller(server.url, "/v1/completions", {"prompt": "x"}, X_Client="hang")
+    caller.socket.recv(1)
+    assert gate.read_bytes() == b"hangs"
+    server.process.kill()
+    assert server.process.stdout.read() == b""
+
+
+def test_signals_for_the_whole_group_do_not_end_the_engine() -> None:
+    """Ctrl-C reaches all processes of a terminal, and systemd signals all of a service."""
+    with start(two_processes=True) as server:
+        engine = child(server)
+        assert os.getsid(engine.pid) == engine.pid  # a session of its own: no terminal signals it
+        for number in (signal.SIGINT, signal.SIGTERM):
+            engine.send_signal(number)
+        assert answer(server.url) == "abc"
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait(30) == 0
+    assert not engine.is_running()
+
+
+# The start
+
+
+@pytest.mark.parametrize(
+    ("factory", "arguments", "words"),
+    [
+        ("os:_exit", {"status": 3}, ["exit code 3"]),
+        ("os:abort", {}, ["SIGABRT"]),
+        ("server.core.loading:load_with", {"config": {"block_size": 0}}, ["block_size"]),
+    ],
+)
+def test_an_engine_that_cannot_start_says_why(
+    factory: str, arguments: dict[str, Any], words: list[str]
+) -> None:
+    before = psutil.Process().num_fds()
+    with pytest.raises(LaunchError) as failed:
+        launch(factory, arguments, lambda _ready: None)  # type: ignore[arg-type, return-value]
+    assert_names(str(failed.value), *words)
+    assert psutil.Process().num_fds() == before
+    assert psutil.Process().children() == []
+
+
+def test_only_the_engines_process_has_torch_and_the_weights() -> None:
+    with serve_in_background(request_log="off") as server:
+        engine = child(server)
+        maps = [Path(f"/proc/{pid}/maps").read_text() for pid in (server.process.pid, engine.pid)]
+        assert ["libtorch" in one for one in maps] == [False, True]
+        assert post(server.url, "/v1/completions", {"prompt": "x"}).status_code == 200
+
+
+def test_many_streams_give_the_same_tokens_in_both_shapes() -> None:
+    assert _outputs(two_processes=False) == _outputs(two_processes=True)
+
+
+def _outputs(*, two_processes: bool) -> list[list[str]]:
+    """The texts of all choices of a hundred requests at the same time."""
+    with start(two_processes=two_processes, engine=ROOM) as server:
+        bodies = [
+            {"prompt": f"{number}", "max_tokens": 1 + number % 40, "n": 1 + number % 3}
+            for number in range(100)
+        ]
+        callers = [
+            Caller(server.url, "/v1/completions", body | {"stream": False}) for body in bodies
+        ]
+        answers = [json.loads(caller.read_all().partition("\r\n\r\n")[2]) for caller in callers]
+    texts = [[choice["text"] for choice in answer["choices"]] for answer in answers]
+    assert [[len(text) for text in one] for one in texts] == [
+        [body["max_tokens"]] * body["n"] for body in bodies
+    ]
+    return texts

@@ -1,0 +1,538 @@
+"""vLLM's own request fields, on the wire as in vLLM 0.32: over HTTP, whole and streamed."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import openai
+import pytest
+
+from engine.events.vocabulary import RequestArrived, StepFinished
+from engine.text.tokenizer import HFTokenizer
+from server.process import serve_in_background
+from tests.server.harness import http, post, sse_data, trace
+from tests.server.sdk import lenient, sdk
+
+TOKENIZER = HFTokenizer("engine/bundled")
+PROMPT = "Once upon a time"
+SUM = [{"role": "user", "content": "What is 17 + 25?"}]
+TOOL_TEXT = "<|python_start|>17+25<|python_end|><|output_start|>42<|output_end|>"
+ANSWER = "17 + 25 = 42."
+ENDPOINTS = ["completions", "chat"]
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with serve_in_background(max_batch_size=4) as server:
+        yield server.url
+
+
+@pytest.fixture(scope="module")
+def client(url: str) -> Iterator[openai.OpenAI]:
+    with sdk(url) as client:
+        yield client
+
+
+class Caller:
+    """Asks one endpoint, whole or streamed, and gathers what the chunks of each choice say."""
+
+    def __init__(self, url: str, endpoint: str, stream: bool) -> None:
+        self.url, self.endpoint, self.stream = url, endpoint, stream
+
+    def send(self, **fields: Any) -> Any:
+        """The status, and the response or the list of chunks."""
+        body: dict[str, Any] = {"model": "any", "stream": self.stream, "temperature": 0}
+        if self.endpoint == "chat":
+            body |= {"messages": SUM}
+        else:
+            body |= {"prompt": PROMPT}
+        path = "/v1/chat/completions" if self.endpoint == "chat" else "/v1/completions"
+        answer = post(self.url, path, body | fields)
+        if answer.status_code != 200:
+            return answer.status_code, answer.json()["error"]
+        if not self.stream:
+            return 200, answer.json()
+        chunks = sse_data(answer.text)
+        assert chunks.pop() == "[DONE]"
+        return 200, chunks
+
+    def choices(self, **fields: Any) -> list[dict[str, Any]]:
+        """Text, token_ids, prompt_token_ids and the end of each choice."""
+        status, answer = self.send(**fields)
+        assert status == 200, answer
+        gathered: dict[int, dict[str, Any]] = defaultdict(lambda: {"text": "", "token_ids": []})
+        for part in answer if self.stream else [answer]:
+            for choice in part["choices"]:
+                one = gathered[choice["index"]]
+                message = choice.get("delta") or choice.get("message") or {}
+                one["text"] += choice.get("text") or message.get("content") or ""
+                one["token_ids"] += choice.get("token_ids") or []
+                if "prompt_token_ids" in choice or "prompt_token_ids" in part:
+                    told = choice.get("prompt_token_ids") or part.get("prompt_token_ids")
+                    assert one.setdefault("prompt_token_ids", told) == told
+                if choice["finish_reason"] is not None:
+                    one |= {name: choice[name] for name in ("finish_reason", "stop_reason")}
+        return [gathered[index] for index in sorted(gathered)]
+
+    def text(self, **fields: Any) -> str:
+        (choice,) = self.choices(**fields)
+        return choice["text"]
+
+    def refused(self, **fields: Any) -> str:
+        status, error = self.send(**fields)
+        assert status == 400
+        return error["param"]
+
+
+@pytest.fixture(
+    params=[(endpoint, stream) for endpoint in ENDPOINTS for stream in (False, True)],
+    ids=lambda one: f"{one[0]}-{'stream' if one[1] else 'whole'}",
+)
+def ask(request: pytest.FixtureRequest, url: str) -> Caller:
+    return Caller(url, *request.param)
+
+
+@pytest.fixture(params=[False, True], ids=["whole", "stream"])
+def chat(request: pytest.FixtureRequest, url: str) -> Caller:
+    return Caller(url, "chat", request.param)
+
+
+@pytest.fixture(params=ENDPOINTS)
+def whole(request: pytest.FixtureRequest, url: str) -> Caller:
+    return Caller(url, request.param, stream=False)
+
+
+@pytest.fixture(params=ENDPOINTS)
+def streamed(request: pytest.FixtureRequest, url: str) -> Caller:
+    return Caller(url, request.param, stream=True)
+
+
+# skip_special_tokens
+
+
+def test_a_chat_has_the_answer_and_no_tool_call(chat: Caller, url: str) -> None:
+    assert chat.text() == ANSWER
+    assert chat.text(skip_special_tokens=True) == ANSWER
+    assert chat.text(skip_special_tokens=False) == TOOL_TEXT + ANSWER
+    # The log has every token's text either way.
+    first = trace(url).of(RequestArrived)[-3].request
+    for request in (first, first + 1, first + 2):
+        rows = [row for e in trace(url).of(StepFinished) for row in e.tokens]
+        texts = [text for row in rows if row.request == request for text in row.texts]
+        assert "".join(texts) == TOOL_TEXT + ANSWER
+
+
+def test_a_completion_has_no_special_tokens_either(url: str) -> None:
+    prompt = TOKENIZER.chat_template.render(SUM)
+    ask = Caller(url, "completions", stream=False)
+    assert ask.text(prompt=prompt, max_tokens=60) == ANSWER
+    assert ask.text(prompt=prompt, max_tokens=60, skip_special_tokens=False) == TOOL_TEXT + ANSWER
+
+
+def test_logprobs_have_every_token_and_offsets_follow_the_text(url: str) -> None:
+    ask = Caller(url, "chat", stream=False)
+    _, answer = ask.send(logprobs=True)
+    tokens = [entry["token"] for entry in answer["choices"][0]["logprobs"]["content"]]
+    assert "".join(tokens) == TOOL_TEXT + ANSWER + "<|assistant_end|>"
+    prompt = TOKENIZER.chat_template.render(SUM)
+    _, answer = Caller(url, "completions", stream=False).send(
+        prompt=prompt, max_tokens=60, logprobs=0
+    )
+    told = answer["choices"][0]
+    pieces = zip(told["logprobs"]["tokens"], told["logprobs"]["text_offset"], strict=True)
+    shown = [(token, offset) for token, offset in pieces][tokens.index("<|output_end|>") + 1 :]
+    assert told["text"] == ANSWER
+    for token, offset in shown[:-1]:
+        assert ANSWER.startswith(token, offset)
+
+
+def test_stop_strings_are_searched_in_the_text_that_is_shown(chat: Caller) -> None:
+    assert chat.text(stop=["25<", "+ 25"]) == "17 "
+    assert chat.text(stop=["25<", "+ 25"], skip_special_tokens=False) == "<|python_start|>17+"
+
+
+def test_the_teaching_stream_shows_all_tokens_unless_asked_otherwise(url: str) -> None:
+    prompt = TOKENIZER.chat_template.render(SUM)
+    for fields, text in [({}, TOOL_TEXT + ANSWER), ({"skip_special_tokens": True}, ANSWER)]:
+        *events, done = sse_data(
+            post(url, "/v1/completions", {"prompt": prompt, "max_tokens": 60} | fields).text
+        )
+        assert done == {"done": True, "full_text": text, "finish_reason": "stop"}
+        assert "".join(event["token"] for event in events) == text
+        assert TOKENIZER.decode([event["token_id"] for event in events[:-1]]) == TOOL_TEXT + ANSWER
+    last = sse_data(post(url, "/v1/completions", {"prompt": PROMPT, "max_tokens": 2}).text)[-1]
+    assert last["finish_reason"] == "length"
+
+
+# Ends
+
+
+def test_the_stop_string_is_the_stop_reason(ask: Caller) -> None:
+    plain = ask.text(max_tokens=20)
+    stop = plain[5:8]
+    (end,) = ask.choices(max_tokens=20, stop=["@@", stop])
+    assert (end["finish_reason"], end["stop_reason"]) == ("stop", stop)
+    assert end["text"] == plain[: plain.index(stop)]
+    (end,) = ask.choices(max_tokens=20, stop=["@@", stop], include_stop_str_in_output=True)
+    assert end["text"] == plain[: plain.index(stop)] + stop
+    assert end["stop_reason"] == stop
+
+
+def test_the_stop_token_is_the_stop_reason(ask: Caller) -> None:
+    fields = {"max_tokens": 20, "return_token_ids": True, "skip_special_tokens": False}
+    (plain,) = ask.choices(**fields)
+    ids = plain["token_ids"]
+    token = next(token for token in ids[15:] if token not in TOKENIZER.special_ids)
+    (end,) = ask.choices(**fields, stop_token_ids=[token])
+    assert (end["finish_reason"], end["stop_reason"]) == ("stop", token)
+    assert end["token_ids"] == ids[: ids.index(token) + 1]
+    (kept,) = ask.choices(**fields, stop_token_ids=[token], include_stop_str_in_output=True)
+    assert kept["text"] == end["text"] + TOKENIZER.decode([token])
+
+
+def test_other_ends_have_no_stop_reason(ask: Caller) -> None:
+    (end,) = ask.choices(max_tokens=3)
+    assert (end["finish_reason"], end["stop_reason"]) == ("length", None)
+    if ask.endpoint == "chat":
+        (end,) = ask.choices()
+        assert (end["finish_reason"], end["stop_reason"]) == ("stop", None)
+
+
+# Token ids and log-probabilities of the prompt
+
+
+def test_token_ids_are_those_of_the_log(ask: Caller, url: str) -> None:
+    choices = ask.choices(max_tokens=9, n=2, temperature=1.0, seed=4, return_token_ids=True)
+    log = trace(url)
+    arrived = log.of(RequestArrived)[-1]
+    rows = [row for event in log.of(StepFinished) for row in event.tokens]
+    for sample, choice in enumerate(choices):
+        own = [row for row in rows if row.request == arrived.request + sample]
+        assert choice["token_ids"] == [token for row in own for token in row.ids]
+        assert choice["prompt_token_ids"] == arrived.prompt
+
+
+def test_token_ids_come_on_request_only(ask: Caller) -> None:
+    _, answer = ask.send(max_tokens=2)
+    assert "token_ids" not in str(answer)
+    assert "prompt_logprobs" not in str(answer)
+
+
+def test_a_stream_has_the_prompt_s_ids_once_per_choice(streamed: Caller) -> None:
+    _, chunks = streamed.send(max_tokens=4, return_token_ids=True)
+    if streamed.endpoint == "chat":
+        told = [chunk for chunk in chunks if "prompt_token_ids" in chunk]
+        assert [chunk["choices"][0]["delta"]["role"] for chunk in told] == ["assistant"]
+    else:
+        told = [one for chunk in chunks for one in chunk["choices"] if "prompt_token_ids" in one]
+        assert told == [chunks[0]["choices"][0]]
+
+
+def test_every_chunk_of_the_output_has_token_ids(streamed: Caller) -> None:
+    _, chunks = streamed.send(max_tokens=4, return_token_ids=True)
+    for chunk in chunks:
+        (choice,) = chunk["choices"]
+        assert ("token_ids" in choice) != ("role" in choice.get("delta", {}))
+
+
+def test_every_token_is_sent_even_if_it_has_no_text(url: str) -> None:
+    (chat,) = Caller(url, "chat", stream=True).choices(return_token_ids=True)
+    assert TOKENIZER.decode(chat["token_ids"]) == TOOL_TEXT + ANSWER + "<|assistant_end|>"
+
+
+def test_prompt_logprobs(whole: Caller) -> None:
+    _, answer = whole.send(max_tokens=1, prompt_logprobs=3, return_token_ids=True, n=2)
+    choice = answer["choices"][1]
+    owner = answer if whole.endpoint == "chat" else choice
+    assert "prompt_logprobs" not in (choice if whole.endpoint == "chat" else answer)
+    first, *others = owner["prompt_logprobs"]
+    ids = owner["prompt_token_ids"]
+    assert first is None
+    assert len(others) == len(ids) - 1 > 3
+    for token, entry in zip(ids[1:], others, strict=True):
+        own = next(iter(entry))
+        assert own == str(token)
+        assert entry[own]["decoded_token"] == TOKENIZER.decode([token])
+        assert len(entry) == (3 if entry[own]["rank"] <= 3 else 4)
+        ranked = sorted(entry.values(), key=lambda one: one["rank"])
+        assert [one["rank"] for one in ranked[:3]] == [1, 2, 3]
+        assert ranked == sorted(ranked, key=lambda one: -one["logprob"])
+        assert set(entry[own]) == {"logprob", "rank", "decoded_token"}
+
+
+def test_prompt_logprobs_of_zero_have_the_prompt_s_tokens_alone(whole: Caller) -> None:
+    _, answer = whole.send(max_tokens=1, prompt_logprobs=0)
+    owner = answer if whole.endpoint == "chat" else answer["choices"][0]
+    assert {len(entry) for entry in owner["prompt_logprobs"][1:]} == {1}
+
+
+def test_prompt_logprobs_are_those_of_echo(url: str) -> None:
+    ask = Caller(url, "completions", stream=False)
+    _, answer = ask.send(
+        max_tokens=1, prompt_logprobs=2, echo=True, logprobs=1, prompt="time a upon"
+    )
+    choice = answer["choices"][0]
+    own = [next(iter(entry.values()))["logprob"] for entry in choice["prompt_logprobs"][1:]]
+    assert own == choice["logprobs"]["token_logprobs"][1 : len(own) + 1]
+    assert max(map(len, choice["logprobs"]["top_logprobs"][1:])) == 2, "the likeliest and its own"
+
+
+def test_prompt_logprobs_need_a_whole_response(streamed: Caller, url: str) -> None:
+    assert streamed.refused(prompt_logprobs=1) == "prompt_logprobs"
+    _, chunks = streamed.send(prompt_logprobs=0, max_tokens=2)  # as in vLLM: accepted, not sent
+    assert "prompt_logprobs" not in str(chunks)
+    error = post(url, "/v1/completions", {"prompt": "x", "prompt_logprobs": 1}).json()["error"]
+    assert error["param"] == "prompt_logprobs"
+
+
+# Usage in every chunk
+
+
+def test_continuous_usage(streamed: Caller) -> None:
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    fields = {"max_tokens": 5, "n": 2, "temperature": 1.0, "ignore_eos": True}
+    _, chunks = streamed.send(stream_options=options, return_token_ids=True, **fields)
+    *parts, closing = chunks
+    so_far: dict[int, int] = defaultdict(int)
+    for part in parts:
+        (choice,) = part["choices"]
+        so_far[choice["index"]] += len(choice.get("token_ids") or [])
+        usage = part["usage"]
+        assert usage["completion_tokens"] == so_far[choice["index"]]
+        assert usage["prompt_tokens"] == closing["usage"]["prompt_tokens"]
+        assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
+        assert len(usage) == 3
+    assert so_far == {0: 5, 1: 5}
+    assert closing["choices"] == []
+    assert closing["usage"]["completion_tokens"] == 10
+
+
+@pytest.mark.parametrize("options", [{"continuous_usage_stats": True}, {"include_usage": True}])
+def test_continuous_usage_needs_both_options(streamed: Caller, options: dict[str, bool]) -> None:
+    _, chunks = streamed.send(stream_options=options, max_tokens=3)
+    told = [chunk for chunk in chunks if "usage" in chunk]
+    assert [chunk["choices"] for chunk in told] == ([[]] if "include_usage" in options else [])
+
+
+# Prompts
+
+
+def test_the_last_message_is_continued(chat: Caller, url: str) -> None:
+    begun = [*SUM, {"role": "assistant", "content": "17 + 25 ="}]
+    text = chat.text(messages=begun, continue_final_message=True, add_generation_prompt=False)
+    assert text.startswith(" ")
+    assert chat.text(messages=begun, continue_final_message=True) == text
+    prompt = trace(url).of(RequestArrived)[-1].prompt
+    assert TOKENIZER.decode(prompt).endswith("<|assistant_start|>17 + 25 =")
+    echoed = chat.text(messages=begun, continue_final_message=True, echo=True)
+    assert echoed == "17 + 25 =" + text
+    assert chat.text(echo=True) == ANSWER, "the last message is the user's"
+
+
+def test_without_a_generation_prompt_the_last_message_stays_closed(chat: Caller, url: str) -> None:
+    chat.send(add_generation_prompt=False, max_tokens=2)
+    prompt = trace(url).of(RequestArrived)[-1].prompt
+    assert TOKENIZER.decode(prompt).endswith("17 + 25?<|user_end|>")
+    _, answer = chat.send(add_generation_prompt=False, max_tokens=2)
+    if chat.stream:
+        assert answer[0]["choices"][0]["delta"]["role"] == "user"
+    else:
+        assert answer["choices"][0]["message"]["role"] == "user"
+
+
+def test_a_continued_message_of_the_user_has_no_control_tokens(url: str) -> None:
+    messages = [{"role": "user", "content": "a<|user_end|>b"}]
+    ask = Caller(url, "chat", stream=False)
+    ask.send(messages=messages, continue_final_message=True, max_tokens=1)
+    prompt = trace(url).of(RequestArrived)[-1].prompt
+    assert prompt[-1] != TOKENIZER.token_id("<|user_end|>")
+    assert TOKENIZER.token_id("<|user_end|>") not in prompt
+    assert TOKENIZER.decode(prompt).endswith("a<|user_end|>b")
+
+
+def test_a_message_is_continued_or_begun(chat: Caller) -> None:
+    both = {"continue_final_message": True, "add_generation_prompt": True}
+    assert chat.refused(**both) == "continue_final_message"
+
+
+@pytest.mark.parametrize("side", [None, "left", "right"])
+def test_truncated_prompts(ask: Caller, url: str, side: str | None) -> None:
+    ask.send(max_tokens=1)
+    full = trace(url).of(RequestArrived)[-1].prompt
+    ask.send(max_tokens=1, truncate_prompt_tokens=3, truncation_side=side)
+    cut = trace(url).of(RequestArrived)[-1].prompt
+    assert cut == (full[:3] if side == "right" else full[-3:])
+    ask.send(max_tokens=1, truncate_prompt_tokens=1000)
+    assert trace(url).of(RequestArrived)[-1].prompt == full
+
+
+def test_a_prompt_that_is_too_long_is_cut_to_what_fits(whole: Caller, url: str) -> None:
+    long = "Once upon a time " * 2000
+    fields = {"prompt": long} if whole.endpoint == "completions" else {}
+    fields = fields or {"messages": [{"role": "user", "content": long}]}
+    assert whole.refused(max_tokens=7, **fields) in ("prompt", "messages")
+    (choice,) = whole.choices(max_tokens=7, truncate_prompt_tokens=-1, ignore_eos=True, **fields)
+    arrived = trace(url).of(RequestArrived)[-1]
+    assert choice["finish_reason"] == "length"
+    assert arrived.max_tokens == 7
+    assert len(arrived.prompt) > 1000
+    assert len(arrived.prompt) + 7 == trace(url)[0].model["max_context"]
+
+
+def test_truncation_beyond_the_context_is_refused(ask: Caller) -> None:
+    for limit in (-2, 10**7):
+        assert ask.refused(truncate_prompt_tokens=limit) == "truncate_prompt_tokens"
+    assert ask.refused(truncation_side="middle") == "truncation_side"
+    assert ask.refused(truncate_prompt_tokens=0) in ("prompt", "messages")
+
+
+def test_a_truncated_prompt_is_echoed_as_it_was_read(url: str) -> None:
+    ask = Caller(url, "completions", stream=False)
+    told = ask.text(echo=True, max_tokens=0, truncate_prompt_tokens=2)
+    assert told == TOKENIZER.decode(TOKENIZER.encode(PROMPT)[-2:])
+
+
+# Bans
+
+
+def test_bad_words(ask: Caller) -> None:
+    plain = ask.text(max_tokens=20)
+    word = plain.split()[-2]
+    without = ask.text(max_tokens=20, bad_words=[word])
+    assert word in plain
+    assert word not in without
+    assert without != plain
+    assert ask.text(max_tokens=20, bad_words=[]) == plain
+
+
+def test_a_tool_call_can_be_a_bad_word(chat: Caller) -> None:
+    (told,) = chat.choices(bad_words=["<|python_start|>"], return_token_ids=True, max_tokens=9)
+    assert TOKENIZER.token_id("<|python_start|>") not in told["token_ids"]
+
+
+def test_allowed_token_ids(ask: Caller) -> None:
+    (told,) = ask.choices(
+        max_tokens=20, allowed_token_ids=[20, 22, 23], temperature=2.0, return_token_ids=True
+    )
+    assert len(set(told["token_ids"])) > 1
+    assert set(told["token_ids"]) <= {20, 22, 23}
+    assert ask.text(max_tokens=20, allowed_token_ids=[20]) == "," * 20
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"bad_words": [""]}, "bad_words"),
+        ({"bad_words": [" "]}, "bad_words"),
+        ({"bad_words": "word"}, "bad_words"),
+        ({"bad_words": ["a"] * 129}, "bad_words"),
+        ({"bad_words": ["a" * 257]}, "bad_words[0]"),
+        ({"bad_words": [f"word {n}" for n in range(128)]}, "bad_words"),
+        ({"allowed_token_ids": []}, "allowed_token_ids"),
+        ({"allowed_token_ids": [1536]}, "allowed_token_ids"),
+        ({"allowed_token_ids": [-1]}, "allowed_token_ids"),
+        ({"allowed_token_ids": [1] * 1025}, "allowed_token_ids"),
+        ({"allowed_token_ids": ["a"]}, "allowed_token_ids[0]"),
+        ({"skip_special_tokens": 1}, "skip_special_tokens"),
+        ({"include_stop_str_in_output": "no"}, "include_stop_str_in_output"),
+        ({"return_token_ids": 1}, "return_token_ids"),
+        ({"prompt_logprobs": -1}, "prompt_logprobs"),
+        ({"prompt_logprobs": 21}, "prompt_logprobs"),
+        ({"n": 1025}, "n"),
+    ],
+    ids=lambda one: str(one)[:40],
+)
+def test_bad_values_are_refused_by_name(ask: Caller, fields: dict[str, Any], param: str) -> None:
+    assert ask.refused(**fields) == param
+
+
+# More samples than seats
+
+
+def test_samples_beyond_the_batch_are_queued(ask: Caller, url: str) -> None:
+    fields = {"n": 11, "max_tokens": 9, "temperature": 3.0, "seed": 5, "ignore_eos": True}
+    choices = ask.choices(**fields, skip_special_tokens=False)
+    assert len(choices) == 11
+    assert {choice["finish_reason"] for choice in choices} == {"length"}
+    assert len({choice["text"] for choice in choices}) > 1
+    parts = trace(url).of(RequestArrived)[-8:]
+    assert [part.n for part in parts] == [4] + [1] * 7
+    first = parts[0].request
+    assert [part.request for part in parts] == [first, *range(first + 4, first + 11)]
+    assert ask.choices(**fields, skip_special_tokens=False) == choices
+
+
+def test_the_best_of_more_samples_than_seats(url: str) -> None:
+    ask = Caller(url, "completions", stream=False)
+    fields = {"max_tokens": 4, "temperature": 1.0, "seed": 5, "ignore_eos": True}
+    every = ask.send(n=9, logprobs=0, **fields)[1]["choices"]
+    best = sorted(every, key=lambda one: -sum(one["logprobs"]["token_logprobs"]))[:2]
+    answer = ask.send(n=2, best_of=9, **fields)[1]
+    assert [one["text"] for one in answer["choices"]] == [one["text"] for one in best]
+    assert answer["usage"]["completion_tokens"] == 36
+
+
+def test_the_siblings_find_is_no_cached_prompt(url: str) -> None:
+    ask = Caller(url, "completions", stream=False)
+    prompt = "A prompt that no other test sends, and that fills a block or two of the memory."
+    for cached in (0, 16):
+        _, answer = ask.send(prompt=prompt, n=9, max_tokens=2, temperature=1.0)
+        assert (answer["usage"]["prompt_tokens_details"]["cached_tokens"] >= 16) == (cached > 0)
+
+
+def test_too_many_choices_are_refused(url: str) -> None:
+    ask = Caller(url, "completions", stream=False)
+    assert ask.refused(prompt=["x"] * 600, n=2) == "prompt"
+    assert ask.refused(best_of=1025) == "best_of"
+
+
+def test_a_client_that_leaves_takes_its_queued_samples_with_it(url: str) -> None:
+    body = {"model": "m", "prompt": PROMPT, "n": 40, "max_tokens": 400, "temperature": 1.0}
+    body |= {"stream": True, "ignore_eos": True}
+    with http(url) as client, client.stream("POST", "/v1/completions", json=body) as answer:
+        next(answer.iter_lines())
+    with http(url) as client:
+        for _ in range(200):
+            metrics = client.get("/metrics").text
+            waiting = [line for line in metrics.splitlines() if "requests_waiting" in line]
+            if any(line.endswith(" 0") or line.endswith(" 0.0") for line in waiting):
+                break
+    assert Caller(url, "completions", stream=False).text(max_tokens=2)
+
+
+# OpenAI's SDK
+
+
+def test_the_sdk_reads_all_of_it(client: openai.OpenAI) -> None:
+    extra = {"return_token_ids": True, "prompt_logprobs": 1, "stop_token_ids": [20]}
+    answer = client.chat.completions.create(
+        model="any", messages=SUM, max_tokens=30, temperature=0, extra_body=extra
+    )
+    assert answer.choices[0].message.content == ANSWER
+    assert answer.choices[0].stop_reason is None
+    assert TOKENIZER.decode(answer.choices[0].token_ids).endswith("<|assistant_end|>")
+    assert answer.prompt_logprobs[0] is None
+    assert len(answer.prompt_token_ids) == len(answer.prompt_logprobs)
+    completion = client.completions.create(
+        model="any", prompt=PROMPT, max_tokens=30, temperature=0, extra_body=extra
+    )
+    assert completion.choices[0].stop_reason == 20
+    assert completion.choices[0].token_ids[-1] == 20
+
+
+def test_the_sdk_reads_streams(client: openai.OpenAI) -> None:
+    extra = {"return_token_ids": True, "bad_words": ["prince"], "skip_special_tokens": False}
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    chunks = list(
+        client.chat.completions.create(
+            model="any", messages=SUM, stream=True, stream_options=options, extra_body=extra
+        )
+    )
+    assert chunks[0].prompt_token_ids
+    assert all(chunk.usage.total_tokens for chunk in chunks)
+    texts = list(
+        lenient(client).completions.create(
+            model="any", prompt=PROMPT, stream=True, stream_options=options, extra_body=extra
+        )
+    )
+    assert sum(len(chunk.choices[0].token_ids) for chunk in texts[:-1]) == 16

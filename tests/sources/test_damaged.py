@@ -1,0 +1,45 @@
+"""Damaged lines that random mutations do not find, and memory over weeks."""
+
+import json
+
+import pytest
+
+from engine.events import LogError
+from visualizer.sources import hash_memory, read_source
+from visualizer.sources.hash_memory import HashMemory, Owner
+
+DEEP = "[" * 100_000 + "]" * 100_000
+KEYFRAME = {"type": "keyframe", "seq": 0, "state": {"settings": [1]}}
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        '{"type":"underglass_vllm","more":',
+        '{"timestamp":1,"input_length":3,"output_length":3,"hash_ids":[1],"more":',
+        '{"type":"run_started","more":',
+        '{"topic":"kv","seq":0,"batch":',
+    ],
+    ids=["vllm", "mooncake", "own", "kv"],
+)
+def test_a_line_nested_too_deeply_is_refused(start: str) -> None:
+    with pytest.raises(LogError, match=r"line 1: .*recursion"):
+        read_source(f"{start}{DEEP}}}\n".encode())
+
+
+def test_settings_that_are_no_map_do_not_fit() -> None:
+    with pytest.raises(LogError, match="does not fit"):
+        read_source(json.dumps(KEYFRAME).encode() + b"\n").state()
+
+
+def test_hashes_of_evicted_blocks_are_forgotten_at_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hash_memory, "MOST_EVICTED", 10)
+    memory, numbers = HashMemory(2), list[int]()
+    memory.owners[1] = Owner()
+    for turn in range(100):
+        memory.allocate(1, [0])
+        memory.store(1, 0, [f"h{turn}"])
+        numbers += memory.nodes
+        memory.release(1)
+    assert numbers == list(range(1, 101))
+    assert len(memory._numbers) < 15

@@ -1,0 +1,191 @@
+"""Mooncake's traces: real lines become a workload that shares what their hash ids share."""
+
+import gzip
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from engine.config import EngineConfig
+from engine.events import vocabulary as v
+from engine.events.log import EventLog
+from engine.simulation.cost_runner import Cost
+from engine.simulation.mooncake import BLOCK, MooncakeError, workload_from_mooncake
+from engine.simulation.simulate import simulate
+from engine.simulation.what_if import what_if
+from engine.simulation.workload import Arrival
+from tests.facts import assert_names, raises_naming
+from visualizer.sources import SourceError, read_source
+from visualizer.sources import mooncake_run as reader
+from visualizer.sources.mooncake import MOONCAKE
+
+TRACE = Path(__file__).parents[1] / "fixtures" / "mooncake" / "conversation_trace.jsonl"
+LINES = TRACE.read_bytes().splitlines()
+ROWS = [json.loads(line) for line in LINES]
+
+
+def arrivals(**options: object) -> list[Arrival]:
+    return workload_from_mooncake(TRACE, **options).inputs  # type: ignore[arg-type, return-value]
+
+
+def common(a: list[int], b: list[int]) -> int:
+    differ = (at for at, (x, y) in enumerate(zip(a, b, strict=False)) if x != y)
+    return next(differ, min(len(a), len(b)))
+
+
+def test_times_and_lengths_are_those_of_the_trace() -> None:
+    for row, one in zip(ROWS, arrivals(), strict=True):
+        assert one.at_ms == row["timestamp"]
+        assert len(one.prompt) == row["input_length"]
+        assert one.params.max_tokens == row["output_length"]
+
+
+def test_prompts_share_exactly_the_blocks_with_equal_ids() -> None:
+    shared = 0
+    rows = zip(ROWS, arrivals(shrink=32), strict=True)
+    for one, other in pairwise(sorted(rows, key=lambda row: row[0]["hash_ids"])):
+        blocks = common(one[0]["hash_ids"], other[0]["hash_ids"])
+        tokens = common(one[1].prompt, other[1].prompt)
+        assert tokens == min(blocks * 16, len(one[1].prompt), len(other[1].prompt))
+        shared += blocks > 1
+    assert shared > 5
+
+
+def test_the_simulated_hits_are_those_that_the_ids_allow() -> None:
+    """With room for everything, each request finds the blocks that came before, except its last."""
+    workload = workload_from_mooncake(TRACE, shrink=32, speed=0.001)  # one request at a time
+    config = EngineConfig.like("vllm", token_budget=8192, max_kv_tokens=200_000, block_size=16)
+    log = simulate(workload, config, cost=Cost(1, 0))
+    seen = set[int]()
+    hits = {event.request: len(event.blocks) for event in log.of(v.Admitted)}
+    for number, row in enumerate(ROWS, start=1):
+        full = row["hash_ids"][: len(workload.inputs[number - 1].prompt) // 16]
+        known = next((at for at, id_ in enumerate(full) if id_ not in seen), len(full))
+        usable = (len(workload.inputs[number - 1].prompt) - 1) // 16
+        assert hits[number] == min(known, usable), number
+        seen |= set(full)
+    assert sum(hits.values()) > 300
+
+
+@pytest.mark.parametrize(("shrink", "tokens"), [(1, 512), (8, 64), (512, 1)])
+def test_shrinking_keeps_the_shares(shrink: int, tokens: int) -> None:
+    one = arrivals(max_requests=1, shrink=shrink)[0]
+    full, rest = divmod(ROWS[0]["input_length"], BLOCK)
+    assert len(one.prompt) == full * tokens + -(-rest // shrink)
+
+
+def test_speed_and_a_number_of_requests() -> None:
+    few = arrivals(max_requests=50, speed=4)
+    assert len(few) == 50
+    assert [one.at_ms * 4 for one in few] == [row["timestamp"] for row in ROWS[:50]]
+
+
+def test_a_packed_trace_is_read_as_far_as_it_is_needed(tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl.gz"
+    path.write_bytes(gzip.compress(b"\n".join([*LINES[:3], b"not json"])))
+    assert len(workload_from_mooncake(path, max_requests=3).inputs) == 3
+    with raises_naming(MooncakeError, "line", 4):
+        workload_from_mooncake(path)
+    path.write_bytes(path.read_bytes()[:-20])
+    with raises_naming(MooncakeError, "gzip"):
+        workload_from_mooncake(path)
+
+
+def line(**changes: object) -> bytes:
+    return json.dumps(ROWS[0] | changes).encode()
+
+
+@pytest.mark.parametrize(
+    ("changes", "facts"),
+    [
+        ({"timestamp": -1}, ["timestamp", -1]),
+        ({"input_length": 0}, ["input_length", 0]),
+        ({"output_length": 10**12}, ["output_length", 10**12]),
+        ({"hash_ids": [1, 2]}, ["hash_ids", 14, 2]),
+        ({"hash_ids": [-5] * 14}, ["hash_ids", -5]),
+        ({"input_length": "many"}, ["input_length"]),
+    ],
+)
+def test_a_wrong_line_names_field_and_value(changes: dict, facts: list) -> None:
+    with raises_naming(MooncakeError, "line", 2, *facts):
+        workload_from_mooncake([LINES[0], line(**changes)])
+    with raises_naming(SourceError, "line", 2, *facts):
+        read_source(LINES[0] + b"\n" + line(**changes) + b"\n")
+
+
+def test_times_must_not_run_backwards() -> None:
+    with raises_naming(MooncakeError, "line", 2, "timestamp", 72000, 0):
+        workload_from_mooncake([LINES[-1], LINES[0]])
+    with raises_naming(SourceError, "line", 2, "timestamp", 72000, 0):
+        read_source(LINES[-1] + b"\n" + LINES[0] + b"\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "facts"),
+    [
+        ({"shrink": 3}, ["shrink", 3]),
+        ({"speed": 0}, ["speed", 0]),
+        ({"max_requests": 0}, ["max_requests", 0]),
+    ],
+)
+def test_a_wrong_option_is_named(options: dict, facts: list) -> None:
+    with raises_naming(ValueError, *facts):
+        workload_from_mooncake(LINES, **options)
+
+
+@pytest.fixture(scope="module")
+def log() -> EventLog:
+    found = read_source(TRACE)
+    assert isinstance(found, EventLog)
+    return found
+
+
+def test_the_reader_says_what_is_simulated(log: EventLog) -> None:
+    source = log[0].source
+    assert_names(source["engine"], "simulation", 200, reader.SHRINK)
+    assert source["recorder"] == "Mooncake"
+    assert source["facts"] == MOONCAKE.facts
+    assert [fact for fact, how in source["facts"].items() if how == "recorded"] == ["arrivals"]
+    assert len(log.of(v.RequestFinished)) == len(ROWS)
+    assert {id_ for event in log.of(v.RequestArrived) for id_ in event.prompt} == {-1}
+    assert log.state().core()["waiting"] == []  # it folds
+
+
+def test_a_longer_trace_is_cut_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "MAX_REQUESTS", 20)
+    cut = read_source(b"\n".join(LINES[:30]) + b"\n")
+    assert len(cut.of(v.RequestArrived)) == 20
+    assert_names(cut[0].source["engine"], 20, 30)
+
+
+def test_what_if_finds_as_much_as_the_trace_shares(log: EventLog) -> None:
+    """The log has no tokens, but a replay with more memory finds what the trace itself shares."""
+    memory = 64_000
+    again = what_if(log, pinned="time", cost=reader.COST, max_kv_tokens=memory)
+    workload = workload_from_mooncake(TRACE, shrink=reader.SHRINK)
+    sizes = ("token_budget", "max_batch_size", "block_size")
+    settings = {name: log[0].settings[name] for name in sizes}
+    config = EngineConfig.like("vllm", **settings, max_kv_tokens=memory)
+    direct = simulate(workload, config, cost=reader.COST)
+
+    def hits(one: EventLog) -> list[tuple[int, int]]:
+        return [(event.request, len(event.blocks)) for event in one.of(v.Admitted)]
+
+    assert hits(again) == hits(direct)
+    assert sum(blocks for _, blocks in hits(again)) > sum(blocks for _, blocks in hits(log))
+
+
+def test_long_requests_are_simulated_up_to_a_number_of_tokens(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reader, "MAX_TOKENS", 50)
+    one = {"timestamp": 0, "input_length": 512, "output_length": 160, "hash_ids": [1]}
+    line = json.dumps(one).encode() + b"\n"  # 21 tokens after division
+    for lines, shown in ((5, 2), (2, 2)):
+        log = read_source(line * lines)
+        assert isinstance(log, EventLog)
+        assert len(log.of(v.RequestArrived)) == shown
+        started = log[0]
+        assert isinstance(started, v.RunStarted)
+        assert ("the first 2 of" in started.source["engine"]) == (lines > shown)

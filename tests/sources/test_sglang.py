@@ -1,0 +1,126 @@
+"""What SGLang's own classes have written is read: KV events and forward-pass metrics."""
+
+import gzip
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from engine.events import EventLog, LogError
+from engine.events import vocabulary as v
+from engine.events.fold import State
+from tests.sources.kv_feed import chains
+from visualizer.sources import read_source
+from visualizer.sources.frames import write_frame
+from visualizer.sources.sglang_metrics import MetricsTranslator
+from visualizer.summary import summary
+
+FIXTURES = Path("tests/fixtures")
+KV = FIXTURES / "sglang_kv_events.jsonl.gz"
+METRICS = FIXTURES / "sglang_forward_pass.jsonl.gz"
+
+
+def log_of(path: Path) -> EventLog:
+    log = read_source(path)
+    assert isinstance(log, EventLog)
+    return log
+
+
+def test_a_radix_cache_is_rebuilt() -> None:
+    """SGLang's pages become blocks; each of its caches is empty after its last message."""
+    log, state, most, clears = log_of(KV), State(), 0, 0
+    media = set[str]()
+    for event in log:
+        state.apply(event)
+        if isinstance(event, v.StepFinished):
+            held = chains(state)
+            prefixes = {chain[:end] for chain in held for end in range(4, len(chain), 4)}
+            assert prefixes <= held  # every page's beginning is cached, too
+            most = max(most, len(held))
+            clears += not held
+            media |= {place for node in state.nodes.values() for place in node.media}
+    assert most > 20
+    assert clears >= 12
+    assert media == {"GPU", "CPU_PINNED"}
+    assert not any(isinstance(event, v.EventsMissing) for event in log)
+    evictions = Counter(event.reason for event in log.of(v.BlockEvicted))
+    assert evictions["room"] > 50
+    assert evictions["cleared"] > 50
+
+
+def test_each_forward_pass_is_a_step() -> None:
+    log = log_of(METRICS)
+    lines = gzip.decompress(METRICS.read_bytes()).splitlines()
+    reports = log.of(v.StepReported)
+    assert len(reports) == len(lines) - 1  # the last message is a heartbeat
+    assert max(one.waiting for one in reports) > 5
+    assert all(one.prefills + one.decodes for one in reports)
+    assert any(one.prefills and one.decodes for one in reports)
+    times = [event.t for event in log.of(v.StepFinished)]
+    assert all(one["start"] < one["end"] for one in times)
+    ends = [one["end"] for one in times]
+    assert ends == sorted(ends)
+    state = log.state()
+    assert state.reported == reports[-1]
+    again = State()
+    again.apply(state.keyframe())
+    assert again.reported == reports[-1]
+
+
+def test_a_missing_message_is_a_gap() -> None:
+    lines = gzip.decompress(METRICS.read_bytes()).splitlines()
+    translator = MetricsTranslator()
+    events = [event for line in (lines[0], lines[3]) for event in translator.feed(line)]
+    [gap] = [event for event in events if isinstance(event, v.EventsMissing)]
+    assert (gap.count, gap.message) == (2, "numbers 1 to 2")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"version": 2}, "version must be 1, got 2"),
+        ({"wall_time": -1.0}, "wall_time must be"),
+        ({"wall_time": float("nan")}, "wall_time must be"),
+        ({"queued_requests": {"num_prefill_requests": 10**12}}, "num_prefill_requests must be"),
+        ({"scheduled_requests": []}, "not forward-pass metrics"),
+    ],
+)
+def test_wrong_metrics_name_the_field(change: dict[str, object], message: str) -> None:
+    good = {"version": 1, "wall_time": 0.1, "scheduled_requests": {}, "queued_requests": {}}
+    line = write_frame(b"", 0, msgspec.msgpack.encode(good | change), 1e9)
+    with pytest.raises(LogError, match=message):
+        MetricsTranslator().feed(line)
+
+
+def test_ranks_are_not_mixed() -> None:
+    translator = MetricsTranslator()
+    good = {"version": 1, "wall_time": 0.1, "scheduled_requests": {}, "queued_requests": {}}
+    translator.feed(write_frame(b"", 0, msgspec.msgpack.encode(good | {"dp_rank": 0}), 1e9))
+    with pytest.raises(LogError, match="dp_rank must be 0 in the whole capture, got 1"):
+        translator.feed(write_frame(b"", 1, msgspec.msgpack.encode(good | {"dp_rank": 1}), 1e9))
+
+
+def test_the_rows_have_the_counts_and_nothing_else() -> None:
+    log = log_of(METRICS)
+    rows = list(zip(log.step_rows, log.of(v.StepReported), strict=True))
+    for row, report in rows:
+        assert (row.prefill_tokens, row.decode_tokens) == (report.prefill_tokens, report.decodes)
+        assert (row.tokens, row.batch) == (
+            report.prefill_tokens + report.decodes,
+            report.prefills + report.decodes,
+        )
+        assert row.waiting == report.waiting
+        assert (row.running, row.sampled_tokens, row.free_blocks, row.cached_tokens) == (None,) * 4
+    assert "unknown output" in summary(log)
+
+
+def test_the_cached_blocks_of_a_step() -> None:
+    log, state, cached = log_of(KV), State(), list[int]()
+    for event in log:
+        state.apply(event)
+        if isinstance(event, v.StepFinished):
+            cached.append(sum(len(one.blocks + one.copies) for one in state.nodes.values()))
+    assert [row.cached_blocks for row in log.step_rows] == cached
+    assert max(cached) > 20
+    assert cached[-1] == 0

@@ -1,0 +1,98 @@
+"""Real recordings of vLLM are replayed step for step, with and without their tokens."""
+
+from pathlib import Path
+
+import pytest
+
+from engine.events import vocabulary as v
+from engine.events.log import EventLog
+from engine.simulation.cost_runner import Cost
+from engine.simulation.fit import held_back
+from engine.simulation.measures import measures
+from engine.simulation.reproduced import reproduced
+from engine.simulation.study import study
+from engine.simulation.unknown_tokens import with_unknown_tokens
+from engine.simulation.what_if import what_if
+from tests.facts import assert_names
+from visualizer import compare
+from visualizer.sources import read_source
+
+ROOT = Path(__file__).parents[2]
+SCENARIOS = ROOT / "visualizer" / "scenarios"
+FIXTURES = ROOT / "tests" / "fixtures" / "vllm"
+RECORDINGS = {
+    "calm": SCENARIOS / "vllm_calm.jsonl.gz",
+    "tight": SCENARIOS / "vllm_tight.jsonl.gz",
+    "shared prefix": SCENARIOS / "vllm_shared_prefix.jsonl.gz",
+    "asynchronous": FIXTURES / "async.jsonl.gz",
+}
+COST = Cost(1, 0.1)
+
+
+def recording(name: str) -> EventLog:
+    log = read_source(RECORDINGS[name])
+    assert isinstance(log, EventLog)
+    return log
+
+
+def blind(log: EventLog) -> EventLog:
+    return with_unknown_tokens(log, log[0].source)
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_every_recorded_step_is_decided_alike(name: str) -> None:
+    log = recording(name)
+    for one in (log, blind(log)):
+        found = reproduced(one, what_if(one, cost=COST))
+        assert found.first is None
+        assert found.equal == found.steps > 80
+
+
+def test_the_recordings_have_what_a_replay_could_get_wrong() -> None:
+    logs = [recording(name) for name in RECORDINGS]
+    kinds = {type(event) for log in logs for event in log}
+    assert {v.Preempted, v.BlocksStored, v.BlockEvicted} <= kinds
+    assert any(event.blocks for log in logs for event in log.of(v.Admitted))
+    assert recording("asynchronous")[0].settings["async_scheduling"]
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_steps_have_times_to_fit(name: str) -> None:
+    error = held_back(recording(name))
+    assert error is not None
+    assert error.steps > 80
+    assert 0 < error.median < error.p90
+
+
+def test_more_memory_keeps_a_prefix_that_was_evicted() -> None:
+    """The salted hashes say so, although the log without tokens does not show them."""
+    log = recording("shared prefix")
+
+    def hits(one: EventLog, **changes: int) -> float:
+        found = measures(what_if(one, cost=COST, **changes))
+        return next(row.value for row in found if "hit rate" in row.name) or 0.0
+
+    more = 16 * log[0].settings["max_kv_tokens"]
+    assert hits(log) == hits(blind(log))
+    assert hits(log, max_kv_tokens=more) == hits(blind(log), max_kv_tokens=more) > hits(log)
+
+
+def test_a_study_of_a_recording() -> None:
+    log = recording("tight")
+    answer = study(log, {"max_kv_tokens": [4096]})
+    rows = {row.name: row for row in answer.rows}
+    assert rows["preemptions"].recorded == rows["preemptions"].replayed == 3
+    assert rows["preemptions"].changed == [0]
+    assert all(row.error is not None for row in answer.rows if row.name.endswith("ms"))
+    assert_names(answer, "227", "max_kv_tokens=4096")
+
+
+def test_a_recording_is_compared_with_its_replay() -> None:
+    log = recording("shared prefix")
+    assert compare(log, what_if(log)).first_difference is None
+
+
+def test_a_capture_of_kv_events_has_no_arrivals() -> None:
+    log = read_source(FIXTURES / "vllm_calm.kv_events.jsonl.gz")
+    with pytest.raises(ValueError, match="arrivals"):
+        what_if(log, cost=COST)  # type: ignore[arg-type]

@@ -1,0 +1,159 @@
+"""`show`, `to_html` and `python -m visualizer` take cluster logs, too."""
+
+import base64
+import gzip
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from engine.events import EventLog
+from engine.events.cluster_log import ClusterLog
+from tests.facts import assert_names, raises_naming
+from tests.visualizer.clusters import crowd, three_replicas
+from tests.visualizer.storytellers import storytellers
+from visualizer import ClusterBoard, show, to_html
+from visualizer.__main__ import app
+from visualizer.html import CLUSTER_MODULE, MODULE
+from visualizer.widgets import cluster_board
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    three_replicas().save(tmp_path / "run.jsonl")
+    return tmp_path / "run.jsonl"
+
+
+def packed(page: str) -> bytes:
+    found = re.search(r'id="log">([^<]*)<', page)
+    assert found is not None
+    return gzip.decompress(base64.b64decode(found[1]))
+
+
+def shown(log: Any, **options: Any) -> ClusterBoard:
+    board = show(log, **options)
+    assert isinstance(board, ClusterBoard)
+    return board
+
+
+def test_a_page_of_a_cluster_log_has_the_log_and_what_it_shows_first(path: Path) -> None:
+    log = three_replicas()
+    page = to_html(log, at_ms=272.5, select=3, theme="dark", title="Three")
+    assert packed(page) == log.to_bytes()
+    assert "at: 272500, selected: 3" in page
+    assert not re.findall(r'(?:src|href)="', page)
+    same = {
+        to_html(form) for form in (log, path, str(path), log.to_bytes(), log.to_bytes().decode())
+    }
+    assert len(same) == 1
+
+
+def test_the_module_of_a_cluster_is_only_in_pages_of_cluster_logs() -> None:
+    [one, many] = [
+        path.read_text("utf-8").replace("</script", "<\\/script")
+        for path in (MODULE, CLUSTER_MODULE)
+    ]
+    single, cluster = to_html(storytellers()), to_html(three_replicas())
+    assert (one in single, many in single) == (True, False)
+    assert (one in cluster, many in cluster) == (False, True)
+
+
+def test_show_returns_a_cluster_board_for_each_form_of_a_cluster_log(path: Path) -> None:
+    log = three_replicas()
+    for form in (log, path, str(path), log.to_bytes()):
+        board = shown(form, select=3)
+        assert board.selected == 3
+        assert list(board.replicas) == ["0", "1", "2"]
+    assert_names(repr(board), 3, 28)
+    assert gzip.decompress(base64.b64decode(board.log)) == log.to_bytes()
+
+
+def test_the_cursor_and_the_selection_are_python_values() -> None:
+    board = shown(three_replicas(), select=None)
+    assert (board.selected, board.at_ms) == (None, None)
+    board.at_ms = 272.5
+    board.selected = 4
+    assert (board.at, board.at_ms, board.request, board.selected) == (272_500, 272.5, 4, 4)
+    board.selected = None
+    assert (board.request, board.selected) == (-1, None)
+    with raises_naming(ValueError, "select", 99):
+        board.selected = 99
+
+
+def test_a_replicas_log_is_shown_as_any_log() -> None:
+    board = shown(three_replicas())
+    single = show(board.replicas["1"])
+    assert isinstance(board.replicas["1"], EventLog)
+    assert not isinstance(single, ClusterBoard)
+    assert single.step > 0
+
+
+def test_a_log_that_is_too_large_to_save_is_sent_when_the_page_asks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cluster_board, "SAVED_BYTES", 1000)
+    board = shown(crowd())
+    assert not board.log
+    sent: list[Any] = []
+    monkeypatch.setattr(board, "send", lambda content, buffers: sent.append((content, buffers)))
+    board._handle_custom_msg({"ask": "log"}, [])
+    [(content, [data])] = sent
+    assert content == {"log": True}
+    assert gzip.decompress(data) == crowd().to_bytes()
+
+
+@pytest.mark.parametrize("option", ["step", "window", "range", "axis", "slo", "panel"])
+def test_options_of_one_engines_board_are_rejected(option: str) -> None:
+    with raises_naming(ValueError, option, 3):
+        show(three_replicas(), **{option: 3})
+
+
+def test_options_of_the_other_kind_of_page_are_rejected() -> None:
+    with raises_naming(ValueError, "step", 3, "at_ms"):
+        to_html(three_replicas(), step=3)
+    with raises_naming(ValueError, "at_ms", 3, "step"):
+        to_html(storytellers(), at_ms=3)
+    with raises_naming(ValueError, "at_ms", 3, "step"):
+        show(storytellers(), at_ms=3)  # type: ignore[call-overload]
+    with raises_naming(ValueError, "select", 99):
+        to_html(three_replicas(), select=99)
+    with raises_naming(TypeError, "EventLog"):
+        ClusterBoard(storytellers())  # type: ignore[arg-type]
+
+
+def test_the_command_writes_a_page_or_the_decisions(path: Path, tmp_path: Path) -> None:
+    def run(*arguments: object) -> Any:
+        return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+    page = tmp_path / "page.html"
+    done = run(path, "--html", page, "--select", 3, "--theme", "dark")
+    assert done.exit_code == 0, done.output
+    expected = to_html(three_replicas(), select=3, theme="dark", title="run.jsonl")
+    assert page.read_text("utf-8") == expected
+    squeezed = tmp_path / "run.jsonl.gz"
+    squeezed.write_bytes(gzip.compress(path.read_bytes()))
+    assert (
+        packed(Path(run(squeezed, "--html", page).stdout.strip()).read_text("utf-8"))
+        == path.read_bytes()
+    )
+    table = run(path, "--csv", tmp_path / "tables").stdout.strip()
+    lines = Path(table).read_text("utf-8").splitlines()
+    assert len(lines) == 1 + len(three_replicas().decision_rows)
+    for option in (["--step", 3], ["--summary"], ["--perfetto", tmp_path / "x.json"]):
+        failed = run(path, *option)
+        assert failed.exit_code == 2
+        assert_names(failed.output, str(option[0]), "cluster")
+
+
+def test_an_invalid_line_of_a_cluster_log_is_named(tmp_path: Path) -> None:
+    lines = three_replicas().to_bytes().splitlines(keepends=True)
+    routed = next(i for i, line in enumerate(lines) if json.loads(line)["type"] == "routed")
+    lines[routed] = b'{"type":"routed"}\n'
+    (tmp_path / "bad.jsonl").write_bytes(b"".join(lines))
+    done = CliRunner().invoke(app, [str(tmp_path / "bad.jsonl")])
+    assert done.exit_code == 2
+    assert_names(done.output, routed + 1)
+    assert ClusterLog.from_bytes(b"".join(lines[:routed])).decision_rows == []

@@ -1,0 +1,160 @@
+"""Another engine's log in Python: unknown is never 0, inferred statements carry a half dot."""
+
+import re
+
+import pytest
+
+from engine.events import EventLog
+from engine.events import vocabulary as v
+from engine.events.facts import FACTS, Fact
+from engine.events.knowledge import WORDS
+from engine.events.rows.unknown import REQUEST_FACTS, STEP_FACTS, TOKEN_FACTS
+from engine.why import why
+from tests.facts import assert_names, raises_naming
+from tests.visualizer.foreign import ENGINE, NO_TEXT, RECORDER, foreign, foreign_label
+from tests.visualizer.storytellers import storytellers
+from visualizer import compare
+from visualizer.moments import names_of
+from visualizer.summary import summary
+
+HALF_DOT = WORDS["half_dot"].strip()
+CAUSES: tuple[Fact, ...] = ("waiting_reasons", "preemption_causes", "eviction_causes")
+
+
+@pytest.fixture(scope="module")
+def own() -> EventLog:
+    return storytellers(prefix_cache="hash")
+
+
+@pytest.fixture(scope="module")
+def log(own: EventLog) -> EventLog:
+    return foreign(own, gap_after=20)
+
+
+def rows_of(text: str) -> dict[str, str]:
+    return {line[:13].strip(): line[13:] for line in text.splitlines()}
+
+
+def test_a_log_says_what_it_knows(own: EventLog, log: EventLog) -> None:
+    assert [log.knowledge.of(fact) for fact in CAUSES] == ["inferred"] * 3
+    assert log.knowledge.facts("unknown") == list(NO_TEXT)
+    assert_names(repr(log.knowledge), ENGINE, RECORDER, *(WORDS["facts"][fact] for fact in FACTS))
+    assert own.knowledge.facts("recorded") == list(FACTS)
+    with raises_naming(ValueError, "weather"):
+        log.knowledge.of("weather")  # type: ignore[arg-type]
+    assert set(WORDS["facts"]) == set(FACTS)
+
+
+def test_the_summary_names_the_engine_and_the_gap(own: EventLog, log: EventLog) -> None:
+    rows = rows_of(summary(log))
+    assert_names(rows.pop("source"), ENGINE, RECORDER)
+    assert_names(rows.pop("gaps"), 7, "disk")
+    assert rows == rows_of(summary(own))
+
+
+def test_the_summary_of_a_log_that_knows_nothing_has_no_numbers(own: EventLog) -> None:
+    rows = rows_of(summary(foreign(own, unknown=FACTS, inferred=())))
+    del rows["source"], rows["steps"]
+    assert set(rows.values()) == {WORDS["unknown"]}
+
+
+@pytest.mark.parametrize("fact", FACTS)
+def test_columns_of_an_unknown_fact_are_missing_and_all_others_stay(
+    own: EventLog, fact: Fact
+) -> None:
+    without = foreign(own, unknown=(fact,), inferred=())
+    for name, columns in (
+        ("requests", REQUEST_FACTS),
+        ("steps", STEP_FACTS),
+        ("tokens", TOKEN_FACTS),
+    ):
+        before, after = getattr(own, name), getattr(without, name)
+        lost = {column for column, facts in columns.items() if fact in facts}
+        assert all(after[column].isna().all() for column in lost)
+        own_labels = ("label", "logprob")  # the helper replaces these
+        times = {c for c in before if fact in ("arrivals", "step_times") and c.endswith("_ms")}
+        for column in before.columns.difference([*lost, *own_labels, *times]):
+            assert before[column].equals(after[column]), column
+
+
+def test_unknown_tokens_keep_their_number(own: EventLog, log: EventLog) -> None:
+    assert len(log.tokens) == len(own.tokens)
+    assert log.requests.prompt_tokens.equals(own.requests.prompt_tokens)
+    assert log.tokens[["id", "text"]].isna().all(axis=None)
+
+
+def test_why_answers_every_question_about_a_log_without_tokens_and_causes(own: EventLog) -> None:
+    log = foreign(own, unknown=(*NO_TEXT, *CAUSES), inferred=())
+    for step in log.steps.index[::4]:
+        for request in log.requests.index:
+            assert "r-1" not in why(log, request, step)
+
+
+def test_why_marks_inferred_reasons_only(own: EventLog, log: EventLog) -> None:
+    waits = next(event for event in log.of(v.StepScheduled) if event.blocked is not None)
+    assert waits.blocked is not None
+    steps = [event.step for event in log.of(v.StepStarted)]
+    step = steps[log.of(v.StepScheduled).index(waits)]
+    assert HALF_DOT in why(log, waits.blocked.request, step)
+    assert HALF_DOT not in why(own, waits.blocked.request, step)
+    preempted = log.of(v.Preempted)[0].request
+    assert HALF_DOT in why(log, preempted, int(log.steps.query("preempted > 0").index[0]))
+
+
+def test_why_mentions_a_gap_before_the_step_only(log: EventLog) -> None:
+    assert_names(why(log, 1, 21), 7, "disk")
+    assert "disk" not in why(log, 1, 22)
+
+
+def test_names_are_short_unique_and_prefixes_of_the_number(log: EventLog) -> None:
+    names = names_of(log)
+    assert len(set(names.values())) == len(names)
+    for request, label in log.requests.label.items():
+        assert re.fullmatch("[0-9a-f]{4,6}", names[int(str(request))])
+        assert label.startswith(f"cmpl-{names[int(str(request))]}")
+    assert log.requests.label[1] == foreign_label(1)
+
+
+def test_equal_runs_of_two_engines_do_not_differ(own: EventLog, log: EventLog) -> None:
+    comparison = compare(own, log, ("ours", "theirs"))
+    assert comparison.first_difference is None
+    assert comparison.settings == {}
+    assert comparison.unmatched == ([], [])
+    assert_names(comparison.note, ENGINE, *(WORDS["facts"][fact] for fact in NO_TEXT))
+    assert (comparison.requests.cached_tokens_change == 0).all()
+
+
+def test_a_decision_that_differs_is_found_across_engines(own: EventLog, log: EventLog) -> None:
+    other = storytellers(prefix_cache="hash", max_kv_tokens=200)
+    comparison = compare(other, log)
+    assert comparison.settings["num_blocks"] == (25, 40)
+    assert comparison.step is not None
+    with_tokens = foreign(own, unknown=())
+    assert compare(other, with_tokens).step == compare(other, own).step
+
+
+def test_requests_of_other_engines_are_matched_by_label_if_they_share_them(log: EventLog) -> None:
+    pairs = compare(log, EventLog.from_events(list(log))).requests
+    assert list(pairs.id_b) == list(pairs.index)
+
+
+def test_a_run_without_causes_is_compared_without_them(own: EventLog) -> None:
+    less = foreign(own, unknown=(*NO_TEXT, *CAUSES), inferred=())
+    assert compare(own, less).first_difference is None
+    assert compare(foreign(own), less).first_difference is None
+
+
+def test_of_a_simulation_the_note_names_the_few_facts_that_are_recorded(own: EventLog) -> None:
+    recorded: tuple[Fact, ...] = ("settings", "arrivals")
+    guessed = foreign(own, inferred=[fact for fact in FACTS if fact not in recorded], unknown=())
+    note = compare(own, guessed, names=("run", "replay")).note
+    assert note is not None
+    assert "Inferred in replay: all that it knows but settings, arrivals." in note
+    assert not any(WORDS["facts"][fact] in note for fact in ("queue", "evictions", "step_times"))
+
+
+def test_unknown_totals_are_missing(own: EventLog) -> None:
+    log = foreign(own, unknown=(*NO_TEXT, "preemptions", "cached_tokens"))
+    totals = compare(own, log).totals
+    assert totals.b[["preemptions", "tokens found in the cache"]].isna().all()
+    assert totals.b["steps"] == totals.a["steps"]

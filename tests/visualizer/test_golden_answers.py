@@ -1,0 +1,145 @@
+"""The browser's answers equal Python's: why it missed, what is stuck, and the marks of time's parts."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from engine.events.log import EventLog
+from engine.events.vocabulary import RequestArrived, RunStarted, StepFinished
+from engine.why.miss import WhyMissed
+from engine.why.stuck import Waiting
+from tests.engine.test_waterfall import recorded
+from tests.engine.workloads import sliding_workload
+from tests.visualizer.test_golden_fold import REAL, node, played, save, windowed
+from visualizer.named_logs import gallery
+from visualizer.sources import read_source
+
+
+def missed(answer: WhyMissed) -> dict[str, Any]:
+    both = (answer.token, answer.other)
+    return {
+        "kind": answer.kind,
+        "request": answer.request,
+        "step": answer.step,
+        "length": answer.length,
+        "found": answer.found,
+        "most": answer.most,
+        "size": answer.block_size,
+        "about": answer.about,
+        "agree": answer.agree,
+        "texts": None if None in both else list(both),
+        "evicted": answer.evicted,
+        "neededBy": answer.needed_by,
+        "eviction": answer.eviction,
+        "byHash": answer.by_hash,
+        "mark": answer.mark,
+    }
+
+
+def waiting(one: Waiting) -> dict[str, Any]:
+    return {
+        "request": one.request,
+        "steps": one.steps,
+        "age": one.age,
+        "isPreempted": one.is_preempted,
+        "reason": one.reason,
+        "behind": one.behind,
+        "need": one.need,
+        "have": one.have,
+        "mark": one.mark,
+    }
+
+
+def compare(logs: dict[str, EventLog], folder: Path) -> set[str]:
+    """Compare all answers; return the kinds of misses."""
+    save(logs, folder)
+    theirs = json.loads(node("answers.js", folder))
+    kinds = set[str]()
+    for name, log in logs.items():
+        for said in theirs[name]["missed"]:
+            answer = log.why_missed(said["request"])
+            words = said.pop("words")
+            assert said == missed(answer), (name, said["request"])
+            if words and not (answer.about or answer.needed_by):  # the board numbers equal labels
+                assert words == answer.sentences()[1:]
+            kinds.add(answer.kind)
+        for step, queue in theirs[name]["queues"]:
+            assert queue == [waiting(one) for one in log.stuck(step).requests], (name, step)
+        for request, marks in theirs[name]["marks"]:
+            assert marks == [part.mark for part in log.why_slow(request).parts], (name, request)
+    return kinds
+
+
+def without_token_ids(log: EventLog) -> EventLog:
+    """Turn a log into one of a foreign engine that records hashes, not tokens."""
+    size = log.of(RunStarted)[0].settings["block_size"]
+    log = EventLog.from_bytes(log.to_bytes())
+    for event in log:
+        match event:
+            case RunStarted():
+                facts = dict.fromkeys(
+                    ("cached_tokens", "evictions", "scheduled_tokens"), "recorded"
+                )
+                facts |= dict.fromkeys(("waiting_reasons", "eviction_causes"), "inferred")
+                event.source = {"engine": "other 1", "recorder": "mine 1", "facts": facts}
+            case RequestArrived():
+                ends = range(size, len(event.prompt) + 1, size)
+                event.hashes = [f"{hash(tuple(event.prompt[:end])):x}" for end in ends]
+                event.prompt[:] = [-1] * len(event.prompt)
+                event.texts[:] = [""] * len(event.prompt)
+            case StepFinished():
+                for row in event.tokens:
+                    row.ids[:] = [-1] * len(row.ids)
+                    row.texts[:] = [""] * len(row.ids)
+    return log
+
+
+def test_random_logs(soak: bool, first_seed: int, tmp_path: Path) -> None:
+    count = 1000 if soak else 60
+    seeds = range(first_seed, first_seed + count)
+    logs = {str(seed): recorded(seed) for seed in seeds}
+    logs |= {f"sliding-{seed}": played(sliding_workload(seed)) for seed in seeds[: count // 3]}
+    kinds = compare(logs, tmp_path)
+    assert kinds >= {
+        "no_window",
+        "whole",
+        "off",
+        "evicted",
+        "never_stored",
+        "differs",
+        "first",
+        "waiting",
+    }
+
+
+def test_windows_of_logs(first_seed: int, tmp_path: Path) -> None:
+    assert "before" in compare(windowed(first_seed), tmp_path)
+
+
+def test_bundled_logs(tmp_path: Path) -> None:
+    compare({name: scenario.log for name, scenario in gallery().items()}, tmp_path)
+
+
+def test_real_engines(tmp_path: Path) -> None:
+    logs = {path.name: read_source(path) for path in REAL}
+    compare({name: log for name, log in logs.items() if isinstance(log, EventLog)}, tmp_path)
+
+
+def test_without_token_ids_blocks_are_compared_by_their_hashes(tmp_path: Path) -> None:
+    known = {str(seed): recorded(seed) for seed in range(120)}
+    known = {
+        name: log
+        for name, log in known.items()
+        if log.of(RunStarted)[0].settings["prefix_cache"] == "hash"
+    }
+    logs = {name: without_token_ids(log) for name, log in known.items()}
+    kinds = compare(logs, tmp_path)
+    assert kinds >= {"evicted", "first", "whole"}
+    for name, log in logs.items():
+        for row in known[name].request_rows:
+            one, other = known[name].why_missed(row.request), log.why_missed(row.request)
+            assert one.found == other.found
+            if other.kind == "evicted":
+                assert (one.kind, one.evicted) == ("evicted", other.evicted)
+            if other.kind in ("never_stored", "differs", "first"):
+                assert other.mark == "inferred"

@@ -1,0 +1,116 @@
+"""The board of a cluster knows what Python's ClusterLog knows: the same split, the same decisions."""
+
+import json
+from typing import Any, get_args
+
+import msgspec
+import pandas as pd
+import pytest
+
+from engine.events import cluster as c
+from engine.events.cluster_log import ClusterLog
+from engine.simulation.cluster import simulate_cluster
+from tests.visualizer.clusters import (
+    COST,
+    config,
+    crowd,
+    one_dies,
+    prefill_and_decode,
+    speakers,
+    three_replicas,
+)
+from tests.visualizer.test_golden_fold import node
+from visualizer.html import MODULE
+
+SOURCES = MODULE.parents[1] / "frontend" / "src" / "cluster"
+
+
+def logs() -> dict[str, ClusterLog]:
+    window = simulate_cluster(
+        speakers(), config(), cost=COST, replicas=2, router="random", log=ClusterLog(window=400)
+    )
+    return {
+        "three": three_replicas(),
+        "dies": one_dies(),
+        "crowd": crowd(),
+        "window": window,
+        "roles": prefill_and_decode(),
+    }
+
+
+def test_a_moved_prefix_is_expected_where_it_went(theirs: dict[str, Any]) -> None:
+    facts = theirs["roles"]["facts"]
+    assert facts["judged"] == len(prefill_and_decode().decision_rows)
+    assert facts["wrong"] == 0
+
+
+def in_ms(us: float | None) -> float | None:
+    return None if us is None else us / 1000
+
+
+@pytest.fixture(scope="module")
+def theirs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("clusters")
+    for name, log in logs().items():
+        log.save(folder / f"{name}.jsonl")
+    known: dict[str, Any] = json.loads(node("../cluster/rows.js", folder))
+    return known
+
+
+def test_the_log_splits_into_the_same_logs(theirs: dict[str, Any]) -> None:
+    for name, log in logs().items():
+        split = {
+            replica: {
+                "events": len(events),
+                "requests": len(events.requests),
+                "offset": log.offset(replica),
+            }
+            for replica, events in log.replicas.items()
+        }
+        assert theirs[name]["replicas"] == split, name
+
+
+def test_the_decisions_have_the_same_facts(theirs: dict[str, Any]) -> None:
+    for name, log in logs().items():
+        ours = log.decision_rows
+        assert len(theirs[name]["rows"]) == len(ours), name
+        for said, row in zip(theirs[name]["rows"], ours, strict=True):
+            known = msgspec.structs.asdict(row)
+            assert in_ms(said.pop("routed_us")) == pytest.approx(known["routed_ms"])
+            assert in_ms(said.pop("ttft_us")) == pytest.approx(known["ttft_ms"])
+            assert said == {field: known[field] for field in said}, (name, row.request)
+
+
+def test_the_figures_are_the_sums_of_the_rows(theirs: dict[str, Any]) -> None:
+    for name in ("three", "dies", "crowd"):
+        rows, facts = logs()[name].decisions, theirs[name]["facts"]
+        judged = rows[rows.cached_tokens.notna()]
+        assert facts["requests"] == rows.request.nunique()
+        predicts = [bool(event.hits) for event in logs()[name] if isinstance(event, c.Routed)]
+        known = rows[rows.cached_tokens.notna() & pd.Series(predicts)]
+        assert facts["judged"] == len(known)
+        assert facts["prompt"] == judged.prompt_tokens.sum()
+        assert facts["predicted"] == judged.predicted_tokens.sum()
+        assert facts["delivered"] == judged.cached_tokens.sum()
+        assert facts["wrong"] == (known.predicted_tokens != known.cached_tokens).sum()
+        assert facts["lost"] == rows.lost.sum()
+        assert facts["retried"] == (rows.attempt > 1).sum()
+    assert theirs["three"]["facts"]["wrong"] > 0
+    assert theirs["crowd"]["facts"]["judged"] == 0
+    assert theirs["dies"]["facts"]["lost"] > 0
+    assert theirs["dies"]["facts"]["retried"] > 0
+
+
+def test_the_board_reads_every_field_of_every_event_and_has_words_for_every_reason() -> None:
+    lines = (SOURCES / "cluster_lines.js").read_text("utf-8")
+    for event in get_args(c.AnyClusterEvent):
+        info = msgspec.inspect.type_info(event)
+        assert isinstance(info, msgspec.inspect.StructType)
+        line = next(one for one in lines.splitlines() if one.startswith(f"  {info.tag}: "))
+        for field in info.fields:
+            assert f"{field.encode_name}:" in line or field.encode_name == "t", info.tag
+    words = (SOURCES / "cluster_words.js").read_text("utf-8")
+    table = words.partition("REASONS = {")[2].partition("};")[0]
+    assert [line.split(":")[0].strip() for line in table.strip().splitlines()] == list(
+        get_args(c.RoutingReason)
+    )

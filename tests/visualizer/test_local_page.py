@@ -1,0 +1,299 @@
+"""The page on loopback is for its reader alone, and needs no package of the server."""
+
+import gc
+import gzip
+import http.client
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from engine.events import EventLog
+from engine.events.vocabulary import AnyEvent, Event
+from tests.visualizer.storytellers import storytellers
+from visualizer import to_html
+from visualizer.local import pages
+from visualizer.local.live_log import LiveLog, open_live
+from visualizer.local.pages import board_routes, live_routes, routes_of_several
+from visualizer.local.server import LocalServer
+from visualizer.sources import READERS
+from visualizer.sources.limits import MAX_DROPPED
+from visualizer.sources.reader import LogEvent
+
+ROOT = Path(__file__).parents[2]
+# What `pip install underglass` will lack without its extras; importing any of them fails.
+BLOCKED = ("torch", "fastapi", "starlette", "uvicorn", "websockets", "anywidget", "pandas", "httpx")
+RUN = f"""import sys
+for name in {BLOCKED}: sys.modules[name] = None
+from server.cli import main
+main()
+"""
+
+
+@pytest.fixture(scope="module")
+def log() -> EventLog:
+    return storytellers()
+
+
+@pytest.fixture
+def trace(log: EventLog, tmp_path: Path) -> Path:
+    log.save(tmp_path / "run.jsonl")
+    return tmp_path / "run.jsonl"
+
+
+class Client:
+    """Asks a server, with any headers."""
+
+    def __init__(self, address: str) -> None:
+        parts = urlsplit(address)
+        self.place, self.root = parts.netloc, parts.path
+
+    def ask(
+        self, path: str = "", method: str = "GET", body: bytes = b"", **headers: str
+    ) -> tuple[int, bytes]:
+        connection = http.client.HTTPConnection(self.place, timeout=20)
+        path = path if path.startswith("/") else self.root + path
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        connection.request(method, path, body, {"Host": self.place, **named})
+        answer = connection.getresponse()
+        read = answer.status, answer.read()
+        connection.close()
+        return read
+
+
+@pytest.fixture
+def client() -> Iterator[Client]:
+    server = LocalServer(board_routes("the page"))
+    server.start()
+    yield Client(server.address)
+    server.close()
+
+
+def test_only_its_own_page_gets_an_answer(client: Client) -> None:
+    assert client.ask() == (200, b"the page")
+    port = client.place.partition(":")[2]
+    assert client.ask(Host=f"localhost:{port}")[0] == 200
+    assert client.ask(Origin=f"http://{client.place}")[0] == 200
+    for host in ("evil.example", "evil.example:80", f"127.0.0.1.evil.example:{port}", "", "["):
+        assert client.ask(Host=host)[0] == 403
+    for origin in ("http://evil.example", "null", f"http://127.0.0.1:{int(port) + 1}"):
+        assert client.ask(Origin=origin)[0] == 403
+        assert client.ask("translate", "POST", b"x", Origin=origin)[0] == 403
+
+
+def test_nothing_but_the_named_pages_is_served(client: Client) -> None:
+    for path in ("/", "/x/", "//[", "/etc/passwd", client.root[:-1], client.root[:-2] + "/"):
+        assert client.ask(path)[0] == 404
+    for path in ("../../etc/passwd", "%2e%2e/%2e%2e/etc/passwd", "//etc/passwd", "board.js"):
+        assert client.ask(path)[0] == 404
+    assert client.ask("", "POST")[0] == 404
+    assert client.ask("translate")[0] == 404
+    assert client.ask("", "DELETE")[0] == 501
+
+
+def test_a_dropped_file_is_translated_or_refused_in_one_line(client: Client, log: EventLog) -> None:
+    status, packed = client.ask("translate", "POST", gzip.compress(log.to_bytes()))
+    assert status == 200
+    assert gzip.decompress(packed) == log.to_bytes()
+    for body in (b"", b"hello\n", gzip.compress(bytes(64 << 20)), b"\x1f\x8bdamaged"):
+        status, why = client.ask("translate", "POST", body)
+        assert status == 422
+        assert why.count(b"\n") == 0 and len(why) > 20
+    status, why = client.ask("translate", "POST", Content_Length=str(MAX_DROPPED + 1))
+    assert (status, b"underglass open" in why) == (422, True)
+    for length in ("many", "9" * 5000):
+        assert client.ask("translate", "POST", Content_Length=length)[0] == 400
+
+
+def test_a_file_that_is_too_large_is_refused_while_it_is_sent(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page gets the reason, not a connection that breaks."""
+    monkeypatch.setattr(pages, "MAX_DROPPED", 1 << 20)
+    status, why = client.ask("translate", "POST", bytes(32 << 20))
+    assert (status, why.startswith(b"it is larger than 1 MB")) == (422, True)
+
+
+def test_several_pages_are_listed() -> None:
+    server = LocalServer(routes_of_several({"a and <b>": "one", "a and c": "two"}))
+    server.start()
+    client = Client(server.address)
+    index = client.ask()[1].decode()
+    assert 'href="0">a and &lt;b&gt;' in index and 'href="1">a and c' in index
+    assert [client.ask(str(number)) for number in (0, 1)] == [(200, b"one"), (200, b"two")]
+    assert client.ask("2")[0] == 404
+    server.close()
+
+
+def events_of(stream: Iterator[bytes]) -> tuple[list[str], list[AnyEvent], dict[str, str]]:
+    """The ids and events of the next pieces, up to a status, and the status."""
+    text = ""
+    while "event: status" not in text:
+        text += next(stream).decode()
+    blocks = [
+        dict(line.split(": ", 1) for line in one.split("\n")) for one in text.split("\n\n")[:-1]
+    ]
+    numbered = [one for one in blocks if "event" not in one]
+    lines = "".join(one["data"] + "\n" for one in numbered).encode()
+    events = list(EventLog.from_bytes(lines)) if lines else []
+    return [one.get("id", "") for one in numbered], events, json.loads(blocks[-1]["data"])
+
+
+def test_a_page_gets_each_event_once_and_the_window_if_it_fell_behind(log: EventLog) -> None:
+    live, events = LiveLog("run.jsonl", window=100), list(log)
+    early = live.stream()
+    _ids, nothing, status = events_of(early)
+    assert (nothing, status["run"], status["source"]) == ([], "", "run.jsonl")
+    live.take(events[:60])
+    ids, got, status = events_of(live.stream())
+    assert got == events[:60]
+    assert ids == [f"{status['run']}:{seq}" for seq in range(60)]
+    assert events_of(early)[1] == events[:60]
+    # A page that has seen the first 50 gets the rest; after the window has moved on, the window.
+    assert next(live.stream(f"{status['run']}:49")).count(b"data: ") == 10
+    live.take(events[60:])
+    text = next(live.stream(f"{status['run']}:49")).decode()
+    assert text.startswith("event: dropped\n")
+    assert '"type":"keyframe"' in text
+    live.take(events[:5])  # the file was replaced: another run
+    ids, got, again = events_of(live.stream(f"{status['run']}:49"))
+    assert got == events[:5]
+    assert again["run"] != status["run"]
+    live.end("line 7: damaged")
+    assert events_of(live.stream())[2]["ended"] == "line 7: damaged"
+
+
+def test_taking_events_never_starts_the_garbage_collector(log: EventLog) -> None:
+    """It would scan all nodes of the cache over and over."""
+    started = list[str]()
+
+    def note(phase: str, _info: object) -> None:
+        started.append(phase)
+
+    class Batch:
+        def __iter__(self) -> Iterator[Event]:
+            gc.callbacks.append(note)
+            yield from list(log) * 20
+            gc.callbacks.remove(note)
+
+    limits = gc.get_threshold()
+    gc.set_threshold(100, 1, 1)
+    try:
+        LiveLog("run.jsonl", window=100).take(Batch())
+    finally:
+        gc.set_threshold(*limits)
+    assert not started
+    assert gc.isenabled()
+
+
+def test_a_defect_of_a_source_ends_the_page_and_closes_the_source() -> None:
+    closed = threading.Event()
+
+    class Broken:
+        def events(self) -> Generator[list[LogEvent], None, None]:
+            try:
+                yield []
+            finally:
+                closed.set()
+
+        def close(self) -> None:
+            """Do nothing."""
+
+    live = LiveLog("broken")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threading, "excepthook", lambda _args: None)
+        patch.setattr(live, "take", lambda _events: 1 / 0)
+        live.follow(Broken()).join()
+    assert live.ended == "ZeroDivisionError: division by zero"
+    assert closed.is_set()
+
+
+def test_a_source_that_cannot_be_read_is_told_on_the_page_and_the_terminal(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("hello\n")
+    live, told = LiveLog("notes.txt"), queue.SimpleQueue[str]()
+    live.follow(open_live(str(tmp_path / "notes.txt")), tell=told.put)
+    assert told.get(timeout=20) == f"notes.txt: {live.ended}"
+    assert "line 1: no known log begins with 'hello'" in live.ended
+
+
+def test_a_live_page_is_served_with_its_script_and_feed(log: EventLog) -> None:
+    live = LiveLog("<run>")
+    live.take(log)
+    server = LocalServer(live_routes(live, "dark"))
+    server.start()
+    client = Client(server.address)
+    page = client.ask()[1].decode()
+    assert "&lt;run&gt;" in page and "<run>" not in page and 'data-theme="dark"' in page
+    assert client.ask("live.js")[1] == (ROOT / "visualizer/static/live.js").read_bytes()
+    connection = http.client.HTTPConnection(client.place, timeout=20)
+    connection.request("GET", client.root + "events?past=true")
+    answer = connection.getresponse()
+    assert answer.readline().endswith(b":0\n")
+    assert json.loads(answer.readline()[6:])["type"] == "run_started"
+    connection.close()
+    server.close()
+
+
+def test_open_needs_no_package_of_the_server_and_ends_with_ctrl_c(trace: Path) -> None:
+    command = [sys.executable, "-c", RUN, "open", str(trace), "--no-browser"]
+    where = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=where
+    ) as process:
+        assert process.stdout and process.stderr
+        status, page = Client(process.stdout.readline().strip()).ask()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0, process.stderr.read()
+        assert "Traceback" not in process.stderr.read()
+    assert status == 200
+    log = EventLog.load(trace)
+    board = to_html(log, title="run.jsonl")
+    assert len(page) == len(board.encode()) + len(', translate: "translate"')
+    for command in ("open", "listen"):
+        shown = [sys.executable, "-c", RUN, command, "--help"]
+        done = subprocess.run(shown, capture_output=True, text=True, check=True, env=where)
+        assert "--no-browser" in done.stdout
+
+
+def test_without_text_nothing_on_the_page_has_a_prompt_an_output_or_a_name(
+    log: EventLog, tmp_path: Path
+) -> None:
+    window = EventLog(window=60)
+    for event in log:
+        window.append(event)
+    row = log.request_rows[0]
+    secrets = {row.label.encode(), *(text.encode() for text in log.state().prefix_texts(1))}
+    for events in (log, window):
+        path = tmp_path / "board.html"
+        to_html(events, path, text=False)
+        shown = unpacked(path)
+        assert b'"type":"step_scheduled"' in shown
+        assert b'""' in shown
+        for texts in (b'"texts":["', b'"label":"'):
+            parts = shown.split(texts)[1:]
+            assert all(part.startswith(b'"') for part in parts), texts
+        assert not [one for one in secrets if len(one) > 3 and one in shown]
+    to_html(log, path)
+    assert row.label.encode() in unpacked(path), "the search would find it"
+
+
+def unpacked(page: Path) -> bytes:
+    import base64
+
+    text = page.read_text("utf-8")
+    start = text.index('id="log">') + len('id="log">')
+    return gzip.decompress(base64.b64decode(text[start : text.index("</script>", start)]))
+
+
+def test_every_reader_says_what_it_reads() -> None:
+    assert len({reader.name for reader in READERS}) == len(READERS)
+    for reader in READERS:
+        assert "\n" not in reader.title

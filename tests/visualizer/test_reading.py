@@ -1,0 +1,174 @@
+"""Any file is read as a stream: packed or not, cut off, too large, damaged, or still growing."""
+
+import gzip
+import os
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from engine.events import EventLog, LogError
+from engine.events.cluster_log import ClusterLog
+from engine.events.vocabulary import Keyframe, RunStarted
+from tests.facts import assert_names, raises_naming
+from tests.visualizer.clusters import three_replicas
+from tests.visualizer.storytellers import storytellers
+from visualizer.sources import READERS, SourceError, read_source
+from visualizer.sources.feed import Feed
+from visualizer.sources.follow import FollowedFile
+from visualizer.sources.limits import MAX_BLOCKS, MAX_LINE, MAX_SEATS
+
+
+@cache
+def log() -> EventLog:
+    return storytellers()
+
+
+@pytest.fixture
+def data() -> bytes:
+    return log().to_bytes()
+
+
+def test_a_file_is_read_whatever_it_is_packed_in(data: bytes, tmp_path: Path) -> None:
+    lines = data.splitlines(keepends=True)
+    members = b"".join(gzip.compress(line) for line in lines)  # a recorder that flushes each line
+    for name, packed in {"a": data, "b.gz": gzip.compress(data), "c.gz": members}.items():
+        (tmp_path / name).write_bytes(packed)
+        assert list(read_source(tmp_path / name)) == list(log())
+    replicas = three_replicas()
+    cluster = read_source(gzip.compress(replicas.to_bytes()))
+    assert isinstance(cluster, ClusterLog)
+    assert list(cluster) == list(replicas)
+    some = read_source(replicas.to_bytes(), last=5000)
+    assert isinstance(some, ClusterLog)
+    assert len(some) < len(replicas)
+    ends = [
+        {name: one.state().core() for name, one in each.replicas.items()}
+        for each in (some, cluster)
+    ]
+    assert ends[0] == ends[1]
+
+
+def test_bytes_may_be_cut_anywhere(data: bytes) -> None:
+    for packed in (data, gzip.compress(data)):
+        feed = Feed(READERS)
+        events = [event for i in range(len(packed)) for event in feed.push(packed[i : i + 1])]
+        assert events + feed.end() == list(log())
+
+
+def test_what_is_cut_off_at_the_end_is_left_out(data: bytes) -> None:
+    whole = list(log())
+    assert list(read_source(data[:-10])) == whole[:-1]
+    packed = gzip.compress(data)
+    some = list(read_source(packed[: len(packed) // 2]))
+    assert 1 < len(some) < len(whole)
+    assert some == whole[: len(some)]
+
+
+def test_a_window_holds_the_last_events_after_the_state_of_the_earlier_ones(data: bytes) -> None:
+    notes: list[str] = []
+    some, whole = read_source(data, len(data) // 3, tell=notes.append), log()
+    assert isinstance(some, EventLog)
+    assert isinstance(some[0], Keyframe)
+    assert len(whole) / 4 < len(some) < len(whole) / 2
+    assert_names(notes, f"{len(whole) - len(some) + 1:,}")
+    assert some.next_seq == whole.next_seq
+    assert some[1:] == whole[-len(some) + 1 :]
+    assert some.state().core() == whole.state().core()
+
+
+def test_a_file_of_no_known_kind_is_rejected_in_one_line_that_names_all_kinds() -> None:
+    for content in (b"# notes\n", b"\x93NUMPY\n", b"null\n", b'{"type":"x"}\n'):
+        with raises_naming(SourceError, "line 1", *(one.title for one in READERS)) as caught:
+            read_source(content)
+        assert "\n" not in str(caught.value)
+    for content in (b"", b"\n\n", b'{"type":"run_st'):
+        with raises_naming(SourceError, "no complete line"):
+            read_source(content)
+
+
+def test_what_is_too_large_is_rejected_before_it_fills_the_memory(data: bytes) -> None:
+    bomb = gzip.compress(bytes(64 << 20))
+    with raises_naming(SourceError, "line 1", MAX_LINE >> 20):
+        read_source(bomb)
+    with raises_naming(SourceError, 1, "underglass open"):
+        read_source(gzip.compress(data + b"\n" * (2 << 20)), limit=1 << 20)
+    first = data.split(b"\n")[0]
+    blocks = len(log().state().refs)
+    huge = first.replace(f'"num_blocks":{blocks}'.encode(), b'"num_blocks":1000000000000')
+    assert huge != first
+    with raises_naming(SourceError, "line 1", "num_blocks", MAX_BLOCKS, 10**12):
+        read_source(huge + b"\n")
+    seats = first.replace(b'"max_batch_size":7', b'"max_batch_size":1000000000000')
+    with raises_naming(SourceError, "line 1", "max_batch_size", MAX_SEATS, 10**12):
+        read_source(seats + b"\n")
+
+
+def test_a_tree_that_is_a_circle_does_not_fit() -> None:
+    lines = log().to_bytes().splitlines(keepends=True)
+    inserted = next(i for i, line in enumerate(lines) if b'"radix_inserted"' in line)
+    circle = re.sub(rb'"node":(\d+),"parent":0', rb'"node":\1,"parent":\1', lines[inserted])
+    assert circle != lines[inserted]
+    damaged = read_source(b"".join([*lines[:inserted], circle, *lines[inserted + 1 :]]))
+    with raises_naming(LogError, "fit"):
+        damaged.state()  # type: ignore[union-attr]
+
+
+def test_a_damaged_line_is_named_and_what_came_before_it_is_there(data: bytes) -> None:
+    lines = data.splitlines(keepends=True)
+    feed = Feed(READERS)
+    assert feed.push(b"".join(lines[:9])) == list(log())[:9]
+    with raises_naming(SourceError, "line 10", "JSON"):
+        feed.push(b"{oh\n")
+    with raises_naming(LogError, "fit"):
+        read_source(b"".join([lines[0], *lines[60:]]), last=2000)
+    with raises_naming(SourceError, "after line", "gzip"):
+        packed = gzip.compress(data, 0)
+        read_source(packed[:200] + bytes(300) + packed[500:])
+
+
+def test_a_growing_file_is_followed_through_rotation_and_truncation(
+    data: bytes, tmp_path: Path
+) -> None:
+    path, lines = tmp_path / "run.jsonl", data.splitlines(keepends=True)
+    whole = list(log())
+    file = FollowedFile(path, READERS)
+    assert file.read() == []  # it does not exist yet
+    with path.open("wb", buffering=0) as out:
+        out.write(b"".join(lines[:3]) + lines[3][:7])
+        assert file.read() == whole[:3]
+        assert file.read() == []
+        out.write(lines[3][7:])
+        assert file.read() == whole[3:4]
+        path.rename(tmp_path / "run.jsonl.1")
+        assert file.read() == []
+        out.write(lines[4])  # the writer has not noticed yet
+        path.write_bytes(lines[0])
+        assert file.read() == whole[4:5]
+    assert file.read() == [whole[0]]
+    path.write_bytes(b"".join(lines[:5]))
+    assert file.read() == whole[1:5]
+    os.truncate(path, 0)
+    with path.open("ab") as out:
+        out.write(lines[0])
+    assert file.read() == [whole[0]]
+    assert isinstance(whole[0], RunStarted)
+
+
+def test_a_followed_file_is_read_in_pieces_and_closed(data: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl.gz"
+    path.write_bytes(gzip.compress(data))
+    file = FollowedFile(path, READERS)
+    batches = file.events()
+    assert next(batches) == list(log())
+    file.close()
+    assert list(batches) == []
+
+
+def test_the_error_of_a_growing_file_names_the_line(data: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    path.write_bytes(data + b"nothing\n")
+    with pytest.raises(SourceError) as caught:
+        FollowedFile(path, READERS).read()
+    assert_names(caught.value, f"line {len(data.splitlines()) + 1}")

@@ -1,0 +1,81 @@
+"""The figures of a shape and of masks: what they draw, and what they say."""
+
+import re
+
+import pytest
+
+from engine import Engine, EngineConfig, SamplingParams
+from engine.events import EventLog
+from engine.scheduling.structured_output import StructuredOutput
+from visualizer import figures
+from visualizer.figures.shape import Edge, edges_of
+
+# a, then x or y twice, then z: (state, character) -> state
+MOVES = {(0, "a"): 1, (1, "b"): 2, (2, "x"): 3, (2, "y"): 3, (3, "x"): 4, (3, "z"): 4, (4, " "): 5}
+
+
+def test_an_arrow_has_the_text_between_two_choices() -> None:
+    assert edges_of(MOVES, {5}, 0) == [Edge(0, 5, ("ab[xy][xz]␣",))]
+
+
+def test_choices_meeting_points_and_the_current_state_are_drawn() -> None:
+    moves = {(0, "c"): 1, (0, "d"): 2, (1, "a"): 3, (2, "o"): 3, (3, "."): 4}
+    assert edges_of(moves, {4}, 0) == [Edge(0, 3, ("ca", "do")), Edge(3, 4, (".",))]
+    inside = edges_of(moves, {4}, 1)
+    assert inside == [
+        Edge(0, 1, ("c",)),
+        Edge(0, 3, ("do",)),
+        Edge(1, 3, ("a",)),
+        Edge(3, 4, (".",)),
+    ]
+
+
+def test_a_run_of_characters_is_a_range() -> None:
+    moves = {(0, character): 1 for character in "0123456789af"}
+    assert edges_of(moves, {1}, 0) == [Edge(0, 1, ("[0-9af]",))]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark", None])
+def test_the_vocabulary_has_a_cell_for_each_token_and_the_title_counts_the_allowed(theme) -> None:
+    vocabulary = [f"t{number}" for number in range(100)]
+    allowed = [number in (3, 99) for number in range(100)]
+    drawn = figures.shape(MOVES, {5}, 2, vocabulary, allowed, theme=theme)
+    [cells] = [trace for trace in drawn.data if trace.name == "vocabulary"]
+    assert cells.z.shape == (2, 64)
+    assert (cells.z == 1).sum() == 2 and cells.z[0, 3] == cells.z[1, 35] == 1
+    assert (cells.z == 0).sum() == 98
+    assert "2 of 100 tokens" in drawn.layout.title.text
+    assert "t99" in drawn.layout.title.text
+
+
+def test_the_current_state_is_larger_and_accepting_states_have_a_ring() -> None:
+    drawn = figures.shape(MOVES, {5}, 2, ["a"], [True])
+    [states] = [trace for trace in drawn.data if trace.name == "states"]
+    by_state = dict(zip([one[0] for one in states.customdata], states.marker.size, strict=True))
+    assert max(by_state, key=by_state.__getitem__) == 2
+    rings = zip([one[0] for one in states.customdata], states.marker.line.width, strict=True)
+    assert {state for state, width in rings if width} == {5}
+
+
+def test_a_shape_with_a_circle_is_an_error_that_names_the_fix() -> None:
+    with pytest.raises(ValueError, match="any length"):
+        figures.shape({(0, "a"): 0}, {0}, 0, ["a"], [True])
+
+
+def test_without_masks_the_figure_says_what_to_do() -> None:
+    drawn = figures.masks(EventLog())
+    assert "No mask" in drawn.layout.title.text
+
+
+def test_a_bar_for_each_sampled_token_is_split_into_allowed_and_removed() -> None:
+    engine = Engine.load("bundled", EngineConfig(jump_forward=False))
+    shape = StructuredOutput("regex", "(cat|dog) [0-9]")
+    prompt = engine.tokenizer.encode("Once")
+    engine.complete([prompt], SamplingParams(temperature=0, structured=shape), progress=False)
+    rows = engine.log.token_rows
+    allowed, removed = figures.masks(engine.log).data
+    assert allowed.y == tuple(row.mass for row in rows)
+    assert all(a + b == pytest.approx(1) for a, b in zip(allowed.y, removed.y, strict=True))
+    overruled = sum(row.wanted is not None for row in rows)
+    title = figures.masks(engine.log).layout.title.text.replace("<br>", " ")
+    assert f"{overruled} of {len(rows)} tokens" in re.sub(r"</?b> ?", "", title)

@@ -1,0 +1,126 @@
+"""`underglass what-if` and its page: three runs side by side, and errors in one line."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from engine.config import EngineConfig
+from engine.events.log import EventLog
+from engine.simulation.what_if import what_if
+from tests.engine.simulation.test_replayable import stripped, vllm_log
+from tests.engine.simulation.test_study import slowed
+from tests.facts import assert_names
+from tests.server.console import invoke, refused
+from visualizer import compare
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> str:
+    found = tmp_path_factory.mktemp("logs") / "run.jsonl"
+    stripped(vllm_log()).save(found)
+    return str(found)
+
+
+def test_the_table_has_the_three_runs_and_the_error(path: str) -> None:
+    done = invoke("what-if", path, "token_budget=32,128")
+    assert done.returncode == 0, done.stderr
+    head, *lines = done.stdout.splitlines()
+    assert_names(head, "recorded", "replayed", "token_budget=32", "token_budget=128", "held-back")
+    for name in (
+        "TTFT p50",
+        "ITL p99",
+        "e2e p50",
+        "preemptions",
+        "hit rate",
+        "throughput",
+        "makespan",
+    ):
+        line = next(line for line in lines if name in line)
+        assert "%" in line or "exact" in line
+    assert_names(done.stdout, "median", "p90", "100.0%")
+
+
+def test_a_wrong_file_or_none_is_one_line(tmp_path: Path) -> None:
+    refused(invoke("what-if", str(tmp_path / "gone.jsonl"), "token_budget=32"), "gone.jsonl")
+    refused(invoke("what-if", str(tmp_path), "token_budget=32"), str(tmp_path), "directory")
+    refused(invoke("what-if", "vllm_tigth", "token_budget=32"), "vllm_tight")
+    refused(invoke("what-if", "vllm_tight"), "missing argument", "SETTING=VALUE")
+    assert invoke("what-if", "hit", "token_budget=32").stdout
+
+
+def test_json_has_the_same_numbers(path: str) -> None:
+    done = invoke("what-if", path, "policy=sjf", "--json")
+    found = json.loads(done.stdout)
+    assert found["reproduced"]["equal"] == found["reproduced"]["steps"] > 50
+    assert {one["name"] for one in found["measures"]} >= {"preemptions", "makespan, s"}
+    assert all(list(one["changed"]) == ["policy=sjf"] for one in found["measures"])
+
+
+def test_the_page_shows_the_table_beside_the_picture(path: str, tmp_path: Path) -> None:
+    page = tmp_path / "out.html"
+    done = invoke("what-if", path, "max_batch_size=2", "--html", str(page))
+    assert done.stdout.splitlines()[-1] == str(page)
+    html = page.read_text()
+    assert "held-back error" in html
+    assert "max_batch_size=2" in html
+
+
+@pytest.mark.parametrize(
+    ("words", "facts"),
+    [
+        (["budget=3"], ["budget", *EngineConfig.__struct_fields__]),
+        (["--", "max-num-seqs=8"], ["max_num_seqs", "max_batch_size", "vLLM"]),
+        (["token_budget"], ["token_budget", "VALUE"]),
+        (["token_budget=1,"], ["token_budget", "VALUE"]),
+        (["token_budget=0"], ["token_budget", 1, 0]),
+        (["token_budget=many"], ["token_budget", "many"]),
+        (["token_budget=8", "token_budget=9"], ["token_budget", "twice"]),
+        (["policy=lifo"], ["policy", "fcfs", "lifo"]),
+        (["max_kv_tokens=32"], ["request", "max_kv_tokens", 101, 2]),
+        (["token_budget=8", "--arrivals", "never"], ["--arrivals", "never"]),
+    ],
+)
+def test_a_wrong_word_is_one_line(path: str, words: list[str], facts: list) -> None:
+    refused(invoke("what-if", path, *words), *facts)
+
+
+def test_a_file_that_is_no_log_is_one_line(tmp_path: Path) -> None:
+    wrong = tmp_path / "notes.txt"
+    wrong.write_text("a note\n")
+    refused(invoke("what-if", str(wrong), "token_budget=8"), str(wrong))
+    header = tmp_path / "begun.jsonl"
+    header.write_bytes(vllm_log().to_bytes().splitlines(keepends=True)[0])
+    refused(invoke("what-if", str(header), "token_budget=8"), str(header), "step")
+
+
+def test_it_needs_neither_a_server_nor_torch(path: str) -> None:
+    code = (
+        "import sys; from typer.testing import CliRunner; from server.cli import app; "
+        f"assert CliRunner().invoke(app, ['what-if', {path!r}, 'token_budget=32']).exit_code == 0; "
+        "print({'fastapi', 'uvicorn', 'torch'} & sys.modules.keys())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "set()", done.stderr
+
+
+def test_a_comparison_of_two_replays_knows_their_error() -> None:
+    log = slowed(vllm_log(), 1.3)
+    a, b = what_if(log, pinned="time"), what_if(log, pinned="time", token_budget=48)
+    comparison = compare(a, b)
+    held = a[0].t["fitted"]["held_back"]
+    assert_names(comparison.note, held["text"])
+    assert comparison.facts["end_noise"]["share"] == pytest.approx(abs(held["bias"]))
+    assert comparison.inputs == []  # all arrive when they did
+    assert_names(compare(log, what_if(log)).note, held["text"])
+
+
+def test_a_foreign_log_is_compared_with_its_replay() -> None:
+    log = EventLog.from_bytes(stripped(vllm_log()).to_bytes())
+    same, other = (compare(log, what_if(log, **change)) for change in ({}, {"token_budget": 32}))
+    assert same.first_difference is None
+    assert other.settings["token_budget"] == (64, 32)
+    assert other.first_difference
+    assert len(other.requests) == 60

@@ -1,0 +1,55 @@
+"""`underglass listen`: the KV cache of a running vLLM or SGLang in the browser."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from visualizer.cli.options import Browser, Port, Text, Theme, check_theme, fail, tell
+from visualizer.cli.serve_page import serve_live
+
+
+def listen(  # noqa: PLR0917
+    endpoint: Annotated[
+        str,
+        typer.Argument(
+            metavar="ENDPOINT", help="Where the engine publishes KV events: tcp://127.0.0.1:5557"
+        ),
+    ],
+    replay: Annotated[
+        str | None,
+        typer.Option(help="Where the engine sends missed messages again."),
+    ] = None,
+    topic: Annotated[str, typer.Option(help="Take only messages with this topic.")] = "",
+    save: Annotated[
+        Path | None, typer.Option(help="Also write the messages to this new file.")
+    ] = None,
+    theme: Theme = None,
+    text: Text = True,
+    port: Port = 0,
+    browser: Browser = None,
+) -> None:
+    """Show the KV cache of a running vLLM or SGLang: its KV events, live.
+
+    vLLM binds endpoints such as tcp://*:5557 and connects to others. Where nothing is bound, this
+    command binds the endpoint.
+    """
+    check_theme(theme)
+    from engine.events import LogError
+    from visualizer.sources.zmq_source import ZmqSource
+
+    try:
+        raw = None if save is None else save.open("xb")
+        source = ZmqSource(endpoint, replay=replay, topic=topic, save=raw, tell=tell)
+    except OSError as error:
+        fail(f"cannot write {error.filename}: {error.strerror}")
+    except LogError as error:
+        if save is not None and raw is not None:
+            raw.close()
+            save.unlink()  # the next attempt makes it again
+        fail(str(error))
+    try:
+        serve_live(source, endpoint, theme=theme, text=text, port=port, browser=browser)
+    finally:
+        if raw is not None:
+            raw.close()

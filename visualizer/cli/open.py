@@ -1,0 +1,230 @@
+"""`underglass open`: a log in the browser, or exported. It needs no package of the server."""
+
+import webbrowser
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from visualizer.cli.options import (
+    Browser,
+    Names,
+    Port,
+    Text,
+    Theme,
+    check_theme,
+    export_option,
+    fail,
+    page_option,
+    refuse,
+    tell,
+)
+from visualizer.cli.read_log import named_scenario, read_named
+from visualizer.cli.serve_page import serve, serve_live
+
+if TYPE_CHECKING:
+    from engine.events import EventLog
+    from engine.events.cluster_log import ClusterLog
+    from visualizer.logs import Select
+
+FRAMES = ("requests", "steps", "tokens")
+
+
+def open_logs(  # noqa: PLR0917 (typer needs one parameter per option)
+    files: Names,
+    follow: Annotated[bool, page_option(help="Follow a file while it grows.")] = False,
+    step: Annotated[
+        int | None, page_option(help="Begin at this step.", show_default="the most telling one")
+    ] = None,
+    select: Annotated[
+        str,
+        page_option(
+            metavar="ID|none|auto", help="Select the request with this id or label, or none."
+        ),
+    ] = "auto",
+    theme: Theme = None,
+    text: Text = True,
+    last: Annotated[
+        int,
+        page_option(metavar="MB", help="Read this much, from the end of the log; 0 is all.", min=0),
+    ] = 50,
+    port: Port = 0,
+    browser: Browser = None,
+    html: Annotated[Path | None, export_option(help="Write the page to this HTML file.")] = None,
+    perfetto: Annotated[
+        Path | None,
+        export_option(help="Write a trace for ui.perfetto.dev to this file (.json or .json.gz)."),
+    ] = None,
+    csv: Annotated[
+        Path | None,
+        export_option(help="Write requests.csv, steps.csv and tokens.csv to this folder."),
+    ] = None,
+    summarize: Annotated[
+        bool, export_option("--summary", help="Print a summary of the run.")
+    ] = False,
+) -> None:
+    """Show a log in the browser: the board of a run, or the first run compared with each other one.
+
+    The page is served on this machine only, until Ctrl-C. Its address is secret.
+    """
+    check_theme(theme)
+    exports = {"html": html, "perfetto": perfetto, "csv": csv, "summary": summarize}
+    if follow:
+        refuse(exports | {"step": step}, "must be omitted with --follow")
+        if len(files) > 1 or files[0] == "-":
+            fail(f"--follow needs one file, got {' '.join(files)}")
+        _follow(Path(files[0]), theme=theme, text=text, port=port, browser=browser)
+        return
+    if len(files) > 1:
+        given = exports | {"html": html if len(files) > 2 else None, "step": step}
+        refuse(given, f"must be omitted with {len(files)} files")
+    # The page reads what it can of a damaged log; a table of it would be wrong.
+    whole = bool(perfetto or csv or summarize or step or len(files) > 1)
+    logs = [read_named(name, 1_000_000 * last or None, text=text, whole=whole) for name in files]
+    try:
+        if len(logs) > 1:
+            pages = _comparisons(files, logs, theme)
+        else:
+            pages = {"": _board(files[0], logs[0], step, select, theme, text=text)}
+            _write_exports(files[0], logs[0], perfetto=perfetto, csv=csv, summarize=summarize)
+        if html is not None:
+            for page in pages.values():
+                page(html)
+            typer.echo(html)
+            if browser:
+                webbrowser.open(html.resolve().as_uri())
+    except OSError as error:
+        fail(f"cannot write {error.filename}: {error.strerror}")
+    if not any(exports.values()):
+        from visualizer.local.pages import TRANSLATE, board_routes, routes_of_several
+
+        if len(pages) > 1:
+            routes = routes_of_several({names: page() for names, page in pages.items()})
+        else:
+            [page] = pages.values()
+            routes = board_routes(page(**({"translate": TRANSLATE} if len(logs) == 1 else {})))
+        serve(routes, port, browser)
+
+
+def _board(
+    name: str,
+    log: "EventLog | ClusterLog",
+    step: int | None,
+    select: str,
+    theme: str | None,
+    *,
+    text: bool,
+) -> "Callable[..., str]":
+    """Return a function that makes the page of one log: `(path=None, **options)`."""
+    from engine.events import EventLog
+    from visualizer.html import page_of, write_page
+
+    if isinstance(log, EventLog):
+        _check_step(log, step)
+    else:
+        refuse({"step": step}, f"must be omitted: {name} is the log of a cluster")
+    selected = _selected(log, select)
+    is_scenario = named_scenario(name) is not None  # its page has a caption
+    shown = name if is_scenario else log
+    title = "Underglass" if is_scenario or name == "-" else Path(name).name
+
+    def page(path: Path | None = None, **more: Any) -> str:
+        packed, options, module = page_of(shown, step=step, select=selected, text=text)
+        return write_page(packed, options | more, path, theme=theme, title=title, module=module)
+
+    return page
+
+
+def _comparisons(
+    files: list[str], logs: "list[EventLog | ClusterLog]", theme: str | None
+) -> "dict[str, Callable[..., str]]":
+    """Return `to_html` of the first log's comparison with each other one, by their names."""
+    from visualizer.comparing.comparison import compare
+
+    names = [Path(name).name.removesuffix(".gz").removesuffix(".jsonl") for name in files]
+    if len(set(names)) < len(names):
+        names = files
+    pages: dict[str, Callable[..., str]] = {}
+    for name, log in zip(names[1:], logs[1:], strict=True):
+        try:
+            comparison = compare(logs[0], log, (names[0], name))
+        except TypeError as error:
+            fail(str(error))
+        pages[f"{names[0]} and {name}"] = partial(comparison.to_html, theme=theme)
+    return pages
+
+
+def _write_exports(
+    name: str,
+    log: "EventLog | ClusterLog",
+    *,
+    perfetto: Path | None,
+    csv: Path | None,
+    summarize: bool,
+) -> None:
+    """Write the files that are no page, and print the path of each."""
+    from engine.events import EventLog
+
+    if csv is not None:
+        csv.mkdir(parents=True, exist_ok=True)
+    if not isinstance(log, EventLog):
+        given = {"perfetto": perfetto, "summary": summarize}
+        refuse(given, f"must be omitted: {name} is the log of a cluster")
+        if csv is not None:
+            log.decisions.to_csv(csv / "decisions.csv", index=False)
+            typer.echo(csv / "decisions.csv")
+        return
+    if summarize:
+        from visualizer.summary import summary
+
+        typer.echo(summary(log))
+    if perfetto is not None:
+        from visualizer.perfetto import to_perfetto
+
+        typer.echo(to_perfetto(log, perfetto))
+    if csv is not None:
+        for table in FRAMES:
+            getattr(log, table).to_csv(csv / f"{table}.csv", index=table != "tokens")
+            typer.echo(csv / f"{table}.csv")
+
+
+def _follow(path: Path, *, theme: str | None, text: bool, port: int, browser: bool | None) -> None:
+    from visualizer.local.live_log import open_live
+
+    if path.is_dir():
+        fail(f"--follow needs a file, and {path} is a directory")
+    if not path.exists():
+        tell(f"waiting for {path}, which does not exist yet")
+    serve_live(open_live(str(path)), path.name, theme=theme, text=text, port=port, browser=browser)
+
+
+def _check_step(log: "EventLog", step: int | None) -> None:
+    from visualizer.logs import StepIndex
+
+    if step is None:
+        return
+    steps = StepIndex(log).ends
+    if not steps:
+        fail(f"--step must be omitted, got {step}: the log has no steps yet")
+    if step not in steps:
+        fail(f"--step must be between {min(steps)} and {max(steps)}, got {step}")
+
+
+def _selected(log: "EventLog | ClusterLog", select: str) -> "Select":
+    from engine.events import EventLog
+
+    if select in ("auto", "none"):
+        return "auto" if select == "auto" else None
+    if isinstance(log, EventLog):
+        from engine.why import WhyError
+        from engine.why.find import request_named, request_names
+
+        try:
+            return request_named(request_names(log), select)
+        except WhyError as error:
+            fail(f"--select must be auto, none or a request of the log: {error}")
+    if not select.isdecimal() or int(select) not in {row.request for row in log.decision_rows}:
+        fail(f"--select must be auto, none or the id of a request in the log, got {select}")
+    return int(select)

@@ -1,0 +1,61 @@
+"""What the commands share: options, and how they talk to the terminal."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Annotated, NoReturn
+
+import typer
+
+KINDS = (
+    "A log of this engine, a cluster, vLLM or SGLang; .gz is unpacked. - is standard input. "
+    "The name of a scenario works, too."
+)
+
+page_option = partial(typer.Option, rich_help_panel="The page")
+export_option = partial(typer.Option, rich_help_panel="Instead of a page")
+
+Names = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="FILE...",
+        help=f"{KINDS} Several files are compared with the first.",
+    ),
+]
+Port = Annotated[
+    int, page_option(help="Serve the page on this port.", show_default="any free", min=0, max=65535)
+]
+Browser = Annotated[
+    bool | None,
+    page_option("--open/--no-browser", help="Open the page in the browser.", show_default="on"),
+]
+Theme = Annotated[
+    str | None,
+    page_option(help="Colours: light or dark.", show_default="the reader's system setting"),
+]
+Text = Annotated[
+    bool, page_option("--text/--no-text", help="Show prompts, outputs, token ids and labels.")
+]
+
+
+def check_theme(theme: str | None) -> None:
+    """Fail for an unknown theme."""
+    if theme not in (None, "light", "dark"):
+        fail(f"--theme must be light or dark, got {theme}")
+
+
+def refuse(given: Mapping[str, object], why: str) -> None:
+    """Fail if any of the options is given."""
+    for name, value in given.items():
+        if value is not None and value is not False:
+            fail(f"--{name} {why}")
+
+
+def tell(note: str) -> None:
+    """Print a note where it does not mix with the output."""
+    typer.echo(f"underglass: {note}", err=True)
+
+
+def fail(message: str) -> NoReturn:
+    """Print the message and exit with code 2, as typer does for an invalid option."""
+    tell(message)
+    raise typer.Exit(2)

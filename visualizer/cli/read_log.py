@@ -1,0 +1,79 @@
+"""Read the log that a command names: a file, standard input or a scenario."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from visualizer.cli.options import fail, tell
+
+if TYPE_CHECKING:
+    from engine.events import EventLog
+    from engine.events.cluster_log import ClusterLog
+    from visualizer.named_logs import Scenario
+
+
+def read_named(
+    name: str, last: int | None = None, *, text: bool = True, whole: bool = False
+) -> "EventLog | ClusterLog":
+    """Return the log of a file, of standard input (-) or of a scenario, or exit with a message.
+
+    `whole`: each event must fit what came before it.
+    """
+    from engine.events import EventLog, LogError
+    from engine.events.without_text import log_without_text
+    from visualizer.sources import read_source
+
+    try:
+        if (scenario := named_scenario(name)) is not None:
+            log: EventLog | ClusterLog = scenario.log
+        else:
+            with _opened(name) as file:
+                log = read_source(
+                    file,
+                    last,
+                    tell=lambda note: tell(f"{name} is long: {note}; --last 0 shows them"),
+                )
+        if whole and isinstance(log, EventLog):
+            log.state()
+    except OSError as error:
+        fail(f"cannot read {name}: {error.strerror or error}")
+    except LogError as error:
+        fail(f"{'standard input' if name == '-' else name}: {error}")
+    return log if text else log_without_text(log)
+
+
+@contextmanager
+def _opened(name: str) -> Iterator[BinaryIO]:
+    """Open a file or standard input. On a terminal, a bar shows how far a long read has come."""
+    if name == "-":
+        yield sys.stdin.buffer
+        return
+    from tqdm import tqdm
+
+    path = Path(name)
+    size = path.stat().st_size
+    with (
+        path.open("rb") as file,
+        tqdm.wrapattr(
+            file,
+            "read",
+            total=size,
+            desc=f"reading {path.name}",
+            delay=1,
+            leave=False,
+            disable=None,
+        ) as shown,
+    ):
+        yield shown
+
+
+def named_scenario(name: str) -> "Scenario | None":
+    """Return the scenario of this name, or None. Exit with a message if the name is nearly one."""
+    from visualizer.named_logs import UnknownScenarioError, find_scenario
+
+    try:
+        return None if name == "-" else find_scenario(name)
+    except UnknownScenarioError as error:
+        fail(str(error))

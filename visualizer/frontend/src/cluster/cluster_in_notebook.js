@@ -1,0 +1,113 @@
+/**
+ * A cluster's board in a notebook. The widget's model has the log in base64, the cursor `at` in microseconds and the
+ * selected `request`; -1 is none, -2 leaves the choice to the board. A log that is too large to be saved comes from the
+ * kernel.
+ */
+
+/** @import { Widget } from "../host/notebook.js" */
+/** @import { WidgetModel } from "../host/kernel_sync.js" */
+import { h } from "../drawing/html.js";
+import { asBytes, fromBase64 } from "../host/log_bytes.js";
+import { moveInto, remember, sendPicture } from "../host/outputs.js";
+import { saveWith } from "../host/saved_state.js";
+import { ClusterBoard } from "./cluster_board.js";
+import { drawClusterComparison } from "./compare_clusters.js";
+import { loadCluster } from "./mount_cluster.js";
+
+const SYNC_EVERY = 200; // ms
+const PATIENCE = 5000; // ms to wait for a kernel that may be busy or gone
+
+/** anywidget's `render`. @param {Widget} widget */
+export async function clusterInNotebook({ model: traits, el, signal }) {
+  const ending = signal ?? new AbortController().signal;
+  const key = `cluster ${traits.model_id ?? Math.random()}`;
+  if (moveInto(el, key)) return;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  let timer;
+  const board = new ClusterBoard(el, {
+    signal: ending,
+    onChange({ at, selected }) {
+      clearTimeout(timer);
+      delete board.root.dataset.synced;
+      timer = setTimeout(() => {
+        traits.set("at", at);
+        traits.set("request", selected ?? -1);
+        traits.save_changes();
+        board.root.dataset.synced = `${at} ${selected ?? -1}`;
+      }, SYNC_EVERY);
+    },
+  });
+  ending.addEventListener("abort", () => clearTimeout(timer));
+  remember(el, key, board.root, ending);
+  sendPicture(traits, board.root, () => [board.sheet], ending);
+  saveWith(traits.widget_manager);
+  const listen = (/** @type {string} */ name, /** @type {() => void} */ go) => {
+    traits.on(name, go);
+    ending.addEventListener("abort", () => traits.off(name, go));
+  };
+  listen("change:at", () => {
+    if (board.model && traits.get("at") !== Math.round(board.state.at))
+      board.goTo(traits.get("at"));
+  });
+  listen("change:request", () => {
+    const id = traits.get("request");
+    if (board.model && id !== (board.selected?.id ?? -1)) board.select(id < 0 ? null : id);
+  });
+  const log = await logOf(traits, ending);
+  if (ending.aborted) return;
+  if (!log.byteLength) {
+    const words =
+      "The notebook does not contain this log, because it is too large. Run the cell again.";
+    board.showMessage("empty", h("p", {}, words));
+    return;
+  }
+  const [at, request] = [traits.get("at"), traits.get("request")];
+  await loadCluster(board, log, {
+    at: at < 0 ? undefined : at,
+    selected: request === -2 ? undefined : request < 0 ? null : request,
+  });
+}
+
+/** anywidget's `render` of a comparison. @param {Widget} widget */
+export async function clusterComparisonInNotebook({ model: traits, el, signal }) {
+  const ending = signal ?? new AbortController().signal;
+  const key = `clusters ${traits.model_id ?? Math.random()}`;
+  if (moveInto(el, key)) return;
+  const logs = /** @type {[Uint8Array, Uint8Array]} */ (
+    ["a", "b"].map((name) => fromBase64(traits.get(name)))
+  );
+  const page = await drawClusterComparison(el, {
+    logs,
+    names: traits.get("names"),
+    signal: ending,
+  });
+  remember(el, key, page.sheet.root, ending);
+  sendPicture(traits, page.sheet.root, () => [page.sheet], ending);
+  saveWith(traits.widget_manager);
+}
+
+/**
+ * The log that was saved, or the kernel's; empty if the kernel does not answer.
+ *
+ * @param {WidgetModel} traits @param {AbortSignal} signal
+ * @returns {Promise<Uint8Array>}
+ */
+function logOf(traits, signal) {
+  const saved = fromBase64(traits.get("log"));
+  if (saved.length) return Promise.resolve(saved);
+  return new Promise((resolve) => {
+    const end = (/** @type {Uint8Array} */ bytes) => {
+      clearTimeout(timer);
+      traits.off("msg:custom", hear);
+      resolve(bytes);
+    };
+    /** @param {{log?: boolean}} message @param {DataView[]} [buffers] */
+    const hear = (message, [bytes] = []) => {
+      if (message.log) end(asBytes(bytes));
+    };
+    const timer = setTimeout(() => end(saved), PATIENCE);
+    signal.addEventListener("abort", () => end(saved));
+    traits.on("msg:custom", hear);
+    traits.send({ ask: "log" });
+  });
+}

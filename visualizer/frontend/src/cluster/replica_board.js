@@ -1,0 +1,73 @@
+/**
+ * What the panels of one replica use of their board: the replica's model and frame, and actions that the cluster's board
+ * carries out. Ids are the replica's own.
+ */
+
+/** @import { Board } from "../board/board.js" */
+/** @import { ClusterBoard } from "./cluster_board.js" */
+/** @import { Replica } from "./replica.js" */
+
+export class ReplicaBoard {
+  unit = 1;
+  isLive = false;
+  narrow = true; // its panels stand side by side
+
+  /** @param {ClusterBoard} cluster @param {Replica} replica */
+  constructor(cluster, replica) {
+    this.cluster = cluster;
+    this.replica = replica;
+  }
+
+  /** As the panels know it. */
+  get board() {
+    return /** @type {Board} */ (/** @type {unknown} */ (this));
+  }
+
+  get model() {
+    return this.replica.model;
+  }
+
+  get root() {
+    return this.cluster.root;
+  }
+
+  get theme() {
+    return this.cluster.theme;
+  }
+
+  get tooltip() {
+    return this.cluster.tooltip;
+  }
+
+  get signal() {
+    return this.cluster.signal;
+  }
+
+  get step() {
+    return this.replica.stepAt(this.cluster.state.at);
+  }
+
+  get frame() {
+    return this.model.frame(this.step);
+  }
+
+  /** The selected request's id here, or null. */
+  get selected() {
+    const { selected } = this.cluster;
+    const place = selected?.places.findLast(({ replica }) => replica === this.replica.id);
+    return place?.its ?? null;
+  }
+
+  get store() {
+    const { touched } = this.cluster.state;
+    return { step: this.step, selected: this.selected, touched, block: null };
+  }
+
+  /** @param {number | null} its */
+  select(its) {
+    const id = this.replica.requests.get(Number(its));
+    if (id !== undefined) this.cluster.select(id);
+  }
+
+  lookAt() {}
+}

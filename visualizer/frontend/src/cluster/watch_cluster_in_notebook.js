@@ -1,0 +1,36 @@
+/** A live cluster in a notebook, whose kernel reads the gateway's feed. */
+
+/** @import { Widget } from "../host/notebook.js" */
+import { h } from "../drawing/html.js";
+import { modelOf } from "../host/notebook.js";
+import { ClusterBoard } from "./cluster_board.js";
+import { LiveCluster } from "./live_cluster.js";
+
+const PATIENCE = 5000; // ms to wait for a kernel that may be busy or gone
+
+/** anywidget's `render` for `visualizer.watch` of a gateway; see `live/watch_in_notebook.js`. @param {Widget} widget */
+export async function watchClusterInNotebook({ model, el, signal, host }) {
+  const ending = signal ?? new AbortController().signal;
+  const traits = await modelOf(model, host, model.get("feed"));
+  if (ending.aborted) return;
+  const me = Math.random().toString(36).slice(2);
+  const board = new ClusterBoard(el, { signal: ending });
+  const hello = () => traits.send({ hello: me });
+  const live = new LiveCluster(board, { rejoin: hello });
+  const patience = setTimeout(() => {
+    const words =
+      "The kernel does not answer. It is busy, or this is a saved notebook. Run the cell again to watch the gateway.";
+    board.showMessage("waiting", h("p", {}, words));
+  }, PATIENCE);
+  const hear = (/** @type {any} */ message) => {
+    clearTimeout(patience);
+    if (!message.to || message.to === me) live.receive(message);
+  };
+  traits.on("msg:custom", hear);
+  ending.addEventListener("abort", () => {
+    clearTimeout(patience);
+    traits.off("msg:custom", hear);
+    traits.send({ bye: me });
+  });
+  hello();
+}

@@ -1,0 +1,68 @@
+/**
+ * How many tokens each expert of a mixture computed, by layer; `engine/events/expert_loads.py` explains the packed form.
+ *
+ * @typedef {number[][]} Loads  [layer][expert]; an empty layer has no experts
+ */
+
+import { messages, text } from "./messages.js";
+
+const MOST_EXPERTS = 65_536; // as in Python: a damaged number would fill the memory
+
+/** The loads of packed layers; of others, the same. @param {number[][]} layers @returns {Loads} */
+export const unpacked = (layers) =>
+  layers.map((layer) => {
+    if (sum(layer.map((load) => Math.max(1, -load))) > MOST_EXPERTS)
+      throw new RangeError(`a layer has at most ${MOST_EXPERTS} experts`);
+    return layer.flatMap((load) => (load > 0 ? load : new Array(-load || 1).fill(0)));
+  });
+
+/** Adds a step's loads to those of all steps before; the first has none before it. @param {Loads} before @param {Loads} step */
+export function added(before, step) {
+  if (!before.length) return step;
+  if (before.length !== step.length || before.some(({ length }, i) => length !== step[i].length))
+    throw new RangeError("the numbers of layers and experts must not change");
+  return before.map((loads, layer) => loads.map((load, expert) => load + step[layer][expert]));
+}
+
+/** A load as a multiple of its layer's mean: "3.9". @param {number[]} loads @param {number} load */
+export const timesMean = (loads, load) =>
+  ((load * loads.length) / Math.max(1, sum(loads))).toFixed(1);
+
+/** The expert with the most tokens; of several, the first. @param {Loads} layers */
+export function busiest(layers) {
+  const tokens = Math.max(...layers.map(most));
+  const layer = layers.findIndex((loads) => loads.includes(tokens));
+  return { layer, expert: layers[layer].indexOf(tokens), tokens };
+}
+
+/** Experts without a token, and all of them. @param {Loads} layers */
+export const idle = (layers) => ({
+  idle: sum(layers.map((loads) => loads.filter((load) => !load).length)),
+  experts: sum(layers.map(({ length }) => length)),
+});
+
+/** "busiest expert 17 of layer 3: 31 tokens, 3.9 times the mean; 12 of 1,024 idle". @param {Loads} layers */
+export function loadWords(layers) {
+  const one = busiest(layers);
+  const { idle: none, experts } = idle(layers);
+  const words = { ...one, times_mean: timesMean(layers[one.layer], one.tokens) };
+  return (
+    text(messages.experts.busiest, words) +
+    text(messages.experts.idle, {
+      idle: none ? none.toLocaleString("en") : 0,
+      experts: experts.toLocaleString("en"),
+    })
+  );
+}
+
+/** "128 tokens × 8 experts; ". @param {Loads} layers @param {number} tokens  that the step computed */
+export function computedWords(layers, tokens) {
+  const pairs = sum(layers.find(({ length }) => length) ?? []);
+  return text(messages.experts.computed, { tokens, per_token: Math.round(pairs / tokens) });
+}
+
+/** @param {number[]} values */
+const sum = (values) => values.reduce((total, value) => total + value, 0);
+
+/** @param {number[]} loads */
+export const most = (loads) => Math.max(0, ...loads);

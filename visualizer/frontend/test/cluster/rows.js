@@ -1,0 +1,45 @@
+/**
+ * Prints, as JSON, what the board knows of each cluster log of a folder: the decisions, and the number of events and
+ * requests of each replica. tests/visualizer/test_golden_cluster.py compares them.
+ *
+ *   node rows.js FOLDER
+ */
+
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { clusterFacts, predictedHit } from "../../src/cluster/cluster_facts.js";
+import { ClusterModel } from "../../src/cluster/cluster_model.js";
+
+const [folder] = process.argv.slice(2);
+const known = {};
+for (const file of readdirSync(folder).filter((name) => name.endsWith(".jsonl"))) {
+  const model = new ClusterModel();
+  model.read(readFileSync(join(folder, file)));
+  model.end();
+  const { wrong, ...facts } = clusterFacts(model);
+  const replicas = model.replicas.filter(({ hasBegun }) => hasBegun);
+  known[file.slice(0, -".jsonl".length)] = {
+    facts: { ...facts, wrong: wrong.length },
+    replicas: Object.fromEntries(
+      replicas.map(({ id, model: log, offset }) => [
+        id,
+        { events: log.events.length, requests: log.requests.length, offset },
+      ]),
+    ),
+    rows: model.routes.map((route) => ({
+      request: route.request.id,
+      attempt: route.attempt,
+      replica: route.replica,
+      its_request: route.its,
+      reason: route.reason,
+      load: route.loads[route.replica] ?? 0,
+      prompt_tokens: route.prompt,
+      predicted_tokens: predictedHit(route),
+      cached_tokens: model.delivered(route),
+      routed_us: route.at,
+      ttft_us: model.ttftOf(route),
+      lost: model.isLost(route),
+    })),
+  };
+}
+console.log(JSON.stringify(known));

@@ -1,0 +1,32 @@
+/**
+ * Prints why each request of each log of a folder missed the cache, and the queue of each step, as JSON.
+ * tests/visualizer/test_golden_answers.py compares them with Python's.
+ *
+ *   node answers.js FOLDER
+ */
+
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { Model, parseLog, plain } from "../../src/model/index.js";
+import { stuck } from "../../src/model/stuck.js";
+import { causeRows } from "../../src/model/waterfall_words.js";
+import { missedWords, whyMissed } from "../../src/model/why_missed.js";
+
+const [folder] = process.argv.slice(2);
+const said = {};
+for (const name of readdirSync(folder).filter((file) => file.endsWith(".jsonl"))) {
+  const model = new Model(parseLog(readFileSync(join(folder, name), "utf8")).events);
+  const missed = model.requests.map(({ id }) => {
+    const answer = whyMissed(model, id);
+    const words = missedWords(model, answer).slice(1).map(plain);
+    return { ...answer, words };
+  });
+  const queues = model.steps
+    .filter(({ scheduled }) => scheduled !== null)
+    .map(({ step }) => [step, stuck(model, step)]);
+  const marks = model.waterfall
+    .all()
+    .map((time) => [time.life.id, causeRows(time, model.source).map(({ mark }) => mark)]);
+  said[name.replace(/\.jsonl$/, "")] = { missed, queues, marks };
+}
+console.log(JSON.stringify(said));

@@ -1,0 +1,18 @@
+/**
+ * Prints what the front end says of the expert loads of each step of a log, as JSON. The golden test in
+ * tests/visualizer/test_golden_fold.py compares it with Python's words.
+ *
+ *   node loads.js FILE.jsonl
+ */
+
+import { readFileSync } from "node:fs";
+import { loadWords } from "../../src/model/expert_loads.js";
+import { Model, parseLog } from "../../src/model/index.js";
+
+const { events } = parseLog(readFileSync(process.argv[2], "utf8"));
+const model = new Model(events);
+const said = model.steps.flatMap(({ step }) => {
+  const { loads } = model.frame(step).story;
+  return loads ? [[loads.step, loadWords(loads.layers)]] : [];
+});
+console.log(JSON.stringify([...said, ["all", loadWords(model.expertLoads)]]));

@@ -1,0 +1,100 @@
+"""The pages on loopback: a board or a comparison of files, and a board that follows a source."""
+
+import gzip
+import html
+from collections.abc import Mapping
+from functools import partial
+from http import HTTPStatus
+from pathlib import Path
+from string import Template
+
+from engine.events import EventLog, LogError
+from visualizer.html import CLUSTER_MODULE, GZIP_LEVEL, MODULE
+from visualizer.local.live_log import LiveLog
+from visualizer.local.server import Answer, Request, Route
+from visualizer.sources import read_source
+from visualizer.sources.limits import LAST, MAX_DROPPED, MAX_UNPACKED
+
+LIVE_MODULE = MODULE.with_name("live.js")
+_LIVE_PAGE = Template((Path(__file__).parent / "live.html").read_text("utf-8"))
+_LIST = Template(
+    """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Underglass: comparisons</title>
+<link rel="icon" href="data:,">
+<style>:root { color-scheme: light dark; font: 16px/1.6 sans-serif; }</style>
+<h1>Comparisons</h1>
+<ul>$links</ul>
+</html>
+"""
+)
+TRANSLATE = "translate"
+
+
+def board_routes(page: str) -> dict[str, Route]:
+    """Return the routes of a finished page, which may send files to translate."""
+    answer = Answer(page.encode())
+    return {"GET ": partial(_constant, answer), f"POST {TRANSLATE}": _translate}
+
+
+def routes_of_several(pages: Mapping[str, str]) -> dict[str, Route]:
+    """Return the routes of several finished pages, and of a list of them."""
+    bodies = [page.encode() for page in pages.values()]
+    links = "".join(
+        f'<li><a href="{number}">{html.escape(name)}</a>' for number, name in enumerate(pages)
+    )
+    index = _LIST.substitute(links=links).encode()
+    routes: dict[str, Route] = {"GET ": partial(_constant, Answer(index))}
+    for number, body in enumerate(bodies):
+        routes[f"GET {number}"] = partial(_constant, Answer(body))
+    return routes
+
+
+def _constant(answer: Answer, _request: Request) -> Answer:
+    return answer
+
+
+def live_routes(log: LiveLog, theme: str | None) -> dict[str, Route]:
+    """Return the routes of a page that follows a source."""
+    mode = f' data-theme="{theme}"' if theme else ""
+
+    def page(_request: Request) -> Answer:
+        module = CLUSTER_MODULE if log.is_cluster else LIVE_MODULE
+        shown = _LIVE_PAGE.substitute(title=html.escape(log.name), theme=mode, module=module.name)
+        return Answer(shown.encode())
+
+    def events(request: Request) -> Answer:
+        stream = log.stream(request.headers.get("Last-Event-ID", ""))
+        return Answer(stream, "text/event-stream")
+
+    return {
+        "GET ": page,
+        "GET events": events,
+        **{f"GET {module.name}": _script(module) for module in (LIVE_MODULE, CLUSTER_MODULE)},
+    }
+
+
+def _script(module: Path) -> Route:
+    return lambda _request: Answer(module.read_bytes(), "text/javascript; charset=utf-8")
+
+
+def _translate(request: Request) -> Answer:
+    """Return the log in a dropped file, packed, or say in one line why it cannot be read."""
+    if request.length > MAX_DROPPED:
+        return _refuse(
+            f"it is larger than {MAX_DROPPED >> 20} MB: open it with `underglass open FILE`"
+        )
+    try:
+        log = read_source(request.read(request.length), LAST, limit=MAX_UNPACKED)
+    except LogError as error:
+        return _refuse(str(error))
+    if not isinstance(log, EventLog):
+        return _refuse("it is the log of a cluster: open it with `underglass open FILE`")
+    packed = gzip.compress(log.to_bytes(), GZIP_LEVEL, mtime=0)
+    return Answer(packed, "application/gzip")
+
+
+def _refuse(why: str) -> Answer:
+    return Answer(why.encode(), "text/plain; charset=utf-8", HTTPStatus.UNPROCESSABLE_ENTITY)

@@ -1,0 +1,58 @@
+"""From bytes to events: recognizes the source by its first line, then translates line by line."""
+
+from collections.abc import Sequence
+
+from engine.events import LogError
+from visualizer.sources.detect import detect
+from visualizer.sources.reader import LogEvent, Reader, SourceError, Translator
+from visualizer.sources.unpack import Lines
+
+
+class Feed:
+    """One file or upload, as its bytes arrive. `reader` is None before the first complete line."""
+
+    def __init__(self, readers: Sequence[Reader], limit: int | None = None) -> None:
+        self.reader: Reader | None = None
+        self._readers = readers
+        self._lines = Lines(limit)
+        self._translator: Translator | None = None
+
+    @property
+    def unpacked(self) -> int:
+        """The number of unpacked bytes so far."""
+        return self._lines.unpacked
+
+    def push(self, data: bytes) -> list[LogEvent]:
+        """Return the events of the lines that are complete.
+
+        Raises SourceError for a line that is damaged or of no known kind.
+        """
+        events: list[LogEvent] = []
+        for line in self._lines.push(data):
+            try:
+                if self._translator is None:
+                    self.reader = detect(line, self._readers)
+                    self._translator = self.reader.translator()
+                events += self._translator.feed(line)
+            except LogError as error:
+                raise self._in_line(error) from error.__cause__
+        return events
+
+    def end(self) -> list[LogEvent]:
+        """Return the last events. A last line without a line break was cut off and is dropped.
+
+        Raises SourceError if there was no line at all.
+        """
+        if self._translator is None:
+            what = "one line, which is cut off" if self._lines.torn else "empty"
+            raise SourceError(f"the log has no complete line: it is {what}")
+        try:
+            return list(self._translator.end())
+        except LogError as error:
+            raise self._in_line(error) from error.__cause__
+
+    def _in_line(self, error: LogError) -> SourceError:
+        text = " ".join(str(error).split())  # one line, whatever a parser has put into it
+        return SourceError(
+            text if text.startswith("line ") else f"line {self._lines.number}: {text}"
+        )

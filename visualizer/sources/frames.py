@@ -1,0 +1,93 @@
+"""Messages of a ZMQ publisher as lines of a capture file.
+
+vLLM and SGLang publish each message in three frames: topic, number, payload. A capture has a line for
+each, written by `underglass listen --save`:
+
+    {"at": 1795307642.63, "topic": "kv", "seq": 0, "payload": "k8tB2sAM...", }
+
+at       when the message was received, in seconds since 1970
+payload  the third frame as it came, in base64
+
+A line may also have `batch`, the decoded payload, in place of `payload`.
+"""
+
+import base64
+import binascii
+import math
+import re
+from typing import Any
+
+import msgspec
+
+from engine.events import LogError
+
+_BEGINNING = re.compile(rb'\s*\{[^{}\[\]]*?"(?:payload"\s*:\s*"(....)|batch"\s*:\s*(.))', re.DOTALL)
+_MAP = re.compile(rb"[\x80-\x8f\xde\xdf]")  # the first byte of a msgpack map
+
+
+class Frame(msgspec.Struct):
+    """A message as it was published. One of `payload` and `batch` is there."""
+
+    seq: int
+    topic: str = ""
+    at: float | None = None
+    payload: str | None = None
+    batch: Any = None
+
+    def decoded(self) -> Any:
+        """Return the payload as plain values. Raises LogError for one that is not msgpack."""
+        if self.payload is None:
+            return self.batch
+        try:
+            return msgspec.msgpack.decode(base64.b64decode(self.payload, validate=True))
+        except binascii.Error as error:
+            raise LogError(f"payload: not base64: {error}") from error
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise LogError(f"payload: not msgpack: {error}") from error
+
+
+def write_frame(topic: bytes, seq: int, payload: bytes, at: float) -> bytes:
+    """Return the line of a message, without its line break. `at` is in seconds since 1970."""
+    return msgspec.json.encode(
+        {
+            "at": round(at, 6),
+            "topic": topic.decode("utf-8", "replace"),
+            "seq": seq,
+            "payload": base64.b64encode(payload).decode(),
+        }
+    )
+
+
+def read_frame(line: bytes) -> Frame:
+    """Return the message of a line. Raises LogError for anything else."""
+    try:
+        frame = _decoder.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise LogError(f"not a line of a capture: {error}") from error
+    if not 0 <= frame.seq < 1 << 63:
+        raise LogError(f"seq must be from 0 to 2**63 - 1, got {frame.seq}")
+    if frame.at is not None:
+        check_time("at", frame.at)
+    return frame
+
+
+def check_time(name: str, seconds: float) -> None:
+    """Raise LogError unless a field is a time in seconds since 1970, before the year 5138."""
+    if not (math.isfinite(seconds) and 0 <= seconds < 1e11):
+        raise LogError(f"{name} must be a time in seconds since 1970, got {seconds}")
+
+
+def holds_map(beginning: bytes) -> bool | None:
+    """Return whether the payload of a first line is a map, not an array; None if it is no capture."""
+    found = _BEGINNING.match(beginning)
+    if not found or b'"seq"' not in found[0]:
+        return None
+    if found[2]:
+        return found[2] == b"{"
+    try:
+        return bool(_MAP.match(base64.b64decode(found[1])))
+    except binascii.Error:
+        return None
+
+
+_decoder = msgspec.json.Decoder(Frame)

@@ -1,0 +1,151 @@
+"""KV events of vLLM and SGLang: what is in the prefix cache, and nothing about requests.
+
+Each message becomes a step of the log, because the cursor, the strip and the tree go by steps. It has
+no rows, and its number is not the engine's. A message that is missing, as its number tells, is a gap;
+a number that goes back means that the engine was started again, with an empty cache.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from engine.events import LogError
+from engine.events.facts import Fact, Knowledge
+from engine.events.vocabulary import (
+    SCHEMA_VERSION,
+    Event,
+    EventsMissing,
+    RunStarted,
+    StepFinished,
+    StepStarted,
+)
+from visualizer.sources.frames import holds_map, read_frame
+from visualizer.sources.kv_messages import (
+    Batch,
+    Cleared,
+    Removed,
+    Stored,
+    hash_name,
+    read_batch,
+)
+from visualizer.sources.kv_tree import KVTree, Place
+from visualizer.sources.reader import Reader
+
+MOST_HELD = 10_000  # messages that may come before the first one that says how large a block is
+MAX_BLOCK_SIZE = 1 << 20  # tokens
+FACTS: Mapping[Fact, Knowledge] = {
+    "prefix_tree": "recorded",
+    "evictions": "recorded",
+    "token_ids": "recorded",
+}
+
+
+class KVTranslator:
+    """Translates the messages of one publisher or of several ranks."""
+
+    def __init__(self) -> None:
+        self._tree: KVTree | None = None
+        self._held: list[Batch] = []  # until the size of a block is known
+        self._next: dict[tuple[str, int], int] = {}  # the number to come, by topic and rank
+        self._start = 0  # when the run started, in microseconds since 1970
+        self._now = 0  # of the last message, since then
+        self._step = 0
+
+    def feed(self, message: bytes) -> list[Event]:
+        """Return the events of a line of a capture. Raises LogError for a damaged one."""
+        batch = read_batch(read_frame(message))
+        if self._tree is None:
+            self._held.append(batch)
+            sizes = [one.block_size for one in batch.events if isinstance(one, Stored)]
+            size = next((size for size in sizes if size), None)
+            if size is None and len(self._held) < MOST_HELD:
+                return []
+            return self._begin(size or 1)
+        return list(self._message(self._tree, batch))
+
+    def end(self) -> list[Event]:
+        """Return what no message could explain: removals of blocks of an unknown size."""
+        return self._begin(1) if self._tree is None and self._held else []
+
+    def _begin(self, size: int) -> list[Event]:
+        if not 1 <= size <= MAX_BLOCK_SIZE:
+            raise LogError(f"block_size must be from 1 to {MAX_BLOCK_SIZE:,}, got {size}")
+        held, self._held = self._held, []
+        self._start = _microseconds(held[0].at)
+        self._tree = KVTree(size)
+        start = RunStarted(
+            schema=SCHEMA_VERSION,
+            settings={"block_size": size, "num_blocks": 0, "prefix_cache": "hash"},
+            classes={},
+            model={},
+            tokenizer={},
+            clock="wall",
+            source={"engine": "vLLM or SGLang", "recorder": "KV events", "facts": dict(FACTS)},
+            t={"unix_us": self._start},
+        )
+        return [start, *(event for one in held for event in self._message(self._tree, one))]
+
+    def _message(self, tree: KVTree, batch: Batch) -> Iterator[Event]:
+        # Messages of several ranks may be out of order by a little.
+        self._now = max(self._now, _microseconds(batch.at) - self._start)
+        publisher = (batch.topic, batch.rank)
+        expected = self._next.get(publisher, batch.seq)
+        self._next[publisher] = batch.seq + 1
+        if batch.seq > expected:
+            yield self._gap(batch.seq - expected, _numbers(expected, batch.seq - 1))
+        elif batch.seq < expected:
+            yield self._gap(
+                0, f"the engine was started again, and its numbers begin at {batch.seq}"
+            )
+        self._step += 1
+        yield StepStarted(self._step)
+        if batch.seq < expected:
+            yield from tree.clear(batch.rank)
+        for event in batch.events:
+            yield from self._change(tree, batch.rank, event)
+        t = dict.fromkeys(("start", "scheduled", "end"), self._now)
+        yield StepFinished([], self._step, t=t)
+
+    def _gap(self, count: int, message: str) -> EventsMissing:
+        return EventsMissing(count, message, t={"at": self._now})
+
+    def _change(
+        self, tree: KVTree, rank: int, event: Stored | Removed | Cleared
+    ) -> Iterator[Event]:
+        if isinstance(event, Cleared):
+            yield from tree.clear(rank)
+            return
+        hashes = [hash_name(one) for one in event.block_hashes]
+        if isinstance(event, Removed):
+            words = _words(event.medium, rank)
+            yield from tree.remove(hashes, Place(rank, event.medium, event.group_idx, words))
+        elif hashes:
+            words = _words(event.medium, rank, event.lora_name, event.lora_id)
+            place = Place(rank, event.medium, event.group_idx, words)
+            above = None if event.parent_block_hash is None else hash_name(event.parent_block_hash)
+            yield from tree.store(hashes, above, event.token_ids, place)
+
+
+def _words(medium: str | None, rank: int, name: str | None = None, lora: int | None = None) -> str:
+    """Say where blocks are: "GPU", "CPU, rank 1, LoRA sql"."""
+    parts = [medium or "GPU"]
+    if rank:
+        parts.append(f"rank {rank}")
+    if name is not None or lora is not None:
+        parts.append(f"LoRA {lora if name is None else name}")
+    return ", ".join(parts)
+
+
+def _numbers(first: int, last: int) -> str:
+    return f"number {first}" if first == last else f"numbers {first} to {last}"
+
+
+def _microseconds(seconds: float) -> int:
+    return round(seconds * 1e6)
+
+
+KV_EVENTS = Reader(
+    name="kv-events",
+    title="KV events of vLLM or SGLang",
+    facts=FACTS,
+    recognizes=lambda line: holds_map(line) is False,
+    translator=KVTranslator,
+)

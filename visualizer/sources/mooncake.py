@@ -1,0 +1,26 @@
+"""Read Mooncake's request traces: workloads, which the simulator plays (`mooncake_run.py`)."""
+
+from engine.events.facts import simulated_facts
+from visualizer.sources.reader import Reader, Translator
+
+FACTS = simulated_facts({"arrivals": "recorded"})
+
+
+def _recognizes(line: bytes) -> bool:
+    names = (b'"timestamp"', b'"input_length"', b'"output_length"', b'"hash_ids"')
+    return all(name in line for name in names)
+
+
+def _translator() -> Translator:
+    from visualizer.sources.mooncake_run import MooncakeTranslator
+
+    return MooncakeTranslator()
+
+
+MOONCAKE = Reader(
+    name="mooncake",
+    title="Mooncake request trace",
+    facts=FACTS,
+    recognizes=_recognizes,
+    translator=_translator,
+)

@@ -1,0 +1,78 @@
+"""The logs of this project: of one engine, and of a cluster."""
+
+import re
+from typing import get_args
+
+from engine.events import Event
+from engine.events.cluster import AnyClusterEvent, Of
+from engine.events.cluster_log import ClusterDecoder
+from engine.events.facts import FACTS
+from engine.events.log import LogDecoder
+from engine.events.vocabulary import AnyEvent, Keyframe, RunStarted
+from visualizer.sources.limits import check_settings
+from visualizer.sources.reader import Reader
+
+_TYPE = re.compile(rb'\s*\{\s*"type"\s*:\s*"([a-z_]+)"')
+_TYPES = {str(one.__struct_config__.tag) for one in get_args(AnyEvent)}
+
+
+def _type(line: bytes) -> str | None:
+    found = _TYPE.match(line)
+    return found[1].decode() if found else None
+
+
+def _check(event: Event) -> None:
+    match event:
+        case RunStarted(settings=settings) | Keyframe(state={"settings": dict(settings)}):
+            check_settings(settings)
+
+
+class EngineLog:
+    """Decodes the log of one engine. Older schemas are upgraded."""
+
+    def __init__(self) -> None:
+        self._decoder = LogDecoder()
+
+    def feed(self, message: bytes) -> list[Event]:
+        """Return the event of a line. Raises LogError for anything else."""
+        event = self._decoder.decode(message)
+        _check(event)
+        return [event]
+
+    def end(self) -> list[Event]:
+        """Return nothing: each line was an event."""
+        return []
+
+
+class GatewayLog:
+    """Decodes the log of a cluster."""
+
+    def __init__(self) -> None:
+        self._decoder = ClusterDecoder()
+
+    def feed(self, message: bytes) -> list[AnyClusterEvent]:
+        """Return the event of a line. Raises LogError for anything else."""
+        event = self._decoder.decode(message)
+        if isinstance(event, Of):
+            _check(event.event)
+        return [event]
+
+    def end(self) -> list[AnyClusterEvent]:
+        """Return nothing: each line was an event."""
+        return []
+
+
+ENGINE_LOG = Reader(
+    name="underglass",
+    title="Underglass",
+    facts=dict.fromkeys(FACTS, "recorded"),
+    recognizes=lambda line: _type(line) in _TYPES,
+    translator=EngineLog,
+)
+CLUSTER_LOG = Reader(
+    name="underglass-cluster",
+    title="Underglass, a cluster",
+    facts=dict.fromkeys(FACTS, "recorded"),
+    recognizes=lambda line: _type(line) == "cluster_started",
+    translator=GatewayLog,
+)

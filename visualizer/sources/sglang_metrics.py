@@ -1,0 +1,168 @@
+"""SGLang's forward-pass metrics: how many requests each step computes, and how many wait.
+
+A message describes one step, in counts. Which requests they are is unknown, and so are blocks and
+reasons. A message without time and requests is a heartbeat of an idle engine, and no step.
+
+The message has the duration of the forward pass and no time of day; a step ends when its message was
+received, which only a capture knows.
+
+Source: SGLang 0.5.23, `srt/observability/forward_pass_metrics.py` (`--enable-forward-pass-metrics`).
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from engine.events import LogError
+from engine.events.facts import Fact, Knowledge
+from engine.events.vocabulary import (
+    SCHEMA_VERSION,
+    Event,
+    EventsMissing,
+    RunStarted,
+    StepFinished,
+    StepReported,
+    StepStarted,
+)
+from visualizer.sources.frames import Frame, holds_map, read_frame
+from visualizer.sources.limits import MAX_REQUESTS
+from visualizer.sources.reader import Reader
+
+VERSION = 1
+MAX_TOKENS = 1 << 31  # in one step or waiting
+FACTS: Mapping[Fact, Knowledge] = {
+    "scheduled_tokens": "recorded",
+    "queue": "recorded",
+    "step_times": "inferred",
+}
+
+
+class _Scheduled(msgspec.Struct):
+    num_prefill_requests: int = 0
+    sum_prefill_tokens: int = 0
+    num_decode_requests: int = 0
+
+
+class _Queued(msgspec.Struct):
+    num_prefill_requests: int = 0
+    sum_prefill_tokens: int = 0
+    num_decode_requests: int = 0
+    sum_decode_kv_tokens: int = 0
+
+
+class _Metrics(msgspec.Struct):
+    """A message, as far as it is read. `wall_time` is in seconds."""
+
+    version: int
+    wall_time: float
+    scheduled_requests: _Scheduled
+    queued_requests: _Queued
+    dp_rank: int = 0
+
+
+class MetricsTranslator:
+    """Translates the messages of one rank."""
+
+    def __init__(self) -> None:
+        self._start: int | None = None  # of the run, in microseconds since 1970
+        self._end = 0  # of the last step, since then
+        self._next: int | None = None
+        self._rank = 0
+        self._step = 0
+
+    def feed(self, message: bytes) -> list[Event]:
+        """Return the events of a line of a capture. Raises LogError for a damaged one."""
+        frame = read_frame(message)
+        metrics = _read(frame)
+        events = list[Event]()
+        duration = round(metrics.wall_time * 1e6)
+        if self._start is None:
+            self._start = round((frame.at or 0) * 1e6) - duration
+            self._rank = metrics.dp_rank
+            events.append(self._begin(self._start))
+        if metrics.dp_rank != self._rank:
+            raise LogError(
+                f"dp_rank must be {self._rank} in the whole capture, got {metrics.dp_rank}: "
+                "save each rank's messages in a file of its own"
+            )
+        if self._next is not None and frame.seq != self._next:
+            events.append(self._gap(frame.seq))
+        self._next = frame.seq + 1
+        # Without a time of its own, a step begins when the last one ended.
+        end = self._end + duration if frame.at is None else round(frame.at * 1e6) - self._start
+        if metrics.wall_time or metrics.scheduled_requests != _Scheduled():
+            events += self._steps(metrics, max(end - duration, self._end), max(end, self._end))
+        return events
+
+    def end(self) -> list[Event]:
+        """Return nothing: each message was a step."""
+        return []
+
+    def _begin(self, unix_us: int) -> RunStarted:
+        return RunStarted(
+            schema=SCHEMA_VERSION,
+            settings={"block_size": 1, "num_blocks": 0, "prefix_cache": "off"},
+            classes={},
+            model={},
+            tokenizer={},
+            clock="wall",
+            source={
+                "engine": "SGLang",
+                "recorder": "forward-pass metrics",
+                "facts": dict(FACTS),
+            },
+            t={"unix_us": unix_us},
+        )
+
+    def _gap(self, number: int) -> EventsMissing:
+        assert self._next is not None
+        lost = number - self._next
+        if lost < 0:
+            words = f"the engine was started again, and its numbers begin at {number}"
+            return EventsMissing(0, words, t={"at": self._end})
+        first, last = self._next, number - 1
+        words = f"number {first}" if first == last else f"numbers {first} to {last}"
+        return EventsMissing(lost, words, t={"at": self._end})
+
+    def _steps(self, metrics: _Metrics, start: int, end: int) -> list[Event]:
+        self._step += 1
+        self._end = end
+        scheduled, queued = metrics.scheduled_requests, metrics.queued_requests
+        report = StepReported(
+            prefills=scheduled.num_prefill_requests,
+            prefill_tokens=scheduled.sum_prefill_tokens,
+            decodes=scheduled.num_decode_requests,
+            waiting=queued.num_prefill_requests + queued.num_decode_requests,
+            waiting_tokens=queued.sum_prefill_tokens + queued.sum_decode_kv_tokens,
+        )
+        t = {"start": start, "scheduled": start, "end": end}
+        return [StepStarted(self._step), report, StepFinished([], self._step, t=t)]
+
+
+def _read(frame: Frame) -> _Metrics:
+    try:
+        metrics = msgspec.convert(frame.decoded(), _Metrics)
+    except (msgspec.ValidationError, OverflowError) as error:
+        raise LogError(f"not forward-pass metrics of SGLang: {error}") from error
+    if metrics.version != VERSION:
+        raise LogError(
+            f"version must be {VERSION}, got {metrics.version}: "
+            "a newer Underglass may read these metrics"
+        )
+    if not 0 <= metrics.wall_time < 1e6:
+        raise LogError(f"wall_time must be from 0 to 1,000,000 seconds, got {metrics.wall_time}")
+    for part in (metrics.scheduled_requests, metrics.queued_requests):
+        for name in part.__struct_fields__:
+            count, most = getattr(part, name), MAX_TOKENS if "tokens" in name else MAX_REQUESTS
+            if not 0 <= count <= most:
+                raise LogError(f"{name} must be from 0 to {most:,}, got {count}")
+    return metrics
+
+
+SGLANG_METRICS = Reader(
+    name="sglang-metrics",
+    title="forward-pass metrics of SGLang",
+    facts=FACTS,
+    recognizes=lambda line: holds_map(line) is True,
+    translator=MetricsTranslator,
+)

@@ -1,0 +1,211 @@
+"""The lines that `recorders/vllm/underglass_vllm.py` writes; its README describes them.
+
+A block, a request or a length outside the limits makes a line invalid, so that a damaged one cannot use
+up the memory.
+"""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from visualizer.sources.limits import MAX_BLOCKS, MAX_PROMPT, MAX_REQUESTS
+
+VERSION = 1
+
+Count = Annotated[int, Meta(ge=0, le=1 << 53)]
+Block = Annotated[int, Meta(ge=0, lt=MAX_BLOCKS)]
+Number = Annotated[int, Meta(ge=1, le=MAX_REQUESTS)]
+Length = Annotated[int, Meta(ge=0, le=MAX_PROMPT)]
+TokenId = Annotated[int, Meta(ge=-1, lt=1 << 31)]
+Byte = Annotated[int, Meta(ge=0, le=255)]
+Tokens = list[TokenId] | Length  # ids or, if they are not recorded, how many
+
+
+class Settings(msgspec.Struct):
+    """vLLM's limits, under the names of `EngineConfig`."""
+
+    token_budget: Count
+    max_batch_size: Annotated[int, Meta(ge=1, le=MAX_REQUESTS)]
+    num_blocks: Annotated[int, Meta(ge=1, le=MAX_BLOCKS)]
+    block_size: Annotated[int, Meta(ge=1, le=MAX_PROMPT)]
+    policy: str
+    chunked_prefill: bool
+    whole_sequence: bool
+    prefix_cache: bool
+    async_scheduling: bool
+
+
+class Row(msgspec.Struct, array_like=True):
+    """What a step computes of a request."""
+
+    request: Number
+    start: Length
+    count: Length
+    drafts: Tokens = 0
+
+
+class Gain(msgspec.Struct, array_like=True):
+    """The output tokens of a request in a step."""
+
+    request: Number
+    tokens: Tokens
+
+
+class Head(msgspec.Struct, array_like=True):
+    """The head of the queue; the reason is "" if vLLM had another one."""
+
+    request: Number
+    reason: Literal[
+        "", "token_budget", "batch_full", "no_free_blocks", "whole_sequence", "after_preemption"
+    ]
+    need: int
+    have: int
+
+
+class Admit(msgspec.Struct, array_like=True, tag="admit"):
+    """A request left the queue, with blocks that it found cached and new ones."""
+
+    request: Number
+    cached: list[Block]
+    new: list[Block]
+
+
+class Grow(msgspec.Struct, array_like=True, tag="grow"):
+    """A running request got blocks."""
+
+    request: Number
+    new: list[Block]
+
+
+class Store(msgspec.Struct, array_like=True, tag="store"):
+    """Blocks of a request can be found from now on; `hashes` are those not written before."""
+
+    request: Number
+    first: Block
+    count: Block
+    hashes: list[str]
+
+
+class Preempt(msgspec.Struct, array_like=True, tag="preempt"):
+    """A request lost its blocks because `needed_by` found none; -1 if the cache was reset."""
+
+    request: Number
+    needed_by: int
+
+
+class Finish(msgspec.Struct, array_like=True, tag="finish"):
+    """A request ended."""
+
+    request: Number
+    reason: str
+
+
+class Clear(msgspec.Struct, array_like=True, tag="clear"):
+    """The prefix cache was emptied."""
+
+
+Op = Admit | Grow | Store | Preempt | Finish | Clear
+
+
+class SavedRequest(msgspec.Struct):
+    """A request of a `Saved` state."""
+
+    request: Number
+    id: str
+    prompt: Tokens
+    output: Tokens
+    max_tokens: Length
+    priority: int
+    computed: Length
+    preemptions: Count
+    table: list[Block]
+    stored: Length
+    hashes: list[str]
+
+
+class Saved(msgspec.Struct):
+    """The state when a file of a rotated recording begins."""
+
+    t: Count
+    step: Count
+    requests: list[SavedRequest]
+    running: list[Number]
+    waiting: list[Number]
+    in_flight: list[tuple[Count, list[Row]]]
+    free: list[Block]  # the next one first; cached ones among them
+    cached: list[Block]
+    hashes: list[str]
+    parents: list[str]
+
+
+class Header(msgspec.Struct, tag_field="type", tag="underglass_vllm"):
+    """The first line of a file. `state` and `pieces` belong to a later file of a rotated recording."""
+
+    version: int
+    engine: str
+    model: str
+    settings: Settings
+    tokens: bool
+    unix_us: int
+    part: int
+    state: Saved | None = None
+    pieces: dict[TokenId, str | list[Byte]] = {}
+
+
+class Pieces(msgspec.Struct, tag_field="type", tag="pieces"):
+    """The text of token ids; bytes where it is part of a character."""
+
+    pieces: dict[TokenId, str | list[Byte]]
+
+
+class Arrived(msgspec.Struct, tag_field="type", tag="arrived"):
+    """A request joined the queue."""
+
+    t: Count
+    request: Number
+    id: str
+    prompt: Tokens
+    max_tokens: Length
+    priority: int
+    hashes: list[str]
+
+
+class Step(msgspec.Struct, tag_field="type", tag="step"):
+    """A step was scheduled."""
+
+    step: Count
+    t: Count
+    took: Count
+    ops: list[Op]
+    rows: list[Row]
+    waiting: Count
+    head: Head | None
+    free: Count
+
+
+class Done(msgspec.Struct, tag_field="type", tag="done"):
+    """A step was computed."""
+
+    step: Count
+    t: Count
+    gains: list[Gain]
+    ops: list[Op]
+    free: Count
+
+
+class Between(msgspec.Struct, tag_field="type", tag="between"):
+    """What happened between steps: requests were aborted, or the cache was emptied."""
+
+    t: Count
+    ops: list[Op]
+    free: Count
+
+
+def known_ids(tokens: Tokens) -> list[int]:
+    """Return token ids; -1 for each that was not recorded."""
+    return [-1] * tokens if isinstance(tokens, int) else tokens
+
+
+Line = Header | Pieces | Arrived | Step | Done | Between
+decode = msgspec.json.Decoder(Line).decode

@@ -1,0 +1,293 @@
+"""Read what `underglass_vllm` records of vLLM: requests, steps, blocks, the queue, and why it waits.
+
+Each line becomes the events of our own engine with its hash cache. `vllm_lines.py` has the lines,
+`hash_memory.py` follows the blocks, `vllm_saved.py` reads the state that a rotated file begins with. If
+the free blocks ever differ from those that vLLM counted, the log says so once, as missing events.
+"""
+
+import codecs
+from collections.abc import Iterator
+from typing import Any
+
+from engine.events.facts import FACTS, Fact, Knowledge
+from engine.events.log import NOT_JSON
+from engine.events.vocabulary import (
+    SCHEMA_VERSION,
+    Admitted,
+    Blocked,
+    Event,
+    EventsMissing,
+    FinishReason,
+    Keyframe,
+    Preempted,
+    RequestArrived,
+    RequestFinished,
+    RunStarted,
+    ScheduledRow,
+    StepFinished,
+    StepScheduled,
+    StepStarted,
+    TokenRow,
+)
+from visualizer.sources import vllm_lines as lines
+from visualizer.sources.hash_memory import HashMemory, Owner
+from visualizer.sources.reader import Reader, SourceError
+from visualizer.sources.vllm_saved import put_cached, saved_state
+
+_NOT_RECORDED: tuple[Fact, ...] = ("probabilities",)
+_REASONS: dict[str, FinishReason] = {"stop": "stop", "length": "length", "abort": "abort"}
+_ONLY_WITH_TOKENS: tuple[Fact, ...] = ("token_ids", "texts")
+
+
+def _facts(tokens: bool) -> dict[Fact, Knowledge]:
+    unknown = _NOT_RECORDED if tokens else _NOT_RECORDED + _ONLY_WITH_TOKENS
+    return {fact: "unknown" if fact in unknown else "recorded" for fact in FACTS}
+
+
+class _Request:
+    """What the translation needs of a request that has not finished."""
+
+    def __init__(self, hashes: list[str], preemptions: int = 0) -> None:
+        self.hashes = hashes
+        self.preemptions = preemptions
+        self.decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+
+class VllmTranslator:
+    """Translates one file, or one recording that grows."""
+
+    def __init__(self) -> None:
+        self._header: lines.Header | None = None
+        self._memory = HashMemory(0)
+        self._requests: dict[int, _Request] = {}
+        self._running: dict[int, None] = {}
+        self._in_flight: dict[int, tuple[int, int, list[lines.Row]]] = {}  # by step
+        self._pieces: dict[int, bytes] = {}
+        self._differs = False
+
+    def feed(self, message: bytes) -> list[Event]:
+        """Return the events of a line. Raises SourceError for one that does not fit."""
+        try:
+            line = lines.decode(message)
+        except NOT_JSON as error:
+            raise SourceError(f"not a line of a vLLM recording: {error}") from error
+        if (self._header is None) != isinstance(line, lines.Header):
+            place = "first" if self._header is None else "only the first"
+            raise SourceError(f'"type" must be "underglass_vllm" in the {place} line')
+        try:
+            return list(self._translate(line))
+        except (KeyError, IndexError, ValueError) as error:
+            told = f"there is no {error}" if isinstance(error, KeyError) else str(error)
+            raise SourceError(f"the line does not fit the earlier ones: {told}") from error
+
+    def end(self) -> list[Event]:
+        """Return no events: no line is held back."""
+        return []
+
+    def _translate(self, line: lines.Line) -> Iterator[Event]:
+        match line:
+            case lines.Header():
+                self._add_pieces(line)
+                yield self._begin(line)
+            case lines.Pieces():
+                self._add_pieces(line)
+            case lines.Arrived():
+                yield self._arrive(line)
+            case lines.Step():
+                yield from self._schedule(line)
+            case lines.Done():
+                yield from self._finish_step(line)
+                yield from self._check(line)
+            case lines.Between():
+                yield from self._ops(line.ops)
+                yield from self._check(line)
+
+    def _add_pieces(self, line: lines.Header | lines.Pieces) -> None:
+        self._pieces |= {
+            id_: piece.encode() if isinstance(piece, str) else bytes(piece)
+            for id_, piece in line.pieces.items()
+        }
+
+    def _begin(self, header: lines.Header) -> Event:
+        if header.version != lines.VERSION:
+            raise ValueError(
+                f"version must be {lines.VERSION}, got {header.version}: open the recording with the "
+                "Underglass that the recorder came with"
+            )
+        self._header, given = header, header.settings
+        self._memory = HashMemory(given.num_blocks)
+        settings = {
+            "token_budget": given.token_budget,
+            "max_batch_size": given.max_batch_size,
+            "max_kv_tokens": given.num_blocks * given.block_size,
+            "block_size": given.block_size,
+            "policy": given.policy,
+            "batching": "continuous",
+            "chunked_prefill": given.chunked_prefill,
+            "admission": "whole" if given.whole_sequence else "first_chunk",
+            "prefix_cache": "hash" if given.prefix_cache else "off",
+            "eviction": "lru",
+            "preemption": True,
+            "async_scheduling": given.async_scheduling,
+            "jump_forward": False,
+            "num_blocks": given.num_blocks,
+        }
+        source = {
+            "engine": header.engine,
+            "recorder": f"underglass-vllm {header.version}",
+            "facts": _facts(header.tokens),
+        }
+        if header.state is not None:
+            return self._restore(header.state, settings, source)
+        return RunStarted(
+            SCHEMA_VERSION,
+            settings,
+            classes={},
+            model={"name": header.model},
+            tokenizer={},
+            clock="wall",
+            source=source,
+            t={"unix_us": header.unix_us},
+        )
+
+    def _arrive(self, line: lines.Arrived) -> Event:
+        if line.request in self._requests:
+            raise ValueError(f"request {line.request} arrives twice")
+        self._requests[line.request] = _Request(line.hashes)
+        self._memory.owners[line.request] = Owner()
+        prompt, texts = self._tokens(line.request, line.prompt)
+        return RequestArrived(
+            line.request,
+            prompt,
+            texts,
+            line.id,
+            line.max_tokens,
+            1,
+            line.priority,
+            {},
+            hashes=list(line.hashes) if isinstance(line.prompt, int) else [],
+            t={"at": line.t},
+        )
+
+    def _schedule(self, line: lines.Step) -> Iterator[Event]:
+        yield StepStarted(line.step)
+        yield from self._ops(line.ops)
+        for row in line.rows:
+            if row.request not in self._running:
+                raise ValueError(f"request {row.request} computes, but is not in the batch")
+        rows = [
+            ScheduledRow(row.request, row.start, row.count, lines.known_ids(row.drafts))
+            for row in line.rows
+        ]
+        head = line.head
+        if head is not None and head.request not in self._requests:
+            raise ValueError(f"request {head.request} waits, but has not arrived")
+        blocked = None
+        if head is not None and head.reason:
+            blocked = Blocked(head.request, head.reason, line.waiting - 1, head.need, head.have)
+        yield StepScheduled(rows, self._skipped(line), blocked)
+        self._in_flight[line.step] = (line.t, line.t + line.took, line.rows)
+        yield from self._check(line)
+
+    def _skipped(self, line: lines.Step) -> list[tuple[int, str]]:
+        """Return the running requests that got no tokens, and why."""
+        computing = {row.request for row in line.rows}
+        assert self._header is not None
+        settings = self._header.settings
+        if sum(row.count for row in line.rows) >= settings.token_budget:
+            reason = "token_budget"
+        elif any(isinstance(op, lines.Preempt) for op in line.ops):
+            reason = "after_preemption"
+        else:  # its last token is being computed
+            reason = "awaits_token"
+        return [(request, reason) for request in self._running if request not in computing]
+
+    def _finish_step(self, line: lines.Done) -> Iterator[Event]:
+        start, scheduled, rows = self._in_flight.pop(line.step)
+        drafted = {row.request: len(lines.known_ids(row.drafts)) for row in rows if row.drafts}
+        gains = []
+        for gain in line.gains:
+            self._requests[gain.request]  # it must have arrived
+            ids, texts = self._tokens(gain.request, gain.tokens)
+            accepted = min(drafted.get(gain.request, 0), len(ids) - 1)
+            gains.append(TokenRow(gain.request, ids, texts, max(0, accepted)))
+        wasted = [row.request for row in rows if row.request not in self._requests]
+        times = {"start": start, "scheduled": scheduled, "end": line.t}
+        yield StepFinished(gains, line.step, wasted, t=times)
+        yield from self._ops(line.ops)
+
+    def _ops(self, ops: list[lines.Op]) -> Iterator[Event]:
+        memory = self._memory
+        for op in ops:
+            if isinstance(op, lines.Clear):
+                yield from memory.clear()
+                continue
+            request = self._requests[op.request]
+            match op:
+                case lines.Admit():
+                    if op.request in self._running:
+                        raise ValueError(f"request {op.request} is admitted twice")
+                    self._running[op.request] = None
+                    node = memory.attach(op.request, op.cached)
+                    yield Admitted(op.request, node, op.cached, request.preemptions > 0, [])
+                    yield from memory.allocate(op.request, op.new)
+                case lines.Grow():
+                    yield from memory.allocate(op.request, op.new)
+                case lines.Store():
+                    request.hashes += op.hashes
+                    hashes = request.hashes[op.first : op.first + op.count]
+                    yield memory.store(op.request, op.first, hashes)
+                case lines.Preempt():
+                    del self._running[op.request]
+                    memory.release(op.request)
+                    request.preemptions += 1
+                    yield Preempted(op.request, op.needed_by, 0)
+                case lines.Finish():
+                    self._running.pop(op.request, None)
+                    memory.release(op.request)
+                    del self._requests[op.request], memory.owners[op.request]
+                    reason = _REASONS.get(op.reason, "error")
+                    message = "" if reason == op.reason else op.reason
+                    yield RequestFinished(op.request, reason, message)
+
+    def _tokens(self, request: int, tokens: lines.Tokens) -> tuple[list[int], list[str]]:
+        """Return token ids and their texts: -1 and "" for those that were not recorded."""
+        if isinstance(tokens, int):
+            return [-1] * tokens, [""] * tokens
+        ids = lines.known_ids(tokens)
+        decode = self._requests[request].decoder.decode
+        return ids, [decode(self._pieces.get(id_, b"")) for id_ in ids]
+
+    def _check(self, line: lines.Step | lines.Done | lines.Between) -> Iterator[Event]:
+        """Compare the free blocks with those that vLLM counted."""
+        if self._memory.free != line.free and not self._differs:
+            self._differs = True
+            yield EventsMissing(
+                0,
+                f"vLLM has {line.free} free blocks, the recording accounts for "
+                f"{self._memory.free}: blocks and tables are not certain from here on",
+                {"at": line.t},
+            )
+
+    def _restore(
+        self, saved: lines.Saved, settings: dict[str, Any], source: dict[str, Any]
+    ) -> Event:
+        """Return the state in which a later file of a rotated recording begins."""
+        memory = self._memory
+        put_cached(memory, saved)
+        for one in saved.requests:
+            self._requests[one.request] = _Request(one.hashes, one.preemptions)
+            owner = Owner(one.table, [memory.node_at(hash_) for hash_ in one.hashes[: one.stored]])
+            memory.owners[one.request] = memory.restore(owner)
+        self._running = dict.fromkeys(saved.running)
+        self._in_flight = {step: (saved.t, saved.t, rows) for step, rows in saved.in_flight}
+        return Keyframe(0, saved_state(saved, memory, self._tokens, settings, source))
+
+
+VLLM_RECORDER = Reader(
+    name="vllm-recorder",
+    title="vLLM, recorded with underglass-vllm",
+    facts=_facts(tokens=True),
+    recognizes=lambda line: b'"type":"underglass_vllm"' in line[:100].replace(b" ", b""),
+    translator=VllmTranslator,
+)

@@ -1,0 +1,87 @@
+"""A cluster log as a notebook widget: router, replicas and decisions on one clock."""
+
+import base64
+from typing import Any
+
+import traitlets
+
+from engine.events import EventLog
+from engine.events.cluster_log import ClusterLog
+from engine.events.messages import count
+from visualizer.cluster_logs import opening_options, pack
+from visualizer.html import CLUSTER_MODULE
+from visualizer.logs import ClusterLogLike, Select, read_any
+from visualizer.widgets.log_model import SAVED_BYTES
+from visualizer.widgets.picture import PictureWidget
+
+_UNSET = -1  # on the wire: no cursor yet
+_AUTO = -2  # on the wire: the request with the most to see
+
+
+class ClusterBoard(PictureWidget):
+    """A cluster log with a cursor in time and one selected request.
+
+    at_ms      the cursor: milliseconds since the gateway started
+    selected   the number of the selected request in the cluster, or None
+    replicas   the log of each replica, by id: `show(board.replicas["0"])`
+
+    A notebook saves the log with the board only if it has at most 1.3 MB packed.
+    """
+
+    _esm = CLUSTER_MODULE
+    log = traitlets.Unicode().tag(sync=True)
+    at = traitlets.Int(_UNSET).tag(sync=True)  # us
+    request = traitlets.Int(_AUTO).tag(sync=True)  # -1: none
+
+    def __init__(
+        self, log: ClusterLogLike, *, at_ms: float | None = None, select: Select = "auto"
+    ) -> None:
+        cluster = read_any(log)
+        if not isinstance(cluster, ClusterLog):
+            raise TypeError(
+                f"log must be a cluster log or a path to one, got {type(cluster).__name__}"
+            )
+        options = opening_options(cluster, at_ms, select)
+        self.events = cluster
+        self._packed = pack(cluster)
+        is_small = len(self._packed) <= SAVED_BYTES
+        super().__init__(
+            log=base64.b64encode(self._packed).decode() if is_small else "",
+            at=options.get("at", _UNSET),
+            request=_AUTO if select == "auto" else -1 if select is None else select,
+        )
+        self.on_msg(self._answer)
+
+    @property
+    def replicas(self) -> dict[str, EventLog]:
+        """The log of each replica, by id."""
+        return self.events.replicas
+
+    @property
+    def at_ms(self) -> float | None:
+        """The cursor in milliseconds; None until a browser has drawn the board."""
+        return None if self.at == _UNSET else self.at / 1000
+
+    @at_ms.setter
+    def at_ms(self, at_ms: float) -> None:
+        self.at = round(1000 * at_ms)
+
+    @property
+    def selected(self) -> int | None:
+        """The number of the selected request, or None."""
+        return None if self.request < 0 else self.request
+
+    @selected.setter
+    def selected(self, request: int | None) -> None:
+        options = opening_options(self.events, None, request)
+        self.request = -1 if options["selected"] is None else int(str(options["selected"]))
+
+    def __repr__(self) -> str:
+        log = self.events
+        requests = len({row.request for row in log.decision_rows})
+        return f"ClusterBoard({count(len(log.replicas), 'replica')}, {count(requests, 'request')})"
+
+    def _answer(self, _: Any, message: Any, __: Any) -> None:
+        """Send the front end a log that is too large to be saved."""
+        if isinstance(message, dict) and message.get("ask") == "log":
+            self.send({"log": True}, [self._packed])
