@@ -170,7 +170,5 @@ class TorchRunner:
                 top = top_logprobs(logprobs[first : first + len(ids)], [count] * len(ids))
             return Sampled(ids, own, top, [output.masks[i] for i in at if i in output.masks])
 
-        apply_verifier(
-            self.verifier, rows, positions, results, probs=probs.tolist(), report=report
-        )
+        apply_verifier(self.verifier, rows, positions, results, probs=probs.tolist(), report=report)
         return results

@@ -10,10 +10,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.runner import LogitPosition
 from engine.compute.sampling import reference
 from engine.compute.sampling.randomness import uniforms
 from engine.compute.sampling.sampler import draw, sample
+from engine.runner import LogitPosition
 from tests.engine.compute.sampler_cases import logit_position, random_logits, random_position
 
 

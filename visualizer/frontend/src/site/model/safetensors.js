@@ -27,7 +27,12 @@ export function readSafetensors(file) {
 /** @type {Record<string, (bytes: ArrayBuffer) => Float32Array>} */
 const DECODERS = {
   F32: (bytes) => new Float32Array(bytes),
-  F16: (bytes) => Float32Array.from(new Uint16Array(bytes), (bits) => HALF[bits]),
+  F16: (bytes) => {
+    const halves = new Uint16Array(bytes);
+    const values = new Float32Array(halves.length);
+    for (let i = 0; i < halves.length; i += 1) values[i] = HALF[halves[i]];
+    return values;
+  },
 };
 
 /** The value of each of the 65,536 float16 numbers: a sign, 5 bits of exponent, 10 bits of fraction. */

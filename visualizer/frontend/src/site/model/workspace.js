@@ -6,6 +6,8 @@
  * @property {number} at  address of the first one
  * @property {number} rows  a multiple of 4
  * @property {number} columns  a multiple of 4
+ *
+ * @typedef {(out: number, matrix: number, x: number, tokens: number, rows: number, columns: number) => void} Product
  */
 
 import product from "./matmul.wat";
@@ -16,13 +18,13 @@ const FLOAT = 4;
 export class Workspace {
   #memory = new WebAssembly.Memory({ initial: 1 });
   #kept = 0;
-  /** @type {(out: number, matrix: number, x: number, tokens: number, rows: number, columns: number) => void} */
+  /** @type {Product} */
   #multiply;
 
   constructor() {
     const imports = { workspace: { memory: this.#memory } };
     const { exports } = new WebAssembly.Instance(new WebAssembly.Module(product), imports);
-    this.#multiply = /** @type {typeof this.#multiply} */ (exports.multiply);
+    this.#multiply = /** @type {Product} */ (exports.multiply);
   }
 
   /** Stores a matrix for good. @param {import("./safetensors.js").Tensor} tensor @returns {Matrix} */
