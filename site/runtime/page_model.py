@@ -414,7 +414,10 @@ class PageLoader:
                 "async_scheduling must be False in a page, which has no threads, got True: run this "
                 "where Underglass is installed"
             )
-        return self._runner(model, dtype, device), BytePairTokenizer(BUNDLED, "bundled")
+        runner = self._runner(model, dtype, device)
+        # Before the engine lists its blocks: Python would run out of memory first.
+        runner.reserve(engine.num_blocks, engine.block_size)
+        return runner, BytePairTokenizer(BUNDLED, "bundled")
 
     def load_draft_model(
         self,
