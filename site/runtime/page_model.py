@@ -170,8 +170,7 @@ class PageRunner:
     @property
     def _token_bytes(self) -> int:
         """The bytes of a token's keys and values in all layers."""
-        _, *shape = self._page_shape(1)
-        return self._config["num_hidden_layers"] * math.prod(shape) * _FLOAT_BYTES
+        return math.prod(self._page_shape(1)) * _FLOAT_BYTES
 
     def _page_shape(self, block_size: int) -> tuple[int, ...]:
         config = self._config
