@@ -205,6 +205,11 @@ def check_all(wheel: Path, home: Path, reuse: Path | None) -> None:
         print(f"  {'environment, without the empty one':48}{there.megabytes() - empty:8.1f} MB")
 
 
+def _folder() -> "tempfile.TemporaryDirectory[str]":
+    # Windows keeps a program's files for a moment after it has ended.
+    return tempfile.TemporaryDirectory(prefix="underglass-", ignore_cleanup_errors=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--dist", type=Path, default=ROOT / "dist", help="the wheel's folder")
@@ -214,10 +219,10 @@ def main() -> None:
     [wheel] = options.dist.resolve().glob("*.whl")
     for file in sorted(options.dist.iterdir()):
         print(f"{file.name:50}{file.stat().st_size / MEGABYTE:8.2f} MB")
-    with tempfile.TemporaryDirectory(prefix="underglass-") as folder:
+    with _folder() as folder:
         check_core(wheel, Path(folder, "core"))
     if not options.core:
-        with tempfile.TemporaryDirectory(prefix="underglass-") as folder:
+        with _folder() as folder:
             check_all(wheel, Path(folder, "all"), options.reuse)
 
 
