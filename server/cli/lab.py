@@ -1,6 +1,5 @@
 """`underglass lab`: the learner's copy of the lessons, in JupyterLab."""
 
-import importlib.util
 import os
 from pathlib import Path
 from typing import Annotated
@@ -43,8 +42,8 @@ def lab(
     Your work in the folder stays: a later call adds what is new and overwrites no lesson that you have
     changed.
     """
-    if importlib.util.find_spec("jupyterlab") is None:
-        fail("lab needs JupyterLab: pip install 'underglass[lab]'")
+    from jupyterlab.labapp import main
+
     from underglass.workbook import LESSONS, root_of, update
 
     try:
@@ -60,8 +59,6 @@ def lab(
     # Kernels inherit the path, so that a lesson can import its checks.
     paths = [str(LESSONS), os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-    from jupyterlab.labapp import main
-
     options = [
         f"--ServerApp.root_dir={root}",
         f"--LabApp.default_url=/lab/tree/{first}",
