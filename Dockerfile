@@ -32,7 +32,7 @@ WORKDIR /home/underglass
 
 FROM base AS slim
 RUN --mount=type=bind,from=build,source=/wheels,target=/wheels \
-    wheel=$(echo /wheels/*.whl) && pip install -c /constraints.txt "$wheel[server]" aiohttp
+    wheel=$(echo /wheels/*.whl) && pip install -c /constraints.txt "$wheel[gateway]"
 USER underglass
 CMD ["--help"]
 
@@ -42,7 +42,7 @@ FROM base AS full
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
 RUN pip install --no-deps --index-url "$TORCH_INDEX" -c /constraints.txt torch
 RUN --mount=type=bind,from=build,source=/wheels,target=/wheels \
-    wheel=$(echo /wheels/*.whl) && pip install -c /constraints.txt "$wheel[model,server]" && \
+    wheel=$(echo /wheels/*.whl) && pip install -c /constraints.txt "$wheel[server]" && \
     python -c "import torch; assert torch.version.cuda is None, torch.__version__"
 USER underglass
 CMD ["serve"]
