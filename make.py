@@ -68,8 +68,8 @@ def run(*command: object, quiet: bool = False, folder: Path = ROOT, **variables:
     while process.returncode is None:
         with suppress(KeyboardInterrupt):  # the command got it, too, and may want to ask
             process.wait()
-    if process.returncode:
-        raise SystemExit(max(process.returncode, 128 - process.returncode))
+    if code := process.returncode:
+        raise SystemExit(code if code > 0 else 128 - code)  # a signal, as a shell says it
 
 
 def python(*arguments: object, quiet: bool = False, **variables: str) -> None:

@@ -128,7 +128,7 @@ def _write(target: Path, text: str, made: dict[str, str]) -> None:
 
 def _put_aside(folder: Path, fresh: str) -> list[str]:
     lessons = [path for path in _notebooks() if path.name[:2].isdigit()]
-    found = [lesson for lesson in lessons if lesson.name[:2] == fresh]
+    found = [lesson for lesson in lessons if lesson.name[:2] == fresh.zfill(2)]
     if not found:
         names = ", ".join(lesson.name[:2] for lesson in lessons)
         raise ValueError(f"fresh must be a lesson's number, one of {names}; got {fresh!r}")
