@@ -26,6 +26,7 @@ Timeline, BlockMap, RadixTree, Scheduler and Tokens are the panels of a Board. N
 lazily, so `to_html` works without the notebook packages.
 """
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -93,6 +94,11 @@ _MODULES = {
     "visualizer.predicting.prediction": "Prediction predict",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
+
+
+def draw_with(module: str, names: Iterable[str]) -> None:
+    """Take these names from another module: a page without notebook packages draws in its own way."""
+    _MODULE_OF.update(dict.fromkeys(names, module))
 
 
 def __getattr__(name: str) -> Any:
