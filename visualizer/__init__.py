@@ -26,8 +26,11 @@ Timeline, BlockMap, RadixTree, Scheduler and Tokens are the panels of a Board. N
 lazily, so `to_html` works without the notebook packages.
 """
 
+import importlib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
+
+from engine.extras import needs_extra
 
 if TYPE_CHECKING:
     from visualizer.comparing.clusters import ClusterComparison
@@ -104,6 +107,5 @@ def draw_with(module: str, names: Iterable[str]) -> None:
 def __getattr__(name: str) -> Any:
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'visualizer' has no attribute {name!r}")
-    import importlib
-
-    return getattr(importlib.import_module(_MODULE_OF[name]), name)
+    with needs_extra(name):
+        return getattr(importlib.import_module(_MODULE_OF[name]), name)

@@ -177,7 +177,7 @@ class Playground(widgets.VBox):  # type: ignore[misc]
         else:
             self.board_before.view_model.replace(previous, step, selected)
         last = max(StepIndex(self.log).ends)
-        known = selected in self.log.requests.index
+        known = any(row.request == selected for row in self.log.request_rows)
         self.board.view_model.replace(self.log, min(step, last), selected if known else None)
         self._run_choice.value = "this run"
 
@@ -234,7 +234,7 @@ def _value_text(value: Any) -> str:
 
 
 def _describe(run: Run, now: dict[str, float]) -> str:
-    requests, seconds = count(len(run.log.requests), "request"), duration(1000 * run.seconds)
+    requests, seconds = count(len(run.log.request_rows), "request"), duration(1000 * run.seconds)
     text = f"{requests} in {now['steps']:.0f} steps; the run took {seconds}."
     if run.left_out:
         text += f" Another {run.left_out} were left out to keep the run short."
