@@ -25,7 +25,6 @@ PYTHON, PLATFORM = "3.14", "pyemscripten_2026_0_wasm32"
 
 # What a page cannot use: compiled or notebook packages, servers, files of the front end.
 _LEFT_OUT = (
-    "engine/compute/",
     "engine/training/",
     "visualizer/cli/",
     "visualizer/figures/",

@@ -65,8 +65,8 @@ def verdicts(sources: Mapping[int, str], runs: Mapping[int, Any]) -> dict[int, V
 
 
 def _reason(error: Mapping[str, Any]) -> str:
-    if error["name"] == "ModuleNotFoundError":
-        first = (error["missing"] or "").split(".")[0]
+    if error["missing"] and error["name"] != "NameError":
+        first = error["missing"].split(".")[0]
         return _NEEDS.get(first, f"the module {error['missing']}")
     if error["name"] == "RuntimeError" and "thread" in error["message"]:
         return "threads"

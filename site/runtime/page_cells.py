@@ -29,8 +29,12 @@ from typing import Any
 import checks
 from checks.answer import answer_to
 from checks.prediction import Guess
-from visualizer import draw_with
-from visualizer.logs import ClusterLogLike, LogLike, Select
+from engine.events import EventLog
+from engine.events.cluster_log import ClusterLog
+from visualizer import cluster_logs, draw_with
+from visualizer.comparing.compared_clusters import ComparedClusters
+from visualizer.comparing.compared_runs import ComparedRuns
+from visualizer.logs import ClusterLogLike, LogLike, Select, pack, read_any
 from visualizer.packed import packed_log
 
 Output = dict[str, Any]
@@ -97,6 +101,40 @@ show = Board
 Timeline, BlockMap, RadixTree, Scheduler, Tokens = map(
     _panel, ("timeline", "blocks", "tree", "scheduler", "tokens")
 )
+
+
+class Comparison(ComparedRuns):
+    """What `compare` returns in a page for two logs of one engine."""
+
+    def page_output(self) -> Output:
+        """Return the comparison as data."""
+        log, other = map(pack, self.logs)
+        options = {"compare": {"b": other, "facts": self.page_facts()}}
+        return {"kind": "board", "module": "board", "log": log, "options": options}
+
+
+class ClusterComparison(ComparedClusters):
+    """What `compare` returns in a page for two logs of clusters."""
+
+    def page_output(self) -> Output:
+        """Return the comparison as data."""
+        log, other = map(cluster_logs.pack, self.logs)
+        options = {"compare": {"b": other, "names": self.names}}
+        return {"kind": "board", "module": "cluster", "log": log, "options": options}
+
+
+def compare(
+    a: LogLike | ClusterLog,
+    b: LogLike | ClusterLog,
+    names: tuple[str, str] = ("A", "B"),
+    *,
+    axis: str = "time",
+) -> Comparison | ClusterComparison:
+    """Compare two logs; see `visualizer.compare`."""
+    one, two = read_any(a), read_any(b)
+    if isinstance(one, EventLog) and isinstance(two, EventLog):
+        return Comparison(one, two, names, axis=axis)
+    return ClusterComparison(one, two, names)
 
 
 class _Figures:
@@ -193,7 +231,7 @@ def _output(value: Any) -> Output:
 
 def install() -> None:
     """Let the lessons' own imports give what a page can draw."""
-    drawn = "show Board Timeline BlockMap RadixTree Scheduler Tokens figures"
+    drawn = "show compare Board Timeline BlockMap RadixTree Scheduler Tokens figures"
     draw_with(__name__, drawn.split())
     checks.predict = PageGuess  # type: ignore[assignment,misc]
     for name in ("tqdm", "tqdm.auto"):

@@ -11,6 +11,7 @@ import { createHash } from "node:crypto";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
+import { pathToFileURL } from "node:url";
 import { loadPyodide } from "pyodide";
 import { newLesson, setUp } from "./src/site/python.js";
 
@@ -43,9 +44,14 @@ function stored(output) {
 
 const python = await loadPyodide();
 const { wheels } = JSON.parse(readFileSync(join(site, "python/contents.json"), "utf8"));
-setUp(python, {
+const { loadModel } = await import(pathToFileURL(join(site, "assets/model.js")).href);
+const files = {
   core: bytesOf("python/underglass.zip"),
   wheels: wheels.map((/** @type {string} */ name) => bytesOf(`python/${name}`)),
+};
+setUp(python, files, () => {
+  const config = JSON.parse(readFileSync(join(site, "model/config.json"), "utf8"));
+  return loadModel(bytesOf("model/model.safetensors"), config);
 });
 
 /** @type {Record<string, Record<number, {ok: boolean, ms: number, outputs: object[]}>>} */

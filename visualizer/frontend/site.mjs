@@ -26,7 +26,13 @@ const common = {
 };
 await build({
   ...common,
-  entryPoints: files.filter((name) => /(_page|worker)\.js$/.test(name)).map((name) => source + name),
+  entryPoints: [
+    ...files.filter((name) => /(_page|worker)\.js$/.test(name)),
+    "model/index.js", // for run_lessons.mjs
+  ].map((name) => ({
+    in: source + name,
+    out: name.replace("/index", "").replace(/\.js$/, ""),
+  })),
   format: "esm",
   splitting: true,
   chunkNames: "[name]-[hash]",

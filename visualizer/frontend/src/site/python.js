@@ -32,6 +32,7 @@
  */
 
 /** @import { PyodideAPI } from "pyodide" */
+/** @import { PageModel } from "./model/index.js" */
 
 const SET_UP = `
 import os, sys
@@ -40,7 +41,21 @@ os.makedirs("/core/notebooks", exist_ok=True)
 os.chdir("/core/notebooks")
 import page_cells
 page_cells.install()
-import engine  # what almost every first cell imports
+import page_model, page_model_js
+from engine import Engine
+
+class FirstLoad:
+    """Loads the model into the page when a cell first asks for it: only then are 5 MB fetched."""
+
+    def load(self, *args, **options):
+        page_model.install(page_model_js.load())
+        return Engine.loader.load(*args, **options)
+
+    def load_draft_model(self, *args, **options):
+        page_model.install(page_model_js.load())
+        return Engine.loader.load_draft_model(*args, **options)
+
+Engine.loader = FirstLoad()
 
 from js import Object
 from pyodide.ffi import to_js
@@ -55,13 +70,14 @@ def new_lesson():
 `;
 
 /**
- * Unpacks the core and imports it.
+ * Unpacks the core and imports it. `loadModel` is called when a cell first needs the bundled model.
  *
- * @param {PyodideAPI} python @param {Files} files
+ * @param {PyodideAPI} python @param {Files} files @param {() => PageModel} loadModel
  */
-export function setUp(python, { wheels, core }) {
+export function setUp(python, { wheels, core }, loadModel) {
   for (const wheel of wheels) python.unpackArchive(wheel, "zip", { extractDir: "/wheels" });
   python.unpackArchive(core, "zip", { extractDir: "/core" });
+  python.registerJsModule("page_model_js", { load: loadModel });
   python.runPython(SET_UP);
 }
 

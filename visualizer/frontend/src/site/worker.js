@@ -8,6 +8,7 @@
  */
 
 /** @import { Output } from "./python.js" */
+import { loadModel } from "./model/index.js";
 import { newLesson, setUp } from "./python.js";
 
 const scope = /** @type {any} */ (self);
@@ -38,6 +39,25 @@ const bytesOf = async (name) => {
   return response.arrayBuffer();
 };
 
+/** Loads the model while Python waits: a worker may ask for a file and wait for it. */
+function loadModelNow() {
+  const config = ask("config.json", "json");
+  say({ phase: { phase: "model", bytes: config.weight_bytes } });
+  const model = loadModel(ask("model.safetensors", "arraybuffer"), config);
+  say({ phase: { phase: "ready" } });
+  return model;
+}
+
+/** @param {string} name @param {XMLHttpRequestResponseType} type */
+function ask(name, type) {
+  const request = new XMLHttpRequest();
+  request.open("GET", new URL(`../model/${name}`, import.meta.url), false);
+  request.responseType = type;
+  request.send();
+  if (request.status !== 200) throw new Error(`${name}: ${request.status} ${request.statusText}`);
+  return request.response;
+}
+
 const starting = start();
 starting.catch((error) => say({ broken: `${error.message ?? error}` }));
 
@@ -55,7 +75,7 @@ async function start() {
   });
   say({ phase: { phase: "core" } });
   const [core, ...wheels] = await files;
-  setUp(python, { core, wheels });
+  setUp(python, { core, wheels }, loadModelNow);
   const lesson = newLesson(python);
   say({ phase: { phase: "ready" } });
   return lesson;
