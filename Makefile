@@ -20,7 +20,7 @@ AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root,)
 
 .PHONY: help setup lab notebooks pictures slides solutions contents clients fields test test-fast test-notebooks test-browser test-frontend soak check \
   check-frontend record-vllm record-vllm-run record-vllm-examples record-sglang record-sglang-events \
-  serve bench bundle clean \
+  serve bench bundle site clean \
   score submit verify rescore leaderboard
 
 help: ## list the targets
@@ -129,6 +129,9 @@ check: setup check-frontend ## format, lint, types, imports
 
 check-frontend: setup ## format, lint and types of the JavaScript
 	$(NPM) run --silent check
+
+site: setup ## build the static site into build/site: the course in a browser, nothing to install
+	PYTHONPATH="$(CURDIR)/notebooks" $(BIN)/python site/build.py build/site
 
 bundle: $(BUNDLE) ## build visualizer/static from visualizer/frontend
 

@@ -38,6 +38,7 @@ from engine.cache.window_pages import reserve
 from engine.config import ConfigError, EngineConfig, checked
 from engine.events.log import EventLog
 from engine.events.vocabulary import Event, FinishReason, Forked, RequestFinished
+from engine.extras import needs_extra
 from engine.output.calculator import evaluate
 from engine.output.constraint import Constraint
 from engine.output.processor import OutputProcessor, TokenOutput
@@ -189,7 +190,8 @@ class Engine:
         `Engine`.
         """
         # Imported by name, because this module must not depend on torch.
-        loader = importlib.import_module("engine.compute.loader")
+        with needs_extra("Engine.load"):
+            loader = importlib.import_module("engine.compute.loader")
         config = checked(config)  # before loading the model, which takes longer
         if draft_model is not None and parts.get("drafter") is not None:
             raise ConfigError("draft_model is a drafter: give draft_model or drafter, not both")

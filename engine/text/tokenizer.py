@@ -11,13 +11,14 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import tokenizers
-
+from engine.extras import needs_extra
 from engine.output.detokenizer import ByteDetokenizer, IncrementalDetokenizer, WindowDetokenizer
 from engine.text.chat_template import ChatTemplate
-from engine.text.sentencepiece_tokenizer import read_sentencepiece_directory
+
+if TYPE_CHECKING:
+    import tokenizers
 
 # SentencePiece uses tokens of this form for the bytes of a character that has no token.
 _BYTE_TOKEN = re.compile("<0x[0-9A-F]{2}>")
@@ -103,13 +104,15 @@ class HFTokenizer:
 
     def _build(
         self,
-        tokenizer: tokenizers.Tokenizer,
+        tokenizer: "tokenizers.Tokenizer",
         settings: dict[str, Any],
         ends: set[int],
         chat_template: ChatTemplate,
         name: str,
     ) -> None:
         """Build from a tokenizer and the contents of tokenizer_config.json; `ends` are more end ids."""
+        import tokenizers
+
         self._tokenizer = tokenizer
         tokenizer.no_truncation()
         tokenizer.no_padding()
@@ -224,7 +227,7 @@ def checked(text: str) -> str:
 
 def _read_directory(
     directory: Path, settings: dict[str, Any]
-) -> tuple[tokenizers.Tokenizer, dict[str, Any]]:
+) -> "tuple[tokenizers.Tokenizer, dict[str, Any]]":
     """Return the tokenizer of a directory, and its settings completed. Raises TokenizerError."""
     file = directory / "tokenizer.json"
     if not file.is_file():
@@ -234,6 +237,10 @@ def _read_directory(
             f"{directory} has neither tokenizer.json nor tokenizer.model: save the tokenizer with "
             "transformers' `AutoTokenizer.from_pretrained(...).save_pretrained(...)`"
         )
+    with needs_extra("a model's tokenizer"):
+        import tokenizers
+
+        from engine.text.sentencepiece_tokenizer import read_sentencepiece_directory
     try:
         if file.suffix == ".json":
             return tokenizers.Tokenizer.from_file(str(file)), settings
@@ -272,7 +279,7 @@ def _ids(value: int | list[int] | None) -> set[int]:
     return {value} if isinstance(value, int) else set(value)
 
 
-def _encode(tokenizer: tokenizers.Tokenizer, text: str) -> list[int]:
+def _encode(tokenizer: "tokenizers.Tokenizer", text: str) -> list[int]:
     """Return a text's ids. The library releases the GIL for a batch only, so this is a batch of one."""
     ids: list[int] = tokenizer.encode_batch_fast([checked(text)], add_special_tokens=False)[0].ids
     return ids

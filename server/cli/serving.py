@@ -28,6 +28,7 @@ from fastapi import FastAPI
 from engine.cache.eviction import eviction_named
 from engine.config import ConfigError, EngineConfig
 from engine.events.vocabulary import RunStarted
+from engine.extras import needs_extra
 from engine.scheduling.policies import policy_named
 from server.app import create_app
 from server.cli.banner import banner
@@ -241,14 +242,8 @@ def _check_kv_events(address: str | None) -> None:
     """Raise StartError or ConfigError if KV events cannot be published, before a model is loaded."""
     if address is None:
         return
-    try:
+    with needs_extra("--kv-events"):
         from server.core.kv_publisher import endpoints
-    except ModuleNotFoundError as error:
-        if error.name != "zmq":
-            raise
-        raise StartError(
-            '--kv-events needs pyzmq: install it with pip install "underglass[kv-events]"'
-        ) from error
     endpoints(address)
 
 

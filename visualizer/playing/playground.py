@@ -176,7 +176,7 @@ class Playground(widgets.VBox):  # type: ignore[misc]
         else:
             self.board_before.view_model.replace(previous, step, selected)
         last = max(StepIndex(self.log).ends)
-        known = selected in self.log.requests.index
+        known = any(row.request == selected for row in self.log.request_rows)
         self.board.view_model.replace(self.log, min(step, last), selected if known else None)
         self._run_choice.value = "this run"
 
