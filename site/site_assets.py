@@ -30,7 +30,6 @@ _LEFT_OUT = (
     "visualizer/figures/",
     "visualizer/frontend/",
     "visualizer/local/",
-    "visualizer/playing/",
     "visualizer/static/",
     "visualizer/watching/",
     "visualizer/widgets/",

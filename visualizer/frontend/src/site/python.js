@@ -23,9 +23,7 @@
  * @property {string} [unit]
  * @property {number} [done]
  * @property {number | null} [total]
- * @property {string} [src]
- * @property {string} [alt]
- * @property {boolean} [stale]
+ * @property {Uint8Array} [before]
  *
  * @typedef {object} Lesson
  * @property {(cell: number, source: string, send: (output: Output) => void, isChanged: boolean) => Promise<boolean>} run
