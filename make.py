@@ -367,6 +367,14 @@ def bundle() -> None:
 
 
 @target
+def site() -> None:
+    """build the static site into build/site: the course in a browser, nothing to install"""
+    setup()
+    paths = os.pathsep.join(str(ROOT / one) for one in ("notebooks", "site/runtime"))
+    python("site/build.py", "build/site", PYTHONPATH=paths)
+
+
+@target
 def dist() -> None:
     """build the sdist, and the wheel from it, in dist/"""
     _node_modules()
