@@ -9,6 +9,7 @@ import { readdirSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 import { styleSheetAsText } from "./style_sheets.mjs";
+import { wat } from "./wat.mjs";
 
 const [folder] = process.argv.slice(2);
 if (!folder) throw new Error("usage: node site.mjs FOLDER");
@@ -36,7 +37,7 @@ await build({
   format: "esm",
   splitting: true,
   chunkNames: "[name]-[hash]",
-  plugins: [{ name: "style sheet as text", setup: styleSheetAsText }],
+  plugins: [{ name: "style sheet as text", setup: styleSheetAsText }, wat],
 });
 await build({
   ...common,

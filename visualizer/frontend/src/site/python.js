@@ -13,6 +13,7 @@
  * @property {string} [key]
  * @property {"board" | "cluster"} [module]
  * @property {Uint8Array | string} [log]  the bytes, or the address of a file
+ * @property {Uint8Array} [before]  the log of the run before, in the playground
  * @property {Record<string, any>} [options]
  * @property {string} [name]
  * @property {string} [message]
@@ -29,6 +30,7 @@
  *
  * @typedef {object} Lesson
  * @property {(cell: number, source: string, send: (output: Output) => void, isChanged: boolean) => Promise<boolean>} run
+ * @property {(path: string, bytes: Uint8Array) => void} write  a file of Python's own file system
  */
 
 /** @import { PyodideAPI } from "pyodide" */
@@ -84,5 +86,8 @@ export function setUp(python, { wheels, core }, loadModel) {
 /** A namespace for the cells of one lesson. @param {PyodideAPI} python @returns {Lesson} */
 export function newLesson(python) {
   const run = python.globals.get("new_lesson")();
-  return { run: (cell, source, send, isChanged) => run(cell, source, send, isChanged) };
+  return {
+    run: (cell, source, send, isChanged) => run(cell, source, send, isChanged),
+    write: (path, bytes) => python.FS.writeFile(path, bytes),
+  };
 }

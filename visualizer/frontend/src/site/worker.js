@@ -1,7 +1,8 @@
 /**
  * The worker that runs cells. Everything it loads comes from this site.
  *
- * @typedef {{id: number, cell: number, source: string, isChanged: boolean}} Task  what the page asks for
+ * @typedef {{id: number, cell: number, source: string, isChanged: boolean, files?: Record<string, Uint8Array>}} Task
+ *   what the page asks for; `files` are written first
  * @typedef {{phase: "python" | "core" | "model" | "ready", bytes?: number}} Phase
  * @typedef {{phase: Phase} | {id: number, output: Output} | {id: number, ok: boolean, ms: number}
  *   | {broken: string}} Report  what the worker says
@@ -84,9 +85,11 @@ async function start() {
 /** @type {Promise<unknown>} */
 let last = starting;
 
-scope.onmessage = (/** @type {MessageEvent<Task>} */ { data: { id, cell, source, isChanged } }) => {
+scope.onmessage = (/** @type {MessageEvent<Task>} */ { data }) => {
+  const { id, cell, source, isChanged, files = {} } = data;
   last = last.then(async () => {
     const lesson = await starting;
+    for (const [path, bytes] of Object.entries(files)) lesson.write(path, bytes);
     const began = performance.now();
     const ok = await lesson.run(cell, source, (output) => say({ id, output }), isChanged);
     say({ id, ok, ms: performance.now() - began });
