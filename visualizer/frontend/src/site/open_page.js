@@ -11,7 +11,7 @@ import { drawPageBoard, fetchBytes, one } from "./boards.js";
 
 const MOST = 256 << 20; // bytes, as in visualizer/sources/limits.py
 const HEAD = 4096; // bytes of the first line that tell what a file is
-const OWN = /^\s*\{\s*"type"\s*:\s*"(?!cluster_started")[a-z_]+"/;
+const OWN = /^\s*\{\s*"type"\s*:\s*"(run_started|keyframe)"/;
 const CLUSTER = /^\s*\{\s*"type"\s*:\s*"cluster_started"/;
 
 const host = one("main > .board");
