@@ -131,7 +131,7 @@ check-frontend: setup ## format, lint and types of the JavaScript
 	$(NPM) run --silent check
 
 site: setup ## build the static site into build/site: the course in a browser, nothing to install
-	PYTHONPATH="$(CURDIR)/notebooks" $(BIN)/python site/build.py build/site
+	PYTHONPATH="$(CURDIR)/notebooks:$(CURDIR)/site/runtime" $(BIN)/python site/build.py build/site
 
 bundle: $(BUNDLE) ## build visualizer/static from visualizer/frontend
 

@@ -13,8 +13,15 @@ from pathlib import Path
 
 import site_assets
 import site_cells
+import site_docs
+import site_files
+import site_front
+import site_gallery
 import site_lessons
+import site_open
+import site_play
 from site_pages import Site
+
 
 def main(folder: str) -> None:
     """Write the site into `folder`, which is replaced."""
@@ -26,10 +33,16 @@ def main(folder: str) -> None:
     out.mkdir(parents=True)
     site = Site(out, url=os.environ.get("SITE_URL", ""))
     site_assets.build(site)
+    site_files.build(site)
     lessons = site_lessons.build(site, os.environ.get("SITE_COLAB", ""))
     rows = site_cells.table((one.path.stem, one.verdicts) for one in lessons)
     site.write_text("cells.json", json.dumps(rows, indent=1))
     print(site_cells.printed(rows))
+    site_front.build(site, site_gallery.build(site))
+    site_play.build(site)
+    site_open.build(site)
+    site_docs.build(site)  # last of the pages: it also writes what the others link to
+    site_files.build_sitemap(site)
     files = [path for path in out.rglob("*") if path.is_file()]
     size = sum(path.stat().st_size for path in files) / 1e6
     took = time.monotonic() - began

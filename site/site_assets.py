@@ -30,8 +30,6 @@ _LEFT_OUT = (
     "visualizer/figures/",
     "visualizer/frontend/",
     "visualizer/local/",
-    "visualizer/playing/controls.py",
-    "visualizer/playing/playground",
     "visualizer/static/",
     "visualizer/watching/",
     "visualizer/widgets/",

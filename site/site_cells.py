@@ -23,6 +23,9 @@ _NEEDS = {
 }
 
 
+_NEVER_ENDED = {"name": "RuntimeError", "message": "can't start new thread", "missing": None}
+
+
 @dataclass(frozen=True)
 class Verdict:
     """Whether a cell runs in a page.
@@ -56,7 +59,7 @@ def verdicts(sources: Mapping[int, str], runs: Mapping[int, Any]) -> dict[int, V
             figure = any(output["kind"] == "figure" for output in ran["outputs"])
             found[cell] = Verdict(cell, has_figure=figure)
             continue
-        error = ran["outputs"][-1]
+        error = next((one for one in ran["outputs"] if one["kind"] == "error"), _NEVER_ENDED)
         reason = lost.get(error["missing"] or "") if error["name"] == "NameError" else None
         reason = reason or _reason(error)
         found[cell] = Verdict(cell, reason)

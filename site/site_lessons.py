@@ -27,6 +27,7 @@ from pygments.lexers import PythonLexer
 
 from authoring.lab import NOTEBOOKS
 from authoring.parts import lessons
+from page_cells import PageGuess
 from site_assets import run_node
 from site_cells import Verdict, verdicts
 from site_markdown import render
@@ -180,7 +181,11 @@ def _lesson(site: Site, path: Path, cells: list[Any], runs: Runs) -> Lesson:
                 hints=hints if f"check.lesson_{path.stem[:2]}(" in cell.source else "",
             )
         )
-        for asking in (one for one in runs[number]["outputs"] if one["kind"] == "question"):
+        asked_here = [one for one in runs[number]["outputs"] if one["kind"] == "question"]
+        if not asked_here and (unrun := _question(cell.source)):
+            asked_here = [unrun]
+            outputs.append(unrun)
+        for asking in asked_here:
             key = asking["key"]
             lesson.replies[key] = {
                 name: asking[name] for name in ("options", "replies", "unanswered")
@@ -188,6 +193,16 @@ def _lesson(site: Site, path: Path, cells: list[Any], runs: Runs) -> Lesson:
             part = Part(key)
             lesson.parts.append(part)
     return lesson
+
+
+def _question(source: str) -> Output | None:
+    """Return the question that a cell asks, for a lesson whose checks do not run in a page."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "predict":
+            key, question, options = map(ast.literal_eval, node.args)
+            output: Output = PageGuess(key, question, options).page_output()
+            return output
+    return None
 
 
 def _stored(site: Site, name: str, outputs: list[Any]) -> Iterator[Output]:

@@ -54,6 +54,19 @@ setUp(python, files, () => {
   return loadModel(bytesOf("model/model.safetensors"), config);
 });
 
+const LONGEST = 60_000; // ms that a cell may wait
+
+/** Whether a cell ended well; a cell that waits for what never comes has not. @param {Promise<boolean>} running */
+async function ends(running) {
+  const given = new Promise((resolve) => {
+    setTimeout(() => resolve(false), LONGEST).unref();
+    process.once("beforeExit", () => resolve(false)); // nothing is left that it could wait for
+  });
+  const ok = await Promise.race([running, given]);
+  process.removeAllListeners("beforeExit");
+  return ok;
+}
+
 /** @type {Record<string, Record<number, {ok: boolean, ms: number, outputs: object[]}>>} */
 const runs = {};
 for (const [name, cells] of Object.entries(lessons)) {
@@ -63,7 +76,9 @@ for (const [name, cells] of Object.entries(lessons)) {
     /** @type {object[]} */
     const outputs = [];
     const began = performance.now();
-    const ok = await lesson.run(cell, source, (output) => outputs.push(stored(output)), false);
+    const ok = await ends(
+      lesson.run(cell, source, (output) => outputs.push(stored(output)), false),
+    );
     runs[name][cell] = { ok, ms: Math.round(performance.now() - began), outputs };
   }
 }

@@ -24,13 +24,10 @@
  * @property {string} [unit]
  * @property {number} [done]
  * @property {number | null} [total]
- * @property {string} [src]
- * @property {string} [alt]
- * @property {boolean} [stale]
+ * @property {Uint8Array} [before]
  *
  * @typedef {object} Lesson
  * @property {(cell: number, source: string, send: (output: Output) => void, isChanged: boolean) => Promise<boolean>} run
- * @property {(path: string, bytes: Uint8Array) => void} write  a file of Python's own file system
  */
 
 /** @import { PyodideAPI } from "pyodide" */
@@ -86,8 +83,5 @@ export function setUp(python, { wheels, core }, loadModel) {
 /** A namespace for the cells of one lesson. @param {PyodideAPI} python @returns {Lesson} */
 export function newLesson(python) {
   const run = python.globals.get("new_lesson")();
-  return {
-    run: (cell, source, send, isChanged) => run(cell, source, send, isChanged),
-    write: (path, bytes) => python.FS.writeFile(path, bytes),
-  };
+  return { run: (cell, source, send, isChanged) => run(cell, source, send, isChanged) };
 }

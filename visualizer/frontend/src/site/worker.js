@@ -1,8 +1,13 @@
 /**
  * The worker that runs cells. Everything it loads comes from this site.
  *
- * @typedef {{id: number, cell: number, source: string, isChanged: boolean, files?: Record<string, Uint8Array>}} Task
- *   what the page asks for; `files` are written first
+ * @typedef {object} Task  what the page asks for
+ * @property {number} id
+ * @property {number} cell
+ * @property {string} source
+ * @property {boolean} isChanged
+ * @property {Record<string, Uint8Array>} [files]  written before the cell runs, by path
+ *
  * @typedef {{phase: "python" | "core" | "model" | "ready", bytes?: number}} Phase
  * @typedef {{phase: Phase} | {id: number, output: Output} | {id: number, ok: boolean, ms: number}
  *   | {broken: string}} Report  what the worker says
@@ -79,19 +84,21 @@ async function start() {
   setUp(python, { core, wheels }, loadModelNow);
   const lesson = newLesson(python);
   say({ phase: { phase: "ready" } });
-  return lesson;
+  return { python, lesson };
 }
 
 /** @type {Promise<unknown>} */
 let last = starting;
 
+/** @param {Task} task */
+async function run({ id, cell, source, isChanged, files = {} }) {
+  const { python, lesson } = await starting;
+  for (const [path, bytes] of Object.entries(files)) python.FS.writeFile(path, bytes);
+  const began = performance.now();
+  const ok = await lesson.run(cell, source, (output) => say({ id, output }), isChanged);
+  say({ id, ok, ms: performance.now() - began });
+}
+
 scope.onmessage = (/** @type {MessageEvent<Task>} */ { data }) => {
-  const { id, cell, source, isChanged, files = {} } = data;
-  last = last.then(async () => {
-    const lesson = await starting;
-    for (const [path, bytes] of Object.entries(files)) lesson.write(path, bytes);
-    const began = performance.now();
-    const ok = await lesson.run(cell, source, (output) => say({ id, output }), isChanged);
-    say({ id, ok, ms: performance.now() - began });
-  });
+  last = last.then(() => run(data));
 };
