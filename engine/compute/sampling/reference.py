@@ -47,7 +47,10 @@ def probabilities(logits: Sequence[float], params: SamplingParams) -> list[float
     """Apply temperature, min-p, top-k and top-p, each to the tokens kept by the one before."""
     best = max(logits)
     relative = [math.exp((x - best) / params.temperature) for x in logits]  # 1 for the likeliest
-    kept = sorted(range(len(logits)), key=lambda token: -logits[token])
+    if params.min_p == params.top_k == 0 and params.top_p == 1:
+        total = sum(relative)
+        return [p / total for p in relative]
+    kept = sorted(range(len(logits)), key=logits.__getitem__, reverse=True)
     kept = [token for token in kept if relative[token] >= params.min_p]
     if params.top_k:
         last = kept[: params.top_k][-1]
