@@ -24,11 +24,11 @@ python.mountNodeFS("/core", repository);
 const bundled = join(repository, "engine/bundled");
 const config = JSON.parse(await readFile(join(bundled, "config.json"), "utf8"));
 const model = loadModel(await buffer(join(bundled, "model.safetensors")), config);
-python.registerJsModule("page_model_js", { model });
+python.registerJsModule("page_model_js", { load: () => model });
 python.runPython(`
 import sys
 sys.path[:0] = ["/core", "/core/site/runtime", "/wheels"]
 import page_model, page_model_js
-page_model.install(page_model_js.model)
+page_model.install(page_model_js.load)
 `);
 python.runPython(await readFile(script, "utf8"));

@@ -65,14 +65,10 @@ def probabilities(logits: Sequence[float], params: SamplingParams) -> list[float
 
 def sample(logits: Sequence[float], position: LogitPosition, number: float) -> int:
     """Return the token that the uniform `number` in [0, 1) falls on; greedy at temperature 0."""
-    return choose(process_logits(logits, position), position.params, number)
-
-
-def choose(processed: Sequence[float], params: SamplingParams, number: float) -> int:
-    """Return the token that `number` falls on, given logits that need no more processing."""
-    if params.temperature == 0:
+    processed = process_logits(logits, position)
+    if position.params.temperature == 0:
         return processed.index(max(processed))
-    return draw(probabilities(processed, params), number)
+    return draw(probabilities(processed, position.params), number)
 
 
 def draw(weights: Iterable[float], number: float) -> int:
