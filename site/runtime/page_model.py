@@ -196,6 +196,27 @@ class PageRunner:
         heads = config["num_key_value_heads"]
         return config["num_hidden_layers"], block_size, 2, heads, config["head_dim"]
 
+    # Parts that are torch's
+
+    @property
+    def attention(self) -> None:
+        """Always None; see `attention.js`."""
+
+    @attention.setter
+    def attention(self, part: object) -> None:
+        raise ConfigError(
+            f"attention must be None in a page, which computes it in JavaScript, got {part!r}: run this "
+            "where Underglass is installed"
+        )
+
+    @property
+    def kv_cache(self) -> object:
+        """Raise AttributeError."""
+        raise AttributeError(
+            "a page's runner has no kv_cache, its KV memory is JavaScript's: runner.read_pages([block]) "
+            "returns what a block holds"
+        )
+
     # KV memory
 
     def reserve(

@@ -267,7 +267,7 @@ def test_engines_do_not_share_kv_memory(in_page):
             "async_scheduling must be False in a page",
         ),
         ({"config": EngineConfig(max_kv_tokens=2**50)}, "max_kv_tokens: the page has no memory"),
-        ({"attention": object}, "attention is a part of a model, and PageRunner has none"),
+        ({"attention": object}, "attention must be None in a page"),
     ],
 )
 def test_what_a_page_has_not_is_refused_by_name(node, monkeypatch, given, name):
