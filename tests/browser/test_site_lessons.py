@@ -57,7 +57,7 @@ def edit(page: Page, number: int, old: str, new: str) -> None:
         found.locator("pre.code").click()
     content = found.locator(".cm-content")
     expect(content).to_be_focused()
-    source = found.evaluate("(element) => element.querySelector('.cm-content').cmView.view.state.doc.toString()")
+    source = "\n".join(found.locator(".cm-line").all_text_contents())
     assert old in source
     page.keyboard.press("ControlOrMeta+a")
     page.keyboard.insert_text(source.replace(old, new))
