@@ -35,6 +35,7 @@ _LEFT_OUT = (
     "visualizer/widgets/",
 )
 _SUFFIXES = (".py", ".json", ".jinja", ".gz")
+LONGEST_S = 1800  # for the lessons on a busy machine
 _A_DATE = (2026, 1, 1, 0, 0, 0)  # so that equal contents give equal files
 
 
@@ -51,7 +52,9 @@ def run_node(script: str, *arguments: str, given: str = "") -> str:
     if node is None:
         raise SystemExit("node is missing: `make setup` installs it into .venv")
     command = [node, "--no-warnings", str(FRONTEND / script), *arguments]
-    done = subprocess.run(command, input=given, stdout=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(
+        command, input=given, stdout=subprocess.PIPE, text=True, check=False, timeout=LONGEST_S
+    )
     if done.returncode:
         raise SystemExit(f"node {script} failed with exit code {done.returncode}")
     return done.stdout
