@@ -36,18 +36,12 @@ def wheels() -> list[Path]:
 
 def run(arguments: Sequence[str]) -> int:
     """Run pytest in Pyodide and return its exit code."""
-    mounts = {"/underglass": str(REPOSITORY)}
-    for package in PACKAGES:
-        found = distribution(package)
-        for name in {file.parts[0] for file in found.files or ()}:
-            folder = Path(str(found.locate_file(name)))
-            if folder.is_dir() and name not in ("..", "__pycache__"):
-                mounts[f"/plain/{name}"] = str(folder)
+    files = [file for package in PACKAGES for file in distribution(package).files or ()]
     given = {
-        "mounts": mounts,
+        "repository": str(REPOSITORY),
+        "library": str(distribution("pytest").locate_file("")),
+        "plain": sorted({file.parts[0] for file in files} - {"..", "__pycache__"}),
         "wheels": list(map(str, wheels())),
-        "path": ["/underglass", "/underglass/notebooks", "/packages", "/plain"],
-        "folder": "/underglass",
         "arguments": [
             *("-p", "tests.core_314.plugin", "-p", "no:cacheprovider"),
             *("-o", "addopts=--import-mode=importlib --strict-markers"),
