@@ -85,9 +85,23 @@ def page_wheels() -> list[Path]:
     if not folder.is_dir():
         part = folder.with_suffix(".part")
         shutil.rmtree(part, ignore_errors=True)
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--disable-pip-version-check",
+        ]
         command += ["--no-deps", "--only-binary=:all:", "--require-hashes", "-r", str(WHEELS)]
-        command += ["--python-version", PYTHON, "--abi", f"cp{PYTHON.replace('.', '')}", "--abi", "none"]
+        command += [
+            "--python-version",
+            PYTHON,
+            "--abi",
+            f"cp{PYTHON.replace('.', '')}",
+            "--abi",
+            "none",
+        ]
         command += ["--platform", PLATFORM, "--platform", "any", "--dest", str(part)]
         if subprocess.run(command, check=False).returncode:
             raise SystemExit("the page's wheels could not be downloaded; see site/page-wheels.txt")
@@ -99,14 +113,15 @@ def core_zip() -> bytes:
     """Return what a page imports: the engine, the visualizer, the checks, and the runtime."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as packed:
-        for name, path in sorted(_core_files()):
+        for name, path in sorted(core_files()):
             about = zipfile.ZipInfo(name, _A_DATE)
             about.compress_type = zipfile.ZIP_DEFLATED
             packed.writestr(about, path.read_bytes(), compresslevel=9)
     return buffer.getvalue()
 
 
-def _core_files() -> Iterator[tuple[str, Path]]:
+def core_files() -> Iterator[tuple[str, Path]]:
+    """Yield what is in underglass.zip, by its name there."""
     for folder in ("engine", "visualizer"):
         for path in (REPOSITORY / folder).rglob("*"):
             name = path.relative_to(REPOSITORY).as_posix()

@@ -18,6 +18,8 @@ def build_sitemap(site: Site) -> None:
     lines = ["User-agent: *", "Allow: /"]
     if site.url:
         pages = sorted(path.relative_to(site.out).as_posix() for path in site.out.rglob("*.html"))
-        site.write_text("sitemap.txt", "".join(f"{site.url}{page}\n" for page in pages if page != "404.html"))
+        site.write_text(
+            "sitemap.txt", "".join(f"{site.url}{page}\n" for page in pages if page != "404.html")
+        )
         lines.append(f"Sitemap: {site.url}sitemap.txt")
     site.write_text("robots.txt", "\n".join(lines) + "\n")

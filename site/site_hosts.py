@@ -116,7 +116,9 @@ def main() -> None:
     arguments = parser.parse_args()
     name = repository()
     if not name:
-        parser.error("[project.urls] in pyproject.toml has no Repository, where Colab would find them")
+        parser.error(
+            "[project.urls] in pyproject.toml has no Repository, where Colab would find them"
+        )
     write_colab(arguments.folder, arguments.wheel, name)
 
 

@@ -29,4 +29,9 @@ class _Opened:
     def page_output(self) -> Output:
         packed = packed_log(self.log)  # type: ignore[arg-type]
         is_cluster = isinstance(self.log, ClusterLog)
-        return {"kind": "opened", "log": packed.log, "module": "cluster" if is_cluster else "board", "text": self.note}
+        return {
+            "kind": "opened",
+            "log": packed.log,
+            "module": "cluster" if is_cluster else "board",
+            "text": self.note,
+        }
