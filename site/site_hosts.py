@@ -2,8 +2,8 @@
 
     python site/site_hosts.py build/colab dist/underglass-0.2.0-py3-none-any.whl
 
-Each of these services opens a public GitHub repository, so the addresses need its name. It is "" as long
-as neither `[project.urls]` in pyproject.toml nor GitHub Actions names one, and then there are no links.
+Each of these services opens a public GitHub repository, so the addresses need its name. It is "" as
+long as neither `[project.urls]` in pyproject.toml nor GitHub Actions names one. Then there are no links.
 
 Colab opens a notebook without the files beside it and without Underglass. So its notebooks are copies
 whose first cell installs the wheel; the command above writes them, with the wheel, into a folder. The
@@ -26,11 +26,11 @@ BRANCH = "colab"
 _GITHUB = re.compile(r"https://github\.com/([\w.-]+/[\w.-]+?)(?:\.git)?/?")
 _LINK = re.compile(r"(?<=\]\()\.\./(?=[^)\s])")
 
-# Colab has torch, numpy, pandas, ipywidgets and plotly. JupyterLab, in the extra `lab`, would replace parts
-# of the kernel that runs this cell.
+# Colab has torch, numpy, pandas, ipywidgets and plotly. JupyterLab, in the extra `lab`, would replace
+# parts of the kernel that runs this cell.
 SET_UP = """\
 # Run this cell first: it installs Underglass in this Colab machine, in about a minute.
-%pip install --quiet "underglass[model,server] @ {wheel}" anywidget httpx httpx-sse
+%pip install --quiet "underglass[server] @ {wheel}" anywidget httpx httpx-sse
 import sys
 from underglass.workbook import LESSONS
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import nbformat
 import pytest
 import site_hosts
+
 from underglass.workbook import LESSONS
 
 LESSON = LESSONS / "04_continuous_batching.ipynb"
@@ -46,7 +47,7 @@ def test_a_project_without_an_address_has_no_links(
 def test_another_address_is_an_error(tmp_path: Path) -> None:
     project = tmp_path / "pyproject.toml"
     project.write_text('[project]\nurls = { Repository = "https://example.org/glass" }')
-    with pytest.raises(ValueError, match="Repository.*example.org"):
+    with pytest.raises(ValueError, match=r"Repository.*example\.org"):
         site_hosts.repository(project)
 
 
