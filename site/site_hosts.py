@@ -3,7 +3,7 @@
     python site/site_hosts.py build/colab dist/underglass-0.2.0-py3-none-any.whl
 
 Each of these services opens a public GitHub repository, so the addresses need its name. It is "" as
-long as neither `[project.urls]` in pyproject.toml nor GitHub Actions names one. Then there are no links.
+long as neither `[project.urls]` in pyproject.toml nor GitHub Actions names one.
 
 Colab opens a notebook without the files beside it and without Underglass. So its notebooks are copies
 whose first cell installs the wheel; the command above writes them, with the wheel, into a folder. The

@@ -239,8 +239,8 @@ Pyodide is unchanged, but its WebAssembly file is stored compressed. Its source 
 - **Fonts**: none. All pages use the fonts of the reader's machine.
 - **The bundled model and its tokenizer**: trained by `engine/training` on text that the same code
   generates. Nothing was downloaded; model and data are under the Apache License 2.0.
-- **Recordings** of vLLM and SGLang (`visualizer/scenarios`, `tests/fixtures`): what these engines decided
-  for our own workloads. They contain no code.
+- **Recordings** of vLLM and SGLang (`visualizer/scenarios`, `tests/fixtures`): what these engines
+  decided for our own workloads. They contain no code.
 - **Algorithms**: the code follows published ones and names them. No source code of vLLM, SGLang or
   another engine was copied.
 - **Python packages** that pip installs beside Underglass come from their own authors, with their own
