@@ -57,11 +57,16 @@ def repository(project: Path = REPOSITORY / "pyproject.toml") -> str:
     return found[1]
 
 
+def colab_folder() -> str:
+    """Return what an address in Colab begins with, up to the notebook's path, or ""."""
+    name = repository()
+    return f"https://colab.research.google.com/github/{name}/blob/{BRANCH}/" if name else ""
+
+
 def colab_url(lesson: str) -> str:
     """Return the address that opens a lesson ("04_continuous_batching") in Colab, or ""."""
-    name = repository()
-    path = f"{name}/blob/{BRANCH}/{quote(lesson)}.ipynb"
-    return f"https://colab.research.google.com/github/{path}" if name else ""
+    folder = colab_folder()
+    return f"{folder}notebooks/{quote(lesson)}.ipynb" if folder else ""
 
 
 def binder_url(lesson: str = "00_first_look") -> str:
@@ -82,11 +87,12 @@ def write_colab(folder: Path, wheel: Path, name: str) -> None:
 
     name  the repository that the folder will be a branch of
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    notebooks = folder / "notebooks"
+    notebooks.mkdir(parents=True, exist_ok=True)
     shutil.copy(wheel, folder)
     address = f"https://github.com/{name}/raw/{BRANCH}/{quote(wheel.name)}"
     for lesson in sorted(LESSONS.glob("[0-9]*.ipynb")):
-        (folder / lesson.name).write_text(colab_notebook(lesson, address, name), "utf-8")
+        (notebooks / lesson.name).write_text(colab_notebook(lesson, address, name), "utf-8")
 
 
 def colab_notebook(lesson: Path, wheel: str, name: str) -> str:
