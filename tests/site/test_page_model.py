@@ -6,7 +6,6 @@ import string
 from array import array
 
 import pytest
-from page_model import BUNDLED, PageLoader
 
 from engine import Engine, EngineConfig, SamplingParams
 from engine.config import ConfigError
@@ -17,6 +16,7 @@ from engine.scheduling.structured_output import StructuredOutput
 from engine.speculation.prompt_lookup import PromptLookup
 from engine.text.byte_pair_tokenizer import BytePairTokenizer
 from engine.text.tokenizer import HFTokenizer, TokenizerError
+from page_model import BUNDLED, PageLoader
 from tests.facts import raises_naming
 from tests.site.page_models import NODE, NodeModel
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import nbformat
 import pytest
-import site_hosts
 
+import site_hosts
 from underglass.workbook import LESSONS
 
 LESSON = LESSONS / "04_continuous_batching.ipynb"

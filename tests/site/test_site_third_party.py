@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 import site_third_party
 from site_third_party import LicenseError
 
