@@ -353,12 +353,13 @@ def leaderboard() -> None:
 
 @target
 def check() -> None:
-    """format, lint, types, imports"""
+    """format, lint, types, imports, licenses"""
     check_frontend()
     run(BIN / "ruff", "format", "--check", ".")
     run(BIN / "ruff", "check", ".")
     run(BIN / "mypy")
     run(BIN / "lint-imports")
+    python("site/site_third_party.py", "--check", PYTHONPATH=str(ROOT))
 
 
 @target
