@@ -4,7 +4,7 @@ Source: the active set method of Lawson and Hanson, "Solving Least Squares Probl
 as in SciPy's `nnls`.
 """
 
-from math import sqrt
+from math import hypot
 from operator import mul
 
 _Column = list[float]
@@ -78,4 +78,4 @@ def _dot(a: _Column, b: _Column) -> float:
 
 
 def _norm(column: _Column) -> float:
-    return sqrt(_dot(column, column))
+    return hypot(*column)

@@ -75,7 +75,8 @@ class ChatTemplate:
                 "chat_template.jinja to the model directory"
             )
         try:
-            return _environment().compiled(self.source)
+            template: jinja2.Template = _environment().compiled(self.source)
+            return template
         except _environment().TemplateError as error:
             raise ChatTemplateError(
                 f"the model's chat template is not valid Jinja, correct it: {error}"

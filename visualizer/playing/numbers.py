@@ -34,22 +34,24 @@ def numbers(log: EventLog) -> dict[str, float]:
     TTFT is measured per request and ITL over all tokens.
     """
     steps = log.step_rows
-    first, last = steps[0], steps[-1]
-    assert None not in (first.start_ms, last.start_ms, last.duration_ms)
-    seconds = (last.start_ms + last.duration_ms - first.start_ms) / 1000
+    start, last, took = steps[0].start_ms, steps[-1].start_ms, steps[-1].duration_ms
+    assert start is not None and last is not None and took is not None, (
+        "a playground's log has times"
+    )
+    seconds = (last + took - start) / 1000
     ttft = [row.ttft_ms for row in log.request_rows if row.ttft_ms is not None] or [math.nan]
     gaps = [row.gap_ms for row in log.token_rows if row.gap_ms is not None] or [math.nan]
     measured = (
         len(steps),
         seconds,
-        sum(row.sampled_tokens for row in steps) / seconds,
+        sum(row.sampled_tokens or 0 for row in steps) / seconds,
         median(ttft),
         max(ttft),
         fmean(gaps),
         max(gaps),
-        sum(row.cached_tokens for row in steps),
-        sum(row.preempted for row in steps),
-        max(row.used_blocks for row in steps),
+        sum(row.cached_tokens or 0 for row in steps),
+        sum(row.preempted or 0 for row in steps),
+        max(row.used_blocks or 0 for row in steps),
     )
     return {name: float(value) for name, value in zip(UNITS, measured, strict=True)}
 
