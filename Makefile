@@ -8,7 +8,7 @@ PYTHON ?= python3
 TARGETS := help setup lab notebooks pictures slides solutions contents test test-fast test-frontend \
   test-notebooks test-browser clients soak record-vllm record-vllm-run record-vllm-examples \
   record-sglang record-sglang-events score submit verify rescore leaderboard check check-frontend \
-  bundle dist test-wheel serve fields bench clean
+  bundle site dist test-wheel serve fields bench clean
 
 .PHONY: $(TARGETS)
 $(TARGETS):

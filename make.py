@@ -345,12 +345,13 @@ def leaderboard() -> None:
 
 @target
 def check() -> None:
-    """format, lint, types, imports"""
+    """format, lint, types, imports, licenses"""
     check_frontend()
     run(BIN / "ruff", "format", "--check", ".")
     run(BIN / "ruff", "check", ".")
     run(BIN / "mypy")
     run(BIN / "lint-imports")
+    python("site/site_third_party.py", "--check", PYTHONPATH=str(ROOT))
 
 
 @target
@@ -364,6 +365,14 @@ def check_frontend() -> None:
 def bundle() -> None:
     """build visualizer/static from visualizer/frontend"""
     _bundle()
+
+
+@target
+def site() -> None:
+    """build the static site into build/site: the course in a browser, nothing to install"""
+    setup()
+    paths = os.pathsep.join(str(ROOT / one) for one in ("notebooks", "site/runtime"))
+    python("site/build.py", "build/site", PYTHONPATH=paths)
 
 
 @target

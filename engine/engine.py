@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar, cast
 
 from engine import offline
 from engine.async_loop import AsyncLoop
@@ -83,6 +83,23 @@ class StepOutput:
     finished: list[Request] = field(default_factory=list)
 
 
+class ModelLoader(Protocol):
+    """Loads models for `Engine.load`, whose docstring explains the arguments.
+
+    `engine/compute/loader.py` is one. The lessons' pages, which have no torch, have their own.
+    """
+
+    def load(self, model: str | Path, *, engine: EngineConfig, **options: Any) -> tuple[Any, Any]:
+        """Return a model's runner and its tokenizer."""
+        ...
+
+    def load_draft_model(
+        self, model: str | Path, target: Any, tokenizer: Any, **options: Any
+    ) -> Runner:
+        """Return the runner of a draft model for a target and its tokenizer."""
+        ...
+
+
 class Engine:
     """A teaching engine that works like vLLM and SGLang. One thread owns it.
 
@@ -92,6 +109,8 @@ class Engine:
     passes a virtual clock. The log's first event names the class of each part. Raises ConfigError
     for an object that does not fit its role, and if there is not enough memory.
     """
+
+    loader: ClassVar[ModelLoader | None] = None  # None: engine/compute/loader.py
 
     def __init__(
         self,
@@ -189,14 +208,16 @@ class Engine:
         Raises CheckpointError for a model that cannot be loaded, and ConfigError like
         `Engine`.
         """
-        # Imported by name, because this module must not depend on torch.
-        with needs_extra("Engine.load"):
-            loader = importlib.import_module("engine.compute.loader")
+        loader = cls.loader
+        if loader is None:
+            # Imported by name, because this module must not depend on torch.
+            with needs_extra("Engine.load"):
+                loader = cast(ModelLoader, importlib.import_module("engine.compute.loader"))
         config = checked(config)  # before loading the model, which takes longer
         if draft_model is not None and parts.get("drafter") is not None:
             raise ConfigError("draft_model is a drafter: give draft_model or drafter, not both")
-        place = {"dtype": dtype, "device": device}
-        drafts = {"draft_model": draft_model, "draft_length": draft_length}
+        place: dict[str, Any] = {"dtype": dtype, "device": device}
+        drafts: dict[str, Any] = {"draft_model": draft_model, "draft_length": draft_length}
         runner, tokenizer = loader.load(model, engine=config, **place, **drafts)
         if draft_model is not None:
             draft = loader.load_draft_model(draft_model, runner, tokenizer, **place)

@@ -27,6 +27,7 @@ lazily, so `to_html` works without the notebook packages.
 """
 
 import importlib
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from engine.extras import needs_extra
@@ -96,6 +97,11 @@ _MODULES = {
     "visualizer.predicting.prediction": "Prediction predict",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
+
+
+def draw_with(module: str, names: Iterable[str]) -> None:
+    """Take these names from another module: a page without notebook packages draws in its own way."""
+    _MODULE_OF.update(dict.fromkeys(names, module))
 
 
 def __getattr__(name: str) -> Any:

@@ -19,7 +19,6 @@ from engine.events.frames import import_pandas
 from engine.events.messages import count
 from engine.events.rows.decisions import DecisionRow
 from visualizer.cluster_logs import pack
-from visualizer.html import CLUSTER_MODULE, write_page
 from visualizer.logs import LogLike, read_any
 
 if TYPE_CHECKING:
@@ -65,6 +64,8 @@ class ComparedClusters:
 
     def to_html(self, path: str | Path | None = None, *, theme: str | None = None) -> str:
         """Return the comparison as a self-contained page, and write it to `path` if one is given."""
+        from visualizer.html import CLUSTER_MODULE, write_page  # it needs the built front end
+
         a, b = map(pack, self.logs)
         options = {"compare": {"b": base64.b64encode(b).decode(), "names": self.names}}
         return write_page(

@@ -30,7 +30,6 @@ from visualizer.comparing.engines import engines_note, is_foreign
 from visualizer.comparing.inputs import input_changes
 from visualizer.comparing.run_totals import ADOPTED, is_better, run_totals
 from visualizer.comparing.same_machine import end_error, fit_record, fitted, model_error, retime
-from visualizer.html import write_page
 from visualizer.logs import AXES, LogLike, StepIndex, count_requests, pack, read_log, settings_of
 from visualizer.moments import names_of, plain
 
@@ -208,6 +207,8 @@ class ComparedRuns:
 
     def to_html(self, path: str | Path | None = None, *, theme: str | None = None) -> str:
         """Return the comparison as a self-contained page, and write it to `path` if one is given."""
+        from visualizer.html import write_page  # it needs the built front end
+
         a, b = map(pack, self.logs)
         options = {"compare": {"b": base64.b64encode(b).decode(), "facts": self.page_facts()}}
         title = f"Underglass: {self.names[0]} and {self.names[1]}"

@@ -6,13 +6,19 @@ import { h } from "../drawing/html.js";
  * Calls `open` for each log that the reader opens. The offer stands below what is in `host`.
  *
  * @param {HTMLElement} host @param {(bytes: Uint8Array, name: string) => void} open @param {AbortSignal} signal
+ * @param {string} [offer]
  */
-export function acceptLogs(host, open, signal) {
+export function acceptLogs(
+  host,
+  open,
+  signal,
+  offer = "Drop another log here (.jsonl, .jsonl.gz), or ",
+) {
   const input = h("input", { type: "file", accept: ".jsonl,.gz", "aria-label": "Open a log" });
   const note = h(
     "label",
     { class: "open-log" },
-    "Drop another log here (.jsonl, .jsonl.gz), or ",
+    offer,
     input,
   );
   note.style.cssText =
