@@ -89,12 +89,21 @@ class ModelLoader(Protocol):
     `engine/compute/loader.py` is one. The lessons' pages, which have no torch, have their own.
     """
 
-    def load(self, model: str | Path, *, engine: EngineConfig, **options: Any) -> tuple[Any, Any]:
+    def load(
+        self,
+        model: str | Path,
+        *,
+        engine: EngineConfig,
+        dtype: str,
+        device: str,
+        draft_model: str | Path | None,
+        draft_length: int,
+    ) -> tuple[Any, Any]:
         """Return a model's runner and its tokenizer."""
         ...
 
     def load_draft_model(
-        self, model: str | Path, target: Any, tokenizer: Any, **options: Any
+        self, model: str | Path, target: Any, tokenizer: Any, *, dtype: str, device: str
     ) -> Runner:
         """Return the runner of a draft model for a target and its tokenizer."""
         ...
@@ -216,11 +225,18 @@ class Engine:
         config = checked(config)  # before loading the model, which takes longer
         if draft_model is not None and parts.get("drafter") is not None:
             raise ConfigError("draft_model is a drafter: give draft_model or drafter, not both")
-        place: dict[str, Any] = {"dtype": dtype, "device": device}
-        drafts: dict[str, Any] = {"draft_model": draft_model, "draft_length": draft_length}
-        runner, tokenizer = loader.load(model, engine=config, **place, **drafts)
+        runner, tokenizer = loader.load(
+            model,
+            engine=config,
+            dtype=dtype,
+            device=device,
+            draft_model=draft_model,
+            draft_length=draft_length,
+        )
         if draft_model is not None:
-            draft = loader.load_draft_model(draft_model, runner, tokenizer, **place)
+            draft = loader.load_draft_model(
+                draft_model, runner, tokenizer, dtype=dtype, device=device
+            )
             parts["drafter"] = DraftModel(draft, draft_length)
         return cls(runner, config, tokenizer=tokenizer, **parts)
 

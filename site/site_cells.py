@@ -23,7 +23,7 @@ _NEEDS = {
 }
 
 
-_NEVER_ENDED = {"name": "RuntimeError", "message": "can't start new thread", "missing": None}
+_NEVER_ENDED = {"name": "RuntimeError", "message": "can't start new thread"}
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def verdicts(sources: Mapping[int, str], runs: Mapping[int, Any]) -> dict[int, V
             found[cell] = Verdict(cell, has_figure=figure)
             continue
         error = next((one for one in ran["outputs"] if one["kind"] == "error"), _NEVER_ENDED)
-        reason = lost.get(error["missing"] or "") if error["name"] == "NameError" else None
+        reason = lost.get(error.get("missing", "")) if error["name"] == "NameError" else None
         reason = reason or _reason(error)
         found[cell] = Verdict(cell, reason)
         lost |= {name: reason for name in _defined(source) if name not in lost}
@@ -70,9 +70,10 @@ def verdicts(sources: Mapping[int, str], runs: Mapping[int, Any]) -> dict[int, V
 
 
 def _reason(error: Mapping[str, Any]) -> str:
-    if error["missing"] and error["name"] != "NameError":
-        first = error["missing"].split(".")[0]
-        return _NEEDS.get(first, f"the module {error['missing']}")
+    missing = error.get("missing", "")
+    if missing and error["name"] != "NameError":
+        first = missing.split(".")[0]
+        return _NEEDS.get(first, f"the module {missing}")
     if error["name"] == "RuntimeError" and "thread" in error["message"]:
         return "threads"
     if error["name"] == "AssertionError":

@@ -250,7 +250,7 @@ def _drawable(outputs: list[Output], picture: Output | None) -> Iterator[Output]
 
 def _highlighted(source: str) -> str:
     lexer = PythonLexer(stripnl=False, ensurenl=False)
-    return highlight(source, lexer, HtmlFormatter(nowrap=True))
+    return highlight(source, lexer, HtmlFormatter(nowrap=True)).rstrip("\n")
 
 
 def _only_asks(source: str) -> bool:

@@ -45,5 +45,4 @@ def build(site: Site) -> None:
 
 
 def _control(name: str, label: str, explanation: str, value: Any) -> Control:
-    limits = (0, 9999, 1) if name == "seed" else RANGES.get(name)
-    return Control(name, label, explanation, value, CHOICES.get(name), limits)
+    return Control(name, label, explanation, value, CHOICES.get(name), RANGES.get(name))

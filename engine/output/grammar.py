@@ -91,6 +91,7 @@ class GrammarCompiler:
     def _compile(self, structured: StructuredOutput) -> Matcher:
         if not self._tokenizer.eos_ids:
             raise GrammarError("a tokenizer without an end token cannot end an output")
+        _llguidance()  # not only on the thread: a web page has neither, and this is the reason to tell
         return _on_a_large_stack(lambda: self._compile_with(structured))
 
     def _compile_with(self, structured: StructuredOutput) -> Matcher:

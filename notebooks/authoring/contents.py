@@ -72,9 +72,8 @@ def _line(notebook: Any, name: str) -> LessonLine:
 
 def _row(line: LessonLine) -> str:
     read = f"[{line.file.removeprefix('../')}]({line.file})"
-    return (
-        f"| {line.name[:2]} | [{line.title}]({line.name}) | {line.question} | {line.minutes} | {read} |"
-    )
+    lesson = f"[{line.title}]({line.name})"
+    return f"| {line.name[:2]} | {lesson} | {line.question} | {line.minutes} | {read} |"
 
 
 if __name__ == "__main__":

@@ -170,8 +170,7 @@ class PageRunner:
     @property
     def _token_bytes(self) -> int:
         """The bytes of a token's keys and values in all layers."""
-        _, *shape = self._page_shape(1)
-        return self._config["num_hidden_layers"] * math.prod(shape) * _FLOAT_BYTES
+        return math.prod(self._page_shape(1)) * _FLOAT_BYTES
 
     def _page_shape(self, block_size: int) -> tuple[int, ...]:
         config = self._config
@@ -414,7 +413,10 @@ class PageLoader:
                 "async_scheduling must be False in a page, which has no threads, got True: run this "
                 "where Underglass is installed"
             )
-        return self._runner(model, dtype, device), BytePairTokenizer(BUNDLED, "bundled")
+        runner = self._runner(model, dtype, device)
+        # Before the engine lists its blocks: Python would run out of memory first.
+        runner.reserve(engine.num_blocks, engine.block_size)
+        return runner, BytePairTokenizer(BUNDLED, "bundled")
 
     def load_draft_model(
         self,

@@ -1,10 +1,9 @@
-"""Open a file in a page, in Pyodide: any trace that `underglass open` knows, within the page's limits."""
+"""Open a file in a page, in Pyodide: any trace that `underglass open` knows, within limits."""
 
 from pathlib import Path
 
-from page_cells import Output, display
-
 from engine.events.cluster_log import ClusterLog
+from page_cells import Output, display
 from visualizer.packed import packed_log
 from visualizer.sources import read_source
 
@@ -14,7 +13,7 @@ MAX_UNPACKED = 1 << 30
 
 
 def open_file(path: str) -> None:
-    """Read the file, delete it, and send the page its log. Raises LogError for a file of no known kind."""
+    """Read the file, delete it, and send the page its log. Raises LogError for an unknown file."""
     notes: list[str] = []
     with Path(path).open("rb") as file:
         Path(path).unlink()

@@ -1,10 +1,9 @@
-"""The playground of the site, in Pyodide: serve a workload with changed settings, next to the run before."""
+"""The playground of the site, in Pyodide: a workload with other settings, and the run before."""
 
 import json
 
-from page_cells import Output, display
-
 from engine.events import EventLog
+from page_cells import Output, display
 from visualizer.packed import packed_log
 from visualizer.playing.numbers import numbers, table
 from visualizer.playing.rerun import Setup

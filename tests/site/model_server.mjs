@@ -27,11 +27,7 @@ const COMMANDS = {
     caches[cache].write(block, new Float32Array(new Uint8Array(Buffer.from(page, "base64")).buffer)),
   forward(cache, ...arrays) {
     const result = model.forward(caches[cache], ...arrays.map((one) => Int32Array.from(one)));
-    return {
-      values: encoded(result.logits),
-      likeliest: [...result.likeliest],
-      log_sums: [...result.logSums],
-    };
+    return [result.logits, result.likeliest, result.logSums].map(encoded);
   },
 };
 

@@ -48,9 +48,9 @@ class NodeModel:
 
     def forward(self, cache: "NodeCache", *arrays: "array[int]") -> Logits:
         """See `PageModel`."""
-        answer = self.call("forward", cache.number, *map(list, arrays))
-        answer["values"] = array("f", base64.b64decode(answer["values"]))
-        return Logits(**answer)
+        answer = map(base64.b64decode, self.call("forward", cache.number, *map(list, arrays)))
+        values, likeliest, log_sums = map(array, "fid", answer)
+        return Logits(values, likeliest.tolist(), log_sums.tolist())
 
 
 class NodeCache:

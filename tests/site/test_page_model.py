@@ -1,17 +1,22 @@
 """The model in the page: everything that an engine computes with it, it computes with torch, too."""
 
+import json
 import random
+import string
 from array import array
 
-import page_model
 import pytest
-from page_model import PageLoader
+from page_model import BUNDLED, PageLoader
 
 from engine import Engine, EngineConfig, SamplingParams
 from engine.config import ConfigError
 from engine.engine import ModelLoader
+from engine.runner import Row
+from engine.scheduling.request import Request
 from engine.scheduling.structured_output import StructuredOutput
 from engine.speculation.prompt_lookup import PromptLookup
+from engine.text.byte_pair_tokenizer import BytePairTokenizer
+from engine.text.tokenizer import HFTokenizer, TokenizerError
 from tests.facts import raises_naming
 from tests.site.page_models import NODE, NodeModel
 
@@ -270,11 +275,42 @@ def test_a_damaged_model_ends_the_request_and_not_the_engine(node, monkeypatch):
     assert run(engine, [(PROMPTS[1], GREEDY)])[0].error == ""
 
 
-def test_rows_beyond_their_blocks_are_refused(node):
-    loader = PageLoader(node)
-    runner, _ = loader.load("bundled", engine=EngineConfig())
-    with pytest.raises(RuntimeError, match="reserve"):
-        runner.run([], [(0, 1)])
-    assert page_model.BUNDLED.name == "bundled"
-    with raises_naming(ConfigError, "max_kv_tokens"):
-        runner.reserve(2**50, 16)
+def test_a_row_beyond_its_blocks_is_refused(node):
+    runner, _ = PageLoader(node).load("bundled", engine=EngineConfig(block_size=4))
+    request = Request(1, [5] * 9, [""] * 9, SamplingParams(), block_table=[0, 1])
+    with raises_naming(ValueError, 2, 3):
+        runner.run([Row(request, start=0, count=9, samples=[0])], [])
+
+
+def test_ids_are_those_of_the_library():
+    chance = random.Random(19)
+    ours, library = BytePairTokenizer(BUNDLED), HFTokenizer(BUNDLED)
+    alphabets = [
+        string.printable,
+        " aeiou'\"nst\n",
+        "".join(map(chr, range(0x20, 0x250))),
+        "é😀한\u0301\u200d\x85\xa0\u2003\x1c\ufffd\0",
+        [library.decode([id_]) for id_ in (*library.special_ids, *range(300, 400))] + ["<|", "|>"],
+    ]
+    for count in range(1000):
+        text = "".join(chance.choices(alphabets[count % len(alphabets)], k=chance.randrange(80)))
+        assert ours.encode(text) == library.encode(text)
+        assert ours.encode_ordinary(text) == library.encode_ordinary(text)
+
+
+def test_a_tokenizer_of_another_kind_is_refused_with_the_reason(tmp_path):
+    file = json.loads((BUNDLED / "tokenizer.json").read_text("utf-8"))
+    for change, reason in (
+        ({"model": file["model"] | {"type": "Unigram"}}, "model.type is 'Unigram'"),
+        ({"model": file["model"] | {"ignore_merges": True}}, "model.ignore_merges is True"),
+        ({"normalizer": {"type": "NFC"}}, "it has a normalizer"),
+        ({"pre_tokenizer": {"type": "Whitespace"}}, "is not one pattern and ByteLevel"),
+    ):
+        (tmp_path / "tokenizer.json").write_text(json.dumps(file | change), "utf-8")
+        with pytest.raises(TokenizerError, match=reason):
+            BytePairTokenizer(tmp_path)
+    pattern = file["pre_tokenizer"]["pretokenizers"][0]["pattern"]
+    pattern["Regex"] = r"\p{L}+"  # `re` has no classes of letters
+    (tmp_path / "tokenizer.json").write_text(json.dumps(file), "utf-8")
+    with raises_naming(TokenizerError, "tokenizers library"):
+        BytePairTokenizer(tmp_path)

@@ -37,7 +37,7 @@ const { Model } = await import("./src/model/index.js");
 const { momentSteps } = await import("./src/model/moments.js");
 const { openingScores, openingStep, openingRequest } = await import("./src/model/opening.js");
 
-const MOST = 4; // other moments of a log
+const MOST = 3; // other moments of a log
 
 /** The log of a file, plain or gzipped. */
 async function modelOf(path) {

@@ -26,7 +26,12 @@ export function openEditor(code, { label, onChange, onRun }) {
     onRun();
     return true;
   };
+  const parent = document.createElement("div");
+  parent.className = "code";
+  code.hidden = true;
+  code.after(parent);
   const view = new EditorView({
+    parent,
     doc: code.textContent ?? "",
     extensions: [
       keymap.of([
@@ -46,9 +51,6 @@ export function openEditor(code, { label, onChange, onRun }) {
       EditorView.contentAttributes.of({ "aria-label": label }),
     ],
   });
-  view.dom.classList.add("code");
-  code.hidden = true;
-  code.after(view.dom);
   view.focus();
   return {
     /** @param {string} source */

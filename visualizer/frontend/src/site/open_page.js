@@ -4,15 +4,14 @@
  */
 
 import { mountCluster } from "../cluster/mount_cluster.js";
-import { h } from "../drawing/html.js";
 import { forgetAddress } from "../host/address.js";
 import { piecesOf } from "../host/log_bytes.js";
-import { acceptLogs } from "../host/open_log.js";
+import { acceptDrops, take } from "../host/open_log.js";
 import { drawPageBoard, fetchBytes, one } from "./boards.js";
 
 const MOST = 256 << 20; // bytes, as in visualizer/sources/limits.py
 const HEAD = 4096; // bytes of the first line that tell what a file is
-const OWN = /^\s*\{\s*"type"\s*:\s*"(?!cluster_started")[a-z_]+"/;
+const OWN = /^\s*\{\s*"type"\s*:\s*"(run_started|keyframe)"/;
 const CLUSTER = /^\s*\{\s*"type"\s*:\s*"cluster_started"/;
 
 const host = one("main > .board");
@@ -88,7 +87,9 @@ const open = (bytes, name) => {
   forgetAddress();
   return show(bytes, name);
 };
-acceptLogs(zone, open, new AbortController().signal, "Drop a file anywhere on this page, or ");
+acceptDrops(zone, open, new AbortController().signal);
+const field = /** @type {HTMLInputElement} */ (one("#file"));
+field.addEventListener("change", () => take(field.files?.[0], open));
 for (const sample of document.querySelectorAll("button[data-sample]")) {
   const { sample: url = "" } = /** @type {HTMLElement} */ (sample).dataset;
   const name = url.replace(/.*\//, "");

@@ -6,7 +6,7 @@ import { drawPageBoard, fetchBytes, one } from "./boards.js";
 
 const CALM = 200; // ms without a change before a run starts
 
-const form = /** @type {HTMLFormElement} */ (document.querySelector("form.controls"));
+const form = /** @type {HTMLFormElement} */ (document.querySelector("form.settings"));
 const status = one("#status");
 const which = one("#which");
 const [here, there] = /** @type {HTMLElement[]} */ ([
