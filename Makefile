@@ -83,6 +83,7 @@ $(NODE_CLIENTS): tests/clients/requirements-node.txt $(INSTALLED)
 
 soak: setup ## the same properties on many more cases
 	$(BIN)/pytest tests/engine -m "not browser" --soak -q -s -k "random_workloads" --timeout=3600 $(PYTEST_ARGS)
+	$(BIN)/pytest tests/engine/compute -m soak --soak -q --timeout=3600 $(PYTEST_ARGS)
 	$(BIN)/pytest tests/project tests/server/test_fuzz.py --soak -q -s --timeout=3600 $(PYTEST_ARGS)
 
 record-vllm: ## record vLLM's decisions for tests/parity; VLLM_PYTHON=a Python that has vllm
