@@ -37,7 +37,7 @@ def main() -> int:
     engine_seconds = time.perf_counter() - start
 
     # The naive loop has no tools, so requests with forced tokens are left out.
-    forced = {token.request for token in engine.log.tokens.itertuples() if token.forced}
+    forced = {token.request for token in engine.log.token_rows if token.forced}
     compared = [one for one in completions if one.request_id not in forced]
     start = time.perf_counter()
     naive = [

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar, cast
 
 from engine import offline
 from engine.async_loop import AsyncLoop
@@ -38,6 +38,7 @@ from engine.cache.window_pages import reserve
 from engine.config import ConfigError, EngineConfig, checked
 from engine.events.log import EventLog
 from engine.events.vocabulary import Event, FinishReason, Forked, RequestFinished
+from engine.extras import needs_extra
 from engine.output.calculator import evaluate
 from engine.output.constraint import Constraint
 from engine.output.processor import OutputProcessor, TokenOutput
@@ -82,6 +83,32 @@ class StepOutput:
     finished: list[Request] = field(default_factory=list)
 
 
+class ModelLoader(Protocol):
+    """Loads models for `Engine.load`, whose docstring explains the arguments.
+
+    `engine/compute/loader.py` is one. The lessons' pages, which have no torch, have their own.
+    """
+
+    def load(
+        self,
+        model: str | Path,
+        *,
+        engine: EngineConfig,
+        dtype: str,
+        device: str,
+        draft_model: str | Path | None,
+        draft_length: int,
+    ) -> tuple[Any, Any]:
+        """Return a model's runner and its tokenizer."""
+        ...
+
+    def load_draft_model(
+        self, model: str | Path, target: Any, tokenizer: Any, *, dtype: str, device: str
+    ) -> Runner:
+        """Return the runner of a draft model for a target and its tokenizer."""
+        ...
+
+
 class Engine:
     """A teaching engine that works like vLLM and SGLang. One thread owns it.
 
@@ -91,6 +118,8 @@ class Engine:
     passes a virtual clock. The log's first event names the class of each part. Raises ConfigError
     for an object that does not fit its role, and if there is not enough memory.
     """
+
+    loader: ClassVar[ModelLoader | None] = None  # None: engine/compute/loader.py
 
     def __init__(
         self,
@@ -188,16 +217,26 @@ class Engine:
         Raises CheckpointError for a model that cannot be loaded, and ConfigError like
         `Engine`.
         """
-        # Imported by name, because this module must not depend on torch.
-        loader = importlib.import_module("engine.compute.loader")
+        loader = cls.loader
+        if loader is None:
+            # Imported by name, because this module must not depend on torch.
+            with needs_extra("Engine.load"):
+                loader = cast(ModelLoader, importlib.import_module("engine.compute.loader"))
         config = checked(config)  # before loading the model, which takes longer
         if draft_model is not None and parts.get("drafter") is not None:
             raise ConfigError("draft_model is a drafter: give draft_model or drafter, not both")
-        place = {"dtype": dtype, "device": device}
-        drafts = {"draft_model": draft_model, "draft_length": draft_length}
-        runner, tokenizer = loader.load(model, engine=config, **place, **drafts)
+        runner, tokenizer = loader.load(
+            model,
+            engine=config,
+            dtype=dtype,
+            device=device,
+            draft_model=draft_model,
+            draft_length=draft_length,
+        )
         if draft_model is not None:
-            draft = loader.load_draft_model(draft_model, runner, tokenizer, **place)
+            draft = loader.load_draft_model(
+                draft_model, runner, tokenizer, dtype=dtype, device=device
+            )
             parts["drafter"] = DraftModel(draft, draft_length)
         return cls(runner, config, tokenizer=tokenizer, **parts)
 

@@ -12,7 +12,8 @@ vLLM's counterpart is `LLM` (`vllm/entrypoints/llm.py`), nanochat's is `Engine`
 """
 
 import importlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -67,19 +68,32 @@ def complete(
     ]
     total = sum(map(len, samples))
     done: dict[int, Request] = {}
-    tqdm = importlib.import_module("tqdm.auto").tqdm
-    with tqdm(total=total, unit="sample", disable=not progress) as bar:
+    counted = 0
+    with _progress_bar(total, progress) as advance:
         while len(done) < total and engine.has_work():
             for request in engine.step().finished:
                 # A request that fails before it forks stands for all of its samples.
                 ids = range(request.id, request.id + request.num_seqs)
                 done |= dict.fromkeys(ids, request)
-            bar.update(len(done) - bar.n)
+            advance(len(done) - counted)
+            counted = len(done)
     return [
         _completion(one)
         for ids, one_params in zip(samples, each, strict=True)
         for one in best([done[id_] for id_ in ids], one_params)
     ]
+
+
+@contextmanager
+def _progress_bar(total: int, shown: bool) -> Iterator[Callable[[int], object]]:
+    """Yield a function that counts finished samples. Without tqdm there is no bar."""
+    try:
+        tqdm = importlib.import_module("tqdm.auto").tqdm
+    except ModuleNotFoundError:
+        yield lambda _finished: None
+        return
+    with tqdm(total=total, unit="sample", disable=not shown) as bar:
+        yield bar.update
 
 
 def score(

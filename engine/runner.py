@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from engine.events.vocabulary import ScheduledRow
 from engine.scheduling.request import Request, TokenScore
+from engine.scheduling.sampling_params import SamplingParams
 
 # The most padding that one attention call may read. An extra call takes as long as reading a few
 # hundred more keys. All limits from 128 to 2048 are about equally fast: with 32 contexts of 64 to
@@ -82,6 +83,65 @@ class Sampled:
     logprobs: list[float]
     top: list[list[tuple[int, float]]] = field(default_factory=list)
     masks: list[TokenMask] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class LogitPosition:
+    """A position whose token is sampled from the logits of the token before it.
+
+    sample  the sample's index; samples of one prompt share a request until it forks
+    drafts  drafted tokens before this position; they are not part of `request.tokens` yet
+    """
+
+    request: Request
+    params: SamplingParams
+    sample: int
+    drafts: Sequence[int]
+
+    @property
+    def position(self) -> int:
+        """The number of tokens before this one."""
+        return len(self.request.tokens) + len(self.drafts)
+
+    @property
+    def output_length(self) -> int:
+        """The number of output tokens before this one."""
+        return self.position - self.request.prompt_length
+
+    def text(self) -> list[int]:
+        """The tokens before this one, prompt and output."""
+        return [*self.request.tokens, *self.drafts]
+
+    def output(self) -> list[int]:
+        """The output tokens before this one."""
+        return [*self.request.output_ids, *self.drafts]
+
+
+def logit_positions(row: Row) -> list[LogitPosition]:
+    """Return where a row's tokens are sampled, ordered by sample, then by draft.
+
+    A sample has a position after its last known token and one after each of its drafts.
+    """
+    request, drafts = row.request, row.drafts
+    return [
+        LogitPosition(request, request.params, sample, drafts[:count])
+        for sample in row.samples
+        for count in range(len(drafts) + 1)
+    ]
+
+
+@dataclass(slots=True)
+class SamplerOutput:
+    """Sampled tokens: entry i of `token_ids` and `logprobs` is for position i.
+
+    `top_logprobs` has the most likely tokens of the positions whose requests ask for them, and
+    `masks` what the masks left to choose from.
+    """
+
+    token_ids: list[int]
+    logprobs: list[float]
+    top_logprobs: dict[int, list[tuple[int, float]]] = field(default_factory=dict)
+    masks: dict[int, TokenMask] = field(default_factory=dict)
 
 
 class KVFormat(NamedTuple):

@@ -18,10 +18,12 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import httpx
-from httpx_sse import EventSource
-
 from engine.events.log import EventLog
+from engine.extras import needs_extra
+
+with needs_extra("server.client"):
+    import httpx
+    from httpx_sse import EventSource
 
 
 class RequestFailedError(RuntimeError):

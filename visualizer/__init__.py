@@ -26,7 +26,11 @@ Timeline, BlockMap, RadixTree, Scheduler and Tokens are the panels of a Board. N
 lazily, so `to_html` works without the notebook packages.
 """
 
+import importlib
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
+
+from engine.extras import needs_extra
 
 if TYPE_CHECKING:
     from visualizer.comparing.clusters import ClusterComparison
@@ -95,9 +99,13 @@ _MODULES = {
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 
+def draw_with(module: str, names: Iterable[str]) -> None:
+    """Take these names from another module: a page without notebook packages draws in its own way."""
+    _MODULE_OF.update(dict.fromkeys(names, module))
+
+
 def __getattr__(name: str) -> Any:
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'visualizer' has no attribute {name!r}")
-    import importlib
-
-    return getattr(importlib.import_module(_MODULE_OF[name]), name)
+    with needs_extra(name):
+        return getattr(importlib.import_module(_MODULE_OF[name]), name)

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engine.extras import needs_extra
 from visualizer.html import to_html
 from visualizer.logs import LogLike, Select, StepIndex, read_log
 
@@ -24,10 +25,7 @@ if TYPE_CHECKING:
 
 MAX_STEPS = 120  # of a GIF, as in frontend/src/board/postcard_box.js
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")
-_NEEDED = (
-    'a picture needs playwright and Chromium: pip install "underglass[pictures]", '
-    "then playwright install chromium"
-)
+_NO_CHROMIUM = "a picture needs a Chromium: playwright install chromium"
 
 
 def to_postcard(
@@ -42,7 +40,7 @@ def to_postcard(
     """Write a postcard of `step` to `path`, an `.svg` or `.png` file, and return the path.
 
     `step`, `select`, `theme` and `text` work as in `to_html`. Raises ValueError for another kind of
-    file, and RuntimeError without playwright or Chromium.
+    file, and RuntimeError without a Chromium.
     """
     path = Path(path)
     if path.suffix not in (".svg", ".png"):
@@ -65,7 +63,7 @@ def to_gif(
 
     By default, the steps are those around the opening step. `select`, `theme` and `text` work as in
     `to_html`; `progress` shows a bar. Raises ValueError for steps that the log does not have or more
-    than 120, and RuntimeError without playwright or Chromium.
+    than 120, and RuntimeError without a Chromium.
     """
     path, events = Path(path), read_log(log)
     if path.suffix != ".gif":
@@ -104,10 +102,8 @@ def _draw(
 
 
 def _save(address: str, path: Path, follow: "Callable[[Page], None] | None") -> None:
-    try:
+    with needs_extra("a picture"):
         from playwright.sync_api import Error, sync_playwright
-    except ImportError as error:
-        raise RuntimeError(_NEEDED) from error
     with sync_playwright() as playwright:
         installed = next(filter(None, map(shutil.which, _CHROMIUM)), None)
         is_root = getattr(os, "geteuid", lambda: 1)() == 0
@@ -115,7 +111,7 @@ def _save(address: str, path: Path, follow: "Callable[[Page], None] | None") -> 
         try:
             browser = playwright.chromium.launch(executable_path=installed, args=flags)
         except Error as error:
-            raise RuntimeError(f"{_NEEDED}. {error}") from error
+            raise RuntimeError(f"{_NO_CHROMIUM}. {error}") from error
         page = browser.new_page()
         page.goto(address)
         page.wait_for_selector(".underglass[data-ready=true][data-loaded='1']", timeout=0)

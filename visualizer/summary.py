@@ -1,12 +1,15 @@
 """A summary of a run in a few lines of text, for the shell."""
 
-import pandas as pd
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 from engine.events import EventLog
 from engine.events import vocabulary as v
 from engine.events.durations import duration
 from engine.events.facts import Fact
 from engine.events.knowledge import UNKNOWN, gap_words
+from engine.events.quantile import quantile
+from engine.events.rows import OutputTokenRow, StepRow
 from visualizer.logs import settings_of
 
 PERCENTILES = {"median": 0.5, "p95": 0.95, "p99": 0.99}
@@ -29,33 +32,35 @@ def summary(log: EventLog) -> str:
     For a foreign log: also its engine and its gaps, and "unknown" where it lacks the facts.
     """
     knows = log.knowledge
-    requests, steps, tokens = log.requests, log.steps, log.tokens
-    prompts = requests[(requests["sample"] == 0) & requests.cached_tokens.notna()]
-    found, asked = int(prompts.cached_tokens.sum()), int(prompts.prompt_tokens.sum())
-    ends = requests.finish_reason.value_counts().to_dict()
-    ends["unfinished"] = int(requests.finish_reason.isna().sum())
-    forced, accepted = int(tokens.forced.sum()), int(tokens.drafted.sum())
-    drafted = int(steps.drafted_tokens.sum())
+    requests, steps, tokens = log.request_rows, log.step_rows, log.token_rows
+    prompts = [row for row in requests if row.sample == 0 and row.cached_tokens is not None]
+    found = _total(row.cached_tokens for row in prompts)
+    asked = _total(row.prompt_tokens for row in prompts)
+    ends = Counter[str](row.finish_reason for row in requests if row.finish_reason is not None)
+    ended = dict(ends.most_common()) | {"unfinished": len(requests) - ends.total()}
+    forced, accepted = _total(row.forced for row in tokens), _total(row.drafted for row in tokens)
+    drafted = _total(row.drafted_tokens for row in steps)
     blocks = settings_of(log)["num_blocks"]
-    evicted = f"{steps.evicted_blocks.sum():,} evicted"
+    used = max((row.used_blocks or 0 for row in steps), default=0)
+    evicted = f"{_total(row.evicted_blocks for row in steps):,} evicted"
     rows = {
-        "requests": f"{len(requests):,}{_in_brackets({k: n for k, n in ends.items() if n})}",
+        "requests": f"{len(requests):,}{_in_brackets({k: n for k, n in ended.items() if n})}",
         "steps": f"{len(steps):,}{_run_time(steps)}",
-        "tokens": f"{steps.tokens.sum():,} computed, {_output(steps, tokens)} output"
+        "tokens": f"{_total(row.tokens for row in steps):,} computed, {_output(steps, tokens)} output"
         + _in_brackets(
             {"forced": forced, "drafts accepted": accepted} if forced or accepted else {}
         ),
-        "TTFT": percentiles_text(requests.ttft_ms.dropna()),
-        "ITL": percentiles_text(tokens.gap_ms.dropna()),
+        "TTFT": percentiles_text([row.ttft_ms for row in requests if row.ttft_ms is not None]),
+        "ITL": percentiles_text([row.gap_ms for row in tokens if row.gap_ms is not None]),
         "prefix cache": f"{found:,} of {asked:,} prompt tokens found{_percent(found, asked)}",
         "drafts": f"{accepted:,} of {drafted:,} accepted{_percent(accepted, drafted)}, "
         f"{_tokens_per_draft(log, accepted):.2f} tokens in each step of a request with drafts",
-        "preemptions": f"{steps.preempted.sum():,}",
-        "KV blocks": f"at most {steps.used_blocks.max():,} of {blocks:,} held by requests, {evicted}",
+        "preemptions": f"{_total(row.preempted for row in steps):,}",
+        "KV blocks": f"at most {used:,} of {blocks:,} held by requests, {evicted}",
     }
     if not drafted:
         del rows["drafts"]
-    if steps.empty:
+    if not steps:
         del rows["KV blocks"]
     rows |= {name: UNKNOWN for name, facts in _NEEDS.items() if knows.lacks(*facts)}
     if knows.lacks("block_tables") and not knows.lacks("evictions"):
@@ -81,32 +86,44 @@ def three_digits(value: float) -> str:
     return f"{float(f'{value:.3g}'):,.10g}"
 
 
-def percentiles(values: pd.Series) -> dict[str, float]:
-    """Return {name: share} for the percentiles that this number of values supports."""
-    return {name: p for name, p in PERCENTILES.items() if len(values) >= MIN_VALUES[name]}
+def percentiles(values: Sequence[float]) -> dict[str, float]:
+    """Return {name: value} for the percentiles that this number of values supports."""
+    return {
+        name: quantile(values, share)
+        for name, share in PERCENTILES.items()
+        if len(values) >= MIN_VALUES[name]
+    }
 
 
-def percentiles_text(values: pd.Series) -> str:
+def percentiles_text(values: Sequence[float]) -> str:
     """Return the percentiles and the maximum of `values`, which are durations in ms."""
-    shown = [
-        f"{name} {duration(values.quantile(share))}" for name, share in percentiles(values).items()
-    ]
-    return ", ".join([*shown, f"max {duration(values.max())}"]) if shown else "none"
+    shown = [f"{name} {duration(value)}" for name, value in percentiles(values).items()]
+    return ", ".join([*shown, f"max {duration(max(values))}"]) if shown else "none"
 
 
-def _output(steps: pd.DataFrame, tokens: pd.DataFrame) -> str:
+def _total(counts: Iterable[int | None]) -> int:
+    """Return the sum of the known counts."""
+    return sum(filter(None, counts))
+
+
+def _output(steps: list[StepRow], tokens: list[OutputTokenRow]) -> str:
     """Return the number of output tokens; a foreign log may have only counts of computed ones."""
-    return UNKNOWN if steps.sampled_tokens.isna().any() else f"{len(tokens):,}"
+    return UNKNOWN if any(row.sampled_tokens is None for row in steps) else f"{len(tokens):,}"
 
 
-def _run_time(steps: pd.DataFrame) -> str:
+def _run_time(steps: list[StepRow]) -> str:
     """Return the time from the first step to the last and the output tokens per second."""
-    ms = (steps.start_ms + steps.duration_ms).max() - steps.start_ms.min()
-    if not ms > 0:
+    times = [
+        (row.start_ms, row.start_ms + row.duration_ms)
+        for row in steps
+        if row.start_ms is not None and row.duration_ms is not None
+    ]
+    ms = max(end for _, end in times) - min(start for start, _ in times) if times else 0.0
+    if ms <= 0:
         return ""
-    if steps.sampled_tokens.isna().any():  # a foreign log may not have them
+    if any(row.sampled_tokens is None for row in steps):  # a foreign log may not have them
         return f" in {duration(ms)}"
-    output = steps.sampled_tokens.sum() + steps.forced_tokens.sum()
+    output = _total(row.sampled_tokens for row in steps) + sum(row.forced_tokens for row in steps)
     return f" in {duration(ms)}: {three_digits(1000 * output / ms)} output tokens/s"
 
 

@@ -15,41 +15,7 @@ import torch
 from torch import Tensor
 
 from engine.compute.device import CPU
-from engine.runner import Row, attention_groups
-from engine.scheduling.request import Request
-from engine.scheduling.sampling_params import SamplingParams
-
-
-@dataclass(slots=True)
-class LogitPosition:
-    """A position whose token is sampled from the logits of the token before it.
-
-    sample  the sample's index; samples of one prompt share a request until it forks
-    drafts  drafted tokens before this position; they are not part of `request.tokens` yet
-    """
-
-    request: Request
-    params: SamplingParams
-    sample: int
-    drafts: Sequence[int]
-
-    @property
-    def position(self) -> int:
-        """The number of tokens before this one."""
-        return len(self.request.tokens) + len(self.drafts)
-
-    @property
-    def output_length(self) -> int:
-        """The number of output tokens before this one."""
-        return self.position - self.request.prompt_length
-
-    def text(self) -> list[int]:
-        """The tokens before this one, prompt and output."""
-        return [*self.request.tokens, *self.drafts]
-
-    def output(self) -> list[int]:
-        """The output tokens before this one."""
-        return [*self.request.output_ids, *self.drafts]
+from engine.runner import LogitPosition, Row, attention_groups, logit_positions
 
 
 @dataclass(slots=True)
@@ -125,14 +91,12 @@ def make_batch(rows: Sequence[Row], block_size: int, device: torch.device = CPU)
 
     sampled: list[int] = []
     scored: list[int] = []
-    logit_positions: list[LogitPosition] = []
+    positions_of_logits: list[LogitPosition] = []
     for row, first in zip(rows, first_tokens, strict=True):
-        request, drafts = row.request, row.drafts
-        last = first + row.count - 1 - len(drafts)
-        for sample in row.samples:
-            for j in range(len(drafts) + 1):
-                sampled.append(last + j)
-                logit_positions.append(LogitPosition(request, request.params, sample, drafts[:j]))
+        last = first + row.count - 1 - len(row.drafts)
+        own = logit_positions(row)
+        sampled += [last + len(position.drafts) for position in own]
+        positions_of_logits += own
         scored += range(first, first + row.scored)
 
     return Batch(
@@ -140,6 +104,6 @@ def make_batch(rows: Sequence[Row], block_size: int, device: torch.device = CPU)
         positions=torch.tensor(positions, device=device),
         slot_mapping=torch.tensor(slot_mapping, device=device),
         logits_indices=torch.tensor(sampled + scored, dtype=torch.int64, device=device),
-        logit_positions=logit_positions,
+        logit_positions=positions_of_logits,
         groups=groups,
     )

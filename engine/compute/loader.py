@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from engine.compute.device import Device, resolve_device
 from engine.compute.memory import MemoryPlan, plan_memory
 from engine.compute.model.config import LlamaConfig, ModelConfig
@@ -66,6 +64,8 @@ def load(
     if plan.needed > _WORTH_STATING:
         print(plan, file=sys.stderr, flush=True)
     tokenizer = found.tokenizer()
+    from tqdm import tqdm
+
     with tqdm(
         total=plan.weights, desc=f"Loading {found.name}", unit="B", unit_scale=True, leave=False,
         disable=None, delay=1,  # only on a terminal, and only after a second

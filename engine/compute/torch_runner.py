@@ -24,10 +24,10 @@ from engine.compute.model.decoder import Decoder
 from engine.compute.model.gpt2 import GPT2
 from engine.compute.precision import dtype_name
 from engine.compute.sampling.prompt_logprobs import score_prompts
-from engine.compute.sampling.sampler import SamplerOutput, probabilities, sample
+from engine.compute.sampling.sampler import probabilities, sample, top_logprobs
 from engine.compute.sampling.truncation import TokenProbs, truncated_probs
 from engine.runner import KVFormat, Row, Sampled
-from engine.speculation.verification import Verifier, apply_verifier, count_accepted
+from engine.speculation.verification import Verifier, apply_verifier, split_output
 
 
 class TorchRunner:
@@ -157,36 +157,18 @@ class TorchRunner:
             return [[] for _ in rows]
         logits = logits[: len(positions)]
         if self.verifier is None or not any(row.drafts for row in rows):
-            return _sampled(rows, sample(logits, positions, self.logits_to_probs))
+            return split_output(rows, sample(logits, positions, self.logits_to_probs))
         output = sample(logits.clone(), positions, self.logits_to_probs)
-        results = _sampled(rows, output)
+        results = split_output(rows, output)
         logprobs, probs = probabilities(logits, positions, self.logits_to_probs)
-        apply_verifier(
-            self.verifier,
-            rows,
-            positions,
-            results,
-            logprobs=logprobs,
-            probs=probs,
-            masks=output.masks,
-        )
+
+        def report(first: int, ids: list[int]) -> Sampled:
+            at = range(first, first + len(ids))
+            own = logprobs[at, ids].tolist()
+            count, top = positions[first].params.logprobs, list[list[tuple[int, float]]]()
+            if count is not None:
+                top = top_logprobs(logprobs[first : first + len(ids)], [count] * len(ids))
+            return Sampled(ids, own, top, [output.masks[i] for i in at if i in output.masks])
+
+        apply_verifier(self.verifier, rows, positions, results, probs=probs.tolist(), report=report)
         return results
-
-
-def _sampled(rows: Sequence[Row], output: SamplerOutput) -> list[list[Sampled]]:
-    """Split the output by row and sample: the accepted drafts and one more token for each."""
-    results: list[list[Sampled]] = []
-    first = 0  # index of the sample's first entry in the output
-    for row in rows:
-        samples: list[Sampled] = []
-        for _ in row.samples:
-            end = first + 1
-            if row.drafts:
-                end += count_accepted(row.drafts, output.token_ids[first : end + len(row.drafts)])
-            top = [output.top_logprobs[i] for i in range(first, end) if i in output.top_logprobs]
-            masks = [output.masks[i] for i in range(first, end) if i in output.masks]
-            ids, logprobs = output.token_ids[first:end], output.logprobs[first:end]
-            samples.append(Sampled(ids, logprobs, top, masks))
-            first += len(row.drafts) + 1
-        results.append(samples)
-    return results

@@ -1,9 +1,13 @@
-"""The rows of a log as pandas frames. pandas is imported on first use."""
+"""The rows of a log as pandas frames, or as CSV files, which need no pandas."""
 
-from collections.abc import Sequence
+import csv
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+
+from engine.extras import needs_extra
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,12 +23,18 @@ _DTYPES = {
 }
 
 
+def import_pandas(what: str) -> Any:
+    """Return pandas. Raises MissingExtraError about `what` if it is not installed."""
+    with needs_extra(what):
+        import pandas as pd
+    return pd
+
+
 def frame(
     kind: type[msgspec.Struct], rows: Sequence[msgspec.Struct], index: str | None = None
 ) -> "pd.DataFrame":
     """Return a frame with one column per field of `kind`, except the one that becomes the index."""
-    import pandas as pd
-
+    pd = import_pandas("a table of a log's rows")
     names = kind.__struct_fields__
     columns = zip(*map(msgspec.structs.astuple, rows), strict=True) if rows else [()] * len(names)
     fields = {one.name: one for one in msgspec.structs.fields(kind)}
@@ -34,6 +44,15 @@ def frame(
     }
     made = pd.DataFrame(data)
     return made if index is None else made.set_index(index)
+
+
+def write_csv(path: Path, kind: type[msgspec.Struct], rows: Iterable[msgspec.Struct]) -> Path:
+    """Write one column per field of `kind`, with nothing for None, and return the path."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(kind.__struct_fields__)
+        writer.writerows(map(msgspec.structs.astuple, rows))
+    return path
 
 
 def _dtype(field: Any, column: Sequence[Any]) -> str:

@@ -21,8 +21,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from functools import lru_cache
+from types import ModuleType
 from typing import Any, TypeVar
 
+from engine.extras import needs_extra
 from engine.output.constraint import Constraint, Matcher
 from engine.output.json_schema import children, close_objects
 from engine.scheduling.structured_output import StructuredOutput
@@ -89,10 +91,11 @@ class GrammarCompiler:
     def _compile(self, structured: StructuredOutput) -> Matcher:
         if not self._tokenizer.eos_ids:
             raise GrammarError("a tokenizer without an end token cannot end an output")
+        _llguidance()  # not only on the thread: a web page has neither, and this is the reason to tell
         return _on_a_large_stack(lambda: self._compile_with(structured))
 
     def _compile_with(self, structured: StructuredOutput) -> Matcher:
-        library = importlib.import_module("llguidance")
+        library = _llguidance()
         grammar = _grammar(library.LLMatcher, structured)
         matcher: Matcher = library.LLMatcher(
             _vocabulary_of(self._tokenizer),
@@ -113,6 +116,11 @@ class GrammarCompiler:
         return matcher
 
 
+def _llguidance() -> ModuleType:
+    with needs_extra("structured output"):
+        return importlib.import_module("llguidance")
+
+
 def _vocabulary_of(tokenizer: Tokenizer) -> Any:
     with _LOCK:
         return _vocabulary(tokenizer)  # type: ignore[arg-type] # hashed by identity
@@ -121,7 +129,7 @@ def _vocabulary_of(tokenizer: Tokenizer) -> Any:
 @lru_cache(maxsize=8)  # kept when an engine restarts
 def _vocabulary(tokenizer: Tokenizer) -> Any:
     """Return llguidance's view of a tokenizer."""
-    library = importlib.import_module("llguidance")
+    library = _llguidance()
     wrapper = library.TokenizerWrapper(_Vocabulary(tokenizer))
     return library.LLTokenizer(wrapper, eos_token=sorted(tokenizer.eos_ids))
 

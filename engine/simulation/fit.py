@@ -20,22 +20,24 @@ the log is cut into 50 blocks of consecutive steps, and every fifth block is hel
 Holding back single steps would only test whether the model can repeat the step before.
 """
 
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
-
-import numpy as np
-import numpy.typing as npt
+from math import isclose, sqrt
+from operator import mul
+from statistics import fmean, median
 
 from engine.events.log import EventLog
+from engine.events.quantile import quantile
 from engine.events.vocabulary import RunStarted, StepFinished, StepScheduled, StepStarted
 from engine.simulation.cost_runner import US_PER_MS, Cost, Work
+from engine.simulation.least_squares import non_negative_least_squares
 
 INTERRUPTED = 3.0  # times the expected duration
 ROUNDS = 20
 LEAST_MS = 1 / US_PER_MS  # the clock's resolution
 
-_Floats = npt.NDArray[np.float64]
+_Floats = list[float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ class Fit:
     @property
     def rms_ms(self) -> float:
         """Root mean square of the residuals, in milliseconds."""
-        return float(np.sqrt(np.mean(np.square(self.residuals_ms))))
+        return sqrt(fmean(residual * residual for residual in self.residuals_ms))
 
     def __str__(self) -> str:
         return (
@@ -71,10 +73,10 @@ def fit(log: EventLog) -> Fit:
     work, times, _ = _steps(log)
     if not work:
         raise ValueError("the log has no finished step to fit a cost to")
-    quantities = np.array([(1, *one) for one in work], dtype=np.float64)
+    quantities = _columns(work)
     prices = _regress(quantities, times)
-    residuals = times - quantities @ prices
-    return Fit(Cost(*map(float, prices)), residuals.tolist(), float(times.mean()))
+    residuals = [took - one for took, one in zip(times, _priced(quantities, prices), strict=True)]
+    return Fit(Cost(*prices), residuals, fmean(times))
 
 
 FOLDS = 5
@@ -98,11 +100,15 @@ class HeldBack:
     median: float
     p90: float
     bias: float
-    clock: _Floats
+    clock: tuple[_Floats, _Floats]
 
     def predicted_at(self, us: float) -> float:
         """Return when a logged instant would have been if each step had taken its predicted time."""
-        return float(np.interp(us, *self.clock))
+        measured, predicted = self.clock
+        at = min(max(bisect_right(measured, us), 1), len(measured) - 1)
+        begin, end = measured[at - 1 : at + 1]
+        share = min(max((us - begin) / (end - begin), 0.0), 1.0) if end > begin else 1.0
+        return predicted[at - 1] + share * (predicted[at] - predicted[at - 1])
 
     def __str__(self) -> str:
         return (
@@ -120,39 +126,46 @@ def held_back(log: EventLog) -> HeldBack | None:
     work, times, starts = _steps(log)
     if len(work) < FEWEST_STEPS:
         return None
-    quantities = np.array([(1, *one) for one in work], dtype=np.float64)
-    expected = np.maximum(quantities @ _regress(quantities, times), LEAST_MS)
-    weights = np.where(times <= INTERRUPTED * expected, 1 / np.sqrt(expected), 0)
+    quantities = _columns(work)
+    expected = _expected(quantities, _regress(quantities, times))
+    weights = _weights(times, expected)
     block = -(-len(work) // HELD_BACK_BLOCKS)
-    folds = np.arange(len(work)) // block % FOLDS
-    predicted = np.zeros(len(work))
+    folds = [step // block % FOLDS for step in range(len(work))]
+    predicted = [0.0] * len(work)
     for fold in range(FOLDS):
-        held, used = folds == fold, folds != fold
-        weighted = quantities[used] * weights[used, None]
-        prices = _least_squares(weighted, times[used] * weights[used])
-        predicted[held] = np.maximum(quantities[held] @ prices, LEAST_MS)
-    errors = np.abs(predicted - times) / np.maximum(times, LEAST_MS)
+        others = [
+            0.0 if own == fold else weight for own, weight in zip(folds, weights, strict=True)
+        ]
+        prices = _least_squares(quantities, times, others)
+        for step, expected_ms in enumerate(_expected(quantities, prices)):
+            if folds[step] == fold:
+                predicted[step] = expected_ms
+    errors = [
+        abs(one - took) / max(took, LEAST_MS) for one, took in zip(predicted, times, strict=True)
+    ]
     return HeldBack(
         steps=len(work),
-        median=float(np.median(errors)),
-        p90=float(np.quantile(errors, 0.9)),
-        bias=float(predicted.sum() / times.sum() - 1),
-        clock=_clock(starts, times * US_PER_MS, predicted * US_PER_MS),
+        median=median(errors),
+        p90=quantile(errors, 0.9),
+        bias=sum(predicted) / sum(times) - 1,
+        clock=_clock(starts, times, predicted),
     )
 
 
-def _clock(starts: _Floats, took: _Floats, predicted: _Floats) -> _Floats:
-    """Return measured and predicted times in us. Idle time between two steps stays as it was."""
-    ends = np.maximum.accumulate(starts + took)
-    idle = np.maximum(0, starts - np.append(0, ends[:-1]))
-    predicted_starts = np.cumsum(idle + np.append(0, predicted[:-1]))
-    measured = np.column_stack((np.append(0, ends[:-1]) + idle, ends))
-    return np.array(
-        [
-            np.append(0, measured.ravel()),
-            np.append(0, np.column_stack((predicted_starts, predicted_starts + predicted)).ravel()),
-        ]
-    )
+def _clock(starts: _Floats, times: _Floats, predicted: _Floats) -> tuple[_Floats, _Floats]:
+    """Return measured and predicted instants in us. Idle time between two steps stays as it was.
+
+    starts            in us
+    times, predicted  the steps' durations in ms
+    """
+    measured, expected = [0.0], [0.0]
+    for start, took, one in zip(starts, times, predicted, strict=True):
+        idle = max(0.0, start - measured[-1])
+        measured.append(measured[-1] + idle)
+        expected.append(expected[-1] + idle)
+        measured.append(max(measured[-1], start + took * US_PER_MS))
+        expected.append(expected[-1] + one * US_PER_MS)
+    return measured, expected
 
 
 def finished_steps(log: EventLog) -> Iterator[tuple[StepScheduled | None, StepFinished]]:
@@ -181,14 +194,17 @@ def _steps(log: EventLog) -> tuple[list[Work], _Floats, _Floats]:
             earliest = ends[-1] if is_async and ends else began
             starts.append(finished.t.get("launched", max(began, earliest)))
             ends.append(finished.t.get("ready", finished.t["end"]))
-    inside = np.subtract(ends, starts) / US_PER_MS
-    between = np.subtract(starts[1:], ends[:-1]) / US_PER_MS
-    busy = between <= inside[:-1]  # a longer gap is idle time
-    for step in np.flatnonzero(~busy) + 1:
-        work[step] = work[step]._replace(woken=1)
-    usual = float(np.median(between[busy])) if busy.any() else 0.0
-    times = inside + np.append(np.where(busy, between, usual), usual)
-    return work, times, np.array(starts, dtype=np.float64)
+    inside = [(end - start) / US_PER_MS for start, end in zip(starts, ends, strict=True)]
+    between = [(start - end) / US_PER_MS for start, end in zip(starts[1:], ends, strict=False)]
+    is_busy = [gap <= own for gap, own in zip(between, inside, strict=False)]  # else it was idle
+    for step, busy in enumerate(is_busy, start=1):
+        if not busy:
+            work[step] = work[step]._replace(woken=1)
+    busy_gaps = [gap for gap, busy in zip(between, is_busy, strict=True) if busy]
+    usual = median(busy_gaps) if busy_gaps else 0.0
+    gaps = [gap if busy else usual for gap, busy in zip(between, is_busy, strict=True)] + [usual]
+    times = [own + gap for own, gap in zip(inside, gaps, strict=False)]
+    return work, times, list(map(float, starts))
 
 
 def _is_async(log: EventLog) -> bool:
@@ -196,40 +212,45 @@ def _is_async(log: EventLog) -> bool:
     return isinstance(started, RunStarted) and bool(started.settings.get("async_scheduling"))
 
 
-def _regress(quantities: _Floats, times: _Floats) -> _Floats:
+def _columns(work: Sequence[Work]) -> list[_Floats]:
+    """Return the quantities as columns: a 1 for each step, then the fields of Work."""
+    return [[1.0] * len(work), *(list(map(float, column)) for column in zip(*work, strict=True))]
+
+
+def _priced(quantities: list[_Floats], prices: _Floats) -> _Floats:
+    """Return what each step costs."""
+    return [sum(map(mul, step, prices)) for step in zip(*quantities, strict=True)]
+
+
+def _expected(quantities: list[_Floats], prices: _Floats) -> _Floats:
+    """Return what each step costs, at least the clock's resolution."""
+    return [max(cost, LEAST_MS) for cost in _priced(quantities, prices)]
+
+
+def _weights(times: _Floats, expected: _Floats) -> _Floats:
+    """Return the weight of each step; 0 for an interrupted one."""
+    return [
+        1 / sqrt(one) if took <= INTERRUPTED * one else 0.0
+        for took, one in zip(times, expected, strict=True)
+    ]
+
+
+def _regress(quantities: list[_Floats], times: _Floats) -> _Floats:
     """Return prices for steps whose variance is proportional to their expected duration."""
     # The first round has no expected durations. Dividing by the measured ones keeps long steps, which
     # may have been interrupted, from dominating.
-    weights = 1 / np.maximum(times, LEAST_MS)
-    usual = np.full(len(times), fill_value=True)
-    prices = np.zeros(quantities.shape[1])
+    weights = [1 / max(took, LEAST_MS) for took in times]
+    prices = [0.0] * len(quantities)
     for _ in range(ROUNDS):
         before = prices
-        weighted = quantities[usual] * weights[usual, None]
-        prices = _least_squares(weighted, times[usual] * weights[usual])
-        if np.allclose(prices, before, rtol=1e-6, atol=0):
+        prices = _least_squares(quantities, times, weights)
+        if all(isclose(*both, rel_tol=1e-6) for both in zip(prices, before, strict=True)):
             break
-        expected = np.maximum(quantities @ prices, LEAST_MS)
-        weights, usual = 1 / np.sqrt(expected), times <= INTERRUPTED * expected
+        weights = _weights(times, _expected(quantities, prices))
     return prices
 
 
-def _least_squares(quantities: _Floats, measured: _Floats) -> _Floats:
-    """Solve non-negative least squares by trying all 512 subsets of the columns.
-
-    The best non-negative solution is the ordinary least squares solution of the columns that it uses. A
-    QR decomposition first reduces thousands of equations to ten without changing these solutions.
-    """
-    columns = quantities.shape[1]
-    _, triangle = np.linalg.qr(np.column_stack((quantities, measured)))
-    left, right = triangle[:, :columns], triangle[:, columns]
-    best, least = np.zeros(columns), float(right @ right)
-    for size in range(1, columns + 1):
-        for chosen in combinations(range(columns), size):
-            part = left[:, chosen]
-            prices = np.linalg.lstsq(part, right, rcond=None)[0]
-            error = float(np.square(right - part @ prices).sum())
-            if (prices >= 0).all() and error < least:
-                best, least = np.zeros(columns), error
-                best[list(chosen)] = prices
-    return best
+def _least_squares(quantities: list[_Floats], times: _Floats, weights: _Floats) -> _Floats:
+    """Return the prices of 0 or more that explain the weighted steps best."""
+    weighted = [list(map(mul, column, weights)) for column in quantities]
+    return non_negative_least_squares(weighted, list(map(mul, times, weights)))

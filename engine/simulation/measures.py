@@ -7,10 +7,9 @@ predicts (`HeldBack.predicted_at`): that shows what the model's error does to ea
 from collections.abc import Callable
 from typing import NamedTuple
 
-import numpy as np
-
 from engine.events import vocabulary as v
 from engine.events.log import EventLog
+from engine.events.quantile import quantile
 
 US_PER_MS, US_PER_S = 1_000, 1_000_000
 FEWEST_FOR_P99 = 100  # with fewer values, the 99th percentile is the maximum
@@ -92,7 +91,7 @@ def _percentiles(name: str, values: list[float]) -> list[Measure]:
     """Return the median and the 99th percentile, or the maximum of a few values."""
     high = f"{name} {'p99' if len(values) >= FEWEST_FOR_P99 else 'max'}, ms"
     shares = (0.5, 0.99 if len(values) >= FEWEST_FOR_P99 else 1.0)
-    found = [float(np.quantile(values, share)) if values else None for share in shares]
+    found = [quantile(values, share) if values else None for share in shares]
     return [
         Measure(f"{name} p50, ms", found[0], True),
         Measure(high, found[1], True),

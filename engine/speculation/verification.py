@@ -18,16 +18,13 @@ after a rejection. The distribution of the output is the same, but with a seed t
 from those without drafts.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
-import torch
-from torch import Tensor
-
-from engine.compute.batch import LogitPosition
 from engine.compute.sampling.randomness import uniforms
-from engine.compute.sampling.sampler import draw, top_logprobs
-from engine.runner import Row, Sampled, TokenMask
+from engine.compute.sampling.reference import draw
+from engine.runner import LogitPosition, Row, Sampled, SamplerOutput
 
 Pick = Callable[[Sequence[float]], int]
 
@@ -66,31 +63,26 @@ def apply_verifier(
     positions: Sequence[LogitPosition],
     results: list[list[Sampled]],
     *,
-    logprobs: Tensor,
-    probs: Tensor,
-    masks: Mapping[int, TokenMask],
+    probs: Sequence[Sequence[float]],
+    report: Callable[[int, list[int]], Sampled],
 ) -> None:
     """Replace the results of rows with drafts by the verifier's answers.
 
-    Rows with drafts have one sample each. `logprobs` and `probs` are [positions, vocab]; `masks` has
-    what a position's mask left.
+    Rows with drafts have one sample each. `probs` is [positions, vocab]. `report` returns the result
+    for tokens, given the index of the first one's position.
     """
     first = 0
     for row, samples in zip(rows, results, strict=True):
         end = first + len(row.samples) * (len(row.drafts) + 1)
         if row.drafts and samples:
             ids = ask_verifier(verifier, positions[first:end], probs[first:end])
-            own = logprobs[range(first, first + len(ids)), ids].tolist()
-            count = row.request.params.logprobs
-            top: list[list[tuple[int, float]]] = []
-            if count is not None:
-                top = top_logprobs(logprobs[first : first + len(ids)], [count] * len(ids))
-            kept = [masks[i] for i in range(first, first + len(ids)) if i in masks]
-            samples[:] = [Sampled(ids, own, top, kept)]
+            samples[:] = [report(first, ids)]
         first = end
 
 
-def ask_verifier(verifier: Verifier, positions: Sequence[LogitPosition], p: Tensor) -> list[int]:
+def ask_verifier(
+    verifier: Verifier, positions: Sequence[LogitPosition], p: Sequence[Sequence[float]]
+) -> list[int]:
     """Ask a verifier about the drafts at a row's positions; p is [positions, vocab].
 
     As everywhere, the random numbers depend only on the seed, sample and position. They are not those
@@ -103,16 +95,32 @@ def ask_verifier(verifier: Verifier, positions: Sequence[LogitPosition], p: Tens
     samples = [position.sample for position in positions]
     indexes = [position.position for position in positions]
     # No sample has a negative index, so the sampler never draws these numbers.
-    numbers = uniforms(seeds, [-1 - 2 * one for one in samples], indexes)[:-1].tolist()
-    other = torch.from_numpy(uniforms(seeds[:1], [-2 - 2 * samples[0]], indexes[:1]))  # for `pick`
-
-    def pick(weights: Sequence[float]) -> int:
-        return int(draw(torch.tensor([list(weights)], dtype=torch.float64), other)[0])
-
-    ids = list(verifier.accept(p.tolist(), list(drafts), numbers, pick))
+    numbers = uniforms(seeds, [-1 - 2 * one for one in samples], indexes)[:-1]
+    [other] = uniforms(seeds[:1], [-2 - 2 * samples[0]], indexes[:1])  # for `pick`
+    pick = partial(draw, number=other)
+    ids = list(verifier.accept(list(map(list, p)), list(drafts), numbers, pick))
     if not 1 <= len(ids) <= len(positions) or ids[:-1] != drafts[: len(ids) - 1]:
         raise ValueError(
             f"{type(verifier).__name__}.accept must return leading drafts of {drafts} and one more "
             f"token, got {ids}"
         )
     return ids
+
+
+def split_output(rows: Sequence[Row], output: SamplerOutput) -> list[list[Sampled]]:
+    """Split a step's tokens by row and sample: the accepted drafts and one more token for each."""
+    results: list[list[Sampled]] = []
+    first = 0  # index of the sample's first entry in the output
+    for row in rows:
+        samples: list[Sampled] = []
+        for _ in row.samples:
+            end = first + 1
+            if row.drafts:
+                end += count_accepted(row.drafts, output.token_ids[first : end + len(row.drafts)])
+            top = [output.top_logprobs[i] for i in range(first, end) if i in output.top_logprobs]
+            masks = [output.masks[i] for i in range(first, end) if i in output.masks]
+            ids, logprobs = output.token_ids[first:end], output.logprobs[first:end]
+            samples.append(Sampled(ids, logprobs, top, masks))
+            first += len(row.drafts) + 1
+        results.append(samples)
+    return results

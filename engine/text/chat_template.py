@@ -6,20 +6,18 @@ objects nor change its arguments. The environment matches that of transformers
 (`transformers/utils/chat_template_utils.py`), so both render the same prompt.
 """
 
-import json
+import importlib
 import secrets
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
-import jinja2
-import jinja2.ext
-import jinja2.meta
-import jinja2.nodes
-import jinja2.parser
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from engine.extras import needs_extra
+
+if TYPE_CHECKING:
+    import jinja2
 
 
 class ChatTemplateError(ValueError):
@@ -61,14 +59,15 @@ class ChatTemplate:
     @cached_property
     def takes_tools(self) -> bool:
         """Whether the template reads `tools`, and so can show them to the model."""
-        try:
-            parsed = _environment().parse(self.source or "")
-        except jinja2.TemplateError:  # `render` reports it
+        if self.source is None:
             return False
-        return "tools" in jinja2.meta.find_undeclared_variables(parsed)
+        try:
+            return "tools" in _environment().variables(self.source)
+        except _environment().TemplateError:  # `render` reports it
+            return False
 
     @cached_property
-    def _template(self) -> jinja2.Template:
+    def _template(self) -> "jinja2.Template":
         # Compiled on first use: a model with a broken template still completes text.
         if self.source is None:
             raise ChatTemplateError(
@@ -76,8 +75,9 @@ class ChatTemplate:
                 "chat_template.jinja to the model directory"
             )
         try:
-            return _environment().from_string(self.source)
-        except jinja2.TemplateError as error:
+            template: jinja2.Template = _environment().compiled(self.source)
+            return template
+        except _environment().TemplateError as error:
             raise ChatTemplateError(
                 f"the model's chat template is not valid Jinja, correct it: {error}"
             ) from error
@@ -114,7 +114,7 @@ class ChatTemplate:
                     "tools": tools,
                 }
             )
-        except jinja2.TemplateError as error:
+        except _environment().TemplateError as error:
             raise ChatTemplateError(f"the chat template rejects these messages: {error}") from error
         except (TypeError, KeyError, ValueError, AttributeError, OverflowError) as error:
             # A template may apply any Python operation to a message of an unexpected form.
@@ -147,40 +147,7 @@ class ChatTemplate:
         return text if after.startswith(" ") else text.rstrip()
 
 
-class _GenerationBlock(jinja2.ext.Extension):
-    """`{% generation %}...{% endgeneration %}`, which marks the assistant's words for training."""
-
-    tags = {"generation"}  # noqa: RUF012 (declared by Jinja)
-
-    def parse(self, parser: jinja2.parser.Parser) -> list[jinja2.nodes.Node]:
-        """Replace the block with its body."""
-        next(parser.stream)
-        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
-
-
-def _environment() -> ImmutableSandboxedEnvironment:
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[jinja2.ext.loopcontrols, _GenerationBlock]
-    )
-    environment.filters["tojson"] = _to_json
-    environment.globals["raise_exception"] = _raise_exception
-    environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
-    return environment
-
-
-def _to_json(
-    value: Any,
-    ensure_ascii: bool = False,
-    indent: int | None = None,
-    separators: tuple[str, str] | None = None,
-    sort_keys: bool = False,
-) -> str:
-    """Convert to JSON without Jinja's HTML escapes of `<`, `>` and `&`, which are wrong in a prompt."""
-    return json.dumps(
-        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
-    )
-
-
-def _raise_exception(message: str) -> None:
-    """Let a template reject a conversation."""
-    raise jinja2.TemplateError(message)
+def _environment() -> ModuleType:
+    """Return `chat_environment.py`. It needs Jinja, and a simulation never renders a template."""
+    with needs_extra("a chat template"):
+        return importlib.import_module("engine.text.chat_environment")

@@ -11,13 +11,14 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import tokenizers
-
+from engine.extras import needs_extra
 from engine.output.detokenizer import ByteDetokenizer, IncrementalDetokenizer, WindowDetokenizer
 from engine.text.chat_template import ChatTemplate
-from engine.text.sentencepiece_tokenizer import read_sentencepiece_directory
+
+if TYPE_CHECKING:
+    import tokenizers
 
 # SentencePiece uses tokens of this form for the bytes of a character that has no token.
 _BYTE_TOKEN = re.compile("<0x[0-9A-F]{2}>")
@@ -94,22 +95,23 @@ class HFTokenizer:
 
     def __init__(self, directory: str | Path, name: str = "") -> None:
         directory = self.path = Path(directory)
-        settings = _read_json(directory / "tokenizer_config.json")
-        ends = _ids(_read_json(directory / "generation_config.json").get("eos_token_id"))
-        ends |= _ids(_read_json(directory / "config.json").get("eos_token_id"))
+        settings = read_json(directory / "tokenizer_config.json")
         tokenizer, settings = _read_directory(directory, settings)
-        template = ChatTemplate.from_directory(directory, settings, _special_tokens(settings))
-        self._build(tokenizer, settings, ends, template, name or directory.resolve().name)
+        template = ChatTemplate.from_directory(directory, settings, special_tokens(settings))
+        name = name or directory.resolve().name
+        self._build(tokenizer, settings, end_ids(directory), template, name)
 
     def _build(
         self,
-        tokenizer: tokenizers.Tokenizer,
+        tokenizer: "tokenizers.Tokenizer",
         settings: dict[str, Any],
         ends: set[int],
         chat_template: ChatTemplate,
         name: str,
     ) -> None:
         """Build from a tokenizer and the contents of tokenizer_config.json; `ends` are more end ids."""
+        import tokenizers
+
         self._tokenizer = tokenizer
         tokenizer.no_truncation()
         tokenizer.no_padding()
@@ -122,23 +124,47 @@ class HFTokenizer:
         self._ordinary.add_tokens([token for _, token in added])
         self._ordinary.encode_special_tokens = True
 
-        self.name = name
-        special = _special_tokens(settings)
-        vocabulary = tokenizer.get_vocab(with_added_tokens=True)
-        self.vocab_size = max(vocabulary.values(), default=-1) + 1
-        self.bos_id = tokenizer.token_to_id(special.get("bos_token", ""))
-        self.eos_ids = frozenset(ends | _ids(tokenizer.token_to_id(special.get("eos_token", ""))))
+        if (
+            settings.get("add_bos_token") is None
+        ):  # the tokenizer itself shows whether it prepends BOS
+            bos = tokenizer.token_to_id(special_tokens(settings).get("bos_token", ""))
+            settings = settings | {"add_bos_token": bos in tokenizer.encode("").ids}
+        self._set_vocabulary(
+            tokenizer.get_vocab(with_added_tokens=True),
+            {token.content: id_ for id_, token in added},
+            frozenset(id_ for id_, token in added if token.special),
+            settings,
+            byte_level=isinstance(tokenizer.decoder, tokenizers.decoders.ByteLevel),
+        )
+        self.eos_ids |= ends
         self.chat_template = chat_template
-        # Without a setting, the tokenizer itself shows whether it prepends BOS.
-        setting = settings.get("add_bos_token")
-        if setting is None:
-            setting = self.bos_id in tokenizer.encode("").ids
-        self._adds_bos = self.bos_id is not None and setting
-        self._special = {token.content: id_ for id_, token in added}
-        self.special_ids = frozenset(id_ for id_, token in added if token.special)
-        # Whether each token is a fixed run of bytes, whatever its neighbours.
-        self._byte_level = isinstance(tokenizer.decoder, tokenizers.decoders.ByteLevel)
-        spell = _byte_level_bytes if self._byte_level else _sentencepiece_bytes
+        self.name = name
+
+    def _set_vocabulary(
+        self,
+        vocabulary: dict[str, int],
+        added: dict[str, int],
+        special_ids: frozenset[int],
+        settings: dict[str, Any],
+        *,
+        byte_level: bool,
+    ) -> None:
+        """Set everything that follows from the tokens and from tokenizer_config.json.
+
+        vocabulary   the id of each token
+        added        the tokens among them that are recognised before the text is split
+        special_ids  those of the special tokens
+        byte_level   each token is a fixed run of bytes, whatever its neighbours
+        """
+        self.vocab_size = max(vocabulary.values(), default=-1) + 1
+        special = special_tokens(settings)
+        self.bos_id = vocabulary.get(special.get("bos_token", ""))
+        self.eos_ids = frozenset(_ids(vocabulary.get(special.get("eos_token", ""))))
+        self._adds_bos = self.bos_id is not None and bool(settings.get("add_bos_token"))
+        self._special = added
+        self.special_ids = special_ids
+        self._byte_level = byte_level
+        spell = byte_level_bytes if byte_level else _sentencepiece_bytes
         self._table = [b""] * self.vocab_size
         for token, token_id in vocabulary.items():
             self._table[token_id] = spell(token)
@@ -154,14 +180,14 @@ class HFTokenizer:
 
     def encode(self, text: str) -> list[int]:
         """See `Tokenizer`. Other threads run meanwhile."""
-        ids = _encode(self._tokenizer, text)
+        ids = self._encode(text, special=True)
         if self._adds_bos and self.bos_id is not None and ids[:1] != [self.bos_id]:
             ids.insert(0, self.bos_id)
         return ids
 
     def encode_ordinary(self, text: str) -> list[int]:
         """See `Tokenizer`. Other threads run meanwhile."""
-        return _encode(self._ordinary, text)
+        return self._encode(text, special=False)
 
     def decode(self, ids: Sequence[int]) -> str:
         """See `Tokenizer`."""
@@ -189,6 +215,14 @@ class HFTokenizer:
         if not self._byte_level:
             return WindowDetokenizer(self._decode, self.eos_ids, prompt_ids)
         return ByteDetokenizer(self._table, self.eos_ids, self._bytes(prompt_ids))
+
+    def _encode(self, text: str, *, special: bool) -> list[int]:
+        """Return a text's ids; `special` tells whether special tokens are recognised in it."""
+        tokenizer = self._tokenizer if special else self._ordinary
+        # The library releases the GIL for a batch only, so this is a batch of one.
+        [encoding] = tokenizer.encode_batch_fast([checked(text)], add_special_tokens=False)
+        ids: list[int] = encoding.ids
+        return ids
 
     def _decode(self, ids: list[int]) -> str:
         text: str = self._tokenizer.decode(ids, skip_special_tokens=False)
@@ -224,7 +258,7 @@ def checked(text: str) -> str:
 
 def _read_directory(
     directory: Path, settings: dict[str, Any]
-) -> tuple[tokenizers.Tokenizer, dict[str, Any]]:
+) -> "tuple[tokenizers.Tokenizer, dict[str, Any]]":
     """Return the tokenizer of a directory, and its settings completed. Raises TokenizerError."""
     file = directory / "tokenizer.json"
     if not file.is_file():
@@ -234,6 +268,10 @@ def _read_directory(
             f"{directory} has neither tokenizer.json nor tokenizer.model: save the tokenizer with "
             "transformers' `AutoTokenizer.from_pretrained(...).save_pretrained(...)`"
         )
+    with needs_extra("a model's tokenizer"):
+        import tokenizers
+
+        from engine.text.sentencepiece_tokenizer import read_sentencepiece_directory
     try:
         if file.suffix == ".json":
             return tokenizers.Tokenizer.from_file(str(file)), settings
@@ -242,7 +280,7 @@ def _read_directory(
         raise TokenizerError(f"{file} is damaged, download it again: {error}") from error
 
 
-def _read_json(file: Path) -> dict[str, Any]:
+def read_json(file: Path) -> dict[str, Any]:
     """Read a JSON object; {} if there is no file. Raises TokenizerError."""
     if not file.is_file():
         return {}
@@ -255,7 +293,13 @@ def _read_json(file: Path) -> dict[str, Any]:
     return content
 
 
-def _special_tokens(settings: dict[str, Any]) -> dict[str, str]:
+def end_ids(directory: Path) -> set[int]:
+    """Return the end tokens that a model's generation_config.json and config.json name."""
+    files = ("generation_config.json", "config.json")
+    return {id_ for file in files for id_ in _ids(read_json(directory / file).get("eos_token_id"))}
+
+
+def special_tokens(settings: dict[str, Any]) -> dict[str, str]:
     """Return the `..._token` entries of tokenizer_config.json: strings, or objects with `content`."""
     tokens = {
         name: value.get("content") if isinstance(value, dict) else value
@@ -270,12 +314,6 @@ def _ids(value: int | list[int] | None) -> set[int]:
     if value is None:
         return set()
     return {value} if isinstance(value, int) else set(value)
-
-
-def _encode(tokenizer: tokenizers.Tokenizer, text: str) -> list[int]:
-    """Return a text's ids. The library releases the GIL for a batch only, so this is a batch of one."""
-    ids: list[int] = tokenizer.encode_batch_fast([checked(text)], add_special_tokens=False)[0].ids
-    return ids
 
 
 class _ByteAlphabet(dict[int, int]):
@@ -298,7 +336,7 @@ class _ByteAlphabet(dict[int, int]):
 _BYTE_ALPHABET = _ByteAlphabet()
 
 
-def _byte_level_bytes(token: str) -> bytes:
+def byte_level_bytes(token: str) -> bytes:
     """Return the bytes of a token of a byte-level vocabulary."""
     try:
         return token.translate(_BYTE_ALPHABET).encode("latin-1")

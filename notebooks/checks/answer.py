@@ -30,6 +30,20 @@ class Answer:
         """Return whether a run's value confirms the truth."""
         return bool(value == self.truth if self.fits is None else self.fits(value))
 
+    def reply_to(self, guess: Any) -> list[str]:
+        """Return what the reveal says about a guess, or about None: one paragraph each."""
+        if guess == self.truth:
+            lines = [f"Your guess: {guess}. {self.source} says the same."]
+        elif guess is not None:
+            lines = [f"Your guess: {guess}. {self.source} says: {self.truth}.", self.reasons[guess]]
+        else:
+            tempting = next(iter(self.reasons))
+            lines = [
+                f"No guess recorded. {self.source} says: {self.truth}.",
+                f"Many say {tempting}. {self.reasons[tempting]}",
+            ]
+        return [line for line in [*lines, self.then] if line]
+
 
 def answer_to(key: str) -> Answer:
     """Return the answer to the question "NN.name". Raises KeyError if no lesson has it."""

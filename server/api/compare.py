@@ -1,7 +1,7 @@
 """/compare: the run before the last restart and the current one, compared.
 
-The comparison needs pandas and holds the GIL for as long as it reads both logs, so it runs in a process
-of its own, one at a time.
+The comparison holds the GIL for as long as it reads both logs, so it runs in a process of its own, one
+at a time.
 """
 
 import asyncio

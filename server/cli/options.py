@@ -17,6 +17,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
+from engine.extras import MissingExtraError, needs_extra
+
 PREFIX = "UNDERGLASS"
 FROM_ENVIRONMENT = {"auto_envvar_prefix": PREFIX}
 # With an option column of this width, the help text fits on the same line in 80 columns.
@@ -40,7 +42,18 @@ def option(section: str, help: str, **limits: Any) -> Any:
 
 
 class SectionedCommand(TyperCommand):
-    """A command whose help lists the options in sections and in two columns."""
+    """A command whose help lists the options in sections and in two columns.
+
+    It reports a library that is not installed in one line.
+    """
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        try:
+            with needs_extra(ctx.command_path):
+                return super().invoke(ctx)
+        except MissingExtraError as error:
+            fail(str(error))
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the options, with a heading for each section."""

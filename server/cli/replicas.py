@@ -9,9 +9,9 @@ import msgspec
 
 from engine.cache.eviction import eviction_named
 from engine.config import EngineConfig
+from engine.extras import needs_extra
 from engine.scheduling.policies import policy_named
 from server.cli.banner import gateway_banner
-from server.core.engine_client import StartError
 from server.core.settings import ServerSettings
 
 # What the gateway does itself. Every other option that the user gives reaches the replicas.
@@ -34,18 +34,13 @@ def serve_replicas(
     Raises StartError, ConfigError for a setting that the engine rejects, and ValueError for an
     unknown router.
     """
-    try:
+    with needs_extra("--replicas"):
         from server.gateway.ray_cluster import RayOptions, RaySet, check_installed
         from server.gateway.replica_set import ReplicaSet, WithRoles
         from server.gateway.roles import parse_roles
         from server.gateway.run import serve_gateway
-    except ModuleNotFoundError as error:
-        if error.name != "aiohttp":
-            raise
-        raise StartError(
-            '--replicas needs Ray: install it with pip install "underglass[cluster]"'
-        ) from error
-    check_installed()
+
+        check_installed()
     policy_named(config.policy)
     eviction_named(config.eviction)
     if settings.cluster_key is None:

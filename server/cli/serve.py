@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from engine.config import ConfigError, EngineConfig
+from engine.extras import needs_extra
 from server.cli.options import check_environment, fail, option, with_flags
 from server.core.settings import DRAFTERS, LARGEST_COUNT, ServerSettings
 
@@ -328,14 +329,10 @@ def _serve_gateway(ctx: typer.Context, options: Mapping[str, Any]) -> None:
             fail(
                 f"{flag} cannot be used with --replica: set it on the replicas, which have the engines"
             )
-    try:
+    with needs_extra("--replica"):
         from server.gateway.replica_set import ReplicaSet, UrlSet, WithRoles
         from server.gateway.roles import parse_roles
         from server.gateway.run import checked_url, serve_gateway
-    except ModuleNotFoundError as error:
-        if error.name != "aiohttp":
-            raise
-        fail('--replica needs aiohttp: install it with pip install "underglass[cluster]"')
     from server.cli.banner import gateway_banner
     from server.core.engine_client import StartError
 

@@ -17,6 +17,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol
@@ -28,6 +29,7 @@ from fastapi import FastAPI
 from engine.cache.eviction import eviction_named
 from engine.config import ConfigError, EngineConfig
 from engine.events.vocabulary import RunStarted
+from engine.extras import needs_extra
 from engine.scheduling.policies import policy_named
 from server.app import create_app
 from server.cli.banner import banner
@@ -37,6 +39,7 @@ from server.core.engine_process import LaunchError, launch
 from server.core.loading import load, tokenizer_of
 from server.core.models import ModelDirectory, Models
 from server.core.settings import ServerSettings
+from server.core.signals import on_signal
 from server.http.bodies import body_limits
 from server.http.protocol import HttpProtocol
 from server.http.request_log import LogWriter
@@ -241,14 +244,8 @@ def _check_kv_events(address: str | None) -> None:
     """Raise StartError or ConfigError if KV events cannot be published, before a model is loaded."""
     if address is None:
         return
-    try:
+    with needs_extra("--kv-events"):
         from server.core.kv_publisher import endpoints
-    except ModuleNotFoundError as error:
-        if error.name != "zmq":
-            raise
-        raise StartError(
-            '--kv-events needs pyzmq: install it with pip install "underglass[kv-events]"'
-        ) from error
     endpoints(address)
 
 
@@ -396,13 +393,13 @@ async def _serve(
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
 
-    def on_signal(number: int) -> None:
+    def stop_on(number: int) -> None:
         if stop.is_set():
             os._exit(128 + number)  # the second signal: exit at once
         stop.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal, number)
+        on_signal(number, partial(stop_on, number))
     if until_stdin_closes:
         threading.Thread(target=_await_eof, args=(loop, stop), daemon=True).start()
     service.start()

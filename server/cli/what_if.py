@@ -114,10 +114,10 @@ def _value(text: str) -> Any:
 
 
 def _write_page(answer: "Study", page: Path) -> None:
-    from visualizer.comparing.comparison import Comparison
+    from visualizer.comparing.compared_runs import ComparedRuns
 
     words, run = next(iter(answer.changed.items()))
-    comparison = Comparison(
+    comparison = ComparedRuns(
         answer.replayed,
         run,
         ("replayed", words),

@@ -28,7 +28,7 @@ from server.http.errors import ApiError, bad_request, unavailable
 
 # A pool has an object per block, and a block at least one token slot.
 MAX_KV_TOKENS = 1 << 20
-# As in visualizer/html.py: higher levels take three times as long for 6 %.
+# As in visualizer/packed.py: higher levels take three times as long for 6 %.
 _GZIP_LEVEL = 6
 
 

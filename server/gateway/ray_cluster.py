@@ -152,9 +152,9 @@ def hide_slow_import(directory: Path) -> None:
 
 
 def check_installed() -> None:
-    """Raise StartError if Ray is not installed. Does not import it: Ray reads the environment then."""
+    """Raise ModuleNotFoundError without Ray. Does not import it: Ray reads the environment then."""
     if find_spec("ray") is None:
-        raise StartError('--replicas needs Ray: install it with pip install "underglass[cluster]"')
+        raise ModuleNotFoundError("No module named 'ray'", name="ray")
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from authoring.lab import CHROMIUM_FLAGS, REPOSITORY, chromium_path, jupyterlab
+from tests.browser.site import built_site, served
 
 __all__ = ["REPOSITORY", "NewPage"]
 
@@ -74,6 +75,20 @@ def _outside(url: str) -> list[str]:
         "localhost",
     )
     return [] if local else [f"request off the machine: {url}"]
+
+
+@pytest.fixture(scope="session")
+def site_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built static site. Read it only: all tests share it."""
+    base = tmp_path_factory.getbasetemp()
+    return built_site(base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base)
+
+
+@pytest.fixture(scope="session")
+def site(site_folder: Path) -> Iterator[str]:
+    """The address of the static site, with a slash at the end."""
+    with served(site_folder) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")

@@ -36,6 +36,7 @@ def listen(  # noqa: PLR0917
     """
     check_theme(theme)
     from engine.events import LogError
+    from engine.extras import MissingExtraError
     from visualizer.sources.zmq_source import ZmqSource
 
     try:
@@ -43,7 +44,7 @@ def listen(  # noqa: PLR0917
         source = ZmqSource(endpoint, replay=replay, topic=topic, save=raw, tell=tell)
     except OSError as error:
         fail(f"cannot write {error.filename}: {error.strerror}")
-    except LogError as error:
+    except (LogError, MissingExtraError) as error:
         if save is not None and raw is not None:
             raw.close()
             save.unlink()  # the next attempt makes it again

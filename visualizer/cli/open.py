@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from engine.events.cluster_log import ClusterLog
     from visualizer.logs import Select
 
-FRAMES = ("requests", "steps", "tokens")
-
 
 def open_logs(  # noqa: PLR0917 (typer needs one parameter per option)
     files: Names,
@@ -141,7 +139,7 @@ def _comparisons(
     files: list[str], logs: "list[EventLog | ClusterLog]", theme: str | None
 ) -> "dict[str, Callable[..., str]]":
     """Return `to_html` of the first log's comparison with each other one, by their names."""
-    from visualizer.comparing.comparison import compare
+    from visualizer.comparing.compared_runs import compare_logs
 
     names = [Path(name).name.removesuffix(".gz").removesuffix(".jsonl") for name in files]
     if len(set(names)) < len(names):
@@ -149,7 +147,7 @@ def _comparisons(
     pages: dict[str, Callable[..., str]] = {}
     for name, log in zip(names[1:], logs[1:], strict=True):
         try:
-            comparison = compare(logs[0], log, (names[0], name))
+            comparison = compare_logs(logs[0], log, (names[0], name))
         except TypeError as error:
             fail(str(error))
         pages[f"{names[0]} and {name}"] = partial(comparison.to_html, theme=theme)
@@ -166,6 +164,9 @@ def _write_exports(
 ) -> None:
     """Write the files that are no page, and print the path of each."""
     from engine.events import EventLog
+    from engine.events.frames import write_csv
+    from engine.events.rows import OutputTokenRow, RequestRow, StepRow
+    from engine.events.rows.decisions import DecisionRow
 
     if csv is not None:
         csv.mkdir(parents=True, exist_ok=True)
@@ -173,8 +174,7 @@ def _write_exports(
         given = {"perfetto": perfetto, "summary": summarize}
         refuse(given, f"must be omitted: {name} is the log of a cluster")
         if csv is not None:
-            log.decisions.to_csv(csv / "decisions.csv", index=False)
-            typer.echo(csv / "decisions.csv")
+            typer.echo(write_csv(csv / "decisions.csv", DecisionRow, log.decision_rows))
         return
     if summarize:
         from visualizer.summary import summary
@@ -185,9 +185,9 @@ def _write_exports(
 
         typer.echo(to_perfetto(log, perfetto))
     if csv is not None:
-        for table in FRAMES:
-            getattr(log, table).to_csv(csv / f"{table}.csv", index=table != "tokens")
-            typer.echo(csv / f"{table}.csv")
+        typer.echo(write_csv(csv / "requests.csv", RequestRow, log.request_rows))
+        typer.echo(write_csv(csv / "steps.csv", StepRow, log.step_rows))
+        typer.echo(write_csv(csv / "tokens.csv", OutputTokenRow, log.token_rows))
 
 
 def _follow(path: Path, *, theme: str | None, text: bool, port: int, browser: bool | None) -> None:

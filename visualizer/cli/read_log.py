@@ -50,10 +50,14 @@ def _opened(name: str) -> Iterator[BinaryIO]:
     if name == "-":
         yield sys.stdin.buffer
         return
-    from tqdm import tqdm
-
     path = Path(name)
     size = path.stat().st_size
+    try:
+        from tqdm import tqdm
+    except ModuleNotFoundError:
+        with path.open("rb") as file:
+            yield file
+        return
     with (
         path.open("rb") as file,
         tqdm.wrapattr(

@@ -8,15 +8,16 @@ import json
 import sys
 from pathlib import Path
 
-from visualizer.comparing.comparison import compare
+from visualizer.comparing.compared_runs import ComparedRuns
+from visualizer.logs import pack
 
 
 def main() -> None:
     """Compare the logs that the command line names."""
     a, b, name_a, name_b = sys.argv[1:]
-    compared = compare(Path(a), Path(b), (name_a, name_b))
-    packed = [base64.b64encode(one.packed).decode() for one in (compared.a, compared.b)]
-    json.dump({"logs": packed, "facts": compared.facts}, sys.stdout)
+    compared = ComparedRuns(Path(a), Path(b), (name_a, name_b))
+    packed = [base64.b64encode(pack(log)).decode() for log in compared.logs]
+    json.dump({"logs": packed, "facts": compared.page_facts()}, sys.stdout)
 
 
 if __name__ == "__main__":

@@ -1,36 +1,17 @@
-"""Compare two cluster runs of one workload, for example with two routers.
-
-    comparison = compare(simulate_cluster(w, cost=c, router="random"), simulate_cluster(w, cost=c))
-    comparison.totals       # hit rate, TTFT, right predictions, lost and retried requests
-    comparison.requests     # one row per request, those first whose first token moved most
-
-Requests are paired by their numbers, so both runs must be of the same workload.
-"""
+"""Compare two cluster runs in a notebook; see `compared_clusters.py`."""
 
 import base64
-import math
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import traitlets
 
-from engine.events.cluster import Moved, Routed
-from engine.events.cluster_log import ClusterLog
-from engine.events.messages import count
-from engine.events.rows.decisions import DecisionRow
 from visualizer.cluster_logs import pack
-from visualizer.html import CLUSTER_MODULE, write_page
-from visualizer.logs import ClusterLogLike, read_any
+from visualizer.comparing.compared_clusters import ComparedClusters
+from visualizer.html import CLUSTER_MODULE
+from visualizer.logs import ClusterLogLike
 from visualizer.widgets.picture import PictureWidget
 
-if TYPE_CHECKING:
-    import pandas as pd
 
-# The columns of `decisions` to compare.
-MEASURES = ("replica", "reason", "predicted_tokens", "cached_tokens", "ttft_ms", "lost")
-
-
-class ClusterComparison(PictureWidget):
+class ClusterComparison(ComparedClusters, PictureWidget):
     """Two cluster logs: their totals, and the requests that changed most.
 
     A button opens the board of either run.
@@ -45,90 +26,6 @@ class ClusterComparison(PictureWidget):
     def __init__(
         self, a: ClusterLogLike, b: ClusterLogLike, names: tuple[str, str] = ("A", "B")
     ) -> None:
-        self.logs = [_read(log, name) for log, name in zip((a, b), "ab", strict=True)]
+        ComparedClusters.__init__(self, a, b, names)
         packed = [base64.b64encode(pack(log)).decode() for log in self.logs]
-        super().__init__(a=packed[0], b=packed[1], names=list(names))
-
-    @property
-    def requests(self) -> "pd.DataFrame":
-        """One row per request in both runs: its last decision in each, and `ttft_change_ms`.
-
-        A request whose first token comes earlier in the second run has a negative change.
-        """
-        one, two = (
-            log.decisions.groupby("request").last()[list(MEASURES)].add_suffix(f"_{name}")
-            for log, name in zip(self.logs, self.names, strict=True)
-        )
-        table = one.join(two, how="inner")
-        first, second = (table[f"ttft_ms_{name}"] for name in self.names)
-        table["ttft_change_ms"] = second - first
-        return table.sort_values(
-            "ttft_change_ms", key=lambda change: change.abs(), ascending=False, kind="stable"
-        )
-
-    @property
-    def totals(self) -> "pd.DataFrame":
-        """The figures of both runs, one row each: hit rate, TTFT, predictions, losses."""
-        import pandas as pd
-
-        return pd.DataFrame(
-            {name: _totals(log) for name, log in zip(self.names, self.logs, strict=True)}
-        )
-
-    def to_html(self, path: str | Path | None = None, *, theme: str | None = None) -> str:
-        """Return the comparison as a self-contained page, and write it to `path` if one is given."""
-        options = {"compare": {"b": self.b, "names": list(self.names)}}
-        return write_page(
-            base64.b64decode(self.a),
-            options,
-            path,
-            theme=theme,
-            title=f"{self.names[0]} and {self.names[1]}",
-            module=CLUSTER_MODULE,
-        )
-
-    def __repr__(self) -> str:
-        table = self.requests
-        replicas = [table[f"replica_{name}"] for name in self.names]
-        moved = int((replicas[0] != replicas[1]).sum())
-        return f"ClusterComparison({count(len(table), 'request')}, {moved} on another replica)"
-
-
-def _read(log: ClusterLogLike, name: str) -> ClusterLog:
-    cluster = read_any(log)
-    if not isinstance(cluster, ClusterLog):
-        kind = type(cluster).__name__
-        raise TypeError(f"{name} must be a cluster log too, because the other one is; got {kind}")
-    return cluster
-
-
-def _totals(log: ClusterLog) -> dict[str, float]:
-    rows = log.decisions
-    judged = rows[rows.cached_tokens.notna()]
-    ttft = rows.groupby("request").ttft_ms.min()
-    right = [row.cached_tokens == hit for row, hit in _predictions(log)]
-    return {
-        "requests": rows.request.nunique(),
-        "hit_rate": judged.cached_tokens.sum() / max(1, judged.prompt_tokens.sum()),
-        "right_predictions": sum(right) / len(right) if right else math.nan,
-        "ttft_mean_ms": ttft.mean(),
-        "ttft_max_ms": ttft.max(),
-        "lost": rows[rows.lost].request.nunique(),
-        "retried": rows[rows.attempt > 1].request.nunique(),
-    }
-
-
-def _predictions(log: ClusterLog) -> list[tuple[DecisionRow, int]]:
-    """Return the decisions with a prediction and a known hit, each with the hit to expect.
-
-    Blocks that were moved to the replica count as expected.
-    """
-    routed = [event for event in log if isinstance(event, Routed)]
-    moved = {
-        (event.request, event.target): event.tokens for event in log if isinstance(event, Moved)
-    }
-    return [
-        (row, max(row.predicted_tokens, moved.get((row.request, row.replica), 0)))
-        for row, event in zip(log.decision_rows, routed, strict=True)
-        if event.hits and row.cached_tokens is not None
-    ]
+        PictureWidget.__init__(self, a=packed[0], b=packed[1], names=self.names)

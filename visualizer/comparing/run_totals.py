@@ -1,16 +1,16 @@
 """The measures of a whole run, and which of two runs has the better one."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from statistics import fmean
 
 from engine.events import EventLog
 from engine.events import vocabulary as v
 from engine.events.facts import Fact
+from engine.events.quantile import quantile
+from engine.events.rows import RequestRow
 from visualizer.comparing.accuracy import Accuracy
 from visualizer.logs import settings_of
 from visualizer.summary import MIN_VALUES
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 US_PER_S = 1_000_000
 ADOPTED = "tokens adopted from other replicas"
@@ -29,21 +29,24 @@ _SMALLER = ("TTFT", "ITL", "time, ms", "preemptions", "tokens computed twice")
 _LARGER = ("throughput", "tokens found in the cache")
 
 
-def run_totals(log: EventLog, requests: "pd.DataFrame") -> dict[str, float | None]:
-    """Return the measures of a run by name. `requests` is `log.requests`."""
+def run_totals(log: EventLog, requests: Sequence[RequestRow]) -> dict[str, float | None]:
+    """Return the measures of a run by name. `requests` is `log.request_rows`."""
     finished = [event for event in log.of(v.StepFinished) if "start" in event.t]
     seconds = (finished[-1].t["end"] - finished[0].t["start"]) / US_PER_S if finished else 0.0
-    output = int(requests["output_tokens"].sum())
+    output = sum(row.output_tokens for row in requests)
+    ttft = [row.ttft_ms for row in requests if row.ttft_ms is not None]
+    itl = [row.itl_ms for row in requests if row.itl_ms is not None]
+    gaps = [row.gap_ms for row in log.token_rows if row.gap_ms is not None]
     size = int(settings_of(log)["block_size"])
     cached_blocks = sum(len(event.blocks) for event in log.of(v.Admitted))
     adopted_blocks = sum(len(event.blocks) for event in log.of(v.PrefixAdopted))
     totals: dict[str, float | None] = {
         "time, ms": seconds * 1000 if seconds else None,
         "throughput, tokens/s": output / seconds if seconds else None,
-        "mean TTFT, ms": float(requests["ttft_ms"].mean()),
-        **_percentiles("TTFT", requests["ttft_ms"].dropna()),
-        "mean ITL, ms": float(requests["itl_ms"].mean()),
-        **_percentiles("ITL", log.tokens["gap_ms"].dropna()),
+        "mean TTFT, ms": fmean(ttft) if ttft else None,
+        **_percentiles("TTFT", ttft),
+        "mean ITL, ms": fmean(itl) if itl else None,
+        **_percentiles("ITL", gaps),
         "steps": len(log.of(v.StepStarted)),
         "preemptions": len(log.of(v.Preempted)),
         "tokens found in the cache": cached_blocks * size,
@@ -55,14 +58,14 @@ def run_totals(log: EventLog, requests: "pd.DataFrame") -> dict[str, float | Non
     return totals | dict.fromkeys(lacked)
 
 
-def _percentiles(name: str, values: "pd.Series") -> dict[str, float | None]:
+def _percentiles(name: str, values: list[float]) -> dict[str, float | None]:
     """Return the median and, with enough values, the 99th percentile; otherwise the maximum."""
-    if values.empty:
+    if not values:
         return {}
-    high = {f"{name} p99, ms": float(values.quantile(0.99))}
+    high = {f"{name} p99, ms": quantile(values, 0.99)}
     if len(values) < MIN_VALUES["p99"]:
-        high = {f"{name} max, ms": float(values.max())}
-    return {f"{name} p50, ms": float(values.median()), **high}
+        high = {f"{name} max, ms": max(values)}
+    return {f"{name} p50, ms": quantile(values, 0.5), **high}
 
 
 def _computed_twice(log: EventLog) -> int:

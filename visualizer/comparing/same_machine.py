@@ -6,7 +6,7 @@ change. The replay's header holds the model's time for each step of the original
 comparison uses those times.
 """
 
-import math
+from statistics import fmean
 from typing import Any
 
 import msgspec
@@ -74,12 +74,20 @@ def model_error(measured: EventLog, timed: EventLog) -> dict[str, float]:
 
     `timed` is `measured` with the model's times. A measure without a value in any request is omitted.
     """
-    a, b = measured.requests, timed.requests
-    errors = {name: float((b[name] - a[name]).abs().mean()) for name in ("ttft_ms", "itl_ms")}
-    return {name: error for name, error in errors.items() if not math.isnan(error)}
+    errors = {name: _mean_error(measured, timed, name) for name in ("ttft_ms", "itl_ms")}
+    return {name: error for name, error in errors.items() if error is not None}
 
 
 def end_error(measured: EventLog, timed: EventLog) -> dict[str, float]:
     """Return {"e2e": the model's mean error in ms at the end of a request}; empty if none ended."""
-    error = float((timed.requests["e2e_ms"] - measured.requests["e2e_ms"]).abs().mean())
-    return {} if math.isnan(error) else {"e2e": error}
+    error = _mean_error(measured, timed, "e2e_ms")
+    return {} if error is None else {"e2e": error}
+
+
+def _mean_error(measured: EventLog, timed: EventLog, name: str) -> float | None:
+    pairs = [
+        (getattr(one, name), getattr(two, name))
+        for one, two in zip(measured.request_rows, timed.request_rows, strict=True)
+    ]
+    errors = [abs(b - a) for a, b in pairs if a is not None and b is not None]
+    return fmean(errors) if errors else None

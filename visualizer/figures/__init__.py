@@ -14,22 +14,18 @@ background and colours that are readable on both light and dark pages. Times com
 clock, real or virtual.
 """
 
-try:
-    import plotly  # noqa: F401
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        "figures need plotly, which is not installed: pip install plotly"
-    ) from error
+from engine.extras import needs_extra
 
-from visualizer.figures.break_even import break_even
-from visualizer.figures.distributions import itl, ttft
-from visualizer.figures.hits import hits
-from visualizer.figures.masks import masks
-from visualizer.figures.memory import memory
-from visualizer.figures.overlap import overlap
-from visualizer.figures.roofline import roofline
-from visualizer.figures.shape import shape
-from visualizer.figures.throughput import throughput
+with needs_extra("visualizer.figures"):
+    from visualizer.figures.break_even import break_even
+    from visualizer.figures.distributions import itl, ttft
+    from visualizer.figures.hits import hits
+    from visualizer.figures.masks import masks
+    from visualizer.figures.memory import memory
+    from visualizer.figures.overlap import overlap
+    from visualizer.figures.roofline import roofline
+    from visualizer.figures.shape import shape
+    from visualizer.figures.throughput import throughput
 
 __all__ = [
     "break_even", "hits", "itl", "masks", "memory", "overlap", "roofline", "shape", "throughput",

@@ -24,7 +24,7 @@ from visualizer.figures.theme import (
     short_name,
 )
 from visualizer.logs import Logs, logs_by_name
-from visualizer.summary import percentiles, percentiles_text
+from visualizer.summary import PERCENTILES, percentiles, percentiles_text
 
 MAX_DOTS = 200
 HOLLOW = "circle-open"
@@ -112,7 +112,7 @@ def _title(measure: str, unit: str, found: dict[str, pd.Series]) -> str:
 
 def _describe(values: pd.Series, unit: str) -> str:
     count = f"{len(values):,} {unit}{'' if len(values) == 1 else 's'}"
-    return f"{count}; {percentiles_text(values)}" if len(values) else count
+    return f"{count}; {percentiles_text(values.tolist())}" if len(values) else count
 
 
 def _curve(
@@ -138,10 +138,10 @@ def _curve(
         + ("%{customdata}" if dots else "")
         + "%{y:.1%} take %{x:.4~g} ms or less<extra></extra>",
     )
-    shown = percentiles(values)
+    shown = percentiles(values.tolist())
     drawn.add_scatter(
-        x=[values.quantile(share) for share in shown.values()],
-        y=list(shown.values()),
+        x=list(shown.values()),
+        y=[PERCENTILES[name] for name in shown],
         name=f"{escaped(name)} percentiles".strip(),
         mode="markers",
         marker={"symbol": HOLLOW, "size": 13, "color": colour, "line": {"width": 2}},

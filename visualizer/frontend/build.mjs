@@ -9,11 +9,12 @@
  * size is limited and why it holds its own code deflated and unpacks it when it is loaded.
  */
 
-import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { mkdir, writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { deflateRawSync } from "node:zlib";
-import { build, transform } from "esbuild";
+import { build } from "esbuild";
 import { drawGallery } from "./gallery.mjs";
+import { styleSheetAsText } from "./style_sheets.mjs";
 
 // `limit` is in bytes: notebooks store the modules of widgets.
 const MODULES = {
@@ -105,12 +106,4 @@ function base85(bytes) {
     text += digits;
   }
   return text;
-}
-
-function styleSheetAsText({ onLoad }) {
-  onLoad({ filter: /\.css$/ }, async ({ path }) => {
-    const source = await readFile(path, "utf8");
-    const { code: css } = await transform(source, { loader: "css", minify: true });
-    return { contents: css, loader: "text" };
-  });
 }

@@ -9,9 +9,10 @@ from pathlib import Path
 from string import Template
 
 from engine.events import EventLog, LogError
-from visualizer.html import CLUSTER_MODULE, GZIP_LEVEL, MODULE
+from visualizer.html import CLUSTER_MODULE, MODULE
 from visualizer.local.live_log import LiveLog
 from visualizer.local.server import Answer, Request, Route
+from visualizer.packed import GZIP_LEVEL
 from visualizer.sources import read_source
 from visualizer.sources.limits import LAST, MAX_DROPPED, MAX_UNPACKED
 

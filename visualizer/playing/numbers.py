@@ -6,15 +6,13 @@ plotly.js, which the notebook already has.
 
 import html
 import json
+import math
+from statistics import fmean, median
 from typing import Any
 
-import pandas as pd
-
 from engine.events import EventLog
-from visualizer import figures
 
 MIME = "application/vnd.plotly.v1+json"
-FIGURES = (figures.ttft, figures.itl, figures.throughput, figures.memory)
 
 UNITS = {
     "steps": "",
@@ -35,20 +33,25 @@ def numbers(log: EventLog) -> dict[str, float]:
 
     TTFT is measured per request and ITL over all tokens.
     """
-    requests, steps, gaps = log.requests, log.steps, log.tokens.gap_ms
-    first, last = steps.iloc[0], steps.iloc[-1]
-    seconds = (last.start_ms + last.duration_ms - first.start_ms) / 1000
+    steps = log.step_rows
+    start, last, took = steps[0].start_ms, steps[-1].start_ms, steps[-1].duration_ms
+    assert start is not None and last is not None and took is not None, (
+        "a playground's log has times"
+    )
+    seconds = (last + took - start) / 1000
+    ttft = [row.ttft_ms for row in log.request_rows if row.ttft_ms is not None] or [math.nan]
+    gaps = [row.gap_ms for row in log.token_rows if row.gap_ms is not None] or [math.nan]
     measured = (
         len(steps),
         seconds,
-        steps.sampled_tokens.sum() / seconds,
-        requests.ttft_ms.median(),
-        requests.ttft_ms.max(),
-        gaps.mean(),
-        gaps.max(),
-        steps.cached_tokens.sum(),
-        steps.preempted.sum(),
-        steps.used_blocks.max(),
+        sum(row.sampled_tokens or 0 for row in steps) / seconds,
+        median(ttft),
+        max(ttft),
+        fmean(gaps),
+        max(gaps),
+        sum(row.cached_tokens or 0 for row in steps),
+        sum(row.preempted or 0 for row in steps),
+        max(row.used_blocks or 0 for row in steps),
     )
     return {name: float(value) for name, value in zip(UNITS, measured, strict=True)}
 
@@ -71,7 +74,7 @@ def table(now: dict[str, float], before: dict[str, float] | None) -> str:
 
 def change(before: float, now: float) -> str:
     """Format the change in percent, as a factor if it is large, or as a number if it started at 0."""
-    if pd.isna(before) or pd.isna(now) or before == now:
+    if math.isnan(before) or math.isnan(now) or before == now:
         return "\N{EN DASH}"
     sign = "+" if now > before else "\N{MINUS SIGN}"
     if before == 0:
@@ -87,16 +90,18 @@ def _row(name: str, cells: list[str]) -> str:
 
 
 def _three_digits(value: float) -> str:
-    if pd.isna(value):
+    if math.isnan(value):
         return "\N{EN DASH}"
     return f"{value:,.0f}" if value == int(value) or value >= 100 else f"{value:.3g}"
 
 
 def plots(now: EventLog, before: EventLog | None) -> list[dict[str, Any]]:
     """Return the figures' MIME bundles. This run comes first to keep its colour constant."""
+    from visualizer import figures
+
     logs = {"this run": now} if before is None else {"this run": now, "the run before": before}
     bundles = []
-    for figure in FIGURES:
+    for figure in (figures.ttft, figures.itl, figures.throughput, figures.memory):
         drawn = json.loads(figure(logs).to_json())
         drawn["config"] = {"displayModeBar": False, "responsive": True}
         bundles.append({MIME: drawn, "text/plain": figure.__name__})

@@ -20,13 +20,12 @@ import ipywidgets as widgets
 import traitlets
 
 from engine.events import EventLog
-from engine.events.durations import duration
-from engine.events.messages import count
 from visualizer.logs import StepIndex
 from visualizer.opening import opening
 from visualizer.playing import controls
 from visualizer.playing.numbers import numbers, plots, table
 from visualizer.playing.rerun import Cost, EngineConfig, Run, Setup, SetupError, Workload
+from visualizer.playing.words import changes, description
 from visualizer.widgets.board import Board
 
 # The style sheet uses JupyterLab's colours and so follows its light or dark theme.
@@ -152,15 +151,15 @@ class Playground(widgets.VBox):  # type: ignore[misc]
 
     def _show(self, setup: Setup, run: Run) -> None:
         """Show a new run. The current run becomes the previous one."""
-        changes = _changes(self.setup.settings, setup.settings)
+        changed = changes(self.setup.settings, setup.settings)
         self.setup, self.previous, self.log = setup, self.log, run.log
-        self._show_numbers(run, changes)
+        self._show_numbers(run, changed)
         self._show_boards(self.previous)
 
-    def _show_numbers(self, run: Run, changes: str) -> None:
+    def _show_numbers(self, run: Run, changed: str) -> None:
         now = numbers(run.log)
         self._numbers.value = table(now, None if self.previous is None else numbers(self.previous))
-        self._message = f"{changes} {_describe(run, now)}".strip()
+        self._message = f"{changed} {description(run, now)}".strip()
         self._show_message(self._message)
 
     def _show_plots(self, bundles: list[dict[str, Any]]) -> None:
@@ -177,7 +176,7 @@ class Playground(widgets.VBox):  # type: ignore[misc]
         else:
             self.board_before.view_model.replace(previous, step, selected)
         last = max(StepIndex(self.log).ends)
-        known = selected in self.log.requests.index
+        known = any(row.request == selected for row in self.log.request_rows)
         self.board.view_model.replace(self.log, min(step, last), selected if known else None)
         self._run_choice.value = "this run"
 
@@ -215,27 +214,3 @@ def playground(
     setup = Setup(workload=workload)
     setup = replace(setup, config=config or setup.config, cost=cost or setup.cost)
     return Playground(setup.changed(**settings))
-
-
-def _changes(before: dict[str, Any], now: dict[str, Any]) -> str:
-    arrow = "\N{RIGHTWARDS ARROW}"
-    changed = [
-        f"{controls.NAMES.get(name, name)} {_value_text(before[name])} {arrow} {_value_text(new)}"
-        for name, new in now.items()
-        if before[name] != new
-    ]
-    return f"Changed: {', '.join(changed)}." if changed else ""
-
-
-def _value_text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return str(value)
-
-
-def _describe(run: Run, now: dict[str, float]) -> str:
-    requests, seconds = count(len(run.log.requests), "request"), duration(1000 * run.seconds)
-    text = f"{requests} in {now['steps']:.0f} steps; the run took {seconds}."
-    if run.left_out:
-        text += f" Another {run.left_out} were left out to keep the run short."
-    return text

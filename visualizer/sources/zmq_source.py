@@ -16,6 +16,7 @@ from collections.abc import Callable, Generator, Iterator
 from typing import Any, BinaryIO
 
 from engine.events.vocabulary import Event
+from engine.extras import needs_extra
 from visualizer.sources.frames import holds_map, write_frame
 from visualizer.sources.kv_events import KV_EVENTS
 from visualizer.sources.limits import MAX_LINE
@@ -61,17 +62,13 @@ class ZmqSource:
         save      where to write each message as a line of a capture
         tell      is called with notes for people: what could not be replayed, and a guess to bind
 
-        Raises SourceError for a wrong or unreachable address, or if pyzmq is missing.
+        Raises SourceError for a wrong or unreachable address.
         """
         _check("endpoint", endpoint)
         if replay is not None:
             _check("replay", replay)
-        try:
+        with needs_extra("listening to an engine"):
             import zmq
-        except ImportError as error:
-            raise SourceError(
-                'listening needs pyzmq: pip install "underglass[kv-events]"'
-            ) from error
         self._zmq, self._save, self._tell = zmq, save, tell
         self.endpoint, self._replay = endpoint, replay
         self.bound = _should_bind(endpoint) if bind is None else bind

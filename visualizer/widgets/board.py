@@ -13,10 +13,10 @@ import traitlets
 from engine.events.cluster_log import ClusterLog
 from engine.events.messages import count
 from visualizer.html import MODULE
-from visualizer.logs import LogLike, Select, read_any, state_at
+from visualizer.logs import AXES, LogLike, Select, read_any, state_at
 from visualizer.named_logs import find_scenario
 from visualizer.widgets.cluster_board import ClusterBoard
-from visualizer.widgets.log_model import AXES, SLO, LogModel, model_of
+from visualizer.widgets.log_model import SLO, LogModel, model_of
 from visualizer.widgets.picture import PictureWidget
 
 PANELS = ("timeline", "blocks", "tree", "scheduler", "tokens", "experts", "waterfall")

@@ -18,14 +18,21 @@ import traitlets
 
 from engine.events import EventLog
 from visualizer.html import MODULE
-from visualizer.logs import LogLike, Select, StepIndex, count_requests, part_of, read_log
+from visualizer.logs import (
+    AXES,
+    LogLike,
+    Select,
+    StepIndex,
+    count_requests,
+    pack,
+    part_of,
+    read_log,
+)
 from visualizer.named_logs import Scenario, find_scenario
 from visualizer.opening import opening
 
-AXES = ("steps", "time")
 SLO = (150.0, 40.0)  # ms: time to the first token, p99 of a request's times between tokens
 SAVED_BYTES = 1_300_000  # limit per notebook output, before base64 adds a third
-LARGE_LOG = 20_000_000  # bytes before packing
 PROJECT = MODULE.parents[2]
 
 # Models by the id() of their log.
@@ -96,7 +103,7 @@ class LogModel(ipywidgets.Widget):  # type: ignore[misc]
             step, request = opening(events, self.steps)
         if select == "auto":
             select = self.steps.notable_request(step) if request is None else request
-        self.packed = _pack(events)
+        self.packed = pack(events)
         whole = len(self.packed) <= self.max_saved
         saved = self.packed if whole else _part(self, step)
         return {
@@ -165,13 +172,6 @@ def model_of(log: LogLike, step: int | None = None, select: Select = "auto") -> 
     return model
 
 
-def _pack(log: EventLog) -> bytes:
-    data = log.to_bytes()
-    # A large log is sent only once, usually to a browser on this machine. Compressing it well would
-    # take longer than sending it.
-    return gzip.compress(data, 6 if len(data) < LARGE_LOG else 1, mtime=0)
-
-
 def _part(model: LogModel, step: int) -> bytes:
     """Return a keyframe and as many steps around `step` as fit into `max_saved` bytes, packed.
 
@@ -186,7 +186,7 @@ def _part(model: LogModel, step: int) -> bytes:
     while True:
         first = min(max(0, position - count // 2), len(ends) - count)
         begin = ends[first - 1] if first else 0
-        data = _pack(part_of(log, begin, ends[first + count - 1]))
+        data = pack(part_of(log, begin, ends[first + count - 1]))
         if len(data) <= model.max_saved:
             return data
         if count == 1:

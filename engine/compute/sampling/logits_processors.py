@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from engine.compute.batch import LogitPosition
+from engine.runner import LogitPosition
 
 _MAX = torch.finfo(torch.float32).max
 _LAST_RESORT = -1e38  # below the logits of all models, above a forbidden token's

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from engine.compute.batch import LogitPosition
-from engine.runner import TokenMask
+from engine.runner import LogitPosition, TokenMask
 
 
 def apply_masks(

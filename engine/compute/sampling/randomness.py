@@ -11,24 +11,24 @@ The idea comes from counter-based generators (Salmon et al., "Parallel random nu
 
 from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
-_INCREMENT = np.uint64(0x9E3779B97F4A7C15)
-_FACTORS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
+_INCREMENT = 0x9E3779B97F4A7C15
+_FACTORS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 _MASK = (1 << 64) - 1
 
 
-def uniforms(
-    seeds: Sequence[int], samples: Sequence[int], positions: Sequence[int]
-) -> NDArray[np.float64]:
+def uniforms(seeds: Sequence[int], samples: Sequence[int], positions: Sequence[int]) -> list[float]:
     """Return uniform numbers in [0, 1), one per entry; each depends only on its own entry."""
-    state = np.zeros(len(seeds), dtype=np.uint64)
-    for values in (seeds, samples, positions):
+    return [_uniform(*entry) for entry in zip(seeds, samples, positions, strict=True)]
+
+
+def _uniform(*purpose: int) -> float:
+    """Return the number for a seed, a sample and a position."""
+    state = 0
+    for value in purpose:
         # Seeds may be negative or longer than 64 bits; only their low 64 bits count.
-        state += _INCREMENT + np.array([v & _MASK for v in values], dtype=np.uint64)
-        # SplitMix64's mix spreads every bit over all 64. Products wrap around.
-        state = (state ^ (state >> np.uint64(30))) * _FACTORS[0]
-        state = (state ^ (state >> np.uint64(27))) * _FACTORS[1]
-        state ^= state >> np.uint64(31)
-    return (state >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        state = (state + _INCREMENT + value) & _MASK
+        # SplitMix64's mix spreads every bit over all 64.
+        state = ((state ^ (state >> 30)) * _FACTORS[0]) & _MASK
+        state = ((state ^ (state >> 27)) * _FACTORS[1]) & _MASK
+        state ^= state >> 31
+    return (state >> 11) * 2.0**-53

@@ -3,10 +3,10 @@
 import math
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
-from engine.compute.batch import LogitPosition
+from engine.runner import LogitPosition
 from engine.scheduling.sampling_params import SamplingParams
 
 
@@ -62,8 +62,17 @@ def probabilities(logits: Sequence[float], params: SamplingParams) -> list[float
 
 def sample(logits: Sequence[float], position: LogitPosition, number: float) -> int:
     """Return the token that the uniform `number` in [0, 1) falls on; greedy at temperature 0."""
-    processed = process_logits(logits, position)
-    if position.params.temperature == 0:
+    return choose(process_logits(logits, position), position.params, number)
+
+
+def choose(processed: Sequence[float], params: SamplingParams, number: float) -> int:
+    """Return the token that `number` falls on, given logits that need no more processing."""
+    if params.temperature == 0:
         return processed.index(max(processed))
-    cumulative = list(accumulate(probabilities(processed, position.params)))
+    return draw(probabilities(processed, params), number)
+
+
+def draw(weights: Iterable[float], number: float) -> int:
+    """Return the token at which the cumulative weights pass the share `number` of their sum."""
+    cumulative = list(accumulate(weights))
     return bisect_right(cumulative, number * cumulative[-1])

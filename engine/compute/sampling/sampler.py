@@ -20,13 +20,11 @@ Differs from vLLM (`vllm/v1/sample/sampler.py`):
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from engine.compute.batch import LogitPosition
 from engine.compute.sampling.logits_processors import (
     apply_allowed_token_ids,
     apply_bad_words,
@@ -38,21 +36,7 @@ from engine.compute.sampling.logits_processors import (
 from engine.compute.sampling.masks import apply_masks
 from engine.compute.sampling.randomness import uniforms
 from engine.compute.sampling.truncation import TokenProbs, truncated_probs
-from engine.runner import TokenMask
-
-
-@dataclass(slots=True)
-class SamplerOutput:
-    """Sampled tokens: entry i of `token_ids` and `logprobs` is for position i.
-
-    `top_logprobs` has the most likely tokens of the positions whose requests ask for them, and
-    `masks` what the masks left to choose from.
-    """
-
-    token_ids: list[int]
-    logprobs: list[float]
-    top_logprobs: dict[int, list[tuple[int, float]]]
-    masks: dict[int, TokenMask]
+from engine.runner import LogitPosition, SamplerOutput
 
 
 def sample(
@@ -79,7 +63,7 @@ def sample(
             [position.position for position in chosen],
         )
         probs = _probs(logits[rows], chosen, logits_to_probs)
-        ids[rows] = draw(probs, torch.from_numpy(numbers))
+        ids[rows] = draw(probs, torch.tensor(numbers, dtype=torch.float64))
     top: dict[int, list[tuple[int, float]]] = {}
     reported = [i for i, position in enumerate(positions) if position.params.logprobs is not None]
     if reported:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
+from engine.events.frames import import_pandas
 from engine.events.waterfall.causes import CAUSES, LOST, WORK
 from engine.events.waterfall.parts import Part, parts_of
 from engine.events.waterfall.records import Life, Records
@@ -169,8 +170,7 @@ class Waterfall:
     @property
     def frame(self) -> "pd.DataFrame":
         """One row per span: request, start, end, cause, step, about (a request, or missing)."""
-        import pandas as pd
-
+        pd = import_pandas("a table of spans")
         rows = [
             (request, span.start, span.end, span.cause, span.step, span.about)
             for request in self.requests

@@ -5,7 +5,7 @@ import random
 
 import torch
 
-from engine.compute.batch import LogitPosition
+from engine.runner import LogitPosition
 from engine.scheduling.request import Request
 from engine.scheduling.sampling_params import SamplingParams
 

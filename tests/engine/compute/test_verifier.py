@@ -3,10 +3,9 @@
 from collections import Counter
 
 import pytest
-import torch
 
 from engine import Engine, EngineConfig, SamplingParams
-from engine.compute.batch import LogitPosition
+from engine.runner import LogitPosition
 from engine.scheduling.request import Request
 from engine.speculation.verification import ask_verifier
 from tests.facts import raises_naming
@@ -72,19 +71,19 @@ def positions(seed, drafts):
 
 def test_texts_of_many_seeds_have_the_model_s_distribution():
     """The accepting numbers and the one that picks are independent of each other."""
-    p = torch.tensor([[0.5, 0.3, 0.2], [0.1, 0.6, 0.3]])
+    p = [[0.5, 0.3, 0.2], [0.1, 0.6, 0.3]]
     texts = [ask_verifier(Paper(), positions(seed, [1]), p) for seed in range(20_000)]
     first = Counter(text[0] for text in texts)
     after = Counter(text[1] for text in texts if len(text) == 2)
     for token in range(3):
-        assert first[token] / 20_000 == pytest.approx(p[0, token].item(), abs=0.012)
-        assert after[token] / first[1] == pytest.approx(p[1, token].item(), abs=0.02)
+        assert first[token] / 20_000 == pytest.approx(p[0][token], abs=0.012)
+        assert after[token] / first[1] == pytest.approx(p[1][token], abs=0.02)
 
 
 @pytest.mark.parametrize("ids", [[], [2, 1], [1, 0, 0]])
 def test_an_answer_that_is_not_leading_drafts_and_a_token_is_refused(ids):
     with raises_naming(ValueError, [1]):
-        ask_verifier(Answers(ids), positions(0, [1]), torch.full((2, 3), 1 / 3))
+        ask_verifier(Answers(ids), positions(0, [1]), [[1 / 3] * 3] * 2)
 
 
 def test_a_wrong_answer_ends_the_request_and_not_the_engine():

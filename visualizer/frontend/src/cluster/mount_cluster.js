@@ -9,6 +9,7 @@
  * @property {{b: string, names: [string, string]}} [compare]  another cluster log in base64, to compare with
  * @property {ThemeName} [theme]
  * @property {About} [about]
+ * @property {boolean} [keys]           whether keys that nothing else takes go to this board; by default, they do
  * @property {AbortSignal} [signal]
  * @property {(state: {at: number, selected: number | null}) => void} [onChange]
  */
@@ -35,7 +36,7 @@ export async function mountCluster(host, options) {
   }
   if (!(await isCluster(log))) return mount(host, { log, signal, theme, about });
   const board = new ClusterBoard(host, { signal, theme, about, onChange });
-  takeKeysOfPage(board.root, signal);
+  if (options.keys ?? true) takeKeysOfPage(board.root, signal);
   await loadCluster(board, log, options);
   return board;
 }

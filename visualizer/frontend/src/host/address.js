@@ -1,6 +1,6 @@
 /**
  * A view as text: as a URL fragment (#step=30&selected=8&from=10&to=40&range=12-20&axis=time) and as a Python call
- * that shows it again. Pure functions, except `keepInAddress`.
+ * that shows it again. A fragment written by hand may say `select`, as the Python call does. Pure functions, except `keepInAddress`.
  */
 
 /** @import { Board, BoardState } from "../board/board.js" */
@@ -19,7 +19,8 @@ export function readAddress(fragment) {
   const opening = {};
   const [step, from, to] = [number("step"), number("from"), number("to")];
   if (step !== undefined) opening.step = step;
-  if (asked.has("selected")) opening.selected = number("selected") ?? null;
+  for (const name of ["select", "selected"])
+    if (asked.has(name)) opening.selected = number(name) ?? null;
   if (from !== undefined && to !== undefined && to > from) opening.window = [from, to];
   const range = /^(\d+)-(\d+)$/.exec(asked.get("range") ?? "");
   if (range && Number(range[1]) <= Number(range[2]))

@@ -20,9 +20,25 @@ export function acceptLogs(host, open, signal) {
   // The browser's "No file chosen" says nothing here.
   input.style.cssText = "width: 10em; color: transparent; font: inherit";
   host.after(note);
-  /** @param {File | undefined} file */
-  const take = async (file) => file && open(new Uint8Array(await file.arrayBuffer()), file.name);
-  input.addEventListener("change", () => take(input.files?.[0]));
+  input.addEventListener("change", () => take(input.files?.[0], open));
+  acceptDrops(host, open, signal);
+  signal.addEventListener("abort", () => note.remove());
+}
+
+/**
+ * Reads a file that the reader has chosen or dropped.
+ *
+ * @param {File | undefined} file @param {(bytes: Uint8Array, name: string) => void} open
+ */
+export const take = async (file, open) =>
+  file && open(new Uint8Array(await file.arrayBuffer()), file.name);
+
+/**
+ * Calls `open` for each file that is dropped anywhere on the page. Meanwhile `host` has an outline.
+ *
+ * @param {HTMLElement} host @param {(bytes: Uint8Array, name: string) => void} open @param {AbortSignal} signal
+ */
+export function acceptDrops(host, open, signal) {
   /** @param {DragEvent} event */
   const isFile = ({ dataTransfer }) => dataTransfer?.types.includes("Files");
   /** @param {boolean} on */
@@ -46,9 +62,8 @@ export function acceptLogs(host, open, signal) {
       if (!isFile(event)) return;
       event.preventDefault();
       mark(false);
-      take(event.dataTransfer?.files[0]);
+      take(event.dataTransfer?.files[0], open);
     },
     page,
   );
-  signal.addEventListener("abort", () => note.remove());
 }

@@ -44,9 +44,11 @@ export const placeOf = (data, at) =>
 export function paletteOf(data, size = PALETTE) {
   /** @type {Map<number, number>} */
   const colours = new Map();
-  for (let at = 0; at < data.length; at += 4) {
+  for (let at = 0, end = 0; at < data.length; at = end) {
+    // Most pixels are like the one before.
+    for (end = at + 4; end < data.length && isSame(data, at, end); ) end += 4;
     const colour = (data[at] << 16) | (data[at + 1] << 8) | data[at + 2];
-    colours.set(colour, (colours.get(colour) ?? 0) + 1);
+    colours.set(colour, (colours.get(colour) ?? 0) + (end - at) / 4);
   }
   /** @type {Map<number, {bucket: number, total: number, most: number, rgb: number[]}>} */
   const groups = new Map();
@@ -64,6 +66,10 @@ export function paletteOf(data, size = PALETTE) {
   sorted.forEach(({ bucket, rgb }, i) => (places[bucket] = i < size ? i : nearest(chosen, rgb)));
   return { palette: new Uint8Array(chosen.flat()), places };
 }
+
+/** @param {Uint8ClampedArray} data @param {number} a @param {number} b */
+const isSame = (data, a, b) =>
+  data[a] === data[b] && data[a + 1] === data[b + 1] && data[a + 2] === data[b + 2];
 
 /** @param {number[][]} palette @param {number[]} rgb */
 function nearest(palette, rgb) {

@@ -1,0 +1,53 @@
+"""Build the static site: `python site/build.py build/site`. `make site` calls it.
+
+The site consists of files and works in any folder of any static host. Everything that a page loads is part of it.
+`SITE_URL` is the address that it will have, for link previews; `SITE_COLAB` is where Colab finds the notebooks.
+"""
+
+import json
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+
+import site_assets
+import site_cells
+import site_docs
+import site_files
+import site_front
+import site_gallery
+import site_lessons
+import site_open
+import site_play
+from site_pages import Site
+
+
+def main(folder: str) -> None:
+    """Write the site into `folder`, which is replaced."""
+    began = time.monotonic()
+    out = Path(folder).resolve()
+    if out.exists() and any(out.iterdir()) and not (out / "cells.json").exists():
+        raise SystemExit(f"{folder} has files that are not a site's: name an empty folder")
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    site = Site(out, url=os.environ.get("SITE_URL", ""))
+    site_assets.build(site)
+    site_files.build(site)
+    lessons = site_lessons.build(site, os.environ.get("SITE_COLAB", ""))
+    rows = site_cells.table((one.path.stem, one.verdicts) for one in lessons)
+    site.write_text("cells.json", json.dumps(rows, indent=1))
+    print(site_cells.printed(rows))
+    site_front.build(site, site_gallery.build(site))
+    site_play.build(site)
+    site_open.build(site)
+    site_docs.build(site)  # last of the pages: it also writes what the others link to
+    site_files.build_sitemap(site)
+    files = [path for path in out.rglob("*") if path.is_file()]
+    size = sum(path.stat().st_size for path in files) / 1e6
+    took = time.monotonic() - began
+    print(f"{folder}: {len(files)} files, {size:.1f} MB, built in {took:.0f} s")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

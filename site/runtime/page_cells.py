@@ -1,0 +1,314 @@
+"""Run a lesson's cells in a page, where Python is Pyodide and there is no Jupyter.
+
+A cell's outputs are dicts that the page draws (`visualizer/frontend/src/site/outputs.js`). `kind` says what
+each one is:
+
+    text      text of stdout or stderr (`stream`)
+    html      markup of an object with `_repr_html_`
+    board     a packed log, the options of the board's `mount`, and which module draws it
+    question  a prediction: its key, its words, its options, and the reply to each of them
+    reveal    the key of a prediction: the reply to the reader's guess belongs here
+    figure    a Plotly figure, which the page cannot draw: it shows the stored picture
+    progress  how much of a task is done
+    error     an exception: its name, message and traceback
+
+The module needs nothing of Pyodide, so that CPython can test it.
+"""
+
+import ast
+import contextlib
+import inspect
+import io
+import linecache
+import sys
+import traceback
+import types
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import checks
+from checks.answer import answer_to
+from checks.prediction import Guess
+from engine.events import EventLog
+from engine.events.cluster_log import ClusterLog
+from visualizer import cluster_logs, draw_with
+from visualizer.comparing.compared_clusters import ComparedClusters
+from visualizer.comparing.compared_runs import ComparedRuns
+from visualizer.logs import ClusterLogLike, LogLike, Select, pack, read_any
+from visualizer.packed import packed_log
+
+Output = dict[str, Any]
+Send = Callable[[Output], None]
+
+_FLAGS = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+
+
+class _Page:
+    """Where outputs go while a cell runs, and whether its lesson is the one that the text describes."""
+
+    def __init__(self) -> None:
+        self.send: Send = lambda _: None
+        self.is_changed = False
+
+
+_page = _Page()
+
+
+class Board:
+    """What `show` returns in a page: a packed log, and where its board opens."""
+
+    def __init__(
+        self,
+        log: "LogLike | ClusterLogLike | Board",
+        step: int | None = None,
+        select: Select = "auto",
+        *,
+        at_ms: float | None = None,
+        window: tuple[int, int] | None = None,
+        range: tuple[int, int] | None = None,
+        axis: str | None = None,
+        slo: tuple[float, float] | None = None,
+        panel: str = "",
+    ) -> None:
+        self.log = log.log if isinstance(log, Board) else log
+        packed, options, self._is_cluster = packed_log(
+            self.log, step=step, at_ms=at_ms, select=select
+        )
+        self._packed, self._options = packed, options
+        more: dict[str, Any] = {
+            "window": window and list(window),
+            "range": range and list(range),
+            "axis": axis,
+            "slo": slo and {"ttft": 1000 * slo[0], "itl": 1000 * slo[1]},
+            "only": panel or None,
+        }
+        options |= {name: value for name, value in more.items() if value is not None}
+
+    def page_output(self) -> Output:
+        """Return the board as data."""
+        module = "cluster" if self._is_cluster else "board"
+        return {"kind": "board", "module": module, "log": self._packed, "options": self._options}
+
+
+def _panel(name: str) -> Callable[..., Board]:
+    def panel(log: Any, *args: Any, **options: Any) -> Board:
+        return Board(log, *args, **options, panel=name)
+
+    return panel
+
+
+show = Board
+Timeline, BlockMap, RadixTree, Scheduler, Tokens = map(
+    _panel, ("timeline", "blocks", "tree", "scheduler", "tokens")
+)
+
+
+class Comparison(ComparedRuns):
+    """What `compare` returns in a page for two logs of one engine."""
+
+    def page_output(self) -> Output:
+        """Return the comparison as data."""
+        log, other = map(pack, self.logs)
+        options = {"compare": {"b": other, "facts": self.page_facts()}}
+        return {"kind": "board", "module": "board", "log": log, "options": options}
+
+
+class ClusterComparison(ComparedClusters):
+    """What `compare` returns in a page for two logs of clusters."""
+
+    def page_output(self) -> Output:
+        """Return the comparison as data."""
+        log, other = map(cluster_logs.pack, self.logs)
+        options = {"compare": {"b": other, "names": self.names}}
+        return {"kind": "board", "module": "cluster", "log": log, "options": options}
+
+
+def compare(
+    a: LogLike | ClusterLog,
+    b: LogLike | ClusterLog,
+    names: tuple[str, str] = ("A", "B"),
+    *,
+    axis: str = "time",
+) -> Comparison | ClusterComparison:
+    """Compare two logs; see `visualizer.compare`."""
+    one, two = read_any(a), read_any(b)
+    if isinstance(one, EventLog) and isinstance(two, EventLog):
+        return Comparison(one, two, names, axis=axis)
+    return ClusterComparison(one, two, names)
+
+
+class _Figures:
+    """`visualizer.figures` without Plotly: each figure is the picture that the lesson stores."""
+
+    def __getattr__(self, name: str) -> Callable[..., "_Figure"]:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *_, **__: _Figure()
+
+
+class _Figure:
+    def page_output(self) -> Output:
+        return {"kind": "figure"}
+
+
+figures = _Figures()
+
+
+class PageGuess(Guess):
+    """A prediction whose question, guess and reply belong to the page."""
+
+    def reveal(self, value: Any) -> None:
+        """Show the reply to the reader's guess, or say that a changed lesson has another answer."""
+        try:
+            self.check(value)
+        except ValueError:
+            if not _page.is_changed:
+                raise
+            print(f"With your change it is: {value}. The options were those of our numbers.")
+        else:
+            _page.send({"kind": "reveal", "key": self.key})
+
+    def page_output(self) -> Output:
+        """Return the question, and the reply to each option and to no guess."""
+        right = answer_to(self.key)
+        return {
+            "kind": "question",
+            "key": self.key,
+            "question": self.question,
+            "options": [str(option) for option in self.options],
+            "replies": [right.reply_to(option) for option in self.options],
+            "unanswered": right.reply_to(None),
+        }
+
+
+class Progress:
+    """A progress bar with the part of tqdm's interface that the engine uses."""
+
+    def __init__(
+        self, items: Any = None, *, total: int | None = None, desc: str = "", unit: str = "",
+        disable: bool = False, **_: Any,
+    ) -> None:  # fmt: skip
+        self._items, self._disable, self._unit = items, disable, unit
+        self.total = len(items) if total is None and hasattr(items, "__len__") else total
+        self.desc, self.n = desc, 0
+
+    def update(self, count: int = 1) -> None:
+        """Count more as done."""
+        self.n += count
+        if not self._disable:
+            told = {"words": self.desc, "unit": self._unit, "done": self.n, "total": self.total}
+            _page.send({"kind": "progress", **told})
+
+    def close(self) -> None:
+        """Do nothing: the last value stays."""
+
+    def __iter__(self) -> Iterator[Any]:
+        for item in self._items:
+            yield item
+            self.update()
+
+    def __enter__(self) -> "Progress":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def display(*values: Any) -> None:
+    """Send values to the page."""
+    for value in values:
+        _page.send(_output(value))
+
+
+def _output(value: Any) -> Output:
+    if hasattr(value, "page_output"):
+        output: Output = value.page_output()
+        return output
+    if callable(markup := getattr(value, "_repr_html_", None)):
+        return {"kind": "html", "html": markup()}
+    return {"kind": "text", "stream": "result", "text": f"{value!r}\n"}
+
+
+def install() -> None:
+    """Let the lessons' own imports give what a page can draw."""
+    drawn = "show compare Board Timeline BlockMap RadixTree Scheduler Tokens figures"
+    draw_with(__name__, drawn.split())
+    checks.predict = PageGuess  # type: ignore[assignment,misc]
+    for name in ("tqdm", "tqdm.auto"):
+        module: Any = types.ModuleType(name)
+        module.tqdm = Progress
+        sys.modules[name] = module
+
+
+class _Stream(io.TextIOBase):
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def write(self, text: str) -> int:
+        if text:
+            _page.send({"kind": "text", "stream": self.name, "text": text})
+        return len(text)
+
+
+class Lesson:
+    """The names and the cells of one lesson, as in a notebook's kernel."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, Any] = {"__name__": "__main__", "display": display}
+
+    async def run(self, cell: int, source: str, send: Send, *, is_changed: bool = False) -> bool:
+        """Run a cell, send its outputs, and return whether it ended without an exception.
+
+        `is_changed`: the reader has changed a cell of this lesson. Then `assert` does nothing, because
+        the lesson's own numbers need not hold any more.
+        """
+        _page.send, _page.is_changed = send, is_changed
+        file = f"<cell {cell}>"
+        linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+        with (
+            contextlib.redirect_stdout(_Stream("stdout")),
+            contextlib.redirect_stderr(_Stream("stderr")),
+        ):
+            try:
+                await self._run(source, file, optimize=int(is_changed))
+            except BaseException as error:
+                send(_error(error, file))
+                return False
+        return True
+
+    async def _run(self, source: str, file: str, optimize: int) -> None:
+        tree = ast.parse(source, file)
+        last = None
+        if tree.body and isinstance(tree.body[-1], ast.Expr) and not source.rstrip().endswith(";"):
+            last = ast.Expression(tree.body.pop().value)  # type: ignore[attr-defined]
+        await self._evaluate(tree, file, "exec", optimize)
+        if last is not None:
+            value = await self._evaluate(last, file, "eval", optimize)
+            if value is not None:
+                display(value)
+
+    async def _evaluate(self, tree: Any, file: str, mode: str, optimize: int) -> Any:
+        code = compile(tree, file, mode, _FLAGS, optimize=optimize)
+        value = eval(code, self.names)  # noqa: S307 (the reader's own code, in the reader's browser)
+        # Only a cell with a top-level await is a coroutine; the value of the last line may be one, too.
+        return await value if code.co_flags & inspect.CO_COROUTINE else value
+
+
+def _error(error: BaseException, file: str) -> Output:
+    """Return an exception without the frames of this module."""
+    trace: types.TracebackType | None = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename != file:
+        trace = trace.tb_next
+    lines = traceback.format_exception(type(error), error, trace)
+    at: Sequence[types.FrameSummary] | Any = traceback.extract_tb(trace)
+    inside = [frame.lineno for frame in at if frame.filename == file]
+    line = inside[-1] if inside else getattr(error, "lineno", None)
+    missing = error.name if isinstance(error, ModuleNotFoundError | NameError) else None
+    return {
+        "kind": "error",
+        "name": type(error).__name__,
+        "message": str(error),
+        "trace": "".join(lines),
+        "line": line,
+        "missing": missing,
+    }

@@ -1,0 +1,36 @@
+"""Open a file in a page, in Pyodide: any trace that `underglass open` knows, within limits."""
+
+from pathlib import Path
+
+from engine.events.cluster_log import ClusterLog
+from page_cells import Output, display
+from visualizer.packed import packed_log
+from visualizer.sources import read_source
+
+# As objects, the events of a foreign log take about twenty times as much, and a page has 2 GB.
+LAST = 16_000_000
+MAX_UNPACKED = 1 << 30
+
+
+def open_file(path: str) -> None:
+    """Read the file, delete it, and send the page its log. Raises LogError for an unknown file."""
+    notes: list[str] = []
+    with Path(path).open("rb") as file:
+        Path(path).unlink()
+        log = read_source(file, LAST, limit=MAX_UNPACKED, tell=notes.append)
+    display(_Opened(log, " ".join(notes)))
+
+
+class _Opened:
+    def __init__(self, log: object, note: str) -> None:
+        self.log, self.note = log, note
+
+    def page_output(self) -> Output:
+        packed = packed_log(self.log)  # type: ignore[arg-type]
+        is_cluster = isinstance(self.log, ClusterLog)
+        return {
+            "kind": "opened",
+            "log": packed.log,
+            "module": "cluster" if is_cluster else "board",
+            "text": self.note,
+        }

@@ -1,0 +1,46 @@
+"""The playground of the site, in Pyodide: a workload with other settings, and the run before."""
+
+import json
+
+from engine.events import EventLog
+from page_cells import Output, display
+from visualizer.packed import packed_log
+from visualizer.playing.numbers import numbers, table
+from visualizer.playing.rerun import Setup
+from visualizer.playing.words import changes, description
+
+
+class Playground:
+    """The settings and the log of the last run."""
+
+    def __init__(self) -> None:
+        self.setup = Setup()
+        self.log: EventLog | None = None
+
+    def change(self, settings: str) -> None:
+        """Run with the settings, as JSON, and send the page the run. Raises SetupError."""
+        setup = self.setup.changed(**json.loads(settings))
+        run = setup.run()
+        before = self.log or self.setup.run().log
+        now = numbers(run.log)
+        words = f"{changes(self.setup.settings, setup.settings)} {description(run, now)}"
+        self.setup, self.log = setup, run.log
+        display(_Shown(words.strip(), table(now, numbers(before)), before, run.log))
+
+
+class _Shown:
+    def __init__(self, words: str, numbers_html: str, before: EventLog, log: EventLog) -> None:
+        self.page_output = lambda: _output(words, numbers_html, before, log)
+
+
+def _output(words: str, numbers_html: str, before: EventLog, log: EventLog) -> Output:
+    return {
+        "kind": "played",
+        "text": words,
+        "html": numbers_html,
+        "log": packed_log(log).log,
+        "before": packed_log(before).log,
+    }
+
+
+playground = Playground()

@@ -1,0 +1,128 @@
+"""What pages load besides HTML: scripts, style sheets, Pyodide, and the core as a zip."""
+
+import gzip
+import hashlib
+import io
+import json
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+from site_pages import REPOSITORY, Site
+
+FRONTEND = REPOSITORY / "visualizer" / "frontend"
+WHEELS = Path(__file__).with_name("page-wheels.txt")
+KEPT_WHEELS = REPOSITORY / "build" / "page-wheels"
+PYODIDE = FRONTEND / "node_modules" / "pyodide"
+RUNTIME = Path(__file__).with_name("runtime")
+
+# The page's Python. Pyodide names the platform of its wheels after the year of its ABI.
+PYTHON, PLATFORM = "3.14", "pyemscripten_2026_0_wasm32"
+
+# What a page cannot use: compiled or notebook packages, servers, files of the front end.
+_LEFT_OUT = (
+    "engine/training/",
+    "visualizer/cli/",
+    "visualizer/figures/",
+    "visualizer/frontend/",
+    "visualizer/local/",
+    "visualizer/static/",
+    "visualizer/watching/",
+    "visualizer/widgets/",
+)
+_SUFFIXES = (".py", ".json", ".jinja", ".gz")
+_A_DATE = (2026, 1, 1, 0, 0, 0)  # so that equal contents give equal files
+
+
+def build(site: Site) -> None:
+    """Write assets/, python/ and model/."""
+    run_node("site.mjs", str(site.out / "assets"))
+    _write_python(site.out / "python")
+    _write_model(site.out / "model")
+
+
+def run_node(script: str, *arguments: str, given: str = "") -> str:
+    """Run a script of the front end's folder, and return what it prints. Exit if it fails."""
+    node = shutil.which("node", path=str(Path(sys.executable).parent)) or shutil.which("node")
+    if node is None:
+        raise SystemExit("node is missing: `make setup` installs it into .venv")
+    command = [node, "--no-warnings", str(FRONTEND / script), *arguments]
+    done = subprocess.run(command, input=given, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"node {script} failed with exit code {done.returncode}")
+    return done.stdout
+
+
+def _write_python(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    if not PYODIDE.is_dir():
+        raise SystemExit(f"{PYODIDE} is missing: `make setup` installs it")
+    for name in ("pyodide.mjs", "pyodide.asm.mjs", "python_stdlib.zip"):
+        shutil.copyfile(PYODIDE / name, folder / name)
+    # Hosts may not compress .wasm: 9.6 MB instead of 3.5 MB.
+    wasm = (PYODIDE / "pyodide.asm.wasm").read_bytes()
+    (folder / "pyodide.asm.wasm.gz").write_bytes(gzip.compress(wasm, 9, mtime=0))
+    # The lock names files that this site does not have; the page needs none of them.
+    lock = json.loads((PYODIDE / "pyodide-lock.json").read_text("utf-8"))
+    (folder / "pyodide-lock.json").write_text(json.dumps(lock | {"packages": {}}), "utf-8")
+    wheels = page_wheels()
+    for wheel in wheels:
+        shutil.copyfile(wheel, folder / wheel.name)
+    (folder / "underglass.zip").write_bytes(core_zip())
+    size = sum(path.stat().st_size for path in folder.iterdir())
+    contents = {"wheels": [wheel.name for wheel in wheels], "bytes": size}
+    (folder / "contents.json").write_text(json.dumps(contents), "utf-8")
+
+
+def page_wheels() -> list[Path]:
+    """Return the wheels of page-wheels.txt, downloaded once and checked by their hashes."""
+    digest = hashlib.sha256(WHEELS.read_bytes()).hexdigest()[:12]
+    folder = KEPT_WHEELS / digest
+    if not folder.is_dir():
+        part = folder.with_suffix(".part")
+        shutil.rmtree(part, ignore_errors=True)
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+        command += ["--no-deps", "--only-binary=:all:", "--require-hashes", "-r", str(WHEELS)]
+        command += ["--python-version", PYTHON, "--abi", f"cp{PYTHON.replace('.', '')}", "--abi", "none"]
+        command += ["--platform", PLATFORM, "--platform", "any", "--dest", str(part)]
+        if subprocess.run(command, check=False).returncode:
+            raise SystemExit("the page's wheels could not be downloaded; see site/page-wheels.txt")
+        part.rename(folder)
+    return sorted(folder.glob("*.whl"))
+
+
+def core_zip() -> bytes:
+    """Return what a page imports: the engine, the visualizer, the checks, and the runtime."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as packed:
+        for name, path in sorted(_core_files()):
+            about = zipfile.ZipInfo(name, _A_DATE)
+            about.compress_type = zipfile.ZIP_DEFLATED
+            packed.writestr(about, path.read_bytes(), compresslevel=9)
+    return buffer.getvalue()
+
+
+def _core_files() -> Iterator[tuple[str, Path]]:
+    for folder in ("engine", "visualizer"):
+        for path in (REPOSITORY / folder).rglob("*"):
+            name = path.relative_to(REPOSITORY).as_posix()
+            if path.suffix in _SUFFIXES and not name.startswith(_LEFT_OUT):
+                yield name, path
+    for folder in ("checks", "solutions"):
+        for path in (REPOSITORY / "notebooks" / folder).glob("*.py"):
+            yield f"{folder}/{path.name}", path
+    for path in RUNTIME.glob("*.py"):
+        yield path.name, path
+    for path in metadata.files("markupsafe") or ():
+        if path.suffix == ".py" or "LICENSE" in path.name:
+            yield path.as_posix(), Path(str(path.locate()))
+
+
+def _write_model(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    for name in ("model.safetensors", "config.json"):
+        shutil.copyfile(REPOSITORY / "engine" / "bundled" / name, folder / name)

@@ -1,0 +1,121 @@
+"""Which cells of the lessons run in a page, and why the others do not: as a run in Pyodide has shown."""
+
+import ast
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+# What a missing module means for a reader, by the module's first name.
+_NEEDS = {
+    "torch": "PyTorch",
+    "transformers": "PyTorch",
+    "numpy": "NumPy",
+    "pandas": "pandas",
+    "plotly": "Plotly",
+    "server": "a server",
+    "httpx": "a server",
+    "websockets": "a server",
+    "fastapi": "a server",
+    "tests": "the recordings of the test suite",
+    "llguidance": "a library for grammars",
+    "IPython": "Jupyter",
+}
+
+
+_NEVER_ENDED = {"name": "RuntimeError", "message": "can't start new thread"}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a cell runs in a page.
+
+    reason      what it needs and a page does not have; empty if it runs
+    has_figure  whether one of its outputs is a stored picture, because Plotly draws it
+    """
+
+    cell: int
+    reason: str = ""
+    has_figure: bool = False
+
+    @property
+    def runs(self) -> bool:
+        """Whether it runs."""
+        return not self.reason
+
+    @property
+    def needs(self) -> str:
+        """The sentence for the reader."""
+        return f"This cell needs {self.reason}, which this page does not have; its output is stored."
+
+
+def verdicts(sources: Mapping[int, str], runs: Mapping[int, Any]) -> dict[int, Verdict]:
+    """Return a verdict for each code cell of a lesson."""
+    found: dict[int, Verdict] = {}
+    lost: dict[str, str] = {}  # a name that a failed cell did not define -> what that cell needs
+    for cell, source in sources.items():
+        ran = runs[cell]
+        if ran["ok"]:
+            figure = any(output["kind"] == "figure" for output in ran["outputs"])
+            found[cell] = Verdict(cell, has_figure=figure)
+            continue
+        error = next((one for one in ran["outputs"] if one["kind"] == "error"), _NEVER_ENDED)
+        reason = lost.get(error.get("missing", "")) if error["name"] == "NameError" else None
+        reason = reason or _reason(error)
+        found[cell] = Verdict(cell, reason)
+        lost |= {name: reason for name in _defined(source) if name not in lost}
+    return found
+
+
+def _reason(error: Mapping[str, Any]) -> str:
+    missing = error.get("missing", "")
+    if missing and error["name"] != "NameError":
+        first = missing.split(".")[0]
+        return _NEEDS.get(first, f"the module {missing}")
+    if error["name"] == "RuntimeError" and "thread" in error["message"]:
+        return "threads"
+    if error["name"] == "AssertionError":
+        return "the speed of a real machine"
+    return f"something that fails here ({error['name']}: {error['message'][:80]})"
+
+
+def _defined(source: str) -> set[str]:
+    """Return the names that a cell defines."""
+    names = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names |= {(one.asname or one.name).split(".")[0] for one in node.names}
+    return names
+
+
+def table(lessons: Iterable[tuple[str, list[Verdict]]]) -> list[dict[str, Any]]:
+    """Return one row per lesson: its cells, how many of them run, and the reasons of the others."""
+    return [
+        {
+            "lesson": name,
+            "cells": len(found),
+            "run": sum(one.runs for one in found),
+            "figures": sum(one.has_figure for one in found),
+            "reasons": dict(Counter(one.reason for one in found if not one.runs).most_common()),
+        }
+        for name, found in lessons
+    ]
+
+
+def printed(rows: list[dict[str, Any]]) -> str:
+    """Return the table as text."""
+    lines = [f"{'lesson':40} {'runs':>4} {'of':>4}  not, because it needs"]
+    for row in rows:
+        reasons = ", ".join(f"{reason} ({count})" for reason, count in row["reasons"].items())
+        lines.append(f"{row['lesson']:40} {row['run']:4} {row['cells']:4}  {reasons}")
+    total = {name: sum(row[name] for row in rows) for name in ("run", "cells", "figures")}
+    share = total["run"] / total["cells"]
+    lines.append(
+        f"{'all':40} {total['run']:4} {total['cells']:4}  {share:.0%} run; "
+        f"{total['figures']} of them show a stored figure"
+    )
+    return "\n".join(lines)

@@ -1,0 +1,276 @@
+"""The lessons as pages.
+
+A lesson's cells are run in Pyodide when the site is built, with what a page has (`run_lessons.mjs`). So the build finds
+out which cells run in a page, and the pages get their boards' logs. A cell that does not run there shows the output
+that its notebook stores, and says why.
+
+A page is cut into parts at its questions: each part after a question is folded until the reader has answered. So
+no answer is visible before its question, with or without JavaScript.
+"""
+
+import ast
+import base64
+import html
+import json
+import re
+import struct
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import PythonLexer
+
+from authoring.lab import NOTEBOOKS
+from authoring.parts import lessons
+from page_cells import PageGuess
+from site_assets import run_node
+from site_cells import Verdict, verdicts
+from site_markdown import render
+from site_pages import Site
+
+WORKERS = 2
+
+Output = dict[str, Any]
+Runs = dict[int, dict[str, Any]]  # by cell: ok, ms, outputs
+
+
+@dataclass
+class Prose:
+    """A Markdown cell. `contents`: the list of the lesson's headings follows it."""
+
+    cell: int
+    html: str
+    contents: bool = False
+
+
+@dataclass
+class Code:
+    """A code cell, as the template draws it."""
+
+    cell: int
+    code: str
+    runs: bool
+    needs: str
+    outputs: list[Output]
+    figure: str = ""
+    only_asks: bool = False
+    hints: str = ""
+
+
+@dataclass
+class Part:
+    """A part of a page: the beginning, or what follows the question with this key."""
+
+    question: str = ""
+    blocks: list[Prose | Code] = field(default_factory=list)
+
+
+@dataclass
+class Heading:
+    """A heading of a lesson."""
+
+    anchor: str
+    text: str
+
+
+@dataclass
+class Lesson:
+    """A lesson's page, and the verdicts on its cells."""
+
+    path: Path
+    title: str
+    question: str
+    parts: list[Part] = field(default_factory=list)
+    headings: list[Heading] = field(default_factory=list)
+    replies: dict[str, Any] = field(default_factory=dict)
+    verdicts: list[Verdict] = field(default_factory=list)
+
+    @property
+    def file(self) -> str:
+        """The page's name."""
+        return f"{self.path.stem}.html"
+
+    @property
+    def notebook(self) -> str:
+        """The notebook's path in the repository."""
+        return f"notebooks/{self.path.name}"
+
+
+def build(site: Site, colab: str = "") -> list[Lesson]:
+    """Write lessons/, and return them. `colab` is the address of a notebook there, without its path."""
+    paths = lessons()
+    notebooks = {path.stem: nbformat.read(path, as_version=4) for path in paths}
+    runs = run_cells(site, notebooks)
+    made = [_lesson(site, path, notebooks[path.stem].cells, runs[path.stem]) for path in paths]
+    for at, lesson in enumerate(made):
+        site.write(
+            f"lessons/{lesson.file}",
+            "lesson.html",
+            page="lessons",
+            lesson=lesson,
+            before=made[at - 1] if at else None,
+            after=made[at + 1] if at + 1 < len(made) else None,
+            colab=colab,
+        )
+    return made
+
+
+def run_cells(site: Site, notebooks: dict[str, Any]) -> dict[str, Runs]:
+    """Run all code cells in Pyodide under Node, several lessons at a time."""
+    sources = {
+        name: [
+            {"cell": number, "source": cell.source}
+            for number, cell in enumerate(notebook.cells)
+            if cell.cell_type == "code"
+        ]
+        for name, notebook in notebooks.items()
+    }
+    shares = [dict(list(sources.items())[at::WORKERS]) for at in range(WORKERS)]
+
+    def run(share: dict[str, Any]) -> dict[str, Any]:
+        ran: dict[str, Any] = json.loads(
+            run_node("run_lessons.mjs", str(site.out), given=json.dumps(share))
+        )
+        return ran
+
+    with ThreadPoolExecutor(WORKERS) as pool:
+        found = {name: cells for share in pool.map(run, shares) for name, cells in share.items()}
+    return {name: {int(cell): one for cell, one in found[name].items()} for name in sources}
+
+
+def _lesson(site: Site, path: Path, cells: list[Any], runs: Runs) -> Lesson:
+    first = cells[0].source
+    title = re.sub(r"^# ", "", first.splitlines()[0])
+    asked = next(cell.source for cell in cells if "question" in cell.metadata.get("tags", []))
+    question = re.findall(r"\*\*([^*]+\?)\*\*", asked)[0].replace("\n", " ")
+    lesson = Lesson(path, title, question)
+    sources = {n: cell.source for n, cell in enumerate(cells) if cell.cell_type == "code"}
+    judged = verdicts(sources, runs)
+    lesson.verdicts = list(judged.values())
+    hints = _hints(path.stem[:2])
+    page = f"lessons/{lesson.file}"
+    part = Part()
+    lesson.parts.append(part)
+    for number, cell in enumerate(cells):
+        if cell.cell_type == "markdown":
+            rendered = render(cell.source, site.links.resolver(lesson.notebook, page))
+            lesson.headings += [
+                Heading(anchor, text) for level, anchor, text in rendered.headings if level == 2
+            ]
+            part.blocks.append(Prose(number, rendered.html, contents=number == 0))
+            continue
+        verdict = judged[number]
+        stored = list(_stored(site, f"{path.stem}-{number}", cell.outputs))
+        picture = next((one for one in stored if one["kind"] == "image"), None)
+        outputs = runs[number]["outputs"] if verdict.runs else stored
+        outputs = list(_drawable(outputs, picture))
+        part.blocks.append(
+            Code(
+                number,
+                _highlighted(cell.source),
+                verdict.runs,
+                verdict.needs,
+                outputs,
+                figure=picture["src"] if picture else "",
+                only_asks=_only_asks(cell.source),
+                hints=hints if f"check.lesson_{path.stem[:2]}(" in cell.source else "",
+            )
+        )
+        asked_here = [one for one in runs[number]["outputs"] if one["kind"] == "question"]
+        if not asked_here and (unrun := _question(cell.source)):
+            asked_here = [unrun]
+            outputs.append(unrun)
+        for asking in asked_here:
+            key = asking["key"]
+            lesson.replies[key] = {
+                name: asking[name] for name in ("options", "replies", "unanswered")
+            }
+            part = Part(key)
+            lesson.parts.append(part)
+    return lesson
+
+
+def _question(source: str) -> Output | None:
+    """Return the question that a cell asks, for a lesson whose checks do not run in a page."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "predict":
+            key, question, options = map(ast.literal_eval, node.args)
+            output: Output = PageGuess(key, question, options).page_output()
+            return output
+    return None
+
+
+def _stored(site: Site, name: str, outputs: list[Any]) -> Iterator[Output]:
+    """Yield the outputs that the notebook stores, and write their pictures."""
+    for at, output in enumerate(outputs):
+        data = output.get("data", {})
+        if output.output_type == "stream":
+            yield {"kind": "text", "stream": output.name, "text": output.text}
+        elif "image/png" in data:
+            path = f"images/lessons/{name}-{at}.png"
+            width, height = _write_png(site.out / path, data["image/png"])
+            words = data.get("text/plain", "").strip()
+            alt = words if words.isprintable() else ""
+            yield {"kind": "image", "src": path, "width": width, "height": height, "alt": alt}
+        elif "text/markdown" in data:
+            yield {"kind": "html", "html": render(data["text/markdown"], str).html}
+
+
+def _write_png(path: Path, encoded: str) -> tuple[int, int]:
+    """Write a picture, and return its size."""
+    data = base64.b64decode(encoded)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    width, height = struct.unpack(">II", data[16:24])  # the beginning of every PNG
+    return width, height
+
+
+def _drawable(outputs: list[Output], picture: Output | None) -> Iterator[Output]:
+    """Yield outputs for the template: text of one stream in one piece, figures as stored pictures."""
+    text: Output | None = None
+    for output in outputs:
+        if output["kind"] == "text" and text is not None and text["stream"] == output["stream"]:
+            text["text"] += output["text"]
+            continue
+        text = None
+        if output["kind"] == "text":
+            text = dict(output)
+            yield text
+        elif output["kind"] == "figure":
+            if picture is not None:
+                yield picture
+        elif output["kind"] != "progress":
+            yield output
+
+
+def _highlighted(source: str) -> str:
+    lexer = PythonLexer(stripnl=False, ensurenl=False)
+    return highlight(source, lexer, HtmlFormatter(nowrap=True)).rstrip("\n")
+
+
+def _only_asks(source: str) -> bool:
+    """Return whether a cell does nothing but ask: its code would only repeat the question."""
+    tree = ast.parse(source)
+    asks = "predict(" in source and len(tree.body) == 2
+    return asks and isinstance(tree.body[0], ast.Assign) and isinstance(tree.body[1], ast.Expr)
+
+
+def _hints(lesson: str) -> str:
+    """Return a lesson's hints as HTML, each inside the one before, without importing its check."""
+    source = (NOTEBOOKS / "checks" / f"lesson_{lesson}.py").read_text("utf-8")
+    words: tuple[str, ...] = next(
+        ast.literal_eval(node.value)
+        for node in ast.parse(source).body
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "HINTS"
+    )
+    folded = ""
+    for number, hint in reversed(list(enumerate(words, start=1))):
+        summary = f"Hint {number} of {len(words)}"
+        text = f"<summary>{summary}</summary><p>{html.escape(hint)}</p>"
+        folded = f'<details class="hint">{text}{folded}</details>'
+    return folded

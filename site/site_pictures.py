@@ -1,0 +1,69 @@
+"""Draw pictures of logs for the site: previews of links, and the gallery's thumbnails."""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from site_pages import REPOSITORY
+
+_SCRIPT = REPOSITORY / "visualizer" / "frontend" / "site_pictures.mjs"
+
+
+@dataclass(frozen=True)
+class Job:
+    """The pictures to draw of a log. Each path is the file to write, None for none.
+
+    step     the step to show; None for the one at which a board opens
+    card     a PNG of 1200 x 630 that link previews show
+    light    a thumbnail, as SVG; `dark` is the same on a dark ground
+    moments  a folder for the cards of a few other moments, named by their steps
+    """
+
+    log: Path
+    title: str
+    step: int | None = None
+    selected: int | None = None
+    card: Path | None = None
+    light: Path | None = None
+    dark: Path | None = None
+    moments: Path | None = None
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A moment with a card of its own, and what the card says."""
+
+    step: int
+    selected: int | None
+    words: str
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What a job's card says; the moments that have cards."""
+
+    words: str
+    moments: tuple[Moment, ...]
+
+
+def draw(jobs: Sequence[Job]) -> list[Drawn]:
+    """Draw all pictures. Raises RuntimeError with Node's message if that fails."""
+    node = shutil.which("node")
+    if node is None:
+        raise RuntimeError("the site needs Node.js 22 or newer on PATH: use `make site`")
+    asked = json.dumps([{name: _plain(value) for name, value in vars(job).items()} for job in jobs])
+    done = subprocess.run([node, _SCRIPT], input=asked, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{_SCRIPT.name} failed: {done.stderr.strip()}")
+    return [
+        Drawn(one["words"] or "", tuple(Moment(**moment) for moment in one["moments"]))
+        for one in json.loads(done.stdout)
+    ]
+
+
+def _plain(value: Any) -> Any:
+    return str(value.resolve()) if isinstance(value, Path) else value

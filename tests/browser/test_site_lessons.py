@@ -1,0 +1,213 @@
+"""The lessons of the static site: boards at once, questions before answers, cells that run in the page."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+import nbformat
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from authoring.lab import NOTEBOOKS
+from authoring.parts import lessons
+from authoring.spoilers import _says, predictions
+from checks.answer import answer_to
+from tests.browser.conftest import NewPage
+
+PATIENCE_MS = 120_000  # for Python on a busy machine
+NAMES = [path.stem for path in lessons()]
+
+Open = Callable[..., Page]
+
+
+@pytest.fixture
+def open_lesson(site: str, new_page: NewPage) -> Iterator[Open]:
+    """Opens a lesson's page, whose console must stay empty."""
+    said: list[str] = []
+
+    def open_page(name: str, **options: object) -> Page:
+        page = new_page(**options)
+        page.on("console", lambda m: said.append(m.text) if m.type in ("error", "warning") else None)
+        page.goto(f"{site}lessons/{name}.html")
+        expect(page.locator("html")).to_have_attribute("data-ready", "true")
+        return page
+
+    yield open_page
+    assert not said, said
+
+
+def cell(page: Page, number: int) -> Locator:
+    return page.locator(f"#cell-{number}")
+
+
+def run(page: Page, number: int, state: str = "done") -> Locator:
+    """Run a cell and wait for its end."""
+    found = cell(page, number)
+    found.get_by_role("button", name="Run").click()
+    expect(found).to_have_attribute("data-state", state, timeout=PATIENCE_MS)
+    return found
+
+
+def edit(page: Page, number: int, old: str, new: str) -> None:
+    """Replace text in a cell's editor, as a reader does with the keyboard."""
+    found = cell(page, number)
+    if not found.locator(".cm-content").count():
+        found.locator("pre.code").click()
+    content = found.locator(".cm-content")
+    expect(content).to_be_focused()
+    source = found.evaluate("(element) => element.querySelector('.cm-content').cmView.view.state.doc.toString()")
+    assert old in source
+    page.keyboard.press("ControlOrMeta+a")
+    page.keyboard.insert_text(source.replace(old, new))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_lesson_draws_its_first_board_and_hides_what_follows_its_question(
+    name: str, open_lesson: Open
+) -> None:
+    page = open_lesson(name)
+    board = page.locator("div.lesson .board").first
+    if board.count():
+        board.scroll_into_view_if_needed()
+        expect(board.locator("> .underglass")).to_have_attribute("data-ready", "true")
+    parts = page.locator("details.part")
+    asked = predictions(nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4).cells)
+    keys = [part.get_attribute("data-question") for part in parts.all()]
+    assert keys == [one.key for one in asked]
+    expect(page.locator("form.predict").first).to_be_visible()
+    for hidden in page.locator("details.part > :not(summary)").all():
+        assert not hidden.is_visible()
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+class _Text(HTMLParser):
+    """The text of a page by part: outside all parts, then behind each question; without its options."""
+
+    SILENT = ("script", "style", "form", "title", "summary")
+
+    def __init__(self, page: str, left_out: set[str]) -> None:
+        super().__init__()
+        self.parts: list[str] = [""]
+        self._left_out = left_out  # ids of elements
+        self._open: list[tuple[str, bool]] = []  # elements, and whether their text counts
+        self.feed(re.sub(r"<(meta|link|img|input|br|hr)\b[^>]*>", "", page))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        is_part = "part" in (values.get("class") or "").split()
+        if is_part:
+            self.parts.append("")
+        folded = tag == "details" and not is_part
+        silent = tag in self.SILENT or folded or values.get("id") in self._left_out
+        self._open.append((tag, silent))
+
+    def handle_endtag(self, tag: str) -> None:
+        while self._open and self._open.pop()[0] != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        if not any(silent for _, silent in self._open):
+            self.parts[-1] += data
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_answer_is_on_the_page_before_its_question_is_answered(
+    name: str, site_folder: Path
+) -> None:
+    cells = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4).cells
+    source = (site_folder / "lessons" / f"{name}.html").read_text("utf-8")
+    for at, one in enumerate(predictions(cells)):
+        says = {
+            f"cell-{number}"
+            for number, cell in enumerate(cells)
+            # Code is judged by `authoring.spoilers`, where the numbers of a workload may equal an answer.
+            if cell.cell_type == "code" or f"says-{one.key}" in cell.metadata.get("tags", [])
+        }
+        text = _Text(source, says).parts
+        assert len(text) > at + 1, "the question has a part of its own"
+        before = " ".join(text[: at + 1])
+        assert not _says(before, answer_to(one.key).truth), one.key
+
+
+def test_a_guess_opens_the_next_part_and_is_remembered(open_lesson: Open) -> None:
+    page = open_lesson("04_continuous_batching")
+    part = page.locator('details.part[data-question="04.static"]')
+    page.get_by_label("7", exact=True).check()
+    expect(part).to_have_attribute("open", "")
+    told = part.locator("[data-reveal]").first
+    expect(told).to_contain_text("Your guess: 7. The log says: 25.")
+    page.get_by_label("25", exact=True).check()
+    expect(told).to_contain_text("Your guess: 25. The log says the same.")
+    expect(page.locator('details.part[data-question="04.continuous"]')).not_to_have_attribute("open", "")
+    page.reload()
+    expect(told).to_contain_text("Your guess: 25.")
+    expect(page.get_by_label("25", exact=True)).to_be_checked()
+
+
+def test_a_reader_may_go_on_without_a_guess(open_lesson: Open) -> None:
+    page = open_lesson("04_continuous_batching")
+    page.get_by_text("Go on without a guess").first.click()
+    told = page.locator("details.part [data-reveal]").first
+    expect(told).to_contain_text("No guess recorded. The log says: 25.")
+
+
+def test_a_changed_cell_runs_in_the_page_and_what_follows_is_marked(open_lesson: Open) -> None:
+    page = open_lesson("04_continuous_batching")
+    edit(page, 1, "max_batch_size=4", "max_batch_size=2")
+    page.keyboard.press("Shift+Enter")
+    first = cell(page, 1)
+    expect(first).to_have_attribute("data-state", "done", timeout=PATIENCE_MS)
+    board = first.locator(".board > .underglass")
+    expect(board).to_have_attribute("data-ready", "true")
+    expect(board.locator(".lanes, canvas").first).to_be_visible()
+    assert cell(page, 5).get_attribute("data-stale") == "true"
+    # The lesson's own numbers need not hold any more: an assert does nothing.
+    assert "72 steps in the engine's log" not in run(page, 5).inner_text()
+    assert cell(page, 5).get_attribute("data-stale") is None
+    first.get_by_role("button", name="Reset").click()
+    expect(first).to_have_attribute("data-state", "done", timeout=PATIENCE_MS)
+    assert "72 steps in the engine's log" in run(page, 5).inner_text()
+
+
+def test_an_error_is_shown_with_its_line_and_python_stops_and_runs_again(open_lesson: Open) -> None:
+    page = open_lesson("04_continuous_batching")
+    edit(page, 7, "offered = 4", "while True: pass\noffered = 4")
+    page.keyboard.press("Shift+Enter")
+    running = cell(page, 7)
+    expect(running).to_have_attribute("data-state", "running", timeout=PATIENCE_MS)
+    page.get_by_role("button", name="Stop").click()
+    expect(running.locator(".words")).to_have_text("Stopped")
+    edit(page, 7, "while True: pass", "nothing / 0")
+    run(page, 7, "failed")
+    expect(running.get_by_role("alert")).to_contain_text("Line 2: NameError")
+    running.get_by_role("button", name="Reset").click()
+    expect(running).to_have_attribute("data-state", "done", timeout=PATIENCE_MS)
+    expect(running.locator(".out")).to_have_text("126 of 288 seats were taken: 44%\n")
+
+
+def test_the_bundled_model_writes_in_the_page_what_it_writes_with_torch(open_lesson: Open) -> None:
+    stored = nbformat.read(NOTEBOOKS / "01_token_loop.ipynb", as_version=4).cells[1].outputs
+    [text] = [output.text for output in stored if output.output_type == "stream"]
+    page = open_lesson("01_token_loop")
+    ran = run(page, 1)
+    assert ran.locator('pre[data-stream="stdout"]').inner_text().strip() == text.strip()
+    expect(ran.locator(".board > .underglass")).to_have_attribute("data-ready", "true")
+
+
+def test_hints_open_one_after_the_other(open_lesson: Open) -> None:
+    page = open_lesson("04_continuous_batching")
+    for question in page.locator("details.part > summary").all():
+        question.click()
+    page.get_by_text("Hint 1 of 2").click()
+    expect(page.get_by_text("Take the queue", exact=False).or_(page.get_by_text("Hint 2 of 2"))).to_be_visible()
+
+
+def test_each_cell_that_does_not_run_says_why(site_folder: Path) -> None:
+    rows = json.loads((site_folder / "cells.json").read_text("utf-8"))
+    assert [row["lesson"] for row in rows] == NAMES
+    reasons = {reason for row in rows for reason in row["reasons"]}
+    assert not {reason for reason in reasons if "fails here" in reason}
+    page = (site_folder / "lessons" / "00_first_look.html").read_text("utf-8")
+    assert page.count('class="needs"') == rows[0]["cells"] - rows[0]["run"] > 0

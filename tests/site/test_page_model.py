@@ -1,0 +1,316 @@
+"""The model in the page: everything that an engine computes with it, it computes with torch, too."""
+
+import json
+import random
+import string
+from array import array
+
+import pytest
+from page_model import BUNDLED, PageLoader
+
+from engine import Engine, EngineConfig, SamplingParams
+from engine.config import ConfigError
+from engine.engine import ModelLoader
+from engine.runner import Row
+from engine.scheduling.request import Request
+from engine.scheduling.structured_output import StructuredOutput
+from engine.speculation.prompt_lookup import PromptLookup
+from engine.text.byte_pair_tokenizer import BytePairTokenizer
+from engine.text.tokenizer import HFTokenizer, TokenizerError
+from tests.facts import raises_naming
+from tests.site.page_models import NODE, NodeModel
+
+pytestmark = pytest.mark.skipif(NODE is None, reason="needs Node")
+
+EXACT = 1e-4  # how far a log-probability may be from torch's
+STORY = "Once upon a time, a fox called Theo lived near a quiet river. One day"
+PROMPTS = [
+    STORY,
+    "One day Mia found a golden key.",
+    "It was a rainy day. The little boat was all alone on the big lake.",
+    "Ted had a secret.",
+    "<|user_start|>What is 17 + 25?<|user_end|><|assistant_start|>",
+    "Every morning the old bear",
+    "A naïve café — 😀?",
+    STORY + " he found a small key under the old mill. He was happy. He ran home, and",
+]
+
+
+@pytest.fixture(scope="module")
+def node():
+    model = NodeModel()
+    yield model
+    model.close()
+
+
+@pytest.fixture
+def in_page(node, monkeypatch):
+    """Within a test, `Engine.load` loads as it does in a page if it is told so."""
+
+    def load(loader: ModelLoader | None, *args, **kwargs):
+        monkeypatch.setattr(Engine, "loader", loader)
+        return Engine.load(*args, **kwargs)
+
+    return lambda *args, **kwargs: [
+        load(loader, *args, **kwargs) for loader in (None, PageLoader(node))
+    ]
+
+
+def run(engine, asked):
+    requests = [engine.submit(prompt, params) for prompt, params in asked]
+    done = []
+    while engine.has_work():
+        done += engine.step().finished
+    assert all(request in done for request in requests)
+    return sorted(done, key=lambda request: request.id)
+
+
+def near(values):
+    return pytest.approx(values, abs=EXACT)
+
+
+def assert_equal(theirs, ours):
+    """Compare finished requests with torch's."""
+    for torch, page in zip(theirs, ours, strict=True):
+        assert page.error == torch.error == ""
+        assert page.tokens == torch.tokens
+        assert page.logprobs == near(torch.logprobs)
+        assert page.finish_reason == torch.finish_reason
+        assert page.preemptions == torch.preemptions
+        pairs = [*zip(torch.top_logprobs, page.top_logprobs, strict=True)]
+        assert len(page.prompt_scores) == len(torch.prompt_scores)
+        for theirs_, ours_ in zip(torch.prompt_scores, page.prompt_scores, strict=True):
+            assert (ours_.logprob, ours_.rank) == (near(theirs_.logprob), theirs_.rank)
+            pairs.append((theirs_.top, ours_.top))
+        for expected, top in pairs:
+            assert [one[1] for one in top] == near([one[1] for one in expected])
+            # Two tokens that are almost equally likely may change places.
+            assert {one[0] for one in top[:3]} == {one[0] for one in expected[:3]}
+
+
+GREEDY = SamplingParams(max_tokens=24, ignore_eos=True)
+
+
+def sampled(seed, **params):
+    params = {"temperature": 0.9, "max_tokens": 20, "ignore_eos": True} | params
+    return SamplingParams(seed=seed, **params)
+
+
+CASES = {
+    "eight at once": (EngineConfig(), [(prompt, GREEDY) for prompt in PROMPTS]),
+    "chunks, few blocks, preemption": (
+        EngineConfig(token_budget=12, max_kv_tokens=160, block_size=4),
+        [(prompt, GREEDY) for prompt in PROMPTS],
+    ),
+    "forks and copies": (
+        EngineConfig(block_size=8),
+        [(STORY, sampled(3, n=4)), (STORY, GREEDY), (STORY + " he", sampled(4, best_of=3))],
+    ),
+    "a block for each token": (EngineConfig(block_size=1), [(STORY, GREEDY)]),
+    "log-probabilities": (
+        EngineConfig(token_budget=16),
+        [
+            (STORY, SamplingParams(max_tokens=4, logprobs=1536, prompt_logprobs=5)),
+            (PROMPTS[1], SamplingParams(max_tokens=6, logprobs=3, logit_bias={300: 4.0, 12: -100})),
+        ],
+    ),
+    "sampled": (
+        EngineConfig(),
+        [
+            (STORY, sampled(1)),
+            (STORY, sampled(2, top_k=5)),
+            (STORY, sampled(3, top_p=0.7, temperature=1.5)),
+            (STORY, sampled(-4, min_p=0.1)),
+            (STORY, sampled(2**70, top_k=50, top_p=0.95, min_p=0.01)),
+        ],
+    ),
+    "penalties and bans": (
+        EngineConfig(),
+        [
+            (STORY, sampled(5, repetition_penalty=1.3, logprobs=2)),
+            (STORY, sampled(6, temperature=0, frequency_penalty=0.5, presence_penalty=0.4)),
+            (STORY, sampled(7, allowed_token_ids=[*range(300, 700)])),
+            (STORY, sampled(8, temperature=0, bad_words=[" the", " he", "."])),
+            (PROMPTS[4], SamplingParams(max_tokens=30, min_tokens=25)),
+        ],
+    ),
+    "a shape": (
+        EngineConfig(jump_forward=False),
+        [(STORY, sampled(9, structured=StructuredOutput("regex", " (he|she) (ran|sat)[.!]")))],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_engine_computes_what_it_computes_with_torch(in_page, case):
+    config, asked = CASES[case]
+    theirs, ours = in_page("bundled", config)
+    assert_equal(run(theirs, asked), run(ours, asked))
+    for event in ("StepScheduled", "PrefixHit", "BlockCopied"):
+        kinds = [
+            [one for one in log if type(one).__name__ == event] for log in (theirs.log, ours.log)
+        ]
+        assert len(kinds[0]) == len(kinds[1])
+
+
+def test_masks_are_reported_as_with_torch(in_page):
+    shape = StructuredOutput("regex", '"(cat|dog)"')
+    logs = []
+    for engine in in_page("bundled", EngineConfig(jump_forward=False)):
+        run(engine, [(STORY, SamplingParams(structured=shape))])
+        logs.append([(row.allowed, row.wanted, row.mass) for row in engine.log.token_rows])
+    theirs, ours = logs
+    assert [one[:2] for one in ours] == [one[:2] for one in theirs]
+    assert [one[2] for one in ours] == near([one[2] for one in theirs])
+
+
+class Half:
+    """A verifier that accepts drafts by the general rule, with a drafter that is certain."""
+
+    def accept(self, p, drafts, numbers, pick):
+        for j, (draft, number) in enumerate(zip(drafts, numbers, strict=True)):
+            if number >= p[j][draft]:
+                return [*drafts[:j], pick([0 if i == draft else w for i, w in enumerate(p[j])])]
+        return [*drafts, pick(p[-1])]
+
+
+@pytest.mark.parametrize("parts", ["lookup", "model", "verifier"])
+def test_drafts_are_verified_as_with_torch(in_page, parts):
+    given = {
+        "lookup": lambda: {"drafter": PromptLookup()},
+        "model": lambda: {"draft_model": "bundled", "draft_length": 3},
+        "verifier": lambda: {"drafter": PromptLookup(), "verifier": Half()},
+    }[parts]
+    asked = [
+        ("a b c d a b c d a b", GREEDY),
+        (STORY * 2, sampled(1)),
+        (STORY * 2, sampled(2, logprobs=2)),
+    ]
+    theirs, ours = (engine for engine in in_page("bundled", EngineConfig(), **given()))
+    assert_equal(run(theirs, asked), run(ours, asked))
+    drafted = [
+        sum(step.drafted_tokens for step in engine.log.step_rows) for engine in (theirs, ours)
+    ]
+    assert drafted[0] == drafted[1] > 0
+
+
+def test_every_logit_is_torchs(in_page):
+    chance = random.Random(19)
+    prompts = [[chance.randrange(1536) for _ in range(length)] for length in (1, 2, 31, 64, 300)]
+    asked = [(prompt, SamplingParams(max_tokens=1, logprobs=1536)) for prompt in prompts]
+    worst = 0.0
+    theirs, ours = in_page("bundled", EngineConfig(token_budget=100))
+    for torch, page in zip(run(theirs, asked), run(ours, asked), strict=True):
+        [expected], [top] = map(dict, torch.top_logprobs), map(dict, page.top_logprobs)
+        worst = max(worst, *(abs(expected[token] - top[token]) for token in range(1536)))
+    assert worst < EXACT
+
+
+def test_the_model_describes_itself_as_with_torch(in_page):
+    theirs, ours = in_page("bundled", EngineConfig())
+    assert ours.runner.describe() == theirs.runner.describe()
+    assert ours.tokenizer.describe() == theirs.tokenizer.describe()
+
+
+def test_a_page_holds_the_keys_and_values_that_torch_computes(in_page):
+    pages = []
+    for engine in in_page("bundled", EngineConfig()):
+        engine.submit(STORY, GREEDY)
+        engine.step()
+        [request] = engine.requests.values()
+        page = engine.runner.read_pages(request.block_table[:1])
+        kv_format = engine.runner.kv_format()
+        assert len(page) == kv_format.page_bytes
+        engine.runner.write_pages([50, 51], memoryview(page * 2))
+        assert engine.runner.read_pages([51]) == page
+        pages.append((kv_format[1:], array("f", page)))
+    (form, theirs), (same, ours) = pages
+    assert same == form
+    assert list(ours) == pytest.approx(list(theirs), abs=1e-3)
+
+
+def test_engines_do_not_share_kv_memory(in_page):
+    """Lessons keep several engines, and compare them."""
+    _, first = in_page("bundled", EngineConfig())
+    _, second = in_page("bundled", EngineConfig())
+    request = first.submit(STORY, GREEDY)
+    first.step()
+    run(second, [(PROMPTS[1], GREEDY)])
+    while first.has_work():
+        first.step()
+    alone, _ = in_page("bundled", EngineConfig())
+    assert request.tokens == run(alone, [(STORY, GREEDY)])[0].tokens
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ({"model": "openai/gpt-oss-20b"}, 'model must be "bundled" in a page'),
+        ({"dtype": "bfloat16"}, 'dtype must be "auto" or "float32" in a page'),
+        ({"device": "cuda"}, 'device must be "cpu" in a page'),
+        ({"draft_model": "org/small"}, 'model must be "bundled" in a page'),
+        (
+            {"config": EngineConfig(async_scheduling=True)},
+            "async_scheduling must be False in a page",
+        ),
+        ({"config": EngineConfig(max_kv_tokens=2**50)}, "max_kv_tokens: the page has no memory"),
+        ({"attention": object}, "attention is a part of a model, and PageRunner has none"),
+    ],
+)
+def test_what_a_page_has_not_is_refused_by_name(node, monkeypatch, given, name):
+    monkeypatch.setattr(Engine, "loader", PageLoader(node))
+    with pytest.raises(ConfigError, match=name):
+        Engine.load(**given)
+
+
+def test_a_damaged_model_ends_the_request_and_not_the_engine(node, monkeypatch):
+    monkeypatch.setattr(Engine, "loader", PageLoader(node))
+    engine = Engine.load()
+    damaged = array("f", [float("nan")] * (engine.runner.kv_format().page_bytes // 4))
+    first = engine.submit(STORY, GREEDY)
+    engine.step()
+    engine.runner.write_pages(first.block_table[:1], memoryview(damaged).cast("B"))
+    engine.step()
+    assert first.error.startswith("FloatingPointError: the model's logits are not finite")
+    assert run(engine, [(PROMPTS[1], GREEDY)])[0].error == ""
+
+
+def test_a_row_beyond_its_blocks_is_refused(node):
+    runner, _ = PageLoader(node).load("bundled", engine=EngineConfig(block_size=4))
+    request = Request(1, [5] * 9, [""] * 9, SamplingParams(), block_table=[0, 1])
+    with raises_naming(ValueError, 2, 3):
+        runner.run([Row(request, start=0, count=9, samples=[0])], [])
+
+
+def test_ids_are_those_of_the_library():
+    chance = random.Random(19)
+    ours, library = BytePairTokenizer(BUNDLED), HFTokenizer(BUNDLED)
+    alphabets = [
+        string.printable,
+        " aeiou'\"nst\n",
+        "".join(map(chr, range(0x20, 0x250))),
+        "é😀한\u0301\u200d\x85\xa0\u2003\x1c\ufffd\0",
+        [library.decode([id_]) for id_ in (*library.special_ids, *range(300, 400))] + ["<|", "|>"],
+    ]
+    for count in range(1000):
+        text = "".join(chance.choices(alphabets[count % len(alphabets)], k=chance.randrange(80)))
+        assert ours.encode(text) == library.encode(text)
+        assert ours.encode_ordinary(text) == library.encode_ordinary(text)
+
+
+def test_a_tokenizer_of_another_kind_is_refused_with_the_reason(tmp_path):
+    file = json.loads((BUNDLED / "tokenizer.json").read_text("utf-8"))
+    for change, reason in (
+        ({"model": file["model"] | {"type": "Unigram"}}, "model.type is 'Unigram'"),
+        ({"model": file["model"] | {"ignore_merges": True}}, "model.ignore_merges is True"),
+        ({"normalizer": {"type": "NFC"}}, "it has a normalizer"),
+        ({"pre_tokenizer": {"type": "Whitespace"}}, "is not one pattern and ByteLevel"),
+    ):
+        (tmp_path / "tokenizer.json").write_text(json.dumps(file | change), "utf-8")
+        with pytest.raises(TokenizerError, match=reason):
+            BytePairTokenizer(tmp_path)
+    pattern = file["pre_tokenizer"]["pretokenizers"][0]["pattern"]
+    pattern["Regex"] = r"\p{L}+"  # `re` has no classes of letters
+    (tmp_path / "tokenizer.json").write_text(json.dumps(file), "utf-8")
+    with raises_naming(TokenizerError, "tokenizers library"):
+        BytePairTokenizer(tmp_path)

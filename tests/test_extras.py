@@ -1,0 +1,249 @@
+"""What works with a plain `pip install underglass`, and what says which extra it needs.
+
+Each test runs a Python of its own, in which importing other libraries fails as if they were missing.
+"""
+
+import ast
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from engine.extras import EXTRA_OF
+
+REPOSITORY = Path(__file__).parents[1]
+OURS = ("engine", "server", "visualizer")
+SCENARIOS = REPOSITORY / "visualizer" / "scenarios"
+# Imported in front of a test's program. `libraries` are the only ones that can be imported, or none of
+# `missing` can be.
+HOOK = """
+import sys
+
+class Hook:
+    def find_spec(self, name, path=None, target=None):
+        top = name.partition(".")[0]
+        if {condition}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Hook())
+"""
+ONLY_MSGSPEC = HOOK.format(
+    condition=f"top not in sys.stdlib_module_names and top not in {('msgspec', *OURS)}"
+)
+PLAIN_INSTALL = HOOK.format(condition=f"top in {sorted(EXTRA_OF)}")
+
+
+def run(program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", program, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY, check=False)
+
+
+def test_the_event_log_needs_only_msgspec_and_no_other_room() -> None:
+    done = run(
+        ONLY_MSGSPEC
+        + """
+import gzip
+import engine.events
+
+log = engine.events.EventLog.from_bytes(gzip.open("visualizer/scenarios/preemption.jsonl.gz").read())
+log.state(), log.request_rows, log.step_rows, log.token_rows, log.waterfall.totals
+rooms = ("scheduling", "cache", "text", "output", "simulation", "engine")
+print([room for room in rooms if f"engine.{room}" in sys.modules])
+"""
+    )
+    assert (done.stdout.strip(), done.stderr) == ("[]", "")
+
+
+def test_the_simulator_the_explanations_and_the_comparisons_need_only_msgspec() -> None:
+    done = run(
+        ONLY_MSGSPEC
+        + """
+from engine import EngineConfig, simulate, simulate_cluster, study, what_if
+from engine.simulation.cost_runner import Cost
+from engine.simulation.traffic import Traffic
+from visualizer import gallery, to_html, to_perfetto
+from visualizer.comparing.compared_runs import ComparedRuns, compare_logs
+from visualizer.playing.numbers import numbers, table
+from visualizer.predicting.questions import questions
+from visualizer.summary import summary
+
+workload = Traffic(requests=6).workload
+config = EngineConfig(token_budget=48, max_batch_size=6, max_kv_tokens=224, block_size=8)
+log = simulate(workload, config, cost=Cost(10, 0.25))
+changed = what_if(log, token_budget=16)
+assert ComparedRuns(log, changed).page_facts()["difference"]
+assert "<html" in compare_logs(log, changed).to_html()
+cluster = simulate_cluster(workload, config, cost=Cost(10, 0.25), replicas=2)
+assert "<html" in compare_logs(cluster, cluster).to_html()
+preemption = gallery()["preemption"].log
+assert to_html(preemption) and to_perfetto(preemption) and questions(preemption, 5, 0)
+for text in (log.why_slow(1), log.stuck(2), study(log, {"token_budget": [32]}), summary(log)):
+    assert str(text)
+assert table(numbers(log), numbers(changed))
+"""
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def commands(*lines: str) -> list[tuple[int, str, str]]:
+    """Run commands in a plain install; return the exit code and the outputs of each."""
+    done = run(
+        PLAIN_INSTALL
+        + """
+import json
+from typer.testing import CliRunner
+from server.cli import app
+
+done = [CliRunner().invoke(app, line.split()) for line in sys.argv[1:]]
+print(json.dumps([(one.exit_code, one.stdout, one.stderr) for one in done]))
+""",
+        *lines,
+    )
+    assert done.returncode == 0, done.stderr
+    return [(code, out, error) for code, out, error in json.loads(done.stdout)]
+
+
+def test_commands_that_read_logs_work_in_a_plain_install(tmp_path: Path) -> None:
+    expected = {
+        f"open preemption --summary --csv {tmp_path} --perfetto {tmp_path}/p.json": "TTFT",
+        f"open preemption --html {tmp_path}/board.html": "board.html",
+        f"open chunk_budget mixed_step --html {tmp_path}/two.html": "two.html",
+        "why preemption Ada": "decode",
+        f"what-if preemption token_budget=8 --html {tmp_path}/what_if.html": "token_budget=8",
+        "--help": "serve",
+        "serve --help": "--token-budget",
+    }
+    done = dict(zip(expected, commands(*expected), strict=True))
+    assert {line: (code, error) for line, (code, _, error) in done.items()} == dict.fromkeys(
+        expected, (0, "")
+    )
+    assert [line for line, (_, out, _) in done.items() if expected[line] not in out] == []
+
+
+def test_other_commands_name_their_extra_in_one_line() -> None:
+    expected = {
+        "serve": "server",
+        "serve --replica http://127.0.0.1:1": "cluster",
+        "lmtp": "server",
+        "train": "model",
+        "listen tcp://127.0.0.1:5557": "kv-events",
+    }
+    done = dict(zip(expected, commands(*expected), strict=True))
+    assert {(code, out) for code, out, _ in done.values()} == {(2, "")}
+    line = re.compile(r"underglass: .+ needs \w+: pip install 'underglass\[(.+)\]'\n")
+    assert {name: line.sub(r"\1", error) for name, (_, _, error) in done.items()} == expected
+
+
+def test_a_function_that_needs_an_extra_names_it() -> None:
+    expected = {
+        "from visualizer import show": "lab",
+        "from visualizer import compare": "lab",
+        "from visualizer import predict": "lab",
+        "from visualizer import playground": "lab",
+        "from visualizer import watch": "lab",
+        "from visualizer import figures": "lab",
+        "from server.client import Client": "lab",
+        "log.requests": "lab",
+        "log.waterfall.frame": "lab",
+        "compare_logs(log, log).requests": "lab",
+        "compare_logs(log, log).totals": "lab",
+        "Engine.load()": "model",
+        "HFTokenizer('engine/bundled')": "model",
+        "ByteTokenizer().chat_template.render([{'role': 'user', 'content': 'Hi'}])": "model",
+        "to_postcard(log, 'step.svg')": "pictures",
+    }
+    done = run(
+        PLAIN_INSTALL
+        + """
+import json
+from engine import Engine
+from engine.extras import MissingExtraError
+from engine.text.byte_tokenizer import ByteTokenizer
+from engine.text.tokenizer import HFTokenizer
+from visualizer import gallery, to_postcard
+from visualizer.comparing.compared_runs import compare_logs
+
+log = gallery()["preemption"].log
+
+def error_of(program):
+    try:
+        exec(program)
+    except MissingExtraError as error:
+        return str(error)
+
+print(json.dumps({program: error_of(program) for program in sys.argv[1:]}))
+""",
+        *expected,
+    )
+    assert done.stderr == ""
+    line = re.compile(r".+ needs \w+: pip install 'underglass\[(.+)\]'")
+    errors = {name: line.sub(r"\1", str(error)) for name, error in json.loads(done.stdout).items()}
+    assert errors == expected
+
+
+def test_serving_prompts_needs_no_progress_bar() -> None:
+    done = run(
+        PLAIN_INSTALL
+        + """
+from engine import Engine, SamplingParams
+from engine.simulation.cost_runner import CostRunner
+
+runner = CostRunner(10, 0.25)
+print(len(Engine(runner, clock=runner.clock).complete(["Hi", "Ho"], SamplingParams(max_tokens=3))))
+"""
+    )
+    assert (done.stdout, done.stderr) == ("2\n", "")
+
+
+def imported_libraries() -> Iterator[str]:
+    """Yield the libraries that the package imports anywhere."""
+    for folder in OURS:
+        for file in (REPOSITORY / folder).rglob("*.py"):
+            if "node_modules" in file.parts:
+                continue
+            for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+                names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+                if isinstance(node, ast.ImportFrom) and not node.level:
+                    names = [node.module or ""]
+                yield from (name.partition(".")[0] for name in names)
+
+
+def installed_by(requirements: list[str]) -> set[str]:
+    """Return the distributions that requirements install, with everything that those require."""
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["project"]
+    found: set[tuple[str, str]] = set()
+    open_ = [Requirement(text) for text in requirements]
+    while open_:
+        one = open_.pop()
+        name = canonicalize_name(one.name)
+        for extra in ("", *one.extras):
+            if (name, extra) in found:
+                continue
+            found.add((name, extra))
+            if name == "underglass":
+                open_ += map(Requirement, project["optional-dependencies"].get(extra, []))
+                continue
+            for text in metadata.requires(name) or []:
+                required = Requirement(text)
+                if required.marker is None or required.marker.evaluate({"extra": extra}):
+                    open_.append(required)
+    return {name for name, _ in found}
+
+
+def test_each_library_that_is_imported_is_installed_by_its_extra() -> None:
+    distributions = metadata.packages_distributions()
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["project"]
+    core = installed_by(project["dependencies"])
+    installs = {extra: installed_by([f"underglass[{extra}]"]) for extra in set(EXTRA_OF.values())}
+    own = {*sys.stdlib_module_names, *OURS, "checks", "grading"}  # the last two are in a clone
+    for library in sorted(set(imported_libraries()) - own):
+        names = set(map(canonicalize_name, distributions.get(library, [])))
+        allowed = core if library not in EXTRA_OF else installs[EXTRA_OF[library]]
+        assert names & allowed, f"{library} is in no extra that engine/extras.py names for it"

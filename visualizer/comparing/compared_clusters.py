@@ -1,0 +1,129 @@
+"""Compare two cluster runs of one workload, for example with two routers. Without widgets.
+
+    comparison = compare(simulate_cluster(w, cost=c, router="random"), simulate_cluster(w, cost=c))
+    comparison.totals       # hit rate, TTFT, right predictions, lost and retried requests
+    comparison.requests     # one row per request, those first whose first token moved most
+
+Requests are paired by their numbers, so both runs must be of the same workload.
+"""
+
+import base64
+import math
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from engine.events.cluster import Moved, Routed
+from engine.events.cluster_log import ClusterLog
+from engine.events.frames import import_pandas
+from engine.events.messages import count
+from engine.events.rows.decisions import DecisionRow
+from visualizer.cluster_logs import pack
+from visualizer.logs import LogLike, read_any
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# The columns of `decisions` to compare.
+MEASURES = ("replica", "reason", "predicted_tokens", "cached_tokens", "ttft_ms", "lost")
+
+
+class ComparedClusters:
+    """Two cluster logs: their totals, and the requests that changed most."""
+
+    def __init__(
+        self, a: LogLike | ClusterLog, b: LogLike | ClusterLog, names: tuple[str, str] = ("A", "B")
+    ) -> None:
+        self.logs = [_read(log, name) for log, name in zip((a, b), "ab", strict=True)]
+        self.names = list(names)
+
+    @property
+    def requests(self) -> "pd.DataFrame":
+        """One row per request in both runs: its last decision in each, and `ttft_change_ms`.
+
+        A request whose first token comes earlier in the second run has a negative change.
+        """
+        one, two = (
+            log.decisions.groupby("request").last()[list(MEASURES)].add_suffix(f"_{name}")
+            for log, name in zip(self.logs, self.names, strict=True)
+        )
+        table = one.join(two, how="inner")
+        first, second = (table[f"ttft_ms_{name}"] for name in self.names)
+        table["ttft_change_ms"] = second - first
+        return table.sort_values(
+            "ttft_change_ms", key=lambda change: change.abs(), ascending=False, kind="stable"
+        )
+
+    @property
+    def totals(self) -> "pd.DataFrame":
+        """The figures of both runs, one row each: hit rate, TTFT, predictions, losses."""
+        pd = import_pandas("ClusterComparison.totals")
+        return pd.DataFrame(
+            {name: _totals(log) for name, log in zip(self.names, self.logs, strict=True)}
+        )
+
+    def to_html(self, path: str | Path | None = None, *, theme: str | None = None) -> str:
+        """Return the comparison as a self-contained page, and write it to `path` if one is given."""
+        from visualizer.html import CLUSTER_MODULE, write_page  # it needs the built front end
+
+        a, b = map(pack, self.logs)
+        options = {"compare": {"b": base64.b64encode(b).decode(), "names": self.names}}
+        return write_page(
+            a,
+            options,
+            path,
+            theme=theme,
+            title=f"{self.names[0]} and {self.names[1]}",
+            module=CLUSTER_MODULE,
+        )
+
+    def __repr__(self) -> str:
+        one, two = ({row.request: row.replica for row in log.decision_rows} for log in self.logs)
+        paired = one.keys() & two.keys()
+        moved = sum(one[request] != two[request] for request in paired)
+        return f"{type(self).__name__}({count(len(paired), 'request')}, {moved} on another replica)"
+
+
+def _read(log: LogLike | ClusterLog, name: str) -> ClusterLog:
+    cluster = read_any(log)
+    if not isinstance(cluster, ClusterLog):
+        kind = type(cluster).__name__
+        raise TypeError(f"{name} must be a cluster log too, because the other one is; got {kind}")
+    return cluster
+
+
+def _totals(log: ClusterLog) -> dict[str, float]:
+    rows = log.decision_rows
+    judged = [row for row in rows if row.cached_tokens is not None]
+    first_tokens: dict[int, float] = {}
+    for row in rows:
+        if row.ttft_ms is not None:
+            first_tokens[row.request] = min(row.ttft_ms, first_tokens.get(row.request, math.inf))
+    ttft = list(first_tokens.values()) or [math.nan]
+    right = [row.cached_tokens == hit for row, hit in _predictions(log)]
+    return {
+        "requests": len({row.request for row in rows}),
+        "hit_rate": sum(row.cached_tokens or 0 for row in judged)
+        / max(1, sum(row.prompt_tokens for row in judged)),
+        "right_predictions": sum(right) / len(right) if right else math.nan,
+        "ttft_mean_ms": fmean(ttft),
+        "ttft_max_ms": max(ttft),
+        "lost": len({row.request for row in rows if row.lost}),
+        "retried": len({row.request for row in rows if row.attempt > 1}),
+    }
+
+
+def _predictions(log: ClusterLog) -> list[tuple[DecisionRow, int]]:
+    """Return the decisions with a prediction and a known hit, each with the hit to expect.
+
+    Blocks that were moved to the replica count as expected.
+    """
+    routed = [event for event in log if isinstance(event, Routed)]
+    moved = {
+        (event.request, event.target): event.tokens for event in log if isinstance(event, Moved)
+    }
+    return [
+        (row, max(row.predicted_tokens, moved.get((row.request, row.replica), 0)))
+        for row, event in zip(log.decision_rows, routed, strict=True)
+        if event.hits and row.cached_tokens is not None
+    ]

@@ -1,0 +1,85 @@
+/**
+ * Runs lessons in Pyodide under Node, with what a page has, to find out which cells run there and what they show.
+ *
+ *   node run_lessons.mjs SITE < lessons.json > runs.json
+ *
+ * The input is {lesson: [{cell, source}]}, the output {lesson: {cell: {ok, ms, outputs}}}. Logs of boards are written to
+ * SITE/logs under a digest of their bytes, and outputs have their addresses.
+ */
+
+import { createHash } from "node:crypto";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { text } from "node:stream/consumers";
+import { pathToFileURL } from "node:url";
+import { loadPyodide } from "pyodide";
+import { newLesson, setUp } from "./src/site/python.js";
+
+const [site] = process.argv.slice(2);
+if (!site) throw new Error("usage: node run_lessons.mjs SITE < lessons.json > runs.json");
+const lessons = JSON.parse(await text(process.stdin));
+const logs = join(site, "logs");
+mkdirSync(logs, { recursive: true });
+
+/** @param {string} name */
+function bytesOf(name) {
+  const { buffer, byteOffset, byteLength } = readFileSync(join(site, name));
+  return buffer.slice(byteOffset, byteOffset + byteLength);
+}
+
+/** Writes a packed log, and returns its address. @param {Uint8Array} bytes */
+function save(bytes) {
+  const name = `${createHash("sha256").update(bytes).digest("hex").slice(0, 16)}.gz`;
+  writeFileSync(join(logs, name), bytes);
+  return `logs/${name}`;
+}
+
+/** @param {import("./src/site/python.js").Output} output */
+function stored(output) {
+  if (!(output.log instanceof Uint8Array)) return output;
+  const { compare } = output.options ?? {};
+  if (compare) compare.b = save(compare.b);
+  return { ...output, log: save(output.log) };
+}
+
+const python = await loadPyodide();
+const { wheels } = JSON.parse(readFileSync(join(site, "python/contents.json"), "utf8"));
+const { loadModel } = await import(pathToFileURL(join(site, "assets/model.js")).href);
+const files = {
+  core: bytesOf("python/underglass.zip"),
+  wheels: wheels.map((/** @type {string} */ name) => bytesOf(`python/${name}`)),
+};
+setUp(python, files, () => {
+  const config = JSON.parse(readFileSync(join(site, "model/config.json"), "utf8"));
+  return loadModel(bytesOf("model/model.safetensors"), config);
+});
+
+const LONGEST = 60_000; // ms that a cell may wait
+
+/** Whether a cell ended well; a cell that waits for what never comes has not. @param {Promise<boolean>} running */
+async function ends(running) {
+  const given = new Promise((resolve) => {
+    setTimeout(() => resolve(false), LONGEST).unref();
+    process.once("beforeExit", () => resolve(false)); // nothing is left that it could wait for
+  });
+  const ok = await Promise.race([running, given]);
+  process.removeAllListeners("beforeExit");
+  return ok;
+}
+
+/** @type {Record<string, Record<number, {ok: boolean, ms: number, outputs: object[]}>>} */
+const runs = {};
+for (const [name, cells] of Object.entries(lessons)) {
+  const lesson = newLesson(python);
+  runs[name] = {};
+  for (const { cell, source } of cells) {
+    /** @type {object[]} */
+    const outputs = [];
+    const began = performance.now();
+    const ok = await ends(
+      lesson.run(cell, source, (output) => outputs.push(stored(output)), false),
+    );
+    runs[name][cell] = { ok, ms: Math.round(performance.now() - began), outputs };
+  }
+}
+process.stdout.write(JSON.stringify(runs), () => process.exit());

@@ -1,0 +1,104 @@
+/**
+ * The worker that runs cells. Everything it loads comes from this site.
+ *
+ * @typedef {object} Task  what the page asks for
+ * @property {number} id
+ * @property {number} cell
+ * @property {string} source
+ * @property {boolean} isChanged
+ * @property {Record<string, Uint8Array>} [files]  written before the cell runs, by path
+ *
+ * @typedef {{phase: "python" | "core" | "model" | "ready", bytes?: number}} Phase
+ * @typedef {{phase: Phase} | {id: number, output: Output} | {id: number, ok: boolean, ms: number}
+ *   | {broken: string}} Report  what the worker says
+ */
+
+/** @import { Output } from "./python.js" */
+import { loadModel } from "./model/index.js";
+import { newLesson, setUp } from "./python.js";
+
+const scope = /** @type {any} */ (self);
+const folder = new URL("../python/", import.meta.url);
+
+/** @param {Report} report */
+const say = (report) => scope.postMessage(report);
+
+// Hosts may not compress .wasm, so it is stored packed and unpacked here.
+const plainFetch = scope.fetch.bind(scope);
+scope.fetch = async (/** @type {any} */ url, /** @type {any[]} */ ...rest) => {
+  const address = String(url?.url ?? url);
+  if (!address.endsWith(".wasm")) return plainFetch(url, ...rest);
+  const packed = await plainFetch(`${address}.gz`);
+  // A host that declares the file as gzip has it unpacked on the way.
+  const bytes = new Uint8Array(await packed.arrayBuffer());
+  const isPacked = bytes[0] === 0x1f && bytes[1] === 0x8b;
+  const stream = isPacked
+    ? new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))
+    : bytes;
+  return new Response(stream, { headers: { "content-type": "application/wasm" } });
+};
+
+/** @param {string} name */
+const bytesOf = async (name) => {
+  const response = await plainFetch(new URL(name, folder));
+  if (!response.ok) throw new Error(`${name}: ${response.status} ${response.statusText}`);
+  return response.arrayBuffer();
+};
+
+/** Loads the model while Python waits: a worker may ask for a file and wait for it. */
+function loadModelNow() {
+  const config = ask("config.json", "json");
+  say({ phase: { phase: "model", bytes: config.weight_bytes } });
+  const model = loadModel(ask("model.safetensors", "arraybuffer"), config);
+  say({ phase: { phase: "ready" } });
+  return model;
+}
+
+/** @param {string} name @param {XMLHttpRequestResponseType} type */
+function ask(name, type) {
+  const request = new XMLHttpRequest();
+  request.open("GET", new URL(`../model/${name}`, import.meta.url), false);
+  request.responseType = type;
+  request.send();
+  if (request.status !== 200) throw new Error(`${name}: ${request.status} ${request.statusText}`);
+  return request.response;
+}
+
+const starting = start();
+starting.catch((error) => say({ broken: `${error.message ?? error}` }));
+
+async function start() {
+  const contents = await (await plainFetch(new URL("contents.json", folder))).json();
+  say({ phase: { phase: "python", bytes: contents.bytes } });
+  const files = Promise.all([
+    bytesOf("underglass.zip"),
+    ...contents.wheels.map((/** @type {string} */ name) => bytesOf(name)),
+  ]);
+  const { loadPyodide } = await import(new URL("pyodide.mjs", folder).href);
+  const python = await loadPyodide({
+    indexURL: folder.href,
+    lockFileURL: new URL("pyodide-lock.json", folder).href,
+  });
+  say({ phase: { phase: "core" } });
+  const [core, ...wheels] = await files;
+  setUp(python, { core, wheels }, loadModelNow);
+  const lesson = newLesson(python);
+  say({ phase: { phase: "ready" } });
+  return { python, lesson };
+}
+
+/** @type {Promise<unknown>} */
+let last = starting;
+
+/** @param {Task} task */
+async function run({ id, cell, source, isChanged, files = {} }) {
+  const { python, lesson } = await starting;
+  for (const [path, bytes] of Object.entries(files)) python.FS.writeFile(path, bytes);
+  const began = performance.now();
+  const ok = await lesson.run(cell, source, (output) => say({ id, output }), isChanged);
+  say({ id, ok, ms: performance.now() - began });
+}
+
+scope.onmessage = (/** @type {MessageEvent<Task>} */ { data }) => {
+  last = last.then(() => run(data));
+};
