@@ -49,7 +49,9 @@ class Verdict:
     @property
     def needs(self) -> str:
         """The sentence for the reader."""
-        return f"This cell needs {self.reason}, which this page does not have; its output is stored."
+        return (
+            f"This cell needs {self.reason}, which this page does not have; its output is stored."
+        )
 
 
 def verdicts(sources: Mapping[int, str], runs: Mapping[int, Any]) -> dict[int, Verdict]:
