@@ -124,7 +124,7 @@ def build(site: Site, colab: str = "") -> list[Lesson]:
 
 
 def _previews(site: Site, made: list[Lesson]) -> list[dict[str, str]]:
-    """Draw the picture that a link to each lesson shows, of its first board; return what base.html takes.
+    """Draw the preview of a link to each lesson, its first board, and return what base.html takes.
 
     A board after the first question could show the answer.
     """
