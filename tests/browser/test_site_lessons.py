@@ -53,10 +53,8 @@ def run(page: Page, number: int, state: str = "done") -> Locator:
 def edit(page: Page, number: int, old: str, new: str) -> None:
     """Replace text in a cell's editor, as a reader does with the keyboard."""
     found = cell(page, number)
-    if not found.locator(".cm-content").count():
-        found.locator("pre.code").click()
-    content = found.locator(".cm-content")
-    expect(content).to_be_focused()
+    found.locator(".code:visible").click()
+    expect(found.locator(".cm-content")).to_be_focused()
     source = "\n".join(found.locator(".cm-line").all_text_contents())
     assert old in source
     page.keyboard.press("ControlOrMeta+a")
