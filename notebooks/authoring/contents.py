@@ -19,7 +19,7 @@ need no GPU and no account. Every lesson stands alone, and they build on one ano
 
 Run a cell with Shift+Enter. Click on a picture; then `.` and `,` step, and a click on anything tells
 more about it. Change what you like and run it again: a line with `assert` checks a number in the
-text, so delete it first. `make lab` opens copies of the lessons in `workbook/`, where your work
+text, so delete it first. `make lab` and `underglass lab` open copies of the lessons, where your work
 stays."""
 _TAIL = """\
 New words are explained where they first appear, and all of them in the

@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
-from tests.parity.records import FIXTURES, Recording, read
-from tests.parity.replay import compare, vllm_config
+from parity.records import DECISIONS_OF_VLLM, Recording, read
+from parity.replay import compare, vllm_config
 
 
 def decided_by_vllm(kind: str, most: int = 300) -> list[Recording]:
     """Return recorded workloads of a kind: "random"; or "serving", whose prompts begin alike."""
-    recorded = read(FIXTURES / "vllm.jsonl.gz")
+    recorded = read(DECISIONS_OF_VLLM)
     return list(islice((one for one in recorded if one.workload.stratum == kind), most))
 
 

@@ -1,6 +1,6 @@
 """Measure what recording costs vLLM's scheduler per step. Needs vLLM, and no model runs.
 
-    PYTHONPATH=.:recorders/vllm VLLM_PYTHON recorders/vllm/overhead.py      # from the root
+    PYTHONPATH=.:recorders/vllm:notebooks VLLM_PYTHON recorders/vllm/overhead.py      # from the root
 
 Two schedulers, one with the recorder and one without, play the same requests in lockstep: each step
 is timed on both, in alternating order, so that a busy machine slows both. A step is `schedule` and
@@ -19,9 +19,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from parity.records import Ask, Workload
 from tests.parity.record_vllm import FILLER, QUIET, SchedulerFactory
 from tests.parity.recorded_steps import recording_to
-from tests.parity.records import Ask, Workload
 
 
 def filled(factory: SchedulerFactory, workload: Workload, scheduler: Any) -> Any:

@@ -1,6 +1,6 @@
 """Measure what recording costs a whole vLLM with the bundled model, on a CPU.
 
-    PYTHONPATH=.:recorders/vllm VLLM_PYTHON recorders/vllm/throughput.py      # from the root
+    PYTHONPATH=.:recorders/vllm:notebooks VLLM_PYTHON recorders/vllm/throughput.py      # from the root
 
 One engine generates rounds of equal requests. In every second round its recorder is put aside, so
 that each recorded round has a neighbour without; their order alternates. Prints tokens per second of

@@ -7,6 +7,7 @@ import typer
 
 from server.cli.class_ import serve_class
 from server.cli.grade import grade
+from server.cli.lab import lab
 from server.cli.options import FROM_ENVIRONMENT, OneLineGroup, SectionedCommand, fail, option
 from server.cli.serve import serve
 from server.cli.what_if import what_if
@@ -30,8 +31,23 @@ def main() -> None:
     app()
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from underglass import __version__
+
+        typer.echo(f"underglass {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def _commands() -> None:
+def _commands(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
     pass
 
 
@@ -95,6 +111,7 @@ def lmtp(
     raise typer.Exit(asyncio.run(run_terminal(url, api_key=api_key, label=label)))
 
 
+app.command(cls=SectionedCommand, short_help="Open your copy of the lessons in JupyterLab.")(lab)
 app.command(cls=SectionedCommand, short_help="Check a class's notebooks.")(grade)
 app.command(
     name="what-if",

@@ -1,7 +1,6 @@
 """`underglass grade`: run the lessons' checks over the notebooks of a class.
 
-The lessons and their checks are not part of an installed package, so this command needs a clone of the
-repository. Its core is `notebooks/grading`.
+Its core is `notebooks/grading`, beside the lessons and their checks.
 """
 
 import os
@@ -13,8 +12,8 @@ from typing import Annotated
 import typer
 
 from server.cli.options import fail, option
+from underglass.workbook import LESSONS
 
-_NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 _limits = partial(option, "Limits of each notebook")
 _ISOLATED = (
     "Each notebook ran without a network; it could read files, but write only to a scratch folder."
@@ -61,12 +60,10 @@ def grade(
     """
     if os.name != "posix":
         fail("grade needs Linux or macOS; on Windows, run it in WSL")
-    if not (_NOTEBOOKS / "grading").is_dir():
-        fail("grade needs the lessons: run it from a clone of the repository")
     for path in write:
         if path.suffix not in (".csv", ".html"):
             fail(f"--write must end in .csv or .html, got {path}")
-    sys.path.insert(0, str(_NOTEBOOKS))
+    sys.path.insert(0, str(LESSONS))
     from tqdm import tqdm
 
     from grading import runner, submissions, table

@@ -17,6 +17,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol
@@ -38,6 +39,7 @@ from server.core.engine_process import LaunchError, launch
 from server.core.loading import load, tokenizer_of
 from server.core.models import ModelDirectory, Models
 from server.core.settings import ServerSettings
+from server.core.signals import on_signal
 from server.http.bodies import body_limits
 from server.http.protocol import HttpProtocol
 from server.http.request_log import LogWriter
@@ -391,13 +393,13 @@ async def _serve(
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
 
-    def on_signal(number: int) -> None:
+    def stop_on(number: int) -> None:
         if stop.is_set():
             os._exit(128 + number)  # the second signal: exit at once
         stop.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal, number)
+        on_signal(number, partial(stop_on, number))
     if until_stdin_closes:
         threading.Thread(target=_await_eof, args=(loop, stop), daemon=True).start()
     service.start()

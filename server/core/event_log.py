@@ -13,11 +13,11 @@ write the same trace file, because each would truncate the other's events.
 
 import asyncio
 import errno
-import fcntl
 import logging
 import os
 import secrets
 import stat
+import sys
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -27,6 +27,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import msgspec
+
+if sys.platform != "win32":
+    import fcntl
 
 from engine.events.fold import State
 from engine.events.log import EventLog
@@ -270,7 +273,11 @@ def open_log(path: Path, *, append: bool = False) -> FileIO:
     Raises OSError for anything but a plain file, and for a file that is not a log: a mistyped path must
     not destroy a file.
     """
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    flags = os.O_RDWR | os.O_CREAT
+    if sys.platform == "win32":
+        flags |= os.O_BINARY | os.O_NOINHERIT
+    else:
+        flags |= os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
         descriptor = os.open(path, flags | (os.O_APPEND if append else 0), 0o600)
     except OSError as error:
@@ -282,13 +289,14 @@ def open_log(path: Path, *, append: bool = False) -> FileIO:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "is not a plain file")
-        if status.st_size and not os.pread(descriptor, 64, 0).startswith(_LOG_STARTS):
+        if status.st_size and not file.read(64).startswith(_LOG_STARTS):
             raise OSError(
                 errno.EEXIST, "exists and is not a log: choose another name, or remove it"
             )
         if not append:
             _lock(descriptor)
-            os.ftruncate(descriptor, 0)
+            file.seek(0)
+            file.truncate()
     except OSError:
         file.close()
         raise
@@ -296,7 +304,9 @@ def open_log(path: Path, *, append: bool = False) -> FileIO:
 
 
 def _lock(descriptor: int) -> None:
-    """Lock a file against other servers until it is closed or the process ends."""
+    """Lock a file against other servers until it is closed or the process ends; not on Windows."""
+    if sys.platform == "win32":
+        return
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

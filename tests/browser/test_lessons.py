@@ -19,11 +19,11 @@ from authoring.lab import (
     widgets_of,
 )
 from authoring.parts import lessons
-from authoring.workbook import without_answers
 from engine.events import EventLog
 from tests.browser.board import counts_at
 from tests.browser.conftest import NewPage
 from tests.facts import assert_names
+from underglass.workbook import without_answers
 
 # Appended to each lesson: what its kernel's boards show, for the test to compare with what is drawn.
 TELL = """

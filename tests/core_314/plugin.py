@@ -20,7 +20,7 @@ from engine.extras import EXTRA_OF
 
 # A command without its bar, and tests of the whole repository.
 _TOLERATED = {"tqdm"}
-_OF_TESTS = {"jsonschema", "nbclient", "openai", "ray", "sentencepiece", "transformers", "yaml"}
+_OF_TESTS = {"jsonschema", "nbclient", "openai", "sentencepiece", "transformers", "typer"}
 _MISSING = (EXTRA_OF.keys() | _OF_TESTS) - _TOLERATED
 
 

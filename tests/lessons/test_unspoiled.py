@@ -8,8 +8,8 @@ import pytest
 
 from authoring.parts import lessons
 from authoring.spoilers import hidden, predictions, spoilers
-from authoring.workbook import without_answers
 from checks.answer import answer_to
+from underglass.workbook import without_answers
 
 MODEL = next(path for path in lessons() if path.name.startswith("04"))
 

@@ -1,13 +1,17 @@
 """The learner's copies: made once, kept, and never overwritten."""
 
+import json
+import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from authoring import workbook
+from authoring.lab import NOTEBOOKS
 from authoring.parts import lessons
-from authoring.workbook import update
+from underglass import workbook
+from underglass.workbook import READING, root_of, update
 
 LESSON = next(path for path in lessons() if path.name.startswith("04"))
 
@@ -16,9 +20,8 @@ LESSON = next(path for path in lessons() if path.name.startswith("04"))
 def course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """One short lesson. Calling it changes the lesson's text."""
     texts = {"now": "first"}
-    monkeypatch.setattr(workbook, "lessons", lambda: [LESSON])
-    monkeypatch.setattr(workbook, "CONTENTS", LESSON.with_name("contents.ipynb"))
-    monkeypatch.setattr(workbook, "without_answers", lambda lesson: texts["now"])
+    monkeypatch.setattr(workbook, "_notebooks", lambda: [LESSON])
+    monkeypatch.setattr(workbook, "_for_folder", lambda lesson, folder: texts["now"])
 
     def change(text: str) -> None:
         texts["now"] = text
@@ -28,10 +31,10 @@ def course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], N
 
 def test_a_second_update_changes_nothing(tmp_path: Path) -> None:
     update(tmp_path / "workbook")
-    before = {path.name: path.read_bytes() for path in (tmp_path / "workbook").iterdir()}
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert update(tmp_path / "workbook") == []
-    assert {path.name: path.read_bytes() for path in (tmp_path / "workbook").iterdir()} == before
-    assert {path.name for path in lessons()} < set(before)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    assert {path.name for path in lessons()} < {path.name for path in before}
 
 
 def test_an_untouched_copy_follows_its_lesson(tmp_path: Path, course) -> None:
@@ -68,5 +71,42 @@ def test_fresh_puts_the_learners_file_aside(tmp_path: Path, course) -> None:
 
 
 def test_fresh_for_a_lesson_that_does_not_exist_names_those_that_do(tmp_path: Path) -> None:
-    with pytest.raises(SystemExit, match="FRESH=99 names no lesson; choose one of 00, 01"):
+    with pytest.raises(ValueError, match=r"fresh must be .* 00, 01, .*; got '99'"):
         update(tmp_path, fresh="99")
+
+
+def test_links_lead_to_files_in_a_clones_working_copy_and_in_any_other_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clone's copy links to the clone; JupyterLab shows no file outside the folder it opens."""
+    clone = tmp_path / "clone"
+    (clone / "notebooks").mkdir(parents=True)
+    shutil.copy(LESSON, clone / "notebooks")
+    for name in set(links(LESSON)):
+        (clone / "notebooks" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(NOTEBOOKS / name, clone / "notebooks" / name)
+    monkeypatch.setattr(workbook, "LESSONS", clone / "notebooks")
+    for folder, root in ((clone / "workbook", clone), (tmp_path / "mine", tmp_path / "mine")):
+        update(folder)
+        assert root_of(folder) == root
+        found = links(folder / LESSON.name)
+        assert len(found) == len(links(LESSON)) > 3
+        for link in found:
+            assert (folder / link).resolve().is_relative_to(root)
+            assert (folder / link).is_file()
+    assert not (clone / "workbook" / READING).exists()
+
+
+def test_every_file_that_a_lesson_links_to_is_copied(tmp_path: Path) -> None:
+    update(tmp_path)
+    for copied in tmp_path.glob("*.ipynb"):
+        for link in links(copied):
+            assert (tmp_path / link).is_file(), (copied.name, link)
+
+
+def links(notebook: Path) -> list[str]:
+    """The relative links in a notebook's prose."""
+    cells = json.loads(notebook.read_text("utf-8"))["cells"]
+    prose = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"]
+    found = [link for text in prose for link in re.findall(r"\]\(([^)#\s]+)", text)]
+    return [link for link in found if not link.startswith(("http", "attachment"))]

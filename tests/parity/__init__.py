@@ -1,0 +1,3 @@
+from pathlib import Path
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "parity"

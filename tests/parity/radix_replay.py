@@ -15,8 +15,8 @@ from engine.engine import Engine
 from engine.scheduling.request import Request
 from engine.scheduling.sampling_params import SamplingParams
 from engine.simulation.cost_runner import CostRunner
+from tests.parity import FIXTURES
 from tests.parity.radix_records import Edge, History, first_difference, read
-from tests.parity.records import FIXTURES
 
 ASKER = Request(0, [], [], SamplingParams())  # an eviction makes room for it
 

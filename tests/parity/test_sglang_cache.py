@@ -9,10 +9,11 @@ from collections import Counter
 import msgspec
 import pytest
 
+from parity.records import read_header
+from tests.parity import FIXTURES
 from tests.parity.radix_records import SETTINGS, History, draw, first_difference, read
 from tests.parity.radix_replay import EngineCache, compare, table
 from tests.parity.record_sglang import SEEDS, import_sglang
-from tests.parity.records import FIXTURES, read_header
 
 FILE = FIXTURES / "sglang.jsonl.gz"
 

@@ -12,9 +12,8 @@ from importlib.metadata import PackageNotFoundError
 import msgspec
 import pytest
 
-from tests.parity import record_vllm
-from tests.parity.records import (
-    FIXTURES,
+from parity.records import (
+    DECISIONS_OF_VLLM,
     STOP,
     Recording,
     Row,
@@ -25,10 +24,11 @@ from tests.parity.records import (
     shares_equally,
     write,
 )
-from tests.parity.replay import CAUSES, compare, listing, replay, table
+from parity.replay import CAUSES, compare, listing, replay, table
+from tests.parity import record_vllm
 from tests.parity.workloads import COUNTS, workloads
 
-FILE = FIXTURES / "vllm.jsonl.gz"
+FILE = DECISIONS_OF_VLLM
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,9 @@
 
 import pytest
 
-from tests.parity.records import FIXTURES, read, read_header
-from tests.parity.replay import Comparison, compare_steps, listing, run_model, table
+from parity.records import read, read_header
+from parity.replay import Comparison, compare_steps, listing, run_model, table
+from tests.parity import FIXTURES
 
 FILE = FIXTURES / "vllm_run.jsonl.gz"
 

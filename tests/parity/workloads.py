@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from tests.parity.records import STOP, Ask, Workload
+from parity.records import STOP, Ask, Workload
 
 COUNTS = {
     "random": 300,

@@ -1,6 +1,6 @@
 """Compare what a recording says with what vLLM's own objects held, after every step.
 
-    PYTHONPATH=recorders/vllm VLLM_PYTHON -m tests.recorders.against_vllm --seeds 20
+    PYTHONPATH=recorders/vllm:notebooks VLLM_PYTHON -m tests.recorders.against_vllm --seeds 20
 
 vLLM's scheduler plays the workloads of `tests/parity` while it is recorded, without a model. After
 each call its queue, its requests and its blocks are copied. The recording is then read, and folded.
@@ -19,9 +19,9 @@ from typing import Any
 
 from engine.events.fold import State
 from engine.events.vocabulary import EventsMissing
+from parity.records import Workload
 from tests.parity.record_vllm import FILLER, QUIET, SchedulerFactory, run
 from tests.parity.recorded_steps import recording_to
-from tests.parity.records import Workload
 from tests.parity.workloads import COUNTS, workloads
 from visualizer.sources.vllm_recorder import VllmTranslator
 

@@ -1,6 +1,6 @@
 """Record the small fixtures in `tests/fixtures/vllm` that need no model.
 
-    PYTHONPATH=recorders/vllm VLLM_PYTHON -m tests.recorders.record_fixtures
+    PYTHONPATH=recorders/vllm:notebooks VLLM_PYTHON -m tests.recorders.record_fixtures
 
 async    asynchronous scheduling and preemptions, without token ids
 rotated  a recording in three files, of which the second and the third begin in the middle
@@ -13,9 +13,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from parity.records import Workload
 from tests.parity.record_vllm import QUIET, SchedulerFactory, run
 from tests.parity.recorded_steps import recording_to
-from tests.parity.records import Workload
 from tests.parity.workloads import GENERATORS
 from tests.recorders.against_vllm import run_with_drafts
 from tests.recorders.scenarios import RECORDINGS

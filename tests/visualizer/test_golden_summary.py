@@ -11,7 +11,7 @@ from engine import Cost, EngineConfig, EventLog, Workload, simulate
 from engine.simulation.workload import poisson, uniform
 from tests.visualizer.storytellers import storytellers
 from tests.visualizer.test_golden_fold import node, recorded, save, windowed
-from visualizer.summary import percentiles
+from visualizer.summary import PERCENTILES, percentiles
 
 SLO_MS = {"ttft": 50, "itl": 12}
 NAMES = {"median": "p50", "p95": "p95", "p99": "p99"}
@@ -29,7 +29,7 @@ def overloaded(**settings: Any) -> EventLog:
 
 def in_us(values: Any) -> dict[str, float]:
     known = values.dropna()
-    shown = {NAMES[name]: known.quantile(share) for name, share in percentiles(known).items()}
+    shown = {NAMES[name]: known.quantile(PERCENTILES[name]) for name in percentiles(known.tolist())}
     if shown:
         shown["max"] = known.max()
     return {name: 1000 * value for name, value in shown.items()}

@@ -73,10 +73,9 @@ def _packed_product(x: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def _int8_product(x: Tensor, weight: Int8Matrix) -> Tensor:
-    """Return the product in the precision of `x`. In float32, it is exact; see `products.py`."""
     if x.device.type != "cpu":
         return F.linear(x, weight.values.to(x.dtype)).mul_(weight.scales)
-    y = None if weight.dtype == torch.float32 else rounded_int8_product(x, weight.values)
+    y = rounded_int8_product(x, weight.values)
     if y is None:
         y = product(x.float(), weight.values)
     return y.mul_(weight.scales).to(x.dtype)

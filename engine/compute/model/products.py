@@ -84,8 +84,9 @@ def rounded_int8_product(x: Tensor, values: Tensor) -> Tensor | None:
     values  int8 [out, in]
 
     torch's kernel for int8 weights is fast only with bfloat16 activations, and only for a few tokens.
-    The relative error of the result is about 0.2 %. Returns None where the kernel would not be faster
-    than `product` or cannot be used.
+    The relative error of the result is about 0.2 %, less than that of the weights; llama.cpp rounds
+    activations to int8. Returns None where the kernel would not be faster than `product` or cannot be
+    used.
     """
     tokens, columns = x.shape
     if tokens > _INT8_TOKENS or columns % _INT8_MULTIPLE:

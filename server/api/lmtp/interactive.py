@@ -24,6 +24,7 @@ from websockets.exceptions import InvalidHandshake, InvalidURI
 
 from server.api.lmtp.client import Client, StreamError, connect
 from server.api.lmtp.messages import GenerateCall
+from server.core.signals import on_signal
 
 DEFAULT_MAX_TOKENS = 64
 PARAMETERS = {field.encode_name for field in msgspec.structs.fields(GenerateCall)}
@@ -93,7 +94,7 @@ class Terminal:
     async def run(self) -> None:
         """Process lines until the end of stdin."""
         prompt = "> " if self._is_terminal else ""
-        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._interrupt)
+        on_signal(signal.SIGINT, self._interrupt)
         while (text := await _next_line(prompt)) is not None:
             try:
                 line = parse_line(text)

@@ -34,8 +34,18 @@ from tests.engine.compute.models import MODELS, save
 from tests.engine.drafters import Knowing, another
 
 TIE = 1e-4  # where the two likeliest logits are closer than this, either may win
-HALF = 0.05  # what half precision may change in a logit, as a share of the largest one
+# What half precision, or activations rounded to it, may change in a logit,
+# as a share of the largest one.
+HALF = 0.05
 STEM, SHORTEST, LONGEST = 16, 18, 42  # tokens all prompts share; prompt lengths
+
+
+def _exact(logits: torch.Tensor) -> float:
+    return TIE
+
+
+def _half(logits: torch.Tensor) -> float:
+    return HALF * float(logits.abs().max())
 
 
 @dataclass
@@ -45,7 +55,7 @@ class Subject:
     runner: TorchRunner
     tokenizer: ByteTokenizer
     judge: torch.nn.Module
-    tie: Callable[[torch.Tensor], float] = lambda logits: TIE
+    tie: Callable[[torch.Tensor], float] = _exact
 
 
 def _from_directory(name: str, dtype: torch.dtype = torch.float32, **save_options: str):
@@ -53,10 +63,7 @@ def _from_directory(name: str, dtype: torch.dtype = torch.float32, **save_option
         judge = save(directory, name, **save_options)
         weights = Checkpoint(directory, dtype)
         runner = TorchRunner(loader.build(read_config(directory), weights))
-        subject = Subject(runner, ByteTokenizer(), judge)
-        if dtype != torch.float32:
-            subject.tie = lambda logits: HALF * float(logits.abs().max())
-        return subject
+        return Subject(runner, ByteTokenizer(), judge, _exact if dtype == torch.float32 else _half)
 
     return make
 
@@ -80,7 +87,8 @@ def _from_fixture(name: str):
     def make(directory: Path) -> Subject:
         fixture = gguf_fixtures.FIXTURES[name]
         runner, tokenizer = loader.load(fixture.file, dtype="float32")
-        return Subject(runner, tokenizer, gguf_fixtures.rounded_to_int8(fixture.model()))
+        judge = gguf_fixtures.rounded_to_int8(fixture.model())
+        return Subject(runner, tokenizer, judge, _half)
 
     return make
 

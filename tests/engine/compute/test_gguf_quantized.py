@@ -45,7 +45,8 @@ def test_dequantized_logits_are_those_of_transformers_with_the_same_weights(fixt
 
 def test_int8_logits_are_those_of_transformers_with_rounded_weights(fixture):
     expected = reference_logits(rounded_to_int8(fixture.model()), PROMPT)[-NUM_LOGITS:]
-    torch.testing.assert_close(our_logits(fixture.file), expected, atol=5e-4, rtol=1e-3)
+    # Products of a few tokens round their activations to bfloat16.
+    assert distance(our_logits(fixture.file), expected) < 0.004
 
 
 def test_logits_are_close_to_llama_cpps(fixture, recorded):

@@ -68,12 +68,12 @@ def test_half_precision_activations_get_torchs_own_product():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("tokens", TOKENS)
-def test_int8_weights_are_rounded_further_only_in_half_precision(tokens, dtype):
+def test_a_product_with_int8_weights_is_rounded_only_for_a_few_tokens(tokens, dtype):
     weight, x, bias = drawn(40, 64), drawn(tokens, 64), drawn(40)
     matrix = Int8Matrix.quantize(weight, dtype)
     expected = exact(x, matrix.values * matrix.scales[:, None].double(), bias)
     error = (Linear(matrix, bias)(x) - expected).norm() / expected.norm()
-    assert error < (5e-3 if dtype == torch.bfloat16 else 1e-6)
+    assert error < (5e-3 if rounded_int8_product(x, matrix.values) is not None else 1e-6)
 
 
 def test_the_kernel_for_int8_is_used_only_where_it_is_faster_and_safe():

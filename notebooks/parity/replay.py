@@ -1,7 +1,7 @@
 """Drive this project's engine through recorded workloads, and compare it with the recording.
 
-    python -m tests.parity.replay                   # the committed recording of vLLM
-    python -m tests.parity.replay /tmp/fresh.gz     # another one, see `record_vllm.py`
+    PYTHONPATH=notebooks python -m parity.replay                   # the committed recording of vLLM
+    PYTHONPATH=notebooks python -m parity.replay /tmp/fresh.gz     # another one
 
 Prints the share of equal workloads by stratum, and the kinds of first differences.
 """
@@ -19,8 +19,8 @@ from engine.events.vocabulary import Preempted
 from engine.scheduling.sampling_params import SamplingParams
 from engine.scheduling.scheduler import Plan
 from engine.simulation.cost_runner import CostRunner
-from tests.parity.records import (
-    FIXTURES,
+from parity.records import (
+    DECISIONS_OF_VLLM,
     STOP,
     Arrivals,
     Difference,
@@ -204,8 +204,9 @@ def listing(comparisons: Sequence[Comparison]) -> str:
 
 
 def main() -> None:
+    """Compare a recording, and print the table."""
     parser = argparse.ArgumentParser(description="Compare the engine with a recording of vLLM.")
-    parser.add_argument("file", type=Path, nargs="?", default=FIXTURES / "vllm.jsonl.gz")
+    parser.add_argument("file", type=Path, nargs="?", default=DECISIONS_OF_VLLM)
     options = parser.parse_args()
     started = time.perf_counter()
     print(table([compare(recording) for recording in read(options.file)]))

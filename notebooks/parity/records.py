@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-FIXTURES = Path(__file__).parents[1] / "fixtures" / "parity"
+DECISIONS_OF_VLLM = Path(__file__).with_name("vllm.jsonl.gz")
 STOP = ord(".")  # the stop token of every request
 DECISIONS = ("preempted", "rows", "finished")
 

@@ -1,0 +1,81 @@
+"""The services that run a lesson: their addresses, and the notebooks for Colab."""
+
+import ast
+import json
+from pathlib import Path
+
+import nbformat
+import pytest
+import site_hosts
+from underglass.workbook import LESSONS
+
+LESSON = LESSONS / "04_continuous_batching.ipynb"
+WHEEL = "https://github.com/ada/glass/raw/colab/underglass-1-py3-none-any.whl"
+
+
+@pytest.fixture(autouse=True)
+def outside_of_github(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GITHUB_REPOSITORY", raising=False)
+
+
+@pytest.mark.parametrize("end", ["", "/", ".git"])
+def test_the_repository_comes_from_the_project(tmp_path: Path, end: str) -> None:
+    project = tmp_path / "pyproject.toml"
+    project.write_text(f'[project]\nurls = {{ Repository = "https://github.com/ada/glass{end}" }}')
+    assert site_hosts.repository(project) == "ada/glass"
+
+
+def test_a_fork_links_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_REPOSITORY", "bo/fork")
+    assert "/bo/fork/" in site_hosts.colab_url("04_continuous_batching")
+    assert "/bo/fork/" in site_hosts.binder_url()
+    assert site_hosts.codespaces_url().endswith("/bo/fork")
+
+
+def test_a_project_without_an_address_has_no_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = tmp_path / "pyproject.toml"
+    project.write_text('[project]\nname = "underglass"')
+    assert site_hosts.repository(project) == ""
+    monkeypatch.setattr(site_hosts, "repository", lambda: "")
+    assert site_hosts.colab_url("04_continuous_batching") == ""
+    assert site_hosts.binder_url() == site_hosts.codespaces_url() == ""
+
+
+def test_another_address_is_an_error(tmp_path: Path) -> None:
+    project = tmp_path / "pyproject.toml"
+    project.write_text('[project]\nurls = { Repository = "https://example.org/glass" }')
+    with pytest.raises(ValueError, match="Repository.*example.org"):
+        site_hosts.repository(project)
+
+
+def test_a_notebook_for_colab_installs_the_wheel_first() -> None:
+    notebook = nbformat.reads(site_hosts.colab_notebook(LESSON, WHEEL, "ada/glass"), as_version=4)
+    nbformat.validate(notebook)
+    first, *rest = notebook.cells
+    assert WHEEL in first.source
+    plain = [line for line in first.source.splitlines() if not line.startswith("%")]
+    ast.parse("\n".join(plain))
+    assert [cell.source for cell in rest if cell.cell_type == "code"] == [
+        cell.source
+        for cell in nbformat.read(LESSON, as_version=4).cells
+        if cell.cell_type == "code"
+    ]
+
+
+def test_its_links_lead_to_the_repository() -> None:
+    text = site_hosts.colab_notebook(LESSON, WHEEL, "ada/glass")
+    assert "](../" in LESSON.read_text("utf-8")
+    assert "](../" not in text
+    assert "](https://github.com/ada/glass/blob/HEAD/docs/glossary.md" in text
+
+
+def test_all_lessons_and_the_wheel_are_written(tmp_path: Path) -> None:
+    wheel = tmp_path / "underglass-1-py3-none-any.whl"
+    wheel.write_bytes(b"wheel")
+    site_hosts.write_colab(tmp_path / "colab", wheel, "ada/glass")
+    written = {path.name for path in (tmp_path / "colab").iterdir()}
+    assert written == {wheel.name, *(path.name for path in LESSONS.glob("[0-9]*.ipynb"))}
+    first = json.loads((tmp_path / "colab" / LESSON.name).read_text("utf-8"))["cells"][0]
+    assert f"/ada/glass/raw/colab/{wheel.name}" in "".join(first["source"])
