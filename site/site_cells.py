@@ -1,4 +1,4 @@
-"""Which cells of the lessons run in a page, and why the others do not: as a run in Pyodide has shown."""
+"""Which cells of the lessons run in a page, and why the others do not, as a run in Pyodide shows."""
 
 import ast
 import builtins
@@ -49,7 +49,9 @@ class Verdict:
     @property
     def needs(self) -> str:
         """The sentence for the reader."""
-        return f"This cell needs {self.reason}, which this page does not have; its output is stored."
+        return (
+            f"This cell needs {self.reason}, which this page does not have; its output is stored."
+        )
 
 
 def verdicts(sources: Mapping[int, str], runs: Mapping[int, Any]) -> dict[int, Verdict]:
