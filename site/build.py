@@ -1,7 +1,7 @@
 """Build the static site: `python site/build.py build/site`. `make site` calls it.
 
-The site consists of files and works in any folder of any static host. Everything that a page loads is part of it.
-`SITE_URL` is the address that it will have, for link previews; `SITE_COLAB` is where Colab finds the notebooks.
+The site consists of files and works in any folder of any static host. Everything that a page loads is
+part of it. `SITE_URL` is the address that it will have, for link previews.
 """
 
 import json
@@ -35,7 +35,7 @@ def main(folder: str) -> None:
     site = Site(out, url=os.environ.get("SITE_URL", ""))
     site_assets.build(site)
     site_files.build(site)
-    lessons = site_lessons.build(site, os.environ.get("SITE_COLAB", ""))
+    lessons = site_lessons.build(site)
     rows = site_cells.table((one.path.stem, one.verdicts) for one in lessons)
     site.write_text("cells.json", json.dumps(rows, indent=1))
     print(site_cells.printed(rows))

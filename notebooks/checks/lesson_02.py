@@ -45,7 +45,7 @@ class Promise(StrEnum):
 
 def check(attend: Callable[..., Any]) -> Any:
     """Print the verdict and return an attention for the engine's runner: the learner's, or ours."""
-    from checks.attending import YourAttention, attempt, cases
+    from checks.attending import YourAttention
     from engine.compute.attention.paged_attention import PagedAttention
 
     verdict = judge(attend, cases(), attempt)
@@ -53,3 +53,17 @@ def check(attend: Callable[..., Any]) -> Any:
     if not verdict.passed:
         return PagedAttention
     return type("YourAttention", (YourAttention,), {"attend": staticmethod(attend)})
+
+
+def cases() -> list[Any]:
+    """Return the texts of `attending.cases`."""
+    from checks import attending
+
+    return attending.cases()
+
+
+def attempt(attend: Callable[..., Any], text: Any) -> None:
+    """Try the part on one text, as `attending.attempt` does."""
+    from checks import attending
+
+    attending.attempt(attend, text)

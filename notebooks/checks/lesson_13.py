@@ -320,16 +320,16 @@ def _check_cost(stated: Any, trace: Trace, other: EventLog) -> None:
             )
         return
     pair = [_whole(one) for one in stated] if isinstance(stated, list | tuple) else []
-    if len(pair) != 2 or pair[0] not in later.index:
+    if len(pair) != 2 or pair[0] not in later:
         raise Broken(
             f"Your cost is {stated!r}.",
             Promise.COST,
             "For example (4, 12).",
         )
-    if pair[1] != int(later[pair[0]]):
+    if pair[1] != later[pair[0]]:
         raise Broken(
             f"Your cost is {pair[1]} steps for r{pair[0]}'s first token. In the replay it "
-            f"is {int(later[pair[0]])}.",
+            f"is {later[pair[0]]}.",
             Promise.COST_IN_REPLAY,
             "Which log's steps minus which?",
         )

@@ -1,7 +1,7 @@
 """Run a lesson's cells in a page, where Python is Pyodide and there is no Jupyter.
 
-A cell's outputs are dicts that the page draws (`visualizer/frontend/src/site/outputs.js`). `kind` says what
-each one is:
+A cell's outputs are dicts that the page draws (`visualizer/frontend/src/site/outputs.js`). `kind` says
+what each one is:
 
     text      text of stdout or stderr (`stream`)
     html      markup of an object with `_repr_html_`
@@ -289,7 +289,7 @@ class Lesson:
 
     async def _evaluate(self, tree: Any, file: str, mode: str, optimize: int) -> Any:
         code = compile(tree, file, mode, _FLAGS, optimize=optimize)
-        value = eval(code, self.names)  # noqa: S307 (the reader's own code, in the reader's browser)
+        value = eval(code, self.names)
         # Only a cell with a top-level await is a coroutine; the value of the last line may be one, too.
         return await value if code.co_flags & inspect.CO_COROUTINE else value
 

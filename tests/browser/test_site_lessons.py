@@ -1,4 +1,4 @@
-"""The lessons of the static site: boards at once, questions before answers, cells that run in the page."""
+"""The site's lessons: boards at once, questions before answers, cells that run in the page."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from authoring.lab import NOTEBOOKS
 from authoring.parts import lessons
-from authoring.spoilers import _says, predictions
+from authoring.spoilers import predictions, states
 from checks.answer import answer_to
 from tests.browser.conftest import NewPage
 
@@ -29,7 +29,9 @@ def open_lesson(site: str, new_page: NewPage) -> Iterator[Open]:
 
     def open_page(name: str, **options: object) -> Page:
         page = new_page(**options)
-        page.on("console", lambda m: said.append(m.text) if m.type in ("error", "warning") else None)
+        page.on(
+            "console", lambda m: said.append(m.text) if m.type in ("error", "warning") else None
+        )
         page.goto(f"{site}lessons/{name}.html")
         expect(page.locator("html")).to_have_attribute("data-ready", "true")
         return page
@@ -53,11 +55,9 @@ def run(page: Page, number: int, state: str = "done") -> Locator:
 def edit(page: Page, number: int, old: str, new: str) -> None:
     """Replace text in a cell's editor, as a reader does with the keyboard."""
     found = cell(page, number)
-    if not found.locator(".cm-content").count():
-        found.locator("pre.code").click()
-    content = found.locator(".cm-content")
-    expect(content).to_be_focused()
-    source = found.evaluate("(element) => element.querySelector('.cm-content').cmView.view.state.doc.toString()")
+    found.locator(".code:visible").click()
+    expect(found.locator(".cm-content")).to_be_focused()
+    source = "\n".join(found.locator(".cm-line").all_text_contents())
     assert old in source
     page.keyboard.press("ControlOrMeta+a")
     page.keyboard.insert_text(source.replace(old, new))
@@ -82,34 +82,44 @@ def test_a_lesson_draws_its_first_board_and_hides_what_follows_its_question(
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-class _Text(HTMLParser):
-    """The text of a page by part: outside all parts, then behind each question; without its options."""
+class _Cells(HTMLParser):
+    """What a page shows of each cell before anything is opened in its part: prose and outputs, no code.
 
-    SILENT = ("script", "style", "form", "title", "summary")
+    parts   one dict per part of the page: the number of a cell -> its text
+    """
 
-    def __init__(self, page: str, left_out: set[str]) -> None:
+    SILENT = ("script", "style", "form", "summary")
+
+    def __init__(self, page: str) -> None:
         super().__init__()
-        self.parts: list[str] = [""]
-        self._left_out = left_out  # ids of elements
-        self._open: list[tuple[str, bool]] = []  # elements, and whether their text counts
-        self.feed(re.sub(r"<(meta|link|img|input|br|hr)\b[^>]*>", "", page))
+        self.parts: list[dict[int, str]] = [{}]
+        self._open: list[
+            tuple[str, bool, int | None]
+        ] = []  # element, whether it shows no text, cell
+        self.feed(page)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        values = dict(attrs)
-        is_part = "part" in (values.get("class") or "").split()
-        if is_part:
-            self.parts.append("")
-        folded = tag == "details" and not is_part
-        silent = tag in self.SILENT or folded or values.get("id") in self._left_out
-        self._open.append((tag, silent))
+        if tag in ("meta", "link", "img", "input", "br", "hr", "source"):
+            return
+        values = {name: value or "" for name, value in attrs}
+        classes = values.get("class", "").split()
+        if "part" in classes:
+            self.parts.append({})
+        folded = tag == "details" and "part" not in classes
+        _, silent, cell = self._open[-1] if self._open else ("", False, None)
+        if (name := values.get("id", "")).startswith("cell-"):
+            cell = int(name.removeprefix("cell-"))
+        self._open.append((tag, silent or folded or tag in self.SILENT or "code" in classes, cell))
 
     def handle_endtag(self, tag: str) -> None:
         while self._open and self._open.pop()[0] != tag:
             pass
 
     def handle_data(self, data: str) -> None:
-        if not any(silent for _, silent in self._open):
-            self.parts[-1] += data
+        _, silent, cell = self._open[-1] if self._open else ("", True, None)
+        if not silent and cell is not None:
+            shown = self.parts[-1]
+            shown[cell] = shown.get(cell, "") + data
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -117,18 +127,17 @@ def test_no_answer_is_on_the_page_before_its_question_is_answered(
     name: str, site_folder: Path
 ) -> None:
     cells = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4).cells
-    source = (site_folder / "lessons" / f"{name}.html").read_text("utf-8")
-    for at, one in enumerate(predictions(cells)):
-        says = {
-            f"cell-{number}"
-            for number, cell in enumerate(cells)
-            # Code is judged by `authoring.spoilers`, where the numbers of a workload may equal an answer.
-            if cell.cell_type == "code" or f"says-{one.key}" in cell.metadata.get("tags", [])
-        }
-        text = _Text(source, says).parts
-        assert len(text) > at + 1, "the question has a part of its own"
-        before = " ".join(text[: at + 1])
-        assert not _says(before, answer_to(one.key).truth), one.key
+    parts = _Cells((site_folder / "lessons" / f"{name}.html").read_text("utf-8")).parts
+    asked = predictions(cells)
+    assert len(parts) == len(asked) + 1
+    for at, one in enumerate(asked):
+        shown = {cell: text for part in parts[: at + 1] for cell, text in part.items()}
+        assert 0 in shown and max(shown) <= one.asked, "all that follows is in another part"
+        for number, text in shown.items():
+            if f"says-{one.key}" in cells[number].metadata.get("tags", []):
+                continue  # the number has another meaning there
+            told = re.sub(r"About \d\d minutes", "", text)
+            assert not states(told, answer_to(one.key).truth), (one.key, number)
 
 
 def test_a_guess_opens_the_next_part_and_is_remembered(open_lesson: Open) -> None:
@@ -140,7 +149,9 @@ def test_a_guess_opens_the_next_part_and_is_remembered(open_lesson: Open) -> Non
     expect(told).to_contain_text("Your guess: 7. The log says: 25.")
     page.get_by_label("25", exact=True).check()
     expect(told).to_contain_text("Your guess: 25. The log says the same.")
-    expect(page.locator('details.part[data-question="04.continuous"]')).not_to_have_attribute("open", "")
+    expect(page.locator('details.part[data-question="04.continuous"]')).not_to_have_attribute(
+        "open", ""
+    )
     page.reload()
     expect(told).to_contain_text("Your guess: 25.")
     expect(page.get_by_label("25", exact=True)).to_be_checked()
@@ -201,7 +212,9 @@ def test_hints_open_one_after_the_other(open_lesson: Open) -> None:
     for question in page.locator("details.part > summary").all():
         question.click()
     page.get_by_text("Hint 1 of 2").click()
-    expect(page.get_by_text("Take the queue", exact=False).or_(page.get_by_text("Hint 2 of 2"))).to_be_visible()
+    expect(
+        page.get_by_text("Take the queue", exact=False).or_(page.get_by_text("Hint 2 of 2"))
+    ).to_be_visible()
 
 
 def test_each_cell_that_does_not_run_says_why(site_folder: Path) -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from checks import check
 from checks.judging import Verdict, judge
-from checks.attending import attempt, cases
+from checks.lesson_02 import attempt, cases
 from engine import Engine, EngineConfig, SamplingParams
 from engine.compute.attention.paged_attention import PagedAttention
 from solutions.lesson_02 import attend as solution

@@ -135,7 +135,8 @@ function fail(cell, error) {
 }
 
 /** @param {number} ms */
-const timeWords = (ms) => (ms < 950 ? `${Math.max(1, Math.round(ms))} ms` : `${(ms / 1000).toFixed(1)} s`);
+const timeWords = (ms) =>
+  ms < 950 ? `${Math.max(1, Math.round(ms))} ms` : `${(ms / 1000).toFixed(1)} s`;
 
 /** @param {Cell} cell */
 async function edit(cell) {
