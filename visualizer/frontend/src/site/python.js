@@ -13,6 +13,7 @@
  * @property {string} [key]
  * @property {"board" | "cluster"} [module]
  * @property {Uint8Array | string} [log]  the bytes, or the address of a file
+ * @property {Uint8Array} [before]  the log of the run before, in the playground
  * @property {Record<string, any>} [options]
  * @property {string} [name]
  * @property {string} [message]
