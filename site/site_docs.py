@@ -23,7 +23,7 @@ GROUPS = {
         "under_load",
         "metrics",
         "kv_events",
-    ],  # fmt: skip
+    ],
     "Look at vLLM and SGLang": ["operators", "sources", "what_if", "frames"],
     "Learn and teach": ["glossary", "teaching", "classroom", "solutions"],
     "Build": ["extending", "add_a_lesson"],
