@@ -353,12 +353,13 @@ def leaderboard() -> None:
 
 @target
 def check() -> None:
-    """format, lint, types, imports"""
+    """format, lint, types, imports, licenses"""
     check_frontend()
     run(BIN / "ruff", "format", "--check", ".")
     run(BIN / "ruff", "check", ".")
     run(BIN / "mypy")
     run(BIN / "lint-imports")
+    python("site/site_third_party.py", "--check", PYTHONPATH=str(ROOT))
 
 
 @target
@@ -442,7 +443,8 @@ def main(arguments: list[str]) -> None:
             "Underglass needs Python 3.11 or newer; name one with: "
             f"make PYTHON=python3.12 {' '.join(names)}, or: python3.12 make.py {' '.join(names)}"
         )
-    os.environ.update(one.split("=", 1) for one in arguments if "=" in one)
+    for name, _, value in (one.partition("=") for one in arguments if "=" in one):
+        os.environ[name] = value
     if unknown := [name for name in names if name not in TARGETS]:
         raise SystemExit(f"there is no target {unknown[0]}; choose from {', '.join(TARGETS)}")
     os.chdir(ROOT)

@@ -17,6 +17,7 @@ import site_docs
 import site_files
 import site_front
 import site_gallery
+import site_hosts
 import site_lessons
 import site_open
 import site_play

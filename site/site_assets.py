@@ -117,14 +117,15 @@ def core_zip() -> bytes:
     """Return what a page imports: the engine, the visualizer, the checks, and the runtime."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as packed:
-        for name, path in sorted(_core_files()):
+        for name, path in sorted(core_files()):
             about = zipfile.ZipInfo(name, _A_DATE)
             about.compress_type = zipfile.ZIP_DEFLATED
             packed.writestr(about, path.read_bytes(), compresslevel=9)
     return buffer.getvalue()
 
 
-def _core_files() -> Iterator[tuple[str, Path]]:
+def core_files() -> Iterator[tuple[str, Path]]:
+    """Yield what is in underglass.zip, by its name there."""
     for folder in ("engine", "visualizer"):
         for path in (REPOSITORY / folder).rglob("*"):
             name = path.relative_to(REPOSITORY).as_posix()
@@ -135,9 +136,9 @@ def _core_files() -> Iterator[tuple[str, Path]]:
             yield f"{folder}/{path.name}", path
     for path in RUNTIME.glob("*.py"):
         yield path.name, path
-    for path in metadata.files("markupsafe") or ():
-        if path.suffix == ".py" or "LICENSE" in path.name:
-            yield path.as_posix(), Path(str(path.locate()))
+    for file in metadata.files("markupsafe") or ():
+        if file.suffix == ".py" or "LICENSE" in file.name:
+            yield file.as_posix(), Path(str(file.locate()))
 
 
 def _write_model(folder: Path) -> None:
