@@ -233,7 +233,7 @@ def install() -> None:
     """Let the lessons' own imports give what a page can draw."""
     drawn = "show compare Board Timeline BlockMap RadixTree Scheduler Tokens figures"
     draw_with(__name__, drawn.split())
-    checks.predict = PageGuess  # type: ignore[assignment]
+    checks.predict = PageGuess
     for name in ("tqdm", "tqdm.auto"):
         module: Any = types.ModuleType(name)
         module.tqdm = Progress
