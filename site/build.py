@@ -17,7 +17,6 @@ import site_docs
 import site_files
 import site_front
 import site_gallery
-import site_hosts
 import site_lessons
 import site_open
 import site_play
@@ -38,7 +37,9 @@ def main(folder: str) -> None:
     site_files.build(site)
     lessons = site_lessons.build(site)
     rows = site_cells.table((one.path.stem, one.title, one.verdicts) for one in lessons)
-    site.write("lessons/cells.html", "cells.html", page="lessons", rows=rows, **site_cells.totals(rows))
+    site.write(
+        "lessons/cells.html", "cells.html", page="lessons", rows=rows, **site_cells.totals(rows)
+    )
     site.write_text("cells.json", json.dumps(rows, indent=1))
     print(site_cells.printed(rows))
     site_front.build(site, site_gallery.build(site))

@@ -4,10 +4,10 @@ import asyncio
 import sys
 from collections.abc import Callable
 
-import page_cells
 import pytest
 
 import checks
+import page_cells
 import visualizer
 from engine.events import EventLog
 from engine.simulation.scenarios import scenario
@@ -86,7 +86,12 @@ ASK = 'from checks import predict\nguess = predict("00.eva", "When?", [9, 10, 11
 def test_a_question_has_a_reply_to_each_guess_and_the_reveal_names_it(run: Run) -> None:
     [asked] = run(ASK)
     assert asked["options"] == ["9", "10", "11", "13"]
-    assert ["says the same" in reply[0] for reply in asked["replies"]] == [False, True, False, False]
+    assert ["says the same" in reply[0] for reply in asked["replies"]] == [
+        False,
+        True,
+        False,
+        False,
+    ]
     assert asked["unanswered"][0].startswith("No guess recorded.")
     assert run(ASK, "guess.reveal(10)") == [{"kind": "reveal", "key": "00.eva"}]
 
