@@ -36,7 +36,10 @@ def main(folder: str) -> None:
     site_assets.build(site)
     site_files.build(site)
     lessons = site_lessons.build(site)
-    rows = site_cells.table((one.path.stem, one.verdicts) for one in lessons)
+    rows = site_cells.table((one.path.stem, one.title, one.verdicts) for one in lessons)
+    site.write(
+        "lessons/cells.html", "cells.html", page="lessons", rows=rows, **site_cells.totals(rows)
+    )
     site.write_text("cells.json", json.dumps(rows, indent=1))
     print(site_cells.printed(rows))
     site_front.build(site, site_gallery.build(site))

@@ -292,7 +292,8 @@ def _drawable(outputs: list[Output], picture: Output | None) -> Iterator[Output]
 
 def _highlighted(source: str) -> str:
     lexer = PythonLexer(stripnl=False, ensurenl=False)
-    return highlight(source, lexer, HtmlFormatter(nowrap=True)).rstrip("\n")
+    markup: str = highlight(source, lexer, HtmlFormatter(nowrap=True))
+    return markup.rstrip("\n")
 
 
 def _only_asks(source: str) -> bool:

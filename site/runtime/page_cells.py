@@ -23,7 +23,7 @@ import linecache
 import sys
 import traceback
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import checks
@@ -70,7 +70,7 @@ class Board:
         slo: tuple[float, float] | None = None,
         panel: str = "",
     ) -> None:
-        self.log = log.log if isinstance(log, Board) else log
+        self.log: LogLike | ClusterLogLike = log.log if isinstance(log, Board) else log
         packed, options, self._is_cluster = packed_log(
             self.log, step=step, at_ms=at_ms, select=select
         )
@@ -233,7 +233,7 @@ def install() -> None:
     """Let the lessons' own imports give what a page can draw."""
     drawn = "show compare Board Timeline BlockMap RadixTree Scheduler Tokens figures"
     draw_with(__name__, drawn.split())
-    checks.predict = PageGuess  # type: ignore[assignment,misc]
+    checks.predict = PageGuess
     for name in ("tqdm", "tqdm.auto"):
         module: Any = types.ModuleType(name)
         module.tqdm = Progress
@@ -300,8 +300,8 @@ def _error(error: BaseException, file: str) -> Output:
     while trace is not None and trace.tb_frame.f_code.co_filename != file:
         trace = trace.tb_next
     lines = traceback.format_exception(type(error), error, trace)
-    at: Sequence[types.FrameSummary] | Any = traceback.extract_tb(trace)
-    inside = [frame.lineno for frame in at if frame.filename == file]
+    frames = traceback.extract_tb(trace)
+    inside = [frame.lineno for frame in frames if frame.filename == file]
     line = inside[-1] if inside else getattr(error, "lineno", None)
     missing = error.name if isinstance(error, ModuleNotFoundError | NameError) else None
     return {
