@@ -212,8 +212,16 @@ def test_fast() -> None:
     if not is_newer(NODE_CLIENTS, [Path("tests", "clients", "requirements-node.txt"), INSTALLED]):
         python("-m", "tests.clients.environments", "node", quiet=True)
         NODE_CLIENTS.touch()
+    python("-m", "tests.core_314.pyodide", quiet=True, PYTHONPATH="site")
     parallel = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
     pytest("tests", "-m", "not browser", *parallel, "-q", *words("PYTEST_ARGS"))
+
+
+@target
+def test_core_314() -> None:
+    """the core's tests on Python 3.14, in Pyodide; PYTEST_ARGS=tests/engine/test_log.py for some"""
+    setup()
+    python("-m", "tests.core_314", *words("PYTEST_ARGS"), PYTHONPATH="site")
 
 
 @target

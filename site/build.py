@@ -21,6 +21,7 @@ import site_hosts
 import site_lessons
 import site_open
 import site_play
+from site_check import problems
 from site_pages import Site
 
 
@@ -44,6 +45,8 @@ def main(folder: str) -> None:
     site_open.build(site)
     site_docs.build(site)  # last of the pages: it also writes what the others link to
     site_files.build_sitemap(site)
+    if broken := list(problems(out, site.url)):
+        raise SystemExit("\n".join([f"the site has {len(broken)} broken links:", *broken[:20]]))
     files = [path for path in out.rglob("*") if path.is_file()]
     size = sum(path.stat().st_size for path in files) / 1e6
     took = time.monotonic() - began
