@@ -1,6 +1,7 @@
 """Build the static site: `python site/build.py build/site`. `make site` calls it.
 
-The site consists of files and works in any folder of any static host. Everything that a page loads is part of it.
+The site consists of files and works in any folder of any static host. Everything that a page loads is
+part of it.
 `SITE_URL` is the address that it will have, for link previews.
 """
 
