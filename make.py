@@ -200,6 +200,10 @@ def test() -> None:
     test_browser()
 
 
+# The plugin imports nbformat, and with it a grammar that takes seconds, in each of pytest's processes.
+WITHOUT_NBVAL = ("-p", "no:nbval")
+
+
 def pytest(*arguments: str, **variables: str) -> None:
     """Run pytest."""
     run(BIN / "pytest", *arguments, **variables)
@@ -213,8 +217,8 @@ def test_fast() -> None:
         python("-m", "tests.clients.environments", "node", quiet=True)
         NODE_CLIENTS.touch()
     python("-m", "tests.core_314.pyodide", quiet=True, PYTHONPATH="site")
-    parallel = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
-    pytest("tests", "-m", "not browser", *parallel, "-q", *words("PYTEST_ARGS"))
+    parallel = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", *WITHOUT_NBVAL)
+    pytest("tests", "--ignore=tests/browser", *parallel, "-q", *words("PYTEST_ARGS"))
 
 
 @target
@@ -245,8 +249,8 @@ def test_notebooks() -> None:
 def test_browser() -> None:
     """pages, widgets and lessons in Chromium"""
     setup()
-    parallel = ("-n", "2", "--dist", "loadfile")
-    pytest("tests", "-m", "browser", *parallel, "-q", "-rs", *words("PYTEST_ARGS"))
+    parallel = ("-n", "2", "--dist", "loadfile", *WITHOUT_NBVAL)
+    pytest("tests/browser", *parallel, "-q", "-rs", *words("PYTEST_ARGS"))
 
 
 @target
@@ -262,6 +266,7 @@ def soak() -> None:
     setup()
     many = ("--soak", "-q", "-s", "--timeout=3600", *words("PYTEST_ARGS"))
     pytest("tests/engine", "-m", "not browser", "-k", "random_workloads", *many)
+    pytest("tests/engine/compute", "-m", "soak", *many)
     pytest("tests/project", "tests/server/test_fuzz.py", *many)
 
 
@@ -443,7 +448,8 @@ def main(arguments: list[str]) -> None:
             "Underglass needs Python 3.11 or newer; name one with: "
             f"make PYTHON=python3.12 {' '.join(names)}, or: python3.12 make.py {' '.join(names)}"
         )
-    os.environ.update(one.split("=", 1) for one in arguments if "=" in one)
+    for name, _, value in (one.partition("=") for one in arguments if "=" in one):
+        os.environ[name] = value
     if unknown := [name for name in names if name not in TARGETS]:
         raise SystemExit(f"there is no target {unknown[0]}; choose from {', '.join(TARGETS)}")
     os.chdir(ROOT)
