@@ -200,6 +200,10 @@ def test() -> None:
     test_browser()
 
 
+# The plugin imports nbformat, and with it a grammar that takes seconds, in each of pytest's processes.
+WITHOUT_NBVAL = ("-p", "no:nbval")
+
+
 def pytest(*arguments: str, **variables: str) -> None:
     """Run pytest."""
     run(BIN / "pytest", *arguments, **variables)
@@ -212,8 +216,16 @@ def test_fast() -> None:
     if not is_newer(NODE_CLIENTS, [Path("tests", "clients", "requirements-node.txt"), INSTALLED]):
         python("-m", "tests.clients.environments", "node", quiet=True)
         NODE_CLIENTS.touch()
-    parallel = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
-    pytest("tests", "-m", "not browser", *parallel, "-q", *words("PYTEST_ARGS"))
+    python("-m", "tests.core_314.pyodide", quiet=True, PYTHONPATH="site")
+    parallel = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", *WITHOUT_NBVAL)
+    pytest("tests", "--ignore=tests/browser", *parallel, "-q", *words("PYTEST_ARGS"))
+
+
+@target
+def test_core_314() -> None:
+    """the core's tests on Python 3.14, in Pyodide; PYTEST_ARGS=tests/engine/test_log.py for some"""
+    setup()
+    python("-m", "tests.core_314", *words("PYTEST_ARGS"), PYTHONPATH="site")
 
 
 @target
@@ -237,8 +249,8 @@ def test_notebooks() -> None:
 def test_browser() -> None:
     """pages, widgets and lessons in Chromium"""
     setup()
-    parallel = ("-n", "2", "--dist", "loadfile")
-    pytest("tests", "-m", "browser", *parallel, "-q", "-rs", *words("PYTEST_ARGS"))
+    parallel = ("-n", "2", "--dist", "loadfile", *WITHOUT_NBVAL)
+    pytest("tests/browser", *parallel, "-q", "-rs", *words("PYTEST_ARGS"))
 
 
 @target
@@ -254,6 +266,7 @@ def soak() -> None:
     setup()
     many = ("--soak", "-q", "-s", "--timeout=3600", *words("PYTEST_ARGS"))
     pytest("tests/engine", "-m", "not browser", "-k", "random_workloads", *many)
+    pytest("tests/engine/compute", "-m", "soak", *many)
     pytest("tests/project", "tests/server/test_fuzz.py", *many)
 
 

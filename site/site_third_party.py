@@ -1,10 +1,10 @@
 """THIRD_PARTY.md: the software of others in the wheel and on the site, and its licenses.
 
     python site/site_third_party.py            write THIRD_PARTY.md and the texts in licenses/
-    python site/site_third_party.py --check    exit with 1 if they are not what this would write
+    python site/site_third_party.py --check    exit with 1 if they are out of date
 
-Nothing is listed by hand but the inside of Pyodide. What the bundles contain comes from esbuild, versions
-and texts from the installed packages. A package without a text, or with a license that nobody here has
+Nothing is listed by hand but the inside of Pyodide. What the bundles contain comes from esbuild,
+versions and texts from the installed packages. A package without a text, or with a license that was not
 read yet, is an error.
 """
 
@@ -27,7 +27,7 @@ LIST = REPOSITORY / "THIRD_PARTY.md"
 TEXTS = REPOSITORY / "licenses"
 STATIC = REPOSITORY / "visualizer" / "static"
 
-# Licenses that ask for no more than their text and a copyright notice, and, for MPL-2.0, for a link to the
+# Licenses that ask for no more than their text and a copyright notice; MPL-2.0 also for a link to the
 # unchanged source.
 ACCEPTED = ("0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT", "MPL-2.0")
 _PACKAGE = re.compile(r"node_modules/((?:@[^/]+/)?[^/]+)/")
@@ -127,7 +127,8 @@ def page_distributions() -> Iterator[tuple[str, str]]:
         if found := re.match(r"([\w.-]+)==([\w.]+)", line):
             yield found[1], found[2]
     owners = metadata.packages_distributions()
-    unpacked = {owners.get(name.partition("/")[0], ["underglass"])[0] for name, _ in core_files()}
+    names = {name.partition("/")[0] for name, _ in core_files()}
+    unpacked = {owners.get(name, ["underglass"])[0] for name in names}
     for name in sorted(unpacked - {"underglass"}):
         yield name, metadata.version(name)
 
@@ -220,12 +221,12 @@ def written(found: list[Component]) -> str:
 _HEAD = """\
 # Third-party software
 
-Underglass is under the [Apache License 2.0](LICENSE). Its wheel and its site also contain the software below. Each
-license links to its text. `site/site_third_party.py` writes this page from what the bundles really contain, and
-`make check` fails when it is not up to date.
+Underglass is under the [Apache License 2.0](LICENSE). Its wheel and its site also contain the software
+below. Each license links to its text. `site/site_third_party.py` writes this page from what the bundles
+really contain, and `make check` fails when it is not up to date.
 
-The files in `visualizer/static/` are in the wheel and on the site's pages, those in `assets/` and `python/` on the
-site only.
+The files in `visualizer/static/` are in the wheel and on the site, those in `assets/` and `python/` on
+the site only.
 
 | software | version | license | copyright | where |
 |---|---|---|---|---|
@@ -236,14 +237,15 @@ Pyodide is unchanged, but its WebAssembly file is stored compressed. Its source 
 ## What is not in the list
 
 - **Fonts**: none. All pages use the fonts of the reader's machine.
-- **The bundled model and its tokenizer**: trained by `engine/training` on text that the same code generates. Nothing
-  was downloaded; model and data are under the Apache License 2.0.
-- **Recordings** of vLLM and SGLang (`visualizer/scenarios`, `tests/fixtures`): what these engines decided for our own
-  workloads. They contain no code.
-- **Algorithms**: the code follows published ones and names them. No source code of vLLM, SGLang or another engine was
-  copied.
-- **Python packages** that pip installs beside Underglass come from their own authors, with their own licenses. That
-  includes Swagger UI (Apache-2.0), which `/docs` shows: it is in the package fastapi-swagger.
+- **The bundled model and its tokenizer**: trained by `engine/training` on text that the same code
+  generates. Nothing was downloaded; model and data are under the Apache License 2.0.
+- **Recordings** of vLLM and SGLang (`visualizer/scenarios`, `tests/fixtures`): what these engines
+  decided for our own workloads. They contain no code.
+- **Algorithms**: the code follows published ones and names them. No source code of vLLM, SGLang or
+  another engine was copied.
+- **Python packages** that pip installs beside Underglass come from their own authors, with their own
+  licenses. That includes Swagger UI (Apache-2.0), which `/docs` shows: it is in the package
+  fastapi-swagger.
 - **Container images** also hold Debian, Python and those packages. Their licenses are in the image, in
   `/usr/share/doc` and in each package's `dist-info`.
 """

@@ -2,7 +2,8 @@
 
 A row of the table is a family, or one of them in other files or another precision. A column is a
 situation that the scheduler brings about: the same prompts go through the same engine with settings
-under which it has to arise, and the event log says whether it did.
+under which it has to arise, and the event log says whether it did. `TOGETHER` brings most of them about
+in one run.
 
 The judge reads prompt and output at once and says for each output token whether it is the one with
 the highest logit after the tokens before it: greedy decoding, step by step. `test_parity_table.py`
@@ -188,6 +189,20 @@ COLUMNS = {
         draft_model=True,
     ),
 }
+
+
+def _rarest(log: EventLog) -> int:
+    each = (_prompts_in_chunks, _hits, _recomputed, _accepted_and_rejected)
+    return min(count(log) for count in each)
+
+
+# All at once, for rows without the whole table in every run.
+TOGETHER = Column(
+    _WIDE | {"max_batch_size": 4, "token_budget": 16, "max_kv_tokens": 96, "prefix_cache": True},
+    _rarest,
+    "each of chunks, hits, preemptions and drafts",
+    drafted=True,
+)
 
 
 class Slipping(TorchRunner):

@@ -7,7 +7,7 @@ import torch
 
 from engine.events import vocabulary as v
 from engine.events.expert_loads import unpacked
-from tests.engine.compute.parity import COLUMNS, ROWS, make_prompts, served
+from tests.engine.compute.parity import COLUMNS, ROWS, TOGETHER, make_prompts, served
 
 PROMPTS, OUTPUT = 6, 12
 MODELS = {"qwen3-moe": (0, 1, 2), "qwen3-moe, dense layer": (0, 2)}  # the layers with experts
@@ -42,14 +42,21 @@ class Router:
         return experts
 
 
-@pytest.mark.parametrize("column", COLUMNS)
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    ("name", "column"),
+    [
+        *(("qwen3-moe", column) for column in COLUMNS),
+        ("qwen3-moe", "together"),
+        ("qwen3-moe, dense layer", "together"),
+    ],
+)
 def test_recorded_loads_are_those_of_transformers_router(subject, name, column):
     subject = subject(name)
     router = Router(subject.judge, MODELS[name])
     texts = make_prompts(PROMPTS, 97)
-    requests, log = served(subject, COLUMNS[column], texts, OUTPUT)
-    assert COLUMNS[column].happened(log) >= 3
+    situation = COLUMNS.get(column, TOGETHER)
+    requests, log = served(subject, situation, texts, OUTPUT)
+    assert situation.happened(log) >= 3
     tokens = {request.id: request.tokens for request in requests}
     steps = zip(log.of(v.StepScheduled), log.of(v.StepFinished), strict=True)
     for scheduled, finished in steps:

@@ -23,7 +23,9 @@ def mixed_step(driver, poison):
     return driver.logits([rows[3], *rows[:3]])
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 5))]
+)
 def test_nan_in_unreferenced_slots_and_another_placement_change_no_bit(any_model, seed):
     directory, _ = any_model
     clean = Driver(directory)
