@@ -18,7 +18,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class BundleHook(BuildHookInterface):
-    """Run `npm ci` and `npm run build` before the files of a distribution are collected."""
+    """Run `npm install` and `npm run build` before the files of a distribution are collected."""
 
     def dependencies(self) -> list[str]:
         """Return the packages that the build needs: Node, if it is needed and missing or old."""
@@ -57,7 +57,8 @@ class BundleHook(BuildHookInterface):
             frontend / "package-lock.json",
         )
         if not installed.exists() or installed.stat().st_mtime < wanted.stat().st_mtime:
-            commands.insert(0, ["ci", "--no-audit", "--no-fund"])
+            # Not `npm ci`: it fails if the lock file lacks a binary for another system.
+            commands.insert(0, ["install", "--no-save", "--no-audit", "--no-fund"])
         for command in commands:
             subprocess.run([npm, *command], cwd=frontend, check=True)
 

@@ -144,7 +144,8 @@ def _node_modules() -> None:
     if is_newer(NODE_MODULES, [FRONTEND / "package-lock.json"]):
         return
     print("Installing what builds the board (about 110 MB).")
-    npm("ci", "--no-audit", "--no-fund", "--silent")
+    # Not `npm ci`: it fails if the lock file lacks a binary for another system (@napi-rs/canvas).
+    npm("install", "--no-save", "--no-audit", "--no-fund", "--silent")
     NODE_MODULES.touch()
 
 
