@@ -30,8 +30,8 @@ ENTRYPOINT ["underglass"]
 WORKDIR /home/underglass
 
 FROM base AS slim
-RUN --mount=type=bind,from=build,source=/wheels,target=/wheels \
-    wheel=$(echo /wheels/*.whl) && pip install -c /constraints.txt "$wheel[gateway]"
+COPY --from=build /wheels /wheels
+RUN wheel=$(echo /wheels/*.whl) && pip install -c /constraints.txt "$wheel[gateway]"
 USER underglass
 CMD ["--help"]
 
@@ -40,8 +40,8 @@ CMD ["--help"]
 FROM base AS full
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
 RUN pip install --no-deps --index-url "$TORCH_INDEX" -c /constraints.txt torch
-RUN --mount=type=bind,from=build,source=/wheels,target=/wheels \
-    wheel=$(echo /wheels/*.whl) && pip install -c /constraints.txt "$wheel[server]" && \
+COPY --from=build /wheels /wheels
+RUN wheel=$(echo /wheels/*.whl) && pip install -c /constraints.txt "$wheel[server]" && \
     python -c "import torch; assert torch.version.cuda is None, torch.__version__"
 USER underglass
 CMD ["serve"]

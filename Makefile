@@ -5,7 +5,7 @@
 
 PYTHON ?= python3
 
-TARGETS := help setup lab notebooks pictures slides solutions contents test test-fast test-frontend \
+TARGETS := help setup lab notebooks pictures slides solutions contents test test-fast test-core-314 test-frontend \
   test-notebooks test-browser clients soak record-vllm record-vllm-run record-vllm-examples \
   record-sglang record-sglang-events score submit verify rescore leaderboard check check-frontend \
   bundle site dist test-wheel serve fields bench clean

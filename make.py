@@ -216,8 +216,16 @@ def test_fast() -> None:
     if not is_newer(NODE_CLIENTS, [Path("tests", "clients", "requirements-node.txt"), INSTALLED]):
         python("-m", "tests.clients.environments", "node", quiet=True)
         NODE_CLIENTS.touch()
+    python("-m", "tests.core_314.pyodide", quiet=True, PYTHONPATH="site")
     parallel = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", *WITHOUT_NBVAL)
     pytest("tests", "--ignore=tests/browser", *parallel, "-q", *words("PYTEST_ARGS"))
+
+
+@target
+def test_core_314() -> None:
+    """the core's tests on Python 3.14, in Pyodide; PYTEST_ARGS=tests/engine/test_log.py for some"""
+    setup()
+    python("-m", "tests.core_314", *words("PYTEST_ARGS"), PYTHONPATH="site")
 
 
 @target
@@ -350,12 +358,13 @@ def leaderboard() -> None:
 
 @target
 def check() -> None:
-    """format, lint, types, imports"""
+    """format, lint, types, imports, licenses"""
     check_frontend()
     run(BIN / "ruff", "format", "--check", ".")
     run(BIN / "ruff", "check", ".")
     run(BIN / "mypy")
     run(BIN / "lint-imports")
+    python("site/site_third_party.py", "--check", PYTHONPATH=str(ROOT))
 
 
 @target
@@ -439,7 +448,8 @@ def main(arguments: list[str]) -> None:
             "Underglass needs Python 3.11 or newer; name one with: "
             f"make PYTHON=python3.12 {' '.join(names)}, or: python3.12 make.py {' '.join(names)}"
         )
-    os.environ.update(one.split("=", 1) for one in arguments if "=" in one)
+    for name, _, value in (one.partition("=") for one in arguments if "=" in one):
+        os.environ[name] = value
     if unknown := [name for name in names if name not in TARGETS]:
         raise SystemExit(f"there is no target {unknown[0]}; choose from {', '.join(TARGETS)}")
     os.chdir(ROOT)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 # The extras in pyproject.toml, and the modules that each one installs.
 _MODULES = {
     "model": "gguf huggingface_hub jinja2 llguidance numpy safetensors tokenizers torch tqdm",
-    "server": "fastapi fastapi_swagger httptools prometheus_client psutil segno starlette uvicorn websockets",
+    "server": "fastapi httptools prometheus_client psutil segno starlette uvicorn websockets",
     "lab": "IPython anywidget httpx httpx_sse ipywidgets jupyterlab nbformat pandas plotly traitlets",
     "gateway": "aiohttp",
     "cluster": "ray",

@@ -1,7 +1,7 @@
 """Build the static site: `python site/build.py build/site`. `make site` calls it.
 
 The site consists of files and works in any folder of any static host. Everything that a page loads is part of it.
-`SITE_URL` is the address that it will have, for link previews; `SITE_COLAB` is where Colab finds the notebooks.
+`SITE_URL` is the address that it will have, for link previews.
 """
 
 import json
@@ -17,9 +17,11 @@ import site_docs
 import site_files
 import site_front
 import site_gallery
+import site_hosts
 import site_lessons
 import site_open
 import site_play
+from site_check import problems
 from site_pages import Site
 
 
@@ -34,7 +36,7 @@ def main(folder: str) -> None:
     site = Site(out, url=os.environ.get("SITE_URL", ""))
     site_assets.build(site)
     site_files.build(site)
-    lessons = site_lessons.build(site, os.environ.get("SITE_COLAB", ""))
+    lessons = site_lessons.build(site, site_hosts.colab_folder())
     rows = site_cells.table((one.path.stem, one.verdicts) for one in lessons)
     site.write_text("cells.json", json.dumps(rows, indent=1))
     print(site_cells.printed(rows))
@@ -43,6 +45,8 @@ def main(folder: str) -> None:
     site_open.build(site)
     site_docs.build(site)  # last of the pages: it also writes what the others link to
     site_files.build_sitemap(site)
+    if broken := list(problems(out, site.url)):
+        raise SystemExit("\n".join([f"the site has {len(broken)} broken links:", *broken[:20]]))
     files = [path for path in out.rglob("*") if path.is_file()]
     size = sum(path.stat().st_size for path in files) / 1e6
     took = time.monotonic() - began

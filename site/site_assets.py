@@ -35,6 +35,7 @@ _LEFT_OUT = (
     "visualizer/widgets/",
 )
 _SUFFIXES = (".py", ".json", ".jinja", ".gz")
+LONGEST_S = 1800  # for the lessons on a busy machine
 _A_DATE = (2026, 1, 1, 0, 0, 0)  # so that equal contents give equal files
 
 
@@ -51,7 +52,9 @@ def run_node(script: str, *arguments: str, given: str = "") -> str:
     if node is None:
         raise SystemExit("node is missing: `make setup` installs it into .venv")
     command = [node, "--no-warnings", str(FRONTEND / script), *arguments]
-    done = subprocess.run(command, input=given, stdout=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(
+        command, input=given, stdout=subprocess.PIPE, text=True, check=False, timeout=LONGEST_S
+    )
     if done.returncode:
         raise SystemExit(f"node {script} failed with exit code {done.returncode}")
     return done.stdout
@@ -78,19 +81,34 @@ def _write_python(folder: Path) -> None:
     (folder / "contents.json").write_text(json.dumps(contents), "utf-8")
 
 
-def page_wheels() -> list[Path]:
-    """Return the wheels of page-wheels.txt, downloaded once and checked by their hashes."""
-    digest = hashlib.sha256(WHEELS.read_bytes()).hexdigest()[:12]
+def page_wheels(requirements: Path = WHEELS) -> list[Path]:
+    """Return wheels for the page's Python, downloaded once and checked by their hashes."""
+    digest = hashlib.sha256(requirements.read_bytes()).hexdigest()[:12]
     folder = KEPT_WHEELS / digest
     if not folder.is_dir():
         part = folder.with_suffix(".part")
         shutil.rmtree(part, ignore_errors=True)
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
-        command += ["--no-deps", "--only-binary=:all:", "--require-hashes", "-r", str(WHEELS)]
-        command += ["--python-version", PYTHON, "--abi", f"cp{PYTHON.replace('.', '')}", "--abi", "none"]
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--disable-pip-version-check",
+        ]
+        command += ["--no-deps", "--only-binary=:all:", "--require-hashes"]
+        command += [
+            "--python-version",
+            PYTHON,
+            "--abi",
+            f"cp{PYTHON.replace('.', '')}",
+            "--abi",
+            "none",
+        ]
         command += ["--platform", PLATFORM, "--platform", "any", "--dest", str(part)]
+        command += ["--requirement", str(requirements)]
         if subprocess.run(command, check=False).returncode:
-            raise SystemExit("the page's wheels could not be downloaded; see site/page-wheels.txt")
+            raise SystemExit(f"the wheels of {requirements} could not be downloaded")
         part.rename(folder)
     return sorted(folder.glob("*.whl"))
 
@@ -99,14 +117,15 @@ def core_zip() -> bytes:
     """Return what a page imports: the engine, the visualizer, the checks, and the runtime."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as packed:
-        for name, path in sorted(_core_files()):
+        for name, path in sorted(core_files()):
             about = zipfile.ZipInfo(name, _A_DATE)
             about.compress_type = zipfile.ZIP_DEFLATED
             packed.writestr(about, path.read_bytes(), compresslevel=9)
     return buffer.getvalue()
 
 
-def _core_files() -> Iterator[tuple[str, Path]]:
+def core_files() -> Iterator[tuple[str, Path]]:
+    """Yield what is in underglass.zip, by its name there."""
     for folder in ("engine", "visualizer"):
         for path in (REPOSITORY / folder).rglob("*"):
             name = path.relative_to(REPOSITORY).as_posix()

@@ -1,6 +1,7 @@
 """Which cells of the lessons run in a page, and why the others do not: as a run in Pyodide has shown."""
 
 import ast
+import builtins
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ _NEEDS = {
     "numpy": "NumPy",
     "pandas": "pandas",
     "plotly": "Plotly",
+    "visualizer": "Plotly",  # its figures
     "server": "a server",
     "httpx": "a server",
     "websockets": "a server",
@@ -23,7 +25,8 @@ _NEEDS = {
 }
 
 
-_NEVER_ENDED = {"name": "RuntimeError", "message": "can't start new thread"}
+_CONDITIONS = "threads, a clock or an event loop like a server's"
+_NEVER_ENDED = {"name": "GeneratorExit", "message": ""}
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,9 @@ class Verdict:
     @property
     def needs(self) -> str:
         """The sentence for the reader."""
-        return f"This cell needs {self.reason}, which this page does not have; its output is stored."
+        return (
+            f"This cell needs {self.reason}, which this page does not have; its output is stored."
+        )
 
 
 def verdicts(sources: Mapping[int, str], runs: Mapping[int, Any]) -> dict[int, Verdict]:
@@ -60,10 +65,15 @@ def verdicts(sources: Mapping[int, str], runs: Mapping[int, Any]) -> dict[int, V
             found[cell] = Verdict(cell, has_figure=figure)
             continue
         error = next((one for one in ran["outputs"] if one["kind"] == "error"), _NEVER_ENDED)
-        reason = lost.get(error.get("missing", "")) if error["name"] == "NameError" else None
-        reason = reason or _reason(error)
+        used = _names(source)
+        if error["name"] == "NameError":
+            used &= {error.get("missing", "")}
+        # A cell may also fail because an earlier one did not do its work on an object that both use.
+        inherits = error["name"] in ("NameError", "AssertionError")
+        inherited = next((lost[name] for name in used & lost.keys()), "") if inherits else ""
+        reason = inherited or _reason(error)
         found[cell] = Verdict(cell, reason)
-        lost |= {name: reason for name in _defined(source) if name not in lost}
+        lost |= {name: reason for name in _names(source) if name not in lost}
     return found
 
 
@@ -72,24 +82,25 @@ def _reason(error: Mapping[str, Any]) -> str:
     if missing and error["name"] != "NameError":
         first = missing.split(".")[0]
         return _NEEDS.get(first, f"the module {missing}")
-    if error["name"] == "RuntimeError" and "thread" in error["message"]:
-        return "threads"
-    if error["name"] == "AssertionError":
-        return "the speed of a real machine"
+    if "PageRunner" in error["message"]:
+        return "PyTorch"  # the cell looks into the model's memory
+    is_thread = error["name"] == "RuntimeError" and "thread" in error["message"]
+    if is_thread or error["name"] in ("AssertionError", "GeneratorExit"):
+        return _CONDITIONS
     return f"something that fails here ({error['name']}: {error['message'][:80]})"
 
 
-def _defined(source: str) -> set[str]:
-    """Return the names that a cell defines."""
+def _names(source: str) -> set[str]:
+    """Return the names that a cell defines or uses, without those of builtins."""
     names = set()
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        if isinstance(node, ast.Name):
             names.add(node.id)
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             names.add(node.name)
         elif isinstance(node, ast.Import | ast.ImportFrom):
             names |= {(one.asname or one.name).split(".")[0] for one in node.names}
-    return names
+    return names - set(dir(builtins))
 
 
 def table(lessons: Iterable[tuple[str, list[Verdict]]]) -> list[dict[str, Any]]:

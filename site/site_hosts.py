@@ -2,8 +2,8 @@
 
     python site/site_hosts.py build/colab dist/underglass-0.2.0-py3-none-any.whl
 
-Each of these services opens a public GitHub repository, so the addresses need its name. It is "" as long
-as neither `[project.urls]` in pyproject.toml nor GitHub Actions names one, and then there are no links.
+Each of these services opens a public GitHub repository, so the addresses need its name. It is "" as
+long as neither `[project.urls]` in pyproject.toml nor GitHub Actions names one.
 
 Colab opens a notebook without the files beside it and without Underglass. So its notebooks are copies
 whose first cell installs the wheel; the command above writes them, with the wheel, into a folder. The
@@ -26,11 +26,11 @@ BRANCH = "colab"
 _GITHUB = re.compile(r"https://github\.com/([\w.-]+/[\w.-]+?)(?:\.git)?/?")
 _LINK = re.compile(r"(?<=\]\()\.\./(?=[^)\s])")
 
-# Colab has torch, numpy, pandas, ipywidgets and plotly. JupyterLab, in the extra `lab`, would replace parts
-# of the kernel that runs this cell.
+# Colab has torch, numpy, pandas, ipywidgets and plotly. JupyterLab, in the extra `lab`, would replace
+# parts of the kernel that runs this cell.
 SET_UP = """\
 # Run this cell first: it installs Underglass in this Colab machine, in about a minute.
-%pip install --quiet "underglass[model,server] @ {wheel}" anywidget httpx httpx-sse
+%pip install --quiet "underglass[server] @ {wheel}" anywidget httpx httpx-sse
 import sys
 from underglass.workbook import LESSONS
 
@@ -57,11 +57,16 @@ def repository(project: Path = REPOSITORY / "pyproject.toml") -> str:
     return found[1]
 
 
+def colab_folder() -> str:
+    """Return what an address in Colab begins with, up to the notebook's path, or ""."""
+    name = repository()
+    return f"https://colab.research.google.com/github/{name}/blob/{BRANCH}/" if name else ""
+
+
 def colab_url(lesson: str) -> str:
     """Return the address that opens a lesson ("04_continuous_batching") in Colab, or ""."""
-    name = repository()
-    path = f"{name}/blob/{BRANCH}/{quote(lesson)}.ipynb"
-    return f"https://colab.research.google.com/github/{path}" if name else ""
+    folder = colab_folder()
+    return f"{folder}notebooks/{quote(lesson)}.ipynb" if folder else ""
 
 
 def binder_url(lesson: str = "00_first_look") -> str:
@@ -82,11 +87,12 @@ def write_colab(folder: Path, wheel: Path, name: str) -> None:
 
     name  the repository that the folder will be a branch of
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    notebooks = folder / "notebooks"
+    notebooks.mkdir(parents=True, exist_ok=True)
     shutil.copy(wheel, folder)
     address = f"https://github.com/{name}/raw/{BRANCH}/{quote(wheel.name)}"
     for lesson in sorted(LESSONS.glob("[0-9]*.ipynb")):
-        (folder / lesson.name).write_text(colab_notebook(lesson, address, name), "utf-8")
+        (notebooks / lesson.name).write_text(colab_notebook(lesson, address, name), "utf-8")
 
 
 def colab_notebook(lesson: Path, wheel: str, name: str) -> str:
@@ -116,7 +122,9 @@ def main() -> None:
     arguments = parser.parse_args()
     name = repository()
     if not name:
-        parser.error("[project.urls] in pyproject.toml has no Repository, where Colab would find them")
+        parser.error(
+            "[project.urls] in pyproject.toml has no Repository, where Colab would find them"
+        )
     write_colab(arguments.folder, arguments.wheel, name)
 
 

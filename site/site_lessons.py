@@ -32,6 +32,7 @@ from site_assets import run_node
 from site_cells import Verdict, verdicts
 from site_markdown import render
 from site_pages import Site
+from site_pictures import Job, draw
 
 WORKERS = 2
 
@@ -107,6 +108,7 @@ def build(site: Site, colab: str = "") -> list[Lesson]:
     notebooks = {path.stem: nbformat.read(path, as_version=4) for path in paths}
     runs = run_cells(site, notebooks)
     made = [_lesson(site, path, notebooks[path.stem].cells, runs[path.stem]) for path in paths]
+    previews = _previews(site, made)
     for at, lesson in enumerate(made):
         site.write(
             f"lessons/{lesson.file}",
@@ -116,8 +118,47 @@ def build(site: Site, colab: str = "") -> list[Lesson]:
             before=made[at - 1] if at else None,
             after=made[at + 1] if at + 1 < len(made) else None,
             colab=colab,
+            **previews[at],
         )
     return made
+
+
+def _previews(site: Site, made: list[Lesson]) -> list[dict[str, str]]:
+    """Draw the picture that a link to each lesson shows, of its first board; return what base.html takes.
+
+    A board after the first question could show the answer.
+    """
+    boards = [_first_board(lesson) for lesson in made]
+    jobs = [
+        Job(
+            log=site.out / board["log"],
+            title=lesson.title,
+            step=board["options"].get("step"),
+            selected=board["options"].get("selected"),
+            card=site.out / f"images/lessons/{lesson.path.stem}.png",
+        )
+        for lesson, board in zip(made, boards, strict=True)
+        if board
+    ]
+    said = {job.title: drawn.words for job, drawn in zip(jobs, draw(jobs), strict=True)}
+    return [
+        {"image": f"images/lessons/{one.path.stem}.png", "image_alt": said[one.title]}
+        if one.title in said
+        else {}
+        for one in made
+    ]
+
+
+def _first_board(lesson: Lesson) -> Output | None:
+    """Return the first board of one log before the lesson's first question."""
+    outputs = [
+        output
+        for block in lesson.parts[0].blocks
+        if isinstance(block, Code)
+        for output in block.outputs
+        if output["kind"] == "board" and output["module"] == "board"
+    ]
+    return next((one for one in outputs if "compare" not in one["options"]), None)
 
 
 def run_cells(site: Site, notebooks: dict[str, Any]) -> dict[str, Runs]:

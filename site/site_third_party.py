@@ -1,17 +1,16 @@
 """THIRD_PARTY.md: the software of others in the wheel and on the site, and its licenses.
 
     python site/site_third_party.py            write THIRD_PARTY.md and the texts in licenses/
-    python site/site_third_party.py --check    exit with 1 if they are not what this would write
+    python site/site_third_party.py --check    exit with 1 if they are out of date
 
-Nothing is listed by hand but the inside of Pyodide. What the bundles contain comes from esbuild, versions
-and texts from the installed packages. A package without a text, or with a license that nobody here has
+Nothing is listed by hand but the inside of Pyodide. What the bundles contain comes from esbuild,
+versions and texts from the installed packages. A package without a text, or with a license that was not
 read yet, is an error.
 """
 
 import argparse
 import json
 import re
-import subprocess
 import sys
 import tempfile
 import tomllib
@@ -21,14 +20,14 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-REPOSITORY = Path(__file__).parents[1]
+from site_assets import FRONTEND, PYODIDE, WHEELS, core_files, run_node
+from site_pages import REPOSITORY
+
 LIST = REPOSITORY / "THIRD_PARTY.md"
 TEXTS = REPOSITORY / "licenses"
-FRONTEND = REPOSITORY / "visualizer" / "frontend"
 STATIC = REPOSITORY / "visualizer" / "static"
-PAGE_WHEELS = REPOSITORY / "site" / "page-wheels.txt"
 
-# Licenses that ask for no more than their text and a copyright notice, and, for MPL-2.0, for a link to the
+# Licenses that ask for no more than their text and a copyright notice; MPL-2.0 also for a link to the
 # unchanged source.
 ACCEPTED = ("0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT", "MPL-2.0")
 _PACKAGE = re.compile(r"node_modules/((?:@[^/]+/)?[^/]+)/")
@@ -64,7 +63,7 @@ def components() -> Iterator[Component]:
     for package, files in sorted(bundled().items()):
         yield npm_package(package, ", ".join(sorted(files)))
     for name, version in page_distributions():
-        yield distribution(name, version, "site: `python/`")
+        yield distribution(name, version, "`python/`")
     yield from pyodide()
 
 
@@ -77,11 +76,11 @@ def bundled() -> Mapping[str, set[str]]:
     for path in maps:
         for source in json.loads(path.read_text("utf-8"))["sources"]:
             if package := _PACKAGE.search(source):
-                found[package[1]].add(f"wheel: `visualizer/static/{path.stem}`")
+                found[package[1]].add(f"`visualizer/static/{path.stem}`")
     for output, inputs in site_bundles().items():
         for source in inputs:
             if package := _PACKAGE.search(source):
-                found[package[1]].add(f"site: `assets/{output}`")
+                found[package[1]].add(f"`assets/{output}`")
     return found
 
 
@@ -89,7 +88,7 @@ def site_bundles() -> Mapping[str, list[str]]:
     """Return the files in each of the site's bundles, as esbuild tells."""
     with tempfile.TemporaryDirectory() as folder:
         told = Path(folder, "metafile.json")
-        subprocess.run(["node", FRONTEND / "site.mjs", folder, told], check=True)
+        run_node("site.mjs", folder, str(told))
         outputs = json.loads(told.read_text("utf-8"))["outputs"]
     return {
         # A shared chunk's name has a hash of its contents.
@@ -116,7 +115,7 @@ def npm_package(name: str, where: str) -> Component:
         _accepted(name, told.get("license", "")),
         _copyrights(text),
         where,
-        re.sub(r"^git\+|^git:|\.git$", "", address),
+        re.sub(r"^.*?(?:://|git@)(?:git@)?(.*?)(?:\.git)?$", r"https://\1", address),
         f"{name.removeprefix('@').replace('/', '-')}.txt",
         text,
     )
@@ -124,9 +123,14 @@ def npm_package(name: str, where: str) -> Component:
 
 def page_distributions() -> Iterator[tuple[str, str]]:
     """Yield name and version of the Python distributions that the site has for its pages."""
-    for line in PAGE_WHEELS.read_text("utf-8").splitlines():
+    for line in WHEELS.read_text("utf-8").splitlines():
         if found := re.match(r"([\w.-]+)==([\w.]+)", line):
             yield found[1], found[2]
+    owners = metadata.packages_distributions()
+    names = {name.partition("/")[0] for name, _ in core_files()}
+    unpacked = {owners.get(name, ["underglass"])[0] for name in names}
+    for name in sorted(unpacked - {"underglass"}):
+        yield name, metadata.version(name)
 
 
 def distribution(name: str, version: str, where: str) -> Component:
@@ -134,7 +138,7 @@ def distribution(name: str, version: str, where: str) -> Component:
     told = metadata.distribution(name)
     if told.version != version:
         raise LicenseError(
-            f"{PAGE_WHEELS.name} pins {name} {version}, and {told.version} is installed: pin the "
+            f"{WHEELS.name} pins {name} {version}, and {told.version} is installed: pin the "
             "version of constraints.txt"
         )
     files = [path for path in told.files or [] if "/licenses/" in path.as_posix()]
@@ -160,22 +164,20 @@ def distribution(name: str, version: str, where: str) -> Component:
 def pyodide() -> Iterator[Component]:
     """Yield Pyodide and what is compiled into it, which `licenses/pyodide.toml` tells."""
     told = tomllib.loads((TEXTS / "pyodide.toml").read_text("utf-8"))
-    package = FRONTEND / "node_modules" / "pyodide"
-    installed = json.loads((package / "package.json").read_text("utf-8"))
+    installed = json.loads((PYODIDE / "package.json").read_text("utf-8"))
     if installed["version"] != told["version"]:
         raise LicenseError(
             f"licenses/pyodide.toml is about Pyodide {told['version']}, and {installed['version']} is "
             "installed: look at what it links (Makefile.envs), then change the file"
         )
-    lock = json.loads((package / "pyodide-lock.json").read_text("utf-8"))
+    lock = json.loads((PYODIDE / "pyodide-lock.json").read_text("utf-8"))
     version = installed["version"]
-    where = "site: `python/` (`pyodide.asm.wasm`)"
     yield Component(
         "Pyodide, with hiwire",
         version,
         _accepted("pyodide", installed["license"]),
         "2018 Mozilla, and the Pyodide contributors",
-        "site: `python/`",
+        "`python/`",
         f"https://github.com/pyodide/pyodide/tree/{version}",
         "MPL-2.0.txt",
     )
@@ -185,7 +187,7 @@ def pyodide() -> Iterator[Component]:
             lock["info"]["python"] if one["name"].startswith("CPython") else "",
             one["license"],
             one["copyright"],
-            one.get("where", where),
+            "inside of Pyodide",
             "",
             one.get("text", "inside-pyodide.txt"),
         )
@@ -203,7 +205,7 @@ def _accepted(name: str, license: str) -> str:
 def _copyrights(text: str) -> str:
     """Return the holders that a license's text names."""
     found = dict.fromkeys(one.strip() for one in _COPYRIGHT.findall(text[:2000]))
-    return "; ".join(re.sub(r"\s*<[^>]*>?|,? and others$", "", one) for one in found)
+    return "; ".join(re.sub(r"\s*<[^>]*>?|,? and others$|\bby (?=[A-Z])", "", one) for one in found)
 
 
 def written(found: list[Component]) -> str:
@@ -219,9 +221,12 @@ def written(found: list[Component]) -> str:
 _HEAD = """\
 # Third-party software
 
-Underglass is under the [Apache License 2.0](LICENSE). Its wheel and its site also contain the software below. Each
-license links to its text. `site/site_third_party.py` writes this page from what the bundles really contain, and
-`make check` fails when it is not up to date.
+Underglass is under the [Apache License 2.0](LICENSE). Its wheel and its site also contain the software
+below. Each license links to its text. `site/site_third_party.py` writes this page from what the bundles
+really contain, and `make check` fails when it is not up to date.
+
+The files in `visualizer/static/` are in the wheel and on the site, those in `assets/` and `python/` on
+the site only.
 
 | software | version | license | copyright | where |
 |---|---|---|---|---|
@@ -232,14 +237,15 @@ Pyodide is unchanged, but its WebAssembly file is stored compressed. Its source 
 ## What is not in the list
 
 - **Fonts**: none. All pages use the fonts of the reader's machine.
-- **The bundled model and its tokenizer**: trained by `engine/training` on text that the same code generates. Nothing
-  was downloaded; model and data are under the Apache License 2.0.
-- **Recordings** of vLLM and SGLang (`visualizer/scenarios`, `tests/fixtures`): what these engines decided for our own
-  workloads. They contain no code.
-- **Algorithms**: the code follows published ones and names them. No source code of vLLM, SGLang or another engine was
-  copied.
-- **Python packages** that pip installs beside Underglass come from their own authors, with their own licenses. That
-  includes Swagger UI (Apache-2.0), which `/docs` shows: it is in the package fastapi-swagger.
+- **The bundled model and its tokenizer**: trained by `engine/training` on text that the same code
+  generates. Nothing was downloaded; model and data are under the Apache License 2.0.
+- **Recordings** of vLLM and SGLang (`visualizer/scenarios`, `tests/fixtures`): what these engines
+  decided for our own workloads. They contain no code.
+- **Algorithms**: the code follows published ones and names them. No source code of vLLM, SGLang or
+  another engine was copied.
+- **Python packages** that pip installs beside Underglass come from their own authors, with their own
+  licenses. That includes Swagger UI (Apache-2.0), which `/docs` shows: it is in the package
+  fastapi-swagger.
 - **Container images** also hold Debian, Python and those packages. Their licenses are in the image, in
   `/usr/share/doc` and in each package's `dist-info`.
 """

@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name
 from engine.extras import EXTRA_OF
 
 REPOSITORY = Path(__file__).parents[1]
-OURS = ("engine", "server", "visualizer")
+OURS = ("engine", "server", "underglass", "visualizer")
 SCENARIOS = REPOSITORY / "visualizer" / "scenarios"
 # Imported in front of a test's program. `libraries` are the only ones that can be imported, or none of
 # `missing` can be.
@@ -130,7 +130,7 @@ def test_commands_that_read_logs_work_in_a_plain_install(tmp_path: Path) -> None
 def test_other_commands_name_their_extra_in_one_line() -> None:
     expected = {
         "serve": "server",
-        "serve --replica http://127.0.0.1:1": "cluster",
+        "serve --replica http://127.0.0.1:1": "gateway",
         "lmtp": "server",
         "train": "model",
         "listen tcp://127.0.0.1:5557": "kv-events",

@@ -73,7 +73,7 @@ def spoilers(cells: list[Any]) -> Iterator[tuple[int, str]]:
             cell = cells[index]
             if f"says-{one.key}" in _tags(cell):
                 continue
-            where = _where_it_says(cell, truth, options, after_the_question=index >= one.asked)
+            where = _where_itstates(cell, truth, options, after_the_question=index >= one.asked)
             if where:
                 yield index, f"its {where} has {truth!r}, the answer to {one.key}"
             if index < one.asked:
@@ -89,16 +89,16 @@ def _tags(cell: Any) -> list[str]:
     return tags
 
 
-def _where_it_says(
+def _where_itstates(
     cell: Any, truth: Any, options: set[Any], after_the_question: bool
 ) -> str | None:
     """Return which part of a cell states the truth, or None. Code that has all options states none."""
     if cell.cell_type == "markdown":
-        return "prose" if _says(LEFT_OUT.sub(" ", cell.source), truth) else None
+        return "prose" if states(LEFT_OUT.sub(" ", cell.source), truth) else None
     for output in cell.get("outputs", []):
         data = output.get("data", {})
         texts = [output.get("text", ""), data.get("text/plain", ""), data.get("text/markdown", "")]
-        if any(_says(text, truth) for text in texts):
+        if any(states(text, truth) for text in texts):
             return "output"
     if after_the_question:
         found = _literals(cell.source)
@@ -107,7 +107,8 @@ def _where_it_says(
     return None
 
 
-def _says(text: str, truth: Any) -> bool:
+def states(text: str, truth: Any) -> bool:
+    """Return whether a text has the truth: the number, or the words."""
     if isinstance(truth, int | float) and not isinstance(truth, bool):
         return any(float(one.replace(",", "")) == truth for one in _NUMBER.findall(text))
     return re.search(rf"(?<!\w){re.escape(str(truth))}(?!\w)", text, re.IGNORECASE) is not None

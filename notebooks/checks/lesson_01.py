@@ -91,11 +91,10 @@ class YourDistribution:
         top_p: "Tensor",
     ) -> "Tensor":
         """See `engine.compute.sampling.truncation.truncated_probs`; min_p is not part of the lesson."""
-        import torch
-
         del min_p
         rows = zip(*(one.tolist() for one in (logits, temperature, top_k, top_p)), strict=True)
-        return torch.tensor([list(self._distribution(*row)) for row in rows])
+        # By a method, because a page has no torch; see `page_model.Rows`.
+        return logits.new_tensor([list(self._distribution(*row)) for row in rows])
 
 
 def check(distribution: Weigh) -> "truncation.TokenProbs | None":

@@ -83,7 +83,7 @@ class Trace:
     def __str__(self) -> str:
         settings = self.log.of(RunStarted)[0].settings
         return (
-            f"{self.name}: {len(self.log.requests)} requests, {len(self.log.steps)} steps, "
+            f"{self.name}: {len(self.log.request_rows)} requests, {len(self.log.step_rows)} steps, "
             f"{counted(settings['max_batch_size'], 'seat')}, a budget of "
             f"{settings['token_budget']} and {settings['num_blocks']} blocks."
         )
@@ -95,8 +95,9 @@ class Trace:
 
     def reasons(self, request: int) -> dict[int, str]:
         """Return step -> reason that blocked the queue, for every step in which the request waited."""
-        rows, steps = self.log.requests.loc[request], self.log.of(StepScheduled)
-        span = range(int(rows.arrived_step), int(rows.admitted_step))
+        row, steps = self.log.request(request), self.log.of(StepScheduled)
+        assert row.arrived_step is not None and row.admitted_step is not None
+        span = range(row.arrived_step, row.admitted_step)
         blocked = {step: steps[step - 1].blocked for step in span}
         return {step: one.reason for step, one in blocked.items() if one is not None}
 
@@ -110,8 +111,11 @@ def check(report: Report) -> Report | None:
 
 def waits(log: EventLog) -> dict[int, int]:
     """Return request -> steps from its arrival to its first admission."""
-    rows = log.requests
-    return {int(id_): int(rows.admitted_step[id_] - rows.arrived_step[id_]) for id_ in rows.index}
+    found = {}
+    for row in log.request_rows:
+        assert row.arrived_step is not None and row.admitted_step is not None
+        found[row.request] = row.admitted_step - row.arrived_step
+    return found
 
 
 @cache
@@ -139,7 +143,7 @@ def cases() -> list[Trace]:
     tight_twice = {"token_budget": 16, "max_batch_size": 3, "max_kv_tokens": 128}
     workloads.append((tight_twice, two_locks))
     traces = [Trace("A small workload", _served(people, change)) for change, people in workloads]
-    small = sorted(traces, key=lambda one: len(one.log.requests))
+    small = sorted(traces, key=lambda one: len(one.log.request_rows))
     return [*small, Trace("The afternoon", afternoon())]
 
 
@@ -194,8 +198,9 @@ def _request(named: Any, trace: Trace) -> int:
         )
     if rows[request] == longest:
         return request
-    row = trace.log.requests.loc[request]
-    ran = int(row.finished_step - row.admitted_step)
+    row = trace.log.request(request)
+    assert row.finished_step is not None and row.admitted_step is not None
+    ran = row.finished_step - row.admitted_step
     waited = f"it waited {counted(rows[request], 'step')}" if rows[request] else "it never waited"
     raise Broken(
         f"You named r{request}, which ran for {counted(ran, 'step')}; {waited}.",
@@ -296,9 +301,15 @@ def _check_gain(found: Mapping[str, Any], request: int, trace: Trace, other: Eve
         )
 
 
+def _first_token_steps(log: EventLog) -> dict[int, int]:
+    return {row.request: row.first_token_step or 0 for row in log.request_rows}
+
+
 def _check_cost(stated: Any, trace: Trace, other: EventLog) -> None:
-    later = other.requests.first_token_step - trace.log.requests.first_token_step
-    most, worst = int(later.max()), int(later.idxmax())
+    before = _first_token_steps(trace.log)
+    later = {id_: step - before[id_] for id_, step in _first_token_steps(other).items()}
+    worst = max(later, key=lambda id_: later[id_])
+    most = later[worst]
     if stated is None:
         if most > 0:
             raise Broken(
@@ -309,16 +320,16 @@ def _check_cost(stated: Any, trace: Trace, other: EventLog) -> None:
             )
         return
     pair = [_whole(one) for one in stated] if isinstance(stated, list | tuple) else []
-    if len(pair) != 2 or pair[0] not in later.index:
+    if len(pair) != 2 or pair[0] not in later:
         raise Broken(
             f"Your cost is {stated!r}.",
             Promise.COST,
             "For example (4, 12).",
         )
-    if pair[1] != int(later[pair[0]]):
+    if pair[1] != later[pair[0]]:
         raise Broken(
             f"Your cost is {pair[1]} steps for r{pair[0]}'s first token. In the replay it "
-            f"is {int(later[pair[0]])}.",
+            f"is {later[pair[0]]}.",
             Promise.COST_IN_REPLAY,
             "Which log's steps minus which?",
         )

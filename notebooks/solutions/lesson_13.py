@@ -53,6 +53,8 @@ def tried(log: EventLog, request: int, change: dict[str, Any]) -> dict[str, Any]
     """Return change, gain and cost of a replay."""
     run = what_if(log, cost=MACHINE, **change)
     gain = waited(log, request) - waited(run, request)
-    later = run.requests.first_token_step - log.requests.first_token_step
-    steps, payer = int(later.max()), int(later.idxmax())
+    before = {row.request: row.first_token_step for row in log.request_rows}
+    later = {row.request: row.first_token_step - before[row.request] for row in run.request_rows}
+    payer = max(later, key=later.get)
+    steps = later[payer]
     return {"change": change, "gain": gain, "cost": (payer, steps) if steps > 0 else None}

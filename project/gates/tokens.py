@@ -5,7 +5,7 @@ from typing import Any
 
 from checks.broken import Broken
 from checks.lesson_01 import YourDistribution
-from checks.lesson_02 import YourAttention
+from checks.attending import YourAttention
 from engine import Engine, SamplingParams
 from project.gates.gate import Gate
 from project.learner import Source

@@ -6,23 +6,24 @@ The model is in `visualizer/frontend/src/site/model/`. The engine's own code dec
 `sampling/reference.py`, `sampling/randomness.py` and `speculation/verification.py`. So a request gets
 the same tokens as from torch, sampled ones too.
 
-A page does not have: other models, half precision, the parts `attention` and `logits_to_probs`, which
-get torch's tensors, structured output by llguidance, and threads, which `async_scheduling` needs.
+A page does not have: other models, half precision, the part `attention`, which computes with torch,
+structured output by llguidance, and threads, which `async_scheduling` needs.
 """
 
 import heapq
 import json
 import math
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
 import engine
 from engine import Engine
 from engine.compute.sampling.randomness import uniforms
-from engine.compute.sampling.reference import choose, probabilities, process_logits
+from engine.compute.sampling.reference import draw, probabilities, process_logits
 from engine.config import ConfigError, EngineConfig
 from engine.runner import (
     KVFormat,
@@ -53,6 +54,21 @@ class Logits:
     values: Sequence[float]
     likeliest: list[int]
     log_sums: list[float]
+
+
+class Rows(list[Any]):
+    """What a learner's `logits_to_probs` gets in a page: as much of a tensor as lists can be."""
+
+    def tolist(self) -> list[Any]:
+        """Return the rows as a list."""
+        return list(self)
+
+    def new_tensor(self, rows: list[Any]) -> "Rows":
+        """Return other rows of this kind."""
+        return Rows(rows)
+
+
+LogitsToProbs = Callable[[Rows, Rows, Rows, Rows, Rows], Rows]
 
 
 class PageCache(Protocol):
@@ -131,7 +147,9 @@ class JsModel:
 class PageRunner:
     """See `engine.runner.Runner`.
 
-    verifier  a learner's own verifier of drafts; None for the engine's
+    verifier         a learner's own verifier of drafts; None for the engine's
+    logits_to_probs  a learner's own function for requests that are not greedy; None for the engine's.
+                     It gets and returns `Rows`
     """
 
     window: int | None = None
@@ -142,6 +160,7 @@ class PageRunner:
         self.max_context: int | None = config["max_position_embeddings"]
         self.vocab_size: int = config["vocab_size"]
         self.verifier: Verifier | None = None
+        self.logits_to_probs: LogitsToProbs | None = None
         self._cache: PageCache | None = None
         self._num_blocks = self._block_size = 0
 
@@ -176,6 +195,27 @@ class PageRunner:
         config = self._config
         heads = config["num_key_value_heads"]
         return config["num_hidden_layers"], block_size, 2, heads, config["head_dim"]
+
+    # Parts that are torch's
+
+    @property
+    def attention(self) -> None:
+        """Always None; see `attention.js`."""
+
+    @attention.setter
+    def attention(self, part: object) -> None:
+        raise ConfigError(
+            f"attention must be None in a page, which computes it in JavaScript, got {part!r}: run this "
+            "where Underglass is installed"
+        )
+
+    @property
+    def kv_cache(self) -> object:
+        """Raise AttributeError."""
+        raise AttributeError(
+            "a page's runner has no kv_cache, its KV memory is JavaScript's: runner.read_pages([block]) "
+            "returns what a block holds"
+        )
 
     # KV memory
 
@@ -232,7 +272,7 @@ class PageRunner:
         logits = self._forward(cache, rows)
         if any(map(math.isnan, logits.log_sums)):
             raise FloatingPointError("the model's logits are not finite: its weights are damaged")
-        step = _Step(logits, self.vocab_size)
+        step = _Step(logits, self.vocab_size, self.logits_to_probs)
         index = len(positions)
         for row in rows:
             for _ in range(row.scored):
@@ -288,8 +328,11 @@ class PageRunner:
 class _Step:
     """The logits of a step, and what is read from them."""
 
-    def __init__(self, logits: Logits, vocab_size: int) -> None:
+    def __init__(
+        self, logits: Logits, vocab_size: int, logits_to_probs: LogitsToProbs | None
+    ) -> None:
         self._logits, self._vocab_size = logits, vocab_size
+        self._logits_to_probs = logits_to_probs
 
     def sample(self, positions: Sequence[LogitPosition]) -> SamplerOutput:
         """Return a token for each position; see `sampling/sampler.py`."""
@@ -302,10 +345,10 @@ class _Step:
         for i, (position, number) in enumerate(zip(positions, numbers, strict=True)):
             if position.request.constraint is not None:
                 output.masks[i] = self._mask(i, position)
-            if _is_plain(position) and position.params.temperature == 0:
-                token = self._logits.likeliest[i]
+            if position.params.temperature > 0:
+                token = draw(self.probs(i, position), number)
             else:
-                token = choose(self._processed(i, position), position.params, number)
+                token = self._best(i, position)
             logprob, top = self.report(i, position, token)
             output.token_ids.append(token)
             output.logprobs.append(logprob)
@@ -335,11 +378,22 @@ class _Step:
 
     def probs(self, i: int, position: LogitPosition) -> list[float]:
         """Return the probabilities that a position's token is drawn with."""
+        params = position.params
+        if params.temperature == 0:
+            best = self._best(i, position)
+            return [float(token == best) for token in range(self._vocab_size)]
         logits = self._processed(i, position)
-        if position.params.temperature > 0:
-            return probabilities(logits, position.params)
-        best = logits.index(max(logits))
-        return [float(token == best) for token in range(len(logits))]
+        if self._logits_to_probs is None:
+            return probabilities(logits, params)
+        settings = params.temperature, params.min_p, params.top_k, params.top_p
+        [probs] = self._logits_to_probs(Rows([logits]), *(Rows([one]) for one in settings)).tolist()
+        return probs
+
+    def _best(self, i: int, position: LogitPosition) -> int:
+        if _is_plain(position):
+            return self._logits.likeliest[i]
+        logits = self._processed(i, position)
+        return logits.index(max(logits))
 
     def _row(self, i: int) -> list[float]:
         return list(self._logits.values[i * self._vocab_size : (i + 1) * self._vocab_size])
@@ -392,10 +446,13 @@ def _top(logprobs: list[float], count: int) -> list[tuple[int, float]]:
 
 
 class PageLoader:
-    """Loads the bundled model for `Engine.load`; see `engine.engine.ModelLoader`."""
+    """Loads the bundled model for `Engine.load`; see `engine.engine.ModelLoader`.
 
-    def __init__(self, model: PageModel) -> None:
-        self._model = model
+    fetch  returns the model; called once, when it is first needed
+    """
+
+    def __init__(self, fetch: Callable[[], PageModel]) -> None:
+        self._fetch = lru_cache(fetch)
 
     def load(
         self,
@@ -445,9 +502,13 @@ class PageLoader:
                     "where Underglass is installed"
                 )
         config = json.loads((BUNDLED / "config.json").read_text("utf-8"))
-        return PageRunner(self._model, config)
+        return PageRunner(self._fetch(), config)
 
 
-def install(model: Any) -> None:
-    """Make `Engine.load("bundled")` use a model of JavaScript's: what `loadModel` returned."""
-    Engine.loader = PageLoader(JsModel(model))
+def install(fetch: Callable[[], Any]) -> None:
+    """Make `Engine.load("bundled")` use a model of JavaScript's.
+
+    `fetch` returns what `loadModel` returned. It is called when a model is first loaded: a reader who
+    only simulates need not download five megabytes.
+    """
+    Engine.loader = PageLoader(lambda: JsModel(fetch()))

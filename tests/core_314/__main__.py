@@ -1,8 +1,8 @@
-"""`python -m tests.core_314 [ARGUMENTS OF PYTEST]`: download the wheels once, and run the tests."""
+"""`make test-core-314`: download the wheels once, and run the tests of the core."""
 
 import sys
 
-from tests.core_314.pyodide import download_wheels, run
+from tests.core_314.pyodide import run
 
 # Tests of the core. Most of what they skip are tests of widgets, figures, tables and commands.
 FOLDERS = ["tests/engine", "tests/parity", "tests/project", "tests/sources", "tests/visualizer"]
@@ -10,7 +10,6 @@ FOLDERS = ["tests/engine", "tests/parity", "tests/project", "tests/sources", "te
 
 def main() -> int:
     """Run the tests that are named, or else all tests of the core."""
-    download_wheels()
     return run(sys.argv[1:] or ["-q", *FOLDERS])
 
 

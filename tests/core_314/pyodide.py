@@ -1,4 +1,7 @@
-"""Start pytest in Pyodide under Node, with this repository in its file system."""
+"""Start pytest in Pyodide under Node, with this repository in its file system.
+
+`python -m tests.core_314.pyodide` only downloads what that needs.
+"""
 
 import json
 import shutil
@@ -8,30 +11,17 @@ from collections.abc import Sequence
 from importlib.metadata import distribution
 from pathlib import Path
 
-REPOSITORY = Path(__file__).parents[2]
-RUNNER = REPOSITORY / "visualizer" / "frontend" / "test" / "run_pytest.mjs"
-REQUIREMENTS = [REPOSITORY / "site" / "page-wheels.txt", Path(__file__).with_name("wheels.txt")]
-WHEELS = REPOSITORY / "build" / "core-314"
-# Plain Python, with the same files for each version of it.
+from site_assets import FRONTEND, REPOSITORY, WHEELS, page_wheels
+
+RUNNER = FRONTEND / "test" / "run_pytest.mjs"
+REQUIREMENTS = (WHEELS, Path(__file__).with_name("wheels.txt"))
+# Plain Python, so their files are the same for each version of it.
 PACKAGES = ("pytest", "pluggy", "iniconfig", "packaging", "pygments", "sortedcontainers")
 
 
-def download_wheels() -> None:
-    """Download what is compiled for Pyodide, once."""
-    if wheels():
-        return
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
-    command += ["--no-deps", "--only-binary=:all:", "--require-hashes", "--dest", str(WHEELS)]
-    command += ["--platform", "pyemscripten_2026_0_wasm32", "--platform", "any"]
-    command += ["--python-version", "3.14", "--abi", "cp314", "--abi", "none"]
-    for file in REQUIREMENTS:
-        command += ["--requirement", str(file)]
-    subprocess.run(command, check=True)
-
-
 def wheels() -> list[Path]:
-    """Return the wheels that have been downloaded."""
-    return sorted(WHEELS.glob("*.whl"))
+    """Return what is compiled for Pyodide; download it the first time."""
+    return [wheel for file in REQUIREMENTS for wheel in page_wheels(file)]
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -50,3 +40,7 @@ def run(arguments: Sequence[str]) -> int:
     }
     node = shutil.which("node", path=str(Path(sys.executable).parent)) or "node"
     return subprocess.run([node, str(RUNNER), json.dumps(given)], check=False).returncode
+
+
+if __name__ == "__main__":
+    wheels()

@@ -202,7 +202,8 @@ def check_all(wheel: Path, home: Path, reuse: Path | None) -> None:
     for name in LESSONS:
         with timed(f"lesson {name[:2]}"):
             variables = {"PYTHONPATH": path, "UNDERGLASS_REVEAL": "1"}
-            there.run("jupyter", "execute", f"lessons/{name}.ipynb", **variables)
+            execute = ("-m", "nbconvert", "--to", "notebook", "--inplace", "--execute")
+            there.run("python", *execute, f"lessons/{name}.ipynb", **variables)
     if not reuse:
         print(f"  {'environment, without the empty one':48}{there.megabytes() - empty:8.1f} MB")
 
@@ -216,13 +217,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--dist", type=Path, default=ROOT / "dist", help="the wheel's folder")
     parser.add_argument("--core", action="store_true", help="check the core only")
+    parser.add_argument("--all", action="store_true", help="check what the extras add only")
     parser.add_argument("--reuse", type=Path, help="take other packages from this environment")
     options = parser.parse_args()
     [wheel] = options.dist.resolve().glob("*.whl")
     for file in sorted(options.dist.iterdir()):
         print(f"{file.name:50}{file.stat().st_size / MEGABYTE:8.2f} MB")
-    with _folder() as folder:
-        check_core(wheel, Path(folder, "core"))
+    if not options.all:
+        with _folder() as folder:
+            check_core(wheel, Path(folder, "core"))
     if not options.core:
         with _folder() as folder:
             check_all(wheel, Path(folder, "all"), options.reuse)

@@ -6,8 +6,8 @@ import string
 from array import array
 
 import pytest
-from page_model import BUNDLED, PageLoader
 
+from checks.lesson_01 import YourDistribution
 from engine import Engine, EngineConfig, SamplingParams
 from engine.config import ConfigError
 from engine.engine import ModelLoader
@@ -17,6 +17,8 @@ from engine.scheduling.structured_output import StructuredOutput
 from engine.speculation.prompt_lookup import PromptLookup
 from engine.text.byte_pair_tokenizer import BytePairTokenizer
 from engine.text.tokenizer import HFTokenizer, TokenizerError
+from page_model import BUNDLED, PageLoader
+from solutions import lesson_01
 from tests.facts import raises_naming
 from tests.site.page_models import NODE, NodeModel
 
@@ -52,7 +54,7 @@ def in_page(node, monkeypatch):
         return Engine.load(*args, **kwargs)
 
     return lambda *args, **kwargs: [
-        load(loader, *args, **kwargs) for loader in (None, PageLoader(node))
+        load(loader, *args, **kwargs) for loader in (None, PageLoader(lambda: node))
     ]
 
 
@@ -194,6 +196,17 @@ def test_drafts_are_verified_as_with_torch(in_page, parts):
     assert drafted[0] == drafted[1] > 0
 
 
+def test_a_distribution_of_a_learner_is_used_as_with_torch(in_page):
+    """Lesson 01: the check wraps what a learner wrote."""
+    distribution = YourDistribution(lesson_01.distribution)
+    asked = [(STORY, sampled(1, top_p=0.8)), (STORY, sampled(2, top_k=3)), (STORY, GREEDY)]
+    theirs, ours = in_page("bundled", EngineConfig(), logits_to_probs=distribution)
+    assert_equal(run(theirs, asked), run(ours, asked))
+    always = YourDistribution(lambda logits, *_: [float(i == 301) for i in range(len(logits))])
+    for engine in in_page("bundled", EngineConfig(), logits_to_probs=always):
+        assert run(engine, asked[:1])[0].output_ids == [301] * 20
+
+
 def test_every_logit_is_torchs(in_page):
     chance = random.Random(19)
     prompts = [[chance.randrange(1536) for _ in range(length)] for length in (1, 2, 31, 64, 300)]
@@ -254,17 +267,28 @@ def test_engines_do_not_share_kv_memory(in_page):
             "async_scheduling must be False in a page",
         ),
         ({"config": EngineConfig(max_kv_tokens=2**50)}, "max_kv_tokens: the page has no memory"),
-        ({"attention": object}, "attention is a part of a model, and PageRunner has none"),
+        ({"attention": object}, "attention must be None in a page"),
     ],
 )
 def test_what_a_page_has_not_is_refused_by_name(node, monkeypatch, given, name):
-    monkeypatch.setattr(Engine, "loader", PageLoader(node))
+    monkeypatch.setattr(Engine, "loader", PageLoader(lambda: node))
     with pytest.raises(ConfigError, match=name):
         Engine.load(**given)
 
 
+def test_the_model_is_fetched_once_and_only_if_it_is_used(node):
+    fetched = []
+    loader = PageLoader(lambda: fetched.append(node) or node)
+    with pytest.raises(ConfigError):
+        loader.load("org/model", engine=EngineConfig())
+    assert not fetched
+    for _ in range(2):
+        loader.load("bundled", engine=EngineConfig())
+    assert len(fetched) == 1
+
+
 def test_a_damaged_model_ends_the_request_and_not_the_engine(node, monkeypatch):
-    monkeypatch.setattr(Engine, "loader", PageLoader(node))
+    monkeypatch.setattr(Engine, "loader", PageLoader(lambda: node))
     engine = Engine.load()
     damaged = array("f", [float("nan")] * (engine.runner.kv_format().page_bytes // 4))
     first = engine.submit(STORY, GREEDY)
@@ -276,7 +300,7 @@ def test_a_damaged_model_ends_the_request_and_not_the_engine(node, monkeypatch):
 
 
 def test_a_row_beyond_its_blocks_is_refused(node):
-    runner, _ = PageLoader(node).load("bundled", engine=EngineConfig(block_size=4))
+    runner, _ = PageLoader(lambda: node).load("bundled", engine=EngineConfig(block_size=4))
     request = Request(1, [5] * 9, [""] * 9, SamplingParams(), block_table=[0, 1])
     with raises_naming(ValueError, 2, 3):
         runner.run([Row(request, start=0, count=9, samples=[0])], [])

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+
 import site_hosts
 from underglass.workbook import LESSONS
 
@@ -46,7 +47,7 @@ def test_a_project_without_an_address_has_no_links(
 def test_another_address_is_an_error(tmp_path: Path) -> None:
     project = tmp_path / "pyproject.toml"
     project.write_text('[project]\nurls = { Repository = "https://example.org/glass" }')
-    with pytest.raises(ValueError, match="Repository.*example.org"):
+    with pytest.raises(ValueError, match=r"Repository.*example\.org"):
         site_hosts.repository(project)
 
 
@@ -75,7 +76,8 @@ def test_all_lessons_and_the_wheel_are_written(tmp_path: Path) -> None:
     wheel = tmp_path / "underglass-1-py3-none-any.whl"
     wheel.write_bytes(b"wheel")
     site_hosts.write_colab(tmp_path / "colab", wheel, "ada/glass")
-    written = {path.name for path in (tmp_path / "colab").iterdir()}
+    written = {path.name for path in (tmp_path / "colab").rglob("*.*")}
     assert written == {wheel.name, *(path.name for path in LESSONS.glob("[0-9]*.ipynb"))}
-    first = json.loads((tmp_path / "colab" / LESSON.name).read_text("utf-8"))["cells"][0]
+    lesson = tmp_path / "colab" / "notebooks" / LESSON.name
+    first = json.loads(lesson.read_text("utf-8"))["cells"][0]
     assert f"/ada/glass/raw/colab/{wheel.name}" in "".join(first["source"])

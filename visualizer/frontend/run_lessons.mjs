@@ -54,15 +54,11 @@ setUp(python, files, () => {
   return loadModel(bytesOf("model/model.safetensors"), config);
 });
 
-const LONGEST = 60_000; // ms that a cell may wait
-
-/** Whether a cell ended well; a cell that waits for what never comes has not. @param {Promise<boolean>} running */
+/** Whether a cell ended well; one that waits for what never comes has not. @param {Promise<boolean>} running */
 async function ends(running) {
-  const given = new Promise((resolve) => {
-    setTimeout(() => resolve(false), LONGEST).unref();
-    process.once("beforeExit", () => resolve(false)); // nothing is left that it could wait for
-  });
-  const ok = await Promise.race([running, given]);
+  // Node fires this when nothing is left that a cell could wait for.
+  const stuck = new Promise((resolve) => process.once("beforeExit", () => resolve(false)));
+  const ok = await Promise.race([running, stuck]);
   process.removeAllListeners("beforeExit");
   return ok;
 }

@@ -1,18 +1,20 @@
 /**
- * Bundles what the static site's pages load into FOLDER: `node site.mjs FOLDER`. `site/build.py` calls it.
+ * Bundles what the static site's pages load into FOLDER: `node site.mjs FOLDER [METAFILE]`. `site/build.py` calls it.
+ * METAFILE gets the files in each bundle, for `site/site_third_party.py`.
  *
  * Entries are the scripts that pages name (`src/site/*_page.js`) and the workers. What several of them need is a
  * shared chunk. So the board is one file for all pages, and a page loads it when its first board comes near.
  */
 
 import { readdirSync } from "node:fs";
+import { writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 import { styleSheetAsText } from "./style_sheets.mjs";
 import { wat } from "./wat.mjs";
 
-const [folder] = process.argv.slice(2);
-if (!folder) throw new Error("usage: node site.mjs FOLDER");
+const [folder, metafile] = process.argv.slice(2);
+if (!folder) throw new Error("usage: node site.mjs FOLDER [METAFILE]");
 
 const source = fileURLToPath(new URL("src/site/", import.meta.url));
 const files = readdirSync(source);
@@ -25,8 +27,9 @@ const common = {
   outdir: folder,
   logLevel: "warning",
 };
-await build({
+const built = await build({
   ...common,
+  metafile: true,
   entryPoints: [
     ...files.filter((name) => /(_page|worker)\.js$/.test(name)),
     "model/index.js", // for run_lessons.mjs
@@ -43,3 +46,4 @@ await build({
   ...common,
   entryPoints: files.filter((name) => name.endsWith(".css")).map((name) => source + name),
 });
+if (metafile) await writeFile(metafile, JSON.stringify(built.metafile));

@@ -47,7 +47,10 @@ def probabilities(logits: Sequence[float], params: SamplingParams) -> list[float
     """Apply temperature, min-p, top-k and top-p, each to the tokens kept by the one before."""
     best = max(logits)
     relative = [math.exp((x - best) / params.temperature) for x in logits]  # 1 for the likeliest
-    kept = sorted(range(len(logits)), key=lambda token: -logits[token])
+    if params.min_p == params.top_k == 0 and params.top_p == 1:
+        total = sum(relative)
+        return [p / total for p in relative]
+    kept = sorted(range(len(logits)), key=logits.__getitem__, reverse=True)
     kept = [token for token in kept if relative[token] >= params.min_p]
     if params.top_k:
         last = kept[: params.top_k][-1]
@@ -62,14 +65,10 @@ def probabilities(logits: Sequence[float], params: SamplingParams) -> list[float
 
 def sample(logits: Sequence[float], position: LogitPosition, number: float) -> int:
     """Return the token that the uniform `number` in [0, 1) falls on; greedy at temperature 0."""
-    return choose(process_logits(logits, position), position.params, number)
-
-
-def choose(processed: Sequence[float], params: SamplingParams, number: float) -> int:
-    """Return the token that `number` falls on, given logits that need no more processing."""
-    if params.temperature == 0:
+    processed = process_logits(logits, position)
+    if position.params.temperature == 0:
         return processed.index(max(processed))
-    return draw(probabilities(processed, params), number)
+    return draw(probabilities(processed, position.params), number)
 
 
 def draw(weights: Iterable[float], number: float) -> int:

@@ -41,20 +41,7 @@ os.chdir("/core/notebooks")
 import page_cells
 page_cells.install()
 import page_model, page_model_js
-from engine import Engine
-
-class FirstLoad:
-    """Loads the model into the page when a cell first asks for it: only then are 5 MB fetched."""
-
-    def load(self, *args, **options):
-        page_model.install(page_model_js.load())
-        return Engine.loader.load(*args, **options)
-
-    def load_draft_model(self, *args, **options):
-        page_model.install(page_model_js.load())
-        return Engine.loader.load_draft_model(*args, **options)
-
-Engine.loader = FirstLoad()
+page_model.install(page_model_js.load)
 
 from js import Object
 from pyodide.ffi import to_js
