@@ -6,6 +6,7 @@ A test shows what it needs by asking for it, so no list of tests has to be kept.
 import ast
 import importlib.abc
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -46,6 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
     sys.meta_path.insert(0, _Missing())
     threading.Thread.start = _skipping("a thread")  # type: ignore[method-assign]
     subprocess.Popen.__init__ = _skipping("a process")  # type: ignore[method-assign]
+    shutil.which = lambda command, **_: command  # the test goes on to run it, which needs a process
     os.fork = _skipping("a process")
     socket.socket.bind = socket.socket.connect = _skipping("a socket")  # type: ignore[method-assign]
 
