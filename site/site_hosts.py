@@ -17,6 +17,7 @@ import re
 import shutil
 import tomllib
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from underglass.workbook import LESSONS, without_answers
@@ -102,7 +103,7 @@ def colab_notebook(lesson: Path, wheel: str, name: str) -> str:
         if cell["cell_type"] == "markdown":
             text = _LINK.sub(f"https://github.com/{name}/blob/HEAD/", "".join(cell["source"]))
             cell["source"] = text.splitlines(keepends=True)
-    set_up = {
+    set_up: dict[str, Any] = {
         "cell_type": "code",
         "execution_count": None,
         "id": "set-up",
