@@ -173,4 +173,7 @@ for (const cell of cells) {
     event.preventDefault();
   });
 }
+// A link to a moment names its cell, and then the moment: see `outputs.js`.
+const [place, moment] = location.hash.slice(1).split(/&(.*)/s);
+if (moment) document.getElementById(place)?.scrollIntoView();
 document.documentElement.dataset.ready = "true";
