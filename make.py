@@ -21,7 +21,9 @@ from pathlib import Path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
+
+    Env = Mapping[str, str]
 
 ROOT = Path(__file__).resolve().parent
 VENV = Path(".venv")
@@ -34,6 +36,7 @@ BUNDLE = Path("visualizer", "static", "board.js")
 NODE_CLIENTS = Path("build", "clients", "node", "requirements-node.txt")
 WHEEL_TEST = Path("tests", "release", "installed.py")
 
+NOTHING: Env = {}
 TARGETS: dict[str, Callable[[], None]] = {}
 
 
@@ -54,15 +57,15 @@ def words(name: str) -> list[str]:
     return shlex.split(option(name), posix=os.name != "nt")
 
 
-def run(*command: object, quiet: bool = False, folder: Path = ROOT, **variables: str) -> None:
+def run(*command: object, quiet: bool = False, folder: Path = ROOT, env: Env = NOTHING) -> None:
     """Run a command with more environment variables, and exit if it fails."""
     parts = [str(one) for one in command]
     if not quiet:
-        said = (f"{name}={value}" for name, value in variables.items() if name != "PATH")
+        said = (f"{name}={value}" for name, value in env.items() if name != "PATH")
         print(" ".join([*said, *parts]))
         sys.stdout.flush()
     try:
-        process = subprocess.Popen(parts, cwd=folder, env={**os.environ, **variables})
+        process = subprocess.Popen(parts, cwd=folder, env={**os.environ, **env})
     except OSError as error:
         raise SystemExit(f"cannot run {parts[0]}: {error.strerror}") from None
     while process.returncode is None:
@@ -72,14 +75,14 @@ def run(*command: object, quiet: bool = False, folder: Path = ROOT, **variables:
         raise SystemExit(code if code > 0 else 128 - code)  # a signal, as a shell says it
 
 
-def python(*arguments: object, quiet: bool = False, **variables: str) -> None:
+def python(*arguments: object, quiet: bool = False, env: Env = NOTHING) -> None:
     """Run the Python of .venv."""
-    run(BIN / "python", *arguments, quiet=quiet, **variables)
+    run(BIN / "python", *arguments, quiet=quiet, env=env)
 
 
-def author(module: str, *arguments: object, **variables: str) -> None:
+def author(module: str, *arguments: object, env: Env = NOTHING) -> None:
     """Run a module that imports what lies in notebooks/."""
-    python("-m", module, *arguments, PYTHONPATH="notebooks", **variables)
+    python("-m", module, *arguments, env={"PYTHONPATH": "notebooks", **env})
 
 
 def pip(*arguments: str) -> None:
@@ -95,7 +98,7 @@ def path_with_node() -> str:
 
 def npm(*arguments: str) -> None:
     """Run .venv's npm in the front end's folder."""
-    run(ROOT / BIN / "npm", *arguments, folder=ROOT / FRONTEND, PATH=path_with_node())
+    run(ROOT / BIN / "npm", *arguments, folder=ROOT / FRONTEND, env={"PATH": path_with_node()})
 
 
 def is_newer(made: Path, sources: Iterable[Path]) -> bool:
@@ -144,7 +147,8 @@ def _node_modules() -> None:
     if is_newer(NODE_MODULES, [FRONTEND / "package-lock.json"]):
         return
     print("Installing what builds the board (about 110 MB).")
-    npm("ci", "--no-audit", "--no-fund", "--silent")
+    # Not `npm ci`: it fails if the lock file lacks a binary for another system (@napi-rs/canvas).
+    npm("install", "--no-save", "--no-audit", "--no-fund", "--silent")
     NODE_MODULES.touch()
 
 
@@ -204,9 +208,9 @@ def test() -> None:
 WITHOUT_NBVAL = ("-p", "no:nbval")
 
 
-def pytest(*arguments: str, **variables: str) -> None:
+def pytest(*arguments: str, env: Env = NOTHING) -> None:
     """Run pytest."""
-    run(BIN / "pytest", *arguments, **variables)
+    run(BIN / "pytest", *arguments, env=env)
 
 
 @target
@@ -216,7 +220,7 @@ def test_fast() -> None:
     if not is_newer(NODE_CLIENTS, [Path("tests", "clients", "requirements-node.txt"), INSTALLED]):
         python("-m", "tests.clients.environments", "node", quiet=True)
         NODE_CLIENTS.touch()
-    python("-m", "tests.core_314.pyodide", quiet=True, PYTHONPATH="site")
+    python("-m", "tests.core_314.pyodide", quiet=True, env={"PYTHONPATH": "site"})
     parallel = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", *WITHOUT_NBVAL)
     pytest("tests", "--ignore=tests/browser", *parallel, "-q", *words("PYTEST_ARGS"))
 
@@ -225,7 +229,7 @@ def test_fast() -> None:
 def test_core_314() -> None:
     """the core's tests on Python 3.14, in Pyodide; PYTEST_ARGS=tests/engine/test_log.py for some"""
     setup()
-    python("-m", "tests.core_314", *words("PYTEST_ARGS"), PYTHONPATH="site")
+    python("-m", "tests.core_314", *words("PYTEST_ARGS"), env={"PYTHONPATH": "site"})
 
 
 @target
@@ -242,7 +246,7 @@ def test_notebooks() -> None:
     setup()
     checked = ("--nbval-lax", "--nbval-current-env", "--nbval-cell-timeout=60")
     parallel = ("-n", "2", "--dist", "loadscope")
-    pytest(*checked, *parallel, "-q", "notebooks", UNDERGLASS_REVEAL="1")
+    pytest(*checked, *parallel, "-q", "notebooks", env={"UNDERGLASS_REVEAL": "1"})
 
 
 @target
@@ -273,7 +277,9 @@ def soak() -> None:
 def vllm(*arguments: str) -> None:
     """Run a Python that has vllm; it is too large for .venv."""
     path = (str(Path("recorders", "vllm")), "notebooks")
-    run(option("VLLM_PYTHON", sys.executable), *arguments, PYTHONPATH=os.pathsep.join(path))
+    run(
+        option("VLLM_PYTHON", sys.executable), *arguments, env={"PYTHONPATH": os.pathsep.join(path)}
+    )
 
 
 @target
@@ -318,7 +324,7 @@ def record_sglang_events() -> None:
 def project(*arguments: str) -> None:
     """Run a command of the final project. Its hashes must not depend on the process."""
     _install()
-    author("project", *arguments, PYTHONHASHSEED="0")
+    author("project", *arguments, env={"PYTHONHASHSEED": "0"})
 
 
 def board() -> str:
@@ -364,7 +370,7 @@ def check() -> None:
     run(BIN / "ruff", "check", ".")
     run(BIN / "mypy")
     run(BIN / "lint-imports")
-    python("site/site_third_party.py", "--check", PYTHONPATH=str(ROOT))
+    python("site/site_third_party.py", "--check", env={"PYTHONPATH": str(ROOT)})
 
 
 @target
@@ -385,7 +391,7 @@ def site() -> None:
     """build the static site into build/site: the course in a browser, nothing to install"""
     setup()
     paths = os.pathsep.join(str(ROOT / one) for one in ("notebooks", "site/runtime"))
-    python("site/build.py", "build/site", PYTHONPATH=paths)
+    python("site/build.py", "build/site", env={"PYTHONPATH": paths})
 
 
 @target
@@ -393,7 +399,7 @@ def dist() -> None:
     """build the sdist, and the wheel from it, in dist/"""
     _node_modules()
     shutil.rmtree("dist", ignore_errors=True)
-    python("-m", "build", "--outdir", "dist", PATH=path_with_node())
+    python("-m", "build", "--outdir", "dist", env={"PATH": path_with_node()})
 
 
 @target

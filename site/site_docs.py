@@ -26,11 +26,11 @@ GROUPS = {
     ],
     "Look at vLLM and SGLang": ["operators", "sources", "what_if", "frames"],
     "Learn and teach": ["glossary", "teaching", "classroom", "solutions"],
-    "Build": ["extending", "add_a_lesson"],
+    "Build": ["extending", "add_a_lesson", "hosting", "windows"],
 }
 _ALSO = {
     "Learn and teach": ["project/README.md"],
-    "Build": ["CONTRIBUTING.md", "engine/bundled/README.md"],
+    "Build": ["CONTRIBUTING.md", "engine/bundled/README.md", "THIRD_PARTY.md"],
 }
 
 
@@ -47,8 +47,6 @@ def build(site: Site) -> None:
     """Write docs/, source/ and the pictures that pages show."""
     documents = [*sorted(f"docs/{path.name}" for path in (REPOSITORY / "docs").glob("*.md"))]
     documents += [one for more in _ALSO.values() for one in more]
-    if (REPOSITORY / "THIRD_PARTY.md").exists():
-        documents.append("THIRD_PARTY.md")
     entries = {}
     done: set[str] = set()
     while documents:

@@ -236,7 +236,8 @@ Pyodide is unchanged, but its WebAssembly file is stored compressed. Its source 
 
 ## What is not in the list
 
-- **Fonts**: none. All pages use the fonts of the reader's machine.
+- **Fonts**: none. All pages use the fonts of the reader's machine. The pictures that a shared
+  link shows are drawn with Inter (SIL Open Font License 1.1), of which they contain no copy.
 - **The bundled model and its tokenizer**: trained by `engine/training` on text that the same code
   generates. Nothing was downloaded; model and data are under the Apache License 2.0.
 - **Recordings** of vLLM and SGLang (`visualizer/scenarios`, `tests/fixtures`): what these engines

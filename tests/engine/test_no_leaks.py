@@ -81,8 +81,7 @@ def all_requests() -> list[Request]:
     return [one for one in gc.get_objects() if type(one) is Request]
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("drafts", [0, 3])
+@pytest.mark.parametrize(("policy", "drafts"), [*((policy, 0) for policy in POLICIES), ("lpm", 3)])
 def test_what_a_request_brought_leaves_with_it(policy: str, drafts: int) -> None:
     config = EngineConfig(
         policy=policy, token_budget=24, max_batch_size=6, max_kv_tokens=96, block_size=4
