@@ -44,7 +44,7 @@ def test_missing_ray_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     refused(
         invoke("serve", "--port", "0", "--replicas", "2"),
         "--replicas",
-        'pip install "underglass[cluster]"',
+        "pip install 'underglass[cluster]'",
     )
 
 
