@@ -1,8 +1,7 @@
 """Build the static site: `python site/build.py build/site`. `make site` calls it.
 
 The site consists of files and works in any folder of any static host. Everything that a page loads is
-part of it.
-`SITE_URL` is the address that it will have, for link previews.
+part of it. `SITE_URL` is the address that it will have, for link previews.
 """
 
 import json
@@ -18,7 +17,6 @@ import site_docs
 import site_files
 import site_front
 import site_gallery
-import site_hosts
 import site_lessons
 import site_open
 import site_play
@@ -37,8 +35,11 @@ def main(folder: str) -> None:
     site = Site(out, url=os.environ.get("SITE_URL", ""))
     site_assets.build(site)
     site_files.build(site)
-    lessons = site_lessons.build(site, site_hosts.colab_folder())
-    rows = site_cells.table((one.path.stem, one.verdicts) for one in lessons)
+    lessons = site_lessons.build(site)
+    rows = site_cells.table((one.path.stem, one.title, one.verdicts) for one in lessons)
+    site.write(
+        "lessons/cells.html", "cells.html", page="lessons", rows=rows, **site_cells.totals(rows)
+    )
     site.write_text("cells.json", json.dumps(rows, indent=1))
     print(site_cells.printed(rows))
     site_front.build(site, site_gallery.build(site))

@@ -136,9 +136,9 @@ def core_files() -> Iterator[tuple[str, Path]]:
             yield f"{folder}/{path.name}", path
     for path in RUNTIME.glob("*.py"):
         yield path.name, path
-    for path in metadata.files("markupsafe") or ():
-        if path.suffix == ".py" or "LICENSE" in path.name:
-            yield path.as_posix(), Path(str(path.locate()))
+    for file in metadata.files("markupsafe") or ():
+        if file.suffix == ".py" or "LICENSE" in file.name:
+            yield file.as_posix(), Path(str(file.locate()))
 
 
 def _write_model(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Which cells of the lessons run in a page, and why the others do not: as a run in Pyodide has shown."""
+"""Which cells of the lessons run in a page, and why the others do not, as a run in Pyodide shows."""
 
 import ast
 import builtins
@@ -103,18 +103,24 @@ def _names(source: str) -> set[str]:
     return names - set(dir(builtins))
 
 
-def table(lessons: Iterable[tuple[str, list[Verdict]]]) -> list[dict[str, Any]]:
-    """Return one row per lesson: its cells, how many of them run, and the reasons of the others."""
+def table(lessons: Iterable[tuple[str, str, list[Verdict]]]) -> list[dict[str, Any]]:
+    """Return one row per lesson (its file and title): how many cells run, and why others do not."""
     return [
         {
             "lesson": name,
+            "title": title,
             "cells": len(found),
             "run": sum(one.runs for one in found),
             "figures": sum(one.has_figure for one in found),
             "reasons": dict(Counter(one.reason for one in found if not one.runs).most_common()),
         }
-        for name, found in lessons
+        for name, title, found in lessons
     ]
+
+
+def totals(rows: list[dict[str, Any]]) -> dict[str, int]:
+    """Return the sums over all lessons."""
+    return {name: sum(row[name] for row in rows) for name in ("run", "cells", "figures")}
 
 
 def printed(rows: list[dict[str, Any]]) -> str:
@@ -123,7 +129,7 @@ def printed(rows: list[dict[str, Any]]) -> str:
     for row in rows:
         reasons = ", ".join(f"{reason} ({count})" for reason, count in row["reasons"].items())
         lines.append(f"{row['lesson']:40} {row['run']:4} {row['cells']:4}  {reasons}")
-    total = {name: sum(row[name] for row in rows) for name in ("run", "cells", "figures")}
+    total = totals(rows)
     share = total["run"] / total["cells"]
     lines.append(
         f"{'all':40} {total['run']:4} {total['cells']:4}  {share:.0%} run; "

@@ -14,7 +14,16 @@ from site_pages import REPOSITORY, Site
 
 # What the contents list, by what a reader wants to do.
 GROUPS = {
-    "Use": ["clients", "models", "lmtp", "cluster", "under_load", "metrics", "kv_events"],
+    "Use": [
+        "hosting",
+        "clients",
+        "models",
+        "lmtp",
+        "cluster",
+        "under_load",
+        "metrics",
+        "kv_events",
+    ],
     "Look at vLLM and SGLang": ["operators", "sources", "what_if", "frames"],
     "Learn and teach": ["glossary", "teaching", "classroom", "solutions"],
     "Build": ["extending", "add_a_lesson", "hosting", "windows"],
@@ -94,13 +103,11 @@ def mistune_text(text: str) -> str:
 
 def _write_contents(site: Site, entries: dict[str, Entry]) -> None:
     groups = {}
-    listed = set()
+    left = dict(entries)
     for title, names in GROUPS.items():
         sources = [*(f"docs/{name}.md" for name in names), *_ALSO.get(title, [])]
-        groups[title] = [entries[source] for source in sources if source in entries]
-        listed |= set(sources)
-    if missing := {one for one in entries if one.startswith("docs/")} - listed:
-        raise ValueError(f"site_docs.GROUPS must name each document, and lacks {min(missing)}")
+        groups[title] = [left.pop(source) for source in sources if source in left]
+    groups["More"] = list(left.values())
     site.write("docs/index.html", "docs.html", page="docs", groups=groups)
 
 

@@ -1,11 +1,11 @@
 """The lessons as pages.
 
-A lesson's cells are run in Pyodide when the site is built, with what a page has (`run_lessons.mjs`). So the build finds
-out which cells run in a page, and the pages get their boards' logs. A cell that does not run there shows the output
-that its notebook stores, and says why.
+A lesson's cells are run in Pyodide when the site is built, with what a page has (`run_lessons.mjs`). So
+the build finds out which cells run in a page, and the pages get their boards' logs. A cell that does
+not run there shows the output that its notebook stores, and says why.
 
-A page is cut into parts at its questions: each part after a question is folded until the reader has answered. So
-no answer is visible before its question, with or without JavaScript.
+A page is cut into parts at its questions: each part after a question is folded until the reader has
+answered. So no answer is visible before its question, with or without JavaScript.
 """
 
 import ast
@@ -30,6 +30,7 @@ from authoring.parts import lessons
 from page_cells import PageGuess
 from site_assets import run_node
 from site_cells import Verdict, verdicts
+from site_hosts import colab_url
 from site_markdown import render
 from site_pages import Site
 from site_pictures import Job, draw
@@ -102,8 +103,8 @@ class Lesson:
         return f"notebooks/{self.path.name}"
 
 
-def build(site: Site, colab: str = "") -> list[Lesson]:
-    """Write lessons/, and return them. `colab` is the address of a notebook there, without its path."""
+def build(site: Site) -> list[Lesson]:
+    """Write lessons/, and return them."""
     paths = lessons()
     notebooks = {path.stem: nbformat.read(path, as_version=4) for path in paths}
     runs = run_cells(site, notebooks)
@@ -117,14 +118,14 @@ def build(site: Site, colab: str = "") -> list[Lesson]:
             lesson=lesson,
             before=made[at - 1] if at else None,
             after=made[at + 1] if at + 1 < len(made) else None,
-            colab=colab,
+            colab=colab_url(lesson.path.stem),
             **previews[at],
         )
     return made
 
 
 def _previews(site: Site, made: list[Lesson]) -> list[dict[str, str]]:
-    """Draw the picture that a link to each lesson shows, of its first board; return what base.html takes.
+    """Draw the picture that a link to each lesson shows, of its first board, for base.html.
 
     A board after the first question could show the answer.
     """
@@ -291,7 +292,8 @@ def _drawable(outputs: list[Output], picture: Output | None) -> Iterator[Output]
 
 def _highlighted(source: str) -> str:
     lexer = PythonLexer(stripnl=False, ensurenl=False)
-    return highlight(source, lexer, HtmlFormatter(nowrap=True)).rstrip("\n")
+    markup: str = highlight(source, lexer, HtmlFormatter(nowrap=True))
+    return markup.rstrip("\n")
 
 
 def _only_asks(source: str) -> bool:

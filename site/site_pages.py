@@ -45,7 +45,14 @@ class Site:
 
     def write(self, path: str, template: str, **values: Any) -> None:
         """Write the page at `path`, relative to the site's root, from a template."""
-        known = {"root": "../" * path.count("/"), "path": path, "site_url": self.url}
+        known = {
+            "root": "../" * path.count("/"),
+            "path": path,
+            "site_url": self.url,
+            # What a link to a page without a picture of its own shows.
+            "image": "images/gallery/preemption.png",
+            "image_alt": "The board of a run at the step in which a request is preempted.",
+        }
         text = self.templates.get_template(template).render(known | values)
         self.write_text(path, text)
 

@@ -1,4 +1,4 @@
-"""A part of the core's tests on CPython 3.14, as pages run it. `make test-core-314` runs all of them."""
+"""A part of the core's tests on CPython 3.14, as pages run it. `make test-core-314` runs them all."""
 
 import re
 
@@ -10,10 +10,11 @@ from tests.core_314.pyodide import run, wheels
 FAST = (
     "tests/engine/routing/test_block_index.py",
     "tests/engine/simulation/test_fit.py",
+    "tests/engine/test_admission.py",
     "tests/engine/test_eviction.py",
     "tests/engine/test_hash_cache.py",
-    "tests/engine/test_radix_tree.py",
-    "tests/engine/test_waiting_queue.py",
+    "tests/engine/test_messages.py",
+    "tests/engine/test_upgrade.py",
     "tests/engine/test_why.py",
 )
 

@@ -1,4 +1,4 @@
-"""A log and where its board opens, as the front end's `mount` takes them. Needs no notebook packages."""
+"""A log, and where its board opens, as the front end takes them. Needs no notebook packages."""
 
 import gzip
 from typing import Any, NamedTuple

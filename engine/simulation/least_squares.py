@@ -74,7 +74,8 @@ def _triangle(columns: list[_Column]) -> list[_Column]:
 
 
 def _dot(a: _Column, b: _Column) -> float:
-    return sum(map(mul, a, b))
+    product: float = sum(map(mul, a, b))
+    return product
 
 
 def _norm(column: _Column) -> float:

@@ -73,7 +73,7 @@ class Guess:
 
     @cached_property
     def _form(self) -> Any:
-        """Radio buttons; they are made when the guess is displayed, because a page has no ipywidgets."""
+        """Radio buttons, made when the guess is displayed: a page has no ipywidgets."""
         import ipywidgets
 
         short = sum(len(str(option)) + 6 for option in self.options) < 70

@@ -3,9 +3,9 @@
 from functools import cache
 from typing import Any
 
+from checks.attending import YourAttention
 from checks.broken import Broken
 from checks.lesson_01 import YourDistribution
-from checks.attending import YourAttention
 from engine import Engine, SamplingParams
 from project.gates.gate import Gate
 from project.learner import Source

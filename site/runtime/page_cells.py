@@ -1,7 +1,7 @@
 """Run a lesson's cells in a page, where Python is Pyodide and there is no Jupyter.
 
-A cell's outputs are dicts that the page draws (`visualizer/frontend/src/site/outputs.js`). `kind` says what
-each one is:
+A cell's outputs are dicts that the page draws (`visualizer/frontend/src/site/outputs.js`). `kind` says
+what each one is:
 
     text      text of stdout or stderr (`stream`)
     html      markup of an object with `_repr_html_`
@@ -23,7 +23,7 @@ import linecache
 import sys
 import traceback
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import checks
@@ -70,7 +70,7 @@ class Board:
         slo: tuple[float, float] | None = None,
         panel: str = "",
     ) -> None:
-        self.log = log.log if isinstance(log, Board) else log
+        self.log: LogLike | ClusterLogLike = log.log if isinstance(log, Board) else log
         packed, options, self._is_cluster = packed_log(
             self.log, step=step, at_ms=at_ms, select=select
         )
@@ -233,7 +233,7 @@ def install() -> None:
     """Let the lessons' own imports give what a page can draw."""
     drawn = "show compare Board Timeline BlockMap RadixTree Scheduler Tokens figures"
     draw_with(__name__, drawn.split())
-    checks.predict = PageGuess  # type: ignore[assignment,misc]
+    checks.predict = PageGuess
     for name in ("tqdm", "tqdm.auto"):
         module: Any = types.ModuleType(name)
         module.tqdm = Progress
@@ -289,7 +289,7 @@ class Lesson:
 
     async def _evaluate(self, tree: Any, file: str, mode: str, optimize: int) -> Any:
         code = compile(tree, file, mode, _FLAGS, optimize=optimize)
-        value = eval(code, self.names)  # noqa: S307 (the reader's own code, in the reader's browser)
+        value = eval(code, self.names)
         # Only a cell with a top-level await is a coroutine; the value of the last line may be one, too.
         return await value if code.co_flags & inspect.CO_COROUTINE else value
 
@@ -300,8 +300,8 @@ def _error(error: BaseException, file: str) -> Output:
     while trace is not None and trace.tb_frame.f_code.co_filename != file:
         trace = trace.tb_next
     lines = traceback.format_exception(type(error), error, trace)
-    at: Sequence[types.FrameSummary] | Any = traceback.extract_tb(trace)
-    inside = [frame.lineno for frame in at if frame.filename == file]
+    frames = traceback.extract_tb(trace)
+    inside = [frame.lineno for frame in frames if frame.filename == file]
     line = inside[-1] if inside else getattr(error, "lineno", None)
     missing = error.name if isinstance(error, ModuleNotFoundError | NameError) else None
     return {

@@ -205,16 +205,16 @@ class PageRunner:
     @attention.setter
     def attention(self, part: object) -> None:
         raise ConfigError(
-            f"attention must be None in a page, which computes it in JavaScript, got {part!r}: run this "
-            "where Underglass is installed"
+            f"attention must be None in a page, which computes it in JavaScript, got {part!r}: "
+            "run this where Underglass is installed"
         )
 
     @property
     def kv_cache(self) -> object:
         """Raise AttributeError."""
         raise AttributeError(
-            "a page's runner has no kv_cache, its KV memory is JavaScript's: runner.read_pages([block]) "
-            "returns what a block holds"
+            "a page's runner has no kv_cache, its KV memory is JavaScript's: "
+            "runner.read_pages([block]) returns what a block holds"
         )
 
     # KV memory
@@ -386,7 +386,8 @@ class _Step:
         if self._logits_to_probs is None:
             return probabilities(logits, params)
         settings = params.temperature, params.min_p, params.top_k, params.top_p
-        [probs] = self._logits_to_probs(Rows([logits]), *(Rows([one]) for one in settings)).tolist()
+        rows = self._logits_to_probs(Rows([logits]), *(Rows([one]) for one in settings))
+        [probs] = map(list[float], rows.tolist())
         return probs
 
     def _best(self, i: int, position: LogitPosition) -> int:

@@ -28,7 +28,9 @@ def built_site(shared: Path) -> Path:
             paths = map(str, (REPOSITORY, NOTEBOOKS, REPOSITORY / "site" / "runtime"))
             environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
             command = [sys.executable, str(REPOSITORY / "site" / "build.py"), str(folder)]
-            done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+            done = subprocess.run(
+                command, env=environment, capture_output=True, text=True, check=False
+            )
             assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     return folder
 
@@ -51,7 +53,7 @@ def served(folder: Path) -> Iterator[str]:
 class _Handler(http.server.SimpleHTTPRequestHandler):
     BASE = "/a/folder/"
     protocol_version = "HTTP/1.1"
-    extensions_map = {  # noqa: RUF012 (as in the base class)
+    extensions_map = {
         **http.server.SimpleHTTPRequestHandler.extensions_map,
         ".mjs": "text/javascript",
         ".js": "text/javascript",

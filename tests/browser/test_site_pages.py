@@ -1,25 +1,12 @@
-"""The static site's pages, without its lessons, served as files: nothing comes from another host."""
+"""The static site's pages other than its lessons: nothing comes from another host."""
 
-import functools
-import http.server
-import threading
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
-import site_assets
-import site_docs
-import site_files
-import site_front
-import site_gallery
-import site_open
-import site_play
 from engine.simulation.simulate import simulate
 from site_check import problems
-from site_pages import Site
 from tests.browser.axe import expect_no_violation
 from tests.browser.board import BoardOnPage
 from tests.browser.conftest import REPOSITORY, NewPage
@@ -27,63 +14,21 @@ from tests.browser.test_open_log import drop
 from visualizer.named_logs import gallery
 from visualizer.playing.rerun import Setup
 
-URL = "https://site.example/underglass/"
 VLLM = REPOSITORY / "tests/fixtures/vllm/vllm_tight.jsonl.gz"
 PAGES = ["index", "gallery/index", "gallery/thirty", "play/index", "open/index", "docs/clients"]
-
-
-@dataclass
-class Built:
-    """The files, and the address where they are served."""
-
-    out: Path
-    address: str
-
-
-class _Files(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
-    # In a folder of the host, as on many hosts.
-    host = tmp_path_factory.mktemp("host")
-    built = Site(host / "underglass", URL)
-    site_assets.build(built)
-    site_files.build(built)
-    site_front.build(built, site_gallery.build(built))
-    site_play.build(built)
-    site_open.build(built)
-    site_docs.build(built)
-    handler = functools.partial(_Files, directory=str(host))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield Built(built.out, f"http://127.0.0.1:{server.server_port}/underglass/")
-        server.shutdown()
-        thread.join()
 
 
 def _board(page: Page) -> BoardOnPage:
     return BoardOnPage(page).wait()
 
 
-def test_every_link_leads_to_a_file_and_nothing_is_loaded_from_elsewhere(site: Built) -> None:
-    # What other builders write: `site/build.py` checks all of it.
-    others = ("lessons/", "docs/THIRD_PARTY.html")
-    assert not [one for one in problems(site.out, URL) if not any(name in one for name in others)]
+def test_every_link_leads_to_a_file_and_nothing_is_loaded_from_elsewhere(site_folder: Path) -> None:
+    assert not list(problems(site_folder))
 
 
-def test_a_preview_has_an_absolute_address(site: Built) -> None:
-    page = (site.out / "gallery/preemption.html").read_text("utf-8")
-    assert f'<meta property="og:image" content="{URL}images/gallery/preemption.png">' in page
-    assert (site.out / "images/gallery/preemption.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_the_front_page_plays_until_it_is_paused(site: Built, new_page: NewPage) -> None:
+def test_the_front_page_plays_until_it_is_paused(site: str, new_page: NewPage) -> None:
     page = new_page()
-    page.goto(site.address)
+    page.goto(site)
     board = _board(page)
     first = board.data("step")
     expect(board.root).not_to_have_attribute("data-step", first)
@@ -96,10 +41,10 @@ def test_the_front_page_plays_until_it_is_paused(site: Built, new_page: NewPage)
 
 
 def test_the_front_page_stands_still_for_readers_who_want_that(
-    site: Built, new_page: NewPage
+    site: str, new_page: NewPage
 ) -> None:
     page = new_page(reduced_motion="reduce")
-    page.goto(site.address)
+    page.goto(site)
     board = _board(page)
     board.expect_step(gallery()["preemption"].step)
     expect(board.root).to_have_attribute("data-playing", "false")
@@ -107,17 +52,19 @@ def test_the_front_page_stands_still_for_readers_who_want_that(
 
 
 @pytest.mark.parametrize("name", ["first_look", "experts", "vllm_tight"])
-def test_a_scenario_opens_at_its_moment(site: Built, new_page: NewPage, name: str) -> None:
+def test_a_scenario_opens_at_its_moment(site: str, new_page: NewPage, name: str) -> None:
     page = new_page()
-    page.goto(f"{site.address}gallery/{name}.html")
+    page.goto(f"{site}gallery/{name}.html")
     board = _board(page)
     board.expect_step(gallery()[name].step)
     board.expect_selected(gallery()[name].select)
 
 
-def test_a_link_to_a_moment_goes_by_a_page_with_its_preview(site: Built, new_page: NewPage) -> None:
+def test_a_link_to_a_moment_goes_by_a_page_with_its_preview(
+    site: str, site_folder: Path, new_page: NewPage
+) -> None:
     page = new_page()
-    page.goto(f"{site.address}gallery/preemption.html#step=27&select=2")
+    page.goto(f"{site}gallery/preemption.html#step=27&select=2")
     board = _board(page)
     board.expect_step(27)
     board.expect_selected(2)
@@ -127,13 +74,26 @@ def test_a_link_to_a_moment_goes_by_a_page_with_its_preview(site: Built, new_pag
     page.goto(link)
     page.wait_for_url("**/gallery/preemption.html#step=27&selected=2")
     _board(page).expect_step(27)
-    preview = (site.out / "gallery/preemption/27.html").read_text("utf-8")
-    assert f"{URL}images/gallery/preemption/27.png" in preview
+    preview = (site_folder / "gallery/preemption/27.html").read_text("utf-8")
+    assert 'property="og:image" content="../../images/gallery/preemption/27.png"' in preview
+    assert (site_folder / "images/gallery/preemption/27.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_trace_of_another_engine_is_read_in_the_page(site: Built, new_page: NewPage) -> None:
+def test_a_link_to_a_moment_of_a_lesson_opens_its_board_there(site: str, new_page: NewPage) -> None:
     page = new_page()
-    page.goto(f"{site.address}open/index.html")
+    page.goto(f"{site}lessons/04_continuous_batching.html#cell-1&step=9&select=2")
+    board = BoardOnPage(page)
+    board.root = page.locator("#cell-1 .underglass")
+    board.wait().expect_step(9)
+    board.expect_selected(2)
+    board.press("l")
+    link = board.root.locator(".box.link input").input_value()
+    assert link.endswith("lessons/04_continuous_batching.html#cell-1&step=9&selected=2")
+
+
+def test_a_trace_of_another_engine_is_read_in_the_page(site: str, new_page: NewPage) -> None:
+    page = new_page()
+    page.goto(f"{site}open/index.html")
     page.locator("#file").set_input_files(VLLM)
     scenario = gallery()["vllm_tight"]
     board = BoardOnPage(page)
@@ -149,11 +109,9 @@ def test_a_trace_of_another_engine_is_read_in_the_page(site: Built, new_page: Ne
     assert page.title() == "own.jsonl · Underglass"
 
 
-def test_a_setting_of_the_playground_runs_the_workload_again(
-    site: Built, new_page: NewPage
-) -> None:
+def test_a_setting_of_the_playground_runs_the_workload_again(site: str, new_page: NewPage) -> None:
     page = new_page()
-    page.goto(f"{site.address}play/index.html")
+    page.goto(f"{site}play/index.html")
     board = _board(page)
     before = Setup()
     assert int(board.data("steps")) == before.run().log.step_rows[-1].step
@@ -170,10 +128,10 @@ def test_a_setting_of_the_playground_runs_the_workload_again(
     expect(now).to_be_hidden()
 
 
-def test_pages_are_accessible_and_fit_a_phone(site: Built, new_page: NewPage) -> None:
+def test_pages_are_accessible_and_fit_a_phone(site: str, new_page: NewPage) -> None:
     page = new_page(width=390, height=844, reduced_motion="reduce")
     for name in PAGES:
-        page.goto(f"{site.address}{name}.html")
+        page.goto(f"{site}{name}.html")
         if page.locator("main > .board:not([hidden])").count():
             _board(page)
         wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")

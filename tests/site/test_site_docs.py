@@ -59,3 +59,14 @@ def test_the_address_of_the_site_has_a_scheme_and_a_slash(tmp_path: Path) -> Non
     assert Site(tmp_path, "https://site.example/ug").url == "https://site.example/ug/"
     with pytest.raises(ValueError, match="SITE_URL must begin with http"):
         Site(tmp_path, "site.example")
+
+
+def test_a_preview_is_absolute_if_the_address_is_known(tmp_path: Path) -> None:
+    for url, start in (("https://site.example/ug/", "https://site.example/ug/"), ("", "../")):
+        site = Site(tmp_path, url)
+        site.write("a/b.html", "missing.html", page="", image="images/c.png", image_alt="c")
+        page = (tmp_path / "a" / "b.html").read_text("utf-8")
+        assert f'<meta property="og:image" content="{start}images/c.png">' in page
+        assert ('<link rel="canonical" href="https://site.example/ug/a/b.html">' in page) == bool(
+            url
+        )

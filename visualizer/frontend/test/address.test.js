@@ -10,3 +10,8 @@ test("an address has the limits of the goodput if the reader has set others", ()
   assert.match(pythonFor({ step: 3, selected: 1, slo }), /, slo=\(80, 12\.5\)\)$/);
   assert.equal(pythonFor({ step: 3, selected: 1, slo: SLO }), "show(log, step=3, select=1)");
 });
+
+test("an address written by hand may say select, as the Python call does", () => {
+  assert.deepEqual(readAddress("#step=30&select=8"), { step: 30, selected: 8 });
+  assert.deepEqual(readAddress("#step=30&selected="), { step: 30, selected: null });
+});

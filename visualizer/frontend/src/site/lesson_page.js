@@ -135,7 +135,8 @@ function fail(cell, error) {
 }
 
 /** @param {number} ms */
-const timeWords = (ms) => (ms < 950 ? `${Math.max(1, Math.round(ms))} ms` : `${(ms / 1000).toFixed(1)} s`);
+const timeWords = (ms) =>
+  ms < 950 ? `${Math.max(1, Math.round(ms))} ms` : `${(ms / 1000).toFixed(1)} s`;
 
 /** @param {Cell} cell */
 async function edit(cell) {
@@ -172,4 +173,7 @@ for (const cell of cells) {
     event.preventDefault();
   });
 }
+// A link to a moment names its cell, and then the moment: see `outputs.js`.
+const [place, moment] = location.hash.slice(1).split(/&(.*)/s);
+if (moment) document.getElementById(place)?.scrollIntoView();
 document.documentElement.dataset.ready = "true";

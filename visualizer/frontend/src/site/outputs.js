@@ -41,8 +41,8 @@ export function boardIn(host, { module = "board", log = "", options = {} }, sign
         log: await bytesOf(log),
         ...(compare && { compare: { ...compare, b: base64(other) } }),
       };
-      // The address of a lesson is not that of one of its boards.
-      const own = { address: false, keys: false, signal };
+      // The address of a lesson is not that of one of its boards, but it may name a moment of one.
+      const own = { address: false, keys: false, signal, ...(await momentOf(host)) };
       const mount = /** @type {(host: HTMLElement, options: any) => Promise<unknown>} */ (
         await MODULES[module]()
       );
@@ -63,6 +63,22 @@ export function boardIn(host, { module = "board", log = "", options = {} }, sign
   );
   near.observe(host);
   signal.addEventListener("abort", () => near.disconnect());
+}
+
+/**
+ * The moment that the page's address names if it is in this board (#cell-12&step=30&select=8), and how the board
+ * makes such addresses.
+ *
+ * @param {HTMLElement} host
+ */
+async function momentOf(host) {
+  const { readAddress, writeAddress } = await import("../host/address.js");
+  const start = `#${host.closest(".cell")?.id}&`;
+  const asked = location.hash.startsWith(start) ? readAddress(location.hash) : {};
+  /** @param {import("../board/board.js").BoardState} state */
+  const linkOf = (state) =>
+    location.href.replace(/#.*/, "") + start + writeAddress(state).replace("#", "");
+  return { ...asked, linkOf };
 }
 
 /** The outputs of one cell. */

@@ -24,7 +24,6 @@
  * @property {string} [unit]
  * @property {number} [done]
  * @property {number | null} [total]
- * @property {Uint8Array} [before]
  *
  * @typedef {object} Lesson
  * @property {(cell: number, source: string, send: (output: Output) => void, isChanged: boolean) => Promise<boolean>} run

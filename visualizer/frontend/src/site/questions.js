@@ -59,7 +59,9 @@ export class Questions {
   /** @param {string} key @param {number} guess */
   show(key, guess) {
     const form = this.forms().find(([one]) => one === key)?.[1];
-    const chosen = /** @type {HTMLInputElement | undefined} */ (form?.elements.namedItem(`${key}-${guess}`));
+    const chosen = /** @type {HTMLInputElement | undefined} */ (
+      form?.elements.namedItem(`${key}-${guess}`)
+    );
     if (chosen) chosen.checked = true;
     const told = form?.querySelector(".told");
     if (told && guess !== SKIPPED)
