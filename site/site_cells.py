@@ -19,7 +19,7 @@ _NEEDS = {
     "httpx": "a server",
     "websockets": "a server",
     "fastapi": "a server",
-    "tests": "the recordings of the test suite",
+    "parity": "the recordings of vLLM's decisions",
     "llguidance": "a library for grammars",
     "IPython": "Jupyter",
 }

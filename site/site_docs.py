@@ -15,7 +15,6 @@ from site_pages import REPOSITORY, Site
 # What the contents list, by what a reader wants to do.
 GROUPS = {
     "Use": [
-        "hosting",
         "clients",
         "models",
         "lmtp",

@@ -17,6 +17,7 @@ import re
 import shutil
 import tomllib
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from underglass.workbook import LESSONS, without_answers
@@ -57,16 +58,11 @@ def repository(project: Path = REPOSITORY / "pyproject.toml") -> str:
     return found[1]
 
 
-def colab_folder() -> str:
-    """Return what an address in Colab begins with, up to the notebook's path, or ""."""
-    name = repository()
-    return f"https://colab.research.google.com/github/{name}/blob/{BRANCH}/" if name else ""
-
-
 def colab_url(lesson: str) -> str:
     """Return the address that opens a lesson ("04_continuous_batching") in Colab, or ""."""
-    folder = colab_folder()
-    return f"{folder}notebooks/{quote(lesson)}.ipynb" if folder else ""
+    name = repository()
+    path = f"{name}/blob/{BRANCH}/notebooks/{quote(lesson)}.ipynb"
+    return f"https://colab.research.google.com/github/{path}" if name else ""
 
 
 def binder_url(lesson: str = "00_first_look") -> str:
@@ -102,7 +98,7 @@ def colab_notebook(lesson: Path, wheel: str, name: str) -> str:
         if cell["cell_type"] == "markdown":
             text = _LINK.sub(f"https://github.com/{name}/blob/HEAD/", "".join(cell["source"]))
             cell["source"] = text.splitlines(keepends=True)
-    set_up = {
+    set_up: dict[str, Any] = {
         "cell_type": "code",
         "execution_count": None,
         "id": "set-up",

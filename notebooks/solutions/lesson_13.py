@@ -53,8 +53,9 @@ def tried(log: EventLog, request: int, change: dict[str, Any]) -> dict[str, Any]
     """Return change, gain and cost of a replay."""
     run = what_if(log, cost=MACHINE, **change)
     gain = waited(log, request) - waited(run, request)
-    before = {row.request: row.first_token_step for row in log.request_rows}
-    later = {row.request: row.first_token_step - before[row.request] for row in run.request_rows}
-    payer = max(later, key=later.get)
+    before = {row.request: row.first_token_step or 0 for row in log.request_rows}
+    after = {row.request: row.first_token_step or 0 for row in run.request_rows}
+    later = {one: after[one] - before[one] for one in before}
+    payer = max(later, key=lambda one: later[one])
     steps = later[payer]
     return {"change": change, "gain": gain, "cost": (payer, steps) if steps > 0 else None}

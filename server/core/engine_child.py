@@ -26,6 +26,7 @@ from typing import Any
 import msgspec
 
 from engine.config import ConfigError
+from engine.extras import MissingExtraError
 from engine.simulation.workload import Abort, Arrival
 from engine.text.tokenizer import HFTokenizer
 from server.core.engine_client import InProcessClient, StartError, freeze_heap
@@ -49,7 +50,7 @@ from server.core.engine_process import (
 from server.core.messages import AnyCommand, Submit
 
 # Exceptions with a message for the operator; a traceback of all others is printed.
-_EXPECTED = (ConfigError, MemoryError, StartError, ValueError)
+_EXPECTED = (ConfigError, MemoryError, MissingExtraError, StartError, ValueError)
 
 
 class _Child:

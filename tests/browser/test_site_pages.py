@@ -88,7 +88,7 @@ def test_a_link_to_a_moment_of_a_lesson_opens_its_board_there(site: str, new_pag
     board.expect_selected(2)
     board.press("l")
     link = board.root.locator(".box.link input").input_value()
-    assert link.endswith("lessons/04_continuous_batching.html#cell-1&step=9&selected=2")
+    assert "lessons/04_continuous_batching.html#cell-1&step=9&selected=2" in link
 
 
 def test_a_trace_of_another_engine_is_read_in_the_page(site: str, new_page: NewPage) -> None:
