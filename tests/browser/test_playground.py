@@ -9,7 +9,7 @@ from tests.browser.board import BoardOnPage
 from tests.browser.conftest import NewPage
 from tests.browser.notebooks import open_notebook, run_cell, set_theme, write_notebook
 from visualizer import gallery
-from visualizer.playing.controls import NAMES
+from visualizer.playing.settings import NAMES
 
 CELLS = [
     "from visualizer import playground\np = playground()\np",
