@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, normalizers, pre_tokenizers
 
 from engine.text.pre_tokenizers import SPLITS
-from engine.text.tokenizer import HFTokenizer, _byte_level_bytes
+from engine.text.tokenizer import HFTokenizer, byte_level_bytes
 from tests.engine.text.conftest import TEXT, byte_level_bpe, write
 
 # Of Qwen 2.5 and 3, SmolLM 2, SmolLM 3, Phi-4, OLMo 2, Phi-4-mini, Mistral Nemo, Llama 3.
@@ -16,7 +16,7 @@ NAMES = ["qwen2", "smollm", "smaug-bpe", "dbrx", "gpt-4o", "tekken", "llama-bpe"
 
 def parts(name, text):
     found = SPLITS[name].pre_tokenizer().pre_tokenize_str(text)
-    return "|".join(_byte_level_bytes(part).decode() for part, _ in found)
+    return "|".join(byte_level_bytes(part).decode() for part, _ in found)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_parts_join_to_the_text_and_gpt2_is_the_library_s_own(text):
     assert SPLITS["gpt-2"].pre_tokenizer().pre_tokenize_str(text) == own
     for name in NAMES:
         found = SPLITS[name].pre_tokenizer().pre_tokenize_str(text)
-        assert b"".join(_byte_level_bytes(part) for part, _ in found).decode() == text
+        assert b"".join(byte_level_bytes(part) for part, _ in found).decode() == text
 
 
 @pytest.mark.parametrize("name", NAMES)
