@@ -22,7 +22,7 @@ NOT_OURS = (
     re.compile(r"visualizer/frontend/node_modules|build/"),  # installed or made, not committed
     re.compile(r".*NN"),  # a template for a lesson's number
 )
-SUFFIX = r"\.(?:py|md|js|mjs|json|jsonl|ipynb|toml|txt|css|html|png|svg|yml|cff)"
+SUFFIX = r"\.(?:py|md|js|mjs|json|jsonl(?:\.gz)?|ipynb|toml|txt|css|html|png|svg|yml|cff)"
 PATH = re.compile(rf"(?<![\w/.<{{:-])(?:[\w-]+/)+(?:[\w.-]+{SUFFIX}\b|(?=[\s`'\"),;:]|$))")
 DOTTED = re.compile(rf"(?<![\w./-])(?:{'|'.join(PACKAGES)})(?:\.[A-Za-z_]\w*)+(?!/)")
 LINK = re.compile(
