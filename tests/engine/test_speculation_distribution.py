@@ -21,6 +21,7 @@ from engine.compute.model.decoder import Decoder
 from engine.compute.torch_runner import TorchRunner
 from engine.compute.weights.checkpoint import Checkpoint
 from engine.events import vocabulary as v
+from engine.speculation import verification
 from engine.speculation.draft_model import DraftModel
 
 VOCAB = 4
@@ -157,7 +158,7 @@ def test_a_draft_model_keeps_the_distribution(model, plain, verifier, tmp_path):
 @pytest.mark.parametrize("drafts", DRAFTS)
 def test_accepting_every_draft_would_be_noticed(model, drafts, monkeypatch):
     """A wrong rule: use the model's token after a draft although the draft was rejected."""
-    monkeypatch.setattr(torch_runner, "count_accepted", lambda drafts, chosen: len(drafts))
+    monkeypatch.setattr(verification, "count_accepted", lambda drafts, chosen: len(drafts))
     runner, judge = model
     assert p_value(sample(runner, Insisting(drafts))[0], exact_probabilities(judge)) < 1e-9
 

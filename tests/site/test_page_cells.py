@@ -19,6 +19,7 @@ Run = Callable[..., list[dict]]
 def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs cells of one lesson and returns the outputs of the last one."""
     monkeypatch.setattr(visualizer, "_MODULE_OF", dict(visualizer._MODULE_OF))
+    monkeypatch.delattr(visualizer, "figures", raising=False)  # another test may have imported it
     monkeypatch.setattr(checks, "predict", checks.predict)
     for name in ("tqdm", "tqdm.auto"):
         monkeypatch.setitem(sys.modules, name, sys.modules.get(name))

@@ -8,7 +8,7 @@ import functools
 
 import pytest
 
-from engine.compute import torch_runner
+from engine.speculation import verification
 from tests.engine.compute.parity import COLUMNS, ROWS, TIE, TOGETHER, fill
 
 PROMPTS, OUTPUT = 6, 12
@@ -42,7 +42,7 @@ def test_greedy_tokens_are_those_of_transformers(subject, row, column):
 
 
 def test_the_judge_notices_drafts_that_are_accepted_unseen(subject, monkeypatch):
-    monkeypatch.setattr(torch_runner, "count_accepted", lambda drafts, chosen: len(drafts))
+    monkeypatch.setattr(verification, "count_accepted", lambda drafts, chosen: len(drafts))
     assert fill(subject("qwen3"), COLUMNS["speculative"], PROMPTS, OUTPUT).wrong > 0
 
 
