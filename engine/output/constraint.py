@@ -1,17 +1,17 @@
 """A constraint: the tokens that may come next, so that the output keeps its shape.
 
-The state of a grammar is a function of the output's tokens, and of nothing else. So a constraint keeps
-a matcher and the tokens that it has read. Asked about an output, it rolls the matcher back to
-where the two texts part, and reads the rest:
+The state of a grammar depends on the output's tokens and on nothing else. So a constraint keeps a
+matcher and the tokens that the matcher has read. When it is asked about an output, it rolls the
+matcher back to the last common token and reads the rest:
 
     read    {  "  a  n          rolled back by 1, then read 2
     asked   {  "  a  g  e       mask: only  "
 
-For that reason nothing else needs a special case. A chunk of a prompt has no token to choose and asks
-nothing. The samples of a prompt share its first state, and a fork copies it. A preempted request
-has lost its KV, but not its tokens. Drafts are an output that goes on for a while, and is rolled
-back when they are rejected. With asynchronous scheduling the earlier tokens are appended before the
-forward pass starts that needs the mask.
+For that reason, other features need no special case. A chunk of a prompt chooses no token, so it asks
+nothing. The samples of a prompt share the first state, and each fork reads its own output. A preempted
+request loses its KV but keeps its tokens. Drafts are a longer output, which is rolled back when they are
+rejected; whatever goes wrong while they are read is forgotten with them. With asynchronous scheduling,
+earlier tokens are appended before the forward pass that needs the mask starts.
 
 Source: vLLM's `GuidanceGrammar` (`vllm/v1/structured_output/backend_guidance.py`), which accepts,
 validates and rolls back tokens as the scheduler tells it to.
@@ -22,6 +22,8 @@ output ends as soon as only an end token could follow; in vLLM the model still s
 
 from collections.abc import Sequence
 from typing import Protocol
+
+_NO_TOKEN = "no token can come next"
 
 
 class Matcher(Protocol):
@@ -40,7 +42,7 @@ class Matcher(Protocol):
         ...
 
     def rollback(self, num_tokens: int) -> bool:
-        """Forget the last tokens."""
+        """Undo the last tokens; return False if that is impossible, because of an error."""
         ...
 
     def compute_bitmask(self) -> bytes:
@@ -60,53 +62,58 @@ class Matcher(Protocol):
         ...
 
     def get_error(self) -> str:
-        """Return what went wrong for good, usually ""."""
+        """Return the error after which nothing can be read any more, usually ""."""
         ...
 
 
 class Constraint:
     """The shape of one sample's output, and where in it the output is.
 
-    matcher     the grammar; this constraint owns it
+    matcher     the grammar at the beginning of an output; it is copied, so constraints may share it
     end_ids     the model's end tokens: allowed where the grammar may end
     ignore_eos  do not allow an end token as long as anything else is allowed
-    error       why the output cannot keep its shape any more, usually ""
+    error       why no token may follow the output that was asked about last, usually "". It says
+                nothing about other outputs: a draft that cannot go on is rejected like any other
     """
 
     def __init__(self, matcher: Matcher, end_ids: frozenset[int], *, ignore_eos: bool) -> None:
         self.error = ""
-        self._matcher = matcher
-        self._end_ids = end_ids
+        self.end_ids = end_ids
+        self._beginning = matcher
+        self._matcher = matcher.deep_copy()
         self._end_bits = sum(1 << token for token in end_ids)
         self._ignore_eos = ignore_eos
         self._tokens: list[int] = []  # what the matcher has read
         self._mask = 0  # of the state after them; 0 means that it is not computed yet
 
     def fork(self) -> "Constraint":
-        """Return a constraint with the same state for another sample."""
-        other = Constraint(self._matcher.deep_copy(), self._end_ids, ignore_eos=self._ignore_eos)
-        other._tokens = list(self._tokens)
-        return other
+        """Return a constraint for another sample, which reads its output from the beginning."""
+        return Constraint(self._beginning, self.end_ids, ignore_eos=self._ignore_eos)
 
     def mask(self, output: list[int]) -> int:
         """Return the tokens that may follow `output`: bit i is 1 if token i is allowed.
 
-        There is always one. If none can follow, `error` says so, and the end tokens are allowed.
+        There is always at least one. If no token can follow, `error` says so, and the end tokens are
+        allowed.
         """
         self._read(output)
         if not self._mask:
             mask = int.from_bytes(self._matcher.compute_bitmask(), "little")
             self.error = self.error or _reason(self._matcher)
             if not mask:
-                self.error = self.error or "no token can come next"
+                self.error = self.error or _NO_TOKEN
             if self._ignore_eos:
                 mask = mask & ~self._end_bits or mask
             self._mask = self._end_bits if self.error else mask
         return self._mask
 
     def is_complete(self, output: list[int]) -> bool:
-        """Return whether nothing but an end token can follow `output`, or it has one."""
-        if output[-1] in self._end_ids:
+        """Return whether only an end token can follow `output`, or `output` ends with one.
+
+        Afterwards `error` is not empty if the output does not have the shape and never will.
+        """
+        if output[-1] in self.end_ids:
+            self.mask(output[:-1])  # where no token can follow, an end token is drawn, too
             return True
         self._read(output)
         if self._matcher.is_stopped():
@@ -122,30 +129,50 @@ class Constraint:
         """Return how many of the drafts the grammar allows after `output`, without end tokens."""
         self._read(output)
         allowed = self._matcher.validate_tokens(list(drafts))
-        ends = (i for i, token in enumerate(drafts) if token in self._end_ids)
+        if not self.error and self._matcher.get_error():
+            self._restart()  # a draft reached a limit of the library, and not the output
+        ends = (i for i, token in enumerate(drafts) if token in self.end_ids)
         return min(allowed, next(ends, allowed))
 
     def _read(self, output: list[int]) -> None:
-        """Bring the matcher to its state after `output`."""
+        """Bring the matcher to its state after `output`, or set `error` if there is none."""
         common = len(self._tokens)
         if output[:common] != self._tokens:
             pairs = zip(self._tokens, output, strict=False)
             common = next((i for i, (a, b) in enumerate(pairs) if a != b), len(output))
-            self._matcher.rollback(len(self._tokens) - common)
-            del self._tokens[common:]
-            self._mask = 0
-        if common < len(output):
-            rest = output[common:]
-            count = self._matcher.try_consume_tokens(rest)
-            self._tokens += rest[:count]
-            self._mask = 0
-            if count < len(rest):
-                self.error = _reason(self._matcher) or (
-                    f"token {rest[count]} at position {common + count} of the output does not fit"
-                )
+            self._roll_back(common)
+        elif self.error or common == len(output):
+            return  # an output that cannot go on cannot do so with more tokens either
+        rest = output[len(self._tokens) :]
+        if not rest:
+            return
+        count = self._matcher.try_consume_tokens(rest)
+        self._tokens += rest
+        self._mask = 0
+        if count < len(rest):
+            self.error = _reason(self._matcher) or (
+                f"token {rest[count]} at position {len(output) - len(rest) + count} of the output "
+                "does not fit"
+            )
+
+    def _roll_back(self, length: int) -> None:
+        """Go back to the first `length` tokens, or to the beginning.
+
+        A matcher that has reached an error stays there, so a copy of the first state replaces it.
+        """
+        if self.error or not self._matcher.rollback(len(self._tokens) - length):
+            self._restart()
+        del self._tokens[length:]
+        self._mask = 0
+
+    def _restart(self) -> None:
+        self._matcher = self._beginning.deep_copy()
+        self._tokens = []
+        self._mask = 0
+        self.error = ""
 
 
 def _reason(matcher: Matcher) -> str:
-    """Return what went wrong for good, in one line; usually ""."""
+    """Return the matcher's error in one line; usually ""."""
     reason = matcher.get_error().partition("\n")[0]
-    return "no token can come next" if reason == "NoExtensionBias" else reason
+    return _NO_TOKEN if reason == "NoExtensionBias" else reason

@@ -78,7 +78,7 @@ class GrammarCompiler:
             if len(self._compiled) > _CACHED:
                 self._compiled.popitem(last=False)
         ends = self._tokenizer.eos_ids
-        return Constraint(matcher.deep_copy(), ends, ignore_eos=ignore_eos)
+        return Constraint(matcher, ends, ignore_eos=ignore_eos)
 
     def prepare(self) -> None:
         """Read a large vocabulary now, not with the first grammar.

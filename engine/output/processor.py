@@ -146,8 +146,9 @@ class OutputProcessor:
                 text = stops.push(visible)
                 if stops.matched:
                     new.finish_reason, new.matched = "stop", stops.matched
-        if new.finish_reason is None and request.constraint is not None:
-            new.finish_reason = self._end_of_shape(request.constraint, token)
+        constraint = request.constraint
+        if constraint is not None and (new.finish_reason is None or token in constraint.end_ids):
+            new.finish_reason = self._end_of_shape(constraint, token)
         if new.finish_reason is None and position + 1 == params.max_tokens:
             new.finish_reason = "length"
         if new.finish_reason is not None and not new.matched:
@@ -172,7 +173,10 @@ class OutputProcessor:
         new.masks.append(mask)
 
     def _end_of_shape(self, constraint: Constraint, token: int) -> FinishReason | None:
-        """Return "stop" if only an end token could follow, also with min_tokens or ignore_eos."""
+        """Return "stop" if only an end token could follow, also with min_tokens or ignore_eos.
+
+        Return "error" if the output cannot have the shape any more.
+        """
         complete = constraint.is_complete([*self.request.output_ids, token])
         if constraint.error:
             self.request.error = f"structured: {constraint.error}"

@@ -158,6 +158,7 @@ class _LogShape(Constraint):
 
     def __init__(self, length: int, vocab_size: int) -> None:
         self.error = ""
+        self.end_ids = frozenset()
         self._length = length
         self._all = (1 << vocab_size) - 1
 

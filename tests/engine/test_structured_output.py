@@ -32,6 +32,10 @@ ANIMAL = {
     "required": ["animal", "legs"],
 }
 PROMPTS = ["Describe an animal as JSON", "Once upon a time", "Name an animal"]
+DEAD_END = 'start: "a" ("b" "x" "y" "z" | "c" DEAD)\nDEAD: /[0-9]+/ & /[a-z]+/'
+# A hundred rules that recurse at their end: after 13 letters the library's limit is reached.
+LIMITED = "start: " + "|".join(f"r{i}" for i in range(100))
+LIMITED += "".join(f'\nr{i}: "a" r{i} | "b" r{i} | "b"' for i in range(100))
 TOO_LARGE = "start: T0" + "".join(f"\nT{i}: T{i + 1} T{i + 1}" for i in range(40)) + '\nT40: "a"'
 DEEP = "start: r0" + "".join(f"\nr{i}: r{i + 1}" for i in range(4500)) + '\nr4500: "a"'
 PLAIN = SamplingParams(max_tokens=30)
@@ -331,6 +335,12 @@ def test_an_output_that_cannot_go_on_ends_with_an_error_and_the_others_go_on():
 
 # The state is a function of the output
 
+DOOMED = {
+    "dead end": (DEAD_END, "ac", "abxyz"),
+    "limit of the library": (LIMITED, "b" * 40, "aabab"),
+    "token that does not fit": (DEAD_END, "x", "abxyz"),
+}
+
 
 def test_a_constraint_answers_for_any_output_in_any_order():
     engine = new_engine()
@@ -357,6 +367,62 @@ def test_drafts_are_cut_where_the_grammar_forbids_them():
     assert constraint.count_allowed([a], [b, a, c, a]) == 2
     assert constraint.count_allowed([a], [b, end]) == 1
     assert constraint.count_allowed([], [end]) == 0
+
+
+@pytest.mark.parametrize(("grammar", "bad", "good"), DOOMED.values(), ids=DOOMED)
+def test_an_output_that_cannot_go_on_says_nothing_about_others(grammar, bad, good):
+    """Drafts are such outputs: the matcher recovers when they are rejected."""
+    engine = new_engine()
+    letters = {letter: engine.tokenizer.encode_ordinary(letter)[0] for letter in "abcxyz"}
+    bad, good = ([letters[letter] for letter in text] for text in (bad, good))
+
+    def fresh():
+        return engine.submit("x", shape("grammar", grammar)).constraint
+
+    constraint, expected = fresh(), [fresh().mask(good[:n]) for n in range(len(good) + 1)]
+    for n, mask in enumerate(expected):
+        assert constraint.mask(bad) == sum(1 << end for end in engine.tokenizer.eos_ids)
+        assert constraint.error
+        assert constraint.is_complete([*bad, min(engine.tokenizer.eos_ids)]) and constraint.error
+        assert constraint.mask(good[:n]) == mask and not constraint.error
+        constraint.count_allowed(good[:n], bad)
+        assert constraint.mask(good[:n]) == mask and not constraint.error
+
+
+class Doomed:
+    """Always drafts tokens that lead to a dead end."""
+
+    def __init__(self, drafts):
+        self.drafts = drafts
+
+    def propose(self, _request):
+        return list(self.drafts)
+
+
+def test_a_rejected_draft_ends_no_request():
+    encode = bundled()[1].encode_ordinary
+    [b], [c] = encode("b"), encode("c")
+    prompt, drafter = [*encode("x"), *encode("a")], Doomed([c, *encode("1")])
+    likely_b = shape("grammar", DEAD_END, logit_bias={b: 100, encode("a")[0]: 100})
+    for config in (EngineConfig(), EngineConfig(jump_forward=False)):
+        [plain], _ = serve(likely_b, config, [prompt])
+        [drafted], engine = serve(likely_b, config, [prompt], drafter=drafter)
+        assert any(row.drafts for event in engine.log.of(v.StepScheduled) for row in event.rows)
+        assert (drafted.text, drafted.finish_reason, drafted.error) == ("abxyz", "stop", "")
+        assert drafted.token_ids == plain.token_ids
+
+
+@pytest.mark.parametrize("drafts", ["", "c"])
+@pytest.mark.parametrize("ignore_eos", [False, True])
+def test_a_dead_end_is_an_error_and_not_a_complete_answer(drafts, ignore_eos):
+    """There the mask allows only end tokens, which therefore do not mean that the answer is whole."""
+    encode = bundled()[1].encode_ordinary
+    likely_c = dict.fromkeys([*encode("a"), *encode("c")], 100.0)
+    params = shape("grammar", DEAD_END, logit_bias=likely_c, ignore_eos=ignore_eos)
+    drafter = Doomed(encode(drafts)) if drafts else None
+    [done], _ = serve(params, prompts=PROMPTS[:1], drafter=drafter)
+    assert (done.text, done.finish_reason) == ("ac", "error")
+    assert_names(done.error, "structured", "no token can come next")
 
 
 def test_a_simulated_machine_honours_a_grammar():
