@@ -348,9 +348,9 @@ class Engine:
             return []
         sampled = self._despite_interrupt(self.runner.run, plan.rows, [])
         plan.expert_loads = self.runner.expert_loads
-        if draft is not None:
+        if draft is not None and not draft.is_off:
             began = self.recorder.now()
-            self._despite_interrupt(draft.follow, plan.rows, sampled)
+            plan.draft_error = self._despite_interrupt(draft.follow, plan.rows, sampled)
             self.recorder.drafted(plan.step, began)
         return sampled
 
@@ -393,8 +393,14 @@ class Engine:
             output.tokens.append(tokens)
         self.scheduler.plans.remove(plan)  # so that finished requests can be freed
         drafts = {row.request.id: row.drafts for row in committed if row.drafts}
-        loads = plan.expert_loads
-        self.recorder.step_finished(plan.step, output.tokens, wasted, loads, drafts)
+        self.recorder.step_finished(
+            plan.step,
+            output.tokens,
+            wasted,
+            plan.expert_loads,
+            drafts,
+            draft_error=plan.draft_error,
+        )
         for row in committed:
             if row.drafts:
                 self.cache.trim(row.request)

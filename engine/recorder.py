@@ -191,11 +191,13 @@ class Recorder:
         wasted: Sequence[int] = (),
         expert_loads: Sequence[Sequence[int]] = (),
         drafts: Mapping[int, Sequence[int]] = MappingProxyType({}),
+        *,
+        draft_error: str = "",
     ) -> None:
         """Emit the tokens of a step after its forward pass, and which rows were in vain.
 
         `expert_loads` are those of the pass, see `Runner`. `drafts` are those that it verified, by
-        request.
+        request. `draft_error` says why the draft model failed afterwards.
         """
         rows, logprobs, top, masked = [], [], False, False
         for out in outputs:
@@ -215,7 +217,7 @@ class Recorder:
             rejected = [drafts.get(out.request.id, [])[out.accepted :] for out in outputs]
             measured["rejected"] = [[self._decode([one]) for one in row] for row in rejected]
         loads = [packed(layer) for layer in expert_loads]
-        self._emit(StepFinished(rows, step, list(wasted), loads, measured))
+        self._emit(StepFinished(rows, step, list(wasted), loads, draft_error, measured))
 
     def _masks(self, outputs: Sequence[TokenOutput]) -> dict[str, Any]:
         masks = [out.masks if out.request.constraint is not None else [] for out in outputs]

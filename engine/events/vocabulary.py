@@ -309,6 +309,8 @@ class StepFinished(Event):
             `expert_loads.py` explains; [] for a layer without experts, and no layers for a dense model.
             Each token that was computed counts, once per expert: those of prompts, recomputed ones,
             those of rows in vain, and drafts, rejected ones too
+    draft_error  why the draft model failed after the forward pass: its requests have no drafts in the
+            next step. The third failure in a row switches drafting off, which the text says
     t       `start`, `scheduled` and `end`, and for each row and id `logprobs` (and `top_logprobs`, if
             requested). `end` is when the tokens were appended. With asynchronous scheduling,
             `launched` and `ready` are when the forward pass began and ended. If a row has a grammar,
@@ -322,6 +324,7 @@ class StepFinished(Event):
     step: int = 0
     wasted: list[int] = []
     expert_loads: list[list[int]] = []
+    draft_error: str = ""
     t: dict[str, Any] = {}
 
 

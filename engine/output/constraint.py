@@ -9,8 +9,8 @@ matcher back to the last common token and reads the rest:
 
 For that reason, other features need no special case. A chunk of a prompt chooses no token, so it asks
 nothing. The samples of a prompt share the first state, and each fork reads its own output. A preempted
-request loses its KV but keeps its tokens. Drafts are a longer output, which is rolled back when they are
-rejected; whatever goes wrong while they are read is forgotten with them. With asynchronous scheduling,
+request loses its KV but keeps its tokens. Drafts are a longer output, which is rolled back when they
+are rejected, and an error that they caused is forgotten with them. With asynchronous scheduling,
 earlier tokens are appended before the forward pass that needs the mask starts.
 
 Source: vLLM's `GuidanceGrammar` (`vllm/v1/structured_output/backend_guidance.py`), which accepts,

@@ -73,8 +73,9 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     top_k               keep only the k most likely tokens; 0 keeps all
     top_p               keep the smallest set of most likely tokens whose probability reaches p
                         (arXiv:1904.09751)
-    seed                the same seed gives the same tokens, whatever else is in the batch; None
-                        uses the request's id, so a run can be repeated
+    seed                the same seed gives the same random numbers, whatever else is in the batch,
+                        and so the same tokens, up to rounding (`compute/sampling/randomness.py`);
+                        None uses the request's id, so a run can be repeated
 
     Samples:
 

@@ -60,6 +60,7 @@ class Plan:
     error    the mistake of a policy, drafter or eviction order that ended scheduling early; the
              plan then has no rows
     expert_loads  of the forward pass, once it has run; see `Runner`
+    draft_error   why the draft model failed after the forward pass, usually ""
     """
 
     step: int = 0
@@ -69,6 +70,7 @@ class Plan:
     skipped: list[tuple[int, str]] = field(default_factory=list)
     error: PartError | None = None
     expert_loads: Sequence[Sequence[int]] = ()
+    draft_error: str = ""
 
 
 class Scheduler:

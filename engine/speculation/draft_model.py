@@ -16,6 +16,11 @@ copied in both memories. A page that moves to another replica holds the KV of bo
 temporary: it lies in the unused part of the request's last block and in spare blocks, and it is
 computed again once the target has accepted the drafts.
 
+**A draft pass that fails** costs drafts and nothing else, because the target's tokens exist already.
+Its rows get no drafts in the next step. The blocks that the pass should have written are remembered,
+and the next pass of a request that has one of them computes it again. After three failures in a row,
+drafting is switched off for good. The log has the reason (`StepFinished.draft_error`).
+
 **Drafts are drawn as the target draws**: by the same sampler, with the request's own parameters and
 with the random number of the same position. So they are exactly the target's tokens where both models
 agree, at any temperature. Which drafts are proposed changes no output (`verification.py`), even if
@@ -31,6 +36,7 @@ Differs from vLLM:
   (`num_lookahead_tokens`).
 - vLLM's drafts are greedy, or drawn with random numbers of their own.
 - Samples get no drafts in the step after they fork, because they still share a partly filled block.
+- In vLLM a draft model that fails stops the engine.
 """
 
 from collections.abc import Sequence
@@ -42,6 +48,8 @@ import msgspec
 from engine.config import ConfigError, EngineConfig
 from engine.runner import KVFormat, Row, Runner, Sampled
 from engine.scheduling.request import Request
+
+MAX_FAILURES = 3  # in a row; then drafting is switched off
 
 
 def num_draft_blocks(config: EngineConfig, length: int) -> int:
@@ -76,8 +84,12 @@ class DraftModel:
         self.runner = runner
         self.length = length
         self._vocab_size = 0
+        self._block_size = 1
         self._spare: list[list[int]] = []  # blocks for drafts, for each seat of the batch
         self._proposals: dict[int, tuple[int, list[int]]] = {}  # request -> its length, its drafts
+        self._stale: set[int] = set()  # blocks that lack KV because a pass failed
+        self._error = ""  # of this step
+        self._failures = 0  # in a row
 
     def describe(self) -> dict[str, Any]:
         """Return the draft model's summary and the number of drafts, as JSON values."""
@@ -88,24 +100,55 @@ class DraftModel:
 
         Raises ConfigError if it does not fit in memory.
         """
-        self._vocab_size = vocab_size
-        self._proposals = {}
+        self._vocab_size, self._block_size = vocab_size, config.block_size
+        self._proposals, self._stale, self._error, self._failures = {}, set(), "", 0
         num_blocks = num_draft_blocks(config, self.length)
         self.runner.reserve(num_blocks, config.block_size)
         spare = list(range(config.num_blocks, num_blocks))
         each = config.blocks_for(self.length)
         self._spare = [spare[i : i + each] for i in range(0, len(spare), each)]
 
-    def copy(self, source: int, destination: int) -> None:
-        """Copy a block, as the target does."""
-        self.runner.run([], [(source, destination)])
+    @property
+    def is_off(self) -> bool:
+        """Whether drafting is switched off, because it failed several times in a row."""
+        return self._failures >= MAX_FAILURES
 
-    def follow(self, rows: Sequence[Row], sampled: Sequence[Sequence[Sampled]]) -> None:
+    def copy(self, source: int, destination: int) -> None:
+        """Copy a block, as the target does. A failure is reported by `follow`."""
+        if self.is_off:
+            return
+        self._stale.discard(destination)
+        try:
+            self.runner.run([], [(source, destination)])
+        except Exception as error:  # the next pass computes the block instead
+            self._error = f"{type(error).__name__}: {error}"
+            self._stale.add(destination)
+        if source in self._stale:
+            self._stale.add(destination)
+
+    def follow(self, rows: Sequence[Row], sampled: Sequence[Sequence[Sampled]]) -> str:
         """Compute the KV of the target's rows, and draft for the requests that decode next.
 
         `sampled` are the target's results; these tokens are not in `request.tokens` yet. A second call
-        does the same again. Raises what the runner raises.
+        does the same again. Returns why drafting failed in this step, usually "".
         """
+        if self.is_off:
+            return ""
+        try:
+            self._draft(rows, sampled)
+        except Exception as error:  # the target's tokens do not depend on drafts
+            self._error = f"{type(error).__name__}: {error}"
+            for row in rows:
+                self._stale.update(self._blocks(row))
+        failed, self._error = self._error, ""
+        if failed:
+            self._proposals = {}
+        self._failures = self._failures + 1 if failed else 0
+        if self.is_off:
+            failed += f" (drafting is switched off after {MAX_FAILURES} failures in a row)"
+        return failed
+
+    def _draft(self, rows: Sequence[Row], sampled: Sequence[Sequence[Sampled]]) -> None:
         followed: list[Row] = []
         drafts: list[_Draft] = []
         for row, samples in zip(rows, sampled, strict=True):
@@ -116,23 +159,38 @@ class DraftModel:
             end = len(request.tokens) - (not limit) if new else row.start + row.count
             if self.runner.max_context is not None:
                 end = min(end, self.runner.max_context)
-            if end <= row.start:
+            start = self._first_missing(row)
+            if end <= start:
                 continue
-            own = Row(request, row.start, end - row.start)
+            own = Row(request, start, end - start)
             followed.append(own)
             if limit:
                 own.samples = row.samples
                 request.block_table += self._spare[len(drafts)]
                 drafts.append(_Draft(own, len(request.tokens), limit))
+        rewritten = {block for row in followed for block in self._blocks(row)}
         if followed:
             self._draw(followed)
         while more := [one.row for one in drafts if self._goes_on(one)]:
             for row in more:
                 row.start, row.count = len(row.request.tokens) - 1, 1
             self._draw(more)
+        self._stale -= rewritten
         self._proposals = {
             one.row.request.id: (one.length, one.row.request.tokens[one.length :]) for one in drafts
         }
+
+    def _first_missing(self, row: Row) -> int:
+        """Return the first position whose KV this row has to compute, also for an earlier pass."""
+        if not self._stale:
+            return row.start
+        first = (i for i, block in enumerate(row.request.block_table) if block in self._stale)
+        return min(row.start, next(first, len(row.request.block_table)) * self._block_size)
+
+    def _blocks(self, row: Row) -> list[int]:
+        """Return the blocks that contain positions of a row."""
+        end = -(-(row.start + row.count) // self._block_size)
+        return row.request.block_table[row.start // self._block_size : end]
 
     def propose(self, request: Request) -> list[int]:
         """Return the drafts for a request; [] if other tokens have been appended since."""
@@ -186,7 +244,8 @@ def _with_tokens(request: Request, new: list[int]) -> Request:
 class PairedPages:
     """The pages of two models with the same blocks: of each block, the target's page comes first.
 
-    They have the methods of `Runner` that `KVTransfer` needs.
+    They have the methods of `Runner` that `KVTransfer` needs. A page may lack the draft model's KV if a
+    draft pass failed; that costs the other replica drafts.
     """
 
     def __init__(self, target: Runner, draft: Runner) -> None:

@@ -9,7 +9,8 @@ Our drafters are deterministic, so q(x) = 1: accept x with probability p(x), els
 x, renormalised. There is a shorter way to do exactly that: draw a token from p, and accept the draft if
 it is that token. The token is x with probability p(x); if it is not x, it follows p without x.
 A token's random number depends on its position alone (`randomness.py`), so this draws the same tokens
-that would have been drawn without drafts: speculation changes no output, greedy or not.
+that would have been drawn without drafts: speculation changes no output, greedy or not, up to the
+rounding that `randomness.py` explains.
 
 A learner can implement the general rule: a `Verifier` replaces `count_accepted`.
 

@@ -102,6 +102,9 @@ class _Answer:
                 wasted = self.facts.wasted
                 yield f"Its row was {wasted}." if wasted else self._samples(row)
                 yield from self._masked()
+                if error := self.facts.draft_error:
+                    sentence = text(MESSAGES["draft_failed"], error=error)
+                    yield f"{sentence[0].upper()}{sentence[1:]}."
                 return
         rows = self._amounts((row.request, row.count) for row in self.event.rows)
         reason = dict(self.event.skipped).get(self.id)

@@ -86,6 +86,7 @@ class Facts:
     admission   of this request in this step, if any
     unscored    requests whose prompts still have to be scored; they cannot use the cache
     wasted      why its row of this step was in vain, in words; None if it was not
+    draft_error why the draft model failed after the forward pass of this step, usually ""
     masked      the tokens of this step that its grammar allowed or forced
     gaps        missing messages of a foreign log just before the step
     """
@@ -97,6 +98,7 @@ class Facts:
     admission: Admission | None = None
     unscored: Unscored = field(default_factory=Unscored)
     wasted: str | None = None
+    draft_error: str = ""
     masked: list[OutputTokenRow] = field(default_factory=list)
     gaps: list[v.EventsMissing] = field(default_factory=list)
 
@@ -132,6 +134,11 @@ class Facts:
             facts.unscored.note(before, facts.state)
             facts.state.apply(before)
         facts.wasted = wasted_words(facts.state, itertools.islice(log, at + 1, None), request)
+        later = (one for one in itertools.islice(log, at + 1, None))
+        ends = (one for one in later if isinstance(one, v.StepFinished))
+        facts.draft_error = next(
+            (one.draft_error for one in ends if one.step == facts.state.step), ""
+        )
         live = facts.state.requests.get(request)
         if live is not None and "structured" in live.sampling:
             step = facts.state.step

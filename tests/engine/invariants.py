@@ -387,6 +387,8 @@ def check(workload: Workload, drop: type[v.Event] | None = None, **parts: object
             assert request.output_ids == expected[: len(request.output_ids)]
         if request.finish_reason != "error":
             assert request.error == ""
+    for step in log.of(v.StepFinished):
+        assert "WrongKVError" not in step.draft_error, step.draft_error
     engine.clear_prefix_cache()
     # Once more from the start: an event that shared a list with a live object would have changed.
     assert drop or log.state().core() == engine.snapshot()

@@ -17,7 +17,7 @@ from engine.events import vocabulary as v
 from engine.speculation.draft_model import DraftModel
 from engine.text.byte_tokenizer import ByteTokenizer
 from tests.engine.compute.parity import ROWS, make_prompts
-from tests.facts import raises_naming
+from tests.facts import assert_names, raises_naming
 
 TOKENIZER = ByteTokenizer()
 ROOMY = dict(token_budget=64, max_batch_size=4, max_kv_tokens=1024, block_size=4)
@@ -189,15 +189,76 @@ def test_the_log_names_both_models_and_says_how_long_the_draft_model_took(models
         assert 0 < event.t["draft_us"] <= event.t["end"] - event.t["scheduled"]
 
 
-def test_a_draft_model_that_fails_ends_the_requests_and_not_the_engine(models):
-    draft = models("qwen3")
-    drafter = DraftModel(draft)
-    engine = Engine(models("qwen3"), EngineConfig(**ROOMY), tokenizer=TOKENIZER, drafter=drafter)
-    draft.attention = None  # a call of it fails
-    engine.submit([1, 2, 3], GREEDY)
-    [request] = engine.step().finished
-    assert request.finish_reason == "error"
-    assert len(engine.pool.free) == engine.config.num_blocks
+class Failing(Counting):
+    """Raises in the calls with these numbers; the first is 1."""
+
+    def __init__(self, runner, failures):
+        super().__init__(runner)
+        self.failures = failures
+
+    def run(self, rows, copies):
+        if len(self.passes) + 1 in self.failures:
+            self.passes.append(len(rows))
+            raise FloatingPointError("no finite logits")
+        return super().run(rows, copies)
+
+
+def failing(models, failures, params=GREEDY, settings=ROOMY):
+    """Serve with a draft model that has the target's weights and fails in these calls."""
+    return serve(models("qwen3"), Failing(models("qwen3"), failures), params, settings)
+
+
+def draft_errors(engine):
+    return [event.draft_error for event in engine.log.of(v.StepFinished) if event.draft_error]
+
+
+@pytest.mark.parametrize("call", [1, 2, 3, 6, 14])
+@pytest.mark.parametrize("settings", SITUATIONS.values(), ids=SITUATIONS)
+def test_a_failed_draft_pass_costs_drafts_and_nothing_else(models, settings, call):
+    """The KV that it should have written is computed later, or the later drafts would be wrong."""
+    engine, outputs = failing(models, {call}, WARM, settings)
+    assert outputs == serve(models("qwen3"), None, WARM, settings)[1]
+    [error] = draft_errors(engine)
+    assert_names(error, "FloatingPointError", "no finite logits")
+    proposed, accepted = drafted(engine)
+    assert proposed == accepted > 30
+    assert all(event.reason == "length" for event in engine.log.of(v.RequestFinished))
+
+
+def test_a_block_that_could_not_be_copied_is_computed_again(models):
+    params = SamplingParams(**WARM.changed() | dict(n=2))
+    counting = Counting(models("qwen3"))
+    _, outputs = serve(models("qwen3"), counting, params)
+    copies = [number for number, rows in enumerate(counting.passes, 1) if not rows]
+    engine, again = failing(models, {copies[0]}, params)
+    assert outputs == again and len(draft_errors(engine)) == 1
+    proposed, accepted = drafted(engine)
+    assert proposed == accepted > 30
+
+
+def test_three_failures_in_a_row_switch_drafting_off(models):
+    engine, outputs = failing(models, range(1, 1000))
+    assert outputs == serve(models("qwen3"), None, GREEDY)[1]
+    first, _, last = draft_errors(engine)
+    assert_names(last, "off", 3)
+    assert "off" not in first
+    assert engine.drafter.is_off and drafted(engine) == (0, 0)
+    assert len(engine.drafter.runner.passes) == 3
+    assert not any("draft_us" in event.t for event in engine.log.of(v.StepFinished)[3:])
+
+
+def test_failures_with_a_success_between_them_do_not_switch_drafting_off(models):
+    """In a step that fails there is one call, and in the one between them there are four."""
+    engine, _ = failing(models, {1, 2, 7, 8})
+    assert len(draft_errors(engine)) == 4 and not engine.drafter.is_off
+    proposed, accepted = drafted(engine)
+    assert proposed == accepted > 30
+
+
+def test_why_says_that_the_draft_model_failed(models):
+    engine, _ = failing(models, {1})
+    assert_names(engine.why(1, 1), "draft", "FloatingPointError", "no finite logits")
+    assert "FloatingPointError" not in engine.why(1, 2)
 
 
 @pytest.mark.parametrize("length", [0, -1, True, 2.5])

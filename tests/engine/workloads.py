@@ -53,6 +53,7 @@ class Workload:
     failures: set[int] = field(default_factory=set)  # steps whose forward pass raises
     draft_length: int = 0
     draft_model: bool = False  # whether a second model drafts
+    draft_failures: set[int] = field(default_factory=set)  # its passes that raise
     holds: list[tuple[int, int]] = field(default_factory=list)  # before step, n-th request so far
     releases: list[tuple[int, int]] = field(default_factory=list)  # before step, n-th hold
     pauses: list[tuple[int, int]] = field(default_factory=list)  # (before step, before step)
@@ -137,8 +138,8 @@ def draft_token(tokens: Sequence[int], seed: int) -> int:
 class FailingRunner(CheckingRunner):
     """A checking runner that raises in chosen forward passes."""
 
-    def __init__(self, failures: set[int], window: int | None = None) -> None:
-        super().__init__(next_token, window=window)
+    def __init__(self, failures: set[int], window: int | None = None, model=next_token) -> None:
+        super().__init__(model, window=window)
         self.failures = failures
         self.passes = 0
 
@@ -155,7 +156,8 @@ def make_engine(workload: Workload, log: EventLog | None = None, **parts: object
         config = msgspec.structs.replace(config, prefix_cache="radix")
     drafter: Drafter | None = None
     if workload.draft_length and workload.draft_model:
-        drafter = DraftModel(CheckingRunner(draft_token), workload.draft_length)
+        draft = FailingRunner(workload.draft_failures, model=draft_token)
+        drafter = DraftModel(draft, workload.draft_length)
     elif workload.draft_length:
         drafter = HalfRightDrafter(workload.draft_length)
     return Engine(
@@ -349,6 +351,11 @@ def random_workload(seed: int, *, may_be_async: bool = False) -> Workload:
         for _ in range(coming.choice([0, 0, 1, 3]))
     ]
     draft_model = random.Random(f"{seed}: draft model").random() < 0.5
+    draft_failures = set[int]()
+    if draft_length and draft_model and (draw := random.Random(f"{seed}: fails")).random() < 0.3:
+        first = draw.randint(1, 25)
+        draft_failures = draw.choice([{first}, {first, first + 3}, set(range(first, first + 5))])
+        moves = []  # a page that such a model exports may lack its KV
     return Workload(
         config,
         arrivals,
@@ -356,6 +363,7 @@ def random_workload(seed: int, *, may_be_async: bool = False) -> Workload:
         failures,
         draft_length,
         draft_model and seed not in ONCE_FAILED,
+        draft_failures,
         holds,
         releases,
         pauses,

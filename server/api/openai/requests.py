@@ -160,7 +160,9 @@ class SamplingRequest(Body):
         None,
         ge=-LARGEST_WHOLE,
         le=LARGEST_WHOLE,
-        description="The same seed gives the same tokens.",
+        description="The same seed gives the same tokens, up to rounding: the logits differ in "
+        "their last bits with the other requests in the batch, so a draw on the border between two "
+        "tokens may go the other way.",
     )
     n: int | None = Field(
         None,

@@ -10,7 +10,7 @@
 
 import { admissionWords, needOf, needWords, waitOf } from "./decisions.js";
 import { gapWords, halfDot, lacks } from "./knowledge.js";
-import { fill, reasons, stalledWords, supply } from "./messages.js";
+import { fill, messages, reasons, stalledWords, supply } from "./messages.js";
 import { rowWasted } from "./rows.js";
 import { waitRuns } from "./waits.js";
 import { agree, are, clearedWords, count, hashNames, list, say, sum } from "./words.js";
@@ -40,6 +40,7 @@ export const CLAUSES = {
   waiting,
   freeSeats,
   drafted,
+  draftsFailed,
   failed,
   wasted,
   forked,
@@ -360,6 +361,12 @@ function drafted({ story }, add) {
   const accepted = sum(story.gains, (one) => one.accepted);
   if (drafts === 1) add(10, say`The draft is ${accepted ? "accepted" : "rejected"}.`);
   else add(10, say`Of ${drafts} drafts ${are(accepted)} accepted.`);
+}
+
+/** @param {Frame} frame @param {Add} add */
+function draftsFailed({ story }, add) {
+  if (!story.draftError) return;
+  add(1, say`${fill(messages.draft_failed, { error: story.draftError })}.`);
 }
 
 /** @param {Frame} frame @param {Add} add */

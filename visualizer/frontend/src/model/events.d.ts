@@ -97,6 +97,7 @@ export interface StepFinished {
   step?: number;
   wasted?: number[];
   expert_loads?: number[][];
+  draft_error?: string;
   t?: Record<string, any>;
 }
 

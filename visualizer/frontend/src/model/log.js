@@ -75,7 +75,7 @@ const problemOf = checkerOf({
   radix_evicted: "node:i needed_by:i reason:s",
   step_scheduled: "rows:a skipped:a blocked:a?",
   forked: "request:i parent:i sample:i",
-  step_finished: "tokens:a step:i? wasted:I? expert_loads:L? t:o?",
+  step_finished: "tokens:a step:i? wasted:I? expert_loads:L? draft_error:s? t:o?",
   blocks_trimmed: "request:i keep:i",
   radix_split: "node:i at:i upper:i touched:b?",
   radix_joined: "request:i node:i blocks:I",

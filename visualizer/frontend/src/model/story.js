@@ -89,6 +89,8 @@ export class Story {
   finished = [];
   /** The step of `finished` that was computed by experts, and their loads. @type {{step: number, layers: import("./expert_loads.js").Loads} | null} */
   loads = null;
+  /** Why the draft model failed after the forward pass, usually "". */
+  draftError = "";
   /** Blocks that the cache had already. @type {{request: number, blocks: number[], seq: number}[]} */
   joins = [];
   /** @type {Ending[]} */
@@ -199,6 +201,7 @@ export class Story {
             step: event.step ?? state.step,
             layers: unpacked(event.expert_loads),
           };
+        this.draftError ||= event.draft_error ?? "";
         for (const [index, row] of event.tokens.entries()) {
           const [id, ids, , accepted = 0, forced = 0, allowed] = row;
           const { length, promptLength } = state.request(id);

@@ -253,6 +253,11 @@ export const scenes = {
     step(3),
     scheduled([[1, 5, 1]], { skipped: [[2, "token_budget"]] }),
   ),
+  "a failed draft pass": scene(2, started(), one(), [
+    step(2),
+    scheduled([[1, 5, 1]]),
+    { ...finished([[1, "g"]]), draft_error: FAILURE },
+  ]),
   "a draft accepted": scene(2, started(), one(), drafts(1)),
   "no draft accepted": scene(2, started(), one(), drafts(0)),
   "a forced token": scene(2, started(), one(), [

@@ -134,6 +134,11 @@ test("a prompt that the budget cuts, and a running request that gets nothing", (
   tells("a request that gets nothing", ["cut", "stalled"], "r2");
 });
 
+test("a draft model that fails", () => {
+  const { text } = tells("a failed draft pass", ["draftsFailed"], "draft model", FAILURE);
+  assert.doesNotMatch(text, /ends/);
+});
+
 test("drafts", () => {
   tells("a draft accepted", ["drafted"], 1, 2, 3, 8);
   const { frame } = tells("no draft accepted", ["drafted"], 2);
