@@ -7,6 +7,7 @@ expressed by other keywords here, if possible:
     minimum, maximum, exclusive...    bounds that survive a 64-bit float (`number_bounds`)
     propertyNames                     properties, or patternProperties
     oneOf of disjoint schemas         anyOf
+    uniqueItems                       a matcher of its own (`unique_items`)
     discriminator                     required: a model must write its tag, even if the tag has a default
 
 The new schema may forbid some valid values, but it allows no invalid one. What no mask can guarantee is rejected
@@ -15,15 +16,15 @@ the text, and keywords that JSON Schema does not know, which it calls annotation
 """
 
 import itertools
-import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from engine.output.grammar_error import GrammarError
 from engine.output.json_schema import Schema, children, resolve
 from engine.output.number_bounds import check_constants, make_bounds_exact
 from engine.output.string_formats import EXPRESSIONS, NOT_GUARANTEED, whole
+from engine.output.unique_items import MARK, check_alternatives, mark_unique_items
 
 ANNOTATIONS = (
     "title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment",
@@ -38,11 +39,19 @@ def make_exact(root: Schema) -> None:
     for key in ("$id", "id", "x-guidance"):  # the last one would override this server's options
         root.pop(key, None)
     numbers = itertools.count(1)
+    every = list(_each(root, lambda schema: _rewrite(schema, root, numbers)))
+    if any(MARK in schema for schema in every):
+        list(_each(root, lambda schema: check_alternatives(schema, root)))
+
+
+def _each(root: Schema, change: Callable[[Schema], None]) -> Iterator[Schema]:
+    """Yield every schema after a change. Raises GrammarError with the schema's path."""
     for path, schema in _reachable(root):
         try:
-            _rewrite(schema, root, numbers)
+            change(schema)
         except GrammarError as error:
             raise GrammarError(f"{path}: {error}") from None
+        yield schema
 
 
 def _reachable(root: Schema) -> Iterator[tuple[str, Schema]]:
@@ -84,6 +93,7 @@ def _rewrite(schema: Schema, root: Schema, numbers: Iterator[int]) -> None:
     _rewrite_one_of(schema, root)
     _rewrite_property_names(schema, root, numbers)
     _check_min_properties(schema)
+    mark_unique_items(schema, root)
 
 
 def _rewrite_format(schema: Schema) -> None:

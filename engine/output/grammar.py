@@ -30,6 +30,7 @@ from engine.output.ebnf import ebnf_to_lark, is_ebnf
 from engine.output.exact_schema import make_exact
 from engine.output.grammar_error import GrammarError
 from engine.output.json_schema import children, close_objects
+from engine.output.unique_items import keep_items_unique
 from engine.scheduling.structured_output import StructuredOutput
 from engine.text.tokenizer import Tokenizer
 
@@ -107,6 +108,7 @@ class GrammarCompiler:
                 path = _path_of(error, json.loads(structured.text), library)
                 raise GrammarError(f"{path}: {_reason(error)}")
             raise GrammarError(_reason(error))
+        matcher = keep_items_unique(matcher, grammar, self._tokenizer)
         # The first mask finds what the compiler does not: limits, and a recursion without an end.
         first = Constraint(matcher, self._tokenizer.eos_ids, ignore_eos=False)
         first.mask([])

@@ -122,6 +122,8 @@ def _inside(bound: int | float, up: bool, exclusive: bool, is_integer: bool) -> 
     outwards = -largest if up else largest
     if (bound < outwards) if up else (bound > outwards):
         return outwards
+    if abs(bound) > largest:
+        return bound  # nothing is inside
     if is_integer:
         whole = math.ceil(bound) if up else math.floor(bound)
         if exclusive and whole == bound:
