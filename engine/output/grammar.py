@@ -26,7 +26,11 @@ from typing import Any, TypeVar
 
 from engine.extras import needs_extra
 from engine.output.constraint import Constraint, Matcher
+from engine.output.ebnf import ebnf_to_lark, is_ebnf
+from engine.output.exact_schema import make_exact
+from engine.output.grammar_error import GrammarError
 from engine.output.json_schema import children, close_objects
+from engine.output.unique_items import keep_items_unique
 from engine.scheduling.structured_output import StructuredOutput
 from engine.text.tokenizer import Tokenizer
 
@@ -51,10 +55,6 @@ _Result = TypeVar("_Result")
 _MAX_TRIES = 200  # parts of a schema that are compiled by themselves to find the one with the error
 _REGEX_ERROR = re.compile(r"regex parse error:\n    (.*)\n    ( *)\^+\nerror: (.*)")
 _GRAMMAR_ERROR = re.compile(r"(?:at )?(\d+)\((\d+)\): (.*)")
-
-
-class GrammarError(ValueError):
-    """A schema, an expression or a grammar cannot be compiled. The message names the part."""
 
 
 class GrammarCompiler:
@@ -108,6 +108,7 @@ class GrammarCompiler:
                 path = _path_of(error, json.loads(structured.text), library)
                 raise GrammarError(f"{path}: {_reason(error)}")
             raise GrammarError(_reason(error))
+        matcher = keep_items_unique(matcher, grammar, self._tokenizer)
         # The first mask finds what the compiler does not: limits, and a recursion without an end.
         first = Constraint(matcher, self._tokenizer.eos_ids, ignore_eos=False)
         first.mask([])
@@ -172,7 +173,8 @@ def _grammar(matcher: Any, structured: StructuredOutput) -> str:
             _check_length(text, "")
             grammar = matcher.grammar_from_regex(text)
         case "grammar":
-            grammar = matcher.grammar_from_lark(text)
+            lark = ebnf_to_lark(text) if is_ebnf(text) else text
+            grammar = matcher.grammar_from_lark(lark)
         case "choice":
             choices = _json(text)
             if not (isinstance(choices, list) and choices and all(map(_is_text, choices))):
@@ -185,6 +187,7 @@ def _grammar(matcher: Any, structured: StructuredOutput) -> str:
             if not isinstance(schema, dict):
                 raise GrammarError(f"a JSON schema must be an object, got {text[:80]}")
             _check_cost(schema)
+            make_exact(schema)
             close_objects(schema)
             grammar = _json_grammar(matcher, schema)
     return grammar
@@ -192,7 +195,14 @@ def _grammar(matcher: Any, structured: StructuredOutput) -> str:
 
 def _json_grammar(matcher: Any, schema: Any) -> str:
     try:
-        grammar: str = matcher.grammar_from_json_schema(json.dumps(schema), overrides=_JSON)
+        text = json.dumps(schema, ensure_ascii=False, allow_nan=False)
+        text.encode()
+    except UnicodeEncodeError:
+        raise GrammarError("has half a surrogate pair: write whole characters") from None
+    except ValueError:
+        raise GrammarError("has a number that is no finite 64-bit float") from None
+    try:
+        grammar: str = matcher.grammar_from_json_schema(text, overrides=_JSON)
     except ValueError as error:  # the library's own parser recurses
         raise GrammarError("is nested too deeply") from error
     return grammar

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import unquote
 
 Schema = dict[str, Any]
 
@@ -10,6 +11,7 @@ _LISTS = ("allOf", "anyOf", "oneOf", "prefixItems", "items")
 _SINGLE = ("items", "additionalProperties", "additionalItems", "unevaluatedProperties", "contains",
            "propertyNames", "not", "if", "then", "else")  # fmt: skip
 _SAME_VALUE = ("allOf", "anyOf", "oneOf")  # their members describe the value that the schema does
+_KEYS = ("properties", "patternProperties")  # they say which keys an object has
 
 
 def children(schema: Schema) -> Iterator[tuple[str, Schema]]:
@@ -24,7 +26,7 @@ def children(schema: Schema) -> Iterator[tuple[str, Schema]]:
 
 
 def close_objects(root: Schema) -> None:
-    """Set a missing `additionalProperties` beside `properties` to false, everywhere in a schema.
+    """Set a missing `additionalProperties` to false in each schema that lists properties or patterns.
 
     An object that several schemas describe together (members of an `allOf`, or `properties` beside a
     `$ref`) stays open: each of them would forbid what the others ask for.
@@ -36,8 +38,23 @@ def close_objects(root: Schema) -> None:
             _share(schema, root, shared)
     for schema in every:
         says = {"additionalProperties", "unevaluatedProperties"} & schema.keys()
-        if "properties" in schema and not says and id(schema) not in shared:
+        if schema.keys() & {*_KEYS} and not says and id(schema) not in shared:
             schema["additionalProperties"] = False
+
+
+def resolve(pointer: str, root: Schema) -> Any:
+    """Return what a pointer such as "#/$defs/Animal" points at; None if it points at nothing."""
+    target: Any = root
+    for step in unquote(pointer).removeprefix("#").split("/")[1:]:
+        key = step.replace("~1", "/").replace("~0", "~")
+        match target:
+            case dict():
+                target = target.get(key)
+            case list() if key.isdecimal() and len(key) < 7 and int(key) < len(target):
+                target = target[int(key)]
+            case _:
+                return None
+    return target
 
 
 def _walk(root: Schema) -> Iterator[Schema]:
@@ -52,8 +69,8 @@ def _parts(schema: Schema, root: Schema) -> list[Schema]:
     """Return the other schemas that describe the keys of the same object."""
     parts = [part for key in _SAME_VALUE for part in _as_list(schema.get(key))]
     if isinstance(pointer := schema.get("$ref"), str):
-        parts.append(_resolve(pointer, root))
-    keys = {"properties", "$ref", *_SAME_VALUE}
+        parts.append(resolve(pointer, root))
+    keys = {*_KEYS, "$ref", *_SAME_VALUE}
     return [part for part in parts if isinstance(part, dict) and keys & part.keys()]
 
 
@@ -62,7 +79,8 @@ def _is_joint(schema: Schema, root: Schema) -> bool:
     keys = ("$ref", "anyOf", "oneOf")
     alone: list[Schema] = [{key: schema[key]} for key in keys if key in schema]
     alone += ({"allOf": [one]} for one in _as_list(schema.get("allOf")))
-    return ("properties" in schema) + sum(bool(_parts(one, root)) for one in alone) > 1
+    described = sum(bool(_parts(one, root)) for one in alone)
+    return any(key in schema for key in _KEYS) + described > 1
 
 
 def _share(schema: Schema, root: Schema, shared: set[int]) -> None:
@@ -76,15 +94,3 @@ def _share(schema: Schema, root: Schema, shared: set[int]) -> None:
 
 def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
-
-
-def _resolve(pointer: str, root: Schema) -> Any:
-    """Return what a pointer such as "#/$defs/Animal" points at; None if it is nothing."""
-    found: Any = root
-    for key in pointer.removeprefix("#").split("/")[1:]:
-        found = (
-            found.get(key.replace("~1", "/").replace("~0", "~"))
-            if isinstance(found, dict)
-            else None
-        )
-    return found

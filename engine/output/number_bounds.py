@@ -1,0 +1,151 @@
+"""Bounds of numbers that the grammar library keeps exactly.
+
+The library (llguidance) reads every number of a schema as a 64-bit float, and takes an integer's bound as a
+64-bit integer after that. So `minimum: 9007199254740993` became 9007199254740992, `maximum:
+0.9999999999999999` became 1, because its parser does not round a float to the nearest, and a `const` of -2**63
+ended the process. Here each bound is replaced by the nearest one inside it that survives all this: an integer that is a
+float, or another number of 15 digits. A mask may then forbid a few of the outermost values; it never
+allows a wrong one.
+"""
+
+import math
+from collections.abc import Iterator
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from typing import Any
+
+from engine.output.grammar_error import GrammarError
+
+_LARGEST = (1 << 63) - 1024  # the largest 64-bit integer that is a float, too
+_LARGEST_NUMBER = (
+    9.2e18  # the library also takes the whole part of other numbers as such an integer
+)
+_CLOSED = 10**17  # beyond it the library needs both bounds
+_PLACES = 22  # decimal places that the library's parser reads exactly
+_BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+_DIGITS = 15  # of a number that is no integer
+
+
+def make_bounds_exact(schema: dict[str, Any]) -> None:
+    """Replace the bounds of one schema by `minimum` and `maximum` that the library keeps exactly.
+
+    Raises GrammarError if no number inside the bounds can be told from one outside them.
+    """
+    if not any(name in schema for name in _BOUNDS):
+        return
+    for name in _BOUNDS:
+        _check(name, schema.get(name, 0))
+    types = schema.get("type")
+    types = types if isinstance(types, list) else [types]
+    is_integer = "integer" in types and "number" not in types
+    largest = _LARGEST if is_integer else _LARGEST_NUMBER
+    given = ", ".join(f"{name} {str(schema[name])[:30]}" for name in _BOUNDS if name in schema)
+    low = _inner(schema, "minimum", "exclusiveMinimum", up=True, is_integer=is_integer)
+    high = _inner(schema, "maximum", "exclusiveMaximum", up=False, is_integer=is_integer)
+    if high is None and low is not None and low > _CLOSED:
+        high = largest
+    if low is None and high is not None and high < -_CLOSED:
+        low = -largest
+    if low is not None and high is not None and low > high:
+        raise GrammarError(
+            f"no number is certain to lie inside {given}: bounds are kept as 64-bit floats, up to "
+            f"{largest:,}"
+        )
+    for name in _BOUNDS:
+        schema.pop(name, None)
+    schema |= {
+        name: bound for name, bound in (("minimum", low), ("maximum", high)) if bound is not None
+    }
+
+
+def check_constants(schema: dict[str, Any]) -> None:
+    """Raise GrammarError for a number in `const` or `enum` that the library would change."""
+    for key in ("const", "enum"):
+        for number in _numbers(schema.get(key)):
+            if isinstance(number, float):
+                _, digits, exponent = _shortest(number).as_tuple()
+                is_exact = isinstance(exponent, int) and (
+                    len(digits) <= _DIGITS and abs(exponent) <= _PLACES
+                )
+            else:
+                is_exact = abs(number) < 1 << 63 and int(float(number)) == number
+            if not is_exact:
+                raise GrammarError(
+                    f"{key} has {str(number)[:40]}, which a 64-bit float does not keep: write it as a string"
+                )
+
+
+def _numbers(value: Any) -> Iterator[int | float]:
+    pending = [value]
+    while pending:
+        match pending.pop():
+            case bool():
+                pass
+            case int() | float() as number:
+                yield number
+            case list() as items:
+                pending += items
+            case dict() as items:
+                pending += items.values()
+
+
+def _check(name: str, bound: Any) -> None:
+    is_draft_4 = isinstance(bound, bool) and name.startswith("exclusive")
+    if not (is_draft_4 or (_is_number(bound) and abs(bound) < math.inf)):
+        raise GrammarError(f"{name} must be a finite number, got {str(bound)[:30]}")
+
+
+def _inner(
+    schema: dict[str, Any], plain: str, exclusive: str, *, up: bool, is_integer: bool
+) -> int | float | None:
+    """Return the bound to set on one side, inside all that are given; None if there is none.
+
+    `up` is true for a lower bound. An `exclusive` bound of draft 4 is a boolean.
+    """
+    bounds = []
+    bound, excluded = schema.get(plain), schema.get(exclusive)
+    if _is_number(bound):
+        bounds.append(_inside(bound, up, excluded is True, is_integer))
+    if _is_number(excluded):
+        bounds.append(_inside(excluded, up, True, is_integer))
+    if not bounds:
+        return None
+    return max(bounds) if up else min(bounds)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _inside(bound: int | float, up: bool, exclusive: bool, is_integer: bool) -> int | float:
+    """Return the nearest number on the inner side of `bound` that the library keeps exactly."""
+    largest = _LARGEST if is_integer else _LARGEST_NUMBER
+    outwards = -largest if up else largest
+    if (bound < outwards) if up else (bound > outwards):
+        return outwards
+    if abs(bound) > largest:
+        return bound  # nothing is inside
+    if is_integer:
+        whole = math.ceil(bound) if up else math.floor(bound)
+        if exclusive and whole == bound:
+            whole += 1 if up else -1
+        return _inner_integer(whole, up)
+    exact = Decimal(bound) if isinstance(bound, int) else _shortest(bound)
+    rounding = ROUND_CEILING if up else ROUND_FLOOR
+    if exclusive:  # the next float: a text between the two could be read as the bound itself
+        inner = _shortest(math.nextafter(float(bound), math.inf if up else -math.inf))
+        exact = max(exact, inner) if up else min(exact, inner)
+    exact = Context(_DIGITS, rounding).plus(exact)
+    exact = exact.quantize(Decimal(10) ** -_PLACES, rounding, Context(_DIGITS + 50))
+    return float(exact) + 0.0  # never -0.0
+
+
+def _inner_integer(whole: int, up: bool) -> int:
+    nearest = float(whole)
+    if (nearest < whole) if up else (nearest > whole):
+        nearest = math.nextafter(nearest, math.inf if up else -math.inf)
+    return int(nearest)
+
+
+def _shortest(number: float) -> Decimal:
+    """Return the decimal number that stands for a float in JSON and in the library's expressions."""
+    return Decimal(repr(number))
