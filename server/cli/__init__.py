@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+import underglass.shadowed  # noqa: F401 (first: it names a file that hides one of our packages)
 from server.cli.class_ import serve_class
 from server.cli.grade import grade
 from server.cli.lab import lab
