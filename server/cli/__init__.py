@@ -9,12 +9,14 @@ import underglass.shadowed  # noqa: F401 (first: it names a file that hides one 
 from server.cli.class_ import serve_class
 from server.cli.grade import grade
 from server.cli.lab import lab
-from server.cli.options import FROM_ENVIRONMENT, OneLineGroup, SectionedCommand, fail, option
+from server.cli.options import FROM_ENVIRONMENT, option
 from server.cli.serve import serve
 from server.cli.what_if import what_if
 from server.cli.why import why
+from visualizer.cli.command import OneLineGroup, SectionedCommand
 from visualizer.cli.listen import listen
 from visualizer.cli.open import open_logs
+from visualizer.cli.options import fail
 
 app = typer.Typer(
     cls=OneLineGroup,

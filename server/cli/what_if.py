@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from server.cli.options import fail, option
-from visualizer.cli.options import KINDS
+from server.cli.options import option
+from visualizer.cli.options import KINDS, fail
 from visualizer.cli.read_log import read_named
 
 if TYPE_CHECKING:
