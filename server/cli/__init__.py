@@ -138,6 +138,8 @@ def train(
     ] = "auto",
 ) -> None:
     """Train the bundled model from scratch: corpus, tokenizer and weights."""
+    if out.exists() and not out.is_dir():
+        fail(f"--out must be a directory, got {out}, which is a file")
     from engine.training.run import train as run
 
     try:

@@ -83,4 +83,7 @@ def grade(
     report = table.Report(graded, others, isolation)
     typer.echo(table.text(report))
     for path in write:
-        table.write(report, path)
+        try:
+            table.write(report, path)
+        except OSError as error:
+            fail(f"--write {path} cannot be written: {error.strerror}; choose another file")

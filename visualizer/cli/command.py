@@ -99,7 +99,7 @@ def _message(error: TyperException) -> str:
     """Return a command-line error as one line. Typer prints four lines, including the usage."""
     context, parameter = getattr(error, "ctx", None), getattr(error, "param", None)
     if context is None or parameter is None or not error.message:  # none: an argument is missing
-        text = error.format_message().rstrip(".")
+        text = error.format_message().rstrip(".").replace("(Possible options: ", "(did you mean ")
         hint = f" (see {context.command_path} -h)" if context else ""
         return f"{text[0].lower()}{text[1:]}{hint}"
     return f"{name_of(parameter)} {_requirement(error)}{origin_of(context, parameter.name)}"
