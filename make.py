@@ -215,14 +215,14 @@ def pytest(*arguments: str, env: Env = NOTHING) -> None:
 
 @target
 def test_fast() -> None:
-    """engine, server and visualizer"""
+    """engine, server and visualizer; PYTEST_ARGS=tests/engine/test_log.py for some"""
     setup()
     if not is_newer(NODE_CLIENTS, [Path("tests", "clients", "requirements-node.txt"), INSTALLED]):
         python("-m", "tests.clients.environments", "node", quiet=True)
         NODE_CLIENTS.touch()
     python("-m", "tests.core_314.pyodide", quiet=True, env={"PYTHONPATH": "site"})
     parallel = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", *WITHOUT_NBVAL)
-    pytest("tests", "--ignore=tests/browser", *parallel, "-q", *words("PYTEST_ARGS"))
+    pytest("--ignore=tests/browser", *parallel, "-q", *words("PYTEST_ARGS"))
 
 
 @target
@@ -251,10 +251,14 @@ def test_notebooks() -> None:
 
 @target
 def test_browser() -> None:
-    """pages, widgets and lessons in Chromium"""
+    """pages, widgets and lessons in Chromium; PYTEST_ARGS=tests/browser/test_open.py for some"""
     setup()
     parallel = ("-n", "2", "--dist", "loadfile", *WITHOUT_NBVAL)
-    pytest("tests/browser", *parallel, "-q", "-rs", *words("PYTEST_ARGS"))
+    folder = (
+        "-o",
+        "testpaths=tests/browser",
+    )  # unlike an argument, a path in PYTEST_ARGS replaces it
+    pytest(*folder, *parallel, "-q", "-rs", *words("PYTEST_ARGS"))
 
 
 @target

@@ -19,6 +19,7 @@ import msgspec
 from project.learner import MineError, Source
 from project.scoring import PASSED, PUBLIC_SEEDS, Result, hidden_seeds, total
 from project.workloads import WORKLOADS
+from underglass import child
 
 ROOT = Path(__file__).parent.parent
 MADE_BY = (
@@ -139,7 +140,7 @@ def made_again(source: Source) -> Line | str:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "mine.py"
         path.write_bytes(source.code.encode())
-        command = [sys.executable, "-m", "project", "score", "--json", "--mine", str(path)]
+        command = child.python("project", "score", "--json", "--mine", path)
         try:
             again = subprocess.run(
                 command,

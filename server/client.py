@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import underglass.shadowed  # noqa: F401 (first: it names a file that hides the engine)
 from engine.events.log import EventLog
 from engine.extras import needs_extra
 

@@ -9,11 +9,14 @@ it. It watches its stdin. However the notebook's kernel ends, the pipe closes an
 
 import atexit
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Sequence
 
+from underglass import child
+
+# The switches of `underglass serve` that are off by default and have no opposite.
+SWITCHES = frozenset(("dry_run", "one_process", "paused", "train", "until_stdin_closes"))
 START_SECONDS = 120.0
 STOP_SECONDS = 40.0
 
@@ -33,6 +36,7 @@ class BackgroundServer:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
+            env=child.environment(),
             start_new_session=True,  # interrupting the notebook must not interrupt the server
         )
         atexit.register(self.stop)
@@ -92,7 +96,7 @@ def serve_in_background(model: str | None = None, **options: object) -> Backgrou
     `chunked_prefill=False`. With `train=True`, a model is trained first and then served.
     Raises ServerError with the command's message if an option is invalid.
     """
-    command = [sys.executable, "-m", "server.cli", "serve", "--port", "0", "--until-stdin-closes"]
+    command = child.python("server.cli", "serve", "--port", 0, "--until-stdin-closes")
     if model is not None:
         command += ["--model", model]
     for name, value in options.items():
@@ -100,7 +104,7 @@ def serve_in_background(model: str | None = None, **options: object) -> Backgrou
         if value is True:
             command.append(f"--{flag}")
         elif value is False:
-            command.append(f"--no-{flag}")
+            command += [] if name in SWITCHES else [f"--no-{flag}"]
         else:
             command += [f"--{flag}", str(value)]
     return BackgroundServer(command)

@@ -126,7 +126,7 @@ def core_zip() -> bytes:
 
 def core_files() -> Iterator[tuple[str, Path]]:
     """Yield what is in underglass.zip, by its name there."""
-    for folder in ("engine", "visualizer"):
+    for folder in ("engine", "visualizer", "underglass"):
         for path in (REPOSITORY / folder).rglob("*"):
             name = path.relative_to(REPOSITORY).as_posix()
             if path.suffix in _SUFFIXES and not name.startswith(_LEFT_OUT):

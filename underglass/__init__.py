@@ -1,12 +1,20 @@
 """Underglass: LLM inference, under glass.
 
-The packages are `engine`, `server` and `visualizer`; the console command is `underglass`. This one has
-the version and the lessons (`underglass lab`).
+The packages are `engine`, `server` and `visualizer`; the console command is `underglass`. This package
+has the version and the lessons (`underglass lab`), and keeps our packages apart from files of the same
+names.
 """
 
-from importlib.metadata import PackageNotFoundError, version
+__version__: str
 
-try:
-    __version__ = version("underglass")
-except PackageNotFoundError:  # a clone that was never installed
-    __version__ = "unknown"
+
+def __getattr__(name: str) -> str:
+    """Return the version. It is looked up lazily because `importlib.metadata` takes 30 ms to import."""
+    if name != "__version__":
+        raise AttributeError(f"module 'underglass' has no attribute {name!r}")
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("underglass")
+    except PackageNotFoundError:  # a clone that was never installed
+        return "unknown"

@@ -30,6 +30,7 @@ import importlib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+import underglass.shadowed  # noqa: F401 (first: it names a file that hides the engine)
 from engine.extras import needs_extra
 
 if TYPE_CHECKING:

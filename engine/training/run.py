@@ -54,13 +54,21 @@ def train(
                 continues from it and, on the same machine, ends with the model of an uninterrupted run
     measure     evaluate the model afterwards and write its model card, which takes a few minutes
 
-    Raises ValueError if ``tokens`` is less than one step, or if the checkpoint belongs to another run.
+    Raises ValueError if ``tokens`` is less than one step, if torch cannot use the device, or if the
+    checkpoint belongs to another run.
     """
     steps = tokens // TOKENS_PER_STEP
     if steps < 1:
         raise ValueError(f"tokens must be at least {TOKENS_PER_STEP}, one step, got {tokens}")
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=device)
+    except (AssertionError, RuntimeError, NotImplementedError) as error:
+        reason = str(error).partition("\n")[0].rstrip(".")
+        raise ValueError(
+            f"device must be auto, cpu or a GPU that torch can use here, got {device!r}: {reason}"
+        ) from error
     torch.manual_seed(seed)
     training = _Training(Model(config or ModelConfig()).to(device), seed, steps)
     if checkpoint.exists():

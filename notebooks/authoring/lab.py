@@ -72,7 +72,7 @@ def jupyterlab(home: Path, work: Path) -> Iterator[str]:
     environment = {**os.environ, **{kind: str(home / kind.lower()) for kind in kinds}}
     # The lessons in workbook/ import what lies in notebooks/, as with `make lab`.
     environment["PYTHONPATH"] = os.pathsep.join(map(str, (REPOSITORY, NOTEBOOKS)))
-    command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"]
+    command = [sys.executable, "-P", "-m", "jupyterlab", "--no-browser", "--allow-root"]
     command += [f"--ServerApp.port={port}", "--ServerApp.ip=127.0.0.1", f"--notebook-dir={work}"]
     command += ["--IdentityProvider.token=", "--LabApp.news_url=None"]
     command += ["--LabApp.expose_app_in_browser=True", "--LabApp.check_for_updates_class="]

@@ -17,6 +17,7 @@ import textwrap
 from types import ModuleType
 from typing import Any
 
+import underglass.shadowed  # noqa: F401 (first: it names a file that hides one of our packages)
 from checks.beginning import until
 from checks.prediction import predict
 

@@ -6,7 +6,6 @@ at a time.
 
 import asyncio
 import gzip
-import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,6 +17,7 @@ from server.api.live import json_lines, previous_run
 from server.api.operation import check_allowed
 from server.core.models import Models, ViewedModel
 from server.http.errors import ApiError, unavailable
+from underglass import child
 
 SECONDS = 60.0
 _NAMES = ("the old run", "the new run")
@@ -62,7 +62,8 @@ def routes(models: Models) -> APIRouter:
 async def _compare(paths: list[Path]) -> bytes:
     """Return the output of `visualizer/comparing/__main__.py`."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "visualizer.comparing", *map(str, paths), *_NAMES),
+        *child.python("visualizer.comparing", *paths, *_NAMES),
+        env=child.environment(),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

@@ -5,15 +5,18 @@ from typing import Annotated
 
 import typer
 
+import underglass.shadowed  # noqa: F401 (first: it names a file that hides one of our packages)
 from server.cli.class_ import serve_class
 from server.cli.grade import grade
 from server.cli.lab import lab
-from server.cli.options import FROM_ENVIRONMENT, OneLineGroup, SectionedCommand, fail, option
+from server.cli.options import FROM_ENVIRONMENT, option
 from server.cli.serve import serve
 from server.cli.what_if import what_if
 from server.cli.why import why
+from visualizer.cli.command import OneLineGroup, SectionedCommand
 from visualizer.cli.listen import listen
 from visualizer.cli.open import open_logs
+from visualizer.cli.options import fail
 
 app = typer.Typer(
     cls=OneLineGroup,
@@ -135,6 +138,8 @@ def train(
     ] = "auto",
 ) -> None:
     """Train the bundled model from scratch: corpus, tokenizer and weights."""
+    if out.exists() and not out.is_dir():
+        fail(f"--out must be a directory, got {out}, which is a file")
     from engine.training.run import train as run
 
     try:

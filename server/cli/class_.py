@@ -15,7 +15,6 @@ from server.cli.serve import serve
 
 # 48 blocks of 16 tokens: thirty short prompts fill them.
 PLAN: dict[str, Any] = {
-    "host": "0.0.0.0",
     "paused": True,
     "token_budget": 64,
     "max_batch_size": 8,
@@ -29,6 +28,15 @@ def serve_class(  # noqa: PLR0917 (one parameter per option, as Typer requires)
         str | None,
         option("Class", "Another model, as for `underglass serve`.", show_default="bundled"),
     ] = None,
+    host: Annotated[
+        str,
+        option(
+            "Class",
+            "Address to listen on. This machine's address in the class's network accepts no requests "
+            "from its other networks.",
+            show_default="0.0.0.0, all networks",
+        ),
+    ] = "0.0.0.0",
     port: Annotated[
         int, option("Class", "Port to listen on; 0 picks a free one.", min=0, max=65535)
     ] = 8000,
@@ -58,12 +66,13 @@ def serve_class(  # noqa: PLR0917 (one parameter per option, as Typer requires)
 ) -> None:
     """Serve a class: the settings of docs/classroom.md, open to the network, paused.
 
-    The page at the printed address shows the address and a QR code to join.
+    It prints the addresses at which other machines can join. The page shows them with QR codes.
     """
     serve(
         ctx,
         **PLAN,
         model=model,
+        host=host,
         port=port,
         api_key=api_key,
         allowed_host=allowed_host,

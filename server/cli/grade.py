@@ -11,8 +11,9 @@ from typing import Annotated
 
 import typer
 
-from server.cli.options import fail, option
+from server.cli.options import option
 from underglass.workbook import LESSONS
+from visualizer.cli.options import fail
 
 _limits = partial(option, "Limits of each notebook")
 _ISOLATED = (
@@ -28,10 +29,9 @@ def grade(
     folder: Annotated[
         Path,
         typer.Argument(
+            metavar="FOLDER",
             help="The learners' notebooks: a folder for each student, or names such as "
             "04_continuous_batching_ada.ipynb.",
-            exists=True,
-            file_okay=False,
         ),
     ],
     write: Annotated[
@@ -60,6 +60,8 @@ def grade(
     """
     if os.name != "posix":
         fail("grade needs Linux or macOS; on Windows, run it in WSL")
+    if not folder.is_dir():
+        fail(f"FOLDER must be a folder with notebooks, got {folder}")
     for path in write:
         if path.suffix not in (".csv", ".html"):
             fail(f"--write must end in .csv or .html, got {path}")
@@ -81,4 +83,7 @@ def grade(
     report = table.Report(graded, others, isolation)
     typer.echo(table.text(report))
     for path in write:
-        table.write(report, path)
+        try:
+            table.write(report, path)
+        except OSError as error:
+            fail(f"--write {path} cannot be written: {error.strerror}; choose another file")

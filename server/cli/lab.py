@@ -6,20 +6,19 @@ from typing import Annotated
 
 import typer
 
-from server.cli.options import fail, option
+from server.cli.options import option
+from visualizer.cli.options import fail
 
 
 def lab(
     folder: Annotated[
         Path,
-        typer.Argument(
-            help="The folder for your copy of the lessons.", metavar="[DIR]", file_okay=False
-        ),
+        typer.Argument(help="The folder for your copy of the lessons.", metavar="DIR"),
     ] = Path("underglass-lessons"),
     jupyter: Annotated[
         list[str],
         typer.Argument(
-            help="Options of JupyterLab, after DIR.", metavar="[-- OPTION...]", show_default=False
+            help="Options of JupyterLab, after DIR.", metavar="-- OPTION...", show_default=False
         ),
     ] = [],  # noqa: B006 (Typer copies it)
     fresh: Annotated[
@@ -42,6 +41,8 @@ def lab(
     Your work in the folder stays: a later call adds what is new and overwrites no lesson that you have
     changed.
     """
+    if folder.exists() and not folder.is_dir():
+        fail(f"DIR must be a folder, got {folder}, which is a file")
     from jupyterlab.labapp import main
 
     from underglass.workbook import LESSONS, root_of, update

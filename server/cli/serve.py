@@ -13,8 +13,9 @@ import typer
 
 from engine.config import ConfigError, EngineConfig
 from engine.extras import needs_extra
-from server.cli.options import check_environment, fail, option, with_flags
+from server.cli.options import check_environment, option, with_flags
 from server.core.settings import DRAFTERS, LARGEST_COUNT, ServerSettings
+from visualizer.cli.options import fail
 
 _ENGINE = EngineConfig()
 _SERVER = ServerSettings()
@@ -69,7 +70,10 @@ def serve(  # noqa: PLR0917 (one parameter per option, as Typer requires)
         int, _model("With --drafter or --draft-model: how many tokens to guess per step.", min=1)
     ] = 4,
     train: Annotated[
-        bool, _model("Train a small NanoGPT on stories first (about ten seconds) and serve it.")
+        bool,
+        _model(
+            "Train a small NanoGPT on stories first (about ten seconds) and serve it.", "--train"
+        ),
     ] = False,
     dtype: Annotated[
         str,
@@ -85,7 +89,8 @@ def serve(  # noqa: PLR0917 (one parameter per option, as Typer requires)
         ),
     ] = "cpu",
     dry_run: Annotated[
-        bool, _model("Print the memory that the model needs, without loading it, and exit.")
+        bool,
+        _model("Print the memory that the model needs, without loading it, and exit.", "--dry-run"),
     ] = False,
     threads: Annotated[
         int, _model("CPU threads; more than one rarely helps a small model.", min=1, max=256)
@@ -143,7 +148,8 @@ def serve(  # noqa: PLR0917 (one parameter per option, as Typer requires)
         _server("Seconds that a step may take; after that, all requests fail.", min=0, max=_DAY),
     ] = _SERVER.stuck_seconds,
     paused: Annotated[
-        bool, _engine("Start with the engine paused: requests wait until it is resumed.")
+        bool,
+        _engine("Start with the engine paused: requests wait until it is resumed.", "--paused"),
     ] = False,
     token_budget: Annotated[
         int, _engine("Maximum number of tokens computed in one step, over all requests.")
@@ -227,7 +233,8 @@ def serve(  # noqa: PLR0917 (one parameter per option, as Typer requires)
     one_process: Annotated[
         bool,
         _server(
-            "Run the engine in the server's own process, to read and debug it; slower under load."
+            "Run the engine in the server's own process, to read and debug it; slower under load.",
+            "--one-process",
         ),
     ] = False,
     replica: Annotated[
@@ -265,7 +272,7 @@ def serve(  # noqa: PLR0917 (one parameter per option, as Typer requires)
             "the prompts to the first replica. With --replica, they need the gateway's cluster key."
         ),
     ] = None,
-    until_stdin_closes: Annotated[bool, typer.Option(hidden=True)] = False,
+    until_stdin_closes: Annotated[bool, typer.Option("--until-stdin-closes", hidden=True)] = False,
     train_steps: Annotated[int | None, typer.Option(hidden=True, min=1)] = None,
 ) -> None:
     """Serve a model over HTTP: OpenAI's API, a teaching stream, and the engine's event log."""

@@ -8,6 +8,7 @@ drain limit, and answers /ready with 503. A second signal ends the process at on
 """
 
 import asyncio
+import errno
 import itertools
 import logging
 import os
@@ -33,6 +34,7 @@ from engine.extras import needs_extra
 from engine.scheduling.policies import policy_named
 from server.app import create_app
 from server.cli.banner import banner
+from server.core.addresses import network_addresses
 from server.core.bridge import Bridge
 from server.core.engine_client import EngineClient, EngineDiedError, StartError, freeze_heap
 from server.core.engine_process import LaunchError, launch
@@ -40,6 +42,7 @@ from server.core.loading import load, tokenizer_of
 from server.core.models import ModelDirectory, Models
 from server.core.settings import ServerSettings
 from server.core.signals import on_signal
+from server.http.access import is_loopback
 from server.http.bodies import body_limits
 from server.http.protocol import HttpProtocol
 from server.http.request_log import LogWriter
@@ -102,7 +105,7 @@ def serve_until_stopped(start: Start, config: EngineConfig, settings: ServerSett
     _open_closed_streams()
     policy_named(config.policy)
     eviction_named(config.eviction)
-    listener = listen(settings.host, start.port)
+    listeners = listen_for(settings, start.port)
     requests = open_request_log(start.request_log)
     _check_kv_events(start.kv_events)
     two_processes = not start.one_process and os.name == "posix"
@@ -125,13 +128,18 @@ def serve_until_stopped(start: Start, config: EngineConfig, settings: ServerSett
     run_server(
         first,
         settings,
-        listener,
+        listeners,
         directory=directory,
         launch=load_first if two_processes else None,
         request_log=requests,
         ready=lambda: print(
             banner(
-                settings, url_of(listener), config, start, first.kv_source, model=_model_of(first)
+                settings,
+                url_of(listeners[0]),
+                config,
+                start,
+                first.kv_source,
+                model=_model_of(first),
             ),
             flush=True,
         ),
@@ -249,6 +257,20 @@ def _check_kv_events(address: str | None) -> None:
     endpoints(address)
 
 
+def listen_for(settings: ServerSettings, port: int) -> list[socket.socket]:
+    """Return the sockets of a server; raise StartError if it cannot listen.
+
+    With one address of a network as `--host`, the first socket is on loopback, because without a key
+    the engine can be paused only from there.
+    """
+    listener = listen(settings.host, port)
+    address, port = listener.getsockname()[:2]
+    has_key = settings.api_key is not None or settings.cluster_key is not None
+    if has_key or is_loopback(address) or address in ("0.0.0.0", "::"):
+        return [listener]
+    return [listen("127.0.0.1", port), listener]
+
+
 def listen(host: str, port: int) -> socket.socket:
     """Return a listening socket; port 0 picks a free one. Raises StartError if it cannot listen."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -258,8 +280,10 @@ def listen(host: str, port: int) -> socket.socket:
         number = error.errno or 0  # negative: the name could not be resolved
         text = os.strerror(number) if number > 0 else str(error.strerror)
         reason = text.partition(" (while ")[0]  # Python repeats the address after that
+        others = ", ".join(one.address for one in network_addresses("::"))
+        other = f" (this machine has {others})" if number == errno.EADDRNOTAVAIL and others else ""
         raise StartError(
-            f"cannot listen on {host}:{port}: {reason}; choose another --host or --port"
+            f"cannot listen on {host}:{port}: {reason}; choose another --host{other} or --port"
         ) from error
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
     return listener
@@ -275,7 +299,7 @@ def url_of(listener: socket.socket) -> str:
 def run_server(
     client: EngineClient,
     settings: ServerSettings,
-    listener: socket.socket,
+    listeners: list[socket.socket],
     *,
     directory: ModelDirectory | None = None,
     launch: Callable[[bool], EngineClient] | None = None,
@@ -299,7 +323,7 @@ def run_server(
         app,
         models,
         settings,
-        listener,
+        listeners,
         max_frame_bytes=body_limits(models).bytes,
         ready=ready,
         until_stdin_closes=until_stdin_closes,
@@ -337,7 +361,7 @@ def run_app(
     app: FastAPI,
     service: Service,
     settings: ServerSettings,
-    listener: socket.socket,
+    listeners: list[socket.socket],
     *,
     max_frame_bytes: int,
     ready: Callable[[], None],
@@ -348,7 +372,8 @@ def run_app(
     max_frame_bytes  the largest WebSocket frame that a client may send
     """
     logging.getLogger("uvicorn.error").addFilter(_is_relevant)
-    _limit_silence(listener, 2 * settings.stall_seconds)  # the server's own limit comes first
+    for listener in listeners:
+        _limit_silence(listener, 2 * settings.stall_seconds)  # the server's own limit comes first
     config = uvicorn.Config(
         app,
         log_level="warning",
@@ -368,7 +393,7 @@ def run_app(
     )
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
         server = _Server(config, ready)
-        return runner.run(_serve(service, server, listener, until_stdin_closes))
+        return runner.run(_serve(service, server, listeners, until_stdin_closes))
 
 
 class _Server(uvicorn.Server):
@@ -387,7 +412,7 @@ class _Server(uvicorn.Server):
 
 
 async def _serve(
-    service: Service, server: _Server, listener: socket.socket, until_stdin_closes: bool
+    service: Service, server: _Server, listeners: list[socket.socket], until_stdin_closes: bool
 ) -> bool:
     """Serve until stopped. Returns what `service.stop` returned."""
     loop = asyncio.get_running_loop()
@@ -403,7 +428,7 @@ async def _serve(
     if until_stdin_closes:
         threading.Thread(target=_await_eof, args=(loop, stop), daemon=True).start()
     service.start()
-    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    serving = asyncio.create_task(server.serve(sockets=listeners))
     waiting = [asyncio.create_task(one.wait()) for one in (stop, service.gave_up)]
     await asyncio.wait({serving, *waiting}, return_when=asyncio.FIRST_COMPLETED)
     for one in waiting:

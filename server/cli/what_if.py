@@ -6,13 +6,14 @@ It needs no server packages: only the simulator and what reads a log.
 import json
 import tempfile
 import webbrowser
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from server.cli.options import fail, option
-from visualizer.cli.options import KINDS
+from server.cli.options import option
+from visualizer.cli.options import KINDS, fail
 from visualizer.cli.read_log import read_named
 
 if TYPE_CHECKING:
@@ -97,7 +98,9 @@ def _parsed(settings: list[str]) -> dict[str, list[Any]]:
         if name in _OF_VLLM:
             raise ConfigError(f"{name} is a flag of vLLM; the setting is {_OF_VLLM[name]}")
         if name not in fields:
-            raise ConfigError(f"{name} is not a setting; the settings are {', '.join(fields)}")
+            similar = get_close_matches(name, fields, n=1)
+            meant = f"did you mean {similar[0]}?" if similar else f"choose from {', '.join(fields)}"
+            raise ConfigError(f"{name} is not a setting: {meant}")
         if not equals or not all(values.split(",")):
             raise ConfigError(f"{name} needs a value: {name}=VALUE, or {name}=VALUE,VALUE")
         if name in parsed:

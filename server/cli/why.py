@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from server.cli.options import fail
-from visualizer.cli.options import KINDS
+from visualizer.cli.options import KINDS, fail
 from visualizer.cli.read_log import read_named
 
 if TYPE_CHECKING:

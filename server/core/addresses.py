@@ -1,10 +1,17 @@
 """The addresses at which other machines reach this server."""
 
 import ipaddress
+import re
 import socket
 from dataclasses import dataclass
 
 import psutil
+
+# Names of interfaces that lead to containers or virtual machines on this machine.
+_INSIDE = re.compile(
+    r"docker|br-|veth|virbr|vboxnet|vmnet|vnic|cni|podman|lxc|lxd|vEthernet|bridge"
+)
+_TUNNEL = "pointopoint"  # the flag of a VPN's interface
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +31,15 @@ def network_addresses(host: str) -> list[Address]:
     """Return the addresses at which a server that listens on `host` is reached, the best one first.
 
     Empty if `host` can be reached only from this machine. The best address is that of the default
-    route; further ones belong to other networks, or to virtual machines and containers.
+    route, unless it belongs to a tunnel (a VPN), which leads to other machines than those in the room.
+    Networks of containers and virtual machines inside this machine are left out, unless there is no
+    other one.
     """
+    states = psutil.net_if_stats()
     own = [
         Address(one.address, interface)
         for interface, addresses in psutil.net_if_addrs().items()
+        if interface not in states or states[interface].isup
         for one in addresses
         if one.family in (socket.AF_INET, socket.AF_INET6) and _is_reachable(one.address)
     ]
@@ -39,7 +50,12 @@ def network_addresses(host: str) -> list[Address]:
             return []
         return [one for one in own if one.address == host] or [Address(host)]
     routed = routed_address()
-    return sorted(own, key=lambda one: (one.address != routed, ":" in one.address))
+    outside = [one for one in own if one.address == routed or not _INSIDE.match(one.interface)]
+    tunnels = {name for name, one in states.items() if _TUNNEL in one.flags}
+    return sorted(
+        outside or own,
+        key=lambda one: (one.interface in tunnels, one.address != routed, ":" in one.address),
+    )
 
 
 def routed_address() -> str | None:

@@ -29,7 +29,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections import deque
@@ -53,6 +52,7 @@ from server.core.engine_client import (
 from server.core.engine_thread import busy_seconds
 from server.core.event_log import KVSource
 from server.core.messages import AnyCommand, Report
+from underglass.child import environment, python
 
 END_SECONDS = 5.0  # how long a child may take to end before it is killed
 SOCKET_BYTES = (
@@ -271,14 +271,11 @@ class EngineProcess:
             self._shared = mmap.mmap(shared.fileno(), 8)
             self._busy = memoryview(self._shared).cast("d")
             self.child = subprocess.Popen(
-                [
-                    *(sys.executable, "-P", "-m", "server.core.engine_child"),
-                    *(str(theirs.fileno()), str(shared.fileno()), str(lifeline)),
-                ],
+                python("server.core.engine_child", theirs.fileno(), shared.fileno(), lifeline),
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(), shared.fileno(), lifeline),
                 start_new_session=True,
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                env=environment(),
             )
         os.close(lifeline)
         self._received = bytearray()

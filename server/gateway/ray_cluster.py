@@ -17,7 +17,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -56,6 +56,9 @@ _OWN = {
 # installed it: 3 s of CPU time in each of eight processes, for a check that Ray does not use.
 _SLOW_IMPORT = "rfc3987_syntax"
 _CONNECT_SECONDS = 5.0
+# Ray's workers look for modules first in the directory in which `ray.init` is called. A learner's
+# server.py in the command's own working directory would hide ours.
+_ROOT = Path(__file__).parents[2]
 # Nearly the least that Ray accepts: tokens do not travel through it.
 _OBJECT_STORE_BYTES = 80 << 20
 
@@ -176,7 +179,8 @@ def _own_ray(options: RayOptions) -> Iterator[None]:
         _silence()
         node = _start_node(options, directory)
         try:
-            ray.init(node.address, _node_ip_address="127.0.0.1", **_connection())
+            with chdir(_ROOT):
+                ray.init(node.address, _node_ip_address="127.0.0.1", **_connection())
             yield
         finally:
             ray.shutdown()
@@ -216,7 +220,8 @@ def _joined_ray(address: str) -> Iterator[None]:
 
     _silence()
     try:
-        ray.init(address, **_connection())
+        with chdir(_ROOT):
+            ray.init(address, **_connection())
     except (ray.exceptions.AuthenticationError, OSError, RuntimeError, ValueError) as error:
         if "InvalidAuthToken" in f"{error} {error.__cause__}":
             raise StartError(

@@ -15,7 +15,6 @@ import asyncio
 import json
 import math
 import os
-import sys
 import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -25,6 +24,7 @@ from ray.serve._private import replica as serve_replica
 from ray.util import get_node_ip_address
 
 from server.process import BackgroundServer
+from underglass import child
 
 if TYPE_CHECKING:
     from ray.serve.config import AutoscalingContext
@@ -47,7 +47,7 @@ class EngineReplica:
         os.environ.update(environment, UNDERGLASS_HOST=address)
         key = environment.get("UNDERGLASS_API_KEY")
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self._server = BackgroundServer([sys.executable, "-m", "server.cli", "serve"])
+        self._server = BackgroundServer(child.python("server.cli", "serve"))
         self._stopping = False
         threading.Thread(target=self._end_with_server, daemon=True).start()
 

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from engine.config import ConfigError
 from engine.routing.router import Router
-from server.cli.serving import listen, open_request_log, run_app, url_of
+from server.cli.serving import listen_for, open_request_log, run_app, url_of
 from server.core.settings import ServerSettings
 from server.gateway.app import create_gateway_app
 from server.gateway.gateway import Gateway
@@ -34,15 +34,15 @@ def serve_gateway(
     Raises StartError if it cannot listen, and ValueError for an unknown router.
     """
     gateway = Gateway(replicas, router, settings)
-    listener, log = listen(settings.host, port), open_request_log(request_log)
+    listeners, log = listen_for(settings, port), open_request_log(request_log)
     with running:
         run_app(
             create_gateway_app(gateway, log),
             gateway,
             gateway.settings,
-            listener,
+            listeners,
             max_frame_bytes=LARGEST_BODY.bytes,
-            ready=lambda: announce(url_of(listener)),
+            ready=lambda: announce(url_of(listeners[0])),
             until_stdin_closes=until_stdin_closes,
         )
     if log is not None:

@@ -172,17 +172,19 @@ def main() -> None:
 
     HttpProtocol.head_seconds = options.get("head_seconds", HttpProtocol.head_seconds)
     host = settings.host if settings.host == "0.0.0.0" else "127.0.0.1"  # a name may be invented
-    listener = listen(host, options.get("port", 0))
+    listeners = [listen(host, options.get("port", 0))]
     try:
         run_server(
             load(bool(options.get("paused"))),
             settings,
-            listener,
+            listeners,
             launch=load if two_processes else None,
             request_log=LogWriter(Path(options["request_log"]))
             if "request_log" in options
             else None,
-            ready=lambda: print(f"Underglass serves alphabet at {url_of(listener)}", flush=True),
+            ready=lambda: print(
+                f"Underglass serves alphabet at {url_of(listeners[0])}", flush=True
+            ),
             until_stdin_closes=True,
         )
     except EngineDiedError as error:

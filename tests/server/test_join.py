@@ -3,23 +3,33 @@
 import socket
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import psutil
 import pytest
 
+from server.cli.serving import listen_for
 from server.core import addresses
-from server.core.addresses import network_addresses
+from server.core.addresses import Address, network_addresses
+from server.core.settings import ServerSettings
 from server.process import BackgroundServer
-from tests.server.harness import get, http
+from tests.server.harness import get, http, post
+from underglass import child
 
 V4, V6 = socket.AF_INET, socket.AF_INET6
 
 
 @pytest.fixture
-def interfaces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A laptop with a container bridge, a wireless and an IPv6 network."""
+def routed() -> str:
+    return "192.168.1.20"
+
+
+@pytest.fixture
+def interfaces(monkeypatch: pytest.MonkeyPatch, routed: str) -> None:
+    """A laptop with a container bridge, a VPN, Wi-Fi with IPv6, and an unplugged cable."""
 
     def nic(family: socket.AddressFamily, address: str) -> Any:
         return SimpleNamespace(family=family, address=address)
@@ -27,19 +37,28 @@ def interfaces(monkeypatch: pytest.MonkeyPatch) -> None:
     cards = {
         "lo": [nic(V4, "127.0.0.1"), nic(V6, "::1")],
         "docker0": [nic(V4, "172.17.0.1")],
+        "eth0": [nic(V4, "10.1.1.1")],
+        "tun0": [nic(V4, "10.8.0.2")],
         "eth9": [nic(V4, "169.254.7.7")],  # no network gave it an address
         "wlan0": [nic(V4, "192.168.1.20"), nic(V6, "fe80::1%wlan0"), nic(V6, "2001:db8::5")],
     }
+    states = {
+        name: SimpleNamespace(
+            isup=name != "eth0", flags="up,pointopoint" if name == "tun0" else "up"
+        )
+        for name in cards
+    }
     monkeypatch.setattr(psutil, "net_if_addrs", lambda: cards)
-    monkeypatch.setattr(addresses, "routed_address", lambda: "192.168.1.20")
+    monkeypatch.setattr(psutil, "net_if_stats", lambda: states)
+    monkeypatch.setattr(addresses, "routed_address", lambda: routed)
 
 
 @pytest.mark.usefixtures("interfaces")
 @pytest.mark.parametrize(
     ("host", "expected"),
     [
-        ("0.0.0.0", ["192.168.1.20", "172.17.0.1"]),
-        ("::", ["192.168.1.20", "172.17.0.1", "2001:db8::5"]),
+        ("0.0.0.0", ["192.168.1.20", "10.8.0.2"]),
+        ("::", ["192.168.1.20", "2001:db8::5", "10.8.0.2"]),
         ("172.17.0.1", ["172.17.0.1"]),
         ("lab.example.org", ["lab.example.org"]),
         ("127.0.0.1", []),
@@ -56,9 +75,17 @@ def test_the_best_address_comes_first_and_unreachable_ones_are_left_out(
 
 @pytest.mark.usefixtures("interfaces")
 def test_an_address_knows_its_interface_and_an_ipv6_url_has_brackets() -> None:
-    first, *_, last = network_addresses("::")
+    first, second, _ = network_addresses("::")
     assert (first.interface, first.url(8000)) == ("wlan0", "http://192.168.1.20:8000/")
-    assert last.url(80) == "http://[2001:db8::5]:80/"
+    assert second.url(80) == "http://[2001:db8::5]:80/"
+
+
+@pytest.mark.usefixtures("interfaces")
+@pytest.mark.parametrize(
+    ("routed", "first"), [("10.8.0.2", "192.168.1.20"), ("172.17.0.1", "172.17.0.1")]
+)
+def test_a_vpn_comes_last_and_the_default_route_may_use_a_bridge(routed: str, first: str) -> None:
+    assert network_addresses("0.0.0.0")[0].address == first
 
 
 def test_a_server_on_loopback_cannot_be_joined(url: str) -> None:
@@ -80,6 +107,42 @@ def test_a_server_on_all_interfaces_tells_each_address_with_a_code_that_is_an_im
         left, top, width, height = map(float, image.attrib["viewBox"].split())
         # Version 2 has 25 x 25 modules, and a margin of 4 is on each side (ISO/IEC 18004).
         assert (left, top) == (0, 0) and width == height and width >= 25 + 8
+
+
+@pytest.fixture
+def address() -> Address:
+    """An address of this machine in a network."""
+    return next(iter(network_addresses("0.0.0.0")), None) or pytest.skip("no network")
+
+
+@pytest.mark.parametrize(("key", "count"), [(None, 2), ("secret", 1)])
+def test_with_one_address_the_controls_stay_on_loopback(
+    key: str | None, count: int, address: Address
+) -> None:
+    listeners = listen_for(ServerSettings(host=address.address, api_key=key), 0)
+    with ExitStack() as stack:
+        names = [stack.enter_context(one).getsockname() for one in listeners]
+    hosts = ["127.0.0.1", address.address]
+    assert [host for host, _ in names] == hosts[-count:]
+    assert len({port for _, port in names}) == 1
+
+
+def test_a_class_may_listen_on_one_network_and_prints_where(
+    tmp_path: Path, address: Address
+) -> None:
+    trace = str(tmp_path / "class.jsonl")
+    command = child.python("server.cli", "class", "--port", 0, "--host", address.address)
+    with BackgroundServer([*command, "--trace-file", trace]) as server:
+        port = server.url.rpartition(":")[2]
+        assert server.url == f"http://127.0.0.1:{port}"
+        [joined] = get(server.url, "/join")["addresses"]
+        assert joined["url"] == address.url(int(port))
+        assert get(joined["url"], "/health")["paused"]
+        assert post(server.url, "/engine/step").status_code == 200
+        assert post(joined["url"].rstrip("/"), "/engine/step").status_code == 403
+        assert server.process.stdout is not None
+        server.process.terminate()
+        assert address.url(int(port)) in server.process.stdout.read().decode()
 
 
 def test_the_addresses_need_the_key(serve: Callable[..., BackgroundServer]) -> None:

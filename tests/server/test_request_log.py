@@ -126,7 +126,7 @@ def test_a_server_that_ends_writes_all_lines_first(
     writer = LogWriter(path)
     with serving.listen("127.0.0.1", 0) as listener:
         client = InProcessClient(engine, outbox)
-        serving.run_server(client, ServerSettings(), listener, request_log=writer)
+        serving.run_server(client, ServerSettings(), [listener], request_log=writer)
     assert len(path.read_bytes().splitlines()) == count
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 def open_logs(  # noqa: PLR0917 (typer needs one parameter per option)
     files: Names,
-    follow: Annotated[bool, page_option(help="Follow a file while it grows.")] = False,
+    follow: Annotated[bool, page_option("--follow", help="Follow a file while it grows.")] = False,
     step: Annotated[
         int | None, page_option(help="Begin at this step.", show_default="the most telling one")
     ] = None,

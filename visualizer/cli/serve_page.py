@@ -49,7 +49,9 @@ def serve(routes: "Mapping[str, Route]", port: int, browser: bool | None) -> Non
     try:
         server = LocalServer(routes, port)
     except OSError as error:
-        fail(f"--port cannot be {port}: {error.strerror}")
+        fail(
+            f"--port cannot be {port}: {error.strerror}; choose another one, or 0 for any free one"
+        )
     with server:
         typer.echo(server.address)
         typer.echo("Only this machine can open the page. Ctrl-C ends it.", err=True)

@@ -14,8 +14,10 @@ come from a pipe. In that case stdout contains only the outputs.
 import asyncio
 import re
 import signal
+import socket
 import sys
 import threading
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -147,14 +149,28 @@ class Terminal:
 
 async def run_terminal(url: str, *, api_key: str | None, label: str) -> int:
     """Connect and process stdin. Returns the exit code: 1 if a prompt failed, 2 if not connected."""
-    try:
-        async with connect(url, api_key=api_key, label=label) as client:
-            terminal = Terminal(client)
-            await terminal.run()
-            return int(terminal.failed)
-    except (OSError, InvalidHandshake, InvalidURI, TimeoutError) as error:
-        print(f"underglass: cannot connect to {url}: {error}", file=sys.stderr)
-        return 2
+    async with AsyncExitStack() as stack:
+        try:
+            client = await stack.enter_async_context(connect(url, api_key=api_key, label=label))
+        except (OSError, InvalidHandshake, InvalidURI, ValueError) as error:
+            print(f"underglass: {_why_not_connected(url, error)}", file=sys.stderr)
+            return 2
+        terminal = Terminal(client)
+        await terminal.run()
+        return int(terminal.failed)
+
+
+def _why_not_connected(url: str, error: Exception) -> str:
+    """Return what is wrong with --url or with the server, and what to do."""
+    if isinstance(error, (InvalidURI, ValueError)):  # ValueError: the port is out of range
+        return f"--url must look like ws://localhost:8000, got {url!r}"
+    if isinstance(error, OSError):
+        reason = f" ({error.strerror})" if isinstance(error, socket.gaierror) else ""
+        return (
+            f"no server answers at {url}{reason}: start one with `underglass serve`, or give the "
+            "address of another one with --url"
+        )
+    return f"the server at {url} rejected the connection: {error}"
 
 
 async def _next_line(prompt: str) -> str | None:

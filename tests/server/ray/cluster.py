@@ -10,13 +10,14 @@ from pathlib import Path
 import psutil
 
 from server.process import BackgroundServer
+from underglass import child
 
 RAY = Path(sys.executable).with_name("ray")
 
 
 def start_replicas(*arguments: str, environment: dict[str, str] | None = None) -> BackgroundServer:
     """`underglass serve --replicas 2` with a small cache, so that the replicas start quickly."""
-    command = [sys.executable, "-m", "server.cli", "serve", "--port", "0", "--replicas", "2"]
+    command = child.python("server.cli", "serve", "--port", "0", "--replicas", "2")
     command += ["--until-stdin-closes", "--request-log", "off", "--max-kv-tokens", "2048"]
     variables = [f"{name}={value}" for name, value in (environment or {}).items()]
     return BackgroundServer(["env", *variables, *command, *arguments])

@@ -2,7 +2,7 @@
 
 import signal
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, chdir
 from pathlib import Path
 
 import psutil
@@ -22,10 +22,16 @@ LONG = {"model": "m", "prompt": "x", "max_tokens": 1000, "ignore_eos": True, "st
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[BackgroundServer]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BackgroundServer]:
+    """Started in a folder with files that Ray's workers must not take for our packages."""
+    folder = tmp_path_factory.mktemp("folder")
+    for name in ("engine", "server", "visualizer"):
+        (folder / f"{name}.py").touch()
     options = ["--router", "round_robin", "--drain-seconds", "60"]
     options += ["--max-replicas", "3", "--max-batch-size", str(BATCH)]
-    with start_replicas(*options) as server:
+    with chdir(folder):
+        started = start_replicas(*options)
+    with started as server:
         wait_for(server.url, "0", "1")
         yield server
 
