@@ -71,6 +71,8 @@ export class MapPanel {
       this.alternative,
     );
     this.painter = new CanvasPainter(this.canvas);
+    /** The request whose block table is shown. @type {number | null} */
+    this.tableOf = null;
     this.listen();
   }
 
@@ -133,7 +135,6 @@ export class MapPanel {
     this.changed.write(context);
     patchChildren(this.table, blockTableNodes(context));
     scrollToChanged(this.table, unit, this.tableOf !== store.selected);
-    /** The request whose table is shown. @type {number | null} */
     this.tableOf = store.selected;
     this.describeBlock(frame, store.block);
     this.describe(frame);
