@@ -631,6 +631,9 @@ def test_on_a_phone_nothing_is_cut_off_and_targets_are_large_enough(
     page = new_page(width=390, height=844)
     open_live(page, server.url)
     expect(page.locator("#hint")).to_be_visible()
+    chips = page.locator("#chips").bounding_box()
+    assert chips is not None
+    assert chips["height"] < 60, "the suggestions are in one row"
     send(page, "Once " * 12, name="Ada")
     expect(page.locator("#me")).to_be_visible()
     expect(page.locator("#hint")).to_be_hidden()
@@ -644,6 +647,9 @@ def test_on_a_phone_nothing_is_cut_off_and_targets_are_large_enough(
         assert box is not None and own is not None
         assert box["y"] + box["height"] <= 844 + 1
         assert whole or own["y"] < 200
+        answer, bar = page.locator(".stream").bounding_box(), page.locator("#ask").bounding_box()
+        assert answer is not None and bar is not None
+        assert whole or answer["y"] + answer["height"] <= bar["y"], "the answer is not covered"
         boxes = "#ask :is(input:not([type=checkbox]), textarea, button)"
         targets = page.locator(f"header button, #mine button, #whole, {boxes}")
         for element in targets.locator("visible=true").all():

@@ -12,10 +12,12 @@
 import { h, plural } from "../drawing/html.js";
 import { chip } from "../drawing/words_html.js";
 
-// Widths in px: of a row's heading, of a column, and of a column that also states what happened to its block.
-const HEAD = 62;
-const CELL = 38;
-const FATED = 44;
+// Widths in px: of a row's heading, as in board.css, and of a column, which is as wide as its longest word.
+const HEAD = 50;
+const LETTER = 5.8;
+const PADDING = 6;
+const NARROWEST = 38;
+const WIDEST = 80; // a longer name ends in an ellipsis
 
 /** The nodes below the block map. @param {TableContext} context */
 export function blockTableNodes(context) {
@@ -34,21 +36,73 @@ export function blockTableNodes(context) {
       ),
     ];
   const title = table.lost ? "block table until this step" : "block table";
-  const fits = Math.floor((width - HEAD) / (table.lost ? FATED : CELL));
-  const lines = cut(columnsOf(table, model), Math.max(fits, 4));
+  const columns = columnsOf(table, model);
+  const cell = cellWidth(columns);
+  const fits = Math.max(1, Math.floor((width - HEAD) / cell));
+  const isPart = fits < columns.length;
+  const part = isPart ? `; ${fits} of them here` : "";
+  const first = isPart ? firstShown(columns.map(changedHands(table, frame, selected)), fits) : null;
   return [
     h(
       "div",
-      { class: "block-table" },
+      { class: "block-table", style: `--cell: ${cell}; --columns: ${fits}` },
       who,
-      h("span", { class: "muted" }, `${title}, ${plural(table.blocks.length, "block")}`),
+      h("span", { class: "muted" }, `${title}, ${plural(table.blocks.length, "block")}${part}`),
       h(
         "div",
-        { class: "scroll", tabindex: "0", role: "group", "aria-label": "Block table" },
-        h("table", {}, ...lines.map(lineNodes)),
+        {
+          class: "scroll",
+          tabindex: "0",
+          role: "group",
+          "aria-label": "Block table",
+          "data-left": first === null ? null : first * cell,
+        },
+        h("table", {}, ...rowNodes(columns)),
       ),
     ),
   ];
+}
+
+/**
+ * Scrolls a table that is wider than its place to the blocks that changed hands. Without any it stays where the reader
+ * left it; another request's table starts at its first block.
+ *
+ * @param {Element} parent  the parent of `blockTableNodes` @param {number} unit @param {boolean} isOther  another request's
+ */
+export function scrollToChanged(parent, unit, isOther) {
+  const scroll = /** @type {HTMLElement | null} */ (parent.querySelector(".scroll"));
+  const left = scroll?.dataset.left;
+  if (scroll && (left || isOther)) scroll.scrollLeft = Number(left ?? 0) * unit;
+}
+
+/** @param {Column[]} columns */
+function cellWidth(columns) {
+  const letters = Math.max(...columns.flat().map((words) => `${words}`.length));
+  return Math.min(Math.max(NARROWEST, Math.ceil(PADDING + letters * LETTER)), WIDEST);
+}
+
+/**
+ * Tells of each column whether its block changed hands: another request took it, or this one did.
+ *
+ * @param {NonNullable<Claim["table"]>} table @param {Frame} frame @param {number} selected
+ */
+const changedHands =
+  ({ lost, fates }, frame, selected) =>
+  (/** @type {Column} */ [logical, block]) =>
+    lost ? fates[logical].fate === "taken" : frame.blocks[block].to === selected;
+
+/**
+ * The first of the `fits` columns to show: those with the most blocks that changed hands; null if none did.
+ *
+ * @param {boolean[]} changed @param {number} fits
+ */
+export function firstShown(changed, fits) {
+  let [best, most] = [/** @type {number | null} */ (null), 0];
+  for (let first = 0; first + fits <= changed.length; first++) {
+    const count = changed.slice(first, first + fits).filter(Boolean).length;
+    if (count > most) [best, most] = [first, count];
+  }
+  return best;
 }
 
 /** @param {NonNullable<Claim["table"]>} table @param {Model} model @returns {Column[]} */
@@ -59,14 +113,8 @@ const columnsOf = ({ blocks, lost, fates }, model) =>
     return [i, block, fate === "taken" ? `→ ${model.request(to)?.name}` : fate];
   });
 
-/** @param {Column[]} columns @param {number} most */
-function cut(columns, most) {
-  const count = Math.ceil(columns.length / most);
-  return Array.from({ length: count }, (_, i) => columns.slice(i * most, (i + 1) * most));
-}
-
-/** One row of the table; further columns follow in rows below. @param {Column[]} columns */
-function lineNodes(columns) {
+/** @param {Column[]} columns */
+function rowNodes(columns) {
   /** @param {string} name @param {Node | string} head @param {number} at */
   const row = (name, head, at) =>
     h(
@@ -78,7 +126,7 @@ function lineNodes(columns) {
   const rows = [row("logical", "logical", 0), row("physical", "physical", 1)];
   if (columns[0].length > 2)
     rows.push(row("fate", h("span", { class: "for-screen-readers" }, "now"), 2));
-  return h("tbody", {}, ...rows);
+  return rows;
 }
 
 /** @param {Frame} frame @param {number} selected @param {Claim} claim */

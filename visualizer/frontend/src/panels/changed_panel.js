@@ -18,7 +18,7 @@ import { plain } from "../model/words.js";
 const MOST = 4;
 const CELL = { width: 34, height: 20 };
 const ARROW = 16;
-const WIDTH = 3 * CELL.width + ARROW + 4; // a copy: three cells
+const BESIDE = 4; // between the two cells of a copy
 const GAP = 14;
 const WORDS = { size: 11, bold: true };
 const SWATCH = 16;
@@ -61,10 +61,11 @@ export class ChangedPanel {
   fitting(width) {
     const painter = /** @type {CanvasPainter} */ (this.items[0]?.painter);
     let right = 0;
-    const beyond = this.all.slice(0, MOST).findIndex(({ block, spans, copy }) => {
+    const beyond = this.all.slice(0, MOST).findIndex((change) => {
+      const { block, spans } = change;
       const words = painter.measure(`${block} ${plain(spans)}`, WORDS);
       const names = spans.filter(({ request }) => request != null).length;
-      right += Math.max(copy === null ? WIDTH - CELL.width - 4 : WIDTH, words + names * SWATCH);
+      right += Math.max(widthOf(change), words + names * SWATCH);
       const isBeyond = right > width;
       right += GAP;
       return isBeyond;
@@ -94,13 +95,13 @@ export class ChangedPanel {
   }
 }
 
+/** The width of a change's picture: two cells, for a copy three. @param {BlockChange} change */
+const widthOf = ({ copy }) => 2 * CELL.width + ARROW + (copy === null ? 0 : CELL.width + BESIDE);
+
 /** @param {CanvasPainter} painter @param {BlockChange} change @param {DrawingContext} context */
-function drawChange(
-  painter,
-  { block, before, after, copy },
-  { frame, model, theme, unit, selected },
-) {
-  painter.begin(WIDTH, CELL.height, unit, theme);
+function drawChange(painter, change, { frame, model, theme, unit, selected }) {
+  const { block, before, after, copy } = change;
+  painter.begin(widthOf(change), CELL.height, unit, theme);
   const scene = { model, frame, selected };
   /** @param {number} x @returns {Rect} */
   const box = (x) => [x, 0, CELL.width, CELL.height];
@@ -118,5 +119,5 @@ function drawChange(
   /** @type {Side} */
   const source = { kind: kind === "unshared" ? "owned" : kind, owner: owners[0] ?? null, filled };
   drawSide(painter, scene, source, box(x));
-  drawSide(painter, scene, after, box(x + CELL.width + 4));
+  drawSide(painter, scene, after, box(x + CELL.width + BESIDE));
 }

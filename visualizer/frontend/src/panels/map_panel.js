@@ -16,7 +16,7 @@ import { drawHighlighted } from "../drawing/block_sharers.js";
 import { claimOf, drawBlocks, drawSwatch } from "../drawing/blocks.js";
 import { CanvasPainter } from "../drawing/canvas_painter.js";
 import { h } from "../drawing/html.js";
-import { blockTableNodes } from "./block_table.js";
+import { blockTableNodes, scrollToChanged } from "./block_table.js";
 import { ChangedPanel } from "./changed_panel.js";
 import { blockTable, tablesBox } from "./tables.js";
 
@@ -71,6 +71,8 @@ export class MapPanel {
       this.alternative,
     );
     this.painter = new CanvasPainter(this.canvas);
+    /** The request whose block table is shown. @type {number | null} */
+    this.tableOf = null;
     this.listen();
   }
 
@@ -123,7 +125,7 @@ export class MapPanel {
   /** Writes the text around the picture. */
   write() {
     const { model, claim } = this;
-    const { frame, theme, store } = this.board;
+    const { frame, theme, store, unit } = this.board;
     const context = { model, frame, theme, selected: store.selected, claim, width: this.width };
     for (const { form, text } of this.counts) text.data = `${frame.counts[form]} ${form}`;
     const pages = frame.windowPages;
@@ -132,6 +134,8 @@ export class MapPanel {
     this.pagesText.data = `${pages?.used} of ${pages?.all} window pages`;
     this.changed.write(context);
     patchChildren(this.table, blockTableNodes(context));
+    scrollToChanged(this.table, unit, this.tableOf !== store.selected);
+    this.tableOf = store.selected;
     this.describeBlock(frame, store.block);
     this.describe(frame);
   }
