@@ -55,3 +55,29 @@ def test_a_target_is_made_again_only_after_a_source_has_changed(tmp_path: Path) 
     assert make.is_newer(made, [source])
     os.utime(made, (0, 0))
     assert not make.is_newer(made, [source])
+
+
+@pytest.mark.parametrize(
+    ("target", "path"),
+    [("test-browser", "tests/browser/test_open.py"), ("test-fast", "tests/test_make.py")],
+)
+def test_a_path_in_pytest_args_replaces_the_targets_folder(
+    target: str, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands: list[list[str]] = []
+    monkeypatch.setattr(make, "setup", lambda: None)
+    monkeypatch.setattr(make, "is_newer", lambda *_: True)
+    monkeypatch.setattr(make, "run", lambda *command, **_: commands.append([*map(str, command)]))
+    monkeypatch.setenv("PYTEST_ARGS", path)
+    make.TARGETS[target].__wrapped__()
+    [_, *arguments] = commands[-1]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *arguments, "--collect-only", "-q", "-n", "0"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert {
+        line.partition(":")[0] for line in done.stdout.splitlines() if line.startswith("tests/")
+    } == {path}

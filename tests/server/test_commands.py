@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
+from engine.events.vocabulary import RunStarted
 from server.cli import app
 from server.process import SWITCHES, serve_in_background
 from tests.server.console import invoke, refused
@@ -66,7 +67,7 @@ def test_false_leaves_a_switch_off_and_turns_a_setting_off() -> None:
     off = dict.fromkeys(SWITCHES | {"chunked_prefill"}, False)
     with serve_in_background(request_log="off", **off) as server:
         assert get(server.url, "/health")["paused"] is False
-        assert trace(server.url).of(RunStarted)[0].config["chunked_prefill"] is False
+        assert trace(server.url).of(RunStarted)[0].settings["chunked_prefill"] is False
 
 
 @pytest.mark.usefixtures("folder")
