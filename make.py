@@ -1,7 +1,7 @@
 """What `make` does, for machines without make: `python make.py TARGET... [NAME=value...]`.
 
 The Makefile only calls this file, so `make lab FRESH=04` and `python make.py lab FRESH=04` are the
-same. It needs no package, and it parses on a Python that is too old, which it then names.
+same. It needs no package. A Python that is too old can still parse it, and gets an error that says so.
 
 A target is a function; `_` in its name is `-` on the command line. It first calls the targets that it
 needs, and each runs once. A variable may also come from the environment.
@@ -69,7 +69,7 @@ def run(*command: object, quiet: bool = False, folder: Path = ROOT, env: Env = N
     except OSError as error:
         raise SystemExit(f"cannot run {parts[0]}: {error.strerror}") from None
     while process.returncode is None:
-        with suppress(KeyboardInterrupt):  # the command got it, too, and may want to ask
+        with suppress(KeyboardInterrupt):  # the command got the signal, too, and may ask a question
             process.wait()
     if code := process.returncode:
         raise SystemExit(code if code > 0 else 128 - code)  # a signal, as a shell says it
@@ -81,7 +81,7 @@ def python(*arguments: object, quiet: bool = False, env: Env = NOTHING) -> None:
 
 
 def author(module: str, *arguments: object, env: Env = NOTHING) -> None:
-    """Run a module that imports what lies in notebooks/."""
+    """Run a module that imports the checks and the solutions in notebooks/."""
     python("-m", module, *arguments, env={"PYTHONPATH": "notebooks", **env})
 
 

@@ -3,8 +3,8 @@
     with serve_in_background(token_budget=32) as server:
         Client(server.url).health()
 
-The server runs in its own process: a busy cell does not delay it, and interrupting a cell does not stop
-it. It watches its stdin. However the notebook's kernel ends, the pipe closes and the server stops.
+The server runs in its own process, so a busy cell does not delay it, and interrupting a cell does not
+stop it. It watches its stdin: however the notebook's kernel ends, the pipe closes and the server stops.
 """
 
 import atexit

@@ -1,7 +1,7 @@
 """From the command's options to a running server, and its shutdown.
 
 Cheap checks run before the model is loaded. They catch a wrong name, a port in use or a read-only file,
-and report it in one line.
+and report the mistake in one line.
 
 After the first SIGTERM or Ctrl-C, the server rejects new requests, finishes running ones within the
 drain limit, and answers /ready with 503. A second signal ends the process at once.

@@ -99,8 +99,10 @@ def _parsed(settings: list[str]) -> dict[str, list[Any]]:
             raise ConfigError(f"{name} is a flag of vLLM; the setting is {_OF_VLLM[name]}")
         if name not in fields:
             similar = get_close_matches(name, fields, n=1)
-            meant = f"did you mean {similar[0]}?" if similar else f"choose from {', '.join(fields)}"
-            raise ConfigError(f"{name} is not a setting: {meant}")
+            meant = f" (did you mean {similar[0]}?)" if similar else ""
+            raise ConfigError(
+                f"{name} is not a setting{meant}; the settings are {', '.join(fields)}"
+            )
         if not equals or not all(values.split(",")):
             raise ConfigError(f"{name} needs a value: {name}=VALUE, or {name}=VALUE,VALUE")
         if name in parsed:

@@ -1,4 +1,4 @@
-"""What the commands share: options, and how they talk to the terminal."""
+"""Options that several commands have, and the functions that print their notes and errors."""
 
 from collections.abc import Mapping
 from functools import partial
