@@ -56,8 +56,8 @@ _OWN = {
 # installed it: 3 s of CPU time in each of eight processes, for a check that Ray does not use.
 _SLOW_IMPORT = "rfc3987_syntax"
 _CONNECT_SECONDS = 5.0
-# Ray's workers look for modules first in the directory in which `ray.init` is called. In the command's own
-# working directory, a learner's file could hide the package `server`.
+# Ray's workers look for modules first in the directory in which `ray.init` is called. In the command's
+# own working directory, a learner's file could hide the package `server`.
 _ROOT = Path(__file__).parents[2]
 # Nearly the least that Ray accepts: tokens do not travel through it.
 _OBJECT_STORE_BYTES = 80 << 20
