@@ -29,6 +29,7 @@ from engine.output.unique_items import MARK, check_alternatives, mark_unique_ite
 ANNOTATIONS = (
     "title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment",
 )  # fmt: skip
+_MAX_NAMES = 500  # that `propertyNames` may list: each becomes a property
 _COUNTS = (
     "minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties",
 )  # fmt: skip
@@ -144,6 +145,8 @@ def _tag(options: list[Schema]) -> str | None:
 
     One option may leave it out: an object without it fits only that one.
     """
+    if len({id(option) for option in options}) < len(options):
+        return None
     counts = Counter(name for option in options for name in _dict(option, "properties"))
     for name, count in counts.items():
         if count == len(options) and _tells_apart(name, options):
@@ -182,6 +185,10 @@ def _rewrite_property_names(schema: Schema, root: Schema, numbers: Iterator[int]
         if keys - {"enum", "const", "type"} or not isinstance(allowed, list):
             raise GrammarError(
                 f"propertyNames: only enum can be guaranteed, without {_named(keys)}"
+            )
+        if len(allowed) > _MAX_NAMES:
+            raise GrammarError(
+                f"propertyNames may list {_MAX_NAMES} names, got {len(allowed):,}: leave it out"
             )
         described = _dict(schema, "properties")
         values = _shared(values, root, numbers)

@@ -11,7 +11,7 @@ the outermost values, but it never allows a wrong one.
 import math
 from collections.abc import Iterator
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
-from typing import Any
+from typing import Any, TypeGuard
 
 from engine.output.grammar_error import GrammarError
 
@@ -137,7 +137,7 @@ def _inner(
     return max(bounds) if up else min(bounds)
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: Any) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

@@ -29,6 +29,7 @@ from engine.output.json_schema import Schema, resolve
 from engine.text.tokenizer import Tokenizer
 
 MARK = "x-uniqueItems"  # in a schema for the library, which ignores unknown keywords
+_MAX_ALTERNATIVES = 100
 _SCALARS = {"string", "integer", "boolean", "null"}
 _NUMBER_BOUNDS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}
 # Bounded numbers have no exponent. With one, "0e" would go on for ever: it is 0, whatever follows.
@@ -55,13 +56,17 @@ def check_alternatives(schema: Schema, root: Schema) -> None:
 
 
 def expand(schemas: Iterable[Any], root: Schema) -> list[Schema]:
-    """Return all schemas that may describe the value that these describe."""
+    """Return all schemas that may describe the value that these describe. Raises GrammarError."""
     found: dict[int, Schema] = {}
     pending = list(schemas)
     while pending:
         schema = pending.pop()
         if isinstance(schema, dict) and id(schema) not in found:
             found[id(schema)] = schema
+            if len(found) > _MAX_ALTERNATIVES:
+                raise GrammarError(
+                    f"uniqueItems needs at most {_MAX_ALTERNATIVES} alternatives in one place"
+                )
             for key in ("anyOf", "oneOf", "allOf"):
                 pending += options if isinstance(options := schema.get(key), list) else []
             if isinstance(pointer := schema.get("$ref"), str):

@@ -9,7 +9,7 @@ from random import Random
 import jsonschema
 import pytest
 
-from engine.output.grammar import GrammarError
+from engine.output.grammar_error import GrammarError
 from engine.output.string_formats import EXPRESSIONS
 from tests.engine.random_outputs import TOKENIZER, allows, compiled, random_output
 from tests.facts import raises_naming
