@@ -60,9 +60,9 @@ def make_bounds_exact(schema: dict[str, Any], *, may_round: bool = False) -> Non
     for name, bound in (("minimum", low), ("maximum", high)):
         exclusive = "exclusive" + name.capitalize()
         limit = schema.get(name) if schema.get(exclusive) is True else schema.get(exclusive)
-        count = _places_below(limit) if _is_number(limit) else None
         is_only = name not in schema or schema.get(exclusive) is True
-        if may_round and not is_integer and is_only and count is not None:
+        count = _places_below(limit) if _is_number(limit) and is_only else None
+        if may_round and not is_integer and _is_number(limit) and count is not None:
             kept[exclusive], places = limit, min(places, count)
         elif bound is not None:
             kept[name] = bound
