@@ -27,7 +27,8 @@ from engine import Engine, EngineConfig, SamplingParams
 from engine.compute import loader
 from engine.events import vocabulary as v
 from engine.offline import Completion
-from engine.output.grammar import GrammarCompiler, GrammarError
+from engine.output.grammar import GrammarCompiler
+from engine.output.grammar_error import GrammarError
 from engine.scheduling.structured_output import StructuredOutput
 from engine.text.byte_tokenizer import ByteTokenizer
 from engine.text.tokenizer import Tokenizer

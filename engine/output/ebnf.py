@@ -3,15 +3,17 @@ r"""Translate EBNF, as vLLM's clients write it, into Lark.
     root ::= "yes" | item+        start: "yes" | ITEM+
     item ::= [a-z]{2,3} # a word  ITEM: /[a-z]/{2,3}
 
-Without a recursive rule the grammar becomes one terminal, which llguidance compiles into an automaton.
-A grammar with recursion is parsed character by character: EBNF has no lexemes, so `[a-z]* "end"` matches
-"weekend", but the library's lexer would take the longest lexeme and never find the "end".
+Without a recursive rule the grammar becomes one terminal, which llguidance compiles into an
+automaton. A grammar with recursion is parsed character by character: EBNF has no lexemes, so
+`[a-z]* "end"` matches "weekend", but the library's lexer would take the longest lexeme and never find
+the "end". Such a mask takes about 2 ms with a vocabulary of 150,000 tokens.
 
 Every mistake in the text is found here, so the line and the column of an error are the client's own.
 
-Source: xgrammar's `EBNFParser` (`cpp/grammar_parser.cc`), which is llama.cpp's GBNF (`grammars/README.md`) with
-C's escapes. vLLM tells EBNF from Lark by its `::=`, too (`vllm/v1/structured_output/utils.py`). Differs
-from xgrammar: lookahead and its functions, such as `TagDispatch`, are rejected.
+Source: xgrammar's `EBNFParser` (`cpp/grammar_parser.cc`), which reads llama.cpp's GBNF
+(`grammars/README.md`) with C's escapes. vLLM tells EBNF from Lark by its `::=`, too
+(`vllm/v1/structured_output/utils.py`). Differs from xgrammar: lookahead and its functions, such as
+`TagDispatch`, are rejected.
 """
 
 import json
@@ -22,6 +24,7 @@ from typing import NamedTuple, NoReturn
 from engine.output.grammar_error import GrammarError
 
 MAX_REPEATS = 10_000  # of one element: the automaton has a state for each of them
+MAX_DEPTH = 100  # of groups
 _RULE = re.compile(r"^[ \t]*[\w.-]+\s*::=", re.MULTILINE)
 _ESCAPE = r"\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[^xuU\n])"
 _TOKEN = re.compile(
@@ -114,13 +117,18 @@ class _Translation:
         for token in rule.tokens:
             if token.text == "(":
                 opened.append(token.start)
+                if len(opened) > MAX_DEPTH:
+                    self._fail(token.start, f"groups may be nested {MAX_DEPTH} deep")
             elif token.text == ")" and not opened:
                 self._fail(token.start, "this ) closes no group")
             elif token.text == ")":
                 opened.pop()
             elif token.kind == "repeat" and not is_element:
-                self._fail(token.start, f"{token.text} follows nothing that it could repeat")
-            is_element = token.kind != "mark" or token.text in ')."'
+                self._fail(
+                    token.start,
+                    f"{token.text} must follow an element: put repetitions of repetitions into ( )",
+                )
+            is_element = token.kind not in ("mark", "repeat") or token.text in (")", ".")
         if opened:
             self._fail(opened[-1], "this ( is not closed")
 
@@ -203,6 +211,8 @@ class _Translation:
         for count in (least, most):
             if len(count) > 9 or int(count or 0) > MAX_REPEATS:
                 self._fail(token.start, f"at most {MAX_REPEATS:,} repetitions, got {count[:20]}")
+        if int((most if comma else least) or 1) == 0:
+            self._fail(token.start, f"{token.text} repeats nothing: leave the element out")
         if most and int(most) < int(least):
             self._fail(token.start, f"{token.text} has a maximum below its minimum")
         return f"{{{least},{most if comma else least}}}"

@@ -1,18 +1,18 @@
 """Rewrite a JSON schema so that every text which its mask allows is valid.
 
-The grammar library (llguidance) implements most of JSON Schema. What it lacks, and what it gets wrong, is
-expressed by other keywords here, if possible:
+The grammar library (llguidance) implements most of JSON Schema. What it lacks, and what it gets wrong,
+is expressed by other keywords here, if possible:
 
     format                            pattern (`string_formats`)
     minimum, maximum, exclusive...    bounds that survive a 64-bit float (`number_bounds`)
     propertyNames                     properties, or patternProperties
     oneOf of disjoint schemas         anyOf
     uniqueItems                       a matcher of its own (`unique_items`)
-    discriminator                     required: a model must write its tag, even if the tag has a default
+    discriminator                     required: a model must write its tag, even if it has a default
 
-The new schema may forbid some valid values, but it allows no invalid one. What no mask can guarantee is rejected
-with the keyword's name. Only annotations are left out: the ones below, formats that say nothing about
-the text, and keywords that JSON Schema does not know, which it calls annotations, too.
+The new schema may forbid some valid values, but it allows no invalid one. What no mask can guarantee
+is rejected with the keyword's name. Only annotations are left out: the ones below, formats that say
+nothing about the text, and keywords that JSON Schema does not know, which it calls annotations, too.
 """
 
 import itertools
@@ -29,6 +29,7 @@ from engine.output.unique_items import MARK, check_alternatives, mark_unique_ite
 ANNOTATIONS = (
     "title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment",
 )  # fmt: skip
+_MAX_NAMES = 500  # that `propertyNames` may list: each becomes a property
 _COUNTS = (
     "minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties",
 )  # fmt: skip
@@ -39,7 +40,9 @@ def make_exact(root: Schema) -> None:
     for key in ("$id", "id", "x-guidance"):  # the last one would override this server's options
         root.pop(key, None)
     numbers = itertools.count(1)
-    every = list(_each(root, lambda schema: _rewrite(schema, root, numbers)))
+    reachable = [schema for _, schema in _reachable(root)]
+    may_round = not any("multipleOf" in schema for schema in reachable)
+    every = list(_each(root, lambda schema: _rewrite(schema, root, numbers, may_round)))
     if any(MARK in schema for schema in every):
         list(_each(root, lambda schema: check_alternatives(schema, root)))
 
@@ -74,12 +77,13 @@ def _reachable(root: Schema) -> Iterator[tuple[str, Schema]]:
             target = resolve(pointer, root) if is_inside else None
             if not isinstance(target, dict | bool):
                 raise GrammarError(
-                    f"{path}: $ref {pointer[:80]} must point at a schema inside this one, such as #/$defs/Name"
+                    f"{path}: $ref {pointer[:80]} must point at a schema inside this one, "
+                    "such as #/$defs/Name"
                 )
             pending.append(("$" + pointer[1:].replace("/", "."), target))
 
 
-def _rewrite(schema: Schema, root: Schema, numbers: Iterator[int]) -> None:
+def _rewrite(schema: Schema, root: Schema, numbers: Iterator[int], may_round: bool) -> None:
     for key in ANNOTATIONS:
         schema.pop(key, None)
     if "$id" in schema:
@@ -88,7 +92,7 @@ def _rewrite(schema: Schema, root: Schema, numbers: Iterator[int]) -> None:
         if isinstance(count := schema.get(key), float) and count.is_integer():
             schema[key] = int(count)
     check_constants(schema)
-    make_bounds_exact(schema)
+    make_bounds_exact(schema, may_round=may_round)
     _rewrite_format(schema)
     _rewrite_one_of(schema, root)
     _rewrite_property_names(schema, root, numbers)
@@ -141,6 +145,8 @@ def _tag(options: list[Schema]) -> str | None:
 
     One option may leave it out: an object without it fits only that one.
     """
+    if len({id(option) for option in options}) < len(options):
+        return None
     counts = Counter(name for option in options for name in _dict(option, "properties"))
     for name, count in counts.items():
         if count == len(options) and _tells_apart(name, options):
@@ -179,6 +185,10 @@ def _rewrite_property_names(schema: Schema, root: Schema, numbers: Iterator[int]
         if keys - {"enum", "const", "type"} or not isinstance(allowed, list):
             raise GrammarError(
                 f"propertyNames: only enum can be guaranteed, without {_named(keys)}"
+            )
+        if len(allowed) > _MAX_NAMES:
+            raise GrammarError(
+                f"propertyNames may list {_MAX_NAMES} names, got {len(allowed):,}: leave it out"
             )
         described = _dict(schema, "properties")
         values = _shared(values, root, numbers)
@@ -225,7 +235,8 @@ def _check_min_properties(schema: Schema) -> None:
     required = len({*map(str, _list(schema, "required"))})
     if isinstance(count, int) and count - required > 1:
         raise GrammarError(
-            f"minProperties {count} cannot be guaranteed, because keys may repeat: name the keys in required"
+            f"minProperties {count} cannot be guaranteed, because keys may repeat: "
+            "name the keys in required"
         )
 
 

@@ -1,8 +1,9 @@
 r"""Regular expressions for the values of JSON Schema's `format`, and of the formats that pydantic adds.
 
-An expression may cover fewer texts than its standard. It has to, where validators disagree with the standard,
-because every text that a mask allows must be accepted by the client: Python has no year 0 and no second 60, and
-a pydantic `HttpUrl` has no other format than `uri`. The library's own expressions are not used.
+An expression may cover fewer texts than its standard. It has to where validators disagree with the
+standard, because every text that a mask allows must be accepted by the client: Python has no year 0 and
+no second 60, and a pydantic `HttpUrl` has no other format than `uri`. The library's own expressions are
+not used.
 
     date, time  years 1 to 9999, no leap second, up to 6 decimal places, "T" and "Z" in capital letters
     duration    up to 4 digits for each part
@@ -52,7 +53,7 @@ def _ipv6() -> str:
 def _regex() -> str:
     quantified = "[*+?]?"
     plain = r"[A-Za-z0-9 _,:;@%=!<>&/-]"
-    one = rf"(?:{plain}|\\[dDwWsS.*+?]|\.|\[\^?[A-Za-z0-9_]+\]){quantified}"
+    one = rf"(?:{plain}|\\[dDwWsS.*+?]|\.|\[\^?(?:[A-Za-z0-9_]|a-z|A-Z|0-9)+\]){quantified}"
     group = rf"\((?:\?:)?(?:{one})+(?:\|(?:{one})+)*\){quantified}"
     return rf"\^?(?:{one}|{group})*(?:\|(?:{one}|{group})+)*\$?"
 
@@ -93,7 +94,10 @@ _LABEL = "[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,58}[a-zA-Z0-9])?"
 _NAME = "[a-z0-9]{1,25}(?:-[a-z0-9]{1,25})?"  # "--" would announce an encoded label
 # A last label of letters. The names that are reserved for tests and local use, such as "test" and
 # "localhost", are no part of an address that can be reached; mail libraries reject them.
-_TOP = "(?:[a-z]{2,3}|info|name|aero|coop|jobs|mobi|asia|post|blog|shop|tech|club|cloud|store|online|museum|travel)"
+_TOP = (
+    "(?:[a-z]{2,3}|info|name|aero|coop|jobs|mobi|asia|post|blog|shop|tech|club|cloud|store|online"
+    "|museum|travel)"
+)
 _PATH = "(?:[A-Za-z0-9._~!$&'()*+,;=:@/-]|%[0-9a-fA-F]{2})"
 _URI = (
     rf"https?://(?:(?:{_NAME}\.)*[a-z][a-z0-9]{{0,24}}|{_IPV4})(?::(?:[1-9][0-9]{{0,3}}|[1-5][0-9]{{4}}))?"

@@ -14,7 +14,7 @@ class StructuredOutput(msgspec.Struct, frozen=True):
     """What every output of a request must match.
 
     kind  "json_schema", "json_object" (any JSON object), "regex", "choice" (one of several texts) or
-          "grammar" (llguidance's dialect of Lark)
+          "grammar" (EBNF, or llguidance's dialect of Lark)
     text  the schema or the list of choices as JSON, the expression or the grammar; "" for json_object
     """
 

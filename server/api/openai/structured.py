@@ -85,7 +85,9 @@ class StructuredOutputs(BaseModel):
     choice: Annotated[list[_Text], Field(fail_fast=True)] | None = Field(
         None, min_length=1, description="The output is one of these."
     )
-    grammar: _Text | None = Field(None, description="A grammar in llguidance's dialect of Lark.")
+    grammar: _Text | None = Field(
+        None, description="A grammar: EBNF, or llguidance's dialect of Lark."
+    )
     json_object: bool | None = Field(None, description="true: the output is any JSON object.")
     disable_any_whitespace: bool | None = None
     disable_additional_properties: bool | None = None
