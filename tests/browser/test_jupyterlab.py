@@ -10,7 +10,7 @@ from pathlib import Path
 import nbclient
 import nbformat
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from authoring.lab import WIDGET, cells
 from engine.events import EventLog
@@ -23,6 +23,7 @@ from tests.browser.notebooks import (
     set_theme,
     write_notebook,
 )
+from tests.visualizer.clusters import three_replicas
 from tests.visualizer.storytellers import storytellers
 from visualizer.widgets.log_model import SAVED_BYTES
 
@@ -283,6 +284,18 @@ def save(page: Page) -> None:
     page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
 
 
+def type_and_save(field: Locator, value: str) -> None:
+    """Enter a value and save the notebook at once, before the kernel can have the value."""
+    field.evaluate(
+        """(field, value) => {
+          field.value = value;
+          field.dispatchEvent(new Event("input", { bubbles: true }));
+          return window.jupyterapp.commands.execute("docmanager:save");
+        }""",
+        value,
+    )
+
+
 def shut_down(page: Page) -> None:
     """End the open notebook's kernel."""
     page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")
@@ -324,13 +337,9 @@ def test_a_saved_board_steps_and_selects_without_a_kernel(
     expect(page.locator(".underglass:not(.compare, .compare *)")).to_have_count(1)
     expect(page.locator(".underglass.compare")).to_have_count(1)
     board.press(".")
-    goodput = board.root.locator("[data-act=slo]")
-    goodput.click()
-    board.root.locator("input[name=ttft]").fill("81")
-    board.press("Escape")
     expect(board.root).to_have_attribute("data-synced", "33 8")
-
-    save(page)
+    board.root.locator("[data-act=slo]").click()
+    type_and_save(board.root.locator("input[name=ttft]"), "81")
     notebook = nbformat.read(path, as_version=4)
     assert all({WIDGET, "image/png"} <= one.outputs[0].data.keys() for one in notebook.cells)
     state = notebook.metadata.widgets[STATE]["state"]
@@ -365,6 +374,33 @@ def test_a_saved_board_steps_and_selects_without_a_kernel(
     again = nbformat.read(path, as_version=4).metadata.widgets[STATE]["state"]
     assert len(again) == len(state)
     assert not again.keys() & state.keys()
+
+
+def test_a_cluster_is_saved_where_the_reader_has_just_gone(
+    new_page: NewPage, jupyter: tuple[str, Path]
+) -> None:
+    address, work = jupyter
+    three_replicas().save(work / "cluster.jsonl")
+    path = work / "cluster.ipynb"
+    write_notebook(path, ["from visualizer import show\nshow('cluster.jsonl', at_ms=100)"])
+    page = new_page(width=1400, height=3000)
+    open_notebook(page, address, path.name)
+    run_cell(page, 0)
+    board = page.locator(".underglass.cluster")
+    expect(board).to_have_attribute("data-ready", "true")
+    wait_for_pictures(page, 1)
+    at = board.evaluate(
+        """async (board) => {
+          const before = board.dataset.at;
+          board.dispatchEvent(new KeyboardEvent("keydown", { key: ".", bubbles: true }));
+          while (board.dataset.at === before) await new Promise(requestAnimationFrame);
+          await window.jupyterapp.commands.execute("docmanager:save");
+          return Number(board.dataset.at);
+        }"""
+    )
+    state = nbformat.read(path, as_version=4).metadata.widgets[STATE]["state"]
+    assert at != 100_000
+    assert [one["state"]["at"] for one in state.values() if "at" in one["state"]] == [at]
 
 
 def test_plain_widgets_are_saved_beside_a_board(

@@ -35,6 +35,7 @@ function scene(options) {
   const told = [];
   const sync = new KernelSync(
     model,
+    undefined,
     () => board,
     (isDone) => told.push(isDone),
   );

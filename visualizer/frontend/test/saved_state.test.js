@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { mergeStates } from "../src/host/saved_state.js";
+import { KernelSync } from "../src/host/kernel_sync.js";
+import { mergeStates, saveWith } from "../src/host/saved_state.js";
 
 const board = (view) => ({
   state: {
@@ -86,4 +87,46 @@ test("text in a log that looks like a reference is not one", () => {
     mergeStates({ before: {}, saved: {}, live, shown: new Set(["one"]) }),
     talkative,
   );
+});
+
+/** JupyterLab's notebook and widget manager, with the widgets of `FIRST`. */
+function notebook(state) {
+  const metadata = {};
+  const cells = [{ outputs: [{ data: { [VIEW]: { model_id: "one" } } }] }];
+  const live = { ...FIRST, v1: { state } };
+  const scene = { metadata };
+  const context = {
+    saveState: { connect: (slot) => (scene.save = () => slot(null, "started")) },
+    model: {
+      getMetadata: (name) => metadata[name],
+      setMetadata: (name, value) => (metadata[name] = value),
+      toJSON: () => ({ cells }),
+    },
+  };
+  const manager = { context, get_state_sync: () => ({ ...VERSION, state: structuredClone(live) }) };
+  return { scene, manager };
+}
+const VIEW = "application/vnd.jupyter.widget-view+json";
+const VERSION = { version_major: 2, version_minor: 0 };
+
+test("what the reader changed just before saving is saved, although the kernel does not have it", () => {
+  const state = { log: "a", step: 3, slo: [150, 40] };
+  const { scene, manager } = notebook(state);
+  saveWith(manager);
+  const model = { get: (name) => state[name] };
+  const board = { step: 3, slo: [150, 40] };
+  const sync = new KernelSync(model, "v1", () => board);
+  board.slo = [81, 40];
+  scene.save();
+  const saved = scene.metadata.widgets["application/vnd.jupyter.widget-state+json"].state;
+  assert.deepEqual(saved.v1.state, { log: "a", step: 3, slo: [81, 40] });
+  assert.deepEqual(saved.one, FIRST.one);
+  assert.deepEqual(state.slo, [150, 40], "the model gets it when it is sent");
+  assert.deepEqual(sync.unsent, { slo: [81, 40] });
+  const widget = new KernelSync(model, "IPY_MODEL_layout-v1", () => ({ step: 9 }));
+  scene.save();
+  const again = scene.metadata.widgets["application/vnd.jupyter.widget-state+json"].state;
+  assert.equal(again.one.state.step, 9, "a widget can be named by its layout");
+  assert.deepEqual(again["layout-v1"], layout);
+  assert.deepEqual(widget.unsent, { step: 9 });
 });

@@ -7,6 +7,7 @@
 /** @import { Widget } from "../host/notebook.js" */
 /** @import { WidgetModel } from "../host/kernel_sync.js" */
 import { h } from "../drawing/html.js";
+import { KernelSync } from "../host/kernel_sync.js";
 import { asBytes, fromBase64 } from "../host/log_bytes.js";
 import { moveInto, remember, sendPicture } from "../host/outputs.js";
 import { saveWith } from "../host/saved_state.js";
@@ -14,7 +15,6 @@ import { ClusterBoard } from "./cluster_board.js";
 import { drawClusterComparison } from "./compare_clusters.js";
 import { loadCluster } from "./mount_cluster.js";
 
-const SYNC_EVERY = 200; // ms
 const PATIENCE = 5000; // ms to wait for a kernel that may be busy or gone
 
 /** anywidget's `render`. @param {Widget} widget */
@@ -22,22 +22,10 @@ export async function clusterInNotebook({ model: traits, el, signal }) {
   const ending = signal ?? new AbortController().signal;
   const key = `cluster ${traits.model_id ?? Math.random()}`;
   if (moveInto(el, key)) return;
-  /** @type {ReturnType<typeof setTimeout> | undefined} */
-  let timer;
-  const board = new ClusterBoard(el, {
-    signal: ending,
-    onChange({ at, selected }) {
-      clearTimeout(timer);
-      delete board.root.dataset.synced;
-      timer = setTimeout(() => {
-        traits.set("at", at);
-        traits.set("request", selected ?? -1);
-        traits.save_changes();
-        board.root.dataset.synced = `${at} ${selected ?? -1}`;
-      }, SYNC_EVERY);
-    },
-  });
-  ending.addEventListener("abort", () => clearTimeout(timer));
+  const board = new ClusterBoard(el, { signal: ending, onChange: () => sync.moved() });
+  // anywidget does not tell a widget its own id, but each widget has a layout of its own.
+  const layout = traits.get("layout")?.model_id;
+  const sync = new KernelSync(traits, layout && `IPY_MODEL_${layout}`, () => known(board));
   remember(el, key, board.root, ending);
   sendPicture(traits, board.root, () => [board.sheet], ending);
   saveWith(traits.widget_manager);
@@ -67,6 +55,10 @@ export async function clusterInNotebook({ model: traits, el, signal }) {
     selected: request === -2 ? undefined : request < 0 ? null : request,
   });
 }
+
+/** The state of a board for the kernel. @param {ClusterBoard} board @returns {Record<string, number>} */
+const known = ({ model, state, selected }) =>
+  model ? { at: Math.round(state.at), request: selected?.id ?? -1 } : {};
 
 /** anywidget's `render` of a comparison. @param {Widget} widget */
 export async function clusterComparisonInNotebook({ model: traits, el, signal }) {

@@ -3,7 +3,8 @@
  *
  * A kernel may set a value while a change is on its way, and the later of the two must win. A value is therefore
  * written into the widget's model only when it is sent; otherwise it would be sent after the kernel's value. Nothing
- * is sent before the kernel has processed the last message, because the widget manager would queue it.
+ * is sent before the kernel has processed the last message, because the widget manager would queue it. A notebook that
+ * is saved meanwhile gets the values that are not sent yet from `unsentValues`.
  *
  * @typedef {object} WidgetModel  a widget's model, as anywidget and the widget managers have it
  * @property {string} [model_id]
@@ -18,6 +19,19 @@
 
 const EVERY = 200; // ms
 const PATIENCE = 30_000; // ms; a kernel may be busy for long, and a dead one never answers
+const page = /** @type {Record<symbol, Map<string, WeakRef<KernelSync>>>} */ (
+  /** @type {unknown} */ (globalThis)
+);
+/** By the name in the saved state, for widgets that have each loaded their own copy of this module. */
+const syncs = (page[Symbol.for("underglass.syncs")] ??= new Map());
+
+/**
+ * The values of a widget's view that are not in its model yet, by name.
+ *
+ * @param {string | undefined} name  of the model, see `KernelSync`
+ * @returns {Record<string, unknown>}
+ */
+export const unsentValues = (name) => syncs.get(name ?? "")?.deref()?.unsent ?? {};
 
 export class KernelSync {
   /** @type {number | null} */
@@ -27,14 +41,21 @@ export class KernelSync {
 
   /**
    * `shared` is the widget's model; `state()` returns its current values; `onSync(isDone)` is called before and after.
+   * `name` tells this widget from all others in a saved state: its model's id, or the reference to its layout.
    *
-   * @param {WidgetModel} shared @param {() => Record<string, unknown>} state
-   * @param {(isDone: boolean) => void} onSync
+   * @param {WidgetModel} shared @param {string | undefined} name @param {() => Record<string, unknown>} state
+   * @param {(isDone: boolean) => void} [onSync]
    */
-  constructor(shared, state, onSync) {
+  constructor(shared, name, state, onSync = () => {}) {
     this.shared = shared;
     this.state = state;
     this.onSync = onSync;
+    if (name) syncs.set(name, new WeakRef(this));
+  }
+
+  /** The view's values that differ from the model's, by name. */
+  get unsent() {
+    return Object.fromEntries(this.#changes());
   }
 
   /** To be called when the view may have changed. */

@@ -48,7 +48,8 @@ export const inNotebook =
     });
     const sync = (view.sync ??= new KernelSync(
       shared,
-      () => Object.assign({}, ...[...view.boards].map(known)),
+      idOf(reference),
+      () => Object.assign({}, ...[...view.boards].filter((one) => one.model).map(known)),
       (isDone) => view.boards.forEach((one) => sayKnown(one, isDone)),
     ));
     remember(el, key, board.root, ending);
@@ -139,9 +140,12 @@ async function replaceLog(view, shared) {
  * @returns {Promise<WidgetModel>}
  */
 export function modelOf(traits, host, reference) {
-  const id = reference.replace("IPY_MODEL_", "");
+  const id = idOf(reference);
   return host?.getModel ? host.getModel(`anywidget:${id}`) : traits.widget_manager.get_model(id);
 }
+
+/** @param {string} reference */
+const idOf = (reference) => reference.replace("IPY_MODEL_", "");
 
 /** @param {WidgetModel} shared @returns {Opening} */
 function openingOf(shared) {

@@ -3,7 +3,8 @@
  * notebook then says "model not found" in place of each widget.
  *
  * When JupyterLab saves, this module puts the state of every widget that the notebook shows, with all that it
- * refers to, where JupyterLab's widget manager reads it: into the notebook's metadata.
+ * refers to, where JupyterLab's widget manager reads it: into the notebook's metadata. It includes what the reader has
+ * just changed and the kernel does not have yet.
  *
  * @typedef {{state: Record<string, any>}} SavedWidget
  * @typedef {Record<string, SavedWidget>} SavedState  by model id
@@ -17,6 +18,8 @@
  * @property {(options: object) => {state: SavedState, version_major: number, version_minor: number}} get_state_sync
  * @property {(id: string) => Promise<import("./kernel_sync.js").WidgetModel>} get_model
  */
+
+import { unsentValues } from "./kernel_sync.js";
 
 const MIME = "application/vnd.jupyter.widget-state+json";
 const page = /** @type {Record<symbol, WeakSet<object>>} */ (/** @type {unknown} */ (globalThis));
@@ -37,6 +40,12 @@ export function saveWith(manager) {
     if (state !== "started" || manager.isDisposed) return;
     const saved = savedIn(context);
     const live = manager.get_state_sync({ drop_defaults: true });
+    for (const [id, widget] of Object.entries(live.state))
+      widget.state = {
+        ...widget.state,
+        ...unsentValues(id),
+        ...unsentValues(widget.state.layout),
+      };
     const shown = idsIn(JSON.stringify(context.model.toJSON().cells));
     const merged = mergeStates({ before, saved, live: live.state, shown });
     if (!Object.keys(merged).length && !Object.keys(saved).length) return;
