@@ -21,7 +21,14 @@ class RequestError(ValueError):
 
 
 class ContextLengthError(RequestError):
-    """The prompt, or the prompt and its output, do not fit the model's context or the memory."""
+    """The prompt, or the prompt and its output, do not fit the model's context or the memory.
+
+    longest   how many tokens would fit
+    """
+
+    def __init__(self, field: str, message: str, longest: int) -> None:
+        super().__init__(field, message)
+        self.longest = longest
 
 
 def token_ids(prompt: object) -> list[int]:
@@ -60,12 +67,14 @@ def check_request(
             "prompt" if config.blocks_for(len(tokens)) > config.num_blocks else "max_tokens",
             f"{length} need {need} KV blocks of {config.block_size}, but memory has "
             f"{config.num_blocks}: shorten the prompt, lower max_tokens or raise max_kv_tokens",
+            config.num_blocks * config.block_size + 1,  # the last token needs no slot
         )
     if max_context is not None and len(tokens) + params.max_tokens > max_context:
         raise ContextLengthError(
             "prompt" if len(tokens) >= max_context else "max_tokens",
             f"{length} exceed the model's context of {max_context}: shorten the prompt or lower "
             "max_tokens",
+            max_context,
         )
     samples = "n" if params.best_of is None else "best_of"
     need = required_blocks(len(tokens), params, config)
@@ -80,6 +89,7 @@ def check_request(
             "prompt",
             f"{len(tokens)} tokens do not fit into a step of {config.token_budget} while "
             "chunked_prefill is off: shorten the prompt, raise token_budget or turn it on",
+            config.token_budget,
         )
 
 

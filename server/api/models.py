@@ -135,7 +135,7 @@ def routes(models: Models) -> APIRouter:
         response_model_exclude_unset=True,
     )
     async def one_model(name: str) -> dict[str, Any]:
-        """Describe one model. A server with only one model also answers requests that name another."""
+        """Describe one model. A server may also answer requests for a name that is not listed."""
         names = models.names()
         if name not in names:
             raise no_model(name)

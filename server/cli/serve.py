@@ -50,6 +50,14 @@ def serve(  # noqa: PLR0917 (one parameter per option, as Typer requires)
         int,
         _model("With --model auto: how many of these models can be loaded at once.", min=1),
     ] = 2,
+    served_model_name: Annotated[
+        list[str],
+        _model(
+            "The name of the model in the API; requests for another name get 404. Repeatable: answers "
+            "show the first name.",
+            show_default="the model's own name, and requests may use any",
+        ),
+    ] = [],  # noqa: B006 (Typer copies it)
     drafter: Annotated[
         str | None,
         _model(
@@ -416,10 +424,12 @@ def _check_replicas(options: Mapping[str, Any]) -> None:
 
 def _settings(options: Mapping[str, Any], model_name: str) -> ServerSettings:
     """Return the server's settings. Raises ConfigError."""
+    served_names = tuple(options["served_model_name"])
     return _fill(
         ServerSettings,
         options,
-        model_name=model_name,
+        model_name=served_names[0] if served_names else model_name,
+        served_names=served_names,
         allowed_hosts=tuple(options["allowed_host"]),
         cors_origins=tuple(options["cors_origin"]),
     )

@@ -64,7 +64,8 @@ def check_length(characters: Iterable[int], bridge: "Bridge", *, truncated: bool
     if total > limit:
         raise ContextLengthError(
             "prompt",
-            f"has {total} characters, but the limit is {limit}: send fewer or shorter texts",
+            f"the texts have {total} characters, and the limit is {limit}: send fewer or shorter texts",
+            tokens,
         )
     if (
         truncated or longest_text <= tokens
@@ -74,8 +75,9 @@ def check_length(characters: Iterable[int], bridge: "Bridge", *, truncated: bool
     if longest_text > tokens * longest:
         raise ContextLengthError(
             "prompt",
-            f"has {longest_text} characters, and {tokens} tokens of at most {longest} bytes cannot "
-            "hold them: shorten it",
+            f"a text has {longest_text} characters, and {tokens} tokens of at most {longest} bytes "
+            "cannot hold them: shorten it",
+            tokens,
         )
 
 
@@ -89,8 +91,12 @@ def as_api_errors(fields: Mapping[str, str]) -> Iterator[None]:
         yield
     except RequestError as error:
         field = fields.get(error.field, error.field)
-        code = "context_length_exceeded" if isinstance(error, ContextLengthError) else None
-        raise bad_request(field, field + str(error).removeprefix(error.field), code) from error
+        message = str(error).removeprefix(f"{error.field}: ")
+        if isinstance(error, ContextLengthError):
+            # In OpenAI's words: clients such as litellm recognise this error by them.
+            told = f"This model's maximum context length is {error.longest} tokens. However, {message}"
+            raise bad_request(field, told, "context_length_exceeded") from error
+        raise bad_request(field, f"{field}: {message}") from error
     except (TokenizerError, ChatTemplateError) as error:
         raise bad_request(fields.get("prompt", "prompt"), str(error)) from error
 

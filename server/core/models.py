@@ -1,6 +1,7 @@
 """The model registry: look up the bridge for the model that a request names.
 
-    Models(bridge)              one model, which serves requests for any name
+    Models(bridge)              one model, which serves requests for any name, or only for those of
+                                `--served-model-name`, as in vLLM
     Models(bridge, directory)   `--model auto`: also the models in a directory, loaded on request
 
 Every loaded model has its own engine, bridge and engine thread, and, unless the server has one process,
@@ -162,7 +163,7 @@ class Models:
 
     def names(self) -> dict[str, bool]:
         """Return every model name that requests can use, and whether the model is loaded."""
-        names = [self.settings.model_name, *self._found(), *self._entries]
+        names = [*self._own_names, *self._found(), *self._entries]
         return {name: self.is_loaded(name) for name in names}
 
     @property
@@ -309,8 +310,13 @@ class Models:
 
     # Names
 
+    @property
+    def _own_names(self) -> tuple[str, ...]:
+        return self.settings.served_names or (self.settings.model_name,)
+
     def _is_first(self, name: str | None) -> bool:
-        return self.directory is None or name is None or name == self.settings.model_name
+        any_name = self.directory is None and not self.settings.served_names
+        return any_name or name is None or name in self._own_names
 
     def _found(self) -> dict[str, Path]:
         return self.directory.models() if self.directory is not None else {}

@@ -37,6 +37,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The server's address, access rules and limits.
 
     model_name       the model's name in `/v1/models`
+    served_names     the only names that requests may use for this model; empty: every name
     host             address or name that the server listens on
     allowed_hosts    additional `Host` names to accept; others get 403
     cors_origins     sites whose pages may use the server, such as "https://example.org"; "*" for all
@@ -56,6 +57,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     model_name: str = "bundled"
+    served_names: tuple[str, ...] = ()
     host: str = "127.0.0.1"
     allowed_hosts: tuple[str, ...] = ()
     cors_origins: tuple[str, ...] = ()
@@ -91,6 +93,12 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
                 raise ConfigError(
                     f"{name} must be printable ASCII, must not be empty, and must not start or end "
                     "with a space, because it is sent in a header"
+                )
+        for name in self.served_names:
+            if not 0 < len(name) <= MAX_NAME_LENGTH or not name.isprintable():
+                raise ConfigError(
+                    f"served_model_name must have 1 to {MAX_NAME_LENGTH} printable characters, "
+                    f"got {name[:60]!r}"
                 )
         for name in self.allowed_hosts:
             if not _HOST.fullmatch(name):

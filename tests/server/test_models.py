@@ -27,7 +27,7 @@ from tests.facts import assert_names
 from tests.server.bridges import order, read
 from tests.server.console import invoke, refused
 from tests.server.facts import raises_api_error
-from tests.server.harness import Feed, get, http, post
+from tests.server.harness import Feed, get, http, post, start
 from tests.server.shelf import Shelf, registry
 
 IDS = [5, 6, 7, 8]  # a prompt for every vocabulary
@@ -505,6 +505,28 @@ def test_a_name_is_a_name_and_never_a_path(auto: str, directory: Path, name: str
     with http(auto) as client:
         for path in ("/health", "/ready", "/trace", "/events"):
             assert client.get(path, params={"model": name}).status_code == 404
+
+
+def test_with_served_names_every_other_name_is_a_404() -> None:
+    messages = [{"role": "user", "content": "x"}]
+    bodies = {
+        "/v1/completions": {"prompt": "x", "max_tokens": 1},
+        "/v1/chat/completions": {"messages": messages, "max_tokens": 1},
+        "/v1/responses": {"input": "x", "max_output_tokens": 1},
+        "/tokenize": {"prompt": "x"},
+    }
+    with start(server={"served_names": ["alphabet", "abc"]}) as server:
+        listed = get(server.url, "/v1/models")["data"]
+        assert [model["id"] for model in listed] == ["alphabet", "abc"]
+        for path, body in bodies.items():
+            for name in ("alphabet", "abc", None):
+                assert post(server.url, path, body | {"model": name}).status_code == 200
+            other = post(server.url, path, body | {"model": "gpt-4"})
+            assert (other.status_code, other.json()["error"]["code"]) == (404, "model_not_found")
+    with start() as server:  # one model, as for a class: any name
+        assert post(
+            server.url, "/v1/completions", bodies["/v1/completions"] | {"model": "x"}
+        ).is_success
 
 
 def test_a_model_that_cannot_be_loaded_says_why_without_its_path(

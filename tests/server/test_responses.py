@@ -191,6 +191,8 @@ def test_a_streamed_call_has_the_arguments_of_the_whole_one(bundled: openai.Open
         ({"tools": [{"type": "web_search"}]}, "tools[0]"),
         ({"tools": [TOOL], "tool_choice": {"type": "function", "name": "no"}}, "tool_choice"),
         ({"unknown": 1}, "unknown"),
+        ({"enable_response_messages": True}, "enable_response_messages"),
+        ({"top_logprobs": 3}, "include"),
     ],
 )
 def test_a_wrong_field_is_named(url: str, fields: dict[str, Any], param: str) -> None:
@@ -209,6 +211,7 @@ def test_a_wrong_field_is_named(url: str, fields: dict[str, Any], param: str) ->
         },
         {"metadata": {"run": "1"}, "service_tier": "auto", "text": {"verbosity": "medium"}},
         {"top_k": 5, "seed": 3, "ignore_eos": True},
+        {"enable_response_messages": False, "include_reasoning": True, "mm_payload": "tensors"},
     ],
 )
 def test_fields_that_ask_for_nothing_are_accepted(url: str, fields: dict[str, Any]) -> None:

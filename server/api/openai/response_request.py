@@ -31,7 +31,9 @@ _WHOLE = "send the whole conversation as input"
 _UNSUPPORTED = {
     "background": Unsupported((False,)),
     "conversation": Unsupported(instead=_WHOLE),
+    "enable_response_messages": Unsupported((False,), instead="read output"),
     "max_tool_calls": Unsupported(),
+    "previous_input_messages": Unsupported(([],), instead=_WHOLE),
     "previous_response_id": Unsupported(instead=_WHOLE),
     "prompt": Unsupported(instead="use instructions and input"),
     "reasoning": Unsupported(({}, {"effort": "none"}, {"effort": None, "summary": None})),
@@ -158,6 +160,8 @@ class ResponseRequest(BaseModel):
                     "include", f"include {name[:60]!r} is not supported: leave it out"
                 )
         logprobs = LOGPROBS in (self.include or ())
+        if self.top_logprobs and not logprobs:
+            raise bad_request("include", f'top_logprobs needs include: ["{LOGPROBS}"]')
         text_format = self.text.format if self.text else None
         fields = {
             "messages": self._messages(),
