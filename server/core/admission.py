@@ -94,7 +94,9 @@ def as_api_errors(fields: Mapping[str, str]) -> Iterator[None]:
         message = str(error).removeprefix(f"{error.field}: ")
         if isinstance(error, ContextLengthError):
             # In OpenAI's words: clients such as litellm recognise this error by them.
-            told = f"This model's maximum context length is {error.longest} tokens. However, {message}"
+            told = (
+                f"This model's maximum context length is {error.longest} tokens. However, {message}"
+            )
             raise bad_request(field, told, "context_length_exceeded") from error
         raise bad_request(field, f"{field}: {message}") from error
     except (TokenizerError, ChatTemplateError) as error:
