@@ -107,7 +107,7 @@ def set_up(level: str) -> None:
     if not is_newer(done, [ROOT / "pyproject.toml", ROOT / "constraints.txt"]):
         if not (BIN / "python").exists() and not (BIN / "python.exe").exists():
             _make_venv()
-        _install_torch()
+        install_torch()
         install("poethepoet", "--editable", f".[{level}]")
         print(f".venv is ready: {_gigabytes(VENV)}")
         done.touch()
@@ -115,7 +115,10 @@ def set_up(level: str) -> None:
 
 
 def _make_venv() -> None:
-    print("Setting up .venv, once. The first lesson needs about 1.4 GB, half of it PyTorch.", flush=True)
+    print(
+        "Setting up .venv, once. The first lesson needs about 1.4 GB, half of it PyTorch.",
+        flush=True,
+    )
     try:
         import ensurepip  # noqa: F401
     except ImportError:
@@ -147,7 +150,7 @@ def install(*arguments: str, into: Path = VENV) -> None:
     run(BIN / "uv", "pip", *pinned, "--python", into)
 
 
-def _install_torch() -> None:
+def install_torch(into: Path = VENV) -> None:
     """Install the build of PyTorch that fits the machine, and say which it is.
 
     On Linux the package index has the build for CUDA, with 3 GB of libraries that a machine without
@@ -162,12 +165,11 @@ def _install_torch() -> None:
     if index and not _answers(index):
         print(f"{index} cannot be reached, so PyTorch comes from the package index.")
         index = ""
-    install("torch", *(("--no-deps", "--index-url", index) if index else ()))
-    version = "import importlib.metadata as m; print(m.version('torch'))"
-    told = subprocess.run([BIN / "python", "-c", version], capture_output=True, text=True, check=True)
-    packages = next(VENV.rglob("site-packages"))
-    large = [packages / name for name in ("torch", "nvidia", "triton")]
-    print(f"PyTorch {told.stdout.strip()} from {index or 'the package index'}: {_gigabytes(*large)}")
+    install("torch", *(("--no-deps", "--index-url", index) if index else ()), into=into)
+    [metadata] = into.glob("[Ll]ib/**/torch-*.dist-info")
+    version = metadata.name.removeprefix("torch-").removesuffix(".dist-info")
+    large = [metadata.with_name(name) for name in ("torch", "nvidia", "triton")]
+    print(f"PyTorch {version} from {index or 'the package index'}: {_gigabytes(*large)}")
 
 
 def _has_nvidia_gpu() -> bool:
