@@ -1,7 +1,7 @@
 """Set up `.venv` and run a task in it: `python make.py TASK [ARGUMENTS]`, or `make TASK`.
 
 The tasks are in pyproject.toml, where poethepoet reads them; `python make.py` lists them. This file
-does what comes before: it needs nothing but Python, makes `.venv`, and lets uv install the pinned packages.
+does what comes before: it needs nothing but Python, makes `.venv`, and lets uv install the pins.
 
     lab    what lessons and server need: PyTorch, JupyterLab, the built front end
     dev    and the rest: tests, linters, Ray, transformers, Playwright, Node.js
@@ -48,7 +48,7 @@ FROM_PIP = {
 def main(arguments: list[str]) -> None:
     """Run the task that a command line names, after the set-up that every task needs."""
     variables = [one for one in arguments if re.match(r"[A-Z_]+=", one)]
-    os.environ.update(one.split("=", 1) for one in variables)
+    os.environ.update(dict(one.split("=", 1) for one in variables))
     task, *rest = [one for one in arguments if one not in variables] or ["help"]
     if sys.version_info < (3, 11):  # noqa: UP036 (any Python may run this file)
         raise SystemExit(
