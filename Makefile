@@ -1,15 +1,10 @@
-# `make lab` and `make test` set up everything they need. `make help` lists the rest.
-#
-# make.py does the work, here and on machines without make: `make lab FRESH=04` is
-# `python3 make.py lab FRESH=04`.
+# `make TASK` is `python3 make.py TASK`, which works without make: see make.py. `make help` lists the tasks.
 
 PYTHON ?= python3
+.DEFAULT_GOAL := help
 
-TARGETS := help setup lab notebooks pictures slides solutions contents test test-fast test-core-314 test-frontend \
-  test-notebooks test-browser clients soak record-vllm record-vllm-run record-vllm-examples \
-  record-sglang record-sglang-events score submit verify rescore leaderboard check check-frontend \
-  bundle site dist test-wheel serve fields bench clean
-
-.PHONY: $(TARGETS)
-$(TARGETS):
+# Each name is a task, also where a folder has that name.
+%: always
 	@$(PYTHON) make.py $@
+always Makefile: ;
+.PHONY: always

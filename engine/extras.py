@@ -25,7 +25,7 @@ EXTRA_OF = {module: extra for extra, modules in _MODULES.items() for module in m
 
 
 class MissingExtraError(ModuleNotFoundError):
-    """A library is not installed. The message names the extra that installs it."""
+    """A library or the front end is missing. The message names what installs or builds it."""
 
 
 @contextmanager

@@ -1,7 +1,13 @@
-"""Options and fixtures of all tests. `--soak`: more cases; `--update-snapshots`: write snapshots."""
+"""Options and fixtures of all tests.
+
+--soak              the large counts of cases
+--update-snapshots  write tests/snapshots
+--write-seconds     write tests/seconds.txt, how long each file takes, by which workers start with the longest
+"""
 
 import os
 import signal
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,11 +24,35 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--soak", action="store_true", help="the large counts; seeds are printed")
     parser.addoption("--update-snapshots", action="store_true", help="rewrite tests/snapshots")
+    parser.addoption("--write-seconds", action="store_true", help="rewrite tests/seconds.txt")
     parser.addoption("--seed", type=int, default=0, help="first seed of the random workloads")
 
 
+SECONDS = Path(__file__).with_name("seconds.txt")
+_measured: Counter[str] = Counter()
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Add up how long the tests of each file take."""
+    _measured[report.nodeid.partition("::")[0]] += report.duration
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Write the files that take five seconds or more, the longest first."""
+    if session.config.getoption("--write-seconds") and not hasattr(session.config, "workerinput"):
+        long = [(file, seconds) for file, seconds in _measured.most_common() if seconds >= 5]
+        SECONDS.write_text("".join(f"{seconds:.0f} {file}\n" for file, seconds in long), "utf-8")
+
+
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out tests marked `soak` without `--soak`."""
+    """Start with the longest files, and leave out tests marked `soak` without `--soak`.
+
+    A worker that meets a long file last would leave the others without work.
+    """
+    lines = SECONDS.read_text("utf-8").splitlines()
+    seconds = {file: float(time) for time, file in (line.split(" ", 1) for line in lines)}
+    items.sort(key=lambda item: -seconds.get(item.nodeid.partition("::")[0], 0))
     if not config.getoption("--soak"):
         long = [item for item in items if item.get_closest_marker("soak")]
         config.hook.pytest_deselected(items=long)

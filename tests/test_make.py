@@ -1,10 +1,12 @@
-"""The Makefile and make.py offer the same targets, and both pass variables on."""
+"""make.py: tasks, variables, and the choice of PyTorch's build."""
 
 import os
-import re
+import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -14,39 +16,58 @@ import make
 ROOT = Path(__file__).parents[1]
 
 
-def test_the_makefile_has_the_targets_of_make_py() -> None:
-    text = (ROOT / "Makefile").read_text("utf-8").replace("\\\n", " ")
-    [names] = re.findall(r"^TARGETS := (.+)$", text, re.MULTILINE)
-    assert names.split() == list(make.TARGETS)
-
-
-def test_an_unknown_target_and_an_old_python_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(SystemExit, match="no target tset; choose from help, setup"):
+def test_an_unknown_task_and_an_old_python_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SystemExit, match="no task tset; choose from setup, "):
         make.main(["tset"])
     monkeypatch.setattr(make.sys, "version_info", (3, 9))
     with pytest.raises(SystemExit, match=r"3\.11 or newer.*make PYTHON=python3\.12 lab"):
         make.main(["lab", "FRESH=04"])
 
 
-@pytest.mark.parametrize("command", [[sys.executable, "make.py"], ["make"]])
-def test_a_variable_and_an_exit_code_pass_through(command: list[str], tmp_path: Path) -> None:
-    """`record-vllm` runs the Python that VLLM_PYTHON names; here it is one that tells its arguments."""
-    if shutil.which(command[0]) is None:
-        pytest.skip("this machine has no make")
-    told = tmp_path / "told.txt"
-    recorder = tmp_path / "python"
-    recorder.write_text(f'#!/bin/sh\necho "$PYTHONPATH $@" > "{told}"\nexit 3\n')
-    recorder.chmod(0o755)
-    variables = [f"VLLM_PYTHON={recorder}", "RECORD_ARGS=--seeds '1 0'"]
-    done = subprocess.run(
-        [*command, "record-vllm", *variables], cwd=ROOT, capture_output=True, check=False
+@pytest.fixture
+def recorder(tmp_path: Path) -> Path:
+    """A Python that writes its path and its arguments to a file, and fails."""
+    file = tmp_path / "python"
+    file.write_text(f'#!/bin/sh\necho "$PYTHONPATH $@ $RECORD_ARGS" > "{tmp_path}/told"\nexit 3\n')
+    file.chmod(0o755)
+    return file
+
+
+def test_variables_arguments_and_the_exit_code_pass_through_a_task(
+    recorder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(make, "set_up", lambda level: None)
+    monkeypatch.setattr(make.os, "environ", dict(os.environ))
+    arguments = [
+        f"VLLM_PYTHON={recorder}",
+        "RECORD_ARGS=--seeds '1 0'",
+        "record-vllm",
+        "--out",
+        "x",
+    ]
+    with pytest.raises(SystemExit) as stopped:
+        make.main(arguments)
+    assert stopped.value.code != 0
+    said = recorder.with_name("told").read_text()
+    assert said.startswith(
+        "recorders/vllm:notebooks -m tests.parity.record_vllm --out x --seeds 1 0"
     )
-    assert done.returncode == (3 if command[0] != "make" else 2), done.stderr
-    path = os.pathsep.join(["recorders/vllm", "notebooks"])
-    assert told.read_text() == f"{path} -m tests.parity.record_vllm --seeds 1 0\n"
 
 
-def test_a_target_is_made_again_only_after_a_source_has_changed(tmp_path: Path) -> None:
+@pytest.mark.skipif(shutil.which("make") is None, reason="this machine has no make")
+def test_make_hands_a_task_and_its_variables_to_make_py(recorder: Path) -> None:
+    command = [
+        "make",
+        "site",
+        f"PYTHON={recorder}",
+        "RECORD_ARGS=--seeds 1",
+    ]  # a folder has the name
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
+    assert done.returncode == 2
+    assert recorder.with_name("told").read_text().split() == ["make.py", "site", "--seeds", "1"]
+
+
+def test_a_file_is_made_again_only_after_a_source_has_changed(tmp_path: Path) -> None:
     made, source = tmp_path / "made", tmp_path / "source"
     source.touch()
     assert not make.is_newer(made, [source])
@@ -57,27 +78,84 @@ def test_a_target_is_made_again_only_after_a_source_has_changed(tmp_path: Path) 
     assert not make.is_newer(made, [source])
 
 
+@pytest.fixture
+def indexes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a package index, `pypi`, and a stand-in for PyTorch's, `cpu`."""
+    for index, version in (("pypi", "2.13.0"), ("cpu", "2.13.0+cpu")):
+        folder = tmp_path / index / "torch"
+        folder.mkdir(parents=True)
+        wheel = folder / f"torch-{version}-py3-none-any.whl"
+        about = f"torch-{version}.dist-info"
+        with zipfile.ZipFile(wheel, "w") as archive:
+            archive.writestr("torch/__init__.py", "")
+            archive.writestr(
+                f"{about}/METADATA", f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\n"
+            )
+            archive.writestr(
+                f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+            )
+            archive.writestr(f"{about}/RECORD", "")
+        link = f'<a href="{wheel.name.replace("+", "%2B")}">{wheel.name}</a>'
+        (folder / "index.html").write_text(f"<!DOCTYPE html><html><body>{link}</body></html>")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "env"], check=True)
+    monkeypatch.setattr(make.os, "environ", dict(os.environ))
+    for name in ("TORCH", "TORCH_INDEX"):
+        os.environ.pop(name, None)
+    os.environ |= {
+        "UV_DEFAULT_INDEX": (tmp_path / "pypi").as_uri(),
+        "UV_INDEX": "",
+        "UV_FIND_LINKS": "",
+        "UV_NO_CACHE": "1",
+    }
+    monkeypatch.setattr(make.sys, "platform", "linux")
+    monkeypatch.setattr(make, "TORCH_INDEX", (tmp_path / "cpu").as_uri())
+    monkeypatch.setattr(make, "_has_nvidia_gpu", lambda: False)
+    return tmp_path
+
+
 @pytest.mark.parametrize(
-    ("target", "path"),
+    ("variables", "has_gpu", "version"),
+    [
+        ({}, False, "2.13.0+cpu"),
+        ({}, True, "2.13.0"),
+        ({"TORCH": "cuda"}, False, "2.13.0"),
+        ({"TORCH": "cpu"}, True, "2.13.0+cpu"),
+        ({"TORCH_INDEX": "{folder}/cpu", "TORCH": "cuda"}, False, "2.13.0+cpu"),  # a mirror
+        ({"TORCH_INDEX": "http://127.0.0.1:9/cpu"}, False, "2.13.0"),  # no server answers there
+    ],
+)
+def test_the_build_of_pytorch_fits_the_machine_and_is_named(
+    variables: dict[str, str],
+    has_gpu: bool,
+    version: str,
+    indexes: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(make, "_has_nvidia_gpu", lambda: has_gpu)
+    os.environ |= {name: value.format(folder=indexes.as_uri()) for name, value in variables.items()}
+    make.install_torch(indexes / "env")
+    [installed] = (indexes / "env").glob("lib/*/site-packages/torch-*.dist-info")
+    assert installed.name == f"torch-{version}.dist-info"
+    said = capfd.readouterr().out
+    assert f"PyTorch {version} from " in said
+    assert ("127.0.0.1:9/cpu cannot be reached" in said) == ("9/cpu" in str(variables))
+
+
+def test_a_wrong_build_of_pytorch_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCH", "rocm")
+    with pytest.raises(SystemExit, match="TORCH must be cpu or cuda, got rocm"):
+        make.install_torch()
+
+
+@pytest.mark.parametrize(
+    ("task", "path"),
     [("test-browser", "tests/browser/test_open.py"), ("test-fast", "tests/test_make.py")],
 )
-def test_a_path_in_pytest_args_replaces_the_targets_folder(
-    target: str, path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    commands: list[list[str]] = []
-    monkeypatch.setattr(make, "setup", lambda: None)
-    monkeypatch.setattr(make, "is_newer", lambda *_: True)
-    monkeypatch.setattr(make, "run", lambda *command, **_: commands.append([*map(str, command)]))
-    monkeypatch.setenv("PYTEST_ARGS", path)
-    make.TARGETS[target].__wrapped__()
-    [_, *arguments] = commands[-1]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", *arguments, "--collect-only", "-q", "-n", "0"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert {
-        line.partition(":")[0] for line in done.stdout.splitlines() if line.startswith("tests/")
-    } == {path}
+def test_a_path_replaces_the_folder_of_a_task(task: str, path: str) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    _, *arguments = shlex.split(project["tool"]["poe"]["tasks"][task]["cmd"])
+    command = [sys.executable, "-m", "pytest", *arguments, path, "--collect-only", "-q", "-n", "0"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    collected = [line for line in done.stdout.splitlines() if line.startswith("tests/")]
+    assert {line.partition(":")[0] for line in collected} == {path}

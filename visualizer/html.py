@@ -11,6 +11,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from engine.extras import MissingExtraError
 from visualizer.logs import ClusterLogLike, LogLike, Select
 from visualizer.packed import packed_log
 
@@ -18,7 +19,10 @@ MODULE = Path(__file__).parent / "static" / "board.js"
 CLUSTER_MODULE = MODULE.with_name("cluster.js")
 for _built in (MODULE, CLUSTER_MODULE):
     if not _built.exists():
-        raise FileNotFoundError(f"{_built} is missing: build it with `make bundle`")
+        raise MissingExtraError(
+            f"the board needs {_built.relative_to(_built.parents[2])}, which a clone does not contain: "
+            "build it with `make setup`"
+        )
 
 PAGE = Template((Path(__file__).parent / "page.html").read_text("utf-8"))
 

@@ -34,6 +34,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
 from engine.events.vocabulary import Event
+from engine.extras import MissingExtraError
 from server.api.operation import may_control
 from server.core.bridge import Bridge
 from server.core.event_log import PreviousRun, Window, encode_event
@@ -91,7 +92,10 @@ class _Files(StaticFiles):
 def install_page(app: FastAPI, name: str = "live.html") -> None:
     """Serve a page of `server/pages/` at `/`, and its files below `/page/` and `/board/`."""
     if not (BOARD / "live.js").exists():
-        raise FileNotFoundError(f"{BOARD / 'live.js'} is missing: build it with `make bundle`")
+        raise MissingExtraError(
+            "the live page needs visualizer/static/live.js, which a clone does not contain: "
+            "build it with `make setup`"
+        )
     app.mount("/page", _Files(directory=PAGES))
     app.mount("/board", _Files(directory=BOARD))
 

@@ -12,7 +12,6 @@ from itertools import product
 
 import pytest
 import torch
-import transformers
 
 from engine import Engine, EngineConfig, SamplingParams
 from engine.compute import torch_runner
@@ -23,6 +22,7 @@ from engine.compute.weights.checkpoint import Checkpoint
 from engine.events import vocabulary as v
 from engine.speculation import verification
 from engine.speculation.draft_model import DraftModel
+from tests.lazy import transformers
 
 VOCAB = 4
 PROMPT = [1, 3, 0]

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 import torch
-import transformers
 
 from engine.compute.loader import BUNDLED
 from server.process import serve_in_background
+from tests.lazy import transformers
 from tests.server.harness import post
 
 CLOSE = 1e-4

@@ -117,7 +117,6 @@ def _board(
 ) -> "Callable[..., str]":
     """Return a function that makes the page of one log: `(path=None, **options)`."""
     from engine.events import EventLog
-    from visualizer.html import page_of, write_page
 
     if isinstance(log, EventLog):
         _check_step(log, step)
@@ -129,6 +128,8 @@ def _board(
     title = "Underglass" if is_scenario or name == "-" else Path(name).name
 
     def page(path: Path | None = None, **more: Any) -> str:
+        from visualizer.html import page_of, write_page  # they need the built front end
+
         packed, options, module = page_of(shown, step=step, select=selected, text=text)
         return write_page(packed, options | more, path, theme=theme, title=title, module=module)
 

@@ -18,10 +18,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
-import transformers
 
 from tests.engine.compute.judge import PROMPT, reference_logits
 from tests.engine.text.conftest import SPECIAL, byte_level_bpe
+from tests.lazy import transformers
 
 DIRECTORY = Path(__file__).parents[2] / "fixtures" / "gguf" / "converted"
 LOGITS = DIRECTORY / "logits.npz"

@@ -4,9 +4,9 @@ import json
 
 import gguf
 import torch
-import transformers
 
 from tests.engine.text.conftest import SPECIAL, TEMPLATE, byte_level_bpe
+from tests.lazy import transformers
 
 Type = gguf.GGMLQuantizationType
 SIZES = dict(

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
-import transformers
 
 from engine import Engine, EngineConfig, EventLog, SamplingParams
 from engine.compute import loader
@@ -33,6 +32,7 @@ from engine.text.byte_tokenizer import ByteTokenizer
 from tests.engine.compute import gguf_files, gguf_fixtures
 from tests.engine.compute.models import MODELS, save
 from tests.engine.drafters import Knowing, another
+from tests.lazy import transformers
 
 TIE = 1e-4  # where the two likeliest logits are closer than this, either may win
 # What half precision, or activations rounded to it, may change in a logit,

@@ -1,22 +1,22 @@
 """Defaults, older forms and per-layer lists of config.json mean what they mean to transformers."""
 
 import pytest
-import transformers
 
 from engine.compute.model.config_file import parse_config
 from engine.compute.weights.checkpoint import CheckpointError
 from tests.facts import raises_naming
+from tests.lazy import transformers
 
 CONFIGS = {
-    "LlamaForCausalLM": transformers.LlamaConfig,
-    "MistralForCausalLM": transformers.MistralConfig,
-    "Qwen2ForCausalLM": transformers.Qwen2Config,
-    "Qwen3ForCausalLM": transformers.Qwen3Config,
-    "Qwen3MoeForCausalLM": transformers.Qwen3MoeConfig,
-    "Phi3ForCausalLM": transformers.Phi3Config,
-    "SmolLM3ForCausalLM": transformers.SmolLM3Config,
-    "Olmo2ForCausalLM": transformers.Olmo2Config,
-    "Gemma3ForCausalLM": transformers.Gemma3TextConfig,
+    "LlamaForCausalLM": "LlamaConfig",
+    "MistralForCausalLM": "MistralConfig",
+    "Qwen2ForCausalLM": "Qwen2Config",
+    "Qwen3ForCausalLM": "Qwen3Config",
+    "Qwen3MoeForCausalLM": "Qwen3MoeConfig",
+    "Phi3ForCausalLM": "Phi3Config",
+    "SmolLM3ForCausalLM": "SmolLM3Config",
+    "Olmo2ForCausalLM": "Olmo2Config",
+    "Gemma3ForCausalLM": "Gemma3TextConfig",
 }
 SIZES = dict(
     vocab_size=97,
@@ -40,7 +40,8 @@ def completed(architecture, entries):
     """The entries as transformers reads and writes them: complete, in today's form."""
     # It changes the dictionaries that it is given.
     copied = {k: dict(v) if isinstance(v, dict) else v for k, v in entries.items()}
-    return CONFIGS[architecture](**copied).to_dict() | {"architectures": [architecture]}
+    kind = getattr(transformers, CONFIGS[architecture])
+    return kind(**copied).to_dict() | {"architectures": [architecture]}
 
 
 @pytest.mark.parametrize(

@@ -315,7 +315,7 @@ class TestGPT2:
 
 
 def test_every_family_is_compared_with_transformers():
-    assert {kind.__name__ for kind, _ in MODELS.values()} == SUPPORTED
+    assert {kind for kind, _ in MODELS.values()} == SUPPORTED
     assert set(FEATURES) == set(MODELS)
 
 

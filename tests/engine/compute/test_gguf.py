@@ -3,7 +3,6 @@
 import gguf
 import pytest
 import torch
-import transformers
 
 from engine.compute.loader import build, load
 from engine.compute.torch_runner import TorchRunner
@@ -18,6 +17,7 @@ from tests.engine.compute.gguf_files import KINDS, Type, make, write
 from tests.engine.compute.judge import PROMPT, reference_logits
 from tests.engine.text.conftest import TEXT
 from tests.facts import raises_naming
+from tests.lazy import transformers
 
 
 def last_logits(runner, tokens=PROMPT):

@@ -8,7 +8,6 @@ import weakref
 
 import pytest
 import torch
-import transformers
 from safetensors.torch import load_file, save_file
 
 from engine import Engine
@@ -24,6 +23,7 @@ from tests.engine.compute.driver import Driver
 from tests.engine.compute.judge import PROMPT, reference_logits
 from tests.engine.compute.models import add_tokenizer, save
 from tests.facts import raises_naming
+from tests.lazy import transformers
 
 
 @pytest.fixture

@@ -5,10 +5,8 @@ from dataclasses import replace
 import msgspec
 import pytest
 import torch
-import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from engine import Engine, EngineConfig, SamplingParams
 from engine.compute.model.config_file import read_config
@@ -23,6 +21,7 @@ from engine.scheduling.admission import RequestError
 from tests.engine.compute.driver import BLOCK_SIZE, Driver
 from tests.engine.compute.judge import PROMPT, departs, last_logits, reference_logits
 from tests.facts import raises_naming
+from tests.lazy import transformers
 
 
 def with_scaling(scaling):
@@ -81,6 +80,8 @@ def test_frequencies_are_those_of_transformers(scaling, theta):
     config = transformers.LlamaConfig(
         head_dim=16, max_position_embeddings=20_000, rope_parameters=entries
     )
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
     kind = entries["rope_type"]
     expected, scale = ROPE_INIT_FUNCTIONS[kind](config, "cpu")
     frequencies = scaling.scaled(theta ** -(torch.arange(0, 16, 2) / 16))

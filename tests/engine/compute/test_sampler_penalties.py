@@ -6,11 +6,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers.generation import logits_process as theirs
 
 from engine.compute.sampling import reference
 from engine.compute.sampling.sampler import process_logits, sample
 from tests.engine.compute.sampler_cases import logit_position, random_logits, random_position
+from tests.lazy import transformers
 
 FORBIDDEN = torch.finfo(torch.float32).min
 
@@ -84,7 +84,7 @@ def test_drafts_before_a_position_count_as_output():
 )
 def test_repetition_equals_that_of_transformers(seed, penalty, text):
     logits = random_logits(seed, 1, 40)
-    processor = theirs.RepetitionPenaltyLogitsProcessor(penalty)
+    processor = transformers.RepetitionPenaltyLogitsProcessor(penalty)
     expected = processor(torch.tensor([text]), logits.clone())
     found = adjust(logits, [logit_position(text[:1], text[1:], repetition_penalty=penalty)])
     torch.testing.assert_close(found, expected)
@@ -94,7 +94,7 @@ def test_repetition_equals_that_of_transformers(seed, penalty, text):
 def test_min_tokens_equals_that_of_transformers(output):
     logits = random_logits(1, 1, 10)
     text = [9] * (3 + output)
-    processor = theirs.MinNewTokensLengthLogitsProcessor(3, 2, [0, 4], device="cpu")
+    processor = transformers.MinNewTokensLengthLogitsProcessor(3, 2, [0, 4], device="cpu")
     expected = processor(torch.tensor([text]), logits.clone())
     found = adjust(logits, [logit_position(text[:3], text[3:], end_ids=[0, 4], min_tokens=2)])
     assert torch.equal(found <= FORBIDDEN, expected == -torch.inf)

@@ -5,12 +5,12 @@ import pytest
 import torch
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
-from transformers.generation import logits_process as theirs
 
 from engine.compute.sampling.reference import probabilities
 from engine.compute.sampling.truncation import truncated_probs
 from engine.scheduling.sampling_params import SamplingParams
 from tests.engine.compute.sampler_cases import random_logits
+from tests.lazy import transformers
 
 
 def all_rows(logits, params):
@@ -67,13 +67,13 @@ def test_distribution_equals_the_plain_one(params, seed, vocab, spread, ties):
 def test_the_cuts_equal_those_of_transformers(seed, temperature, min_p, top_k, top_p):
     logits = random_logits(seed, 4, 120)
     warpers = dict(
-        min_p=theirs.MinPLogitsWarper(min_p),
-        top_k=theirs.TopKLogitsWarper(top_k),
-        top_p=theirs.TopPLogitsWarper(top_p),
+        min_p=transformers.MinPLogitsWarper(min_p),
+        top_k=transformers.TopKLogitsWarper(top_k),
+        top_p=transformers.TopPLogitsWarper(top_p),
     )
     chosen = dict(min_p=min_p, top_k=top_k, top_p=top_p)
     for names in (["min_p"], ["top_k"], ["top_p"], ["min_p", "top_k", "top_p"]):
-        scores = theirs.TemperatureLogitsWarper(temperature)(None, logits)
+        scores = transformers.TemperatureLogitsWarper(temperature)(None, logits)
         for name in names:
             if name == "top_p":  # a sum that rounding moves across the limit decides nothing
                 sums = scores.double().softmax(-1).sort(descending=True).values.cumsum(-1)

@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
-import transformers
 
 from engine.text.chat_template import ChatTemplate, ChatTemplateError
 from engine.text.tokenizer import HFTokenizer
 from tests.facts import raises_naming
+from tests.lazy import transformers
 
 CHAT = [
     {"role": "user", "content": "What is <b>17 & 25</b>? 😀"},

@@ -1,7 +1,6 @@
 """How families of models split text: the patterns that GGUF files name."""
 
 import pytest
-import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, normalizers, pre_tokenizers
@@ -9,6 +8,7 @@ from tokenizers import AddedToken, normalizers, pre_tokenizers
 from engine.text.pre_tokenizers import SPLITS
 from engine.text.tokenizer import HFTokenizer, byte_level_bytes
 from tests.engine.text.conftest import TEXT, byte_level_bpe, write
+from tests.lazy import transformers
 
 # Of Qwen 2.5 and 3, SmolLM 2, SmolLM 3, Phi-4, OLMo 2, Phi-4-mini, Mistral Nemo, Llama 3.
 NAMES = ["qwen2", "smollm", "smaug-bpe", "dbrx", "gpt-4o", "tekken", "llama-bpe"]

@@ -6,7 +6,6 @@ import sys
 import threading
 
 import pytest
-import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +13,7 @@ from engine.text.byte_tokenizer import SPECIAL_TOKENS, ByteTokenizer
 from engine.text.tokenizer import HFTokenizer, TokenizerError
 from tests.engine.text.conftest import TEXT, byte_level_bpe, write
 from tests.facts import raises_naming
+from tests.lazy import transformers
 
 HARD = [
     "",

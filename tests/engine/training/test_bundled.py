@@ -4,11 +4,11 @@ import json
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from engine import Engine
 from engine.compute.loader import BUNDLED as DIRECTORY
 from engine.training import evaluate, serving
+from tests.lazy import transformers
 
 
 @pytest.fixture(scope="module")
@@ -26,8 +26,8 @@ def test_it_is_small():
 
 
 def test_a_raw_completion_tells_a_story_and_stops():
-    tokenizer = AutoTokenizer.from_pretrained(DIRECTORY)
-    model = AutoModelForCausalLM.from_pretrained(DIRECTORY, dtype=torch.float32)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(DIRECTORY)
+    model = transformers.AutoModelForCausalLM.from_pretrained(DIRECTORY, dtype=torch.float32)
     prompt = tokenizer("Once upon a time", return_tensors="pt")
     row = model.generate(**prompt, max_new_tokens=400)[0]
     assert row[-1] == tokenizer.eos_token_id

@@ -7,12 +7,12 @@ from random import Random
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from engine.training.corpus import CHAT, conversation
 from engine.training.documents import ASSISTANT_END, IDS, SPECIAL_TOKENS
 from engine.training.export import export
 from engine.training.model import Model, ModelConfig
+from tests.lazy import transformers
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def directory(tmp_path_factory, tokenizer):
 def test_transformers_computes_the_same_logits(directory):
     ours = Model(ModelConfig())
     ours.load_state_dict(load_file(directory / "model.safetensors"))
-    theirs = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32)
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32)
     tokens = torch.randint(0, 1536, (2, 200), generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         expected, actual = theirs(tokens).logits, ours(tokens)
@@ -45,7 +45,7 @@ def test_the_sizes_survive(tmp_path, tokenizer):
 
 
 def test_the_chat_template_writes_what_the_corpus_trains(directory):
-    tokenizer = AutoTokenizer.from_pretrained(directory)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
     for seed in range(60):
         document = conversation(Random(seed), tuple(CHAT)[seed % len(CHAT)])
         messages = []
@@ -59,15 +59,18 @@ def test_the_chat_template_writes_what_the_corpus_trains(directory):
 
 
 def test_a_system_message_goes_in_front_of_the_first_user_message(directory):
-    tokenizer = AutoTokenizer.from_pretrained(directory)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
     messages = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi"}]
     shown = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
     assert shown == "<|bos|><|user_start|>Be kind.\n\nHi<|user_end|><|assistant_start|>"
 
 
 def test_special_tokens_and_the_end_of_generation(directory):
-    tokenizer = AutoTokenizer.from_pretrained(directory)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
     assert tokenizer.convert_tokens_to_ids(list(SPECIAL_TOKENS)) == list(range(9))
     assert tokenizer.eos_token == "<|assistant_end|>"
-    assert GenerationConfig.from_pretrained(directory).eos_token_id == [IDS[ASSISTANT_END], 0]
+    assert transformers.GenerationConfig.from_pretrained(directory).eos_token_id == [
+        IDS[ASSISTANT_END],
+        0,
+    ]
     assert tokenizer("Once upon a time").input_ids[0] == tokenizer.bos_token_id == 0

@@ -6,7 +6,6 @@ from random import Random
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from engine import Engine, SamplingParams
 from engine.compute.weights.checkpoint import Checkpoint
@@ -17,6 +16,7 @@ from engine.training import nanogpt
 from engine.training.nanogpt import STORIES, NanoConfig, NanoGPT, train_nanogpt
 from engine.training.stories import plain_story
 from tests.facts import raises_naming
+from tests.lazy import transformers
 
 PROMPT = "Once upon a time there"
 
@@ -74,8 +74,8 @@ def test_greedy_tokens_and_ids_equal_transformers(trained):
     outputs = engine.complete(
         prompts, SamplingParams(max_tokens=60, temperature=0, ignore_eos=True), progress=False
     )
-    theirs = AutoTokenizer.from_pretrained(trained)
-    model = AutoModelForCausalLM.from_pretrained(trained, dtype=torch.float32)
+    theirs = transformers.AutoTokenizer.from_pretrained(trained)
+    model = transformers.AutoModelForCausalLM.from_pretrained(trained, dtype=torch.float32)
     model.generation_config.eos_token_id = None
     for prompt, output in zip(prompts, outputs, strict=True):
         ids = theirs(prompt, return_tensors="pt")
@@ -98,7 +98,7 @@ def test_the_training_model_is_the_one_that_is_served(trained):
     )
     weights.check_all_loaded()
     tokens = torch.arange(160).reshape(2, 80) % config["vocab_size"]
-    theirs = AutoModelForCausalLM.from_pretrained(trained, dtype=torch.float32)
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(trained, dtype=torch.float32)
     with torch.no_grad():
         assert torch.allclose(model(tokens), theirs(tokens).logits, atol=1e-4)
 
