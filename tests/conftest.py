@@ -2,7 +2,7 @@
 
 --soak              the large counts of cases
 --update-snapshots  write tests/snapshots
---write-seconds     write tests/seconds.txt, how long each file takes, by which workers start with the longest
+--write-seconds     write tests/seconds.txt: the files that workers start with, the longest first
 """
 
 import os
