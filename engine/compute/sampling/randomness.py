@@ -5,9 +5,9 @@ recomputed. Here the number that decides a token depends only on the request's s
 index and the token's position. So a request draws the same numbers alone or in a batch, with or
 without a preemption, and the samples of one prompt can differ from their first token on.
 
-Equal numbers give equal tokens up to rounding only. The last bits of the logits change with the shape of
-the batch, because it changes the order in which a matrix product adds. So a token can differ where its
-number lies on the border between two tokens or, if decoding is greedy, where two tokens are almost
+Equal numbers give equal tokens up to rounding only. The last bits of the logits change with the shape
+of the batch, because it changes the order in which a matrix product adds. So a token can differ where
+its number lies on the border between two tokens or, if decoding is greedy, where two tokens are almost
 equally likely.
 
 The idea comes from counter-based generators (Salmon et al., "Parallel random numbers: as easy as 1,
