@@ -182,7 +182,9 @@ class _Reader:
                 self._is_escaped = True
             elif byte == b'"':
                 self._is_string = False
-                return self._is_key or not self.is_unique or self._value() not in self.levels[-1].used
+                return (
+                    self._is_key or not self.is_unique or self._value() not in self.levels[-1].used
+                )
         elif byte == b'"':
             self._is_string, self.scalar = True, byte
         elif byte in b"{[":
