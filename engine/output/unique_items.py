@@ -1,19 +1,19 @@
 """Keep the items of an array apart: `uniqueItems`, which no grammar can express.
 
-A context-free grammar cannot compare a new item with the earlier ones, so this matcher does, on top of the
-grammar's. It reads the output along with the grammar, and knows where in the schema the output is. Inside an
-array with `uniqueItems` it removes tokens from the mask:
+A context-free grammar cannot compare a new item with the earlier ones, so this matcher does, on top of
+the grammar's. It reads the output along with the grammar, and knows where in the schema the output is.
+Inside an array with `uniqueItems` it removes tokens from the mask:
 
     output   ["red", "re            used: "red"
     removed  d"   d",   d"]         they complete a second "red"
     removed  d                      only if nothing but the closing quote could follow; here it stays,
                                     because "redwood" is possible
 
-So a comma is removed, too, when every value of an enum has been used. Items are compared by value: 1 and 1.0
-are the same number.
+So a comma is removed, too, when every value of an enum has been used. Items are compared by value: 1
+and 1.0 are the same number.
 
-Differs from vLLM, whose backends reject `uniqueItems` or ignore it. Items that are arrays or objects, and numbers
-with bounds, are rejected: two different texts may be the same value there.
+Differs from vLLM, whose backends reject `uniqueItems` or ignore it. Items that are arrays or objects,
+and numbers with bounds, are rejected: two different texts may be the same value there.
 """
 
 import json
@@ -29,8 +29,11 @@ from engine.output.json_schema import Schema, resolve
 from engine.text.tokenizer import Tokenizer
 
 MARK = "x-uniqueItems"  # in a schema for the library, which ignores unknown keywords
+_MAX_ALTERNATIVES = 100
 _SCALARS = {"string", "integer", "boolean", "null"}
-_NUMBER_BOUNDS = {"minimum", "maximum", "multipleOf"}
+_NUMBER_BOUNDS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}
+# Bounded numbers have no exponent. With one, "0e" would go on for ever: it is 0, whatever follows.
+_FINITE = {"minimum": -9.2e18, "maximum": 9.2e18}
 
 
 def mark_unique_items(schema: Schema, root: Schema) -> None:
@@ -53,13 +56,17 @@ def check_alternatives(schema: Schema, root: Schema) -> None:
 
 
 def expand(schemas: Iterable[Any], root: Schema) -> list[Schema]:
-    """Return all schemas that may describe the value that these describe."""
+    """Return all schemas that may describe the value that these describe. Raises GrammarError."""
     found: dict[int, Schema] = {}
     pending = list(schemas)
     while pending:
         schema = pending.pop()
         if isinstance(schema, dict) and id(schema) not in found:
             found[id(schema)] = schema
+            if len(found) > _MAX_ALTERNATIVES:
+                raise GrammarError(
+                    f"uniqueItems needs at most {_MAX_ALTERNATIVES} alternatives in one place"
+                )
             for key in ("anyOf", "oneOf", "allOf"):
                 pending += options if isinstance(options := schema.get(key), list) else []
             if isinstance(pointer := schema.get("$ref"), str):
@@ -89,11 +96,15 @@ def _check_scalar(item: Schema) -> None:
     is_choice = item.keys() & {"anyOf", "oneOf", "allOf", "$ref"}
     if types == {None} and is_choice:
         return
-    if types <= _SCALARS or (types <= {*_SCALARS, "number"} and not item.keys() & _NUMBER_BOUNDS):
+    if types <= _SCALARS:
+        return
+    given = {name: item[name] for name in _NUMBER_BOUNDS if name in item}
+    if types <= {*_SCALARS, "number"} and given in ({}, _FINITE):
+        item |= _FINITE
         return
     raise GrammarError(
-        "uniqueItems can be guaranteed only for strings, integers, numbers without bounds, booleans and "
-        "enums: describe the items with a type, or leave uniqueItems out"
+        "uniqueItems can be guaranteed only for strings, integers, numbers without bounds, booleans "
+        "and enums: describe the items with a type, or leave uniqueItems out"
     )
 
 
@@ -145,12 +156,13 @@ class _Reader:
         self.root = root
         self.levels: list[_Level] = []
         self.scalar = b""  # the text of the string or number so far
+        self.text = b""  # the same, with the space before it
         self._is_string = self._is_escaped = self._is_key = False
 
     def copy(self) -> "_Reader":
         other = _Reader(self.root)
         other.levels = [*self.levels[:-1], *(one.copy() for one in self.levels[-1:])]
-        other.scalar = self.scalar
+        other.scalar, other.text = self.scalar, self.text
         other._is_string, other._is_escaped = self._is_string, self._is_escaped
         other._is_key = self._is_key
         return other
@@ -162,7 +174,13 @@ class _Reader:
 
     def read(self, text: bytes) -> bool:
         """Read more; return whether all items are still unique."""
-        return all(self._read(bytes((byte,))) for byte in text)
+        for i in range(len(text)):
+            byte = text[i : i + 1]
+            fits = self._read(byte)
+            self.text = self.text + byte if self.scalar or byte == b" " else byte
+            if not fits:
+                return False
+        return True
 
     def rests(self) -> Iterator[bytes]:
         """Yield what would complete the item to one of the used ones."""
@@ -228,8 +246,8 @@ class _Reader:
         return fits
 
     def _value(self) -> tuple[str, Any]:
-        value = json.loads(self.scalar, parse_int=Decimal, parse_float=Decimal)
-        return type(value).__name__, value
+        value = json.loads(self.scalar, parse_int=Decimal)  # without a limit of digits
+        return "number" if isinstance(value, Decimal | float) else type(value).__name__, value
 
     def _inside(self) -> Iterator[Any]:
         """Yield the schemas of the value that begins now."""
@@ -318,9 +336,11 @@ class _UniqueItems:
     def _repeating(self, mask: int) -> int:
         """Return the allowed tokens after which an item is repeated, or must be."""
         repeating = 0
+        known: dict[object, bool] = {}
         for token in self._critical(mask):
             reader = self._reader.copy()
-            if not reader.read(self._tokens.texts[token]) or not self._can_go_on(token, reader):
+            fits = reader.read(self._tokens.texts[token])
+            if not fits or not self._can_go_on(token, reader, known):
                 repeating |= 1 << token
         return repeating
 
@@ -336,22 +356,29 @@ class _UniqueItems:
             critical |= {ids[start] for start in starts if start in ids}
         return {token for token in critical if mask >> token & 1}
 
-    def _can_go_on(self, token: int, reader: _Reader) -> bool:
-        """Return whether an item that is not used can follow this token."""
+    def _can_go_on(self, token: int, reader: _Reader, known: dict[object, bool]) -> bool:
+        """Return whether an item that is not used can follow this token.
+
+        `known` keeps the answers: many sequences of tokens spell the same text.
+        """
         if not reader.is_unique or not any(True for _ in reader.rests()):
             return True
-        inner = self._matcher.deep_copy()
-        inner.try_consume_tokens([token])
-        after = _UniqueItems(inner, reader, self._tokens)
-        mask = int.from_bytes(inner.compute_bitmask(), "little")
-        critical = after._critical(mask)
-        if mask & ~sum(1 << one for one in critical):
-            return True
-        for one in sorted(critical):
-            further = reader.copy()
-            if further.read(self._tokens.texts[one]) and after._can_go_on(one, further):
-                return True
-        return False
+        level = reader.levels[-1]
+        state = (reader.text, *level.used.values())
+        if state not in known:
+            inner = self._matcher.deep_copy()
+            inner.try_consume_tokens([token])
+            after = _UniqueItems(inner, reader, self._tokens)
+            mask = int.from_bytes(inner.compute_bitmask(), "little")
+            critical = after._critical(mask)
+            known[state] = bool(mask & ~sum(1 << one for one in critical))
+            for one in sorted(critical):
+                further = reader.copy()
+                fits = further.read(self._tokens.texts[one])
+                if known[state] or (fits and after._can_go_on(one, further, known)):
+                    known[state] = True
+                    break
+        return known[state]
 
 
 def _bits(mask: int) -> Iterator[int]:
