@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from engine.config import EngineConfig
 from engine.output.constraint import Constraint
-from engine.output.grammar import GrammarCompiler, GrammarError
+from engine.output.grammar import GrammarCompiler
+from engine.output.grammar_error import GrammarError
 from engine.scheduling.admission import RequestError, check_request
 from engine.scheduling.sampling_params import SamplingParams
 from engine.text.bad_words import bad_word_ids

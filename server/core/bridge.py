@@ -25,7 +25,7 @@ from typing import Any
 
 import msgspec
 
-from engine.output.grammar import GrammarError
+from engine.output.grammar_error import GrammarError
 from engine.scheduling.admission import RequestError
 from engine.scheduling.structured_output import StructuredOutput
 from server.core.admission import Admission, as_api_errors

@@ -39,7 +39,8 @@ from typing import IO, TYPE_CHECKING, NamedTuple, cast
 import msgspec
 
 from engine.extras import MissingExtraError
-from engine.output.grammar import GrammarCompiler, GrammarError
+from engine.output.grammar import GrammarCompiler
+from engine.output.grammar_error import GrammarError
 from engine.scheduling.structured_output import StructuredOutput
 
 if TYPE_CHECKING:

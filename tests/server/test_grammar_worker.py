@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from engine.events.vocabulary import RequestArrived
-from engine.output.grammar import GrammarError
+from engine.output.grammar_error import GrammarError
 from engine.scheduling.sampling_params import SamplingParams
 from engine.scheduling.structured_output import StructuredOutput
 from engine.text.byte_tokenizer import ByteTokenizer
