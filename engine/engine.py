@@ -179,7 +179,7 @@ class Engine:
         self.output_processors: dict[int, OutputProcessor] = {}  # from a request's first token on
         self._tool = checked_tool(tool or ToolUse)
         self._tool_tokens = ToolTokens.of(self.tokenizer)
-        self._validator = RequestValidator(config, self.tokenizer)
+        self.validator = RequestValidator(config, self.tokenizer)
         self.step_count = 0
         self.paused = False
         self._next_id = 1
@@ -475,18 +475,21 @@ class Engine:
         label: str = "",
         priority: int = 0,
         submitted_at: int | None = None,
+        constraint: Constraint | None = None,
     ) -> Request:
         """Add a request to the queue. `prompt` is text or token ids.
 
         `label` names the client, `priority` is the urgency (0 first). `submitted_at` is the clock
-        time at which the client sent the request; None means now. More samples than the batch has
+        time at which the client sent the request; None means now. `constraint` is what `validate`
+        returned; without it, `params.structured` is compiled now. More samples than the batch has
         seats become several requests with consecutive ids (`split_samples`); the first is returned.
         Raises RequestError, which names the field, for a request that can never be served, and
         PolicyError if the policy fails. In both cases nothing has changed.
         """
         params = SamplingParams() if params is None else params
         tokens = self.tokenizer.encode(prompt) if isinstance(prompt, str) else token_ids(prompt)
-        self.validate(tokens, params, priority)
+        self._check(tokens, params, priority)
+        constraint = constraint or self._constraint(params)
         if not isinstance(label, str):
             raise RequestError("label", f"must be text, got {label!r}")
         if not isinstance(submitted_at, int | None):
@@ -510,7 +513,7 @@ class Engine:
                 num_seqs=part.samples,
                 end_ids=end_ids,
                 bad_word_ids=bad_words,
-                constraint=self._constraint(part),
+                constraint=constraint and constraint.fork(),
             )
             self._queue(request, first)
             self._next_id += part.samples
@@ -529,22 +532,27 @@ class Engine:
                 self.abort(part)
             raise
 
-    def validate(self, tokens: Sequence[int], params: SamplingParams, priority: int = 0) -> None:
+    def validate(
+        self, tokens: Sequence[int], params: SamplingParams, priority: int = 0
+    ) -> Constraint | None:
         """Raise RequestError unless an otherwise empty engine can serve this request.
 
-        Any thread may call this: it reads only values that never change, and compiles what
-        `structured` asks for, which `submit` need not do again then.
+        Any thread may call this, because it reads only values that never change. Returns what
+        `structured` asks for, compiled; with it, `submit` need not compile anything.
         """
-        self._validator.validate(tokens, params, priority, max_context=self.runner.max_context)
-        self._constraint(params)
+        self._check(tokens, params, priority)
+        return self._constraint(params)
+
+    def _check(self, tokens: Sequence[int], params: SamplingParams, priority: int) -> None:
+        self.validator.validate(tokens, params, priority, max_context=self.runner.max_context)
 
     def prepare(self) -> None:
         """Do what would delay other requests if the first request that needs it did it."""
-        self._validator.prepare()
+        self.validator.prepare()
 
     def _constraint(self, params: SamplingParams) -> Constraint | None:
         """Return a new constraint if the output must have a shape. Raises RequestError."""
-        return self._validator.constraint(params)
+        return self.validator.constraint(params)
 
     def abort(self, request: Request | int) -> bool:
         """End a request, given as an object or by id, in any state. Call this only between steps.

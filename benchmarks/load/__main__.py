@@ -6,7 +6,16 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from benchmarks.load import faults, gateway, leavers, overload, slow_readers, streams, throughput
+from benchmarks.load import (
+    faults,
+    gateway,
+    grammars,
+    leavers,
+    overload,
+    slow_readers,
+    streams,
+    throughput,
+)
 from server.process import BackgroundServer, serve_in_background
 
 ROOM = {"max_kv_tokens": 65_536, "token_budget": 512}
@@ -43,6 +52,7 @@ WORKS: dict[str, Callable[[], dict[str, Any]]] = {
     "leavers": lambda: _serving(
         lambda server: leavers.measure(server.url, server.process.pid), max_batch_size=32, **ROOM
     ),
+    "grammars": lambda: _serving(lambda server: grammars.measure(server.url)),
     "slow_readers": lambda: _serving(
         lambda server: slow_readers.measure(server.url), max_batch_size=160, **ROOM
     ),

@@ -23,7 +23,7 @@ output ends as soon as only an end token could follow; in vLLM the model still s
 from collections.abc import Sequence
 from typing import Protocol
 
-_NO_TOKEN = "no token can come next"
+from engine.output.limits import NO_TOKEN, reason_of
 
 
 class Matcher(Protocol):
@@ -74,10 +74,12 @@ class Constraint:
     ignore_eos  do not allow an end token as long as anything else is allowed
     error       why no token may follow the output that was asked about last, usually "". It says
                 nothing about other outputs: a draft that cannot go on is rejected like any other
+    misread     the error is a token that does not fit: the engine's mistake, not the grammar's
     """
 
     def __init__(self, matcher: Matcher, end_ids: frozenset[int], *, ignore_eos: bool) -> None:
         self.error = ""
+        self.misread = False
         self.end_ids = end_ids
         self._beginning = matcher
         self._matcher = matcher.deep_copy()
@@ -101,7 +103,7 @@ class Constraint:
             mask = int.from_bytes(self._matcher.compute_bitmask(), "little")
             self.error = self.error or _reason(self._matcher)
             if not mask:
-                self.error = self.error or _NO_TOKEN
+                self.error = self.error or NO_TOKEN
             if self._ignore_eos:
                 mask = mask & ~self._end_bits or mask
             self._mask = self._end_bits if self.error else mask
@@ -150,7 +152,9 @@ class Constraint:
         self._tokens += rest
         self._mask = 0
         if count < len(rest):
-            self.error = _reason(self._matcher) or (
+            reason = _reason(self._matcher)
+            self.misread = not reason
+            self.error = reason or (
                 f"token {rest[count]} at position {len(output) - len(rest) + count} of the output "
                 "does not fit"
             )
@@ -174,5 +178,4 @@ class Constraint:
 
 def _reason(matcher: Matcher) -> str:
     """Return the matcher's error in one line; usually ""."""
-    reason = matcher.get_error().partition("\n")[0]
-    return _NO_TOKEN if reason == "NoExtensionBias" else reason
+    return reason_of(matcher.get_error())

@@ -16,7 +16,6 @@ import json
 import math
 import re
 import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
@@ -30,55 +29,40 @@ from engine.output.ebnf import ebnf_to_lark, is_ebnf
 from engine.output.exact_schema import make_exact
 from engine.output.grammar_error import GrammarError
 from engine.output.json_schema import children, close_objects
+from engine.output.limits import LIBRARY_LIMITS, MAX_MULTIPLE, MAX_REGEX, MAX_TEXT, reason_of
 from engine.output.unique_items import keep_items_unique
 from engine.scheduling.structured_output import StructuredOutput
 from engine.text.tokenizer import Tokenizer
 
-_CACHED = 32  # compiled grammars
+_REHEARSED = 4  # tokens
 _LARGE = 50_000  # tokens; a smaller vocabulary is read in less than 0.2 s
 _JSON = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
-# What one request may cost. A grammar that exceeds the limits while it is read ends its own request.
-MAX_TEXT = 1 << 16  # characters
-MAX_REGEX = 1 << 12  # characters of one expression: `a?a?a?...aaa` takes quadratic time
-_LIMITS = {
-    "initial_lexer_fuel": 100_000,  # a tenth of the library's default
-    "step_lexer_fuel": 50_000,  # a quarter
-    "step_max_items": 20_000,  # two fifths
-    "max_lexer_states": 50_000,  # a fifth: one takes 1 to 2 kB
-    "verbose_errors": False,
-}
-MAX_MULTIPLE = 10_000  # digits of `multipleOf` as a number: it takes an automaton of that size
 _STACK = 256 << 20  # bytes of address space, used only as far as a grammar is nested
 _STACK_LOCK = threading.Lock()
-_LOCK = threading.Lock()  # of all compilers: an engine with a lock of its own could not be copied
+_LOCK = (
+    threading.Lock()
+)  # of all vocabularies: an engine with a lock of its own could not be copied
 _Result = TypeVar("_Result")
-_MAX_TRIES = 200  # parts of a schema that are compiled by themselves to find the one with the error
+# Characters of schemas that are compiled by themselves to find the part with the error.
+_MAX_SEARCHED = 2 * MAX_TEXT
 _REGEX_ERROR = re.compile(r"regex parse error:\n    (.*)\n    ( *)\^+\nerror: (.*)")
 _GRAMMAR_ERROR = re.compile(r"(?:at )?(\d+)\((\d+)\): (.*)")
 
 
 class GrammarCompiler:
-    """Compiles grammars for one tokenizer. Any thread may call it."""
+    """Compiles grammars for one tokenizer. Any thread may call it.
+
+    Nothing is kept. All copies of a compiled grammar share llguidance's lexer and what it has cost so
+    far, so one request that reaches a limit would end every other request with the same grammar.
+    """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
-        self._compiled: OrderedDict[StructuredOutput, Matcher] = OrderedDict()
 
     def constraint(self, structured: StructuredOutput, *, ignore_eos: bool = False) -> Constraint:
-        """Return a new constraint. Raises GrammarError.
-
-        The last few grammars are kept, so a request that was validated is not compiled again.
-        """
-        with _LOCK:
-            matcher = self._compiled.pop(structured, None)
-        if matcher is None:  # compiled without the lock: others need not wait for it
-            matcher = self._compile(structured)
-        with _LOCK:
-            self._compiled[structured] = matcher
-            if len(self._compiled) > _CACHED:
-                self._compiled.popitem(last=False)
-        ends = self._tokenizer.eos_ids
-        return Constraint(matcher, ends, ignore_eos=ignore_eos)
+        """Return a new constraint. Raises GrammarError."""
+        matcher = self._compile(structured)
+        return Constraint(matcher, self._tokenizer.eos_ids, ignore_eos=ignore_eos)
 
     def prepare(self) -> None:
         """Read a large vocabulary now, not with the first grammar.
@@ -109,12 +93,25 @@ class GrammarCompiler:
                 raise GrammarError(f"{path}: {_reason(error)}")
             raise GrammarError(_reason(error))
         matcher = keep_items_unique(matcher, grammar, self._tokenizer)
-        # The first mask finds what the compiler does not: limits, and a recursion without an end.
-        first = Constraint(matcher, self._tokenizer.eos_ids, ignore_eos=False)
-        first.mask([])
-        if first.error:
-            raise GrammarError(f"no output can begin: {_reason(first.error)}")
+        self._rehearse(matcher)
         return matcher
+
+    def _rehearse(self, matcher: Matcher) -> None:
+        """Raise GrammarError if a limit is reached within the first few tokens of one output.
+
+        The compiler finds neither all limits nor a recursion without an end. Most grammars that reach
+        a limit while they are read do so here, before their request is queued.
+        """
+        rehearsal = Constraint(matcher, self._tokenizer.eos_ids, ignore_eos=True)
+        output: list[int] = []
+        while len(output) < _REHEARSED and not (output and rehearsal.is_complete(output)):
+            mask = rehearsal.mask(output)
+            if rehearsal.error:
+                where = "" if output else "no output can begin: "
+                raise GrammarError(where + rehearsal.error)
+            output.append((mask & -mask).bit_length() - 1)  # the first allowed token
+        if rehearsal.error:
+            raise GrammarError(rehearsal.error)
 
 
 def _llguidance() -> ModuleType:
@@ -249,20 +246,20 @@ def _is_text(value: object) -> bool:
 
 
 def _limits(library: Any) -> Any:
-    return library.LLParserLimits(**_LIMITS)
+    return library.LLParserLimits(**LIBRARY_LIMITS)
 
 
 def _path_of(error: str, root: Any, library: Any) -> str:
     """Return the JSON path of the smallest part of a schema that gives this error by itself."""
     shared = {key: root[key] for key in ("$defs", "definitions") if key in root}
-    path, schema, tries = "$", root, 0
+    path, schema, searched = "$", root, 0
     while True:
         for step, child in children(schema):
-            tries += 1
-            if tries > _MAX_TRIES:
-                return path
             if isinstance(child, dict):
                 grammar = _json_grammar(library.LLMatcher, shared | child)
+                searched += len(grammar)
+                if searched > _MAX_SEARCHED:
+                    return path
                 if library.LLMatcher.validate_grammar(grammar, limits=_limits(library)) == error:
                     path, schema = path + step, child
                     break
@@ -277,5 +274,5 @@ def _reason(error: str) -> str:
         return f"{reason}, at position {len(indent)} of the expression {expression}"
     if found := _GRAMMAR_ERROR.match(error):
         line, column, reason = found.groups()
-        return f"line {line}, column {column}: {reason}"
-    return error.partition("\n")[0]
+        return f"line {line}, column {column}: {reason_of(reason)}"
+    return reason_of(error)

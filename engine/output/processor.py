@@ -179,6 +179,7 @@ class OutputProcessor:
         """
         complete = constraint.is_complete([*self.request.output_ids, token])
         if constraint.error:
+            self.request.error_field = "" if constraint.misread else "structured"
             self.request.error = f"structured: {constraint.error}"
             return "error"
         return "stop" if complete else None

@@ -17,7 +17,7 @@ from engine.text.tokenizer import Tokenizer
 
 
 class RequestValidator:
-    """Validates requests, and keeps the grammars that it has compiled. Any thread may call it."""
+    """Validates requests. Any thread may call it."""
 
     def __init__(self, config: EngineConfig, tokenizer: Tokenizer) -> None:
         self._config = config
@@ -54,10 +54,7 @@ class RequestValidator:
         self._grammars.prepare()
 
     def constraint(self, params: SamplingParams) -> Constraint | None:
-        """Return a new constraint if the output must have a shape. Raises RequestError.
-
-        The last few grammars are kept, so a request that was validated is not compiled again.
-        """
+        """Compile what the output must match, if anything. Raises RequestError."""
         if params.structured is None:
             return None
         try:

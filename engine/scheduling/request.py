@@ -51,6 +51,8 @@ class Request:
     num_forced_tokens    output tokens that a tool or the grammar forced
     top_logprobs         the most likely tokens at each output position, if asked for
     prompt_scores        scores of the prompt's tokens from the second on, if asked for
+    error                why it ended with the finish reason "error", or ""
+    error_field          the field of `params` that is to blame for `error`, or "": the engine's fault
     """
 
     id: int
@@ -79,6 +81,7 @@ class Request:
     prompt_scores: list[TokenScore] = field(default_factory=list)
     finish_reason: str | None = None
     error: str = ""
+    error_field: str = ""
 
     def fork(self, sample: int) -> "Request":
         """Return another sample of the same prompt, without blocks."""

@@ -4,7 +4,9 @@
 
 A separate thread tokenizes all prompts. A long prompt takes milliseconds, which would hold up the event
 loop's streams and the engine thread's steps. It is a single thread, so requests reach the queue in the
-order in which they arrived. The `tokenizers` library releases the GIL while it works.
+order in which they arrived. The `tokenizers` library releases the GIL while it works. Only a request
+with a grammar may be overtaken, because a process of its own tries the grammar first
+(`grammar_worker.py`).
 
 If a forward pass hangs, Python cannot interrupt its thread, so the step itself keeps running. The
 bridge fails the requests and commands that wait for it and accepts no new ones until the step returns.
@@ -23,9 +25,13 @@ from typing import Any
 
 import msgspec
 
+from engine.output.grammar_error import GrammarError
+from engine.scheduling.admission import RequestError
+from engine.scheduling.structured_output import StructuredOutput
 from server.core.admission import Admission, as_api_errors
 from server.core.engine_client import EngineClient
 from server.core.event_log import PreviousRun, Window
+from server.core.grammar_worker import Client, GrammarWorker, GrammarWorkerError
 from server.core.messages import (
     Answer,
     AnyCommand,
@@ -74,6 +80,7 @@ class Bridge:
     failure         the error that ended the engine thread or its process, or ""
     died            whether the engine's process has ended by itself
     on_died         called when it has
+    grammars        tries the requests' grammars
     stopped         set when the engine thread is asked to stop; viewers wait for it too
     """
 
@@ -106,6 +113,7 @@ class Bridge:
         self.died = False
         self.on_died: Callable[[], None] = lambda: None
         self._tokenizing = ThreadPoolExecutor(1, thread_name_prefix="tokenizer")
+        self.grammars = GrammarWorker(self.tokenizer)
         self._live: dict[int, RequestStream] = {}  # by number
         # Admitted, but not in the engine's queue yet. The values are token counts, 0 until known.
         self._pending: dict[RequestStream, int] = {}
@@ -174,6 +182,7 @@ class Bridge:
                 timer.cancel()
         ended = await self.client.stop(timeout)
         self._tokenizing.shutdown(wait=False, cancel_futures=True)
+        self.grammars.close()
         return ended
 
     async def settle(self) -> None:
@@ -232,13 +241,14 @@ class Bridge:
             release=lambda: self.client.post(Release(0, stream.number, stream.kept)),
             label=request.label,
             on_kept=request.on_kept,
+            fields=request.fields,
         )
         self._live[stream.number] = stream
         self._idle.clear()
         if self._collection is not None:
             self._collection.cancel()
         try:
-            await self._submit(stream, request)
+            await self._submit(stream, request, context)
             yield stream
         finally:
             stream.close()
@@ -269,14 +279,30 @@ class Bridge:
         if self.died:
             raise self._failed()
 
-    async def encode(self, request: GenerationRequest) -> list[Prompt]:
+    async def encode(
+        self, request: GenerationRequest, context: RequestContext | None = None
+    ) -> list[Prompt]:
         """Return a request's prompts as token ids, after all checks; nothing is submitted.
 
         Raises ApiError for a request that cannot be accepted.
         """
         self._check_accepting()
+        client = (context.address if context is not None else "", request.label)
         with as_api_errors(request.fields):
-            return await self._loop.run_in_executor(self._tokenizing, self._encode, request)
+            prompts = await self._loop.run_in_executor(self._tokenizing, self._encode, request)
+            for structured in dict.fromkeys(prompt.params.structured for prompt in prompts):
+                if structured is not None:
+                    await self._try_grammar(structured, client)
+        return prompts
+
+    async def _try_grammar(self, structured: StructuredOutput, client: Client) -> None:
+        try:
+            await self.grammars.check(structured, client)
+        except GrammarError as error:
+            raise RequestError("structured", str(error)) from error
+        except GrammarWorkerError as error:
+            message = f"{error}: send the request again"
+            raise unavailable(message, "grammar_worker_failed") from error
 
     def _encode(self, request: GenerationRequest) -> list[Prompt]:
         """Tokenize and validate the prompts; called on the tokenizer thread."""
@@ -285,10 +311,12 @@ class Bridge:
             self.client.validate(prompt.tokens, prompt.params, request.priority)
         return prompts
 
-    async def _submit(self, stream: RequestStream, request: GenerationRequest) -> None:
+    async def _submit(
+        self, stream: RequestStream, request: GenerationRequest, context: RequestContext | None
+    ) -> None:
         self._pending[stream] = 0
         try:
-            prompts = await self.encode(request)
+            prompts = await self.encode(request, context)
             if stream.failure:  # the server stopped meanwhile
                 raise stream.failure
             pending = sum(self._pending.values())

@@ -1,6 +1,7 @@
 """The engine's process: `python -m server.core.engine_child`, started by `engine_process.py`.
 
-    reader thread     receives the parent's messages, posts commands, compiles grammars
+    reader thread     receives the parent's messages and posts the commands
+    prepare thread    compiles grammars, then posts their submissions
     engine thread     sends its reports itself
     main thread       loads the model, then waits
 
@@ -47,7 +48,6 @@ from server.core.engine_process import (
     ToChild,
     frame,
 )
-from server.core.messages import AnyCommand, Submit
 
 # Exceptions with a message for the operator; a traceback of all others is printed.
 _EXPECTED = (ConfigError, MemoryError, MissingExtraError, StartError, ValueError)
@@ -110,8 +110,6 @@ class _Child:
         assert client is not None
         match message:
             case Post():
-                for command in message.commands:
-                    self._prepare(command)
                 client.post(*message.commands)
             case Start():
                 self._running = True
@@ -130,14 +128,6 @@ class _Child:
                 self._begin(lambda: client.again(message.config, paused=paused, inputs=inputs))
             case Collect():
                 client.collect()
-
-    def _prepare(self, command: AnyCommand) -> None:
-        """Compile grammars here, on the reader thread, so that the engine thread need not."""
-        if isinstance(command, Submit):
-            assert self._client is not None
-            for prompt in command.prompts:
-                if prompt.params.structured is not None or prompt.params.bad_words:
-                    self._client.validate(prompt.tokens, prompt.params, command.priority)
 
     def _stop(self, client: InProcessClient, timeout: float) -> None:
         self._running = not client.halt(timeout)

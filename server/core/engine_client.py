@@ -12,19 +12,24 @@ Source: vLLM's `EngineCoreClient`, `InprocClient` and `AsyncMPClient` (`vllm/v1/
 import asyncio
 import gc
 import logging
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.events.vocabulary import AnyEvent
+from engine.scheduling.admission import RequestError
 from engine.scheduling.sampling_params import SamplingParams
 from engine.simulation.workload import Abort, Arrival
 from engine.text.tokenizer import Tokenizer
-from server.core.engine_thread import EngineThread, busy_seconds
+from server.core.engine_thread import EngineThread, Prepared, busy_seconds
 from server.core.event_log import KVSource, Outbox, Recording
-from server.core.messages import AnyCommand, Report
+from server.core.messages import AnyCommand, Report, Submit
 from server.core.replay import Replay
+from server.core.run_until import Refusal
 
 logger = logging.getLogger("underglass")
 
@@ -82,7 +87,10 @@ class EngineClient(ABC):
 
     @abstractmethod
     def validate(self, tokens: Sequence[int], params: SamplingParams, priority: int) -> None:
-        """Raise RequestError for a request that can never be served; any thread may call this."""
+        """Raise RequestError for a request that can never be served; any thread may call this.
+
+        What `structured` asks for is not compiled; see `GrammarWorker`.
+        """
 
     @abstractmethod
     def start(self, deliver: Callable[[Report], None], failed: Callable[[str, bool], None]) -> None:
@@ -171,6 +179,9 @@ class InProcessClient(EngineClient):
         self._outbox = outbox
         self._inputs = inputs
         self.busy = memoryview(bytearray(8)).cast("d")
+        self._preparing = ThreadPoolExecutor(1, thread_name_prefix="prepare")
+        self._unprepared: set[int] = set()  # replies of the submissions that wait for that thread
+        self._lock = threading.Lock()  # of this set
 
     def now(self) -> int:
         """See `EngineClient`."""
@@ -178,7 +189,7 @@ class InProcessClient(EngineClient):
 
     def validate(self, tokens: Sequence[int], params: SamplingParams, priority: int) -> None:
         """See `EngineClient`."""
-        self.engine.validate(tokens, params, priority)
+        self.engine.validator.validate(tokens, params, priority, max_context=self.max_context)
 
     def start(self, deliver: Callable[[Report], None], failed: Callable[[str, bool], None]) -> None:
         """See `EngineClient`. Both functions are called on the engine thread."""
@@ -194,11 +205,52 @@ class InProcessClient(EngineClient):
         self._thread.start()
 
     def post(self, *commands: AnyCommand) -> None:
-        """See `EngineClient`."""
-        self._thread.post(*commands)
+        """See `EngineClient`.
+
+        Submissions with a grammar are prepared first, on a thread of their own; other commands that are
+        posted meanwhile do not wait for them.
+        """
+        replies = {one.reply for one in commands if isinstance(one, Submit) and _is_slow(one)}
+        if not replies:
+            self._thread.post(*commands)
+            return
+        with self._lock:
+            self._unprepared |= replies
+        with suppress(RuntimeError):  # the thread was stopped, so nothing will run
+            self._preparing.submit(self._post_prepared, commands, replies)
+
+    def _post_prepared(self, commands: Sequence[AnyCommand], replies: set[int]) -> None:
+        prepared = {
+            one.reply: self._prepare(one)
+            for one in commands
+            if isinstance(one, Submit) and one.reply in self._unprepared
+        }
+        with self._lock:
+            cancelled = replies - self._unprepared
+            self._unprepared -= replies
+            kept = [one for one in commands if one.reply not in cancelled]
+            self._thread.post(*(prepared.get(one.reply, one) for one in kept))
+
+    def _prepare(self, submit: Submit) -> Prepared:
+        """Compile a submission's grammars, so that the engine thread need not."""
+        try:
+            return Prepared(
+                submit,
+                [
+                    self.engine.validate(prompt.tokens, prompt.params, submit.priority)
+                    for prompt in submit.prompts
+                ],
+            )
+        except RequestError as error:
+            return Prepared(submit, [], Refusal(400, str(error), param=error.field))
+        except Exception as error:
+            logger.error("a submission cannot be prepared", exc_info=error)
+            return Prepared(submit, [], Refusal(500, f"{type(error).__name__}: {error}"))
 
     def cancel(self, reply: int) -> None:
         """See `EngineClient`."""
+        with self._lock:
+            self._unprepared.discard(reply)
         self._thread.cancel(reply)
 
     def busy_seconds(self) -> float:
@@ -211,6 +263,7 @@ class InProcessClient(EngineClient):
 
     def halt(self, timeout: float) -> bool:
         """Do what `stop` does."""
+        self._preparing.shutdown(wait=False, cancel_futures=True)
         return self._thread.stop(timeout) and not self.engine.is_in_flight
 
     async def open_next_log(self) -> str:
@@ -247,6 +300,11 @@ class InProcessClient(EngineClient):
         """
         self.engine.unload()
         self.recording.close()
+
+
+def _is_slow(submit: Submit) -> bool:
+    """Return whether it would take the engine thread long to prepare a submission."""
+    return any(one.params.structured is not None or one.params.bad_words for one in submit.prompts)
 
 
 def _logged(error: Exception) -> str:

@@ -175,7 +175,6 @@ class ProcessClient(EngineClient):
         self.kv_source = ready.kv_source
         self._clock = ready.clock
         self._validator = RequestValidator(self.config, tokenizer)
-        self._validator.prepare()
         process.client = self
 
     def now(self) -> int:
@@ -185,7 +184,6 @@ class ProcessClient(EngineClient):
     def validate(self, tokens: Sequence[int], params: SamplingParams, priority: int) -> None:
         """See `EngineClient`."""
         self._validator.validate(tokens, params, priority, max_context=self.max_context)
-        self._validator.constraint(params)
 
     def start(self, deliver: Callable[[Report], None], failed: Callable[[str, bool], None]) -> None:
         """See `EngineClient`. Both functions are called on the event loop."""

@@ -15,10 +15,11 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from engine.engine import Engine, StepOutput
 from engine.events.vocabulary import Admitted, AnyEvent, StepFinished
+from engine.output.constraint import Constraint
 from engine.output.processor import TokenOutput
 from engine.scheduling.request import Request
 from server.core.event_log import Outbox
@@ -42,7 +43,7 @@ from server.core.messages import (
     Submit,
 )
 from server.core.replay import Replay
-from server.core.run_until import StepCommand, Stopped, must_await_token, not_paused
+from server.core.run_until import Refusal, StepCommand, Stopped, must_await_token, not_paused
 
 
 def busy_seconds(cell: "memoryview[float]") -> float:
@@ -68,6 +69,23 @@ class _Sample:
     buffer: int
     is_first: bool
     has_token: bool = False
+
+
+class Prepared(NamedTuple):
+    """A submission whose grammars have been compiled, or why it cannot be served.
+
+    constraints   one per prompt; None for a prompt without a grammar
+    refusal       the answer instead, or None
+    """
+
+    submit: Submit
+    constraints: list[Constraint | None]
+    refusal: Refusal | None = None
+
+    @property
+    def reply(self) -> int:
+        """The number of the submission's answer."""
+        return self.submit.reply
 
 
 class EngineThread:
@@ -98,7 +116,7 @@ class EngineThread:
         self._record = record
         self._failed = failed
         self._busy = busy
-        self._inbox: deque[AnyCommand] = deque()
+        self._inbox: deque[AnyCommand | Prepared] = deque()
         self._wake = threading.Condition()
         self._stopping = False
         self._samples: dict[int, _Sample] = {}  # by the engine's request id
@@ -124,7 +142,7 @@ class EngineThread:
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
-    def post(self, *commands: AnyCommand) -> None:
+    def post(self, *commands: AnyCommand | Prepared) -> None:
         """Run commands on the engine thread after the current step, without a step between them."""
         with self._wake:
             self._inbox += commands
@@ -137,10 +155,17 @@ class EngineThread:
 
     # Commands: see `messages.py`
 
-    def _do(self, command: AnyCommand) -> None:
+    def _do(self, command: AnyCommand | Prepared) -> None:
+        constraints: list[Constraint | None] | None = None
+        if isinstance(command, Prepared):
+            if command.refusal is not None:
+                self._report.replies.append((command.reply, command.refusal))
+                return
+            constraints = command.constraints
+            command = command.submit
         match command:
             case Submit():
-                self._submit(command)
+                self._submit(command, constraints or [None] * len(command.prompts))
             case Release():
                 self._release(command)
             case ReleaseBuffer():
@@ -160,16 +185,19 @@ class EngineThread:
         if command.reply and isinstance(command, Submit | Answer | Pause | Resume):
             self._report.replies.append((command.reply, self._engine.step_count))
 
-    def _submit(self, command: Submit) -> None:
+    def _submit(self, command: Submit, constraints: list[Constraint | None]) -> None:
         ids: list[int] = []
         choice = 0
-        for index, prompt in enumerate(command.prompts):
+        for index, (prompt, constraint) in enumerate(
+            zip(command.prompts, constraints, strict=True)
+        ):
             request = self._engine.submit(
                 prompt.tokens,
                 prompt.params,
                 label=command.label,
                 priority=command.priority,
                 submitted_at=command.submitted_at,
+                constraint=constraint,
             )
             ids.append(request.id)
             self._newest = request.id
@@ -239,7 +267,7 @@ class EngineThread:
             self._busy[0] = 0.0
             self._failed(error)
 
-    def _wait(self) -> deque[AnyCommand] | None:
+    def _wait(self) -> deque[AnyCommand | Prepared] | None:
         """Wait for work; return the posted commands, or None if the thread must end."""
         with self._wake:
             self._wake.wait_for(
@@ -337,6 +365,7 @@ class EngineThread:
                 self._report.deltas.append((sample.stream, deltas[request.id]))
             deltas[request.id].finish_reason = request.finish_reason
             deltas[request.id].error = request.error
+            deltas[request.id].error_field = request.error_field
 
 
 def _add_logprobs(delta: OutputDelta, tokens: TokenOutput) -> None:

@@ -67,6 +67,8 @@ class OutputDelta(msgspec.Struct, array_like=True):
     prompt_scores  scores of the prompt's tokens, starting with the second; set in the choice's first
                    delta if the request sets `prompt_logprobs`
     stop_reason    the stop string, or the token of `stop_token_ids`, that ended the choice
+    error          why the choice ended with the finish reason "error"
+    error_field    the field of SamplingParams that is to blame for it, or "": the engine's fault
     """
 
     choice: int
@@ -78,6 +80,7 @@ class OutputDelta(msgspec.Struct, array_like=True):
     finish_reason: str | None = None
     stop_reason: str | int | None = None
     error: str = ""
+    error_field: str = ""
 
     @property
     def bytes(self) -> int:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from server.core.messages import Kept, OutputDelta, Prompt, numbers
-from server.http.errors import ApiError
+from server.http.errors import ApiError, bad_request
 
 if TYPE_CHECKING:
     from server.core.bridge import Bridge
@@ -59,9 +59,11 @@ class RequestContext:
     """Data that the outermost middleware gives to a route, in `request.state.context`.
 
     on_end   called with each stream of the connection when it ends, for the request log
+    address  the client's address, or "" if it is unknown
     """
 
     on_end: Callable[["RequestStream"], None]
+    address: str = ""
 
 
 def merge_deltas(deltas: Iterable[OutputDelta]) -> list[OutputDelta]:
@@ -105,8 +107,10 @@ class RequestStream:
         submitted_at: int,
         buffer_bytes: int,
         release: Callable[[], None],
+        *,
         label: str = "",
         on_kept: Callable[[Kept], None] | None = None,
+        fields: Mapping[str, str] | None = None,
     ) -> None:
         self.number = next(numbers)
         self.submitted_at = submitted_at
@@ -122,6 +126,7 @@ class RequestStream:
         self.kept = False
         self._release = release
         self._on_kept = on_kept
+        self._fields = fields or {}
         self._buffer_bytes = buffer_bytes
         self._deltas: list[OutputDelta] = []
         self._bytes = 0
@@ -162,8 +167,7 @@ class RequestStream:
             self._unfinished -= 1
             self.finish_reasons.append(delta.finish_reason)
         if delta.finish_reason == "error":  # ends all choices: no partial responses
-            message = f"the forward pass failed and ended this request: {delta.error}"
-            self.fail(ApiError(500, message, type="server_error", code="forward_pass_failed"))
+            self.fail(self._error_of(delta))
             return
         self._deltas.append(delta)
         self._bytes += delta.bytes
@@ -173,6 +177,18 @@ class RequestStream:
             self.fail(ApiError(500, message, type="server_error", code="slow_reader"))
         elif urgent:
             self.wake()
+
+    def _error_of(self, delta: OutputDelta) -> ApiError:
+        if not delta.error_field:
+            message = f"the forward pass failed and ended this request: {delta.error}"
+            return ApiError(500, message, type="server_error", code="forward_pass_failed")
+        field = self._fields.get(delta.error_field, delta.error_field)
+        tokens = "token" if self.output_tokens == 1 else "tokens"
+        message = (
+            f"{field}{delta.error.removeprefix(delta.error_field)} "
+            f"(the output ended after {self.output_tokens} {tokens})"
+        )
+        return bad_request(field, message, "grammar_limit")
 
     def keep(self, kept: Kept) -> None:
         """Pass on what the engine has kept of an open stream."""

@@ -114,7 +114,9 @@ class RequestLog:
         request_id = _request_id(scope)
         streamed: dict[str, Any] = {}
         status = 0
-        context = RequestContext(lambda stream: streamed.update(self._stream_fields(stream)))
+        context = RequestContext(
+            lambda stream: streamed.update(self._stream_fields(stream)), _address(scope)
+        )
         scope.setdefault("state", {}).update(context=context, request_id=request_id)
 
         async def send_with_id(message: Message) -> None:
@@ -146,7 +148,7 @@ class RequestLog:
             if writer is not None:
                 writer.put(_request_fields(scope, request_id) | self._stream_fields(stream))
 
-        scope.setdefault("state", {})["context"] = RequestContext(log_stream)
+        scope.setdefault("state", {})["context"] = RequestContext(log_stream, _address(scope))
 
     def _stream_fields(self, stream: RequestStream) -> dict[str, Any]:
         fields = _stream_fields(stream)
@@ -169,6 +171,11 @@ def label_in(header: str) -> str:
     except UnicodeError:
         label = header
     return label[:MAX_NAME_LENGTH]
+
+
+def _address(scope: Scope) -> str:
+    client = scope.get("client")
+    return str(client[0]) if client else ""
 
 
 def _request_id(scope: Scope) -> bytes:

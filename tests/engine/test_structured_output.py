@@ -279,7 +279,7 @@ def test_max_tokens_may_cut_an_answer():
         ("json_schema", [1], "[1]"),
         ("json_schema", {"$ref": "#"}, "begin"),
         ("json_schema", {"items": {"multipleOf": 999_983, "type": "integer"}}, "$.items"),
-        ("grammar", TOO_LARGE, "too big"),
+        ("grammar", TOO_LARGE, "100,000"),
         ("json_schema", {"description": "x" * 100_000}, "100,019"),
         ("json_schema", {"items": {"type": "string", "pattern": "a?" * 5000}}, "$.items"),
         ("regex", "a?" * 5000, "10,000"),
@@ -303,11 +303,123 @@ def test_a_deep_grammar_does_not_overflow_the_stack():
     assert answer(shape("grammar", DEEP)).text == "a"
 
 
-def test_a_request_that_was_validated_is_not_compiled_again(monkeypatch):
+def test_a_grammar_that_was_compiled_is_not_compiled_again(monkeypatch):
     engine = new_engine()
-    engine.validate([1], shape("regex", "a|b"))
+    constraint = engine.validate([1], shape("regex", "a|b"))
     monkeypatch.setattr("engine.output.grammar.GrammarCompiler._compile", None)
-    engine.submit("x", shape("regex", "a|b"))
+    engine.submit("x", shape("regex", "a|b"), constraint=constraint)
+
+
+def test_a_request_that_reaches_a_limit_ends_no_other_request_with_its_grammar():
+    engine = new_engine()
+    later = "[xyz]{10}((a?){200}a{200}|b{9})"
+    spared = shape("regex", later, logit_bias=dict.fromkeys(engine.tokenizer.encode("b"), 90.0))
+    running = engine.submit("x", spared)
+    engine.step()
+    limited = engine.submit("x", shape("regex", later))
+    a = engine.tokenizer.encode_ordinary("a")
+    for count in (1, 2):
+        limited.constraint.mask([*engine.tokenizer.encode_ordinary("x") * 10, *a * count])
+    assert limited.constraint.error
+    after = engine.submit("x", spared)
+    engine.abort(limited)
+    while engine.has_work():
+        engine.step()
+    assert {one.finish_reason for one in (running, after)} == {"stop"}
+
+
+class Limited:
+    """A grammar that reaches a limit when its third mask is computed."""
+
+    def __init__(self):
+        self.read = 0
+
+    def deep_copy(self):
+        return Limited()
+
+    def try_consume_tokens(self, tokens):
+        self.read += len(tokens)
+        return len(tokens)
+
+    def compute_bitmask(self):
+        return bytes(32 + 1) if self.read == 2 else b"\xff" * 32 + b"\0"
+
+    def get_error(self):
+        return "Parser Error: Too many items (limit 5000; x)" if self.read == 2 else ""
+
+    def compute_ff_tokens(self):
+        return []
+
+    def is_accepting(self):
+        return False
+
+    is_stopped = is_accepting
+
+
+@pytest.mark.parametrize("ignore_eos", [False, True])
+def test_a_limit_that_a_mask_reaches_is_an_error_and_no_end_of_the_output(ignore_eos):
+    engine = Engine(CostRunner(1, 1), tokenizer=ByteTokenizer())
+    constraint = Constraint(Limited(), engine.tokenizer.eos_ids, ignore_eos=ignore_eos)
+    params = SamplingParams(max_tokens=9, ignore_eos=ignore_eos)
+    request = engine.submit("a", params, constraint=constraint)
+    while engine.has_work():
+        engine.step()
+    assert (request.finish_reason, request.error_field) == ("error", "structured")
+    assert_names(request.error, "structured", "step_max_items", "5,000")
+
+
+REALISTIC = {
+    "200 properties, 100 required": {
+        "type": "object",
+        "properties": {
+            f"property_{i}": {"type": ["string", "integer", "number"][i % 3]} for i in range(200)
+        },
+        "required": [f"property_{i}" for i in range(100)],
+    },
+    "enum of 1,000 values": {"enum": [f"value number {i}" for i in range(1000)]},
+    "formats": {
+        "type": "object",
+        "properties": {
+            name: {"type": "string", "format": name}
+            for name in ("date-time", "email", "hostname", "ipv6", "uri", "uuid")
+        },
+        "required": ["date-time", "email", "hostname", "ipv6", "uri", "uuid"],
+    },
+    "long text": {"type": "string", "maxLength": 20_000},
+    "an optional reference to itself": {
+        "type": "object",
+        "properties": {"next": {"$ref": "#"}, "value": {"type": "integer"}},
+        "required": ["value"],
+    },
+}
+
+
+@pytest.mark.parametrize("schema", REALISTIC.values(), ids=REALISTIC)
+def test_realistic_schemas_stay_below_the_limits(schema):
+    done = answer(shape("json_schema", schema, max_tokens=150, temperature=1.0, seed=1))
+    assert done.finish_reason in ("stop", "length") and not done.error
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "named"),
+    [
+        ("regex", "(a?){200}a{200}", "step_lexer_fuel"),
+        ("regex", "[xyz]{40}(a?){200}a{200}", ""),
+        (
+            "json_schema",
+            {"properties": {f"p{i}": {} for i in range(900)}, "type": "object"},
+            "max_items_in_row",
+        ),
+        ("grammar", TOO_LARGE, "initial_lexer_fuel"),
+    ],
+)
+def test_a_limit_is_named_where_the_request_arrives_if_the_first_tokens_reach_it(kind, text, named):
+    engine = new_engine()
+    if named:
+        with raises_naming(RequestError, "structured", named):
+            engine.validate([1], shape(kind, text))
+    else:
+        assert engine.validate([1], shape(kind, text)) is not None
 
 
 def test_an_output_that_cannot_go_on_ends_with_an_error_and_the_others_go_on():
@@ -330,6 +442,7 @@ def test_an_output_that_cannot_go_on_ends_with_an_error_and_the_others_go_on():
     while engine.has_work():
         engine.step()
     assert wild.finish_reason == "error" and "structured" in wild.error
+    assert wild.error_field == ""  # the engine's mistake
     assert tame.finish_reason == "stop" and re.fullmatch("[0-9]{5}", tame.output_text)
 
 

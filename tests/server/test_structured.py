@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
 import openai
@@ -11,7 +12,8 @@ from pydantic import BaseModel, ConfigDict
 
 from engine.events.vocabulary import RequestArrived
 from server.process import serve_in_background
-from tests.server.harness import post, trace
+from tests.facts import assert_names
+from tests.server.harness import post, sse_data, trace
 from tests.server.sdk import sdk
 from tests.server.test_openai_fields import ANSWERS, ask
 
@@ -22,6 +24,9 @@ SCHEMA = {
     "required": ["city", "days"],
 }
 CODE = "[A-Z]{3}-[0-9]{2}"
+OPTIONAL = {"type": "object", "properties": {f"p{i}": {"type": "integer"} for i in range(900)}}
+ENDLESS = {"type": "object", "properties": {"n": {"$ref": "#"}}, "required": ["n"]}
+LATER = "[xyz]{40}(a?){200}a{200}"  # reaches a limit after 40 letters
 
 
 @pytest.fixture(scope="module")
@@ -181,6 +186,26 @@ WRONG: list[tuple[dict[str, Any], str, tuple[str, ...]]] = [
         "structured_outputs",
         ("response_format",),
     ),
+    (
+        {"structured_outputs": {"regex": "(a?){200}a{200}"}},
+        "structured_outputs.regex",
+        ("step_lexer_fuel", "20,000"),
+    ),
+    (
+        {"structured_outputs": {"regex": "((a{100}){100}){100}"}},
+        "structured_outputs.regex",
+        ("step_lexer_fuel", "20,000"),
+    ),
+    (
+        {"response_format": format_of(OPTIONAL)},
+        "response_format.json_schema.schema",
+        ("max_items_in_row", "2,000", "optional properties"),
+    ),
+    (
+        {"structured_outputs": {"json": ENDLESS}},
+        "structured_outputs.json",
+        ("step_max_items", "5,000", "its own schema"),
+    ),
     ({"guided_json": SCHEMA}, "guided_json", ("structured_outputs", "json")),
     ({"guided_regex": CODE}, "guided_regex", ("structured_outputs", "regex")),
     ({"ebnf": "root ::= x"}, "ebnf", ("structured_outputs", "grammar")),
@@ -197,6 +222,43 @@ def test_a_wrong_field_is_named(
     error = answer.json()["error"]
     assert (answer.status_code, error["param"]) == (400, param), error
     assert all(word in error["message"] for word in words), error
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions"])
+def test_a_limit_that_an_output_reaches_is_named_and_ends_no_other_request(
+    url: str, path: str
+) -> None:
+    prompt = {"messages": MESSAGES} if "chat" in path else {"prompt": "x"}
+    body = prompt | {"model": "any", "max_tokens": 60, "temperature": 1.0, "seed": 1, "user": "a"}
+    limited = body | {"structured_outputs": {"regex": LATER}}
+    with ThreadPoolExecutor(1) as thread:
+        other = thread.submit(post, url, path, body | {"ignore_eos": True})
+        answer = post(url, path, limited)
+        assert other.result().json()["choices"][0]["finish_reason"] == "length"
+    error = answer.json()["error"]
+    assert (answer.status_code, error["param"], error["code"], error["type"]) == (
+        *(400, "structured_outputs.regex", "grammar_limit"),
+        "invalid_request_error",
+    )
+    assert_names(error["message"], "step_lexer_fuel", "20,000", "output")
+    streamed = sse_data(post(url, path, limited | {"stream": True}).text)
+    assert [one["error"] for one in streamed if "error" in one] == [error]
+    assert len(streamed) > 10  # with the output so far
+
+
+def test_the_sdk_raises_the_limit_that_a_stream_reaches(client: openai.OpenAI) -> None:
+    stream = client.chat.completions.create(
+        model="any",
+        messages=MESSAGES,
+        max_tokens=60,
+        stream=True,
+        extra_body={"structured_outputs": {"regex": LATER}},
+    )
+    with pytest.raises(openai.APIError) as caught:
+        for _ in stream:
+            pass
+    assert_names(caught.value, "step_lexer_fuel")
+    assert caught.value.code == "grammar_limit"
 
 
 def test_completions_have_no_tools(url: str) -> None:

@@ -1,7 +1,7 @@
 """`response_format` and vLLM's `structured_outputs`: the shape that the output must have.
 
-Both are converted to the engine's `StructuredOutput`. A schema is compiled later, on the tokenizer
-thread (`Engine.validate`), which also limits its size; errors name the client's field.
+Both are converted to the engine's `StructuredOutput`. A schema is compiled later, in a process of its
+own (`server/core/grammar_worker.py`), which also limits its size; errors name the client's field.
 
 Source: vLLM's `structured_outputs_from_response_format` (`vllm/entrypoints/generate/base/protocol.py`)
 and `StructuredOutputsParams` (`vllm/sampling_params.py`). Differs from vLLM: fields that this server
@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from engine.output.grammar import MAX_TEXT
+from engine.output.limits import MAX_TEXT
 from engine.scheduling.structured_output import StructuredOutput
 from engine.text.tokenizer import TokenizerError, checked
 from server.core.settings import MAX_NAME_LENGTH
