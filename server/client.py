@@ -120,8 +120,12 @@ class Client:
         return int(self._json("POST", "/engine/step", {"steps": steps})["step"])
 
     def health(self) -> dict[str, Any]:
-        """Return what the engine is doing."""
-        return self._json("GET", "/health")
+        """Return what the engine is doing, or why it has failed."""
+        response = self._http.get("/health")
+        if response.status_code != 503:  # the engine has failed
+            _check(response)
+        health: dict[str, Any] = response.json()
+        return health
 
     def trace(self) -> EventLog:
         """Return the event log so far."""

@@ -241,6 +241,7 @@ class Feed(Response):
                 "held": bridge.held,
                 "screen": bridge.screen,
                 "not_ready": bridge.not_ready,
+                "trace_error": bridge.trace_error,
                 "previous": _previous(bridge.previous),
                 "controls": self._controls,
                 "key": bridge.settings.api_key is not None,

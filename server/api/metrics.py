@@ -110,12 +110,23 @@ def _usage(bridge: Bridge) -> float:
 
 
 _GAUGES: list[tuple[str, str, Callable[[Bridge], float]]] = [
-    ("num_requests_running", "Requests in the batch.", lambda b: len(b.window.state.running)),
-    ("num_requests_waiting", "Requests in the queue.", lambda b: len(b.window.state.waiting)),
+    ("vllm:num_requests_running", "Requests in the batch.", lambda b: len(b.window.state.running)),
+    ("vllm:num_requests_waiting", "Requests in the queue.", lambda b: len(b.window.state.waiting)),
     (
-        "kv_cache_usage_perc",
+        "vllm:kv_cache_usage_perc",
         "Fraction of KV blocks in use, 0 to 1; blocks that are only cached count as free.",
         _usage,
+    ),
+    # vLLM has no such metrics, so they do not have its prefix.
+    (
+        "underglass:engine_failed",
+        "1 if the engine has stopped by itself, else 0.",
+        lambda b: bool(b.failure),
+    ),
+    (
+        "underglass:trace_failed",
+        "1 if the trace file is no longer written because of an error, else 0.",
+        lambda b: bool(b.trace_error),
     ),
 ]
 
@@ -143,7 +154,7 @@ class _Engines(Collector):
         """Yield the current values."""
         bridges = {bridge.settings.model_name: bridge for bridge in self._models.bridges}
         for name, help, value in _GAUGES:
-            gauge = GaugeMetricFamily(f"vllm:{name}", help, labels=_LABELS)
+            gauge = GaugeMetricFamily(name, help, labels=_LABELS)
             for model, bridge in bridges.items():
                 gauge.add_metric([model, _ENGINE], value(bridge))
             yield gauge

@@ -8,6 +8,7 @@ import secrets
 from typing import Any, Literal, Self
 
 from fastapi import APIRouter, Request
+from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from engine.events.fold import State
@@ -146,17 +147,24 @@ class Health(EngineCounts):
     """The engine's state after its last step.
 
     "stuck" means that its current step is taking too long, "failed" that it has stopped: for good, or
-    until its process has been started again.
+    until its process has been started again. The HTTP status is then 503, as in vLLM.
     """
 
     status: Literal["ok", "stuck", "draining", "failed"]
     pending_submit: int = Field(description="Submitted requests that are not in the queue yet.")
+    failure: str = Field(description="Why the engine has stopped; empty if it has not.")
+    trace_error: str = Field(
+        description="Why `--trace-file` is no longer written; empty if it is, or if there is none."
+    )
 
 
 class Ready(BaseModel):
     """The server accepts requests."""
 
     status: Literal["ready"]
+    trace_error: str = Field(
+        description="Why `--trace-file` is no longer written; empty if it is, or if there is none."
+    )
 
 
 class EngineState(BaseModel):
@@ -201,17 +209,21 @@ def routes(models: Models) -> APIRouter:
     router = APIRouter()
     settings = models.settings
 
-    @router.get("/health", tags=["Operation"])
-    async def health(model: ViewedModel = None) -> Health:
-        """Return the engine's state after its last step."""
-        return _health(models.viewed(model))
+    @router.get("/health", tags=["Operation"], responses={503: {"model": Health}})
+    async def health(response: Response, model: ViewedModel = None) -> Health:
+        """Return the engine's state after its last step, with status 503 if the engine has failed."""
+        told = _health(models.viewed(model))
+        if told.status == "failed":
+            response.status_code = 503
+        return told
 
     @router.get("/ready", tags=["Operation"])
     async def ready(model: ViewedModel = None) -> Ready:
         """Return 200 if the server accepts requests; 503 while it drains, is stuck or has failed."""
-        if not_ready := models.viewed(model).not_ready:
+        bridge = models.viewed(model)
+        if not_ready := bridge.not_ready:
             raise unavailable(not_ready, "not_ready")
-        return Ready(status="ready")
+        return Ready(status="ready", trace_error=bridge.trace_error)
 
     @router.post("/engine/pause", tags=["Teacher's controls"])
     async def pause(request: Request, model: ViewedModel = None) -> EngineState:
@@ -303,7 +315,13 @@ def routes(models: Models) -> APIRouter:
 
 def _health(bridge: Bridge) -> Health:
     counts = engine_counts(bridge.window.state) | {"paused": bridge.paused}
-    return Health(status=_status(bridge), pending_submit=bridge.pending_submit, **counts)
+    return Health(
+        status=_status(bridge),
+        pending_submit=bridge.pending_submit,
+        failure=bridge.failure,
+        trace_error=bridge.trace_error,
+        **counts,
+    )
 
 
 def engine_counts(state: State) -> dict[str, Any]:

@@ -70,6 +70,7 @@ class Bridge:
     window          the log's window and the folded state
     paused          whether the engine is paused
     until           what the paused engine runs until, or ""
+    trace_error     why the trace file is no longer written, or ""
     last_stop       why the last `run_until` stopped; None after another command
     holding         whether new requests are held back
     screen          the earlier step that the projector's screen looks back at, or None
@@ -102,6 +103,7 @@ class Bridge:
         self._pacer = StreamPacer(on_rested=self._process_reports)
         self.paused = client.paused
         self.until = ""
+        self.trace_error = ""
         self.last_stop: Stopped | None = None
         self.holding = False
         self.screen: int | None = None
@@ -477,8 +479,9 @@ class Bridge:
     def _process(self, report: Report) -> None:
         """Pass a report on; streams and replies that nothing waits for any more are left out."""
         live = self._live
-        self.window.extend(report.events)
         self.paused, self.until = report.paused, report.until
+        self.trace_error = report.trace_error
+        self.window.extend(report.events)  # wakes the viewers
         for number, ids in report.queued:
             stream, prompts = live.get(number), self._prompts.pop(number, None)
             if stream is not None and prompts is not None:

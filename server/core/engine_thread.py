@@ -23,7 +23,7 @@ from engine.output.constraint import Constraint
 from engine.output.processor import TokenOutput
 from engine.scheduling.request import Request
 from server.core.event_log import Outbox
-from server.core.kv_transfer import run_kv_command
+from server.core.kv_commands import run_kv_command
 from server.core.messages import (
     AdoptKV,
     Answer,
@@ -92,7 +92,7 @@ class EngineThread:
     """Runs the engine. `post` and `cancel` may be called from any thread; the rest runs on this one.
 
     deliver   called with a Report after each step, and once for the commands that ran before it
-    record    called with the new events, to write them to a file
+    record    called with the new events, to write them to a file; returns why that fails, or ""
     failed    called with the exception if one ends the loop
     replay    the requests that the server itself submits
     busy      the cell that `busy_seconds` reads; another process may read it, too
@@ -105,7 +105,7 @@ class EngineThread:
         *,
         replay: Replay,
         deliver: Callable[[Report], None],
-        record: Callable[[list[AnyEvent]], None],
+        record: Callable[[list[AnyEvent]], str],
         failed: Callable[[Exception], None],
         busy: "memoryview[float]",
     ) -> None:
@@ -127,6 +127,7 @@ class EngineThread:
         self._newest = 0  # the newest request in the queue
         self._newest_scheduled = 0  # the newest one that a step could have admitted
         self._report = Report()
+        self._trace_error = ""
         # A daemon thread: a forward pass that never returns must not keep the process alive.
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
@@ -324,12 +325,13 @@ class EngineThread:
 
     def _hand_over(self, events: list[AnyEvent], output: StepOutput | None = None) -> None:
         if events:
-            self._record(events)
+            self._trace_error = self._record(events)
         if output is not None:
             self._add_deltas(output, events)
         report, self._report = self._report, Report()
         if events or report.replies:
             report.events, report.paused = events, self._engine.paused
+            report.trace_error = self._trace_error
             report.until = self._steps[0].until if self._steps else ""
             report.urgent |= bool(report.replies)
             self._deliver(report)

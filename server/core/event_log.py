@@ -174,13 +174,15 @@ class TraceFile:
     Written events have left the process when `write` returns, so the log of a killed server loads up
     to its last complete line. A full disk ends the recording, not the server. Opening may raise
     OSError; see `open_log` for the files that it replaces.
+
+    problem  why the file is no longer written, or ""
     """
 
     def __init__(self, path: Path, number: int = 1) -> None:
         self._first_path, self._number = path, number
         self._path = path if number == 1 else path.with_stem(f"{path.stem}-{number}")
         self._file = open_log(self._path)
-        self._failed = False
+        self.problem = ""
 
     def next(self) -> "TraceFile":
         """Open the file of the next run: `class-2.jsonl` after `class.jsonl`. May raise OSError."""
@@ -192,14 +194,16 @@ class TraceFile:
 
     def write(self, events: Iterable[Event]) -> None:
         """Append the events of one step."""
-        if self._failed:
+        if self.problem:
             return
         try:
             rest = memoryview(b"".join(encode_event(event) + b"\n" for event in events))
             while rest:  # a nearly full disk takes only part; the next write raises
                 rest = rest[self._file.write(rest) :]
         except OSError as error:
-            self._failed = True
+            self.problem = (
+                f"the trace file {self._path.name} is no longer written: {error.strerror}"
+            )
             logger.error(
                 "%s: %s. The log on disk ends here; the server goes on.", self._path, error
             )
@@ -237,12 +241,13 @@ class Recording:
         self._trace_file = trace_file
         self._next: TraceFile | None = None
 
-    def record(self, events: list[AnyEvent]) -> None:
-        """Write and publish new events."""
+    def record(self, events: list[AnyEvent]) -> str:
+        """Write and publish new events; return why the trace file is no longer written, or ""."""
         if self._trace_file is not None:
             self._trace_file.write(events)
         if self.kv_publisher is not None:
             self.kv_publisher.publish(events)
+        return self._trace_file.problem if self._trace_file is not None else ""
 
     def open_next(self) -> str:
         """Open the next run's trace file; return the reason if that fails, or ""."""

@@ -1,4 +1,4 @@
-"""Moves of KV between servers: what the engine thread does, and the body that carries pages.
+"""The body that carries pages of KV from one server to another.
 
 A replica's gateway asks one server for the pages of a prefix and hands the body, as it is, to another:
 
@@ -19,10 +19,7 @@ import zlib
 
 import msgspec
 
-from engine.engine import Engine
-from engine.part_errors import RECOVERABLE
-from server.core.messages import AdoptKV, DescribeKV, ExportedPages, ExportKV, KVCommand, KVLayout
-from server.core.run_until import Refusal
+from server.core.messages import ExportedPages, KVLayout
 from server.http.errors import ApiError, bad_request
 
 MAGIC = b"UGKV"
@@ -30,28 +27,6 @@ MEDIA_TYPE = "application/x-underglass-kv"
 _PREFIX = struct.Struct(">4sI")
 MAX_HEADER_BYTES = 16 << 20  # a million tokens
 VERSION = 1
-
-
-def run_kv_command(engine: Engine, command: KVCommand) -> KVLayout | ExportedPages | int | Refusal:
-    """Run a command between two steps and return its reply; a `Refusal` if a learner's part fails."""
-    match command:
-        case DescribeKV():
-            return _layout(engine)
-        case ExportKV():
-            blocks, data = engine.kv_transfer.export(command.tokens, command.first)
-            return ExportedPages(_layout(engine), command.first, blocks, data)
-        case AdoptKV():
-            try:
-                return engine.kv_transfer.adopt(
-                    command.tokens, command.pages, first=command.first, source=command.source
-                )
-            except RECOVERABLE as error:
-                return Refusal(500, str(error), code="part_failed")
-
-
-def _layout(engine: Engine) -> KVLayout:
-    config = engine.config
-    return KVLayout(engine.kv_transfer.pages.kv_format(), config.block_size, config.num_blocks)
 
 
 class PagesHeader(msgspec.Struct, forbid_unknown_fields=True):

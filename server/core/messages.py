@@ -128,6 +128,7 @@ class Report(msgspec.Struct, array_like=True, tag=True):
     paused    whether the engine is paused
     until     what a paused engine runs until, or ""
     urgent    whether the event loop must see it now: it has a reply, a first token or an end
+    trace_error  why the trace file is no longer written, or ""
     """
 
     events: list[AnyEvent] = []
@@ -139,6 +140,7 @@ class Report(msgspec.Struct, array_like=True, tag=True):
     paused: bool = False
     until: str = ""
     urgent: bool = False
+    trace_error: str = ""
 
 
 class Command(msgspec.Struct, array_like=True, tag=True, frozen=True):

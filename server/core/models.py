@@ -152,6 +152,7 @@ class Models:
         self._launch = launch
         self._last_death = -math.inf
         self._reviving: asyncio.Task[None] | None = None
+        self._waiting = 0  # requests that wait until it is done
         self._entries: dict[str, _Entry] = {}  # least recently requested first
         self._draining = False
         self._restarting = asyncio.Lock()
@@ -181,6 +182,7 @@ class Models:
         a lease.
         """
         if self._is_first(name):
+            await self._wait_until_revived()
             yield self.first
             return
         assert name is not None
@@ -188,17 +190,32 @@ class Models:
         if entry is None or entry.failed:
             entry = self._start_loading(name, entry)
         self._entries[name] = entry  # at the end: it is now the most recently requested
-        limit = self.settings.max_waiting
-        if entry.bridge is None and entry.leases >= limit:
+        if entry.bridge is None:
+            self._check_waiting(entry.leases, f"{name} to load")
+        with entry.lease():
+            # Shielded, because other requests may wait for the same load.
+            yield await asyncio.shield(entry.ready)
+
+    def _check_waiting(self, waiting: int, what: str) -> None:
+        """Raise ApiError (429) if as many requests wait for something as may wait in the queue."""
+        if waiting >= (limit := self.settings.max_waiting):
             raise too_many(
-                f"{entry.leases} requests are waiting for {name} to load, and the limit is {limit}: "
+                f"{waiting} requests are waiting for {what}, and the limit is {limit}: "
                 "try again in a second",
                 "queue_full",
                 1,
             )
-        with entry.lease():
-            # Shielded, because other requests may wait for the same load.
-            yield await asyncio.shield(entry.ready)
+
+    async def _wait_until_revived(self) -> None:
+        """Wait while the first model's engine process is started again."""
+        if self._reviving is None or self._reviving.done():
+            return
+        self._check_waiting(self._waiting, "the engine to be started again")
+        self._waiting += 1
+        try:
+            await asyncio.shield(self._reviving)  # other requests wait for it, too
+        finally:
+            self._waiting -= 1
 
     def viewed(self, name: str | None) -> Bridge:
         """Return the bridge of a loaded model for a viewer, without loading anything.

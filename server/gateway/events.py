@@ -120,6 +120,7 @@ class ClusterFeed(Response):
                 "held": [label for one in present for label in one["held"]],
                 "screen": None,
                 "not_ready": gateway.not_ready,
+                "trace_error": gateway.trace_error,
                 "previous": None,
                 "controls": self._controls,
                 "key": gateway.settings.api_key is not None,

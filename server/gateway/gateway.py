@@ -141,6 +141,14 @@ class Gateway:
         urls = ", ".join(one.member.url for one in self.followers.values())
         return f"no replica can be reached: waiting for {urls or 'the first one'}"
 
+    @property
+    def trace_error(self) -> str:
+        """Which replicas no longer write their trace file, and why; empty if none has failed."""
+        reasons = {
+            id_: follower.status.get("trace_error") for id_, follower in self.followers.items()
+        }
+        return "; ".join(f"replica {id_}: {reason}" for id_, reason in reasons.items() if reason)
+
     def check_accepting(self) -> None:
         """Raise ApiError (503) while no requests are accepted."""
         if reason := self.not_ready:

@@ -103,10 +103,11 @@ def _combined(family: Metric) -> Metric:
         sums[one.name, labels] += one.value  # type: ignore[assignment]
         counts[one.name, labels] += 1
     is_fraction = family.name.endswith("_perc")
-    name = family.name.replace("vllm:", "cluster:")
+    prefix = family.name.partition(":")[0]  # vllm or underglass
+    name = family.name.replace(prefix, "cluster", 1)
     how = "Mean over the replicas" if is_fraction else "Sum over the replicas"
     combined = Metric(name, f"{how}: {family.documentation}", family.type)
     for key, total in sums.items():
         value = total / counts[key] if is_fraction else total
-        combined.add_sample(key[0].replace("vllm:", "cluster:"), dict(key[1]), value)
+        combined.add_sample(key[0].replace(prefix, "cluster", 1), dict(key[1]), value)
     return combined

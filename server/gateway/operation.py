@@ -56,6 +56,7 @@ class ReplicaHealth(EngineCounts):
     role: str
     status: Literal["ok", "not_ready"]
     not_ready: str = Field(description="Why it accepts no requests; empty if it does.")
+    trace_error: str = Field(description="Why its `--trace-file` is no longer written, or empty.")
     in_flight: int = Field(description="Requests of this gateway that it has not answered.")
 
 
@@ -83,16 +84,22 @@ def routes(gateway: Gateway) -> APIRouter:
     """Return the routes."""
     router = APIRouter()
 
-    @router.get("/health", tags=["Operation"])
-    async def health() -> ClusterHealth:
-        """Return the state of every replica. Only a gateway's answer has `replicas`."""
-        return _health(gateway)
+    @router.get("/health", tags=["Operation"], responses={503: {"model": ClusterHealth}})
+    async def health(response: Response) -> ClusterHealth:
+        """Return the state of every replica, with status 503 if none accepts requests.
+
+        Only a gateway's answer has `replicas`.
+        """
+        told = _health(gateway)
+        if told.status == "no_replica":
+            response.status_code = 503
+        return told
 
     @router.get("/ready", tags=["Operation"])
     async def ready() -> Ready:
         """Return 200 if at least one replica accepts requests; otherwise 503."""
         gateway.check_accepting()
-        return Ready(status="ready")
+        return Ready(status="ready", trace_error=gateway.trace_error)
 
     @router.get("/ping", tags=["Operation"])
     @router.post("/ping", tags=["Operation"])
@@ -138,6 +145,7 @@ def _health(gateway: Gateway) -> ClusterHealth:
             role=follower.member.role,
             status="ok" if follower.ready else "not_ready",
             not_ready=follower.status.get("not_ready", ""),
+            trace_error=follower.status.get("trace_error", ""),
             in_flight=load[id_].in_flight,
             **engine_counts(states[id_]),
         )

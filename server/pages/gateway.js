@@ -47,6 +47,9 @@ function update(live) {
   const held = status.held?.length ?? 0;
   setText(byId("held"), held ? `${held} held: they start together.` : "Prompts are held.");
   byId("held").hidden = !status.holding;
+  const { trace_error: traceError } = status;
+  setText(byId("trace-error"), traceError ? `The engines go on, but ${traceError}.` : "");
+  byId("trace-error").hidden = !traceError;
   if (status.run) {
     byId("how").hidden = !status.chats;
     prompts.chats = status.chats;

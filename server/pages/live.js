@@ -76,6 +76,8 @@ function update(live) {
   setText(byId("server"), describe(status, live.model?.settings));
   setText(byId("held"), describeHeld(status));
   byId("held").hidden = !status.holding;
+  setText(byId("trace-error"), describeTrace(status));
+  byId("trace-error").hidden = !status.trace_error || status.controls === false;
   setText(byId("privacy"), describePrivacy(status));
   if (status.run) {
     byId("how").hidden = !status.chats;
@@ -118,6 +120,10 @@ function describeHeld({ holding, held = [] }) {
   const count = `${held.length} prompt${held.length === 1 ? " is" : "s are"} held`;
   return names ? `${count}: ${names}${held.length > 12 ? " …" : ""}` : count;
 }
+
+/** Why the teacher's file of the run ends here. */
+const describeTrace = ({ trace_error: reason }) =>
+  reason ? `The engine goes on, but ${reason}. Save the run from /trace before the server ends.` : "";
 
 function describePrivacy({ run, trace_text: text, key }) {
   if (!run) return "";

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -23,7 +24,7 @@ from tests.browser.live import (
     steps,
 )
 from tests.facts import assert_names
-from tests.server.harness import Caller, Feed, get, post, start, trace
+from tests.server.harness import Caller, Feed, get, limit_files, post, start, trace
 from visualizer.logs import StepIndex, state_at
 
 
@@ -601,6 +602,21 @@ def test_prompts_are_chats_unless_raw_completion_is_chosen(
     assert asked.value.post_data_json["prompt"] == chips.first.inner_text()
     page.locator("#raw").uncheck()
     expect(chips.first).to_contain_text("?")
+
+
+def test_the_page_says_that_the_trace_file_is_no_longer_written(
+    new_page: NewPage, tmp_path: Path
+) -> None:
+    path = tmp_path / "class.jsonl"
+    with start(trace_file=str(path)) as server:
+        page = new_page()
+        open_live(page, server.url)
+        line = page.locator("#trace-error")
+        expect(line).to_be_hidden()
+        limit_files(server, path.stat().st_size)
+        send(page, "Once", tokens="4")
+        expect(line).to_contain_text("class.jsonl is no longer written")
+        expect_no_violation(page)
 
 
 def test_what_is_seen_by_others_is_said_above_the_box(new_page: NewPage) -> None:

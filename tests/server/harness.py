@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import msgspec
+import psutil
 from httpx_sse import EventSource
 
 from engine.events.fold import State
@@ -65,6 +66,13 @@ def until(url: str, path: str, wanted: Callable[[httpx.Response], bool]) -> None
     with http(url) as client:
         while not wanted(client.get(path)):
             pass
+
+
+def limit_files(server: BackgroundServer, size: int) -> None:
+    """Let no file of the server grow beyond `size` bytes; -1 is no limit."""
+    parent = psutil.Process(server.process.pid)
+    for process in (parent, *parent.children(recursive=True)):
+        process.rlimit(psutil.RLIMIT_FSIZE, (size, -1))
 
 
 def sse_data(text: str) -> list[Any]:

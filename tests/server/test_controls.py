@@ -102,7 +102,7 @@ def test_health_and_readiness(url: str) -> None:
     assert health["status"] == "ok"
     assert set(health) >= {"step", "waiting", "prefilling", "active", "pending_submit", "paused"}
     assert set(health["blocks"]) == {"total", "free", "cached"}
-    assert get(url, "/ready") == {"status": "ready"}
+    assert get(url, "/ready") == {"status": "ready", "trace_error": ""}
 
 
 def test_requests_without_the_configured_key_get_401(

@@ -1,6 +1,7 @@
 """The event log over HTTP: what a viewer folds is what the engine did."""
 
 import asyncio
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -22,8 +23,9 @@ from server.api import live
 from server.core.event_log import Outbox, Window
 from server.process import BackgroundServer
 from tests.engine.workloads import make_engine, play, random_workload
+from tests.facts import assert_names
 from tests.server.bridges import running
-from tests.server.harness import Caller, Feed, get, post, sse_data, trace
+from tests.server.harness import Caller, Feed, get, http, limit_files, post, sse_data, trace
 
 BODY = {"prompt": "Once upon a time", "max_tokens": 5}
 
@@ -133,6 +135,32 @@ def test_viewers_hear_that_the_server_is_about_to_stop(
         assert feed.until_not_ready()
         gate.write_text("open")
     assert sse_data(caller.read_all())[-1]["full_text"] == "abcde"
+
+
+def test_a_full_disk_is_told_wherever_the_server_is_watched(
+    serve: Callable[..., BackgroundServer], tmp_path: Path
+) -> None:
+    path = tmp_path / "class.jsonl"
+    server = serve(trace_file=str(path))
+    url = server.url
+    assert get(url, "/health")["trace_error"] == get(url, "/ready")["trace_error"] == ""
+    limit_files(server, path.stat().st_size)  # the disk is full now
+    with Feed(url) as feed:
+        feed.keyframe()
+        assert sse_data(post(url, "/v1/completions", BODY).text)[-1]["full_text"] == "abcde"
+        while not feed.status.get("trace_error"):
+            next(feed._read())
+    reason = feed.status["trace_error"]
+    assert_names(reason, "class.jsonl", os.strerror(errno.EFBIG))
+    with http(url) as client:
+        for route in ("/health", "/ready"):
+            answer = client.get(route)
+            assert (answer.status_code, answer.json()["trace_error"]) == (200, reason)
+        told = client.get("/metrics").text
+    assert 'underglass:trace_failed{engine="0",model_name="alphabet"} 1.0' in told
+    limit_files(server, -1)
+    assert post(url, "/engine/restart", {}).status_code == 200  # the next run has a file of its own
+    assert get(url, "/health")["trace_error"] == ""
 
 
 def test_viewers_hear_that_the_engine_has_failed(serve: Callable[..., BackgroundServer]) -> None:

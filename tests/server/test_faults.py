@@ -68,7 +68,7 @@ def test_the_server_goes_on_after_a_failed_forward_pass(url: str) -> None:
     assert after[-1]["full_text"] == "abc"
     health = get(url, "/health")
     assert health["blocks"]["free"] + health["blocks"]["cached"] == health["blocks"]["total"]
-    assert get(url, "/ready") == {"status": "ready"}
+    assert get(url, "/ready") == {"status": "ready", "trace_error": ""}
 
 
 # The engine's own loop raises
@@ -94,7 +94,9 @@ def test_a_broken_loop_ends_every_stream_and_is_said_on_ready(serve: Serve) -> N
     ready = http(url).get("/ready")
     assert (ready.status_code, ready.json()["error"]["code"]) == (503, "not_ready")
     assert "told to break" in ready.json()["error"]["message"]
-    assert get(url, "/health")["status"] == "failed"
+    health = http(url).get("/health")
+    assert (health.status_code, health.json()["status"]) == (503, "failed")
+    assert "told to break" in health.json()["failure"]
     for path in ("/v1/completions", "/engine/pause", "/engine/step"):
         refused = post(url, path, {"prompt": "x"} if "v1" in path else None)
         assert (refused.status_code, refused.json()["error"]["code"]) == (503, "engine_failed")

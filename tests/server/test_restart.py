@@ -252,7 +252,7 @@ def test_a_wrong_setting_is_named_and_nothing_changes(
     if body.get("prompts") == "together":
         assert_names(error["message"], "Ada", "max_kv_tokens")
     assert trace(url).to_bytes() == before
-    assert get(url, "/ready") == {"status": "ready"}
+    assert get(url, "/ready") == {"status": "ready", "trace_error": ""}
 
 
 def test_a_log_without_its_beginning_or_without_texts_cannot_be_submitted_again(

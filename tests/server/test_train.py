@@ -41,7 +41,7 @@ def test_it_is_trained_when_it_is_ready_and_leaves_nothing_behind(
 ) -> None:
     assert "20/20" in server.output()
     assert "loss=" in server.output()
-    assert get(server.url, "/ready") == {"status": "ready"}
+    assert get(server.url, "/ready") == {"status": "ready", "trace_error": ""}
     assert [model["id"] for model in get(server.url, "/v1/models")["data"]] == ["nanogpt"]
     assert list(temporary.glob("underglass-*")) == []
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import psutil
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from engine.events.log import EventLog
 from engine.events.vocabulary import RequestArrived, RequestFinished, StepFinished
@@ -36,6 +37,14 @@ def answer(url: str) -> str:
     body = {"prompt": "x", "max_tokens": 3}
     text: str = sse_data(post(url, "/v1/completions", body).text)[-1]["full_text"]
     return text
+
+
+def metric(url: str, name: str) -> float:
+    """The value of a metric that has one."""
+    with http(url) as client:
+        families = text_string_to_metric_families(client.get("/metrics").text)
+        [sample] = next(family.samples for family in families if family.name == name)
+    return sample.value
 
 
 def until_ready(url: str) -> None:
@@ -109,7 +118,7 @@ def test_an_engine_that_dies_again_soon_ends_the_server(serve: Serve) -> None:
     assert_names(server.output(), "SIGKILL", "second")
 
 
-def test_while_the_engine_is_gone_new_requests_are_told_to_come_back(
+def test_while_the_engine_is_gone_new_requests_wait_and_are_answered(
     serve: Serve, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
@@ -118,14 +127,36 @@ def test_while_the_engine_is_gone_new_requests_are_told_to_come_back(
     url = server.url
     child(server).kill()
     until(url, "/ready", lambda response: response.status_code == 503)
-    health = get(url, "/health")
-    assert health["status"] == "failed"
-    refused = post(url, "/v1/completions", {"prompt": "x"})
-    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "engine_died")
+    with http(url) as client:
+        health = client.get("/health")
+    assert (health.status_code, health.json()["status"]) == (503, "failed")
+    assert_names(health.json()["failure"], "SIGKILL")
+    assert metric(url, "underglass:engine_failed") == 1
+    body = {"prompt": "x", "max_tokens": 3}
+    waiting = [Caller(url, "/v1/completions", body) for _ in range(3)]
+    until(url, "/ready", lambda response: response.status_code == 503)  # they have arrived
+    gate.write_text("open")
+    assert [sse_data(one.read_all())[-1]["full_text"] for one in waiting] == ["abc"] * 3
+    assert metric(url, "underglass:engine_failed") == 0
+    assert get(url, "/health")["failure"] == ""
+
+
+def test_no_more_requests_wait_for_the_engine_than_for_a_place_in_the_batch(
+    serve: Serve, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    server = serve(two_processes=True, start_gate=str(gate), server={"max_waiting": 1})
+    child(server).kill()
+    until(server.url, "/ready", lambda response: response.status_code == 503)
+    callers = [Caller(server.url, "/v1/completions", {"prompt": "x"}) for _ in range(5)]
+    until(server.url, "/ready", lambda response: response.status_code == 503)
+    refused = post(server.url, "/v1/completions", {"prompt": "x"})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (429, "queue_full")
     assert refused.headers["retry-after"] == "1"
     gate.write_text("open")
-    until_ready(url)
-    assert answer(url) == "abc"
+    answers = [caller.read_all().split()[1] for caller in callers]
+    assert sorted(answers) == ["200", *["429"] * 4]
 
 
 def test_an_lmtp_connection_outlives_the_engine_and_its_buffers_do_too(serve: Serve) -> None:

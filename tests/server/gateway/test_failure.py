@@ -4,6 +4,7 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -12,7 +13,7 @@ from engine.events.cluster import ReplicaJoined, ReplicaLeft, RequestLost, Route
 from engine.events.vocabulary import RequestFinished
 from server.process import BackgroundServer
 from tests.server.gateway.cluster import ClusterFeed, Serve, cluster_trace
-from tests.server.harness import Feed, http, post
+from tests.server.harness import Caller, Feed, get, http, limit_files, post, until
 
 STREAMS = {
     "openai": ("/v1/completions", {"model": "m", "prompt": "x", "max_tokens": 9, "stream": True}),
@@ -191,3 +192,27 @@ def test_draining_replica_gets_no_more_requests(serve: Serve, gateway: Serve) ->
     with ClusterFeed(url) as feed:
         feed.until_ready("1")
     assert post(url, "/v1/completions", {"prompt": "x"}).headers["x-underglass-replica"] == "1"
+
+
+def test_the_gateway_tells_a_full_disk_and_that_every_engine_has_failed(
+    serve: Serve, gateway: Serve, tmp_path: Path
+) -> None:
+    path = tmp_path / "class.jsonl"
+    replica = serve(paused=True, trace_file=str(path))
+    url = gateway(replica.url).url
+    limit_files(replica, path.stat().st_size)
+    callers = [
+        Caller(replica.url, "/v1/completions", {"prompt": "x"}, X_Client=name)
+        for name in ("x", "break")
+    ]
+    until(url, "/health", lambda told: bool(told.json()["replicas"]["0"]["trace_error"]))
+    ready, health = get(url, "/ready"), get(url, "/health")
+    assert ready["trace_error"] == f"replica 0: {health['replicas']['0']['trace_error']}"
+    with http(url) as client:
+        metrics = client.get("/metrics").text
+    assert 'cluster:trace_failed{engine="0",model_name="alphabet"} 1.0' in metrics
+    post(replica.url, "/engine/resume")  # the policy fails
+    until(url, "/health", lambda told: told.status_code == 503)
+    assert get(url, "/health")["status"] == "no_replica"
+    for caller in callers:
+        caller.read_all()
