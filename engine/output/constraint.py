@@ -102,8 +102,8 @@ class Constraint:
     def is_complete(self, output: list[int]) -> bool:
         """Return whether only an end token can follow `output`, or `output` ends with one.
 
-        Afterwards `error` is not empty if the output does not have the shape and never will. The mask is
-        the one that the next token needs, so it is computed only once.
+        Afterwards `error` is not empty if the output does not have the shape and never will. The mask
+        is the one that the next token needs, so it is computed only once.
         """
         if output[-1] in self.end_ids:
             if not self.mask(output[:-1]) & self._end_bits:

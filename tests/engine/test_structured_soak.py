@@ -91,7 +91,9 @@ class Workload:
     def draw(cls, rng: Random) -> "Workload":
         grammars = [None if rng.random() < 0.25 else grammar(rng) for _ in range(rng.randint(3, 6))]
         prompts = [
-            "".join(rng.choice([*LETTERS, "ab", "cx "]) for _ in range(rng.randint(2, 12))) * 2
+            ("".join(rng.choice([*LETTERS, "ab", "cx "]) for _ in range(rng.randint(2, 12))) * 2)[
+                :30
+            ]
             for _ in grammars
         ]
         params = [
