@@ -3,9 +3,9 @@
     schedule k+1  |  wait for k  |  commit k  |  start k+1      one call of `Engine.step`
     ...pass k.....................|            |...pass k+1...
 
-A GPU that waits for the scheduler does nothing. So the scheduler works one step ahead. It does not
-know yet which token step k gives a request, only that there will be one: a placeholder. Three things
-follow:
+A GPU that waits for the scheduler does nothing, so the scheduler works one step ahead. It does not
+know yet which token step k gives a request, only that there will be one, so a placeholder stands for
+this token. Three things follow:
 
 1. A stop token or a stop string is noticed one step late. The request's row in step k+1 is computed
    in vain, and its token is dropped. `max_tokens` is known in advance, so no row exceeds it.
@@ -13,16 +13,16 @@ follow:
 3. A victim of preemption may still be in the step that is being computed. Its token counts. Its KV is
    lost, and the memory may be given away at once, because passes run one after the other.
 
-The tokens of step k are appended before pass k+1 starts. So the sampler knows all earlier tokens, and a
-row behind which a tool has forced tokens just gets no token of its own.
+The tokens of step k are appended before pass k+1 starts. So the sampler knows all earlier tokens. If a
+tool has forced tokens after the one that a row computes, the row samples no token.
 
-A prompt that is about to fork into samples is not scheduled before it has (`awaits_token`).
+A prompt that is about to fork into samples is not scheduled again until it has forked (`awaits_token`).
 
 Source: vLLM's `AsyncScheduler` (`vllm/v1/core/sched/async_scheduler.py`) and `step_with_batch_queue`
 (`vllm/v1/engine/core.py`) with two batches.
 
-Differs from vLLM: there, a pass takes the tokens of the one before from the GPU, so it starts before
-those are appended; and drafts are combined with it.
+Differs from vLLM: there, a pass takes the tokens of the pass before from the GPU, so it starts before
+these tokens are appended. vLLM also combines drafts with asynchronous scheduling.
 """
 
 import queue
@@ -222,8 +222,8 @@ class AsyncLoop:
     def _fail(self, flight: Flight, ahead: Plan | None, error: Exception) -> "StepOutput":
         """End the requests of a failed pass, and drop the step that was scheduled after it.
 
-        What the failed pass should have written must not be found in the prefix cache. The requests of
-        the dropped step keep what is computed and are scheduled again.
+        No request may find blocks in the prefix cache that the failed pass should have written. The
+        requests of the dropped step keep their computed tokens and are scheduled again.
         """
         engine = self.engine
         rows, dropped = flight.plan.rows, [] if ahead is None else ahead.rows

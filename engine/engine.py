@@ -332,7 +332,7 @@ class Engine:
         return StepOutput(self.step_count)
 
     def _run(self, plan: Plan) -> list[list[Sampled]]:
-        """Copy blocks, one at a time, then run the forward pass and the draft model, if there is one.
+        """Copy blocks one at a time, then run the forward pass and, if there is one, the draft model.
 
         A call that Ctrl-C interrupts is repeated. If all copies were in one call, a repeated copy
         could read a block that a later copy has already overwritten.
@@ -547,7 +547,7 @@ class Engine:
         self.validator.validate(tokens, params, priority, max_context=self.runner.max_context)
 
     def prepare(self) -> None:
-        """Do what would delay other requests if the first request that needs it did it."""
+        """Prepare for structured output now, so that its first request does not delay the others."""
         self.validator.prepare()
 
     def _constraint(self, params: SamplingParams) -> Constraint | None:
@@ -606,7 +606,7 @@ class Engine:
         return snapshot(self)
 
     def unload(self) -> None:
-        """Let go of the models and their KV memory; the engine can do nothing more."""
+        """Free the models and their KV memory; the engine cannot be used afterwards."""
         del self.runner, self.kv_transfer, self.drafter, self._draft_model
         self.scheduler.speculation = None
 

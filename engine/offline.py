@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.output.processor import best
-from engine.scheduling.admission import RequestError, token_ids
+from engine.scheduling.admission import RequestError, max_output, token_ids
 from engine.scheduling.request import Request, TokenScore
 from engine.scheduling.sampling_params import SamplingParams
 
@@ -147,7 +147,8 @@ def generate(  # noqa: PLR0917 - nanochat's own signature
     A column has the next token of each sample. A token's mask is 1 if it was sampled and 0 if a
     tool forced it. A row ends with <|assistant_end|>, <|bos|> or the model's own end token. That
     token is still in its column; after it, the row repeats the token with mask 0 until all rows
-    have ended. If `max_tokens` is None, a row is as long as memory and the model's context allow.
+    have ended. If `max_tokens` is None, a row is as long as memory and the model's context allow;
+    without preemption, the samples divide the memory among them.
 
     Steps run as you consume the generator, and they serve other requests as well. Closing the
     generator aborts the samples. Raises RequestError, at the first column, for a prompt that does
@@ -155,10 +156,14 @@ def generate(  # noqa: PLR0917 - nanochat's own signature
     """
     if max_tokens == 0:
         return
+    if max_tokens is None:
+        max_tokens = max_output(
+            len(tokens), num_samples, engine.config, max_context=engine.runner.max_context
+        )
     _check_not_paused(engine)
     params = SamplingParams(
         n=num_samples,
-        max_tokens=_max_output(engine, len(tokens)) if max_tokens is None else max_tokens,
+        max_tokens=max_tokens,
         temperature=temperature,
         top_k=0 if top_k is None else top_k,
         seed=seed,
@@ -234,19 +239,6 @@ def _is_live(engine: "Engine", first: int, sample: int) -> bool:
 def _terminal_ids(engine: "Engine") -> frozenset[int]:
     ids = {engine.tokenizer.token_id("<|assistant_end|>"), engine.tokenizer.bos_id}
     return engine.tokenizer.eos_ids | {id_ for id_ in ids if id_ is not None}
-
-
-def _max_output(engine: "Engine", prompt_length: int) -> int:
-    """Count the output tokens that fit after a prompt.
-
-    The result is at least 1, so a prompt that is too long reaches `submit`, which raises the error.
-    """
-    # The last token is never computed, so it needs no slot.
-    slots = engine.config.num_blocks * engine.config.block_size
-    longest = slots + 1 - prompt_length
-    if engine.runner.max_context is not None:
-        longest = min(longest, engine.runner.max_context - prompt_length)
-    return max(1, longest)
 
 
 def _check_not_paused(engine: "Engine") -> None:

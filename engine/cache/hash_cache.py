@@ -11,15 +11,16 @@ prefixes. Three rules differ from the radix tree (`radix_cache.py`):
    a block table first. The block at the front is evicted first: the least recently used one, and a
    prefix from its end.
 
-A step that is planned may not run: its request is preempted in the same step, the plan is dropped, or
-the forward pass fails. What was only scheduled is then withdrawn before a request can read it.
+A planned step is not guaranteed to run: its request may be preempted in the same step, the plan may be
+dropped, or the forward pass may fail. Blocks that were only scheduled are then withdrawn before a
+request can read them.
 
-A node stands for a key. It has one block or, with duplicates, several, of which the oldest is found.
+A node stands for a key. It has one block or, with duplicates, several; a match finds the oldest.
 
 Source: vLLM's `vllm/v1/core/block_pool.py` and `vllm/v1/core/single_type_kv_cache_manager.py`.
 
 Differs from vLLM: there, the key is a SHA-256 hash of the tokens and of the hash before; here it is
-the tokens themselves and the number of the node before, so there are no collisions to fear. vLLM keeps
+the tokens themselves and the number of the node before, so keys cannot collide. vLLM keeps
 free and evictable blocks in one queue, whose front holds the blocks without a key; here those are the
 pool's free stack. vLLM does not withdraw blocks of a request that is preempted in the step that
 scheduled them.
@@ -52,12 +53,12 @@ class HashNode:
     """A key of the hash table.
 
     depth   blocks from the beginning of the prefix to the end of this one
-    blocks  the block that is found: the oldest copy
+    blocks  the block that a match finds: the oldest copy
     copies  the other copies, oldest first
     """
 
-    lock_ref: ClassVar[int] = 0  # for a snapshot: reference counts take the place of locks,
-    last: ClassVar[int] = 0  # and the queue that of access times
+    lock_ref: ClassVar[int] = 0  # for a snapshot: reference counts replace locks,
+    last: ClassVar[int] = 0  # and the queue replaces access times
 
     id: int
     parent: "HashNode | None"
@@ -170,22 +171,27 @@ class HashCache:
     def evict(self, needed_by: Request | None) -> None:
         """Evict the block at the front of the queue."""
         if needed_by is None:
-            self._evict(NO_REQUEST, "adopted")
+            self._evict(1, NO_REQUEST, "adopted")
         else:
-            self._evict(needed_by.id, "room")
+            self._evict(1, needed_by.id, "room")
 
     def clear(self) -> None:
         """Evict every block in the queue."""
-        while self._queue:
-            self._evict(NO_REQUEST, "cleared")
+        self._evict(len(self._queue), NO_REQUEST, "cleared")
 
-    def _evict(self, needed_by: int, reason: EvictionReason) -> None:
-        block, _ = self._queue.popitem(last=False)
-        node = self._remove(block)
-        self._pool.refs[block] = 0
-        # Below the blocks that are free already: those are allocated first.
-        self._pool.free.insert(0, block)
-        self._emit(BlockEvicted(node.id, block, needed_by, reason))
+    def _evict(self, count: int, needed_by: int, reason: EvictionReason) -> None:
+        """Evict blocks from the front of the queue, and emit the events when all of them are free.
+
+        They go below the blocks that are free already, which are allocated first, and each goes below
+        those evicted before it. One by one, each would move the whole stack.
+        """
+        blocks = [self._queue.popitem(last=False)[0] for _ in range(count)]
+        nodes = [self._remove(block) for block in blocks]
+        for block in blocks:
+            self._pool.refs[block] = 0
+        self._pool.free[:0] = reversed(blocks)
+        for node, block in zip(nodes, blocks, strict=True):
+            self._emit(BlockEvicted(node.id, block, needed_by, reason))
 
     def _remove(self, block: int) -> HashNode:
         """Take a block out of the hash table. A node leaves with its last copy."""
@@ -252,8 +258,8 @@ class HashCache:
     def withdraw(self, requests: Sequence[Request], lost: Set[int] = frozenset()) -> None:
         """Take the blocks that these requests will not compute out of the hash table.
 
-        One of the requests may have found such a block of an earlier one, or one of the `lost`
-        blocks. It loses the block and all behind it.
+        A request may also have found such a block of an earlier request, or one of the `lost` blocks.
+        It then loses this block and all blocks after it.
         """
         uncomputed = {block for one in requests for block in self._uncomputed_blocks(one)} | lost
         for request in reversed(requests):  # a request finds only blocks of earlier ones

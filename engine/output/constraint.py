@@ -53,14 +53,6 @@ class Matcher(Protocol):
         """Return the tokens that must come next, as far as there is no choice."""
         ...
 
-    def is_accepting(self) -> bool:
-        """Return whether the output may end here."""
-        ...
-
-    def is_stopped(self) -> bool:
-        """Return whether no text may follow."""
-        ...
-
     def get_error(self) -> str:
         """Return the error after which nothing can be read any more, usually ""."""
         ...
@@ -112,15 +104,14 @@ class Constraint:
     def is_complete(self, output: list[int]) -> bool:
         """Return whether only an end token can follow `output`, or `output` ends with one.
 
-        Afterwards `error` is not empty if the output does not have the shape and never will.
+        Afterwards `error` is not empty if the output does not have the shape and never will. The mask
+        is the one that the next token needs, so it is computed only once.
         """
         if output[-1] in self.end_ids:
-            self.mask(output[:-1])  # where no token can follow, an end token is drawn, too
+            if not self.mask(output[:-1]) & self._end_bits:
+                self.error = "the output may not end here"
             return True
-        self._read(output)
-        if self._matcher.is_stopped():
-            return True
-        return self._matcher.is_accepting() and not self.mask(output) & ~self._end_bits
+        return not self.mask(output) & ~self._end_bits
 
     def forced(self, output: list[int]) -> list[int]:
         """Return the tokens that must follow `output`, up to the next choice; usually none."""

@@ -113,6 +113,22 @@ def max_blocks(prompt_length: int, max_tokens: int, samples: int, config: Engine
     return shared + samples * (whole - shared)
 
 
+def max_output(
+    prompt_length: int, samples: int, config: EngineConfig, *, max_context: int | None
+) -> int:
+    """Return the largest `max_tokens` with which every sample of a prompt can be served.
+
+    The result is at least 1: for a prompt that is too long, `validate` raises the error.
+    """
+    at_once = 1 if config.preemption else max(1, min(samples, config.max_batch_size))
+    shared = prompt_length // config.block_size
+    blocks = shared + (config.num_blocks - shared) // at_once
+    longest = blocks * config.block_size + 1 - prompt_length  # the last token needs no slot
+    if max_context is not None:
+        longest = min(longest, max_context - prompt_length)
+    return max(1, longest)
+
+
 def _check_ids(field: str, ids: Iterable[int], vocab_size: int) -> None:
     for token in ids:
         if not isinstance(token, int) or isinstance(token, bool):

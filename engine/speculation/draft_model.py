@@ -39,6 +39,7 @@ Differs from vLLM:
 - In vLLM a draft model that fails stops the engine.
 """
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -121,7 +122,7 @@ class DraftModel:
         try:
             self.runner.run([], [(source, destination)])
         except Exception as error:  # the next pass computes the block instead
-            self._error = f"{type(error).__name__}: {error}"
+            self._error = _in_one_line(error)
             self._stale.add(destination)
         if source in self._stale:
             self._stale.add(destination)
@@ -137,7 +138,7 @@ class DraftModel:
         try:
             self._draft(rows, sampled)
         except Exception as error:  # the target's tokens do not depend on drafts
-            self._error = f"{type(error).__name__}: {error}"
+            self._error = _in_one_line(error)
             for row in rows:
                 self._stale.update(self._blocks(row))
         failed, self._error = self._error, ""
@@ -230,6 +231,11 @@ class DraftModel:
         last = request.tokens[-1]
         is_end = last in request.end_ids or last >= self._vocab_size
         return len(request.tokens) < draft.limit and not is_end
+
+
+def _in_one_line(error: Exception) -> str:
+    """Return an error's class and message, without line breaks and not longer than a sentence."""
+    return textwrap.shorten(f"{type(error).__name__}: {error}", 120, placeholder=" ...")
 
 
 def _with_tokens(request: Request, new: list[int]) -> Request:

@@ -55,8 +55,8 @@ class Speculation:
         """Return drafts to append to a row; none unless its request catches up in this step.
 
         They fit in the remaining `budget` (in tokens) and in the free blocks, and stay below
-        max_tokens, because the sampled token counts, too. Drafts that a grammar
-        forbids are cut. Raises DrafterError.
+        max_tokens, because the sampled token counts, too. Drafts that a grammar forbids are cut.
+        Raises DrafterError.
         """
         request = row.request
         if budget == 0 or len(row.samples) != 1:

@@ -359,14 +359,6 @@ class YourMatcher:
         """See `Matcher`. The learner's masks force nothing."""
         return []
 
-    def is_accepting(self) -> bool:
-        """See `Matcher`."""
-        return self._state in self._shape[1]
-
-    def is_stopped(self) -> bool:
-        """See `Matcher`."""
-        return False
-
     def get_error(self) -> str:
         """See `Matcher`."""
         return ""

@@ -3,6 +3,7 @@
 import pytest
 
 from engine import Engine, EngineConfig, SamplingParams
+from engine.cache.block_pool import BlockPool
 from engine.cache.eviction import LFU
 from engine.cache.hash_cache import HashCache
 from engine.cache.radix_tree import RadixTree
@@ -175,6 +176,34 @@ def test_like_vllm_and_like_sglang_set_the_cache_and_the_admission() -> None:
 def test_parts_of_the_radix_tree_are_refused(name: str, part: object) -> None:
     with raises_naming(ConfigError, name, "radix", "hash"):
         Engine(CostRunner(1, 0), EngineConfig.like("vllm", **SETTINGS), **{name: part})
+
+
+class CountingStack(list[int]):
+    """Counts the blocks that are moved to make room at the beginning."""
+
+    moved = 0
+
+    def insert(self, index: int, block: int) -> None:  # type: ignore[override]
+        self.moved += len(self) - index
+        super().insert(index, block)
+
+    def __setitem__(self, at, blocks) -> None:  # type: ignore[no-untyped-def]
+        self.moved += len(self)
+        super().__setitem__(at, blocks)
+
+
+def test_clearing_moves_each_free_block_once() -> None:
+    pool, evicted = BlockPool(500), list[v.BlockEvicted]()
+    pool.free = CountingStack(pool.free)
+    cache = HashCache(pool, 1, evicted.append)  # type: ignore[arg-type]
+    for number in range(30):
+        tokens = [number, *range(9)]
+        cache.adopt(cache.match(tokens, 10), tokens)
+    queue, free = cache.eviction_queue, list(pool.free)
+    cache.clear()
+    assert [event.block for event in evicted] == queue
+    assert pool.free == [*reversed(queue), *free]
+    assert pool.free.moved <= 500
 
 
 @pytest.mark.parametrize("admission", ["whole", "first_chunk"])

@@ -97,6 +97,25 @@ def test_max_tokens_counts_columns_and_none_means_what_fits():
     assert len(list(engine.generate(PROMPT))) == 32 + 1 - len(PROMPT)
 
 
+@pytest.mark.parametrize("preemption", [True, False])
+@pytest.mark.parametrize("num_samples", [1, 2, 3, 4])
+@pytest.mark.parametrize("length", [3, 4, 11, 12, 13])
+def test_without_max_tokens_the_samples_are_as_long_as_they_can_be(length, num_samples, preemption):
+    settings = dict(block_size=4, max_kv_tokens=40, max_batch_size=3, preemption=preemption)
+    engine = scripted({}, **settings)
+    columns = list(engine.generate(PROMPT[:length], num_samples))
+    assert {len(column) for column, _ in columns} == {num_samples}
+    fits = scripted({}, **settings)
+    fits.submit(PROMPT[:length], SamplingParams(n=num_samples, max_tokens=len(columns)))
+    with raises_naming(RequestError, "n" if fits_alone(length, len(columns)) else "max_tokens"):
+        fits.submit(PROMPT[:length], SamplingParams(n=num_samples, max_tokens=len(columns) + 1))
+
+
+def fits_alone(length, output):
+    """Whether one sample has room for another token in ten blocks of four."""
+    return length + output <= 40
+
+
 def test_the_prompt_is_computed_once_and_each_further_sample_that_writes_copies_once():
     engine = scripted({i: [*b"abcdefgh", END] for i in range(1, 5)}, block_size=8)
     engine.generate_batch(PROMPT, num_samples=4)

@@ -5,10 +5,10 @@ recomputed. Here the number that decides a token depends only on the request's s
 index and the token's position. So a request draws the same numbers alone or in a batch, with or
 without a preemption, and the samples of one prompt can differ from their first token on.
 
-Equal numbers give equal tokens up to rounding only. The last bits of the logits change with the shape
-of the batch, because it changes the order in which a matrix product adds. So a token can differ where
-its number lies on the border between two tokens or, if decoding is greedy, where two tokens are almost
-equally likely.
+Equal numbers give equal tokens up to rounding only. The logits change in their last bits with the
+shape of the batch, because a matrix product then adds its terms in another order. So a token can differ
+where its number lies on the border between two tokens or, if decoding is greedy, where two tokens are
+almost equally likely.
 
 The idea comes from counter-based generators (Salmon et al., "Parallel random numbers: as easy as 1,
 2, 3", SC 2011; JAX works this way). The mixing function is SplitMix64's (Steele et al., OOPSLA 2014).
