@@ -324,12 +324,6 @@ class _UniqueItems:
             forced.append(token)
         return forced
 
-    def is_accepting(self) -> bool:
-        return self._matcher.is_accepting()
-
-    def is_stopped(self) -> bool:
-        return self._matcher.is_stopped()
-
     def get_error(self) -> str:
         return self._matcher.get_error()
 
