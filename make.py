@@ -66,7 +66,8 @@ def main(arguments: list[str]) -> None:
     elif task in ("setup", "dev"):
         set_up("lab" if task == "setup" else "dev")
     elif task not in tasks:
-        raise SystemExit(f"there is no task {task}; choose from {', '.join(tasks)}")
+        names = [name for name in tasks if not name.startswith("_")]
+        raise SystemExit(f"there is no task {task}; choose from {', '.join(names)}")
     else:
         set_up("lab")
         for name, value in os.environ.items():

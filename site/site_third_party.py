@@ -72,7 +72,7 @@ def bundled() -> Mapping[str, set[str]]:
     found = defaultdict(set)
     maps = sorted(STATIC.glob("*.js.map"))
     if not maps:
-        raise LicenseError(f"{STATIC} has no bundles yet: run `make bundle` first")
+        raise LicenseError(f"{STATIC} has no bundles yet: run `make setup` first")
     for path in maps:
         for source in json.loads(path.read_text("utf-8"))["sources"]:
             if package := _PACKAGE.search(source):

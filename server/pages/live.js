@@ -123,7 +123,9 @@ function describeHeld({ holding, held = [] }) {
 
 /** Why the teacher's file of the run ends here. */
 const describeTrace = ({ trace_error: reason }) =>
-  reason ? `The engine goes on, but ${reason}. Save the run from /trace before the server ends.` : "";
+  reason
+    ? `The engine goes on, but ${reason}. Save the run from /trace before the server ends.`
+    : "";
 
 function describePrivacy({ run, trace_text: text, key }) {
   if (!run) return "";

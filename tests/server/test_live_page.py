@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from fastapi import FastAPI
 
+from engine.extras import MissingExtraError
 from server.api import live
 from server.api.live import BOARD, PAGES
 from tests.server.harness import http, post, start
@@ -68,5 +69,5 @@ def test_a_missing_bundle_is_an_error_that_names_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live, "BOARD", tmp_path)
-    with pytest.raises(FileNotFoundError, match="`make bundle`"):
+    with pytest.raises(MissingExtraError, match="`make setup`"):
         live.install_page(FastAPI())

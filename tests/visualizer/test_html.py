@@ -59,4 +59,8 @@ def test_without_the_bundle_the_import_names_the_command_that_builds_it(tmp_path
     env = {**os.environ, "PYTHONPATH": path}
     result = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True)
     assert result.returncode == 1
-    assert "FileNotFoundError" in result.stderr and "`make bundle`" in result.stderr
+    assert "MissingExtraError" in result.stderr and "`make setup`" in result.stderr
+    log = package.parent / "tests" / "fixtures" / "vllm" / "vllm_tight.jsonl.gz"
+    summary = [sys.executable, "-P", "-m", "visualizer", str(log), "--summary"]
+    result = subprocess.run(summary, env=env, cwd=tmp_path, capture_output=True, text=True)
+    assert (result.returncode, "vLLM 0.32.0" in result.stdout) == (0, True), result.stderr

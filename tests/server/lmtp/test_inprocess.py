@@ -14,8 +14,11 @@ from server.api.lmtp.inprocess import in_process
 from tests.server.app_under_test import TOKENIZER, AlphabetRunner
 
 
+ENDLESS = 1 << 20  # tokens: no machine is so slow to abort a request that it could finish them
+
+
 def alphabet() -> Engine:
-    config = EngineConfig(block_size=4, max_kv_tokens=4096)
+    config = EngineConfig(block_size=64, max_kv_tokens=2 * ENDLESS)
     return Engine(AlphabetRunner(None), config, tokenizer=TOKENIZER)
 
 
@@ -28,7 +31,7 @@ def test_the_engine_is_its_owners_again_afterwards() -> None:
     async def run() -> list[str]:
         async with in_process(engine, label="Ada") as client:
             kept = [one["text"] async for one in client.generate("yy", max_tokens=3, keep="k")]
-            unread = client.generate("z", max_tokens=4000)
+            unread = client.generate("z", max_tokens=ENDLESS)
             await anext(unread)
             return kept
 
@@ -61,7 +64,7 @@ def test_a_client_that_stops_reading_early_ends_the_stream() -> None:
 
     async def run() -> None:
         async with in_process(engine) as client:
-            async for one in client.generate("x", max_tokens=4000):
+            async for one in client.generate("x", max_tokens=ENDLESS):
                 if one["text"] == "e":
                     break
             assert [one["text"] async for one in client.generate("y", max_tokens=1)] == ["a"]
