@@ -13,7 +13,6 @@ from server.api.lmtp.client import StreamError
 from server.api.lmtp.inprocess import in_process
 from tests.server.app_under_test import TOKENIZER, AlphabetRunner
 
-
 ENDLESS = 1 << 20  # tokens: no machine is so slow to abort a request that it could finish them
 
 
