@@ -380,6 +380,9 @@ HERMES = """{{- bos_token }}
     {%- for tool in tools %}{{ tool | tojson + '\n' }}{% endfor %}
     {{- '<|user_end|>' }}
 {%- endif %}
+{%- for document in documents or [] %}
+    {{- '<|user_start|>' + document.text + '<|user_end|>' }}
+{%- endfor %}
 {%- for message in messages %}
     {%- if message.role == 'assistant' %}
         {{- '<|assistant_start|>' + message.content }}
@@ -476,6 +479,14 @@ def test_the_template_shows_tools_calls_and_results(auto: str) -> None:
         assert json.dumps(WEATHER) in prompt
         assert '<tool_call>\n{"name": "now", "arguments": {"zone": "UTC"}}\n</tool_call>' in prompt
         assert "<|user_start|>now: noon<|user_end|>" in prompt  # the id has given the name
+
+
+def test_documents_reach_a_template_that_reads_them(auto: str) -> None:
+    body = {"messages": [ASK], "documents": [{"text": "<b>Sevastopol</b>"}]}
+    ids = post(auto, "/tokenize", body).json()["tokens"]
+    assert post(auto, "/v1/chat/completions", body | {"max_tokens": 1}).status_code == 200
+    assert trace(auto).of(RequestArrived)[-1].prompt == ids
+    assert "Sevastopol" in "".join(trace(auto).of(RequestArrived)[-1].texts)
 
 
 def test_a_tool_cannot_inject_special_tokens(auto: str) -> None:
