@@ -294,9 +294,7 @@ def encode_conversation(
     return tokens
 
 
-def _rendered(
-    template: ChatTemplate, messages: Sequence[Mapping[str, Any]], **options: Any
-) -> str:
+def _rendered(template: ChatTemplate, messages: Sequence[Mapping[str, Any]], **options: Any) -> str:
     """Render a conversation; system messages that the template rejects become part of the user's."""
     try:
         return template.render(messages, **options)
