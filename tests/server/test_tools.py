@@ -93,6 +93,26 @@ def test_required_may_make_several_calls(client: openai.OpenAI) -> None:
     assert len({call.id for call in calls}) == len(calls) > 1
 
 
+@pytest.mark.parametrize("tools", [[WEATHER], [NOW], TOOLS])
+@pytest.mark.parametrize("stream", [False, True])
+def test_required_ends_although_the_model_repeats_its_call(
+    client: openai.OpenAI, tools: list[dict], stream: bool
+) -> None:
+    """With the default of max_tokens."""
+    asked: dict[str, Any] = {"model": "any", "messages": [ASK], "temperature": 0}
+    asked |= {"tools": tools, "tool_choice": "required"}
+    if stream:
+        with client.chat.completions.stream(**asked) as events:
+            completion: Any = events.get_final_completion()
+    else:
+        completion = client.chat.completions.create(**asked)
+    (choice,) = completion.choices
+    assert choice.finish_reason == "tool_calls"
+    assert 1 < len(choice.message.tool_calls) <= 3
+    for call in choice.message.tool_calls:
+        assert isinstance(json.loads(call.function.arguments), dict)
+
+
 def test_a_named_function_is_called(client: openai.OpenAI) -> None:
     (choice,) = complete(client, tool_choice=NAMED).choices
     assert (choice.finish_reason, choice.message.content) == ("stop", None)  # OpenAI's too
@@ -304,7 +324,9 @@ def test_the_schema_of_required() -> None:
     functions = [tool["function"] for tool in TOOLS]
     schema = required_schema(functions, parallel=False)
     assert (schema["minItems"], schema["maxItems"]) == (1, 1)
-    assert "maxItems" not in required_schema(functions, parallel=True)
+    assert required_schema(functions, parallel=True)["maxItems"] == 3
+    many = [{"name": f"f{number}"} for number in range(5)]
+    assert required_schema(many, parallel=True)["maxItems"] == 5
     names = [call["properties"]["name"]["const"] for call in schema["items"]["anyOf"]]
     assert names == ["get_weather", "now"]
     assert schema["$defs"]["get_weather"] == WEATHER["function"]["parameters"]
