@@ -56,15 +56,26 @@ class ChatTemplate:
         """Whether the model has a chat template."""
         return self.source is not None
 
-    @cached_property
+    @property
     def takes_tools(self) -> bool:
         """Whether the template reads `tools`, and so can show them to the model."""
+        return "tools" in self._variables
+
+    @property
+    def takes_documents(self) -> bool:
+        """Whether the template reads `documents`."""
+        return "documents" in self._variables
+
+    @cached_property
+    def _variables(self) -> set[str]:
+        """The names that the template reads; empty without a template."""
         if self.source is None:
-            return False
+            return set()
         try:
-            return "tools" in _environment().variables(self.source)
+            names: set[str] = _environment().variables(self.source)
         except _environment().TemplateError:  # `render` reports it
-            return False
+            return set()
+        return names
 
     @cached_property
     def _template(self) -> "jinja2.Template":

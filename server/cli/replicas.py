@@ -54,7 +54,7 @@ def serve_replicas(
         batch=config.max_batch_size,
         drain_seconds=settings.drain_seconds,
     )
-    engines = RaySet(ray, _environment(given, settings))
+    engines = RaySet(ray, replica_environment(given, settings))
     replicas: ReplicaSet = engines
     if options["roles"] is not None:
         replicas = WithRoles(engines, parse_roles(options["roles"], count))
@@ -73,7 +73,7 @@ def serve_replicas(
     )
 
 
-def _environment(given: Mapping[str, Any], settings: ServerSettings) -> dict[str, str]:
+def replica_environment(given: Mapping[str, Any], settings: ServerSettings) -> dict[str, str]:
     """Return the replicas' options as variables: keys would be visible in a command line."""
     options = {name: value for name, value in given.items() if name not in _GATEWAYS}
     for name in ("model", "draft_model"):
@@ -85,4 +85,8 @@ def _environment(given: Mapping[str, Any], settings: ServerSettings) -> dict[str
         "until_stdin_closes": True,
         "cluster_key": settings.cluster_key,
     }
-    return {f"UNDERGLASS_{name.upper()}": str(value) for name, value in options.items()}
+    texts = {
+        name: " ".join(value) if isinstance(value, list | tuple) else str(value)
+        for name, value in options.items()
+    }
+    return {f"UNDERGLASS_{name.upper()}": text for name, text in texts.items()}

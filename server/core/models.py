@@ -333,7 +333,7 @@ class Models:
 
     def _is_first(self, name: str | None) -> bool:
         any_name = self.directory is None and not self.settings.served_names
-        return any_name or name is None or name in self._own_names
+        return any_name or not name or name in self._own_names
 
     def _found(self) -> dict[str, Path]:
         return self.directory.models() if self.directory is not None else {}

@@ -95,10 +95,11 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
                     "with a space, because it is sent in a header"
                 )
         for name in self.served_names:
-            if not 0 < len(name) <= MAX_NAME_LENGTH or not name.isprintable():
+            # An environment variable has several names with spaces between them.
+            if not 0 < len(name) <= MAX_NAME_LENGTH or not name.isprintable() or " " in name:
                 raise ConfigError(
-                    f"served_model_name must have 1 to {MAX_NAME_LENGTH} printable characters, "
-                    f"got {name[:60]!r}"
+                    f"served_model_name must have 1 to {MAX_NAME_LENGTH} printable characters and no "
+                    f"spaces, got {name[:60]!r}"
                 )
         for name in self.allowed_hosts:
             if not _HOST.fullmatch(name):

@@ -1,5 +1,6 @@
 """Every field that is accepted changes the answer: over HTTP, whole and streamed, with a real model."""
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -9,10 +10,11 @@ import openai
 import pytest
 
 from engine.events.vocabulary import RequestArrived
-from server.api.openai.chat import ChatRequest
+from server.api.openai.chat import ChatRequest, with_one_system_message
 from server.api.openai.completions import CompletionRequest
 from server.process import serve_in_background
-from tests.server.harness import trace
+from tests.facts import assert_names
+from tests.server.harness import post, trace
 from tests.server.sdk import lenient, sdk
 
 PROMPT = "Once upon a time"
@@ -206,6 +208,53 @@ def test_developer_is_the_newer_name_of_system(client: openai.OpenAI, url: str) 
     system, developer = trace(url).of(RequestArrived)[-2:]
     assert system.prompt == developer.prompt
     assert "Be short." in "".join(developer.texts)
+
+
+@pytest.mark.parametrize("role", ["system", "developer"])
+@pytest.mark.parametrize("place", [0, 1, 2, 3])
+def test_instructions_come_anywhere(client: openai.OpenAI, url: str, role: str, place: int) -> None:
+    """The bundled template takes one system message, at the beginning."""
+    talk = ["Hello.", "Hi!", "A story."]
+    messages: list[Any] = [
+        {"role": ("user", "assistant")[index % 2], "content": text}
+        for index, text in enumerate(talk)
+    ]
+    late = [{"role": role, "content": text} for text in ("Be short.", "Be kind.")]
+    messages[place:place] = late
+    client.chat.completions.create(model="any", messages=messages, max_tokens=1)
+    prompt = "".join(trace(url).of(RequestArrived)[-1].texts)
+    talk[place:place] = ["Be short.", "Be kind."]
+    assert [text for text in re.split(r"<[^>]*>|\n\n", prompt) if text] == talk
+
+
+def test_instructions_that_are_late_are_the_users() -> None:
+    def roles(conversation: str) -> str:
+        names = {"s": "system", "u": "user", "a": "assistant"}
+        messages = [
+            {"role": names[letter], "content": f"{letter}{at}"}
+            for at, letter in enumerate(conversation)
+        ]
+        before = [message | {} for message in messages]
+        joined = with_one_system_message(messages)
+        assert messages == before
+        assert "\n\n".join(one["content"] for one in joined) == "\n\n".join(
+            one["content"] for one in messages
+        )
+        return "".join(message["role"][0] for message in joined)
+
+    assert roles("sua") == "sua"
+    assert roles("uu") == "uu"  # only system messages are joined
+    assert roles("ssu") == "su"
+    assert roles("usuau") == "uau"
+    assert roles("suasa") == "suaua"
+    assert roles("uas") == "uau"
+
+
+def test_an_unknown_role_is_still_the_templates_error(url: str) -> None:
+    messages = [*MESSAGES, {"role": "system", "content": "x"}, {"role": "critic", "content": "y"}]
+    answer = post(url, "/v1/chat/completions", {"messages": messages})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "messages")
+    assert_names(answer.json()["error"]["message"], "role")
 
 
 def test_one_model_and_none(client: openai.OpenAI) -> None:

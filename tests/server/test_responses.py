@@ -168,6 +168,33 @@ def test_a_streamed_call_has_the_arguments_of_the_whole_one(bundled: openai.Open
     assert "".join(deltas) == call.arguments == whole.arguments
 
 
+CUT_OFF: dict[str, dict[str, Any]] = {
+    "text": {},
+    "a format": {"text_format": Legs},
+    "a call": {"tools": [TOOL], "tool_choice": NAMED},
+    "a list of calls": {"tools": [TOOL], "tool_choice": "required"},
+}
+
+
+@pytest.mark.parametrize("fields", CUT_OFF.values(), ids=CUT_OFF)
+@pytest.mark.parametrize("limit", [1, 4, 7, 8])
+def test_a_stream_that_is_cut_off_can_be_read_to_its_end(
+    bundled: openai.OpenAI, fields: dict[str, Any], limit: int
+) -> None:
+    """OpenAI's SDK accumulates items and parses texts and arguments while it reads."""
+    asked = {"model": "bundled", "input": "An owl", "max_output_tokens": limit, "temperature": 0}
+    with bundled.responses.stream(**asked, **fields) as stream:
+        events: list[Any] = list(stream)
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    begun = [event.item.id for event in events if event.type == "response.output_item.added"]
+    ended = [event.item.id for event in events if event.type == "response.output_item.done"]
+    last = events[-1]
+    assert last.type == "response.incomplete"
+    assert begun == ended == [item.id for item in last.response.output]
+    assert (last.response.status, last.response.output[-1].status) == ("incomplete", "incomplete")
+    assert last.response.usage.output_tokens == limit
+
+
 @pytest.mark.parametrize(
     ("fields", "param"),
     [

@@ -190,7 +190,6 @@ def test_detokenize_leaves_out_special_tokens_on_request(url: str) -> None:
         {"add_generation_prompt": False},
         {"continue_final_message": True},
         {"chat_template_kwargs": {"enable_thinking": False}},
-        {"documents": [{"title": "a", "text": "b"}]},
     ],
     ids=str,
 )
@@ -215,6 +214,7 @@ def test_tokenize_takes_the_tools_that_a_template_does_not_read(url: str) -> Non
     [
         ({"chat_template_kwargs": {"a": ["<|user_end|>"]}}, "chat_template_kwargs.a"),
         ({"documents": [{"text": "<|assistant_start|>"}]}, "documents"),
+        ({"documents": [{"text": "a template that does not read it"}]}, "documents"),
         ({"chat_template_kwargs": {"messages": []}}, "chat_template_kwargs.messages"),
         ({"chat_template_kwargs": {"chat_template": "x"}}, "chat_template_kwargs.chat_template"),
         ({"chat_template_kwargs": {"a": "x" * 100_000}}, "messages"),

@@ -93,6 +93,26 @@ def test_required_may_make_several_calls(client: openai.OpenAI) -> None:
     assert len({call.id for call in calls}) == len(calls) > 1
 
 
+@pytest.mark.parametrize("tools", [[WEATHER], [NOW], TOOLS])
+@pytest.mark.parametrize("stream", [False, True])
+def test_required_ends_although_the_model_repeats_its_call(
+    client: openai.OpenAI, tools: list[dict], stream: bool
+) -> None:
+    """With the default of max_tokens."""
+    asked: dict[str, Any] = {"model": "any", "messages": [ASK], "temperature": 0}
+    asked |= {"tools": tools, "tool_choice": "required"}
+    if stream:
+        with client.chat.completions.stream(**asked) as events:
+            completion: Any = events.get_final_completion()
+    else:
+        completion = client.chat.completions.create(**asked)
+    (choice,) = completion.choices
+    assert choice.finish_reason == "tool_calls"
+    assert 1 < len(choice.message.tool_calls) <= 3
+    for call in choice.message.tool_calls:
+        assert isinstance(json.loads(call.function.arguments), dict)
+
+
 def test_a_named_function_is_called(client: openai.OpenAI) -> None:
     (choice,) = complete(client, tool_choice=NAMED).choices
     assert (choice.finish_reason, choice.message.content) == ("stop", None)  # OpenAI's too
@@ -304,7 +324,9 @@ def test_the_schema_of_required() -> None:
     functions = [tool["function"] for tool in TOOLS]
     schema = required_schema(functions, parallel=False)
     assert (schema["minItems"], schema["maxItems"]) == (1, 1)
-    assert "maxItems" not in required_schema(functions, parallel=True)
+    assert required_schema(functions, parallel=True)["maxItems"] == 3
+    many = [{"name": f"f{number}"} for number in range(5)]
+    assert required_schema(many, parallel=True)["maxItems"] == 5
     names = [call["properties"]["name"]["const"] for call in schema["items"]["anyOf"]]
     assert names == ["get_weather", "now"]
     assert schema["$defs"]["get_weather"] == WEATHER["function"]["parameters"]
@@ -380,6 +402,9 @@ HERMES = """{{- bos_token }}
     {%- for tool in tools %}{{ tool | tojson + '\n' }}{% endfor %}
     {{- '<|user_end|>' }}
 {%- endif %}
+{%- for document in documents or [] %}
+    {{- '<|user_start|>' + document.text + '<|user_end|>' }}
+{%- endfor %}
 {%- for message in messages %}
     {%- if message.role == 'assistant' %}
         {{- '<|assistant_start|>' + message.content }}
@@ -476,6 +501,14 @@ def test_the_template_shows_tools_calls_and_results(auto: str) -> None:
         assert json.dumps(WEATHER) in prompt
         assert '<tool_call>\n{"name": "now", "arguments": {"zone": "UTC"}}\n</tool_call>' in prompt
         assert "<|user_start|>now: noon<|user_end|>" in prompt  # the id has given the name
+
+
+def test_documents_reach_a_template_that_reads_them(auto: str) -> None:
+    body = {"messages": [ASK], "documents": [{"text": "<b>Sevastopol</b>"}]}
+    ids = post(auto, "/tokenize", body).json()["tokens"]
+    assert post(auto, "/v1/chat/completions", body | {"max_tokens": 1}).status_code == 200
+    assert trace(auto).of(RequestArrived)[-1].prompt == ids
+    assert "Sevastopol" in "".join(trace(auto).of(RequestArrived)[-1].texts)
 
 
 def test_a_tool_cannot_inject_special_tokens(auto: str) -> None:

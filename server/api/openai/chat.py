@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 from starlette.responses import Response
 
 from engine.scheduling.sampling_params import SamplingParams
+from engine.text.chat_template import ChatTemplate, ChatTemplateError
 from engine.text.tokenizer import Tokenizer, encode_continuation
 from server.api.openai.requests import (
     FIRST_ERROR,
@@ -284,13 +285,49 @@ def encode_conversation(
                 message = message | {"content": f"[{marker} {len(replaced)}]"}  # noqa: PLW2901
                 replaced.append(ordinary)
         safe.append(message)
-    text = template.render(safe, tools=tools, **options)
+    text = _rendered(template, safe, tools=tools, **options)
     before, *rest = re.split(rf"\[{marker} (\d+)\]", text)
     tokens = tokenizer.encode(before)
     between = {text: encode_continuation(text, tokenizer) for text in rest[1::2]}  # most repeat
     for index, text in zip(rest[::2], rest[1::2], strict=True):
         tokens += replaced[int(index)] + between[text]
     return tokens
+
+
+def _rendered(template: ChatTemplate, messages: Sequence[Mapping[str, Any]], **options: Any) -> str:
+    """Render a conversation; system messages that the template rejects become part of the user's."""
+    try:
+        return template.render(messages, **options)
+    except ChatTemplateError as error:
+        accepted = with_one_system_message(messages)
+        if accepted == messages:
+            raise
+        try:
+            return template.render(accepted, **options)
+        except ChatTemplateError:
+            raise error from None
+
+
+def with_one_system_message(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the messages with at most one system message, which is the first.
+
+    The system messages at the beginning are joined. Later ones become the user's, in their place, and
+    are joined with the user's messages beside them, because many templates want roles to alternate.
+
+    Differs from vLLM, which reports the template's error. OpenAI's API takes these messages anywhere.
+    """
+    joined: list[dict[str, Any]] = []
+    begins, after_system = True, False
+    for message in messages:
+        is_system = message["role"] == "system"
+        begins = begins and is_system
+        role = "user" if is_system and not begins else message["role"]
+        if joined and joined[-1]["role"] == role and (is_system or after_system):
+            joined[-1]["content"] += "\n\n" + message["content"]
+        else:
+            joined.append({**message, "role": role})
+        after_system = is_system
+    return joined
 
 
 class ChatSerializer(OpenAISerializer):

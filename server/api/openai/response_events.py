@@ -10,9 +10,10 @@ as it grows. Each event has a type and a `sequence_number`:
             response.content_part.done
           | response.function_call_arguments.delta ..., .done
         response.output_item.done
-    response.completed | response.incomplete (at max_output_tokens)
+    response.completed | response.incomplete (cut off at max_output_tokens)
 
-The whole response is what the last event of a stream holds.
+The whole response is what the last event of a stream holds. JSON that is cut off at max_output_tokens has
+no `response.output_text.done`.
 
 Source: OpenAI's API reference; vLLM's `vllm/entrypoints/openai/responses/serving.py`.
 
@@ -103,6 +104,8 @@ class ResponseSerializer:
         self._num_tokens = 0
         self._status = "in_progress"
         self._output: list[dict[str, Any]] = []  # the last item may be unfinished
+        text_format = body.text.format if body.text else None
+        self._is_json = text_format is not None and text_format.type != "text"
         self._writer: ToolCallWriter | None = None
         tools = body.chat.tool_request
         if tools is not None:
@@ -204,8 +207,11 @@ class ResponseSerializer:
         item["status"] = "incomplete" if self._status == "incomplete" else "completed"
         if item["type"] == "message":
             part = item["content"][0]
-            done = {"content_index": 0, "text": part["text"], "logprobs": part["logprobs"]}
-            yield self._inside("response.output_text.done", **done)
+            # OpenAI's SDK parses the JSON of this event. JSON that was cut off would raise an error in the
+            # client before it gets `response.incomplete`.
+            if self._status != "incomplete" or not self._is_json:
+                done = {"content_index": 0, "text": part["text"], "logprobs": part["logprobs"]}
+                yield self._inside("response.output_text.done", **done)
             yield self._inside("response.content_part.done", content_index=0, part=part)
         else:
             arguments = item["arguments"]

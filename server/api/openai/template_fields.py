@@ -33,7 +33,9 @@ class TemplateFields(BaseModel):
         None, max_length=MAX_TOOLS, description="Functions that the model may call."
     )
     documents: Annotated[list[dict[str, Any]], FIRST_ERROR] | None = Field(
-        None, description="Documents for the chat template; most templates do not read them."
+        None,
+        description="Documents for the chat template; rejected if it does not read them. The bundled "
+        "model's does not.",
     )
     chat_template_kwargs: dict[str, Any] | None = Field(
         None,
@@ -74,7 +76,16 @@ class TemplateFields(BaseModel):
 
 
 def check_variables(variables: Mapping[str, Any], tokenizer: Tokenizer) -> None:
-    """Raise ApiError if a template variable has a special token, which could end a turn."""
+    """Raise ApiError for documents that the template does not read, and for special tokens.
+
+    A special token in a variable could end a turn. Differs from vLLM, where a template that does not
+    read `documents` drops them silently.
+    """
+    if "documents" in variables and not tokenizer.chat_template.takes_documents:
+        raise bad_request(
+            "documents",
+            "documents: this model's chat template does not read them: put their text into a message",
+        )
     for name, value in variables.items():
         field = name if name == "documents" else f"chat_template_kwargs.{name}"
         check_ordinary(field, value, tokenizer)

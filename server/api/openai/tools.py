@@ -36,6 +36,11 @@ from server.http.errors import bad_request
 
 ToolChoice = Literal["none", "auto", "required", "function"]
 
+# How many calls `required` allows at least: enough for OpenAI's example, the weather in three cities,
+# and few enough for the bundled model, whose calls of a function with two arguments take 64 tokens
+# each, within the default of --chat-max-tokens.
+LEAST_CALLS = 3
+
 _NO_POINTER = re.compile(r"[^A-Za-z0-9_.-]")  # characters with a meaning in "#/$defs/..."
 _NO_PARAMETERS = {"type": "object", "properties": {}}
 
@@ -169,7 +174,11 @@ def check_ordinary(field: str, value: object, tokenizer: Tokenizer) -> None:
 def required_schema(functions: Sequence[Mapping[str, Any]], *, parallel: bool) -> dict[str, Any]:
     """Return the schema of a list of calls: at least one, and exactly one unless `parallel`.
 
-    The parameters of each function move to `$defs`, and references in them are changed accordingly.
+    The list has at most `LEAST_CALLS` calls, or one for each function if there are more functions. The
+    parameters of each function move to `$defs`, and references in them are changed accordingly.
+
+    Differs from vLLM (`vllm/tool_parsers/utils.py`), whose list has no bound: a small model that
+    repeats a call repeats it there until `max_tokens` cuts the last call off.
     """
     definitions: dict[str, Any] = {}
     calls = []
@@ -188,8 +197,13 @@ def required_schema(functions: Sequence[Mapping[str, Any]], *, parallel: bool) -
                 "additionalProperties": False,
             }
         )
-    schema = {"type": "array", "minItems": 1, "items": {"anyOf": calls}, "$defs": definitions}
-    return schema if parallel else schema | {"maxItems": 1}
+    return {
+        "type": "array",
+        "minItems": 1,
+        "maxItems": max(LEAST_CALLS, len(calls)) if parallel else 1,
+        "items": {"anyOf": calls},
+        "$defs": definitions,
+    }
 
 
 def _moved(schema: Any, place: str) -> Any:

@@ -1,0 +1,79 @@
+"""`--served-model-name`: a chosen name is the only one; without it, one model answers for any name."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from server.cli.replicas import replica_environment
+from server.core.settings import ServerSettings
+from server.process import serve_in_background
+from tests.facts import assert_names
+from tests.server.console import invoke, refused
+from tests.server.gateway.cluster import start_gateway
+from tests.server.gateway.conftest import wait_for
+from tests.server.harness import get, http, post
+
+MESSAGES = [{"role": "user", "content": "Hi"}]
+BODIES: dict[str, dict[str, Any]] = {
+    "/v1/completions": {"prompt": "Once", "max_tokens": 1, "stream": False},
+    "/v1/completions/render": {"prompt": "Once"},
+    "/v1/chat/completions": {"messages": MESSAGES, "max_tokens": 1},
+    "/v1/responses": {"input": "Hi", "max_output_tokens": 1},
+    "/tokenize": {"prompt": "Once"},
+    "/detokenize": {"tokens": [72]},
+}
+
+
+@pytest.fixture(scope="module", params=["server", "gateway"])
+def named(request: pytest.FixtureRequest) -> Iterator[str]:
+    with serve_in_background(served_model_name="story/teller") as server:
+        if request.param == "server":
+            yield server.url
+            return
+        with start_gateway(server.url) as gateway:
+            wait_for(gateway.url, "0")
+            yield gateway.url
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("path", BODIES)
+def test_only_a_chosen_name_is_served(named: str, path: str, stream: bool) -> None:
+    body = BODIES[path] | ({"stream": True} if stream and path.startswith("/v1") else {})
+    unknown = post(named, path, body | {"model": "gpt-4o"})
+    error = unknown.json()["error"]
+    assert (unknown.status_code, error["code"]) == (404, "model_not_found")
+    assert error["param"] == "model"
+    assert_names(error["message"], "gpt-4o", "/v1/models")
+    for right in ("story/teller", "", None):
+        assert post(named, path, body | {"model": right}).status_code == 200, right
+
+
+def test_the_list_has_the_chosen_name(named: str) -> None:
+    assert [model["id"] for model in get(named, "/v1/models")["data"]] == ["story/teller"]
+    assert get(named, "/v1/models/story/teller")["id"] == "story/teller"
+    with http(named) as client:
+        assert client.get("/v1/models/bundled").status_code == 404
+
+
+@pytest.mark.parametrize("path", BODIES)
+def test_one_model_without_a_chosen_name_answers_for_any_name(url: str, path: str) -> None:
+    assert post(url, path, BODIES[path] | {"model": "gpt-4o"}).status_code == 200
+
+
+@pytest.mark.parametrize("name", ["", "x" * 257, "two\nlines", "two words"])
+def test_a_name_that_no_request_can_have_is_refused(name: str) -> None:
+    refused(invoke("serve", "--port", "0", "--served-model-name", name), "--served-model-name")
+
+
+def test_replicas_get_every_name() -> None:
+    """The variables that start a replica are read as the options that the user gave."""
+    given = {"served_model_name": ["story", "teller"], "token_budget": 64}
+    variables = replica_environment(given, ServerSettings())
+    assert variables["UNDERGLASS_SERVED_MODEL_NAME"].split() == ["story", "teller"]
+    assert variables["UNDERGLASS_TOKEN_BUDGET"] == "64"
+
+
+def test_a_gateway_leaves_the_name_to_its_replicas() -> None:
+    arguments = ("--replica", "http://127.0.0.1:1", "--served-model-name", "story")
+    refused(invoke("serve", "--port", "0", *arguments), "--served-model-name", "--replica")
