@@ -12,8 +12,8 @@ as it grows. Each event has a type and a `sequence_number`:
         response.output_item.done
     response.completed | response.incomplete (cut off at max_output_tokens)
 
-The whole response is what the last event of a stream holds. JSON that is cut off at max_output_tokens has
-no `response.output_text.done`.
+The last event of a stream holds the whole response. JSON that is cut off at max_output_tokens has no
+`response.output_text.done`.
 
 Source: OpenAI's API reference; vLLM's `vllm/entrypoints/openai/responses/serving.py`.
 
@@ -207,8 +207,8 @@ class ResponseSerializer:
         item["status"] = "incomplete" if self._status == "incomplete" else "completed"
         if item["type"] == "message":
             part = item["content"][0]
-            # OpenAI's SDK parses the JSON of this event. JSON that was cut off would raise an error in the
-            # client before it gets `response.incomplete`.
+            # OpenAI's SDK parses the JSON of this event, so JSON that was cut off would raise an error in
+            # the client before it gets `response.incomplete`.
             if self._status != "incomplete" or not self._is_json:
                 done = {"content_index": 0, "text": part["text"], "logprobs": part["logprobs"]}
                 yield self._inside("response.output_text.done", **done)
