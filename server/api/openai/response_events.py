@@ -207,8 +207,8 @@ class ResponseSerializer:
         item["status"] = "incomplete" if self._status == "incomplete" else "completed"
         if item["type"] == "message":
             part = item["content"][0]
-            # OpenAI's SDK parses the JSON of this event, so JSON that was cut off would raise an error in
-            # the client before it gets `response.incomplete`.
+            # OpenAI's SDK parses the JSON of this event, so JSON that was cut off would raise an error
+            # in the client before it gets `response.incomplete`.
             if self._status != "incomplete" or not self._is_json:
                 done = {"content_index": 0, "text": part["text"], "logprobs": part["logprobs"]}
                 yield self._inside("response.output_text.done", **done)
