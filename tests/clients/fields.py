@@ -34,6 +34,9 @@ TABLES = {
     "`/tokenize` and `/detokenize`": ("tokenize", "detokenize"),
 }
 
+CONDITIONS = {
+    "documents": "works with a chat template that reads it, otherwise rejected; the bundled model's does not",
+}
 
 def recorded() -> dict[str, dict[str, Any]]:
     """Return the record: server -> `version`, and endpoint -> field -> default."""
@@ -93,7 +96,7 @@ def _treatment(
     if not works:
         return _unsupported(name)
     if not other:
-        return "works"
+        return CONDITIONS.get(name, "works")
     return f"works in {', '.join(works)}; {', '.join(other)}: {_unsupported(name)}"
 
 

@@ -174,6 +174,16 @@ def wrong_field(servers: Servers) -> None:
         raise AssertionError("it was taken")
 
 
+@session.check("a prompt that is too long")
+def too_long(servers: Servers) -> None:
+    try:
+        chat(servers.url, messages=[{"role": "user", "content": "owl " * 3000}])
+    except litellm.ContextWindowExceededError as error:
+        assert "maximum context length" in str(error)
+    else:
+        raise AssertionError("a prompt longer than the context was taken")
+
+
 @session.check("404")
 def not_found(servers: Servers) -> None:
     try:
