@@ -50,7 +50,7 @@ def run_node(script: str, *arguments: str, given: str = "") -> str:
     """Run a script of the front end's folder, and return what it prints. Exit if it fails."""
     node = shutil.which("node", path=str(Path(sys.executable).parent)) or shutil.which("node")
     if node is None:
-        raise SystemExit("node is missing: `make setup` installs it into .venv")
+        raise SystemExit("node is missing: `make dev` installs it into .venv")
     command = [node, "--no-warnings", str(FRONTEND / script), *arguments]
     done = subprocess.run(
         command, input=given, stdout=subprocess.PIPE, text=True, check=False, timeout=LONGEST_S
@@ -63,7 +63,7 @@ def run_node(script: str, *arguments: str, given: str = "") -> str:
 def _write_python(folder: Path) -> None:
     folder.mkdir(parents=True)
     if not PYODIDE.is_dir():
-        raise SystemExit(f"{PYODIDE} is missing: `make setup` installs it")
+        raise SystemExit(f"{PYODIDE} is missing: `make dev` installs it")
     for name in ("pyodide.mjs", "pyodide.asm.mjs", "python_stdlib.zip"):
         shutil.copyfile(PYODIDE / name, folder / name)
     # Hosts may not compress .wasm: 9.6 MB instead of 3.5 MB.

@@ -23,7 +23,7 @@ def test_cache_queue_explanations_and_cost_model_work_on_python_3_14(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     if not PYODIDE.is_dir():
-        pytest.skip("Pyodide is not installed: make setup")
+        pytest.skip("Pyodide is not installed: make dev")
     try:
         wheels()
     except SystemExit as error:

@@ -35,7 +35,8 @@ TABLES = {
 }
 
 CONDITIONS = {
-    "documents": "works with a chat template that reads it, otherwise rejected; the bundled model's does not",
+    "documents": "works with a chat template that reads it, otherwise rejected; the bundled model's "
+    "does not",
 }
 
 def recorded() -> dict[str, dict[str, Any]]:

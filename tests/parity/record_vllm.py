@@ -10,7 +10,7 @@ brings the tokens that the model would say. The recordings are committed, so tha
 compare:
 
     make record-vllm VLLM_PYTHON=/tmp/vllm/bin/python \
-      RECORD_ARGS="--seeds 1000 --first-seed 5000 --out /tmp/fresh.gz"
+      ARGS="--seeds 1000 --first-seed 5000 --out /tmp/fresh.gz"
     PYTHONPATH=notebooks python -m parity.replay /tmp/fresh.gz
 
 Source: the loop is that of `EngineCore.step` and `EngineCore.step_with_batch_queue`
