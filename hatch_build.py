@@ -71,5 +71,5 @@ def _has_node() -> bool:
     node = shutil.which("node")
     if node is None or shutil.which("npm") is None:
         return False
-    said = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout
-    return int(said.removeprefix("v").partition(".")[0]) >= 22
+    told = subprocess.run([node, "--version"], capture_output=True, text=True, check=False)
+    return told.returncode == 0 and int(told.stdout.removeprefix("v").partition(".")[0]) >= 22

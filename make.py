@@ -110,6 +110,7 @@ def set_up(level: str) -> None:
     if not is_newer(done, [ROOT / "pyproject.toml", ROOT / "constraints.txt"]):
         if not (BIN / "python").exists() and not (BIN / "python.exe").exists():
             _make_venv()
+        _install_uv()
         install_torch()
         install("poethepoet", "--editable", f".[{level}]")
         print(f".venv is ready: {_gigabytes(VENV)}")
@@ -130,6 +131,11 @@ def _make_venv() -> None:
             "sudo apt install python3-venv"
         ) from None
     run(sys.executable, "-m", "venv", VENV)
+
+
+def _install_uv() -> None:
+    if shutil.which("uv", path=str(BIN)):
+        return
     quietly = ("--quiet", "--disable-pip-version-check", "--only-binary=:all:")
     with suppress(SystemExit):  # uv has no wheel for this machine: pip is slower, and does the same
         run(BIN / "python", "-m", "pip", "install", *quietly, "-c", "constraints.txt", "uv")
@@ -237,8 +243,8 @@ def _has_node() -> bool:
     node = shutil.which("node", path=path)
     if node is None or shutil.which("npm", path=path) is None:
         return False
-    said = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout
-    return int(said.removeprefix("v").partition(".")[0]) >= 22
+    told = subprocess.run([node, "--version"], capture_output=True, text=True, check=False)
+    return told.returncode == 0 and int(told.stdout.removeprefix("v").partition(".")[0]) >= 22
 
 
 def is_newer(made: Path, sources: Iterable[Path]) -> bool:
