@@ -20,10 +20,10 @@ Differs from vLLM: the mask is computed by the sampler, not while the model comp
 output ends as soon as only an end token could follow; in vLLM the model still samples that token.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from engine.output.limits import NO_TOKEN, reason_of
+from engine.output.limits import NO_TOKEN, is_of_lexer, reason_of
 
 
 class Matcher(Protocol):
@@ -58,10 +58,42 @@ class Matcher(Protocol):
         ...
 
 
+class Beginning:
+    """The state of a request's grammar before an output, which the request's samples copy.
+
+    The copies share llguidance's lexer. After one of them has reached a limit of the lexer, none of
+    them can read on. A draft or another sample may have reached it, so the grammar is compiled once
+    more, but only once, because the other requests wait meanwhile.
+
+    version  changes when all copies have to be replaced
+    limit    the limit that was reached twice and now ends all samples, usually ""
+    """
+
+    def __init__(self, build: Callable[[], Matcher]) -> None:
+        self.version = 0
+        self.limit = ""
+        self._build = build
+        self._matcher: Matcher | None = build()
+
+    def copy(self) -> Matcher:
+        """Return a matcher that has read nothing."""
+        if self._matcher is None:
+            self._matcher = self._build()
+        return self._matcher.deep_copy()
+
+    def spoil(self, limit: str) -> None:
+        """Compile the grammar again for the next copy, because a copy has reached a limit."""
+        if self.version:
+            self.limit = limit
+        else:
+            self._matcher = None
+        self.version += 1
+
+
 class Constraint:
     """The shape of one sample's output, and where in it the output is.
 
-    matcher     the grammar at the beginning of an output; it is copied, so constraints may share it
+    beginning   the grammar before an output; the samples of a request share it
     end_ids     the model's end tokens: allowed where the grammar may end
     ignore_eos  do not allow an end token as long as anything else is allowed
     error       why no token may follow the output that was asked about last, usually "". It says
@@ -69,12 +101,13 @@ class Constraint:
     misread     the error is a token that does not fit: the engine's mistake, not the grammar's
     """
 
-    def __init__(self, matcher: Matcher, end_ids: frozenset[int], *, ignore_eos: bool) -> None:
+    def __init__(self, beginning: Beginning, end_ids: frozenset[int], *, ignore_eos: bool) -> None:
         self.error = ""
         self.misread = False
         self.end_ids = end_ids
-        self._beginning = matcher
-        self._matcher = matcher.deep_copy()
+        self._beginning = beginning
+        self._version = beginning.version
+        self._matcher = beginning.copy()
         self._end_bits = sum(1 << token for token in end_ids)
         self._ignore_eos = ignore_eos
         self._tokens: list[int] = []  # what the matcher has read
@@ -83,6 +116,11 @@ class Constraint:
     def fork(self) -> "Constraint":
         """Return a constraint for another sample, which reads its output from the beginning."""
         return Constraint(self._beginning, self.end_ids, ignore_eos=self._ignore_eos)
+
+    @property
+    def takes_drafts(self) -> bool:
+        """Whether drafts may be read; not after a limit of the lexer, which they might reach again."""
+        return not self._beginning.version
 
     def mask(self, output: list[int]) -> int:
         """Return the tokens that may follow `output`: bit i is 1 if token i is allowed.
@@ -93,7 +131,7 @@ class Constraint:
         self._read(output)
         if not self._mask:
             mask = int.from_bytes(self._matcher.compute_bitmask(), "little")
-            self.error = self.error or _reason(self._matcher)
+            self.error = self.error or self._limit()
             if not mask:
                 self.error = self.error or NO_TOKEN
             if self._ignore_eos:
@@ -116,19 +154,25 @@ class Constraint:
     def forced(self, output: list[int]) -> list[int]:
         """Return the tokens that must follow `output`, up to the next choice; usually none."""
         self._read(output)
-        return self._matcher.compute_ff_tokens()
+        return [] if self.error else self._matcher.compute_ff_tokens()
 
     def count_allowed(self, output: list[int], drafts: Sequence[int]) -> int:
         """Return how many of the drafts the grammar allows after `output`, without end tokens."""
+        if not self.takes_drafts:
+            return 0
         self._read(output)
         allowed = self._matcher.validate_tokens(list(drafts))
-        if not self.error and self._matcher.get_error():
-            self._restart()  # a draft reached a limit of the library, and not the output
+        if allowed < len(drafts) and not self.error:
+            self.mask(output)  # only now does the library say that a draft has reached a limit
+            if self.error:
+                self._restart()  # the next mask tells whether the output has reached it, too
         ends = (i for i, token in enumerate(drafts) if token in self.end_ids)
         return min(allowed, next(ends, allowed))
 
     def _read(self, output: list[int]) -> None:
         """Bring the matcher to its state after `output`, or set `error` if there is none."""
+        if self._version != self._beginning.version and not self.error:
+            self._restart()
         common = len(self._tokens)
         if output[:common] != self._tokens:
             pairs = zip(self._tokens, output, strict=False)
@@ -143,7 +187,7 @@ class Constraint:
         self._tokens += rest
         self._mask = 0
         if count < len(rest):
-            reason = _reason(self._matcher)
+            reason = self._limit()
             self.misread = not reason
             self.error = reason or (
                 f"token {rest[count]} at position {len(output) - len(rest) + count} of the output "
@@ -161,12 +205,16 @@ class Constraint:
         self._mask = 0
 
     def _restart(self) -> None:
-        self._matcher = self._beginning.deep_copy()
+        self.error = self._beginning.limit
+        if not self.error:
+            self._matcher = self._beginning.copy()
+        self._version = self._beginning.version
         self._tokens = []
         self._mask = 0
-        self.error = ""
 
-
-def _reason(matcher: Matcher) -> str:
-    """Return the matcher's error in one line; usually ""."""
-    return reason_of(matcher.get_error())
+    def _limit(self) -> str:
+        """Return the matcher's error in one line, usually ""."""
+        error = self._matcher.get_error()
+        if is_of_lexer(error):
+            self._beginning.spoil(reason_of(error))
+        return reason_of(error)

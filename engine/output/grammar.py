@@ -24,7 +24,7 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from engine.extras import needs_extra
-from engine.output.constraint import Constraint, Matcher
+from engine.output.constraint import Beginning, Constraint, Matcher
 from engine.output.ebnf import ebnf_to_lark, is_ebnf
 from engine.output.exact_schema import make_exact
 from engine.output.grammar_error import GrammarError
@@ -52,8 +52,8 @@ _GRAMMAR_ERROR = re.compile(r"(?:at )?(\d+)\((\d+)\): (.*)")
 class GrammarCompiler:
     """Compiles grammars for one tokenizer. Any thread may call it.
 
-    Nothing is kept. All copies of a compiled grammar share llguidance's lexer and what it has cost so
-    far, so one request that reaches a limit would end every other request with the same grammar.
+    Nothing is kept for other requests with the same grammar, because copies of a compiled grammar share
+    llguidance's lexer: one request that reaches a limit of the lexer would end all of them.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -61,8 +61,8 @@ class GrammarCompiler:
 
     def constraint(self, structured: StructuredOutput, *, ignore_eos: bool = False) -> Constraint:
         """Return a new constraint. Raises GrammarError."""
-        matcher = self._compile(structured)
-        return Constraint(matcher, self._tokenizer.eos_ids, ignore_eos=ignore_eos)
+        beginning = Beginning(lambda: self._compile(structured))
+        return Constraint(beginning, self._tokenizer.eos_ids, ignore_eos=ignore_eos)
 
     def prepare(self) -> None:
         """Read a large vocabulary now, not with the first grammar.
@@ -102,7 +102,7 @@ class GrammarCompiler:
         The compiler finds neither all limits nor a recursion without an end. Most grammars that reach
         a limit while they are read do so here, before their request is queued.
         """
-        rehearsal = Constraint(matcher, self._tokenizer.eos_ids, ignore_eos=True)
+        rehearsal = Constraint(Beginning(lambda: matcher), self._tokenizer.eos_ids, ignore_eos=True)
         output: list[int] = []
         while len(output) < _REHEARSED and not (output and rehearsal.is_complete(output)):
             mask = rehearsal.mask(output)

@@ -51,6 +51,13 @@ _LIMITS = {
 }
 
 
+def is_of_lexer(error: str) -> bool:
+    """Return whether an error leaves the lexer, which all copies of a matcher share, unusable."""
+    return (
+        re.search("too many expressions constructed|relevance|too many states", error) is not None
+    )
+
+
 def reason_of(error: str) -> str:
     """Return an error of llguidance in one line; one about a limit names it and what to do."""
     for pattern, message in _LIMITS.items():

@@ -162,6 +162,10 @@ class _LogShape(Constraint):
         self._length = length
         self._all = (1 << vocab_size) - 1
 
+    @property
+    def takes_drafts(self) -> bool:
+        return True
+
     def mask(self, output: list[int]) -> int:  # noqa: ARG002
         return self._all
 

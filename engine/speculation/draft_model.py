@@ -244,7 +244,12 @@ def _with_tokens(request: Request, new: list[int]) -> Request:
     if params.logprobs is not None or params.prompt_logprobs is not None:
         params = msgspec.structs.replace(params, logprobs=None, prompt_logprobs=None)
     tokens, block_table = request.tokens + new, list(request.block_table)
-    return replace(request, tokens=tokens, block_table=block_table, params=params)
+    constraint = request.constraint
+    if constraint is not None and not constraint.takes_drafts:
+        constraint = None  # no draft is used
+    return replace(
+        request, tokens=tokens, block_table=block_table, params=params, constraint=constraint
+    )
 
 
 class PairedPages:

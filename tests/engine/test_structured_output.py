@@ -11,7 +11,8 @@ from engine.compute.loader import load
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.events import vocabulary as v
-from engine.output.constraint import Constraint
+from engine.output.constraint import Beginning, Constraint
+from engine.output.grammar import GrammarCompiler
 from engine.output.validation import RequestValidator
 from engine.scheduling.admission import RequestError
 from engine.scheduling.sampling_params import SamplingParams
@@ -359,13 +360,46 @@ class Limited:
 @pytest.mark.parametrize("ignore_eos", [False, True])
 def test_a_limit_that_a_mask_reaches_is_an_error_and_no_end_of_the_output(ignore_eos):
     engine = Engine(CostRunner(1, 1), tokenizer=ByteTokenizer())
-    constraint = Constraint(Limited(), engine.tokenizer.eos_ids, ignore_eos=ignore_eos)
+    constraint = Constraint(Beginning(Limited), engine.tokenizer.eos_ids, ignore_eos=ignore_eos)
     params = SamplingParams(max_tokens=9, ignore_eos=ignore_eos)
     request = engine.submit("a", params, constraint=constraint)
     while engine.has_work():
         engine.step()
     assert (request.finish_reason, request.error_field) == ("error", "structured")
     assert_names(request.error, "structured", "step_max_items", "5,000")
+
+
+BRANCHES = (
+    "b{3,20}|[xyz]{10}(a?){200}a{200}"  # the second reaches a limit of the lexer after 132 a
+)
+
+
+def test_a_limit_that_a_draft_reaches_costs_drafts_only():
+    compiler = GrammarCompiler(tokenizer := ByteTokenizer())
+    constraint = compiler.constraint(StructuredOutput("regex", BRANCHES))
+    letters = {letter: tokenizer.encode_ordinary(letter)[0] for letter in "abx"}
+    output, drafts = [letters["x"]] * 10, [letters["a"]] * 140
+    assert constraint.takes_drafts
+    assert 0 < constraint.count_allowed(output, drafts) < 140 and not constraint.error
+    assert constraint.mask(output) >> letters["a"] & 1 and not constraint.error
+    assert constraint.count_allowed(output, drafts) == 0 and not constraint.takes_drafts
+    constraint.mask(output + drafts)
+    assert_names(constraint.error, "step_lexer_fuel", "20,000")
+
+
+def test_a_sample_that_reaches_a_limit_does_not_end_the_others():
+    compiler = GrammarCompiler(tokenizer := ByteTokenizer())
+    one = compiler.constraint(StructuredOutput("regex", BRANCHES))
+    other, third = one.fork(), one.fork()
+    letters = {letter: tokenizer.encode_ordinary(letter)[0] for letter in "abx"}
+    limited, fine = [letters["x"]] * 10 + [letters["a"]] * 140, [letters["b"]] * 5
+    other.mask(fine[:3])
+    one.mask(limited)
+    assert "step_lexer_fuel" in one.error
+    assert other.mask(fine) >> letters["b"] & 1 and not other.error
+    third.mask(limited)
+    other.mask([*fine, letters["b"]])
+    assert "step_lexer_fuel" in third.error and other.error == third.error
 
 
 REALISTIC = {

@@ -72,8 +72,13 @@ def leaf(rng: Random) -> Grammar:
 
 
 def limited(rng: Random) -> Grammar:
-    """Draw a grammar that reaches the library's limit of items after some tokens."""
-    rules = range(rng.randint(60, 180))
+    """Draw a grammar that reaches the library's limit of items, or of its lexer, after some tokens."""
+    if rng.random() < 0.3:
+        times = rng.randint(5, 15)
+        return Grammar(
+            f"start: /[ab]{{{times}}}(c?){{200}}c{{200}}/", f"[ab]{{{times}}}c{{200,400}}"
+        )
+    rules = range(rng.randint(40, 160))
     lark = "start: " + "|".join(f"r{i}" for i in rules)
     return Grammar(lark + "".join(f'\nr{i}: "a" r{i} | "b" r{i} | "b"' for i in rules), "[ab]*b")
 
@@ -209,7 +214,7 @@ def check(seed: int, models, counts: Counter) -> None:
             counts["plain"] += 1
         elif reason == "error":
             assert is_reason(error.removeprefix("structured: "))
-            counts["limit" if "max is" in error else "dead end"] += 1
+            counts["limit" if "needs more than" in error else "dead end"] += 1
         else:
             assert not error and reason in ("stop", "length")
             assert reason == "length" or re.fullmatch(one.regex, text), (one, text)
