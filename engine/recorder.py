@@ -48,7 +48,7 @@ class Clock(Protocol):
 
 @runtime_checkable
 class VirtualTime(Clock, Protocol):
-    """A clock whose time passes only as told; see `engine.simulation.cost_runner.VirtualClock`.
+    """A clock that moves only when it is told to; see `engine.simulation.cost_runner.VirtualClock`.
 
     cpu_us  the time that scheduling a step takes
     """
@@ -60,7 +60,7 @@ class VirtualTime(Clock, Protocol):
         ...
 
     def overlapped(self, work: Callable[[], object]) -> int:
-        """Do work without moving the time forward, and return the time at which it would end."""
+        """Return the time at which work would end, without moving the clock."""
         ...
 
 
@@ -82,7 +82,7 @@ class Recorder:
 
     def __init__(self, clock: Clock, emit: Callable[[Event], None]) -> None:
         self._clock = clock
-        self._virtual = clock if isinstance(clock, VirtualTime) else None  # asked once: it is slow
+        self._virtual = clock if isinstance(clock, VirtualTime) else None  # read once: it is slow
         self._emit = emit
         self._times: dict[int, dict[str, Any]] = {}  # clock times of the unfinished steps
         self._decode: Callable[[list[int]], str] = str  # the tokenizer's, once the run has started
@@ -144,7 +144,7 @@ class Recorder:
         self._times[step]["scheduled"] = self._clock.now()
 
     def engine_paused(self) -> None:
-        """Emit that steps run only on demand from now on."""
+        """Emit that from now on steps run only on demand."""
         self._emit(EnginePaused({"at": self._clock.now()}))
 
     def engine_resumed(self) -> None:
@@ -194,7 +194,7 @@ class Recorder:
         *,
         draft_error: str = "",
     ) -> None:
-        """Emit the tokens of a step after its forward pass, and which rows were in vain.
+        """Emit the tokens of a step after its forward pass, and the rows whose work was wasted.
 
         `expert_loads` are those of the pass, see `Runner`. `drafts` are those that it verified, by
         request. `draft_error` says why the draft model failed afterwards.

@@ -1,12 +1,12 @@
-"""Why did this request wait, run, stop or find so much in the cache? Answered from the log alone.
+"""Answer from the log alone why a request waited, ran, stopped, or had so much of its prompt cached.
 
 Read in this order: `log_index.py` (the requests and steps of a log), `facts.py` (what the folded state
 says about one request in one step), `shortfall.py` (what the head of the queue lacks), `answer.py` (the
 words).
 
 Then `missed.py` (why a request found no longer prefix), `stuck.py` (the queue of a step) and
-`inference.py` (the reasons that a foreign log lacks). Where a request's time went is in
-`engine/events/waterfall`.
+`inference.py` (the reasons that a foreign log lacks). `engine/events/waterfall` says where a request's
+time went.
 """
 
 from engine.why.answer import why

@@ -121,7 +121,7 @@ class _Answer:
         return "It samples the next token."
 
     def _masked(self) -> Iterator[str]:
-        """Say what its grammar left to choose from, if it has one."""
+        """Say how many tokens its grammar allowed, if it has one."""
         if not (tokens := self.facts.masked):
             return
         first, forced = tokens[0], sum(token.forced for token in tokens)

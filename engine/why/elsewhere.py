@@ -1,4 +1,4 @@
-"""Why a request of a cluster missed: the answer of its replica, and what other replicas had cached."""
+"""Why a request of a cluster missed: what its replica answers, and what other replicas had cached."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from engine.why.miss import MissKind, WhyMissed
 from engine.why.missed import why_missed
 from engine.why.prompts import common_length
 
-# Not a reason of its own replica's: then another replica is the better answer.
+# Reasons that its own replica does not give: another replica is then the better answer.
 _REPLACED: tuple[MissKind, ...] = ("never_stored", "shorter", "differs", "first", "computing")
 
 
@@ -20,7 +20,7 @@ def why_missed_in_cluster(log: ClusterLog, request: int | str) -> WhyMissed:
 
     request  its number in the cluster, or its label
 
-    Other replicas are compared as the gateway knew them when it learned of the admission. Raises
+    For the other replicas, this is what the gateway knew when it learned of the admission. Raises
     WhyError for a request that is not in the log.
     """
     names, places = dict[int, str](), dict[int, Placed]()

@@ -52,10 +52,10 @@ class Eviction:
 
 @dataclass(slots=True)
 class Admission:
-    """The cached tokens that a request found when it was admitted.
+    """The cached prefix of a request when it was admitted.
 
     tokens   number of tokens of the request
-    found    how many of them were found in the cache
+    found    how many of its tokens were cached
     most     largest possible hit: hits come in whole blocks, and at least one token is computed
     agree    length of its longest common prefix with anything cached
     sharers  requests that held the found blocks
@@ -85,7 +85,7 @@ class Facts:
     preemption  of this request in this step, if any
     admission   of this request in this step, if any
     unscored    requests whose prompts still have to be scored; they cannot use the cache
-    wasted      why its row of this step was in vain, in words; None if it was not
+    wasted      why the work of its row was wasted, in words; None if it was not
     draft_error why the draft model failed after the forward pass of this step, usually ""
     masked      the tokens of this step that its grammar allowed or forced
     gaps        missing messages of a foreign log just before the step
@@ -156,7 +156,8 @@ class Facts:
         return EngineConfig(**{name: settings[name] for name in names if name in settings})
 
     def shortfall(self, classes: dict[str, str] | None) -> Shortfall | None:
-        """Return what would have let the blocked head of the queue start, if that alone is enough."""
+        """Return what the blocked head of the queue would have needed to start, if that alone is
+        enough."""
         return shortfall(self.state, self.event, self.config, classes, self.unscored)
 
     def longest_shared_prefix(self, request: int) -> tuple[int, int]:
@@ -207,7 +208,7 @@ def _admission(before: State, event: v.Admitted, lost: list[Eviction]) -> Admiss
         agree=max(
             common_length(before.prefix_tokens(node.id), request.tokens)
             for node in before.nodes.values()
-            if not node.children  # the prefixes above are parts of these
+            if not node.children  # these contain the prefixes above
         ),
         sharers=[
             other.id
@@ -216,7 +217,7 @@ def _admission(before: State, event: v.Admitted, lost: list[Eviction]) -> Admiss
         ],
     )
     for eviction in lost:
-        # With sliding layers, more may be in the cache than was found.
+        # With sliding layers, the cache may have more tokens than the request can use.
         if eviction.usable(admission, size) > max(admission.found, admission.agree // size * size):
             admission.lost = eviction
     return admission

@@ -11,7 +11,7 @@ _MOST = 5
 
 
 def request_names(log: EventLog) -> dict[int, str]:
-    """Return each request's label, with its id if other requests have the same; "r7" without one.
+    """Return each request's label, with its id if other requests have the same label; "r7" without one.
 
     Samples have the label of the request that they fork off from.
     """

@@ -9,8 +9,9 @@ the reason. Three things are inferred:
 - why running requests got no tokens: `step_scheduled.skipped`;
 - which request needed the blocks of a preempted one: `preempted.needed_by`.
 
-Where no check fails, nothing is inferred, because the producer had a reason that this module does not
-know. `benchmarks/inferred_reasons.py` measures how often the inferred reasons equal recorded ones.
+If no check fails, nothing is inferred, because the engine that wrote the log had a reason that this
+module does not know. `benchmarks/inferred_reasons.py` measures how often the inferred reasons equal
+recorded ones.
 
 Differs from vLLM: nothing here knows about encoder inputs, LoRA adapters or remote KV, which can keep a
 request waiting there.
@@ -57,7 +58,7 @@ class ReasonInference:
         # In this step:
         self._admitted: set[int] = set()
         self._has_preempted = False
-        self._unexamined: set[int] = set()  # those behind a request that preempted itself
+        self._unexamined: set[int] = set()  # the requests behind one that preempted itself
 
     def note(self, event: v.Event) -> v.Event:
         """Return the event, with the inferred reasons if it lacks some.
@@ -120,7 +121,7 @@ class ReasonInference:
     def _skipped(self, event: v.StepScheduled) -> list[tuple[int, str]]:
         """Return why running requests got no tokens.
 
-        Running requests are examined in order, and an empty budget ends that. So one before the last
+        Running requests are examined in order until the budget is empty. So one before the last
         scheduled one had nothing to compute.
         """
         state = self._state

@@ -1,4 +1,4 @@
-"""The requests, steps and labels of a log: one pass over the events, without folding."""
+"""Find the requests, steps and labels of a log in one pass over the events, without folding."""
 
 from dataclasses import dataclass, field
 
@@ -12,7 +12,7 @@ class WhyError(ValueError):
 
 @dataclass(slots=True)
 class RequestSpan:
-    """The events between which a request exists, as indexes into the log.
+    """The first and the last event of a request's life, as indexes into the log.
 
     A sample that has not forked off yet has an id and a span that has not begun.
 

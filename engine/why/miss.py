@@ -31,7 +31,8 @@ _Values = dict[str, int | str]
 
 @dataclass(frozen=True, kw_only=True)
 class WhyMissed:
-    """What kept a request from a larger hit when it was first admitted. Counts are of tokens.
+    """Why the cached prefix of a request was not longer when it was first admitted. Counts are of
+    tokens.
 
     step        of its admission; None if the log does not have it
     length      tokens of its prompt
@@ -76,7 +77,7 @@ class WhyMissed:
         return f"<p>{html.escape(str(self))}</p>"
 
     def sentences(self) -> list[str]:
-        """Return what was found, and then why it was not more. `why_missed.js` says the same."""
+        """Return how much was cached, and then why it was not more. `why_missed.js` says the same."""
         if self.kind in ("waiting", "before"):
             return [self._say(_WORDS[self.kind], self.request)]
         found: _Values = dict(found=self.found, length=self.length, step=str(self.step))

@@ -1,12 +1,11 @@
-"""Why a request found no longer prefix in the cache: `log.why_missed(request)`.
+"""Why the cached prefix of a request was not longer: `log.why_missed(request)`.
 
 A hit ends at a block that was not cached when the request was admitted. For that block the log says
 which of these it was: cached once and evicted, being computed by another request at that moment, never
 computed or never stored, or different from every prompt before it; then from which token on. With
 sliding layers, a hit also ends where they lack a part of the window before each later end.
 
-Tokens that a foreign log does not have are replaced by the hashes of their blocks, if it has those: the
-comparison is then by whole blocks.
+If a foreign log has no tokens but the hashes of their blocks, whole blocks are compared.
 """
 
 from collections.abc import Mapping
@@ -20,7 +19,7 @@ from engine.why.miss import MissKind, WhyMissed
 from engine.why.prompts import Prompts, common_length
 from engine.why.scoring import Unscored
 
-# How a kind is known: from these facts, and always from the number of cached tokens.
+# The facts that each kind follows from, besides the number of cached tokens.
 _FACTS: dict[MissKind, tuple[Fact, ...]] = {
     "evicted": ("evictions",),
     "computing": ("scheduled_tokens",),
@@ -43,7 +42,7 @@ def why_missed(log: EventLog, request: int | str) -> WhyMissed:
 
 
 class _Search:
-    """One pass over the log, up to the request's admission."""
+    """A single pass over the log, up to the request's admission."""
 
     def __init__(self, log: EventLog, request: int, names: Mapping[int, str]) -> None:
         self.log, self.id, self.names = log, request, names
@@ -148,7 +147,8 @@ class _Search:
         return None
 
     def _texts(self, request: int, about: int | None, at: int) -> tuple[str | None, str | None]:
-        """Return the texts of the tokens that differ, its own and the other's, where they are known."""
+        """Return the texts of the two tokens that differ, this request's first, as far as they are
+        known."""
         if about is None or not isinstance(self.own[at], int):
             return None, None
         both = self.prompts.texts[request], self.prompts.texts[about]
@@ -163,7 +163,7 @@ class _Search:
         known = {knowledge(self.state.source, fact) for fact in facts}
         if kind == "unknown" or "unknown" in known:
             return "unknown"
-        # Hashes are of prompts only: what continues an output cannot be recognized.
+        # Only prompts have hashes, so a prefix that continues an output cannot be recognized.
         is_guess = kind in _BY_TOKENS and self._is_by_hash
         return "inferred" if "inferred" in known or is_guess else "recorded"
 

@@ -15,7 +15,7 @@ Obstacle = tuple[v.WaitingReason, int, int]  # reason, need, have
 
 
 class StepLimits(NamedTuple):
-    """What is left when the head of the queue is examined, which is before drafts get their share.
+    """What is left when the head of the queue is examined; drafts get their share only afterwards.
 
     seats    in the batch
     tokens   in the step's budget; None if the log does not know the budget
@@ -30,7 +30,7 @@ class StepLimits(NamedTuple):
 
     @classmethod
     def of(cls, state: State, rows: list[v.ScheduledRow]) -> "StepLimits":
-        """Count from the state before step_scheduled. A foreign engine's drafts come first."""
+        """Count from the state before step_scheduled. In a foreign engine, drafts are counted first."""
         settings = state.settings
         is_foreign = bool(state.source)
         free = len(state.free) if is_foreign else state.free_before_drafts(rows)
@@ -52,7 +52,7 @@ def obstacle(
     unscored  its prompt still has to be scored, so it cannot use the cache
     """
     is_spent = limits.tokens is not None and limits.tokens <= 0
-    if is_spent and state.source:  # vLLM looks at the budget first
+    if is_spent and state.source:  # vLLM checks the budget first
         return "token_budget", 1, 0
     if head.slots > limits.seats:
         return "batch_full", head.slots, limits.seats

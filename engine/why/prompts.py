@@ -110,9 +110,10 @@ class Prompts:
         return [token for edge in reversed(edges) for token in edge]
 
     def nearest(self, request: int, own: Tokens) -> tuple[int | None, int]:
-        """Return the other request with the longest common prefix, of several the last; its length.
+        """Return the other request with the longest common prefix (the last of several), and its
+        length.
 
-        Only requests that were admitted before count.
+        Only requests that were admitted earlier count.
         """
         best, length = None, 0
         for other, tokens in self.so_far.items():

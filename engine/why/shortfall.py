@@ -1,7 +1,7 @@
 """The shortfall of the head of the queue: how much more would have let it start.
 
-Everything is recomputed from the folded state, with the checks of `scheduling/scheduler.py`. In cases
-that need a check which is not reproduced here, there is no answer.
+Everything is recomputed from the folded state, with the checks of `scheduling/scheduler.py`. There is
+no answer if it would need a check that is not repeated here.
 """
 
 from typing import Literal, NamedTuple
@@ -70,14 +70,14 @@ def shortfall(
     classes: dict[str, str] | None,
     unscored: set[int],
 ) -> Shortfall | None:
-    """Return what would have let the blocked head of the queue start, if that alone is enough.
+    """Return what the blocked head of the queue would have needed to start, if that alone is enough.
 
     classes   as in run_started; None if they are not known
     unscored  requests whose prompts still have to be scored
 
     There is no answer without preemption or without chunked prefill, because other checks decide then,
-    or if the policy might then defer the head. Nor is there one for the token budget with asynchronous
-    scheduling. Drafts do not count: they get only what is left.
+    or if the policy might then defer the head. Neither is there an answer for the token budget with
+    asynchronous scheduling. Drafts do not count: they get only what is left.
     """
     blocked = event.blocked
     if blocked is None or not (config.preemption and config.chunked_prefill):

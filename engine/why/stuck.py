@@ -1,4 +1,4 @@
-"""What is stuck: the queue of one step, with the age and the blocker of each request."""
+"""List the queue of one step, with the age and the blocker of each request."""
 
 import html
 from collections.abc import Mapping
