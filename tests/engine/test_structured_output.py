@@ -369,9 +369,7 @@ def test_a_limit_that_a_mask_reaches_is_an_error_and_no_end_of_the_output(ignore
     assert_names(request.error, "structured", "step_max_items", "5,000")
 
 
-BRANCHES = (
-    "b{3,20}|[xyz]{10}(a?){200}a{200}"  # the second reaches a limit of the lexer after 132 a
-)
+BRANCHES = "b{3,20}|[xyz]{10}(a?){200}a{200}"  # the second reaches a limit of the lexer after 132 a
 
 
 def test_a_limit_that_a_draft_reaches_costs_drafts_only():
