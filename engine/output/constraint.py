@@ -58,22 +58,35 @@ class Matcher(Protocol):
         ...
 
 
+_MAX_FAILURES = 6
+
+
 class Beginning:
     """The state of a request's grammar before an output, which the request's samples copy.
 
-    The copies share llguidance's lexer. After one of them has reached a limit of the lexer, none of
-    them can read on. A draft or another sample may have reached it, so the grammar is compiled once
-    more, but only once, because the other requests wait meanwhile.
+    The copies share llguidance's lexer. After one of them has reached a limit of the lexer, all of them
+    fail, and some only report that a token does not fit. A draft or another sample may have reached the
+    limit, so the grammar is compiled again, and the limit ends a sample whose new copy fails, too. All
+    other requests wait meanwhile, so this happens `_MAX_FAILURES` times at most.
 
-    version  changes when all copies have to be replaced
-    limit    the limit that was reached twice and now ends all samples, usually ""
+    version    changes when all copies have to be replaced
+    limit      the limit that ends all samples, usually ""
+    is_shared  whether the copies read drafts or the outputs of several samples
     """
 
     def __init__(self, build: Callable[[], Matcher]) -> None:
         self.version = 0
         self.limit = ""
+        self.is_shared = False
         self._build = build
         self._matcher: Matcher | None = build()
+        self._num_readers = 0
+        self._num_failures = 0
+
+    def add_reader(self) -> None:
+        """Note that one more sample reads its output."""
+        self._num_readers += 1
+        self.is_shared |= self._num_readers > 1
 
     def copy(self) -> Matcher:
         """Return a matcher that has read nothing."""
@@ -81,13 +94,13 @@ class Beginning:
             self._matcher = self._build()
         return self._matcher.deep_copy()
 
-    def spoil(self, limit: str) -> None:
-        """Compile the grammar again for the next copy, because a copy has reached a limit."""
-        if self.version:
-            self.limit = limit
-        else:
-            self._matcher = None
+    def renew(self, limit: str) -> None:
+        """Compile the grammar again for the next copy; `limit` is what the lexer reached, if known."""
         self.version += 1
+        self._matcher = None
+        self._num_failures += bool(limit)
+        if self._num_failures == _MAX_FAILURES:
+            self.limit = limit
 
 
 class Constraint:
@@ -106,8 +119,8 @@ class Constraint:
         self.misread = False
         self.end_ids = end_ids
         self._beginning = beginning
-        self._version = beginning.version
-        self._matcher = beginning.copy()
+        self._version = -1  # of the beginning, when the matcher was copied; -1 before the first use
+        self._matcher: Matcher
         self._end_bits = sum(1 << token for token in end_ids)
         self._ignore_eos = ignore_eos
         self._tokens: list[int] = []  # what the matcher has read
@@ -128,16 +141,7 @@ class Constraint:
         There is always at least one. If no token can follow, `error` says so, and the end tokens are
         allowed.
         """
-        self._read(output)
-        if not self._mask:
-            mask = int.from_bytes(self._matcher.compute_bitmask(), "little")
-            self.error = self.error or self._limit()
-            if not mask:
-                self.error = self.error or NO_TOKEN
-            if self._ignore_eos:
-                mask = mask & ~self._end_bits or mask
-            self._mask = self._end_bits if self.error else mask
-        return self._mask
+        return self._compute_mask(output, again=True)
 
     def is_complete(self, output: list[int]) -> bool:
         """Return whether only an end token can follow `output`, or `output` ends with one.
@@ -153,14 +157,15 @@ class Constraint:
 
     def forced(self, output: list[int]) -> list[int]:
         """Return the tokens that must follow `output`, up to the next choice; usually none."""
-        self._read(output)
+        self._read(output, again=True)
         return [] if self.error else self._matcher.compute_ff_tokens()
 
     def count_allowed(self, output: list[int], drafts: Sequence[int]) -> int:
         """Return how many of the drafts the grammar allows after `output`, without end tokens."""
         if not self.takes_drafts:
             return 0
-        self._read(output)
+        self._beginning.is_shared = True
+        self._read(output, again=True)
         allowed = self._matcher.validate_tokens(list(drafts))
         if allowed < len(drafts) and not self.error:
             self.mask(output)  # only now does the library say that a draft has reached a limit
@@ -169,9 +174,30 @@ class Constraint:
         ends = (i for i, token in enumerate(drafts) if token in self.end_ids)
         return min(allowed, next(ends, allowed))
 
-    def _read(self, output: list[int]) -> None:
-        """Bring the matcher to its state after `output`, or set `error` if there is none."""
-        if self._version != self._beginning.version and not self.error:
+    def _compute_mask(self, output: list[int], *, again: bool) -> int:
+        self._read(output, again=again)
+        if self._mask:
+            return self._mask
+        mask = 0
+        if not self.error:
+            mask = int.from_bytes(self._matcher.compute_bitmask(), "little")
+            error = self._matcher.get_error()
+            if is_of_lexer(error) and self._try_again(reason_of(error), again=again):
+                return self._compute_mask(output, again=False)
+            self.error = reason_of(error)
+        if not mask:
+            self.error = self.error or NO_TOKEN
+        if self._ignore_eos:
+            mask = mask & ~self._end_bits or mask
+        self._mask = self._end_bits if self.error else mask
+        return self._mask
+
+    def _read(self, output: list[int], *, again: bool) -> None:
+        """Bring the matcher to its state after `output`, or set `error` if there is none.
+
+        If a lexer fails that others use, read everything `again` with a new one.
+        """
+        if self._version != self._beginning.version:
             self._restart()
         common = len(self._tokens)
         if output[:common] != self._tokens:
@@ -186,13 +212,31 @@ class Constraint:
         count = self._matcher.try_consume_tokens(rest)
         self._tokens += rest
         self._mask = 0
-        if count < len(rest):
-            reason = self._limit()
-            self.misread = not reason
-            self.error = reason or (
-                f"token {rest[count]} at position {len(output) - len(rest) + count} of the output "
-                "does not fit"
-            )
+        if count == len(rest):
+            return
+        error = self._matcher.get_error()
+        if (is_of_lexer(error) or not error) and self._try_again(reason_of(error), again=again):
+            self._read(output, again=False)
+            return
+        self.misread = not error
+        self.error = reason_of(error) or (
+            f"token {rest[count]} at position {len(output) - len(rest) + count} of the output "
+            "does not fit"
+        )
+
+    def _try_again(self, limit: str, *, again: bool) -> bool:
+        """Return whether to read again with a new lexer, after this one has failed.
+
+        `limit` is "" if a token does not fit. With a new lexer that is the engine's mistake.
+        """
+        again = again and self._beginning.is_shared
+        if self._version == self._beginning.version and (limit or again):
+            self._beginning.renew(limit)
+        if again and not self._beginning.limit:
+            self._restart()
+            return True
+        self._version = self._beginning.version
+        return False
 
     def _roll_back(self, length: int) -> None:
         """Go back to the first `length` tokens, or to the beginning.
@@ -205,16 +249,11 @@ class Constraint:
         self._mask = 0
 
     def _restart(self) -> None:
+        if self._version < 0:
+            self._beginning.add_reader()
+        self._version = self._beginning.version
         self.error = self._beginning.limit
         if not self.error:
             self._matcher = self._beginning.copy()
-        self._version = self._beginning.version
         self._tokens = []
         self._mask = 0
-
-    def _limit(self) -> str:
-        """Return the matcher's error in one line, usually ""."""
-        error = self._matcher.get_error()
-        if is_of_lexer(error):
-            self._beginning.spoil(reason_of(error))
-        return reason_of(error)

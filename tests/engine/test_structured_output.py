@@ -385,19 +385,21 @@ def test_a_limit_that_a_draft_reaches_costs_drafts_only():
     assert_names(constraint.error, "step_lexer_fuel", "20,000")
 
 
-def test_a_sample_that_reaches_a_limit_does_not_end_the_others():
+def test_the_first_samples_that_reach_a_limit_do_not_end_the_others():
     compiler = GrammarCompiler(tokenizer := ByteTokenizer())
-    one = compiler.constraint(StructuredOutput("regex", BRANCHES))
-    other, third = one.fork(), one.fork()
+    other = compiler.constraint(StructuredOutput("regex", BRANCHES))
     letters = {letter: tokenizer.encode_ordinary(letter)[0] for letter in "abx"}
     limited, fine = [letters["x"]] * 10 + [letters["a"]] * 140, [letters["b"]] * 5
-    other.mask(fine[:3])
-    one.mask(limited)
-    assert "step_lexer_fuel" in one.error
-    assert other.mask(fine) >> letters["b"] & 1 and not other.error
-    third.mask(limited)
-    other.mask([*fine, letters["b"]])
-    assert "step_lexer_fuel" in third.error and other.error == third.error
+    other.mask(fine[:2])
+    for length in (3, 4):
+        sample = other.fork()
+        sample.mask(limited)
+        assert "step_lexer_fuel" in sample.error
+        assert other.mask(fine[:length]) >> letters["b"] & 1 and not other.error
+    sample = other.fork()
+    sample.mask(limited)
+    other.mask(fine)
+    assert other.error == sample.error  # each time, all other requests wait for a compilation
 
 
 REALISTIC = {
