@@ -79,7 +79,7 @@ class Playground(widgets.VBox):  # type: ignore[misc]
         self.add_class("underglass-playground")
         self.board = Board(
             run.log, *opening(run.log, StepIndex(run.log))
-        )  # made without `show`, so that its step is not shared with other panels of the log
+        )  # an explicit step gives the board a model of its own, so it does not share its step
         self._boards.children = [self.board]
         self._show_numbers(run, "")
         self._show_plots(plots(run.log, None))
