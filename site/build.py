@@ -1,7 +1,7 @@
 """Build the static site: `python site/build.py build/site`. `make site` calls it.
 
-The site consists of files and works in any folder of any static host. Everything that a page loads is
-part of it. `SITE_URL` is the address that it will have, for link previews.
+The site consists of files and works in any folder of any static host. Its pages load nothing from other
+hosts. `SITE_URL` is the address that the site will have; link previews need it.
 """
 
 import json
@@ -29,7 +29,7 @@ def main(folder: str) -> None:
     began = time.monotonic()
     out = Path(folder).resolve()
     if out.exists() and any(out.iterdir()) and not (out / "cells.json").exists():
-        raise SystemExit(f"{folder} has files that are not a site's: name an empty folder")
+        raise SystemExit(f"{folder} is neither empty nor a built site: name an empty folder")
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     site = Site(out, url=os.environ.get("SITE_URL", ""))
@@ -45,7 +45,9 @@ def main(folder: str) -> None:
     site_front.build(site, site_gallery.build(site))
     site_play.build(site)
     site_open.build(site)
-    site_docs.build(site)  # last of the pages: it also writes what the others link to
+    site_docs.build(
+        site
+    )  # after the other pages, because it also writes the files that they link to
     site_files.build_sitemap(site)
     if broken := list(problems(out, site.url)):
         raise SystemExit("\n".join([f"the site has {len(broken)} broken links:", *broken[:20]]))

@@ -1,4 +1,4 @@
-"""What pages load besides HTML: scripts, style sheets, Pyodide, and the core as a zip."""
+"""Build what pages load besides HTML: scripts, style sheets, Pyodide, and the core as a zip."""
 
 import gzip
 import hashlib
@@ -20,10 +20,11 @@ KEPT_WHEELS = REPOSITORY / "build" / "page-wheels"
 PYODIDE = FRONTEND / "node_modules" / "pyodide"
 RUNTIME = Path(__file__).with_name("runtime")
 
-# The page's Python. Pyodide names the platform of its wheels after the year of its ABI.
+# The version of Python in a page. Pyodide names its wheels' platform after the year of its ABI.
 PYTHON, PLATFORM = "3.14", "pyemscripten_2026_0_wasm32"
 
-# What a page cannot use: compiled or notebook packages, servers, files of the front end.
+# The parts that a page cannot use, because they need compiled or notebook packages, a server, or files
+# of the front end.
 _LEFT_OUT = (
     "engine/training/",
     "visualizer/cli/",
@@ -35,7 +36,7 @@ _LEFT_OUT = (
     "visualizer/widgets/",
 )
 _SUFFIXES = (".py", ".json", ".jinja", ".gz")
-LONGEST_S = 1800  # for the lessons on a busy machine
+LONGEST_S = 1800  # timeout of a script; running the lessons takes long on a busy machine
 _A_DATE = (2026, 1, 1, 0, 0, 0)  # so that equal contents give equal files
 
 
@@ -66,10 +67,10 @@ def _write_python(folder: Path) -> None:
         raise SystemExit(f"{PYODIDE} is missing: `make dev` installs it")
     for name in ("pyodide.mjs", "pyodide.asm.mjs", "python_stdlib.zip"):
         shutil.copyfile(PYODIDE / name, folder / name)
-    # Hosts may not compress .wasm: 9.6 MB instead of 3.5 MB.
+    # Some hosts do not compress .wasm, so a page would load 9.6 MB instead of 3.5 MB.
     wasm = (PYODIDE / "pyodide.asm.wasm").read_bytes()
     (folder / "pyodide.asm.wasm.gz").write_bytes(gzip.compress(wasm, 9, mtime=0))
-    # The lock names files that this site does not have; the page needs none of them.
+    # The lock file lists packages that this site does not have and that its pages do not need.
     lock = json.loads((PYODIDE / "pyodide-lock.json").read_text("utf-8"))
     (folder / "pyodide-lock.json").write_text(json.dumps(lock | {"packages": {}}), "utf-8")
     wheels = page_wheels()
@@ -82,7 +83,7 @@ def _write_python(folder: Path) -> None:
 
 
 def page_wheels(requirements: Path = WHEELS) -> list[Path]:
-    """Return wheels for the page's Python, downloaded once and checked by their hashes."""
+    """Return the wheels for a page's Python. They are downloaded once and checked by their hashes."""
     digest = hashlib.sha256(requirements.read_bytes()).hexdigest()[:12]
     folder = KEPT_WHEELS / digest
     if not folder.is_dir():
@@ -108,13 +109,13 @@ def page_wheels(requirements: Path = WHEELS) -> list[Path]:
         command += ["--platform", PLATFORM, "--platform", "any", "--dest", str(part)]
         command += ["--requirement", str(requirements)]
         if subprocess.run(command, check=False).returncode:
-            raise SystemExit(f"the wheels of {requirements} could not be downloaded")
+            raise SystemExit(f"pip could not download the wheels that {requirements} lists")
         part.rename(folder)
     return sorted(folder.glob("*.whl"))
 
 
 def core_zip() -> bytes:
-    """Return what a page imports: the engine, the visualizer, the checks, and the runtime."""
+    """Return a zip of what a page imports: the engine, the visualizer, the checks, and the runtime."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as packed:
         for name, path in sorted(core_files()):
@@ -125,7 +126,7 @@ def core_zip() -> bytes:
 
 
 def core_files() -> Iterator[tuple[str, Path]]:
-    """Yield what is in underglass.zip, by its name there."""
+    """Yield each file of underglass.zip as (name in the zip, path)."""
     for folder in ("engine", "visualizer", "underglass"):
         for path in (REPOSITORY / folder).rglob("*"):
             name = path.relative_to(REPOSITORY).as_posix()

@@ -1,4 +1,4 @@
-"""Which cells of the lessons run in a page, and why the others do not, as a run in Pyodide shows."""
+"""Decide from a run in Pyodide which cells of the lessons run in a page, and why the others do not."""
 
 import ast
 import builtins
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-# What a missing module means for a reader, by the module's first name.
+# What a cell needs if a module is missing, by the first part of the module's name.
 _NEEDS = {
     "torch": "PyTorch",
     "transformers": "PyTorch",
@@ -33,8 +33,8 @@ _NEVER_ENDED = {"name": "GeneratorExit", "message": ""}
 class Verdict:
     """Whether a cell runs in a page.
 
-    reason      what it needs and a page does not have; empty if it runs
-    has_figure  whether one of its outputs is a stored picture, because Plotly draws it
+    reason      what the cell needs that a page does not have; empty if the cell runs
+    has_figure  whether one of its outputs is a stored picture of a Plotly figure
     """
 
     cell: int
@@ -43,21 +43,22 @@ class Verdict:
 
     @property
     def runs(self) -> bool:
-        """Whether it runs."""
+        """Whether the cell runs."""
         return not self.reason
 
     @property
     def needs(self) -> str:
-        """The sentence for the reader."""
+        """The sentence that the page shows below a cell that does not run."""
         return (
-            f"This cell needs {self.reason}, which this page does not have; its output is stored."
+            f"This cell needs {self.reason}, which this page does not have. The output below comes "
+            "from the stored notebook."
         )
 
 
 def verdicts(sources: Mapping[int, str], runs: Mapping[int, Any]) -> dict[int, Verdict]:
     """Return a verdict for each code cell of a lesson."""
     found: dict[int, Verdict] = {}
-    lost: dict[str, str] = {}  # a name that a failed cell did not define -> what that cell needs
+    lost: dict[str, str] = {}  # a name that a failed cell did not define -> what the cell needed
     for cell, source in sources.items():
         ran = runs[cell]
         if ran["ok"]:
@@ -68,7 +69,7 @@ def verdicts(sources: Mapping[int, str], runs: Mapping[int, Any]) -> dict[int, V
         used = _names(source)
         if error["name"] == "NameError":
             used &= {error.get("missing", "")}
-        # A cell may also fail because an earlier one did not do its work on an object that both use.
+        # A cell may also fail because an earlier cell has not changed an object that both use.
         inherits = error["name"] in ("NameError", "AssertionError")
         inherited = next((lost[name] for name in used & lost.keys()), "") if inherits else ""
         reason = inherited or _reason(error)
@@ -87,7 +88,7 @@ def _reason(error: Mapping[str, Any]) -> str:
     is_thread = error["name"] == "RuntimeError" and "thread" in error["message"]
     if is_thread or error["name"] in ("AssertionError", "GeneratorExit"):
         return _CONDITIONS
-    return f"something that fails here ({error['name']}: {error['message'][:80]})"
+    return f"something that fails in a page ({error['name']}: {error['message'][:80]})"
 
 
 def _names(source: str) -> set[str]:
@@ -125,7 +126,7 @@ def totals(rows: list[dict[str, Any]]) -> dict[str, int]:
 
 def printed(rows: list[dict[str, Any]]) -> str:
     """Return the table as text."""
-    lines = [f"{'lesson':40} {'runs':>4} {'of':>4}  not, because it needs"]
+    lines = [f"{'lesson':40} {'runs':>4} {'of':>4}  what the other cells need"]
     for row in rows:
         reasons = ", ".join(f"{reason} ({count})" for reason, count in row["reasons"].items())
         lines.append(f"{row['lesson']:40} {row['run']:4} {row['cells']:4}  {reasons}")

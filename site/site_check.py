@@ -1,4 +1,4 @@
-"""Check a built site: every link leads to a file that exists, and nothing is loaded from elsewhere."""
+"""Check that every link of a built site leads to a file and that no page loads from another host."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -6,10 +6,10 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-# Attributes whose address a browser fetches by itself, and those that a reader follows.
+# Attributes with an address that a browser loads, and those with one that a reader follows.
 _LOADED = {("img", "src"), ("script", "src"), ("link", "href"), ("source", "srcset")}
 _FOLLOWED = {("a", "href")}
-_NAMED = {"og:image", "og:url"}  # of meta elements; absolute if the site's address is known
+_NAMED = {"og:image", "og:url"}  # meta elements; their addresses are absolute if the site has one
 
 
 class _Page(HTMLParser):
@@ -22,7 +22,7 @@ class _Page(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note what an element links to."""
+        """Collect the anchors and the links of an element."""
         values = {name: value or "" for name, value in attrs}
         self.anchors |= {values[name] for name in ("id", "name") if name in values}
         if tag == "link" and values.get("rel") == "canonical":
@@ -39,7 +39,7 @@ class _Page(HTMLParser):
 def problems(out: Path, url: str = "") -> Iterator[str]:
     """Yield each link that leads nowhere, and each file that a page would load from another host.
 
-    `url` is the address that the site will have: absolute links to it are checked, too.
+    `url` is the address that the site will have; absolute links below this address are checked, too.
     """
 
     @cache

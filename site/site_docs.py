@@ -1,6 +1,6 @@
-"""The documentation as pages: docs/*.md, what links to them, and the source files that pages name.
+"""Build pages from docs/*.md, the documents that they link to, and the source files that pages name.
 
-`build` comes last, because it also makes a page of each file that another page links to.
+`build` is called last, because it also makes a page of each file that another page links to.
 """
 
 import html
@@ -12,7 +12,7 @@ from site_links import place_of
 from site_markdown import render
 from site_pages import REPOSITORY, Site
 
-# What the contents list, by what a reader wants to do.
+# The documents in the table of contents, grouped by what a reader wants to do.
 GROUPS = {
     "Use": [
         "clients",

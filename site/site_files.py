@@ -1,4 +1,4 @@
-"""What is not a page: the icon, and the files for search engines."""
+"""Write the files that are not pages: the icon, the style sheet, and the files for search engines."""
 
 from site_pages import REPOSITORY, Site
 
@@ -14,7 +14,7 @@ def build(site: Site) -> None:
 
 
 def build_sitemap(site: Site) -> None:
-    """Write robots.txt, and a sitemap of the finished site, which has to have an address."""
+    """Write robots.txt and, if the site's address is known, a sitemap of the finished site."""
     lines = ["User-agent: *", "Allow: /"]
     if site.url:
         pages = sorted(path.relative_to(site.out).as_posix() for path in site.out.rglob("*.html"))

@@ -8,7 +8,7 @@ SCENARIO = "preemption"
 
 
 def build(site: Site, entries: list[Entry]) -> None:
-    """Write the front page, the page for a missing address, and the pages' icon."""
+    """Write the front page, and the page for a missing address."""
     shown = next(one for one in entries if one.scenario.name == SCENARIO)
     lessons = [
         {
@@ -29,5 +29,5 @@ def build(site: Site, entries: list[Entry]) -> None:
         image=shown.card,
         image_alt=shown.drawn.words,
     )
-    # A host shows this page at any address, so only absolute addresses lead out of it.
+    # A host shows this page at any address, so its links have to be absolute.
     site.write("404.html", "missing.html", page="", root=site.url)

@@ -1,4 +1,4 @@
-"""The gallery: a page of pictures, a page for each scenario, and an address for each of its moments."""
+"""The gallery: a page of pictures, a page for each scenario, and a page for each of its moments."""
 
 from dataclasses import dataclass
 
@@ -32,7 +32,7 @@ class Entry:
 
     @property
     def thumbnails(self) -> tuple[str, str]:
-        """The picture on a light and on a dark ground."""
+        """The pictures on a light and on a dark background."""
         stem = f"images/gallery/{self.scenario.name}"
         return f"{stem}-light.svg", f"{stem}-dark.svg"
 

@@ -1,13 +1,13 @@
-"""Services that run a lesson without an installation: the addresses of Colab, Binder and Codespaces.
+"""The addresses of Colab, Binder and Codespaces, which run a lesson without an installation.
 
     python site/site_hosts.py build/colab dist/underglass-0.2.0-py3-none-any.whl
 
-Each of these services opens a public GitHub repository, so the addresses need its name. It is "" as
-long as neither `[project.urls]` in pyproject.toml nor GitHub Actions names one.
+Each of these services opens a public GitHub repository, so the addresses need the repository's name. If
+neither `[project.urls]` in pyproject.toml nor GitHub Actions gives a name, the addresses are "".
 
-Colab opens a notebook without the files beside it and without Underglass. So its notebooks are copies
-whose first cell installs the wheel; the command above writes them, with the wheel, into a folder. The
-workflow pushes the folder as the branch `colab`.
+Colab opens a notebook without the files beside it and without Underglass. So we give it copies whose
+first cell installs the wheel. The command above writes the copies and the wheel into a folder, which
+the workflow pushes as the branch `colab`.
 """
 
 import argparse
@@ -119,7 +119,7 @@ def main() -> None:
     name = repository()
     if not name:
         parser.error(
-            "[project.urls] in pyproject.toml has no Repository, where Colab would find them"
+            "[project.urls] in pyproject.toml must have a Repository: Colab loads the notebooks from it"
         )
     write_colab(arguments.folder, arguments.wheel, name)
 

@@ -1,11 +1,11 @@
-"""The lessons as pages.
+"""Build a page for each lesson.
 
-A lesson's cells are run in Pyodide when the site is built, with what a page has (`run_lessons.mjs`). So
-the build finds out which cells run in a page, and the pages get their boards' logs. A cell that does
+When the site is built, each lesson's cells run in Pyodide, as they would in a page (`run_lessons.mjs`).
+This tells which cells run in a page, and it provides the logs of the page's boards. A cell that does
 not run there shows the output that its notebook stores, and says why.
 
-A page is cut into parts at its questions: each part after a question is folded until the reader has
-answered. So no answer is visible before its question, with or without JavaScript.
+A page is divided at its questions: the part after a question is folded until the reader has answered.
+So no answer is visible before its question is answered, with or without JavaScript.
 """
 
 import ast
@@ -43,7 +43,7 @@ Runs = dict[int, dict[str, Any]]  # by cell: ok, ms, outputs
 
 @dataclass
 class Prose:
-    """A Markdown cell. `contents`: the list of the lesson's headings follows it."""
+    """A Markdown cell. If `contents`, the list of the lesson's headings follows the cell."""
 
     cell: int
     html: str
@@ -66,7 +66,7 @@ class Code:
 
 @dataclass
 class Part:
-    """A part of a page: the beginning, or what follows the question with this key."""
+    """A part of a page: the beginning, or the cells after the question with this key."""
 
     question: str = ""
     blocks: list[Prose | Code] = field(default_factory=list)
@@ -104,7 +104,7 @@ class Lesson:
 
 
 def build(site: Site) -> list[Lesson]:
-    """Write lessons/, and return them."""
+    """Write the pages in lessons/, and return the lessons."""
     paths = lessons()
     notebooks = {path.stem: nbformat.read(path, as_version=4) for path in paths}
     runs = run_cells(site, notebooks)
@@ -125,9 +125,9 @@ def build(site: Site) -> list[Lesson]:
 
 
 def _previews(site: Site, made: list[Lesson]) -> list[dict[str, str]]:
-    """Draw the picture that a link to each lesson shows, of its first board, for base.html.
+    """Draw each lesson's first board as its link preview. Return each page's image variables.
 
-    A board after the first question could show the answer.
+    Only a board before the first question is used, because a later board could show an answer.
     """
     boards = [_first_board(lesson) for lesson in made]
     jobs = [
@@ -238,7 +238,7 @@ def _lesson(site: Site, path: Path, cells: list[Any], runs: Runs) -> Lesson:
 
 
 def _question(source: str) -> Output | None:
-    """Return the question that a cell asks, for a lesson whose checks do not run in a page."""
+    """Return the question in a cell's source, for a lesson whose checks do not run in a page."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "predict":
             key, question, options = map(ast.literal_eval, node.args)
@@ -268,12 +268,12 @@ def _write_png(path: Path, encoded: str) -> tuple[int, int]:
     data = base64.b64decode(encoded)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
-    width, height = struct.unpack(">II", data[16:24])  # the beginning of every PNG
+    width, height = struct.unpack(">II", data[16:24])  # the size is in the header of every PNG
     return width, height
 
 
 def _drawable(outputs: list[Output], picture: Output | None) -> Iterator[Output]:
-    """Yield outputs for the template: text of one stream in one piece, figures as stored pictures."""
+    """Yield outputs for the template, with adjacent text merged and figures as stored pictures."""
     text: Output | None = None
     for output in outputs:
         if output["kind"] == "text" and text is not None and text["stream"] == output["stream"]:
@@ -297,14 +297,14 @@ def _highlighted(source: str) -> str:
 
 
 def _only_asks(source: str) -> bool:
-    """Return whether a cell does nothing but ask: its code would only repeat the question."""
+    """Return whether a cell only asks a question, so that its code would only repeat the question."""
     tree = ast.parse(source)
     asks = "predict(" in source and len(tree.body) == 2
     return asks and isinstance(tree.body[0], ast.Assign) and isinstance(tree.body[1], ast.Expr)
 
 
 def _hints(lesson: str) -> str:
-    """Return a lesson's hints as HTML, each inside the one before, without importing its check."""
+    """Return a lesson's hints as HTML, each nested in the previous one, without importing its check."""
     source = (NOTEBOOKS / "checks" / f"lesson_{lesson}.py").read_text("utf-8")
     words: tuple[str, ...] = next(
         ast.literal_eval(node.value)

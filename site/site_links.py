@@ -1,8 +1,8 @@
 """Turn links between files of the repository into links between pages of the site.
 
 A lesson's notebook becomes a page in `lessons/`, a Markdown file a page in `docs/`, a picture a file in
-`images/`, and any other file a page in `source/`. What was linked is remembered, so that only those
-documents and source files become pages.
+`images/`, and any other file a page in `source/`. `Links.used` collects the files that are linked, so
+that only those source files become pages.
 """
 
 import posixpath
@@ -33,9 +33,9 @@ class Links:
         return lambda href: self.resolve(href, source, page)
 
     def resolve(self, href: str, source: str, page: str) -> str:
-        """Return the address, as seen from `page`, of what `href` means in the file `source`.
+        """Return a link of the repository's file `source` as the relative address of the page `page`.
 
-        Raises LinkError for a file that is not in the repository.
+        Raises LinkError if the link leads to a file that is not in the repository.
         """
         parts = urlsplit(href)
         if parts.scheme or parts.netloc or not parts.path:
@@ -44,7 +44,7 @@ class Links:
         if (self.repository / path).is_dir() and (self.repository / path / "README.md").is_file():
             path = f"{path}/README.md"
         if not (self.repository / path).is_file():
-            raise LinkError(f"{source} links to {href}, which is not a file")
+            raise LinkError(f"{source} links to {href}, which is not a file of the repository")
         fragment = f"#{parts.fragment}" if parts.fragment else ""
         if path in ("README.md", "notebooks/contents.ipynb"):
             return _relative("index.html", page) + (fragment or "#lessons")
@@ -53,7 +53,7 @@ class Links:
 
 
 def place_of(path: str) -> str:
-    """Return the place on the site of a file of the repository."""
+    """Return the path on the site of a file of the repository."""
     folder, name = posixpath.split(path)
     if name.endswith(".ipynb"):
         return f"lessons/{name.removesuffix('.ipynb')}.html"

@@ -1,4 +1,4 @@
-"""Render Markdown as the site shows it: with anchors, and with links that lead to the site's pages."""
+"""Render Markdown for the site, with anchors and with links that lead to the site's pages."""
 
 import re
 from collections.abc import Callable
@@ -71,7 +71,7 @@ class _Renderer(HTMLRenderer):
         return _ATTRIBUTE.sub(lambda m: f'{m[1]}="{self.resolve(m[2])}"', html)
 
     def table(self, text: str) -> str:
-        # A wide table scrolls on its own. Without a tab stop, a keyboard could not scroll it.
+        # A wide table scrolls separately. Without a tab stop, it could not be scrolled by keyboard.
         return f'<div class="scroll" tabindex="0" role="group"><table>\n{text}</table></div>\n'
 
     def block_code(self, code: str, info: str | None = None) -> str:

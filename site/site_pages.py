@@ -1,4 +1,4 @@
-"""What all pages of the site share: the output folder, the template, and addresses between pages."""
+"""What all pages of the site share: the output folder, the templates, and the links between pages."""
 
 import json
 import shutil
@@ -19,9 +19,9 @@ TEMPLATES = Path(__file__).parent / "templates"
 class Site:
     """A site that is being built.
 
-    out    the folder that it is written to
-    url    the address that it will have, with a slash at the end; empty if it is not known. Link
-           previews and the sitemap need it: they do not work with relative addresses.
+    out    the folder that the site is written to
+    url    the address that the site will have, with a slash at the end; empty if it is not known. Link
+           previews and the sitemap need it, because they do not work with relative addresses.
     links  where the pages' links to files of the repository lead
     """
 
@@ -31,13 +31,13 @@ class Site:
 
     def __post_init__(self) -> None:
         if self.url and not self.url.startswith(("http://", "https://")):
-            raise ValueError(f"SITE_URL must begin with http:// or https://, got {self.url}")
+            raise ValueError(f"SITE_URL must begin with http:// or https://, got {self.url!r}")
         if self.url and not self.url.endswith("/"):
             self.url += "/"
 
     @cached_property
     def templates(self) -> jinja2.Environment:
-        """The templates, which may not use an undefined variable except in a test for it."""
+        """The templates of the pages."""
         loader = jinja2.FileSystemLoader(TEMPLATES)
         environment = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True)
         environment.filters["script_json"] = script_json
@@ -49,7 +49,7 @@ class Site:
             "root": "../" * path.count("/"),
             "path": path,
             "site_url": self.url,
-            # What a link to a page without a picture of its own shows.
+            # The preview of a link to a page that has no picture of its own.
             "image": "images/gallery/preemption.png",
             "image_alt": "The board of a run at the step in which a request is preempted.",
         }
@@ -74,5 +74,5 @@ class Site:
 
 
 def script_json(value: object) -> str:
-    """Return JSON for a script element: without "<" it cannot end the element."""
+    """Return JSON for a script element. It contains no "<", so it cannot end the element."""
     return json.dumps(value).replace("<", "\\u003c")

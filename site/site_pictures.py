@@ -15,11 +15,11 @@ _SCRIPT = REPOSITORY / "visualizer" / "frontend" / "site_pictures.mjs"
 
 @dataclass(frozen=True)
 class Job:
-    """The pictures to draw of a log. Each path is the file to write, None for none.
+    """The pictures to draw of a log. Each path is the file to write, or None to draw no picture.
 
-    step     the step to show; None for the one at which a board opens
-    card     a PNG of 1200 x 630 that link previews show
-    light    a thumbnail, as SVG; `dark` is the same on a dark ground
+    step     the step to show, or None for the step at which a board opens
+    card     a PNG of 1200 x 630 pixels that link previews show
+    light    a thumbnail, as SVG; `dark` is the same on a dark background
     moments  a folder for the cards of a few other moments, named by their steps
     """
 
@@ -44,14 +44,14 @@ class Moment:
 
 @dataclass(frozen=True)
 class Drawn:
-    """What a job's card says; the moments that have cards."""
+    """What a job's card says, and the moments that have cards."""
 
     words: str
     moments: tuple[Moment, ...]
 
 
 def draw(jobs: Sequence[Job]) -> list[Drawn]:
-    """Draw all pictures. Raises RuntimeError with Node's message if that fails."""
+    """Draw all pictures. Raises RuntimeError with Node's message if the script fails."""
     node = shutil.which("node")
     if node is None:
         raise RuntimeError("the site needs Node.js 22 or newer on PATH: use `make site`")

@@ -1,11 +1,11 @@
-"""THIRD_PARTY.md: the software of others in the wheel and on the site, and its licenses.
+"""Write THIRD_PARTY.md: the software of others in the wheel and on the site, and its licenses.
 
     python site/site_third_party.py            write THIRD_PARTY.md and the texts in licenses/
     python site/site_third_party.py --check    exit with 1 if they are out of date
 
-Nothing is listed by hand but the inside of Pyodide. What the bundles contain comes from esbuild,
-versions and texts from the installed packages. A package without a text, or with a license that was not
-read yet, is an error.
+Only the contents of Pyodide are listed by hand. esbuild tells what the bundles contain, and the
+versions and license texts come from the installed packages. A package without a text, or with a license
+that is not in `ACCEPTED`, is an error.
 """
 
 import argparse
@@ -27,7 +27,7 @@ LIST = REPOSITORY / "THIRD_PARTY.md"
 TEXTS = REPOSITORY / "licenses"
 STATIC = REPOSITORY / "visualizer" / "static"
 
-# Licenses that ask for no more than their text and a copyright notice; MPL-2.0 also for a link to the
+# Licenses that only require their text and a copyright notice; MPL-2.0 also requires a link to the
 # unchanged source.
 ACCEPTED = ("0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT", "MPL-2.0")
 _PACKAGE = re.compile(r"node_modules/((?:@[^/]+/)?[^/]+)/")
@@ -36,7 +36,7 @@ _CLASSIFIED = {"License :: OSI Approved :: BSD License": "BSD-3-Clause"}
 
 
 class LicenseError(Exception):
-    """A component whose license or text is not known. The message names it, and what to do."""
+    """A component's license or text is not known. The message names the component and the fix."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def components() -> Iterator[Component]:
 
 
 def bundled() -> Mapping[str, set[str]]:
-    """Return the npm packages that esbuild has put into our bundles, each with the bundles."""
+    """Return the npm packages in our bundles, each with the bundles that contain it."""
     found = defaultdict(set)
     maps = sorted(STATIC.glob("*.js.map"))
     if not maps:
@@ -85,7 +85,7 @@ def bundled() -> Mapping[str, set[str]]:
 
 
 def site_bundles() -> Mapping[str, list[str]]:
-    """Return the files in each of the site's bundles, as esbuild tells."""
+    """Return the source files in each of the site's bundles, from esbuild's metafile."""
     with tempfile.TemporaryDirectory() as folder:
         told = Path(folder, "metafile.json")
         run_node("site.mjs", folder, str(told))
@@ -138,12 +138,12 @@ def distribution(name: str, version: str, where: str) -> Component:
     told = metadata.distribution(name)
     if told.version != version:
         raise LicenseError(
-            f"{WHEELS.name} pins {name} {version}, and {told.version} is installed: pin the "
-            "version of constraints.txt"
+            f"{WHEELS.name} pins {name} {version}, but {told.version} is installed: pin the version "
+            "that constraints.txt has"
         )
     files = [path for path in told.files or [] if "/licenses/" in path.as_posix()]
     if not files:
-        raise LicenseError(f"{name} {version} has no license's text: add it to licenses/ by hand")
+        raise LicenseError(f"{name} {version} has no license text: add it to licenses/ by hand")
     classified = (_CLASSIFIED.get(one) for one in told.metadata.get_all("Classifier", []))
     spdx = told.metadata["License-Expression"] or next(filter(None, classified), "")
     text = files[0].read_text("utf-8")
@@ -162,13 +162,13 @@ def distribution(name: str, version: str, where: str) -> Component:
 
 
 def pyodide() -> Iterator[Component]:
-    """Yield Pyodide and what is compiled into it, which `licenses/pyodide.toml` tells."""
+    """Yield Pyodide and what is compiled into it, which `licenses/pyodide.toml` lists."""
     told = tomllib.loads((TEXTS / "pyodide.toml").read_text("utf-8"))
     installed = json.loads((PYODIDE / "package.json").read_text("utf-8"))
     if installed["version"] != told["version"]:
         raise LicenseError(
-            f"licenses/pyodide.toml is about Pyodide {told['version']}, and {installed['version']} is "
-            "installed: look at what it links (Makefile.envs), then change the file"
+            f"licenses/pyodide.toml describes Pyodide {told['version']}, but {installed['version']} is "
+            "installed: look up what this version links (Makefile.envs), then update the file"
         )
     lock = json.loads((PYODIDE / "pyodide-lock.json").read_text("utf-8"))
     version = installed["version"]
@@ -196,14 +196,14 @@ def pyodide() -> Iterator[Component]:
 def _accepted(name: str, license: str) -> str:
     if license not in ACCEPTED:
         raise LicenseError(
-            f"{name} has the license {license!r}, which is not among those that were read "
-            f"({', '.join(ACCEPTED)}): read it, and add it to ACCEPTED if its terms can be kept"
+            f"{name} has the license {license!r}, which is not accepted yet "
+            f"({', '.join(ACCEPTED)} are): read it, and add it to ACCEPTED if we can meet its terms"
         )
     return license
 
 
 def _copyrights(text: str) -> str:
-    """Return the holders that a license's text names."""
+    """Return the copyright holders that a license's text names."""
     found = dict.fromkeys(one.strip() for one in _COPYRIGHT.findall(text[:2000]))
     return "; ".join(re.sub(r"\s*<[^>]*>?|,? and others$|\bby (?=[A-Z])", "", one) for one in found)
 
@@ -271,7 +271,7 @@ def main() -> int:
         for path in wrong:
             print(
                 f"{path.relative_to(REPOSITORY)} is not up to date: run "
-                "`python site/site_third_party.py` and commit what changes",
+                "`python site/site_third_party.py` and commit the changes",
                 file=sys.stderr,
             )
         return 1 if wrong else 0

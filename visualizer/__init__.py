@@ -1,4 +1,6 @@
-"""Turn an event log into widgets and HTML. Imports only `engine.events` from the engine.
+"""Turn an event log into widgets and HTML.
+
+Two modules start an engine, `playing/rerun.py` and `sources/mooncake_run.py`; all others read logs.
 
     from visualizer import show
     board = show(engine.log)            # the board, opened at a step where something happens
@@ -8,8 +10,8 @@
     compare(log, what_if(log, token_budget=32))     # two runs in one picture
     predict(log)                        # asks what comes next, then shows it
     watch("http://localhost:8000")      # a running server, a file that grows, or KV events
-    show("run.jsonl.gz")                # a saved log: of this engine, vLLM or SGLang
-    show("preemption"); gallery()       # one of the bundled logs; the list of all of them
+    show("run.jsonl.gz")                # a saved log of this engine, vLLM or SGLang
+    show("preemption"); gallery()       # one of the bundled logs, and the list of all of them
     show(cluster_log)                   # several replicas behind one router
 
 Each function and what it returns:
@@ -30,7 +32,7 @@ import importlib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-import underglass.shadowed  # noqa: F401 (first: it names a file that hides the engine)
+import underglass.shadowed  # noqa: F401 (first, so that it can name a file that hides the engine)
 from engine.extras import needs_extra
 
 if TYPE_CHECKING:
@@ -101,7 +103,7 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 
 
 def draw_with(module: str, names: Iterable[str]) -> None:
-    """Take these names from another module: a page without notebook packages draws in its own way."""
+    """Import these names from `module` instead, for a page that has no notebook packages."""
     _MODULE_OF.update(dict.fromkeys(names, module))
 
 

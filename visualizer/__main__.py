@@ -1,4 +1,4 @@
-"""`python -m visualizer` is `underglass open`."""
+"""Run `underglass open` as `python -m visualizer`."""
 
 import typer
 

@@ -20,8 +20,8 @@ CLUSTER_MODULE = MODULE.with_name("cluster.js")
 for _built in (MODULE, CLUSTER_MODULE):
     if not _built.exists():
         raise MissingExtraError(
-            f"the board needs {_built.relative_to(_built.parents[2])}, which a clone does not contain: "
-            "build it with `make setup`"
+            f"the board needs {_built.relative_to(_built.parents[2])}, which a fresh clone does not "
+            "contain: build it with `make setup`"
         )
 
 PAGE = Template((Path(__file__).parent / "page.html").read_text("utf-8"))
@@ -43,7 +43,7 @@ def to_html(
     `step` and `select` work as in `show`. `theme` is "light", "dark", or None to follow the
     reader's system. If `log` is the name of a scenario, the page also shows its caption. The page of a
     cluster log opens at the time `at_ms` instead of a step. Without `text`, the page has no names,
-    prompts, outputs and token ids.
+    prompts, outputs or token ids.
     """
     packed, options, module = page_of(log, step=step, at_ms=at_ms, select=select, text=text)
     return write_page(packed, options, path, theme=theme, title=title, module=module)
@@ -57,7 +57,7 @@ def page_of(
     select: Select = "auto",
     text: bool = True,
 ) -> tuple[bytes, dict[str, Any], Path]:
-    """Return what `write_page` takes for a log: the packed log, the options, and the module."""
+    """Return the arguments of `write_page` for a log: the packed log, the options, and the module."""
     packed = packed_log(log, step=step, at_ms=at_ms, select=select, text=text)
     return packed.log, packed.options, CLUSTER_MODULE if packed.is_cluster else MODULE
 

@@ -39,7 +39,7 @@ def read_any(log: LogLike | ClusterLog) -> EventLog | ClusterLog:
 
     A name may also be that of a scenario. Raises LogError for an invalid log, FileNotFoundError for a
     path without a file, UnknownScenarioError for a name that is neither a file nor a scenario, and
-    TypeError for any other type. Of a log of more than 50 MB, the end is kept, and a warning says so.
+    TypeError for any other type. Only the last 50 MB of a longer log are kept, with a warning.
     """
     match log:
         case EventLog() | ClusterLog():
@@ -54,7 +54,9 @@ def read_any(log: LogLike | ClusterLog) -> EventLog | ClusterLog:
 
 
 def _warn(note: str) -> None:
-    warnings.warn(f"the log is long: {note}; read_source(path) reads all", stacklevel=4)
+    warnings.warn(
+        f"the log is long: {note}. To keep all events, use read_source(path)", stacklevel=4
+    )
 
 
 def read_log(log: LogLike) -> EventLog:
@@ -83,7 +85,7 @@ def logs_by_name(logs: Logs) -> dict[str, EventLog]:
 
 
 class StepIndex:
-    """The events of each step, and the steps worth looking at.
+    """Where each step's events are in a log, and which steps have a preemption or a cache hit.
 
     A step ends with the last event of its commit. Arrivals, aborts and cache clears between two steps
     belong to the later step, even if it has not started yet.
@@ -107,16 +109,16 @@ class StepIndex:
             elif isinstance(event, StepFinished):
                 committed = step == started
             elif isinstance(event, StepScheduled) and is_async:
-                committed = True  # the step before is committed in the same call
+                committed = True  # the previous step is committed in the same call
             if begun != step:
                 if step:
                     self.ends[step] = index
                 step = begun
-            self._note(event, step)
+            self._index_request(event, step)
         if step:
             self.ends[step] = len(log)
 
-    def _note(self, event: Event, step: int) -> None:
+    def _index_request(self, event: Event, step: int) -> None:
         if isinstance(event, Preempted):
             self.preempted.setdefault(step, event.request)
         elif isinstance(event, Admitted) and event.blocks:
@@ -158,7 +160,7 @@ def state_at(log: EventLog, steps: StepIndex, step: int) -> dict[str, Any]:
 
 
 def part_of(log: EventLog, begin: int, end: int) -> EventLog:
-    """Return the events from index `begin` to before `end`, after a keyframe of the earlier ones."""
+    """Return the events log[begin:end], after a keyframe that replaces the earlier ones."""
     part = EventLog()
     if begin:
         part.append(state_before(log, begin).keyframe())

@@ -30,8 +30,8 @@ from visualizer.logs import state_before
 
 _SAME_FOR_ALL = ("after_preemption", "static_batch")
 _NAME_LENGTH = 16
-# The number in a label such as "cmpl-3f1e2a4b5c6d7e8f-0" or one with a UUID, and how many of its digits
-# are a name.
+# The hexadecimal number in a label, such as "cmpl-3f1e2a4b5c6d7e8f-0" or a UUID, and how many of its
+# digits a name has.
 _HEX = re.compile(
     r"(?<![0-9a-z])(?=[0-9-]*[a-f])(?=[a-f-]*[0-9])[0-9a-f]{8}-?[0-9a-f]{4}[0-9a-f-]*",
     re.IGNORECASE,
@@ -188,7 +188,7 @@ class Moment:
         return [words + computes]
 
     def waits(self, request: int) -> Words:
-        """Say why a request waits."""
+        """Say why a waiting request is not admitted."""
         if self.scheduled is None:
             return ["waits: scheduling the step failed"]
         if (request, "policy") in self.scheduled.skipped:

@@ -5,7 +5,8 @@
 
 The logs are files in this package, so you can show one without an engine. To regenerate them, run
 `python -m engine.simulation.scenarios visualizer/scenarios`; a test checks that they are up to date.
-Those of `recorded.json` are recordings of vLLM, translated: `python -m tests.recorders.scenarios`.
+The logs in `recorded.json` are translated recordings of vLLM; `python -m tests.recorders.scenarios`
+regenerates them.
 Every function that takes a log also accepts a scenario's name. A file with the same name takes
 precedence.
 """
@@ -54,9 +55,9 @@ class Scenario:
 
     @property
     def picture_html(self) -> str:
-        """The log in a small picture: memory, seats and queue over all steps, and `step`'s blocks.
+        """A small picture of the log: memory, seats and queue over all steps, and `step`'s blocks.
 
-        It is built with the front end (`frontend/gallery.mjs`); empty for a log that is not bundled.
+        It is built with the front end (`frontend/gallery.mjs`). A log that is not bundled has none.
         """
         path = PICTURES / f"{self.name}.svg"
         if not path.is_file():
@@ -103,7 +104,7 @@ class Gallery(dict[str, Scenario]):
 
 @cache
 def gallery() -> Gallery:
-    """Return all scenarios. A notebook displays them with a picture each."""
+    """Return all scenarios. A notebook displays each with its picture."""
     moments = json.loads((FOLDER / "gallery.json").read_text("utf-8"))
     moments |= json.loads(RECORDED.read_text("utf-8"))
     return Gallery({name: Scenario(name, **moment) for name, moment in moments.items()})
@@ -112,8 +113,8 @@ def gallery() -> Gallery:
 def find_scenario(name: object) -> Scenario | None:
     """Return the scenario with this name, or None if `name` is a file or cannot be a scenario's name.
 
-    A directory does not hide a scenario. Raises UnknownScenarioError for an identifier that names none
-    of the three.
+    A directory does not hide a scenario of the same name. Raises UnknownScenarioError for an identifier
+    that names no file, scenario or directory.
     """
     if not isinstance(name, str) or Path(name).is_file():
         return None

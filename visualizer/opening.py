@@ -1,7 +1,7 @@
-"""Choose the step at which a board opens, and the request it selects: the step with the highest score.
+"""Choose the step at which a board opens, and the request that the board selects.
 
-`visualizer/frontend/src/model/opening.js` chooses the same in the browser. Python has to choose it too,
-because a board has a current step before a browser shows it.
+`visualizer/frontend/src/model/opening.js` makes the same choice in the browser. Python has to make it
+too, because a board has a current step before a browser shows it.
 """
 
 from dataclasses import dataclass, field
@@ -10,7 +10,9 @@ from engine.events import Event, EventLog, State
 from engine.events import vocabulary as v
 from visualizer.logs import StepIndex
 
-SEARCHED = 50_000  # events; the browser draws a long log before it has read all of it
+SEARCHED = (
+    50_000  # events to search, because the browser draws a long log before it has read all of it
+)
 
 # Scores in quarters of a point.
 _PREEMPTED, _FATE, _SPLIT, _LARGE_HIT, _EVICTED, _WAITING, _RUNNING, _EDGE = (
@@ -27,13 +29,21 @@ _MOST_WAITING, _MOST_RUNNING = 5, 8
 
 
 def opening(log: EventLog, steps: StepIndex) -> tuple[int, int | None]:
-    """Return the step with the highest score, and the request it is about.
+    """Return the step with the highest score, and the request that the step is about.
 
-    A preemption counts 6, each fate of its blocks (held by others, cached, taken by a new owner) 3, a
-    copy, a fork or a rejected draft 3, a hit of half the prompt 2, each of up to 5 waiting requests 1,
-    an eviction 1, each of up to 8 running requests a quarter. The first and the last tenth of the
-    steps count 4 less. Of equal steps, the earliest wins in which something happens or a request waits;
-    if there is none, the last, because answers are longest there. Only steps that end within the first
+    The score of a step is the sum of these points:
+
+    - 6 for a preemption
+    - 3 for each fate of the victims' blocks: held by others, cached, or allocated to a new owner
+    - 3 for a copied block, a fork or a rejected draft
+    - 2 for a cache hit of at least half the prompt
+    - 1 for an eviction
+    - 1 for each waiting request, up to 5
+    - 1/4 for each running request, up to 8
+
+    Steps in the first and the last tenth of the run lose 4 points. If several steps have the highest
+    score, the earliest one wins in which something happens or a request waits. If there is no such
+    step, the last one wins, because the answers are longest there. Only steps that end within the first
     50,000 events are considered.
     """
     ends = list(steps.ends.items())
@@ -62,7 +72,9 @@ class _StepFacts:
     """What happened in a step, with the first request of each kind."""
 
     preempted: list[int] = field(default_factory=list)
-    losses: list[tuple[list[int], int]] = field(default_factory=list)  # table, event number
+    losses: list[tuple[list[int], int]] = field(
+        default_factory=list
+    )  # victim's table, event number
     taken: list[tuple[int, int, int]] = field(default_factory=list)  # block, request, event number
     copied: list[int] = field(default_factory=list)
     forked: list[int] = field(default_factory=list)
@@ -130,7 +142,7 @@ class _StepFacts:
         return next((requests[0] for requests in (*kinds, *ends) if requests), None)
 
     def _fates(self, state: State) -> set[str]:
-        """Return what became of the victims' blocks, without those that are free."""
+        """Return the fates of the victims' blocks, except of those that are free."""
         if not self.losses:
             return set()
         cached = {block for node in state.nodes.values() for block in (*node.blocks, *node.copies)}

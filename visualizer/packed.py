@@ -1,4 +1,4 @@
-"""A log, and where its board opens, as the front end takes them. Needs no notebook packages."""
+"""Pack a log and the options of its board for the front end. Needs no notebook packages."""
 
 import gzip
 from typing import Any, NamedTuple
@@ -9,12 +9,13 @@ from visualizer.cluster_logs import opening_options, pack
 from visualizer.logs import ClusterLogLike, LogLike, Select, read_any
 from visualizer.named_logs import find_scenario
 
-# Compressing 40 MB of events takes 0.7 s, against 2.3 s at level 9, and the file is only 6% larger.
+# Compressing 40 MB of events takes 0.7 s, compared with 2.3 s at level 9, and the result is only 6%
+# larger.
 GZIP_LEVEL = 6
 
 
 class PackedLog(NamedTuple):
-    """The gzipped lines of a log, the options for `mount`, and which of the two modules draws it."""
+    """The gzipped lines of a log, the options for `mount`, and whether it is a cluster's log."""
 
     log: bytes
     options: dict[str, Any]

@@ -1,11 +1,11 @@
-"""Pictures of a run as files: a postcard of one step, and a GIF of a range of steps.
+"""Save pictures of a run: a postcard of one step, and a GIF of a range of steps.
 
     to_postcard(log, "step.svg", step=30)       # or .png; 1200 x 630 pixels
     to_gif(log, "run.gif", steps=(20, 40))      # one postcard per step, two per second
 
-The board draws both, in a Chromium without a window. They need `pip install "underglass[pictures]"`
-and, unless a Chromium is installed, `playwright install chromium`. On a board, the key C saves the
-same pictures without either.
+The board draws both in a headless Chromium. They need `pip install "underglass[pictures]"` and, unless
+a Chromium is installed, `playwright install chromium`. On a board, the key C saves the same pictures
+and needs neither.
 """
 
 import os
@@ -23,9 +23,9 @@ from visualizer.logs import LogLike, Select, StepIndex, read_log
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-MAX_STEPS = 120  # of a GIF, as in frontend/src/board/postcard_box.js
+MAX_STEPS = 120  # steps of a GIF, as in frontend/src/board/postcard_box.js
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")
-_NO_CHROMIUM = "a picture needs a Chromium: playwright install chromium"
+_NO_CHROMIUM = "a picture needs a Chromium: install one with `playwright install chromium`"
 
 
 def to_postcard(
@@ -40,7 +40,7 @@ def to_postcard(
     """Write a postcard of `step` to `path`, an `.svg` or `.png` file, and return the path.
 
     `step`, `select`, `theme` and `text` work as in `to_html`. Raises ValueError for another kind of
-    file, and RuntimeError without a Chromium.
+    file, and RuntimeError if no Chromium is found.
     """
     path = Path(path)
     if path.suffix not in (".svg", ".png"):
@@ -59,11 +59,11 @@ def to_gif(
     text: bool = True,
     progress: bool = True,
 ) -> Path:
-    """Write the postcards of the steps from the first to the last of `steps` as a GIF; return the path.
+    """Write the postcards of a range of steps as a GIF, and return the path.
 
-    By default, the steps are those around the opening step. `select`, `theme` and `text` work as in
-    `to_html`; `progress` shows a bar. Raises ValueError for steps that the log does not have or more
-    than 120, and RuntimeError without a Chromium.
+    `steps` has the first and the last step; by default, the range surrounds the opening step. `select`,
+    `theme` and `text` work as in `to_html`; `progress` shows a bar. Raises ValueError for steps that
+    the log does not have or for more than 120 steps, and RuntimeError if no Chromium is found.
     """
     path, events = Path(path), read_log(log)
     if path.suffix != ".gif":
@@ -74,8 +74,8 @@ def to_gif(
         known = StepIndex(events).ends
         if step not in known or last not in known or not 0 <= last - step < MAX_STEPS:
             raise ValueError(
-                f"steps must be at most {MAX_STEPS} steps between {min(known, default=0)} and "
-                f"{max(known, default=0)}, got {steps}"
+                f"steps must be a range of at most {MAX_STEPS} steps between "
+                f"{min(known, default=0)} and {max(known, default=0)}, got {steps}"
             )
         fragment = f"#step={step}&range={step}-{last}"
     follow = _show_progress if progress else None
@@ -90,13 +90,13 @@ def _draw(
     follow: "Callable[[Page], None] | None" = None,
     **shown: Any,
 ) -> None:
-    """Save what the postcard box saves, on a page with `to_html(log, **shown)` and an URL fragment."""
+    """Save a picture with the postcard box of the page `to_html(log, **shown)` at a URL fragment."""
     if not StepIndex(read_log(log)).ends:
         raise ValueError("the log has no steps: there is nothing to draw")
     with tempfile.TemporaryDirectory() as folder:
         board = Path(folder) / "board.html"
         to_html(log, board, **shown)
-        # A thread of its own: in a notebook, this one runs an event loop, which playwright rejects.
+        # Playwright's sync API rejects a thread that runs an event loop, as a notebook's thread does.
         with ThreadPoolExecutor(1) as thread:
             thread.submit(_save, board.as_uri() + fragment, path, follow).result()
 
@@ -107,7 +107,7 @@ def _save(address: str, path: Path, follow: "Callable[[Page], None] | None") -> 
     with sync_playwright() as playwright:
         installed = next(filter(None, map(shutil.which, _CHROMIUM)), None)
         is_root = getattr(os, "geteuid", lambda: 1)() == 0
-        flags = ["--no-sandbox"] if is_root else []  # Chromium does not start without it
+        flags = ["--no-sandbox"] if is_root else []  # as root, Chromium does not start without it
         try:
             browser = playwright.chromium.launch(executable_path=installed, args=flags)
         except Error as error:
@@ -115,7 +115,7 @@ def _save(address: str, path: Path, follow: "Callable[[Page], None] | None") -> 
         page = browser.new_page()
         page.goto(address)
         page.wait_for_selector(".underglass[data-ready=true][data-loaded='1']", timeout=0)
-        page.locator(".underglass").press("-")  # two steps per second: time to read
+        page.locator(".underglass").press("-")  # slow down to two steps per second
         page.locator(".underglass").press("c")
         with page.expect_download(timeout=0) as download:
             page.locator(f".postcard [data-format={path.suffix[1:]}]").click()

@@ -13,7 +13,7 @@ from engine.events.rows import OutputTokenRow, StepRow
 from visualizer.logs import settings_of
 
 PERCENTILES = {"median": 0.5, "p95": 0.95, "p99": 0.99}
-# What a foreign log has to know for a row.
+# The facts that a foreign log must have for each row.
 _NEEDS: dict[str, tuple[Fact, ...]] = {
     "requests": ("arrivals",),
     "tokens": ("scheduled_tokens",),
@@ -29,7 +29,8 @@ MIN_VALUES = {"median": 1, "p95": 20, "p99": 100}  # with fewer, a percentile is
 def summary(log: EventLog) -> str:
     """Return one line each for requests, steps, tokens, TTFT, ITL, prefix cache and memory.
 
-    For a foreign log: also its engine and its gaps, and "unknown" where it lacks the facts.
+    The summary of a foreign log also names its engine and its gaps, and has "unknown" in a row whose
+    facts the log lacks.
     """
     knows = log.knowledge
     requests, steps, tokens = log.request_rows, log.step_rows, log.token_rows
@@ -76,7 +77,7 @@ def summary(log: EventLog) -> str:
 
 
 def _tokens_per_draft(log: EventLog, accepted: int) -> float:
-    """Return the tokens of a row with drafts: those that are accepted, and one more."""
+    """Return the mean output tokens of a row with drafts: its accepted drafts and one more token."""
     rows = sum(bool(row.drafts) for event in log.of(v.StepScheduled) for row in event.rows)
     return 1 + accepted / max(1, rows)
 
@@ -107,12 +108,12 @@ def _total(counts: Iterable[int | None]) -> int:
 
 
 def _output(steps: list[StepRow], tokens: list[OutputTokenRow]) -> str:
-    """Return the number of output tokens; a foreign log may have only counts of computed ones."""
+    """Return the number of output tokens, or "unknown" for a foreign log without it."""
     return UNKNOWN if any(row.sampled_tokens is None for row in steps) else f"{len(tokens):,}"
 
 
 def _run_time(steps: list[StepRow]) -> str:
-    """Return the time from the first step to the last and the output tokens per second."""
+    """Return the time from the first step to the end of the last, and the output tokens per second."""
     times = [
         (row.start_ms, row.start_ms + row.duration_ms)
         for row in steps
@@ -121,7 +122,7 @@ def _run_time(steps: list[StepRow]) -> str:
     ms = max(end for _, end in times) - min(start for start, _ in times) if times else 0.0
     if ms <= 0:
         return ""
-    if any(row.sampled_tokens is None for row in steps):  # a foreign log may not have them
+    if any(row.sampled_tokens is None for row in steps):  # a foreign log may lack output tokens
         return f" in {duration(ms)}"
     output = _total(row.sampled_tokens for row in steps) + sum(row.forced_tokens for row in steps)
     return f" in {duration(ms)}: {three_digits(1000 * output / ms)} output tokens/s"

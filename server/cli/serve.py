@@ -219,8 +219,9 @@ def serve(  # noqa: PLR0917 (one parameter per option, as Typer requires)
     trace_file: Annotated[
         Path | None,
         _log(
-            "Write the whole event log to this file; an existing file is replaced. An engine that is "
-            "restarted from the page goes on in NAME-2, NAME-3, ..."
+            "Write the whole event log to this file; an existing file is replaced. After a restart of "
+            "the engine, the new run is logged to a new file: after run.jsonl come run-2.jsonl, "
+            "run-3.jsonl, ..."
         ),
     ] = None,
     kv_events: Annotated[

@@ -7,12 +7,12 @@ what each one is:
     html      markup of an object with `_repr_html_`
     board     a packed log, the options of the board's `mount`, and which module draws it
     question  a prediction: its key, its words, its options, and the reply to each of them
-    reveal    the key of a prediction: the reply to the reader's guess belongs here
-    figure    a Plotly figure, which the page cannot draw: it shows the stored picture
+    reveal    the key of a prediction; the page shows the reply to the reader's guess here
+    figure    a Plotly figure, which the page cannot draw; it shows the stored picture instead
     progress  how much of a task is done
     error     an exception: its name, message and traceback
 
-The module needs nothing of Pyodide, so that CPython can test it.
+The module does not import anything from Pyodide, so it can be tested with CPython.
 """
 
 import ast
@@ -44,7 +44,7 @@ _FLAGS = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 
 
 class _Page:
-    """Where outputs go while a cell runs, and whether its lesson is the one that the text describes."""
+    """Where outputs go while a cell runs, and whether the reader has changed the lesson."""
 
     def __init__(self) -> None:
         self.send: Send = lambda _: None
@@ -158,18 +158,20 @@ class PageGuess(Guess):
     """A prediction whose question, guess and reply belong to the page."""
 
     def reveal(self, value: Any) -> None:
-        """Show the reply to the reader's guess, or say that a changed lesson has another answer."""
+        """Show the reply to the reader's guess, or say that a changed lesson has a different answer."""
         try:
             self.check(value)
         except ValueError:
             if not _page.is_changed:
                 raise
-            print(f"With your change it is: {value}. The options were those of our numbers.")
+            print(
+                f"With your change, the answer is {value}. The options belong to the original cells."
+            )
         else:
             _page.send({"kind": "reveal", "key": self.key})
 
     def page_output(self) -> Output:
-        """Return the question, and the reply to each option and to no guess."""
+        """Return the question, the reply to each option, and the reply to a reader without a guess."""
         right = answer_to(self.key)
         return {
             "kind": "question",
@@ -193,14 +195,14 @@ class Progress:
         self.desc, self.n = desc, 0
 
     def update(self, count: int = 1) -> None:
-        """Count more as done."""
+        """Count `count` more items as done."""
         self.n += count
         if not self._disable:
             told = {"words": self.desc, "unit": self._unit, "done": self.n, "total": self.total}
             _page.send({"kind": "progress", **told})
 
     def close(self) -> None:
-        """Do nothing: the last value stays."""
+        """Do nothing, so that the page keeps the last value."""
 
     def __iter__(self) -> Iterator[Any]:
         for item in self._items:
@@ -230,7 +232,7 @@ def _output(value: Any) -> Output:
 
 
 def install() -> None:
-    """Let the lessons' own imports give what a page can draw."""
+    """Make the lessons' imports return objects that a page can draw."""
     drawn = "show compare Board Timeline BlockMap RadixTree Scheduler Tokens figures"
     draw_with(__name__, drawn.split())
     checks.predict = PageGuess
@@ -259,8 +261,8 @@ class Lesson:
     async def run(self, cell: int, source: str, send: Send, *, is_changed: bool = False) -> bool:
         """Run a cell, send its outputs, and return whether it ended without an exception.
 
-        `is_changed`: the reader has changed a cell of this lesson. Then `assert` does nothing, because
-        the lesson's own numbers need not hold any more.
+        `is_changed` says whether the reader has changed a cell of this lesson. If so, `assert` does
+        nothing, because the lesson's numbers may no longer be right.
         """
         _page.send, _page.is_changed = send, is_changed
         file = f"<cell {cell}>"

@@ -2,12 +2,12 @@
 
     rows -> flat arrays -> JavaScript: forward pass, likeliest tokens -> Python: the rest of sampling
 
-The model is in `visualizer/frontend/src/site/model/`. The engine's own code decides on tokens:
+The model is in `visualizer/frontend/src/site/model/`. The engine's own code chooses the tokens:
 `sampling/reference.py`, `sampling/randomness.py` and `speculation/verification.py`. So a request gets
-the same tokens as from torch, sampled ones too.
+the same tokens as with torch, even if they are sampled.
 
-A page does not have: other models, half precision, the part `attention`, which computes with torch,
-structured output by llguidance, and threads, which `async_scheduling` needs.
+A page has no other models and no half precision. It also lacks the part `attention`, which computes
+with torch, structured output by llguidance, and threads, which `async_scheduling` needs.
 """
 
 import heapq
@@ -44,11 +44,11 @@ _FLOAT_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class Logits:
-    """What a forward pass returns for each of its wanted tokens.
+    """The logits that a forward pass returns for each of its wanted tokens.
 
-    values     [wanted * vocab]
+    values     [wanted * vocab] the logits
     likeliest  [wanted] the token with the highest logit
-    log_sums   [wanted] a token's log-probability is its logit minus this
+    log_sums   [wanted] the number to subtract from a logit to get the token's log-probability
     """
 
     values: Sequence[float]
@@ -57,7 +57,7 @@ class Logits:
 
 
 class Rows(list[Any]):
-    """What a learner's `logits_to_probs` gets in a page: as much of a tensor as lists can be."""
+    """What a learner's `logits_to_probs` gets in a page: lists with two methods of a tensor."""
 
     def tolist(self) -> list[Any]:
         """Return the rows as a list."""
@@ -72,7 +72,7 @@ LogitsToProbs = Callable[[Rows, Rows, Rows, Rows, Rows], Rows]
 
 
 class PageCache(Protocol):
-    """KV memory, as `kv_cache.js` has it."""
+    """The KV memory that `kv_cache.js` implements."""
 
     def copy(self, source: int, destination: int) -> None:
         """Copy a block."""
@@ -85,7 +85,7 @@ class PageCache(Protocol):
 
 
 class PageModel(Protocol):
-    """The model, as `model/index.js` has it; `JsModel` wraps it for Python."""
+    """The model that `model/index.js` implements; `JsModel` wraps it for Python."""
 
     parameters: int
 
@@ -101,7 +101,7 @@ class PageModel(Protocol):
 
 
 class JsCache:
-    """A cache of JavaScript's, for Python."""
+    """Wraps the JavaScript cache for Python."""
 
     def __init__(self, cache: Any) -> None:
         self.js = cache
@@ -120,7 +120,7 @@ class JsCache:
 
 
 class JsModel:
-    """The model of JavaScript, for Python: converts arrays, one copy each."""
+    """Wraps the JavaScript model for Python. Each array is copied once."""
 
     def __init__(self, model: Any) -> None:
         self._js = model
@@ -145,11 +145,11 @@ class JsModel:
 
 
 class PageRunner:
-    """See `engine.runner.Runner`.
+    """Implements `engine.runner.Runner` with the JavaScript model.
 
-    verifier         a learner's own verifier of drafts; None for the engine's
-    logits_to_probs  a learner's own function for requests that are not greedy; None for the engine's.
-                     It gets and returns `Rows`
+    verifier         a learner's own verifier of drafts; None uses the engine's
+    logits_to_probs  a learner's own function for requests that are not greedy, which gets and returns
+                     `Rows`; None uses the engine's
     """
 
     window: int | None = None
@@ -196,7 +196,7 @@ class PageRunner:
         heads = config["num_key_value_heads"]
         return config["num_hidden_layers"], block_size, 2, heads, config["head_dim"]
 
-    # Parts that are torch's
+    # Parts that need torch
 
     @property
     def attention(self) -> None:
@@ -213,8 +213,8 @@ class PageRunner:
     def kv_cache(self) -> object:
         """Raise AttributeError."""
         raise AttributeError(
-            "a page's runner has no kv_cache, its KV memory is JavaScript's: "
-            "runner.read_pages([block]) returns what a block holds"
+            "a page's runner has no kv_cache, because its KV memory is in JavaScript: "
+            "use runner.read_pages([block]) to read a block"
         )
 
     # KV memory
@@ -245,7 +245,7 @@ class PageRunner:
         )
 
     def read_pages(self, blocks: Sequence[int]) -> bytes:
-        """Return the pages of blocks, in the layout that `kv_format` tells."""
+        """Return the pages of blocks, in the layout that `kv_format` returns."""
         return b"".join(map(self._reserved().read, blocks))
 
     def write_pages(self, blocks: Sequence[int], pages: memoryview) -> None:
@@ -300,8 +300,8 @@ class PageRunner:
     def _forward(self, cache: PageCache, rows: Sequence[Row]) -> Logits:
         """Lay the rows out as flat arrays and compute them.
 
-        As in `compute/batch.py`, the wanted tokens are those with a position to sample, then those that
-        score a prompt.
+        As in `compute/batch.py`, logits are wanted first for the tokens with a position to sample, then
+        for the tokens that score a prompt.
         """
         ids, wanted, scored = array("i"), array("i"), array("i")
         width = max(-(-(row.start + row.count) // self._block_size) for row in rows)
@@ -312,7 +312,7 @@ class PageRunner:
             needed = -(-end // self._block_size)
             if needed > len(table):
                 raise ValueError(
-                    f"request {row.request.id} has {len(table)} KV blocks and needs {needed}"
+                    f"request {row.request.id} has {len(table)} KV blocks but needs {needed}"
                 )
             ids.extend(row.request.tokens[row.start : end - len(row.drafts)])
             ids.extend(row.drafts)
@@ -326,7 +326,7 @@ class PageRunner:
 
 
 class _Step:
-    """The logits of a step, and what is read from them."""
+    """The logits of a step, and the tokens and probabilities computed from them."""
 
     def __init__(
         self, logits: Logits, vocab_size: int, logits_to_probs: LogitsToProbs | None
@@ -415,7 +415,7 @@ class _Step:
         return [one - log_sum for one in logits]
 
     def _mask(self, i: int, position: LogitPosition) -> TokenMask:
-        """Return what a constraint leaves; see `sampling/masks.py`."""
+        """Return how much of the probability a constraint allows; see `sampling/masks.py`."""
         assert position.request.constraint is not None
         mask = position.request.constraint.mask(position.output())
         logprobs = self._logprobs(i, position.params.logit_bias)
@@ -426,7 +426,7 @@ class _Step:
 
 
 def _is_plain(position: LogitPosition) -> bool:
-    """Whether the logits stay as they are: the usual case, in which Python need not look at all."""
+    """Return whether the logits stay unchanged, which is the usual case and needs no work in Python."""
     params = position.params
     return not (
         params.logit_bias
@@ -472,7 +472,7 @@ class PageLoader:
                 "where Underglass is installed"
             )
         runner = self._runner(model, dtype, device)
-        # Before the engine lists its blocks: Python would run out of memory first.
+        # Reserve before the engine lists its blocks: the list would exhaust Python's memory first.
         runner.reserve(engine.num_blocks, engine.block_size)
         return runner, BytePairTokenizer(BUNDLED, "bundled")
 
@@ -499,17 +499,17 @@ class PageLoader:
             if value not in allowed:
                 values = " or ".join(f'"{one}"' for one in allowed)
                 raise ConfigError(
-                    f"{field} must be {values} {here}, got {str(value)!r}: to use yours, run this "
-                    "where Underglass is installed"
+                    f"{field} must be {values} {here}, got {str(value)!r}: to use another {field}, "
+                    "run this where Underglass is installed"
                 )
         config = json.loads((BUNDLED / "config.json").read_text("utf-8"))
         return PageRunner(self._fetch(), config)
 
 
 def install(fetch: Callable[[], Any]) -> None:
-    """Make `Engine.load("bundled")` use a model of JavaScript's.
+    """Make `Engine.load("bundled")` use a model in JavaScript.
 
-    `fetch` returns what `loadModel` returned. It is called when a model is first loaded: a reader who
-    only simulates need not download five megabytes.
+    `fetch` returns what `loadModel` in JavaScript returned. It is called when a model is first loaded,
+    so a reader who only simulates does not download five megabytes.
     """
     Engine.loader = PageLoader(lambda: JsModel(fetch()))

@@ -1,4 +1,4 @@
-"""Open a file in a page, in Pyodide: any trace that `underglass open` knows, within limits."""
+"""Open a file in a page, in Pyodide: any trace that `underglass open` can read, up to a size limit."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from page_cells import Output, display
 from visualizer.packed import packed_log
 from visualizer.sources import read_source
 
-# As objects, the events of a foreign log take about twenty times as much, and a page has 2 GB.
+# Bytes of the log to show. Its events take about twenty times as much memory, and a page has 2 GB.
 LAST = 16_000_000
 MAX_UNPACKED = 1 << 30
 

@@ -1,4 +1,4 @@
-"""The playground of the site, in Pyodide: a workload with other settings, and the run before."""
+"""The site's playground, in Pyodide: run a workload with new settings, and keep the previous run."""
 
 import json
 
@@ -18,7 +18,7 @@ class Playground:
         self.log: EventLog | None = None
 
     def change(self, settings: str) -> None:
-        """Run with the settings, as JSON, and send the page the run. Raises SetupError."""
+        """Run with new settings, given as JSON, and send the run to the page. Raises SetupError."""
         setup = self.setup.changed(**json.loads(settings))
         run = setup.run()
         before = self.log or self.setup.run().log

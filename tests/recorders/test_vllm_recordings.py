@@ -125,11 +125,11 @@ DAMAGE = [
     ("step", b'"free":', b'"free":-', "free"),
     ("step", b'"ops":[]', b'"ops":[["grow",1,[4000000]]]', "ops"),
     ("step", b'"ops":[]', b'"ops":[["grow",1,[1]]]', "block 1"),
-    ("step", b'"ops":[]', b'"ops":[["grow",99,[1]]]', "99"),
+    ("step", b'"ops":[]', b'"ops":[["grow",99,[1]]]', "request 99 has not arrived"),
     ("step", b'"ops":[]', b'"ops":[["melt",1]]', "melt"),
     ("step", b'"rows":[[', b'"rows":[[77,0,1],[', "77"),
     ("arrived", b'"request":', b'"request":1000000000', "request"),
-    ("done", b'"step":', b'"step":9', "9"),
+    ("done", b'"step":', b'"step":9', "step 9.* no earlier line scheduled it"),
 ]
 
 
@@ -156,8 +156,12 @@ def test_a_header_of_another_version_or_with_too_many_blocks_is_rejected() -> No
             SourceError, match=next(iter(change)) if "version" in change else "4000000"
         ):
             VllmTranslator().feed(json.dumps(header | change).encode())
-    with pytest.raises(SourceError, match="first"):
+    with pytest.raises(SourceError, match='"underglass_vllm" in the first line'):
         VllmTranslator().feed(b'{"type":"pieces","pieces":{}}')
+    translator = VllmTranslator()
+    translator.feed(json.dumps(header).encode())
+    with pytest.raises(SourceError, match='"underglass_vllm" only in the first line'):
+        translator.feed(json.dumps(header).encode())
 
 
 def test_a_recording_that_misses_blocks_says_so_once() -> None:

@@ -194,7 +194,7 @@ def test_a_file_may_be_packed_and_torn(tmp_path: Path) -> None:
 
 
 WRONG: list[tuple[bytes, str]] = [
-    (line(0, [{"type": "BlockMoved"}]), "not a KV event: Invalid value 'BlockMoved'"),
+    (line(0, [{"type": "BlockMoved"}]), "a KV event is invalid: Invalid value 'BlockMoved'"),
     (line(0, [stored([1.5], None, AB)]), "a block hash must be 64 bits or up to 64 bytes, got 1.5"),
     (line(0, [stored([1 << 63], "x", AB)]), "a block hash must be .* got 'x'"),
     (line(0, [stored([1], None, AB, block_size=-4)]), "block_size must be from 1 to 1,048,576"),
@@ -202,9 +202,9 @@ WRONG: list[tuple[bytes, str]] = [
         write_frame(b"", 0, msgspec.msgpack.encode([-5.0, []]), 1.0),
         "the time of a KV-event message",
     ),
-    (write_frame(b"", 0, msgspec.msgpack.encode([1.0]), 1.0), r"is \[time, events, rank\]"),
-    (write_frame(b"", 0, b"\x91", 1.0), "payload: not msgpack"),
-    (b'{"seq": 1, "payload": "?"}', "payload: not base64"),
+    (write_frame(b"", 0, msgspec.msgpack.encode([1.0]), 1.0), r"must be \[time, events, rank\]"),
+    (write_frame(b"", 0, b"\x91", 1.0), "payload must be msgpack"),
+    (b'{"seq": 1, "payload": "?"}', "payload must be base64"),
     (b'{"seq": -1, "batch": [1.0, []]}', "seq must be from 0"),
     (b'{"seq": 1, "batch": [1.0, [], "r"]}', "the rank of a KV-event message must be"),
 ]
@@ -226,5 +226,5 @@ def test_a_chain_that_continues_itself_is_refused() -> None:
 
 
 def test_an_error_names_the_line() -> None:
-    with pytest.raises(SourceError, match=r"^line 2: not a KV event"):
+    with pytest.raises(SourceError, match=r"^line 2: a KV event is invalid"):
         read_source(VLLM.read_bytes().splitlines()[0] + b"\n" + line(1, [["Nothing"]]) + b"\n")

@@ -83,7 +83,7 @@ def test_a_missing_message_is_a_gap() -> None:
         ({"wall_time": -1.0}, "wall_time must be"),
         ({"wall_time": float("nan")}, "wall_time must be"),
         ({"queued_requests": {"num_prefill_requests": 10**12}}, "num_prefill_requests must be"),
-        ({"scheduled_requests": []}, "not forward-pass metrics"),
+        ({"scheduled_requests": []}, "not SGLang's forward-pass metrics"),
     ],
 )
 def test_wrong_metrics_name_the_field(change: dict[str, object], message: str) -> None:

@@ -229,7 +229,7 @@ def test_a_publisher_that_connects(publisher: Publisher, listening: Any) -> None
     notes: list[str] = []
     source, feed = listening(endpoint, tell=notes.append)
     assert source.bound
-    assert endpoint in notes[0] and "before this command" in notes[0]
+    assert endpoint in notes[0] and "start the engine first" in notes[0]
     publisher.pub.connect(endpoint)
     publisher.start(lambda: publisher.send(0))
     assert chains(folded(take(feed, 1))) == chain(0)

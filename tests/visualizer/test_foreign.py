@@ -149,7 +149,7 @@ def test_of_a_simulation_the_note_names_the_few_facts_that_are_recorded(own: Eve
     guessed = foreign(own, inferred=[fact for fact in FACTS if fact not in recorded], unknown=())
     note = compare(own, guessed, names=("run", "replay")).note
     assert note is not None
-    assert "Inferred in replay: all that it knows but settings, arrivals." in note
+    assert "Inferred in replay: all facts except settings, arrivals." in note
     assert not any(WORDS["facts"][fact] in note for fact in ("queue", "evictions", "step_times"))
 
 

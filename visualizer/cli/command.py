@@ -34,7 +34,7 @@ _MUST_BE = {
 class SectionedCommand(TyperCommand):
     """A command whose help lists arguments and options in sections and in two columns.
 
-    It reports invalid options, and a library that is not installed, in one line.
+    It reports an invalid option or a missing library in one line.
     """
 
     def make_context(self, info_name: Any, args: Any, parent: Any = None, **extra: Any) -> Any:
@@ -43,7 +43,7 @@ class SectionedCommand(TyperCommand):
             return super().make_context(info_name, args, parent, **extra)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """Return the usage line's words: Typer would write FILE... as {FILE...}..."""
+        """Return the usage line's words, because Typer would write FILE... as {FILE...}..."""
         arguments = [one for one in self.get_params(ctx) if isinstance(one, TyperArgument)]
         return ["[OPTIONS]", *(_in_usage(one) for one in arguments)]
 

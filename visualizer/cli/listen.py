@@ -1,4 +1,4 @@
-"""`underglass listen`: the KV cache of a running vLLM or SGLang in the browser."""
+"""`underglass listen`: show the KV cache of a running vLLM or SGLang in the browser."""
 
 from pathlib import Path
 from typing import Annotated
@@ -20,7 +20,9 @@ def listen(  # noqa: PLR0917
         str | None,
         typer.Option(help="Where the engine sends missed messages again."),
     ] = None,
-    topic: Annotated[str, typer.Option(help="Take only messages with this topic.")] = "",
+    topic: Annotated[
+        str, typer.Option(help="Only show messages whose topic begins with this.")
+    ] = "",
     save: Annotated[
         Path | None, typer.Option(help="Also write the messages to this new file.")
     ] = None,
@@ -29,10 +31,10 @@ def listen(  # noqa: PLR0917
     port: Port = 0,
     browser: Browser = None,
 ) -> None:
-    """Show the KV cache of a running vLLM or SGLang: its KV events, live.
+    """Show the KV cache of a running vLLM or SGLang, live from its KV events.
 
-    vLLM binds endpoints such as tcp://*:5557 and connects to others. Where nothing is bound, this
-    command binds the endpoint.
+    vLLM binds an endpoint such as tcp://*:5557 and connects to any other. If nothing listens at a local
+    endpoint, this command binds it.
     """
     check_theme(theme)
     from engine.events import LogError
@@ -47,7 +49,7 @@ def listen(  # noqa: PLR0917
     except (LogError, MissingExtraError) as error:
         if save is not None and raw is not None:
             raw.close()
-            save.unlink()  # the next attempt makes it again
+            save.unlink()  # so that the next attempt can create the file
         fail(str(error))
     try:
         serve_live(source, endpoint, theme=theme, text=text, port=port, browser=browser)

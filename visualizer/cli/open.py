@@ -1,4 +1,4 @@
-"""`underglass open`: a log in the browser, or exported. It needs no package of the server."""
+"""`underglass open`: show a log in the browser, or export it. Needs none of the server's packages."""
 
 import webbrowser
 from collections.abc import Callable
@@ -46,7 +46,7 @@ def open_logs(  # noqa: PLR0917 (typer needs one parameter per option)
     text: Text = True,
     last: Annotated[
         int,
-        page_option(metavar="MB", help="Read this much, from the end of the log; 0 is all.", min=0),
+        page_option(metavar="MB", help="Read only the end of the log; 0 reads all of it.", min=0),
     ] = 50,
     port: Port = 0,
     browser: Browser = None,
@@ -63,7 +63,7 @@ def open_logs(  # noqa: PLR0917 (typer needs one parameter per option)
         bool, export_option("--summary", help="Print a summary of the run.")
     ] = False,
 ) -> None:
-    """Show a log in the browser: the board of a run, or the first run compared with each other one.
+    """Show a log in the browser, or compare the first of several logs with each of the others.
 
     The page is served on this machine only, until Ctrl-C. Its address is secret.
     """
@@ -78,7 +78,7 @@ def open_logs(  # noqa: PLR0917 (typer needs one parameter per option)
     if len(files) > 1:
         given = exports | {"html": html if len(files) > 2 else None, "step": step}
         refuse(given, f"must be omitted with {len(files)} files")
-    # The page reads what it can of a damaged log; a table of it would be wrong.
+    # The page shows as much of a damaged log as it can read, but an export of it would be wrong.
     whole = bool(perfetto or csv or summarize or step or len(files) > 1)
     logs = [read_named(name, 1_000_000 * last or None, text=text, whole=whole) for name in files]
     try:
@@ -123,12 +123,12 @@ def _board(
     else:
         refuse({"step": step}, f"must be omitted: {name} is the log of a cluster")
     selected = _selected(log, select)
-    is_scenario = named_scenario(name) is not None  # its page has a caption
+    is_scenario = named_scenario(name) is not None  # the page of a scenario has a caption
     shown = name if is_scenario else log
     title = "Underglass" if is_scenario or name == "-" else Path(name).name
 
     def page(path: Path | None = None, **more: Any) -> str:
-        from visualizer.html import page_of, write_page  # they need the built front end
+        from visualizer.html import page_of, write_page  # imported late: needs the built front end
 
         packed, options, module = page_of(shown, step=step, select=selected, text=text)
         return write_page(packed, options | more, path, theme=theme, title=title, module=module)
@@ -139,7 +139,7 @@ def _board(
 def _comparisons(
     files: list[str], logs: "list[EventLog | ClusterLog]", theme: str | None
 ) -> "dict[str, Callable[..., str]]":
-    """Return `to_html` of the first log's comparison with each other one, by their names."""
+    """Return {names of two logs: a function that makes the page of their comparison}."""
     from visualizer.comparing.compared_runs import compare_logs
 
     names = [Path(name).name.removesuffix(".gz").removesuffix(".jsonl") for name in files]
@@ -163,7 +163,7 @@ def _write_exports(
     csv: Path | None,
     summarize: bool,
 ) -> None:
-    """Write the files that are no page, and print the path of each."""
+    """Write the exports other than the page, and print their paths. Print the summary."""
     from engine.events import EventLog
     from engine.events.frames import write_csv
     from engine.events.rows import OutputTokenRow, RequestRow, StepRow

@@ -7,8 +7,8 @@ from typing import Annotated, NoReturn
 import typer
 
 KINDS = (
-    "A log of this engine, a cluster, vLLM or SGLang; .gz is unpacked. - is standard input. "
-    "The name of a scenario works, too."
+    "A log of this engine, a cluster, vLLM or SGLang, which may be gzipped; - for standard input; "
+    "or the name of a scenario."
 )
 
 page_option = partial(typer.Option, rich_help_panel="The page")
@@ -51,7 +51,7 @@ def refuse(given: Mapping[str, object], why: str) -> None:
 
 
 def tell(note: str) -> None:
-    """Print a note where it does not mix with the output."""
+    """Print a note to standard error, so that it does not mix with the output."""
     typer.echo(f"underglass: {note}", err=True)
 
 

@@ -19,7 +19,7 @@ def read_named(
 ) -> "EventLog | ClusterLog":
     """Return the log of a file, of standard input (-) or of a scenario, or exit with a message.
 
-    `whole`: each event must fit what came before it.
+    With `whole`, every event is checked against the events before it.
     """
     from engine.events import EventLog, LogError
     from engine.events.without_text import log_without_text
@@ -33,7 +33,7 @@ def read_named(
                 log = read_source(
                     file,
                     last,
-                    tell=lambda note: tell(f"{name} is long: {note}; --last 0 shows them"),
+                    tell=lambda note: tell(f"{name} is long: {note}. Show all with --last 0"),
                 )
         if whole and isinstance(log, EventLog):
             log.state()
@@ -46,7 +46,7 @@ def read_named(
 
 @contextmanager
 def _opened(name: str) -> Iterator[BinaryIO]:
-    """Open a file or standard input. On a terminal, a bar shows how far a long read has come."""
+    """Open a file or standard input. On a terminal, a bar shows the progress of a long read."""
     if name == "-":
         yield sys.stdin.buffer
         return

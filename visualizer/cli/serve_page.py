@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from visualizer.local.live_log import LiveSource
     from visualizer.local.server import Route
 
-_PATIENCE = 2.0  # seconds for which a source may end after Ctrl-C
+_PATIENCE = 2.0  # seconds that a source has to end after Ctrl-C
 
 
 def serve_live(
@@ -39,7 +39,7 @@ def serve_live(
         serve(live_routes(log, theme), port, browser)
     finally:
         source.close()
-        thread.join(_PATIENCE)  # it may be writing to the file of --save
+        thread.join(_PATIENCE)  # the thread may be writing to the file of --save
 
 
 def serve(routes: "Mapping[str, Route]", port: int, browser: bool | None) -> None:
@@ -50,7 +50,7 @@ def serve(routes: "Mapping[str, Route]", port: int, browser: bool | None) -> Non
         server = LocalServer(routes, port)
     except OSError as error:
         fail(
-            f"--port cannot be {port}: {error.strerror}; choose another one, or 0 for any free one"
+            f"--port cannot be {port}: {error.strerror}; choose another port, or 0 for any free one"
         )
     with server:
         typer.echo(server.address)

@@ -1,9 +1,9 @@
-"""How large a difference between the times of two runs must be to mean something.
+"""Decide how large a difference between the times of two runs must be to be meaningful.
 
-Four cases. The times of different engines cannot be compared. Two simulated runs with the same prices
-have exact times. A replay and its log have times from one cost model, and the model has an error. The
-times of two measured runs vary even where both do the same work: in the steps before the first decision
-that differs. How much they differ there is noise.
+There are four cases. The times of different engines cannot be compared. Two simulated runs with the
+same cost of a step have exact times. A replay and its log have times from one cost model, and the model
+has an error. The times of two measured runs vary even in the steps before the first decision that
+differs, although both runs do the same work there. Their differences in those steps are noise.
 """
 
 import math
@@ -13,15 +13,15 @@ from typing import NamedTuple
 from engine.events import EventLog
 from engine.events import vocabulary as v
 
-FEWEST_STEPS = 8  # that both runs decided alike; with fewer, the noise is unknown
+FEWEST_STEPS = 8  # steps that both runs must have decided alike; with fewer, the noise is unknown
 
 
 class Accuracy(NamedTuple):
-    """Differences in time up to a share of the time plus `ms` milliseconds mean nothing.
+    """A difference in time is noise if it is at most a share of the time plus some milliseconds.
 
-    share       of the time of many steps; None: how much the times vary is unknown
-    step_share  of the time of a few steps
-    ms          {"ttft": ..., "itl": ..., "e2e": ...}, or empty
+    share       the share for the time of many steps, or None if it is unknown how much times vary
+    step_share  the share for the time of a few steps
+    ms          the milliseconds, as {"ttft": ..., "itl": ..., "e2e": ...}, or empty
     words       what the reader has to know about the times, or None if they are exact
     """
 
@@ -41,7 +41,7 @@ class Accuracy(NamedTuple):
 def accuracy(
     a: EventLog, b: EventLog, fork: int | None, names: tuple[str, str], error: dict[str, float]
 ) -> Accuracy:
-    """Return how accurate the times of two runs are that part in step `fork` (None: never).
+    """Return the accuracy of the times of two runs that differ from step `fork` on (None: never).
 
     `error` has the cost model's mean errors in ms if the times come from a fitted cost model.
     """
@@ -49,7 +49,7 @@ def accuracy(
         return Accuracy(0.0, 0.0, error)
     one, two = (log[0] if log and isinstance(log[0], v.RunStarted) else None for log in (a, b))
     if one and two and one.source.get("engine") != two.source.get("engine"):
-        words = "The engine and the machine are part of every difference in time."
+        words = "Every difference in time includes the difference of the engines and the machines."
         return Accuracy(None, 0.0, {}, words)
     if one and two and "virtual" in (one.clock, two.clock):
         if (one.clock, one.model) == (two.clock, two.model):
@@ -59,7 +59,7 @@ def accuracy(
 
 
 def _simulated(one: v.RunStarted, two: v.RunStarted) -> Accuracy:
-    """Return the accuracy of two runs with the same prices: exact, unless they are fitted to a log."""
+    """Return the accuracy of two runs with the same cost: exact, unless it was fitted to a log."""
     fit, other = one.t.get("fitted"), two.t.get("fitted")
     if not fit or not other or fit["unix_us"] != other["unix_us"]:
         return Accuracy(0.0, 0.0, {})
@@ -73,17 +73,17 @@ def _simulated(one: v.RunStarted, two: v.RunStarted) -> Accuracy:
 
 
 def _different_machines(runs: tuple[v.RunStarted, v.RunStarted], names: tuple[str, str]) -> str:
-    what = "The two runs are simulated with different prices"
+    what = "The two runs are simulated with different costs of a step"
     if runs[0].clock != runs[1].clock:
         simulated, measured = names if runs[0].clock == "virtual" else names[::-1]
         what = f"{measured} is measured and {simulated} is simulated"
-    return f"{what}, so the machine is part of every difference in time."
+    return f"{what}, so every difference in time includes the difference of the machines."
 
 
 def _durations(log: EventLog, fork: int | None) -> dict[tuple[int, bool], float]:
     """Return the duration of each step before `fork` in us, by step and whether it was asynchronous.
 
-    An asynchronous step overlaps with others; its forward pass does not.
+    An asynchronous step overlaps with others, so the duration of its forward pass is used.
     """
     found: dict[tuple[int, bool], float] = {}
     step = 0
@@ -100,15 +100,16 @@ def _durations(log: EventLog, fork: int | None) -> dict[tuple[int, bool], float]
 
 
 def _measured(a: dict[tuple[int, bool], float], b: dict[tuple[int, bool], float]) -> Accuracy:
-    """Return how much the durations of equal steps differ: on average, and by how much they spread."""
+    """Return the accuracy of measured times: the mean and the spread of equal steps' differences."""
     alike = a.keys() & b.keys()
     if len(alike) < FEWEST_STEPS:
         return Accuracy(
             None,
             0.0,
             {},
-            f"The times are measured, and only {len(alike)} steps are alike in both runs: too few to "
-            f"tell how much times vary without a cause. Run both again before you trust a difference.",
+            f"The times are measured, and only {len(alike)} steps are alike in both runs, which is too "
+            f"few to tell how much the times vary by chance. Run both again before you trust a "
+            f"difference.",
         )
     differences = [b[step] - a[step] for step in alike]
     mean = fmean([*(a[step] for step in alike), *(b[step] for step in alike)])

@@ -1,10 +1,10 @@
-"""Compare two cluster runs of one workload, for example with two routers. Without widgets.
+"""Compare two cluster runs of one workload, for example with two routers. Needs no widgets.
 
     comparison = compare(simulate_cluster(w, cost=c, router="random"), simulate_cluster(w, cost=c))
     comparison.totals       # hit rate, TTFT, right predictions, lost and retried requests
-    comparison.requests     # one row per request, those first whose first token moved most
+    comparison.requests     # one row per request, beginning with the largest change in TTFT
 
-Requests are paired by their numbers, so both runs must be of the same workload.
+Requests are paired by their numbers, so both runs must have the same workload.
 """
 
 import base64
@@ -56,7 +56,7 @@ class ComparedClusters:
 
     @property
     def totals(self) -> "pd.DataFrame":
-        """The figures of both runs, one row each: hit rate, TTFT, predictions, losses."""
+        """A column of figures for each run: hit rate, TTFT, predictions, losses."""
         pd = import_pandas("ClusterComparison.totals")
         return pd.DataFrame(
             {name: _totals(log) for name, log in zip(self.names, self.logs, strict=True)}
@@ -64,7 +64,7 @@ class ComparedClusters:
 
     def to_html(self, path: str | Path | None = None, *, theme: str | None = None) -> str:
         """Return the comparison as a self-contained page, and write it to `path` if one is given."""
-        from visualizer.html import CLUSTER_MODULE, write_page  # it needs the built front end
+        from visualizer.html import CLUSTER_MODULE, write_page  # imported late: needs the front end
 
         a, b = map(pack, self.logs)
         options = {"compare": {"b": base64.b64encode(b).decode(), "names": self.names}}
@@ -88,7 +88,9 @@ def _read(log: LogLike | ClusterLog, name: str) -> ClusterLog:
     cluster = read_any(log)
     if not isinstance(cluster, ClusterLog):
         kind = type(cluster).__name__
-        raise TypeError(f"{name} must be a cluster log too, because the other one is; got {kind}")
+        raise TypeError(
+            f"{name} must be a cluster log like the log it is compared with, got {kind}"
+        )
     return cluster
 
 
@@ -114,7 +116,7 @@ def _totals(log: ClusterLog) -> dict[str, float]:
 
 
 def _predictions(log: ClusterLog) -> list[tuple[DecisionRow, int]]:
-    """Return the decisions with a prediction and a known hit, each with the hit to expect.
+    """Return the decisions with a prediction and a known hit, each with the expected hit in tokens.
 
     Blocks that were moved to the replica count as expected.
     """

@@ -1,7 +1,7 @@
-"""Compare two runs: their settings, first differing decision, latencies and totals. Without widgets.
+"""Compare two runs: settings, first differing decision, latencies and totals. Needs no widgets.
 
-`visualizer.compare` shows it in a notebook. `underglass open A B`, `/compare` of a server and the
-static site draw its `page_facts`.
+`visualizer.compare` shows the comparison in a notebook. `underglass open A B`, `/compare` of a server
+and the static site draw its `page_facts`.
 
 The engine is deterministic, so two runs of the same workload can be aligned: requests by prompt,
 label and arrival order, and steps by number.
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 MEASURES = ("ttft_ms", "itl_ms", "e2e_ms", "finished_step", "preemptions", "cached_tokens")
 _COUNTS = ("finished_step", "preemptions", "cached_tokens")
 MAX_ROWS = 300  # the page lists only the requests that changed most
-_DIGITS = 10  # of a number in `facts`, after the decimal point
+_DIGITS = 10  # decimal places of a number in `page_facts`
 
 
 class ComparedRuns:
-    """Two logs, compared.
+    """The comparison of two logs.
 
     settings          {name: (in A, in B)} for the settings and classes that differ
     inputs            one line for each input that differs (arrivals, priorities)
@@ -72,13 +72,14 @@ class ComparedRuns:
         self._study = study
         self.names = names
         self.model_error: dict[str, float] | None = None
-        self._error_ms: dict[str, float] = {}  # of the times that are shown
+        self._error_ms: dict[str, float] = {}  # the model's error in the times that are shown
         self.note: str | None = None
         self.logs = logs = self._with_comparable_times(read_log(a), read_log(b))
         self._names_of = names_of(logs[0]), names_of(logs[1])
         self._pairs = pair(*logs)
         self.settings = _changed_settings(*logs)
-        # At the recorded times, an arrival may come before another step without being another input.
+        # If requests arrive at the recorded times, they may arrive before a different step although
+        # the input is the same.
         by_time = all((found := fitted(log)) and found["pinned"] == "time" for log in logs)
         self.inputs = [] if by_time else input_changes(*logs, self._pairs, self._names_of[0])
         self.difference = first_difference(*logs, self._pairs)
@@ -86,7 +87,7 @@ class ComparedRuns:
         paired = self._pairs.keys(), set(self._pairs.values())
         self._accuracy = accuracy(*logs, self.step, names, self._error_ms)
         self.note = self.note or self._accuracy.words
-        if is_foreign(*logs) and study is None:  # which says it already
+        if is_foreign(*logs) and study is None:  # a study names the engines itself
             said = [engines_note(*logs, names), self.note]
             self.note = " ".join(filter(None, said))
         self._unmatched = [sorted(self._names_of[run].keys() - paired[run]) for run in (0, 1)]
@@ -153,7 +154,7 @@ class ComparedRuns:
 
     @property
     def _without_decisions(self) -> EventLog | None:
-        """The first log that does not know what its steps computed."""
+        """The first log that does not record what its steps computed."""
         return next((log for log in self.logs if log.knowledge.lacks("scheduled_tokens")), None)
 
     @cached_property
@@ -192,7 +193,7 @@ class ComparedRuns:
             run_totals(log, list(rows.values()))
             for log, rows in zip(self.logs, self._rows, strict=True)
         )
-        # A percentile is left out for the run that has too few values for it.
+        # A percentile is left out if one of the runs has too few values for it.
         names = [name for name in a if name in b and (name != ADOPTED or a[name] or b[name])]
         return {name: (a[name], b[name]) for name in names}
 
@@ -207,7 +208,7 @@ class ComparedRuns:
 
     def to_html(self, path: str | Path | None = None, *, theme: str | None = None) -> str:
         """Return the comparison as a self-contained page, and write it to `path` if one is given."""
-        from visualizer.html import write_page  # it needs the built front end
+        from visualizer.html import write_page  # imported late: needs the built front end
 
         a, b = map(pack, self.logs)
         options = {"compare": {"b": base64.b64encode(b).decode(), "facts": self.page_facts()}}
@@ -245,7 +246,7 @@ class ComparedRuns:
         }
 
     def _unknown_inputs(self) -> list[str]:
-        """Return a sentence for each kind of input that a log does not know."""
+        """Return a sentence for each kind of input that one of the logs does not record."""
         kinds: tuple[Fact, ...] = ("settings", "arrivals")
         lacking = {fact: log for log in self.logs for fact in kinds if log.knowledge.lacks(fact)}
         return [log.knowledge.missing(fact) for fact, log in lacking.items()]
@@ -265,7 +266,7 @@ class ComparedRuns:
 def compare_logs(
     a: EventLog | ClusterLog, b: EventLog | ClusterLog, names: tuple[str, str] = ("A", "B")
 ) -> ComparedRuns | ComparedClusters:
-    """Compare two logs of one engine, or two of clusters. Raises TypeError for one of each."""
+    """Compare two logs of engines or two of clusters. Raises TypeError for one of each kind."""
     if isinstance(a, EventLog) and isinstance(b, EventLog):
         return ComparedRuns(a, b, names)
     return ComparedClusters(a, b, names)
@@ -274,8 +275,8 @@ def compare_logs(
 def _changed_settings(a: EventLog, b: EventLog) -> dict[str, tuple[Any, Any]]:
     """Return the settings and classes that differ, with None for one that a run lacks.
 
-    Of different engines, only settings that both have are compared. Parts of the radix tree are left
-    out if only one of the runs has one.
+    For different engines, only settings that both have are compared. The classes of the radix tree are
+    left out if the prefix caches are of different kinds.
     """
     if is_foreign(a, b):
         one, two = settings_of(a), settings_of(b)

@@ -37,7 +37,7 @@ class Comparison(ComparedRuns, PictureWidget):
     ) -> None:
         ComparedRuns.__init__(self, a, b, names, **options)
         model_a, model_b = _models(*self.logs, self.step)
-        if self.difference is not None:  # as the page opens
+        if self.difference is not None:  # the page opens with this selection
             model_a.selected, model_b.selected = self.difference.requests
         PictureWidget.__init__(self, a=model_a, b=model_b, facts=self.page_facts())
 
@@ -69,7 +69,7 @@ def compare(
     one, two = read_any(a), read_any(b)
     if isinstance(one, EventLog) and isinstance(two, EventLog):
         return Comparison(one, two, names, axis=axis)
-    return ClusterComparison(one, two, names)  # type: ignore[arg-type]  # it says what is wrong
+    return ClusterComparison(one, two, names)  # type: ignore[arg-type]  # it rejects other types
 
 
 def _models(a: EventLog, b: EventLog, step: int | None) -> tuple[LogModel, LogModel]:

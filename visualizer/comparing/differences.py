@@ -76,7 +76,7 @@ def decisions(
     """
     state = State()
     step = committed = 0  # the step that started last; the one whose tokens are appended
-    made: dict[int, list[Decision]] = {}  # by step, until it has finished and the next one starts
+    made: dict[int, list[Decision]] = {}  # by step; kept until a step starts after this one's end
     finished: set[int] = set()
     events: list[Decision] = []  # decisions before the rows are known
 
@@ -136,7 +136,7 @@ def _in_order(
     """Merge rows and other decisions. Decisions that free blocks for a request precede its row."""
     order: list[Decision] = []
     row_of = {row.request: at for at, row in enumerate(rows)}
-    merged = 0  # rows
+    merged = 0  # number of rows merged so far
     for one in events:
         event = log[one.at]
         needed_by = one.request
@@ -264,7 +264,7 @@ class _Divergence:
         return one == two
 
     def _supply(self, side: int, request: int) -> str:
-        """Describe the available blocks when the request got its own, or else at the step's end."""
+        """Describe the available blocks when the request got its blocks, or at the end of the step."""
         moment = self.moments[side]
         allocations = (
             offset

@@ -1,7 +1,8 @@
 """Compare the logs of different engines: match their requests, and say which facts they share.
 
-Logs of one engine have equal labels and prompts for equal requests. Another engine names requests in
-its own way and may not record their tokens, so those are matched by label, or else by order of arrival.
+In two logs of this engine, equal requests have equal labels and prompts. Another engine labels requests
+in its own way and may not record their tokens, so its requests are matched by label or, if no label is
+in both logs, by order of arrival.
 """
 
 import re
@@ -48,7 +49,7 @@ def match_equal(a: EventLog, b: EventLog) -> list[tuple[Arrival, Arrival]]:
 
 
 def _shared_labels(a: EventLog, b: EventLog) -> set[str]:
-    """Return the labels that both logs have; none if a log uses one twice."""
+    """Return the labels that both logs have, or none if one of the logs uses a label twice."""
     labels = [[one.label for one in _arrivals(log)] for log in (a, b)]
     if any(len(set(some)) < len(some) for some in labels):
         return set()
@@ -83,7 +84,7 @@ def engines_note(a: EventLog, b: EventLog, names: tuple[str, str]) -> str:
     for name, log in zip(names, knows, strict=True):
         inferred, recorded = log.facts("inferred"), log.facts("recorded")
         if 0 < len(recorded) < len(inferred):
-            sentences.append(f"Inferred in {name}: all that it knows but {_listed(recorded)}.")
+            sentences.append(f"Inferred in {name}: all facts except {_listed(recorded)}.")
         elif inferred:
             sentences.append(f"Inferred in {name}: {_listed(inferred)}.")
     return " ".join(sentences)

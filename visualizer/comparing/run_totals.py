@@ -15,7 +15,7 @@ from visualizer.summary import MIN_VALUES
 US_PER_S = 1_000_000
 ADOPTED = "tokens adopted from other replicas"
 
-# What a foreign log has to know; otherwise the value is None.
+# The fact that a foreign log must have for a measure; without it, the value is None.
 _FACTS: dict[str, Fact] = {
     "throughput, tokens/s": "scheduled_tokens",
     "preemptions": "preemptions",
@@ -24,7 +24,8 @@ _FACTS: dict[str, Fact] = {
     "output tokens": "scheduled_tokens",
 }
 
-# The better value is the smaller one, or the larger one. Other measures have no better value.
+# Measures whose smaller value is better, and those whose larger value is. No value of another measure
+# is better.
 _SMALLER = ("TTFT", "ITL", "time, ms", "preemptions", "tokens computed twice")
 _LARGER = ("throughput", "tokens found in the cache")
 
@@ -70,7 +71,7 @@ def _percentiles(name: str, values: list[float]) -> dict[str, float | None]:
 
 def _computed_twice(log: EventLog) -> int:
     """Return how many tokens were computed again because a preemption had freed their blocks."""
-    computed: dict[int, int] = {}  # request -> tokens computed at some time
+    computed: dict[int, int] = {}  # request -> the most tokens computed so far
     again = 0
     for event in log.of(v.StepScheduled):
         for row in event.rows:

@@ -24,7 +24,7 @@ def fit_record(replay: EventLog, log: EventLog) -> dict[str, Any] | None:
 
 
 def fitted(log: EventLog) -> dict[str, Any] | None:
-    """Return what the header of a replay on a fitted cost model says of it; None for another log."""
+    """Return the fitted cost model's entry in a replay's header; None if the log has none."""
     started = log[0]
     return started.t.get("fitted") if isinstance(started, v.RunStarted) else None
 
@@ -33,7 +33,7 @@ def retime(log: EventLog, replay: EventLog) -> EventLog:
     """Return `log` with the same decisions but with times from the cost model.
 
     As in the replay, requests arrive at the end of the previous step, scheduling takes no time of its
-    own and idle time is 0. An asynchronous step starts while the one before is computed.
+    own and idle time is 0. An asynchronous step starts while the previous step is computed.
     """
     machine = replay[0]
     assert isinstance(machine, v.RunStarted)

@@ -4,8 +4,8 @@
     figures.ttft(log)                           # one run
     figures.ttft({"fcfs": a, "sjf": b})         # several runs by name, on one scale
     figures.overlap({"waits": a, "one step ahead": b})     # CPU and device, at work or idle
-    figures.hits({"random": a, "prefix_tree": b})          # cluster logs: what the caches had
-    figures.masks(log)                          # what a grammar's masks left of the probability
+    figures.hits({"random": a, "prefix_tree": b})          # hit rates of cluster runs
+    figures.masks(log)                          # the probability that a grammar's masks allowed
     figures.break_even(compute_ms, {"the link": move_ms}, most=62)   # (blocks) -> ms
     figures.roofline(points, flops_per_s=1e12, bytes_per_s=1e11)
 

@@ -1,6 +1,6 @@
-"""The cost of moving KV blocks against the cost of computing them, over the number of blocks.
+"""The time to move KV blocks compared with the time to compute them, by number of blocks.
 
-Where two lines cross, moving breaks even.
+Moving breaks even where its line crosses that of computing.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ def break_even(
     most: int,
     theme: str | None = None,
 ) -> go.Figure:
-    """Draw what it takes to compute blocks, and to move them over each link, for 1 to `most` blocks.
+    """Draw the time to compute 1 to `most` blocks, and the time to move them over each link.
 
     A ring marks the first number of blocks from which moving is cheaper.
     """
@@ -56,10 +56,10 @@ def break_even(
 
 
 def _first_cheaper(times: list[float], computing: list[float]) -> int | None:
-    """Return the first index from which on moving is cheaper, or None if it is not at the end."""
-    dearer = [move >= compute for move, compute in zip(times, computing, strict=True)]
-    first = len(dearer) - dearer[::-1].index(True) if True in dearer else 0
-    return first if first < len(dearer) else None
+    """Return the index from which moving is always cheaper, or None if it is not at the last one."""
+    slower = [move >= compute for move, compute in zip(times, computing, strict=True)]
+    first = len(slower) - slower[::-1].index(True) if True in slower else 0
+    return first if first < len(slower) else None
 
 
 def _blocks(number: int) -> str:
@@ -71,4 +71,4 @@ def _title(words: Mapping[str, str]) -> str:
         [said] = words.values()
         return f"Moving is {said}"
     pays = sum(said != "never cheaper" for said in words.values())
-    return f"Moving pays over {pays} of {len(words)} links"
+    return f"Moving pays off over {pays} of {len(words)} links"

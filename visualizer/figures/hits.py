@@ -17,10 +17,10 @@ from visualizer.figures.theme import (
 
 
 def hits(logs: ClusterLog | Mapping[str, ClusterLog], *, theme: str | None = None) -> go.Figure:
-    """Draw each router's hit rate: cached over prompt tokens, of all requests so far.
+    """Draw each router's hit rate: the cached share of all prompt tokens so far.
 
-    A request counts when it is routed, with the prefix that it found when its replica admitted it.
-    Requests that were not admitted are left out.
+    A request is counted at the time when it was routed, with the cached prefix that it had when its
+    replica admitted it. Requests that were not admitted are left out.
     """
     palette = palette_of(theme)
     by_name = {"": logs} if isinstance(logs, ClusterLog) else dict(logs)
@@ -58,5 +58,5 @@ def hits(logs: ClusterLog | Mapping[str, ClusterLog], *, theme: str | None = Non
             + "%{y:.0f}% of all prompt tokens up to %{x:.1f} s<extra></extra>",
         )
     drawn.update_xaxes(title_text="time since the gateway started (s)", rangemode="tozero")
-    drawn.update_yaxes(title_text="cached prompt tokens, of all so far (%)", range=[0, 100])
+    drawn.update_yaxes(title_text="cached share of prompt tokens so far (%)", range=[0, 100])
     return drawn

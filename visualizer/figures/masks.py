@@ -1,4 +1,4 @@
-"""What a grammar's masks left of the model's probability, token by token."""
+"""The share of the model's probability that a grammar's masks allowed, token by token."""
 
 import plotly.graph_objects as go
 
@@ -10,9 +10,10 @@ NO_MASK = "Give a request a shape (SamplingParams.structured), and run it."
 
 
 def masks(log: EventLog, *, request: int | None = None, theme: str | None = None) -> go.Figure:
-    """Draw a bar for each token that was sampled under a mask: the probability that was allowed.
+    """Draw a bar for each token that was sampled under a mask: the probability of the allowed tokens.
 
-    request  a request's id; by default the first one that has masks. Its first 80 tokens are drawn
+    request  the id of a request, of which the first 80 tokens are drawn; by default the first request
+             that has masks
     """
     palette = palette_of(theme)
     rows = [row for row in log.token_rows if row.mass is not None]

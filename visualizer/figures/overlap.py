@@ -1,7 +1,7 @@
 """Timelines of the CPU and the device: do they work at the same time, or does one wait?
 
 The CPU schedules a step, and the device computes its forward pass. Without asynchronous scheduling the
-two take turns. With it, the CPU schedules a step while the device computes the one before.
+two take turns. With it, the CPU schedules a step while the device computes the previous one.
 """
 
 from collections.abc import Iterator
@@ -24,21 +24,22 @@ from visualizer.figures.theme import (
 )
 from visualizer.logs import Logs, logs_by_name
 
-MAX_STEPS = 400  # of a log; more bars would not be visible on a screen
-MAX_NUMBERED = 24  # steps; the numbers of more would not fit into their bars
+MAX_STEPS = 400  # steps of a log to draw; more bars would not be visible on a screen
+MAX_NUMBERED = 24  # with more steps, their numbers would not fit into the bars
 RED = {"light": 7, "dark": 7, None: 4}  # index of the hue in each theme
-ROWS_PER_LOG = 3.4  # a row's height each for the name, the CPU and the device, and a gap
-BAR = 0.8  # height of a bar, as a fraction of a row's
+ROWS_PER_LOG = 3.4  # one row each for the name, the CPU and the device, and a gap
+BAR = 0.8  # height of a bar, as a fraction of a row
 US_PER_MS = 1000
 
 
 class StepTimes(NamedTuple):
     """When the CPU and the device worked on a step, in ms since the run started.
 
-    computed  from when to when the forward pass ran; None if the step had no rows
-    rows      how many the pass computed
-    admitted  requests that the step admitted
-    wasted    requests whose row was in vain
+    scheduled  start and end of the scheduling
+    computed   start and end of the forward pass, or None if the step had no rows
+    rows       number of rows that the pass computed
+    admitted   requests that the step admitted
+    wasted     requests whose row was computed in vain
     """
 
     step: int
@@ -52,10 +53,10 @@ class StepTimes(NamedTuple):
 def overlap(logs: Logs, *, select: int | None = None, theme: str | None = None) -> go.Figure:
     """Draw when the CPU scheduled each step, and when the device computed it.
 
-    select  a request's id: the step that admitted it is marked
+    select  the id of a request; the step that admitted it is marked
 
-    Without asynchronous scheduling, a forward pass is drawn until its tokens are appended. Of a long
-    run, the first 400 steps are drawn. The title counts these only.
+    Without asynchronous scheduling, a forward pass is drawn until its tokens are appended. Only the
+    first 400 steps of a long run are drawn and counted in the title.
     """
     palette = palette_of(theme)
     red = palette.hue(RED[theme])
@@ -218,5 +219,5 @@ def _add_wasted(
         mode="markers",
         marker={"symbol": "x", "size": 8, "color": colour},
         customdata=[[step.step, name] for step, name in zip(wasted, names, strict=True)],
-        hovertemplate="step %{customdata[0]:,}: a row in vain for %{customdata[1]}<extra></extra>",
+        hovertemplate="step %{customdata[0]:,}: a wasted row of %{customdata[1]}<extra></extra>",
     )

@@ -16,7 +16,8 @@ from visualizer.figures.theme import empty_figure, escaped, new_figure, palette_
 from visualizer.summary import three_digits
 
 Points = Mapping[str, tuple[float, float, float]]
-LABEL_ROOM, ROOF_ROOM = 0.4, 0.15  # decades below the lowest dot, for its label, and above the roof
+# Decades below the lowest dot, which leave room for its label, and decades above the roof.
+LABEL_ROOM, ROOF_ROOM = 0.4, 0.15
 
 
 def roofline(

@@ -1,8 +1,8 @@
-"""A shape that an answer must have: where the text stands in it, and which tokens may come next.
+"""Draw the shape that an answer must have, the current state, and the tokens that may come next.
 
-The upper part is the automaton of the shape. States that only pass text on are left out, so that an
-arrow has the text of all states between two choices. The lower part is the vocabulary: a cell for each
-token, filled if the token is allowed.
+The upper part is the automaton of the shape. A state with one way in and one way out is left out, so an
+arrow carries all the text between two choices. The lower part is the vocabulary: it has a cell for each
+token, which is filled if the token is allowed.
 """
 
 from collections import defaultdict
@@ -44,16 +44,17 @@ def shape(
 
     moves       {(state, character): next state}; the text starts in state 0
     accepting   states in which the text may end
-    vocabulary  the text of each token, and `allowed` whether it may come next
+    vocabulary  the text of each token
+    allowed     whether each token may come next
 
-    Raises ValueError if texts of the shape may be of any length: the graph has no place for circles.
+    Raises ValueError if the shape allows texts of any length, because the graph cannot draw cycles.
     """
     palette = palette_of(theme)
     count = sum(allowed)
     names = [_quoted(text) for text, one in zip(vocabulary, allowed, strict=True) if one]
     title = f"{count:,} of {len(vocabulary):,} tokens {'is' if count == 1 else 'are'} allowed"
-    keys = [(swatch(palette.hue(1), "●"), "the text stands here")]
-    keys.append((swatch(palette.neutral, "◉"), "it may end here"))
+    keys = [(swatch(palette.hue(1), "●"), "the text is in this state")]
+    keys.append((swatch(palette.neutral, "◉"), "the text may end here"))
     keys.append((swatch(palette.hue(0)), " ".join(names[:MAX_NAMED])))
     if len(names) > MAX_NAMED:
         keys[-1] = (keys[-1][0], f"{keys[-1][1]} …")
@@ -117,7 +118,10 @@ def _positions(edges: Sequence[Edge]) -> dict[int, float]:
                 x[edge.end] = max(end, x.get(edge.end, 0))
         if x == before:
             return x
-    raise ValueError("the shape has texts of any length: give it a limit, such as {1,3} for +")
+    raise ValueError(
+        "the shape allows texts of any length, which the graph cannot draw: "
+        "give it a limit, such as {1,3} instead of +"
+    )
 
 
 def _add_graph(
@@ -128,7 +132,7 @@ def _add_graph(
     palette: Palette,
 ) -> None:
     x = _positions(edges)
-    # A state beside an arrow that goes past it is drawn lower.
+    # A state that an arrow passes is drawn lower, so that the arrow does not cross it.
     passed = {one for one in x if any(x[edge.start] < x[one] < x[edge.end] for edge in edges)}
     y = {one: -1.0 if one in passed else 0.0 for one in x}
     for edge in edges:
@@ -169,7 +173,7 @@ def _add_vocabulary(
     share: float,
     palette: Palette,
 ) -> None:
-    """Add the cells; `share` is their part of the figure's height."""
+    """Add the cells of the vocabulary; `share` is the part of the figure's height that they take."""
     rows = -(-len(vocabulary) // COLUMNS)
     cells = np.full(rows * COLUMNS, np.nan)
     cells[: len(vocabulary)] = allowed

@@ -17,7 +17,7 @@ TITLE_WIDTH, LINE_WIDTH = 44, 56  # characters that fit in a column 360 pixels w
 TITLE_PX, LINE_PX = 15, 12
 REMOVED_BUTTONS = ["sendChartToCloud", "select2d", "lasso2d"]  # the first one uploads the chart
 NAME_LENGTH = 24
-MAX_POINTS = 1500  # of a curve; more would not be visible on a screen
+MAX_POINTS = 1500  # points of a curve; more would not be visible on a screen
 NO_STEP = "This log has no step with a time yet: run a step, then draw the figure again."
 
 

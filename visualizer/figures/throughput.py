@@ -11,7 +11,7 @@ from visualizer.figures.theme import empty_figure, escaped, new_figure, palette_
 from visualizer.logs import Logs, logs_by_name
 from visualizer.summary import three_digits
 
-WINDOWS = 50  # approximate number in the longest run
+WINDOWS = 50  # approximate number of windows in the longest run
 MIN_STEPS_PER_WINDOW = 5  # with fewer, a window in which no step ends would look like a pause
 
 

@@ -1,1 +1,1 @@
-"""Pages on loopback: `underglass open`, `underglass listen`, and a notebook's `watch` of a file."""
+"""Serve pages on loopback for `underglass open`, `underglass listen`, and `watch` of a file."""

@@ -1,7 +1,7 @@
-"""The events of a source that goes on, for pages that follow them: a window, and what is sent.
+"""Keep a window of a growing source's newest events, and stream them to the pages that follow it.
 
-The format is that of a server's `/events`, so one front end draws both. A page that joins, or has
-fallen behind the window, gets the whole window.
+The stream has the format of a server's `/events`, so one front end draws both. A page that joins, or
+that has fallen behind the window, gets the whole window.
 """
 
 import secrets
@@ -30,7 +30,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class LiveSource(Protocol):
-    """A file that grows, or a feed: both can be followed."""
+    """A source that can be followed: a file that grows, or a feed."""
 
     def events(self) -> Generator[Sequence[LogEvent], None, None]:
         """Yield events as they come, until `close`. Raises LogError or OSError."""
@@ -40,7 +40,7 @@ class LiveSource(Protocol):
 
 
 def open_live(name: str) -> LiveSource:
-    """Return the KV events of an endpoint (tcp://..., ipc://...), or a file that grows.
+    """Open the KV events of an endpoint (tcp://..., ipc://...), or a file that grows.
 
     Raises SourceError for an endpoint that cannot be opened.
     """
@@ -52,10 +52,10 @@ def open_live(name: str) -> LiveSource:
 
 
 class LiveLog:
-    """The newest events of a source, written by one thread and read by any number.
+    """The newest events of a source, written by one thread and read by any number of threads.
 
-    name    that of the source, for the reader
-    ended   why no more events come, or ""
+    name    the source's name, which the pages show
+    ended   why no more events come, or "" while the source goes on
     """
 
     def __init__(self, name: str, window: int = WINDOW) -> None:
@@ -68,7 +68,7 @@ class LiveLog:
 
     @property
     def is_cluster(self) -> bool:
-        """Whether the events are those of a cluster, as far as any have come."""
+        """Whether the events are those of a cluster; False before the first event."""
         return isinstance(self._log, ClusterLog)
 
     def follow(
@@ -78,15 +78,17 @@ class LiveLog:
         text: bool = True,
         tell: Callable[[str], None] = lambda _why: None,
     ) -> threading.Thread:
-        """Start and return a thread that takes a source's events until it ends.
+        """Start and return a thread that adds a source's events until the source ends.
 
         text  whether to keep prompts, outputs, token ids and labels
-        tell  is called with the reason if the source cannot be read any more; all pages show it
+        tell  is called with the reason if reading the source fails; all pages show the reason, too
         """
 
         def run() -> None:
             try:
-                with closing(source.events()) as batches:  # in this thread, which uses its sockets
+                with closing(
+                    source.events()
+                ) as batches:  # closed by the thread that uses its sockets
                     for batch in batches:
                         self.take(batch if text else map(event_without_text, batch))
             except (LogError, OSError) as error:
@@ -101,7 +103,7 @@ class LiveLog:
         return thread
 
     def take(self, events: Iterable[LogEvent]) -> None:
-        """Add events. One that begins a run begins the log again."""
+        """Add events. An event that begins a run replaces the log by a new one."""
         with self._changed, without_gc():
             for event in events:
                 if self._log is None or isinstance(event, RunStarted | Keyframe | ClusterStarted):
@@ -111,31 +113,31 @@ class LiveLog:
             self._changed.notify_all()
 
     def end(self, why: str) -> None:
-        """Say on all pages why no more events come."""
+        """Tell all pages why no more events come."""
         with self._changed:
             self.ended = why
             self._changed.notify_all()
 
     def stream(self, last_seen: str = "") -> Iterator[bytes]:
-        """Yield server-sent events after the one with the id `last_seen`, without an end.
+        """Yield server-sent events after the one with the id `last_seen`, forever.
 
-        Nothing is yielded while the lock is held: a page that reads slowly delays no other page.
+        Nothing is yielded while the lock is held, so a page that reads slowly delays no other page.
         """
         run, _, number = last_seen.partition(":")
         next_seq = int(number) + 1 if number.isdecimal() and len(number) < 16 else -1
-        told = b""
+        sent_status = b""
         while True:
             with self._changed:
-                data, now = self._since(run, next_seq), self._status()
-                if not data and now == told:
+                data, status = self._since(run, next_seq), self._status()
+                if not data and status == sent_status:
                     self._changed.wait(_PATIENCE)
-                    data, now = self._since(run, next_seq), self._status()
+                    data, status = self._since(run, next_seq), self._status()
                 if self._log is not None:
                     run, next_seq = self._run, self._log.next_seq
             for start in range(0, len(data), _PIECE):
                 yield b"".join(data[start : start + _PIECE])
-            yield now if now != told else b":\n\n"
-            told = now
+            yield status if status != sent_status else b":\n\n"
+            sent_status = status
 
     def _begin(self, event: LogEvent) -> None:
         self._run = secrets.token_hex(4)
@@ -146,7 +148,7 @@ class LiveLog:
             self._log.append(event)
 
     def _since(self, run: str, next_seq: int) -> list[bytes]:
-        """Return what a page lacks that has the events of `run` before `next_seq`."""
+        """Return what to send to a page that has the events of `run` before `next_seq`."""
         log = self._log
         if log is None:
             return []
@@ -157,7 +159,7 @@ class LiveLog:
         if run == self._run and next_seq >= 0:
             data = [b'event: dropped\ndata: {"dropped": %d}\n\n' % (log.next_seq - next_seq)]
         numbered = log.since(0)
-        head = list(log)[: len(log) - len(numbered)]  # of a cluster: its state so far
+        head = list(log)[: len(log) - len(numbered)]  # a cluster's state before the window
         data += [b"data: %b\n\n" % _encode(event) for event in head]
         return data + self._with_ids(numbered, log.next_seq - len(numbered))
 

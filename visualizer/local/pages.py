@@ -1,4 +1,4 @@
-"""The pages on loopback: a board or a comparison of files, and a board that follows a source."""
+"""The routes of the pages on loopback: boards and comparisons of files, and boards of live sources."""
 
 import gzip
 import html
@@ -35,13 +35,13 @@ TRANSLATE = "translate"
 
 
 def board_routes(page: str) -> dict[str, Route]:
-    """Return the routes of a finished page, which may send files to translate."""
+    """Return the routes of a finished page, and of the translation of files dropped onto it."""
     answer = Answer(page.encode())
     return {"GET ": partial(_constant, answer), f"POST {TRANSLATE}": _translate}
 
 
 def routes_of_several(pages: Mapping[str, str]) -> dict[str, Route]:
-    """Return the routes of several finished pages, and of a list of them."""
+    """Return the routes of several finished pages, and of a page that links to them."""
     bodies = [page.encode() for page in pages.values()]
     links = "".join(
         f'<li><a href="{number}">{html.escape(name)}</a>' for number, name in enumerate(pages)
@@ -82,7 +82,7 @@ def _script(module: Path) -> Route:
 
 
 def _translate(request: Request) -> Answer:
-    """Return the log in a dropped file, packed, or say in one line why it cannot be read."""
+    """Return the packed log of a dropped file, or one line that says why it cannot be read."""
     if request.length > MAX_DROPPED:
         return _refuse(
             f"it is larger than {MAX_DROPPED >> 20} MB: open it with `underglass open FILE`"

@@ -1,9 +1,9 @@
-"""A small server for one reader on this machine. It needs nothing but the standard library.
+"""A small server for one reader on this machine. It needs only the standard library.
 
 It listens on loopback only, and its address has a secret part, because other users of this machine can
-reach loopback, too. A page of another site can guess neither: the name in `Host` must be one of
-loopback's, which a rebound DNS name is not, and a request from another origin is refused. Only what is
-in `routes` is served; no path is ever a path of the disk.
+reach loopback, too. Pages of other sites cannot read anything from it: the name in `Host` must be one
+of loopback's names, which excludes a rebound DNS name, and a request from another origin is refused.
+The server only serves `routes`, never a file by its path.
 """
 
 import re
@@ -21,9 +21,9 @@ from visualizer.sources.limits import CHUNK
 
 HOST = "127.0.0.1"
 _HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?", re.IGNORECASE)
-_DRAIN_SECONDS = 1.0  # without progress of a file that was refused
-_DIGITS = 15  # of a Content-Length
-_SECONDS = 30.0  # without progress of a connection
+_DRAIN_SECONDS = 1.0  # timeout while a refused file is read to its end
+_DIGITS = 15  # maximum digits of a Content-Length
+_SECONDS = 30.0  # timeout of a connection without progress
 # Whatever a log contains, the page loads nothing from other sites, and other sites cannot frame it. The
 # page's own script is inline, and the board's module unpacks itself into a Blob.
 _HEADERS = {
@@ -39,7 +39,7 @@ _HEADERS = {
 
 @dataclass(frozen=True)
 class Request:
-    """What a route gets: the headers, and a function that reads the body."""
+    """A request as a route sees it: the headers, a function that reads the body, and its length."""
 
     headers: Mapping[str, str]
     read: Callable[[int], bytes]
@@ -48,7 +48,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a route returns. A body that is no bytes is sent piece by piece until it ends."""
+    """A route's answer. A body that is an iterable is sent piece by piece until it ends."""
 
     body: bytes | Iterable[bytes]
     kind: str = "text/html; charset=utf-8"
@@ -61,7 +61,7 @@ Route = Callable[[Request], Answer]
 class LocalServer:
     """Serves `routes`, by method and name ("GET ", "POST translate"), until it is closed.
 
-    Port 0 means any free one. Raises OSError if the port is taken.
+    Port 0 means any free port. Raises OSError if the port is in use.
     """
 
     def __init__(self, routes: Mapping[str, Route], port: int = 0) -> None:
@@ -80,7 +80,7 @@ class LocalServer:
         threading.Thread(target=self.run, name=self.address, daemon=True).start()
 
     def close(self) -> None:
-        """Stop serving. Call it from another thread than `run`."""
+        """Stop serving. Call this from a thread other than that of `run`."""
         self._http.shutdown()
         self._http.server_close()
 
@@ -116,8 +116,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def _drain(self) -> None:
-        """Drop what the page still sends: closing the connection now would lose the answer."""
-        with suppress(OSError):  # the page has gone, or sends no more
+        """Discard what the page still sends: closing the connection now would lose the answer."""
+        with suppress(OSError):  # the page was closed, or sends nothing more
             self.connection.settimeout(_DRAIN_SECONDS)
             self.connection.shutdown(socket.SHUT_WR)
             while self.rfile.read1(CHUNK):
@@ -128,11 +128,11 @@ class _Handler(BaseHTTPRequestHandler):
         if refusal:
             return _text(HTTPStatus.FORBIDDEN, refusal)
         path = self.path.partition("?")[0]
-        if path == "/favicon.ico":  # a browser asks for it by itself
+        if path == "/favicon.ico":  # every browser requests it
             return Answer(b"", "image/x-icon", HTTPStatus.NO_CONTENT)
         secret, slash, name = path.removeprefix("/").partition("/")
         if not slash or not secrets.compare_digest(secret.encode(), self.secret.encode()):
-            return _text(HTTPStatus.NOT_FOUND, "Open the address that the command has printed.")
+            return _text(HTTPStatus.NOT_FOUND, "Open the address that the command printed.")
         route = self.routes.get(f"{self.command} {name}")
         if route is None:
             return _text(HTTPStatus.NOT_FOUND, "There is no such page.")

@@ -1,7 +1,7 @@
 """Assign a lane to each request. If there are many requests, reuse the lanes of ended ones.
 
 `visualizer/frontend/src/drawing/lane_packing.js` does the same for the timeline. Here, lanes are
-assigned by time while the log is read, because a request may arrive before an earlier one ends.
+assigned while the log is read, by the times at which requests begin and end.
 """
 
 import heapq
@@ -10,7 +10,7 @@ MAX_OWN_LANES = 64  # with more requests, lanes are reused
 
 
 class Lanes:
-    """Lanes, numbered from 1. Each holds one request at a time, or only one ever if not `reuse`."""
+    """Lanes, numbered from 1. A lane holds one request at a time, or only one ever if not `reuse`."""
 
     def __init__(self, reuse: bool) -> None:
         self.count = 0

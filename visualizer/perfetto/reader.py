@@ -78,7 +78,7 @@ class Reader:
                 self._requests.end(event.request, self._now, self._outcome(event))
 
     def _open_step(self, event: v.StepFinished) -> Step | None:
-        """Return the step that finishes; None if the log begins in its middle."""
+        """Return the step that finishes, or None if the log begins in the middle of that step."""
         for step in (self._in_flight, self._current):
             if step is not None and event.step in (0, step.number):
                 return step

@@ -128,7 +128,7 @@ class RequestLanes:
                 self._producer[block] = request, (span.track, step.middle)
 
     def forget_producers(self, blocks: list[int]) -> None:
-        """Forget which requests computed blocks that were evicted from the prefix cache."""
+        """Drop the origins of blocks that were evicted from the prefix cache."""
         for block in blocks:
             self._producer.pop(block, None)
 
@@ -152,7 +152,7 @@ class RequestLanes:
         self._close(span, step.start)
         lost = step.lost[event.request]
         args: dict[str, Any] = {"computed_tokens_lost": lost}
-        if event.needed_by >= 0:  # another engine may not say
+        if event.needed_by >= 0:  # another engine's log may not name the request
             args = {"needed_by": self.name(event.needed_by)} | args
         self.wait(event.request, "preempted", step.start, args)
         span.preempted_at = span.track, step.middle

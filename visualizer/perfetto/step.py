@@ -34,13 +34,15 @@ class Step:
     transitions: list[Admitted | Preempted] = field(default_factory=list)
     # Preempted request -> tokens it had computed.
     lost: dict[int, int] = field(default_factory=dict)
-    # Each with its number of blocks.
+    # Each eviction with its number of blocks.
     evictions: list[tuple[RadixEvicted | BlockEvicted, int]] = field(default_factory=list)
     plan: StepScheduled = field(default_factory=lambda: StepScheduled([], []))
     kinds: list[str] = field(default_factory=list)  # one for each row of the plan
-    requests: dict[str, int] = field(default_factory=dict)  # how many are running, waiting
+    requests: dict[str, int] = field(default_factory=dict)  # how many requests run and wait
     deferred: list[int] = field(default_factory=list)  # waiting requests deferred by the policy
-    blocks: dict[str, int] = field(default_factory=dict)  # of KV memory: used, cached, free
+    blocks: dict[str, int] = field(
+        default_factory=dict
+    )  # how many KV blocks are used, cached, free
     forks: list[Forked] = field(default_factory=list)
     # Requests that ended within the step.
     ended: list[tuple[int, dict[str, Any]]] = field(default_factory=list)

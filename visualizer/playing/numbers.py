@@ -1,7 +1,7 @@
-"""What the playground says about two runs: a table of ten measures, and four figures.
+"""Compare two runs of the playground in a table of ten measures and in four figures.
 
-The figures are plotly JSON for the notebook to draw. A FigureWidget would load its own copy of
-plotly.js, which the notebook already has.
+The figures are plotly JSON, which the notebook draws. A FigureWidget would load its own copy of
+plotly.js, although the notebook already has one.
 """
 
 import html
@@ -96,7 +96,7 @@ def _three_digits(value: float) -> str:
 
 
 def plots(now: EventLog, before: EventLog | None) -> list[dict[str, Any]]:
-    """Return the figures' MIME bundles. This run comes first to keep its colour constant."""
+    """Return the figures' MIME bundles. This run comes first, so that its colour never changes."""
     from visualizer import figures
 
     logs = {"this run": now} if before is None else {"this run": now, "the run before": before}

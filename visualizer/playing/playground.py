@@ -52,7 +52,7 @@ class Playground(widgets.VBox):  # type: ignore[misc]
         self.previous: EventLog | None = None
         self.board_before: Board | None = None
         self._debounce = DEBOUNCE_SECONDS
-        self._pending = False  # a control has moved, and the workload has not run since then
+        self._pending = False  # whether a control has moved since the last run
         self._ignore_moves = False
         self._settling: asyncio.Task[None] | None = None
         self._message = ""
@@ -79,7 +79,7 @@ class Playground(widgets.VBox):  # type: ignore[misc]
         self.add_class("underglass-playground")
         self.board = Board(
             run.log, *opening(run.log, StepIndex(run.log))
-        )  # does not share its step
+        )  # an explicit step gives the board a model of its own, so it does not share its step
         self._boards.children = [self.board]
         self._show_numbers(run, "")
         self._show_plots(plots(run.log, None))

@@ -1,7 +1,7 @@
-"""Run a workload with changed settings. No other module of the visualizer starts an engine.
+"""Run a workload with changed settings.
 
-The rest of the package only reads logs. The playground has to produce them, so the import contract in
-`pyproject.toml` lists this module as its only exception.
+Most of the package only reads logs, but the playground has to produce them. So the import contract in
+`pyproject.toml` lists this module as an exception; the other one is `sources/mooncake_run.py`.
 """
 
 import time
@@ -23,8 +23,8 @@ from engine.simulation.workload import Arrival, Workload
 __all__ = ["POLICY_NAMES", "Cost", "EngineConfig", "Setup", "SetupError", "Traffic", "Workload"]
 
 POLICY_NAMES = tuple(POLICIES)
-# Limits on the prompt and output tokens of a run. They keep a run to about one second on the simulated
-# machine and to a few seconds on the bundled model.
+# Limits on the prompt and output tokens of a run, so that it takes about one second on the simulated
+# machine and a few seconds on the bundled model.
 SIMULATED_TOKENS = 60_000
 MODEL_TOKENS = 6_000
 

@@ -1,6 +1,6 @@
 """The settings that the playground offers: their labels, explanations, ranges and choices.
 
-The notebook's controls and the site's are made from these.
+The controls in a notebook and on the site are both built from them.
 """
 
 from typing import Any
@@ -15,8 +15,8 @@ ENGINE = {
     "policy": ("policy", "order of the waiting queue"),
     "batching": ("batching", "static: no request joins until the whole batch has finished"),
     "chunked_prefill": ("chunked prefill", "split long prompts to fit into the token budget"),
-    "admission": ("admission", "admit a request if all its tokens fit, or if its first chunk does"),
-    "prefix_cache": ("prefix cache", "keep blocks for later requests, as SGLang or as vLLM does"),
+    "admission": ("admission", "admit a request if all its tokens fit, or if its first chunk fits"),
+    "prefix_cache": ("prefix cache", "keep blocks for later requests, like SGLang or like vLLM"),
     "preemption": (
         "preemption",
         "admit requests without reserving memory for their whole output",

@@ -1,4 +1,4 @@
-"""What the playground says about a run in words."""
+"""The playground's sentences about a run."""
 
 from typing import Any
 

@@ -146,7 +146,7 @@ def _evicted(moment: Moment) -> Question | None:
     """Ask which leaf of the tree is evicted. The choices are the least recently used leaves."""
     before = moment.before
     if before.is_hashed:
-        return None  # single blocks, of which a prefix has many
+        return None  # a hash cache evicts single blocks, of which a prefix has many
     gone = {
         event.node
         for event in moment.events

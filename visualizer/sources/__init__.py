@@ -1,9 +1,9 @@
-"""Read the log of an engine, this project's or another: each kind of source has a `Reader` here.
+"""Read the log of this project's engine or of another one. Each kind of source has a `Reader` here.
 
     read_source("run.jsonl.gz")      an EventLog, or the ClusterLog of a gateway
 
-A file is recognized by its first line. docs/sources.md says what each source knows, and how to add a
-reader: write a `Translator` in a module of its own, and list its `Reader` in `READERS`.
+A file is recognized by its first line. docs/sources.md says which facts each source has, and how to
+add a reader: write a `Translator` in a module of its own, and list its `Reader` in `READERS`.
 """
 
 import io
@@ -34,7 +34,8 @@ __all__ = [
     "read_source",
 ]
 
-# The first that recognizes a line reads the file. Our own kinds are last: they take the most lines.
+# The first reader that recognizes a file's first line reads the file. The project's own logs come last
+# because their readers recognize the most lines.
 READERS: tuple[Reader, ...] = (
     VLLM_RECORDER,
     KV_EVENTS,
@@ -52,15 +53,16 @@ def read_source(
     limit: int | None = None,
     tell: Callable[[str], None] = lambda _note: None,
 ) -> EventLog | ClusterLog:
-    """Read a file, given by its path, or its content. It is never in memory as a whole.
+    """Read a log from a path, from bytes or from an open file, in chunks.
 
-    last   how many unpacked bytes of the file to keep: the last events, after a keyframe of the earlier
-           ones; None keeps all
-    limit  how many unpacked bytes to accept
-    tell   is called with a note about what is not kept
+    last   how many unpacked bytes to keep: the last events, after a keyframe that replaces the earlier
+           ones; None keeps all events
+    limit  how many unpacked bytes to accept; None accepts any number
+    tell   is called with a note if events are left out
 
-    Raises SourceError for more than these, and for a line that is damaged or of no known kind, OSError
-    for an unreadable file, and LogError for an event that has to be folded and does not fit.
+    Raises SourceError if the log exceeds `limit` or has a line that is damaged or of no known kind,
+    OSError if the file cannot be read, and LogError if an event that goes into the keyframe contradicts
+    the events before it.
     """
     feed, window = Feed(READERS, limit), Window(last)
     chunk = CHUNK if last is None else min(CHUNK, max(1, last // 8))
@@ -70,7 +72,7 @@ def read_source(
             window.add(feed.push(data), feed.unpacked - before)
         window.add(feed.end(), 0)
     if window.folded:
-        tell(f"the first {window.folded:,} events are not shown, but what they led to")
+        tell(f"the first {window.folded:,} events are left out; the state they led to is shown")
     return window.log()
 
 

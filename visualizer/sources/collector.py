@@ -1,7 +1,7 @@
-"""The garbage collector, which would scan all events, nodes and requests over and over.
+"""Keep the garbage collector from scanning all events, nodes and requests over and over.
 
-It would find nothing to free: they have no reference cycles. With a million events, it takes three
-times as long as reading them.
+It would find nothing to free, because they have no reference cycles. With a million events, its scans
+take three times as long as reading the events.
 """
 
 import gc
@@ -24,6 +24,7 @@ def without_gc() -> Iterator[None]:
 def collect_rarely() -> None:
     """Let the garbage collector look at new objects only, for the rest of the process.
 
-    For a command that keeps a log for hours. A notebook's process is not ours to change.
+    Only a command that keeps a log for hours should call this: a notebook's process is not ours to
+    change.
     """
     gc.set_threshold(100_000, 20, 1_000)

@@ -1,4 +1,4 @@
-"""Recognize what a file is, by its first line."""
+"""Recognize a file's kind by its first line."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,7 @@ _SHOWN = 40  # characters of a first line in an error message
 def detect(first_line: bytes, readers: Iterable[Reader]) -> Reader:
     """Return the reader that recognizes a file's first line.
 
-    Raises SourceError, which lists the readers' titles, if none does.
+    Raises SourceError if no reader recognizes it; the message lists the readers' titles.
     """
     start = first_line[:MAX_FIRST_LINE]
     for reader in readers:
@@ -20,4 +20,4 @@ def detect(first_line: bytes, readers: Iterable[Reader]) -> Reader:
     text = start[: 4 * _SHOWN].decode("utf-8", "replace")
     shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
     known = "; ".join(reader.title for reader in readers)
-    raise SourceError(f"line 1: no known log begins with {shown!r}. Known are: {known}")
+    raise SourceError(f"line 1: no known log begins with {shown!r}. The known kinds are: {known}")

@@ -1,4 +1,4 @@
-"""From bytes to events: recognizes the source by its first line, then translates line by line."""
+"""Turn bytes into events: recognize the source by its first line, then translate line by line."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from visualizer.sources.unpack import Lines
 
 
 class Feed:
-    """One file or upload, as its bytes arrive. `reader` is None before the first complete line."""
+    """Reads one file or upload as its bytes arrive. `reader` is None before the first complete line."""
 
     def __init__(self, readers: Sequence[Reader], limit: int | None = None) -> None:
         self.reader: Reader | None = None
@@ -44,15 +44,15 @@ class Feed:
         Raises SourceError if there was no line at all.
         """
         if self._translator is None:
-            what = "one line, which is cut off" if self._lines.torn else "empty"
-            raise SourceError(f"the log has no complete line: it is {what}")
+            why = "its only line is cut off" if self._lines.torn else "it is empty"
+            raise SourceError(f"the log has no complete line: {why}")
         try:
             return list(self._translator.end())
         except LogError as error:
             raise self._in_line(error) from error.__cause__
 
     def _in_line(self, error: LogError) -> SourceError:
-        text = " ".join(str(error).split())  # one line, whatever a parser has put into it
+        text = " ".join(str(error).split())  # a parser's message may span several lines
         return SourceError(
             text if text.startswith("line ") else f"line {self._lines.number}: {text}"
         )

@@ -10,13 +10,14 @@ from visualizer.sources.feed import Feed
 from visualizer.sources.limits import CHUNK
 from visualizer.sources.reader import LogEvent, Reader
 
-_POLL = 0.1  # seconds between two looks at a file that did not grow
+_POLL = 0.1  # seconds between two reads of a file that does not grow
 
 
 class FollowedFile:
     """A file that grows, may not exist yet, and may be replaced (rotated) or truncated.
 
-    After that, it is read from its new beginning; the rest of a replaced file is read before.
+    A truncated file is read again from its beginning. A replaced file is first read to its end, then
+    the new file from its beginning.
     """
 
     def __init__(self, path: Path, readers: Sequence[Reader]) -> None:
@@ -24,7 +25,7 @@ class FollowedFile:
         self._readers = readers
         self._feed = Feed(readers)
         self._file: BinaryIO | None = None
-        self._grew = False  # whether the last look found something
+        self._grew = False  # whether the last read returned data
         self._closed = threading.Event()
 
     def events(self) -> Generator[list[LogEvent], None, None]:
@@ -43,7 +44,7 @@ class FollowedFile:
         self._closed.set()
 
     def read(self) -> list[LogEvent]:
-        """Return the next events, those of at most 256 KB; none if nothing was written since.
+        """Return the events in the next 256 KB or less; none if nothing new was written.
 
         Raises SourceError for a damaged line, OSError for an unreadable file.
         """

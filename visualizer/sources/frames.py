@@ -1,12 +1,12 @@
-"""Messages of a ZMQ publisher as lines of a capture file.
+"""Read and write a ZMQ publisher's messages as lines of a capture file.
 
-vLLM and SGLang publish each message in three frames: topic, number, payload. A capture has a line for
-each, written by `underglass listen --save`:
+vLLM and SGLang publish each message in three frames: topic, number, payload. `underglass listen --save`
+writes a capture, which has one line for each message:
 
-    {"at": 1795307642.63, "topic": "kv", "seq": 0, "payload": "k8tB2sAM...", }
+    {"at": 1795307642.63, "topic": "kv", "seq": 0, "payload": "k8tB2sAM..."}
 
 at       when the message was received, in seconds since 1970
-payload  the third frame as it came, in base64
+payload  the third frame, unchanged, in base64
 
 A line may also have `batch`, the decoded payload, in place of `payload`.
 """
@@ -26,7 +26,7 @@ _MAP = re.compile(rb"[\x80-\x8f\xde\xdf]")  # the first byte of a msgpack map
 
 
 class Frame(msgspec.Struct):
-    """A message as it was published. One of `payload` and `batch` is there."""
+    """A message as it was published, with either `payload` or `batch`."""
 
     seq: int
     topic: str = ""
@@ -35,15 +35,15 @@ class Frame(msgspec.Struct):
     batch: Any = None
 
     def decoded(self) -> Any:
-        """Return the payload as plain values. Raises LogError for one that is not msgpack."""
+        """Return the payload as plain values. Raises LogError if it is not base64 of msgpack."""
         if self.payload is None:
             return self.batch
         try:
             return msgspec.msgpack.decode(base64.b64decode(self.payload, validate=True))
         except binascii.Error as error:
-            raise LogError(f"payload: not base64: {error}") from error
+            raise LogError(f"payload must be base64: {error}") from error
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise LogError(f"payload: not msgpack: {error}") from error
+            raise LogError(f"payload must be msgpack: {error}") from error
 
 
 def write_frame(topic: bytes, seq: int, payload: bytes, at: float) -> bytes:
@@ -59,11 +59,11 @@ def write_frame(topic: bytes, seq: int, payload: bytes, at: float) -> bytes:
 
 
 def read_frame(line: bytes) -> Frame:
-    """Return the message of a line. Raises LogError for anything else."""
+    """Return the message in a line. Raises LogError if the line is not a message of a capture."""
     try:
         frame = _decoder.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise LogError(f"not a line of a capture: {error}") from error
+        raise LogError(f"the line is not a message of a capture: {error}") from error
     if not 0 <= frame.seq < 1 << 63:
         raise LogError(f"seq must be from 0 to 2**63 - 1, got {frame.seq}")
     if frame.at is not None:
@@ -72,20 +72,20 @@ def read_frame(line: bytes) -> Frame:
 
 
 def check_time(name: str, seconds: float) -> None:
-    """Raise LogError unless a field is a time in seconds since 1970, before the year 5138."""
+    """Raise LogError unless `seconds` is a time since 1970 and before the year 5138."""
     if not (math.isfinite(seconds) and 0 <= seconds < 1e11):
         raise LogError(f"{name} must be a time in seconds since 1970, got {seconds}")
 
 
 def holds_map(beginning: bytes) -> bool | None:
-    """Return whether the payload of a first line is a map, not an array; None if it is no capture."""
-    found = _BEGINNING.match(beginning)
-    if not found or b'"seq"' not in found[0]:
+    """Return whether the payload in a file's first line is a map; None if the file is not a capture."""
+    match = _BEGINNING.match(beginning)
+    if not match or b'"seq"' not in match[0]:
         return None
-    if found[2]:
-        return found[2] == b"{"
+    if match[2]:
+        return match[2] == b"{"
     try:
-        return bool(_MAP.match(base64.b64decode(found[1])))
+        return bool(_MAP.match(base64.b64decode(match[1])))
     except binascii.Error:
         return None
 

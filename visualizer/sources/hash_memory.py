@@ -1,7 +1,7 @@
-"""Follow the blocks of vLLM from op to op, and give the events of our hash cache.
+"""Follow vLLM's blocks from operation to operation, and return the events of our hash cache.
 
 vLLM keeps cached and free blocks in one queue: a cached block is evicted when it is allocated again.
-Here it leaves the cache by an event of its own first. Requests are named by their numbers.
+In our log, an eviction event precedes the allocation. Requests are identified by their numbers.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ class _Node:
 
 @dataclass
 class Owner:
-    """A request's blocks: `table` in order; `path`, the nodes of the first, cached ones."""
+    """A request's blocks in order, and in `path` the nodes of the first ones, which are cached."""
 
     table: list[int] = field(default_factory=list)
     path: list[int] = field(default_factory=list)
@@ -32,8 +32,8 @@ class Owner:
 class HashMemory:
     """The block tables, and which block is cached at which node of the tree of prefixes.
 
-    `free` counts the blocks that no table has; like vLLM, it includes cached ones. Every method raises
-    ValueError for an op that does not fit the earlier ones.
+    `free` counts the blocks that are in no table; as in vLLM, it includes cached ones. Every method
+    raises ValueError for an operation that contradicts the earlier ones.
     """
 
     def __init__(self, num_blocks: int) -> None:
@@ -43,19 +43,19 @@ class HashMemory:
         self._refs = [0] * num_blocks
         self._node_of: dict[int, int] = {}
         self._by_hash: dict[str, int] = {}
-        # A hash keeps its number after an eviction, so that a replay knows equal blocks as equal.
-        # A recording may go on for weeks, so the oldest of the evicted ones are forgotten.
+        # A hash keeps its number after an eviction, so that a block that is cached again gets the same
+        # node. A recording may run for weeks, so the oldest evicted hashes lose their numbers.
         self._numbers: dict[str, int] = {}
         self._last = 0
 
     def attach(self, request: int, cached: list[int]) -> int:
-        """Give a request blocks from the cache. Return the node of the last one, 0 without any."""
+        """Give a request cached blocks. Return the node of the last one, or 0 if there are none."""
         if self.owners[request].table:
             raise ValueError(f"request {request} is admitted, but has blocks already")
         for block in cached:
             if block not in self._node_of:
                 raise ValueError(f"block {block} is not cached")
-        self._take(cached)
+        self._reference(cached)
         owner = self.owners[request] = Owner(cached, [self._node_of[block] for block in cached])
         return owner.path[-1] if cached else 0
 
@@ -67,18 +67,18 @@ class HashMemory:
                 raise ValueError(f"block {block} is allocated, but it is not free")
             if block in self._node_of:
                 events.append(self._evict(block, request))
-            self._take([block])
+            self._reference([block])
         self.owners[request].table = self.owners[request].table + blocks
         return [*events, BlocksAllocated(request, blocks)] if blocks else events
 
     def store(self, request: int, first: int, hashes: Sequence[str]) -> Event:
-        """Put blocks of a request, from number `first` on, into the cache."""
+        """Cache the blocks of a request's table from index `first` on."""
         owner = self.owners[request]
         blocks = owner.table[first : first + len(hashes)]
         if first != len(owner.path) or len(blocks) != len(hashes) or not hashes:
             raise ValueError(
-                f"request {request} stores {len(hashes)} blocks from {first}, but has "
-                f"{len(owner.table)}, of which {len(owner.path)} are stored"
+                f"request {request} stores {len(hashes)} blocks from index {first} of its table, but "
+                f"the table has {len(owner.table)}, of which {len(owner.path)} are stored"
             )
         parent = above = owner.path[-1] if owner.path else 0
         for block, hash_ in zip(blocks, hashes, strict=True):
@@ -87,8 +87,10 @@ class HashMemory:
         return BlocksStored(request, parent, owner.path[first:], blocks)
 
     def put(self, block: int, hash_: str, parent: int) -> int:
-        """Cache a block below a node, as a further copy if its hash is known. Return its node."""
-        if block in self._node_of or not hash_:
+        """Cache a block below a node, as another copy if its hash is cached. Return its node."""
+        if not hash_:
+            raise ValueError(f"block {block} is stored without a hash")
+        if block in self._node_of:
             raise ValueError(f"block {block} is stored with hash {hash_!r}, but is cached already")
         id_ = self._by_hash.get(hash_)
         if id_ is None:
@@ -98,13 +100,15 @@ class HashMemory:
             if parent:
                 self.nodes[parent].children += 1
         elif self.nodes[id_].parent != parent:
-            raise ValueError(f"block {block} follows another prefix than blocks of its hash")
+            raise ValueError(
+                f"block {block} follows a different prefix than the copies of its hash"
+            )
         self.nodes[id_].blocks.append(block)
         self._node_of[block] = id_
         return id_
 
     def _number(self, hash_: str) -> int:
-        """Return the number of a hash, the next one if it has none."""
+        """Return the number of a hash; a new hash gets the next number."""
         known = self._numbers.get(hash_)
         if known is not None:
             return known
@@ -117,7 +121,7 @@ class HashMemory:
         return self._last
 
     def release(self, request: int) -> None:
-        """Take all blocks from a request."""
+        """Release all blocks of a request."""
         for block in self.owners[request].table:
             self._refs[block] -= 1
             self.free += not self._refs[block]
@@ -135,11 +139,11 @@ class HashMemory:
         return self._by_hash[hash_]
 
     def restore(self, owner: Owner) -> Owner:
-        """Count the references of a table that a saved state has."""
-        self._take(owner.table)
+        """Count the references that the table of a saved request holds. Return `owner`."""
+        self._reference(owner.table)
         return owner
 
-    def _take(self, blocks: list[int]) -> None:
+    def _reference(self, blocks: list[int]) -> None:
         for block in blocks:
             self.free -= not self._refs[block]
             self._refs[block] += 1

@@ -1,8 +1,9 @@
-"""KV events of vLLM and SGLang: what is in the prefix cache, and nothing about requests.
+"""KV events of vLLM and SGLang: they describe the prefix cache, but no requests.
 
-Each message becomes a step of the log, because the cursor, the strip and the tree go by steps. It has
-no rows, and its number is not the engine's. A message that is missing, as its number tells, is a gap;
-a number that goes back means that the engine was started again, with an empty cache.
+Each message becomes a step of the log, because the board's cursor, strip and tree move by steps. The
+step has no rows, and its number is not the engine's step number. If the messages' numbers skip, the
+missing messages become a gap in the log. If they go back, the engine was started again with an empty
+cache.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,7 +30,7 @@ from visualizer.sources.kv_messages import (
 from visualizer.sources.kv_tree import KVTree, Place
 from visualizer.sources.reader import Reader
 
-MOST_HELD = 10_000  # messages that may come before the first one that says how large a block is
+MOST_HELD = 10_000  # messages that are held back until one of them gives the block size
 MAX_BLOCK_SIZE = 1 << 20  # tokens
 FACTS: Mapping[Fact, Knowledge] = {
     "prefix_tree": "recorded",
@@ -43,14 +44,14 @@ class KVTranslator:
 
     def __init__(self) -> None:
         self._tree: KVTree | None = None
-        self._held: list[Batch] = []  # until the size of a block is known
-        self._next: dict[tuple[str, int], int] = {}  # the number to come, by topic and rank
+        self._held: list[Batch] = []  # messages held back until the block size is known
+        self._next: dict[tuple[str, int], int] = {}  # the next expected number, by topic and rank
         self._start = 0  # when the run started, in microseconds since 1970
-        self._now = 0  # of the last message, since then
+        self._now = 0  # when the last message was published, in microseconds since `_start`
         self._step = 0
 
     def feed(self, message: bytes) -> list[Event]:
-        """Return the events of a line of a capture. Raises LogError for a damaged one."""
+        """Return the events of a line of a capture. Raises LogError for a damaged line."""
         batch = read_batch(read_frame(message))
         if self._tree is None:
             self._held.append(batch)
@@ -62,7 +63,7 @@ class KVTranslator:
         return list(self._message(self._tree, batch))
 
     def end(self) -> list[Event]:
-        """Return what no message could explain: removals of blocks of an unknown size."""
+        """Return the events that are held back if no message gave the block size."""
         return self._begin(1) if self._tree is None and self._held else []
 
     def _begin(self, size: int) -> list[Event]:
@@ -84,7 +85,7 @@ class KVTranslator:
         return [start, *(event for one in held for event in self._message(self._tree, one))]
 
     def _message(self, tree: KVTree, batch: Batch) -> Iterator[Event]:
-        # Messages of several ranks may be out of order by a little.
+        # Messages of several ranks may arrive slightly out of order.
         self._now = max(self._now, _microseconds(batch.at) - self._start)
         publisher = (batch.topic, batch.rank)
         expected = self._next.get(publisher, batch.seq)
@@ -125,7 +126,7 @@ class KVTranslator:
 
 
 def _words(medium: str | None, rank: int, name: str | None = None, lora: int | None = None) -> str:
-    """Say where blocks are: "GPU", "CPU, rank 1, LoRA sql"."""
+    """Return words for the place of blocks: "GPU", "CPU, rank 1, LoRA sql"."""
     parts = [medium or "GPU"]
     if rank:
         parts.append(f"rank {rank}")

@@ -1,11 +1,11 @@
 """KV events of vLLM and SGLang, as they come over the wire.
 
-A payload is `[ts, events, rank]`; `rank` may be missing. An event is a map with a `type`, defaults
-omitted; in versions before mid-2026 it is an array that begins with the type. A hash is an integer of
-64 bits, with or without sign, or bytes.
+A payload is `[ts, events, rank]`; `rank` may be missing. An event is a map with a `type`, in which
+fields with their default value are omitted; in versions before mid-2026 it is an array that begins with
+the type. A hash is a 64-bit integer, signed or unsigned, or bytes.
 
 Source: vLLM 0.32, `vllm/distributed/kv_events.py`; SGLang 0.5.23, `srt/disaggregation/kv_events.py`.
-Both have appended fields over time and moved none.
+Both have appended fields over time but have never moved one.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ import msgspec
 from engine.events import LogError
 from visualizer.sources.frames import Frame, check_time
 
-# The fields of the arrays, after the type, as far as they are read.
+# The fields of an event's array after the type, up to the last one that is read.
 _FIELDS = {
     "BlockStored": (
         "block_hashes", "parent_block_hash", "token_ids", "block_size", "lora_id", "medium",
@@ -29,7 +29,7 @@ _SHOWN = 60  # characters of a wrong event in a message
 
 
 class Stored(msgspec.Struct, tag_field="type", tag="BlockStored"):
-    """A chain of blocks can be found from now on. A tier below the GPU may send no tokens."""
+    """A chain of blocks was cached. A tier below the GPU may omit the token ids."""
 
     block_hashes: list[Any]
     token_ids: list[int]
@@ -42,7 +42,7 @@ class Stored(msgspec.Struct, tag_field="type", tag="BlockStored"):
 
 
 class Removed(msgspec.Struct, tag_field="type", tag="BlockRemoved"):
-    """Blocks can no longer be found in a medium."""
+    """Blocks were removed from a medium."""
 
     block_hashes: list[Any]
     medium: str | None = None
@@ -50,7 +50,7 @@ class Removed(msgspec.Struct, tag_field="type", tag="BlockRemoved"):
 
 
 class Cleared(msgspec.Struct, tag_field="type", tag="AllBlocksCleared"):
-    """No block can be found."""
+    """The whole cache was cleared."""
 
 
 KVEvent = Stored | Removed | Cleared
@@ -58,10 +58,10 @@ KVEvent = Stored | Removed | Cleared
 
 @dataclass(frozen=True)
 class Batch:
-    """A message: the changes of one step, in order.
+    """A message: the cache's changes in one step, in order.
 
     at    when it was published, in seconds since 1970
-    rank  the data-parallel rank that did; 0 if the message does not say
+    rank  the data-parallel rank that published it; 0 if the message does not name one
     """
 
     seq: int
@@ -72,10 +72,10 @@ class Batch:
 
 
 def read_batch(frame: Frame) -> Batch:
-    """Return the message of three frames. Raises LogError for one without KV events."""
+    """Decode a message's payload. Raises LogError if it does not contain KV events."""
     payload = frame.decoded()
     if not isinstance(payload, list) or len(payload) < 2:
-        raise LogError(f"a KV-event message is [time, events, rank], got {_shown(payload)}")
+        raise LogError(f"a KV-event message must be [time, events, rank], got {_shown(payload)}")
     at, events, rank = (*payload, None)[:3]
     if isinstance(at, bool) or not isinstance(at, int | float):
         raise LogError(f"the time of a KV-event message must be a number, got {_shown(at)}")
@@ -83,7 +83,9 @@ def read_batch(frame: Frame) -> Batch:
     if not isinstance(events, list):
         raise LogError(f"the events of a KV-event message must be a list, got {_shown(events)}")
     if rank is not None and (type(rank) is not int or not 0 <= rank < 1 << 31):
-        raise LogError(f"the rank of a KV-event message must be a number, got {_shown(rank)}")
+        raise LogError(
+            f"the rank of a KV-event message must be from 0 to 2**31 - 1, got {_shown(rank)}"
+        )
     return Batch(frame.seq, frame.topic, at, rank or 0, [_event(event) for event in events])
 
 
@@ -103,7 +105,7 @@ def _event(value: Any) -> KVEvent:
     try:
         event: KVEvent = msgspec.convert(value, KVEvent)
     except (msgspec.ValidationError, OverflowError) as error:
-        raise LogError(f"not a KV event: {error}: {_shown(value)}") from error
+        raise LogError(f"a KV event is invalid: {error}: {_shown(value)}") from error
     return event
 
 

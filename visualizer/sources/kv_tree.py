@@ -1,7 +1,7 @@
 """The prefix cache that KV events describe: a tree of hashes, with the events that change it.
 
-It gives each hash a node and each copy of its block a number, the smallest that no copy has. It is
-as large as the cache that it mirrors.
+Each hash gets a node, and each copy of its block gets the smallest unused block number. The tree is as
+large as the cache that it mirrors.
 """
 
 import heapq
@@ -21,8 +21,9 @@ Key = tuple[int, str]  # rank, hash
 class Place:
     """Where a copy of a block is.
 
-    medium, group  the tier, and the group of layers; None where it is not said
-    words          the same for people: "CPU, rank 1"
+    medium  the tier, such as "CPU"; None if the event does not name it
+    group   the group of layers; None if the event does not name it
+    words   the place in words: "CPU, rank 1"
     """
 
     rank: int
@@ -31,29 +32,29 @@ class Place:
     words: str
 
     def fits(self, other: "Place") -> bool:
-        """Return whether a removal from the place `self` means a copy in `other`."""
+        """Return whether a removal from this place removes a copy in `other`."""
         return self.medium in (None, other.medium) and self.group in (None, other.group)
 
 
 @dataclass(slots=True)
 class _Node:
-    """A hash that is cached, or above one that is. `above` is None directly below the root."""
+    """A hash that is cached or has a cached descendant. `above` is None directly below the root."""
 
     id: int
     key: Key
     above: "_Node | None"
     below: int = 0
-    copies: list[tuple[Place, int]] = field(default_factory=list)  # with the numbers of the blocks
+    copies: list[tuple[Place, int]] = field(default_factory=list)  # each with its block number
 
 
 class KVTree:
-    """Each method returns the events of a change."""
+    """Mirrors the cache. Each public method changes the tree and yields the events of the change."""
 
     def __init__(self, block_size: int) -> None:
         self._size = block_size
         self._nodes: dict[Key, _Node] = {}
         self._next = ROOT + 1
-        self._unused: list[int] = []  # numbers of blocks, a heap
+        self._unused: list[int] = []  # a heap of block numbers
         self._numbers = 0
 
     def store(
@@ -61,8 +62,9 @@ class KVTree:
     ) -> Iterator[Event]:
         """Add a chain of blocks.
 
-        Without tokens the source does not say what the blocks continue: each one is found again by its
-        hash, or its beginning is unknown. Raises LogError for a chain that continues itself.
+        Without tokens and a parent, the source does not say what the blocks continue. A block then
+        stays below the parent that its hash already has, or goes below the root. Raises LogError for a
+        chain that continues itself.
         """
         if len(tokens) != self._size * len(hashes):
             tokens = []
@@ -80,7 +82,7 @@ class KVTree:
         yield self._report(hashes, above, tokens, place)
 
     def remove(self, hashes: list[str], place: Place) -> Iterator[Event]:
-        """Remove a copy of each block. One that is not known was stored before the log begins."""
+        """Remove a copy of each block. An unknown block was stored before the log begins."""
         for one in hashes:
             node = self._nodes.get((place.rank, one))
             if node is None or not any(place.fits(there) for there, _ in node.copies):
@@ -130,7 +132,7 @@ class KVTree:
         return node
 
     def _move(self, node: _Node, above: _Node | None) -> None:
-        """Put a node without a block where it belongs, as soon as that is known."""
+        """Move a node without copies below its parent, as soon as the parent is known."""
         ancestor = above
         while ancestor:
             if ancestor is node:

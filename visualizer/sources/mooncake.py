@@ -1,4 +1,4 @@
-"""Read Mooncake's request traces: workloads, which the simulator plays (`mooncake_run.py`)."""
+"""Recognize Mooncake's request traces, which `mooncake_run.py` plays on the simulator."""
 
 from engine.events.facts import simulated_facts
 from visualizer.sources.reader import Reader, Translator

@@ -1,10 +1,11 @@
 """Simulate Mooncake's request traces: this module starts an engine, so `mooncake.py` imports it late.
 
-A trace has arrivals, lengths and shared prefixes, and no engine. So the log is that of a simulation,
-and says so: only the arrivals are recorded, and all else is inferred.
+A trace has arrivals, lengths and shared prefixes, but it does not say what an engine did with them. The
+log therefore comes from a simulation and says so: only the arrivals are recorded, and everything else
+is inferred.
 
-The machine is small, and every length is divided by 32, so that 512 tokens of the trace, of which one
-hash id stands for all, are one KV block of 16 tokens. For another machine, use
+The simulated machine is small, and every length is divided by 32. One hash id of the trace stands for
+512 tokens, so it becomes one KV block of 16 tokens. For another machine, use
 `engine.simulation.mooncake` and `simulate`.
 """
 
@@ -23,8 +24,8 @@ from visualizer.sources.reader import SourceError
 
 BLOCK_SIZE = 16
 SHRINK = BLOCK // BLOCK_SIZE
-MAX_REQUESTS = 200  # the simulation takes a second
-MAX_TOKENS = 500_000  # of all of them, after division: a step for each token of a long output
+MAX_REQUESTS = 200  # simulating them takes about a second
+MAX_TOKENS = 500_000  # of all requests, after division: a long output takes a step for each token
 TOKEN_BUDGET, MAX_BATCH_SIZE, MAX_KV_TOKENS = 512, 16, 8192
 COST = Cost(base_ms=20, per_token_ms=0.5)
 
@@ -38,15 +39,15 @@ class MooncakeTranslator:
         self._tokens = 0  # of all lines, after division
 
     def feed(self, message: bytes) -> Sequence[Event]:
-        """Take in a line, and return nothing yet. Raises SourceError for anything but a request."""
+        """Collect a request and return no events. Raises SourceError if the line is not a request."""
         try:
             request = parse(message)
         except MooncakeError as error:
             raise SourceError(str(error)) from error
         if self._requests and request.timestamp < self._requests[-1].timestamp:
             raise SourceError(
-                f"timestamp must not be before {self._requests[-1].timestamp:g}, that of an "
-                f"earlier line, got {request.timestamp:g}"
+                f"timestamp must be at least {self._requests[-1].timestamp:g}, the timestamp of "
+                f"an earlier line, got {request.timestamp:g}"
             )
         self._tokens += (request.input_length + request.output_length) // SHRINK
         fits = self._lines < MAX_REQUESTS and self._tokens <= MAX_TOKENS

@@ -1,4 +1,4 @@
-"""The logs of this project: of one engine, and of a cluster."""
+"""Read this project's own logs: of one engine, and of a cluster."""
 
 import re
 from typing import get_args
@@ -17,8 +17,8 @@ _TYPES = {str(one.__struct_config__.tag) for one in get_args(AnyEvent)}
 
 
 def _type(line: bytes) -> str | None:
-    found = _TYPE.match(line)
-    return found[1].decode() if found else None
+    match = _TYPE.match(line)
+    return match[1].decode() if match else None
 
 
 def _check(event: Event) -> None:
@@ -34,13 +34,13 @@ class EngineLog:
         self._decoder = LogDecoder()
 
     def feed(self, message: bytes) -> list[Event]:
-        """Return the event of a line. Raises LogError for anything else."""
+        """Return the event in a line. Raises LogError if the line is not an event."""
         event = self._decoder.decode(message)
         _check(event)
         return [event]
 
     def end(self) -> list[Event]:
-        """Return nothing: each line was an event."""
+        """Return no events: no line is held back."""
         return []
 
 
@@ -51,14 +51,14 @@ class GatewayLog:
         self._decoder = ClusterDecoder()
 
     def feed(self, message: bytes) -> list[AnyClusterEvent]:
-        """Return the event of a line. Raises LogError for anything else."""
+        """Return the event in a line. Raises LogError if the line is not an event of a cluster."""
         event = self._decoder.decode(message)
         if isinstance(event, Of):
             _check(event.event)
         return [event]
 
     def end(self) -> list[AnyClusterEvent]:
-        """Return nothing: each line was an event."""
+        """Return no events: no line is held back."""
         return []
 
 

@@ -1,7 +1,8 @@
-"""What a reader of foreign logs consists of.
+"""The two parts of a log's reader: `Reader` and `Translator`.
 
-A `Reader` says what it reads and recognizes it; its `Translator` turns one file or feed into events,
-line by line. So one class serves a file, a file that grows, and a live feed. Limits: `limits.py`.
+A `Reader` describes and recognizes one kind of source. Its `Translator` turns one file or feed into
+events, line by line, so the same class serves a file, a file that grows, and a live feed. The limits
+on what a source may contain are in `limits.py`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,14 +17,14 @@ LogEvent = Event | AnyClusterEvent
 
 
 class SourceError(LogError):
-    """A file or feed cannot be read. One line: what is wrong, in which line, and what was expected."""
+    """A file or feed cannot be read. The one-line message names the line, the fault and the fix."""
 
 
 class Translator(Protocol):
     """Translates one file or feed, and keeps its state.
 
-    Raises LogError for a damaged line, without the line's number: `unpack.Feed` adds it. What it has
-    returned before stays valid.
+    Raises LogError for a damaged line, without the line's number, which `feed.Feed` adds. The events
+    that it returned earlier stay valid.
     """
 
     def feed(self, message: bytes) -> Sequence[LogEvent]:
@@ -39,8 +40,8 @@ class Reader:
 
     name        identifies it in messages and in the table of the documentation: "vllm-recorder"
     title       says what it reads: "vLLM, recorded with underglass-vllm"
-    facts       how its logs know each fact; a fact that is missing here is unknown
-    recognizes  tells from a file's first line, unpacked and at most 64 KiB of it, whether it is one
+    facts       whether its logs record or infer each fact; a fact that is missing here is unknown
+    recognizes  returns whether a file is of this kind, given at most 64 KiB of its unpacked first line
     translator  makes a translator for one file or feed
     """
 

@@ -1,10 +1,11 @@
 """SGLang's forward-pass metrics: how many requests each step computes, and how many wait.
 
-A message describes one step, in counts. Which requests they are is unknown, and so are blocks and
-reasons. A message without time and requests is a heartbeat of an idle engine, and no step.
+A message describes one step in counts. It does not say which requests the step computes, which blocks
+they have, or why others wait. A message with a duration of 0 and no scheduled requests is an idle
+engine's heartbeat, not a step.
 
-The message has the duration of the forward pass and no time of day; a step ends when its message was
-received, which only a capture knows.
+A message has the duration of the forward pass, but no time of day. So we let a step end when its
+message was received, which only a capture records.
 
 Source: SGLang 0.5.23, `srt/observability/forward_pass_metrics.py` (`--enable-forward-pass-metrics`).
 """
@@ -51,7 +52,7 @@ class _Queued(msgspec.Struct):
 
 
 class _Metrics(msgspec.Struct):
-    """A message, as far as it is read. `wall_time` is in seconds."""
+    """The fields of a message that are read. `wall_time` is the step's duration in seconds."""
 
     version: int
     wall_time: float
@@ -64,14 +65,14 @@ class MetricsTranslator:
     """Translates the messages of one rank."""
 
     def __init__(self) -> None:
-        self._start: int | None = None  # of the run, in microseconds since 1970
-        self._end = 0  # of the last step, since then
+        self._start: int | None = None  # when the run started, in microseconds since 1970
+        self._end = 0  # when the last step ended, in microseconds since `_start`
         self._next: int | None = None
         self._rank = 0
         self._step = 0
 
     def feed(self, message: bytes) -> list[Event]:
-        """Return the events of a line of a capture. Raises LogError for a damaged one."""
+        """Return the events of a line of a capture. Raises LogError for a damaged line."""
         frame = read_frame(message)
         metrics = _read(frame)
         events = list[Event]()
@@ -88,14 +89,14 @@ class MetricsTranslator:
         if self._next is not None and frame.seq != self._next:
             events.append(self._gap(frame.seq))
         self._next = frame.seq + 1
-        # Without a time of its own, a step begins when the last one ended.
+        # If the line has no time, the step begins when the last one ended.
         end = self._end + duration if frame.at is None else round(frame.at * 1e6) - self._start
         if metrics.wall_time or metrics.scheduled_requests != _Scheduled():
             events += self._steps(metrics, max(end - duration, self._end), max(end, self._end))
         return events
 
     def end(self) -> list[Event]:
-        """Return nothing: each message was a step."""
+        """Return no events: no message is held back."""
         return []
 
     def _begin(self, unix_us: int) -> RunStarted:
@@ -143,7 +144,7 @@ def _read(frame: Frame) -> _Metrics:
     try:
         metrics = msgspec.convert(frame.decoded(), _Metrics)
     except (msgspec.ValidationError, OverflowError) as error:
-        raise LogError(f"not forward-pass metrics of SGLang: {error}") from error
+        raise LogError(f"the message is not SGLang's forward-pass metrics: {error}") from error
     if metrics.version != VERSION:
         raise LogError(
             f"version must be {VERSION}, got {metrics.version}: "

@@ -1,4 +1,4 @@
-"""From bytes to lines: gzip is unpacked on the way, and a line that is cut off is held back."""
+"""Split bytes into lines: gzip is unpacked, and an incomplete last line is held back."""
 
 import zlib
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from visualizer.sources.limits import MAX_LINE
 from visualizer.sources.reader import SourceError
 
 GZIP_MAGIC = b"\x1f\x8b"
-_PIECE = 1 << 20  # bytes unpacked at a time, so that a zip bomb is noticed while it is small
+_PIECE = 1 << 20  # bytes unpacked at a time, so that a zip bomb is detected early
 
 
 class Lines:
@@ -20,17 +20,17 @@ class Lines:
     def __init__(self, limit: int | None = None) -> None:
         self._limit = limit
         self.unpacked = 0  # bytes so far
-        self._start = b""  # the first byte, until the second says whether it is gzip
+        self._start = b""  # the first byte, until the second one shows whether the file is gzip
         self._packed: bool | None = None
         self._inflate = zlib.decompressobj(wbits=31)
         self._rest: list[bytes] = []  # pieces of the line that is not complete yet
         self._rest_size = 0
-        self.number = 0  # of the last line returned
+        self.number = 0  # number of the last line returned
 
     def push(self, data: bytes) -> Iterator[bytes]:
         """Yield the lines that are complete, without their line breaks.
 
-        Raises SourceError for damaged gzip, and for more than the limits allow.
+        Raises SourceError for damaged gzip data, a line that is too long, and more bytes than `limit`.
         """
         if self._packed is None:
             data = self._start + data
@@ -42,7 +42,7 @@ class Lines:
             self.unpacked += len(piece)
             if self._limit is not None and self.unpacked > self._limit:
                 raise SourceError(
-                    f"it holds more than {self._limit >> 20} MB, unpacked: open it with "
+                    f"the log is larger than {self._limit >> 20} MB after unpacking: open it with "
                     "`underglass open FILE`, which has no such limit"
                 )
             yield from self._split(piece)
@@ -81,7 +81,9 @@ class Lines:
             try:
                 piece = self._inflate.decompress(data, _PIECE)
             except zlib.error as error:
-                raise SourceError(f"after line {self.number}: damaged gzip: {error}") from error
+                raise SourceError(
+                    f"the gzip data after line {self.number} is damaged: {error}"
+                ) from error
             data = self._inflate.unconsumed_tail or self._inflate.unused_data
             if piece:
                 yield piece

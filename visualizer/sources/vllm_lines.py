@@ -1,7 +1,7 @@
 """The lines that `recorders/vllm/underglass_vllm.py` writes; its README describes them.
 
-A block, a request or a length outside the limits makes a line invalid, so that a damaged one cannot use
-up the memory.
+A line with a block, a request or a length outside the limits is invalid, so that a damaged line cannot
+use up the memory.
 """
 
 from typing import Annotated, Literal
@@ -19,7 +19,7 @@ Number = Annotated[int, Meta(ge=1, le=MAX_REQUESTS)]
 Length = Annotated[int, Meta(ge=0, le=MAX_PROMPT)]
 TokenId = Annotated[int, Meta(ge=-1, lt=1 << 31)]
 Byte = Annotated[int, Meta(ge=0, le=255)]
-Tokens = list[TokenId] | Length  # ids or, if they are not recorded, how many
+Tokens = list[TokenId] | Length  # token ids or, if the ids are not recorded, their number
 
 
 class Settings(msgspec.Struct):
@@ -37,7 +37,7 @@ class Settings(msgspec.Struct):
 
 
 class Row(msgspec.Struct, array_like=True):
-    """What a step computes of a request."""
+    """The tokens of a request that a step computes."""
 
     request: Number
     start: Length
@@ -53,7 +53,7 @@ class Gain(msgspec.Struct, array_like=True):
 
 
 class Head(msgspec.Struct, array_like=True):
-    """The head of the queue; the reason is "" if vLLM had another one."""
+    """The request at the head of the queue; `reason` is "" if vLLM had a reason not listed here."""
 
     request: Number
     reason: Literal[
@@ -64,7 +64,7 @@ class Head(msgspec.Struct, array_like=True):
 
 
 class Admit(msgspec.Struct, array_like=True, tag="admit"):
-    """A request left the queue, with blocks that it found cached and new ones."""
+    """A request left the queue and got cached and new blocks."""
 
     request: Number
     cached: list[Block]
@@ -79,7 +79,7 @@ class Grow(msgspec.Struct, array_like=True, tag="grow"):
 
 
 class Store(msgspec.Struct, array_like=True, tag="store"):
-    """Blocks of a request can be found from now on; `hashes` are those not written before."""
+    """Blocks of a request were cached; `hashes` are those that no earlier line has."""
 
     request: Number
     first: Block
@@ -88,7 +88,7 @@ class Store(msgspec.Struct, array_like=True, tag="store"):
 
 
 class Preempt(msgspec.Struct, array_like=True, tag="preempt"):
-    """A request lost its blocks because `needed_by` found none; -1 if the cache was reset."""
+    """A request lost its blocks to request `needed_by`, or, if it is -1, to a reset of the cache."""
 
     request: Number
     needed_by: int
@@ -133,7 +133,7 @@ class Saved(msgspec.Struct):
     running: list[Number]
     waiting: list[Number]
     in_flight: list[tuple[Count, list[Row]]]
-    free: list[Block]  # the next one first; cached ones among them
+    free: list[Block]  # in the order of allocation, including cached blocks
     cached: list[Block]
     hashes: list[str]
     parents: list[str]
@@ -154,7 +154,7 @@ class Header(msgspec.Struct, tag_field="type", tag="underglass_vllm"):
 
 
 class Pieces(msgspec.Struct, tag_field="type", tag="pieces"):
-    """The text of token ids; bytes where it is part of a character."""
+    """The text of token ids, or bytes for a token that is only part of a character."""
 
     pieces: dict[TokenId, str | list[Byte]]
 
@@ -195,7 +195,7 @@ class Done(msgspec.Struct, tag_field="type", tag="done"):
 
 
 class Between(msgspec.Struct, tag_field="type", tag="between"):
-    """What happened between steps: requests were aborted, or the cache was emptied."""
+    """Operations between steps: requests were aborted, or the cache was emptied."""
 
     t: Count
     ops: list[Op]

@@ -1,8 +1,9 @@
-"""Read what `underglass_vllm` records of vLLM: requests, steps, blocks, the queue, and why it waits.
+"""Read recordings of vLLM by `underglass_vllm`: requests, steps, blocks, the queue and why it waits.
 
-Each line becomes the events of our own engine with its hash cache. `vllm_lines.py` has the lines,
-`hash_memory.py` follows the blocks, `vllm_saved.py` reads the state that a rotated file begins with. If
-the free blocks ever differ from those that vLLM counted, the log says so once, as missing events.
+Each line becomes the events that our own engine logs with its hash cache. `vllm_lines.py` defines the
+lines, `hash_memory.py` follows the blocks, and `vllm_saved.py` reads the state at the start of a
+rotated file. If the number of free blocks ever differs from vLLM's count, an `events_missing` event
+says so once.
 """
 
 import codecs
@@ -45,7 +46,7 @@ def _facts(tokens: bool) -> dict[Fact, Knowledge]:
 
 
 class _Request:
-    """What the translation needs of a request that has not finished."""
+    """The translator's state of an unfinished request."""
 
     def __init__(self, hashes: list[str], preemptions: int = 0) -> None:
         self.hashes = hashes
@@ -66,19 +67,22 @@ class VllmTranslator:
         self._differs = False
 
     def feed(self, message: bytes) -> list[Event]:
-        """Return the events of a line. Raises SourceError for one that does not fit."""
+        """Return the events of a line.
+
+        Raises SourceError if the line is invalid or contradicts earlier lines.
+        """
         try:
             line = lines.decode(message)
         except NOT_JSON as error:
-            raise SourceError(f"not a line of a vLLM recording: {error}") from error
+            raise SourceError(f"the line is not from a vLLM recording: {error}") from error
         if (self._header is None) != isinstance(line, lines.Header):
-            place = "first" if self._header is None else "only the first"
-            raise SourceError(f'"type" must be "underglass_vllm" in the {place} line')
+            place = "in the first line" if self._header is None else "only in the first line"
+            raise SourceError(f'"type" must be "underglass_vllm" {place}')
         try:
             return list(self._translate(line))
         except (KeyError, IndexError, ValueError) as error:
-            told = f"there is no {error}" if isinstance(error, KeyError) else str(error)
-            raise SourceError(f"the line does not fit the earlier ones: {told}") from error
+            why = f"they have no {error}" if isinstance(error, KeyError) else str(error)
+            raise SourceError(f"the line contradicts the earlier lines: {why}") from error
 
     def end(self) -> list[Event]:
         """Return no events: no line is held back."""
@@ -112,7 +116,7 @@ class VllmTranslator:
         if header.version != lines.VERSION:
             raise ValueError(
                 f"version must be {lines.VERSION}, got {header.version}: open the recording with the "
-                "Underglass that the recorder came with"
+                "version of Underglass that the recorder came with"
             )
         self._header, given = header, header.settings
         self._memory = HashMemory(given.num_blocks)
@@ -174,14 +178,14 @@ class VllmTranslator:
         yield from self._ops(line.ops)
         for row in line.rows:
             if row.request not in self._running:
-                raise ValueError(f"request {row.request} computes, but is not in the batch")
+                raise ValueError(f"request {row.request} is scheduled, but it is not in the batch")
         rows = [
             ScheduledRow(row.request, row.start, row.count, lines.known_ids(row.drafts))
             for row in line.rows
         ]
         head = line.head
         if head is not None and head.request not in self._requests:
-            raise ValueError(f"request {head.request} waits, but has not arrived")
+            raise ValueError(f"request {head.request} waits, but it has not arrived")
         blocked = None
         if head is not None and head.reason:
             blocked = Blocked(head.request, head.reason, line.waiting - 1, head.need, head.have)
@@ -198,16 +202,18 @@ class VllmTranslator:
             reason = "token_budget"
         elif any(isinstance(op, lines.Preempt) for op in line.ops):
             reason = "after_preemption"
-        else:  # its last token is being computed
+        else:  # the request's last token is still being computed
             reason = "awaits_token"
         return [(request, reason) for request in self._running if request not in computing]
 
     def _finish_step(self, line: lines.Done) -> Iterator[Event]:
+        if line.step not in self._in_flight:
+            raise ValueError(f"step {line.step} is done, but no earlier line scheduled it")
         start, scheduled, rows = self._in_flight.pop(line.step)
         drafted = {row.request: len(lines.known_ids(row.drafts)) for row in rows if row.drafts}
         gains = []
         for gain in line.gains:
-            self._requests[gain.request]  # it must have arrived
+            self._known_request(gain.request)
             ids, texts = self._tokens(gain.request, gain.tokens)
             accepted = min(drafted.get(gain.request, 0), len(ids) - 1)
             gains.append(TokenRow(gain.request, ids, texts, max(0, accepted)))
@@ -222,7 +228,7 @@ class VllmTranslator:
             if isinstance(op, lines.Clear):
                 yield from memory.clear()
                 continue
-            request = self._requests[op.request]
+            request = self._known_request(op.request)
             match op:
                 case lines.Admit():
                     if op.request in self._running:
@@ -238,6 +244,8 @@ class VllmTranslator:
                     hashes = request.hashes[op.first : op.first + op.count]
                     yield memory.store(op.request, op.first, hashes)
                 case lines.Preempt():
+                    if op.request not in self._running:
+                        raise ValueError(f"request {op.request} is preempted, but it does not run")
                     del self._running[op.request]
                     memory.release(op.request)
                     request.preemptions += 1
@@ -250,8 +258,13 @@ class VllmTranslator:
                     message = "" if reason == op.reason else op.reason
                     yield RequestFinished(op.request, reason, message)
 
+    def _known_request(self, request: int) -> _Request:
+        if request not in self._requests:
+            raise ValueError(f"request {request} has not arrived, or it has ended already")
+        return self._requests[request]
+
     def _tokens(self, request: int, tokens: lines.Tokens) -> tuple[list[int], list[str]]:
-        """Return token ids and their texts: -1 and "" for those that were not recorded."""
+        """Return token ids and their texts, or -1 and "" for each token that was not recorded."""
         if isinstance(tokens, int):
             return [-1] * tokens, [""] * tokens
         ids = lines.known_ids(tokens)
@@ -259,20 +272,20 @@ class VllmTranslator:
         return ids, [decode(self._pieces.get(id_, b"")) for id_ in ids]
 
     def _check(self, line: lines.Step | lines.Done | lines.Between) -> Iterator[Event]:
-        """Compare the free blocks with those that vLLM counted."""
+        """Compare the number of free blocks with vLLM's count. Report only the first difference."""
         if self._memory.free != line.free and not self._differs:
             self._differs = True
             yield EventsMissing(
                 0,
-                f"vLLM has {line.free} free blocks, the recording accounts for "
-                f"{self._memory.free}: blocks and tables are not certain from here on",
+                f"vLLM has {line.free} free blocks, but the recording accounts for "
+                f"{self._memory.free}: blocks and tables are uncertain from here on",
                 {"at": line.t},
             )
 
     def _restore(
         self, saved: lines.Saved, settings: dict[str, Any], source: dict[str, Any]
     ) -> Event:
-        """Return the state in which a later file of a rotated recording begins."""
+        """Return the state at the start of a rotated recording's later file, as a keyframe."""
         memory = self._memory
         put_cached(memory, saved)
         for one in saved.requests:

@@ -1,4 +1,4 @@
-"""The state of vLLM that a later file of a rotated recording begins with, as that of our own engine."""
+"""Convert the vLLM state at the start of a rotated recording's later file to our engine's state."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +15,7 @@ def saved_state(
     settings: dict[str, Any],
     source: dict[str, Any],
 ) -> dict[str, Any]:
-    """Return the state of a keyframe. `memory` has all of it already.
+    """Return the state for a keyframe. `memory` must already have the saved tables and cached blocks.
 
     read  returns the ids and the texts of a request's tokens
     """
@@ -75,9 +75,9 @@ def saved_state(
 
 
 def put_cached(memory: HashMemory, saved: Saved) -> None:
-    """Put the cached blocks into the tree: each after the one before it.
+    """Put the cached blocks into the tree, each one after its parent.
 
-    Raises ValueError if the one before is not cached.
+    Raises ValueError if a block's parent is not cached.
     """
     parents = dict(zip(saved.hashes, saved.parents, strict=True))
     blocks: dict[str, list[int]] = {hash_: [] for hash_ in parents}
@@ -97,7 +97,7 @@ def put_cached(memory: HashMemory, saved: Saved) -> None:
 
 
 def _node(id_: int, parent: int, blocks: list[int], size: int) -> dict[str, Any]:
-    """Return a node of a keyframe, without its tokens, which only a request's node has."""
+    """Return a keyframe's node with unknown tokens; the caller sets those that a request has."""
     return {
         "id": id_,
         "parent": parent,

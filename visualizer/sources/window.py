@@ -1,4 +1,4 @@
-"""A log that is too large for the memory: its last part, after a keyframe of all that was before."""
+"""Keep the last part of a log that is too large for memory, after a keyframe of the earlier events."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -14,14 +14,14 @@ class Window:
     """Collects the events of a file in batches.
 
     `last` is how many bytes of the file to keep, in whole batches; None keeps all. Older batches are
-    folded, which raises LogError for an event that does not fit what came before it.
+    folded into a state, which raises LogError for an event that contradicts the events before it.
     """
 
     def __init__(self, last: int | None = None) -> None:
-        self.folded = 0  # number of events that are no longer there
+        self.folded = 0  # number of events that were folded and dropped
         self._last = last
         self._batches: deque[tuple[int, Sequence[LogEvent]]] = deque()
-        self._size = 0  # bytes in them
+        self._size = 0  # bytes of the file that `_batches` covers
         self._engine = State()
         self._cluster = ClusterState()
 
@@ -48,7 +48,7 @@ class Window:
         if not events:
             raise SourceError("the log has no event yet")
         if isinstance(events[0], Event):
-            return EventLog.from_events(events)  # type: ignore[arg-type]  # one file, one kind
+            return EventLog.from_events(events)  # type: ignore[arg-type]  # a file has one kind of event
         log = ClusterLog()
         for event in events:
             log.append(event)  # type: ignore[arg-type]

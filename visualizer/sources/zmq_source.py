@@ -1,11 +1,12 @@
 """A live feed over ZMQ: KV events of vLLM, SGLang or Underglass, or SGLang's forward-pass metrics.
 
-A publisher numbers its messages. If one does not arrive, the source asks the replay endpoint for it;
-what the endpoint does not have any more becomes an `events_missing`. A publisher that is started again
-is connected to again, and its numbers then begin anew.
+A publisher numbers its messages. If one does not arrive, the source asks the replay endpoint for it.
+Messages that the endpoint no longer has become an `events_missing` event. If the publisher is started
+again, ZMQ reconnects, and the numbers begin anew.
 
-Differs from vLLM's example subscriber: it asks for everything at the start, so that the cache is known
-from the first message on, and it can bind, because a publisher connects to an address without `*`.
+Differs from vLLM's example subscriber: this one asks for all messages at the start, so that the cache
+is known from the first message on. It can also bind, because vLLM's publisher connects to an address
+without `*`.
 """
 
 import re
@@ -24,10 +25,10 @@ from visualizer.sources.reader import SourceError, Translator
 from visualizer.sources.sglang_metrics import SGLANG_METRICS
 
 END = (-1).to_bytes(8, "big", signed=True)
-MOST_WAITING = 100_000  # messages that ZMQ holds for a busy reader; it drops later ones
-LARGEST_PAYLOAD = MAX_LINE // 2  # bytes; in base64 it still is a line
-POLL_MS = 100  # how soon `close` is noticed
-REPLAY_SECONDS = 5.0  # without an answer, after which the replay endpoint is given up
+MOST_WAITING = 100_000  # messages that ZMQ queues for a busy reader; it drops later ones
+LARGEST_PAYLOAD = MAX_LINE // 2  # bytes; in base64, it still fits in a line
+POLL_MS = 100  # milliseconds within which `close` takes effect
+REPLAY_SECONDS = 5.0  # how long to wait for an answer of the replay endpoint
 
 _TCP = re.compile(r"tcp://(\*|\[[0-9A-Fa-f:.]+\]|[\w.-]+):(\d{1,5})")
 
@@ -37,9 +38,9 @@ def _ignore(_note: str) -> None:
 
 
 class ZmqSource:
-    """One publisher's messages as events.
+    """Reads one publisher's messages as events.
 
-    bound   whether it waits at its address for a publisher that connects
+    bound   whether the source binds its address, so that the publisher connects to it
     """
 
     def __init__(
@@ -55,12 +56,12 @@ class ZmqSource:
         """Open the sockets.
 
         endpoint  tcp://ADDRESS:PORT or ipc://PATH
-        replay    where missing messages can be asked for
-        topic     only messages whose topic begins with it
-        bind      whether to bind the address; None: if it has a `*`, or if it is this machine's and
-                  nothing listens there
-        save      where to write each message as a line of a capture
-        tell      is called with notes for people: what could not be replayed, and a guess to bind
+        replay    the endpoint that sends missed messages again
+        topic     receive only messages whose topic begins with this
+        bind      whether to bind the address; None binds an address that has a `*`, and one of this
+                  machine at which nothing listens
+        save      a file to which each message is written as a line of a capture
+        tell      is called with a note if messages cannot be replayed, or if it was a guess to bind
 
         Raises SourceError for a wrong or unreachable address.
         """
@@ -85,18 +86,21 @@ class ZmqSource:
             raise SourceError(f"endpoint: cannot {verb} {endpoint}: {error.strerror}") from error
         if self.bound and bind is None and "*" not in endpoint:
             tell(
-                f"nothing listens at {endpoint}, so it is bound here for an engine that connects; "
-                "start an engine that binds it before this command"
+                f"nothing listens at {endpoint}, so this command binds it and waits for an engine to "
+                "connect; if the engine binds the endpoint itself, start the engine first"
             )
         self._closed = threading.Event()
         self._translator: Translator | None = None
         self._next: int | None = None
-        self._replayed: dict[int, int] = {}  # hashes of payloads that may come once more, by number
+        self._replayed: dict[
+            int, int
+        ] = {}  # message number -> hash of a payload that may come again
 
     def close(self) -> None:
-        """End `events`, from any thread. If it never began, the sockets are closed here.
+        """End `events`, from any thread. If `events` never began, close the sockets.
 
-        ZMQ's sockets are not safe to close while another thread uses them.
+        Otherwise `events` closes them: it is not safe to close ZMQ's sockets while another thread uses
+        them.
         """
         self._closed.set()
         with self._lock:
@@ -104,10 +108,10 @@ class ZmqSource:
                 self._context.destroy(linger=0)
 
     def events(self) -> Generator[list[Event], None, None]:
-        """Yield the events of each message; block until it comes. Call it once.
+        """Yield the events of each message as it arrives. Call this method only once.
 
-        The sockets are closed at its end: iterate to the end, or close the generator, in one thread.
-        Raises SourceError for a message that is not one of the expected kinds.
+        The sockets are closed when the generator ends, so iterate to its end or close it, in the thread
+        that iterates. Raises SourceError for a message of an unknown kind.
         """
         with self._lock:
             if self._closed.is_set():
@@ -134,24 +138,24 @@ class ZmqSource:
     def _receive(self, parts: list[bytes]) -> Iterator[list[Event]]:
         topic, number, payload = _checked(self.endpoint, parts, range(3, 4))
         seq = int.from_bytes(number, "big")
-        if self._came(seq, payload):
+        if self._was_replayed(seq, payload):
             return
         if self._replay and self._next is not None and seq != self._next:
             if seq < self._next:  # the publisher was started again
                 self._next = None
             yield from self._ask(self._next or 0)
-            if self._came(seq, payload):
+            if self._was_replayed(seq, payload):
                 return
         yield self._translate(topic, seq, payload)
 
-    def _came(self, seq: int, payload: bytes) -> bool:
-        """Return whether a replay has brought this message already."""
+    def _was_replayed(self, seq: int, payload: bytes) -> bool:
+        """Return whether a replay has already delivered this message."""
         return self._replayed.pop(seq, None) == hash(payload)
 
     def _translate(self, topic: bytes, seq: int, payload: bytes) -> list[Event]:
         line = write_frame(topic, seq, payload, time.time())
         if self._translator is None:
-            # The payload's first byte tells them apart.
+            # The payload's first byte tells metrics from KV events.
             reader = SGLANG_METRICS if holds_map(line) else KV_EVENTS
             self._translator = reader.translator()
         if self._save:
@@ -161,11 +165,11 @@ class ZmqSource:
         return list(self._translator.feed(line))  # type: ignore[arg-type]
 
     def _ask(self, first: int) -> Iterator[list[Event]]:
-        """Ask for the messages from a number on, and yield their events."""
+        """Ask the replay endpoint for the messages from number `first` on, and yield their events."""
         assert self._replay
         self._replayed.clear()
         dealer = self._socket(self._zmq.DEALER)
-        dealer.rcvhwm = MOST_WAITING  # the publisher drops what does not fit
+        dealer.rcvhwm = MOST_WAITING  # the publisher drops messages beyond this number
         try:
             try:
                 dealer.connect(self._replay)
@@ -174,7 +178,7 @@ class ZmqSource:
                     f"replay: cannot connect to {self._replay}: {error.strerror}"
                 ) from error
             dealer.send_multipart([b"", first.to_bytes(8, "big")])
-            patience = time.monotonic() + REPLAY_SECONDS
+            deadline = time.monotonic() + REPLAY_SECONDS
             while not self._closed.is_set():
                 if dealer.poll(POLL_MS):
                     # Some versions send the topic before the number, others do not.
@@ -187,8 +191,8 @@ class ZmqSource:
                     if self._next is None or seq >= self._next:
                         self._replayed[seq] = hash(payload)
                         yield self._translate(before[-1] if before else b"", seq, payload)
-                    patience = time.monotonic() + REPLAY_SECONDS
-                elif time.monotonic() > patience:
+                    deadline = time.monotonic() + REPLAY_SECONDS
+                elif time.monotonic() > deadline:
                     self._tell(
                         f"{self._replay} does not answer: messages from {first} on cannot be replayed"
                     )
@@ -207,7 +211,7 @@ def _check(name: str, endpoint: str) -> None:
 
 
 def _checked(endpoint: str, parts: list[bytes], counts: range) -> list[bytes]:
-    """Return the frames of a message if their number, and the size of the last but one, is right."""
+    """Return a message's frames. Raises SourceError for a wrong number of frames or a bad number."""
     if len(parts) in counts and len(parts[-2]) == 8:
         return parts
     sizes = ", ".join(str(len(part)) for part in parts)
@@ -218,9 +222,9 @@ def _checked(endpoint: str, parts: list[bytes], counts: range) -> list[bytes]:
 
 
 def _should_bind(endpoint: str) -> bool:
-    """Return whether a publisher will connect: nothing listens, and the address is this machine's.
+    """Return whether to bind the endpoint: it has a `*`, or nothing listens there on this machine.
 
-    vLLM binds only addresses with a `*`, and its publisher connects to all others.
+    vLLM binds only addresses with a `*`; its publisher connects to any other address.
     """
     found = _TCP.fullmatch(endpoint)
     if not found:

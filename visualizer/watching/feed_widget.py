@@ -1,9 +1,9 @@
-"""The connection between a server's event stream and the page: what a live board of any kind needs.
+"""Connect a server's event stream to the page. This is the base of every live board.
 
 The kernel holds the connection and forwards the events, because the browser may not be able to reach
 the server (a notebook on another machine) or may not be allowed to (CORS). The connection is open
 while the page shows the board. A message sent before a view exists is lost, so each new view sends
-"hello" and gets the present state to start from. See `frontend/src/live/live_feed.js` for the messages.
+"hello" and gets the current state to start from. See `frontend/src/live/live_feed.js` for the messages.
 """
 
 import asyncio
@@ -68,7 +68,7 @@ class FeedWidget(anywidget.AnyWidget):
         return f"{type(self).__name__}({self.url})"
 
     def _send_state(self, view: str) -> None:
-        """Send the present state to one view, if it is known. Later events go to all views."""
+        """Send the current state to one view, if it is known. Later events go to all views."""
         raise NotImplementedError
 
     def _forward(self, batch: list[ServerSentEvent]) -> None:
@@ -76,7 +76,7 @@ class FeedWidget(anywidget.AnyWidget):
         raise NotImplementedError
 
     def _last_seen(self) -> str | None:
-        """Return the id of the last event, or None to begin with the present state."""
+        """Return the id of the last event, or None to begin with the current state."""
         raise NotImplementedError
 
     def _forget(self) -> None:
@@ -127,7 +127,7 @@ class FeedWidget(anywidget.AnyWidget):
 
     async def _keep_listening(self) -> None:
         attempt = 0
-        # A connection that is just being made can swallow the cancellation, so check the task too.
+        # A connection that is being opened can swallow the cancellation, so check the task, too.
         while self._task is asyncio.current_task():
             try:
                 async with aclosing(batches(self.url, self._key, self._last_seen())) as received:
@@ -143,7 +143,7 @@ class FeedWidget(anywidget.AnyWidget):
             except Exception:
                 logger.exception("cannot read the events of %s; starting over", self.url)
                 with self._lock:
-                    self._forget()  # it may be incomplete; the next connection gets all of it
+                    self._forget()  # the state may be incomplete; the next connection sends all of it
             self.connected = False
             seconds = RETRY_SECONDS[min(attempt, len(RETRY_SECONDS) - 1)]
             attempt += 1

@@ -143,8 +143,8 @@ def watch(
 ) -> Live | LiveCluster:
     """Show a board that follows a server, a file that grows, or an engine's KV events.
 
-    source   the URL of `underglass serve`, or `serve_in_background().url`; a path; or where KV events
-             are published, as in "tcp://127.0.0.1:5557"
+    source   the URL of `underglass serve`, or `serve_in_background().url`; the path of a file; or the
+             endpoint that publishes KV events, such as "tcp://127.0.0.1:5557"
     api_key  the server's API key, if it has one
 
     The board can join a server at any time. It resumes after a lost connection and starts over if the
@@ -158,7 +158,7 @@ def watch(
 
 
 class Followed(Live):
-    """A board that follows a file or KV events: this process reads them, and serves them to itself.
+    """A board that follows a file or KV events. This process reads them and serves them to the board.
 
     source   the file or endpoint
     """

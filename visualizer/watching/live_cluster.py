@@ -29,8 +29,8 @@ class LiveCluster(FeedWidget):
     def __init__(self, url: str, api_key: str | None = None) -> None:
         super().__init__(url, api_key)
         self._state: ClusterState | None = None
-        self._last_id = ""  # of the newest event, as in "5f0c9a1e:412"
-        self._unsent: list[str] = []  # the lines of a present state, until its last one
+        self._last_id = ""  # id of the newest event, such as "5f0c9a1e:412"
+        self._unsent: list[str] = []  # the lines of a current state, until its last line arrives
 
     def states(self) -> dict[str, dict[str, Any]]:
         """Return each replica's state after the newest event, as plain values (see `State.core`)."""
@@ -54,7 +54,7 @@ class LiveCluster(FeedWidget):
         return self._last_id or None
 
     def _forward(self, batch: list[ServerSentEvent]) -> None:
-        """Fold a batch and send it. Of the lines that tell a present state, only the last has an id."""
+        """Fold a batch and send it. Only the last of the lines with a current state has an id."""
         with self._lock:
             lines, is_numbered, dropped = self._unsent, False, 0
             for received in batch:
@@ -69,7 +69,7 @@ class LiveCluster(FeedWidget):
                     assert self._state is not None, "a gateway's first event is cluster_started"
                     self._state.add(event)
                     lines.append(received.data)
-                    # The decoder repeats the id of an earlier event for one that has none.
+                    # The decoder gives an event without an id that of the event before it.
                     if received.id and received.id != self._last_id:
                         self._last_id, is_numbered = received.id, True
             self._unsent = [] if is_numbered else lines
@@ -82,7 +82,7 @@ class LiveCluster(FeedWidget):
     def _send_lines(self, lines: list[str], *, joins: bool, dropped: int = 0, to: str = "") -> None:
         """Send events up to the newest to the view `to`, or to all views if it is empty."""
         run, _, number = self._last_id.partition(":")
-        count = 1 if joins else len(lines)  # the lines of a present state have one number
+        count = 1 if joins else len(lines)  # the lines of a current state share one number
         self.feed.send(
             {
                 "type": "events",

@@ -18,7 +18,7 @@ class UnauthorizedError(Exception):
 
 
 def is_gateway(url: str, key: str | None) -> bool:
-    """Return whether a gateway answers at this URL; False also if nothing answers."""
+    """Return whether a gateway answers at this URL. If nothing answers, return False."""
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     health = f"{url.rstrip('/')}/health"
     try:
@@ -68,7 +68,7 @@ async def _read(response: httpx.Response, queue: "asyncio.Queue[ServerSentEvent 
     """Put the events into the queue, then None."""
     try:
         async for event in EventSource(response).aiter_sse():
-            if event.data:  # a comment has none
+            if event.data:  # a comment has no data
                 await queue.put(event)
     finally:
         await queue.put(None)

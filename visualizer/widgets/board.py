@@ -219,7 +219,7 @@ def show(
     one, is shown as a ClusterBoard, with `at_ms` and `select` only.
 
     step    the step to open; defaults to the step of this log's other panels, or if there are none,
-            to the most telling one (see `visualizer.opening`)
+            to the step in which most happens (see `visualizer.opening`)
     select  the id of the request to select, None for no request, or "auto": the request that the
             step is about
     window  the first and last step that the timeline shows
@@ -231,7 +231,7 @@ def show(
             "experts" (of a mixture of experts), or "waterfall" (where the time of each request went)
     at_ms   for a cluster log: the time to open, in milliseconds since the gateway started
     """
-    # The name of a scenario is passed on: its board has a caption.
+    # The name of a scenario is passed on, because its board has a caption.
     events = log if isinstance(log, Board) or find_scenario(log) else read_any(log)
     if isinstance(events, ClusterLog):
         only = {"step": step, "window": window, "range": range, "axis": axis, "slo": slo}

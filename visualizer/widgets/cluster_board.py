@@ -25,7 +25,7 @@ class ClusterBoard(PictureWidget):
     selected   the number of the selected request in the cluster, or None
     replicas   the log of each replica, by id: `show(board.replicas["0"])`
 
-    A notebook saves the log with the board only if it has at most 1.3 MB packed.
+    A notebook saves the log with the board only if the packed log has at most 1.3 MB.
     """
 
     _esm = CLUSTER_MODULE
