@@ -12,7 +12,7 @@ from checks.broken import Broken
 from checks.guard import call
 from checks.judging import counted, judge, listed
 from engine import Engine, SamplingParams
-from engine.output.constraint import Constraint
+from engine.output.constraint import Beginning, Constraint
 from engine.output.regex_mask import automaton
 from engine.text.tokenizer import Tokenizer
 
@@ -302,7 +302,7 @@ class YourEngine(Engine):
             return super()._constraint(params)
         vocab, ends = vocabulary_of(self.tokenizer), self.tokenizer.eos_ids
         matcher = YourMatcher(type(self).mask, shape_of(shape.text), vocab, ends)
-        return Constraint(matcher, ends, ignore_eos=params.ignore_eos)
+        return Constraint(Beginning(lambda: matcher), ends, ignore_eos=params.ignore_eos)
 
 
 class YourMatcher:
