@@ -98,7 +98,7 @@ def lmtp(
 
         max_tokens=20 temperature=0.8 Once upon a time
 
-    On a line without a prompt, parameters apply to all following prompts. Put a
+    Parameters on a line without a prompt apply to all following prompts. Put a
     prompt that contains "=" in double quotes.
 
     keep=NAME stores the prompt and its output on the server, from=NAME continues

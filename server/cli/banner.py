@@ -35,7 +35,7 @@ def banner(
     """Return the text.
 
     url    the server's address on this machine
-    model  what the log's first event says of the model
+    model  what the log's first event says about the model
     """
     header = shlex.quote(f"Authorization: Bearer {settings.api_key}")
     curl = _CURL.format(url=url, key=f" -H {header}" if settings.api_key else "")
@@ -90,7 +90,7 @@ def _addresses(settings: ServerSettings, url: str, start: "Start") -> Iterator[_
 
 def _model(model: Mapping[str, Any]) -> Iterator[_Row]:
     """Yield the model's precision, device and memory."""
-    if "weight_bytes" not in model:  # not a model that computes
+    if "weight_bytes" not in model:  # the model only simulates
         return
     weights = byte_size(model["weight_bytes"])
     kv = byte_size(model["kv_bytes"])
@@ -100,7 +100,7 @@ def _model(model: Mapping[str, Any]) -> Iterator[_Row]:
 
 
 def _settings(config: EngineConfig, start: "Start") -> Iterator[_Row]:
-    """Yield the settings that explain most surprises, and where the logs are."""
+    """Yield the settings that explain most surprises, and the places of the logs."""
     memory = f"{config.max_kv_tokens} KV slots in {config.num_blocks} blocks"
     limits = f"{config.max_batch_size} requests and {config.token_budget} tokens per step"
     yield "engine", f"{memory}, {limits}"

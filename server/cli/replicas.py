@@ -26,10 +26,10 @@ def serve_replicas(
     config: EngineConfig,
     settings: ServerSettings,
 ) -> None:
-    """Start the replicas and serve the gateway until a signal stops it.
+    """Start the replicas, and serve the gateway until a signal stops it.
 
     options  all options by name, with their defaults
-    given    those that the user gave, which the replicas get, too
+    given    the options that the user gave; the replicas get them, too
 
     Raises StartError, ConfigError for a setting that the engine rejects, and ValueError for an
     unknown router.

@@ -50,9 +50,9 @@ from server.http.request_log import LogWriter
 # The kernel's send buffer for one client. By default it grows to about 4 MB on loopback, and the server
 # would not notice that a client has stopped reading until it is full.
 SEND_BUFFER_BYTES = 128 << 10
-# How long an idle connection stays open. It must be longer than the client's own limit; otherwise the
-# client may send a request on a connection that the server is closing. httpx and OpenAI's SDK keep
-# connections for 5 s, which is also uvicorn's default; aiohttp keeps them for 15 s.
+# How long an idle connection stays open. It must be longer than the client's own limit, or the client
+# may send a request on a connection that the server is closing. httpx and OpenAI's SDK keep connections
+# for 5 s, which is also uvicorn's default; aiohttp keeps them for 15 s.
 KEEP_ALIVE_SECONDS = 75
 
 
@@ -339,9 +339,10 @@ def run_server(
 
 
 class Service(Protocol):
-    """What a server process runs: its models, or a gateway. All calls come from the event loop.
+    """A service that a server process runs: its models, or a gateway. All calls come from the event
+    loop.
 
-    gave_up  set when it cannot go on by itself
+    gave_up  set when it cannot recover by itself
     """
 
     gave_up: asyncio.Event
@@ -350,7 +351,7 @@ class Service(Protocol):
         """Begin to work."""
 
     async def drain(self) -> None:
-        """Accept no more requests, and return when the running ones have ended or time is up."""
+        """Accept no more requests; return when the running ones have ended or the time is up."""
 
     async def stop(self) -> bool:
         """End everything else; return False if a thread cannot be ended."""
@@ -382,7 +383,7 @@ def run_app(
         http=HttpProtocol,
         ws="websockets-sansio",
         ws_max_size=max_frame_bytes,
-        ws_per_message_deflate=False,  # would only cost time on a local network
+        ws_per_message_deflate=False,  # compression would only cost time on a local network
         # A notebook cannot answer pings while a cell runs.
         ws_ping_timeout=settings.stall_seconds,
         # Trust the X-Forwarded-For of proxies on this machine only, whatever FORWARDED_ALLOW_IPS says:

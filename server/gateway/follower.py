@@ -1,9 +1,9 @@
-"""Follows one replica: its log, its clock, and whether it can be reached.
+"""Follow one replica: its log, its clock, and whether it can be reached.
 
 One connection to the replica's /events is also the sign that it is alive: when it breaks and cannot be
 opened again at once, the replica has left. Until it answers again, the follower keeps trying, with
-pauses that grow. The clock is asked every few seconds, so a replica whose machine has vanished, and
-which therefore closes no connection, is noticed too.
+pauses that grow. The clock is asked every few seconds, so the gateway also notices a replica whose
+machine has vanished and which therefore closes no connection.
 
 Clocks: the replica is asked for its time several times. The answer with the shortest round trip is off
 by at most half of it (Cristian, Distributed Computing 3, 1989).
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("underglass")
 
 PINGS = 8
-# A connection that broke sooner than this is not opened again at once: it would break again.
+# A connection that broke sooner than this is not opened again at once, because it would break again.
 _SHORT_SECONDS = 1.0
 
 _decode = msgspec.json.Decoder(AnyEvent).decode
@@ -41,7 +41,7 @@ class Times:
     """How often a replica is asked for its time, and how long the gateway waits, in seconds.
 
     between      from one alignment to the next
-    unanswered   until a replica that does not answer counts as gone
+    unanswered   how long a replica may not answer before it counts as gone
     first_pause  before the next attempt to reach it; each further pause is twice as long
     last_pause   the longest pause
     """
@@ -60,7 +60,7 @@ class Follower:
     """Follows `member` until it is stopped, and tells the gateway.
 
     status   the replica's latest `status` event: whether it is paused, why it accepts no requests
-    joined   whether it is present, in the words of the log
+    joined   whether the log says that it is present
     work     blocks that need the replica; they end when it leaves
     """
 
@@ -84,7 +84,7 @@ class Follower:
             del self._gateway.followers[self.member.id]
 
     async def stop(self) -> None:
-        """Stop following; the replica leaves."""
+        """Stop following, and take the replica out of the log."""
         self._task.cancel()
         await asyncio.wait({self._task})
         self._leave("the gateway has stopped")
@@ -107,8 +107,8 @@ class Follower:
                 if isinstance(error, TimeoutError):
                     why = f"no answer within {self._times.unanswered:g} s"
                 elif self.joined and loop.time() - opened > _SHORT_SECONDS:
-                    continue  # only this connection may be broken
-            except Exception as error:  # a bug, or a router's: the other replicas still serve
+                    continue  # perhaps only this connection is broken
+            except Exception as error:  # a bug here or in a router must not stop the other replicas
                 logger.exception("%s cannot be followed", where)
                 why = f"its log cannot be followed: {type(error).__name__}"
             if self._retired:
@@ -188,7 +188,7 @@ class Follower:
 
     async def _join(self, run: str, event: Event) -> None:
         """Make the replica available; its first event is `event`."""
-        if self.joined:  # its requests have been told by itself
+        if self.joined:  # the replica has already told its clients
             self._leave("its engine was restarted", gone=False)
         self._offset, self._rtt = await self._clock()
         assert isinstance(event, RunStarted | Keyframe), "a feed begins with one of them"

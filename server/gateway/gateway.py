@@ -1,7 +1,6 @@
-"""The replicas that can be reached, the router, and the cluster log.
-
-A gateway has no engine. It is to `server/gateway/` what the model registry is to one server: it is
-started, drained and stopped by `server/cli/serving.py`, and every route asks it for a replica.
+"""The gateway: the replicas that can be reached, the router, and the cluster log. It has no engine. It
+is to `server/gateway/` what the model registry is to one server: it is started, drained and stopped by
+`server/cli/serving.py`, and every route asks it for a replica.
 """
 
 import asyncio
@@ -41,8 +40,8 @@ class Gateway:
     log        the cluster log; `dispatcher` writes it
     routed     number of decisions by replica and reason
     draining   the gateway is about to stop and accepts no more requests
-    accepted   the requests that clients wait for; they end when the drain's time is up
-    stopped    set when viewers have to go
+    accepted   requests that clients wait for; they end when the drain's time is up
+    stopped    set when viewers have to disconnect
     """
 
     def __init__(
@@ -207,7 +206,7 @@ class Gateway:
         return self.followers[decision.replica]
 
     def least_loaded(self, role: str = "") -> Follower:
-        """Return the ready replica with the fewest requests, of a role if there is one.
+        """Return the ready replica with the fewest requests, preferably one with the role.
 
         Raises ApiError (503).
         """

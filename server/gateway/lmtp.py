@@ -1,8 +1,8 @@
 """One LMTP connection, pinned to one replica: its buffers and streams live there.
 
 Frames pass unchanged in both directions. The gateway notes which streams are open, for two reasons:
-when the replica dies, each of them ends with an error item, and a drain waits for them. And it logs the
-number that each stream has at the replica. The connection itself is one request of the cluster.
+when the replica dies, each of them ends with an error item, and a drain waits for them. It also logs
+the number that each stream has at the replica. The connection itself is one request of the cluster.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from server.http.errors import ApiError, no_route, unavailable
 from server.http.request_log import label_in
 
 _NOTED = ('"status":"queued"', '"finish_reason":"', '"error":')
-_TRY_AGAIN = 1012  # WebSocket's "service restart": the client may connect again
+_TRY_AGAIN = 1012  # WebSocket's "service restart", after which the client may connect again
 
 
 def install(app: Starlette, gateway: Gateway) -> None:
@@ -55,7 +55,7 @@ class PinnedSession:
         self._gateway = gateway
         self._client = client
         self._number = gateway.next_request()
-        self._open: dict[StreamId, ExitStack] = {}  # each holds up the drain
+        self._open: dict[StreamId, ExitStack] = {}  # the drain waits for each of them
 
     async def serve(self) -> None:
         """Pass frames on until one side leaves. Raises ApiError if there is no replica."""
@@ -134,7 +134,7 @@ class PinnedSession:
 
     def _note_items(self, text: str) -> None:
         if not any(one in text for one in _NOTED):
-            return  # nearly every frame: looking is cheaper than parsing
+            return  # nearly every frame; a search is cheaper than parsing
         word, content = split(text)
         gateway = self._gateway
         for item in items_of(content):
@@ -148,7 +148,7 @@ class PinnedSession:
             stack.close()
 
     async def _end(self, error: ApiError) -> None:
-        """End every open stream with an error item, then the connection."""
+        """End every open stream with an error item, and close the connection."""
         if self._client.client_state is WebSocketState.CONNECTING:
             raise error
         items = [

@@ -54,7 +54,7 @@ async def _metrics_of(gateway: Gateway, follower: Follower) -> str:
 
 
 class _Cluster(Collector):
-    """The metrics of all replicas: `texts` has each one's, by id."""
+    """The metrics of all replicas; `texts` has the text of each, by id."""
 
     def __init__(self, gateway: Gateway, texts: dict[str, str]) -> None:
         self._gateway = gateway

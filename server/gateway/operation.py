@@ -1,4 +1,4 @@
-"""/health, /ready and the teacher's controls of a gateway, and routes that any replica can answer.
+"""A gateway's /health, /ready and teacher's controls, and the routes that any replica can answer.
 
 A control goes to all replicas at once, or with `?replica=ID` to one. The gateway checks its client as
 one server does, and sends the cluster's key to the replicas.
@@ -57,15 +57,17 @@ class ReplicaHealth(EngineCounts):
     status: Literal["ok", "not_ready"]
     not_ready: str = Field(description="Why it accepts no requests; empty if it does.")
     trace_error: str = Field(description="Why its `--trace-file` is no longer written, or empty.")
-    in_flight: int = Field(description="Requests of this gateway that it has not answered.")
+    in_flight: int = Field(
+        description="Requests of this gateway that the replica has not answered."
+    )
 
 
 class MovingCosts(BaseModel):
-    """What moving KV between replicas and computing it cost when the gateway started, in ms."""
+    """Milliseconds that moving KV between replicas and computing it took when the gateway started."""
 
     fixed_ms: float = Field(description="A move, however long.")
-    block_ms: float = Field(description="Each block of a move.")
-    token_ms: float = Field(description="Computing the KV of a token.")
+    block_ms: float = Field(description="For each block of a move.")
+    token_ms: float = Field(description="For computing the KV of a token.")
 
 
 class ClusterHealth(BaseModel):
@@ -204,7 +206,7 @@ def _described(name: str) -> str:
 
 
 def _combined(told: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Return the replicas' answers under their ids, and one value for each field that combines."""
+    """Return the replicas' answers by id, and one value for each field that can be combined."""
     first = next(iter(told.values()))
     fields = {
         name: combine(answer[name] for answer in told.values())  # type: ignore[operator]

@@ -6,8 +6,9 @@ request, also for routers that do not read the ids: the hit rates in the log nee
 The body that the replica then gets is the client's, unchanged.
 
 If a replica fails before the client has received any output, the request goes to another one, once.
-Later, its stream ends with an error whose code is `replica_lost`: another replica might continue
-differently. A client that leaves closes the connection to the replica, too, which aborts the request.
+If it fails later, the stream ends with an error whose code is `replica_lost`, because another replica
+might continue differently. A client that leaves closes the connection to the replica, too, which aborts
+the request.
 """
 
 import aiohttp
@@ -134,7 +135,7 @@ class RoutedAnswer(Response):
         return first.token_ids
 
     async def _pass(self, number: int, follower: Follower) -> None:
-        """Pass a replica's response on. Raises LostError."""
+        """Pass a replica's response on to the client. Raises LostError."""
         gateway, connection = self._gateway, self._connection
         async with lost(follower), self._post(follower.member.url + self._path) as response:
             if response.status == 503 and len(gateway.ready) > 1 and not self._has_output:

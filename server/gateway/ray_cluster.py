@@ -59,17 +59,17 @@ _CONNECT_SECONDS = 5.0
 # Ray's workers look for modules first in the directory in which `ray.init` is called. In the command's
 # own working directory, a learner's file could hide the package `server`.
 _ROOT = Path(__file__).parents[2]
-# Nearly the least that Ray accepts: tokens do not travel through it.
+# Nearly the least that Ray accepts, because tokens do not travel through it.
 _OBJECT_STORE_BYTES = 80 << 20
 
 
 class RayOptions(Struct, frozen=True, kw_only=True):
     """What to run on Ray.
 
-    replicas       how many replicas; with `max_replicas`, at least so many
+    replicas       number of replicas; with `max_replicas`, the least number
     max_replicas   None, or the most replicas that Serve may start under load
     address        None to start Ray on this machine, or "auto" or HOST:PORT of a cluster to join
-    threads        CPU threads of each replica, which Ray reserves
+    threads        CPU threads that Ray reserves for each replica
     batch          requests that fill a replica's batch; more unfinished ones need another replica
     drain_seconds  how long a replica that is stopped may finish its requests
     """
@@ -101,7 +101,7 @@ class RaySet:
 
         Ray is started on this machine, or joined if the options name a cluster. A cluster that was
         joined keeps running. Call this in the main thread: Ray's processes end with the thread that
-        started them. A SIGTERM ends the start, too.
+        started them. A SIGTERM ends the start-up, too.
 
         Raises StartError if Ray does not start, or if a replica does not.
         """
@@ -155,7 +155,8 @@ def hide_slow_import(directory: Path) -> None:
 
 
 def check_installed() -> None:
-    """Raise ModuleNotFoundError without Ray. Does not import it: Ray reads the environment then."""
+    """Raise ModuleNotFoundError without Ray. Does not import it: Ray reads the environment when it
+    starts."""
     if find_spec("ray") is None:
         raise ModuleNotFoundError("No module named 'ray'", name="ray")
 
@@ -194,11 +195,12 @@ def _start_node(options: RayOptions, directory: Path) -> "Node":
 
     parameters = RayParams(
         node_ip_address="127.0.0.1",
-        # A promise to Ray's scheduler, not a limit: every replica shall find a place.
+        # Ray schedules by this number but does not enforce it, so it is small: every replica shall find
+        # a place.
         num_cpus=(options.max_replicas or options.replicas) * options.threads,
         num_gpus=0,
         include_dashboard=False,
-        no_monitor=True,  # it adds and removes machines
+        no_monitor=True,  # an autoscaler, which adds and removes machines
         include_log_monitor=False,
         object_store_memory=_OBJECT_STORE_BYTES,
         temp_dir=str(directory),
@@ -215,7 +217,7 @@ def _start_node(options: RayOptions, directory: Path) -> "Node":
 @contextmanager
 def _joined_ray(address: str) -> Iterator[None]:
     """Join a cluster, and leave it after the block."""
-    os.environ["RAY_NUM_REDIS_GET_RETRIES"] = "3"  # it can be reached: a rejection is final
+    os.environ["RAY_NUM_REDIS_GET_RETRIES"] = "3"  # it can be reached, so a rejection is final
     import ray
 
     _silence()
@@ -287,7 +289,7 @@ def _deployed(name: str, options: RayOptions, environment: Mapping[str, str]) ->
         ray_actor_options={"num_cpus": options.threads},
         health_check_period_s=1,
         health_check_timeout_s=10,
-        graceful_shutdown_wait_loop_s=0.1,  # Serve counts no requests: the server drains itself
+        graceful_shutdown_wait_loop_s=0.1,  # Serve counts no requests, because the server drains itself
         graceful_shutdown_timeout_s=options.drain_seconds + 10,
         max_constructor_retry_count=1,
         **limits,

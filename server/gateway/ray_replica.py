@@ -1,11 +1,11 @@
-"""One replica: a Ray actor that runs `underglass serve` and says how it is.
+"""One replica: a Ray actor that runs `underglass serve` and reports its health.
 
 The actor starts the server as a process of its own, by the command `underglass serve`. So a replica has
 every route and limit of a single server, and Ray's threads do not share the interpreter lock with its
 tokens. Ray places the actor, asks for its health, replaces it and stops it; it never sees a token.
 
-However the actor ends, the server's stdin closes and the server stops. When the server ends first, the
-actor ends with it, so that Ray replaces both.
+In whatever way the actor ends, the server's stdin closes and the server stops. When the server ends
+first, the actor ends with it, so that Ray replaces both.
 
 Differs from vLLM's and SGLang's Ray executors: they make an actor of each GPU worker of one engine. Ray
 Serve LLM makes an actor of each engine, too, and sends tokens through Ray.
@@ -29,7 +29,7 @@ from underglass import child
 if TYPE_CHECKING:
     from ray.serve.config import AutoscalingContext
 
-_ANSWER_SECONDS = 5.0  # how long the server may take to answer the actor
+_ANSWER_SECONDS = 5.0  # how long the actor waits for an answer of the server
 _bind = serve_replica.add_port_to_grpc_server
 # A load balancer or a proxy in the environment must not get between the actor and its server.
 _open = build_opener(ProxyHandler({})).open
@@ -40,7 +40,8 @@ class EngineReplica:
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         address = get_node_ip_address()
-        # Serve opens a port for calls between deployments, on all interfaces. This one has no calls.
+        # Serve opens a port for calls between deployments, on all interfaces. This deployment has no
+        # such calls.
         serve_replica.add_port_to_grpc_server = lambda server, _: _bind(server, f"{address}:0")
         for name in [name for name in os.environ if name.startswith("UNDERGLASS_")]:
             del os.environ[name]  # the command's own, such as UNDERGLASS_REPLICAS
@@ -52,7 +53,7 @@ class EngineReplica:
         threading.Thread(target=self._end_with_server, daemon=True).start()
 
     def record_replica_metadata(self) -> dict[str, Any]:
-        """Return what Serve tells every gateway about this replica: where its server is."""
+        """Return what Serve tells every gateway about this replica: the address of its server."""
         return {"url": self._server.url, "pid": self._server.process.pid}
 
     async def check_health(self) -> None:
@@ -78,7 +79,7 @@ class EngineReplica:
     def _end_with_server(self) -> None:
         self._server.process.wait()
         if not self._stopping:
-            os._exit(1)  # Ray notices it at its next health check, within a second
+            os._exit(1)  # Ray notices this at its next health check, within a second
 
 
 def replicas_for_load(context: "AutoscalingContext") -> tuple[int, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Which replicas a gateway has.
+"""The replicas that belong to a gateway.
 
 A `ReplicaSet` says which servers belong to the gateway, and where they are. It need not know whether
 one can be reached: the gateway connects to each, routes requests to those that answer, and tries again
@@ -29,12 +29,12 @@ class Member:
 
 
 class ReplicaSet(Protocol):
-    """Tells the gateway about its members. All calls come from the event loop, or go to it."""
+    """Tells the gateway about its members. All calls happen on the event loop."""
 
     async def start(
         self, add: Callable[[Member], None], remove: Callable[[str, str], None]
     ) -> None:
-        """Begin to call `add(member)` for each member, and `remove(id, why)` when it is one no more.
+        """Begin to call `add(member)` for each member, and `remove(id, why)` when it is no longer one.
 
         No request is routed to a removed member. Its streams continue until they end or break, so it
         may finish them before it exits. An exception ends the gateway.

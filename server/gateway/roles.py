@@ -1,4 +1,4 @@
-"""Prefill here, decode there: some replicas compute prompts, the others continue them.
+"""Prefill here, decode there: some replicas compute prompts, and the others continue them.
 
     1. a prefill replica computes the prompt, as a request for one token
     2. the gateway copies the prompt's KV blocks from there to a decode replica
@@ -45,7 +45,7 @@ logger = logging.getLogger("underglass")
 PREFILL, DECODE = "prefill", "decode"
 _SHORT, _LONG = 2, 24  # blocks of the prompts that are measured
 _REPEATS = 3
-_IDS = 256  # every vocabulary has these ids
+_IDS = 256  # ids that every vocabulary has
 _NAMED = {"x-client": "gateway: cost of moving"}  # the label of these prompts in the replicas' logs
 
 
@@ -231,7 +231,7 @@ class KVMover:
 
 
 async def _fastest(times: dict[int, float], blocks: int, work: Awaitable[_Result]) -> _Result:
-    """Await work, and note its time in milliseconds if it is the shortest."""
+    """Await work, and keep its time in milliseconds if it is the shortest so far."""
     began = time.perf_counter()
     result = await work
     times[blocks] = min(times.get(blocks, float("inf")), 1e3 * (time.perf_counter() - began))
@@ -239,7 +239,7 @@ async def _fastest(times: dict[int, float], blocks: int, work: Awaitable[_Result
 
 
 def cached_blocks(state: State, tokens: Sequence[int]) -> int:
-    """Return how many leading whole blocks of `tokens` a replica has cached, as its log says."""
+    """Return how many leading whole blocks of `tokens` a replica has cached according to its log."""
     size, found, node = state.block_size, 0, state.nodes[0]
     while True:
         rest = tokens[found * size :]

@@ -1,4 +1,4 @@
-"""Blocks of work that one call ends: all that run at a replica, or all that run in a drain."""
+"""Blocks of work that can be ended together: all that need a replica, or all that a drain waits for."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 
 class Scopes:
-    """Open blocks. A timeout that is set from outside is asyncio's own way to end a block."""
+    """Open blocks. asyncio ends a block from outside by a timeout that is set later."""
 
     def __init__(self) -> None:
         self._open: set[asyncio.Timeout] = set()

@@ -1,7 +1,7 @@
 """Requests to a replica: which headers pass, and the keys that the gateway adds.
 
 aiohttp is the client, because it passes bodies on without parsing them and costs a quarter of httpx's
-time per chunk. It is in the extra `cluster`.
+time per chunk. It is in the extra `gateway`.
 """
 
 import os
@@ -40,7 +40,7 @@ CONNECT_SECONDS = 5.0
 def own_headers(settings: ServerSettings) -> dict[str, str]:
     """Return the headers with which the gateway identifies itself to its replicas.
 
-    The replicas' key is the gateway's own. `settings.cluster_key` makes controls possible.
+    The replicas have the gateway's own key. `settings.cluster_key` makes controls possible.
     """
     headers = {}
     if settings.api_key is not None:
@@ -79,7 +79,7 @@ def response_headers(headers: Iterable[tuple[str, str]], replica: str) -> list[t
 
 
 def reason(error: Exception) -> str:
-    """Return why a connection to a replica failed, in words."""
+    """Return in words why a connection to a replica failed."""
     if isinstance(error, aiohttp.ClientPayloadError | aiohttp.ServerDisconnectedError):
         return "the connection broke"
     number = getattr(error, "errno", None)

@@ -28,6 +28,7 @@ from engine.speculation.draft_model import DraftModel
 from engine.speculation.prompt_lookup import PromptLookup
 
 LETTERS = "abcx"
+LIMIT = "needs more than"
 DEAD = "\nDEAD: /[0-9]+/ & /[a-z]+/"
 ROOMY = EngineConfig(max_kv_tokens=4096, token_budget=256, jump_forward=False)
 
@@ -204,7 +205,9 @@ def check(seed: int, models, counts: Counter) -> None:
     assert rejected == refused and all(map(is_reason, rejected))
     assert answers.keys() == expected.keys()
     for key in answers:
-        if answers[key] != expected[key]:
+        if answers[key] != expected[key] and reaches_limit(answers[key], expected[key]):
+            counts["limit at another token"] += 1  # a lexer counts what it has not read before
+        elif answers[key] != expected[key]:
             assert_rounding(models, workload, key, answers[key][0], expected[key][0])
             counts["differ by rounding"] += 1
     for (index, _), (_, text, reason, error) in answers.items():
@@ -214,7 +217,7 @@ def check(seed: int, models, counts: Counter) -> None:
             counts["plain"] += 1
         elif reason == "error":
             assert is_reason(error.removeprefix("structured: "))
-            counts["limit" if "needs more than" in error else "dead end"] += 1
+            counts["limit" if LIMIT in error else "dead end"] += 1
         else:
             assert not error and reason in ("stop", "length")
             assert reason == "length" or re.fullmatch(one.regex, text), (one, text)
@@ -266,6 +269,10 @@ def assert_rounding(
     for end in (low, high - 1):
         below = sum(p[token] for token in range(end + 1)) / sum(p.values())
         assert math.isclose(below, number, abs_tol=1e-5)
+
+
+def reaches_limit(*answers: tuple) -> bool:
+    return all(LIMIT in error for _, _, _, error in answers)
 
 
 def is_reason(text: str) -> bool:
