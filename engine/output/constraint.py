@@ -143,6 +143,13 @@ class Constraint:
         """
         return self._compute_mask(output, again=True)
 
+    def draft_mask(self, output: list[int]) -> int:
+        """Return `mask` for an output that ends with drafts; after a limit of the lexer, drafts end."""
+        if not self.takes_drafts:
+            return self._end_bits
+        self._beginning.is_shared = True
+        return self._compute_mask(output, again=False)
+
     def is_complete(self, output: list[int]) -> bool:
         """Return whether only an end token can follow `output`, or `output` ends with one.
 

@@ -47,6 +47,7 @@ from typing import Any
 import msgspec
 
 from engine.config import ConfigError, EngineConfig
+from engine.output.constraint import Constraint
 from engine.runner import KVFormat, Row, Runner, Sampled
 from engine.scheduling.request import Request
 
@@ -233,6 +234,16 @@ class DraftModel:
         return len(request.tokens) < draft.limit and not is_end
 
 
+class _DraftConstraint(Constraint):
+    """A request's constraint, as the sampler of the draft model asks it."""
+
+    def __init__(self, constraint: Constraint) -> None:
+        self._constraint = constraint
+
+    def mask(self, output: list[int]) -> int:
+        return self._constraint.draft_mask(output)
+
+
 def _in_one_line(error: Exception) -> str:
     """Return an error's class and message, without line breaks and not longer than a sentence."""
     return textwrap.shorten(f"{type(error).__name__}: {error}", 120, placeholder=" ...")
@@ -244,9 +255,7 @@ def _with_tokens(request: Request, new: list[int]) -> Request:
     if params.logprobs is not None or params.prompt_logprobs is not None:
         params = msgspec.structs.replace(params, logprobs=None, prompt_logprobs=None)
     tokens, block_table = request.tokens + new, list(request.block_table)
-    constraint = request.constraint
-    if constraint is not None and not constraint.takes_drafts:
-        constraint = None  # no draft is used
+    constraint = request.constraint and _DraftConstraint(request.constraint)
     return replace(
         request, tokens=tokens, block_table=block_table, params=params, constraint=constraint
     )

@@ -394,11 +394,11 @@ class Bridge:
         self.window.wake()
         now = self.client.now()
         for stream in held:
-            stream.submitted_at = now  # the wait before was the teacher's
+            stream.submitted_at = now  # before that, the request waited for the teacher
         return [
             msgspec.structs.replace(submit, submitted_at=now)
             for submit in held.values()
-            if submit.reply in self._replies  # otherwise it has been told that it failed
+            if submit.reply in self._replies  # otherwise the client has already got an error
         ]
 
     async def _ask(

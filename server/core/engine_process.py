@@ -10,17 +10,17 @@ written. The messages are msgpack over a socket pair, each preceded by its lengt
 same `InProcessClient` and engine thread as `--one-process`. It imports torch and has the weights; the
 parent has the tokenizer, and validates requests.
 
-Either process notices when the other one ends: its socket closes. If the child dies, all requests are
-told; if the parent dies, the child ends, even in a step that holds the GIL: the lifeline, a pipe into
-which nothing is written, closes with the parent, and then the kernel's SIGIO ends the child. The child
-is in a session of its own and ignores SIGINT and SIGTERM, so that Ctrl-C in a terminal, or an operator
-that signals a whole group, does not end it before the drain.
+Either process notices when the other one ends: its socket closes. If the child dies, all requests end
+with an error; if the parent dies, the child ends, even in a step that holds the GIL: the lifeline, a
+pipe into which nothing is written, closes with the parent, and then the kernel's SIGIO ends the child.
+The child is in a session of its own and ignores SIGINT and SIGTERM, so that Ctrl-C in a terminal, or an
+operator that signals a whole group, does not end it before the drain.
 
 Source: vLLM's `EngineCoreProc` (`vllm/v1/engine/core.py`) and `AsyncMPClient` (`core_client.py`).
 
 Differs from vLLM, which uses ZMQ sockets, detokenizes in the API process and ends the server when the
-child dies. Here the child detokenizes, because the event log has the texts; and `Models` starts a
-child that died again, once.
+child dies. Here the child detokenizes, because the event log has the texts, and `Models` starts a new
+child once if one dies.
 """
 
 import asyncio

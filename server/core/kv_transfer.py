@@ -104,7 +104,8 @@ def decode_pages(body: bytes, layout: KVLayout, vocab_size: int) -> tuple[PagesH
     if zlib.crc32(pages) != header.crc32:
         raise bad_request(
             "crc32",
-            "crc32 does not fit the pages: the body is damaged, send it again",
+            "the checksum of the KV pages (crc32) is wrong: they were damaged on the way, so send them "
+            "again",
             "kv_damaged",
         )
     return header, pages

@@ -1,4 +1,5 @@
-"""What the bridge and an engine thread say to each other: commands there, reports back.
+"""The messages between the bridge and an engine thread: commands in one direction, reports in the
+other.
 
 They hold no objects of either side, so the same messages pass between two threads (`--one-process`)
 and, as msgpack, between two processes. A stream, a reply and a buffer are numbers that only the bridge

@@ -277,8 +277,9 @@ class Models:
         """Start the first model's engine process again, once; then give up.
 
         vLLM and SGLang end the server when its engine dies, and rely on an orchestrator to start it
-        again. A classroom has none, and one crash need not end a lesson. But an engine that dies again
-        and again must not look like a server: then this one ends, too, with an exit code.
+        again. A classroom has none, and one crash need not end a lesson. But an engine that dies
+        repeatedly must not look like a working server, so the second time this server ends with an exit
+        code.
         """
         now = asyncio.get_running_loop().time()
         again, self._last_death = now - self._last_death < SECONDS_BETWEEN_DEATHS, now

@@ -1,4 +1,4 @@
-"""Submit the prompts of an earlier run again, each before the step that it came before then.
+"""Submit the prompts of an earlier run again, each before the same step as in that run.
 
 An idle engine runs no steps, so a step's number says how much work came before it, not how late it was.
 If the new run has no work left before the next arrival, the rest moves forward to the next step, as

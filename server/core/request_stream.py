@@ -197,7 +197,7 @@ class RequestStream:
             self._on_kept(kept)
 
     def fail(self, error: Exception) -> None:
-        """End all choices: `deltas` raises `error` after the output so far.
+        """End all choices: `deltas` returns the output so far and then raises `error`.
 
         The engine aborts the request now, even if a client that does not read blocks the handler.
         """

@@ -121,7 +121,7 @@ async def restarted(old: Bridge, restart: Restart) -> tuple[Bridge, ApiError | N
 
 
 async def succeed(old: Bridge, client: EngineClient, prompts: Prompts = "none") -> Bridge:
-    """Return the started bridge of a new run, to which viewers of the old run go on."""
+    """Return the started bridge of a new run; viewers of the old run continue with it."""
     before, after = msgspec.to_builtins(old.config), msgspec.to_builtins(client.config)
     previous = PreviousRun(
         run=old.window.run,
