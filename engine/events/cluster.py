@@ -2,9 +2,9 @@
 
 Notes before reading:
 
-- `of` carries an event of a replica, unchanged. The other events say what the gateway did. So the log
-  splits back into one `EventLog` per replica (`cluster_log.py`).
-- The order is that in which the gateway learned of things. A replica's event is therefore a little
+- `of` carries an event of a replica, unchanged. The other events record what the gateway did. So the
+  log splits back into one `EventLog` per replica (`cluster_log.py`).
+- Events are in the order in which the gateway learned of them. A replica's event is therefore a little
   late: a request may be routed between an event and its `of`.
 - Measured values are under the last key `t`, as in `vocabulary.py`. Times are integer microseconds
   since the gateway started; the times inside an `of` are the replica's own. Cluster time is the
@@ -53,7 +53,7 @@ class ReplicaJoined(ClusterEvent):
     """A replica is ready. `role` is "" unless replicas have different tasks.
 
     t  `at`; cluster time is the replica's time plus `offset`; `rtt` is the round trip of the ping that
-       measured the offset, which is therefore at most half of it wrong
+       measured the offset, so the offset is wrong by at most half of it
     """
 
     replica: str
@@ -83,7 +83,7 @@ class Routed(ClusterEvent):
 
     attempt  1, or 2 if its first replica died before the first token
     prompt   the number of prompt tokens
-    hits     by replica: the prompt tokens that are predicted to be cached there
+    hits     by replica: how many prompt tokens are predicted to be cached there
     loads    by replica: requests routed there that had not ended
     scores   by replica: what the policy compared, lower is better; empty if it compared nothing
     t        `at`, and how long the decision took, `us`; not in a simulation
@@ -102,7 +102,7 @@ class Routed(ClusterEvent):
 
 
 class Placed(ClusterEvent):
-    """A request arrived at its replica, whose log calls it `its_request`.
+    """A request arrived at its replica; in the replica's log its number is `its_request`.
 
     An LMTP connection is one request of the cluster; each of its streams is placed.
     """

@@ -96,7 +96,7 @@ class ClusterLog:
                 continue
             if isinstance(one.event, RunStarted | Keyframe):
                 if isinstance(one.event, Keyframe) and ends.get(one.replica) == one.seq:
-                    continue  # it says what the events before it have said
+                    continue  # it repeats what earlier events said
                 events[one.replica] = []
             events[one.replica].append(one.event)
             ends[one.replica] = one.seq

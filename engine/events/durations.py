@@ -6,7 +6,8 @@ DIGITS = Context(prec=3, rounding=ROUND_HALF_UP)
 
 
 def duration(ms: float) -> str:
-    """Format like "35.1 s" or "120 ms": three significant digits, or whole seconds from 1000 s up."""
+    """Format a duration like "35.1 s" or "120 ms": three significant digits, or whole seconds from 1000
+    s up."""
     shown = DIGITS.create_decimal_from_float(ms)
     if abs(shown) < 1000:
         return f"{shown.normalize():,f} ms"

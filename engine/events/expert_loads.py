@@ -5,12 +5,12 @@ not 0; in a long prefill nearly all are. So a layer is the list of its loads in 
 idle experts in a row: [0, 0, 3, 0, 1] is written as [-2, 3, -1, 1]. It is never longer than the list of
 all loads, and with one token about as short as pairs of expert and load.
 
-Real engines count the same to balance experts between devices: vLLM's `expert_load_pass`
+Real engines keep the same counts to balance experts between devices: vLLM's `expert_load_pass`
 (`vllm/distributed/eplb/eplb_state.py`), SGLang's `python/sglang/srt/eplb/expert_distribution.py`.
 
-Differs from vLLM: it keeps the counts of recent passes only, and sums them. Differs from SGLang: there,
-a mode of the recorder says whether it keeps sums (`stat`) or single passes (`per_pass`). Here the log
-has the counts of each step.
+Differs from vLLM: vLLM keeps only the sums over recent passes. Differs from SGLang: in SGLang, the
+recorder's mode says whether it keeps sums (`stat`) or single passes (`per_pass`). Here the log has the
+counts of each step.
 """
 
 from collections.abc import Sequence
@@ -56,7 +56,7 @@ def summed(loads: list[list[int]], layers: Sequence[Sequence[int]]) -> list[list
 
 
 class Busiest(NamedTuple):
-    """The expert with the most tokens, and how many times the mean of its layer's experts that is."""
+    """The expert with the most tokens, and its load as a multiple of the mean of its layer."""
 
     layer: int
     expert: int
@@ -83,7 +83,7 @@ class ExpertLoads:
     def imbalance(self, layer: int) -> float:
         """Return the largest load of a layer as a multiple of the mean; 1 is perfect balance.
 
-        With one device per expert, the others would wait for the busiest one that long.
+        With one device per expert, all others would wait that long for the busiest one.
         """
         loads = self.layers[layer]
         return max(loads) * len(loads) / max(1, sum(loads))

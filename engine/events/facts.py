@@ -1,7 +1,7 @@
 """The facts that a log may know, and how it knows each of them.
 
 An engine of this project records every fact. A reader of another engine's trace
-(`visualizer/sources/`) says of each one whether the producer *recorded* it, whether it is *inferred*
+(`visualizer/sources/`) says for each one whether the producer *recorded* it, whether it is *inferred*
 from recorded facts, or whether it is *unknown*. The board marks what is inferred and draws nothing
 for what is unknown.
 """

@@ -36,7 +36,7 @@ class State(EngineState):
         for block in blocks:
             if block not in self.free:
                 raise ValueError(f"event {self.seq} allocates block {block}, which is not free")
-            del self.free[block]  # mostly the last, but a learner's pool may choose any block
+            del self.free[block]  # usually the last one, but a learner's pool may choose any block
             self.refs[block] = 1
         if self.has_windows:
             self.window_pages.update(blocks)
@@ -66,7 +66,7 @@ class State(EngineState):
             self.queue.pop(block, None)
 
     def _path(self, node: int) -> Iterator[NodeState]:
-        for _ in self.nodes:  # a path is no longer, unless a damaged log has made a circle
+        for _ in self.nodes:  # a path cannot be longer, unless a damaged log has made a circle
             if node == ROOT:
                 return
             yield self.nodes[node]
@@ -193,7 +193,7 @@ class State(EngineState):
 
     def _step_finished(self, event: v.StepFinished) -> None:
         for row in self.plans.pop(event.step or self.step, []):
-            # A row is in vain if its request has ended, or if its step was dropped.
+            # A row is wasted if its request has ended, or if its step was dropped.
             if row.request in self.requests and row.request not in event.wasted:
                 request = self.requests[row.request]
                 request.computed = row.start + row.count - len(row.drafts)
@@ -288,7 +288,7 @@ class State(EngineState):
         node = self.nodes[event.node]
         self._remove_copy(node, event.block)
         if node.hash:
-            return  # the number is the reader's: no memory is known to be free
+            return  # the reader chose the number: no memory is known to be free
         del self.queue[event.block]
         self.window_pages.discard(event.block)
         self.free[event.block] = None
@@ -368,7 +368,7 @@ class State(EngineState):
                 node = NodeState(id_, parent, [], [], [], 0, hash=event.hashes[index])
                 self.nodes[id_] = node
                 self.nodes[parent].children.add(id_)
-            elif not node.blocks and node.parent != parent:  # now it is known what comes before
+            elif not node.blocks and node.parent != parent:  # now the block before is known
                 self.nodes[node.parent].children.remove(id_)
                 self.nodes[parent].children.add(id_)
                 node.parent = parent
@@ -380,7 +380,7 @@ class State(EngineState):
     def _add_reported(self, node: NodeState, block: int, tokens: list[int], medium: str) -> None:
         if block > len(self.refs):
             raise ValueError(f"event {self.seq} reports block {block} before {len(self.refs)}")
-        if block == len(self.refs):  # as many blocks as were ever cached at once
+        if block == len(self.refs):  # the largest number of blocks that were cached at once
             self.refs.append(0)
             self.settings["num_blocks"] = len(self.refs)
         self.refs[block] = 1

@@ -45,9 +45,9 @@ class Lanes:
     def take(self, request: int, label: str, step: int, seats: int) -> None:
         """Give a request the best free lane; of several, the smallest.
 
-        Best is the lane that the label had last, if no other live request has the label: in a class, a
-        student keeps a mark. Next is a lane whose mark no other request of this step has. Of those, one
-        that has rested for two steps and is one of the first `seats` is better.
+        The best lane is the one that the label had last, if no other live request has the label: in a
+        class, a student keeps a mark. Next is a lane whose mark no other request of this step has. Of
+        those, one that has rested for two steps and is one of the first `seats` is better.
         """
         marks = {
             number % MARKS

@@ -147,7 +147,7 @@ def row_words(state: State, row: v.ScheduledRow) -> str:
 
 
 def wasted_words(state: State, later: Iterable[v.Event], request: int) -> str | None:
-    """Say why a request's row was in vain, which the log says later; None if it was not.
+    """Say why a request's row was wasted, which the log records later; None if it was not.
 
     state  when the step was scheduled
     later  the events after its step_scheduled
@@ -168,7 +168,7 @@ def wasted_words(state: State, later: Iterable[v.Event], request: int) -> str | 
 
 
 def mask_words(allowed: int, vocab: int, mass: float, wanted: str | None) -> str:
-    """Say what a grammar left to choose from.
+    """Say how many tokens a grammar allowed.
 
     vocab   number of tokens in the vocabulary; 0 if the log does not say
     wanted  the text of the token that the model preferred, if it is forbidden

@@ -36,7 +36,7 @@ class PausedTime:
                 self._remove(launched, self._ready)
 
     def between(self, begin: int, end: int) -> int:
-        """Return how much of the time from `begin` to `end` it was."""
+        """Return for how much of the time from `begin` to `end` it was paused."""
         total, at = 0, bisect_right(self.intervals, begin, key=lambda interval: interval[1])
         while at < len(self.intervals) and self.intervals[at][0] < end:
             total += min(end, self.intervals[at][1]) - max(begin, self.intervals[at][0])

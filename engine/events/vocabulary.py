@@ -33,7 +33,7 @@ WaitingReason = Literal[
     "token_budget",  # the step's budget has too few tokens left
     "batch_full",  # the batch has too few free seats: a request takes one per sample
     "no_free_blocks",  # its first chunk needs more KV blocks than are free or can be evicted
-    "whole_sequence",  # all its tokens together do (admission="whole")
+    "whole_sequence",  # all its tokens together need more (admission="whole")
     "reserved_blocks",  # preemption is off, and its worst case does not fit beside the others'
     "after_preemption",  # a step that preempts admits no request
     "static_batch",  # batching is static, and the current batch has not finished
@@ -108,8 +108,8 @@ class RunStarted(Event):
               are not the engine's own, drafter, tool, attention, verifier and weigh
     model     the runner's description; `draft_model` in it describes the draft model
     source    where a foreign log comes from: `engine` ("vLLM 0.32.0"), `recorder`, and `facts`, which
-              says of each fact of `facts.py` how the log knows it. Empty: an engine of this project
-              wrote the log, and every fact is recorded
+              says of each fact of `facts.py` how the log knows it. Empty if an engine of this project
+              wrote the log; then every fact is recorded
     t.fitted  only in a log of `what_if`; describes the replayed log: when it began (`unix_us`), what
               its arrivals were pinned to (`pinned`: "step" or "time"), the fitted cost of each of its
               `step_finished` (`step_us`), and the error of that cost on held-back steps (`held_back`)
@@ -251,9 +251,9 @@ class WindowPagesEvicted(Event):
     `num_window_pages`. No running request's window contained the blocks. `needed_by` is the request
     whose new blocks got the pages; -1 if an adopted prefix did.
 
-    No other event says which blocks have a page, because three rules do: an allocated block gets one,
-    a block that becomes free loses it, and a cached block without one takes that of an equal block
-    that it replaces in a block table (`radix_joined`).
+    No other event says which blocks have a page, because three rules determine it: an allocated block
+    gets one, a block that becomes free loses it, and a cached block without one takes that of an equal
+    block that it replaces in a block table (`radix_joined`).
     """
 
     blocks: list[int]
@@ -308,7 +308,7 @@ class StepFinished(Event):
     expert_loads  for each layer, how many tokens each expert computed in the forward pass, packed as
             `expert_loads.py` explains; [] for a layer without experts, and no layers for a dense model.
             Each token that was computed counts, once per expert: those of prompts, recomputed ones,
-            those of rows in vain, and drafts, rejected ones too
+            those of wasted rows, and drafts, even rejected ones
     draft_error  why the draft model failed after the forward pass: its requests have no drafts in the
             next step. The third failure in a row switches drafting off, which the text says
     t       `start`, `scheduled` and `end`, and for each row and id `logprobs` (and `top_logprobs`, if
@@ -483,7 +483,7 @@ class EventsMissing(Event):
 
 
 class StepReported(Event):
-    """What another engine says of the step in counts alone; which requests they are is unknown.
+    """The counts that another engine reports for a step; which requests it computed is unknown.
 
     prefills        requests that compute a part of their prompt
     prefill_tokens  how many tokens of it

@@ -46,7 +46,7 @@ def decision_rows(events: Iterable[c.ClusterEvent]) -> list[DecisionRow]:
     later = list[c.Of]()
     for event in events:
         if isinstance(event, c.Of):
-            later.append(event)  # it may have arrived before `placed`, which says whose it is
+            later.append(event)  # it may have arrived before the `placed` that names its request
         else:
             table.add(event)
     for event in later:

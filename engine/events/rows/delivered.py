@@ -10,10 +10,10 @@ from engine.events.rows.times import in_ms
 
 
 class DeliveredRow(msgspec.Struct, gc=False):
-    """One token on its way to its client. What a prefill replica samples is not delivered.
+    """One token on its way to its client. A token that a prefill replica samples is not delivered.
 
     request  the number of its request in the cluster; samples of one prompt share it
-    label    that of the request
+    label    the request's label
     replica  where the token was computed
     text     its piece
     time_ms  when its step ended, since the gateway started; None without times
@@ -36,7 +36,7 @@ def delivered_rows(events: Iterable[c.ClusterEvent]) -> list[DeliveredRow]:
     for event in events:
         match event:
             case c.Of():
-                later.append(event)  # it may have arrived before `placed`, which says whose it is
+                later.append(event)  # it may precede the `placed` that names its request
             case c.ReplicaJoined():
                 offsets[event.replica] = event.t.get("offset", 0)
                 if event.role == "prefill":

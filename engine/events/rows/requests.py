@@ -190,7 +190,7 @@ class _Table:
             row.queue_ms = self._since_arrival(row, event.t.get("start"))
         for request, drafts in self._drafts.items():
             row = self.rows[request]
-            if row.finish_reason is None:  # else the forward pass failed
+            if row.finish_reason is None:  # otherwise the forward pass failed
                 row.drafted_tokens = plus(row.drafted_tokens, drafts)
         for gain in event.tokens:
             self._add_tokens(self.rows[gain.request], gain, step, event.t.get("end"))

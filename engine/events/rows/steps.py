@@ -97,7 +97,7 @@ class _Table:
                 row.prefill_tokens, row.decode_tokens = event.prefill_tokens, event.decodes
                 row.tokens = event.prefill_tokens + event.decodes
                 row.batch = event.prefills + event.decodes
-                # Only counts are known, and these are not among them.
+                # Only counts are known, and these counts are not among them.
                 row.catchup_tokens = row.sampled_tokens = None
             case v.StepFinished():
                 if not self._scheduled:  # scheduling failed, and nothing was computed

@@ -1,4 +1,4 @@
-"""Remove from the rows of a foreign log what it does not know: a count of 0 would be a lie."""
+"""Remove values that a foreign log does not know from its rows, because a count of 0 would be false."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -53,7 +53,7 @@ def source_of(events: Sequence[v.Event]) -> Mapping[str, Any]:
 def remove_unknown(
     rows: Sequence[msgspec.Struct], facts: Mapping[str, tuple[Fact, ...]], source: Mapping[str, Any]
 ) -> None:
-    """Set the columns to None of which the source does not know all `facts`."""
+    """Set a column to None unless the source knows all of its `facts`."""
     unknown = [
         name
         for name, needed in facts.items()

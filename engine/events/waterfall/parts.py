@@ -10,7 +10,8 @@ from engine.events.facts import Fact, Knowledge, knowledge
 from engine.events.waterfall.causes import LOST, WAITING, WORK
 from engine.events.waterfall.spans import Span
 
-# The facts that a log must know to know a cause; "waiting" stands for all reasons of the scheduler's.
+# The facts that a log must know before a cause is known; "waiting" stands for all reasons of the
+# scheduler's.
 _FACTS: dict[str, list[Fact]] = json.loads(
     Path(__file__).with_name("cause_facts.json").read_text("utf-8")
 )
@@ -22,7 +23,7 @@ class Part:
     """All spans of a request with one cause; waiting behind others is a part of its own.
 
     time   in the waterfall's unit; the times of all parts add up to the request's `total`
-    steps  the steps in which it was so
+    steps  the steps with that cause
     about  other requests that it is about, in order: see `Span.about`
     mark   whether the log recorded the cause, or it is inferred or unknown
     words  what the time was spent on

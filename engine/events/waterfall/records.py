@@ -173,7 +173,7 @@ class Records:
     def _blocked(self, number: int, blocked: v.Blocked) -> None:
         """Note the first step in which more free blocks would have been enough."""
         life = self.lives.get(blocked.request)
-        # Memory is checked last; without preemption, the reserved blocks after the free ones.
+        # Memory is checked last; without preemption, reserved blocks are checked after free ones.
         is_last = blocked.reason == "reserved_blocks" or self._state.settings.get("preemption")
         if life and life.short is None and is_last and blocked.reason in _MEMORY:
             life.short = number, blocked.need - blocked.have
@@ -258,7 +258,7 @@ class Records:
                     work.again, work.new, work.is_prefill, work.is_decode, in_vain=True
                 )
         if any(other < number for other in self._open):
-            return  # it failed while the step before is being computed, whose time goes on
+            return  # it failed while the step before was still being computed
         before = self.steps[-1].end if self.steps else 0
         _set_times(step, event.t if self.unit == "us" else {}, before)
         step.is_after_gap, self._is_after_gap = self._is_after_gap, False

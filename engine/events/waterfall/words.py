@@ -40,7 +40,7 @@ def why_slow(time: "RequestTime") -> str:
 
 
 def headline(time: "RequestTime") -> str:
-    """Return how long a request took, and what most of the rest was."""
+    """Return how long a request took, and what took most of that time."""
     ended = _WORDS["total_so_far" if time.reason is None else "total"]
     total, work = in_words(time.total, time.unit), in_words(time.work, time.unit)
     words = [*fill(ended, who=time.name, total=total, work=work)]
@@ -53,9 +53,9 @@ def headline(time: "RequestTime") -> str:
 
 
 def helped(time: "RequestTime") -> str:
-    """Return what would have helped, as far as the log says it, or "".
+    """Return what would have helped, if the log says so, or "".
 
-    A replay shows what a whole run gains from more blocks; this is about one decision.
+    This is about one decision; a replay shows what a whole run gains from more blocks.
     """
     if time.life.short is None:
         return ""
