@@ -212,7 +212,7 @@ class _Reader:
             first += 8 + length
             strings.append(str(data[first - length : first], "utf-8"))
         self._offset = first
-        self._take(0)  # the last one may not end behind the end of the file
+        self._take(0)  # the last string must not end beyond the end of the file
         return strings
 
     def _tensor(self) -> tuple[tuple[int, ...], int, int]:

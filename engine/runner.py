@@ -54,7 +54,7 @@ class Row:
 
 
 class TokenMask(NamedTuple):
-    """What a mask left to choose from at a token's position; see `engine.output.constraint`.
+    """The tokens that a mask allowed at a token's position; see `engine.output.constraint`.
 
     allowed  number of allowed tokens; 0 without a mask; 1 for a token that the grammar forced
     wanted   the token that the model found most likely, if the mask forbids it
@@ -135,7 +135,7 @@ class SamplerOutput:
     """Sampled tokens: entry i of `token_ids` and `logprobs` is for position i.
 
     `top_logprobs` has the most likely tokens of the positions whose requests ask for them, and
-    `masks` what the masks left to choose from.
+    `masks` what the masks allowed.
     """
 
     token_ids: list[int]

@@ -24,7 +24,7 @@ from engine.text.tokenizer import HFTokenizer, TokenizerError
 BUNDLED = Path(__file__).parent.parent / "bundled"
 
 
-# Models that need less are loaded without a word.
+# Models that need less are loaded without a message.
 _WORTH_STATING = 200 * 10**6
 
 
@@ -68,7 +68,7 @@ def load(
 
     with tqdm(
         total=plan.weights, desc=f"Loading {found.name}", unit="B", unit_scale=True, leave=False,
-        disable=None, delay=1,  # only on a terminal, and only after a second
+        disable=None, delay=1,  # shown only on a terminal, and only after a second
     ) as bar:  # fmt: skip
         found.weights.on_loaded = bar.update
         return TorchRunner(build(found.config, found.weights), name=found.name), tokenizer

@@ -29,7 +29,7 @@ from engine.config import ConfigError, EngineConfig
 from engine.speculation.draft_model import num_draft_blocks
 
 _FLOAT32 = torch.float32.itemsize
-_LOGITS_COPIES = 4  # as computed, as float32, as log-probabilities, and one for sampling
+_LOGITS_COPIES = 4  # logits as computed, as float32, as log-probabilities, and a copy for sampling
 _QUANTIZED_BYTES = 1.01  # per weight: int8, and a scale per row; see `weights/matrix.py`
 
 

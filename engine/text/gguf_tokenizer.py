@@ -20,7 +20,7 @@ from engine.text.sentencepiece_model import SentencePieceModel
 from engine.text.sentencepiece_tokenizer import SPECIAL, build_sentencepiece
 from engine.text.tokenizer import HFTokenizer, TokenizerError
 
-# They end a turn of a chat, whether the file says so or not.
+# These tokens end a turn of a chat, even if the file does not say so.
 _END_NAMES = frozenset(
     "<|eot_id|> <|eom_id|> <|im_end|> <|end|> <end_of_turn> <|endoftext|> <|end_of_text|> "
     "<end_of_utterance> <EOT> [EOS] <｜end▁of▁sentence｜>".split()

@@ -6,10 +6,10 @@ others is a merge, ranked by the token's score.
 
 Source: `bpe_model.cc` in SentencePiece; llama.cpp's `llm_tokenizer_spm`.
 
-Differs from SentencePiece in two things. Where several pairs with the same score compete, it joins the
-leftmost one, and the `tokenizers` library the first in the list of merges; the list begins with the
-longer left token, so both agree in a run of spaces. And `prefix_space` adds a space after user-defined
-tokens, too, as llama.cpp and transformers do.
+Differs from SentencePiece in two things. If several pairs have the same score, SentencePiece joins the
+leftmost one, and the `tokenizers` library joins the first in the list of merges; the list begins with
+the longer left token, so both agree in a run of spaces. And `prefix_space` adds a space after
+user-defined tokens, too, as llama.cpp and transformers do.
 """
 
 from dataclasses import replace
