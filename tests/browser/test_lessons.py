@@ -1,4 +1,8 @@
-"""Every lesson in JupyterLab, from top to bottom, as a learner sees it; every picture is true."""
+"""Lessons in JupyterLab, from top to bottom, as a learner sees them; every picture is true.
+
+Two lessons have each kind of widget: boards, a comparison and questions (04), and a cluster (17). nbval
+runs the cells of all lessons; `make soak` opens them all here.
+"""
 
 import json
 import re
@@ -62,7 +66,16 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
         yield address, folder
 
 
-@pytest.mark.parametrize("lesson", lessons(), ids=lambda path: path.stem)
+OFTEN = ("04", "17")
+
+
+@pytest.mark.parametrize(
+    "lesson",
+    [
+        pytest.param(path, id=path.stem, marks=() if path.stem[:2] in OFTEN else pytest.mark.soak)
+        for path in lessons()
+    ],
+)
 def test_a_lesson_runs_in_jupyterlab_and_every_board_shows_what_its_log_says(
     new_page: NewPage, lab: tuple[str, Path], lesson: Path
 ) -> None:
