@@ -31,14 +31,7 @@ class BackgroundServer:
     def __init__(self, command: Sequence[str]) -> None:
         """Run `command` and wait until it announces its URL. Raises ServerError if it does not."""
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the process)
-        self.process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            env=child.environment(),
-            start_new_session=True,  # interrupting the notebook must not interrupt the server
-        )
+        self.process = self._launch(command)
         atexit.register(self.stop)
         try:
             self.url = self._wait_for_url()
@@ -46,6 +39,16 @@ class BackgroundServer:
             self.process.kill()
             self.stop()
             raise
+
+    def _launch(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            env=child.environment(),
+            start_new_session=True,  # interrupting the notebook must not interrupt the server
+        )
 
     def stop(self) -> int:
         """Let running requests finish, stop the server and return its exit code.

@@ -3,8 +3,7 @@
 import json
 import socket
 import struct
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -18,6 +17,7 @@ from engine.events.fold import State
 from engine.events.log import EventLog
 from engine.events.vocabulary import AnyEvent, Event, Keyframe
 from server.process import BackgroundServer
+from tests.server.zygote import ForkedProcess
 
 APP = Path(__file__).parent / "app_under_test.py"
 TIMEOUT = 60.0
@@ -25,7 +25,14 @@ TIMEOUT = 60.0
 
 def start(**options: Any) -> BackgroundServer:
     """A server process over the alphabet runner; see `app_under_test.py` for the options."""
-    return BackgroundServer([sys.executable, str(APP), json.dumps(options)])
+    return ForkedServer([json.dumps(options)])
+
+
+class ForkedServer(BackgroundServer):
+    """A server that does not have to import anything."""
+
+    def _launch(self, command: Sequence[str]) -> Any:
+        return ForkedProcess(*command, stderr=self._errors.fileno())
 
 
 def http(url: str, **options: Any) -> httpx.Client:
