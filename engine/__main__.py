@@ -24,7 +24,7 @@ MAX_TOKENS = 64
 
 
 def main() -> int:
-    """Run both and print the times and `Match`. Return 0 if all tokens match, else 1."""
+    """Run both, and print their times and whether all tokens match. Return 0 if they do, else 1."""
     model = sys.argv[1] if len(sys.argv) > 1 else "bundled"
     config = EngineConfig(token_budget=256, max_batch_size=len(PROMPTS), max_kv_tokens=4096)
     try:
@@ -38,23 +38,23 @@ def main() -> int:
 
     # The naive loop has no tools, so requests with forced tokens are left out.
     forced = {token.request for token in engine.log.token_rows if token.forced}
-    compared = [one for one in completions if one.request_id not in forced]
+    compared = [sample for sample in completions if sample.request_id not in forced]
     start = time.perf_counter()
     naive = [
         generate(
             engine.runner,
-            engine.tokenizer.encode(PROMPTS[one.request_id - 1]),
+            engine.tokenizer.encode(PROMPTS[sample.request_id - 1]),
             MAX_TOKENS,
             engine.tokenizer.eos_ids,
         )
-        for one in compared
+        for sample in compared
     ]
     naive_seconds = time.perf_counter() - start
 
-    match = [one.token_ids for one in compared] == naive
-    tokens = sum(len(one.token_ids) for one in completions)
+    match = [sample.token_ids for sample in compared] == naive
+    tokens = sum(len(sample.token_ids) for sample in completions)
     print(f"{len(PROMPTS)} prompts, {tokens} tokens")
-    print(f"naive loop  {naive_seconds:6.2f} s   one prompt at a time, all tokens computed again")
+    print(f"naive loop  {naive_seconds:6.2f} s   one prompt at a time, recomputed for each token")
     print(f"engine      {engine_seconds:6.2f} s   {engine.step_count} steps")
     print(f"Match: {match}")
     return 0 if match else 1

@@ -38,14 +38,14 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
                       until its last request has finished
     chunked_prefill   split a prompt that does not fit into one step's budget
     admission         "whole": admit a request only if all its tokens fit into memory beside the
-                      running ones (vLLM: scheduler_reserve_full_isl); "first_chunk": if its first
-                      chunk fits, so that it may be preempted soon
+                      running requests (vLLM: scheduler_reserve_full_isl); "first_chunk": admit it as
+                      soon as its first chunk fits, at the risk that it is soon preempted
     prefix_cache      keep blocks for later requests: "radix", in a tree as SGLang does; "hash", in
                       a hash table as vLLM does; "off". True means "radix", False "off"
     eviction          what the tree evicts first: "lru", the least recently used leaf; "lfu", the
                       least frequently used
-    async_scheduling  schedule a step while the one before is computed: a stop token is noticed, and a
-                      freed seat filled, one step later. Not with a drafter
+    async_scheduling  schedule a step while the previous one is computed, so a stop token is noticed,
+                      and a freed seat filled, one step later; cannot be combined with a drafter
     jump_forward      append the tokens that a grammar forces without sampling them; they are computed
                       with the next row (SGLang: jump-forward decoding)
     preemption        admit optimistically and preempt when memory runs out; if off, each request
@@ -87,8 +87,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
                 raise ConfigError(f"{field} must be {_any_of(values)}, got {value!r}")
         if self.prefix_cache == "hash" and self.eviction != "lru":
             raise ConfigError(
-                'eviction must be "lru" with prefix_cache="hash", whose queue has that order; got '
-                f"{self.eviction!r}"
+                'eviction must be "lru" if prefix_cache is "hash", because its queue evicts in that '
+                f"order; got {self.eviction!r}"
             )
         if self.max_kv_tokens < self.block_size:
             raise ConfigError(
@@ -98,17 +98,17 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def like(cls, engine: str, **settings: Any) -> "EngineConfig":
-        """Return the settings that decide as another engine does: "vllm" or "sglang".
+        """Return the settings with which the engine decides as another one: "vllm" or "sglang".
 
-        `settings` are added, or override the preset. `docs/glossary.md` says what each preset
-        covers. Raises ConfigError for an unknown engine or setting.
+        `settings` extend or override the preset. `docs/glossary.md` says what each preset covers.
+        Raises ConfigError for an unknown engine or setting.
         """
         if not isinstance(engine, str) or engine not in _PRESETS:
             raise ConfigError(f"engine must be {_any_of(_PRESETS)}, got {engine!r}")
         for name in settings:
             if name not in cls.__struct_fields__:
                 raise ConfigError(
-                    f"{name} is not a setting; there are {', '.join(cls.__struct_fields__)}"
+                    f"{name} is not a setting; the settings are {', '.join(cls.__struct_fields__)}"
                 )
         return cls(**_PRESETS[engine] | settings)
 

@@ -10,10 +10,10 @@ reads the live objects, so tests can compare them with the log.
 Source: modelled on vLLM's `EngineCore.step` (`vllm/v1/engine/core.py`) and nano-vllm's
 `LLMEngine.step` (`nanovllm/engine/llm_engine.py`).
 
-With `async_scheduling`, a step is scheduled while the one before runs: see `async_loop.py`. Otherwise
+With `async_scheduling`, a step is scheduled while the previous one runs; see `async_loop.py`. Otherwise
 one thread does everything in order.
 
-Differs from vLLM: it tokenizes in another process.
+Differs from vLLM, which tokenizes in another process.
 """
 
 import importlib
@@ -86,7 +86,8 @@ class StepOutput:
 class ModelLoader(Protocol):
     """Loads models for `Engine.load`, whose docstring explains the arguments.
 
-    `engine/compute/loader.py` is one. The lessons' pages, which have no torch, have their own.
+    `engine/compute/loader.py` is one such loader. The lessons' pages in the browser have a loader of
+    their own, because they run without torch.
     """
 
     def load(
@@ -114,12 +115,12 @@ class Engine:
 
     You can write your own `policy`, `pool`, `tree`, `eviction`, `drafter` and `tool` (a class); see
     `docs/extending.md`. `attention`, `verifier` and `logits_to_probs` are passed on to the model's
-    runner. Where a part is None, the engine uses its own. `clock` tells the time; a simulation
+    runner. Where a part is None, the engine uses its default. `clock` tells the time; a simulation
     passes a virtual clock. The log's first event names the class of each part. Raises ConfigError
     for an object that does not fit its role, and if there is not enough memory.
     """
 
-    loader: ClassVar[ModelLoader | None] = None  # None: engine/compute/loader.py
+    loader: ClassVar[ModelLoader | None] = None  # None means engine/compute/loader.py
 
     def __init__(
         self,
@@ -147,9 +148,8 @@ class Engine:
         check_parts(parts, config)
         self.pool = pool or BlockPool(config.num_blocks)
         used_pool = checked_pool(self.pool)
-        window_pages = reserve(
-            runner, config, used_pool, self._emit
-        )  # early: memory may not suffice
+        # The KV memory is allocated early, because there may not be enough of it.
+        window_pages = reserve(runner, config, used_pool, self._emit)
         set_model_parts(runner, parts)
         self.runner = runner
         self.tokenizer: Tokenizer = tokenizer or ByteTokenizer()
@@ -213,18 +213,17 @@ class Engine:
         "bundled" is the project's own model. `dtype` is "auto", "float32", "bfloat16" or "float16",
         and `device` is "cpu", "cuda" or "mps"; see `compute/loader.py`. `draft_model`, a smaller model
         with the same vocabulary, becomes the drafter: it proposes up to `draft_length` tokens in each
-        step. `parts` are passed on to `Engine`.
-        Raises CheckpointError for a model that cannot be loaded, and ConfigError like
-        `Engine`.
+        step. `parts` are passed on to `Engine`. Raises CheckpointError for a model that cannot be
+        loaded, and ConfigError for the same reasons as `Engine`.
         """
         loader = cls.loader
         if loader is None:
             # Imported by name, because this module must not depend on torch.
             with needs_extra("Engine.load"):
                 loader = cast(ModelLoader, importlib.import_module("engine.compute.loader"))
-        config = checked(config)  # before loading the model, which takes longer
+        config = checked(config)  # this comes first because loading the model takes long
         if draft_model is not None and parts.get("drafter") is not None:
-            raise ConfigError("draft_model is a drafter: give draft_model or drafter, not both")
+            raise ConfigError("draft_model and drafter cannot be combined: give only one of them")
         runner, tokenizer = loader.load(
             model,
             engine=config,
@@ -254,24 +253,24 @@ class Engine:
     def step(self) -> StepOutput:
         """Schedule once, run one forward pass and commit. Does nothing if there is no work.
 
-        With asynchronous scheduling, the output is that of the step before the scheduled one, which
-        is still running when this returns. The first output is therefore empty.
+        With asynchronous scheduling, the output is that of the previous step, and the step that was
+        just scheduled is still running when this method returns. The first output is therefore empty.
 
-        Raises one of `part_errors.RECOVERABLE` when a part that was passed in makes a mistake; you
+        Raises one of `part_errors.RECOVERABLE` when a part that you passed in makes a mistake; you
         can then call `step` again. If the mistake was in scheduling, the step computes nothing. A
         KeyboardInterrupt during the forward pass is raised at the end of the step. Any other
         exception stops the engine, and further steps raise RuntimeError with the reason.
         """
         if self._stopped:
-            raise RuntimeError(f"{self._stopped}; this engine cannot go on, make a new one")
+            raise RuntimeError(f"{self._stopped}; the engine has stopped: create a new one")
         if not self.has_work():
             return self.empty_output()
         return self._guarded(self._step if self._async is None else self._async.step)
 
     def drain(self) -> StepOutput:
-        """Finish the step in flight without scheduling another; the output is empty if there is none.
+        """Finish the step in flight without scheduling another, and return its output.
 
-        Raises like `step`.
+        The output is empty if no step is in flight. Raises the same errors as `step`.
         """
         if not self.is_in_flight:
             return self.empty_output()
@@ -280,7 +279,7 @@ class Engine:
 
     @property
     def is_in_flight(self) -> bool:
-        """Whether a forward pass runs between two steps (asynchronous scheduling)."""
+        """Whether a forward pass is running between two calls of `step`."""
         return self._async is not None and self._async.flight is not None
 
     def _settle(self) -> bool:
@@ -359,18 +358,19 @@ class Engine:
             return work(*args)
         except KeyboardInterrupt as pressed:  # a learner stopped the cell
             self.interrupt = pressed
-            return work(*args)  # overwrites half-written data
+            return work(*args)  # the second call overwrites half-written data
 
     def commit(self, plan: Plan, rows: list[Row], sampled: list[list[Sampled]]) -> StepOutput:
         """Fork samples, append tokens, cache full blocks and finish requests.
 
-        `rows` were computed. The plan lacks those of requests that were preempted in the meantime.
+        `rows` are the rows that were computed. The plan no longer has the rows of requests that were
+        preempted in the meantime.
         """
         output, wasted = StepOutput(plan.step), list[int]()
         new: list[tuple[Request, Sampled]] = []
         for row, samples in zip(tuple(rows), sampled, strict=True):
             request = row.request
-            was_preempted = not request.num_in_flight_tokens  # so there is nothing to fork
+            was_preempted = not request.num_in_flight_tokens  # then its samples cannot fork
             if request.finish_reason is not None or (was_preempted and len(row.samples) > 1):
                 wasted.append(request.id)
                 continue
@@ -379,16 +379,18 @@ class Engine:
             requests = [request]
             for sample in row.samples[1:]:
                 requests.append(self._fork(plan, row, sample))
-            new += zip(requests, samples, strict=False)  # no samples until the row has caught up
+            new += zip(
+                requests, samples, strict=False
+            )  # a row that has not caught up has no samples
         committed = [row for row in plan.rows if row.request.finish_reason is None]
         for row in committed:
             row.request.num_computed_tokens = row.start + row.count - len(row.drafts)
             row.request.num_in_flight_tokens -= row.count
             row.request.num_output_placeholders -= bool(row.samples)
-        for request, one in new:
+        for request, result in new:
             if request.id not in self.output_processors:
                 self.output_processors[request.id] = self._new_output_processor(request)
-            tokens = self.output_processors[request.id].append(one)
+            tokens = self.output_processors[request.id].append(result)
             request.num_computed_tokens += tokens.accepted
             output.tokens.append(tokens)
         self.scheduler.plans.remove(plan)  # so that finished requests can be freed
@@ -422,14 +424,15 @@ class Engine:
         special = None
         if request.params.skip_special_tokens:
             special = SpecialTokens(self.tokenizer.special_ids, self._tool_tokens)
-        # A forced token has no log-probability, so a request that asks for them gets none.
+        # A forced token has no log-probability, so a request that needs log-probabilities gets no
+        # tokens that its grammar forces.
         params = request.params
         jump = request.constraint is not None and self.config.jump_forward
         jump = jump and params.logprobs is None and params.best_of is None
         return OutputProcessor(request, detokenizer, tool, special, jump_forward=jump)
 
     def _fork(self, plan: Plan, row: Row, sample: int) -> Request:
-        """Fork another sample off a complete prompt. It shares everything computed so far."""
+        """Fork another sample off a complete prompt. The sample shares all blocks computed so far."""
         parent = row.request
         parent.num_seqs = 1
         request = parent.fork(sample)
@@ -442,7 +445,7 @@ class Engine:
         return request
 
     def end_requests(self, plan: Plan, requests: list[Request], error: Exception) -> StepOutput:
-        """End the requests of a failed forward pass; other requests continue."""
+        """End the requests of a failed forward pass. Other requests continue."""
         output = StepOutput(plan.step)
         for request in requests:
             request.error = f"{type(error).__name__}: {error}"
@@ -479,21 +482,23 @@ class Engine:
     ) -> Request:
         """Add a request to the queue. `prompt` is text or token ids.
 
-        `label` names the client, `priority` is the urgency (0 first). `submitted_at` is the clock
-        time at which the client sent the request; None means now. `constraint` is what `validate`
-        returned; without it, `params.structured` is compiled now. More samples than the batch has
-        seats become several requests with consecutive ids (`split_samples`); the first is returned.
-        Raises RequestError, which names the field, for a request that can never be served, and
-        PolicyError if the policy fails. In both cases nothing has changed.
+        `label` names the client, and `priority` is the urgency (the smallest number is the most
+        urgent). `submitted_at` is the clock time at which the client sent the request; None means now.
+        `constraint` is what `validate` returned; without it, `params.structured` is compiled now. If
+        there are more samples than the batch has seats, they become several requests with consecutive
+        ids (`split_samples`), and the first one is returned. Raises RequestError, which names the
+        field, for a request that can never be served, and PolicyError if the policy fails. In both
+        cases the engine is unchanged.
         """
         params = SamplingParams() if params is None else params
         tokens = self.tokenizer.encode(prompt) if isinstance(prompt, str) else token_ids(prompt)
         self._check(tokens, params, priority)
         constraint = constraint or self._constraint(params)
         if not isinstance(label, str):
-            raise RequestError("label", f"must be text, got {label!r}")
+            raise RequestError("label", f"must be a string, got {label!r}")
         if not isinstance(submitted_at, int | None):
-            raise RequestError("submitted_at", f"must be whole microseconds, got {submitted_at!r}")
+            bounds = "a whole number of microseconds or None"
+            raise RequestError("submitted_at", f"must be {bounds}, got {submitted_at!r}")
         end_ids = frozenset(params.stop_token_ids)
         if not params.ignore_eos:
             end_ids |= self.tokenizer.eos_ids
@@ -524,7 +529,7 @@ class Engine:
         return self.requests[first]
 
     def _queue(self, request: Request, first: int) -> None:
-        """Add a request to the queue. If the policy fails, drop the parts before it, from `first`."""
+        """Add a request to the queue. If the policy fails, abort the parts of it from id `first` on."""
         try:
             self.scheduler.waiting.add(request)
         except Exception:
@@ -537,8 +542,8 @@ class Engine:
     ) -> Constraint | None:
         """Raise RequestError unless an otherwise empty engine can serve this request.
 
-        Any thread may call this, because it reads only values that never change. Returns what
-        `structured` asks for, compiled; with it, `submit` need not compile anything.
+        Any thread may call this, because it reads only values that never change. Returns the compiled
+        constraint that `structured` asks for, or None; `submit` takes it, so that it is compiled once.
         """
         self._check(tokens, params, priority)
         return self._constraint(params)
@@ -547,11 +552,11 @@ class Engine:
         self.validator.validate(tokens, params, priority, max_context=self.runner.max_context)
 
     def prepare(self) -> None:
-        """Prepare for structured output now, so that its first request does not delay the others."""
+        """Prepare for structured output now, so that the first such request delays no other."""
         self.validator.prepare()
 
     def _constraint(self, params: SamplingParams) -> Constraint | None:
-        """Return a new constraint if the output must have a shape. Raises RequestError."""
+        """Return a new constraint if the output must match a format. Raises RequestError."""
         return self.validator.constraint(params)
 
     def abort(self, request: Request | int) -> bool:
@@ -581,14 +586,15 @@ class Engine:
     def pause(self) -> None:
         """Pause the engine under a server: requests queue up, and steps run only on demand.
 
-        The log says so, because a paused engine is not a slow one. Does nothing if it is paused.
+        The pause is logged, so that a paused engine does not look like a slow one. Does nothing if the
+        engine is already paused.
         """
         if not self.paused:
             self.paused = True
             self.recorder.engine_paused()
 
     def resume(self) -> None:
-        """Resume a paused engine. Does nothing if it is not paused."""
+        """Resume a paused engine. Does nothing if the engine is not paused."""
         if self.paused:
             self.paused = False
             self.recorder.engine_resumed()
@@ -611,4 +617,4 @@ class Engine:
         self.scheduler.speculation = None
 
     def _emit(self, event: Event) -> None:
-        self.log.append(event)  # looked up each time, because a server replaces the log
+        self.log.append(event)  # `self.log` is not bound early, because a server replaces it

@@ -1,8 +1,8 @@
-"""What a plain `pip install underglass` leaves out, and the one error for it.
+"""The libraries that a plain `pip install underglass` leaves out, and the error for a missing one.
 
 The core needs msgspec, and typer for its console command; every other library belongs to an extra. A
-module imports such a library where it is used, or at the top if the whole module is about it. Where a
-user reaches such a module, the import says in one line what to install:
+module imports such a library where it is used, or at the top if the whole module is about it. Where
+the code of a user imports such a module, the error says in one line what to install:
 
     with needs_extra("Engine.load"):
         loader = importlib.import_module("engine.compute.loader")
@@ -25,7 +25,7 @@ EXTRA_OF = {module: extra for extra, modules in _MODULES.items() for module in m
 
 
 class MissingExtraError(ModuleNotFoundError):
-    """A library or the front end is missing. The message names what installs or builds it."""
+    """A library or the front end is missing. The message says how to install or build it."""
 
 
 @contextmanager

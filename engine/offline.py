@@ -7,7 +7,7 @@ Each of them calls `submit` and then `step` in a loop.
 - `generate`        generate samples of one prompt, column by column, with nanochat's interface
 - `generate_batch`  return the same samples as whole rows
 
-vLLM's counterpart is `LLM` (`vllm/entrypoints/llm.py`), nanochat's is `Engine`
+vLLM's counterpart is `LLM` (`vllm/entrypoints/llm.py`), and nanochat's is `Engine`
 (`nanochat/engine.py`).
 """
 
@@ -50,21 +50,21 @@ def complete(
     """Serve many prompts to the end and return their samples, prompt by prompt.
 
     The samples of a prompt are in order; with `best_of`, they are the n best, best first. `params`
-    is one SamplingParams for all prompts, or a list with one for each. `progress` shows a bar that
-    counts finished samples.
+    is one SamplingParams for all prompts or a list with one entry per prompt. `progress` shows a bar
+    that counts finished samples.
 
     Raises RequestError for a request that can never be served.
     """
     if isinstance(prompts, str):
         raise RequestError("prompts", f"must be a list of prompts: write [{prompts[:20]!r}]")
     given = params if isinstance(params, Sequence) else [params] * len(prompts)
-    each = [one or SamplingParams() for one in given]
+    each = [entry or SamplingParams() for entry in given]
     if len(each) != len(prompts):
         raise ValueError(f"params must have one entry per prompt ({len(prompts)}), got {len(each)}")
     _check_not_paused(engine)
-    firsts = [engine.submit(prompt, one) for prompt, one in zip(prompts, each, strict=True)]
+    firsts = [engine.submit(prompt, entry) for prompt, entry in zip(prompts, each, strict=True)]
     samples = [
-        range(first.id, first.id + one.samples) for first, one in zip(firsts, each, strict=True)
+        range(first.id, first.id + entry.samples) for first, entry in zip(firsts, each, strict=True)
     ]
     total = sum(map(len, samples))
     done: dict[int, Request] = {}
@@ -78,9 +78,9 @@ def complete(
             advance(len(done) - counted)
             counted = len(done)
     return [
-        _completion(one)
-        for ids, one_params in zip(samples, each, strict=True)
-        for one in best([done[id_] for id_ in ids], one_params)
+        _completion(request)
+        for ids, entry in zip(samples, each, strict=True)
+        for request in best([done[id_] for id_ in ids], entry)
     ]
 
 
@@ -112,24 +112,24 @@ def score(
     texts, lengths = list[list[int]](), list[int]()
     for prompt, continuation in pairs:
         ids = tokenizer.encode(prompt) if isinstance(prompt, str) else token_ids(prompt)
-        more = (
+        continuation_ids = (
             tokenizer.encode_ordinary(continuation)
             if isinstance(continuation, str)
             else token_ids(continuation)
         )
-        if not ids or not more:
+        if not ids or not continuation_ids:
             raise RequestError("prompt", "prompt and continuation both need at least one token")
-        texts.append(ids + more)
-        lengths.append(len(more))
+        texts.append(ids + continuation_ids)
+        lengths.append(len(continuation_ids))
     # The single token sampled after the text costs nothing, because its KV is never computed.
     params = SamplingParams(max_tokens=1, prompt_logprobs=0)
     scored = engine.complete(texts, params, progress=progress)
-    for one in scored:
-        if one.error:
-            raise RuntimeError(f"scoring failed: {one.error}")
+    for completion in scored:
+        if completion.error:
+            raise RuntimeError(f"scoring failed: {completion.error}")
     return [
-        [score.logprob for score in one.prompt_scores[-length:]]
-        for one, length in zip(scored, lengths, strict=True)
+        [score.logprob for score in completion.prompt_scores[-length:]]
+        for completion, length in zip(scored, lengths, strict=True)
     ]
 
 
@@ -145,14 +145,14 @@ def generate(  # noqa: PLR0917 - nanochat's own signature
     """Generate samples of one prompt, which is computed once. Yield (token_column, token_masks).
 
     A column has the next token of each sample. A token's mask is 1 if it was sampled and 0 if a
-    tool forced it. A row ends with <|assistant_end|>, <|bos|> or the model's own end token. That
-    token is still in its column; after it, the row repeats the token with mask 0 until all rows
-    have ended. If `max_tokens` is None, a row is as long as memory and the model's context allow;
-    without preemption, the samples divide the memory among them.
+    tool forced it. A row ends with <|assistant_end|>, <|bos|> or the model's own end token. This
+    token is still in its column, and the row repeats it with mask 0 until all rows have ended. If
+    `max_tokens` is None, a row is as long as memory and the model's context allow; without
+    preemption, the samples share the memory equally.
 
     Steps run as you consume the generator, and they serve other requests as well. Closing the
-    generator aborts the samples. Raises RequestError, at the first column, for a prompt that does
-    not fit, and RuntimeError if the forward pass fails.
+    generator aborts the samples. At the first column, raises RequestError for a prompt that does not
+    fit, and RuntimeError if the forward pass fails.
     """
     if max_tokens == 0:
         return

@@ -1,4 +1,4 @@
-"""The block pool: which KV blocks are free, and how many references each of the others has.
+"""The block pool: which KV blocks are free, and how many references each block in use has.
 
 Memory for keys and values is divided into equal-sized blocks. A block's reference count is the number
 of block tables that contain it, plus one while the prefix cache holds it. A block with count 0 is free.
@@ -7,9 +7,9 @@ Write your own pool by subclassing `BlockPool` and pass it in: `Engine(runner, c
 pool=Mine(blocks))`. `allocate` and `writable` may choose any free block; everything else must work
 as it does here.
 
-Differs from vLLM (`vllm/v1/core/block_pool.py`): vLLM's queue of free blocks has blocks without a key
-at its front, used as a stack, and cached blocks behind them. Here the free list is only that stack. A
-cached block is not free: the prefix cache keeps a reference until it evicts the block.
+Differs from vLLM (`vllm/v1/core/block_pool.py`), where one queue has all free blocks: the blocks
+without a key, which are used as a stack, and behind them the cached blocks. Here the free list is only
+that stack. A cached block is not free, because the prefix cache keeps a reference until it evicts it.
 """
 
 from collections.abc import Iterable
@@ -26,11 +26,11 @@ class BlockPool:
     def allocate(self, count: int) -> list[int]:
         """Allocate `count` free blocks, each with one reference.
 
-        Raises ValueError, and allocates nothing, when fewer are free.
+        If fewer blocks are free, raises ValueError and allocates nothing.
         """
         if count > len(self.free):
             raise ValueError(
-                f"count must be at most {len(self.free)}, the free blocks, got {count}"
+                f"count must be at most {len(self.free)}, the number of free blocks, got {count}"
             )
         blocks = [self.free.pop() for _ in range(count)]
         for block in blocks:
@@ -59,8 +59,8 @@ class BlockPool:
     def writable(self, block: int) -> int:
         """Return a writable block: this one if it is not shared, otherwise a fresh one.
 
-        A fresh block takes over one reference of `block`. The caller copies the contents. Raises
-        ValueError, and changes nothing, when a fresh block is needed and none is free.
+        A fresh block takes over one reference of `block`, and the caller copies the contents. If a
+        fresh block is needed and none is free, raises ValueError and changes nothing.
         """
         if self.refs[block] == 1:
             return block
@@ -69,7 +69,7 @@ class BlockPool:
         return fresh
 
     def check_integrity(self) -> None:
-        """Raise AssertionError unless the free blocks are those with count 0, each listed once."""
+        """Raise AssertionError unless the free list has each block with count 0 exactly once."""
         assert len(set(self.free)) == len(self.free), "a block is on the free stack twice"
         unused = {block for block, refs in enumerate(self.refs) if refs == 0}
         assert unused == set(self.free), "free stack and reference counts disagree"

@@ -1,10 +1,10 @@
 """Eviction orders: which cached prefix is evicted first when memory is needed.
 
-Only unlocked leaves can be evicted; the order decides among those. Write your own by subclassing
-`EvictionOrder` and pass it in: `Engine(runner, config, eviction=Mine())`.
+Only unlocked leaves can be evicted, and the order decides among them. Write your own order by
+subclassing `EvictionOrder` and pass it in: `Engine(runner, config, eviction=Mine())`.
 
-SGLang has these two and more (`python/sglang/srt/mem_cache/evict_policy.py`); vLLM always evicts
-the least recently used block.
+SGLang has both of these orders and more (`python/sglang/srt/mem_cache/evict_policy.py`); vLLM always
+evicts the least recently used block.
 """
 
 from typing import TYPE_CHECKING
@@ -21,10 +21,10 @@ class EvictionOrder:
     name = "lru"
 
     def key(self, node: "RadixNode") -> tuple[float, ...]:
-        """Return a leaf's sort key. The smallest is evicted first; ties go to the oldest node.
+        """Return a leaf's sort key. The smallest key is evicted first; ties go to the oldest node.
 
         Use only the node itself. The key is computed when the node changes or becomes a leaf, and
-        again before its eviction. In between it may grow but must not shrink.
+        again before the node is evicted. In between, the key may grow but must not shrink.
         """
         return (node.last,)
 

@@ -3,27 +3,29 @@
 A full block's key is its tokens together with the key of the block before it, so equal keys mean equal
 prefixes. Three rules differ from the radix tree (`radix_cache.py`):
 
-1. A block is found from the moment it is *scheduled*. That is sound, because in each layer attention
-   writes all new keys and values before it reads any. Equal prompts admitted in one step share.
+1. A block can be found from the moment it is *scheduled*. That is sound, because in each layer
+   attention writes all new keys and values before it reads any. So equal prompts that are admitted in
+   one step share their blocks.
 2. Block tables only ever grow at their end. If two requests compute the same block at the same time,
    both copies are kept, and each is evicted on its own.
-3. When the last owner of a cached block releases it, the block joins the end of a queue, the tail of
-   a block table first. The block at the front is evicted first: the least recently used one, and a
-   prefix from its end.
+3. When the last owner of a cached block releases it, the block joins the end of a queue; the blocks
+   of one table join from the last to the first. The block at the front of the queue is evicted first.
+   So the least recently used prefix is evicted first, starting at its end.
 
 A planned step is not guaranteed to run: its request may be preempted in the same step, the plan may be
 dropped, or the forward pass may fail. Blocks that were only scheduled are then withdrawn before a
 request can read them.
 
-A node stands for a key. It has one block or, with duplicates, several; a match finds the oldest.
+A node stands for a key. It has one block, or several if there are duplicates; a match finds the
+oldest one.
 
 Source: vLLM's `vllm/v1/core/block_pool.py` and `vllm/v1/core/single_type_kv_cache_manager.py`.
 
-Differs from vLLM: there, the key is a SHA-256 hash of the tokens and of the hash before; here it is
-the tokens themselves and the number of the node before, so keys cannot collide. vLLM keeps
-free and evictable blocks in one queue, whose front holds the blocks without a key; here those are the
-pool's free stack. vLLM does not withdraw blocks of a request that is preempted in the step that
-scheduled them.
+Differs from vLLM in three ways. vLLM's key is a SHA-256 hash of the tokens and of the previous block's
+hash; here it is the tokens themselves and the previous node's number, so keys cannot collide. vLLM
+keeps free and evictable blocks in one queue, with the blocks without a key at its front; here those
+blocks are in the pool's free stack. vLLM does not withdraw the blocks of a request that is preempted in
+the step that scheduled them.
 """
 
 from collections import OrderedDict
@@ -45,7 +47,7 @@ from engine.events.vocabulary import (
 from engine.scheduling.request import Request
 
 ROOT = 0
-_Key = tuple[int, tuple[int, ...]]  # the node before, and the block's tokens
+_Key = tuple[int, tuple[int, ...]]  # the previous node's id, and the block's tokens
 
 
 @dataclass(slots=True, eq=False)
@@ -57,8 +59,9 @@ class HashNode:
     copies  the other copies, oldest first
     """
 
-    lock_ref: ClassVar[int] = 0  # for a snapshot: reference counts replace locks,
-    last: ClassVar[int] = 0  # and the queue replaces access times
+    # A snapshot reads these two, but reference counts replace locks and the queue replaces times.
+    lock_ref: ClassVar[int] = 0
+    last: ClassVar[int] = 0
 
     id: int
     parent: "HashNode | None"
@@ -79,7 +82,7 @@ class HashCache:
     """A hash table over the full blocks of a pool.
 
     nodes  by id; the root, 0, is the empty prefix
-    tick   always 0: the queue has the order of accesses
+    tick   always 0, because the queue keeps the order of accesses
     """
 
     enabled = True
@@ -111,7 +114,7 @@ class HashCache:
 
     @property
     def eviction_queue(self) -> list[int]:
-        """The cached blocks that no owner uses, the next one to be evicted first."""
+        """The cached blocks that no owner uses, in the order in which they will be evicted."""
         return list(self._queue)
 
     def match(self, tokens: Sequence[int], limit: int) -> HashMatch:
@@ -126,19 +129,19 @@ class HashCache:
         return HashMatch(node, blocks)
 
     def _with_page(self, node: HashNode) -> int:
-        """Return the oldest copy that has a window page; if none has, the oldest one."""
+        """Return the oldest copy that has a window page, or the oldest copy if none has one."""
         assert self._pages is not None
         copies = [*node.blocks, *node.copies]
         return next(filter(self._pages.has_page, copies), copies[0])
 
     def is_scheduled(self, block: int) -> bool:
-        """Return whether a partly filled block has a key, because this step fills it."""
+        """Return whether a partly filled block already has a key, because this step fills it."""
         return block in self._node_of
 
     # Owners
 
     def attach(self, owner: BlockOwner, match: HashMatch) -> None:
-        """Give an owner the blocks of its match. The caller emits."""
+        """Give an owner the blocks of its match. The caller emits the event."""
         for block in match.blocks:
             self._queue.pop(block, None)
         self._pool.share(match.blocks)
@@ -182,8 +185,9 @@ class HashCache:
     def _evict(self, count: int, needed_by: int, reason: EvictionReason) -> None:
         """Evict blocks from the front of the queue, and emit the events when all of them are free.
 
-        They go below the blocks that are free already, which are allocated first, and each goes below
-        those evicted before it. One by one, each would move the whole stack.
+        The evicted blocks go to the bottom of the free stack, so they are allocated last, and each
+        goes below those evicted before it. They are inserted together, because inserting them one by
+        one would move the whole stack each time.
         """
         blocks = [self._queue.popitem(last=False)[0] for _ in range(count)]
         nodes = [self._remove(block) for block in blocks]
@@ -194,7 +198,7 @@ class HashCache:
             self._emit(BlockEvicted(node.id, block, needed_by, reason))
 
     def _remove(self, block: int) -> HashNode:
-        """Take a block out of the hash table. A node leaves with its last copy."""
+        """Remove a block from the hash table, and its node if this was the last copy."""
         node = self._node_of.pop(block)
         if block in node.copies:
             node.copies.remove(block)
@@ -218,7 +222,7 @@ class HashCache:
             node.blocks.append(block)
             self._node_of[block] = node
             nodes.append(node.id)
-        # As if a request had released the prefix: the tail is evicted first.
+        # Queue the prefix as if a request had released it, so that its tail is evicted first.
         while node.parent is not None:
             if self._pool.refs[block := node.blocks[0]] == 1:
                 self._queue[block] = None
@@ -256,22 +260,24 @@ class HashCache:
         return child
 
     def withdraw(self, requests: Sequence[Request], lost: Set[int] = frozenset()) -> None:
-        """Take the blocks that these requests will not compute out of the hash table.
+        """Remove the blocks that these requests will not compute from the hash table.
 
-        A request may also have found such a block of an earlier request, or one of the `lost` blocks.
-        It then loses this block and all blocks after it.
+        If a request has found such a block of an earlier request, or one of the `lost` blocks, it
+        loses that block and all blocks after it.
         """
-        uncomputed = {block for one in requests for block in self._uncomputed_blocks(one)} | lost
-        for request in reversed(requests):  # a request finds only blocks of earlier ones
+        uncomputed = set(lost)
+        for request in requests:
+            uncomputed.update(self._uncomputed_blocks(request))
+        for request in reversed(requests):  # a request finds only blocks of earlier requests
             for block in reversed(self._uncomputed_blocks(request)):
                 node = self._remove(block)
                 assert node.parent is not None
                 self._pool.refs[block] -= 1
                 request.last_node = node.parent.id
                 self._emit(BlockWithdrawn(request.id, node.id, block))
-            found = self.nodes[request.last_node].depth
-            keep = next((at for at in range(found) if request.block_table[at] in uncomputed), found)
-            if keep < found:
+            depth = self.nodes[request.last_node].depth
+            keep = next((i for i in range(depth) if request.block_table[i] in uncomputed), depth)
+            if keep < depth:
                 self.release(request, keep)
                 request.num_computed_tokens = keep * self.block_size
                 self._emit(BlocksTrimmed(request.id, keep))

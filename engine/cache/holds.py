@@ -1,9 +1,8 @@
 """Holds: prefixes that stay in the prefix cache although no request currently uses them.
 
-A client that will come back, such as an LMTP client with a buffer, asks the engine to hold what it
-has computed. To the cache, a hold is like a request: it has a block table and locks its path, so
-reference counts and locks need no second rule. A hold computes nothing and takes no seat in the
-batch.
+A client that will come back, such as an LMTP client with a buffer, asks the engine to hold the KV
+of its tokens. To the cache, a hold is like a request: it has a block table and locks its path, so
+reference counts and locks work as usual. A hold computes nothing and takes no seat in the batch.
 
 Held blocks cannot be evicted, so holds have three bounds. If a prefix exceeds a bound, only its
 beginning is held:
@@ -15,10 +14,10 @@ beginning is held:
   free and evictable blocks as they may still allocate. In turn, an admission does not count blocks
   that a hold has locked.
 
-With sliding layers, a hold keeps the blocks but not their window pages: those may be evicted, and the
-next request then finds less of the prefix.
+With sliding layers, a hold keeps the blocks but not their window pages. If a page is evicted, the
+next request finds less of the prefix.
 
-Differs from vLLM and SGLang: neither lets a client lock a prefix. SGLang's `inc_lock_ref`
+Differs from vLLM and SGLang, where a client cannot lock a prefix. SGLang's `inc_lock_ref`
 (`python/sglang/srt/mem_cache/radix_cache.py`) is for requests only.
 """
 
@@ -76,18 +75,18 @@ class Holds:
         """
         lookup = self._cache.lookup
         match = lookup.match(tokens, limit=len(tokens) // self._config.block_size)
-        held, left, allowed = self._held_blocks(), self._num_holdable_blocks(), 0
+        held, holdable, allowed = self._held_blocks(), self._num_holdable_blocks(), 0
         available = self._cache.num_available_blocks - self._reserved_blocks()
         for block in match.blocks:
-            left -= block not in held
+            holdable -= block not in held
             available -= self._cache.is_evictable(block)
-            if left < 0 or available < 0:
+            if holdable < 0 or available < 0:
                 break
             allowed += 1
         return self.pin(tokens, allowed, label=label) if allowed else Hold(0)
 
     def pin(self, tokens: Sequence[int], blocks: int, *, label: str) -> Hold:
-        """Hold the first `blocks` blocks of a prefix, which are cached, beyond all bounds.
+        """Hold the first `blocks` blocks of a cached prefix, without checking the bounds.
 
         The caller releases the hold before the next step.
         """

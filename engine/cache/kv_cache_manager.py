@@ -6,8 +6,8 @@ block tables that contain it, plus one while the prefix cache holds it (`prefix_
 
 Source: vLLM's `vllm/v1/core/kv_cache_manager.py`.
 
-Differs from vLLM: samples of one prompt share its partly filled block until the first write; vLLM
-runs samples as separate requests that share full blocks only.
+Differs from vLLM, which runs samples as separate requests that share full blocks only. Here the
+samples of one prompt also share its partly filled block until the first write.
 """
 
 from collections.abc import Callable
@@ -52,7 +52,7 @@ class KVCacheManager:
 
     def num_available_blocks_beside(self, match: PrefixMatch) -> int:
         """Count the blocks that a request can allocate once it has attached `match`."""
-        return self.num_available_blocks - sum(self.is_evictable(one) for one in match.blocks)
+        return self.num_available_blocks - sum(map(self.is_evictable, match.blocks))
 
     def is_evictable(self, cached_block: int) -> bool:
         """Return whether only the prefix cache holds this block."""
@@ -76,8 +76,8 @@ class KVCacheManager:
     def writes_shared_block(self, request: Request) -> bool:
         """Return whether the next token goes into a shared block, which must be copied first.
 
-        A block past the scheduled tokens, allocated earlier in this step, needs no copy: other
-        requests that found it read only what this one writes.
+        A block that became findable earlier in this step needs no copy, because the requests that
+        found it read only the tokens that this request writes.
         """
         index, filled = divmod(request.num_scheduled_tokens, self.block_size)
         if not filled:
@@ -88,7 +88,7 @@ class KVCacheManager:
     # Allocating
 
     def attach(self, owner: BlockOwner, match: PrefixMatch) -> None:
-        """Give an owner the blocks of its match, so that they cannot be evicted. The caller emits."""
+        """Give an owner the blocks of its match, so that they stay. The caller emits the event."""
         self.prefix_cache.attach(owner, match)
         if self.pages is not None:
             self.pages.touch(owner.block_table)
@@ -98,9 +98,9 @@ class KVCacheManager:
     ) -> list[tuple[int, int]] | None:
         """Make slots for the next `count` tokens writable: evict, copy on write, allocate.
 
-        The last `drafts` of the tokens may be rejected. Returns the block to copy before the forward
-        pass, (source, destination), if the request writes to a shared one. Returns None if there are
-        too few blocks; nothing has changed then.
+        The last `drafts` of the tokens may be rejected. If the request writes to a shared block,
+        returns the copy to make before the forward pass, as (source, destination). Returns None, and
+        changes nothing, if too few blocks are available.
         """
         copies: list[tuple[int, int]] = []
         if need := self.blocks_needed(request, count):
@@ -124,7 +124,7 @@ class KVCacheManager:
                 if self.pages is not None:
                     self.pages.assign(blocks)
                 self._emit(BlocksAllocated(request.id, blocks))
-        # A placeholder's id is not known yet, so its block cannot be found.
+        # A placeholder's token id is not known yet, so its block cannot have a key.
         end = min(request.num_scheduled_tokens + count - drafts, len(request.tokens))
         self.prefix_cache.cache_scheduled(request, end)
         return copies

@@ -1,28 +1,29 @@
-"""Move KV between engines: read a cached prefix's pages here, adopt pages that another engine computed.
+"""Move KV between engines: one engine exports the pages of a cached prefix, and another adopts them.
 
-    there   export(tokens)         pages of the blocks that its prefix cache has
-    here    adopt(tokens, pages)   blocks allocated, pages written, blocks cached: one event
+    sender    export(tokens)         returns the pages of the blocks in its prefix cache
+    receiver  adopt(tokens, pages)   allocates blocks, writes pages, caches the blocks; emits one event
 
 An adopted prefix is an ordinary cached prefix that no request uses: the next request with these tokens
-finds it, and until then it may be evicted. So neither the scheduler nor a policy knows of moves, and
-the last token of a prompt is computed here, because a hit never covers it.
+finds it, and until then it may be evicted. So the scheduler and the policies need not know about
+transfers. The receiver always computes the last token of a prompt, because a hit never covers it.
 
 Both calls happen between two steps. With asynchronous scheduling they wait for the forward pass that
 is running, because it may still write to blocks that have been released.
 
-Making room evicts what would be evicted for a request, and preempts nothing. If it is not enough, the
-beginning of the prefix is adopted. What is here of the prefix already is held meanwhile, so that it is
-not evicted for its own continuation.
+To make room, the receiver evicts the same blocks as for a request, and it preempts no request. If that
+is not enough, it adopts only the beginning of the prefix. It holds the part of the prefix that it
+already has, so that this part is not evicted to make room for its own continuation.
 
-With sliding layers, a page has room for all layers, and the part of the sliding ones counts only for
-the blocks in the window before the end of the prefix. Only those get a window page here. Blocks that
-are here already get none, even if they lack one; the next request then finds less of the prefix.
+With sliding layers, a page has room for all layers, but the data of the sliding layers is valid only
+for the blocks in the window before the end of the prefix. Only those blocks get a window page. A block
+that the receiver already has but whose window page is gone does not get a new one, so the next request
+may find less of the prefix.
 
 Source: vLLM's KV connectors (`vllm/distributed/kv_transfer/kv_connector/v1/base.py`).
 
-Differs from vLLM: there, a request is scheduled first, and its own blocks are then loaded, layer by
-layer if the connector can (`wait_for_layer_load`). Here the blocks are loaded into the prefix cache
-before their request is submitted.
+Differs from vLLM, which first schedules a request and then loads its blocks, layer by layer if the
+connector can (`wait_for_layer_load`). Here the blocks are loaded into the prefix cache before their
+request is submitted.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,11 +36,11 @@ from engine.recorder import Recorder
 from engine.runner import PageStore
 from engine.text.tokenizer import Tokenizer
 
-ADOPTING = "adopting"  # the label of the hold on what is here already
+ADOPTING = "adopting"  # the label of the hold on blocks that are already cached
 
 
 class Pages(NamedTuple):
-    """The KV of some whole blocks of a prefix; `data` has one page for each."""
+    """The KV of some whole blocks of a prefix; `data` has one page per block."""
 
     blocks: int
     data: bytes
@@ -47,9 +48,9 @@ class Pages(NamedTuple):
 
 @dataclass(slots=True)
 class KVTransfer:
-    """The moves of one engine. Call its methods between steps only.
+    """KV transfers from and to one engine. Call its methods between steps only.
 
-    settle  waits until no forward pass runs; False if the KV memory is not as the log says
+    settle  waits until no forward pass runs; returns False if the KV memory does not match the log
     """
 
     _cache: KVCacheManager
@@ -60,7 +61,7 @@ class KVTransfer:
     _settle: Callable[[], bool]
 
     def cached_blocks(self, tokens: Sequence[int]) -> int:
-        """Return how many leading whole blocks of `tokens` are cached."""
+        """Return the number of leading whole blocks of `tokens` that are cached."""
         return len(self._cached(tokens))
 
     def export(self, tokens: Sequence[int], first: int = 0) -> Pages:
@@ -84,51 +85,53 @@ class KVTransfer:
         first: int = 0,
         source: str = "another replica",
     ) -> int:
-        """Put blocks that another engine computed into the prefix cache; return how many.
+        """Put blocks that another engine computed into the prefix cache, and return their number.
 
         tokens  from the beginning of the prefix; a last block that is not full is ignored
         pages   the KV of the prefix's whole blocks from block `first` on
         source  the engine that computed them, for the log
 
-        Blocks that are here already are not written. Nothing is adopted if a block before `first` is
-        not cached: a prefix has no hole. Raises ValueError if `pages` does not fit `tokens`, and what a
-        learner's pool or eviction order raises.
+        Blocks that are already cached are not overwritten. Nothing is adopted if a block before
+        `first` is not cached, because a prefix must not have a hole. Raises ValueError if `pages` has
+        the wrong length for `tokens`, and passes on the errors of a custom pool or eviction order.
         """
         began = self._recorder.now()
         size, page_bytes = self._cache.block_size, self.pages.kv_format().page_bytes
         end = len(tokens) // size
-        if len(pages) != max(end - first, 0) * page_bytes:
+        count = max(end - first, 0)
+        if len(pages) != count * page_bytes:
             raise ValueError(
-                f"pages must have {page_bytes} bytes for each of the blocks {first} to {end}, got "
-                f"{len(pages)} bytes"
+                f"pages must have {count * page_bytes} bytes ({page_bytes} for each of the {count} "
+                f"blocks from block {first} on), got {len(pages)}"
             )
-        here = len(self._cached(tokens))
-        if here < first or not self._cache.prefix_cache.lookup.enabled or not self._settle():
+        num_cached = len(self._cached(tokens))
+        if num_cached < first or not self._cache.prefix_cache.lookup.enabled or not self._settle():
             return 0
-        end = min(end, here + self._make_room(tokens, here, end - here))
-        if end <= here:
+        end = min(end, num_cached + self._make_room(tokens, num_cached, end - num_cached))
+        if end <= num_cached:
             return 0
         prefix_cache = self._cache.prefix_cache
-        match = prefix_cache.lookup.match(tokens, limit=here)
-        new = list(tokens[here * size : end * size])
+        match = prefix_cache.lookup.match(tokens, limit=num_cached)
+        new = list(tokens[num_cached * size : end * size])
         num_window_pages = self._make_room_in_windows(match.blocks, len(tokens) // size, end)
         adopted = prefix_cache.adopt(match, new)
         if self._cache.pages is not None:
             self._cache.pages.assign_adopted(adopted.blocks, num_window_pages)
             self._cache.pages.send()
-        view = memoryview(pages)[(here - first) * page_bytes : (end - first) * page_bytes]
+        view = memoryview(pages)[(num_cached - first) * page_bytes : (end - first) * page_bytes]
         self.pages.write_pages(adopted.blocks, view)
-        texts = self._tokenizer.pieces(list(tokens[: end * size]))[here * size :]
+        texts = self._tokenizer.pieces(list(tokens[: end * size]))[num_cached * size :]
         self._recorder.prefix_adopted(
             adopted, new, texts, source, num_window_pages=num_window_pages, began=began
         )
-        return end - here
+        return end - num_cached
 
     def _make_room_in_windows(self, prefix: list[int], sent: int, end: int) -> int:
-        """Return how many blocks before `end` get a window page; so many pages are free then.
+        """Free window pages for new blocks. Return how many blocks before `end` get a page.
 
-        They are those in the window before the end of what was `sent`. If not all of them can have a
-        page, none gets one, because a prefix with a hole in its window is of no use.
+        These are the new blocks in the window before the end of the `sent` blocks. If there are not
+        enough pages for all of them, none gets one, because a hole in the window makes a prefix
+        useless.
         """
         if (pages := self._cache.pages) is None:
             return 0
@@ -144,17 +147,17 @@ class KVTransfer:
         lookup = self._cache.prefix_cache.lookup
         return lookup.match(tokens, limit=len(tokens) // self._cache.block_size).blocks
 
-    def _make_room(self, tokens: Sequence[int], here: int, wanted: int) -> int:
-        """Evict until `wanted` blocks are free; return how many of them are.
+    def _make_room(self, tokens: Sequence[int], num_cached: int, wanted: int) -> int:
+        """Evict blocks until `wanted` are free. Return how many of them could be freed.
 
-        The first `here` blocks of the prefix are cached and stay.
+        The first `num_cached` blocks of the prefix are cached and stay cached.
         """
         pool, match = self._cache.pool, self._cached(tokens)
         room = self._cache.num_available_blocks - sum(map(self._cache.is_evictable, match))
         wanted = min(wanted, room)
         if len(pool.free) >= wanted:
             return wanted
-        hold = self._holds.pin(tokens, here, label=ADOPTING) if here else None
+        hold = self._holds.pin(tokens, num_cached, label=ADOPTING) if num_cached else None
         try:
             while len(pool.free) < wanted:
                 self._cache.prefix_cache.evict(None)

@@ -1,11 +1,11 @@
-"""What the engine needs of a prefix cache. There are two, each true to its original.
+"""The interface of a prefix cache. Two classes implement it, each as its original engine does.
 
-radix  `radix_cache.py`: SGLang's tree. A prefix is found from the end of the step that computes it,
-       whole leaves are evicted, and duplicates are merged.
-hash   `hash_cache.py`: vLLM's block pool. A block is found from the moment it is scheduled, single
+radix  `radix_cache.py`: SGLang's tree. A prefix can be found from the end of the step that computes
+       it, whole leaves are evicted, and duplicates are merged.
+hash   `hash_cache.py`: vLLM's block pool. A block can be found from the moment it is scheduled, single
        blocks are evicted, and duplicates are kept.
 
-For both, a block's reference count is the number of block tables that contain it, plus one while the
+In both, a block's reference count is the number of block tables that contain it, plus one while the
 cache holds it. A block with count 0 is on the free stack, and a cached block with count 1 can be
 evicted.
 """
@@ -28,7 +28,7 @@ class BlockOwner(Protocol):
 
 
 class PrefixMatch(Protocol):
-    """The cached prefix of a token sequence: the blocks of whole blocks of tokens."""
+    """The cached prefix of a token sequence, in whole blocks."""
 
     @property
     def blocks(self) -> list[int]:
@@ -37,7 +37,7 @@ class PrefixMatch(Protocol):
 
 
 class Adopted(NamedTuple):
-    """Blocks that entered the cache without a request: see `PrefixAdopted`."""
+    """Blocks that entered the cache without a request; see `PrefixAdopted`."""
 
     parent: int
     nodes: list[int]
@@ -45,7 +45,7 @@ class Adopted(NamedTuple):
 
 
 class PrefixLookup(Protocol):
-    """The part of a prefix cache that a policy may use: looking up changes nothing.
+    """The part of a prefix cache that a policy may use, because looking up changes nothing.
 
     enabled  False if the engine's prefix cache is off
     """
@@ -63,7 +63,7 @@ class PrefixCache(Protocol):
 
     @property
     def lookup(self) -> PrefixLookup:
-        """The part that finds prefixes; policies get it."""
+        """The part of the cache that finds prefixes, and the only part that policies get."""
         ...
 
     @property
@@ -87,7 +87,7 @@ class PrefixCache(Protocol):
         ...
 
     def is_scheduled(self, block: int) -> bool:
-        """Return whether a partly filled block can be found already: this step fills it."""
+        """Return whether a partly filled block can already be found, because this step fills it."""
         ...
 
     def attach(self, owner: BlockOwner, match: Any) -> None:
@@ -99,13 +99,13 @@ class PrefixCache(Protocol):
         ...
 
     def release(self, owner: BlockOwner, keep: int = 0) -> None:
-        """Take from an owner all blocks after the first `keep`."""
+        """Release all of an owner's blocks after the first `keep`."""
         ...
 
     def evict(self, needed_by: Request | None) -> None:
-        """Evict at least one block for a request, or for an adopted prefix if there is none.
+        """Evict at least one block for a request, or for an adopted prefix if `needed_by` is None.
 
-        The caller knows that one can be evicted.
+        The caller has checked that a block can be evicted.
         """
         ...
 
@@ -114,10 +114,10 @@ class PrefixCache(Protocol):
         ...
 
     def adopt(self, match: Any, tokens: list[int]) -> Adopted:
-        """Allocate blocks for the tokens of whole blocks that continue a match, and cache them.
+        """Allocate and cache blocks for tokens that continue a match; the tokens fill whole blocks.
 
-        The caller knows that enough are free; it writes their KV and emits. The whole prefix counts as
-        accessed.
+        The caller has checked that enough blocks are free, writes their KV and emits the event. The
+        whole prefix counts as accessed.
         """
         ...
 
@@ -130,9 +130,9 @@ class PrefixCache(Protocol):
         ...
 
     def withdraw(self, requests: Sequence[Request], lost: Set[int] = frozenset()) -> None:
-        """Make what was scheduled for these requests unfindable: the step does not compute it.
+        """Remove from the cache the blocks of these requests that the step will not compute.
 
-        Nor are the `lost` blocks computed: these requests lose them.
+        The `lost` blocks are not computed either, so requests that use them lose them, too.
         """
         ...
 

@@ -2,7 +2,7 @@
 
 A request's full blocks enter the tree at the end of the step that computes them, so a prefix can be
 found from the next step on. A request locks its path, and whole unlocked leaves are evicted.
-`radix_tree.py` has the tree; here it meets the block pool and the event log.
+`radix_tree.py` has the tree; this file connects it to the block pool and the event log.
 
 Source: SGLang's `python/sglang/srt/mem_cache/radix_cache.py`.
 """
@@ -58,17 +58,17 @@ class RadixCache:
 
     @property
     def eviction_queue(self) -> list[int]:
-        """Empty: an eviction order compares leaves when a victim is needed."""
+        """Always empty, because the victim is found by comparing leaves, not in a queue."""
         return []
 
     def is_scheduled(self, block: int) -> bool:  # noqa: ARG002
-        """Return False: only computed blocks are in the tree."""
+        """Return False, because only computed blocks are in the tree."""
         return False
 
     # Owners
 
     def attach(self, owner: BlockOwner, match: Match) -> None:
-        """Give an owner the blocks of its match and lock their path. The caller emits."""
+        """Give an owner the blocks of its match and lock their path. The caller emits the event."""
         node = self._split_at_end(match)
         self._pool.share(match.blocks)
         owner.block_table = list(match.blocks)
@@ -84,7 +84,8 @@ class RadixCache:
     def release(self, owner: BlockOwner, keep: int = 0) -> None:
         """Release the blocks after the first `keep`, and the lock if none is kept.
 
-        Without a prefix cache the tail is allocated again first, as in vLLM.
+        With the prefix cache off, the tail of the table is the first to be allocated again, as in
+        vLLM.
         """
         blocks = owner.block_table[keep:]
         self._pool.release(blocks if self._tree.enabled else blocks[::-1])
@@ -97,7 +98,7 @@ class RadixCache:
     def evict(self, needed_by: Request | None) -> None:
         """Evict the leaf that the eviction order chooses."""
         leaf = self._tree.next_victim()
-        assert leaf is not None, "the available blocks were counted, yet none can be evicted"
+        assert leaf is not None, "blocks were counted as evictable, but every leaf is locked"
         if needed_by is None:
             self._evict(leaf, NO_REQUEST, "adopted")
         else:
@@ -125,10 +126,10 @@ class RadixCache:
         return Adopted(parent.id, [node.id], blocks)
 
     def cache_scheduled(self, request: Request, end: int) -> None:
-        """Do nothing: a block enters the tree once it is computed."""
+        """Do nothing, because a block enters the tree only when it is computed."""
 
     def withdraw(self, requests: Sequence[Request], lost: Set[int] = frozenset()) -> None:
-        """Do nothing: what was only scheduled is not in the tree."""
+        """Do nothing, because blocks that were only scheduled are not in the tree."""
 
     def cache_computed(self, request: Request) -> None:
         """Put the full blocks that a request has computed into the tree.
@@ -136,15 +137,16 @@ class RadixCache:
         request.block_table: [ locked path | already cached by others | new to the tree | partial ]
                                        joined: freed, remapped     inserted
 
-        Two requests that computed the same prefix at the same time hold two copies of it. The
-        second one to get here is remapped to the cached copy, and its own blocks are released.
+        Two requests that computed the same prefix at the same time have two copies of it. The
+        request that is handled second is remapped to the cached copy, and its own blocks are released.
         """
         if not self._tree.enabled:
             return
         size = self._tree.block_size
         node = self._tree.nodes[request.last_node]
         end = request.num_computed_tokens // size
-        # The locked path is the head of the block table, so its last block says where it ends.
+        # The blocks of the locked path come first in the block table. If the last computed block is
+        # the path's last block, there is nothing new.
         if end == 0 or request.block_table[end - 1] in node.blocks[-1:]:
             return
         start = sum(len(above.blocks) for above in self._tree.path(node))
@@ -158,11 +160,11 @@ class RadixCache:
     def _join(self, request: Request, start: int, match: Match) -> RadixNode:
         node = self._split_at_end(match)
         end = start + len(match.blocks)
-        own = request.block_table[start:end]
+        own_blocks = request.block_table[start:end]
         if self._pages is not None:
-            self._pages.move(own, match.blocks)
+            self._pages.move(own_blocks, match.blocks)
         self._pool.share(match.blocks)
-        self._pool.release(own)
+        self._pool.release(own_blocks)
         request.block_table[start:end] = match.blocks
         self._lock(request, node)
         self._emit(RadixJoined(request.id, node.id, match.blocks))
@@ -201,12 +203,12 @@ class RadixCache:
     def _split_at_end(self, match: Match) -> RadixNode:
         """Return the node that ends where the match ends; split an edge if no node does.
 
-        The access counts for the whole edge, as in SGLang, also for the part below the split.
+        As in SGLang, the access counts for the whole edge, including the part below the split.
         """
         if match.depth == len(match.node.blocks):
             return match.node
         upper = self._tree.split(match.node, match.depth)
-        self._tree.touch(self._tree.nodes[match.node.id])  # a tree of your own may replace the node
+        self._tree.touch(self._tree.nodes[match.node.id])  # a subclass may replace the node
         self._emit(RadixSplit(match.node.id, match.depth, upper.id))
         return upper
 

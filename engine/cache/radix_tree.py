@@ -14,12 +14,12 @@ Four ideas, in the order of this file:
 
 Source: RadixAttention (arXiv:2312.07104); SGLang's `python/sglang/srt/mem_cache/radix_cache.py`.
 
-Differs from SGLang: there, a match splits edges and refreshes access times. Here only locks count
-as accesses, so a policy may look up as many matches as it likes.
+Differs from SGLang, where a match splits edges and refreshes access times. Here only locks count as
+accesses, so a policy may look up as many matches as it likes.
 
-Differs from vLLM: vLLM has no tree. It hashes each full block together with its parent's hash
-(`vllm/v1/core/kv_cache_utils.py`), and it evicts single blocks, the tail of a prefix first.
-`hash_cache.py` does the same.
+Differs from vLLM, which has no tree. It hashes each full block together with its parent's hash
+(`vllm/v1/core/kv_cache_utils.py`), and it evicts single blocks, the tail of a prefix first, as
+`hash_cache.py` does here.
 """
 
 import heapq
@@ -42,10 +42,10 @@ class RadixNode:
     lock_ref   owners (requests and holds) locked here or below
     last       logical time of the latest lock
     uses       requests that locked it, including its first writer; a resumed request counts again
-    writer     the request that inserted it, and how often that had been preempted
+    writer     the request that inserted it, and how often that request had been preempted
     """
 
-    copies: ClassVar[tuple[()]] = ()  # for a snapshot: duplicates are merged
+    copies: ClassVar[tuple[()]] = ()  # a snapshot reads it; empty because duplicates are merged
 
     id: int
     parent: "RadixNode | None"
@@ -73,7 +73,7 @@ class Match(NamedTuple):
 class RadixTree:
     """A tree of prefixes. It counts locks; the block pool counts references.
 
-    enabled          False if the engine's prefix cache is off: nothing is ever inserted
+    enabled          False if the engine's prefix cache is off, so that nothing is ever inserted
     unlocked_blocks  blocks in unlocked nodes
     """
 
@@ -87,7 +87,7 @@ class RadixTree:
         self.unlocked_blocks = 0
         self._next_id = 1
         self._leaves: list[tuple[tuple[float, ...], int]] = []  # heap of (eviction key, id)
-        self._unasked: dict[int, None] = {}  # nodes whose eviction key is not in the heap yet
+        self._not_in_heap: dict[int, None] = {}  # nodes whose eviction key is missing in the heap
 
     # 1. match
 
@@ -119,7 +119,8 @@ class RadixTree:
     def split(self, node: RadixNode, at: int) -> RadixNode:
         """Cut an edge after `at` blocks. Return the new upper node; `node` keeps the rest.
 
-        The same owners are locked below the upper node, so it copies lock, access time and uses.
+        All owners that locked `node` also lock the upper node, so it gets the same lock count, access
+        time and uses.
         """
         assert node.parent is not None and 0 < at < len(node.blocks)
         cut = at * self.block_size
@@ -127,7 +128,7 @@ class RadixTree:
         upper.lock_ref, upper.last, upper.uses = node.lock_ref, node.last, node.uses
         node.tokens, node.blocks, node.parent = node.tokens[cut:], node.blocks[at:], upper
         upper.children[self._key(node.tokens)] = node
-        self._unasked[node.id] = None
+        self._not_in_heap[node.id] = None
         return upper
 
     def insert(self, parent: RadixNode, tokens: list[int], blocks: list[int]) -> RadixNode:
@@ -141,7 +142,7 @@ class RadixTree:
         return node is not self.root and not node.children and node.lock_ref == 1
 
     def extend(self, node: RadixNode, tokens: list[int], blocks: list[int]) -> None:
-        """Append to the edge of a leaf."""
+        """Append tokens and blocks to the edge of a leaf."""
         assert self.can_extend(node)
         node.tokens += tokens
         node.blocks += blocks
@@ -175,12 +176,12 @@ class RadixTree:
             node.last = self.tick
             if node.lock_ref == 0:
                 self.unlocked_blocks += len(node.blocks)
-                self._unasked[node.id] = None
+                self._not_in_heap[node.id] = None
 
     def touch(self, node: RadixNode) -> None:
         """Give a node the access time of the next lock move."""
         node.last = self.tick + 1
-        self._unasked[node.id] = None
+        self._not_in_heap[node.id] = None
 
     def path(self, node: RadixNode) -> Iterator[RadixNode]:
         """Yield `node` and its ancestors, without the root."""
@@ -195,8 +196,8 @@ class RadixTree:
 
         The tree does not change, even if the eviction order raises.
         """
-        self._ask_keys()
-        # Ask for each key only once; with random keys, this loop might never end.
+        self._push_missing_keys()
+        # Compute each key only once: with random keys, this loop might never end otherwise.
         keys: dict[int, tuple[float, ...]] = {}
         while self._leaves:
             key, node_id = self._leaves[0]
@@ -217,22 +218,22 @@ class RadixTree:
         del self.nodes[node.id]
         del node.parent.children[self._key(node.tokens)]
         self.unlocked_blocks -= len(node.blocks)
-        self._unasked[node.parent.id] = None
+        self._not_in_heap[node.parent.id] = None
 
     def _is_evictable(self, node: RadixNode) -> bool:
         return node is not self.root and not node.lock_ref and not node.children
 
-    def _ask_keys(self) -> None:
-        """Add missing keys to the heap. Stale entries are found when they reach the top."""
-        if len(self._leaves) > 2 * len(self.nodes) + 64:  # mostly stale: rebuild it
+    def _push_missing_keys(self) -> None:
+        """Add missing keys to the heap. Stale entries are dropped when they reach the top."""
+        if len(self._leaves) > 2 * len(self.nodes) + 64:  # most are stale, so rebuild it
             self._leaves = []
-            self._unasked = dict.fromkeys(self.nodes)
-        while self._unasked:
-            node_id = next(iter(self._unasked))
+            self._not_in_heap = dict.fromkeys(self.nodes)
+        while self._not_in_heap:
+            node_id = next(iter(self._not_in_heap))
             node = self.nodes.get(node_id)
             if node is not None and self._is_evictable(node):
                 heapq.heappush(self._leaves, (self.eviction.key(node), node_id))
-            del self._unasked[node_id]
+            del self._not_in_heap[node_id]
 
     def check_integrity(self) -> None:
         """Raise AssertionError unless links, keys, sizes and the unlocked count agree."""

@@ -1,36 +1,38 @@
 """Window pages: sliding layers keep the KV of a block only while a window needs it.
 
-In a layer with a sliding window of W tokens, a token reads the W - 1 tokens before it. What is further
-back is never read again, so such layers need no memory for it. They have a memory of their own, divided
-into window pages of one block each, and it is smaller than the memory of the other layers:
+In a layer with a sliding window of W tokens, a token reads the W - 1 tokens before it. Tokens further
+back are never read again, so sliding layers need not store their KV. Sliding layers have a memory of
+their own, which is divided into window pages of one block each and is smaller than the memory of the
+other layers:
 
     block 0  block 1  block 2  block 3  block 4     full layers: KV of every block in use
     -        -        page 5   page 0   page 3      sliding layers: only blocks in a window have a page
 
-A block's number means the same everywhere: block tables, prefix cache and log are as for any model, and
-only the runner knows which page a block has. A block gets its page when it is allocated. A page is
-*idle* once no running request's window contains its block. Idle pages stay, because a later request may
-find the block in the prefix cache; when pages run short, the least recently used idle ones are evicted.
-A block that becomes free loses its page at once.
+Block tables, prefix cache and log work as for any model, because only this module and the runner know
+which page a block has. A block gets its page when it is allocated. A page is *idle* once no running
+request's window contains its block. Idle pages stay, because a later request may find the block in the
+prefix cache; when pages run short, the least recently used idle ones are evicted. A block that becomes
+free loses its page at once.
 
 A prefix can be used only if the blocks in the window before its end have their pages. A match is cut to
-the longest prefix of that kind.
+the longest usable prefix.
 
 The memory has pages for the window of each seat and for the tokens of a step (`num_window_pages`). So
-pages never run out, and they are no reason to reject, delay or preempt a request.
+pages never run out, and no request is rejected, delayed or preempted for lack of a page.
 
 Source: SGLang's `SWATokenToKVPoolAllocator` (`python/sglang/srt/mem_cache/allocator/swa.py`), which
 maps slots of the full memory to slots of the window memory, and its `SWARadixCache`
 (`python/sglang/srt/mem_cache/swa_radix_cache.py`), whose tombstones are our blocks without a page.
 
-Differs from SGLang: there, a ratio sets the size of the window memory (`swa_full_tokens_ratio`), and a
-request waits or is retracted if either memory is short. A node has its window slots or lacks them as a
-whole, and those of a running request are freed behind its window before they enter the tree.
+Differs from SGLang, where a ratio sets the size of the window memory (`swa_full_tokens_ratio`), and a
+request waits or is retracted if either memory is short. In SGLang, a node has either all of its window
+slots or none, and the slots of a running request are freed behind its window before they enter the
+tree.
 
-Differs from vLLM: there, each kind of layer has block tables of its own over one shared memory
+Differs from vLLM, where each kind of layer has block tables of its own over one shared memory
 (`kv_cache_coordinator.py` in `vllm/v1/core/`), and `SlidingWindowManager`
-(`single_type_kv_cache_manager.py`) puts a null block in place of a block behind the window. Layers
-with different windows are different kinds; here all share the widest.
+(`single_type_kv_cache_manager.py`) puts a null block in place of a block behind the window. In vLLM,
+layers with different windows are different kinds; here all sliding layers share the widest window.
 """
 
 from collections import OrderedDict
@@ -47,8 +49,9 @@ from engine.scheduling.request import Request
 def num_window_pages(config: EngineConfig, window: int | None) -> int | None:
     """Return how many window pages an engine needs for a model with this window.
 
-    None if a page for each block would be no more: then nothing has to be freed. A window begins and
-    ends inside a block, so it touches up to two blocks more than its tokens fill; so does a chunk.
+    Returns None if one page per block would take no more memory, because then no page ever has to be
+    freed. A window and a chunk may begin and end inside a block, so each seat gets two blocks more
+    than its window fills.
     """
     if window is None:
         return None
@@ -60,7 +63,7 @@ def num_window_pages(config: EngineConfig, window: int | None) -> int | None:
 def reserve(
     runner: Runner, config: EngineConfig, pool: BlockPool, emit: Callable[[Event], None]
 ) -> "WindowPages | None":
-    """Let a runner allocate its KV memory, and return its window pages, if it has a memory of them."""
+    """Let a runner allocate its KV memory. Return its window pages, or None if it has none."""
     pages = num_window_pages(config, runner.window)
     if pages is None or runner.window is None:
         runner.reserve(config.num_blocks, config.block_size)
@@ -95,13 +98,14 @@ class WindowPages:
         self._pool = pool
         self._emit = emit
         self._free = list(range(num_pages - 1, -1, -1))
-        # By block, the least recently used first. A block that has become free still has its page
-        # here until the page is needed elsewhere.
+        # By block, the least recently used first. When a block becomes free, its entry stays until
+        # its page is reclaimed.
         self._page_of: OrderedDict[int, int] = OrderedDict()
-        # Blocks with idle pages, the first to be evicted first. They are found once per step, so that
-        # an allocation need not look at every window. A block that is used again leaves them.
+        # Blocks with idle pages, in the order of eviction. They are searched for once per step, so
+        # that an allocation need not look at every window. A block that is used again is removed.
         self._idle: OrderedDict[int, None] = OrderedDict()
-        self._num_searched = 0  # the lowest free blocks of the pool's stack, known to have no page
+        # This many blocks at the bottom of the pool's free stack are known to have no page.
+        self._num_searched = 0
 
     def has_page(self, block: int) -> bool:
         """Return whether a block is in use and has a window page."""
@@ -119,7 +123,7 @@ class WindowPages:
     def usable(self, blocks: Iterable[int]) -> int:
         """Return how many leading blocks of a cached prefix a request can use.
 
-        That is the longest prefix before whose end every block in the window has its page.
+        A prefix is usable if every block in the window before its end has its page.
         """
         longest = in_a_row = 0
         for count, block in enumerate(blocks, start=1):
@@ -147,10 +151,10 @@ class WindowPages:
             self._emit(WindowPagesEvicted(evicted, needed_by))
 
     def _reclaim(self) -> None:
-        """Take the pages of the blocks that have become free since the last call.
+        """Reclaim the pages of the blocks that have become free since the last call.
 
-        They lie on top of the pool's stack. A pool that is no stack may hide some of them; their pages
-        are found when they are idle.
+        These blocks are at the top of the pool's free stack. A custom pool that is not a stack may
+        hide some of them; their pages are then found by `_find_idle`.
         """
         for block in self._pool.free[self._num_searched :]:
             self._give_back(block)
@@ -162,7 +166,7 @@ class WindowPages:
         assert self._idle, "there is a page for every window"
 
     def assign(self, blocks: Iterable[int]) -> None:
-        """Give each newly allocated block a page. The caller has made room, and emits."""
+        """Give each newly allocated block a page. The caller makes room first and emits the event."""
         self._num_searched = min(self._num_searched, len(self._pool.free))
         for block in blocks:
             page = self._take(block)
@@ -172,7 +176,7 @@ class WindowPages:
             self._page_of[block] = page
 
     def _take(self, block: int) -> int | None:
-        """Take the page of a block; None if it has none."""
+        """Remove a block's page and return it, or return None if the block has none."""
         self._idle.pop(block, None)
         return self._page_of.pop(block, None)
 
@@ -202,7 +206,7 @@ class WindowPages:
                 self.unsent.append((block, page))
 
     def touch(self, blocks: Sequence[int]) -> None:
-        """Note that a request or a hold found these blocks: the pages in its window were used."""
+        """Mark the pages in the window of a request or hold that uses these blocks as just used."""
         for block in blocks[self.first_needed(len(blocks) * self._block_size) :]:
             if block in self._page_of:
                 self._idle.pop(block, None)
@@ -214,12 +218,12 @@ class WindowPages:
         return self.num_pages - len(self._needed())
 
     def send(self) -> None:
-        """Tell the runner what it does not know yet. Not while a forward pass runs."""
+        """Send the unsent changes to the runner. Do not call this while a forward pass runs."""
         self._runner.map_window_pages(self.take_unsent())
 
     def take_unsent(self) -> list[tuple[int, int]]:
-        """Return the changes that the runner does not know yet, in order. A step ends here."""
-        self._idle.clear()  # the windows move on
+        """Return the changes that the runner does not know yet, in order. Called once per step."""
+        self._idle.clear()  # the windows move on in the next step
         unsent, self.unsent = self.unsent, []
         return unsent
 
@@ -227,8 +231,8 @@ class WindowPages:
         """Return the blocks that the next tokens of running requests read."""
         return {
             block
-            for one in self.running
-            for block in one.block_table[self.first_needed(one.num_scheduled_tokens) :]
+            for request in self.running
+            for block in request.block_table[self.first_needed(request.num_scheduled_tokens) :]
         }
 
     def check_integrity(self) -> None:
@@ -238,11 +242,11 @@ class WindowPages:
         assert self._idle.keys() <= self._page_of.keys(), "an idle block has no page"
         assert self._idle.keys().isdisjoint(self._needed()), "a block in a window counts as idle"
         lacking = [block for block in self._needed() if not self.has_page(block)]
-        assert not lacking, f"blocks {lacking} are in a window and have no page"
+        assert not lacking, f"blocks {lacking} are in a window but have no page"
 
 
 class WindowLookup:
-    """The part of a prefix cache that finds prefixes: only such that a request can use."""
+    """The lookup of a prefix cache, limited to the prefixes whose window pages are present."""
 
     def __init__(self, lookup: PrefixLookup, pages: WindowPages) -> None:
         self._lookup = lookup

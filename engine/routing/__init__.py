@@ -6,10 +6,10 @@ gateway (`server/gateway/`), in the simulator (`engine/simulation/cluster.py`) a
 - `router`         the interface: `Router`, `Replica`, `Decision`
 - `load`           policies that do not read the prompt: random, round_robin, power_of_two
 - `block_index`    which replicas have a block: one walk along a prompt finds its hits everywhere
-- `prefix_tree`    an approximate tree: what was sent where
-- `prefix_events`  each replica's real tree (`replica_tree`), folded from its log, and guesses about
-                   what is on its way (`guesses`)
-- `checked`        a learner's policy: its mistakes become errors that name the method
+- `prefix_tree`    a policy with an approximate tree of the prompts that were sent to each replica
+- `prefix_events`  a policy with each replica's real tree (`replica_tree`), folded from its log, and
+                   with guesses about blocks that it will have soon (`guesses`)
+- `checked`        turns the mistakes of a learner's policy into errors that name the method
 - `dispatcher`     the bookkeeping around a router, and the log of its decisions
 """
 

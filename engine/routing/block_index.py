@@ -2,17 +2,17 @@
 
 A block's key is the hash of its tokens and of the key before it, so equal keys mean equal prefixes. The
 index maps a key to a set of replicas, kept as the bits of an integer. A lookup walks along the prompt
-and stops at the first block that no replica has: its cost does not depend on the number of cached
+and stops at the first block that no replica has, so its cost does not depend on the number of cached
 blocks, and hardly on the number of replicas.
 
 Source: Dynamo's `RadixTree` keeps a set of workers per node (`lib/llm/src/kv_router/indexer.rs`), and
 llm-d's index maps the hash of a block to its pods (`llm-d-kv-cache-manager/pkg/kvcache/kvblock`).
 
-Differs from both: a key is Python's 64-bit hash of token ids. A collision would only cost a wrong
-prediction, and the engine compares the tokens themselves.
+Differs from both: a key is Python's 64-bit hash of token ids. A collision would only cause a wrong
+prediction, because the engine compares the tokens themselves.
 
-Window pages are not in the index. If sliding layers of a replica have lost those of a prefix, the
-replica finds less of it than predicted, and computes the rest.
+Window pages are not in the index. If a replica has evicted window pages of a prefix, it finds less of
+the prefix than predicted and computes the rest.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -44,13 +44,13 @@ class BlockIndex:
 
     def join(self, replica: str, block_size: int) -> None:
         """Add a replica that has no blocks."""
-        taken = set(self._bits.values())
-        bits = (1 << at for at in range(len(taken) + 1))
-        self._bits[replica] = next(bit for bit in bits if bit not in taken)
+        used = set(self._bits.values())
+        bits = (1 << index for index in range(len(used) + 1))
+        self._bits[replica] = next(bit for bit in bits if bit not in used)
         self._sizes[replica] = block_size
 
     def leave(self, replica: str) -> None:
-        """Drop a replica, whose blocks must have been discarded."""
+        """Remove a replica. Its blocks must have been discarded before."""
         del self._bits[replica], self._sizes[replica]
 
     def add(self, replica: str, keys: Iterable[int]) -> None:
@@ -60,12 +60,12 @@ class BlockIndex:
             holders[key] = holders.get(key, 0) | bit
 
     def discard(self, replica: str, keys: Iterable[int]) -> None:
-        """Note that a replica does not have these blocks any more."""
+        """Note that a replica no longer has these blocks."""
         bit, holders = self._bits[replica], self._holders
         for key in keys:
-            left = holders.get(key, 0) & ~bit
-            if left:
-                holders[key] = left
+            others = holders.get(key, 0) & ~bit
+            if others:
+                holders[key] = others
             else:
                 holders.pop(key, None)
 
@@ -74,19 +74,19 @@ class BlockIndex:
         return bool(self._holders.get(key, 0) & self._bits[replica])
 
     def keys(self, tokens: Sequence[int]) -> Keys:
-        """Return the keys of a prompt's full blocks, for each size of the replicas' blocks."""
+        """Return the keys of a prompt's full blocks, for each block size of the replicas."""
         return {size: block_keys(tokens, size) for size in set(self._sizes.values())}
 
     def keys_on(self, replica: str, keys: Keys) -> list[int]:
-        """Return the keys for the size of a replica's blocks; none for an unknown replica."""
+        """Return the keys for a replica's block size, or none for an unknown replica."""
         return keys.get(self._sizes.get(replica, 0), [])
 
     def hits(self, keys: Keys, prompt: int) -> dict[str, int]:
-        """Return by replica the leading tokens of a prompt in its blocks, if there are any.
+        """Return how many leading tokens of a prompt each replica has; replicas with none are left out.
 
-        keys    those of the prompt
-        prompt  its length. At least its last token is always computed, so a block that ends with it
-                does not count
+        keys    the keys of the prompt's blocks
+        prompt  the prompt's length. Its last token is always computed, so a block that ends with this
+                token does not count
         """
         hits = dict[str, int]()
         for size, chain in keys.items():
@@ -96,17 +96,17 @@ class BlockIndex:
         return hits
 
     def _match(self, chain: Sequence[int]) -> Iterator[tuple[str, int]]:
-        """Yield each replica that has leading blocks of the chain, and how many."""
+        """Yield each replica that has leading blocks of the chain, and their number."""
         matching = ~0  # all replicas
         for depth, key in enumerate(chain):
             have = matching & self._holders.get(key, 0)
             if have != matching and depth:
-                yield from ((one, depth) for one in self._named(matching & ~have))
+                yield from ((replica, depth) for replica in self._named(matching & ~have))
             matching = have
             if not have:
                 return
         if chain:
-            yield from ((one, len(chain)) for one in self._named(matching))
+            yield from ((replica, len(chain)) for replica in self._named(matching))
 
     def _named(self, bits: int) -> list[str]:
         return [replica for replica, bit in self._bits.items() if bit & bits]

@@ -1,4 +1,4 @@
-"""Check a learner's router: its mistakes become errors that name the class and the method.
+"""Turn the mistakes of a learner's router into errors that name the class and the method.
 
 As with the parts of an engine (`engine/parts.py`), the built-in routers are called directly.
 """
@@ -20,7 +20,7 @@ class RouterError(PartError):
 
 
 def checked_router(router: Router | str) -> Router:
-    """Return a built-in router unchanged, or the one with this name; wrap any other.
+    """Return a built-in router, given itself or its name; wrap any other router.
 
     Raises ValueError for an object that is not a router.
     """

@@ -1,10 +1,11 @@
-"""The bookkeeping around a router: who is alive, what is in flight, and the log of it all.
+"""The bookkeeping around a router: which replicas are alive, what is in flight, and a log of both.
 
 The gateway and the simulator both route through a `Dispatcher`. It tells the router what happened,
 counts requests in flight, and appends each decision to the cluster log.
 
-When a replica dies, its requests without a token go to another replica, once. A request that has tokens
-is lost: its client has them already, and another replica might continue differently.
+When a replica dies, each of its requests without a token goes to another replica, but only once. A
+request that has tokens is lost, because its client already has them and another replica might continue
+differently.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -31,7 +32,7 @@ MAX_ATTEMPTS = 2
 
 @dataclass(slots=True)
 class _Live:
-    """A request that was routed and has not ended. `is_lost`: its replica died."""
+    """A request that was routed and has not ended. `is_lost` says whether its replica died."""
 
     replica: str
     attempt: int
@@ -40,9 +41,10 @@ class _Live:
 
 
 class Dispatcher:
-    """Routes requests and logs what it does. Times are microseconds since the gateway started.
+    """Routes requests and logs its decisions. Times are microseconds since the gateway started.
 
-    router   a name, or a Router. Raises ValueError for anything else. A learner's router is checked
+    router   a name, or a Router, which is checked if a learner wrote it. Raises ValueError for
+             anything else
     unix_us  the wall time of the start
     timer    returns nanoseconds, to measure how long a decision takes; None in a simulation
 
@@ -87,18 +89,18 @@ class Dispatcher:
     def leave(self, replica: str, why: str, now_us: int) -> list[int]:
         """Drop a replica. Return its requests that have to be routed again; the others are lost."""
         self.log.append(ReplicaLeft(replica, why, {"at": now_us}))
-        its = [
+        affected = [
             request
             for request, live in self._live.items()
             if live.replica == replica and not live.is_lost
         ]
-        again = [request for request in its if self.lost(request, now_us)]
+        again = [request for request in affected if self.lost(request, now_us)]
         del self.replicas[replica]
         self.router.on_left(replica)
         return again
 
     def event(self, replica: str, seq: int, event: Event, now_us: int) -> None:
-        """Log an event of a replica, and tell the router."""
+        """Log an event of a replica, and pass it to the router."""
         self.log.append(Of(replica, seq, event))  # type: ignore[arg-type] # one of AnyEvent
         self.router.on_event(replica, event, now_us)
 
@@ -117,25 +119,28 @@ class Dispatcher:
         """Choose a replica for a request, and log the decision.
 
         request  a new number, or one that `leave` returned
-        among    the replicas to choose from; None: all
-        pinned   `among` has one replica, to which the client's session belongs
+        among    the replicas to choose from; None means all
+        pinned   the client's session belongs to one replica, the only one in `among`
 
-        Raises NoReplicaError if there is none, and RouterError for a mistake of a learner's router.
+        Raises NoReplicaError if none of the replicas is alive, and RouterError for a mistake of a
+        learner's router.
         """
-        there = [one for one in self.replicas.values() if among is None or one.id in among]
-        if not there:
-            of = "" if among is None else f" of {', '.join(sorted(among))}"
-            raise NoReplicaError(f"request {request} cannot be routed: no replica{of} is alive")
+        candidates = [
+            replica for replica in self.replicas.values() if among is None or replica.id in among
+        ]
+        if not candidates:
+            names = "" if among is None else f" of {', '.join(sorted(among))}"
+            raise NoReplicaError(f"request {request} cannot be routed: no replica{names} is alive")
         began = self._timer() if self._timer is not None else 0
         if pinned:
-            decision = Decision(there[0].id, "pinned")
+            decision = Decision(candidates[0].id, "pinned")
         else:
-            decision = self.router.choose(request, tokens, there, now_us)
+            decision = self.router.choose(request, tokens, candidates, now_us)
         t: dict[str, Any] = {"at": now_us}
         if self._timer is not None:
             t["us"] = (self._timer() - began) // 1000
-        before = self._live.get(request)
-        live = _Live(decision.replica, 1 if before is None else before.attempt + 1)
+        previous = self._live.get(request)
+        live = _Live(decision.replica, 1 if previous is None else previous.attempt + 1)
         self._live[request] = live
         self.log.append(
             Routed(
@@ -146,7 +151,7 @@ class Dispatcher:
                 reason=decision.reason,
                 prompt=len(tokens),
                 hits=decision.hits,
-                loads={one.id: one.in_flight for one in there},
+                loads={replica.id: replica.in_flight for replica in candidates},
                 scores=decision.scores,
                 t=t,
             )
@@ -156,7 +161,7 @@ class Dispatcher:
         return decision
 
     def placed(self, request: int, its_request: int, now_us: int) -> None:
-        """Log that a request arrived at its replica, and the number that it has there."""
+        """Log that a request arrived at its replica, which calls it `its_request`."""
         live = self._live.get(request)
         if live is not None and not live.is_lost:
             self.log.append(Placed(request, live.replica, its_request, {"at": now_us}))
@@ -169,10 +174,10 @@ class Dispatcher:
             self.router.on_first_token(request, now_us)
 
     def lost(self, request: int, now_us: int, *, again: bool = True) -> bool:
-        """Note that a request's replica failed; return whether to route the request again.
+        """Note that a request's replica failed, and return whether to route the request again.
 
-        Without `again` there is no other replica. `leave` has called this for its requests; a second
-        call gives the same answer.
+        `again` is False if there is no other replica. `leave` calls this for all requests of the
+        replica; a second call for a request returns the same answer.
         """
         live = self._live.get(request)
         if live is None:

@@ -1,4 +1,4 @@
-"""Guesses: blocks that a replica does not have yet, but soon will, because a prompt was sent there."""
+"""Guesses: blocks that a replica will have soon, because their prompt was sent to it."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ class _Guess:
 class Guesses:
     """The prompts that are on their way, by request. `index` has their blocks.
 
-    A guess ends when the replica's log says that the prompt's last block is cached, when its time is
-    over, or when the request ends without a token.
+    A guess ends when the replica's log says that the prompt's last block is cached, when the guess
+    expires, or when the request ends without a token.
     """
 
     def __init__(self, lifetime_us: int) -> None:
         self.index = BlockIndex()
         self._lifetime_us = lifetime_us
-        self._guesses: dict[int, _Guess] = {}  # the oldest first
+        self._guesses: dict[int, _Guess] = {}  # by request, the oldest first
         self._copies = Counter[tuple[str, int]]()  # (replica, key) -> guesses with this block
         self._ending_in: dict[tuple[str, int], list[int]] = {}  # (replica, last key) -> requests
 
@@ -31,7 +31,7 @@ class Guesses:
         return len(self._guesses)
 
     def add(self, request: int, replica: str, keys: list[int], now_us: int) -> None:
-        """Guess that `replica` will have the blocks `keys`, a whole prompt from its beginning."""
+        """Guess that `replica` will have the blocks with these keys: a prompt from its beginning."""
         self.drop(request)
         self._guesses[request] = _Guess(replica, keys, now_us + self._lifetime_us)
         self._ending_in.setdefault((replica, keys[-1]), []).append(request)
@@ -44,7 +44,7 @@ class Guesses:
             self.drop(request)
 
     def expire(self, now_us: int) -> None:
-        """Drop the guesses whose time is over."""
+        """Drop the expired guesses."""
         while self._guesses:
             request, guess = next(iter(self._guesses.items()))
             if guess.until_us > now_us:
@@ -68,6 +68,7 @@ class Guesses:
 
     def leave(self, replica: str) -> None:
         """Drop a replica with all its guesses."""
-        for request in [one for one, guess in self._guesses.items() if guess.replica == replica]:
-            self.drop(request)
+        for request, guess in list(self._guesses.items()):
+            if guess.replica == replica:
+                self.drop(request)
         self.index.leave(replica)

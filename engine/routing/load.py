@@ -1,7 +1,7 @@
 """Policies that do not read the prompt: random, in turn, or the less loaded of two.
 
-They need no state per replica, and spread load well. With shared prefixes they waste memory: each
-replica ends up caching every prefix.
+They need no state per replica and spread load well. When prompts share prefixes, these policies waste
+memory, because each replica ends up caching every prefix.
 """
 
 import random
@@ -14,7 +14,7 @@ from engine.routing.router import Decision, Replica, Router
 
 @dataclass(eq=False)
 class RandomChoice(Router):
-    """A random replica. `seed` fixes the choices."""
+    """Choose a random replica. `seed` fixes the choices."""
 
     name: ClassVar[str] = "random"
 
@@ -37,7 +37,7 @@ class RandomChoice(Router):
 
 @dataclass(eq=False)
 class RoundRobin(Router):
-    """One replica after the other."""
+    """Choose one replica after the other."""
 
     name: ClassVar[str] = "round_robin"
 
@@ -57,10 +57,10 @@ class RoundRobin(Router):
 
 @dataclass(eq=False)
 class PowerOfTwo(Router):
-    """Of two random replicas, the one with fewer requests in flight. `seed` fixes the choices.
+    """Draw two replicas and choose the one with fewer requests in flight. `seed` fixes the draws.
 
-    Two choices already avoid most of the imbalance of one (Mitzenmacher, IEEE TPDS 12(10), 2001), and
-    two gateways that see the same loads do not send everything to the same replica.
+    Comparing two already avoids most of the imbalance of a random choice (Mitzenmacher, IEEE TPDS
+    12(10), 2001), and two gateways that see the same loads do not send everything to the same replica.
 
     Source: Ray Serve's `PowerOfTwoChoicesRequestRouter`; SGLang's `power_of_two`.
     """

@@ -1,24 +1,27 @@
-"""Route by the replicas' own event logs, and by guesses about what is on its way.
+"""Route by the replicas' own event logs, and by guesses about the blocks that they will have soon.
 
-The log of a replica says exactly what is in its tree. But a log is late: between a decision and the
-event that says "cached" lie a queue, a prefill and the network, and a burst of requests with a new
-prefix would be scattered over all replicas. So a prompt counts as cached where it was sent, until the
-replica's log says that it is, or for `guess_ms`.
+The log of a replica says exactly what is in its tree. But a log is late: a request spends time in a
+queue, in prefill and on the network before an event says that its prompt is cached. In the meantime, a
+burst of requests with a new prefix would be scattered over all replicas. So a prompt counts as cached
+on the replica that it was sent to, until the replica's log confirms it or `guess_ms` have passed.
 
-    score = compute_weight * prompt tokens to compute there + cached tokens to evict for them
-            + prompt tokens owed there + batch_weight * requests in flight / seats in its batch
+    score = compute_weight * prompt tokens to compute + cached tokens to evict for them
+            + prompt tokens that the replica still owes
+            + batch_weight * requests in flight / seats in the replica's batch
 
-The lowest score wins; of equal ones, the replica with the most free memory. A long prefix attracts, and
-a queue repels: a hot prefix spreads to another replica when waiting for it would take longer than
-computing it again. Evicted tokens may have to be computed again, later. And `compute_weight` is above 1
-because whatever is computed here delays every later request, too: at 1, a rush copies all prefixes to
-all replicas, even if the memory of one replica holds only some of them.
+The replica with the lowest score wins, and ties go to the replica with the most free memory. A long
+cached prefix lowers the score and a queue raises it, so a hot prefix spreads to another replica when
+waiting for it would take longer than computing it again. Evicted tokens count, because they may have
+to be computed again later. `compute_weight` is above 1, because computing a prompt delays every later
+request, too: at 1, a rush copies all prefixes to all replicas, even if the memory of one replica holds
+only some of them.
 
-Source: Dynamo's KV router (`lib/llm/src/kv_router/scheduler.rs`): events, and cost = blocks to compute
-+ load; llm-d's precise prefix scorer (`pkg/plugins/scorer`), whose speculative entries expire likewise.
+Source: Dynamo's KV router (`lib/llm/src/kv_router/scheduler.rs`), which also follows events and adds
+the blocks to compute and the load; llm-d's precise prefix scorer (`pkg/plugins/scorer`), whose
+speculative entries expire in the same way.
 
-Differs from Dynamo: it counts evictions, and tokens where Dynamo counts blocks; it always takes the
-minimum, where Dynamo can draw from a softmax.
+Differs from Dynamo in three ways: this router also counts evictions, it counts tokens instead of
+blocks, and it always takes the minimum, whereas Dynamo can draw from a softmax.
 """
 
 import random
@@ -37,10 +40,10 @@ US_PER_MS = 1000
 
 
 class _Prompt(NamedTuple):
-    """What is known of a prompt: its blocks' keys, and by replica the tokens that it has of them.
+    """The keys of a prompt's blocks, and how many tokens of the prompt each replica has.
 
-    cached  according to the logs; only replicas that have some
-    hits    with guesses; all replicas
+    cached  tokens according to the logs, for replicas that have any
+    hits    tokens including guesses, for all replicas
     """
 
     request: int
@@ -51,14 +54,14 @@ class _Prompt(NamedTuple):
 
 @dataclass(eq=False)
 class PrefixEvents(Router):
-    """Send a prompt where it costs least, according to the replicas' logs.
+    """Send a prompt to the replica where it costs least, according to the replicas' logs.
 
-    guesses         count a prompt as cached where it was sent, and as owed until its first token;
-                    False: believe the logs alone
-    guess_ms        the longest that a guess counts without an event
+    guesses         count a prompt as cached on the replica that it was sent to, and as owed until its
+                    first token; if False, rely on the logs alone
+    guess_ms        how long a guess counts if no event confirms it
     compute_weight  the cost of computing a prompt token, if waiting for one costs 1
-    batch_weight    the load of as many requests as the batch has seats, in prompt tokens
-    seed            decides between equal replicas
+    batch_weight    the load of a full batch of requests, in prompt tokens
+    seed            the seed for choosing between equal replicas
     """
 
     name: ClassVar[str] = "prefix_events"
@@ -83,16 +86,17 @@ class PrefixEvents(Router):
     def choose(
         self, request: int, tokens: Sequence[int], replicas: Sequence[Replica], now_us: int
     ) -> Decision:
-        """Return the replica with the lowest score; of equal ones, the one with most free memory."""
+        """Return the replica with the lowest score; ties go to the one with the most free memory."""
         self._last = prompt = self._look_up(request, tokens, now_us)
         scores, free, longest = dict[str, float](), dict[str, int](), 0
-        for one in replicas:
-            tree, hit, owed = self._trees[one.id], prompt.hits[one.id], self._owed_at(one.id)
-            free[one.id] = room = tree.free - owed
+        for candidate in replicas:
+            name = candidate.id
+            tree, hit, owed = self._trees[name], prompt.hits[name], self._owed_at(name)
+            free[name] = tree.free - owed
             compute = len(tokens) - hit
-            evict = max(compute - max(room, 0), 0)
-            load = owed + self.batch_weight * one.in_flight / tree.seats
-            scores[one.id] = self.compute_weight * compute + evict + load
+            evict = max(compute - max(free[name], 0), 0)
+            load = owed + self.batch_weight * candidate.in_flight / tree.seats
+            scores[name] = self.compute_weight * compute + evict + load
             longest = max(longest, hit)
         lowest = min(scores.values())
         best = [replica for replica, score in scores.items() if score == lowest]
@@ -101,11 +105,11 @@ class PrefixEvents(Router):
         return Decision(replica, _reason(prompt, replica, longest), prompt.hits, scores)
 
     def on_routed(self, request: int, tokens: Sequence[int], replica: str, now_us: int) -> None:
-        """Note what the replica now owes, and guess that it will have the prompt's blocks."""
+        """Note the tokens that the replica owes, and guess that it will have the prompt's blocks."""
         if not self.guesses or replica not in self._trees:
             return
         prompt = self._last
-        if prompt.request != request:  # it was pinned
+        if prompt.request != request:  # a pinned request skips `choose`
             prompt = self._look_up(request, tokens, now_us)
         owed = len(tokens) - prompt.hits[replica]
         self._owed_by[request] = replica, owed
@@ -116,7 +120,7 @@ class PrefixEvents(Router):
             self._guesses.add(request, replica, keys, now_us)
 
     def on_first_token(self, request: int, now_us: int) -> None:  # noqa: ARG002
-        """The prompt has been computed, so nothing is owed. The events may still be on their way."""
+        """Stop counting the prompt as owed. Its guess stays, because the events may be late."""
         replica, owed = self._owed_by.pop(request, ("", 0))
         if replica in self._owed:
             self._owed[replica] -= owed
@@ -128,19 +132,19 @@ class PrefixEvents(Router):
             self.on_first_token(request, now_us)
 
     def on_event(self, replica: str, event: Event, now_us: int) -> None:  # noqa: ARG002
-        """Fold the event. Blocks that are now cached need no guess."""
+        """Fold the event, and drop the guesses about blocks that are now cached."""
         if replica in self._trees:
             for key in self._trees[replica].apply(event):
                 self._guesses.confirm(replica, key)
 
     def on_joined(self, replica: str, block_size: int) -> None:
-        """Begin with an empty tree."""
+        """Add a replica with an empty tree."""
         self._index.join(replica, block_size)
         self._guesses.index.join(replica, block_size)
         self._trees[replica], self._owed[replica] = ReplicaTree(replica, self._index), 0
 
     def on_left(self, replica: str) -> None:
-        """Forget its tree, and what was on its way there."""
+        """Drop the replica's tree and the guesses about it."""
         self._trees.pop(replica).clear()
         self._index.leave(replica)
         self._guesses.leave(replica)

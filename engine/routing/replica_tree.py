@@ -1,7 +1,7 @@
-"""A replica's real prefix tree, as block keys: folded from its log, kept in a `BlockIndex`.
+"""A replica's real prefix tree as block keys, folded from its log and kept in a `BlockIndex`.
 
 The fold (`engine/events/fold.py`) knows the tree of both caches, radix and hash. After each event that
-changes the tree, the keys of the changed node follow; the rest of the tree is not looked at.
+changes the tree, only the keys of the changed node are updated.
 """
 
 from engine.events import vocabulary as v
@@ -28,8 +28,8 @@ class ReplicaTree:
     def apply(self, event: v.Event) -> list[int]:
         """Apply the next event and return the keys of blocks that are new in the tree.
 
-        A run_started or a keyframe begins anew. Raises ValueError for any other first event, and like
-        `State.apply` for an event that does not fit.
+        A run_started or a keyframe starts over. Raises ValueError for any other first event and, like
+        `State.apply`, for an event that contradicts the earlier ones.
         """
         if isinstance(event, v.RunStarted | v.Keyframe):
             self.clear()
@@ -53,12 +53,12 @@ class ReplicaTree:
                 keys = self._keys[event.node]
                 self._keys[event.upper], self._keys[event.node] = keys[: event.at], keys[event.at :]
             case v.RadixEvicted() | v.BlockEvicted() | v.BlockWithdrawn():
-                if event.node not in self.state.nodes:  # else it has another copy
+                if event.node not in self.state.nodes:  # otherwise another copy is left
                     self._index.discard(self._replica, self._keys.pop(event.node))
         return []
 
     def clear(self) -> None:
-        """Forget all blocks."""
+        """Remove all blocks from the tree and the index."""
         for keys in self._keys.values():
             self._index.discard(self._replica, keys)
         self._keys.clear()
@@ -71,7 +71,7 @@ class ReplicaTree:
 
     @property
     def free(self) -> int:
-        """Token slots in free blocks: neither cached nor in use."""
+        """Token slots in blocks that are neither cached nor in use."""
         return 0 if self.state is None else len(self.state.free) * self._block_size
 
     @property
@@ -80,15 +80,15 @@ class ReplicaTree:
         if self.state is None:
             return 0
         requests = self.state.requests.values()
-        return sum(max(0, one.prompt_length - one.computed) for one in requests)
+        return sum(max(0, request.prompt_length - request.computed) for request in requests)
 
     def _grow(self, node: int) -> list[int]:
         """Add the keys of blocks that are new at the end of a node's edge."""
         assert self.state is not None
-        here, size = self.state.nodes[node], self._block_size
+        changed, size = self.state.nodes[node], self._block_size
         keys = self._keys.setdefault(node, [])
-        before = START if here.parent == ROOT else self._keys[here.parent][-1]
-        new = block_keys(here.tokens[len(keys) * size :], size, keys[-1] if keys else before)
+        before = START if changed.parent == ROOT else self._keys[changed.parent][-1]
+        new = block_keys(changed.tokens[len(keys) * size :], size, keys[-1] if keys else before)
         keys += new
         self._index.add(self._replica, new)
         return new

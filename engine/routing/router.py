@@ -1,7 +1,7 @@
 """The interface of a routing policy.
 
-A router reads no clock and sends nothing: it is told what happened and asked for a decision. Times are
-microseconds since the gateway started, and never go back.
+A router reads no clock and sends no messages; the gateway tells it what happened and asks it for
+decisions. Times are microseconds since the gateway started, and they never decrease.
 
 Source: Ray Serve's `RequestRouter` has the same hooks (`ray/serve/request_router.py`); SGLang's gateway
 calls its policies `LoadBalancingPolicy` (`sgl-router/src/policies/mod.rs`).
@@ -17,12 +17,12 @@ from engine.events.vocabulary import Event
 
 
 class NoReplicaError(RuntimeError):
-    """No replica is there to route a request to."""
+    """No live replica can take a request."""
 
 
 @dataclass(slots=True)
 class Replica:
-    """What the gateway knows of a replica. `in_flight` counts requests routed to it and not ended."""
+    """What the gateway knows of a replica. `in_flight` counts its requests that have not ended."""
 
     id: str
     in_flight: int = 0
@@ -32,8 +32,8 @@ class Replica:
 class Decision:
     """Where a request goes, and why.
 
-    hits    by replica: the prompt tokens that it is predicted to have cached; 0 if it is missing
-    scores  by replica: what the policy compared, lower is better; empty if it compared nothing
+    hits    how many prompt tokens each replica is predicted to have cached; a missing replica has 0
+    scores  what the policy compared, by replica; lower is better; empty if it compared nothing
     """
 
     replica: str
@@ -43,46 +43,49 @@ class Decision:
 
 
 class Router:
-    """A routing policy. Override `choose`, and of the other methods what the policy has to know.
+    """A routing policy. Override `choose` and those of the other methods that the policy needs.
 
     A policy with settings is a dataclass: its fields are the options of `router_named`.
     """
 
-    name: ClassVar[str] = ""  # in the cluster log; "" stands for the class's name
+    name: ClassVar[str] = ""  # the name in the cluster log; "" means the class's name
 
     def choose(
         self, request: int, tokens: Sequence[int], replicas: Sequence[Replica], now_us: int
     ) -> Decision:
-        """Return where a request goes. `replicas` are those that are alive, at least one.
+        """Return where a request goes. `replicas` are the live ones to choose from, at least one.
 
         tokens  the prompt's token ids; empty if the gateway has none
         """
         raise NotImplementedError
 
     def on_routed(self, request: int, tokens: Sequence[int], replica: str, now_us: int) -> None:
-        """A request goes to `replica`: the one chosen, unless the request was pinned."""
+        """Note that a request goes to `replica`.
+
+        `choose` returned this replica, unless the request was pinned to it.
+        """
 
     def on_first_token(self, request: int, now_us: int) -> None:
-        """The first token of a request passed through the gateway."""
+        """Note that the first token of a request passed through the gateway."""
 
     def on_ended(self, request: int, now_us: int) -> None:
-        """A request left its replica: it finished, was aborted, or its replica died."""
+        """Note that a request finished or was aborted, or that its replica died."""
 
     def on_event(self, replica: str, event: Event, now_us: int) -> None:
-        """An event of a replica's log reached the gateway. The first is run_started or a keyframe."""
+        """Note an event of a replica's log. The first one is run_started or a keyframe."""
 
     def on_joined(self, replica: str, block_size: int) -> None:
-        """A replica is ready. `block_size` is its token slots per KV block."""
+        """Note that a replica is ready. `block_size` is its number of token slots per KV block."""
 
     def on_left(self, replica: str) -> None:
-        """A replica is gone, with everything that it had cached."""
+        """Note that a replica is gone, with everything that it had cached."""
 
 
 def option_names(kind: type[Router]) -> list[str]:
     """Return the names of a policy's options: the fields that its constructor takes."""
     if not dataclasses.is_dataclass(kind):
         return []
-    return [one.name for one in dataclasses.fields(kind) if one.init]
+    return [option.name for option in dataclasses.fields(kind) if option.init]
 
 
 def described(router: Router) -> tuple[str, dict[str, Any]]:

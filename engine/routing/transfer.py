@@ -9,21 +9,21 @@ its replicas start (`server/gateway/`).
 
 Three limits hold for every answer:
 
-- A block that is here already is never fetched.
-- Fetched blocks continue the prefix that is here. Attention needs every token before a block, so a
-  block behind a hole would be useless.
-- The last token is always computed: its logits give the first output token, and a KV block has no
-  logits. This costs the same either way, so the rule leaves it out.
+- A block that this replica already has is never fetched.
+- Fetched blocks continue the prefix that this replica has. Attention needs every token before a block,
+  so a block behind a hole would be useless.
+- The last token is always computed, because its logits give the first output token, and a KV block has
+  no logits. This costs the same either way, so the rule leaves it out.
 
-Source: Splitwise (arXiv:2311.18677) and DistServe (arXiv:2401.09670) compute prompts on machines of
-their own and move the KV. In Mooncake (arXiv:2407.00079, Algorithm 1), a replica fetches a prefix if
-another has it longer by a factor, `kvcache_balancing_threshold`; the transfer's time counts towards its
-predicted TTFT.
+Source: Splitwise (arXiv:2311.18677) and DistServe (arXiv:2401.09670) compute prompts on separate
+machines and move the KV. In Mooncake (arXiv:2407.00079, Algorithm 1), a replica fetches a prefix if
+another replica's cached prefix is longer by a factor, `kvcache_balancing_threshold`; the transfer's
+time counts towards the predicted TTFT.
 
-Differs from vLLM: a KV connector (`vllm/distributed/kv_transfer/kv_connector/v1/base.py`,
+Differs from vLLM, where a KV connector (`vllm/distributed/kv_transfer/kv_connector/v1/base.py`,
 `get_num_new_matched_tokens`) reports the tokens that it can load, and the scheduler always loads them.
-Differs from Dynamo and TensorRT-LLM: they prefill elsewhere if the tokens that are not cached here
-exceed a fixed number, `max_local_prefill_length`.
+Differs from Dynamo and TensorRT-LLM, which prefill on another worker if more than a fixed number of
+tokens, `max_local_prefill_length`, are not cached locally.
 """
 
 from dataclasses import dataclass
@@ -33,9 +33,9 @@ from dataclasses import dataclass
 class TransferCosts:
     """The prices of moving and of computing, in milliseconds.
 
-    fixed_ms  one move, however many blocks it has
-    block_ms  each block of a move
-    token_ms  computing the KV of one token
+    fixed_ms  the price of a move, however many blocks it has
+    block_ms  the additional price of each block
+    token_ms  the price of computing the KV of one token
 
     Raises ValueError for a negative price.
     """
@@ -62,7 +62,8 @@ def movable_blocks(num_tokens: int, here: int, there: int, block_size: int) -> i
     """Return how many blocks of a prompt another replica could send.
 
     num_tokens   the prompt's length
-    here, there  leading blocks of it that this replica, and the other, have cached
+    here         the number of leading blocks that this replica has cached
+    there        the number of leading blocks that the other replica has cached
     """
     needed = max(num_tokens - 1, 0) // block_size  # the last token is always computed
     return max(min(there, needed) - here, 0)
@@ -85,6 +86,6 @@ def blocks_to_move(
 
 
 def least_blocks_to_move(block_size: int, costs: TransferCosts) -> int | None:
-    """Return the smallest number of blocks that is cheaper to move than to compute; None: never."""
-    gain = costs.compute_ms(block_size) - costs.block_ms  # of each block
+    """Return the smallest number of blocks that is cheaper to move than to compute, or None."""
+    gain = costs.compute_ms(block_size) - costs.block_ms  # saved by each block that is moved
     return int(costs.fixed_ms / gain) + 1 if gain > 0 else None

@@ -1,7 +1,7 @@
 """Reject requests that can never be served when they are submitted, so none waits forever.
 
-A request that passes will finish: it fits into memory on its own, and every other request can be
-preempted or will finish first.
+A request that passes these checks will finish, because it fits into memory on its own and every
+other request can be preempted or will finish first.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ class RequestError(ValueError):
 class ContextLengthError(RequestError):
     """The prompt, or the prompt and its output, do not fit the model's context or the memory.
 
-    longest   how many tokens would fit
+    longest   the largest number of tokens that fits
     """
 
     def __init__(self, field: str, message: str, longest: int) -> None:
@@ -82,13 +82,14 @@ def check_request(
         raise RequestError(
             samples,
             f"with preemption off, {min(params.samples, config.max_batch_size)} samples reserve "
-            f"{need} KV blocks, but memory has {config.num_blocks}",
+            f"{need} KV blocks, but memory has {config.num_blocks}: lower {samples} or max_tokens, "
+            "raise max_kv_tokens or turn preemption on",
         )
     if not config.chunked_prefill and len(tokens) > config.token_budget:
         raise ContextLengthError(
             "prompt",
-            f"{len(tokens)} tokens do not fit into a step of {config.token_budget} while "
-            "chunked_prefill is off: shorten the prompt, raise token_budget or turn it on",
+            f"{len(tokens)} tokens do not fit into a step of {config.token_budget}: shorten the "
+            "prompt, raise token_budget or turn chunked_prefill on",
             config.token_budget,
         )
 
@@ -96,7 +97,8 @@ def check_request(
 def required_blocks(prompt_length: int, params: SamplingParams, config: EngineConfig) -> int:
     """Count the KV blocks that a request needs to finish when it runs alone.
 
-    With preemption, one sample at a time is enough. Samples beyond the batch's seats run later.
+    With preemption, blocks for one sample are enough, because the samples can run one after
+    another. Samples beyond the batch's seats always run later.
     """
     samples = 1 if config.preemption else min(params.samples, config.max_batch_size)
     return max_blocks(prompt_length, params.max_tokens, samples, config)
@@ -105,8 +107,8 @@ def required_blocks(prompt_length: int, params: SamplingParams, config: EngineCo
 def max_blocks(prompt_length: int, max_tokens: int, samples: int, config: EngineConfig) -> int:
     """Count the KV blocks that all samples of a prompt need if each of them reaches max_tokens.
 
-    They share the full blocks of the prompt. The last sampled token is never computed and needs no
-    slot.
+    The samples share the full blocks of the prompt. The last sampled token is never computed and
+    needs no slot.
     """
     whole = config.blocks_for(prompt_length + max_tokens - 1)
     shared = prompt_length // config.block_size
@@ -118,7 +120,8 @@ def max_output(
 ) -> int:
     """Return the largest `max_tokens` with which every sample of a prompt can be served.
 
-    The result is at least 1: for a prompt that is too long, `validate` raises the error.
+    The result is at least 1, even for a prompt that is too long: `check_request` rejects that
+    prompt with an error that says so.
     """
     at_once = 1 if config.preemption else max(1, min(samples, config.max_batch_size))
     shared = prompt_length // config.block_size

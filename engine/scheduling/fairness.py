@@ -65,14 +65,14 @@ class Fair(Policy):
         self.service[request.label] = max(self.service.get(request.label, 0), level)
 
     def on_served(self, request: Request, prompt_tokens: int, output_tokens: int) -> None:
-        """Charge the tokens to the label."""
+        """Charge the tokens to the request's label."""
         cost = self.prompt_weight * prompt_tokens + self.output_weight * output_tokens
         self.service[request.label] = self.service.get(request.label, 0) + cost
         if prompt_tokens:
             self._last_served = request.label
 
     def _drop_counters(self, waiting: WaitingQueue) -> None:
-        """Drop the smaller half of the counters: those labels would be lifted anyway."""
+        """Drop the smaller half of the counters, because their labels would be lifted anyway."""
         by_service = sorted(self.service, key=self.service.__getitem__)
         for label in by_service[: len(by_service) // 2]:
             if not waiting.has_group(label):

@@ -48,11 +48,13 @@ class LongestPrefixMatch(Policy):
     """Longest cached prefix first, so a prefix is used before it is evicted (SGLang).
 
     A prefix is computed only once: if another request is about to compute at least
-    `worth_waiting_for` tokens that this request could reuse, this request waits until it has.
+    `worth_waiting_for` tokens that this request could reuse, this request waits until those tokens
+    are in the cache.
 
-    Differs from SGLang: there, only waiting requests are compared, and deferred ones move to the
-    end of the queue. Here a request waits while the other one computes the shared prefix. Both
-    stop sorting above 128 waiting requests, because each key takes a walk through the tree.
+    Differs from SGLang, which compares only waiting requests with each other and moves a deferred
+    request to the end of the queue. Here a request also waits for a running request that computes
+    the shared prefix. Both engines stop sorting above 128 waiting requests, because computing a key
+    takes a walk through the tree.
     """
 
     name = "lpm"
@@ -67,7 +69,7 @@ class LongestPrefixMatch(Policy):
     def defer(self, request: Request, tree: PrefixLookup, computing: Sequence[Request]) -> bool:
         """Return whether one of `computing` will compute a long enough prefix of this request."""
         if not tree.enabled or request.params.prompt_logprobs is not None:
-            return False  # it could not reuse what the other computes
+            return False  # a cached prefix would be of no use to this request
         size = tree.block_size
         limit = (len(request.tokens) - 1) // size
         cached = _cached_blocks(request, tree)

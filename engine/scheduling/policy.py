@@ -7,7 +7,7 @@ shows an example of each kind.
     decisions      key         the order of the queue       before an admission
                    admit       which requests may join      once per step, if requests wait
                    victim      which request is preempted   when a running request needs a block
-                   defer       which requests wait a step   before an admission while others compute
+                   defer       which requests wait a step   before an admission, if others compute
     notifications  on_queued   a request joins the queue
                    on_served   tokens of a request were computed
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class AdmissionLimits(NamedTuple):
-    """Resources left in a step after running requests: seats in the batch, tokens and KV blocks."""
+    """Seats in the batch, tokens and KV blocks that running requests leave over in a step."""
 
     seats: int
     tokens: int
@@ -72,9 +72,9 @@ class Policy:
     ) -> Collection[Request] | None:
         """Return the requests of `waiting` (in the policy's order) that may join now; None is all.
 
-        The first request that you leave out blocks all behind it. A request that does not fit is
-        never admitted. If no request computes in this step, the first one joins even if you leave
-        it out, so every step makes progress.
+        The first request that you leave out blocks all requests behind it. A request that does not
+        fit is never admitted. If no request computes in this step, the first one joins even if you
+        leave it out, so every step makes progress.
         """
         return None
 
@@ -88,8 +88,8 @@ class Policy:
     def defer(self, request: Request, tree: PrefixLookup, computing: Sequence[Request]) -> bool:  # noqa: ARG002
         """Return whether a request that could be admitted should wait for another step.
 
-        The requests behind it are considered next. `computing` has the requests that are planned
-        so far for this step. It is never empty: the only runnable request is never
+        The requests behind it are considered next. `computing` lists the requests that are planned
+        so far for this step. It is never empty, because the only runnable request is never
         deferred.
         """
         return False
@@ -97,7 +97,7 @@ class Policy:
     # Notifications
 
     def on_queued(self, request: Request, waiting: "WaitingQueue") -> None:
-        """Note that a request is about to join the queue, new or preempted."""
+        """Note that a request, new or preempted, is about to join the queue."""
 
     def on_served(self, request: Request, prompt_tokens: int, output_tokens: int) -> None:
         """Note that tokens of a request were computed.

@@ -1,8 +1,8 @@
 """A request: its tokens, how many of them are computed, and which blocks hold their KV.
 
 There is no prefill state and no decode state. A request has tokens that are not computed yet, and
-each step computes some. Once it has caught up, it gets its next token. vLLM keeps the same two
-counts, `num_computed_tokens` and `num_tokens` (`vllm/v1/request.py`).
+each step computes some of them. When all of them are computed, the request gets its next token. vLLM
+counts the same way, with `num_computed_tokens` and `num_tokens` (`vllm/v1/request.py`).
 """
 
 from dataclasses import dataclass, field
@@ -31,28 +31,29 @@ class Request:
 
     id                   unique in a run; sample s of the request with id r has id r + s
     tokens               prompt, then output
-    texts                one piece of text per token; joined, they are the text
+    texts                one piece of text per token; joined, the pieces are the full text
     root                 the id of the request it forked from, or its own id if it did not fork
     num_computed_tokens  leading tokens whose KV is in the request's blocks
     num_in_flight_tokens     tokens after those that scheduled steps are still computing
-    num_output_placeholders  output tokens that those steps will add: their place in the text is
-                             known, and their ids are not. Without asynchronous scheduling, both
+    num_output_placeholders  output tokens that those steps will add; their positions are known,
+                             but their ids are not yet. Without asynchronous scheduling, both
                              counts are 0 whenever a step is scheduled
     block_table          KV blocks: token p is in block_table[p // block_size]
-    last_node            the deepest radix node of its locked path; 0, the root, means no lock
+    last_node            the deepest radix node of the request's locked path; 0, the root, means
+                         that it holds no lock
     num_seqs             seats in the batch: n until it forks, then 1
-    preemptions          how often it was preempted
+    preemptions          how often the request was preempted
     delivered            one piece of text per output token, as the client gets it: text that may
                          become a stop string is held back, and a stop string is left out
     end_ids              tokens that end the output
-    constraint           which tokens keep the output's shape, if `params.structured` asks for one
+    constraint           which tokens may come next, if `params.structured` asks for a format
     bad_word_ids         the token sequences of `params.bad_words`
     logprobs             log-probability of each output token, 0.0 for a forced one
     num_forced_tokens    output tokens that a tool or the grammar forced
     top_logprobs         the most likely tokens at each output position, if asked for
     prompt_scores        scores of the prompt's tokens from the second on, if asked for
-    error                why it ended with the finish reason "error", or ""
-    error_field          the field of `params` that is to blame for `error`, or "": the engine's fault
+    error                why the request ended with the finish reason "error", or ""
+    error_field          the field of `params` that caused `error`, or "" if the engine is at fault
     """
 
     id: int
@@ -115,8 +116,8 @@ class Request:
     def num_unscheduled_tokens(self) -> int:
         """The number of tokens that a step may compute next, a placeholder included.
 
-        0 if the next token is certainly the last, whose KV is not needed, or if the samples have
-        still to fork.
+        It is 0 if the next token is certainly the last one, because its KV is not needed, and 0 if
+        the samples have yet to fork.
         """
         length = len(self.tokens) + self.num_output_placeholders
         if self.num_output_placeholders and (
@@ -126,12 +127,12 @@ class Request:
         return length - self.num_computed_tokens - self.num_in_flight_tokens
 
     def forget_in_flight(self) -> None:
-        """Stop counting what steps in flight compute: the request has lost its blocks."""
+        """Reset the counts of tokens in flight, because the request has lost its blocks."""
         self.num_in_flight_tokens = self.num_output_placeholders = 0
 
     @property
     def unscored(self) -> int:
-        """The number of prompt tokens that `prompt_logprobs` asks for and are not scored yet."""
+        """The number of prompt tokens that `prompt_logprobs` asks for and that have no score yet."""
         if self.params.prompt_logprobs is None:
             return 0
         return self.prompt_length - 1 - len(self.prompt_scores)

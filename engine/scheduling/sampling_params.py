@@ -53,15 +53,15 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
 
     Text:
 
-    skip_special_tokens  leave out special tokens, and tool calls with their results; stop strings are
-                        searched in the text that is left. vLLM's default is True
+    skip_special_tokens  leave special tokens, tool calls and tool results out of the text; stop
+                        strings are searched for in the remaining text. vLLM's default is True
 
     Choice of a token, in the order of application:
 
-    structured          the shape that the output must have; tokens that break it are not allowed
+    structured          the format of the output; tokens that would break it are not allowed
     logit_bias          token id -> number added to its logit; -100 forbids it, 100 forces it
-    repetition_penalty  logits of tokens in prompt or output are divided by it if positive and
-                        multiplied by it if negative; 1 is off (CTRL, arXiv:1909.05858)
+    repetition_penalty  divides the positive logits of tokens in the prompt or output and multiplies
+                        their negative logits; 1 is off (CTRL, arXiv:1909.05858)
     frequency_penalty   subtracted from a token's logit for each use in the output; 0 is off
     presence_penalty    subtracted once if the token occurs in the output; 0 is off
     bad_words           texts that must not be sampled: the last token of such a text is forbidden
@@ -87,8 +87,8 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     Log-probabilities: natural logarithms of the model's distribution, after logit_bias and before
     penalties, temperature and truncation:
 
-    logprobs            this many of the most likely tokens for each output token; None is off. The
-                        chosen token's own log-probability is always recorded
+    logprobs            record this many of the most likely tokens at each output position; None is
+                        off. The chosen token's own log-probability is always recorded
     prompt_logprobs     the same for the prompt's tokens from the second on, without logit_bias.
                         Such a prompt is computed in full, because the prefix cache keeps no
                         log-probabilities
@@ -180,11 +180,11 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
         for field, values in texts.items():
             for text in values:
                 if not isinstance(text, str) or not text:
-                    raise SamplingError(field, f"must be non-empty strings, got {text!r}")
+                    raise SamplingError(field, f"must hold non-empty strings, got {text!r}")
         for field, values in ids.items():
             for token in values:
                 if not is_whole(token):
-                    raise SamplingError(field, f"must be token ids, got {token!r}")
+                    raise SamplingError(field, f"must hold whole numbers, got {token!r}")
         if self.allowed_token_ids == ():
             raise SamplingError(
                 "allowed_token_ids", "must have at least one token id, or None to allow all, got []"
@@ -192,7 +192,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
 
     def _check_logit_bias(self) -> None:
         if not isinstance(self.logit_bias, dict):
-            raise SamplingError("logit_bias", f"must map token ids, got {self.logit_bias!r}")
+            raise SamplingError("logit_bias", f"must be a dict, got {self.logit_bias!r}")
         for token, bias in self.logit_bias.items():
             number = isinstance(bias, int | float) and not isinstance(bias, bool)
             if not is_whole(token) or not number or not -100 <= bias <= 100:
@@ -205,11 +205,12 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
 def split_samples(params: SamplingParams, seats: int) -> list[SamplingParams]:
     """Divide samples among requests that each fit into a batch with this many seats.
 
-    The first request has as many samples as there are seats; they fork from one prompt. Each
-    further sample is a request of its own, which finds the prompt in the prefix cache. As in vLLM,
-    its index is added to an explicit seed, so that no two requests draw the same numbers.
+    The first request has as many samples as there are seats, and they fork from one prompt. Each
+    further sample is a request of its own, which finds the prompt in the prefix cache. If the caller
+    set a seed, the sample's index is added to it, as in vLLM, so that no two requests draw the same
+    numbers.
 
-    Differs from vLLM, which makes such a request of every sample
+    Differs from vLLM, which turns every sample into a request of its own
     (`vllm/v1/engine/parallel_sampling.py`).
     """
     if params.samples <= seats:

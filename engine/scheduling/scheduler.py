@@ -1,23 +1,21 @@
-"""The scheduler: how many tokens each request computes in the next step, and why the others wait.
+"""The scheduler: how many tokens each request computes in the next step, and why others wait.
 
 There is no prefill phase and no decode phase. Each request has tokens that are not computed yet,
 and each step hands out `token_budget` tokens: first to running requests, then to waiting ones in
-the policy's order. Drafts get what is left. Chunked prefill and mixed batches follow from that, and
-a free seat in the batch is filled in the next step.
+the policy's order. Drafts get the tokens that are left. Chunked prefill and mixed batches follow from
+this rule, and a seat that becomes free in the batch is filled in the next step.
 
 Memory is allocated optimistically. When a running request needs a block and none is available, a
 victim gives back all of its blocks and returns to the front of the queue, to be recomputed later.
 
 Source: vLLM V1, `schedule()` in `vllm/v1/core/sched/scheduler.py`.
 
-Differs from vLLM:
-
-- vLLM schedules drafts together with a request's next token, so drafts may evict and preempt. Here
-  they only use free blocks and what is left of the budget.
+Differs from vLLM, which schedules drafts together with a request's next token, so drafts may evict
+and preempt. Here drafts use only free blocks and the rest of the budget.
 
 `EngineConfig.like("vllm")` sets vLLM's admission (`admission="whole"`) and its prefix cache.
 
-Differs from SGLang: SGLang runs prefill and decode in separate batches unless
+Differs from SGLang, which runs prefill and decode in separate batches unless
 `--enable-mixed-chunk` is set.
 """
 
@@ -52,14 +50,14 @@ _Obstacle = tuple[WaitingReason, int, int]  # reason, need, have
 class Plan:
     """The work of one step.
 
-    step     its number
+    step     the number of the step
     rows     what the step computes, in order
     copies   block copies before the forward pass: (request, source, destination)
     budget   tokens left to hand out
     skipped  requests that get nothing, with the reason
-    error    the mistake of a policy, drafter or eviction order that ended scheduling early; the
+    error    the mistake in a policy, drafter or eviction order that ended scheduling early; the
              plan then has no rows
-    expert_loads  of the forward pass, once it has run; see `Runner`
+    expert_loads  the expert loads of the forward pass, once it has run; see `Runner`
     draft_error   why the draft model failed after the forward pass, usually ""
     """
 
@@ -106,11 +104,10 @@ class Scheduler:
         self._policy_defers = overrides(policy, "defer")
 
     def schedule(self) -> Plan:
-        """Hand out one step's tokens. Changes requests, queue and cache, and emits each change.
+        """Hand out one step's tokens, update requests, queue and cache, and emit each change.
 
-        If a part that was passed in makes a mistake, the plan has the `error` and no rows.
-        Admissions and preemptions stay in effect, and so do block copies, because they are already
-        in the log.
+        If a part that the user supplied makes a mistake, the plan has the `error` and no rows.
+        Admissions, preemptions and block copies stay in effect, because they are already in the log.
         """
         plan = Plan(self.step, budget=self.config.token_budget)
         try:
@@ -137,7 +134,7 @@ class Scheduler:
 
     @property
     def plan(self) -> Plan:
-        """The plan of the current step; an empty one before it is made and after it finished."""
+        """The plan of the current step, or an empty plan before scheduling and after the step."""
         if self.plans and self.plans[-1].step == self.step:
             return self.plans[-1]
         return Plan(self.step)
@@ -150,9 +147,13 @@ class Scheduler:
         """
         if self.config.preemption:
             return 0
-        missing = sum(self._missing_blocks(one, len(one.block_table)) for one in self.running)
+        missing = sum(
+            self._missing_blocks(request, len(request.block_table)) for request in self.running
+        )
         shared = [
-            one.block_table[-1] for one in self.running if self.cache.writes_shared_block(one)
+            request.block_table[-1]
+            for request in self.running
+            if self.cache.writes_shared_block(request)
         ]
         return missing + len(shared) - len(set(shared))
 
@@ -191,13 +192,13 @@ class Scheduler:
 
     def _preempt(self, plan: Plan, victim: Request, needed_by: Request) -> None:
         self.cache.prefix_cache.withdraw([victim])
-        self.waiting.add(victim, front=True)  # first, because the policy may raise
+        self.waiting.add(victim, front=True)  # this comes first because the policy may raise
         refunded = sum(row.count for row in plan.rows if row.request is victim)
         plan.budget += refunded
         plan.rows = [row for row in plan.rows if row.request is not victim]
         plan.copies = [copy for copy in plan.copies if copy[0] is not victim]
         plan.skipped = [skip for skip in plan.skipped if skip[0] != victim.id]
-        for other in self.plans:  # a step in flight: its token is still used, its KV is not
+        for other in self.plans:  # a step in flight may still deliver its token, but no KV
             other.rows = [row for row in other.rows if row.request is not victim]
         victim.forget_in_flight()
         self.running.remove(victim)
@@ -292,9 +293,10 @@ class Scheduler:
     ) -> _Obstacle | None:
         """Return why a request with this match is not admitted, or None if it is.
 
-        Its first chunk must fit or, with whole admission, all its tokens. Without chunked prefill the
-        first chunk is the whole prompt. The exception is a resumed request: it has grown since it
-        was validated, so it is cut if it exceeds the budget of a whole step.
+        The request's first chunk must fit or, with whole admission, all of its tokens. Without
+        chunked prefill the first chunk is the whole prompt. A resumed request is an exception: it
+        has grown since it was validated, so its first chunk is limited to the budget of a whole
+        step.
         """
         cached = len(match.blocks) * self.config.block_size
         missing = len(request.tokens) - cached
@@ -317,7 +319,7 @@ class Scheduler:
     def _admit(self, plan: Plan, request: Request, match: PrefixMatch) -> None:
         key = list(self.waiting.key(request))
         resumed = request.preemptions > 0
-        self.cache.attach(request, match)  # first, because it may emit a split
+        self.cache.attach(request, match)  # this comes first because it may emit a split
         self.waiting.remove(request)
         self.running.append(request)
         self._emit(Admitted(request.id, request.last_node, list(request.block_table), resumed, key))
@@ -329,10 +331,10 @@ class Scheduler:
         self._add_row(plan, request, count, copies)
 
     def _free_seats(self) -> int:
-        return self.config.max_batch_size - sum(one.num_seqs for one in self.running)
+        return self.config.max_batch_size - sum(request.num_seqs for request in self.running)
 
     def _missing_blocks(self, request: Request, held: int) -> int:
-        """Count the blocks that a request holding `held` and its samples may still allocate."""
+        """Count the blocks that a request with `held` blocks may still allocate for all its samples."""
         return (
             max_blocks(
                 request.prompt_length, request.params.max_tokens, request.num_seqs, self.config

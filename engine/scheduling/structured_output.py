@@ -11,7 +11,7 @@ Kind = Literal["json_schema", "json_object", "regex", "choice", "grammar"]
 
 
 class StructuredOutput(msgspec.Struct, frozen=True):
-    """What every output of a request must match.
+    """The format that every output of a request must match.
 
     kind  "json_schema", "json_object" (any JSON object), "regex", "choice" (one of several texts) or
           "grammar" (EBNF, or llguidance's dialect of Lark)
@@ -25,4 +25,4 @@ class StructuredOutput(msgspec.Struct, frozen=True):
         if self.kind not in get_args(Kind):
             raise ValueError(f"kind must be one of {', '.join(get_args(Kind))}, got {self.kind!r}")
         if not isinstance(self.text, str):
-            raise ValueError(f"text must be text, got {self.text!r}")
+            raise ValueError(f"text must be a string, got {self.text!r}")

@@ -1,19 +1,19 @@
 """The queue of waiting requests, in order of arrival and in the policy's order.
 
-New requests join at the back, preempted ones at the front. A request may leave from the middle when
-its client disconnects, and that must be cheap with 10,000 waiting requests. That takes three data
-structures:
+New requests join at the back and preempted ones at the front. A request may leave from the middle
+when its client disconnects, and that must be cheap with 10,000 waiting requests, so the queue keeps
+three data structures:
 
     waiting   all requests in queue order: id -> (request, position, group)
     groups    group -> its requests in queue order; by default each request is a group of its own
     heap      (key, position, group) for the first request of each group
 
 A heap entry is stale when its request has left or its key has grown. Stale entries are dropped or
-updated only when they reach the top. Because a key never shrinks, no request is passed over (the
-lazy heap of greedy algorithms).
+updated only when they reach the top. Because a key never shrinks, no request is passed over. Greedy
+algorithms use the same lazy heap.
 
-Differs from vLLM: its priority queue is a heap over all requests, and a key is fixed at arrival
-(`vllm/v1/core/sched/request_queue.py`). SGLang sorts the whole list in each step.
+Differs from vLLM, whose priority queue is a heap over all requests with keys that are fixed at
+arrival (`vllm/v1/core/sched/request_queue.py`). SGLang sorts the whole list in each step.
 """
 
 import heapq
@@ -41,7 +41,8 @@ class WaitingQueue:
         self._waiting: OrderedDict[int, tuple[Request, int, Hashable]] = OrderedDict()
         self._groups: dict[Hashable, OrderedDict[int, Request]] = {}
         self._heap: list[_Entry] = []
-        self._unasked: dict[Hashable, None] = {}  # groups whose first request is not in the heap
+        # Groups whose first request has no entry in the heap yet.
+        self._not_in_heap: dict[Hashable, None] = {}
         self._front = self._back = 0  # positions given out so far
 
     def __len__(self) -> int:
@@ -56,7 +57,7 @@ class WaitingQueue:
 
     def add(self, request: Request, *, front: bool = False) -> None:
         """Add a request at the back, or at the front if it was preempted."""
-        self._policy.on_queued(request, self)  # first, because it may raise
+        self._policy.on_queued(request, self)  # this comes first because it may raise
         group = self._policy.group(request)
         if front:
             self._front -= 1
@@ -68,7 +69,7 @@ class WaitingQueue:
             self._waiting[request.id] = (request, self._back, group)
             if group not in self._groups:
                 self._groups[group] = OrderedDict()
-                self._unasked[group] = None
+                self._not_in_heap[group] = None
             self._groups[group][request.id] = request
 
     def remove(self, request: Request) -> None:
@@ -79,9 +80,9 @@ class WaitingQueue:
         del members[request.id]
         if not members:
             del self._groups[group]
-            self._unasked.pop(group, None)
+            self._not_in_heap.pop(group, None)
         elif was_first:
-            self._unasked[group] = None
+            self._not_in_heap[group] = None
 
     def key(self, request: Request) -> tuple[float, ...]:
         """Return the policy's key for a request, as of now."""
@@ -118,9 +119,9 @@ class WaitingQueue:
                     yield request
                     if request.id in self._waiting:
                         stayed.append(head)
-                        # Take it out temporarily, so the next request of its group gets a turn.
+                        # Take the request out for now, so that the next one of its group gets a turn.
                         del self._groups[group][request.id]
-                        self._unasked[group] = None
+                        self._not_in_heap[group] = None
             finally:
                 for group, request in reversed(stayed):
                     self._put_first(group, request)
@@ -129,22 +130,24 @@ class WaitingQueue:
         members = self._groups.setdefault(group, OrderedDict())
         members[request.id] = request
         members.move_to_end(request.id, last=False)
-        self._unasked[group] = None
+        self._not_in_heap[group] = None
 
     def _head(self) -> tuple[Hashable, Request] | None:
         """Return the group with the smallest key, and its first request."""
-        if len(self._heap) > 2 * len(self._groups) + 64:  # mostly stale: rebuild it
+        if (
+            len(self._heap) > 2 * len(self._groups) + 64
+        ):  # most entries are stale, so rebuild the heap
             self._heap = []
-            self._unasked = dict.fromkeys(self._groups)
-        while self._unasked:
-            group = next(iter(self._unasked))
+            self._not_in_heap = dict.fromkeys(self._groups)
+        while self._not_in_heap:
+            group = next(iter(self._not_in_heap))
             first = next(iter(self._groups.get(group, ())), None)
             if first is not None:
                 request, position, _ = self._waiting[first]
                 heapq.heappush(self._heap, (self.key(request), position, group))
-            del self._unasked[group]
+            del self._not_in_heap[group]
 
-        # Ask for each key only once; with random keys, this loop might never end.
+        # Compute each key only once: with random keys, this loop might never end otherwise.
         keys: dict[Hashable, tuple[float, ...]] = {}
         while self._heap:
             key, position, group = self._heap[0]

@@ -3,23 +3,24 @@
 The model that it guesses for is the target. After each forward pass of the target, `follow` runs the
 draft model for all requests of the step at once:
 
-    one pass over the same rows      their KV, and the first draft of each request that decodes next
-    length - 1 passes, a token each  the other drafts
+    one pass over the same rows         computes their KV, and the first draft of each request that
+                                        decodes next
+    length - 1 passes of a token each   compute the other drafts
 
-`propose` hands them out when the next step is scheduled.
+`propose` returns the drafts when the next step is scheduled.
 
 **KV.** The draft model has KV memory of its own with the same block numbers. So block tables,
-prefix-cache hits, copies on write, forks, evictions and preemptions hold for both models, without a
-second allocator. Because it follows every row, its KV is valid wherever the target's is. Blocks are
-copied in both memories. A page that moves to another replica holds the KV of both models
+prefix-cache hits, copies on write, forks, evictions and preemptions apply to both models, and no second
+allocator is needed. Because the draft model follows every row, its KV is valid wherever the target's
+is. Blocks are copied in both memories. A page that moves to another replica holds the KV of both models
 (`PairedPages`), so only replicas with the same two models exchange pages. The KV of drafts is
 temporary: it lies in the unused part of the request's last block and in spare blocks, and it is
 computed again once the target has accepted the drafts.
 
 **A draft pass that fails** costs drafts and nothing else, because the target's tokens exist already.
-Its rows get no drafts in the next step. The blocks that the pass should have written are remembered,
-and the next pass of a request that has one of them computes it again. After three failures in a row,
-drafting is switched off for good. The log has the reason (`StepFinished.draft_error`).
+Its rows get no drafts in the next step. The blocks that the pass should have written count as stale,
+and the next pass of a request with a stale block computes that block again. After three failures in a
+row, drafting is switched off for good. The log has the reason (`StepFinished.draft_error`).
 
 **Drafts are drawn as the target draws**: by the same sampler, with the request's own parameters and
 with the random number of the same position. So they are exactly the target's tokens where both models
@@ -36,7 +37,7 @@ Differs from vLLM:
   (`num_lookahead_tokens`).
 - vLLM's drafts are greedy, or drawn with random numbers of their own.
 - Samples get no drafts in the step after they fork, because they still share a partly filled block.
-- In vLLM a draft model that fails stops the engine.
+- In vLLM, a failing draft model stops the engine.
 """
 
 import textwrap
@@ -51,7 +52,7 @@ from engine.output.constraint import Constraint
 from engine.runner import KVFormat, Row, Runner, Sampled
 from engine.scheduling.request import Request
 
-MAX_FAILURES = 3  # in a row; then drafting is switched off
+MAX_FAILURES = 3  # drafting is switched off after this many failures in a row
 
 
 def num_draft_blocks(config: EngineConfig, length: int) -> int:
@@ -63,7 +64,7 @@ def num_draft_blocks(config: EngineConfig, length: int) -> int:
 class _Draft:
     """A row of the draft model whose request gets drafts.
 
-    row     its request is a copy, to which the drafts are appended
+    row     the row; its request is a copy, to which the drafts are appended
     length  number of tokens before the drafts
     limit   number of tokens at which drafting ends
     """
@@ -87,11 +88,13 @@ class DraftModel:
         self.length = length
         self._vocab_size = 0
         self._block_size = 1
-        self._spare: list[list[int]] = []  # blocks for drafts, for each seat of the batch
-        self._proposals: dict[int, tuple[int, list[int]]] = {}  # request -> its length, its drafts
+        self._spare: list[list[int]] = []  # the blocks for drafts of each seat in the batch
+        self._proposals: dict[
+            int, tuple[int, list[int]]
+        ] = {}  # request -> (its length, its drafts)
         self._stale: set[int] = set()  # blocks that lack KV because a pass failed
-        self._error = ""  # of this step
-        self._failures = 0  # in a row
+        self._error = ""  # why drafting failed in this step
+        self._failures = 0  # failed steps in a row
 
     def describe(self) -> dict[str, Any]:
         """Return the draft model's summary and the number of drafts, as JSON values."""
@@ -100,7 +103,7 @@ class DraftModel:
     def reserve(self, config: EngineConfig, vocab_size: int) -> None:
         """Allocate KV memory for an engine whose tokenizer has `vocab_size` tokens.
 
-        Raises ConfigError if it does not fit in memory.
+        Raises ConfigError if the KV memory does not fit.
         """
         self._vocab_size, self._block_size = vocab_size, config.block_size
         self._proposals, self._stale, self._error, self._failures = {}, set(), "", 0
@@ -131,8 +134,8 @@ class DraftModel:
     def follow(self, rows: Sequence[Row], sampled: Sequence[Sequence[Sampled]]) -> str:
         """Compute the KV of the target's rows, and draft for the requests that decode next.
 
-        `sampled` are the target's results; these tokens are not in `request.tokens` yet. A second call
-        does the same again. Returns why drafting failed in this step, usually "".
+        `sampled` are the target's results, whose tokens are not in `request.tokens` yet. A second call
+        with the same arguments repeats the work. Returns why drafting failed in this step, usually "".
         """
         if self.is_off:
             return ""
@@ -157,33 +160,35 @@ class DraftModel:
             new = samples[0].ids if len(samples) == 1 else []
             request = _with_tokens(row.request, new)
             limit = self._limit(request, new)
-            # The new token's KV is needed only to draft. After a fork, each sample computes its own.
+            # The KV of the new token is needed only for drafting. After a fork, each sample computes
+            # the KV of its own new token in the next step.
             end = len(request.tokens) - (not limit) if new else row.start + row.count
             if self.runner.max_context is not None:
                 end = min(end, self.runner.max_context)
             start = self._first_missing(row)
             if end <= start:
                 continue
-            own = Row(request, start, end - start)
-            followed.append(own)
+            draft_row = Row(request, start, end - start)
+            followed.append(draft_row)
             if limit:
-                own.samples = row.samples
+                draft_row.samples = row.samples
                 request.block_table += self._spare[len(drafts)]
-                drafts.append(_Draft(own, len(request.tokens), limit))
+                drafts.append(_Draft(draft_row, len(request.tokens), limit))
         rewritten = {block for row in followed for block in self._blocks(row)}
         if followed:
             self._draw(followed)
-        while more := [one.row for one in drafts if self._goes_on(one)]:
-            for row in more:
+        while unfinished := [draft.row for draft in drafts if self._continues(draft)]:
+            for row in unfinished:
                 row.start, row.count = len(row.request.tokens) - 1, 1
-            self._draw(more)
+            self._draw(unfinished)
         self._stale -= rewritten
         self._proposals = {
-            one.row.request.id: (one.length, one.row.request.tokens[one.length :]) for one in drafts
+            draft.row.request.id: (draft.length, draft.row.request.tokens[draft.length :])
+            for draft in drafts
         }
 
     def _first_missing(self, row: Row) -> int:
-        """Return the first position whose KV this row has to compute, also for an earlier pass."""
+        """Return the first position whose KV is missing: the row's start, or an earlier stale block."""
         if not self._stale:
             return row.start
         first = (i for i, block in enumerate(row.request.block_table) if block in self._stale)
@@ -195,17 +200,17 @@ class DraftModel:
         return row.request.block_table[row.start // self._block_size : end]
 
     def propose(self, request: Request) -> list[int]:
-        """Return the drafts for a request; [] if other tokens have been appended since."""
+        """Return the drafts for a request, or [] if other tokens have been appended since then."""
         length, drafts = self._proposals.get(request.id, (0, []))
         if length != len(request.tokens):
             return []
         return drafts if drafts[-1] < self._vocab_size else drafts[:-1]
 
     def _limit(self, request: Request, new: Sequence[int]) -> int:
-        """Return the length up to which a text is drafted; 0 if drafts are useless.
+        """Return the length up to which a text is drafted, or 0 if drafts are useless.
 
-        They are if the row has not caught up or the text has ended. The target's token after the drafts
-        counts for max_tokens, too.
+        Drafts are useless if the row has not caught up or the text has ended. The target's token after
+        the drafts counts towards max_tokens, too.
         """
         if not new or not request.end_ids.isdisjoint(new):
             return 0
@@ -213,20 +218,20 @@ class DraftModel:
             len(request.tokens) + self.length,
             request.prompt_length + request.params.max_tokens - 1,
         )
-        if self.runner.max_context is not None:  # the last draft is drawn, but not read
+        if self.runner.max_context is not None:  # the draft model need not read its last draft
             limit = min(limit, self.runner.max_context + 1)
         return limit if limit > len(request.tokens) else 0
 
     def _draw(self, rows: list[Row]) -> None:
         """Run the draft model, and append the token that it draws for each row with a sample."""
         for row, samples in zip(rows, self.runner.run(rows, []), strict=True):
-            for one in samples:
-                row.request.tokens += one.ids
+            for sample in samples:
+                row.request.tokens += sample.ids
 
-    def _goes_on(self, draft: _Draft) -> bool:
-        """Return whether the text is drafted further: it is short enough and has not ended.
+    def _continues(self, draft: _Draft) -> bool:
+        """Return whether another draft follows, because the text is short enough and has not ended.
 
-        Some models compute logits for more ids than the tokenizer has. Nothing follows such an id.
+        Some models compute logits for more ids than the tokenizer has. Drafting stops at such an id.
         """
         request = draft.row.request
         last = request.tokens[-1]
@@ -245,7 +250,7 @@ class _DraftConstraint(Constraint):
 
 
 def _in_one_line(error: Exception) -> str:
-    """Return an error's class and message, without line breaks and not longer than a sentence."""
+    """Return an error's class and message in one line of at most 120 characters."""
     return textwrap.shorten(f"{type(error).__name__}: {error}", 120, placeholder=" ...")
 
 
@@ -262,10 +267,10 @@ def _with_tokens(request: Request, new: list[int]) -> Request:
 
 
 class PairedPages:
-    """The pages of two models with the same blocks: of each block, the target's page comes first.
+    """The pages of two models with the same blocks: for each block, the target's page comes first.
 
-    They have the methods of `Runner` that `KVTransfer` needs. A page may lack the draft model's KV if a
-    draft pass failed; that costs the other replica drafts.
+    The class has the methods of `Runner` that `KVTransfer` needs. If a draft pass failed, a page may
+    lack the draft model's KV, which costs the other replica some drafts.
     """
 
     def __init__(self, target: Runner, draft: Runner) -> None:
@@ -281,7 +286,7 @@ class PairedPages:
     def read_pages(self, blocks: Sequence[int]) -> bytes:
         """Return the pages of blocks."""
         pages = (
-            runner.read_pages([one]) for one in blocks for runner in (self._target, self._draft)
+            runner.read_pages([block]) for block in blocks for runner in (self._target, self._draft)
         )
         return b"".join(pages)
 

@@ -7,10 +7,9 @@ little. So a drafter guesses them, and a guess is kept as long as the model agre
 Source: speculative decoding (arXiv:2211.17192); vLLM's drafters are in `vllm/v1/spec_decode/`.
 
 Differs from vLLM: drafts use only the budget and blocks that a step leaves over, so they never delay or
-preempt a request, or evict a block.
-vLLM schedules a request's drafts together with its next token, before the requests behind it
-(`num_tokens_with_spec` in `vllm/v1/core/sched/scheduler.py`). There, drafts compete for the token
-budget and may cause evictions and preemptions.
+preempt a request, or evict a block. vLLM schedules a request's drafts together with its next token,
+before the requests behind it (`num_tokens_with_spec` in `vllm/v1/core/sched/scheduler.py`), so drafts
+compete for the token budget and may cause evictions and preemptions.
 """
 
 from typing import Protocol
@@ -24,12 +23,12 @@ from engine.scheduling.request import Request
 class Drafter(Protocol):
     """Proposes tokens for a request whose known tokens are all scheduled.
 
-    `DraftModel` has guessed for all requests at once, right after the step before; its `propose` looks
-    the result up.
+    `DraftModel` drafts for all requests at once, right after the previous step, and its `propose` only
+    looks up the result.
     """
 
     def propose(self, request: Request) -> list[int]:
-        """Return tokens that may follow `request.tokens`; [] if there is nothing to guess.
+        """Return tokens that may follow `request.tokens`, or [] if there is nothing to guess.
 
         A wrong guess costs computation but changes no token. A long list is cut to what the budget
         and memory allow. `request` must not be changed.
@@ -64,7 +63,7 @@ class Speculation:
         output_left = request.params.max_tokens - (len(request.tokens) - request.prompt_length)
         proposed = ask(DrafterError, self._drafter.propose, request)
         drafts = checked_ids(DrafterError, self._drafter, "propose", proposed, self._vocab_size)
-        if request.constraint is not None:  # the rest could never be accepted
+        if request.constraint is not None:  # forbidden drafts could never be accepted
             drafts = drafts[: request.constraint.count_allowed(request.output_ids, drafts)]
         drafts = drafts[: max(0, min(budget, output_left - 1))]
         free = len(self._cache.pool.free)

@@ -1,12 +1,12 @@
 """Prompt lookup: guess that the text continues as it did before.
 
 Take the last few tokens of a request, find an earlier occurrence in its own text, and propose the
-tokens that followed there. It needs no model and is often right when a text repeats itself: quotes,
-code, names, a summary of the prompt.
+tokens that followed it. Prompt lookup needs no model and is often right when a text repeats itself, as
+in quotes, code, names or a summary of the prompt.
 
 Source: vLLM's `vllm/v1/spec_decode/ngram_proposer.py`, which does the same in compiled code.
 
-Differs from vLLM: among equally long matches, the latest one wins. vLLM takes the earliest.
+Differs from vLLM, which takes the earliest of equally long matches. Here the latest one wins.
 """
 
 from engine.scheduling.request import Request
@@ -30,10 +30,10 @@ class PromptLookup:
         self.shortest = shortest
 
     def propose(self, request: Request) -> list[int]:
-        """Return the tokens after an earlier occurrence of the text's end; [] if there is none.
+        """Return the tokens after an earlier occurrence of the text's end, or [] if there is none.
 
-        The latest occurrence with `length` tokens after it wins. In a text with a short period,
-        the very latest one has fewer and would propose no more than one repetition.
+        The latest occurrence with `length` tokens after it wins. In a text with a short period, the
+        very latest occurrence has fewer tokens after it and would propose only one repetition.
         """
         tokens = request.tokens
         for size in range(min(self.longest, len(tokens) - 1), self.shortest - 1, -1):

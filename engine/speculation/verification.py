@@ -5,16 +5,16 @@ these positions. The general rule (Leviathan et al., arXiv:2211.17192; vLLM's
 `vllm/v1/sample/rejection_sampler.py`) accepts a draft x, drawn with probability q(x), with probability
 min(1, p(x) / q(x)). At the first rejection it draws from the part of p that exceeds q.
 
-Our drafters are deterministic, so q(x) = 1: accept x with probability p(x), else draw from p without
-x, renormalised. There is a shorter way to do exactly that: draw a token from p, and accept the draft if
-it is that token. The token is x with probability p(x); if it is not x, it follows p without x.
-A token's random number depends on its position alone (`randomness.py`), so this draws the same tokens
-that would have been drawn without drafts: speculation changes no output, greedy or not, up to the
-rounding that `randomness.py` explains.
+Our drafters are deterministic, so q(x) = 1, and the rule becomes: accept x with probability p(x), or
+else draw from p without x, renormalised. There is a shorter way to do exactly that: draw a token from
+p, and accept the draft if it is that token. The token is x with probability p(x), and if it is not x,
+it is distributed as p without x. A token's random number depends only on the seed, the sample and the
+position (`randomness.py`), so this draws the same tokens that would have been drawn without drafts:
+speculation changes no output, greedy or not, up to the rounding that `randomness.py` explains.
 
-A learner can implement the general rule: a `Verifier` replaces `count_accepted`.
+A learner can implement the general rule as a `Verifier`, which replaces `count_accepted`.
 
-Differs from vLLM: its rejection sampler draws separate random numbers for accepting and for the token
+Differs from vLLM, whose rejection sampler draws separate random numbers for accepting and for the token
 after a rejection. The distribution of the output is the same, but with a seed the tokens may differ
 from those without drafts.
 """
@@ -49,7 +49,7 @@ def count_accepted(drafts: Sequence[int], sampled: Sequence[int]) -> int:
     """Return how many leading drafts are accepted.
 
     `sampled[j]` is the token sampled after `drafts[:j]`, so `sampled` is one longer than `drafts`.
-    Tokens after the first disagreement continue a text that was rejected. The request gains
+    Tokens after the first disagreement continue a rejected text, so they are dropped. The request gains
     `sampled[: accepted + 1]`: the accepted drafts and one more token.
     """
     for accepted, (draft, token) in enumerate(zip(drafts, sampled, strict=False)):
@@ -69,8 +69,8 @@ def apply_verifier(
 ) -> None:
     """Replace the results of rows with drafts by the verifier's answers.
 
-    Rows with drafts have one sample each. `probs` is [positions, vocab]. `report` returns the result
-    for tokens, given the index of the first one's position.
+    Rows with drafts have one sample each. `probs` is [positions, vocab]. `report` builds the result
+    from the index of the first token's position and the tokens.
     """
     first = 0
     for row, samples in zip(rows, results, strict=True):
@@ -86,19 +86,19 @@ def ask_verifier(
 ) -> list[int]:
     """Ask a verifier about the drafts at a row's positions; p is [positions, vocab].
 
-    As everywhere, the random numbers depend only on the seed, sample and position. They are not those
-    of the sampler, because a draft model draws its drafts with these (`draft_model.py`), and a number
-    that decides on a draft must not depend on it. Raises ValueError unless the answer is some leading
-    drafts, possibly none, and one more token.
+    As everywhere, the random numbers depend only on the seed, sample and position. They differ from the
+    sampler's numbers, because a draft model draws its drafts with those (`draft_model.py`), and the
+    number that decides on a draft must be independent of it. Raises ValueError unless the answer is
+    some leading drafts, possibly none, and one more token.
     """
     drafts = list(positions[-1].drafts)
     seeds = [position.request.seed for position in positions]
     samples = [position.sample for position in positions]
     indexes = [position.position for position in positions]
     # No sample has a negative index, so the sampler never draws these numbers.
-    numbers = uniforms(seeds, [-1 - 2 * one for one in samples], indexes)[:-1]
-    [other] = uniforms(seeds[:1], [-2 - 2 * samples[0]], indexes[:1])  # for `pick`
-    pick = partial(draw, number=other)
+    numbers = uniforms(seeds, [-1 - 2 * sample for sample in samples], indexes)[:-1]
+    [pick_number] = uniforms(seeds[:1], [-2 - 2 * samples[0]], indexes[:1])
+    pick = partial(draw, number=pick_number)
     ids = list(verifier.accept(list(map(list, p)), list(drafts), numbers, pick))
     if not 1 <= len(ids) <= len(positions) or ids[:-1] != drafts[: len(ids) - 1]:
         raise ValueError(

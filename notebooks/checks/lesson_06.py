@@ -146,7 +146,7 @@ class YourSplit(RadixTree):
         [lower] = upper.children.values()
         upper.uses = lower.uses = node.uses
         self.nodes |= {upper.id: upper, lower.id: lower}
-        self._unasked[lower.id] = None
+        self._not_in_heap[lower.id] = None
         return upper
 
 

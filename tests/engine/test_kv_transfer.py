@@ -115,7 +115,7 @@ def test_without_a_prefix_cache_nothing_is_adopted_or_exported() -> None:
 def test_pages_of_another_size_are_refused(number: float) -> None:
     engine = make()
     wrong = (pages(PREFIX) * 2)[: int(number * 8 * SIZE)]
-    with pytest.raises(ValueError, match="pages must have 32 bytes"):
+    with pytest.raises(ValueError, match="pages must have 192 bytes"):
         engine.kv_transfer.adopt(PREFIX, wrong)
     check(engine)
 
