@@ -98,7 +98,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def like(cls, engine: str, **settings: Any) -> "EngineConfig":
-        """Return the settings with which the engine decides as another one: "vllm" or "sglang".
+        """Return the settings that make the engine decide as vLLM ("vllm") or SGLang ("sglang") does.
 
         `settings` extend or override the preset. `docs/glossary.md` says what each preset covers.
         Raises ConfigError for an unknown engine or setting.

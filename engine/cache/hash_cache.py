@@ -81,7 +81,7 @@ class HashMatch(NamedTuple):
 class HashCache:
     """A hash table over the full blocks of a pool.
 
-    nodes  by id; the root, 0, is the empty prefix
+    nodes  the nodes by id; the root, 0, is the empty prefix
     tick   always 0, because the queue keeps the order of accesses
     """
 
@@ -100,7 +100,7 @@ class HashCache:
         self._root = HashNode(ROOT, None)
         self.nodes: dict[int, HashNode] = {ROOT: self._root}
         self._by_key: dict[_Key, HashNode] = {}
-        self._node_of: dict[int, HashNode] = {}  # by block
+        self._node_of: dict[int, HashNode] = {}  # block -> its node
         self._queue: OrderedDict[int, None] = OrderedDict()  # cached blocks without an owner
         self._next_id = 1
         self._pool = pool
@@ -247,7 +247,7 @@ class HashCache:
         self._emit(BlocksStored(request.id, parent.id, nodes, blocks))
 
     def cache_computed(self, request: Request) -> None:
-        """Make accepted drafts findable, too."""
+        """Make the blocks that accepted drafts have filled findable, too."""
         self.cache_scheduled(request, request.num_computed_tokens)
 
     def _child(self, node: HashNode, block_tokens: list[int]) -> HashNode:

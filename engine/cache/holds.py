@@ -103,7 +103,7 @@ class Holds:
         self._end(hold_id, "released")
 
     def make_room(self, blocks: int) -> None:
-        """Release the oldest holds until `blocks` blocks are not held."""
+        """Release the oldest holds until at least `blocks` blocks are not held."""
         while self.live and self._config.num_blocks - len(self._held_blocks()) < blocks:
             self._end(next(iter(self.live)), "room")
 

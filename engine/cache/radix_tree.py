@@ -8,8 +8,8 @@ Four ideas, in the order of this file:
 
 1. match   walk down as long as whole blocks match; this changes nothing.
 2. split   cut an edge where a match or an insertion ends inside it.
-3. lock    a request locks its path while it lives. A node's `lock_ref` counts the requests locked
-           at or below it, so an ancestor is never evicted before its descendants.
+3. lock    a request locks its path while it lives. A node's `lock_ref` counts the requests that
+           lock this node or one below it, so an ancestor is never evicted before its descendants.
 4. evict   remove whole unlocked leaves, in a configurable order (`eviction.py`).
 
 Source: RadixAttention (arXiv:2312.07104); SGLang's `python/sglang/srt/mem_cache/radix_cache.py`.
@@ -39,9 +39,10 @@ class RadixNode:
     tokens     ids on the edge, `len(blocks) * block_size` of them
     blocks     the KV blocks of these tokens
     children   keyed by the tokens of the child's first block
-    lock_ref   owners (requests and holds) locked here or below
+    lock_ref   the number of owners (requests and holds) that lock this node or one below it
     last       logical time of the latest lock
-    uses       requests that locked it, including its first writer; a resumed request counts again
+    uses       how many requests have locked the node, including its first writer; a resumed request
+               counts again
     writer     the request that inserted it, and how often that request had been preempted
     """
 

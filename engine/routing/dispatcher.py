@@ -1,4 +1,4 @@
-"""The bookkeeping around a router: which replicas are alive, what is in flight, and a log of both.
+"""The bookkeeping around a router: live replicas, requests in flight, and the log of decisions.
 
 The gateway and the simulator both route through a `Dispatcher`. It tells the router what happened,
 counts requests in flight, and appends each decision to the cluster log.
@@ -80,14 +80,14 @@ class Dispatcher:
         offset: int = 0,
         rtt: int = 0,
     ) -> None:
-        """Add a replica. `ReplicaJoined` describes the last four."""
+        """Add a replica. `ReplicaJoined` describes the last four arguments."""
         t = {"at": now_us, "offset": offset, "rtt": rtt}
         self.log.append(ReplicaJoined(replica, url, role, t))
         self.replicas[replica] = Replica(replica)
         self.router.on_joined(replica, block_size)
 
     def leave(self, replica: str, why: str, now_us: int) -> list[int]:
-        """Drop a replica. Return its requests that have to be routed again; the others are lost."""
+        """Drop a replica. Return those of its requests that must be routed again; others are lost."""
         self.log.append(ReplicaLeft(replica, why, {"at": now_us}))
         affected = [
             request

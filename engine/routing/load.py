@@ -31,7 +31,7 @@ class RandomChoice(Router):
         replicas: Sequence[Replica],
         now_us: int,  # noqa: ARG002
     ) -> Decision:
-        """Return a replica, each with the same probability."""
+        """Return any replica, all with the same probability."""
         return Decision(self._rng.choice(replicas).id, "random")
 
 
@@ -80,7 +80,7 @@ class PowerOfTwo(Router):
         replicas: Sequence[Replica],
         now_us: int,  # noqa: ARG002
     ) -> Decision:
-        """Return the less loaded of two replicas, the first drawn if they are equal."""
+        """Return the less loaded of two replicas; a tie goes to the one that was drawn first."""
         drawn = self._rng.sample(replicas, min(2, len(replicas)))
         best = min(drawn, key=lambda replica: replica.in_flight)
         scores = {replica.id: float(replica.in_flight) for replica in drawn}

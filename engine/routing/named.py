@@ -20,6 +20,7 @@ def router_named(name: str, **options: Any) -> Router:
     for option in options:
         if option not in known:
             raise ValueError(
-                f"{option} is not an option of router {name}; it has {', '.join(known) or 'none'}"
+                f"{option} is not an option of router {name}, whose options are: "
+                f"{', '.join(known) or 'none'}"
             )
     return ROUTERS[name](**options)

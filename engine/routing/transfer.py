@@ -7,7 +7,7 @@ Both costs are straight lines, so only two answers can be best: fetch nothing, o
 the other replica has and this one lacks. `TransferCosts` has the prices; a gateway measures them when
 its replicas start (`server/gateway/`).
 
-Three limits hold for every answer:
+Every answer obeys three rules:
 
 - A block that this replica already has is never fetched.
 - Fetched blocks continue the prefix that this replica has. Attention needs every token before a block,

@@ -1,4 +1,4 @@
-"""Reject requests that can never be served when they are submitted, so none waits forever.
+"""Reject a request on submission if it can never be served, so that no request waits forever.
 
 A request that passes these checks will finish, because it fits into memory on its own and every
 other request can be preempted or will finish first.

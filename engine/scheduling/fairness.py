@@ -10,8 +10,10 @@ both have requests waiting, their service differs by at most 2 * max(w_p * longe
 w_q * most tokens in the batch).
 
 Source: the Virtual Token Counter (arXiv:2401.00588, OSDI 2024), with its weights: an output token
-costs two prompt tokens. Two differences: cached prompt tokens are not charged, and the victim of a
-preemption comes from the label that got the most service (the paper has no preemption).
+costs two prompt tokens.
+
+Differs from the paper: cached prompt tokens are not charged, and the victim of a preemption comes from
+the label that got the most service (the paper has no preemption).
 """
 
 from collections.abc import Hashable, Sequence
@@ -28,7 +30,7 @@ MAX_LABELS = 10_000
 class Fair(Policy):
     """Least-served label first. Requests without a label share one counter.
 
-    service  label -> weighted tokens it received or was lifted to
+    service  label -> the weighted tokens that it received or was lifted to
     """
 
     name = "fair"

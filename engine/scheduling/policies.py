@@ -18,7 +18,7 @@ class Fcfs(Policy):
 
 
 class Priority(Policy):
-    """Smallest priority value first; ties go by order of arrival, as in vLLM."""
+    """Smallest priority value first; ties go to the earliest arrival, as in vLLM."""
 
     name = "priority"
 
@@ -27,7 +27,7 @@ class Priority(Policy):
         return (request.priority, request.id)
 
     def victim(self, running: Sequence[Request], needed_by: Request) -> Request:  # noqa: ARG002
-        """Return the request with the largest priority value; of those, the last to arrive."""
+        """Return the request with the largest priority value; ties go to the latest arrival."""
         return max(running, key=lambda request: (request.priority, request.id))
 
 

@@ -34,7 +34,7 @@ class Request:
     texts                one piece of text per token; joined, the pieces are the full text
     root                 the id of the request it forked from, or its own id if it did not fork
     num_computed_tokens  leading tokens whose KV is in the request's blocks
-    num_in_flight_tokens     tokens after those that scheduled steps are still computing
+    num_in_flight_tokens     the following tokens, whose KV scheduled steps are still computing
     num_output_placeholders  output tokens that those steps will add; their positions are known,
                              but their ids are not yet. Without asynchronous scheduling, both
                              counts are 0 whenever a step is scheduled

@@ -187,12 +187,15 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
                     raise SamplingError(field, f"must hold whole numbers, got {token!r}")
         if self.allowed_token_ids == ():
             raise SamplingError(
-                "allowed_token_ids", "must have at least one token id, or None to allow all, got []"
+                "allowed_token_ids",
+                "must have at least one token id or be None to allow all, got []",
             )
 
     def _check_logit_bias(self) -> None:
         if not isinstance(self.logit_bias, dict):
-            raise SamplingError("logit_bias", f"must be a dict, got {self.logit_bias!r}")
+            raise SamplingError(
+                "logit_bias", f"must be a dict from token ids to numbers, got {self.logit_bias!r}"
+            )
         for token, bias in self.logit_bias.items():
             number = isinstance(bias, int | float) and not isinstance(bias, bool)
             if not is_whole(token) or not number or not -100 <= bias <= 100:

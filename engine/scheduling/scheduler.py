@@ -54,7 +54,7 @@ class Plan:
     rows     what the step computes, in order
     copies   block copies before the forward pass: (request, source, destination)
     budget   tokens left to hand out
-    skipped  requests that get nothing, with the reason
+    skipped  requests that get no tokens, with the reason
     error    the mistake in a policy, drafter or eviction order that ended scheduling early; the
              plan then has no rows
     expert_loads  the expert loads of the forward pass, once it has run; see `Runner`
@@ -72,7 +72,7 @@ class Plan:
 
 
 class Scheduler:
-    """Plans one step at a time.
+    """Schedules one step at a time.
 
     running  running requests in order of admission
     plans    the scheduled steps that have not finished: at most one, or two if scheduling is
@@ -257,8 +257,8 @@ class Scheduler:
                 obstacle: _Obstacle | None = ("after_preemption", 0, 0)
                 if not after_preemption:
                     obstacle = self._batch_obstacle(plan, request)
-                # A policy may defer requests only while others compute, because a step must make
-                # progress.
+                # A policy may defer a request only while others compute, because every step must
+                # make progress.
                 if obstacle is None and may_defer and plan.rows:
                     computing = [row.request for row in plan.rows]
                     if self.policy.defer(request, lookup, computing):

@@ -1,4 +1,4 @@
-"""The shape that a request's output must have: a JSON schema, a regular expression or a grammar.
+"""The format of a request's output, as a JSON schema, a regular expression or a grammar.
 
 The names follow vLLM's `StructuredOutputsParams` (`vllm/sampling_params.py`).
 """

@@ -18,9 +18,10 @@ temporary: it lies in the unused part of the request's last block and in spare b
 computed again once the target has accepted the drafts.
 
 **A draft pass that fails** costs drafts and nothing else, because the target's tokens exist already.
-Its rows get no drafts in the next step. The blocks that the pass should have written count as stale,
-and the next pass of a request with a stale block computes that block again. After three failures in a
-row, drafting is switched off for good. The log has the reason (`StepFinished.draft_error`).
+The requests of that pass get no drafts in the next step. The blocks that the pass should have written
+count as stale, and the next pass of a request with a stale block computes that block again. After
+three failures in a row, drafting is switched off for good. The log has the reason
+(`StepFinished.draft_error`).
 
 **Drafts are drawn as the target draws**: by the same sampler, with the request's own parameters and
 with the random number of the same position. So they are exactly the target's tokens where both models

@@ -39,10 +39,10 @@ class Drafter(Protocol):
 class Speculation:
     """Adds drafts to a step's rows, using the budget and blocks that the step leaves over.
 
-    It is called last, after running requests have their next tokens and waiting requests are
-    admitted. So drafts change no other decision of a step. They are not free: the forward pass
-    computes them, so the step takes longer for all of its rows, and a request whose drafts are
-    accepted needs its next blocks sooner.
+    The scheduler calls `drafts` last, after running requests have their next tokens and waiting
+    requests are admitted, so drafts change no other decision of a step. Drafts are not free: the
+    forward pass computes them, so the step takes longer for all of its rows, and a request whose
+    drafts are accepted needs its next blocks sooner.
     """
 
     def __init__(self, drafter: Drafter, cache: KVCacheManager, vocab_size: int) -> None:
@@ -51,9 +51,9 @@ class Speculation:
         self._vocab_size = vocab_size
 
     def drafts(self, row: Row, budget: int) -> list[int]:
-        """Return drafts to append to a row; none unless its request catches up in this step.
+        """Return drafts to append to a row, or none unless its request catches up in this step.
 
-        They fit in the remaining `budget` (in tokens) and in the free blocks, and stay below
+        The drafts fit in the remaining `budget` (in tokens) and in the free blocks, and stay below
         max_tokens, because the sampled token counts, too. Drafts that a grammar forbids are cut.
         Raises DrafterError.
         """
