@@ -207,9 +207,10 @@ def test_the_readers_scheme_decides_and_a_host_may_change_it(
     expect(board.root).to_have_attribute("data-theme", "dark")
 
 
-# What is cut off at its right, and the token to come, where it is not in sight.
+# What is cut off at its right, and the token to come, where it is not in sight. A block table is scrolled.
 _CUT = """() => {
   const cut = [...document.querySelectorAll(".scroll")].filter(
+    (node) => !node.closest(".block-table")).filter(
     (node) => node.clientWidth && node.scrollWidth > node.clientWidth + 1);
   const box = document.querySelector(".tokens .text").getBoundingClientRect();
   const next = document.querySelector(".tokens .next").getBoundingClientRect();

@@ -24,7 +24,9 @@ Opening = Callable[..., str]
 HOLD = """() => {
   const real = fetch
   window.held = []
-  window.fetch = (...request) => new Promise((done) => held.push(() => done(real(...request))))
+  window.fetch = (...request) => new Promise((done) => {
+    document.body.dataset.held = held.push(() => done(real(...request)))
+  })
 }"""
 
 
@@ -110,7 +112,7 @@ def test_of_two_files_dropped_at_once_the_later_one_is_shown(
     page.evaluate(HOLD)
     for sent, count in enumerate((6, 7), start=1):
         drop(page, crowd(count).to_bytes(), f"{count}.jsonl")
-        page.wait_for_function(f"held.length === {sent}")
+        expect(page.locator("body")).to_have_attribute("data-held", str(sent))
     for send in (1, 0):
         with page.expect_response(re.compile("translate")) as answer:
             page.evaluate(f"held[{send}]()")

@@ -479,7 +479,6 @@ def test_a_request_that_names_none_goes_to_the_first(auto: str) -> None:
     "name",
     [
         "nope",
-        "",
         ".",
         "..",
         "./llama",
