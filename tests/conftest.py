@@ -38,10 +38,16 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write the files that take five seconds or more, the longest first."""
+    """Write the files that take five seconds or more, the longest first; keep those that did not run."""
     if session.config.getoption("--write-seconds") and not hasattr(session.config, "workerinput"):
-        long = [(file, seconds) for file, seconds in _measured.most_common() if seconds >= 5]
+        both = Counter(_seconds() | _measured)
+        long = [(file, seconds) for file, seconds in both.most_common() if seconds >= 5]
         SECONDS.write_text("".join(f"{seconds:.0f} {file}\n" for file, seconds in long), "utf-8")
+
+
+def _seconds() -> dict[str, float]:
+    lines = SECONDS.read_text("utf-8").splitlines()
+    return {file: float(time) for time, file in (line.split(" ", 1) for line in lines)}
 
 
 @pytest.hookimpl(trylast=True)
@@ -50,8 +56,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     A worker that meets a long file last would leave the others without work.
     """
-    lines = SECONDS.read_text("utf-8").splitlines()
-    seconds = {file: float(time) for time, file in (line.split(" ", 1) for line in lines)}
+    seconds = _seconds()
     items.sort(key=lambda item: -seconds.get(item.nodeid.partition("::")[0], 0))
     if not config.getoption("--soak"):
         long = [item for item in items if item.get_closest_marker("soak")]

@@ -207,7 +207,7 @@ def test_the_readers_scheme_decides_and_a_host_may_change_it(
     expect(board.root).to_have_attribute("data-theme", "dark")
 
 
-# What is cut off at its right, and the token to come, where it is not in sight. A block table is scrolled.
+# What is cut off at its right, and the token to come, where it is not in sight. A block table scrolls.
 _CUT = """() => {
   const cut = [...document.querySelectorAll(".scroll")].filter(
     (node) => !node.closest(".block-table")).filter(
