@@ -38,7 +38,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write the files that take five seconds or more, longest first; keep the files that did not run."""
+    """Write the files that take five seconds or more, longest first; keep those that did not run."""
     if session.config.getoption("--write-seconds") and not hasattr(session.config, "workerinput"):
         both = Counter(_seconds() | _measured)
         long = [(file, seconds) for file, seconds in both.most_common() if seconds >= 5]
