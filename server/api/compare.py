@@ -1,7 +1,7 @@
 """/compare: the run before the last restart and the current one, compared.
 
-The comparison holds the GIL for as long as it reads both logs, so it runs in a process of its own, one
-at a time.
+The comparison holds the GIL while it reads both logs, so it runs in a separate process. Only one
+comparison runs at a time.
 """
 
 import asyncio
@@ -24,7 +24,8 @@ _NAMES = ("the old run", "the new run")
 _COMPARED: dict[int | str, dict[str, Any]] = {
     200: {
         "description": (
-            "`logs`: both logs, gzipped, in base64; `facts`: what the page draws and says about them."
+            "`logs`: both logs, gzipped and encoded in base64; `facts`: the differences that the "
+            "page draws and describes."
         ),
         "content": {"application/json": {"schema": {"type": "object"}}},
     }

@@ -1,4 +1,4 @@
-"""/join: the addresses that a class types or scans to open the live page, each with its QR code."""
+"""/join: the addresses at which a class opens the live page, each with a QR code to scan."""
 
 import io
 
@@ -24,7 +24,7 @@ class JoinAddress(BaseModel):
 class JoinAddresses(BaseModel):
     """How to open the live page from another machine; the best address comes first.
 
-    There is no address if the server can be reached from this machine only.
+    The list is empty if the server can only be reached from this machine.
     """
 
     addresses: list[JoinAddress]
@@ -39,10 +39,12 @@ def routes(host: str) -> APIRouter:
         """Return the addresses at which other machines open the live page, with QR codes."""
         port = request.scope["server"][1]
         addresses = []
-        for one in network_addresses(host):
-            url = one.url(port)
+        for network in network_addresses(host):
+            url = network.url(port)
             address, qr = url.removeprefix("http://").rstrip("/"), _qr_code(url)
-            addresses.append(JoinAddress(address=address, url=url, interface=one.interface, qr=qr))
+            addresses.append(
+                JoinAddress(address=address, url=url, interface=network.interface, qr=qr)
+            )
         return JoinAddresses(addresses=addresses)
 
     return router

@@ -1,10 +1,10 @@
 """/kv/export and /kv/adopt: a gateway moves the KV of a prompt from one replica to another.
 
-Only a gateway with the cluster's key may use them: exported pages contain a client's text, and adopted
-ones decide what the model reads. See `server/core/kv_transfer.py` for the body.
+Only a gateway with the cluster's key may use these routes, because exported pages contain a client's
+text and adopted pages decide what the model reads. `server/core/kv_transfer.py` describes the body.
 
 Differs from production: NIXL and Mooncake copy memory from machine to machine (RDMA) while later
-layers are computed. Here the gateway passes one HTTP body on.
+layers are still being computed. Here the gateway forwards one HTTP body.
 """
 
 import asyncio
@@ -34,17 +34,19 @@ class ExportRequest(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
     tokens: Annotated[list[int], Field(fail_fast=True)] = Field(
-        description="The prefix, as token ids. A last block that is not full is left out."
+        description="The prefix, as token ids. If its last block is not full, that block is left out."
     )
-    first: int = Field(0, ge=0, description="Leading blocks that the receiver has already.")
+    first: int = Field(
+        0, ge=0, description="Number of leading blocks that the receiver already has."
+    )
 
 
 class Adopted(BaseModel):
-    """What became of the pages."""
+    """How many of the sent pages entered the prefix cache."""
 
-    blocks: int = Field(description="Blocks that entered the prefix cache.")
-    sent: int = Field(description="Pages in the body.")
-    bytes: int = Field(description="Size of the pages.")
+    blocks: int = Field(description="Number of blocks that entered the prefix cache.")
+    sent: int = Field(description="Number of pages in the body.")
+    bytes: int = Field(description="Size of the pages in bytes.")
 
 
 _PAGES: dict[str, Any] = {
@@ -60,7 +62,7 @@ def routes(models: Models) -> APIRouter:
 
     @router.post("/kv/export", response_class=Response, responses={200: _PAGES})
     async def export(request: Request, body: ExportRequest, model: ViewedModel = None) -> Response:
-        """Return the pages of the cached prefix of `tokens`; none if it is not cached any more."""
+        """Return the KV pages of the cached prefix of `tokens`; no pages if none of it is cached."""
         _check_is_gateway(request, settings)
         with models.commanded(model) as bridge:
             exported = await bridge.kv_command(ExportKV(0, body.tokens, body.first))
@@ -70,11 +72,15 @@ def routes(models: Models) -> APIRouter:
     async def adopt(
         request: Request,
         source: Annotated[
-            str, Query(max_length=MAX_NAME_LENGTH, description="Who computed them, for the log.")
+            str,
+            Query(
+                max_length=MAX_NAME_LENGTH,
+                description="The replica that computed the pages, for the event log.",
+            ),
         ] = "another replica",
         model: ViewedModel = None,
     ) -> Adopted:
-        """Put pages that /kv/export returned into the prefix cache, as far as there is room."""
+        """Put pages that /kv/export returned into the prefix cache, as many as fit."""
         _check_is_gateway(request, settings)
         with models.commanded(model) as bridge:
             layout = await bridge.kv_command(DescribeKV(0))

@@ -1,7 +1,7 @@
-"""/kv_event_sources: where routers subscribe to the KV events.
+"""/kv_event_sources: the addresses at which routers subscribe to the KV events.
 
 Source: vLLM 0.32, `vllm/entrypoints/serve/instrumentator/basic.py`; the fields are those of its
-`KVEventsConfig`. Differs from vLLM: the addresses are those that are bound, without wildcards' names.
+`KVEventsConfig`. Differs from vLLM: the addresses are the bound ones, so they contain no wildcard.
 """
 
 from fastapi import APIRouter
@@ -11,7 +11,7 @@ from server.core.models import Models
 
 
 class KVEventSource(BaseModel):
-    """A publisher of KV events, in the words of vLLM's `KVEventsConfig`."""
+    """A publisher of KV events, with the field names of vLLM's `KVEventsConfig`."""
 
     enable_kv_cache_events: bool
     publisher: str
@@ -19,7 +19,7 @@ class KVEventSource(BaseModel):
     replay_endpoint: str = Field(description="The address of the ROUTER socket for replays.")
     buffer_steps: int = Field(description="Number of batches that can be replayed.")
     hwm: int = Field(description="Number of batches that may wait for a slow subscriber.")
-    max_queue_size: int = Field(description="As `hwm`: there is no other queue.")
+    max_queue_size: int = Field(description="Equal to `hwm`, because there is no other queue.")
     topic: str
 
 
@@ -29,7 +29,7 @@ def routes(models: Models) -> APIRouter:
 
     @router.get("/kv_event_sources")
     async def kv_event_sources() -> dict[int, KVEventSource]:
-        """Return the publisher of KV events under its rank, 0; empty without --kv-events."""
+        """Return the publisher of KV events under its rank, 0; an empty object without --kv-events."""
         source = models.first.client.kv_source
         if source is None:
             return {}

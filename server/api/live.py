@@ -1,25 +1,25 @@
-"""The live page at `/`, and the event log that it shows: as server-sent events, and as a file.
+"""The live page at `/`, and its event log: /events streams the log, /trace returns it as a file.
 
-All files of the page come from this server, so the page works offline:
+The server serves all files of the page itself, so the page works offline:
 
     server/pages/            layout, style, prompt box and the teacher's buttons
-    visualizer/static/       the board: the module that also draws in notebooks
+    visualizer/static/       the board: the same module that draws the pictures in notebooks
 
 The files contain no user data and need no key. If the server has a key, the page asks the user for it
 and sends it with its other requests.
 
-A live viewer first gets a keyframe, the whole folded state, and then every event. With `past`, it gets
-the window of recent events instead, so that a page that is opened late shows what the others do. The
-SSE id is the run's name followed by the event's number, as in `5f0c9a1e:412`. A viewer that reconnects
-sends its last id back (`Last-Event-ID`) and continues from there. If the server has restarted since
-then, the run has a new name and the viewer starts over. If the engine is restarted, the same stream
-goes on with the new run from its first event. Viewers have no queues: each has a position in
-one shared window of recent events. A viewer that falls behind the window is told how many events it
-missed and gets a new keyframe.
+A live viewer first gets a keyframe, which is the whole folded state, and then every event. With `past`,
+it gets the window of recent events instead of the keyframe, so that a page that is opened late shows
+the same history as the pages opened before it. The SSE id is the run's name followed by the event's
+number, as in `5f0c9a1e:412`. A viewer that reconnects sends its last id back (`Last-Event-ID`) and
+continues after that event. If the server has restarted since then, the run has a new name and the
+viewer starts over. If only the engine is restarted, the same stream continues with the new run's first
+event. Viewers have no queues: each has a position in one shared window of recent events. A viewer that
+falls behind the window is told how many events it missed and gets a new keyframe.
 
-The log does not say which requests the teacher's controls hold back, nor whether the server accepts
-requests. An event named "status" does; it is sent after the first keyframe and whenever one of them
-changes.
+The log does not say which requests the teacher's controls hold back, or whether the server accepts
+requests. An SSE event named "status" does: it is sent after the first keyframe and whenever one of its
+fields changes.
 """
 
 import asyncio
@@ -46,14 +46,14 @@ from server.http.streaming import EVENT, EVENT_STREAM_HEADERS, KEEP_ALIVE, Conne
 PAGES = Path(__file__).parents[1] / "pages"
 BOARD = Path(__file__).parents[2] / "visualizer" / "static"
 
-# Whatever a prompt contains, the page loads nothing from other sites, and other sites cannot frame it.
-# Blob scripts and inline styles are allowed because the board's module unpacks itself into a Blob and
-# brings its own style.
+# The page loads nothing from other sites, even if a prompt contains HTML, and other sites cannot
+# frame it. Blob scripts and inline styles are allowed because the board's module unpacks itself into a
+# Blob and brings its own style.
 _POLICY = (
     "default-src 'none'; connect-src 'self'; img-src 'self' data:; script-src 'self' blob:; "
     "style-src 'self' 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-# Events that are encoded at once: about 2 ms.
+# Number of events that are encoded without a break, which takes about 2 ms.
 PIECE = 1000
 # Browsers revalidate the files on every load, so they never show an old page for a new server.
 _HEADERS = {"Cache-Control": "no-cache"}
@@ -131,7 +131,7 @@ def routes(models: Models) -> APIRouter:
         last_event_id: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
         model: ViewedModel = None,
         past: Annotated[
-            bool, Query(description="Begin with the oldest event that the server has kept.")
+            bool, Query(description="Begin with the oldest event that the server still has.")
         ] = False,
     ) -> Response:
         """Stream the event log as server-sent events.
@@ -150,8 +150,8 @@ class Feed(Response):
     """A stream of live events.
 
     last_seen   number of the last event of this run that the viewer received, or None
-    past        whether a viewer that has seen none gets the window's events, too
-    controls    whether the viewer may pause the engine; sent in the status
+    past        whether a viewer that has received no event starts with the window's oldest event
+    controls    whether the viewer may pause the engine; part of the status event
     """
 
     def __init__(
@@ -182,7 +182,7 @@ class Feed(Response):
             await connection.body(b"", more=False)
 
     async def _stopped(self) -> None:
-        """Wait until the server stops. A restarted engine has another bridge."""
+        """Wait until the server stops. A restart of the engine replaces the bridge."""
         bridge: Bridge | None = self._bridge
         while bridge is not None:
             await bridge.stopped.wait()
@@ -216,7 +216,7 @@ class Feed(Response):
     async def _send_past(self, connection: Connection) -> int:
         """Send the window; return the number of the next event.
 
-        It is encoded in pieces, because other streams wait meanwhile.
+        The window is encoded in pieces so that other streams are served in between.
         """
         window = self._bridge.window
         events, next_seq = window.trace(), window.next_seq
@@ -274,7 +274,7 @@ def previous_run(bridge: Bridge) -> PreviousRun:
 
 
 def number_in(last_event_id: str | None, run: str) -> int | None:
-    """Return the number in an event id of this run; None for anything else."""
+    """Return the event's number if `last_event_id` is an id of this run; otherwise None."""
     name, _, number = (last_event_id or "").partition(":")
     return int(number) if name == run and number.isdecimal() and len(number) < 16 else None
 

@@ -1,8 +1,9 @@
 """`/metrics`: the engine's counters, gauges and histograms for Prometheus.
 
-Names and labels are vLLM's, including the prefix, so that dashboards for vLLM also work here. Where
-vLLM has renamed a metric, the new name is used (`kv_cache_usage_perc`, not `gpu_cache_usage_perc`).
-The label `engine` is always 0. All values come from the event log: see `measures.py`.
+The names, labels and the prefix are vLLM's, so that dashboards for vLLM also work here. Where vLLM has
+renamed a metric, the new name is used (`kv_cache_usage_perc`, not `gpu_cache_usage_perc`). The label
+`engine` is always 0. The counters and histograms are computed from the event log in
+`server/core/measures.py`.
 
 Source: vLLM 0.32, `vllm/v1/metrics/loggers.py`. docs/metrics.md says what differs and what is left out.
 """
@@ -48,7 +49,11 @@ _COUNTERS: list[tuple[str, str, Callable[[Measures], float]]] = [
     ),
     ("prefix_cache_hits", "Prompt tokens found in the prefix cache.", lambda m: m.cache_hits),
     ("num_preemptions", "Number of preemptions.", lambda m: m.preemptions),
-    ("spec_decode_num_drafts", "Drafts, of one or more tokens each.", lambda m: m.drafts),
+    (
+        "spec_decode_num_drafts",
+        "Number of drafts; a draft has one or more tokens.",
+        lambda m: m.drafts,
+    ),
     (
         "spec_decode_num_draft_tokens",
         "Tokens in drafts that the model verified.",
@@ -82,7 +87,7 @@ _HISTOGRAMS: list[tuple[str, str, Callable[[Measures], Histogram]]] = [
     ),
     (
         "request_time_per_output_token_seconds",
-        "Mean time per token after the first, of requests with several tokens.",
+        "Mean time per token after the first, for requests with at least two tokens.",
         lambda m: m.per_output_token,
     ),
     ("request_prompt_tokens", "Prompt tokens of a request.", lambda m: m.request_prompt),
@@ -120,12 +125,12 @@ _GAUGES: list[tuple[str, str, Callable[[Bridge], float]]] = [
     # vLLM has no such metrics, so they do not have its prefix.
     (
         "underglass:engine_failed",
-        "1 if the engine has stopped by itself, else 0.",
+        "1 if the engine has failed, else 0.",
         lambda b: bool(b.failure),
     ),
     (
         "underglass:trace_failed",
-        "1 if the trace file is no longer written because of an error, else 0.",
+        "1 if an error has stopped the writing of the trace file, else 0.",
         lambda b: bool(b.trace_error),
     ),
 ]
@@ -175,7 +180,7 @@ class _Engines(Collector):
 
 
 def _waiting_by_reason(bridges: Mapping[str, Bridge]) -> Metric:
-    """Return the waiting requests, split as vLLM splits them."""
+    """Return the number of waiting requests, split by reason as in vLLM."""
     gauge = GaugeMetricFamily(
         "vllm:num_requests_waiting_by_reason",
         "Requests in the queue: deferred by the policy in the last step, or waiting for capacity.",
@@ -190,7 +195,7 @@ def _waiting_by_reason(bridges: Mapping[str, Bridge]) -> Metric:
 
 
 def _cache_config(bridges: Mapping[str, Bridge]) -> Metric:
-    """Return a gauge that is always 1; its labels are settings."""
+    """Return a gauge that is always 1 and whose labels are the KV cache's settings."""
     gauge = GaugeMetricFamily(
         "vllm:cache_config_info",
         "Settings of the KV cache.",

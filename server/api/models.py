@@ -1,11 +1,12 @@
-"""Routes about the models: `/v1/models` lists them, `/tokenize` shows a prompt as a model sees it.
+"""Routes about the models: `/v1/models` lists them, `/tokenize` shows a prompt as token ids.
 
 The format of `/tokenize` and `/detokenize` is vLLM's:
 
     POST /tokenize   {"prompt": "Once upon"}  ->  {"tokens": [...], "token_strs": [...], ...}
     POST /detokenize {"tokens": [...]}        ->  {"prompt": "Once upon"}
 
-The ids are exactly the ones that the model would get for a completion of this prompt or these messages.
+The ids are exactly those that the model would receive in a completion request with the same prompt or
+messages.
 """
 
 import asyncio
@@ -39,9 +40,10 @@ from server.http.errors import bad_request, no_model
 
 
 class Model(BaseModel):
-    """A model that requests can name. It has `loaded` only with `--model auto`.
+    """A model that requests can name. The field `loaded` is present only with `--model auto`.
 
-    `max_model_len` is how many tokens a prompt and its output may have; null if it is not loaded.
+    `max_model_len` is the maximum number of tokens of a prompt and its output together; null if the
+    model is not loaded.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -55,7 +57,7 @@ class Model(BaseModel):
 
 
 class ModelList(BaseModel):
-    """All models."""
+    """The models that requests can name."""
 
     object: Literal["list"]
     data: list[Model]
@@ -65,15 +67,15 @@ _MODEL = Field(None, description="The model whose tokenizer is used; by default 
 
 
 class TokenizeRequest(TemplateFields, Body):
-    """A body for /tokenize: a text or a conversation."""
+    """A body for /tokenize, with either a text or a conversation."""
 
     model: str | None = _MODEL
-    prompt: str | None = Field(None, description="Text.", examples=["Once upon a time"])
+    prompt: str | None = Field(None, description="A text.", examples=["Once upon a time"])
     messages: Annotated[list[ChatMessage], FIRST_ERROR] | None = Field(
-        None, max_length=MAX_MESSAGES, description="A conversation, instead of prompt."
+        None, max_length=MAX_MESSAGES, description="A conversation, instead of `prompt`."
     )
     add_special_tokens: bool | None = Field(
-        None, description="With prompt: false leaves out the beginning-of-sequence token."
+        None, description="false leaves out the beginning-of-sequence token; only with `prompt`."
     )
     return_token_strs: bool | None = Field(
         None, description="false leaves out token_strs, the text of each token."
@@ -83,7 +85,7 @@ class TokenizeRequest(TemplateFields, Body):
 class TokenizeResponse(BaseModel):
     """Token ids. Joining `token_strs` gives the text.
 
-    `max_model_len` is how many tokens a prompt and its output may have.
+    `max_model_len` is the maximum number of tokens of a prompt and its output together.
     """
 
     tokens: list[int]
@@ -100,7 +102,8 @@ class DetokenizeRequest(Body):
         description="Token ids.", examples=[[72, 105]]
     )
     skip_special_tokens: bool | None = Field(
-        None, description="Leave special tokens out of the text; SGLang's field, false by default."
+        None,
+        description="Leave special tokens out of the text. A field of SGLang's; false by default.",
     )
 
 
@@ -111,7 +114,10 @@ class DetokenizeResponse(BaseModel):
 
 
 def routes(models: Models) -> APIRouter:
-    """Return the routes /v1/models, /tokenize and /detokenize; the last two load a model they name."""
+    """Return the routes /v1/models, /tokenize and /detokenize.
+
+    /tokenize and /detokenize load the model that a request names.
+    """
     router = APIRouter(route_class=JsonRoute)
     created = int(time.time())
 
@@ -125,8 +131,8 @@ def routes(models: Models) -> APIRouter:
         "/v1/models", tags=["OpenAI"], response_model=ModelList, response_model_exclude_unset=True
     )
     async def list_models() -> dict[str, Any]:
-        """List the models that requests can name; with `--model auto`, also which are loaded."""
-        return {"object": "list", "data": [entry(*one) for one in models.names().items()]}
+        """List the models that requests can name. With `--model auto`, say which are loaded."""
+        return {"object": "list", "data": [entry(*named) for named in models.names().items()]}
 
     @router.get(
         "/v1/models/{name:path}",
@@ -149,7 +155,8 @@ def routes(models: Models) -> APIRouter:
         if body.messages is not None and body.add_special_tokens:
             raise bad_request(
                 "add_special_tokens",
-                "add_special_tokens: the chat template adds them, leave it out",
+                "add_special_tokens needs prompt instead of messages: a chat template adds the special "
+                "tokens itself",
             )
         for name in ("continue_final_message", "tools", "documents", "chat_template_kwargs"):
             if body.messages is None and getattr(body, name):

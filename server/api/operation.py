@@ -1,7 +1,7 @@
 """Routes for operators (/health, /ready) and for teachers (/engine/...).
 
-A teacher pauses and resumes the engine, runs it step by step or until something happens, holds
-submissions back to release them together, and restarts the engine with other settings.
+A teacher can pause and resume the engine, run it step by step or until something happens, hold new
+requests back to release them together, and restart the engine with other settings.
 """
 
 import secrets
@@ -37,19 +37,22 @@ class RunUntilRequest(BaseModel):
 
     until: Until = Field(
         description=(
-            "What to stop after: the next preemption, eviction, end (`finish`) or `arrival` of a "
-            "request; a request that is left `waiting`; the `first_token` of `request`; or `steps`."
+            "The event to stop after: the next `preemption`, `eviction`, end of a request "
+            "(`finish`) or `arrival`; a request that is left `waiting`; the `first_token` of "
+            "`request`; or `steps`, which stops after the number of steps."
         )
     )
     request: int | None = Field(
-        None, ge=1, description="With `first_token`: the request's id in the event log."
+        None, ge=1, description="The request's id in the event log; only with `first_token`."
     )
     steps: int = Field(MAX_STEPS, ge=1, le=MAX_STEPS, description="Maximum number of steps.")
 
     @model_validator(mode="after")
     def _check_request(self) -> Self:
         if self.until == "first_token" and self.request is None:
-            raise bad_request("request", "request is missing: name the request to wait for")
+            raise bad_request(
+                "request", "request is missing: until='first_token' needs the id of a request"
+            )
         if self.until != "first_token" and self.request is not None:
             raise bad_request(
                 "request", f"request cannot be used with until={self.until!r}: omit it"
@@ -58,7 +61,10 @@ class RunUntilRequest(BaseModel):
 
 
 class SettingChanges(BaseModel):
-    """Settings of the engine to change; the others stay. They are the options of `underglass serve`."""
+    """Engine settings to change; omitted settings stay as they are.
+
+    The names are those of the options of `underglass serve`.
+    """
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
@@ -86,7 +92,7 @@ class SettingChanges(BaseModel):
         default=None, description="Preempt requests when memory runs out."
     )
     async_scheduling: bool | None = Field(
-        default=None, description="Schedule a step while the one before is computed."
+        default=None, description="Schedule a step while the previous one is computed."
     )
     jump_forward: bool | None = Field(
         default=None, description="Append the tokens that a grammar forces without sampling them."
@@ -102,29 +108,33 @@ class RestartRequest(BaseModel):
     prompts: Prompts = Field(
         "none",
         description=(
-            "Submit the old run's prompts again: before the `same_steps` as then, or all `together` "
-            "before the first step. No client waits for these requests."
+            "Whether to submit the old run's prompts again: each before the same step as in the "
+            "old run (`same_steps`), or all of them before the first step (`together`). No client "
+            "waits for these requests."
         ),
     )
-    abort: bool = Field(False, description="End unfinished requests instead of refusing.")
+    abort: bool = Field(
+        False,
+        description="Abort unfinished requests; if false, they make the restart fail with 409.",
+    )
 
 
 class RestartedEngine(BaseModel):
-    """The new run, and what was changed."""
+    """The new run and the changed settings."""
 
     run: str = Field(description="The new run's name, as in the ids of /events.")
     previous: str = Field(description="The old run's name. /trace?previous=true returns its log.")
-    paused: bool = Field(description="A paused engine stays paused.")
+    paused: bool = Field(description="Whether the engine is paused; a restart does not change it.")
     changed: dict[str, tuple[Any, Any]] = Field(
-        description="Each setting's value before and after."
+        description="The old and the new value of each changed setting."
     )
 
 
 class Blocks(BaseModel):
     """Counts of KV blocks.
 
-    `cached` blocks are in the prefix cache only and can be evicted. Blocks that are neither free nor
-    cached are used by requests, or held for LMTP's buffers.
+    `cached` counts the blocks that only the prefix cache holds, which can be evicted. Blocks that are
+    neither free nor cached are used by requests or held for LMTP's buffers.
     """
 
     total: int
@@ -137,7 +147,7 @@ class EngineCounts(BaseModel):
 
     step: int = Field(description="Number of the last step.")
     waiting: int = Field(description="Requests in the queue.")
-    prefilling: int = Field(description="Running requests whose prompt is not computed yet.")
+    prefilling: int = Field(description="Running requests whose prompt is not fully computed.")
     active: int = Field(description="Running requests that generate tokens.")
     paused: bool = Field(description="Whether the engine is paused.")
     blocks: Blocks
@@ -146,8 +156,9 @@ class EngineCounts(BaseModel):
 class Health(EngineCounts):
     """The engine's state after its last step.
 
-    "stuck" means that its current step is taking too long, "failed" that it has stopped: for good, or
-    until its process has been started again. The HTTP status is then 503, as in vLLM.
+    "stuck" means that the current step is taking too long. "failed" means that the engine has stopped,
+    either for good or until its process has been started again; only then is the HTTP status 503, as
+    in vLLM.
     """
 
     status: Literal["ok", "stuck", "draining", "failed"]
@@ -179,26 +190,28 @@ class StoppedEngine(EngineState):
 
     reason: StopReason = Field(
         description=(
-            "What was waited for; or `steps`: the maximum has run; `idle`: no work is left; `finish`: "
-            "the named request ended without a token; `paused` or `resumed` by another command."
+            "The event of `until`, or another reason. `steps`: the maximum number of steps has run; "
+            "`idle`: no work is left; `finish`: the named request ended without a token; `paused` or "
+            "`resumed`: another command intervened."
         )
     )
-    request: int | None = Field(description="The id of the request that it happened to.")
+    request: int | None = Field(description="The id of the request that caused the stop, if any.")
     message: str = Field(description="The reason in words.")
 
 
 class Screen(BaseModel):
-    """What the projector's screen shows."""
+    """The step that the projector's screen shows."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
     step: int | None = Field(
-        ge=0, description="The earlier step that it looks back at; null if it follows the engine."
+        ge=0,
+        description="The earlier step that the screen shows; null if the screen follows the engine.",
     )
 
 
 class Submissions(BaseModel):
-    """Whether new requests are held back, and how many are or have just been released."""
+    """Whether new requests are held back, and how many are held or have just been released."""
 
     holding: bool
     requests: int
@@ -212,10 +225,10 @@ def routes(models: Models) -> APIRouter:
     @router.get("/health", tags=["Operation"], responses={503: {"model": Health}})
     async def health(response: Response, model: ViewedModel = None) -> Health:
         """Return the engine's state after its last step, with status 503 if the engine has failed."""
-        told = _health(models.viewed(model))
-        if told.status == "failed":
+        health = _health(models.viewed(model))
+        if health.status == "failed":
             response.status_code = 503
-        return told
+        return health
 
     @router.get("/ready", tags=["Operation"])
     async def ready(model: ViewedModel = None) -> Ready:
@@ -227,7 +240,7 @@ def routes(models: Models) -> APIRouter:
 
     @router.post("/engine/pause", tags=["Teacher's controls"])
     async def pause(request: Request, model: ViewedModel = None) -> EngineState:
-        """Pause the engine: it still queues requests, but runs no step."""
+        """Pause the engine. A paused engine still queues requests, but runs no step."""
         check_allowed(request, settings)
         with models.commanded(model) as bridge:
             return EngineState(step=await bridge.pause(), paused=True)
@@ -255,7 +268,7 @@ def routes(models: Models) -> APIRouter:
     ) -> StoppedEngine:
         """Pause the engine, run it until something happens, and return what stopped it.
 
-        The engine stops after the step in which it happened. /engine/pause stops it earlier.
+        The engine stops after the step in which the event happened. /engine/pause stops it earlier.
         """
         check_allowed(request, settings)
         with models.commanded(model) as bridge:
@@ -274,8 +287,8 @@ def routes(models: Models) -> APIRouter:
     ) -> RestartedEngine:
         """Restart the engine with other settings: the same model, a new run, an empty KV cache.
 
-        Unfinished requests are a reason to refuse, unless `abort` is true. The old run's log is kept
-        until the next restart, and /compare compares it with the new one.
+        The restart is rejected while requests are unfinished, unless `abort` is true. The old run's
+        log is kept until the next restart, and /compare compares it with the new log.
         """
         check_allowed(request, settings)
         changes = body.settings.model_dump(exclude_none=True)
@@ -290,7 +303,7 @@ def routes(models: Models) -> APIRouter:
 
     @router.post("/engine/hold_submissions", tags=["Teacher's controls"])
     async def hold_submissions(request: Request, model: ViewedModel = None) -> Submissions:
-        """Hold new requests back: they do not arrive in the engine until they are released."""
+        """Hold new requests back, so that they do not reach the engine until they are released."""
         check_allowed(request, settings)
         with models.commanded(model) as bridge:
             bridge.hold_submissions()
@@ -298,14 +311,14 @@ def routes(models: Models) -> APIRouter:
 
     @router.post("/engine/release_submissions", tags=["Teacher's controls"])
     async def release_submissions(request: Request, model: ViewedModel = None) -> Submissions:
-        """Release all held requests into the same step, and hold no more back."""
+        """Release all held requests into the same step and stop holding new requests back."""
         check_allowed(request, settings)
         with models.commanded(model) as bridge:
             return Submissions(holding=False, requests=await bridge.release_submissions())
 
     @router.post("/engine/screen", tags=["Teacher's controls"])
     async def screen(request: Request, body: Screen, model: ViewedModel = None) -> Screen:
-        """Tell the class's phones which earlier step the projector's screen looks back at."""
+        """Tell the class's phones which earlier step the projector's screen shows."""
         check_allowed(request, settings)
         models.viewed(model).show_on_screen(body.step)
         return body
@@ -352,9 +365,9 @@ def _status(bridge: Bridge) -> Literal["ok", "stuck", "draining", "failed"]:
 
 
 def may_control(request: Request, settings: ServerSettings) -> bool:
-    """Whether a client may pause the engine. Without a key, only clients on this machine may.
+    """Return whether a client may pause the engine. Without an API key, only local clients may.
 
-    A replica with a cluster key is controlled by its gateway only, which checks the client.
+    A replica with a cluster key is controlled only by its gateway, which checks the client.
     """
     if settings.cluster_key is not None:
         sent = request.headers.get(CLUSTER_KEY_HEADER, "")
@@ -364,7 +377,7 @@ def may_control(request: Request, settings: ServerSettings) -> bool:
 
 
 def check_allowed(request: Request, settings: ServerSettings) -> None:
-    """Raise ApiError for pages from other sites, and for clients that may not pause the engine."""
+    """Raise ApiError for pages of other sites and for clients that may not pause the engine."""
     if error := cross_site(request.scope, settings.cors_origins):
         raise error
     if not may_control(request, settings):

@@ -1,6 +1,6 @@
-"""/ping, /version and /load, which vLLM has too: for load balancers, and for clients that ask first.
+"""/ping, /version, /load and /clock, for load balancers, clients and gateways.
 
-/clock is for a gateway, which puts the logs of several servers on one clock.
+vLLM has the first three, too. A gateway uses /clock to put the logs of several servers on one clock.
 """
 
 from importlib import metadata

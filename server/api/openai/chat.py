@@ -1,10 +1,11 @@
 """/v1/chat/completions: its body, its route, its prompt, and its response.
 
-A stream has these chunks for each choice: the role with empty content, the content as it is generated,
-and an empty delta with the finish_reason. It ends with a chunk without choices, if `include_usage` is
-set, and `[DONE]`. As in vLLM (`serving_chat.py`), the role chunks of all choices are sent when the
-first token of any choice arrives. A client can therefore measure the time to first token by the first
-chunk it gets. If the stream fails before that, it starts with the error.
+For each choice, a stream has a chunk with the role and empty content, then chunks with the content as
+it is generated, and then an empty delta with the finish_reason. The stream ends with a chunk without
+choices, if `include_usage` is set, and `[DONE]`. As in vLLM (`serving_chat.py`), the role chunks of all
+choices are sent when the first token of any choice arrives. A client can therefore measure the time to
+first token by the first chunk that it receives. If the stream fails before that, it starts with the
+error.
 """
 
 import re
@@ -92,7 +93,7 @@ class ChatRequest(TemplateFields, SamplingRequest):
         None,
         ge=0,
         le=MAX_LOGPROBS,
-        description="With logprobs, also return those of this many most likely tokens.",
+        description="With logprobs, also return the log-probabilities of this many most likely tokens.",
     )
     echo: bool | None = Field(
         None,
@@ -100,11 +101,11 @@ class ChatRequest(TemplateFields, SamplingRequest):
     )
     tool_choice: str | dict[str, Any] | None = Field(
         None,
-        description='"none", "auto" (the default), "required", or the function to call: {"type": '
+        description='"none", "auto" (the default), "required", or a function to call: {"type": '
         '"function", "function": {"name": ...}}.',
     )
     parallel_tool_calls: bool | None = Field(
-        None, description="false: at most one call. The default is true."
+        None, description="Allow more than one call. The default is true."
     )
     _tools: ToolRequest | None = PrivateAttr(None)
 
@@ -119,9 +120,9 @@ class ChatRequest(TemplateFields, SamplingRequest):
             if self.structured_outputs is not None:
                 raise bad_request(
                     "structured_outputs",
-                    "structured_outputs and a forced tool call exclude each other: leave one out",
+                    "structured_outputs cannot be combined with a forced tool call: leave one out",
                 )
-            # As in vLLM and OpenAI's API, `response_format` is only about content.
+            # As in vLLM and OpenAI's API, `response_format` applies only to content, not to calls.
             self._shape = self._tools.shape()
         return self
 
@@ -206,8 +207,8 @@ def template_messages(messages: list[ChatMessage]) -> list[dict[str, Any]]:
         content = message.content
         if isinstance(content, list):
             content = "".join(_text(part, index, at) for at, part in enumerate(content))
-        # Templates know only the older name of this role; some silently drop a message with a
-        # role they do not know.
+        # Templates know only "system", the older name of "developer"; some silently drop a message
+        # whose role they do not know.
         role = "system" if message.role == "developer" else message.role
         extra = {k: v for k, v in (message.model_extra or {}).items() if v is not None}
         if message.tool_calls:  # an empty list would look like a call to some templates
@@ -233,7 +234,7 @@ def encode_chat(
     truncation: Truncation = NO_TRUNCATION,
     **options: Any,
 ) -> list[Prompt]:
-    """Tokenize a conversation. With `fit`, max_tokens is capped at what still fits the context.
+    """Tokenize a conversation. With `fit`, max_tokens is reduced to what still fits the context.
 
     options  see `ChatTemplate.render`
 
@@ -262,11 +263,11 @@ def encode_conversation(
 
     tools, options  see `ChatTemplate.render`
 
-    If a user's message contains "<|user_end|>", these characters are ordinary text. As a special token
+    If a user's message contains "<|user_end|>", these characters are ordinary text. As a special token,
     they would end the user's turn, and the rest of the message could pass for the assistant's. The
-    template gets a placeholder instead of such content, and the content is inserted afterwards as
-    ordinary text. The assistant's messages keep their special tokens: the model generated them, and the
-    next turn finds them in the prefix cache.
+    template therefore gets a placeholder instead of such content, and the content is inserted
+    afterwards as ordinary text. The assistant's messages keep their special tokens, because the model
+    generated them and the next turn finds them in the prefix cache.
     """
     template = tokenizer.chat_template
     messages = with_names(messages) if template.takes_tools else without_tool_messages(messages)
@@ -279,23 +280,23 @@ def encode_conversation(
     for message in messages:
         if message["role"] != "assistant":
             ordinary = tokenizer.encode_ordinary(message["content"])
-            if (
-                encode_continuation(message["content"], tokenizer) != ordinary
-            ):  # has a special token
+            has_special_token = encode_continuation(message["content"], tokenizer) != ordinary
+            if has_special_token:
                 message = message | {"content": f"[{marker} {len(replaced)}]"}  # noqa: PLW2901
                 replaced.append(ordinary)
         safe.append(message)
     text = _rendered(template, safe, tools=tools, **options)
     before, *rest = re.split(rf"\[{marker} (\d+)\]", text)
     tokens = tokenizer.encode(before)
-    between = {text: encode_continuation(text, tokenizer) for text in rest[1::2]}  # most repeat
+    # A dictionary, because most of these texts repeat.
+    between = {text: encode_continuation(text, tokenizer) for text in rest[1::2]}
     for index, text in zip(rest[::2], rest[1::2], strict=True):
         tokens += replaced[int(index)] + between[text]
     return tokens
 
 
 def _rendered(template: ChatTemplate, messages: Sequence[Mapping[str, Any]], **options: Any) -> str:
-    """Render a conversation; system messages that the template rejects become part of the user's."""
+    """Render a conversation. If the template rejects system messages, they join the user's messages."""
     try:
         return template.render(messages, **options)
     except ChatTemplateError as error:
@@ -311,10 +312,10 @@ def _rendered(template: ChatTemplate, messages: Sequence[Mapping[str, Any]], **o
 def with_one_system_message(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the messages with at most one system message, which is the first.
 
-    The system messages at the beginning are joined. Later ones become the user's, in their place, and
-    are joined with the user's messages beside them, because many templates want roles to alternate.
+    The system messages at the beginning are joined. A later one becomes a user's message in its place
+    and is joined with adjacent messages of the user, because many templates require roles to alternate.
 
-    Differs from vLLM, which reports the template's error. OpenAI's API takes these messages anywhere.
+    Differs from vLLM, which reports the template's error. OpenAI's API accepts such messages anywhere.
     """
     joined: list[dict[str, Any]] = []
     begins, after_system = True, False
@@ -371,9 +372,9 @@ class ChatSerializer(OpenAISerializer):
         ids = {"token_ids": delta.ids} if self.with_token_ids else {}
         if not deltas and (logprobs or ids.get("token_ids")):
             deltas = [{"content": ""}]
-        for one in deltas:
-            data += self._chunk(delta.choice, one, logprobs, of_choice=ids)
-            # Those of all the chunk's tokens are sent with its first delta.
+        for message_delta in deltas:
+            data += self._chunk(delta.choice, message_delta, logprobs, of_choice=ids)
+            # The first delta carries the log-probabilities and ids of all tokens.
             logprobs, ids = None, {"token_ids": []} if self.with_token_ids else {}
         if finish_reason:
             end: dict[str, Any] = {
@@ -381,12 +382,12 @@ class ChatSerializer(OpenAISerializer):
                 "stop_reason": delta.stop_reason,
             }
             if self.with_token_ids:
-                end["token_ids"] = []  # its tokens were in the chunk before
+                end["token_ids"] = []  # the previous chunk had the tokens
             data += self._chunk(delta.choice, {}, of_choice=end)
         return data
 
     def _opening(self) -> bytes:
-        """Return each choice's role, and the message that it continues, if that is echoed."""
+        """Return the first chunks: each choice's role and, with `echo`, the message it continues."""
         choices = range(self.stream.prompts[0].params.n)
         role = {"role": self._role, "content": ""}
         ids = {"prompt_token_ids": self.stream.prompts[0].tokens} if self.with_token_ids else {}

@@ -1,8 +1,8 @@
 """/v1/completions: its body, its route, its prompts, and its responses.
 
-A stream has these chunks for each choice: the text as it is generated, and the last text together with
-the finish_reason. It ends with a chunk without choices, if `include_usage` is set, and `[DONE]`. A body
-without `model` and `stream` gets the teaching stream instead (`TeachingSerializer`).
+For each choice, a stream has chunks with the text as it is generated; the last of them also has the
+finish_reason. The stream ends with a chunk without choices, if `include_usage` is set, and `[DONE]`. A
+body without `model` and `stream` gets the teaching stream instead (`TeachingSerializer`).
 """
 
 from functools import partial
@@ -54,7 +54,7 @@ _Prompts = Field(fail_fast=True, max_length=MAX_PROMPTS)
 
 
 class CompletionRequest(SamplingRequest):
-    """A body for /v1/completions. Without `model` and `stream` it requests the teaching stream."""
+    """A body for /v1/completions. Without `model` and `stream`, it requests the teaching stream."""
 
     prompt: str | Annotated[list[str], _Prompts] | _Ids | Annotated[list[_Ids], _Prompts] = Field(
         description="Text, token ids, or a list of either.", examples=["Once upon a time"]
@@ -63,7 +63,7 @@ class CompletionRequest(SamplingRequest):
         None,
         ge=1,
         le=MAX_CHOICES,
-        description="Generate this many samples and return the n most likely; no stream.",
+        description="Generate this many samples and return the n most likely; not in a stream.",
     )
     echo: bool | None = Field(
         None, description="Return the prompt before the output; with max_tokens 0, only the prompt."
@@ -81,19 +81,21 @@ class CompletionRequest(SamplingRequest):
     @model_validator(mode="after")
     def _check_completion_fields(self) -> Self:
         if self.max_tokens == 0 and not self.echo:
-            raise bad_request("max_tokens", "max_tokens 0 needs echo: true, or nothing is returned")
+            raise bad_request(
+                "max_tokens", "max_tokens 0 needs echo: true, because otherwise nothing is returned"
+            )
         if self.stream and self.best_of is not None and self.best_of > (self.n or 1):
             raise bad_request(
                 "best_of",
                 f"best_of must be at most n ({self.n or 1}) in a stream, got {self.best_of}: the "
-                "best samples are known only at the end",
+                "best samples are not known before the end",
             )
         prompts, samples = len(self.prompts()), max(self.n or 1, self.best_of or 1)
         if prompts > 1 and prompts * samples > MAX_CHOICES:
             raise bad_request(
                 "prompt",
-                f"prompt has {prompts} entries, and {samples} samples of each are "
-                f"{prompts * samples}, but the limit is {MAX_CHOICES}: send fewer",
+                f"prompt has {prompts} entries with {samples} samples each, which makes "
+                f"{prompts * samples} samples, but the limit is {MAX_CHOICES}: send fewer prompts",
             )
         if self.is_teaching:
             self._check_teaching()
@@ -149,7 +151,7 @@ def routes(models: Models) -> APIRouter:
 
     @router.post("/v1/completions", responses=COMPLETION)
     async def completions(body: CompletionRequest, x_client: Client = None) -> Response:
-        """Continue a text. Without `model` and `stream` in the body: the teaching stream."""
+        """Continue a text. A body without `model` and `stream` gets the teaching stream."""
         request = generation(body, x_client)
         if body.is_teaching:
             return StreamedAnswer(models, body.model, request, TeachingSerializer)
@@ -191,16 +193,18 @@ def encode_prompts(
     with_bos: bool = True,
     truncation: Truncation = NO_TRUNCATION,
 ) -> list[Prompt]:
-    """Tokenize the prompts that are text, and cut them. Raises RequestError if they are too long.
+    """Tokenize the prompts that are text, and truncate all prompts if the request asks for it.
 
     with_bos   whether to add the beginning-of-sequence token, if the model has one
+
+    Raises RequestError if a text is too long, or if the truncation limit exceeds the context.
     """
     lengths = (len(prompt) for prompt in prompts if isinstance(prompt, str))
     check_length(lengths, bridge, truncated=truncation.is_on)
     tokenizer = bridge.tokenizer
     encode = tokenizer.encode if with_bos else partial(encode_continuation, tokenizer=tokenizer)
     ids = [encode(prompt) if isinstance(prompt, str) else prompt for prompt in prompts]
-    return [Prompt(truncation.cut(one, params.max_tokens, bridge), params) for one in ids]
+    return [Prompt(truncation.cut(tokens, params.max_tokens, bridge), params) for tokens in ids]
 
 
 class CompletionSerializer(OpenAISerializer):
@@ -218,13 +222,13 @@ class CompletionSerializer(OpenAISerializer):
     ) -> None:
         super().__init__(body, default_model, stream, tokenizer)
         self._prompts = body.prompts()
-        if body.truncate_prompt_tokens is not None:  # the text that was cut is not echoed
+        if body.truncate_prompt_tokens is not None:  # echo only the tokens that were kept
             self._prompts = [prompt.tokens for prompt in stream.prompts]
         self._echo = bool(body.echo)
         self._logprobs = body.logprobs or 0
         self._with_prompt_logprobs = body.prompt_logprobs is not None and not body.is_streamed
         self._with_logprobs = body.logprobs is not None
-        # With max_tokens 0, the one token that the engine samples anyway is dropped.
+        # With max_tokens 0, the engine still samples one token, which is dropped.
         self._with_output = body.max_tokens != 0
         self._is_plain = self._with_output and not (self._echo or self._with_logprobs)
         self._lengths: dict[int, int] = {}  # choice -> characters written so far
@@ -232,8 +236,8 @@ class CompletionSerializer(OpenAISerializer):
     def chunk(self, delta: OutputDelta) -> bytes:
         """See `StreamSerializer`."""
         choice = self._choice(delta)
-        told = choice["text"] or choice["logprobs"] or choice.get("token_ids")
-        if not told and not delta.finish_reason:
+        content = choice["text"] or choice["logprobs"] or choice.get("token_ids")
+        if not content and not delta.finish_reason:
             return b""
         return sse(self.wrap([choice], **self.usage_so_far(delta.choice)))
 
@@ -315,7 +319,7 @@ def _mean_logprob(delta: OutputDelta) -> float:
 
 
 class TeachingSerializer:
-    """Writes the teaching stream: one event per token, and nothing else to understand.
+    """Writes the teaching stream, which has one event per token and a last event.
 
         data: {"token": " there", "token_id": 311, "is_first": true, "ttft_ms": 12.4}
         data: {"token": " was", "token_id": 285, "is_first": false}
@@ -323,11 +327,12 @@ class TeachingSerializer:
         data: {"done": true, "full_text": " there was ...", "finish_reason": "length"}
 
     `token` may be empty: a token can end inside a character, which is then sent with the next token.
-    `full_text` is all the tokens joined, and `finish_reason` says why they end. `ttft_ms` is the time
-    from the moment the server read the request to the end of the step that sampled its first token,
-    exactly as in the event log.
+    `full_text` is the text of all tokens, and `finish_reason` says why generation ended. `ttft_ms` is
+    the time from the moment the server read the request to the end of the step that sampled its first
+    token, exactly as in the event log.
 
-    With `logprobs`, an event has the token's log-probability and the most likely tokens there:
+    With `logprobs`, an event also has the token's log-probability and the most likely tokens in its
+    place:
 
         {..., "logprob": -0.3, "top_logprobs": [{"token": " there", "logprob": -0.3, "bytes": [...]}]}
     """
@@ -358,6 +363,6 @@ class TeachingSerializer:
         return b"".join(events)
 
     def closing(self) -> bytes:
-        """Write the whole text, and why it ends."""
+        """Write the last event, with the whole text and the reason why it ended."""
         text, reason = "".join(self._pieces), self._finish_reason
         return sse({"done": True, "full_text": text, "finish_reason": reason})

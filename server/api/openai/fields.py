@@ -1,15 +1,15 @@
-"""The request fields that this server does not support, and the values of them that it accepts.
+"""The request fields that this server does not support, and the neutral values that it still accepts.
 
 Clients of OpenAI's API, vLLM and SGLang send many fields with values that ask for nothing, such as
 `use_beam_search: false`. Such a value is neutral and is accepted. Any other value is an error that
-names the field and what to use instead. No field is ignored: a client that sends `ebnf` must not get an
-answer without that grammar. `null` always means that the field is absent.
+names the field and its replacement. No field is ignored: a client that sends `ebnf`, for example, must
+not get an answer that ignores the grammar. `null` always means that the field is absent.
 
 The bodies (`ChatRequest`, `CompletionRequest`, `TokenizeRequest`, `DetokenizeRequest`) declare the
-fields that work there. `UNSUPPORTED` lists all others, for all bodies alike. A field may be in both:
-`best_of` works for completions, and chat accepts only 1. Together they cover every field of vLLM
-0.32 (`vllm/entrypoints/openai/*/protocol.py`) and SGLang 0.5.23
-(`sglang/srt/entrypoints/openai/protocol.py`); `docs/clients.md` has them side by side.
+fields that work there. `UNSUPPORTED` lists all other fields, for all bodies alike. A field may be in
+both: `best_of` works for completions, while chat accepts only 1. Together they cover every field of
+vLLM 0.32 (`vllm/entrypoints/openai/*/protocol.py`) and SGLang 0.5.23
+(`sglang/srt/entrypoints/openai/protocol.py`); `docs/clients.md` lists the fields side by side.
 """
 
 from collections.abc import Mapping
@@ -33,8 +33,8 @@ class Unsupported:
     instead: str = "leave it out"
 
     def accepts(self, value: object) -> bool:
-        """Whether a value asks for nothing."""
-        return value is None or self.hint or any(_same(value, one) for one in self.neutral)
+        """Return whether a value asks for nothing."""
+        return value is None or self.hint or any(_same(value, neutral) for neutral in self.neutral)
 
     def check(self, name: str, value: object) -> None:
         """Raise ApiError unless the value of the field with this name asks for nothing."""
@@ -43,12 +43,12 @@ class Unsupported:
 
 
 def _same(value: object, neutral: object) -> bool:
-    """Whether two JSON values are equal; 0 is not false and 1 is not true."""
+    """Return whether two JSON values are equal; 0 is not false and 1 is not true."""
     return value == neutral and isinstance(value, bool) == isinstance(neutral, bool)
 
 
 _OFF = Unsupported((False,))
-_EITHER = Unsupported((True, False))  # it qualifies another field, which is unsupported
+_EITHER = Unsupported((True, False))  # the field only qualifies another, unsupported field
 _HINT = Unsupported(hint=True)
 _TEXT_ONLY = Unsupported(({},), instead="leave it out: the models read only text")
 _NO_REASONING = "leave it out: the models do not reason before they answer"
@@ -63,7 +63,7 @@ def _grammar(kind: str) -> Unsupported:
 
 
 UNSUPPORTED: dict[str, Unsupported] = {
-    # OpenAI's API. Some of these work at one endpoint only.
+    # OpenAI's API. Some of these fields work at one endpoint only.
     "audio": _TEXT_ONLY,
     "best_of": Unsupported((1,), instead="use n, or best_of with /v1/completions"),
     "function_call": Unsupported(("none", "auto"), instead="use tool_choice"),
@@ -119,15 +119,15 @@ UNSUPPORTED: dict[str, Unsupported] = {
     "documents": Unsupported(([],), instead="use /v1/chat/completions"),
     "input_ids": Unsupported(instead="use /v1/completions with token ids as prompt"),
     "prompt_embeds": Unsupported(instead="use prompt: text or token ids"),
-    # The end of the output, and what the answer shows of it
+    # The end of the output, and how the answer shows it
     "no_stop_trim": Unsupported((False,), instead="use include_stop_str_in_output"),
-    # It concerns slow tokenizers of transformers only, in vLLM too.
+    # This field affects only the slow tokenizers of transformers, as in vLLM.
     "spaces_between_special_tokens": _EITHER,
     "stop_regex": Unsupported(instead="use stop"),
     "stream_interval": Unsupported(
         (1,), instead="leave it out: each step's tokens are sent at once"
     ),
-    # What else the answer contains
+    # Further contents of the answer
     "logprob_token_ids": Unsupported(([],), instead="use logprobs and top_logprobs"),
     "return_cached_tokens_details": Unsupported(
         (False,), instead="read usage.prompt_tokens_details.cached_tokens"
@@ -182,7 +182,9 @@ UNSUPPORTED: dict[str, Unsupported] = {
     "lora_path": Unsupported(instead=_NO_LORA),
     "routed_dp_rank": Unsupported((0,), instead=_ONE_ENGINE),
     "session_id": _HINT,
-    "session_params": Unsupported(({},), instead="send the whole conversation: the cache finds it"),
+    "session_params": Unsupported(
+        ({},), instead="send the whole conversation: its prefix is cached"
+    ),
     "vllm_xargs": Unsupported(({},), instead="leave it out: there are no extensions"),
 }
 
@@ -190,7 +192,7 @@ UNSUPPORTED: dict[str, Unsupported] = {
 def check_unsupported(fields: Mapping[str, Any]) -> None:
     """Raise ApiError for a field that is unknown, or unsupported and not neutral.
 
-    fields   those that the body does not declare, and their values
+    fields   the fields that the body does not declare, with their values
     """
     for name, value in fields.items():
         if value is None:

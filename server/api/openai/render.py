@@ -1,7 +1,7 @@
-"""Routes that return a request as the engine would get it, without running it.
+"""Routes that return a request as the engine would receive it, without running it.
 
-A router in front of several servers asks for a prompt's token ids in order to find the server that has
-most of it in its prefix cache. The answers are those of vLLM (`vllm/entrypoints/scale_out/render`). The
+A router in front of several servers asks for a prompt's token ids to find the server whose prefix cache
+holds most of the prompt. The answers are those of vLLM (`vllm/entrypoints/scale_out/render`). The
 parameters of vLLM's `SamplingParams` that this server does not have are absent.
 """
 
@@ -29,14 +29,18 @@ class RenderedRequest(BaseModel):
     request_id: str
     model: str
     token_ids: list[int]
-    sampling_params: dict[str, Any] = Field(description="Also those that the body does not set.")
+    sampling_params: dict[str, Any] = Field(
+        description="All parameters, including those that the body does not set."
+    )
     stream: bool
     priority: int
-    features: None = Field(None, description="vLLM's: what a prompt has besides text.")
+    features: None = Field(
+        None, description="In vLLM, the parts of a prompt that are not text; here always null."
+    )
 
 
 def routes(models: Models) -> APIRouter:
-    """Return the routes /v1/completions/render, /v1/chat/completions/render, /v1/responses/render."""
+    """Return the routes /v1/completions/render, /v1/chat/completions/render and so on."""
     router = APIRouter(tags=["OpenAI"], route_class=JsonRoute)
 
     @router.post("/v1/completions/render", response_model=list[RenderedRequest])
@@ -52,7 +56,10 @@ def routes(models: Models) -> APIRouter:
 
     @router.post("/v1/responses/render", response_model=RenderedRequest)
     async def render_response(body: ResponseRequest) -> Response:
-        """Return the conversation's token ids and parameters; nothing is generated. Not in vLLM."""
+        """Return the conversation's token ids and parameters; nothing is generated.
+
+        Differs from vLLM, which has no such route.
+        """
         request = chat.generation(body.chat, None, models.settings)
         [rendered] = await _render(models, body.chat, request)
         return _json(rendered)

@@ -46,11 +46,11 @@ Client = Annotated[
 MAX_LOGPROBS = 20  # OpenAI's limit; each one adds an object to every token on the wire
 _TOKEN_ID = re.compile("0|[1-9][0-9]{0,9}")
 
-# pydantic also checks that a bounded string is valid Unicode: half a surrogate pair, which JSON can
-# express, could be neither sent back nor logged.
+# pydantic also checks that a bounded string is valid Unicode. JSON can express half of a surrogate
+# pair, but such a string could be neither sent back nor logged.
 Stop = Annotated[str, Field(max_length=MAX_STOP_LENGTH)]
-# Only the first error is reported. Without `fail_fast`, pydantic collects one for each element, and
-# one for each member of a union. That takes 3.4 s and 0.8 GB for 250,000 floats in place of ids.
+# Only the first error is reported. Without `fail_fast`, pydantic collects an error for each element and
+# for each member of a union, which takes 3.4 s and 0.8 GB for 250,000 floats in place of ids.
 FIRST_ERROR = Field(fail_fast=True)
 
 # Fields that have the same name and meaning in SamplingParams.
@@ -68,7 +68,8 @@ class StreamOptions(BaseModel):
 
     include_usage: bool | None = Field(None, description="Send token counts in a final chunk.")
     continuous_usage_stats: bool | None = Field(
-        None, description="With include_usage, also send each choice's counts so far in its chunks."
+        None,
+        description="With include_usage, also send a choice's counts so far in each of its chunks.",
     )
 
 
@@ -95,7 +96,7 @@ class SamplingRequest(Body):
     min_tokens: int | None = Field(
         None,
         ge=0,
-        description="Minimum tokens to generate before an end token or a stop string applies.",
+        description="Minimum number of output tokens before an end token or a stop string applies.",
     )
     stop: Stop | Annotated[list[Stop], FIRST_ERROR] | None = Field(
         None, description=f"Strings that end the output and are removed from it; up to {MAX_STOPS}."
@@ -160,15 +161,16 @@ class SamplingRequest(Body):
         None,
         ge=-LARGEST_WHOLE,
         le=LARGEST_WHOLE,
-        description="The same seed gives the same tokens, up to rounding: the logits differ in "
-        "their last bits with the other requests in the batch, so a draw on the border between two "
-        "tokens may go the other way.",
+        description="The same seed gives the same tokens, up to rounding: the other requests in the "
+        "batch change the last bits of the logits, so a draw on the border between two tokens may "
+        "select the other token.",
     )
     n: int | None = Field(
         None,
         ge=1,
         le=MAX_CHOICES,
-        description="Samples per prompt; they share its KV blocks. Those beyond the batch wait.",
+        description="Samples per prompt, which share the prompt's KV blocks. Samples that do not fit "
+        "in the batch wait.",
     )
     stream: bool | None = Field(None, description="Send tokens as they are generated.")
     stream_options: StreamOptions | None = None
@@ -184,17 +186,17 @@ class SamplingRequest(Body):
         None,
         ge=0,
         le=MAX_LOGPROBS,
-        description="Return the prompt's log-probabilities, with those of this many most likely "
-        "tokens; no stream.",
+        description="Return the log-probabilities of the prompt's tokens and of this many most likely "
+        "tokens at each position; not in a stream.",
     )
     truncate_prompt_tokens: int | None = Field(
         None,
         ge=-1,
         le=LARGEST_COUNT,
-        description="Keep only this many tokens of a prompt; -1: as many as fit.",
+        description="Keep only this many tokens of a prompt; -1 keeps as many as fit.",
     )
     truncation_side: Literal["left", "right"] | None = Field(
-        None, description="Where truncate_prompt_tokens cuts; left by default."
+        None, description="The side on which truncate_prompt_tokens cuts; left by default."
     )
     user: str | None = Field(
         None, max_length=MAX_NAME_LENGTH, description="The request's label in the event log."
@@ -215,10 +217,10 @@ class SamplingRequest(Body):
         None, max_length=MAX_NAME_LENGTH, description="The response's `id`; SGLang's name."
     )
     response_format: ResponseFormat | None = Field(
-        None, description="The output is JSON, with type json_schema according to a schema."
+        None, description="Make the output JSON; with type json_schema, JSON that matches a schema."
     )
     structured_outputs: StructuredOutputs | None = Field(
-        None, description="The output is JSON, or matches an expression or a grammar."
+        None, description="Make the output match a JSON schema, an expression or a grammar."
     )
     _shape: Shape | None = PrivateAttr(None)
 
@@ -246,14 +248,14 @@ class SamplingRequest(Body):
 
     @property
     def fields(self) -> dict[str, str]:
-        """The engine's field names -> this request's names, where they differ."""
+        """Map the engine's field names to this request's names, where they differ."""
         return {} if self._shape is None else {"structured": self._shape.field}
 
     def sampling(self, defaults: Mapping[str, Any], **own: Any) -> SamplingParams:
         """Return the engine's parameters. Raises ApiError for a bad value.
 
         defaults  the endpoint's defaults, for fields that the body does not set
-        own       the endpoint's own parameters under the engine's names; None for those not set
+        own       the endpoint's own parameters under the engine's names; None if not set
         """
         given = {name: getattr(self, name) for name in _SAMPLING_FIELDS} | {
             "stop": [self.stop] if isinstance(self.stop, str) and self.stop else self.stop or None,
@@ -272,7 +274,7 @@ class SamplingRequest(Body):
     def to_generation(
         self, encode: Callable[[Bridge], list[Prompt]], x_client: str | None
     ) -> GenerationRequest:
-        """Return the request for the engine. `x_client` is the header that overrides `user`."""
+        """Return the request for the engine. The header `x_client` overrides `user`."""
         label = label_in(x_client or "") or self.safety_identifier or self.user or ""
         return GenerationRequest(encode, label, self.priority or 0, self.fields)
 

@@ -69,7 +69,10 @@ def routes(models: Models) -> APIRouter:
 
     @router.post("/v1/responses", responses=_DESCRIBED)
     async def responses(body: ResponseRequest, x_client: Client = None) -> Response:
-        """Answer a conversation with output items. Stateless: send the whole conversation."""
+        """Answer a conversation with output items.
+
+        Responses are not stored, so a client must send the whole conversation.
+        """
         try:
             request = generation(body.chat, x_client, settings)
         except ApiError as error:
@@ -134,17 +137,17 @@ class ResponseSerializer:
         return b"event: " + kind.encode() + b"\n" + sse(event)
 
     def _events(self, delta: OutputDelta) -> Iterator[dict[str, Any]]:
-        """Add new output to the items; yield what has happened.
+        """Add new output to the items; yield the events that describe the changes.
 
-        Events share the items, so each is written before the next is requested.
+        Events share the items, so each event must be written before the next is requested.
         """
         if self._num_tokens == 0:
             yield {"type": "response.created", "response": self._response()}
             yield {"type": "response.in_progress", "response": self._response()}
         self._num_tokens += len(delta.ids)
         text, ended = "".join(delta.texts), delta.finish_reason is not None
-        found = chat_logprobs(delta, self._tokenizer)
-        logprobs = [] if found is None else found["content"]
+        scored = chat_logprobs(delta, self._tokenizer)
+        logprobs = [] if scored is None else scored["content"]
         if self._writer is not None:
             parts = self._writer.deltas(text, ended=ended)
         else:
@@ -152,7 +155,7 @@ class ResponseSerializer:
         for part in parts:
             if "content" in part:
                 yield from self._add_text(part["content"], logprobs)
-                logprobs = []  # they belong to the delta's tokens, not to each of its parts
+                logprobs = []  # sent once per delta, with its first text
             for call in part.get("tool_calls", ()):
                 yield from self._add_call(call)
         if ended:
@@ -200,7 +203,7 @@ class ResponseSerializer:
         yield self._at("response.output_item.added", item=item)
 
     def _end_item(self) -> Iterator[dict[str, Any]]:
-        """End the last item, if any: a later one begins, or the output has ended."""
+        """End the last item, if any, because a new item begins or the output has ended."""
         if not self._output:
             return
         item = self._output[-1]

@@ -1,11 +1,11 @@
 """The body of /v1/responses, and its conversion to a chat request.
 
-The two differ in names and nesting, not in meaning: `instructions` and `input` are the conversation,
-`text.format` is `response_format`, and a function's fields lie beside its `type`. All other fields are
-those of /v1/chat/completions, vLLM's sampling parameters included.
+The two bodies differ in names and nesting, but not in meaning: `instructions` and `input` are the
+conversation, `text.format` is `response_format`, and a function's fields are siblings of its `type`.
+All other fields are those of /v1/chat/completions, including vLLM's sampling parameters.
 
-This server keeps no responses, so a conversation is sent whole each time. `store: true` is OpenAI's
-default and therefore accepted, but the response says `store: false`.
+This server keeps no responses, so a client sends the whole conversation each time. `store: true` is
+OpenAI's default and is therefore accepted, but the response says `store: false`.
 
 Source: OpenAI's API reference; vLLM's `ResponsesRequest`
 (`vllm/entrypoints/openai/responses/protocol.py`).
@@ -26,7 +26,7 @@ LOGPROBS = "message.output_text.logprobs"
 
 # Values of `include` that add nothing to an answer of this server.
 _NEUTRAL_INCLUDES = ("reasoning.encrypted_content",)
-# Fields of this endpoint only, beside those in `fields.py`.
+# Unsupported fields that only this endpoint has; the others are in `fields.py`.
 _WHOLE = "send the whole conversation as input"
 _UNSUPPORTED = {
     "background": Unsupported((False,)),
@@ -113,25 +113,27 @@ class ResponseRequest(BaseModel):
     include: Annotated[list[str], FIRST_ERROR] | None = Field(
         None, max_length=16, description=f'["{LOGPROBS}"] adds log-probabilities.'
     )
-    top_logprobs: int | None = Field(None, ge=0, description="With log-probabilities.")
+    top_logprobs: int | None = Field(
+        None, ge=0, description="Also return the log-probabilities of this many most likely tokens."
+    )
     stream: bool | None = Field(None, description="Send events as tokens are generated.")
     text: TextConfig | None = None
     tools: Annotated[list[dict[str, Any]], FIRST_ERROR] | None = Field(None, max_length=MAX_TOOLS)
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
     metadata: dict[str, str] | None = Field(
-        None, max_length=16, description="Repeated in the response."
+        None, max_length=16, description="Copied to the response."
     )
     _chat: ChatRequest = PrivateAttr()
 
     @model_validator(mode="after")
     def _convert(self) -> Self:
-        """Build the chat request. Raises ApiError, with this endpoint's names of fields."""
+        """Build the chat request. Errors (ApiError) use this endpoint's names of the fields."""
         if isinstance(self.input, list) and len(self.input) > MAX_MESSAGES:
             message = f"input must have at most {MAX_MESSAGES} entries, got {len(self.input)}"
             raise bad_request("input", message)
         if not self.input:
-            raise bad_request("input", "input must be a text or a list of items, got nothing")
+            raise bad_request("input", "input must be a text or a list of items, got an empty one")
         more = dict(self.model_extra or {})
         for name in ("messages", "max_tokens", "max_completion_tokens", "response_format", "n"):
             if more.get(name) is not None:
@@ -187,7 +189,7 @@ class ResponseRequest(BaseModel):
             return [*messages, {"role": "user", "content": self.input}]
         for index, item in enumerate(self.input):
             message = _message(item, f"input[{index}]")
-            # The calls of one turn are separate items here, and one message in a chat.
+            # The calls of one turn are separate items here, but one message in a chat.
             if item.type == "function_call" and messages and messages[-1]["role"] == "assistant":
                 calls = messages[-1].setdefault("tool_calls", [])
                 calls += message["tool_calls"]

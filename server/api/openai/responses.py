@@ -1,4 +1,4 @@
-"""Responses of OpenAI's endpoints: what their serializers share, and their schemas.
+"""The common part of the serializers of OpenAI's endpoints, and the schemas of their responses.
 
 Log-probabilities have two formats:
 
@@ -6,8 +6,8 @@ Log-probabilities have two formats:
     chat          one object per token
 
 A token is named by its own text, regardless of its neighbours. A token that holds only part of a
-character is named U+FFFD. In the first format several tokens may share that name, and only the most
-likely one is listed under it. In the second format, `bytes` tells them apart.
+character is named U+FFFD. In the first format, several tokens may share that name, and only the most
+likely of them is listed. In the second format, their `bytes` differ.
 
 Serializers (`completions.py`, `chat.py`) write plain dicts. The pydantic models below only describe
 responses in the OpenAPI document: building them for each token would cost more than the token itself. A
@@ -40,7 +40,7 @@ class OpenAISerializer:
 
     id_prefix    the beginning of the response's id
     kind         the `object` of a chunk or response
-    num_tokens   output tokens so far, over all choices
+    num_tokens   output tokens so far, in all choices
     with_token_ids  whether the client asked for token ids
     """
 
@@ -71,7 +71,7 @@ class OpenAISerializer:
         return head | {"choices": choices} | more
 
     def closing(self) -> bytes:
-        """See `StreamSerializer`. It has the token counts, if the client asked for them."""
+        """See `StreamSerializer`. The last chunk has the token counts, if the client asked for them."""
         return sse(self.wrap([], usage=self.usage())) if self._include_usage else b""
 
     def prompt_of(self, choice: int) -> Prompt:
@@ -114,9 +114,9 @@ class OpenAISerializer:
 class LogprobLists:
     """Log-probabilities in the format of completions, built token by token.
 
-    They belong to one piece of a choice's text. `offset` is where the piece begins in that text, in
-    characters. Tokens that a stop string removed from the text are also listed; their offsets are at
-    the end of the text or beyond.
+    The lists describe one piece of a choice's text. `offset` is the position in that text, in
+    characters, at which the next token begins. Tokens that a stop string removed from the text are also
+    listed; their offsets are at the end of the text or beyond.
     """
 
     def __init__(self, tokenizer: Tokenizer, offset: int) -> None:
@@ -188,14 +188,14 @@ def prompt_logprobs(
 ) -> list[dict[int, dict[str, Any]] | None]:
     """Return the prompt's log-probabilities in vLLM's format (`vllm/logprobs.py`).
 
-    One object per token, by token id: the prompt's own token first, then the most likely ones. The
-    first token has no context, so its entry is null.
+    The list has one object per token of the prompt, keyed by token id: the prompt's own token comes
+    first, then the most likely tokens. The first token has no context, so its entry is null.
     """
-    found: list[dict[int, dict[str, Any]] | None] = [None]
+    entries: list[dict[int, dict[str, Any]] | None] = [None]
     for token, score in zip(ids[1:], scores, strict=True):
         ranked = [(token, score.logprob, score.rank)]
         ranked += [(id_, logprob, rank) for rank, (id_, logprob) in enumerate(score.top, start=1)]
-        found.append(
+        entries.append(
             {
                 id_: {
                     "logprob": max(logprob, _LEAST),
@@ -205,13 +205,14 @@ def prompt_logprobs(
                 for id_, logprob, rank in ranked
             }
         )
-    return found
+    return entries
 
 
 def echoed_pieces(prompt: str | list[int], ids: Sequence[int], tokenizer: Tokenizer) -> list[str]:
     """Return the prompt's text for `echo`, one piece per token.
 
-    A BOS token that the tokenizer added to a text has an empty piece: it is not part of the text.
+    A BOS token that the tokenizer added to a text has an empty piece, because it is not part of the
+    text.
     """
     pieces = tokenizer.pieces(ids)
     if isinstance(prompt, str) and ids[0] == tokenizer.bos_id and not prompt.startswith(pieces[0]):
@@ -274,8 +275,9 @@ StopReason = Annotated[
 class CompletionChoice(BaseModel):
     """One completion or, in a stream, a piece of one; the last piece has the finish_reason.
 
-    `prompt_token_ids` and `token_ids` are there with return_token_ids, `prompt_logprobs` with that
-    field. In a stream, the first piece has `prompt_token_ids`.
+    `prompt_token_ids` and `token_ids` are present if the request has return_token_ids, and
+    `prompt_logprobs` if it has prompt_logprobs. In a stream, only the first piece has
+    `prompt_token_ids`.
     """
 
     index: int
@@ -291,7 +293,7 @@ class CompletionChoice(BaseModel):
 class Completion(BaseModel):
     """A response of /v1/completions, or a chunk of a stream.
 
-    With include_usage the last chunk has `usage`, with continuous_usage_stats every chunk.
+    With include_usage, the last chunk has `usage`; with continuous_usage_stats, every chunk has it.
     """
 
     id: str
@@ -341,10 +343,14 @@ class MessageToolCall(BaseModel):
 class AssistantMessage(BaseModel):
     """The assistant's message."""
 
-    role: str = Field(description="assistant; without a generation prompt, the last message's.")
+    role: str = Field(
+        description="assistant; without a generation prompt, the role of the last message."
+    )
     content: str | None = Field(description="null if there are only tool calls.")
     refusal: None
-    tool_calls: list[MessageToolCall] | None = Field(None, description="Absent without calls.")
+    tool_calls: list[MessageToolCall] | None = Field(
+        None, description="Absent if there are no calls."
+    )
 
 
 class ChatChoice(BaseModel):
@@ -355,14 +361,14 @@ class ChatChoice(BaseModel):
     logprobs: ChatLogprobs | None
     finish_reason: ChatFinishReason
     stop_reason: StopReason
-    token_ids: list[int] | None = Field(None, description="With return_token_ids.")
+    token_ids: list[int] | None = Field(None, description="Present with return_token_ids.")
 
 
 class ChatCompletion(BaseModel):
     """A response of /v1/chat/completions.
 
-    The chunks of a stream are `chat.completion.chunk`. Their `choices` have `delta` instead of
-    `message`: first the role, then pieces of the content and of the tool calls, and finally an empty
+    The chunks of a stream have the object `chat.completion.chunk`. Their `choices` have `delta` instead
+    of `message`: first the role, then pieces of the content and of the tool calls, and finally an empty
     delta with the finish_reason and the stop_reason.
     """
 
@@ -372,8 +378,10 @@ class ChatCompletion(BaseModel):
     model: str
     choices: list[ChatChoice]
     usage: Usage
-    prompt_token_ids: list[int] | None = Field(None, description="With return_token_ids.")
-    prompt_logprobs: PromptLogprobs | None = Field(None, description="With prompt_logprobs.")
+    prompt_token_ids: list[int] | None = Field(None, description="Present with return_token_ids.")
+    prompt_logprobs: PromptLogprobs | None = Field(
+        None, description="Present with prompt_logprobs."
+    )
 
 
 _COMPLETION_STREAM = """\

@@ -1,12 +1,12 @@
 """`response_format` and vLLM's `structured_outputs`: the shape that the output must have.
 
-Both are converted to the engine's `StructuredOutput`. A schema is compiled later, in a process of its
-own (`server/core/grammar_worker.py`), which also limits its size; errors name the client's field.
+Both are converted to the engine's `StructuredOutput`. A schema is compiled later, in a separate
+process (`server/core/grammar_worker.py`), which also limits the schema's size. Errors name the client's
+field.
 
 Source: vLLM's `structured_outputs_from_response_format` (`vllm/entrypoints/generate/base/protocol.py`)
-and `StructuredOutputsParams` (`vllm/sampling_params.py`). Differs from vLLM: fields that this server
-does not know are rejected instead of ignored, and so are `structured_outputs` beside a
-`response_format`.
+and `StructuredOutputsParams` (`vllm/sampling_params.py`). Differs from vLLM: unknown fields are
+rejected instead of ignored, and so is a request with both `structured_outputs` and `response_format`.
 """
 
 import json
@@ -25,14 +25,14 @@ _Text = Annotated[str, Field(max_length=MAX_TEXT)]
 
 
 class Shape(NamedTuple):
-    """The shape of an output, and the client's field that asks for it."""
+    """The shape of an output, and the name of the client's field that asks for it."""
 
     output: StructuredOutput
     field: str
 
 
 class JsonSchemaFormat(BaseModel):
-    """A named JSON schema. It always applies strictly; `strict` makes no difference."""
+    """A named JSON schema. It always applies strictly, whatever `strict` says."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
@@ -48,14 +48,17 @@ class ResponseFormat(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
     type: Literal["text", "json_object", "json_schema"]
-    json_schema: JsonSchemaFormat | None = Field(None, description="With type json_schema.")
+    json_schema: JsonSchemaFormat | None = Field(
+        None, description="The schema; only with type json_schema."
+    )
 
     @model_validator(mode="after")
     def _check_schema(self) -> Self:
         if (self.type == "json_schema") != (self.json_schema is not None):
             raise bad_request(
                 "response_format.json_schema",
-                "response_format.json_schema and type: json_schema require each other",
+                "response_format.json_schema needs type: json_schema, and that type needs json_schema: "
+                "send both or neither",
             )
         return self
 
@@ -70,10 +73,10 @@ class ResponseFormat(BaseModel):
 
 
 class StructuredOutputs(BaseModel):
-    """vLLM's way to ask for a shape: exactly one of the first five fields.
+    """vLLM's way to ask for a shape, with exactly one of the first five fields.
 
-    The other fields choose how vLLM writes JSON. Here it has no optional whitespace, and objects have
-    no properties that the schema does not list, unless it says otherwise.
+    The other fields choose how vLLM writes JSON. Here, JSON has no optional whitespace, and objects
+    have no properties that the schema does not list, unless the schema allows them.
     """
 
     model_config = ConfigDict(strict=True, extra="forbid")
@@ -83,12 +86,12 @@ class StructuredOutputs(BaseModel):
     )
     regex: _Text | None = Field(None, description="A regular expression for the whole output.")
     choice: Annotated[list[_Text], Field(fail_fast=True)] | None = Field(
-        None, min_length=1, description="The output is one of these."
+        None, min_length=1, description="Strings; the output is one of them."
     )
     grammar: _Text | None = Field(
         None, description="A grammar: EBNF, or llguidance's dialect of Lark."
     )
-    json_object: bool | None = Field(None, description="true: the output is any JSON object.")
+    json_object: bool | None = Field(None, description="true makes the output a JSON object.")
     disable_any_whitespace: bool | None = None
     disable_additional_properties: bool | None = None
 
@@ -137,14 +140,14 @@ class StructuredOutputs(BaseModel):
 def shape_of(fields: Any) -> Shape:
     """Return the shape that a value of `structured_outputs` asks for. Raises ApiError.
 
-    For LMTP, whose frames pydantic does not parse.
+    LMTP uses this function, because pydantic does not parse its frames.
     """
     try:
         return StructuredOutputs.model_validate(fields).shape()
     except ValidationError as error:
         errors = error.errors(include_url=False)
         raise invalid_body(
-            [one | {"loc": ("structured_outputs", *one["loc"])} for one in errors]
+            [each | {"loc": ("structured_outputs", *each["loc"])} for each in errors]
         ) from error
 
 
@@ -157,7 +160,8 @@ def requested_shape(
         return shape
     if shape is not None:
         raise bad_request(
-            "structured_outputs", "structured_outputs and response_format exclude each other"
+            "structured_outputs",
+            "structured_outputs cannot be combined with response_format: leave one out",
         )
     return structured_outputs.shape()
 

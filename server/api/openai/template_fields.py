@@ -1,4 +1,4 @@
-"""The fields that a conversation's prompt depends on besides its messages, for chat and /tokenize."""
+"""The fields besides the messages that determine a conversation's prompt, for chat and /tokenize."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
@@ -11,8 +11,9 @@ from server.api.openai.tools import Tool, check_ordinary
 from server.core.settings import MAX_TOOLS
 from server.http.errors import bad_request
 
-# The request's own fields, and two that would change more than the template's variables. vLLM drops
-# these two silently (`resolve_chat_template_kwargs` in `vllm/renderers/hf.py`).
+# Names of the request's own fields, and two arguments that would change more than the template's
+# variables: `chat_template` and `tokenize`. vLLM drops these two silently
+# (`resolve_chat_template_kwargs` in `vllm/renderers/hf.py`).
 _NOT_VARIABLES = {
     *("messages", "tools", "documents", "add_generation_prompt", "continue_final_message"),
     *("chat_template", "tokenize"),
@@ -20,27 +21,28 @@ _NOT_VARIABLES = {
 
 
 class TemplateFields(BaseModel):
-    """What the chat template reads, and how the prompt ends."""
+    """The fields that the chat template reads, and how the prompt ends."""
 
     add_generation_prompt: bool | None = Field(
         None,
-        description="Begin the assistant's turn; true unless continue_final_message is.",
+        description="End the prompt with the beginning of the assistant's turn. The default is true, "
+        "but false with continue_final_message.",
     )
     continue_final_message: bool | None = Field(
-        None, description="Leave the last message open, and continue its text."
+        None, description="Leave the last message open, so that the output continues its text."
     )
     tools: Annotated[list[Tool], FIRST_ERROR] | None = Field(
         None, max_length=MAX_TOOLS, description="Functions that the model may call."
     )
     documents: Annotated[list[dict[str, Any]], FIRST_ERROR] | None = Field(
         None,
-        description="Documents for the chat template; rejected if it does not read them. The bundled "
-        "model's does not.",
+        description="Documents for the chat template; rejected if the template does not read them. The "
+        "bundled model's template does not.",
     )
     chat_template_kwargs: dict[str, Any] | None = Field(
         None,
-        description="Variables of the chat template, such as enable_thinking. Those that it does not "
-        "read have no effect.",
+        description="Variables of the chat template, such as enable_thinking. A variable that the "
+        "template does not read has no effect.",
     )
 
     @model_validator(mode="after")
@@ -48,12 +50,14 @@ class TemplateFields(BaseModel):
         if self.continue_final_message and self.add_generation_prompt:
             raise bad_request(
                 "continue_final_message",
-                "continue_final_message and add_generation_prompt must not both be true: one goes on "
-                "with the last message, the other begins a new one",
+                "continue_final_message and add_generation_prompt must not both be true: the first "
+                "continues the last message, the second begins a new one",
             )
         for name in sorted(_NOT_VARIABLES & set(self.chat_template_kwargs or ())):
             field = f"chat_template_kwargs.{name}"
-            raise bad_request(field, f"{field} is not a variable: use the request's own fields")
+            raise bad_request(
+                field, f"{field} is not a variable of the template: use the request's own fields"
+            )
         return self
 
     @property
@@ -84,7 +88,7 @@ def check_variables(variables: Mapping[str, Any], tokenizer: Tokenizer) -> None:
     if "documents" in variables and not tokenizer.chat_template.takes_documents:
         raise bad_request(
             "documents",
-            "documents: this model's chat template does not read them: put their text into a message",
+            "documents are not read by this model's chat template: put their text into a message",
         )
     for name, value in variables.items():
         field = name if name == "documents" else f"chat_template_kwargs.{name}"

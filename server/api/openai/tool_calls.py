@@ -1,7 +1,7 @@
 """Tool calls in a response of /v1/chat/completions: as a stream's deltas, or as a whole message.
 
-A call's deltas have the form that OpenAI's SDKs assemble, and vLLM's (`DeltaToolCall`): one that
-announces the call, and then pieces of its arguments.
+A call's deltas have the form that OpenAI's SDKs assemble and that vLLM sends (`DeltaToolCall`): the
+first delta announces the call, and the others are pieces of its arguments.
 
     {"index": 0, "id": ..., "type": "function", "function": {"name": ..., "arguments": ""}}
     {"index": 0, "function": {"arguments": ...}}
@@ -27,15 +27,15 @@ class ToolCallWriter:
         self._num_calls = 0
 
     def finish_reason(self, reason: str | None) -> str | None:
-        """Return the reason to send: an output that ends with calls that the model chose has its own.
+        """Return the finish reason to send: "tool_calls" if the model chose calls and then stopped.
 
-        As in vLLM and OpenAI's API, a named function ends with "stop".
+        As in vLLM and OpenAI's API, the call of a named function ends with "stop".
         """
         chosen = self._num_calls > 0 and self._tools.choice != "function"
         return "tool_calls" if chosen and reason == "stop" else reason
 
     def deltas(self, text: str, *, ended: bool) -> list[dict[str, Any]]:
-        """Return the deltas of a piece of the output; the last piece if `ended`."""
+        """Return the deltas of a piece of the output. `ended` says that it is the last piece."""
         events = self._parser.feed(text)
         if ended:
             events += self._parser.finish()
@@ -55,7 +55,7 @@ class ToolCallWriter:
         return {"content": content or None} | ({"tool_calls": calls} if calls else {})
 
     def _delta(self, event: Event) -> dict[str, Any]:
-        """Return an event as a delta; an empty one for a call that the client does not want."""
+        """Return an event as a delta; an empty delta for a second call unless calls may be parallel."""
         if isinstance(event, str):
             return {"content": event}
         if isinstance(event, CallArguments):

@@ -34,8 +34,8 @@ MessageToolCalls = Annotated[list[MessageToolCall], Field(fail_fast=True)]
 def template_tool_calls(calls: Iterable[MessageToolCall]) -> list[dict[str, Any]]:
     """Return calls as templates expect them, with the arguments as objects.
 
-    Arguments that are not a JSON object become an empty one, as in vLLM (`_postprocess_messages` in
-    `vllm/renderers/chat_utils.py`): they are history, and an error would end the conversation.
+    Arguments that are not a JSON object become an empty object, as in vLLM (`_postprocess_messages` in
+    `vllm/renderers/chat_utils.py`). An error would end the conversation because of an earlier message.
     """
     plain = []
     for call in calls:
@@ -57,7 +57,7 @@ def _object(arguments: str | dict[str, Any] | None) -> dict[str, Any]:
 
 
 def with_names(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the messages, each tool's result with the name of its function.
+    """Return the messages, with the name of the function added to each tool's result.
 
     OpenAI's clients send only the id of the call, and some templates need the name.
     """
@@ -74,11 +74,11 @@ def with_names(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def without_tool_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the messages for a template that knows no tools.
+    """Return the messages for a template that does not read tools.
 
     The assistant's calls become its content, in the form in which `tool_choice: required` makes the
-    model write them. Results become a message of the user, one for all results of a turn, because many
-    templates want roles to alternate.
+    model write them. All results of a turn become one message of the user, because many templates
+    require roles to alternate.
     """
     plain: list[dict[str, Any]] = []
     after_result = False

@@ -1,6 +1,6 @@
 """`tools`, `tool_choice` and `parallel_tool_calls`: the functions that the model may or must call.
 
-    none       the chat template shows the tools to the model; its output is content
+    none       the chat template shows the tools to the model, but the output is only content
     auto       the model decides; its calls are parsed from the output (`tool_parsers`)
     required   a grammar forces a list of `{"name": ..., "parameters": ...}`
     a name     a grammar forces the arguments of this function
@@ -8,13 +8,14 @@
 A chat template that does not read `tools` cannot show them. The model cannot choose a tool then, so
 `auto` is a 400. `required` and a named function work, because the grammar knows the tools.
 
-With `auto`, a `response_format` holds for the whole output, as in vLLM; with a forced call, the tools'
-schema takes its place.
+With `auto`, a `response_format` applies to the whole output, as in vLLM. With a forced call, the tools'
+schema replaces it.
 
 Source: vLLM's `get_json_schema_from_tools` (`vllm/tool_parsers/utils.py`). Differs from vLLM: each
 tool keeps its own `$defs`, so tools with different definitions of the same name work together, and
-`auto` needs no option if the chat template shows which parser to use. vLLM 0.32 can hold calls of
-`auto` to their schema with structural tags; here only `required` and a named function are held to it.
+`auto` needs no option if the chat template shows which parser to use. vLLM 0.32 can force calls of
+`auto` to match their schema with structural tags; here, only calls of `required` and of a named
+function are forced to match it.
 """
 
 import json
@@ -36,9 +37,9 @@ from server.http.errors import bad_request
 
 ToolChoice = Literal["none", "auto", "required", "function"]
 
-# How many calls `required` allows at least: enough for OpenAI's example, the weather in three cities,
-# and few enough for the bundled model, whose calls of a function with two arguments take 64 tokens
-# each, within the default of --chat-max-tokens.
+# The number of calls that `required` always allows, however few functions there are. It is enough for
+# OpenAI's example, the weather in three cities, and few enough for the default of --chat-max-tokens:
+# the bundled model writes about 64 tokens for a call of a function with two arguments.
 LEAST_CALLS = 3
 
 _NO_POINTER = re.compile(r"[^A-Za-z0-9_.-]")  # characters with a meaning in "#/$defs/..."
@@ -68,7 +69,7 @@ class Tool(BaseModel):
 class ToolRequest:
     """The tools of a request.
 
-    tools     as the chat template gets them
+    tools     the tools, as the chat template receives them
     choice    the mode; "function" for a named function
     name      the named function, or an empty string
     parallel  whether the model may call several functions
@@ -88,14 +89,14 @@ class ToolRequest:
         """Return the shape of a forced call; None if none is forced."""
         functions = [tool["function"] for tool in self.tools]
         if self.choice == "function":
-            function = next(one for one in functions if one["name"] == self.name)
+            function = next(each for each in functions if each["name"] == self.name)
             return json_shape(function.get("parameters") or _NO_PARAMETERS, "tools")
         if self.choice == "required":
             return json_shape(required_schema(functions, parallel=self.parallel), "tools")
         return None
 
     def parser(self, template: ChatTemplate, name: str | None) -> ToolParser | None:
-        """Return a new parser for one output; None if no call can come.
+        """Return a new parser for one output; None if the output cannot contain a call.
 
         `name` is the server's `--tool-call-parser`. Raises ApiError if the model cannot choose a tool,
         or if the format of its calls is not known.
@@ -116,9 +117,9 @@ class ToolRequest:
         if name is None:
             raise bad_request(
                 "tool_choice",
-                "tool_choice auto needs to know how this model writes its calls, and its chat template "
-                "does not show it: set tool_choice to required or to a function, or start the server "
-                f"with --tool-call-parser {' | '.join(TOOL_PARSERS)}",
+                "tool_choice auto needs the format in which this model writes its calls, which its "
+                "chat template does not show: set tool_choice to required or to a function, or start "
+                f"the server with --tool-call-parser {' | '.join(TOOL_PARSERS)}",
             )
         return TOOL_PARSERS[name]()
 
@@ -128,7 +129,7 @@ def tool_request(
     choice: str | Mapping[str, Any] | None,
     parallel: bool | None,
 ) -> ToolRequest | None:
-    """Return the tools of a request, or None. Raises ApiError for fields that do not fit together."""
+    """Return the tools of a request, or None. Raises ApiError for fields that contradict each other."""
     if tools is not None and not tools:
         raise bad_request("tools", "tools must have at least one entry: add a tool or leave it out")
     if tools is None:
@@ -177,8 +178,8 @@ def required_schema(functions: Sequence[Mapping[str, Any]], *, parallel: bool) -
     The list has at most `LEAST_CALLS` calls, or one for each function if there are more functions. The
     parameters of each function move to `$defs`, and references in them are changed accordingly.
 
-    Differs from vLLM (`vllm/tool_parsers/utils.py`), whose list has no bound: a small model that
-    repeats a call repeats it there until `max_tokens` cuts the last call off.
+    Differs from vLLM (`vllm/tool_parsers/utils.py`), whose list is unbounded: a small model that
+    repeats a call continues until `max_tokens` cuts the last call off.
     """
     definitions: dict[str, Any] = {}
     calls = []

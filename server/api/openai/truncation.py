@@ -17,14 +17,18 @@ from server.core.bridge import Bridge
 
 @dataclass(frozen=True, slots=True)
 class Truncation:
-    """How many tokens of a prompt to keep; -1: as many as fit, None: all. `side` is what is cut."""
+    """How to cut a prompt.
+
+    limit   the number of tokens to keep; -1 keeps as many as fit, None keeps all
+    side    the side on which tokens are removed
+    """
 
     limit: int | None = None
     side: Literal["left", "right"] = "left"
 
     @classmethod
     def of(cls, body: SamplingRequest) -> "Truncation":
-        """Return what a body asks for."""
+        """Return the truncation that a body asks for."""
         return cls(body.truncate_prompt_tokens, body.truncation_side or "left")
 
     @property
@@ -35,7 +39,7 @@ class Truncation:
     def cut(self, tokens: list[int], max_tokens: int, bridge: Bridge) -> list[int]:
         """Return the tokens that are kept.
 
-        max_tokens  output tokens to leave room for with -1
+        max_tokens  number of output tokens for which a limit of -1 leaves room
 
         Raises RequestError if the limit exceeds the context.
         """
@@ -44,7 +48,8 @@ class Truncation:
             return tokens
         if self.limit > most:
             raise RequestError(
-                "truncate_prompt_tokens", f"must be at most {most}, the context, got {self.limit}"
+                "truncate_prompt_tokens",
+                f"must be at most {most}, the context length, got {self.limit}",
             )
         limit = max(1, most - max_tokens) if self.limit == -1 else self.limit
         return tokens[max(0, len(tokens) - limit) :] if self.side == "left" else tokens[:limit]

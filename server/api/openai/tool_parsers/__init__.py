@@ -1,7 +1,7 @@
 """Parsers for the tool calls in a model's output, one per format.
 
-The names are those of vLLM's `--tool-call-parser`. Each format is recognised by what its chat templates
-contain.
+The names are those of vLLM's `--tool-call-parser`. A format is recognised by certain texts in
+its chat templates.
 """
 
 from server.api.openai.tool_parsers.hermes import HermesParser
@@ -16,14 +16,14 @@ TOOL_PARSERS: dict[str, type[ToolParser]] = {
     "mistral": MistralParser,
 }
 
-# Texts that a chat template of the format has.
+# Texts that every chat template of the format contains.
 _SIGNS = {
     "hermes": ("<tool_call>", "arguments"),
     "mistral": ("[TOOL_CALLS]",),
     "llama3_json": ("<|start_header_id|>", '"parameters": '),
     "llama4_json": ("<|header_start|>", '"parameters": '),
 }
-# Texts of formats that use the same tags with XML inside: Qwen3-Coder, GLM 4.5.
+# Texts of formats that use the same tags but write XML between them: Qwen3-Coder, GLM 4.5.
 _OTHERS = ("<function=", "<arg_key>")
 
 

@@ -1,7 +1,8 @@
-"""Calls that a grammar forces: `tool_choice` "required", or a named function.
+"""Parsers for calls that a grammar forces: `tool_choice` "required", or a named function.
 
-Such an output has no marks: it is a JSON list of calls, or the arguments of the one function. If
-max_tokens cuts it off before the first call is announced, it has no calls and no content.
+Such an output has no tags around the calls: it is a JSON list of calls, or the arguments of the named
+function. If max_tokens cuts the output off before the first call is announced, the response has neither
+calls nor content.
 
 Source: vLLM's `vllm/tool_parsers/streaming.py`.
 """

@@ -1,4 +1,4 @@
-"""Calls of Hermes and Qwen: `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`.
+"""A parser for calls of Hermes and Qwen: `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`.
 
 Source: vLLM's `Hermes2ProToolParser` (`vllm/tool_parsers/hermes_tool_parser.py`).
 """

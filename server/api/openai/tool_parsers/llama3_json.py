@@ -1,10 +1,10 @@
-"""Calls of Llama 3 and 4: `{"name": ..., "parameters": {...}}`, possibly after `<|python_tag|>`.
+"""A parser for the calls of Llama 3 and 4: `{"name": ..., "parameters": {...}}`.
 
-Several calls are separated by semicolons. Without the tag, an output is a call only if it begins with
-one, because JSON in the middle of a text may be anything.
+The tag `<|python_tag|>` may precede the calls, and semicolons separate them. Without the tag, calls are
+read only at the beginning of the output, because JSON in the middle of a text may be anything.
 
 Source: vLLM's `Llama3JsonToolParser` (`vllm/tool_parsers/llama_tool_parser.py`), whose streams follow
-the same rule. Differs from vLLM: there a whole output may have calls anywhere.
+the same rule. Differs from vLLM, which finds calls anywhere in an output that is not streamed.
 """
 
 from collections.abc import Generator

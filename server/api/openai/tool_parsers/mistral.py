@@ -1,7 +1,7 @@
-"""Calls of Mistral's models after `[TOOL_CALLS]`, in either of two forms.
+"""A parser for the calls of Mistral's models after `[TOOL_CALLS]`, in either of two forms.
 
-    [TOOL_CALLS][{"name": "add", "arguments": {"a": 3}}, ...]     up to version 7 of its tokenizers
-    [TOOL_CALLS]add[ARGS]{"a": 3}[TOOL_CALLS]...                  from version 11 on
+    [TOOL_CALLS][{"name": "add", "arguments": {"a": 3}}, ...]     tokenizers up to version 7
+    [TOOL_CALLS]add[ARGS]{"a": 3}[TOOL_CALLS]...                  tokenizers from version 11 on
 
 In the second form, `[ARGS]` may be missing, and `[CALL_ID]` and an id may come before it.
 

@@ -1,16 +1,17 @@
-"""The common part of all tool parsers: text arrives in pieces, content and calls come out.
+"""The common part of all tool parsers, which turn pieces of text into content and calls.
 
 A parser is a generator that reads `buffer` from the front. It yields content (a `str`), `CallStart` and
-`CallArguments`, and None when it needs more text. The code of a format therefore reads like its
-grammar, and the result is the same however the text is cut into pieces.
+`CallArguments`, and None when it needs more text. The code of a format therefore reads like the
+format's grammar, and the result does not depend on how the text is cut into pieces.
 
-A call is announced as soon as its name and the beginning of its arguments are known. Its arguments are
-the model's own text, valid JSON or not, as in OpenAI's API. Text that only looks like the beginning of
-a call becomes content.
+A call is announced as soon as its name and the beginning of its arguments are known. The arguments are
+the model's own text, even if it is not valid JSON, as in OpenAI's API. Text that only looks like the
+beginning of a call becomes content.
 
-Differs from vLLM (`vllm/tool_parsers/`): there each format parses a whole output and a stream
-separately, and both may disagree. Here a whole output is a stream of one piece. Text between calls and
-after them is content; vLLM drops it. Arguments keep the model's spacing; vLLM often writes them anew.
+Differs from vLLM (`vllm/tool_parsers/`), where each format parses a whole output and a stream with
+separate code, so that the results may disagree. Here, a whole output is a stream of one piece. Text
+between calls and after them is content, whereas vLLM drops it. Arguments keep the model's spacing,
+whereas vLLM often serializes them again.
 """
 
 import json
@@ -24,7 +25,7 @@ from engine.text.tokenizer import checked
 
 @dataclass(frozen=True, slots=True)
 class CallStart:
-    """A call of this function begins."""
+    """The beginning of a call of the function `name`."""
 
     name: str
 
@@ -40,7 +41,7 @@ Event = str | CallStart | CallArguments
 
 SPACE = " \t\r\n"
 
-# A head that is longer than this is parsed when the call is complete.
+# A call whose head is longer than this many characters is parsed only when it is complete.
 _MAX_HEAD = 1024
 _HEAD = re.compile(
     r'\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)+")\s*,\s*"(?:arguments|parameters)"\s*:\s*(?=\{)'
@@ -52,8 +53,8 @@ class ToolParser(ABC):
 
     begin    text before a call
     end      text after a call; it also ends a call whose brackets are not balanced; may be empty
-    buffer   text that is not read yet
-    ended    whether the buffer is the rest of the output
+    buffer   text that has not been read yet
+    ended    whether the buffer holds the rest of the output, so that no more text comes
     called   whether a call has been announced
     """
 
@@ -67,12 +68,12 @@ class ToolParser(ABC):
         self._events = self.parse()
 
     def feed(self, text: str) -> list[Event]:
-        """Read a piece of the output; return the events that are certain now."""
+        """Read a piece of the output; return the events that are now certain."""
         self.buffer += text
         return self._run()
 
     def finish(self) -> list[Event]:
-        """Return the events of the rest, now that no more text comes."""
+        """Return the events of the remaining text, because no more text comes."""
         self.ended = True
         return self._run()
 
@@ -92,11 +93,11 @@ class ToolParser(ABC):
 
     def take(self, length: int) -> str:
         """Remove this many characters from the front of the buffer and return them."""
-        taken, self.buffer = self.buffer[:length], self.buffer[length:]
-        return taken
+        front, self.buffer = self.buffer[:length], self.buffer[length:]
+        return front
 
     def skip(self, characters: str = SPACE) -> Generator[None, None, str]:
-        """Skip these characters until another one follows or the output ends; return them."""
+        """Skip these characters until a different one follows or the output ends; return them."""
         skipped = ""
         while True:
             skipped += self.take(len(self.buffer) - len(self.buffer.lstrip(characters)))
@@ -111,10 +112,10 @@ class ToolParser(ABC):
         self.buffer = self.buffer.removeprefix(text)
 
     def content(self) -> Generator[str | None, None, str | None]:
-        """Pass content on up to `begin`, and skip `begin` and the space before it.
+        """Yield the content up to `begin`, and skip `begin` and the white space before it.
 
-        Returns what was skipped, or None at the end of the output. To hold such space back, text is
-        passed on only up to its last other character.
+        Returns the skipped text, or None at the end of the output. White space at the end of the text
+        is held back until more text arrives, because `begin` may follow it.
         """
         while True:
             text, begin, _ = self.buffer.partition(self.begin)
@@ -155,7 +156,7 @@ class ToolParser(ABC):
     def call(self) -> Generator[Event | None, None, bool]:
         """Read `{"name": ..., "arguments": ...}`, where `arguments` may be called `parameters`.
 
-        Returns False if that is not what comes next; the buffer is unchanged then.
+        Returns False, with the buffer unchanged, if no such call comes next.
         """
         whole, at, complete = _JsonEnd(self.end), 0, False
         while not (head := _HEAD.match(self.buffer[:_MAX_HEAD])):
@@ -200,7 +201,7 @@ class ToolParser(ABC):
         return True
 
     def arguments(self) -> Generator[Event | None, None, None]:
-        """Pass a JSON object on as arguments."""
+        """Yield a JSON object as arguments."""
         value = _JsonEnd(self.end)
         while True:
             at, complete = value.find(self.buffer)
@@ -228,14 +229,15 @@ class _JsonEnd:
         self._in_string = False
 
     def find(self, text: str, start: int = 0) -> tuple[int, bool]:
-        """Read `text` from `start`; return how far, and whether the value ends there.
+        """Read `text` from `start`; return the end position, and whether the value ends there.
 
-        What is read must not be passed again. The last characters may be left for the next call.
+        The caller must not pass text before that position again. The last characters may be left for
+        the next call.
         """
         limit = len(text) - partial_overlap(text, self._closing)
         for mark in self._marks.finditer(text, start):
             what = mark[0]
-            if what == "\\":  # the character after it has not arrived
+            if what == "\\":  # the escaped character has not arrived yet
                 return mark.start(), False
             if what == '"':
                 self._in_string = not self._in_string
@@ -253,7 +255,7 @@ class _JsonEnd:
 
 
 def partial_overlap(text: str, marker: str) -> int:
-    """Return the length of the longest end of `text` that is a beginning, but not all, of `marker`."""
+    """Return the length of the longest suffix of `text` that is a proper prefix of `marker`."""
     for length in range(min(len(marker) - 1, len(text)), 0, -1):
         if text.endswith(marker[:length]):
             return length
