@@ -120,7 +120,7 @@ def process_logits(logits: Tensor, positions: list[LogitPosition]) -> Tensor:
         for i, p in enumerate(params)
         if p.min_tokens and p.min_tokens > positions[i].output_length
     ]:
-        # Last, so that no penalty changes the logits of forbidden tokens.
+        # The masks come last, so that no penalty changes the logits of forbidden tokens.
         apply_min_tokens(logits, positions, rows)
     if rows := [i for i, p in enumerate(params) if p.bad_words]:
         apply_bad_words(logits, positions, rows)

@@ -2,8 +2,8 @@
  * Pointer events over strip, lanes and axis.
  *
  * Dragging on strip or axis moves the cursor; on zoomed lanes it moves the window. With Shift it selects a
- * range of steps. The wheel zooms at the pointer with Ctrl (a pinch does the same), and on strip and axis of a
- * board that has the focus; otherwise the page scrolls.
+ * range of steps. With Ctrl, or by a pinch, the wheel zooms at the pointer. On the strip and the axis
+ * of a board that has the focus it zooms without Ctrl. Anywhere else the page scrolls.
  *
  * @typedef {object} Drag
  * @property {"click" | "brush" | "scrub" | "pan" | "scrub lanes"} kind
