@@ -108,7 +108,7 @@ def test_what_prepare_raises_leaves_nothing_behind() -> None:
     async def test() -> None:
         async with running() as bridge:
             fields = {"max_tokens": "m"}
-            with raises_api_error(400, "context_length_exceeded", "m", param="m"):
+            with raises_api_error(400, "context_length_exceeded", "max_tokens", param="m"):
                 async with bridge.generate(order("x", max_tokens=10**6, fields=fields)):
                     pass
             assert bridge.pending_submit == 0

@@ -100,7 +100,9 @@ def test_the_limit_in_characters_follows_the_context(context: int, limit: int) -
 
 def test_tokenize_names_the_length_it_was_given(url: str) -> None:
     answer = post(url, "/tokenize", {"prompt": "x" * 70_000})
-    assert_names(answer.json()["error"]["message"], "prompt", 70_000, LEAST_CHARACTERS)
+    error = answer.json()["error"]
+    assert error["param"] == "prompt"
+    assert_names(error["message"], "context length", 70_000, LEAST_CHARACTERS)
 
 
 def lines_run(nested: int) -> int:

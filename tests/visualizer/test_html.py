@@ -51,16 +51,16 @@ def test_the_log_that_the_front_ends_own_tests_read_is_what_the_engine_writes() 
 
 
 def test_without_the_bundle_the_import_names_the_command_that_builds_it(tmp_path: Path) -> None:
-    package = MODULE.parents[1]
-    ignored = shutil.ignore_patterns("frontend", "static", "__pycache__")
-    shutil.copytree(package, tmp_path / "visualizer", ignore=ignored)
-    path = os.pathsep.join([str(tmp_path), str(package.parent)])
-    command = [sys.executable, "-c", "import visualizer.html"]
-    env = {**os.environ, "PYTHONPATH": path}
+    root = MODULE.parents[2]
+    ignored = shutil.ignore_patterns("frontend", "static", "bundled", "__pycache__")
+    for package in ("engine", "server", "underglass", "visualizer"):
+        shutil.copytree(root / package, tmp_path / package, ignore=ignored)
+    command = [sys.executable, "-P", "-c", "import visualizer.html"]
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
     result = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True)
     assert result.returncode == 1
     assert "MissingExtraError" in result.stderr and "`make setup`" in result.stderr
-    log = package.parent / "tests" / "fixtures" / "vllm" / "vllm_tight.jsonl.gz"
+    log = root / "tests" / "fixtures" / "vllm" / "vllm_tight.jsonl.gz"
     summary = [sys.executable, "-P", "-m", "visualizer", str(log), "--summary"]
     result = subprocess.run(summary, env=env, cwd=tmp_path, capture_output=True, text=True)
     assert (result.returncode, "vLLM 0.32.0" in result.stdout) == (0, True), result.stderr
