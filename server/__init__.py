@@ -1,4 +1,4 @@
-"""The server: a FastAPI app on top of an engine that one thread owns.
+"""The server: a FastAPI app and an engine that one thread owns.
 
 core/    the engine thread and its asyncio side: admission, streams, the log window, models
 http/    handling common to all requests: protocol, access, bodies, errors, the request log

@@ -2,8 +2,8 @@
 
 FastAPI writes the OpenAPI document (`/openapi.json`) from the routes. This module adds what FastAPI
 cannot see: the errors that any route can return, and the API key, which a middleware checks. `/docs`
-shows the document. It is FastAPI's Swagger UI, with its files served from the package
-`fastapi-swagger`, so that it works without a network.
+shows the document. It is FastAPI's Swagger UI, but its files come from the package
+`fastapi-swagger`, so that the page works without a network.
 """
 
 import base64
@@ -43,8 +43,9 @@ _EXPOSED = (
 _DESCRIPTION = """\
 LLM inference, under glass: OpenAI's API, and everything the engine does.
 
-Every error is an object with `message`, `type`, `param` and `code`; `param` names the wrong field. \
-Every response has an `x-request-id`: the client's own, or a new one. A WebSocket at `/` and `/lmtp` \
+Every error is an object with `message`, `type`, `param` and `code`; `param` names the field that \
+is wrong. Every response has an `x-request-id`: the client's own, or a new one. A WebSocket at `/` and
+`/lmtp` \
 speaks LMTP."""
 _REJECTED = """\
 The request cannot be served as it is. 400: a field is wrong; `param` names it. 401: the key is \
@@ -54,7 +55,8 @@ the method is not allowed; `Allow` lists those that are. 408: the request did no
 429: the queue is full; `Retry-After` says how long to wait."""
 _FAILED = """\
 The server cannot serve the request. 500: the forward pass failed, or the server has a bug. 503: the \
-server is starting, stopping or stuck; `Retry-After` says how long to wait."""
+server is shutting down, or its engine is stuck, has failed or is being restarted; `Retry-After` says \
+how long to wait."""
 
 _ERRORS: dict[int | str, dict[str, Any]] = {
     "4XX": {"model": ErrorResponse, "description": _REJECTED},
@@ -91,7 +93,7 @@ def app_without_routes(
 ) -> FastAPI:
     """Return an app with the middleware, the errors and the documentation that all servers have.
 
-    The middleware that is added last sees each request first.
+    The middleware that is added last is the first to see a request.
     """
     app = FastAPI(
         title="Underglass",
@@ -106,7 +108,9 @@ def app_without_routes(
     app.add_middleware(BodyLimit, limits=limits, seconds=settings.stall_seconds)
     if settings.api_key is not None:
         app.add_middleware(ApiKey, key=settings.api_key)
-    if settings.cors_origins:  # outside ApiKey: preflights carry no key, and pages must see a 401
+    if (
+        settings.cors_origins
+    ):  # outside ApiKey, because preflights carry no key and pages must see a 401
         app.add_middleware(
             CORSMiddleware,
             allow_origins=settings.cors_origins,
@@ -122,7 +126,9 @@ def app_without_routes(
         origins=settings.cors_origins,
     )
     app.add_middleware(RequestLog, writer=request_log, labels=settings.trace_text == "on")
-    app.add_middleware(TrailingSlash)  # first of all, so that every other part sees one path
+    app.add_middleware(
+        TrailingSlash
+    )  # outermost, so that every other middleware sees the plain path
     return app
 
 
@@ -165,7 +171,8 @@ def _add_documentation(app: FastAPI, *, with_key: bool) -> None:
             )
             for path, operations in written["paths"].items():
                 for method in operations.values():
-                    # All four keys are in the examples: FastAPI would leave out those that are null.
+                    # The examples have all four keys; FastAPI itself would leave out keys that are
+                    # null.
                     for status, error in _EXAMPLES.items():
                         media = method["responses"][status]["content"]["application/json"]
                         media["example"] = {"error": error.model_dump()}
@@ -195,7 +202,7 @@ def _add_documentation(app: FastAPI, *, with_key: bool) -> None:
 
 
 def _policy(page: bytes) -> str:
-    """Allow the page's one inline script, and nothing from other servers."""
+    """Return a policy that allows the page's one inline script and nothing from other servers."""
     script = page.partition(b"<script>")[2].partition(b"</script>")[0]
     digest = base64.b64encode(hashlib.sha256(script).digest()).decode()
     return (

@@ -1,4 +1,4 @@
-"""A small client for notebooks: the teaching stream, the teacher's controls, the trace.
+"""A small client for notebooks, with the teaching stream, the teacher's controls and the trace.
 
     client = Client(server.url)
     client.pause()                                          # pause the engine
@@ -14,11 +14,12 @@ same log.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import underglass.shadowed  # noqa: F401 (first: it names a file that hides the engine)
+import underglass.shadowed  # noqa: F401 (first, because it names a file that hides the engine)
 from engine.events.log import EventLog
 from engine.extras import needs_extra
 
@@ -38,10 +39,10 @@ class RequestFailedError(RuntimeError):
 class StreamEvent:
     """One event of a teaching stream.
 
-    label, request  the request's label, and its id in the event log
+    label, request  the request's label and its id in the event log
     at              when the event was received, in seconds; only differences are meaningful
     token           the token's text; empty in the last event and while a character is incomplete
-    token_id        None in the last event
+    token_id        the token's id; None in the last event
     ttft_ms         time to first token; only set with the first token
     full_text       the whole text; only set in the last event
     finish_reason   "stop" or "length"; only set in the last event
@@ -58,7 +59,7 @@ class StreamEvent:
 
 
 class Stream:
-    """A request in the engine's queue. Iterate to receive its events."""
+    """A request in the engine's queue. Iterate over it to receive its events."""
 
     def __init__(self, label: str, connection: httpx.AsyncClient, response: httpx.Response) -> None:
         self.label = label
@@ -67,7 +68,10 @@ class Stream:
         self._response = response
 
     async def __aiter__(self) -> AsyncIterator[StreamEvent]:
-        """Yield the events once. Leaving the loop early closes the connection and ends the request."""
+        """Yield the events. Leaving the loop early closes the connection and ends the request.
+
+        Raises RequestFailedError if the request fails, or if the stream has already been read.
+        """
         if self._response.is_stream_consumed:
             raise RequestFailedError("this stream has already been read: send the request again")
         try:
@@ -95,7 +99,10 @@ class Stream:
 
 
 class Client:
-    """Talks to one server. Streams are asynchronous; everything else is synchronous."""
+    """A client of one server. Streams are asynchronous; everything else is synchronous.
+
+    Every request raises ConnectionError if no server answers at `url`.
+    """
 
     def __init__(self, url: str, api_key: str | None = None) -> None:
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
@@ -103,9 +110,10 @@ class Client:
             "base_url": url,
             "headers": headers,
             "trust_env": False,  # no proxies: the server is local or nearby
-            "verify": url.startswith("https:"),  # loading certificates takes a while
+            "verify": url.startswith("https:"),  # http needs no certificates, which load slowly
         }
         self._http = httpx.Client(**self._options, timeout=60)
+        self._url = url
 
     def pause(self) -> int:
         """Pause the engine; return the number of the last step."""
@@ -116,12 +124,12 @@ class Client:
         return int(self._json("POST", "/engine/resume")["step"])
 
     def step(self, steps: int = 1) -> int:
-        """Run `steps` steps of a paused engine; return the number of the last one once it is done."""
+        """Run `steps` steps of a paused engine, then return the number of the last step."""
         return int(self._json("POST", "/engine/step", {"steps": steps})["step"])
 
     def health(self) -> dict[str, Any]:
-        """Return what the engine is doing, or why it has failed."""
-        response = self._http.get("/health")
+        """Return the engine's state after its last step, or why it has failed."""
+        response = self._request("GET", "/health")
         if response.status_code != 503:  # the engine has failed
             _check(response)
         health: dict[str, Any] = response.json()
@@ -129,7 +137,7 @@ class Client:
 
     def trace(self) -> EventLog:
         """Return the event log so far."""
-        response = self._http.get("/trace")
+        response = self._request("GET", "/trace")
         _check(response)
         return EventLog.from_bytes(response.content)
 
@@ -143,7 +151,8 @@ class Client:
         # The label is sent as `user`, because the X-Client header cannot carry every alphabet.
         body = {"prompt": prompt, "max_tokens": max_tokens, "user": label or None} | fields
         request = connection.build_request("POST", "/v1/completions", json=body)
-        response = await connection.send(request, stream=True)
+        with self._naming_the_server():
+            response = await connection.send(request, stream=True)
         if response.is_error:
             await response.aread()
             await connection.aclose()
@@ -198,8 +207,23 @@ class Client:
         async for event in await self.submit(prompt, max_tokens=max_tokens, label=label, **fields):
             yield event
 
+    def _request(self, method: str, path: str, body: object = None) -> httpx.Response:
+        with self._naming_the_server():
+            return self._http.request(method, path, json=body)
+
+    @contextmanager
+    def _naming_the_server(self) -> Iterator[None]:
+        """Raise ConnectionError, instead of httpx's long traceback, if no server answers."""
+        try:
+            yield
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            raise ConnectionError(
+                f"no server answers at {self._url} ({error}): start one with `underglass serve`, or "
+                "correct the URL"
+            ) from None
+
     def _json(self, method: str, path: str, body: object = None) -> dict[str, Any]:
-        response = self._http.request(method, path, json=body)
+        response = self._request(method, path, body)
         _check(response)
         answer: dict[str, Any] = response.json()
         return answer

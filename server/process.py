@@ -1,10 +1,10 @@
-"""A background server for a notebook. It stops when the notebook does.
+"""A background server for a notebook, which stops when the notebook's kernel ends.
 
     with serve_in_background(token_budget=32) as server:
         Client(server.url).health()
 
 The server runs in its own process, so a busy cell does not delay it, and interrupting a cell does not
-stop it. It watches its stdin: however the notebook's kernel ends, the pipe closes and the server stops.
+stop it. The server watches its stdin: however the kernel ends, the pipe closes and the server stops.
 """
 
 import atexit
@@ -29,13 +29,13 @@ class BackgroundServer:
     """A running server process; `url` is its address."""
 
     def __init__(self, command: Sequence[str]) -> None:
-        """Run `command` and wait until it announces its URL. Raises ServerError if it does not."""
+        """Run `command` and wait until it prints its URL. Raises ServerError if it ends before that."""
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the process)
         self.process = self._launch(command)
         atexit.register(self.stop)
         try:
             self.url = self._wait_for_url()
-        except BaseException:  # KeyboardInterrupt too
+        except BaseException:  # including KeyboardInterrupt
             self.process.kill()
             self.stop()
             raise
@@ -53,7 +53,7 @@ class BackgroundServer:
     def stop(self) -> int:
         """Let running requests finish, stop the server and return its exit code.
 
-        Calling it twice is harmless.
+        A second call does nothing.
         """
         atexit.unregister(self.stop)
         self.process.terminate()

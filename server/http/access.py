@@ -3,11 +3,11 @@
 The network cannot reach a server on 127.0.0.1, but web pages open on the same machine can. With *DNS
 rebinding*, a page from evil.example makes its own name resolve to 127.0.0.1 after it has loaded. The
 browser still sees a single site, so the page can read the server's responses. The page cannot hide its
-name, because the browser sends it as `Host`. So `Host` must be a known name. A numeric IP address is
-always accepted, because DNS was not involved.
+name, because the browser sends it as `Host`, so `Host` must be a known name. A numeric IP address is
+always accepted, because DNS is not involved in that case.
 
-CORS does not cover WebSockets, so any page could open one to this server. `Origin` names the page's
-site and is checked for WebSockets and for the teacher's controls.
+CORS does not cover WebSockets, so any page could open a WebSocket to this server. `Origin` names the
+page's site and is therefore checked for WebSockets and for the teacher's controls.
 
 All middleware here is plain ASGI. Starlette's BaseHTTPMiddleware would keep a stalled stream open after
 its client has disconnected, and it costs four times as much per chunk.
@@ -27,7 +27,7 @@ from server.http.errors import ApiError, bad_request
 
 _HOST = re.compile(r"(?:\[(?P<v6>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]+))(?::[0-9]{0,5})?")
 
-# Monitors check the server's health without the key, and a browser opens a page without one.
+# Monitors check the server's health without the key, and a browser opens a page without it.
 _OPEN = frozenset({"/health", "/ready", "/ping", "/", "/docs", "/openapi.json"})
 # The header in which a gateway sends its replicas the cluster key.
 CLUSTER_KEY_HEADER = "x-underglass-cluster-key"
@@ -35,7 +35,7 @@ PAGE_FOLDERS = ("/page/", "/board/", "/docs/")
 
 
 def needs_no_key(path: str) -> bool:
-    """Whether this path is open to all clients, even if the server requires a key."""
+    """Return whether this path is open to all clients, even if the server requires a key."""
     return path in _OPEN or path.startswith(PAGE_FOLDERS)
 
 
@@ -65,7 +65,9 @@ class ApiKey:
         header = dict(scope["headers"]).get(b"authorization", b"")
         scheme, _, key = header.partition(b" ")
         if scheme.lower() == b"basic" and scope["type"] == "websocket":
-            key = _password(key)  # LMQL's client accepts only an address: http://any:KEY@host
+            key = _password(
+                key
+            )  # LMQL's client can send the key only as part of its address: http://any:KEY@host
         elif scheme.lower() != b"bearer":
             return False
         return secrets.compare_digest(key.strip(), self._key)
@@ -94,8 +96,8 @@ class HostCheck:
         self._origins = origins
         self._names = {bound.lower(), *(name.lower() for name in allowed)}
         if not is_loopback(bound):  # other machines use this machine's name
-            own = socket.gethostname().lower()
-            self._names |= {own, f"{own}.local"}
+            hostname = socket.gethostname().lower()
+            self._names |= {hostname, f"{hostname}.local"}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or reject it."""
@@ -108,7 +110,7 @@ class HostCheck:
     def _check(self, scope: Scope) -> ApiError | None:
         hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
         if not hosts and scope["http_version"] == "1.0":
-            return None  # HTTP/1.0 allows it, and no browser is that old
+            return None  # HTTP/1.0 does not require Host, and no browser uses it
         if len(hosts) != 1:
             return bad_request(None, "send exactly one Host header", code="bad_host")
         host = _HOST.fullmatch(hosts[0].lower())
@@ -128,9 +130,9 @@ class HostCheck:
 
 
 def cross_site(scope: Scope, origins: Collection[str]) -> ApiError | None:
-    """Return an error if a page from a site that is not allowed sent this; otherwise None.
+    """Return an error if a page of a site that is not allowed sent this request; otherwise None.
 
-    Used for requests that a browser lets any page send: WebSockets, and POST without a body.
+    This check is for requests that a browser lets any page send: WebSockets, and POST without a body.
     """
     headers = dict(scope["headers"])
     origin = headers.get(b"origin", b"").decode("latin-1")
@@ -147,7 +149,7 @@ def cross_site(scope: Scope, origins: Collection[str]) -> ApiError | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether the address can be reached only from this machine."""
+    """Return whether the address can be reached only from this machine."""
     return host == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
 
 

@@ -1,4 +1,4 @@
-"""Request bodies: how large they may be, how they are parsed, and which thread does it.
+"""Request bodies: how large they may be, how they are parsed, and which thread parses them.
 
 A body is checked three times, each time before a more expensive step:
 
@@ -48,10 +48,11 @@ MAX_BYTES = 4 << 20
 # Values other than prompt tokens: biases, stop strings, messages, and batches of short prompts.
 OTHER_VALUES = 1 << 16
 
-# The longest body of a control: {"until": "first_token", "request": 123456, "steps": 500}.
+# A body of the teacher's controls is short: {"until": "first_token", "request": 123456, "steps": 500}.
 CONTROL_PATHS = "/engine/"
 CONTROL_BYTES = 1 << 10
-# Its route checks the client's key before it reads the body, which is not JSON and may be large.
+# The route of this path checks the client's key before it reads the body, which is not JSON and may be
+# large.
 UNLIMITED_PATH = "/kv/adopt"
 
 _reader = ThreadPoolExecutor(1, thread_name_prefix="bodies")
@@ -133,7 +134,7 @@ class BodyLimit:
                 raise ApiError(
                     413,
                     f"the body has {values} values, but the limit is {self._limits.values}: send a "
-                    "smaller one",
+                    "smaller body",
                     code="too_many_values",
                 )
         except ApiError as error:
@@ -176,7 +177,10 @@ class BodyLimit:
 def _check_headers(headers: Mapping[bytes, bytes], limit: int) -> None:
     """Raise ApiError if the headers alone are reason to reject the body."""
     encoding = headers.get(b"content-encoding", b"").decode("latin-1")
-    if encoding.lower() not in ("", "identity"):  # its true size is known only after decompression
+    if encoding.lower() not in (
+        "",
+        "identity",
+    ):  # the size of its content is known only after decompression
         raise ApiError(
             415,
             f"Content-Encoding {encoding[:40]!r} is not supported: send the body uncompressed",
@@ -189,10 +193,10 @@ def _check_headers(headers: Mapping[bytes, bytes], limit: int) -> None:
 
 
 def too_large(limit: int) -> ApiError:
-    """413: the body is longer than its route allows."""
+    """Return a 413: the body is longer than its route allows."""
     return ApiError(
         413,
-        f"the body exceeds this route's limit of {limit} bytes: send a smaller one",
+        f"the body exceeds this route's limit of {limit} bytes: send a smaller body",
         code="body_too_large",
     )
 
@@ -200,11 +204,11 @@ def too_large(limit: int) -> ApiError:
 def depth_and_values(body: bytes) -> tuple[int, int]:
     """Return the nesting depth of JSON and an upper bound on its number of values, without parsing.
 
-    For valid JSON the count is exact, except that an empty list or object counts as one value. For
-    anything else, the parser stops before it reads more values than this.
+    For valid JSON, the number is exact, except that an empty list or object counts as one value. In
+    invalid JSON, the parser stops before it reads more values than this number.
     """
     opened = body.count(b"[") + body.count(b"{")
-    if opened <= MAX_JSON_DEPTH and len(body) <= INLINE_BYTES:  # nearly every body
+    if opened <= MAX_JSON_DEPTH and len(body) <= INLINE_BYTES:  # true of nearly every body
         return opened, opened + body.count(b",")
     # Once escapes are removed, every quotation mark begins or ends a string.
     plain = body.replace(b"\\\\", b"").replace(b'\\"', b"")
@@ -221,14 +225,15 @@ _OTHERS = bytes(set(range(256)) - set(b'"[{]},'))
 
 
 class JsonRoute(APIRoute):
-    """A route whose handler takes `body` and maybe `x_client`; a plain APIRoute without `body`.
+    """A route whose handler takes `body` and optionally `x_client`.
 
     FastAPI parses and validates a body on the event loop, where a body of 4 MB would hold up every
     stream for 0.3 s. This route reads a large body on the reader thread instead and reports only the
     first error. It also skips FastAPI's dependency resolution, which takes 80 us per request. That is
-    almost as long as everything else before the queue takes: with 64 requests at once, the last one
-    would wait 5 ms longer. A handler with any other parameter raises a TypeError when the route is
-    defined. FastAPI still generates the OpenAPI document from the handler's signature.
+    almost as long as all other work before a request enters the queue: of 64 simultaneous requests, the
+    last would wait 5 ms longer. A handler with any other parameter raises a TypeError when the route is
+    defined; a handler without `body` gets a plain APIRoute. FastAPI still generates the OpenAPI
+    document from the handler's signature.
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:

@@ -1,7 +1,7 @@
 """Errors in OpenAI's format, for every route.
 
 Every error body is `{"error": {"message", "type", "param", "code"}}`, always with all four keys,
-because OpenAI's SDKs read them. `param` names the wrong field, so that a client can point at it.
+because OpenAI's SDKs read them. `param` names the field that is wrong, so that a client can show it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from starlette.responses import Response
 
 
 class ErrorObject(BaseModel):
-    """An error. `param` names the wrong field, if there is one; `code` is for programs."""
+    """An error. `param` names the field that is wrong, if any; `code` is for programs."""
 
     message: str
     type: str
@@ -35,7 +35,7 @@ class ErrorResponse(BaseModel):
 
 
 class ApiError(Exception):
-    """An error for the client: HTTP's status and OpenAI's error object."""
+    """An error for the client, with an HTTP status and OpenAI's error object."""
 
     def __init__(
         self,
@@ -62,18 +62,18 @@ class ApiError(Exception):
 
 
 def bad_request(param: str | None, message: str, code: str | None = None) -> ApiError:
-    """400: the request itself is wrong."""
+    """Return a 400: the request itself is wrong."""
     return ApiError(400, message, param=param, code=code)
 
 
 def unreadable_body() -> ApiError:
-    """400: bytes that are not UTF-8, or a number too long for Python to parse."""
+    """Return a 400 for bytes that are not UTF-8, or for a number too long for Python to parse."""
     message = "the body cannot be read: it must be JSON in UTF-8, with numbers of reasonable length"
     return bad_request(None, message)
 
 
 def not_json(content_type: str) -> ApiError:
-    """400: Content-Type names another format."""
+    """Return a 400: Content-Type names another format, or is missing."""
     return bad_request(
         None,
         f"the body must be JSON, but Content-Type says {content_type[:100] or 'nothing'}: "
@@ -82,16 +82,17 @@ def not_json(content_type: str) -> ApiError:
 
 
 def unknown_field(name: str) -> ApiError:
-    """400: an unknown field."""
+    """Return a 400 for an unknown field."""
     name = _short(name)
     return bad_request(name, f"{name} is not a field of this request; /docs lists its fields")
 
 
 def invalid_body(errors: Sequence[Mapping[str, Any]]) -> ApiError:
-    """400: the most useful of pydantic's errors as a sentence; their `loc` begins at the body.
+    """Return a 400 with the most useful of pydantic's errors, whose `loc` starts at the body.
 
-    For a union, pydantic reports an error for each member. If one error is not about a type, the value
-    has that member's type. Otherwise the error deepest in the value is the useful one.
+    For a union, pydantic reports an error for each member. If one of the errors is not about a type,
+    the value has the type of that error's member. Otherwise, the error deepest in the value is the most
+    useful.
     """
     param = _field(errors[0]["loc"])
     same = [error for error in errors if _field(error["loc"]) == param]
@@ -99,7 +100,7 @@ def invalid_body(errors: Sequence[Mapping[str, Any]]) -> ApiError:
     error = values[0] if values else max(same, key=lambda error: _indices(error["loc"]))
     if error["type"] in _TYPES:
         indices = _indices(error["loc"])
-        types = [_TYPES[one["type"]] for one in same if _indices(one["loc"]) == indices]
+        types = [_TYPES[each["type"]] for each in same if _indices(each["loc"]) == indices]
         *others, last = dict.fromkeys(types)
         text = f"must be {', '.join(others)}{' or ' if others else ''}{last}, got {{got}}"
     else:
@@ -110,17 +111,17 @@ def invalid_body(errors: Sequence[Mapping[str, Any]]) -> ApiError:
         name: f"{bound:g}" if isinstance(bound, float) else bound
         for name, bound in error.get("ctx", {}).items()
     }
-    told = text.format(got=_shown(error["input"]), msg=error["msg"], **bounds)
-    return bad_request(param, f"{_short(_path(error['loc'])) or 'the body'} {told}")
+    problem = text.format(got=_shown(error["input"]), msg=error["msg"], **bounds)
+    return bad_request(param, f"{_short(_path(error['loc'])) or 'the body'} {problem}")
 
 
 def unavailable(message: str, code: str) -> ApiError:
-    """503: the server cannot accept requests now; try again later."""
+    """Return a 503: the server cannot accept requests now, but may do so later."""
     return ApiError(503, message, code=code, type="server_error", headers={"Retry-After": "1"})
 
 
 def too_many(message: str, code: str, seconds: int) -> ApiError:
-    """429: the queue is full; try again after `seconds`."""
+    """Return a 429: the queue is full, and the client should try again after `seconds`."""
     return ApiError(
         429,
         message,
@@ -131,25 +132,25 @@ def too_many(message: str, code: str, seconds: int) -> ApiError:
 
 
 def internal_error(error: Exception) -> ApiError:
-    """500: a bug in the server. The client gets the exception's name; its message is logged."""
+    """Return a 500 for a bug in the server. The client gets only the exception's name."""
     message = f"the server failed: {type(error).__name__}"
     return ApiError(500, message, type="server_error", code="internal_error")
 
 
 def no_route(path: str) -> ApiError:
-    """404: no such route."""
+    """Return a 404 for a path without a route."""
     message = f"there is no route {path[:200]}; /docs lists the routes"
     return ApiError(404, message, code="not_found")
 
 
 def no_model(name: str) -> ApiError:
-    """404: no such model."""
+    """Return a 404 for an unknown model."""
     message = f"there is no model {name[:100]!r}: /v1/models lists the models"
     return ApiError(404, message, param="model", code="model_not_found")
 
 
 def is_json(content_type: str) -> bool:
-    """Whether a Content-Type is JSON: application/json, or application/...+json."""
+    """Return whether a Content-Type is JSON: application/json, or application/...+json."""
     header = Message()
     header["content-type"] = content_type
     kind, _, subkind = header.get_content_type().partition("/")
@@ -169,12 +170,12 @@ async def _api_error(_request: Request, error: Exception) -> Response:
 
 
 async def _validation_error(request: Request, error: Exception) -> Response:
-    """Report a wrong parameter of those that FastAPI validates."""
+    """Report a wrong value that FastAPI's own validation found."""
     assert isinstance(error, RequestValidationError)
     content_type = request.headers.get("content-type", "")
     if not is_json(content_type):
         return not_json(content_type).response()
-    return invalid_body([one | {"loc": one["loc"][1:]} for one in error.errors()]).response()
+    return invalid_body([each | {"loc": each["loc"][1:]} for each in error.errors()]).response()
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
@@ -194,7 +195,8 @@ async def _http_error(request: Request, error: Exception) -> Response:
 def _field(location: Sequence[int | str]) -> str | None:
     """Return the field for `param`: `("messages", 0, "role")` becomes `messages[0].role`.
 
-    Inside a union pydantic appends the name of the type it tried; such a name ends the field.
+    Inside a union, pydantic appends the name of the type that it tried. Such a name is not part of the
+    field, so the field ends before it.
     """
     ends = (index for index, part in enumerate(location) if not _is_in_body(part))
     return _short(_path(location[: next(ends, None)])) or None
@@ -219,7 +221,7 @@ def _indices(location: Sequence[int | str]) -> list[int]:
     return [part for part in location if isinstance(part, int)]
 
 
-# pydantic's error types for a value of a wrong type -> the right type.
+# pydantic's error types for a value of a wrong type -> the expected type.
 _TYPES = {
     "bool_type": "true or false",
     "dict_type": "an object",
@@ -231,7 +233,7 @@ _TYPES = {
     "model_type": "an object",
     "string_type": "a string",
 }
-# pydantic's other error types -> what follows the name of the field.
+# pydantic's other error types -> the rest of the message, after the name of the field.
 _MESSAGES = {
     "extra_forbidden": "is not a field of this request; /docs lists its fields",
     "greater_than": "must be greater than {gt}, got {got}",

@@ -8,15 +8,16 @@ Head size       uvicorn's `httptools` protocol collects headers without a limit.
                 sending them fills the memory (measured: 500 MB after two million headers), with or
                 without the key. Only uvicorn's slower `h11` protocol has a limit
                 (`h11_max_incomplete_event_size`).
-Head time       uvicorn keeps connections open that send a byte now and then ("slowloris"), even a
-                thousand of them.
+Head time       uvicorn keeps connections open that send a byte now and then ("slowloris"), even if
+                there are a thousand of them.
 Pipelining      A client may send its next request before the previous response ends. uvicorn then stops
                 reading, so it does not notice when the client disconnects. When it does notice, it
-                notifies the last request, not the current one. Here reading continues, up to a limit,
-                and all requests are notified.
+                notifies the last request instead of the current one. Here, reading continues up to a
+                limit, and all requests are notified.
 Upgrades        Java's HTTP client and `curl --http2` offer HTTP/2 with every request. A server may
                 ignore the offer (RFC 9110, section 7.8), but the parser treats the body as another
-                protocol, and uvicorn loses it. Here the request is parsed again without the offer.
+                protocol, and uvicorn loses the body. Here, the request is parsed again without the
+                offer.
 """
 
 import asyncio
@@ -38,7 +39,7 @@ _TOO_LARGE = ApiError(
     f"the headers are larger than {MAX_HEAD_BYTES} bytes: send fewer or shorter headers",
     code="head_too_large",
 )
-_TOO_SLOW = ApiError(408, "no complete request arrived in time", code="request_timeout")
+_TOO_SLOW = ApiError(408, "the head of the request did not arrive in time", code="request_timeout")
 
 
 class HttpProtocol(HttpToolsProtocol):
@@ -109,15 +110,14 @@ class HttpProtocol(HttpToolsProtocol):
         method, version = self.parser.get_method(), self.parser.get_http_version().encode()
         websocket = method == b"GET" and self._get_upgrade() == b"websocket"
         if method == b"CONNECT" or (websocket and self._still_unanswered()):
-            self._reject(
-                b"400 Bad Request", _INVALID
-            )  # this is not a proxy, and responses must stay in order
+            # This server is not a proxy, and responses must stay in order.
+            self._reject(b"400 Bad Request", _INVALID)
         elif websocket:
             self.scope |= {"method": "GET"}
             self.handle_websocket_upgrade()
         else:
             head = [b"%b %b HTTP/%b" % (method, self.url, version)]
-            head += [b"%b: %b" % one for one in self.headers if one[0] != b"upgrade"]
+            head += [b"%b: %b" % header for header in self.headers if header[0] != b"upgrade"]
             self.parser = HttpRequestParser(self)
             self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
             self.data_received(b"\r\n".join([*head, b"", rest]))

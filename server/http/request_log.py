@@ -7,9 +7,9 @@
 Each line is ASCII-only JSON, so client input cannot end a line, colour the terminal or imitate another
 line. Prompts and outputs are never logged. `requests` lists the ids in the event log.
 
-`RequestLog` gives every request a `RequestContext` in `request.state.context`. Routes pass it on to
-`Bridge.generate`, which reports each finished stream to it. A gateway, which has no streams, puts the
-fields of its line into `request.state.logged`.
+`RequestLog` gives every request a `RequestContext` in `request.state.context`. Routes pass the context
+on to `Bridge.generate`, which reports each finished stream to it. A gateway, which has no streams, puts
+the fields of its line into `request.state.logged`.
 """
 
 import io
@@ -47,12 +47,12 @@ _MAX_UNWRITTEN = 10_000
 class LogWriter:
     """Writes lines to a file or to standard error, on its own thread.
 
-    If nothing reads the pipe, only that thread blocks, not the server. When too many lines are waiting,
-    new ones are dropped and counted.
+    If standard error is a pipe that nothing reads, only that thread blocks, not the server. When too
+    many lines are waiting, new ones are dropped and counted.
     """
 
     def __init__(self, path: Path | None = None) -> None:
-        """Append to a file, or write to standard error. Raises OSError."""
+        """Append to the file `path`, or write to standard error if it is None. Raises OSError."""
         file = None if path is None else open_log(path, append=True)
         stream = sys.stderr if file is None else io.TextIOWrapper(file, "ascii", write_through=True)
         self._lines: queue.Queue[logging.LogRecord] = queue.Queue(_MAX_UNWRITTEN)
@@ -91,14 +91,14 @@ class _LineHandler(logging.StreamHandler[Any]):
 
 
 class RequestLog:
-    """The outermost middleware: assigns a request id, logs a line, turns unexpected errors into 500.
+    """Middleware that assigns a request id, logs a line and turns unexpected errors into 500.
 
     The id is the client's `X-Request-Id` if it has only plain characters; otherwise a new one is
     generated. A WebSocket gets one line per stream.
     """
 
     def __init__(self, app: ASGIApp, writer: LogWriter | None, *, labels: bool) -> None:
-        """Log to `writer`, if there is one; `labels` says whether its lines name the requests."""
+        """Log to `writer`, if there is one; `labels` says whether lines have the requests' labels."""
         self._app = app
         self._writer = writer
         self._labels = labels

@@ -82,10 +82,10 @@ _Serializer = TypeVar("_Serializer")
 
 
 class Answer(Response, ABC, Generic[_Serializer]):
-    """The response to a generation request: queue it, send its output and free its resources.
+    """The response to a generation request: it queues the request and sends the request's output.
 
-    The model is leased until the response has ended, however it ends. `serializer` returns the
-    serializer of a request that is now in the engine's queue.
+    The model is leased until the response has ended, however it ends. `serializer` is called when the
+    request is in the engine's queue, and returns the request's serializer.
     """
 
     def __init__(
@@ -105,7 +105,8 @@ class Answer(Response, ABC, Generic[_Serializer]):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the response; return when the client has received it or has disconnected.
 
-        Both are awaited from the start, because a client may leave while its prompt is tokenized.
+        A disconnect is noticed from the start, because a client may leave while its prompt is
+        tokenized.
         """
         connection = Connection(receive, send, self._models.settings.stall_seconds)
         await connection.serve(self._serve(connection, scope["state"]["context"]))
@@ -140,9 +141,8 @@ class StreamedAnswer(Answer[StreamSerializer]):
                 await connection.body(data)
                 deltas = await stream.deltas(self._keep_alive)
                 data = b"".join(map(serializer.chunk, deltas)) if deltas else KEEP_ALIVE
-            last = (
-                data + serializer.closing()
-            )  # a single write, because many streams may end in the same step
+            # Both parts are sent in one write, because many streams may end in the same step.
+            last = data + serializer.closing()
         except ApiError as error:
             last = sse({"error": error.error})
         await connection.body(last + serializer.done, more=False)
@@ -210,7 +210,7 @@ class Connection:
             answering.result()  # the app turns an error into a response
 
     async def lost(self) -> None:
-        """Return when the client disconnects; be cancelled if it accepts nothing for `stall_seconds`.
+        """Return when the client disconnects. A stall of `stall_seconds` cancels the calling task.
 
         One timer serves the whole stream; a timeout per piece would cost more than sending the piece.
         """

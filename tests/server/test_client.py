@@ -10,7 +10,7 @@ import pytest
 from engine.events.vocabulary import RequestArrived
 from server.client import Client, RequestFailedError, Stream, StreamEvent
 from server.process import BackgroundServer
-from tests.facts import assert_names
+from tests.facts import assert_names, raises_naming
 from tests.server.harness import http, post
 
 EIGHT = [
@@ -115,6 +115,26 @@ def test_what_the_server_refuses_is_raised_in_its_words(url: str) -> None:
     raised = [str(one.value) for one in (wrong, running)]
     assert raised == [answer.json()["error"]["message"] for answer in answers]
     assert_names(raised[0], "max_tokens", 0)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        Client.pause,
+        Client.health,
+        Client.trace,
+        lambda client: asyncio.run(client.submit("x")),
+    ],
+    ids=["pause", "health", "trace", "submit"],
+)
+def test_without_a_server_the_error_names_the_url_and_the_command(
+    call: Callable[[Client], object],
+) -> None:
+    url = "http://127.0.0.1:1"  # no server listens on this port
+    with raises_naming(ConnectionError, url, "underglass serve") as caught:
+        call(Client(url))
+    assert "\n" not in str(caught.value)
+    assert caught.value.__suppress_context__, "the traceback must not show httpx's error"
 
 
 def test_a_stream_that_fails_is_raised_and_others_are_closed(url: str) -> None:

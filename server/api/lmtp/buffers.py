@@ -1,14 +1,14 @@
-"""Buffers: tokens that a session keeps on the server under a name of its choice.
+"""Buffers: lists of tokens that a session keeps on the server under names that the client chooses.
 
 A stream with `keep` stores its prompt and output in a buffer when it ends. A stream with `from`
 continues from a buffer's tokens without sending them again. The engine holds a buffer's prefix: the
 prefix stays locked in the radix tree until the buffer is released or the session ends. The engine
-limits how much may be held (`engine/cache/holds.py`). Tokens beyond that limit stay in the buffer and
-are computed again when needed.
+limits the number of blocks that may be held (`engine/cache/holds.py`). Tokens beyond that limit stay in
+the buffer and are computed again when needed.
 
-The engine thread takes the hold right after the step in which the request ends, before anything can be
-evicted, and reports it with the last tokens. A buffer is a number to the engine, and the buffer's next
-hold replaces the one before.
+The engine thread acquires the hold right after the step in which the request ends, before any of its
+blocks can be evicted, and reports the hold with the last tokens. The engine knows a buffer only by its
+number. A buffer's next hold replaces the previous one.
 """
 
 from collections import Counter
@@ -34,7 +34,7 @@ class Buffer:
 
     @property
     def model(self) -> str:
-        """The model's name; the model may have been unloaded and loaded again since."""
+        """The model's name. The model may have been unloaded and loaded again in the meantime."""
         return self.bridge.settings.model_name
 
     def release_hold(self) -> None:
@@ -55,7 +55,9 @@ class Buffers:
         """Return a buffer. Raises ApiError if no buffer has this name."""
         buffer = self._kept.get(name)
         if buffer is None:
-            raise bad_request("from", f"from: there is no buffer {name!r}", "no_such_buffer")
+            raise bad_request(
+                "from", f"from: this session has no buffer {name!r}", "no_such_buffer"
+            )
         return buffer
 
     @contextmanager
@@ -70,7 +72,7 @@ class Buffers:
             return
         names = self._kept.keys() | self._reserved.keys()
         if name not in names and len(names) >= MAX_BUFFERS:
-            message = f"keep: the session has {MAX_BUFFERS} buffers, the maximum: release one"
+            message = f"keep: this session has {MAX_BUFFERS} buffers, the maximum: release a buffer"
             raise bad_request("keep", message, "buffers_full")
         self._reserved[name] += 1
         try:
@@ -85,7 +87,7 @@ class Buffers:
             del self._numbers[name]
 
     def store(self, name: str, kept: Kept, bridge: Bridge) -> None:
-        """Store what the engine has kept for a request, in place of what the buffer had."""
+        """Store the tokens that the engine kept for a request in place of the buffer's content."""
         before = self._kept.get(name)
         if before is not None and before.bridge is not bridge:
             before.release_hold()
@@ -106,7 +108,9 @@ class Buffers:
         """Delete a buffer. Raises ApiError if no buffer has this name."""
         buffer = self._kept.pop(name, None)
         if buffer is None:
-            raise bad_request("buffer", f"buffer: there is no buffer {name!r}", "no_such_buffer")
+            raise bad_request(
+                "buffer", f"buffer: this session has no buffer {name!r}", "no_such_buffer"
+            )
         buffer.release_hold()
         self._drop_number(name)
 

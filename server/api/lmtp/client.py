@@ -43,7 +43,7 @@ class Client:
     """An LMTP client; `connect` and `in_process` create one.
 
     send     sends a frame
-    receive  returns the next frame, or None if there are no more
+    receive  returns the next frame, or None when the connection is closed
 
     `on_message` is called with each MSG item that is not an error. Such items report that a model is
     loading, that a stream is queued or that a buffer was kept.
@@ -63,21 +63,21 @@ class Client:
         """Yield the tokens that follow a prompt as TOKEN items: `token`, `logprob`, `top_logprobs`, ...
 
         `prompt` is text or token ids; if it is text, each item also has a `text`. `fields` are the
-        other fields of GENERATE. Raises StreamError.
+        other fields of GENERATE. Raises StreamError if the stream or the connection fails.
         """
-        async for one in self._stream("GENERATE", prompt=_as_json(prompt), **fields):
-            yield one
+        async for token in self._stream("GENERATE", prompt=_as_json(prompt), **fields):
+            yield token
 
     async def score(self, prompt: Prompt, scored: Prompt, **fields: object) -> list[dict[str, Any]]:
         """Return the log-probability of each token of `scored` after `prompt`, as TOKEN items.
 
-        Raises StreamError.
+        Raises StreamError if the stream or the connection fails.
         """
         stream = self._stream("SCORE", prompt=_as_json(prompt), scored=_as_json(scored), **fields)
-        return [one async for one in stream]
+        return [token async for token in stream]
 
     async def model_info(self, model: str | None = None) -> dict[str, Any]:
-        """Return the server's description of a model; with `--model auto` this loads the model."""
+        """Return the server's description of a model. With `--model auto`, this loads the model."""
         answer = await self._ask("MODEL_INFO", "model_info", model=model)
         info: dict[str, Any] = answer["model_info"]
         return info
@@ -87,7 +87,7 @@ class Client:
         await self._ask("RELEASE", "buffer", buffer=buffer)
 
     async def read(self) -> None:
-        """Pass received items to their streams until there are no more. Run it as a task."""
+        """Pass received items to their streams until the connection closes. Run this as a task."""
         try:
             while (text := await self._receive()) is not None:
                 word, content = split(text)
@@ -152,9 +152,8 @@ async def connect(
     answers, and `websockets.exceptions.InvalidStatus` if the server rejects the client.
     """
     headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-    query = (
-        f"?{urlencode({'client': label})}" if label else ""
-    )  # headers cannot carry every alphabet
+    # The label is part of the URL, because headers cannot carry every alphabet.
+    query = f"?{urlencode({'client': label})}" if label else ""
     connection = connect_websocket(
         _websocket_url(url) + query,
         additional_headers=headers,
@@ -165,7 +164,7 @@ async def connect(
     async with connection as websocket:
 
         async def send(text: str) -> None:
-            with suppress(ConnectionClosed):  # `receive` reports it
+            with suppress(ConnectionClosed):  # `receive` reports that the connection is closed
                 await websocket.send(text)
 
         async def receive() -> str | None:

@@ -24,7 +24,7 @@ from server.core.event_log import Outbox
 from server.core.models import Models
 from server.core.settings import ServerSettings
 
-QUEUED_FRAMES = 64  # in each direction; when the queue is full, the writer waits
+QUEUED_FRAMES = 64  # per direction; a writer waits while the queue is full
 
 
 @asynccontextmanager
@@ -69,7 +69,7 @@ async def client_of(models: Models, *, label: str = "") -> AsyncIterator[Client]
 
 
 class _LoggingOutbox(Outbox):
-    """Delivers new events to the bridge, and appends them to the engine's own log as well."""
+    """Delivers new events to the bridge and also appends them to the engine's own log."""
 
     def __init__(self, log: EventLog) -> None:
         super().__init__()

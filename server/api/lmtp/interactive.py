@@ -1,14 +1,14 @@
 """`underglass lmtp`: send prompts to a server from a terminal.
 
-    > Once upon a time                             a prompt; its output streams
-    > max_tokens=20 temperature=0.8 Once upon      name=value sets a parameter for this prompt
-    > max_tokens=20                                or, without a prompt, for all later prompts
+    > Once upon a time                             send a prompt and stream its output
+    > max_tokens=20 temperature=0.8 Once upon      set parameters for this prompt
+    > max_tokens=20                                set a parameter for all later prompts
     > keep=tale Once upon a time                   store prompt and output in the buffer "tale"
     > from=tale The end of it:                     continue from that buffer
     > release=tale                                 delete that buffer
 
 The parameters are the fields of GENERATE. Ctrl-C ends an output; Ctrl-D ends the client. Lines may also
-come from a pipe. In that case stdout contains only the outputs.
+come from a pipe; stdout then contains only the outputs.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ class Line:
 
 
 class LineError(ValueError):
-    """A line is invalid. The message says what to write instead."""
+    """A line is invalid. The message says how to correct it."""
 
 
 def parse_line(text: str) -> Line:
@@ -80,7 +80,7 @@ def _value(text: str) -> Any:
 
 
 class Terminal:
-    """Reads prompts and streams their outputs until there are no more lines.
+    """Reads prompts and streams their outputs until the end of stdin.
 
     `failed` says whether any prompt failed.
     """
@@ -148,7 +148,7 @@ class Terminal:
 
 
 async def run_terminal(url: str, *, api_key: str | None, label: str) -> int:
-    """Connect and process stdin. Returns the exit code: 1 if a prompt failed, 2 if not connected."""
+    """Connect and process stdin. Return the exit code: 1 if a prompt failed, 2 without a connection."""
     async with AsyncExitStack() as stack:
         try:
             client = await stack.enter_async_context(connect(url, api_key=api_key, label=label))
@@ -161,20 +161,20 @@ async def run_terminal(url: str, *, api_key: str | None, label: str) -> int:
 
 
 def _why_not_connected(url: str, error: Exception) -> str:
-    """Return what is wrong with --url or with the server, and what to do."""
+    """Return an error message that names the problem with --url or the server, and the fix."""
     if isinstance(error, (InvalidURI, ValueError)):  # ValueError: the port is out of range
         return f"--url must look like ws://localhost:8000, got {url!r}"
     if isinstance(error, OSError):
         reason = f" ({error.strerror})" if isinstance(error, socket.gaierror) else ""
         return (
             f"no server answers at {url}{reason}: start one with `underglass serve`, or give the "
-            "address of another one with --url"
+            "address of another server with --url"
         )
     return f"the server at {url} rejected the connection: {error}"
 
 
 async def _next_line(prompt: str) -> str | None:
-    """Return a line of stdin, or None at its end. A daemon thread reads it, so Ctrl-C works."""
+    """Return a line of stdin, or None at its end. A daemon thread reads the line, so Ctrl-C works."""
     loop = asyncio.get_running_loop()
     line: asyncio.Future[str | None] = loop.create_future()
 

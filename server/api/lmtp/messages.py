@@ -1,4 +1,4 @@
-"""LMTP's messages: frames, and the fields of a client's frames.
+"""LMTP's messages: the format of frames, and the fields of a client's frames.
 
 A frame is a word, a space and JSON:
 
@@ -9,8 +9,9 @@ The server always sends a list, because one frame may carry several tokens. LMQL
 (`lmql/models/lmtp/lmtp_client.py`) accepts nothing else.
 
 This module checks a client's fields and their types; the engine checks the values. `null` means
-absent. An unknown field is rejected by name, never ignored: a client must not get an answer that lacks
-something it asked for. Fields that LMQL's client sends keep its names; the others have the engine's.
+absent. An unknown field is rejected with its name instead of ignored, because a client must not get an
+answer that lacks something it asked for. Fields that LMQL's client sends keep LMQL's names; the others
+have the engine's names.
 """
 
 import re
@@ -50,7 +51,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class FrameError(ValueError):
-    """A frame is malformed. The message says what is wrong with it."""
+    """A frame is malformed. The message names the defect."""
 
 
 def frame(word: str, content: object) -> str:
@@ -67,7 +68,9 @@ def split(text: str) -> tuple[str, str]:
     """Return a frame's word and its unparsed JSON. Raises FrameError if either is missing."""
     word, space, content = text.partition(" ")
     if not space or not word.isascii() or not word.isupper():
-        raise FrameError("a frame is a word in capitals, a space and JSON: GENERATE {...}")
+        raise FrameError(
+            "a frame must be a word in capitals, a space and JSON, such as GENERATE {...}"
+        )
     return word, content
 
 
@@ -80,7 +83,7 @@ def items_of(content: str) -> list[dict[str, Any]]:
 
 
 class Call(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """The fields of every command: the client's id for the stream, and the model's name."""
+    """The fields that every command has: the client's id for the stream, and the model's name."""
 
     stream_id: StreamId
     model: Name | None = None
@@ -105,7 +108,7 @@ class PromptCall(Call, kw_only=True):
 
 
 class GenerateCall(PromptCall, kw_only=True):
-    """GENERATE. `keep` names the buffer to store; the other fields are those of SamplingParams."""
+    """GENERATE. `keep` names the buffer to store; other fields are those of SamplingParams."""
 
     keep: Annotated[str, Meta(min_length=1, max_length=MAX_NAME_LENGTH)] | None = None
     max_tokens: int | None = None
@@ -146,7 +149,8 @@ class GenerateCall(PromptCall, kw_only=True):
         """Return the engine's parameters. Raises SamplingError for a value out of range.
 
         As in LMQL's server, a bias for an id outside the vocabulary has no effect. LMQL requests
-        tokens in chunks and does not know how many still fit, so `max_tokens` is capped at `room`.
+        tokens in chunks and does not know how many still fit in the context, so `max_tokens` is reduced
+        to `room`.
         """
         max_tokens = DEFAULT_MAX_TOKENS if self.max_tokens is None else self.max_tokens
         given: dict[str, Any] = {name: getattr(self, name) for name in _SAMPLING_FIELDS}
@@ -179,11 +183,11 @@ class ModelInfoCall(Call, kw_only=True):
 
 
 class CancelCall(Call, kw_only=True):
-    """CANCEL: end a stream. Not in LMQL's protocol."""
+    """CANCEL: end a stream. LMQL's protocol does not have this command."""
 
 
 class ReleaseCall(Call, kw_only=True):
-    """RELEASE: delete a buffer. Not in LMQL's protocol."""
+    """RELEASE: delete a buffer. LMQL's protocol does not have this command."""
 
     buffer: Name
 
@@ -199,8 +203,8 @@ CALLS: dict[str, type[Call]] = {
 # Commands that open a stream and are answered with TOKEN frames.
 STREAM_WORDS = ("GENERATE", "SCORE")
 
-# A surrogate pair is two escapes for one character. This matches the first half; if the second is
-# missing, msgspec's error says only "truncated".
+# A surrogate pair is two escapes for one character. The pattern matches the first escape. If the second
+# is missing, msgspec's error says only "truncated".
 _HALF_A_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 
 # Fields that have the same name and meaning in SamplingParams.
@@ -210,7 +214,7 @@ _SAMPLING_FIELDS = (
     *("include_stop_str_in_output", "skip_special_tokens", "bad_words", "allowed_token_ids"),
 )
 
-# Does not match inside a JSON string, because quotation marks are escaped there.
+# The pattern does not match inside a JSON string, because quotation marks are escaped there.
 _STREAM_ID = re.compile(
     r'(?<!\\)"stream_id"\s*:\s*(-?[1-9][0-9]{0,17}|0|"[ -!#-\[\]-~]{1,256}")\s*[,}]'
 )
@@ -238,17 +242,17 @@ def parse_call(word: str, content: str) -> Call:
 
 
 def stream_of(content: str) -> StreamId | None:
-    """Return a frame's stream id, if it has one; errors are sent on that stream.
+    """Return a frame's stream id, if it has one, so that errors can be sent on that stream.
 
-    This also works for invalid JSON, because the client may be waiting on the stream.
+    The id is also found in invalid JSON, because the client may be waiting on the stream.
     """
     try:
         return msgspec.json.decode(content, type=_Stream).stream_id
     except msgspec.ValidationError:
         return None
     except (msgspec.DecodeError, RecursionError):
-        found = _STREAM_ID.search(content)
-        return None if found is None else msgspec.json.decode(found[1])
+        match = _STREAM_ID.search(content)
+        return None if match is None else msgspec.json.decode(match[1])
 
 
 def _api_error(message: str) -> ApiError:
@@ -258,5 +262,5 @@ def _api_error(message: str) -> ApiError:
         field = what.rpartition(" field ")[2].strip("`")[:MAX_NAME_LENGTH]
         missing = "required" in what
         return bad_request(field, f"{field} is missing" if missing else f"{field} is unknown")
-    field = path.rpartition("$.")[2].strip("`")  # "`key` in `$.field`" for a key
+    field = path.rpartition("$.")[2].strip("`")  # the path of a key is "`key` in `$.field`"
     return bad_request(field or None, f"{field or 'the JSON'}: {what}")

@@ -110,7 +110,7 @@ class Session:
         self._streams: dict[StreamId, asyncio.Task[None]] = {}
 
     async def serve(self, frames: AsyncIterator[str]) -> None:
-        """Answer frames until there are no more, or until the client stops reading the answers.
+        """Answer frames until `frames` ends, or until the client stops reading the answers.
 
         Raises the exceptions of `frames` and `send`.
         """
@@ -142,7 +142,7 @@ class Session:
                 call = await read_apart(len(content), partial(parse_call, word, content))
                 await self._handle(call)
             except ApiError as error:
-                # A TOKEN error ends the stream for the client, so a running one must not get one.
+                # A TOKEN error ends the stream for the client, so a running stream must not get one.
                 opens_stream = word in STREAM_WORDS and stream_id is not None
                 reply = "TOKEN" if opens_stream and stream_id not in self._streams else "MSG"
                 await self._fail(reply, stream_id, error)
@@ -210,7 +210,7 @@ class Session:
         await self._queue.put(word, [item(content)])
 
     async def _cancel(self, call: CancelCall) -> None:
-        """Cancel a stream; this answer is its last message. Harmless if it has already ended."""
+        """Cancel a stream, if it has not ended. The answer is the stream's last message."""
         task = self._streams.pop(call.stream_id, None)
         if task is not None:
             task.cancel()
@@ -222,13 +222,13 @@ class Session:
 
 
 class SendQueue:
-    """A bounded queue of items for one client; sends them in order, several per frame.
+    """A bounded queue of items for one client, which sends them in order, several per frame.
 
         streams --put--> waiting items --run--> one frame per word, as fast as the client reads
 
-    A client that reads slowly gets fewer, longer frames. When more than `LIMIT_BYTES` are queued,
-    streams wait, and each fills its own bounded buffer (`server/core/request_stream.py`). A client that
-    accepts nothing for `stall_seconds` is disconnected.
+    A client that reads slowly gets fewer but longer frames. When more than `LIMIT_BYTES` are queued,
+    the streams wait, and each stream fills its own bounded buffer (`server/core/request_stream.py`). A
+    client that accepts nothing for `stall_seconds` is disconnected.
 
     `send` takes a frame and returns when the connection has accepted it.
     """
@@ -245,7 +245,7 @@ class SendQueue:
     async def put(self, word: str, items: list[bytes]) -> None:
         """Add items of a TOKEN or MSG frame; wait while the queue is full."""
         await self._has_room.wait()
-        self._items += [(word, one) for one in items]
+        self._items += [(word, data) for data in items]
         self._bytes += sum(map(len, items))
         self._filled.set()
         if self._bytes > LIMIT_BYTES:
@@ -267,13 +267,13 @@ class SendQueue:
 def _joined(items: list[tuple[str, bytes]]) -> Iterator[str]:
     """Join consecutive items of the same word into frames of up to about `FRAME_BYTES`."""
     word, joined, size = "", list[bytes](), 0
-    for next_word, one in items:
+    for next_word, data in items:
         if joined and (next_word != word or size > FRAME_BYTES):
             yield f"{word} [{b','.join(joined).decode()}]"
             joined, size = [], 0
         word = next_word
-        joined.append(one)
-        size += len(one)
+        joined.append(data)
+        size += len(data)
     if joined:
         yield f"{word} [{b','.join(joined).decode()}]"
 

@@ -2,7 +2,7 @@
 
 Both are ordinary engine requests: they go through the same bridge as HTTP requests, share batches with
 them, and appear in the event log. SCORE is a request for the log-probabilities of its prompt. Every
-request samples at least one token; for SCORE this token costs nothing and is dropped.
+request samples at least one token; the token that SCORE samples needs no extra step and is dropped.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -29,9 +29,10 @@ from server.http.errors import bad_request
 
 
 class Stream:
-    """One stream of a session; its prompt follows the tokens of `before`.
+    """One stream of a session.
 
-    `put` adds items of a TOKEN or MSG frame to the session's send queue.
+    put     adds items of a TOKEN or MSG frame to the session's send queue
+    before  the buffer whose tokens precede the prompt, or None
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class Stream:
                 if delta.finish_reason is not None and call.keep is not None:
                     await self._send_message(status="kept", **self._buffers.summary(call.keep))
                 items = _token_items(call.stream_id, delta, with_text=with_text)
-                await self._put("TOKEN", [item(one) for one in items])
+                await self._put("TOKEN", [item(content) for content in items])
 
     async def _send_scores(self, call: ScoreCall, stream: RequestStream) -> None:
         scores: list[float] = []
@@ -125,19 +126,19 @@ class Stream:
         ]
         items[-1]["finish_reason"] = "stop"
         if isinstance(call.scored, str):
-            for one, text in zip(items, self._bridge.tokenizer.pieces(scored), strict=True):
-                one["text"] = text
-        await self._put("TOKEN", [item(one) for one in items])
+            for content, text in zip(items, self._bridge.tokenizer.pieces(scored), strict=True):
+                content["text"] = text
+        await self._put("TOKEN", [item(content) for content in items])
 
     async def _send_message(self, **content: object) -> None:
         await self._put("MSG", [item({"stream_id": self._call.stream_id} | content)])
 
 
 def _encode_prompt(prompt: Tokens, before: Sequence[int], tokenizer: Tokenizer) -> list[int]:
-    """Return the ids of a prompt that follows the ids `before`, including those.
+    """Return the ids `before`, followed by the ids of the prompt.
 
-    An empty prompt becomes the beginning-of-sequence token. Raises RequestError if the tokenizer has
-    none.
+    If both are empty, return the beginning-of-sequence token. Raises RequestError if the tokenizer has
+    no such token.
     """
     if isinstance(prompt, str) and not before:
         ids = tokenizer.encode(prompt)
@@ -180,8 +181,11 @@ def _token_items(
     last = len(delta.ids) - 1
     for index, id_ in enumerate(delta.ids):
         logprob = delta.logprobs.chosen[index]
-        top = [*delta.logprobs.top[index], (id_, logprob)]  # LMQL expects the chosen one too
-        one = {
+        top = [
+            *delta.logprobs.top[index],
+            (id_, logprob),
+        ]  # LMQL expects the sampled token in this list
+        content = {
             "stream_id": stream_id,
             "token": id_,
             "logprob": max(logprob, MIN_LOGPROB),
@@ -189,10 +193,10 @@ def _token_items(
             "top_logprobs": {other: max(value, MIN_LOGPROB) for other, value in top},
         }
         if delta.logprobs.forced[index]:
-            one["forced"] = True
+            content["forced"] = True
         if with_text:
-            one["text"] = delta.texts[index]
-        yield one
+            content["text"] = delta.texts[index]
+        yield content
 
 
 # The engine's field names -> LMTP's, where they differ.
