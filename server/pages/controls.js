@@ -60,10 +60,11 @@ export class Controls {
   }
 }
 
-/** Why the engine stopped, for all viewers; "" if it did not. */
+/** Why the engine stopped, for all viewers; "" if it did not, or if the page has yet to read that step. */
 function stopWords({ model, status: { stopped } }) {
   if (!stopped) return "";
   const { step, reason, request } = stopped;
+  if (model?.lastStep < step) return ""; // the state comes before the picture, which knows the request's name
   const name = request && (model?.request(request)?.name ?? `r${request}`);
   return `Stopped after step ${step}: ${reasons(reason, name)}.`;
 }
