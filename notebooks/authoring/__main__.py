@@ -1,13 +1,15 @@
-"""Run lessons in Chromium and store their outputs, with pictures: `make notebooks LESSONS="04 05"`.
+"""Run lessons in Chromium and store their outputs, with pictures: `make notebooks ARGS="04 05"`.
 
 The committed outputs are for readers who run nothing, on a code host or in a fresh JupyterLab. A
 widget's reference would be dead there, and its state large. So each widget is stored as its picture
 in the light theme and its `repr`. When the cell runs, it shows the widget again. Stored pictures suit
 light and dark pages: a board is a light card with round corners, and a figure has no background.
+They have a palette, and one that shows the same as the stored one leaves the file as it is.
 Between a question and its answer nothing is stored.
 """
 
 import base64
+import io
 import os
 import sys
 import tempfile
@@ -15,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+from PIL import Image
 from playwright.sync_api import Locator, Page, ViewportSize, expect, sync_playwright
 
 from authoring.contents import write_contents
@@ -31,9 +34,11 @@ from authoring.lab import (
     run_all,
 )
 from authoring.numbers import untraced
+from authoring.palette import png
 from authoring.parts import METADATA, lessons
 from authoring.spoilers import hidden
 
+PNG = "image/png"
 PLOTLY = "application/vnd.plotly.v1+json"
 DRAWN = ".underglass, .js-plotly-plot"  # elements that pictures are taken of
 # What is drawn around a picture is left out of it, so that it looks right on light and dark pages.
@@ -86,9 +91,9 @@ def store(page: Page, address: str, lesson: Path) -> None:
             continue
         count += 1
         stored.execution_count = count
-        stored.outputs = [
-            nbformat.from_dict(one) for one in _outputs(page, index, run["outputs"], count)
-        ]
+        outputs = _outputs(page, index, run["outputs"], count)
+        _keep_pictures(stored.outputs, outputs)
+        stored.outputs = [nbformat.from_dict(one) for one in outputs]
     for index, number in untraced(notebook.cells, ran=True):
         raise LessonError(f"cell {index}: the answer's {number} is in no output or code above it")
     for index in hidden(notebook.cells):
@@ -140,17 +145,33 @@ def _data(page: Page, index: int, place: int, data: dict[str, Any]) -> dict[str,
         expect(drawn).to_have_attribute("data-ready", "true", timeout=60_000)
     page.mouse.move(0, 0)  # nothing hovered
     picture = _picture(page, drawn, FIGURE if PLOTLY in data else CARD)
-    return {"image/png": base64.b64encode(picture).decode(), **plain}
+    return {PNG: base64.b64encode(picture).decode(), **plain}
 
 
 def _picture(page: Page, drawn: Locator, css: str) -> bytes:
     """Return the picture of an element without JupyterLab's background."""
     drawn.evaluate("element => { element.dataset.card = ''; }")
     style = page.add_style_tag(content=css)
-    picture = drawn.screenshot(animations="disabled", omit_background=True)
+    screenshot = drawn.screenshot(animations="disabled", omit_background=True)
     style.evaluate("element => element.remove()")
     drawn.evaluate("element => { delete element.dataset.card; }")
-    return picture
+    return png([screenshot])
+
+
+def _keep_pictures(before: list[dict[str, Any]], outputs: list[dict[str, Any]]) -> None:
+    """Keep the stored bytes of a picture that shows the same: another zlib packs it differently."""
+    stored = {_pixels(one["data"][PNG]): one["data"][PNG] for one in before if _has_picture(one)}
+    for data in (one["data"] for one in outputs if _has_picture(one)):
+        data[PNG] = stored.get(_pixels(data[PNG]), data[PNG])
+
+
+def _has_picture(output: dict[str, Any]) -> bool:
+    return PNG in output.get("data", {})
+
+
+def _pixels(picture: str) -> tuple[tuple[int, int], bytes]:
+    image = Image.open(io.BytesIO(base64.b64decode(picture))).convert("RGBA")
+    return image.size, image.tobytes()
 
 
 if __name__ == "__main__":

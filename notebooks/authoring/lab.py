@@ -74,9 +74,8 @@ def jupyterlab(home: Path, work: Path) -> Iterator[str]:
     environment["PYTHONPATH"] = os.pathsep.join(map(str, (REPOSITORY, NOTEBOOKS)))
     command = [sys.executable, "-P", "-m", "jupyterlab", "--no-browser", "--allow-root"]
     command += [f"--ServerApp.port={port}", "--ServerApp.ip=127.0.0.1", f"--notebook-dir={work}"]
-    command += ["--IdentityProvider.token=", "--LabApp.news_url=None"]
-    command += ["--LabApp.expose_app_in_browser=True", "--LabApp.check_for_updates_class="]
-    command[-1] += "jupyterlab.NeverCheckForUpdate"
+    command += ["--IdentityProvider.token=", "--LabApp.expose_app_in_browser=True"]
+    command += [f"--LabApp.app_settings_dir={NOTEBOOKS / 'lab-settings'}"]  # no news
     address = f"http://127.0.0.1:{port}"
     with (home / "server.log").open("wb") as log:
         server = subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=work)

@@ -7,20 +7,17 @@ request's lane. `docs/board-light.png` is its end, for readers who prefer reduce
 vLLM. All exist for the dark theme too.
 """
 
-import base64
 import tempfile
-import zlib
 from collections.abc import Sequence
 from itertools import cycle
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import httpx
-import numpy as np
-from playwright.sync_api import Browser, Locator, Page, ViewportSize, expect, sync_playwright
+from playwright.sync_api import Browser, ViewportSize, expect, sync_playwright
 
-from authoring.apng import Picture, png
 from authoring.lab import CHROMIUM_FLAGS, REPOSITORY, chromium_path
+from authoring.palette import png
 from engine.events import EventLog
 from engine.events.vocabulary import Preempted, StepStarted
 from engine.simulation.speakers import NAMES
@@ -59,57 +56,6 @@ HOLD_ANIMATIONS = """
     return animation;
   };
 """
-
-# Returns where a screenshot differs from the one before, and its pixels there; the others are
-# transparent.
-_CHANGED = """
-  async (screenshot) => {
-    const image = await createImageBitmap(await (await fetch(screenshot)).blob());
-    const { width, height } = image;
-    const context = new OffscreenCanvas(width, height).getContext("2d");
-    context.drawImage(image, 0, 0);
-    const now = context.getImageData(0, 0, width, height).data;
-    const pixels = new Uint32Array(now.buffer);
-    const before = globalThis.before ?? new Uint32Array(pixels.length);
-    globalThis.before = pixels.slice();
-    let [left, top, right, bottom] = [width, height, 0, 0];
-    for (let y = 0, i = 0; y < height; y++)
-      for (let x = 0; x < width; x++, i++) {
-        if (pixels[i] === before[i]) pixels[i] = 0;
-        else {
-          [left, right] = [Math.min(left, x), Math.max(right, x + 1)];
-          [top, bottom] = [Math.min(top, y), Math.max(bottom, y + 1)];
-        }
-      }
-    if (right === 0) [left, top, right, bottom] = [0, 0, 1, 1];
-    const rows = [];
-    for (let y = top; y < bottom; y++)
-      rows.push(now.slice(4 * (y * width + left), 4 * (y * width + right)));
-    const packed = new Blob(rows).stream().pipeThrough(new CompressionStream("deflate"));
-    const bytes = new Uint8Array(await new Response(packed).arrayBuffer());
-    const data = btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
-    return { x: left, y: top, width: right - left, height: bottom - top, data };
-  }
-"""
-
-
-class Camera:
-    """Takes pictures of an element: of each, what has changed since the one before."""
-
-    def __init__(self, element: Locator) -> None:
-        self.element = element
-        self.darkroom: Page = element.page.context.new_page()
-
-    def picture(self, seconds: float) -> Picture:
-        """Return the next picture of an animation, to be shown for `seconds`."""
-        self.element.blur()  # no focus ring
-        screenshot = base64.b64encode(self.element.screenshot()).decode()
-        changed: dict[str, Any] = self.darkroom.evaluate(
-            _CHANGED, f"data:image/png;base64,{screenshot}"
-        )
-        data = zlib.decompress(base64.b64decode(changed["data"]))
-        pixels = np.frombuffer(data, np.uint8).reshape(changed["height"], changed["width"], 4)
-        return Picture(pixels, seconds, changed["x"], changed["y"])
 
 
 def main() -> None:
@@ -159,7 +105,7 @@ def live(browser: Browser, themes: Sequence[Theme]) -> dict[Theme, bytes]:
             board = page.locator(".underglass").first
             expect(board).to_have_attribute("data-live", "live")
             expect(board).to_have_attribute("data-step", str(LIVE_STEP))
-            pictures[theme] = page.screenshot(animations="disabled")
+            pictures[theme] = png([page.screenshot(animations="disabled")])
             context.close()
     return pictures
 
@@ -174,7 +120,7 @@ def recorded(browser: Browser, folder: Path, theme: Theme) -> bytes:
     page = context.new_page()
     page.goto(f"{file.as_uri()}#step={RECORDED_STEP}&selected={WAITING}")
     expect(page.locator(".underglass").first).to_have_attribute("data-ready", "true")
-    picture = page.screenshot(animations="disabled")
+    picture = png([page.screenshot(animations="disabled")])
     context.close()
     return picture
 
@@ -192,21 +138,22 @@ def handover(browser: Browser, file: Path, log: EventLog, theme: Theme) -> tuple
     board.evaluate("root => { root.style.minHeight = `${root.offsetHeight}px`; }")
     board.press(",")
     expect(board).to_have_attribute("data-step", str(step - 1))
-    camera = Camera(board)
-    pictures = [camera.picture(BEFORE)]
+    board.blur()  # no focus ring
+    screenshots = [board.screenshot()]
     page.wait_for_timeout(DURATION + 1)  # steps that follow each other quickly have no motion
     board.press(".")
     expect(page.locator(".handover")).to_have_count(1)
+    board.blur()
     for frame in range(FRAMES):
         time = DURATION * (frame + 0.5) / FRAMES
         page.evaluate("t => { for (const a of document.getAnimations()) a.currentTime = t; }", time)
-        pictures.append(camera.picture(FRAME))
+        screenshots.append(board.screenshot())
     page.evaluate("for (const animation of document.getAnimations()) animation.finish()")
     expect(page.locator(".handover")).to_have_count(0)
-    pictures.append(camera.picture(AFTER))
-    end = Camera(board).picture(AFTER)
+    screenshots.append(board.screenshot())
     context.close()
-    return png(pictures, PLAYS), png([end])
+    seconds = [BEFORE, *[FRAME] * FRAMES, AFTER]
+    return png(screenshots, seconds, PLAYS), png(screenshots[-1:])
 
 
 def first_preemption(log: EventLog) -> tuple[int, int]:
