@@ -119,10 +119,7 @@ def set_up(level: str) -> None:
 
 
 def _make_venv() -> None:
-    print(
-        "Setting up .venv, once. The first lesson needs about 1.4 GB, half of it PyTorch.",
-        flush=True,
-    )
+    print("Setting up .venv, once. It takes about 1.2 GB, half of it PyTorch.", flush=True)
     try:
         import ensurepip  # noqa: F401
     except ImportError:
@@ -230,7 +227,7 @@ def build_front_end(*, everything: bool = False) -> None:
         if not has_packages:
             # Not `npm ci`: it fails if the lock file lacks another system's binary (@napi-rs/canvas).
             only = () if everything else ("--omit=dev",)
-            quietly = ("--no-save", "--no-audit", "--no-fund", "--silent")
+            quietly = ("--no-save", "--no-audit", "--no-fund", "--loglevel=error")
             run("npm", "install", *quietly, *only, folder=FRONTEND, path=node)
             packages.touch()
         if not is_built:
