@@ -1,13 +1,16 @@
 """The README's moving picture, and how screenshots are packed."""
 
+import base64
 import io
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from PIL import Image, ImageChops
 
+from authoring.__main__ import _keep_pictures
 from authoring.palette import png
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -56,6 +59,20 @@ def test_a_picture_keeps_areas_and_transparency_and_nearly_keeps_rare_colours() 
     assert np.array_equal(shown[:40], pixels[:40])
     assert np.abs(shown.astype(int) - pixels.astype(int)).max() < 32
     assert len(np.unique(shown.reshape(-1, 4), axis=0)) <= 256
+
+
+def test_a_picture_that_shows_the_same_keeps_its_stored_bytes() -> None:
+    def output(colour: tuple[int, ...], level: int) -> dict[str, Any]:
+        content = io.BytesIO()
+        Image.new("RGBA", (40, 30), colour).save(content, "PNG", compress_level=level)
+        return {"data": {"image/png": base64.b64encode(content.getvalue()).decode()}}
+
+    stored, again, other = output(RED, 0), output(RED, 9), output(BLUE, 9)
+    assert stored != again
+    expected = [{"name": "stdout"}, stored, output(BLUE, 9)]
+    outputs = [{"name": "stdout"}, again, other]
+    _keep_pictures([stored, {"name": "stdout"}], outputs)
+    assert outputs == expected
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
