@@ -53,7 +53,7 @@ SCOPE = "engine/scheduling/*.py engine/cache/*.py engine/events/fold.py engine/e
 TESTS = "tests/engine tests/parity tests/sources"
 WITH_MODELS = "tests/engine/compute tests/engine/text tests/engine/training"
 SEED = 27
-MEMORY = 6 << 30  # bytes per child, because a mutant may append to a list forever
+MEMORY = 8 << 30  # bytes per child, because a mutant may append to a list forever
 CPU_SECONDS = 150  # per child; an endless loop in one test is ended much earlier
 DIED = ("killed", "timeout", "crashed")
 
