@@ -257,49 +257,43 @@ class Judge:
         print(f"{counts.total()} of {len(self.chosen)} mutants ran: {dict(counts)}")
         return True
 
-    def measure(self, file: str, _: Send) -> dict[str, Any]:
+    def measure(self, file: str, send: Send) -> None:
         """Run one file's tests without a mutant: their CPU seconds, failures and what they reach."""
         reached = self.code.record()
-        tests = {item.nodeid: seconds for item, seconds in _run(self.files[file])}
-        return {"status": "measured", "tests": tests, "failed": self.failed, "reached": reached}
+        tests = {item.nodeid: seconds for item, seconds in self._run(self.files[file], send)}
+        send({"status": "measured", "tests": tests, "failed": self.failed, "reached": reached})
 
-    def judge(self, mutant: Mutant, send: Send) -> dict[str, Any]:
-        """Run the tests that reach the mutant until one fails, or takes far longer than it should."""
+    def judge(self, mutant: Mutant, send: Send) -> None:
+        """Run the tests that reach the mutant until one fails."""
         mutant.put(mutant.replacement)  # in the tree of this process
         self.code.replace(mutant.file, mutant.tree)
         mark = f"{mutant.file}:{mutant.line}"
         files = [file for file, reached in self.reached.items() if mark in reached]
         files.sort(key=self.cost.__getitem__)
-        items = [item for file in files for item in self.files[file]]
-
-        def start(item: pytest.Item) -> None:
-            def end(*_: object) -> None:
-                send({"status": "timeout", "by": item.nodeid})
-                os._exit(0)
-
-            signal.signal(signal.SIGPROF, end)
-            signal.setitimer(signal.ITIMER_PROF, 5 + 4 * self.seconds[item.nodeid])
-
-        for _ in _run(items, start):
+        for _ in self._run([item for file in files for item in self.files[file]], send):
             if self.failed:
-                return {"status": "killed", "by": self.failed[0]}
-        return {"status": "survived", "by": "", "tests": len(items)}
+                return send({"status": "killed", "by": self.failed[0]})
+        return send({"status": "survived", "by": f"none of {len(files)} test files"})
 
+    def _run(self, items: list[pytest.Item], send: Send) -> Iterator[tuple[pytest.Item, float]]:
+        """Run tests one by one. One that takes far longer than it should ends the process."""
 
-def _run(
-    items: list[pytest.Item], start: Callable[[pytest.Item], None] = lambda item: None
-) -> Iterator[tuple[pytest.Item, float]]:
-    for item, following in zip(items, [*items[1:], None], strict=False):
-        start(item)
-        before = time.process_time()
-        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-        yield item, time.process_time() - before
+        def end(*_: object) -> None:
+            send({"status": "timeout", "by": item.nodeid})
+            os._exit(0)
+
+        signal.signal(signal.SIGPROF, end)
+        for item, following in zip(items, [*items[1:], None], strict=False):
+            signal.setitimer(signal.ITIMER_PROF, 5 + 4 * self.seconds.get(item.nodeid, CPU_SECONDS))
+            start = time.process_time()
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            yield item, time.process_time() - start
 
 
 def in_children(
-    jobs: Iterable[Any], work: Callable[[Any, Send], dict[str, Any]], workers: int, deadline: float
+    jobs: Iterable[Any], work: Callable[[Any, Send], None], workers: int, deadline: float
 ) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """Do each job in a forked child. Yield its result, with the `seconds` that it took.
+    """Do each job in a forked child. Yield what it sends, with the `seconds` that it took.
 
     A child that ends without a result has crashed, or has reached `CPU_SECONDS`. At the deadline the
     children that still run are ended, and no result of theirs is yielded.
@@ -342,7 +336,7 @@ def _child(work: Any, job: Any, sender: Any, folder: str) -> None:
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)
     try:
-        sender.send(work(job, sender.send))
+        work(job, sender.send)
     except BaseException:
         sender.send({"status": "broken", "by": traceback.format_exc()})
     os._exit(0)
@@ -361,10 +355,10 @@ def run(
     died_in: Path | None = None,
 ) -> None:
     """Run a sample of the mutants, or those that died in an earlier result, and write OUT."""
-    chosen = mutants()
+    chosen = mutants()[:sample]
     if died_in:
-        died = {name for name, result in _read(died_in).items() if result["status"] in DIED}
-        chosen = [mutant for mutant in chosen if mutant.name in died]
+        old = _read(died_in)
+        chosen = [one for one in mutants() if old.get(one.name, {}).get("status") in DIED]
     hypothesis.settings.register_profile(
         "mutants",
         derandomize=True,
@@ -376,7 +370,7 @@ def run(
     hypothesis.settings.load_profile("mutants")
     options = [f"--ignore={folder}" for folder in WITH_MODELS.split()]
     options += "-q -s -p no:cacheprovider -p no:nbval -p no:xdist --timeout=100".split()
-    judge = Judge(chosen[:sample], out, workers, seconds)
+    judge = Judge(chosen, out, workers, seconds)
     pytest.main([*options, *(tests or TESTS.split())], plugins=[judge])
 
 
