@@ -9,9 +9,10 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from authoring.lab import CHROMIUM_FLAGS, REPOSITORY, chromium_path, jupyterlab
+from tests.browser.exported import exports, open_board
 from tests.browser.site import built_site, served
 
-__all__ = ["REPOSITORY", "NewPage"]
+__all__ = ["REPOSITORY", "NewPage", "exports", "open_board"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -91,9 +92,12 @@ def site(site_folder: Path) -> Iterator[str]:
         yield address
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def jupyter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    """A JupyterLab with a home of its own: its address, and the folder it serves."""
+    """A JupyterLab with a home of its own: its address, and the folder it serves.
+
+    All tests that need it are in test_jupyterlab.py and test_lessons.py, which one worker runs.
+    """
     home = tmp_path_factory.mktemp("jupyter")
     work = home / "work"
     work.mkdir()
