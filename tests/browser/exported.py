@@ -52,7 +52,9 @@ def open_board(new_page: Callable[..., Any], exports: Exports) -> OpenBoard:
     `on` is an open page that shall show it.
     """
 
-    def opened(log: Any = None, fragment: str = "", *, on: Any = None, **options: Any) -> BoardOnPage:
+    def opened(
+        log: Any = None, fragment: str = "", *, on: Any = None, **options: Any
+    ) -> BoardOnPage:
         of_page = {name: options.pop(name) for name in _OF_PAGES if name in options}
         page = on or new_page(**of_page)
         page.goto("about:blank")  # a page that differs in its fragment alone would not be loaded

@@ -1,12 +1,8 @@
 """A request looks the same wherever a panel names it: its lane's mark, hollow before it has a lane."""
 
-from pathlib import Path
-
 from engine import Cost, EngineConfig, EventLog, Workload, simulate
 from engine.simulation.workload import poisson, uniform
-from tests.browser.conftest import NewPage
-from tests.browser.exported import opened
-from visualizer import to_html
+from tests.browser.exported import OpenBoard
 from visualizer.logs import StepIndex, state_before
 
 _TEXTURES = ("solid", "dots", "keyline")
@@ -27,16 +23,13 @@ def crowded_log() -> EventLog:
     return simulate(workload, config, cost=Cost(5, 0.05, 0.02, 0.00002, 1e-6))
 
 
-def test_every_name_has_the_mark_of_its_lane(new_page: NewPage, tmp_path: Path) -> None:
-    log = crowded_log()
-    page = new_page()
-    path = tmp_path / "crowd.html"
-    to_html(log, path)
+def test_every_name_has_the_mark_of_its_lane(open_board: OpenBoard) -> None:
+    log, page = crowded_log(), None
     ends = StepIndex(log).ends
     seen: set[str] = set()
     for step in (5, 24, 25, 26, 40):
-        page.goto("about:blank")
-        board = opened(page, path, f"#step={step}")
+        board = open_board(log, f"#step={step}", on=page)
+        page = board.page
         state = state_before(log, ends[step])
         live = {request: state.lanes.of(request) for request in state.requests}
         looks: dict[int, str] = {}
