@@ -34,7 +34,7 @@ def test_the_same_prompts_run_with_another_setting_and_both_runs_are_compared(
     url = server.url
     page = new_page()
     board = open_live(page, url)
-    callers = ask(url, *"ABC")
+    ask(url, *"ABC")
     send(page, "Once upon a time D", name="Dee", tokens="6")
     board.wait()
     expect(board.root).to_have_attribute("data-requests", "4")
@@ -73,8 +73,6 @@ def test_the_same_prompts_run_with_another_setting_and_both_runs_are_compared(
     page.locator("#compare-close").click()
     expect(page.locator("#board")).to_be_visible()
     expect(picture).to_have_count(0)
-    for caller in callers:
-        caller.close()
 
 
 def test_a_wrong_setting_is_said_and_the_run_goes_on(
@@ -82,7 +80,7 @@ def test_a_wrong_setting_is_said_and_the_run_goes_on(
 ) -> None:
     page = new_page()
     board = open_live(page, server.url)
-    [caller] = ask(server.url, "Ada")
+    ask(server.url, "Ada")
     board.wait()
     page.locator("#restart-button").click()
     page.locator("[name=prefix_cache]").select_option("hash")
@@ -92,7 +90,6 @@ def test_a_wrong_setting_is_said_and_the_run_goes_on(
     expect(page.locator("#restart")).to_be_visible()
     steps(server.url, 2)
     expect_same_as_trace(board, server.url, 2)
-    caller.close()
 
 
 def test_a_phone_follows_its_own_prompt_into_the_new_run(

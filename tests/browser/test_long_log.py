@@ -4,7 +4,7 @@ import gzip
 from functools import cache
 from pathlib import Path
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from engine import Cost, EngineConfig, EventLog, Workload, simulate
 from engine.simulation.workload import poisson, uniform
@@ -36,12 +36,12 @@ def long_log() -> EventLog:
     return log
 
 
-def open_page(new_page: NewPage, path: Path, data: bytes) -> Page:
+def opened(new_page: NewPage, path: Path, data: bytes) -> BoardOnPage:
     write_page(gzip.compress(data, 1), {}, path, theme=None, title="long")
     page = new_page()
     page.add_init_script(_WATCH)
     page.goto(path.as_uri())
-    return page
+    return BoardOnPage(page).wait()
 
 
 def test_it_is_drawn_before_its_end_and_is_whole_in_the_end(
@@ -49,10 +49,9 @@ def test_it_is_drawn_before_its_end_and_is_whole_in_the_end(
 ) -> None:
     log = long_log()
     steps = StepIndex(log)
-    page = open_page(new_page, tmp_path / "long.html", log.to_bytes())
-    board = BoardOnPage(page).wait()
+    board = opened(new_page, tmp_path / "long.html", log.to_bytes())
     expect(board.root).to_have_attribute("data-loaded", "1", timeout=60_000)
-    first = page.evaluate("first")
+    first = board.page.evaluate("first")
     step, request = opening(log, steps)
     assert (first["step"], first["selected"]) == (str(step), str(request))
     assert float(first["loaded"]) < 1
@@ -70,8 +69,7 @@ def test_a_broken_line_is_named_and_what_came_before_it_is_shown(
     log = long_log()
     lines = log.to_bytes().splitlines(keepends=True)
     lines[60_000] = b'{"type": "admitted"}\n'
-    page = open_page(new_page, tmp_path / "broken.html", b"".join(lines))
-    board = BoardOnPage(page).wait()
+    board = opened(new_page, tmp_path / "broken.html", b"".join(lines))
     note = board.root.get_by_role("alert")
     expect(board.root).to_have_attribute("data-error", "60001", timeout=60_000)
     assert_names(note.inner_text(), 60001, "admitted", "request")

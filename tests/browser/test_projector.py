@@ -26,7 +26,7 @@ def counts(page: Page) -> list[str]:
 
 
 def test_it_is_chosen_remembered_and_left(new_page: NewPage, server: BackgroundServer) -> None:
-    [caller] = ask(server.url, "Ada")
+    ask(server.url, "Ada")
     page = new_page(width=1920, height=1080)
     open_live(page, server.url).wait()
     stage, board = page.locator("#stage"), page.locator("#board")
@@ -45,7 +45,6 @@ def test_it_is_chosen_remembered_and_left(new_page: NewPage, server: BackgroundS
         "visible=true"
     ).first.click()  # the controls are back, too
     expect(board.locator(".underglass")).to_have_attribute("data-held", "false")
-    caller.close()
 
 
 @pytest.mark.parametrize(("width", "height"), [(1920, 1080), (1280, 720)])
@@ -53,7 +52,7 @@ def test_everything_fits_the_screen_and_shows_one_step(
     new_page: NewPage, server: BackgroundServer, width: int, height: int
 ) -> None:
     names = [f"Student {number}" for number in range(30)]
-    callers = ask(server.url, *names, max_tokens=60)
+    ask(server.url, *names, max_tokens=60)
     page = new_page(width=width, height=height)
     open_live(page, server.url).wait()
     page.locator("#projector").click()
@@ -92,14 +91,12 @@ def test_everything_fits_the_screen_and_shows_one_step(
         assert box["x"] >= 0 and box["x"] + box["width"] <= width
         assert box["y"] + box["height"] <= height
     expect_no_violation(page)
-    for caller in callers:
-        caller.close()
 
 
 def test_looking_back_freezes_it_and_says_where_the_engine_is(
     new_page: NewPage, server: BackgroundServer
 ) -> None:
-    callers = ask(server.url, "Ada", "Bo", max_tokens=20)
+    ask(server.url, "Ada", "Bo", max_tokens=20)
     page, phone = new_page(width=1920, height=1080), new_page(width=390, height=844)
     open_live(page, server.url).wait()
     page.locator("#projector").click()
@@ -120,8 +117,6 @@ def test_looking_back_freezes_it_and_says_where_the_engine_is(
     stage.press("n")
     expect(stage).to_have_attribute("data-step", str(last + 3))
     expect(at).to_have_text(re.compile(rf"paused.*\b{last + 3}\b"))
-    for caller in callers:
-        caller.close()
 
 
 def test_without_a_request_it_invites_and_after_a_restart_it_does_so_again(
@@ -133,11 +128,9 @@ def test_without_a_request_it_invites_and_after_a_restart_it_does_so_again(
     stage = page.locator("#stage")
     expect(stage).to_have_attribute("data-empty", "")
     expect(page.locator("#address")).to_be_visible()
-    callers = ask(server.url, "Ada")
+    ask(server.url, "Ada")
     expect(stage).to_have_attribute("data-lanes", "1")
     run_until(server.url, "finish")
     post(server.url, "/engine/restart", {"settings": {"policy": "sjf"}})
     expect(stage).to_have_attribute("data-empty", "")
     expect(page.locator("#stopped")).to_contain_text("policy fcfs → sjf")
-    for caller in callers:
-        caller.close()

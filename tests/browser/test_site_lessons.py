@@ -63,19 +63,14 @@ def edit(page: Page, number: int, old: str, new: str) -> None:
     page.keyboard.insert_text(source.replace(old, new))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in NAMES if name[:2] in ("00", "17")])
 def test_a_lesson_draws_its_first_board_and_hides_what_follows_its_question(
     name: str, open_lesson: Open
 ) -> None:
     page = open_lesson(name)
     board = page.locator("div.lesson .board").first
-    if board.count():
-        board.scroll_into_view_if_needed()
-        expect(board.locator("> .underglass")).to_have_attribute("data-ready", "true")
-    parts = page.locator("details.part")
-    asked = predictions(nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4).cells)
-    keys = [part.get_attribute("data-question") for part in parts.all()]
-    assert keys == [one.key for one in asked]
+    board.scroll_into_view_if_needed()
+    expect(board.locator("> .underglass")).to_have_attribute("data-ready", "true")
     expect(page.locator("form.predict").first).to_be_visible()
     for hidden in page.locator("details.part > :not(summary)").all():
         assert not hidden.is_visible()
@@ -85,7 +80,8 @@ def test_a_lesson_draws_its_first_board_and_hides_what_follows_its_question(
 class _Cells(HTMLParser):
     """What a page shows of each cell before anything is opened in its part: prose and outputs, no code.
 
-    parts   one dict per part of the page: the number of a cell -> its text
+    parts      one dict per part of the page: the number of a cell -> its text
+    questions  the key of the question before each part but the first
     """
 
     SILENT = ("script", "style", "form", "summary")
@@ -93,9 +89,8 @@ class _Cells(HTMLParser):
     def __init__(self, page: str) -> None:
         super().__init__()
         self.parts: list[dict[int, str]] = [{}]
-        self._open: list[
-            tuple[str, bool, int | None]
-        ] = []  # element, whether it shows no text, cell
+        self.questions: list[str] = []
+        self._open = list[tuple[str, bool, int | None]]()  # element, if it shows no text, cell
         self.feed(page)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -105,6 +100,7 @@ class _Cells(HTMLParser):
         classes = values.get("class", "").split()
         if "part" in classes:
             self.parts.append({})
+            self.questions.append(values["data-question"])
         folded = tag == "details" and "part" not in classes
         _, silent, cell = self._open[-1] if self._open else ("", False, None)
         if (name := values.get("id", "")).startswith("cell-"):
@@ -127,11 +123,11 @@ def test_no_answer_is_on_the_page_before_its_question_is_answered(
     name: str, site_folder: Path
 ) -> None:
     cells = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4).cells
-    parts = _Cells((site_folder / "lessons" / f"{name}.html").read_text("utf-8")).parts
+    page = _Cells((site_folder / "lessons" / f"{name}.html").read_text("utf-8"))
     asked = predictions(cells)
-    assert len(parts) == len(asked) + 1
+    assert page.questions == [one.key for one in asked]
     for at, one in enumerate(asked):
-        shown = {cell: text for part in parts[: at + 1] for cell, text in part.items()}
+        shown = {cell: text for part in page.parts[: at + 1] for cell, text in part.items()}
         assert 0 in shown and max(shown) <= one.asked, "all that follows is in another part"
         for number, text in shown.items():
             if f"says-{one.key}" in cells[number].metadata.get("tags", []):
@@ -147,6 +143,14 @@ def test_a_guess_opens_the_next_part_and_is_remembered(open_lesson: Open) -> Non
     expect(part).to_have_attribute("open", "")
     told = part.locator("[data-reveal]").first
     expect(told).to_contain_text("Your guess: 7. The log says: 25.")
+    # Hints open one after the other.
+    closed = page.locator("details.part:not([open]) > summary")
+    while closed.count():
+        closed.first.click()
+    second = page.get_by_text("Hint 2 of 2")
+    expect(second).to_be_hidden()
+    page.get_by_text("Hint 1 of 2").click()
+    expect(second).to_be_visible()
     page.get_by_label("25", exact=True).check()
     expect(told).to_contain_text("Your guess: 25. The log says the same.")
     expect(page.locator('details.part[data-question="04.continuous"]')).not_to_have_attribute(
@@ -205,16 +209,6 @@ def test_the_bundled_model_writes_in_the_page_what_it_writes_with_torch(open_les
     ran = run(page, 1)
     assert ran.locator('pre[data-stream="stdout"]').inner_text().strip() == text.strip()
     expect(ran.locator(".board > .underglass")).to_have_attribute("data-ready", "true")
-
-
-def test_hints_open_one_after_the_other(open_lesson: Open) -> None:
-    page = open_lesson("04_continuous_batching")
-    for question in page.locator("details.part > summary").all():
-        question.click()
-    second = page.get_by_text("Hint 2 of 2")
-    expect(second).to_be_hidden()
-    page.get_by_text("Hint 1 of 2").click()
-    expect(second).to_be_visible()
 
 
 def test_each_cell_that_does_not_run_says_why(site_folder: Path) -> None:
