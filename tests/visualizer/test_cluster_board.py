@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from engine.events import EventLog
 from engine.events.cluster_log import ClusterLog
 from tests.facts import assert_names, raises_naming
 from tests.visualizer.clusters import crowd, three_replicas
@@ -83,14 +82,6 @@ def test_the_cursor_and_the_selection_are_python_values() -> None:
         board.selected = 99
 
 
-def test_a_replicas_log_is_shown_as_any_log() -> None:
-    board = shown(three_replicas())
-    single = show(board.replicas["1"])
-    assert isinstance(board.replicas["1"], EventLog)
-    assert not isinstance(single, ClusterBoard)
-    assert single.step > 0
-
-
 def test_a_log_that_is_too_large_to_save_is_sent_when_the_page_asks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -105,23 +96,18 @@ def test_a_log_that_is_too_large_to_save_is_sent_when_the_page_asks(
     assert gzip.decompress(data) == crowd().to_bytes()
 
 
-@pytest.mark.parametrize("option", ["step", "window", "range", "axis", "slo", "panel"])
-def test_options_of_one_engines_board_are_rejected(option: str) -> None:
-    with raises_naming(ValueError, option, 3):
-        show(three_replicas(), **{option: 3})
-
-
-def test_options_of_the_other_kind_of_page_are_rejected() -> None:
-    with raises_naming(ValueError, "step", 3, "at_ms"):
-        to_html(three_replicas(), step=3)
+def test_options_of_the_other_kind_are_rejected() -> None:
+    cluster, single = three_replicas(), storytellers()
+    for option in ("step", "window", "range", "axis", "slo", "panel"):
+        with raises_naming(ValueError, option, 3):
+            show(cluster, **{option: 3})
+    for log, options in ((cluster, {"step": 3}), (single, {"at_ms": 3}), (cluster, {"select": 99})):
+        with raises_naming(ValueError, *options, *options.values()):
+            to_html(log, **options)
     with raises_naming(ValueError, "at_ms", 3, "step"):
-        to_html(storytellers(), at_ms=3)
-    with raises_naming(ValueError, "at_ms", 3, "step"):
-        show(storytellers(), at_ms=3)  # type: ignore[call-overload]
-    with raises_naming(ValueError, "select", 99):
-        to_html(three_replicas(), select=99)
+        show(single, at_ms=3)  # type: ignore[call-overload]
     with raises_naming(TypeError, "EventLog"):
-        ClusterBoard(storytellers())  # type: ignore[arg-type]
+        ClusterBoard(single)  # type: ignore[arg-type]
 
 
 def test_the_command_writes_a_page_or_the_decisions(path: Path, tmp_path: Path) -> None:

@@ -88,14 +88,8 @@ def one_arrival_later(workload: Workload) -> EventLog:
     return run(other)
 
 
-PLANTS = [
-    another_policy,
-    another_priority,
-    another_eviction,
-    another_victim,
-    one_block_more,
-    one_arrival_later,
-]
+PLANTS = [another_policy, another_priority, another_eviction]
+PLANTS += [another_victim, one_block_more, one_arrival_later]
 
 
 def decided(log: EventLog) -> Iterator[tuple[int, list[Any]]]:
@@ -117,12 +111,8 @@ def decided(log: EventLog) -> Iterator[tuple[int, list[Any]]]:
             case v.RadixEvicted() | v.BlockEvicted():
                 events.append(("evicted", event.node, event.needed_by))
             case v.StepScheduled():
-                events.append(
-                    (
-                        "rows",
-                        [(row.request, row.start, row.count, row.drafts) for row in event.rows],
-                    )
-                )
+                rows = [(row.request, row.start, row.count, row.drafts) for row in event.rows]
+                events.append(("rows", rows))
             case v.StepFinished():
                 events.append(("tokens", [(row.request, row.ids) for row in event.tokens]))
             case v.RequestFinished() if event.reason != "abort":
@@ -143,10 +133,10 @@ def requests_of(log: EventLog) -> list[tuple[int, list[int]]]:
 
 @pytest.mark.parametrize("plant", PLANTS)
 def test_one_planted_change_is_found_in_the_step_where_it_first_decides_something(
-    plant: Callable[[Workload], EventLog],
+    plant: Callable[[Workload], EventLog], soak: bool
 ) -> None:
     found = 0
-    for seed in range(60):
+    for seed in range(500 if soak else 40):
         workload = random_workload(seed)
         workload.moves.clear()  # what an engine adopts depends on its room, and is no decision
         a, b = run(workload), plant(workload)
@@ -164,11 +154,11 @@ def test_one_planted_change_is_found_in_the_step_where_it_first_decides_somethin
 
 @pytest.mark.parametrize("plant", PLANTS)
 def test_what_is_said_of_the_difference_is_true_of_both_logs(
-    plant: Callable[[Workload], EventLog],
+    plant: Callable[[Workload], EventLog], soak: bool
 ) -> None:
     """Check that requests named as preempted, admitted or waiting in that step are so, in both runs."""
     claims = 0
-    for seed in range(40):
+    for seed in range(500 if soak else 25):
         workload = random_workload(seed)
         logs = run(workload), plant(workload)
         difference = first_difference(*logs, pair(*logs))
@@ -209,7 +199,7 @@ def events_in(log: EventLog, step: int) -> list[v.Event]:
     return events
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(5))
 def test_equal_runs_have_no_difference(seed: int) -> None:
     workload = random_workload(seed)
     comparison = compare(run(workload), run(workload))
@@ -233,21 +223,6 @@ def test_the_difference_comes_with_both_reasons(log: EventLog) -> None:
     difference = first_difference(log, other, pair(log, other))
     assert (difference.step, difference.kind, difference.requests) == (22, "evicted", (6, 6))
     assert_names(comparison.first_difference, 22, "before", "after", "r6", "LRU", "none", 1, 2)
-
-
-def test_a_larger_batch_admits_another_request(log: EventLog) -> None:
-    other = storytellers(max_batch_size=8)
-    difference = first_difference(log, other, pair(log, other))
-    assert (difference.step, difference.kind, difference.requests) == (17, "admitted", (9, 9))
-    comparison = compare(log, other)
-    assert_names(comparison.first_difference, 17, "r9", "none", 7, 24, 58, 25)
-    assert_names(repr(comparison), "Comparison", "A", "B", 12, 53, 17)
-
-
-def test_the_log_of_what_if_is_compared_with_its_origin(log: EventLog) -> None:
-    comparison = compare(log, what_if(log, token_budget=32))
-    assert comparison.settings["token_budget"] == (64, 32)
-    assert comparison.step == 1
 
 
 def measured(log: EventLog) -> EventLog:
@@ -283,6 +258,7 @@ def test_a_replay_with_nothing_changed_has_no_difference_in_any_time(
 
 def test_the_models_error_is_stated_and_kept_out_of_the_effect(log: EventLog) -> None:
     origin = measured(log)
+    before = origin.to_bytes()
     same, other = what_if(origin), what_if(origin, token_budget=32)
     comparison = compare(origin, EventLog.from_bytes(other.to_bytes()))
     assert comparison.settings == {"token_budget": (64, 32)}
@@ -293,6 +269,7 @@ def test_the_models_error_is_stated_and_kept_out_of_the_effect(log: EventLog) ->
     assert comparison.model_error["ttft_ms"] == pytest.approx(error)
     assert f"{error:.3g} ms in TTFT" in comparison.facts["note"]
     assert f"{error:.3g} ms in TTFT" in comparison.to_html()
+    assert origin.to_bytes() == before, "the log itself keeps its times"
 
 
 def test_parts_of_the_radix_tree_are_no_change_of_their_own() -> None:
@@ -402,13 +379,6 @@ def test_adopted_tokens_are_counted_in_runs_that_have_them() -> None:
     assert name not in compare(plain.log, plain.log).totals.index
 
 
-def test_the_log_itself_keeps_its_times(log: EventLog) -> None:
-    origin = measured(log)
-    before = origin.to_bytes()
-    compare(origin, what_if(origin))
-    assert origin.to_bytes() == before
-
-
 def test_only_a_replay_of_this_very_log_is_timed_with_it(log: EventLog) -> None:
     origin, other = measured(log), measured(log)
     other[0].t["unix_us"] = 2_000_000
@@ -427,19 +397,6 @@ def test_a_replay_pinned_to_time_keeps_measured_times_and_says_so(log: EventLog)
     assert comparison.totals.loc["mean TTFT, ms", "a"] == pytest.approx(mean)
     assert comparison.model_error["ttft_ms"] > 1
     assert 'what_if(log, pinned="time")' in comparison.note
-
-
-def test_changes_in_latency_are_those_of_the_logs(log: EventLog) -> None:
-    other = storytellers(token_budget=32)
-    table = compare(log, other).requests
-    assert len(table) == 12
-    for id_, row in table.iterrows():
-        expected = other.requests["ttft_ms"][id_] - log.requests["ttft_ms"][id_]
-        assert row["ttft_ms_change"] == pytest.approx(expected)
-    totals = compare(log, other).totals
-    assert totals.loc["steps", "a"] == 53
-    assert totals.loc["output tokens", "change"] == 0
-    assert totals.loc["preemptions", "a"] == len(log.of(v.Preempted))
 
 
 def test_requests_pair_by_prompt_label_and_order_and_others_are_named() -> None:

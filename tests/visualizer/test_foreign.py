@@ -77,12 +77,6 @@ def test_columns_of_an_unknown_fact_are_missing_and_all_others_stay(
             assert before[column].equals(after[column]), column
 
 
-def test_unknown_tokens_keep_their_number(own: EventLog, log: EventLog) -> None:
-    assert len(log.tokens) == len(own.tokens)
-    assert log.requests.prompt_tokens.equals(own.requests.prompt_tokens)
-    assert log.tokens[["id", "text"]].isna().all(axis=None)
-
-
 def test_why_answers_every_question_about_a_log_without_tokens_and_causes(own: EventLog) -> None:
     log = foreign(own, unknown=(*NO_TEXT, *CAUSES), inferred=())
     for step in log.steps.index[::4]:
@@ -131,11 +125,6 @@ def test_a_decision_that_differs_is_found_across_engines(own: EventLog, log: Eve
     assert comparison.step is not None
     with_tokens = foreign(own, unknown=())
     assert compare(other, with_tokens).step == compare(other, own).step
-
-
-def test_requests_of_other_engines_are_matched_by_label_if_they_share_them(log: EventLog) -> None:
-    pairs = compare(log, EventLog.from_events(list(log))).requests
-    assert list(pairs.id_b) == list(pairs.index)
 
 
 def test_a_run_without_causes_is_compared_without_them(own: EventLog) -> None:

@@ -48,7 +48,7 @@ def plain(value: object) -> object:
 
 @pytest.fixture
 def seeds(soak: bool, first_seed: int) -> range:
-    return range(first_seed, first_seed + (1_500 if soak else 60))
+    return range(first_seed, first_seed + (1_500 if soak else 30))
 
 
 def test_tokens_are_what_the_engine_gave_its_requests(seeds: range) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from engine.events.vocabulary import RequestArrived
 from tests.facts import assert_names, raises_naming
 from visualizer import Timeline, gallery, show, to_html
 from visualizer.logs import read_log, state_at
@@ -26,17 +25,6 @@ def test_a_scenario_opens_at_its_step_with_its_request_selected(name: str) -> No
     state = state_at(one.log, board.view_model.steps, one.step)
     assert one.select in {request["id"] for request in state["requests"]}
     assert board.view_model.about["caption"] == one.caption
-
-
-def test_a_dozen_and_more_in_an_order_that_begins_at_the_beginning() -> None:
-    assert len(NAMES) >= 12
-    assert NAMES[:2] == ["first_look", "hit"]
-
-
-def test_names_are_people(name: str = "thirty") -> None:
-    labels = [event.label for event in gallery()[name].log.of(RequestArrived)]
-    assert len(set(labels)) == 30
-    assert all(label.isalpha() and label.istitle() for label in labels)
 
 
 def test_another_moment_can_be_asked_for_and_the_next_board_opens_where_it_should() -> None:

@@ -103,7 +103,7 @@ def compare(logs: dict[str, EventLog], folder: Path) -> int:
 
 
 def test_both_folds_agree_after_every_event(soak: bool, first_seed: int, tmp_path: Path) -> None:
-    count = 2_000 if soak else 200
+    count = 2_000 if soak else 90
     seeds = range(first_seed, first_seed + count)
     logs = {str(seed): recorded(seed) for seed in seeds}
     for seed in seeds[: count // 3]:
@@ -152,7 +152,7 @@ def test_both_folds_sum_the_loads_of_experts_and_say_the_same_of_them(tmp_path: 
 
 
 def test_what_the_model_says_is_true(soak: bool, first_seed: int, tmp_path: Path) -> None:
-    count = 1_000 if soak else 120
+    count = 1_000 if soak else 60
     seeds = range(first_seed, first_seed + count)
     logs = {str(seed): recorded(seed) for seed in seeds}
     logs |= {f"sliding-{seed}": played(sliding_workload(seed)) for seed in seeds[: count // 4]}
@@ -187,7 +187,7 @@ def test_the_board_and_the_frame_say_the_same_of_each_request(
 
 
 def test_python_and_the_board_open_at_the_same_step(first_seed: int, tmp_path: Path) -> None:
-    logs = {str(seed): recorded(seed) for seed in range(first_seed, first_seed + 60)}
+    logs = {str(seed): recorded(seed) for seed in range(first_seed, first_seed + 30)}
     logs |= windowed(first_seed)
     save(logs, tmp_path)
     theirs = json.loads(node("openings.js", tmp_path))

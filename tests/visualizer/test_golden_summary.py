@@ -44,7 +44,7 @@ def good(log: EventLog) -> int:
 
 
 def test_the_board_and_python_summarize_alike(first_seed: int, tmp_path: Path) -> None:
-    logs = {str(seed): recorded(seed) for seed in range(first_seed, first_seed + 40)}
+    logs = {str(seed): recorded(seed) for seed in range(first_seed, first_seed + 20)}
     logs |= {f"w{name}": log for name, log in windowed(first_seed).items()}
     logs |= {
         "story": storytellers(),

@@ -34,7 +34,7 @@ def compare(logs: dict[str, EventLog], folder: Path) -> int:
 
 
 def test_random_logs(soak: bool, first_seed: int, tmp_path: Path) -> None:
-    count = 2_000 if soak else 200
+    count = 2_000 if soak else 60
     logs = {str(seed): recorded(seed) for seed in range(first_seed, first_seed + count)}
     print(f"\n{compare(logs, tmp_path)} spans of {count} workloads are equal")
 
@@ -49,7 +49,7 @@ def test_bundled_logs(tmp_path: Path) -> None:
 
 
 def test_logs_without_times(first_seed: int, tmp_path: Path) -> None:
-    seeds = range(first_seed, first_seed + 40)
+    seeds = range(first_seed, first_seed + 20)
     logs = {
         str(seed): EventLog.from_bytes(b"\n".join([*recorded(seed).deterministic(), b""]))
         for seed in seeds
@@ -64,7 +64,7 @@ def test_every_window_of_an_asynchronous_log(tmp_path: Path) -> None:
     whole = recorded(3)
     assert settings_of(whole)["async_scheduling"]
     logs = {}
-    for size in range(10, 60):
+    for size in range(10, 60, 3):
         logs[str(size)] = EventLog(window=size)
         for event in whole:
             logs[str(size)].append(event)

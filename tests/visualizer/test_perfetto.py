@@ -237,7 +237,7 @@ def steps_of(event: Event) -> range:
 
 @pytest.fixture
 def seeds(soak: bool, first_seed: int) -> range:
-    return range(first_seed, first_seed + (2_000 if soak else 80))
+    return range(first_seed, first_seed + (2_000 if soak else 40))
 
 
 def test_random_workloads_keep_the_rules_and_lose_nothing(seeds: range) -> None:

@@ -65,7 +65,7 @@ def expected(log: EventLog, index: int, kind: str, about: int | None) -> tuple[i
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_answer_is_what_the_log_says(kind: str) -> None:
     asked = 0
-    for seed in range(40):
+    for seed in range(25):
         log = random_log(seed)
         for question in questions(log, most=4, seed=seed, kinds=[kind]):
             assert question.kind == kind
@@ -105,7 +105,7 @@ def lines_from(log: EventLog, index: int) -> list[str]:
     return log.to_bytes().decode().splitlines()[index:]
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_before_the_reveal_no_later_event_and_no_answer_is_in_the_state(
     log: EventLog, seed: int
 ) -> None:
@@ -166,16 +166,6 @@ def test_a_question_counts_once_whatever_a_page_sends(log: EventLog) -> None:
     assert (game.score, len(game.answers)) == (0, 1)
     with pytest.raises(ValueError):
         game.answer(right)
-
-
-def test_yes_and_numbers_are_taken_plainly(log: EventLog) -> None:
-    game = predict(log, questions=1, kinds=["blocked"])
-    game.answer(bool(game.game.questions[0].answer[0]))
-    assert game.answers[0]["right"] is True
-    game = predict(log, questions=1, kinds=["hit"])
-    game.answer(game.game.questions[0].answer[0] + 1)
-    assert game.answers[0]["right"] is False
-    assert_names(game.answers[0]["why"], 8)
 
 
 def test_a_log_without_decisions_says_so_and_unknown_kinds_are_rejected(log: EventLog) -> None:
