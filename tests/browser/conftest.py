@@ -2,13 +2,13 @@
 
 import fcntl
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Page, expect, sync_playwright
 
 from authoring.lab import (
     CHROMIUM_FLAGS,
@@ -33,7 +33,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def chromium() -> Iterator[Browser]:
+def chromium():
     path = chromium_path()
     if path is None:
         missing = "no Chromium on this machine: install the package `chromium`"
@@ -51,7 +51,7 @@ OpenCells = Callable[..., Page]
 
 
 @pytest.fixture
-def new_page(chromium: Browser) -> Iterator[NewPage]:
+def new_page(chromium):
     """Opens pages of a size; at the end of the test none may have erred or looked outside."""
     faults: list[str] = []
     contexts = []
@@ -91,27 +91,27 @@ def _outside(url: str) -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def of_the_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def of_the_run(tmp_path_factory):
     """A folder that all processes of this test run share."""
     base = tmp_path_factory.getbasetemp()
     return base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base
 
 
 @pytest.fixture(scope="session")
-def site_folder(of_the_run: Path) -> Path:
+def site_folder(of_the_run):
     """The built static site. Read it only: all tests share it."""
     return built_site(of_the_run)
 
 
 @pytest.fixture(scope="session")
-def site(site_folder: Path) -> Iterator[str]:
+def site(site_folder):
     """The address of the static site, with a slash at the end."""
     with served(site_folder) as address:
         yield address
 
 
 @pytest.fixture(scope="session")
-def jupyter(of_the_run: Path) -> Iterator[tuple[str, Path]]:
+def jupyter(of_the_run):
     """The test run's JupyterLab: its address, and the folder it serves.
 
     The first process that needs it starts it, and ends it after all others have released `users`.
@@ -131,13 +131,13 @@ def jupyter(of_the_run: Path) -> Iterator[tuple[str, Path]]:
 
 
 @pytest.fixture(autouse=True)
-def hung_up() -> Iterator[None]:
+def hung_up():
     yield
     hang_up()
 
 
 @pytest.fixture
-def patience() -> Iterator[None]:
+def patience():
     """A kernel answers when it gets to it: on a busy machine later than a page does."""
     expect.set_options(timeout=30_000)
     yield
@@ -145,7 +145,7 @@ def patience() -> Iterator[None]:
 
 
 @pytest.fixture
-def open_cells(new_page: NewPage, jupyter: tuple[str, Path]) -> Iterator[OpenCells]:
+def open_cells(new_page, jupyter):
     """Write cells into a notebook, open it, run the first `run` cells; end its kernel afterwards."""
     address, work = jupyter
     pages = []

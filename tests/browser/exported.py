@@ -41,12 +41,12 @@ class Exports:
 
 
 @pytest.fixture(scope="session")
-def exports(tmp_path_factory: pytest.TempPathFactory) -> Exports:
+def exports(tmp_path_factory):
     return Exports(tmp_path_factory.mktemp("exports"))
 
 
 @pytest.fixture
-def open_board(new_page: Callable[..., Any], exports: Exports) -> OpenBoard:
+def open_board(new_page, exports):
     """Open an exported log at what a fragment asks for; see `Exports.page` and `new_page` for options.
 
     `on` is an open page that shall show it.

@@ -7,7 +7,6 @@ from playwright.sync_api import expect
 
 from engine.events.log import EventLog
 from tests.browser.axe import expect_no_violation
-from tests.browser.exported import OpenBoard
 from tests.facts import assert_names
 from visualizer.sources import read_source
 
@@ -22,7 +21,7 @@ def vllm_log() -> EventLog:
     return found
 
 
-def test_why_a_request_missed_and_what_is_stuck(open_board: OpenBoard) -> None:
+def test_why_a_request_missed_and_what_is_stuck(open_board):
     log = vllm_log()
     board = open_board(log, f"#step=88&selected={IVO}")
     board.press("y")

@@ -9,7 +9,6 @@ from engine.events import EventLog
 from engine.events import vocabulary as v
 from engine.simulation.cost_runner import CostRunner
 from tests.browser.axe import expect_no_violation
-from tests.browser.exported import OpenBoard
 
 
 @cache
@@ -25,7 +24,7 @@ def two_stops(*, asynchronous: bool = True) -> EventLog:
     return engine.log
 
 
-def test_both_lanes_are_shown_and_a_click_on_them_finds_the_step(open_board: OpenBoard) -> None:
+def test_both_lanes_are_shown_and_a_click_on_them_finds_the_step(open_board):
     log = two_stops()
     board = open_board(log, "#step=4")
     lanes = board.root.locator(".overlap")
@@ -52,9 +51,7 @@ def test_both_lanes_are_shown_and_a_click_on_them_finds_the_step(open_board: Ope
     expect(board.root.locator(".placeholder")).to_have_count(0)
 
 
-def test_a_placeholder_is_filled_one_step_later_and_a_row_in_vain_is_named(
-    open_board: OpenBoard,
-) -> None:
+def test_a_placeholder_is_filled_one_step_later_and_a_row_in_vain_is_named(open_board):
     log = two_stops()
     [event] = [e for e in log.of(v.StepFinished) if 1 in e.wasted]
     board = open_board(log, f"#step={event.step - 1}&selected=1")

@@ -6,7 +6,6 @@ import pytest
 from playwright.sync_api import Locator
 
 from tests.browser.conftest import REPOSITORY
-from tests.browser.exported import OpenBoard
 
 STORYTELLERS = REPOSITORY / "visualizer" / "frontend" / "test" / "storytellers.jsonl"
 
@@ -25,8 +24,8 @@ def in_sight(cells: Locator) -> list[bool]:
 
 @pytest.mark.parametrize("log", ["preemption", "thrash", str(STORYTELLERS)])  # the README's is last
 def test_the_block_table_shows_as_many_blocks_as_it_says_and_those_that_changed_hands(
-    open_board: OpenBoard, log: str
-) -> None:
+    open_board, log
+):
     board = open_board(log, width=390, height=2600)
     for width in (390, 720, 848, 1100, 1440):
         board.page.set_viewport_size({"width": width, "height": 2600})

@@ -5,13 +5,13 @@ from playwright.sync_api import expect
 
 from tests.browser.axe import expect_no_violation
 from tests.browser.board import counts_at, numbers_in
-from tests.browser.exported import OpenBoard, the_log
+from tests.browser.exported import the_log
 from tests.visualizer.storytellers import crowd
 from visualizer.logs import StepIndex, state_at
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_no_violation(open_board: OpenBoard, scheme: str) -> None:
+def test_axe_finds_no_violation(open_board, scheme):
     board = open_board(color_scheme=scheme)
     page = board.page
     expect(board.root).to_have_attribute("data-theme", scheme)
@@ -31,7 +31,7 @@ def test_axe_finds_no_violation(open_board: OpenBoard, scheme: str) -> None:
     expect_no_violation(page)
 
 
-def test_t_shows_the_pictures_as_tables_of_this_step(open_board: OpenBoard) -> None:
+def test_t_shows_the_pictures_as_tables_of_this_step(open_board):
     board = open_board()
     board.press("t", ".")
     board.expect_step(31)
@@ -58,9 +58,7 @@ def test_t_shows_the_pictures_as_tables_of_this_step(open_board: OpenBoard) -> N
     assert requests.locator("tbody th").all_inner_texts() == list(dict.fromkeys(names))
 
 
-def test_tables_of_a_large_log_are_short_and_say_how_much_more_there_is(
-    open_board: OpenBoard,
-) -> None:
+def test_tables_of_a_large_log_are_short_and_say_how_much_more_there_is(open_board):
     log = crowd(requests=200, max_kv_tokens=65536)
     board = open_board(log, step=790)
     rows = board.root.locator(".map .alternative tbody tr")
@@ -71,9 +69,7 @@ def test_tables_of_a_large_log_are_short_and_say_how_much_more_there_is(
     assert board.root.locator("*").count() < 3000
 
 
-def test_tab_reaches_everything_the_focus_can_be_seen_and_escape_gives_it_back(
-    open_board: OpenBoard,
-) -> None:
+def test_tab_reaches_everything_the_focus_can_be_seen_and_escape_gives_it_back(open_board):
     board = open_board()
     page = board.page
     for key in ("?", "/", "l"):
@@ -110,9 +106,7 @@ def test_tab_reaches_everything_the_focus_can_be_seen_and_escape_gives_it_back(
     assert not [place for place in seen if place.endswith("false")]
 
 
-def test_screen_readers_get_words_for_everything_but_not_while_it_plays(
-    open_board: OpenBoard,
-) -> None:
+def test_screen_readers_get_words_for_everything_but_not_while_it_plays(open_board):
     board = open_board()
     for canvas in board.root.locator("canvas").all():
         named = canvas.get_attribute("role") in ("img", "application")

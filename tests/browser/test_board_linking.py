@@ -4,14 +4,14 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.board import BoardOnPage, numbers_in, table_at
-from tests.browser.exported import OpenBoard, the_log
+from tests.browser.exported import the_log
 from tests.facts import assert_names
 from tests.visualizer.storytellers import crowd
 from visualizer.logs import StepIndex, state_at
 
 
 @pytest.fixture
-def board(open_board: OpenBoard) -> BoardOnPage:
+def board(open_board):
     return open_board()
 
 
@@ -26,7 +26,7 @@ def expect_everywhere(board: BoardOnPage, request: int) -> None:
     expect(board.root.locator(".tokens h2 .chip")).to_have_text(f"r{request}")
 
 
-def test_chips_keys_and_lanes_select_a_request_everywhere(board: BoardOnPage) -> None:
+def test_chips_keys_and_lanes_select_a_request_everywhere(board):
     board.root.locator(".sentence .chip", has_text="r6").first.click()
     expect_everywhere(board, 6)
     assert "Soft grey drum" in board.text(".tokens .text").replace("\u00a0", " ")
@@ -42,7 +42,7 @@ def test_chips_keys_and_lanes_select_a_request_everywhere(board: BoardOnPage) ->
     board.expect_step(30)
 
 
-def test_a_block_names_its_holders_and_its_tokens(board: BoardOnPage) -> None:
+def test_a_block_names_its_holders_and_its_tokens(board):
     blocks = board.canvas(".map > canvas")
     for owner in (1, 5, 6, 7, 1):  # block 0 is shared: each click selects the next owner
         board.page.mouse.click(blocks["x"] + 31, blocks["y"] + 31)
@@ -58,7 +58,7 @@ def test_a_block_names_its_holders_and_its_tokens(board: BoardOnPage) -> None:
     expect(told).to_be_hidden()
 
 
-def test_keys_move_over_the_blocks_and_enter_selects_a_holder(board: BoardOnPage) -> None:
+def test_keys_move_over_the_blocks_and_enter_selects_a_holder(board):
     board.root.locator(".map > canvas").focus()
     for key, block in [("ArrowRight", 0), ("ArrowRight", 1), ("ArrowDown", 9), ("ArrowLeft", 8)]:
         board.page.keyboard.press(key)
@@ -69,7 +69,7 @@ def test_keys_move_over_the_blocks_and_enter_selects_a_holder(board: BoardOnPage
     expect_everywhere(board, 6)
 
 
-def test_pointer_and_keys_go_through_the_tree(board: BoardOnPage) -> None:
+def test_pointer_and_keys_go_through_the_tree(board):
     tree = board.canvas(".tree > canvas")
     for owner in (1, 5):  # the first node is shared: each click selects the next
         board.page.mouse.click(tree["x"] + 16, tree["y"] + 22)
@@ -88,7 +88,7 @@ def test_pointer_and_keys_go_through_the_tree(board: BoardOnPage) -> None:
     board.expect_selected(1)
 
 
-def test_a_token_leads_to_the_step_that_brought_it_and_to_its_block(board: BoardOnPage) -> None:
+def test_a_token_leads_to_the_step_that_brought_it_and_to_its_block(board):
     third = board.root.locator(".tokens .token[data-step]").nth(2)
     step = int(third.get_attribute("data-step") or 0)
     assert 0 < step < 30
@@ -101,9 +101,7 @@ def test_a_token_leads_to_the_step_that_brought_it_and_to_its_block(board: Board
     board.expect_step(step)
 
 
-def test_a_decision_selects_its_request_and_names_the_function_that_made_it(
-    board: BoardOnPage,
-) -> None:
+def test_a_decision_selects_its_request_and_names_the_function_that_made_it(board):
     source = board.root.locator(".decisions .source code")
     expect(source).to_have_text("engine/scheduling/scheduler.py::_schedule_running")
     board.root.locator(".decisions tr[data-kind=waits]").first.hover()
@@ -114,7 +112,7 @@ def test_a_decision_selects_its_request_and_names_the_function_that_made_it(
     assert board.root.locator(".source a").count() == 0
 
 
-def test_hovering_tells(board: BoardOnPage) -> None:
+def test_hovering_tells(board):
     blocks = board.canvas(".map > canvas")
     board.page.mouse.move(blocks["x"] + 31, blocks["y"] + 31)
     expect(board.root.locator(".tip")).to_contain_text("You are a kind storyteller. Use short")
@@ -131,7 +129,7 @@ def test_hovering_tells(board: BoardOnPage) -> None:
     assert waiting == len(state_at(the_log(), StepIndex(the_log()), step)["waiting"])
 
 
-def test_text_from_prompts_is_text(open_board: OpenBoard) -> None:
+def test_text_from_prompts_is_text(open_board):
     hostile = "</script><img src=x onerror=window.hacked=1><b>bold</b>"
     prompts = [hostile + " tell me", "hello"]
     small = {"block_size": 4, "max_kv_tokens": 256}

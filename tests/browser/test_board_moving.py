@@ -5,19 +5,19 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.board import BoardOnPage, expect_fold, numbers_in
-from tests.browser.exported import OpenBoard, the_log
+from tests.browser.board import expect_fold, numbers_in
+from tests.browser.exported import the_log
 from tests.facts import assert_names
 from tests.visualizer.storytellers import crowd
 from visualizer import show
 
 
 @pytest.fixture
-def board(open_board: OpenBoard) -> BoardOnPage:
+def board(open_board):
     return open_board()
 
 
-def test_keys_move_the_cursor_before_anything_is_clicked_too(board: BoardOnPage) -> None:
+def test_keys_move_the_cursor_before_anything_is_clicked_too(board):
     keyboard = board.page.keyboard
     keyboard.press(".")
     board.expect_step(31)
@@ -34,7 +34,7 @@ def test_keys_move_the_cursor_before_anything_is_clicked_too(board: BoardOnPage)
         board.expect_step(step)
 
 
-def test_buttons_and_keys_step_and_play(board: BoardOnPage) -> None:
+def test_buttons_and_keys_step_and_play(board):
     board.act("back").click()
     board.expect_step(29)
     board.press("End", ",", ",")
@@ -51,7 +51,7 @@ def test_buttons_and_keys_step_and_play(board: BoardOnPage) -> None:
     assert int(board.data("step")) < 53
 
 
-def test_dragging_over_the_strip_scrubs(board: BoardOnPage) -> None:
+def test_dragging_over_the_strip_scrubs(board):
     box = board.canvas("canvas.strip")
     mouse, y = board.page.mouse, box["y"] + 40
     mouse.move(box["x"] + 140, y)
@@ -68,7 +68,7 @@ def test_dragging_over_the_strip_scrubs(board: BoardOnPage) -> None:
     board.expect_step(last)
 
 
-def test_keys_act_only_on_a_focused_board_and_stay_inside(board: BoardOnPage) -> None:
+def test_keys_act_only_on_a_focused_board_and_stay_inside(board):
     page = board.page
     page.evaluate(
         """() => {
@@ -86,14 +86,14 @@ def test_keys_act_only_on_a_focused_board_and_stay_inside(board: BoardOnPage) ->
     assert board.root.get_attribute("data-lm-suppress-shortcuts") == "true"
 
 
-def test_plus_and_minus_change_the_speed(board: BoardOnPage) -> None:
+def test_plus_and_minus_change_the_speed(board):
     for key, per_second in [("+", 10), ("+", 25), ("-", 10), ("-", 5), ("-", 2)]:
         board.press(key)
         expect(board.act("speed")).to_have_attribute("data-per-second", str(per_second))
         assert numbers_in(board.act("speed").inner_text()) == [per_second]
 
 
-def test_brackets_sum_up_a_range_and_escape_forgets_it(board: BoardOnPage) -> None:
+def test_brackets_sum_up_a_range_and_escape_forgets_it(board):
     board.press("[", ".", ".", ".", "]")
     expect(board.root).to_have_attribute("data-range", "30-33")
     words = board.root.locator(".range-words")
@@ -112,7 +112,7 @@ def test_brackets_sum_up_a_range_and_escape_forgets_it(board: BoardOnPage) -> No
     assert float(said[1]) == pytest.approx(ended["ttft_ms"].mean(), rel=0.01)
 
 
-def test_dragging_with_shift_brushes_a_range(board: BoardOnPage) -> None:
+def test_dragging_with_shift_brushes_a_range(board):
     box = board.canvas(".lanes canvas")
     mouse, y = board.page.mouse, box["y"] + 60
     board.page.keyboard.down("Shift")
@@ -128,7 +128,7 @@ def test_dragging_with_shift_brushes_a_range(board: BoardOnPage) -> None:
     expect(board.root.locator(".range").first).to_be_visible()
 
 
-def test_search_finds_steps_blocks_requests_events_and_text(board: BoardOnPage) -> None:
+def test_search_finds_steps_blocks_requests_events_and_text(board):
     def search(words: str) -> list[tuple[str, str]]:
         """Kind and text of each thing found."""
         board.press("/")
@@ -184,7 +184,7 @@ def test_search_finds_steps_blocks_requests_events_and_text(board: BoardOnPage) 
     expect(board.root.locator(".help")).to_be_hidden()
 
 
-def test_a_digit_leaves_one_panel_for_a_far_wall(open_board: OpenBoard) -> None:
+def test_a_digit_leaves_one_panel_for_a_far_wall(open_board):
     board = open_board(width=1920, height=1080)
     for key, panel in enumerate(("timeline", "blocks", "tree", "scheduler", "tokens"), start=1):
         board.press(str(key))
@@ -201,7 +201,7 @@ def test_a_digit_leaves_one_panel_for_a_far_wall(open_board: OpenBoard) -> None:
         expect(board.root.locator("section:visible")).to_have_count(5)
 
 
-def test_the_address_says_what_is_shown_and_brings_it_back(open_board: OpenBoard) -> None:
+def test_the_address_says_what_is_shown_and_brings_it_back(open_board):
     board = open_board()
     board.press(",", "ArrowDown", "[", ".", "]")
     board.page.wait_for_url(re.compile(r"#step=30&selected=9&range=29-30$"))
@@ -220,7 +220,7 @@ def test_the_address_says_what_is_shown_and_brings_it_back(open_board: OpenBoard
     expect(nonsense.root).to_have_attribute("data-only", "")
 
 
-def test_a_button_copies_the_link(open_board: OpenBoard) -> None:
+def test_a_button_copies_the_link(open_board):
     board = open_board(permissions=["clipboard-read", "clipboard-write"])
     board.act("link").click()
     link = board.root.locator(".link input").input_value()
@@ -232,9 +232,7 @@ def test_a_button_copies_the_link(open_board: OpenBoard) -> None:
     expect(board.root.locator(".link")).to_be_hidden()
 
 
-def test_a_long_log_has_an_overview_and_zooms_and_the_address_has_it(
-    open_board: OpenBoard,
-) -> None:
+def test_a_long_log_has_an_overview_and_zooms_and_the_address_has_it(open_board):
     log = crowd(requests=60, prefix_cache=False)
     board = open_board(log)
     # Python and the browser choose the same opening.

@@ -1,7 +1,6 @@
 """Panels that stand alone on a page: they share one view, and fit from a phone to a wall."""
 
 import re
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
@@ -9,14 +8,13 @@ from playwright.sync_api import expect
 from engine import Cost, EngineConfig, Workload, simulate
 from engine.simulation.workload import poisson, uniform
 from tests.browser.board import BoardOnPage, expect_fold
-from tests.browser.conftest import NewPage
-from tests.browser.exported import Exports, OpenBoard, the_log
+from tests.browser.exported import the_log
 
 PANELS = ("timeline", "blocks", "tree", "scheduler", "tokens")
 
 
 @pytest.fixture
-def panels(new_page: NewPage, exports: Exports, tmp_path: Path) -> dict[str, BoardOnPage]:
+def panels(new_page, exports, tmp_path):
     """The exported page, but with every panel by itself in place of the board."""
     each = "".join(
         f'await mount(host("{name}"), {{ log, panel: "{name}", view: first?.view }});'
@@ -41,9 +39,7 @@ def panels(new_page: NewPage, exports: Exports, tmp_path: Path) -> dict[str, Boa
     return boards
 
 
-def test_each_panel_stands_alone_and_all_move_in_the_same_frame(
-    panels: dict[str, BoardOnPage],
-) -> None:
+def test_each_panel_stands_alone_and_all_move_in_the_same_frame(panels):
     page = panels["tree"].page
     for board in panels.values():
         expect(board.root.locator("section")).to_have_count(1)
@@ -79,7 +75,7 @@ def test_each_panel_stands_alone_and_all_move_in_the_same_frame(
         expect(board.root).to_have_attribute("data-playing", "false")
 
 
-def test_panels_fit_every_width(panels: dict[str, BoardOnPage]) -> None:
+def test_panels_fit_every_width(panels):
     page = panels["tree"].page
     for width in (360, 768, 1280, 1920, 2560):
         page.set_viewport_size({"width": width, "height": 2000})
@@ -93,7 +89,7 @@ def test_panels_fit_every_width(panels: dict[str, BoardOnPage]) -> None:
         assert right <= width
 
 
-def test_the_text_stays_scrolled_while_the_reader_steps(open_board: OpenBoard) -> None:
+def test_the_text_stays_scrolled_while_the_reader_steps(open_board):
     length = {"prompt": uniform(200, 200), "output": uniform(300, 300)}
     workload = Workload.generate(1, arrivals=poisson(1), **length)
     log = simulate(workload, EngineConfig(max_kv_tokens=1024), cost=Cost(1, 0, 0, 0, 0))

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +13,6 @@ from engine.events.rows.decisions import DecisionRow
 from engine.simulation.cluster import simulate_cluster
 from tests.browser.axe import expect_no_violation
 from tests.browser.board import counts_at
-from tests.browser.conftest import NewPage
-from tests.browser.exported import Exports
 from tests.visualizer.clusters import (
     COST,
     config,
@@ -59,7 +56,7 @@ OpenCluster = Callable[..., ClusterOnPage]
 
 
 @pytest.fixture
-def opened(new_page: NewPage, exports: Exports) -> OpenCluster:
+def opened(new_page, exports):
     def opened(
         log: ClusterLog, width: int = 1440, height: int = 1200, **options: Any
     ) -> ClusterOnPage:
@@ -71,7 +68,7 @@ def opened(new_page: NewPage, exports: Exports) -> OpenCluster:
 
 
 @pytest.fixture
-def board(opened: OpenCluster) -> ClusterOnPage:
+def board(opened):
     return opened(three_replicas())
 
 
@@ -84,7 +81,7 @@ def wrong(log: ClusterLog) -> list[int]:
     ]
 
 
-def test_it_opens_at_a_wrong_prediction_with_the_runs_figures(board: ClusterOnPage) -> None:
+def test_it_opens_at_a_wrong_prediction_with_the_runs_figures(board):
     rows = board.log.decision_rows
     assert int(board.data("route")) in wrong(board.log)
     row = board.row(int(board.data("route")))
@@ -122,9 +119,7 @@ def test_it_opens_at_a_wrong_prediction_with_the_runs_figures(board: ClusterOnPa
         expect(group).to_have_attribute("data-waiting", str(counts["waiting"]))
 
 
-def test_keys_select_each_decision_and_the_table_shows_what_the_router_knew(
-    board: ClusterOnPage,
-) -> None:
+def test_keys_select_each_decision_and_the_table_shows_what_the_router_knew(board):
     routed = [event for event in board.log if isinstance(event, Routed)]
     board.press("Escape", "ArrowDown")
     for index, event in enumerate(routed[:8]):
@@ -143,7 +138,7 @@ def test_keys_select_each_decision_and_the_table_shows_what_the_router_knew(
         board.expect_data(route=index)
 
 
-def test_a_click_on_an_arrival_or_a_lane_selects_the_request(board: ClusterOnPage) -> None:
+def test_a_click_on_an_arrival_or_a_lane_selects_the_request(board):
     router = board.root.locator(".picture canvas").first
     box = router.bounding_box()
     assert box is not None
@@ -159,7 +154,7 @@ def test_a_click_on_an_arrival_or_a_lane_selects_the_request(board: ClusterOnPag
     board.expect_data(selected=request)
 
 
-def test_the_cursor_moves_from_moment_to_moment_and_the_view_zooms(board: ClusterOnPage) -> None:
+def test_the_cursor_moves_from_moment_to_moment_and_the_view_zooms(board):
     board.press("Home")
     begin, end = board.data("view").split()
     board.expect_data(at=begin, touched="true")
@@ -177,7 +172,7 @@ def test_the_cursor_moves_from_moment_to_moment_and_the_view_zooms(board: Cluste
     board.expect_data(view=f"{begin} {end}")
 
 
-def test_a_replica_opens_as_a_board_of_its_own_and_closes_again(board: ClusterOnPage) -> None:
+def test_a_replica_opens_as_a_board_of_its_own_and_closes_again(board):
     row = board.row(int(board.data("route")))
     board.press("o")
     own = board.root.locator(".underglass")
@@ -189,7 +184,7 @@ def test_a_replica_opens_as_a_board_of_its_own_and_closes_again(board: ClusterOn
     expect(board.root.locator(".picture")).to_be_visible()
 
 
-def test_a_replica_that_died_and_its_lost_requests_are_told(opened: OpenCluster) -> None:
+def test_a_replica_that_died_and_its_lost_requests_are_told(opened):
     log = one_dies()
     lost = next(row for row in log.decision_rows if row.lost)
     board = opened(log, select=lost.request)
@@ -204,7 +199,7 @@ def test_a_replica_that_died_and_its_lost_requests_are_told(opened: OpenCluster)
     expect(group).to_have_attribute("data-left", "true")
 
 
-def test_more_than_eight_replicas_are_folded_but_not_the_chosen_one(opened: OpenCluster) -> None:
+def test_more_than_eight_replicas_are_folded_but_not_the_chosen_one(opened):
     log = crowd()
     last = next(row for row in log.decision_rows if row.replica == "9")
     board = opened(log, 1280, 1600, select=last.request)
@@ -215,7 +210,7 @@ def test_more_than_eight_replicas_are_folded_but_not_the_chosen_one(opened: Open
     expect(board.root.locator(".folded")).to_contain_text(str(hidden))
 
 
-def test_it_fits_and_is_accessible(board: ClusterOnPage) -> None:
+def test_it_fits_and_is_accessible(board):
     for width, layout, scheme in ((390, "narrow", "dark"), (1920, "wide", "light")):
         board.page.set_viewport_size({"width": width, "height": 1000})
         board.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
@@ -224,7 +219,7 @@ def test_it_fits_and_is_accessible(board: ClusterOnPage) -> None:
         expect_no_violation(board.page)
 
 
-def test_without_a_request_it_says_so(new_page: NewPage, tmp_path: Path) -> None:
+def test_without_a_request_it_says_so(new_page, tmp_path):
     whole = three_replicas().to_bytes().splitlines(keepends=True)
     head = b"".join(line for line in whole[:8] if re.match(rb'{"type":"(cluster|replica)', line))
     to_html(ClusterLog.from_bytes(head), tmp_path / "empty.html")
@@ -234,9 +229,7 @@ def test_without_a_request_it_says_so(new_page: NewPage, tmp_path: Path) -> None
     expect(page.locator(".message")).to_contain_text("3 replicas")
 
 
-def test_a_comparison_lists_the_requests_and_opens_either_run(
-    new_page: NewPage, tmp_path: Path
-) -> None:
+def test_a_comparison_lists_the_requests_and_opens_either_run(new_page, tmp_path):
     blind = simulate_cluster(speakers(seed=2), config(), cost=COST, replicas=3, router="random")
     comparison = compare(blind, three_replicas(), ("random", "tree"))
     comparison.to_html(tmp_path / "compared.html")
@@ -263,7 +256,7 @@ def test_a_comparison_lists_the_requests_and_opens_either_run(
     expect(root.locator(".requests")).to_be_visible()
 
 
-def test_moved_blocks_leave_one_map_and_arrive_at_the_other(opened: OpenCluster) -> None:
+def test_moved_blocks_leave_one_map_and_arrive_at_the_other(opened):
     log = prefill_and_decode()
     move = next(event for event in log if isinstance(event, Moved))
     after = (move.t["at"] + move.t["us"]) / 1000

@@ -1,13 +1,9 @@
 """The live page of a gateway follows its feed: replicas, decisions, controls for all, prompts."""
 
-from collections.abc import Iterator
-
 import pytest
 from playwright.sync_api import expect
 
-from server.process import BackgroundServer
 from tests.browser.axe import expect_no_violation
-from tests.browser.conftest import NewPage
 from tests.server.gateway.cluster import ClusterFeed, cluster_trace, start_gateway
 from tests.server.harness import post, start
 
@@ -16,7 +12,7 @@ PREFIXES = ["The first of the prefixes " * 3, "Another one, also shared " * 3]
 
 
 @pytest.fixture
-def cluster() -> Iterator[BackgroundServer]:
+def cluster():
     """A gateway over two servers."""
     with (
         start(engine=ENGINE) as first,
@@ -34,9 +30,7 @@ def ask(url: str, count: int) -> None:
         assert post(url, "/v1/completions", body).status_code == 200
 
 
-def test_the_page_follows_the_gateway_asks_it_and_outlives_it(
-    new_page: NewPage, cluster: BackgroundServer
-) -> None:
+def test_the_page_follows_the_gateway_asks_it_and_outlives_it(new_page, cluster):
     page = new_page(1280, 1000)
     page.goto(cluster.url)
     root = page.locator(".underglass")

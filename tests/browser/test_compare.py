@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
@@ -11,7 +10,6 @@ from engine import what_if
 from engine.events import EventLog
 from engine.simulation.study import study
 from tests.browser.axe import expect_no_violation
-from tests.browser.conftest import NewPage
 from tests.browser.exported import the_log
 from tests.facts import assert_names
 from tests.visualizer.storytellers import crowd, storytellers
@@ -37,7 +35,7 @@ def comparison() -> Comparison:
 
 
 @pytest.fixture
-def opened(new_page: NewPage, tmp_path: Path) -> Open:
+def opened(new_page, tmp_path):
     """Open a comparison's exported page, of the two runs above unless another is given."""
 
     def opened(
@@ -94,7 +92,7 @@ def ends_of(log: EventLog) -> list[float]:
     return [float(ends[step]) for step in log.requests["finished_step"]]
 
 
-def test_the_picture_has_the_fork_and_the_gap_of_every_request(opened: Open) -> None:
+def test_the_picture_has_the_fork_and_the_gap_of_every_request(opened):
     root = opened()
     expect(root).to_have_attribute("data-fork", str(FIRST))
     expect(root).to_have_attribute("data-axis", "time")
@@ -129,9 +127,7 @@ def test_the_picture_has_the_fork_and_the_gap_of_every_request(opened: Open) -> 
     expect(root).to_have_attribute("data-step", str(FIRST))
 
 
-def test_the_page_fits_a_laptops_screen_with_twenty_requests_and_counts_the_rest(
-    opened: Open,
-) -> None:
+def test_the_page_fits_a_laptops_screen_with_twenty_requests_and_counts_the_rest(opened):
     root = opened(compare(crowd(20), crowd(20, max_batch_size=2)), height=800)
     assert len(Picture(root).data("shown")) == 20
     assert root.page.evaluate("document.documentElement.scrollHeight <= innerHeight")
@@ -144,7 +140,7 @@ def test_the_page_fits_a_laptops_screen_with_twenty_requests_and_counts_the_rest
     assert root.page.evaluate("document.documentElement.scrollHeight <= innerHeight")
 
 
-def test_a_what_if_shows_three_runs_and_the_error_beside_each_number(opened: Open) -> None:
+def test_a_what_if_shows_three_runs_and_the_error_beside_each_number(opened):
     answer = study(logs()[0], {"token_budget": [16, 24, 32, 48]})
     words, changed = next(iter(answer.changed.items()))
     told = {"table": answer.table(), "statements": answer.statements()}
@@ -163,7 +159,7 @@ def test_a_what_if_shows_three_runs_and_the_error_beside_each_number(opened: Ope
     assert words_of(root.locator(".model-error")) == replayed.note
 
 
-def test_a_click_opens_that_step_on_the_board_of_its_run(opened: Open) -> None:
+def test_a_click_opens_that_step_on_the_board_of_its_run(opened):
     root = opened()
     picture = Picture(root)
     frames = [log.steps for log in logs()]
@@ -202,7 +198,7 @@ def test_a_click_opens_that_step_on_the_board_of_its_run(opened: Open) -> None:
     expect(board_of(root, "b")).to_have_attribute("data-step", "53")
 
 
-def test_the_keyboard_reaches_everything(opened: Open) -> None:
+def test_the_keyboard_reaches_everything(opened):
     root = opened()
     page, picture = root.page, root.locator(".ghost")
     picture.focus()
@@ -225,7 +221,7 @@ def test_the_keyboard_reaches_everything(opened: Open) -> None:
     expect(board_of(root, "a")).to_have_attribute("data-step", str(FIRST))
 
 
-def test_it_opens_by_steps_where_that_was_asked_for_or_no_times_are_known(opened: Open) -> None:
+def test_it_opens_by_steps_where_that_was_asked_for_or_no_times_are_known(opened):
     root = opened(compare(*logs(), axis="steps"))
     expect(root).to_have_attribute("data-axis", "steps")
     gaps = logs()[1].requests["finished_step"] - logs()[0].requests["finished_step"]
@@ -243,7 +239,7 @@ def test_it_opens_by_steps_where_that_was_asked_for_or_no_times_are_known(opened
     expect(root.locator("[data-jump]")).to_have_count(0)
 
 
-def test_the_table_has_the_changes_of_each_request_and_can_be_sorted(opened: Open) -> None:
+def test_the_table_has_the_changes_of_each_request_and_can_be_sorted(opened):
     root, table = opened(), comparison().requests
     root.locator(".tables summary").click()
     rows = root.locator(".requests tbody tr")
@@ -266,7 +262,7 @@ def test_the_table_has_the_changes_of_each_request_and_can_be_sorted(opened: Ope
     assert (better["preemptions"], better["tokens found in the cache"]) == ("a", "b")
 
 
-def test_nothing_is_wider_than_the_page_and_axe_finds_nothing(opened: Open) -> None:
+def test_nothing_is_wider_than_the_page_and_axe_finds_nothing(opened):
     root = opened(width=360)
     for width, theme in ((360, "light"), (1280, "dark"), (1920, "light")):
         root.page.set_viewport_size({"width": width, "height": 860})

@@ -9,13 +9,10 @@ from engine.events import vocabulary as v
 from engine.events.log import EventLog
 from engine.simulation.scenarios import scenario
 from tests.browser.board import numbers_in
-from tests.browser.exported import OpenBoard
 from tests.engine.compute.pruned import save_without_layers
 
 
-def test_the_tokens_panel_says_what_became_of_each_draft_of_the_step(
-    open_board: OpenBoard,
-) -> None:
+def test_the_tokens_panel_says_what_became_of_each_draft_of_the_step(open_board):
     board = open_board(scenario("speculation").run(), "#step=4&selected=1")
     assert numbers_in(board.text(".drafts strong")) == [1, 3, 2, 4]
     drafts = board.root.locator(".drafts .draft")
@@ -51,7 +48,7 @@ def two_models(tmp_path: Path) -> EventLog:
     return engine.log
 
 
-def test_both_models_and_their_tokens_are_named(open_board: OpenBoard, tmp_path: Path) -> None:
+def test_both_models_and_their_tokens_are_named(open_board, tmp_path):
     log = two_models(tmp_path)
     gains = {event.step: event.tokens[0] for event in log.of(v.StepFinished)}
     rows = {

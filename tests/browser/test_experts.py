@@ -10,7 +10,6 @@ from engine.simulation.mixture_runner import MixtureRunner
 from engine.simulation.scenarios import scenario
 from tests.browser.axe import expect_no_violation
 from tests.browser.board import numbers_in
-from tests.browser.exported import OpenBoard
 
 
 @cache
@@ -18,7 +17,7 @@ def the_log(*, asynchronous: bool = False) -> EventLog:
     return scenario("experts").run(async_scheduling=asynchronous)
 
 
-def test_each_step_says_what_the_log_says(open_board: OpenBoard) -> None:
+def test_each_step_says_what_the_log_says(open_board):
     board = open_board(the_log(), "#step=8")
     panel = board.root.locator(".experts")
     words = panel.locator(".swatches span")
@@ -52,7 +51,7 @@ def test_each_step_says_what_the_log_says(open_board: OpenBoard) -> None:
     expect(panel).to_be_hidden()
 
 
-def test_keys_and_pointer_name_an_expert(open_board: OpenBoard) -> None:
+def test_keys_and_pointer_name_an_expert(open_board):
     board = open_board(the_log(), "#step=8")
     loads = [the_log().expert_loads(step).layers for step in range(1, 9)]
     panel = board.root.locator(".experts")
@@ -73,7 +72,7 @@ def test_keys_and_pointer_name_an_expert(open_board: OpenBoard) -> None:
     assert numbers_in(told.inner_text())[:3] == [expert, layer, tokens]
 
 
-def test_it_fits_and_is_accessible(open_board: OpenBoard) -> None:
+def test_it_fits_and_is_accessible(open_board):
     cost = MixtureRunner(5, 0.1, layers=48, experts=128, per_token=8)
     large = simulate(scenario("experts").workload, scenario("experts").config, cost=cost)
     page = None

@@ -4,26 +4,24 @@ import base64
 import gzip
 import re
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from engine.events import EventLog
 from engine.events.vocabulary import RequestFinished, StepScheduled, StepStarted
-from tests.browser.board import BoardOnPage, counts_at, expect_fold, numbers_in, swatches_for
-from tests.browser.conftest import NewPage
-from tests.browser.exported import Exports, OpenBoard, the_log
+from tests.browser.board import counts_at, expect_fold, numbers_in, swatches_for
+from tests.browser.exported import the_log
 from tests.facts import assert_names
 from tests.visualizer.storytellers import crowd
 
 
 @pytest.fixture
-def board(open_board: OpenBoard) -> BoardOnPage:
+def board(open_board):
     return open_board()
 
 
-def test_it_opens_at_the_first_preemption_and_says_so(board: BoardOnPage) -> None:
+def test_it_opens_at_the_first_preemption_and_says_so(board):
     expect_fold(board, the_log(), 30)
     board.expect_selected(8)
     assert_names(board.text(".sentence"), 30, 5, 64, "r8")
@@ -34,7 +32,7 @@ def test_it_opens_at_the_first_preemption_and_says_so(board: BoardOnPage) -> Non
     expect(board.root.locator(".block-table .fate").first).to_be_visible()
 
 
-def test_every_step_equals_the_python_fold_and_never_moves_the_board(board: BoardOnPage) -> None:
+def test_every_step_equals_the_python_fold_and_never_moves_the_board(board):
     board.page.emulate_media(reduced_motion="reduce")
     shown = board.walk()
     assert [int(each["step"]) for each in shown] == list(range(1, 54))
@@ -46,7 +44,7 @@ def test_every_step_equals_the_python_fold_and_never_moves_the_board(board: Boar
     assert board.page.evaluate("document.getAnimations().length") == 0
 
 
-def test_the_readers_scheme_decides_and_a_host_may_change_it(board: BoardOnPage) -> None:
+def test_the_readers_scheme_decides_and_a_host_may_change_it(board):
     grounds = {"dark": "rgb(20, 22, 26)", "light": "rgb(255, 255, 255)"}
     for scheme, ground in grounds.items():
         board.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
@@ -68,7 +66,7 @@ _CUT = """() => {
 }"""
 
 
-def test_it_fits_every_width_and_takes_up_a_new_one(board: BoardOnPage) -> None:
+def test_it_fits_every_width_and_takes_up_a_new_one(board):
     for width, layout in [
         (360, "narrow"), (700, "narrow"), (760, "wide"), (1280, "wide"), (1760, "wide"),
         (1840, "wide"), (2560, "wide"),
@@ -99,7 +97,7 @@ def _finish_beside_decodes(log: EventLog) -> int:
     raise AssertionError("no request finished beside two others")
 
 
-def test_rows_of_decisions_that_wrap_do_not_overlap(open_board: OpenBoard) -> None:
+def test_rows_of_decisions_that_wrap_do_not_overlap(open_board):
     log = crowd(requests=8, labels=[f"Student {i}" for i in range(8)])
     board = open_board(log, step=_finish_beside_decodes(log), width=760)
     boxes = board.root.evaluate(
@@ -114,9 +112,7 @@ def test_rows_of_decisions_that_wrap_do_not_overlap(open_board: OpenBoard) -> No
         assert above["bottom"] <= below["top"] + 0.5
 
 
-def test_a_bad_log_says_which_line_and_why_and_an_empty_one_what_to_do(
-    new_page: NewPage, exports: Exports, tmp_path: Path
-) -> None:
+def test_a_bad_log_says_which_line_and_why_and_an_empty_one_what_to_do(new_page, exports, tmp_path):
     def show_log(page: Page, name: str, log: bytes) -> None:
         """Show the exported page with another log, which Python itself would refuse to export."""
         text = exports.page().read_text("utf-8")

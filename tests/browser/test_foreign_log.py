@@ -10,7 +10,6 @@ from engine.events import EventLog
 from engine.events.facts import FACTS
 from engine.events.vocabulary import StepReported
 from tests.browser.conftest import REPOSITORY
-from tests.browser.exported import OpenBoard
 from tests.facts import assert_names
 from tests.visualizer.foreign import ENGINE, RECORDER, foreign, foreign_label
 from tests.visualizer.storytellers import storytellers
@@ -24,7 +23,7 @@ def own() -> EventLog:
     return storytellers(prefix_cache="hash")
 
 
-def test_the_board_shows_the_source_and_marks_what_is_inferred(open_board: OpenBoard) -> None:
+def test_the_board_shows_the_source_and_marks_what_is_inferred(open_board):
     log = foreign(own(), gap_after=GAP)
     board = open_board(log)
     first = board.root.locator(".summary .cell").first
@@ -52,7 +51,7 @@ def test_the_board_shows_the_source_and_marks_what_is_inferred(open_board: OpenB
     expect(board.root.locator(".knowledge")).to_be_hidden()
 
 
-def test_a_panel_without_its_fact_says_so_and_draws_nothing(open_board: OpenBoard) -> None:
+def test_a_panel_without_its_fact_says_so_and_draws_nothing(open_board):
     board = open_board(foreign(own(), unknown=FACTS, inferred=()))
     for panel in (".map", ".tree", ".decisions"):
         section = board.root.locator(panel)
@@ -63,7 +62,7 @@ def test_a_panel_without_its_fact_says_so_and_draws_nothing(open_board: OpenBoar
 
 
 @pytest.mark.parametrize("name", ["sglang_forward_pass.jsonl.gz", "sglang_kv_events.jsonl.gz"])
-def test_a_log_without_requests_has_no_made_up_number(open_board: OpenBoard, name: str) -> None:
+def test_a_log_without_requests_has_no_made_up_number(open_board, name):
     log = read_source(REPOSITORY / "tests/fixtures" / name)
     assert isinstance(log, EventLog)
     board = open_board(log, step=11)

@@ -6,8 +6,6 @@ from playwright.sync_api import JSHandle, expect
 from authoring.pictures import HOLD_ANIMATIONS
 from tests.browser.axe import expect_no_violation
 from tests.browser.board import BoardOnPage
-from tests.browser.conftest import NewPage
-from tests.browser.exported import OpenBoard
 
 PREEMPTION = 30
 VICTIM, TAKER = 8, 6
@@ -15,7 +13,7 @@ BEFORE = f"#step={PREEMPTION - 1}&selected={VICTIM}"
 
 
 @pytest.fixture
-def held(new_page: NewPage, open_board: OpenBoard) -> BoardOnPage:
+def held(new_page, open_board):
     """A board one step before the preemption, on a page on which no animation runs."""
     page = new_page()
     page.add_init_script(HOLD_ANIMATIONS)
@@ -41,7 +39,7 @@ def record(board: BoardOnPage) -> JSHandle:
     )
 
 
-def test_the_victims_blocks_move_over_the_finished_picture(held: BoardOnPage) -> None:
+def test_the_victims_blocks_move_over_the_finished_picture(held):
     overlay = held.root.locator(".handover")
     expect(overlay).to_have_count(0)
     held.press(".")
@@ -63,7 +61,7 @@ def test_the_victims_blocks_move_over_the_finished_picture(held: BoardOnPage) ->
     expect(overlay).to_have_count(0)
 
 
-def test_a_block_goes_from_lane_to_map_to_lane(held: BoardOnPage) -> None:
+def test_a_block_goes_from_lane_to_map_to_lane(held):
     held.press(".")
     expect(held.root.locator(".handover")).to_have_count(1)
 
@@ -90,7 +88,7 @@ def test_a_block_goes_from_lane_to_map_to_lane(held: BoardOnPage) -> None:
     assert leaves[1] < arrives[1]  # r6's lane is below r8's
 
 
-def test_the_motion_begins_once_and_ends(open_board: OpenBoard) -> None:
+def test_the_motion_begins_once_and_ends(open_board):
     board = open_board(None, BEFORE)
     seen = record(board)
     board.press(".")
@@ -100,9 +98,7 @@ def test_the_motion_begins_once_and_ends(open_board: OpenBoard) -> None:
     assert seen.json_value() == ["begins", "ends"]
 
 
-def test_the_motion_ends_when_the_reader_goes_on_and_none_begins_with_a_page(
-    held: BoardOnPage, open_board: OpenBoard
-) -> None:
+def test_the_motion_ends_when_the_reader_goes_on_and_none_begins_with_a_page(held, open_board):
     overlay = held.root.locator(".handover")
     held.press(".")
     expect(overlay).to_have_count(1)
@@ -113,7 +109,7 @@ def test_the_motion_ends_when_the_reader_goes_on_and_none_begins_with_a_page(
     expect(overlay).to_have_count(0)
 
 
-def test_nothing_moves_while_the_pointer_drags(held: BoardOnPage) -> None:
+def test_nothing_moves_while_the_pointer_drags(held):
     seen = record(held)
     box = held.canvas("canvas.strip")
     plot = held.root.locator(".lanes canvas").get_attribute("data-plot")
@@ -129,9 +125,7 @@ def test_nothing_moves_while_the_pointer_drags(held: BoardOnPage) -> None:
     assert seen.json_value() == []
 
 
-def test_nothing_moves_on_a_panel_alone_quickly_or_for_readers_who_want_that(
-    held: BoardOnPage,
-) -> None:
+def test_nothing_moves_on_a_panel_alone_quickly_or_for_readers_who_want_that(held):
     seen = record(held)
 
     def step_over() -> None:

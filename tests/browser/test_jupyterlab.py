@@ -13,7 +13,6 @@ from playwright.sync_api import Locator, Page, expect
 
 from authoring.lab import WIDGET, cells, open_notebook
 from tests.browser.board import BoardOnPage, expect_fold
-from tests.browser.conftest import NewPage, OpenCells
 from tests.browser.exported import the_log
 from tests.browser.notebooks import expect_said, open_saved, run_cell, set_theme, write_notebook
 from tests.visualizer.clusters import three_replicas
@@ -41,11 +40,11 @@ _HAS_PICTURE = """
 
 
 @pytest.fixture(autouse=True)
-def saved_log(jupyter: tuple[str, Path]) -> None:
+def saved_log(jupyter):
     the_log().save(jupyter[1] / "run.jsonl")
 
 
-def test_browser_and_kernel_agree(open_cells: OpenCells, jupyter: tuple[str, Path]) -> None:
+def test_browser_and_kernel_agree(open_cells, jupyter):
     # As if the project had been cloned into the folder that JupyterLab serves.
     source = (
         "from pathlib import Path\nfrom visualizer.widgets import log_model\n"
@@ -90,9 +89,7 @@ def test_browser_and_kernel_agree(open_cells: OpenCells, jupyter: tuple[str, Pat
     assert page.locator(".jp-Cell").count() == count
 
 
-def test_scenarios_and_comparisons_follow_jupyterlabs_theme_and_names_are_text(
-    open_cells: OpenCells, jupyter: tuple[str, Path]
-) -> None:
+def test_scenarios_and_comparisons_follow_jupyterlabs_theme_and_names_are_text(open_cells, jupyter):
     storytellers(max_kv_tokens=280).save(jupyter[1] / "b.jsonl")
     names = '("<b>a</b>", "<img src=x onerror=alert(1)>")'
     cells = [
@@ -130,9 +127,7 @@ def nth(page: Page, index: int) -> BoardOnPage:
     return board.wait()
 
 
-def test_panels_of_one_log_move_together_in_the_page_and_the_kernel_hears(
-    open_cells: OpenCells,
-) -> None:
+def test_panels_of_one_log_move_together_in_the_page_and_the_kernel_hears(open_cells):
     cells = [
         "from engine.events import EventLog\nfrom visualizer import BlockMap, Timeline, Tokens, show\n"
         'log = EventLog.load("run.jsonl")\ntimeline = Timeline(log)\ntimeline',
@@ -200,9 +195,7 @@ def trust(path: Path) -> None:
     subprocess.run(command, env=environment, check=True, capture_output=True)
 
 
-def test_a_board_of_a_large_log_saves_little_and_shows_all_of_it(
-    new_page: NewPage, jupyter: tuple[str, Path]
-) -> None:
+def test_a_board_of_a_large_log_saves_little_and_shows_all_of_it(new_page, jupyter):
     address, work = jupyter
     path = work / "large.ipynb"
     write_notebook(path, [LARGE])
@@ -287,9 +280,7 @@ def reopen_without_kernel(page: Page, address: str, name: str) -> None:
     shut_down(page)
 
 
-def test_a_saved_board_steps_and_selects_without_a_kernel(
-    open_cells: OpenCells, jupyter: tuple[str, Path]
-) -> None:
+def test_a_saved_board_steps_and_selects_without_a_kernel(open_cells, jupyter):
     (address, work), log = jupyter, the_log()
     path = work / "saved.ipynb"
     page = open_cells(path.name, [CELLS[0], COMPARED], height=3000)
@@ -347,9 +338,9 @@ def test_a_saved_board_steps_and_selects_without_a_kernel(
     assert not again.keys() & state.keys()
 
 
-def test_a_cluster_is_saved_where_the_reader_has_just_gone_and_plain_widgets_beside_it(
-    open_cells: OpenCells, jupyter: tuple[str, Path]
-) -> None:
+def test_a_cluster_is_saved_where_the_reader_has_just_gone_and_forms_beside_it(
+    open_cells, jupyter
+):
     address, work = jupyter
     three_replicas().save(work / "cluster.jsonl")
     path = work / "cluster.ipynb"

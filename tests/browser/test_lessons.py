@@ -6,7 +6,6 @@ runs the cells of all lessons; `make soak` opens them all here.
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
@@ -23,7 +22,6 @@ from authoring.lab import (
 from authoring.parts import lessons
 from engine.events import EventLog
 from tests.browser.board import counts_at
-from tests.browser.conftest import NewPage
 from tests.facts import assert_names
 from underglass.workbook import without_answers
 
@@ -49,7 +47,7 @@ _ = _Path("told.json").write_text(_json.dumps([_told, _clusters]))
 
 
 @pytest.fixture(scope="module")
-def lab(jupyter: tuple[str, Path]) -> tuple[str, Path]:
+def lab(jupyter):
     """The address of a JupyterLab, and the folder in which it has the lessons."""
     address, work = jupyter
     folder = copy_of_lessons(work)
@@ -71,9 +69,7 @@ OFTEN = ("04", "17")
         for path in lessons()
     ],
 )
-def test_a_lesson_runs_in_jupyterlab_and_every_board_shows_what_its_log_says(
-    new_page: NewPage, lab: tuple[str, Path], lesson: Path
-) -> None:
+def test_a_lesson_runs_in_jupyterlab_and_every_board_shows_what_its_log_says(new_page, lab, lesson):
     address, folder = lab
     page = new_page(width=1400, height=1000)
     open_notebook(page, address, f"notebooks/{lesson.name}")

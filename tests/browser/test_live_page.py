@@ -1,18 +1,14 @@
 """The live page against a server that really runs: what is drawn is what the engine does."""
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import expect
 
 from engine.events.vocabulary import Preempted
-from server.process import BackgroundServer
 from tests.browser.axe import expect_no_violation
 from tests.browser.board import BoardOnPage
-from tests.browser.conftest import NewPage
 from tests.browser.live import (
     ask,
     engine_button,
@@ -30,13 +26,13 @@ from visualizer.logs import StepIndex, state_at
 
 
 @pytest.fixture(scope="module")
-def process() -> Iterator[BackgroundServer]:
+def process():
     with held_server() as server:
         yield server
 
 
 @pytest.fixture
-def server(process: BackgroundServer) -> BackgroundServer:
+def server(process):
     """A held engine at the beginning of a run; the server's process is the module's."""
     post(process.url, "/engine/pause").raise_for_status()
     new_run = {"settings": {}, "prompts": "none", "abort": True}
@@ -44,9 +40,7 @@ def server(process: BackgroundServer) -> BackgroundServer:
     return process
 
 
-def test_it_joins_in_the_middle_and_every_step_equals_the_fold_of_the_trace(
-    new_page: NewPage, server: BackgroundServer
-) -> None:
+def test_it_joins_in_the_middle_and_every_step_equals_the_fold_of_the_trace(new_page, server):
     url = server.url
     ask(url, *"ABCDEFG", max_tokens=12)
     assert steps(url, 5) == 5
@@ -60,8 +54,8 @@ def test_it_joins_in_the_middle_and_every_step_equals_the_fold_of_the_trace(
 
 
 def test_an_engine_that_was_never_asked_says_so_and_is_drawn_from_its_first_request(
-    new_page: NewPage, server: BackgroundServer
-) -> None:
+    new_page, server
+):
     page = new_page()
     session = page.context.new_cdp_session(page)
     scripts: list[dict[str, str]] = []
@@ -85,9 +79,7 @@ def test_an_engine_that_was_never_asked_says_so_and_is_drawn_from_its_first_requ
     expect_same_as_trace(board, server.url, 1)
 
 
-def test_the_teachers_buttons_hold_the_engine_step_it_and_let_it_go(
-    new_page: NewPage, server: BackgroundServer
-) -> None:
+def test_the_teachers_buttons_hold_the_engine_step_it_and_let_it_go(new_page, server):
     post(server.url, "/engine/resume").raise_for_status()
     page = new_page()
     board = open_live(page, server.url)
@@ -113,9 +105,7 @@ def test_the_teachers_buttons_hold_the_engine_step_it_and_let_it_go(
     expect_same_as_trace(board, server.url, get(server.url, "/health")["step"])
 
 
-def test_a_prompt_streams_here_is_selected_on_the_board_and_says_how_it_went(
-    new_page: NewPage, server: BackgroundServer
-) -> None:
+def test_a_prompt_streams_here_is_selected_on_the_board_and_says_how_it_went(new_page, server):
     page = new_page()
     board = open_live(page, server.url)
     page.locator("#raw").check()
@@ -143,9 +133,7 @@ def test_a_prompt_streams_here_is_selected_on_the_board_and_says_how_it_went(
     expect(stream.first.locator(".text")).to_have_text("abcde")
 
 
-def test_a_stream_is_stopped_and_an_error_is_said_in_words(
-    new_page: NewPage, server: BackgroundServer
-) -> None:
+def test_a_stream_is_stopped_and_an_error_is_said_in_words(new_page, server):
     page = new_page()
     board = open_live(page, server.url)
     stream = page.locator(".stream").first
@@ -167,7 +155,7 @@ def test_a_stream_is_stopped_and_an_error_is_said_in_words(
     expect(stream.locator(".text")).to_have_text("ab")
 
 
-def test_a_hostile_prompt_stays_text(new_page: NewPage, server: BackgroundServer) -> None:
+def test_a_hostile_prompt_stays_text(new_page, server):
     hostile = "<img src=x onerror='throw 1'><script>throw 2</script>&amp;"
     page = new_page()
     board = open_live(page, server.url)
@@ -180,7 +168,7 @@ def test_a_hostile_prompt_stays_text(new_page: NewPage, server: BackgroundServer
     assert "<b>Mallory" in board.text(".sentence")
 
 
-def test_a_lost_server_leaves_the_picture_and_a_new_one_begins_a_new_run(new_page: NewPage) -> None:
+def test_a_lost_server_leaves_the_picture_and_a_new_one_begins_a_new_run(new_page):
     with held_server() as first:
         ask(first.url, "Ada", "Bo")
         page = new_page()
@@ -205,9 +193,7 @@ def test_a_lost_server_leaves_the_picture_and_a_new_one_begins_a_new_run(new_pag
         assert board.data("requests") == "1"
 
 
-def test_looking_back_stays_there_while_the_engine_goes_on(
-    new_page: NewPage, server: BackgroundServer
-) -> None:
+def test_looking_back_stays_there_while_the_engine_goes_on(new_page, server):
     ask(server.url, "Ada", "Bo", max_tokens=20)
     page = new_page()
     steps(server.url, 4)
@@ -238,9 +224,7 @@ def test_looking_back_stays_there_while_the_engine_goes_on(
     board.expect_step(9)
 
 
-def test_a_long_run_leaves_its_beginning_behind_and_goes_on(
-    new_page: NewPage, server: BackgroundServer
-) -> None:
+def test_a_long_run_leaves_its_beginning_behind_and_goes_on(new_page, server):
     page = new_page()
     board = watch(page, server.url, "{ limit: 400 }")
     ask(server.url, *"ABCDEF", max_tokens=60)
@@ -271,9 +255,7 @@ def test_a_long_run_leaves_its_beginning_behind_and_goes_on(
     assert page.evaluate("window.watched.live.model.events.length") <= 400
 
 
-def test_a_step_that_is_to_come_is_followed_only_while_the_engine_is_held(
-    new_page: NewPage, server: BackgroundServer
-) -> None:
+def test_a_step_that_is_to_come_is_followed_only_while_the_engine_is_held(new_page, server):
     """On a busy engine, a request arrives in nearly every gap: the next step would often be empty."""
     page = new_page()
     board = watch(page, server.url)
@@ -294,9 +276,7 @@ def test_a_step_that_is_to_come_is_followed_only_while_the_engine_is_held(
     expect(board.root).to_have_attribute("data-following", "true")
 
 
-def test_after_many_arrivals_running_requests_are_in_sight_and_keep_their_lanes(
-    new_page: NewPage, server: BackgroundServer
-) -> None:
+def test_after_many_arrivals_running_requests_are_in_sight_and_keep_their_lanes(new_page, server):
     """Forty requests at once, four seats: each has a lane, and the others are in the waiting band."""
     url = server.url
     ask(url, *(f"student {number}" for number in range(40)), max_tokens=3)
@@ -326,9 +306,7 @@ def test_after_many_arrivals_running_requests_are_in_sight_and_keep_their_lanes(
     expect_no_violation(board.page)
 
 
-def test_a_page_that_was_not_shown_for_long_says_what_it_missed(
-    new_page: NewPage, server: BackgroundServer
-) -> None:
+def test_a_page_that_was_not_shown_for_long_says_what_it_missed(new_page, server):
     """A browser gives a hidden page no frames; here the page sees that there are none."""
     page = new_page()
     hide = """
@@ -351,7 +329,7 @@ def test_a_page_that_was_not_shown_for_long_says_what_it_missed(
     expect_same_as_trace(board, server.url, steps(server.url, 1))
 
 
-def test_a_page_that_fell_behind_shows_how_many_events_it_missed(new_page: NewPage) -> None:
+def test_a_page_that_fell_behind_shows_how_many_events_it_missed(new_page):
     with start(paused=True, server={"log_window": 20}) as server:
         ask(server.url, "Ada", max_tokens=50)
         steps(server.url, 30)
@@ -370,7 +348,7 @@ def test_a_page_that_fell_behind_shows_how_many_events_it_missed(new_page: NewPa
         expect_same_as_trace(board, server.url, 30)
 
 
-def test_a_server_with_a_key_is_opened_with_it(new_page: NewPage) -> None:
+def test_a_server_with_a_key_is_opened_with_it(new_page):
     with start(paused=True, server={"api_key": "sesame"}) as server:
         page = new_page()
         page.goto(server.url)
@@ -384,7 +362,7 @@ def test_a_server_with_a_key_is_opened_with_it(new_page: NewPage) -> None:
         expect(page.locator(".stream")).to_have_attribute("data-state", "length", timeout=30_000)
 
 
-def test_axe_finds_no_violation(new_page: NewPage, server: BackgroundServer) -> None:
+def test_axe_finds_no_violation(new_page, server):
     for width, scheme in ((360, "dark"), (1280, "light")):
         page = new_page(width=width, color_scheme=scheme)
         board = open_live(page, server.url)
@@ -403,7 +381,7 @@ def test_axe_finds_no_violation(new_page: NewPage, server: BackgroundServer) -> 
         expect_no_violation(page)
 
 
-def test_the_docs_need_no_other_server(new_page: NewPage, server: BackgroundServer) -> None:
+def test_the_docs_need_no_other_server(new_page, server):
     page, asked = new_page(), list[str]()
     page.on("request", lambda request: asked.append(request.url))
     page.goto(f"{server.url}/docs")
@@ -411,9 +389,7 @@ def test_the_docs_need_no_other_server(new_page: NewPage, server: BackgroundServ
     assert all(url.startswith((server.url, "data:")) for url in asked)
 
 
-def test_run_until_stops_the_engine_says_why_and_shows_that_step(
-    new_page: NewPage, server: BackgroundServer
-) -> None:
+def test_run_until_stops_the_engine_says_why_and_shows_that_step(new_page, server):
     page = new_page()
     board = open_live(page, server.url)
     ask(server.url, *"ABCDEF", max_tokens=60)
@@ -431,9 +407,7 @@ def test_run_until_stops_the_engine_says_why_and_shows_that_step(
     expect_same_as_trace(board, server.url, step + 3)
 
 
-def test_held_prompts_are_seen_and_start_together(
-    new_page: NewPage, server: BackgroundServer
-) -> None:
+def test_held_prompts_are_seen_and_start_together(new_page, server):
     page, other = new_page(), new_page()
     board = open_live(page, server.url)
     open_live(other, server.url)
@@ -455,7 +429,7 @@ def test_held_prompts_are_seen_and_start_together(
     assert board.data("running") == "3"
 
 
-def test_a_phone_joins_at_the_address_of_the_code_and_gets_an_answer(new_page: NewPage) -> None:
+def test_a_phone_joins_at_the_address_of_the_code_and_gets_an_answer(new_page):
     with held_server(host="0.0.0.0") as server:
         teacher = new_page()
         open_live(teacher, server.url)
@@ -482,7 +456,7 @@ def test_a_phone_joins_at_the_address_of_the_code_and_gets_an_answer(new_page: N
         expect_no_violation(phone)
 
 
-def test_the_phones_owner_reads_why_the_request_lost_its_blocks(new_page: NewPage) -> None:
+def test_the_phones_owner_reads_why_the_request_lost_its_blocks(new_page):
     with held_server() as server:
         phone = new_page(width=390, height=844)
         open_live(phone, server.url)
@@ -500,9 +474,7 @@ def test_the_phones_owner_reads_why_the_request_lost_its_blocks(new_page: NewPag
         assert lost.request == 4
 
 
-def test_prompts_are_chats_unless_raw_completion_is_chosen(
-    new_page: NewPage, server: BackgroundServer
-) -> None:
+def test_prompts_are_chats_unless_raw_completion_is_chosen(new_page, server):
     page = new_page()
     open_live(page, server.url)
     for raw, route in ((False, "/v1/chat/completions"), (True, "/v1/completions")):
@@ -522,9 +494,7 @@ def test_prompts_are_chats_unless_raw_completion_is_chosen(
     expect(chips.first).to_contain_text("?")
 
 
-def test_the_page_says_that_the_trace_file_is_no_longer_written(
-    new_page: NewPage, tmp_path: Path
-) -> None:
+def test_the_page_says_that_the_trace_file_is_no_longer_written(new_page, tmp_path):
     path = tmp_path / "class.jsonl"
     with start(trace_file=str(path)) as server:
         page = new_page()
@@ -537,7 +507,7 @@ def test_the_page_says_that_the_trace_file_is_no_longer_written(
         expect_no_violation(page)
 
 
-def test_what_is_seen_by_others_is_said_above_the_box(new_page: NewPage) -> None:
+def test_what_is_seen_by_others_is_said_above_the_box(new_page):
     for options, words in (
         ({"host": "0.0.0.0"}, ["nickname", "Without a key"]),
         ({"trace_text": "off"}, ["Neither", "names"]),
@@ -559,9 +529,7 @@ def test_what_is_seen_by_others_is_said_above_the_box(new_page: NewPage) -> None
                 assert "r1" in board.text(".sentence")
 
 
-def test_on_a_phone_nothing_is_cut_off_and_targets_are_large_enough(
-    new_page: NewPage, server: BackgroundServer
-) -> None:
+def test_on_a_phone_nothing_is_cut_off_and_targets_are_large_enough(new_page, server):
     page = new_page(width=390, height=844)
     open_live(page, server.url)
     expect(page.locator("#hint")).to_be_visible()

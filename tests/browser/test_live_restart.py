@@ -1,14 +1,11 @@
 """Restart with other settings from the live page; old and new in one picture."""
 
 import re
-from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import expect
 
-from server.process import BackgroundServer
 from tests.browser.axe import expect_no_violation
-from tests.browser.conftest import NewPage
 from tests.browser.live import (
     ask,
     expect_same_as_trace,
@@ -23,14 +20,12 @@ from tests.server.harness import trace
 
 
 @pytest.fixture
-def server() -> Iterator[BackgroundServer]:
+def server():
     with held_server() as server:
         yield server
 
 
-def test_the_same_prompts_run_with_another_setting_and_both_runs_are_compared(
-    new_page: NewPage, server: BackgroundServer
-) -> None:
+def test_the_same_prompts_run_with_another_setting_and_both_runs_are_compared(new_page, server):
     url = server.url
     page = new_page()
     board = open_live(page, url)
@@ -75,9 +70,7 @@ def test_the_same_prompts_run_with_another_setting_and_both_runs_are_compared(
     expect(picture).to_have_count(0)
 
 
-def test_a_wrong_setting_is_said_and_the_run_goes_on(
-    new_page: NewPage, server: BackgroundServer
-) -> None:
+def test_a_wrong_setting_is_said_and_the_run_goes_on(new_page, server):
     page = new_page()
     board = open_live(page, server.url)
     ask(server.url, "Ada")
@@ -92,9 +85,7 @@ def test_a_wrong_setting_is_said_and_the_run_goes_on(
     expect_same_as_trace(board, server.url, 2)
 
 
-def test_a_phone_follows_its_own_prompt_into_the_new_run(
-    new_page: NewPage, server: BackgroundServer
-) -> None:
+def test_a_phone_follows_its_own_prompt_into_the_new_run(new_page, server):
     phone, teacher = new_page(width=390, height=844), new_page()
     open_live(phone, server.url)
     open_live(teacher, server.url)

@@ -44,9 +44,7 @@ def opened(new_page: NewPage, path: Path, data: bytes) -> BoardOnPage:
     return BoardOnPage(page).wait()
 
 
-def test_it_is_drawn_before_its_end_and_is_whole_in_the_end(
-    new_page: NewPage, tmp_path: Path
-) -> None:
+def test_it_is_drawn_before_its_end_and_is_whole_in_the_end(new_page, tmp_path):
     log = long_log()
     steps = StepIndex(log)
     board = opened(new_page, tmp_path / "long.html", log.to_bytes())
@@ -63,9 +61,7 @@ def test_it_is_drawn_before_its_end_and_is_whole_in_the_end(
     expect_fold(board, log, max(steps.ends))
 
 
-def test_a_broken_line_is_named_and_what_came_before_it_is_shown(
-    new_page: NewPage, tmp_path: Path
-) -> None:
+def test_a_broken_line_is_named_and_what_came_before_it_is_shown(new_page, tmp_path):
     log = long_log()
     lines = log.to_bytes().splitlines(keepends=True)
     lines[60_000] = b'{"type": "admitted"}\n'

@@ -2,7 +2,6 @@
 
 from engine import Cost, EngineConfig, EventLog, Workload, simulate
 from engine.simulation.workload import poisson, uniform
-from tests.browser.exported import OpenBoard
 from visualizer.logs import StepIndex, state_before
 
 _TEXTURES = ("solid", "dots", "keyline")
@@ -23,7 +22,7 @@ def crowded_log() -> EventLog:
     return simulate(workload, config, cost=Cost(5, 0.05, 0.02, 0.00002, 1e-6))
 
 
-def test_every_name_has_the_mark_of_its_lane(open_board: OpenBoard) -> None:
+def test_every_name_has_the_mark_of_its_lane(open_board):
     log, page = crowded_log(), None
     ends = StepIndex(log).ends
     seen: set[str] = set()

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,8 +15,6 @@ from playwright.sync_api import expect
 
 from engine.events import EventLog
 from tests.browser.board import BoardOnPage
-from tests.browser.conftest import NewPage
-from tests.browser.exported import OpenBoard
 from tests.browser.live import open_live, send
 from tests.server.harness import http, start
 from tests.visualizer.storytellers import crowd
@@ -148,15 +145,13 @@ ENGINE = {"max_batch_size": 8, "max_kv_tokens": 1024, "block_size": 8, "token_bu
 
 
 @pytest.fixture(scope="module")
-def busy() -> Iterator[str]:
+def busy():
     """The address of a server with many clients."""
     with start(engine=ENGINE) as server, clients(server.url, 12):
         yield server.url
 
 
-def test_every_read_of_a_live_page_is_of_one_step_and_no_key_is_lost(
-    new_page: NewPage, busy: str, soak: bool
-) -> None:
+def test_every_read_of_a_live_page_is_of_one_step_and_no_key_is_lost(new_page, busy, soak):
     board = open_live(new_page(), busy).wait()
     steps = set()
     for _ in range(1000 if soak else READS):
@@ -175,7 +170,7 @@ def test_every_read_of_a_live_page_is_of_one_step_and_no_key_is_lost(
     assert following == {",": ["false"] * 60, "n": ["true"] * 60}
 
 
-def test_every_read_of_ones_own_request_is_of_one_step(new_page: NewPage, busy: str) -> None:
+def test_every_read_of_ones_own_request_is_of_one_step(new_page, busy):
     page = new_page(width=390, height=844)
     open_live(page, busy)
     send(page, "Once upon a time there was", name="Vera", tokens="900")
@@ -201,7 +196,7 @@ def long_log() -> EventLog:
     return crowd(requests=60, max_kv_tokens=32768, block_size=8, max_batch_size=2)
 
 
-def test_every_read_of_a_log_that_is_played_is_of_one_step(open_board: OpenBoard) -> None:
+def test_every_read_of_a_log_that_is_played_is_of_one_step(open_board):
     board = open_board(long_log())
     board.press("Home", "+", "+", "+", " ")
     expect(board.root).to_have_attribute("data-playing", "true")
@@ -209,9 +204,7 @@ def test_every_read_of_a_log_that_is_played_is_of_one_step(open_board: OpenBoard
     assert len(steps) > 5
 
 
-def test_another_log_in_a_zoomed_board_keeps_the_cursor_in_view(
-    new_page: NewPage, tmp_path: Path
-) -> None:
+def test_another_log_in_a_zoomed_board_keeps_the_cursor_in_view(new_page, tmp_path):
     text = to_html(long_log()).replace("await mount(", "window.board = await mount(")
     (tmp_path / "log.html").write_text(text, "utf-8")
     page = new_page()

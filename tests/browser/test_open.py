@@ -6,15 +6,14 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import expect
 
 from tests.browser.axe import expect_no_violation
-from tests.browser.conftest import REPOSITORY, NewPage
-from tests.browser.exported import OpenBoard, the_log
+from tests.browser.conftest import REPOSITORY
+from tests.browser.exported import the_log
 from tests.browser.test_open_log import drop
 from tests.visualizer.storytellers import crowd
 
@@ -31,7 +30,7 @@ HOLD = """() => {
 
 
 @pytest.fixture
-def opened() -> Iterator[Opening]:
+def opened():
     """Runs the command; returns the address that it prints."""
     processes = []
 
@@ -56,8 +55,8 @@ def opened() -> Iterator[Opening]:
 
 
 def test_the_board_follows_a_file_that_grows_is_rotated_and_ends_damaged(
-    opened: Opening, new_page: NewPage, tmp_path: Path
-) -> None:
+    opened, new_page, tmp_path
+):
     path = tmp_path / "run.jsonl"
     lines = the_log().to_bytes().splitlines(keepends=True)
     page = new_page()
@@ -83,9 +82,7 @@ def test_the_board_follows_a_file_that_grows_is_rotated_and_ends_damaged(
     expect(root.locator(".live")).to_contain_text("line 201")
 
 
-def test_a_dropped_file_of_another_engine_is_translated(
-    opened: Opening, new_page: NewPage, tmp_path: Path
-) -> None:
+def test_a_dropped_file_of_another_engine_is_translated(opened, new_page, tmp_path):
     crowd(5).save(tmp_path / "five.jsonl")
     page = new_page()
     page.goto(opened(tmp_path / "five.jsonl"))
@@ -112,9 +109,7 @@ def test_a_dropped_file_of_another_engine_is_translated(
     expect(root).to_have_attribute("data-ready", "true")
 
 
-def test_a_page_without_a_server_names_the_command_for_a_foreign_file(
-    open_board: OpenBoard,
-) -> None:
+def test_a_page_without_a_server_names_the_command_for_a_foreign_file(open_board):
     board = open_board("preemption")
     page, root = board.page, board.root
     for content in (VLLM.read_bytes(), gzip.compress(bytes(100 << 20))):

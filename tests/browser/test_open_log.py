@@ -2,13 +2,12 @@
 
 import base64
 import gzip
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.axe import expect_no_violation
-from tests.browser.exported import OpenBoard, the_log
+from tests.browser.exported import the_log
 from tests.visualizer.storytellers import crowd
 
 DROP = """([text, name]) => {
@@ -22,7 +21,7 @@ DROP = """([text, name]) => {
 
 
 @pytest.fixture
-def page(open_board: OpenBoard) -> Page:
+def page(open_board):
     board = open_board("preemption", "#step=25&selected=3")
     board.expect_step(25)
     return board.page
@@ -33,7 +32,7 @@ def drop(page: Page, content: bytes, name: str) -> None:
     assert page.evaluate(DROP, [base64.b64encode(content).decode(), name]) == [False, False]
 
 
-def test_a_dropped_log_replaces_the_one_on_the_page(page: Page) -> None:
+def test_a_dropped_log_replaces_the_one_on_the_page(page):
     drop(page, the_log().to_bytes(), "class.jsonl")
     root = page.locator(".underglass")
     expect(root).to_have_attribute("data-requests", "12")
@@ -50,9 +49,7 @@ def test_a_dropped_log_replaces_the_one_on_the_page(page: Page) -> None:
     expect_no_violation(page)
 
 
-def test_logs_can_be_chosen_and_what_is_none_is_rejected_with_the_reason(
-    page: Page, tmp_path: Path
-) -> None:
+def test_logs_can_be_chosen_and_what_is_none_is_rejected_with_the_reason(page, tmp_path):
     crowd(5).save(tmp_path / "five.jsonl")
     (tmp_path / "twelve.jsonl.gz").write_bytes(gzip.compress(the_log().to_bytes()))
     for name, requests in (("five.jsonl", "5"), ("twelve.jsonl.gz", "12")):

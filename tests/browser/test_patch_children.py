@@ -3,15 +3,14 @@
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page
 
-from tests.browser.conftest import REPOSITORY, NewPage
+from tests.browser.conftest import REPOSITORY
 
 SOURCE = REPOSITORY / "visualizer" / "frontend" / "src" / "board" / "patch_children.js"
 
 
 @pytest.fixture
-def page(new_page: NewPage) -> Page:
+def page(new_page):
     """A blank page that knows `patchChildren`, and makes random elements with `grown(chance)`."""
     page = new_page()
     page.evaluate(
@@ -38,7 +37,7 @@ def page(new_page: NewPage) -> Page:
     return page
 
 
-def test_what_is_there_afterwards_is_what_was_asked_for(page: Page) -> None:
+def test_what_is_there_afterwards_is_what_was_asked_for(page):
     wrong = page.evaluate(
         """() => {
           const wrong = [];
@@ -57,7 +56,7 @@ def test_what_is_there_afterwards_is_what_was_asked_for(page: Page) -> None:
     assert wrong == []
 
 
-def test_nothing_is_touched_where_nothing_changes(page: Page) -> None:
+def test_nothing_is_touched_where_nothing_changes(page):
     changes = page.evaluate(
         """() => {
           const parent = document.createElement("div");
@@ -75,7 +74,7 @@ def test_nothing_is_touched_where_nothing_changes(page: Page) -> None:
     assert changes == [True, True, 0]
 
 
-def test_a_button_keeps_the_focus_and_a_list_its_place(page: Page) -> None:
+def test_a_button_keeps_the_focus_and_a_list_its_place(page):
     kept = page.evaluate(
         """() => {
           const made = (count) => {

@@ -1,7 +1,6 @@
 """The README's moving picture and its encoder, decoded by Chromium."""
 
 import base64
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,7 +8,7 @@ import pytest
 from playwright.sync_api import Page
 
 from authoring.apng import Picture, Pixels, png
-from tests.browser.conftest import REPOSITORY, NewPage
+from tests.browser.conftest import REPOSITORY
 
 # Decodes an animation: its size, and of some frames the duration in ms and pixels at some places.
 DECODE = """
@@ -35,7 +34,7 @@ CLEAR = [0, 0, 0, 0]
 
 
 @pytest.fixture
-def page(new_page: NewPage, tmp_path: Path) -> Page:
+def page(new_page, tmp_path):
     """A page that may decode images: one with an address of its own."""
     page = new_page()
     empty = tmp_path / "empty.html"
@@ -56,7 +55,7 @@ def area(width: int, height: int, colour: list[int]) -> Pixels:
     return np.full((height, width, 4), colour, np.uint8)
 
 
-def test_each_picture_is_drawn_over_the_ones_before(page: Page) -> None:
+def test_each_picture_is_drawn_over_the_ones_before(page):
     second = area(3, 2, GREEN)
     second[0, 0] = CLEAR
     pictures = [
@@ -76,7 +75,7 @@ def test_each_picture_is_drawn_over_the_ones_before(page: Page) -> None:
     ]
 
 
-def test_a_still_picture_keeps_frequent_colours_and_nearly_keeps_rare_ones(page: Page) -> None:
+def test_a_still_picture_keeps_frequent_colours_and_nearly_keeps_rare_ones(page):
     pixels = area(256, 40, GREEN)
     pixels[20:, :, :3] = np.arange(256)[None, :, None]  # every grey
     places = [(0, 0), (255, 19), *((grey, 30) for grey in range(256))]
@@ -88,7 +87,7 @@ def test_a_still_picture_keeps_frequent_colours_and_nearly_keeps_rare_ones(page:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_the_readmes_picture_is_whole_and_small(page: Page, theme: str) -> None:
+def test_the_readmes_picture_is_whole_and_small(page, theme):
     docs = REPOSITORY / "docs"
     content = (docs / f"handover-{theme}.png").read_bytes()
     assert len(content) <= 600_000

@@ -6,7 +6,6 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.board import BoardOnPage
-from tests.browser.conftest import OpenCells
 from tests.browser.notebooks import expect_said, run_cell
 from visualizer.playing.settings import NAMES
 
@@ -46,9 +45,7 @@ class PlaygroundOnPage:
         return [row.locator("td").first.inner_text() for row in rows]
 
 
-def test_a_control_moves_the_board_and_the_old_run_stays_beside_the_new(
-    open_cells: OpenCells,
-) -> None:
+def test_a_control_moves_the_board_and_the_old_run_stays_beside_the_new(open_cells):
     page = open_cells("playground.ipynb", CELLS, width=1600, height=1200)
     ground = PlaygroundOnPage(page)
     expect(ground.root).to_be_visible()

@@ -2,14 +2,12 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Locator, expect
 
 from engine.events import EventLog
 from engine.events import vocabulary as v
-from tests.browser.conftest import OpenCells
 from tests.browser.exported import the_log
 from tests.browser.notebooks import expect_said, run_cell
 from tests.facts import assert_names
@@ -88,9 +86,7 @@ def choose(root: Locator, answer: tuple[int, ...], form: str) -> None:
     root.page.keyboard.press("Enter")
 
 
-def test_answers_come_from_the_kernel_and_only_after_the_question(
-    open_cells: OpenCells, jupyter: tuple[str, Path]
-) -> None:
+def test_answers_come_from_the_kernel_and_only_after_the_question(open_cells, jupyter):
     log = the_log()
     log.save(jupyter[1] / "run.jsonl")
     page = open_cells("predict.ipynb", CELLS, width=1280)

@@ -1,22 +1,19 @@
 """The projector's view: chosen, one lane per person, every part at the step of the board."""
 
 import re
-from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from engine.events.vocabulary import Preempted
-from server.process import BackgroundServer
 from tests.browser.axe import expect_no_violation
-from tests.browser.conftest import NewPage
 from tests.browser.live import ask, held_server, open_live, run_until, send, steps
 from tests.facts import assert_names
 from tests.server.harness import get, post, trace
 
 
 @pytest.fixture
-def server() -> Iterator[BackgroundServer]:
+def server():
     with held_server(host="0.0.0.0") as server:
         yield server
 
@@ -25,7 +22,7 @@ def counts(page: Page) -> list[str]:
     return [text.strip() for text in page.locator("#stage dd").all_inner_texts()]
 
 
-def test_it_is_chosen_remembered_and_left(new_page: NewPage, server: BackgroundServer) -> None:
+def test_it_is_chosen_remembered_and_left(new_page, server):
     ask(server.url, "Ada")
     page = new_page(width=1920, height=1080)
     open_live(page, server.url).wait()
@@ -48,9 +45,7 @@ def test_it_is_chosen_remembered_and_left(new_page: NewPage, server: BackgroundS
 
 
 @pytest.mark.parametrize(("width", "height"), [(1920, 1080), (1280, 720)])
-def test_everything_fits_the_screen_and_shows_one_step(
-    new_page: NewPage, server: BackgroundServer, width: int, height: int
-) -> None:
+def test_everything_fits_the_screen_and_shows_one_step(new_page, server, width, height):
     names = [f"Student {number}" for number in range(30)]
     ask(server.url, *names, max_tokens=60)
     page = new_page(width=width, height=height)
@@ -93,9 +88,7 @@ def test_everything_fits_the_screen_and_shows_one_step(
     expect_no_violation(page)
 
 
-def test_looking_back_freezes_it_and_says_where_the_engine_is(
-    new_page: NewPage, server: BackgroundServer
-) -> None:
+def test_looking_back_freezes_it_and_says_where_the_engine_is(new_page, server):
     ask(server.url, "Ada", "Bo", max_tokens=20)
     page, phone = new_page(width=1920, height=1080), new_page(width=390, height=844)
     open_live(page, server.url).wait()
@@ -119,9 +112,7 @@ def test_looking_back_freezes_it_and_says_where_the_engine_is(
     expect(at).to_have_text(re.compile(rf"paused.*\b{last + 3}\b"))
 
 
-def test_without_a_request_it_invites_and_after_a_restart_it_does_so_again(
-    new_page: NewPage, server: BackgroundServer
-) -> None:
+def test_without_a_request_it_invites_and_after_a_restart_it_does_so_again(new_page, server):
     page = new_page(width=1920, height=1080)
     open_live(page, server.url)
     page.locator("#projector").click()

@@ -5,8 +5,6 @@ every kind of change, a second board is created beside the first, at the same vi
 pictures and words must be equal, pixel by pixel.
 """
 
-from collections.abc import Callable
-
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -14,8 +12,6 @@ from engine import Cost, EngineConfig, Workload, simulate
 from engine.events import EventLog
 from engine.simulation.workload import bursts, uniform
 from tests.browser.board import BoardOnPage
-from tests.browser.conftest import NewPage
-from tests.browser.exported import OpenBoard
 from tests.browser.live import ask, open_live, steps
 from tests.browser.live import held_server as held
 from tests.visualizer.storytellers import crowd
@@ -105,7 +101,7 @@ def expect_as_made_anew(board: BoardOnPage, pictures: int = 7) -> None:
 
 
 @pytest.fixture
-def opened(new_page: NewPage, open_board: OpenBoard) -> Callable[[EventLog | None], BoardOnPage]:
+def opened(new_page, open_board):
     """Open a log on a page that can compare boards."""
 
     def opened(log: EventLog | None = None) -> BoardOnPage:
@@ -117,17 +113,17 @@ def opened(new_page: NewPage, open_board: OpenBoard) -> Callable[[EventLog | Non
 
 
 @pytest.fixture
-def board(opened: Callable[..., BoardOnPage]) -> BoardOnPage:
+def board(opened):
     return opened()
 
 
 @pytest.fixture
-def long_board(opened: Callable[..., BoardOnPage]) -> BoardOnPage:
+def long_board(opened):
     """A log that does not fit in steps nor in lanes, on blocks that are a few pixels each."""
     return opened(crowd(requests=60, max_kv_tokens=32768, block_size=8, max_batch_size=2))
 
 
-def test_after_moves_of_cursor_and_selection_and_a_look_at_a_block(board: BoardOnPage) -> None:
+def test_after_moves_of_cursor_and_selection_and_a_look_at_a_block(board):
     expect_as_made_anew(board)
     for keys in (["."], ["ArrowDown"], ["Home"], ["Escape"], ["End", ",", ","], ["ArrowUp", "<"]):
         board.press(*keys)
@@ -143,7 +139,7 @@ def test_after_moves_of_cursor_and_selection_and_a_look_at_a_block(board: BoardO
     expect_as_made_anew(board)
 
 
-def test_after_another_theme_width_axis_or_panel_and_back(board: BoardOnPage) -> None:
+def test_after_another_theme_width_axis_or_panel_and_back(board):
     page = board.page
     for change in (
         lambda: page.emulate_media(color_scheme="dark"),
@@ -162,7 +158,7 @@ def test_after_another_theme_width_axis_or_panel_and_back(board: BoardOnPage) ->
     expect_as_made_anew(board)
 
 
-def test_after_zooming_moving_and_scrolling_a_long_log(long_board: BoardOnPage) -> None:
+def test_after_zooming_moving_and_scrolling_a_long_log(long_board):
     board = long_board
     for keys in ("ww", "dd.", "s", "f", "f", ["End"], "x", "w,", "x"):
         board.press(*keys)
@@ -171,7 +167,7 @@ def test_after_zooming_moving_and_scrolling_a_long_log(long_board: BoardOnPage) 
     expect_as_made_anew(board)
 
 
-def test_what_was_played_fast_is_all_true_once_it_stops(long_board: BoardOnPage) -> None:
+def test_what_was_played_fast_is_all_true_once_it_stops(long_board):
     board = long_board
     board.press("Home", "+", "+", "+", " ")
     expect(board.act("speed")).to_have_attribute("data-per-second", "60")
@@ -190,8 +186,8 @@ def test_what_was_played_fast_is_all_true_once_it_stops(long_board: BoardOnPage)
 
 
 def test_of_a_long_list_the_frame_has_what_is_in_sight_and_nothing_moves_when_the_rest_comes(
-    opened: Callable[..., BoardOnPage],
-) -> None:
+    opened,
+):
     crowd_at_once = Workload.generate(
         70, arrivals=bursts(70, 1), prompt=uniform(4, 9), output=uniform(30, 40), seed=1
     )
@@ -224,7 +220,7 @@ def redrawn(page: Page) -> list[dict[str, str]]:
     return [pictures[0], pictures[2]]
 
 
-def test_after_every_step_of_a_live_engine(new_page: NewPage) -> None:
+def test_after_every_step_of_a_live_engine(new_page):
     with held() as server:
         ask(server.url, *"ABCDEF", max_tokens=9)
         steps(server.url, 1)

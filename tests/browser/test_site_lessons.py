@@ -2,9 +2,8 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from html.parser import HTMLParser
-from pathlib import Path
 
 import nbformat
 import pytest
@@ -14,7 +13,6 @@ from authoring.lab import NOTEBOOKS
 from authoring.parts import lessons
 from authoring.spoilers import predictions, states
 from checks.answer import answer_to
-from tests.browser.conftest import NewPage
 
 PATIENCE_MS = 120_000  # for Python on a busy machine
 NAMES = [path.stem for path in lessons()]
@@ -23,7 +21,7 @@ Open = Callable[..., Page]
 
 
 @pytest.fixture
-def open_lesson(site: str, new_page: NewPage) -> Iterator[Open]:
+def open_lesson(site, new_page):
     """Opens a lesson's page, whose console must stay empty."""
     said: list[str] = []
 
@@ -64,9 +62,7 @@ def edit(page: Page, number: int, old: str, new: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name[:2] in ("00", "17")])
-def test_a_lesson_draws_its_first_board_and_hides_what_follows_its_question(
-    name: str, open_lesson: Open
-) -> None:
+def test_a_lesson_draws_its_first_board_and_hides_what_follows_its_question(name, open_lesson):
     page = open_lesson(name)
     board = page.locator("div.lesson .board").first
     board.scroll_into_view_if_needed()
@@ -119,9 +115,7 @@ class _Cells(HTMLParser):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_no_answer_is_on_the_page_before_its_question_is_answered(
-    name: str, site_folder: Path
-) -> None:
+def test_no_answer_is_on_the_page_before_its_question_is_answered(name, site_folder):
     cells = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4).cells
     page = _Cells((site_folder / "lessons" / f"{name}.html").read_text("utf-8"))
     asked = predictions(cells)
@@ -136,7 +130,7 @@ def test_no_answer_is_on_the_page_before_its_question_is_answered(
             assert not states(told, answer_to(one.key).truth), (one.key, number)
 
 
-def test_a_guess_opens_the_next_part_and_is_remembered(open_lesson: Open) -> None:
+def test_a_guess_opens_the_next_part_and_is_remembered(open_lesson):
     page = open_lesson("04_continuous_batching")
     part = page.locator('details.part[data-question="04.static"]')
     page.get_by_label("7", exact=True).check()
@@ -161,14 +155,14 @@ def test_a_guess_opens_the_next_part_and_is_remembered(open_lesson: Open) -> Non
     expect(page.get_by_label("25", exact=True)).to_be_checked()
 
 
-def test_a_reader_may_go_on_without_a_guess(open_lesson: Open) -> None:
+def test_a_reader_may_go_on_without_a_guess(open_lesson):
     page = open_lesson("04_continuous_batching")
     page.get_by_text("Go on without a guess").first.click()
     told = page.locator("details.part [data-reveal]").first
     expect(told).to_contain_text("No guess recorded. The log says: 25.")
 
 
-def test_a_changed_cell_runs_in_the_page_and_what_follows_is_marked(open_lesson: Open) -> None:
+def test_a_changed_cell_runs_in_the_page_and_what_follows_is_marked(open_lesson):
     page = open_lesson("04_continuous_batching")
     edit(page, 1, "max_batch_size=4", "max_batch_size=2")
     page.keyboard.press("Shift+Enter")
@@ -186,7 +180,7 @@ def test_a_changed_cell_runs_in_the_page_and_what_follows_is_marked(open_lesson:
     assert "72 steps in the engine's log" in run(page, 5).inner_text()
 
 
-def test_an_error_is_shown_with_its_line_and_python_stops_and_runs_again(open_lesson: Open) -> None:
+def test_an_error_is_shown_with_its_line_and_python_stops_and_runs_again(open_lesson):
     page = open_lesson("04_continuous_batching")
     edit(page, 7, "offered = 4", "while True: pass\noffered = 4")
     page.keyboard.press("Shift+Enter")
@@ -202,7 +196,7 @@ def test_an_error_is_shown_with_its_line_and_python_stops_and_runs_again(open_le
     expect(running.locator(".out")).to_have_text("126 of 288 seats were taken: 44%\n")
 
 
-def test_the_bundled_model_writes_in_the_page_what_it_writes_with_torch(open_lesson: Open) -> None:
+def test_the_bundled_model_writes_in_the_page_what_it_writes_with_torch(open_lesson):
     stored = nbformat.read(NOTEBOOKS / "01_token_loop.ipynb", as_version=4).cells[1].outputs
     [text] = [output.text for output in stored if output.output_type == "stream"]
     page = open_lesson("01_token_loop")
@@ -211,7 +205,7 @@ def test_the_bundled_model_writes_in_the_page_what_it_writes_with_torch(open_les
     expect(ran.locator(".board > .underglass")).to_have_attribute("data-ready", "true")
 
 
-def test_each_cell_that_does_not_run_says_why(site_folder: Path) -> None:
+def test_each_cell_that_does_not_run_says_why(site_folder):
     rows = json.loads((site_folder / "cells.json").read_text("utf-8"))
     assert [row["lesson"] for row in rows] == NAMES
     reasons = {reason for row in rows for reason in row["reasons"]}

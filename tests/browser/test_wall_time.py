@@ -9,7 +9,6 @@ from engine.events import EventLog
 from engine.simulation.cost_runner import CostRunner
 from tests.browser.axe import expect_no_violation
 from tests.browser.board import BoardOnPage
-from tests.browser.exported import OpenBoard
 
 
 def one_long_document() -> EventLog:
@@ -39,7 +38,7 @@ def middle_of(board: BoardOnPage, log: EventLog, step: int) -> tuple[float, floa
     return box["x"] + 6 + left + share * (right - left), box["y"] + 60
 
 
-def test_x_shows_steps_as_wide_as_they_took_and_a_click_finds_them(open_board: OpenBoard) -> None:
+def test_x_shows_steps_as_wide_as_they_took_and_a_click_finds_them(open_board):
     log = one_long_document()
     board = open_board(log, step=8)
     page = board.page
@@ -73,7 +72,7 @@ def test_x_shows_steps_as_wide_as_they_took_and_a_click_finds_them(open_board: O
     board.expect_step(5)
 
 
-def test_a_link_brings_it_back_and_it_can_be_reached_without_keys(open_board: OpenBoard) -> None:
+def test_a_link_brings_it_back_and_it_can_be_reached_without_keys(open_board):
     board = open_board(color_scheme="dark")
     page = board.page
     board.act("axis").click()

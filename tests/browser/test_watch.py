@@ -6,16 +6,13 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.board import BoardOnPage
-from tests.browser.conftest import OpenCells
 from tests.browser.live import ask, expect_same_as_trace, held_server, steps
 from tests.browser.notebooks import expect_said, run_cell
 
 pytestmark = pytest.mark.usefixtures("patience")
 
 
-def test_a_notebook_follows_a_running_server_looks_back_and_outlives_it(
-    open_cells: OpenCells,
-) -> None:
+def test_a_notebook_follows_a_running_server_looks_back_and_outlives_it(open_cells):
     with held_server() as first:
         ask(first.url, "Ada", "Bo", "Cy", max_tokens=20)
         steps(first.url, 3)

@@ -26,9 +26,7 @@ def opened(open_board: OpenBoard, **options: object) -> BoardOnPage:
     return board
 
 
-def test_rows_are_in_the_chosen_order_and_reasons_are_those_of_the_log(
-    open_board: OpenBoard,
-) -> None:
+def test_rows_are_in_the_chosen_order_and_reasons_are_those_of_the_log(open_board):
     board, waterfall = opened(open_board), the_log().waterfall
     for time in waterfall.sorted()[:4]:
         board.root.locator(f".names .chip[data-request='{time.request}']").click()
@@ -50,7 +48,7 @@ def test_rows_are_in_the_chosen_order_and_reasons_are_those_of_the_log(
     assert len(arrived) == len(waterfall)
 
 
-def test_clicks_keys_and_addresses_lead_to_a_decision_and_back(open_board: OpenBoard) -> None:
+def test_clicks_keys_and_addresses_lead_to_a_decision_and_back(open_board):
     board = opened(open_board)
     row, time, span = next(
         (row, time, span)
@@ -86,7 +84,7 @@ def test_clicks_keys_and_addresses_lead_to_a_decision_and_back(open_board: OpenB
     board.expect_step(12)
 
 
-def test_axe_finds_no_violation_at_any_width(open_board: OpenBoard) -> None:
+def test_axe_finds_no_violation_at_any_width(open_board):
     board = opened(open_board, width=360)
     section = board.root.locator(".waterfall")
     table = section.locator(".alternative table").first

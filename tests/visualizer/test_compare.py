@@ -3,7 +3,7 @@
 import base64
 import copy
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -132,9 +132,7 @@ def requests_of(log: EventLog) -> list[tuple[int, list[int]]]:
 
 
 @pytest.mark.parametrize("plant", PLANTS)
-def test_one_planted_change_is_found_in_the_step_where_it_first_decides_something(
-    plant: Callable[[Workload], EventLog], soak: bool
-) -> None:
+def test_one_planted_change_is_found_in_the_step_where_it_first_decides_something(plant, soak):
     found = 0
     for seed in range(500 if soak else 40):
         workload = random_workload(seed)
@@ -153,9 +151,7 @@ def test_one_planted_change_is_found_in_the_step_where_it_first_decides_somethin
 
 
 @pytest.mark.parametrize("plant", PLANTS)
-def test_what_is_said_of_the_difference_is_true_of_both_logs(
-    plant: Callable[[Workload], EventLog], soak: bool
-) -> None:
+def test_what_is_said_of_the_difference_is_true_of_both_logs(plant, soak):
     """Check that requests named as preempted, admitted or waiting in that step are so, in both runs."""
     claims = 0
     for seed in range(500 if soak else 25):
@@ -200,7 +196,7 @@ def events_in(log: EventLog, step: int) -> list[v.Event]:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_equal_runs_have_no_difference(seed: int) -> None:
+def test_equal_runs_have_no_difference(seed):
     workload = random_workload(seed)
     comparison = compare(run(workload), run(workload))
     assert comparison.first_difference is None
@@ -212,11 +208,11 @@ def test_equal_runs_have_no_difference(seed: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def log() -> EventLog:
+def log():
     return storytellers()
 
 
-def test_the_difference_comes_with_both_reasons(log: EventLog) -> None:
+def test_the_difference_comes_with_both_reasons(log):
     comparison = compare(log, storytellers(max_kv_tokens=328), names=("before", "after"))
     assert comparison.settings == {"max_kv_tokens": (320, 328), "num_blocks": (40, 41)}
     other = storytellers(max_kv_tokens=328)
@@ -244,9 +240,7 @@ def measured(log: EventLog) -> EventLog:
 
 
 @pytest.mark.parametrize("swapped", [False, True])
-def test_a_replay_with_nothing_changed_has_no_difference_in_any_time(
-    log: EventLog, swapped: bool
-) -> None:
+def test_a_replay_with_nothing_changed_has_no_difference_in_any_time(log, swapped):
     logs = [measured(log), what_if(measured(log))]
     comparison = compare(*reversed(logs)) if swapped else compare(*logs)
     assert comparison.verdict.startswith("No difference")
@@ -256,7 +250,7 @@ def test_a_replay_with_nothing_changed_has_no_difference_in_any_time(
     assert changes.dropna().eq(0).all(axis=None)
 
 
-def test_the_models_error_is_stated_and_kept_out_of_the_effect(log: EventLog) -> None:
+def test_the_models_error_is_stated_and_kept_out_of_the_effect(log):
     origin = measured(log)
     before = origin.to_bytes()
     same, other = what_if(origin), what_if(origin, token_budget=32)
@@ -272,7 +266,7 @@ def test_the_models_error_is_stated_and_kept_out_of_the_effect(log: EventLog) ->
     assert origin.to_bytes() == before, "the log itself keeps its times"
 
 
-def test_parts_of_the_radix_tree_are_no_change_of_their_own() -> None:
+def test_parts_of_the_radix_tree_are_no_change_of_their_own():
     workload = random_workload(3)
     radix, hashed = (changed(workload, prefix_cache=cache) for cache in ("radix", "hash"))
     assert compare(run(radix), run(hashed)).settings == {"prefix_cache": ("radix", "hash")}
@@ -287,9 +281,7 @@ def asynchronous(log: EventLog) -> EventLog:
 
 
 @pytest.mark.parametrize("run_of", [measured, asynchronous])
-def test_a_retimed_log_has_the_times_of_its_replay(
-    log: EventLog, run_of: Callable[[EventLog], EventLog]
-) -> None:
+def test_a_retimed_log_has_the_times_of_its_replay(log, run_of):
     origin = run_of(log)
     replay = what_if(origin)
     retimed = retime(origin, replay)
@@ -316,7 +308,7 @@ def noisy(log: EventLog, seed: int, percent: int = 4) -> EventLog:
     return other
 
 
-def test_a_change_within_the_noise_of_two_measured_runs_is_no_better_value(log: EventLog) -> None:
+def test_a_change_within_the_noise_of_two_measured_runs_is_no_better_value(log):
     same = compare(noisy(log, 1), noisy(log, 2))
     assert 0 < same.facts["end_noise"]["share"] < 0.05
     verdicts = {name: better for name, *_, better in same.facts["totals"]}
@@ -327,9 +319,7 @@ def test_a_change_within_the_noise_of_two_measured_runs_is_no_better_value(log: 
     assert_names(other.note, other.step - 1)
 
 
-def test_runs_that_part_early_or_ran_on_different_machines_have_no_better_times(
-    log: EventLog,
-) -> None:
+def test_runs_that_part_early_or_ran_on_different_machines_have_no_better_times(log):
     early = compare(noisy(log, 1), noisy(storytellers(token_budget=32), 2))
     machines = compare(noisy(log, 1), storytellers(max_kv_tokens=400))
     for comparison in (early, machines):
@@ -341,7 +331,7 @@ def test_runs_that_part_early_or_ran_on_different_machines_have_no_better_times(
     assert {name: better for name, *_, better in machines.facts["totals"]}["preemptions"] == "b"
 
 
-def test_simulated_runs_are_exact_and_the_better_value_is_named(log: EventLog) -> None:
+def test_simulated_runs_are_exact_and_the_better_value_is_named(log):
     comparison = compare(log, storytellers(max_kv_tokens=400))
     assert comparison.note is None
     verdicts = {name: better for name, *_, better in comparison.facts["totals"]}
@@ -354,7 +344,7 @@ def test_simulated_runs_are_exact_and_the_better_value_is_named(log: EventLog) -
             assert better == ("a" if a > b else "b")
 
 
-def test_tokens_computed_twice_are_those_of_the_logs_preemptions(log: EventLog) -> None:
+def test_tokens_computed_twice_are_those_of_the_logs_preemptions(log):
     """Counted from the folded state: tokens that had been computed when their request lost them."""
     state, lost, again = State(), dict[int, int](), 0
     for event in log:
@@ -368,7 +358,7 @@ def test_tokens_computed_twice_are_those_of_the_logs_preemptions(log: EventLog) 
     assert compare(log, log).totals.loc["tokens computed twice", "a"] == again
 
 
-def test_adopted_tokens_are_counted_in_runs_that_have_them() -> None:
+def test_adopted_tokens_are_counted_in_runs_that_have_them():
     plain, moved = make(), make()
     moved.kv_transfer.adopt(PREFIX, pages(PREFIX))
     for engine in (plain, moved):
@@ -379,7 +369,7 @@ def test_adopted_tokens_are_counted_in_runs_that_have_them() -> None:
     assert name not in compare(plain.log, plain.log).totals.index
 
 
-def test_only_a_replay_of_this_very_log_is_timed_with_it(log: EventLog) -> None:
+def test_only_a_replay_of_this_very_log_is_timed_with_it(log):
     origin, other = measured(log), measured(log)
     other[0].t["unix_us"] = 2_000_000
     for a, b in [(other, what_if(origin)), (origin, other), (origin, what_if(origin, cost=COST))]:
@@ -390,7 +380,7 @@ def test_only_a_replay_of_this_very_log_is_timed_with_it(log: EventLog) -> None:
         assert tuple(comparison.totals.loc["mean TTFT, ms", ["a", "b"]]) == pytest.approx(mean)
 
 
-def test_a_replay_pinned_to_time_keeps_measured_times_and_says_so(log: EventLog) -> None:
+def test_a_replay_pinned_to_time_keeps_measured_times_and_says_so(log):
     origin = measured(log)
     comparison = compare(origin, what_if(origin, pinned="time"))
     mean = origin.requests.ttft_ms.mean()
@@ -399,7 +389,7 @@ def test_a_replay_pinned_to_time_keeps_measured_times_and_says_so(log: EventLog)
     assert 'what_if(log, pinned="time")' in comparison.note
 
 
-def test_requests_pair_by_prompt_label_and_order_and_others_are_named() -> None:
+def test_requests_pair_by_prompt_label_and_order_and_others_are_named():
     workload = random_workload(3)
     for number, arrival in enumerate(workload.arrivals):
         arrival.prompt, arrival.label = [97 + number, 98], f"client {number}"
@@ -416,7 +406,7 @@ def test_requests_pair_by_prompt_label_and_order_and_others_are_named() -> None:
         assert names[0][id_] == names[1][row["id_b"]] == row["name"]
 
 
-def test_inputs_are_kept_apart_from_decisions() -> None:
+def test_inputs_are_kept_apart_from_decisions():
     workload = random_workload(8)
     workload.aborts = []
     other = copy.deepcopy(workload)
@@ -426,7 +416,7 @@ def test_inputs_are_kept_apart_from_decisions() -> None:
     assert_names(comparison.inputs[0], "priority")
 
 
-def test_windows_are_compared_from_where_both_begin(log: EventLog) -> None:
+def test_windows_are_compared_from_where_both_begin(log):
     start = next(
         i for i, event in enumerate(log) if isinstance(event, v.StepStarted) and event.step == 20
     )
@@ -437,9 +427,7 @@ def test_windows_are_compared_from_where_both_begin(log: EventLog) -> None:
     assert first_difference(log, window, pair(log, window)) is None
 
 
-def test_an_asynchronous_run_differs_from_a_synchronous_one_where_it_decides_otherwise(
-    log: EventLog,
-) -> None:
+def test_an_asynchronous_run_differs_from_a_synchronous_one_where_it_decides_otherwise(log):
     """The tokens of a step are logged after the next one has started, which is no difference."""
     other = asynchronous(log)
     pairs = pair(log, other)
@@ -453,7 +441,7 @@ def test_an_asynchronous_run_differs_from_a_synchronous_one_where_it_decides_oth
     assert first_difference(other, other, pair(other, other)) is None
 
 
-def test_a_run_that_goes_on_is_a_difference(log: EventLog) -> None:
+def test_a_run_that_goes_on_is_a_difference(log):
     part = EventLog()
     ends = [i for i, event in enumerate(log) if isinstance(event, v.StepStarted)]
     for event in log[: ends[30]]:
@@ -465,7 +453,7 @@ def test_a_run_that_goes_on_is_a_difference(log: EventLog) -> None:
     assert_names(plain(difference.a, {}), len(decided))
 
 
-def test_the_page_holds_both_logs_and_no_markup_of_theirs(log: EventLog, tmp_path: Path) -> None:
+def test_the_page_holds_both_logs_and_no_markup_of_theirs(log, tmp_path):
     comparison = compare(log, storytellers(max_batch_size=8), names=("<b>A</b>", "</script>"))
     page = comparison.to_html(tmp_path / "two.html", theme="dark")
     assert (tmp_path / "two.html").read_text("utf-8") == page
@@ -473,9 +461,7 @@ def test_the_page_holds_both_logs_and_no_markup_of_theirs(log: EventLog, tmp_pat
     assert "<b>A</b>" not in page
 
 
-def test_two_long_logs_save_no_more_than_one(
-    log: EventLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_long_logs_save_no_more_than_one(log, monkeypatch):
     other = what_if(log, token_budget=48)
     whole = compare(log, other)
     assert whole.a.whole and whole.b.whole
@@ -490,7 +476,7 @@ def test_two_long_logs_save_no_more_than_one(
             assert compared.a.step == compared.b.step == compared.step
 
 
-def test_without_decisions_there_is_nothing_to_compare() -> None:
+def test_without_decisions_there_is_nothing_to_compare():
     folder = Path(__file__).parents[1] / "fixtures" / "vllm"
     pair = (folder / "vllm_calm.jsonl.gz", folder / "vllm_calm.kv_events.jsonl.gz")
     found = compare(*map(read_source, pair))

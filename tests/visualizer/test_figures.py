@@ -34,7 +34,7 @@ THEMES = ("light", "dark", None)
 
 
 @pytest.fixture(scope="module")
-def log() -> EventLog:
+def log():
     return storytellers()
 
 
@@ -48,12 +48,12 @@ def served(per_second: float, requests: int = 120, **settings: Any) -> EventLog:
 
 
 @pytest.fixture(scope="module")
-def busy() -> EventLog:
+def busy():
     return served(25)
 
 
 @pytest.fixture(scope="module")
-def static() -> EventLog:
+def static():
     return served(25, batching="static")
 
 
@@ -68,7 +68,7 @@ def drawn(figure: go.Figure, name: str) -> go.Scatter:
     return found
 
 
-def test_ttft_is_the_distribution_of_all_requests(busy: EventLog) -> None:
+def test_ttft_is_the_distribution_of_all_requests(busy):
     figure = figures.ttft(busy)
     curve, dots = figure.data
     values = np.sort(busy.requests.ttft_ms.dropna())
@@ -84,7 +84,7 @@ def test_ttft_is_the_distribution_of_all_requests(busy: EventLog) -> None:
     )  # fmt: skip
 
 
-def test_itl_is_the_distribution_of_all_gaps_thinned_out_but_true(busy: EventLog) -> None:
+def test_itl_is_the_distribution_of_all_gaps_thinned_out_but_true(busy):
     curve = figures.itl(busy).data[0]
     gaps = np.sort(busy.tokens.gap_ms.dropna())
     assert len(gaps) > MAX_POINTS >= len(curve.x) - 1
@@ -94,13 +94,13 @@ def test_itl_is_the_distribution_of_all_gaps_thinned_out_but_true(busy: EventLog
     assert curve.x[-1] == gaps[-1] and curve.y[-1] == 1
 
 
-def test_percentiles_are_shown_only_with_enough_values(log: EventLog) -> None:
+def test_percentiles_are_shown_only_with_enough_values(log):
     assert figures.ttft(log).data[1].y == (0.5,)  # 12 requests
     assert_names(heading(figures.ttft(log))[-1], 12, 18.3, 173)
     assert figures.itl(log).data[1].y == (0.5, 0.95, 0.99)  # 251 gaps
 
 
-def test_throughput_counts_every_token_once(busy: EventLog, static: EventLog) -> None:
+def test_throughput_counts_every_token_once(busy, static):
     figure = figures.throughput({"a": busy, "b": static})
     for name, one in (("a", busy), ("b", static)):
         trace = drawn(figure, name)
@@ -111,13 +111,13 @@ def test_throughput_counts_every_token_once(busy: EventLog, static: EventLog) ->
     assert_names(" ".join(heading(figure)), "a", "b")
 
 
-def test_a_token_in_the_last_millisecond_is_no_peak_of_throughput() -> None:
+def test_a_token_in_the_last_millisecond_is_no_peak_of_throughput():
     line = figures.throughput("thirty").data[0]  # 801 ms, in windows of 100
     assert np.diff(line.x)[-1] == pytest.approx(101)
     assert max(line.y) < 800
 
 
-def test_memory_stacks_up_to_the_frames_columns(log: EventLog) -> None:
+def test_memory_stacks_up_to_the_frames_columns(log):
     steps = log.steps
     memory = figures.memory(log)
     used, cached = drawn(memory, "held by requests"), drawn(memory, "cached")
@@ -130,7 +130,7 @@ def test_memory_stacks_up_to_the_frames_columns(log: EventLog) -> None:
     assert_names(" ".join(heading(memory)), "100%", 1)
 
 
-def test_a_long_run_is_drawn_with_few_points_and_says_so() -> None:
+def test_a_long_run_is_drawn_with_few_points_and_says_so():
     long = served(20, requests=640)
     assert len(long.steps) > 2 * MAX_POINTS
     figure = figures.memory(long)
@@ -161,7 +161,7 @@ def bars(figure: go.Figure, verb: str) -> list[list[tuple[float, float]]]:
     ]
 
 
-def test_overlap_shows_gaps_where_the_device_waits_and_none_one_step_ahead() -> None:
+def test_overlap_shows_gaps_where_the_device_waits_and_none_one_step_ahead():
     figure = figures.overlap({"waits": twelve(), "ahead": twelve(async_scheduling=True)})
     (cpu_waits, cpu_ahead), (waits, ahead) = bars(figure, "schedules"), bars(figure, "computes")
     assert (len(waits), len(ahead)) == (40, 43)
@@ -180,7 +180,7 @@ def test_overlap_shows_gaps_where_the_device_waits_and_none_one_step_ahead() -> 
     assert_names(notes[1], "ahead", 43, "488 ms", "99%")
 
 
-def test_overlap_marks_the_step_that_admits_a_request() -> None:
+def test_overlap_marks_the_step_that_admits_a_request():
     logs = {"waits": twelve(), "ahead": twelve(async_scheduling=True)}
     figure = figures.overlap(logs, select=5, theme="light")
     marked = [
@@ -193,7 +193,7 @@ def test_overlap_marks_the_step_that_admits_a_request() -> None:
     assert "Eva" not in " ".join(heading(figures.overlap(logs)))
 
 
-def test_overlap_marks_wasted_rows() -> None:
+def test_overlap_marks_wasted_rows():
     figure = figures.overlap(twelve(extra_tokens=20, async_scheduling=True))
     wasted = drawn(figure, "wasted")
     assert len(wasted.x) == sum(len(names.split(", ")) for _, names in wasted.customdata) == 12
@@ -201,14 +201,14 @@ def test_overlap_marks_wasted_rows() -> None:
     assert "wasted" not in [one.name for one in figures.overlap(twelve()).data]
 
 
-def test_overlap_of_a_long_run_draws_its_first_steps_and_says_so(busy: EventLog) -> None:
+def test_overlap_of_a_long_run_draws_its_first_steps_and_says_so(busy):
     assert len(busy.steps) > MAX_STEPS
     figure = figures.overlap(busy)
     assert [len(one) for one in bars(figure, "schedules")] == [MAX_STEPS]
     assert_names(" ".join(heading(figure)), MAX_STEPS)
 
 
-def test_a_step_stands_under_the_roof_that_holds_it_back() -> None:
+def test_a_step_stands_under_the_roof_that_holds_it_back():
     steps = {"decode": (2e9, 2e9, 4e-2), "prefill": (1e12, 2e9, 2.0)}
     figure = figures.roofline(steps, flops_per_s=1e12, bytes_per_s=1e11)
     roof, decode, prefill = figure.data
@@ -231,9 +231,7 @@ def test_a_step_stands_under_the_roof_that_holds_it_back() -> None:
         ({"one": (13.74e9, 13.74e9, 4.1e-3)}, 989e12, 3.35e12),
     ],
 )
-def test_the_roof_and_all_dots_with_their_labels_are_in_the_picture(
-    steps: dict[str, tuple[float, float, float]], peak: float, bandwidth: float
-) -> None:
+def test_the_roof_and_all_dots_with_their_labels_are_in_the_picture(steps, peak, bandwidth):
     figure = figures.roofline(steps, flops_per_s=peak, bytes_per_s=bandwidth)
     low, high = (10**one for one in figure.layout.yaxis.range)
     assert all(low < y < high for drawn in figure.data for y in drawn.y)
@@ -243,7 +241,7 @@ def test_the_roof_and_all_dots_with_their_labels_are_in_the_picture(
 
 
 @pytest.mark.parametrize("name", OF_A_LOG)
-def test_a_log_with_nothing_to_show_says_so(name: str, log: EventLog) -> None:
+def test_a_log_with_nothing_to_show_says_so(name, log):
     empty = EventLog()
     empty.append(log[0])
     for nothing in (EventLog(), empty):
@@ -256,7 +254,7 @@ def test_a_log_with_nothing_to_show_says_so(name: str, log: EventLog) -> None:
 
 
 @pytest.mark.parametrize("name", OF_A_LOG)
-def test_any_log_can_be_drawn(name: str, first_seed: int) -> None:
+def test_any_log_can_be_drawn(name, first_seed):
     for seed in range(first_seed, first_seed + 6):
         workload = random_workload(seed)
         one = EventLog(window=None if seed % 2 else 40)
@@ -271,7 +269,7 @@ def bare(log: EventLog) -> bytes:
 
 
 @pytest.mark.parametrize("name", OF_A_LOG)
-def test_names_are_text_and_never_markup(name: str, log: EventLog) -> None:
+def test_names_are_text_and_never_markup(name, log):
     evil = '<b>x</b><a href="http://e">'
     figure = OF_A_LOG[name]({evil: log, "a & b " + "very " * 20: log})
     written = json.loads(figure.to_json())
@@ -291,9 +289,7 @@ def strings(value: Any) -> Any:
 
 @pytest.mark.parametrize("theme", THEMES)
 @pytest.mark.parametrize("name", OF_A_LOG)
-def test_titles_fit_a_narrow_column_and_axes_have_units(
-    name: str, theme: str | None, busy: EventLog, static: EventLog
-) -> None:
+def test_titles_fit_a_narrow_column_and_axes_have_units(name, theme, busy, static):
     for logs in (busy, {"continuous batching": busy, "static batching": static}):
         figure = OF_A_LOG[name](logs, theme=theme)
         lines = figure.layout.title.text.split("<br>")
@@ -308,7 +304,7 @@ def test_titles_fit_a_narrow_column_and_axes_have_units(
         assert figure.layout.paper_bgcolor == PALETTES[theme].background
 
 
-def test_an_unknown_theme_is_rejected(log: EventLog) -> None:
+def test_an_unknown_theme_is_rejected(log):
     with raises_naming(ValueError, "light", "dark", None):
         figures.ttft(log, theme="pink")
 
@@ -317,7 +313,7 @@ def test_an_unknown_theme_is_rejected(log: EventLog) -> None:
     ("theme", "ground"),
     [("light", "#ffffff"), ("dark", "#14161a"), (None, "#ffffff"), (None, "#14161a")],
 )
-def test_colours_stand_out_from_the_ground(theme: str | None, ground: str) -> None:
+def test_colours_stand_out_from_the_ground(theme, ground):
     palette = PALETTES[theme]
     assert all(contrast(hue, ground) >= 3 for hue in palette.hues)
     least = 4.5 if theme else 4.2  # no grey has 4.5 on white and on #14161a
@@ -335,7 +331,7 @@ def luminance(colour: str) -> float:
     return float(np.dot([0.2126, 0.7152, 0.0722], linear))
 
 
-def test_without_plotly_the_message_says_what_to_install() -> None:
+def test_without_plotly_the_message_says_what_to_install():
     code = (
         "import sys; sys.modules['plotly'] = None\n"
         "try: from visualizer import figures\n"

@@ -73,7 +73,7 @@ def without_token_ids(log: EventLog) -> EventLog:
     return log
 
 
-def test_random_logs(soak: bool, first_seed: int, tmp_path: Path) -> None:
+def test_random_logs(soak, first_seed, tmp_path):
     count = 1000 if soak else 45
     seeds = range(first_seed, first_seed + count)
     logs = {str(seed): recorded(seed) for seed in seeds}
@@ -83,20 +83,20 @@ def test_random_logs(soak: bool, first_seed: int, tmp_path: Path) -> None:
     assert kinds >= {"never_stored", "differs", "first", "waiting"}
 
 
-def test_windows_of_logs(first_seed: int, tmp_path: Path) -> None:
+def test_windows_of_logs(first_seed, tmp_path):
     assert "before" in compare(windowed(first_seed), tmp_path)
 
 
-def test_bundled_logs(tmp_path: Path) -> None:
+def test_bundled_logs(tmp_path):
     compare({name: scenario.log for name, scenario in gallery().items()}, tmp_path)
 
 
-def test_real_engines(tmp_path: Path) -> None:
+def test_real_engines(tmp_path):
     logs = {path.name: read_source(path) for path in REAL}
     compare({name: log for name, log in logs.items() if isinstance(log, EventLog)}, tmp_path)
 
 
-def test_without_token_ids_blocks_are_compared_by_their_hashes(tmp_path: Path) -> None:
+def test_without_token_ids_blocks_are_compared_by_their_hashes(tmp_path):
     known = {str(seed): recorded(seed) for seed in range(60)}
     known = {
         name: log

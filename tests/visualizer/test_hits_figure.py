@@ -21,7 +21,7 @@ def serve(router: str) -> ClusterLog:
     return simulate_cluster(workload_of(people), config, cost=Cost(10, 0.2), router=router)
 
 
-def test_each_curve_ends_at_the_routers_hit_rate() -> None:
+def test_each_curve_ends_at_the_routers_hit_rate():
     logs = {"in turn": serve("round_robin"), "tree": serve("prefix_tree")}
     figure = figures.hits(logs)
     assert [curve.name for curve in figure.data] == list(logs)
@@ -33,7 +33,7 @@ def test_each_curve_ends_at_the_routers_hit_rate() -> None:
         assert_names(figure.layout.title.text, f"{rate:.0%}")
 
 
-def test_one_log_needs_no_name_and_a_log_without_requests_says_so() -> None:
+def test_one_log_needs_no_name_and_a_log_without_requests_says_so():
     [curve] = figures.hits(serve("prefix_tree")).data
     assert curve.name == ""
     assert_names(figures.hits(ClusterLog()).layout.title.text, "No hits")

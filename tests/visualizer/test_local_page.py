@@ -39,12 +39,12 @@ main()
 
 
 @pytest.fixture(scope="module")
-def log() -> EventLog:
+def log():
     return storytellers()
 
 
 @pytest.fixture
-def trace(log: EventLog, tmp_path: Path) -> Path:
+def trace(log, tmp_path):
     log.save(tmp_path / "run.jsonl")
     return tmp_path / "run.jsonl"
 
@@ -70,14 +70,14 @@ class Client:
 
 
 @pytest.fixture
-def client() -> Iterator[Client]:
+def client():
     server = LocalServer(board_routes("the page"))
     server.start()
     yield Client(server.address)
     server.close()
 
 
-def test_only_its_own_page_gets_an_answer(client: Client) -> None:
+def test_only_its_own_page_gets_an_answer(client):
     assert client.ask() == (200, b"the page")
     port = client.place.partition(":")[2]
     assert client.ask(Host=f"localhost:{port}")[0] == 200
@@ -89,7 +89,7 @@ def test_only_its_own_page_gets_an_answer(client: Client) -> None:
         assert client.ask("translate", "POST", b"x", Origin=origin)[0] == 403
 
 
-def test_nothing_but_the_named_pages_is_served(client: Client) -> None:
+def test_nothing_but_the_named_pages_is_served(client):
     for path in ("/", "/x/", "//[", "/etc/passwd", client.root[:-1], client.root[:-2] + "/"):
         assert client.ask(path)[0] == 404
     for path in ("../../etc/passwd", "%2e%2e/%2e%2e/etc/passwd", "//etc/passwd", "board.js"):
@@ -99,7 +99,7 @@ def test_nothing_but_the_named_pages_is_served(client: Client) -> None:
     assert client.ask("", "DELETE")[0] == 501
 
 
-def test_a_dropped_file_is_translated_or_refused_in_one_line(client: Client, log: EventLog) -> None:
+def test_a_dropped_file_is_translated_or_refused_in_one_line(client, log):
     status, packed = client.ask("translate", "POST", gzip.compress(log.to_bytes()))
     assert status == 200
     assert gzip.decompress(packed) == log.to_bytes()
@@ -113,16 +113,14 @@ def test_a_dropped_file_is_translated_or_refused_in_one_line(client: Client, log
         assert client.ask("translate", "POST", Content_Length=length)[0] == 400
 
 
-def test_a_file_that_is_too_large_is_refused_while_it_is_sent(
-    client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_is_too_large_is_refused_while_it_is_sent(client, monkeypatch):
     """The page gets the reason, not a connection that breaks."""
     monkeypatch.setattr(pages, "MAX_DROPPED", 1 << 20)
     status, why = client.ask("translate", "POST", bytes(32 << 20))
     assert (status, why.startswith(b"it is larger than 1 MB")) == (422, True)
 
 
-def test_several_pages_are_listed() -> None:
+def test_several_pages_are_listed():
     server = LocalServer(routes_of_several({"a and <b>": "one", "a and c": "two"}))
     server.start()
     client = Client(server.address)
@@ -147,7 +145,7 @@ def events_of(stream: Iterator[bytes]) -> tuple[list[str], list[AnyEvent], dict[
     return [one.get("id", "") for one in numbered], events, json.loads(blocks[-1]["data"])
 
 
-def test_a_page_gets_each_event_once_and_the_window_if_it_fell_behind(log: EventLog) -> None:
+def test_a_page_gets_each_event_once_and_the_window_if_it_fell_behind(log):
     live, events = LiveLog("run.jsonl", window=100), list(log)
     early = live.stream()
     _ids, nothing, status = events_of(early)
@@ -171,7 +169,7 @@ def test_a_page_gets_each_event_once_and_the_window_if_it_fell_behind(log: Event
     assert events_of(live.stream())[2]["ended"] == "line 7: damaged"
 
 
-def test_taking_events_never_starts_the_garbage_collector(log: EventLog) -> None:
+def test_taking_events_never_starts_the_garbage_collector(log):
     """It would scan all nodes of the cache over and over."""
     started = list[str]()
 
@@ -194,7 +192,7 @@ def test_taking_events_never_starts_the_garbage_collector(log: EventLog) -> None
     assert gc.isenabled()
 
 
-def test_a_defect_of_a_source_ends_the_page_and_closes_the_source() -> None:
+def test_a_defect_of_a_source_ends_the_page_and_closes_the_source():
     closed = threading.Event()
 
     class Broken:
@@ -216,7 +214,7 @@ def test_a_defect_of_a_source_ends_the_page_and_closes_the_source() -> None:
     assert closed.is_set()
 
 
-def test_a_source_that_cannot_be_read_is_told_on_the_page_and_the_terminal(tmp_path: Path) -> None:
+def test_a_source_that_cannot_be_read_is_told_on_the_page_and_the_terminal(tmp_path):
     (tmp_path / "notes.txt").write_text("hello\n")
     live, told = LiveLog("notes.txt"), queue.SimpleQueue[str]()
     live.follow(open_live(str(tmp_path / "notes.txt")), tell=told.put)
@@ -224,7 +222,7 @@ def test_a_source_that_cannot_be_read_is_told_on_the_page_and_the_terminal(tmp_p
     assert "line 1: no known log begins with 'hello'" in live.ended
 
 
-def test_a_live_page_is_served_with_its_script_and_feed(log: EventLog) -> None:
+def test_a_live_page_is_served_with_its_script_and_feed(log):
     live = LiveLog("<run>")
     live.take(log)
     server = LocalServer(live_routes(live, "dark"))
@@ -242,7 +240,7 @@ def test_a_live_page_is_served_with_its_script_and_feed(log: EventLog) -> None:
     server.close()
 
 
-def test_open_needs_no_package_of_the_server_and_ends_with_ctrl_c(trace: Path) -> None:
+def test_open_needs_no_package_of_the_server_and_ends_with_ctrl_c(trace):
     command = [sys.executable, "-c", RUN, "open", str(trace), "--no-browser"]
     where = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(
@@ -263,9 +261,7 @@ def test_open_needs_no_package_of_the_server_and_ends_with_ctrl_c(trace: Path) -
         assert "--no-browser" in done.stdout
 
 
-def test_without_text_nothing_on_the_page_has_a_prompt_an_output_or_a_name(
-    log: EventLog, tmp_path: Path
-) -> None:
+def test_without_text_nothing_on_the_page_has_a_prompt_an_output_or_a_name(log, tmp_path):
     window = EventLog(window=60)
     for event in log:
         window.append(event)
@@ -293,7 +289,7 @@ def unpacked(page: Path) -> bytes:
     return gzip.decompress(base64.b64decode(text[start : text.index("</script>", start)]))
 
 
-def test_every_reader_says_what_it_reads() -> None:
+def test_every_reader_says_what_it_reads():
     assert len({reader.name for reader in READERS}) == len(READERS)
     for reader in READERS:
         assert "\n" not in reader.title

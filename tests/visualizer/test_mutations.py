@@ -91,15 +91,13 @@ def text(data: bytes, random: random.Random) -> bytes:
 CHANGES = (flipped, cut, lines_moved, number, number, number, text, text)
 
 
-def test_there_is_a_sample_for_each_reader() -> None:
+def test_there_is_a_sample_for_each_reader():
     assert set(SAMPLES) == {reader.name for reader in READERS}
 
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", SAMPLES)
-def test_a_damaged_file_is_read_or_rejected_in_one_line(
-    name: str, first_seed: int, soak: bool
-) -> None:
+def test_a_damaged_file_is_read_or_rejected_in_one_line(name, first_seed, soak):
     sample = _lines(SAMPLES[name]())
     assert len(read_source(sample))
     rejected = 0

@@ -25,7 +25,7 @@ from visualizer.playing.rerun import Setup, SetupError
 
 
 @pytest.fixture(autouse=True)
-def no_figures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def no_figures(request, monkeypatch):
     """Figures take longer than the run and have a test of their own."""
     if "figures" not in request.node.name:
         module = importlib.import_module("visualizer.playing.playground")
@@ -36,7 +36,7 @@ def words(p: Playground) -> str:
     return p._message_box.value
 
 
-def test_the_first_run_has_preemptions_hits_and_a_queue() -> None:
+def test_the_first_run_has_preemptions_hits_and_a_queue():
     p = playground()
     assert p.log.of(Preempted)
     assert p.log.steps.cached_tokens.sum() > 0
@@ -45,7 +45,7 @@ def test_the_first_run_has_preemptions_hits_and_a_queue() -> None:
     assert p.previous is None
 
 
-def test_a_control_runs_what_it_says_and_the_run_before_stays() -> None:
+def test_a_control_runs_what_it_says_and_the_run_before_stays():
     p = playground()
     first = p.log
     p._debounce = 0
@@ -80,7 +80,7 @@ def test_a_control_runs_what_it_says_and_the_run_before_stays() -> None:
         ("seed", 7),
     ],
 )
-def test_every_control_changes_the_run(name: str, value: object) -> None:
+def test_every_control_changes_the_run(name, value):
     p = playground(max_kv_tokens=400, max_batch_size=8, token_budget=96)
     p._debounce = 0
     p.controls[name].value = value
@@ -88,7 +88,7 @@ def test_every_control_changes_the_run(name: str, value: object) -> None:
     assert p.log.to_bytes() != p.previous.to_bytes()
 
 
-def test_set_is_the_same_as_moving_controls_and_moves_them() -> None:
+def test_set_is_the_same_as_moving_controls_and_moves_them():
     p = playground()
     before = p.log
     p.set(token_budget=16, shared=0)
@@ -97,7 +97,7 @@ def test_set_is_the_same_as_moving_controls_and_moves_them() -> None:
     assert_names(words(p), "48 → 16", "50 → 0")
 
 
-def test_the_cursor_and_the_selection_stay_whatever_is_changed() -> None:
+def test_the_cursor_and_the_selection_stay_whatever_is_changed():
     p = playground()
     opened = p.board.step, p.board.selected
     p.set(token_budget=40)
@@ -115,7 +115,7 @@ def test_the_cursor_and_the_selection_stay_whatever_is_changed() -> None:
     assert p.board.step == max(StepIndex(p.log).ends)
 
 
-def test_another_board_of_the_log_does_not_move_along() -> None:
+def test_another_board_of_the_log_does_not_move_along():
     p = playground()
     mine = show(p.log)
     log = p.log
@@ -124,7 +124,7 @@ def test_another_board_of_the_log_does_not_move_along() -> None:
     assert p.board_before.view_model is not mine.view_model
 
 
-def test_an_impossible_setting_is_reported_and_the_last_run_stays() -> None:
+def test_an_impossible_setting_is_reported_and_the_last_run_stays():
     p = playground()
     p._debounce = 0
     log = p.log
@@ -141,7 +141,7 @@ def test_an_impossible_setting_is_reported_and_the_last_run_stays() -> None:
     assert p.settings["max_kv_tokens"] == 256
 
 
-def test_moving_back_keeps_the_run_before() -> None:
+def test_moving_back_keeps_the_run_before():
     p = playground()
     p._debounce = 0
     p.set(token_budget=40)
@@ -160,14 +160,12 @@ def test_moving_back_keeps_the_run_before() -> None:
         ({"policy": "chance"}, ["policy", "chance"]),
     ],
 )
-def test_wrong_settings_are_rejected_by_name(settings: dict, facts: list[object]) -> None:
+def test_wrong_settings_are_rejected_by_name(settings, facts):
     with raises_naming(SetupError, *facts):
         playground(**settings)
 
 
-def test_controls_come_to_rest_first_and_there_is_one_run_at_a_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_controls_come_to_rest_first_and_there_is_one_run_at_a_time(monkeypatch):
     served, running = [], threading.Lock()
     serve = Setup.run
 
@@ -203,7 +201,7 @@ def test_controls_come_to_rest_first_and_there_is_one_run_at_a_time(
     assert p.settings["token_budget"] == 14
 
 
-def test_a_given_workload_is_served_and_has_no_controls_for_traffic() -> None:
+def test_a_given_workload_is_served_and_has_no_controls_for_traffic():
     one = scenario("preemption")
     p = playground(one.config, one.workload)
     assert p.log.deterministic() == one.run().deterministic()
@@ -215,16 +213,14 @@ def test_a_given_workload_is_served_and_has_no_controls_for_traffic() -> None:
         p.set(requests=3)
 
 
-def test_the_controls_show_unusual_values() -> None:
+def test_the_controls_show_unusual_values():
     p = playground(EngineConfig(token_budget=300, max_kv_tokens=3333, block_size=7))
     assert p.controls["token_budget"].value == 300
     assert p.controls["max_kv_tokens"].value == 3333
     assert p.controls["block_size"].value == 7
 
 
-def test_a_run_that_would_take_too_long_is_truncated_and_says_so(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_run_that_would_take_too_long_is_truncated_and_says_so(monkeypatch):
     monkeypatch.setattr(rerun, "SIMULATED_TOKENS", 300)
     p = playground(requests=14)
     left = 14 - len(p.log.requests)
@@ -234,7 +230,7 @@ def test_a_run_that_would_take_too_long_is_truncated_and_says_so(
     assert total <= 300
 
 
-def test_the_model_serves_the_same_requests() -> None:
+def test_the_model_serves_the_same_requests():
     p = playground(requests=3, output_tokens=4)
     p.set(model=True)
     assert p.previous.requests.label.tolist() == p.log.requests.label.tolist()
@@ -242,7 +238,7 @@ def test_the_model_serves_the_same_requests() -> None:
     assert p.log[0].model["parameters"] > 0
 
 
-def test_numbers_are_those_of_the_log() -> None:
+def test_numbers_are_those_of_the_log():
     log = scenario("preemption").run()
     found = numbers(log)
     assert list(found) == list(UNITS)
@@ -262,11 +258,11 @@ def test_numbers_are_those_of_the_log() -> None:
         (float("nan"), 4, "–"),
     ],
 )
-def test_a_change_has_a_legible_form(before: float, now: float, said: str) -> None:
+def test_a_change_has_a_legible_form(before, now, said):
     assert change(before, now) == said
 
 
-def test_the_table_keeps_the_run_before_beside_this_one() -> None:
+def test_the_table_keeps_the_run_before_beside_this_one():
     p = playground()
     now = numbers(p.log)
     assert table(now, None).count("<tr>") == 2
@@ -276,7 +272,7 @@ def test_the_table_keeps_the_run_before_beside_this_one() -> None:
     assert "<td>−50 %</td>" in both
 
 
-def test_figures_are_there_for_one_run_and_for_two_and_this_run_keeps_its_colour() -> None:
+def test_figures_are_there_for_one_run_and_for_two_and_this_run_keeps_its_colour():
     p = playground()
     p.set(max_batch_size=2)
     alone, both = plots(p.log, None), plots(p.log, p.previous)
@@ -294,7 +290,7 @@ def test_figures_are_there_for_one_run_and_for_two_and_this_run_keeps_its_colour
     assert shown == both
 
 
-def test_the_repr_is_stable_and_names_the_settings() -> None:
+def test_the_repr_is_stable_and_names_the_settings():
     p = playground()
     assert repr(p).startswith("Playground(token_budget=48, ")
     assert repr(p) == repr(playground())
@@ -302,7 +298,7 @@ def test_the_repr_is_stable_and_names_the_settings() -> None:
     assert repr(p).startswith(text.removesuffix("…"))
 
 
-def test_it_is_a_widget_that_other_widgets_can_hold() -> None:
+def test_it_is_a_widget_that_other_widgets_can_hold():
     p = playground()
     box = widgets.HBox([p])
     saved = widgets.Widget.get_manager_state()["state"]
