@@ -8,8 +8,6 @@ from itertools import pairwise
 import pytest
 from playwright.sync_api import Page, expect
 
-from engine.events import EventLog
-from engine.events.vocabulary import RequestFinished, StepScheduled, StepStarted
 from tests.browser.board import counts_at, expect_fold, numbers_in, swatches_for
 from tests.browser.exported import the_log
 from tests.facts import assert_names
@@ -83,23 +81,10 @@ def test_it_fits_every_width_and_takes_up_a_new_one(board):
         assert right <= width
 
 
-def _finish_beside_decodes(log: EventLog) -> int:
-    """A step in which requests decode and at least one of them finishes."""
-    step = rows = 0
-    for event in log:
-        match event:
-            case StepStarted():
-                step = event.step
-            case StepScheduled():
-                rows = len(event.rows)
-            case RequestFinished() if rows > 2:
-                return step
-    raise AssertionError("no request finished beside two others")
-
-
 def test_rows_of_decisions_that_wrap_do_not_overlap(open_board):
     log = crowd(requests=8, labels=[f"Student {i}" for i in range(8)])
-    board = open_board(log, step=_finish_beside_decodes(log), width=760)
+    finishes = log.steps.query("finished > 0 and batch > 2").index[0]
+    board = open_board(log, step=int(finishes), width=760)
     boxes = board.root.evaluate(
         """(root) => [...root.querySelectorAll(".decisions tr")].map((row) => {
           const { top, bottom, height } = row.getBoundingClientRect();

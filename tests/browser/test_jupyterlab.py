@@ -338,9 +338,7 @@ def test_a_saved_board_steps_and_selects_without_a_kernel(open_cells, jupyter):
     assert not again.keys() & state.keys()
 
 
-def test_a_cluster_is_saved_where_the_reader_has_just_gone_and_forms_beside_it(
-    open_cells, jupyter
-):
+def test_a_cluster_is_saved_where_the_reader_has_just_gone_and_forms_beside_it(open_cells, jupyter):
     address, work = jupyter
     three_replicas().save(work / "cluster.jsonl")
     path = work / "cluster.ipynb"

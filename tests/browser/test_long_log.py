@@ -10,7 +10,6 @@ from engine import Cost, EngineConfig, EventLog, Workload, simulate
 from engine.simulation.workload import poisson, uniform
 from tests.browser.board import BoardOnPage, expect_fold
 from tests.browser.conftest import NewPage
-from tests.facts import assert_names
 from visualizer.html import write_page
 from visualizer.logs import StepIndex
 from visualizer.opening import opening
@@ -59,15 +58,3 @@ def test_it_is_drawn_before_its_end_and_is_whole_in_the_end(new_page, tmp_path):
     expect_fold(board, log, step)
     board.press("End")
     expect_fold(board, log, max(steps.ends))
-
-
-def test_a_broken_line_is_named_and_what_came_before_it_is_shown(new_page, tmp_path):
-    log = long_log()
-    lines = log.to_bytes().splitlines(keepends=True)
-    lines[60_000] = b'{"type": "admitted"}\n'
-    board = opened(new_page, tmp_path / "broken.html", b"".join(lines))
-    note = board.root.get_by_role("alert")
-    expect(board.root).to_have_attribute("data-error", "60001", timeout=60_000)
-    assert_names(note.inner_text(), 60001, "admitted", "request")
-    expect_fold(board, log, opening(log, StepIndex(log))[0])
-    assert 500 < int(board.data("steps")) < max(StepIndex(log).ends)

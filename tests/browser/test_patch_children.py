@@ -1,7 +1,5 @@
 """`patchChildren` makes an element's children equal to new ones and leaves equal children alone."""
 
-from pathlib import Path
-
 import pytest
 
 from tests.browser.conftest import REPOSITORY
@@ -32,7 +30,7 @@ def page(new_page):
             return node;
           };
         }""",
-        Path(SOURCE).read_text("utf-8"),
+        SOURCE.read_text("utf-8"),
     )
     return page
 
@@ -54,9 +52,7 @@ def test_what_is_there_afterwards_is_what_was_asked_for(page):
         }"""
     )
     assert wrong == []
-
-
-def test_nothing_is_touched_where_nothing_changes(page):
+    # Nothing is touched where nothing changes.
     changes = page.evaluate(
         """() => {
           const parent = document.createElement("div");

@@ -3,8 +3,6 @@
 import base64
 import gzip
 import importlib
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -207,15 +205,3 @@ def test_unknown_names_are_no_attributes():
     assert all(getattr(module, name).__name__ == name for name in module.__all__)
     with raises_naming(AttributeError, "nonsense"):
         _ = module.nonsense
-
-
-def test_reading_and_exporting_need_neither_torch_nor_a_notebook():
-    code = (
-        "import sys, visualizer; visualizer.to_html; "
-        "print([name for name in ('torch', 'pandas', 'anywidget', 'ipywidgets') "
-        "if name in sys.modules])"
-    )
-    answer = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    assert answer.stdout.strip() == "[]"

@@ -329,19 +329,15 @@ def test_runs_that_part_early_or_ran_on_different_machines_have_no_better_times(
         assert not {"a", "b"} & set(times)
     # A count is exact on any machine.
     assert {name: better for name, *_, better in machines.facts["totals"]}["preemptions"] == "b"
-
-
-def test_simulated_runs_are_exact_and_the_better_value_is_named(log):
+    # Simulated runs are exact, so the better value is named.
     comparison = compare(log, storytellers(max_kv_tokens=400))
     assert comparison.note is None
-    verdicts = {name: better for name, *_, better in comparison.facts["totals"]}
-    assert verdicts["preemptions"] == "b"
-    assert verdicts["steps"] == verdicts["output tokens"] == ""
     for name, a, b, *_, better in comparison.facts["totals"]:
-        if name in ("TTFT p50, ms", "ITL p99, ms", "time, ms", "tokens computed twice") and a != b:
+        if name in ("TTFT p50, ms", "ITL p99, ms", "time, ms", "preemptions") and a != b:
             assert better == ("a" if a < b else "b")
         if name in ("throughput, tokens/s", "tokens found in the cache") and a != b:
             assert better == ("a" if a > b else "b")
+        assert better == "" or name not in ("steps", "output tokens")
 
 
 def test_tokens_computed_twice_are_those_of_the_logs_preemptions(log):

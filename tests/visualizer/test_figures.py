@@ -3,8 +3,6 @@
 import html
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -14,14 +12,16 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from engine.config import EngineConfig
+from engine import Cost, EngineConfig
 from engine.events import EventLog
-from engine.simulation.cost_runner import Cost
+from engine.events.cluster_log import ClusterLog
+from engine.simulation.cluster import simulate_cluster
 from engine.simulation.scenarios import scenario
 from engine.simulation.simulate import simulate
+from engine.simulation.speakers import Speaker, workload_of
 from engine.simulation.workload import Answer, Arrival, Workload, lognormal, poisson
 from tests.engine.workloads import make_engine, play, random_workload
-from tests.facts import assert_names, raises_naming
+from tests.facts import assert_names
 from tests.visualizer.storytellers import storytellers
 from visualizer import figures
 from visualizer.figures.overlap import MAX_STEPS
@@ -109,9 +109,7 @@ def test_throughput_counts_every_token_once(busy, static):
         assert (lasted > 0).all()
         assert (lasted * trace.y[:-1]).sum() == pytest.approx(len(one.tokens))
     assert_names(" ".join(heading(figure)), "a", "b")
-
-
-def test_a_token_in_the_last_millisecond_is_no_peak_of_throughput():
+    # A token in the last millisecond is no peak.
     line = figures.throughput("thirty").data[0]  # 801 ms, in windows of 100
     assert np.diff(line.x)[-1] == pytest.approx(101)
     assert max(line.y) < 800
@@ -178,9 +176,7 @@ def test_overlap_shows_gaps_where_the_device_waits_and_none_one_step_ahead():
     notes = [note.text for note in figure.layout.annotations]
     assert_names(notes[0], "waits", 40, "653 ms", "69%")
     assert_names(notes[1], "ahead", 43, "488 ms", "99%")
-
-
-def test_overlap_marks_the_step_that_admits_a_request():
+    # The step that admits a chosen request is marked.
     logs = {"waits": twelve(), "ahead": twelve(async_scheduling=True)}
     figure = figures.overlap(logs, select=5, theme="light")
     marked = [
@@ -190,7 +186,6 @@ def test_overlap_marks_the_step_that_admits_a_request():
     ]  # fmt: skip
     assert marked == [[5], [5], [6], [6]]
     assert_names(" ".join(heading(figure)), "Eva")
-    assert "Eva" not in " ".join(heading(figures.overlap(logs)))
 
 
 def test_overlap_marks_wasted_rows():
@@ -304,11 +299,6 @@ def test_titles_fit_a_narrow_column_and_axes_have_units(name, theme, busy, stati
         assert figure.layout.paper_bgcolor == PALETTES[theme].background
 
 
-def test_an_unknown_theme_is_rejected(log):
-    with raises_naming(ValueError, "light", "dark", None):
-        figures.ttft(log, theme="pink")
-
-
 @pytest.mark.parametrize(
     ("theme", "ground"),
     [("light", "#ffffff"), ("dark", "#14161a"), (None, "#ffffff"), (None, "#14161a")],
@@ -331,11 +321,64 @@ def luminance(colour: str) -> float:
     return float(np.dot([0.2126, 0.7152, 0.0722], linear))
 
 
-def test_without_plotly_the_message_says_what_to_install():
-    code = (
-        "import sys; sys.modules['plotly'] = None\n"
-        "try: from visualizer import figures\n"
-        "except ModuleNotFoundError as error: print(error)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert_names(done.stdout, "plotly")
+def line(fixed: float, each: float):
+    return lambda blocks: fixed + each * blocks
+
+
+def curves(drawn) -> dict[str, tuple[list[float], list[float]]]:
+    return {one.name: (list(one.x), list(one.y)) for one in drawn.data}
+
+
+def test_each_line_has_the_cost_of_every_number_of_blocks():
+    drawn = figures.break_even(line(0, 4), {"fast": line(9, 1)}, most=5)
+    assert curves(drawn)["computing"] == ([1, 2, 3, 4, 5], [4, 8, 12, 16, 20])
+    assert curves(drawn)["fast"] == ([1, 2, 3, 4, 5], [10, 11, 12, 13, 14])
+
+
+def test_a_ring_marks_the_first_number_from_which_moving_is_cheaper():
+    drawn = figures.break_even(line(0, 4), {"fast": line(9, 1)}, most=5)
+    assert curves(drawn)["fast breaks even"] == ([4], [13])  # 12 ms each at 3 blocks
+    assert "cheaper from 4 blocks on" in drawn.layout.title.text
+
+
+def test_a_link_that_is_slower_at_the_end_has_no_ring():
+    def window(blocks: int) -> float:  # cheaper for a few blocks only
+        return 1 if blocks < 3 else 100
+
+    drawn = figures.break_even(line(0, 4), {"slow": line(1, 5), "window": window}, most=5)
+    assert not any("breaks even" in name for name in curves(drawn))
+    assert drawn.layout.title.text.count("never cheaper") == 2
+
+
+def test_without_blocks_it_says_so():
+    drawn = figures.break_even(line(0, 4), {}, most=0)
+    assert "No blocks" in drawn.layout.title.text
+
+
+def served_by(router: str) -> ClusterLog:
+    people = [
+        Speaker(
+            f"p{n}", own=8, shared=32, output=2, common=("clock", "letter")[n % 2], at_ms=90.0 * n
+        )
+        for n in range(12)
+    ]
+    config = EngineConfig(block_size=8, max_kv_tokens=512)
+    return simulate_cluster(workload_of(people), config, cost=Cost(10, 0.2), router=router)
+
+
+def test_each_curve_ends_at_the_routers_hit_rate():
+    logs = {"in turn": served_by("round_robin"), "tree": served_by("prefix_tree")}
+    figure = figures.hits(logs)
+    assert [curve.name for curve in figure.data] == list(logs)
+    for curve, log in zip(figure.data, logs.values(), strict=True):
+        rows = log.decision_rows
+        rate = sum(row.cached_tokens for row in rows) / sum(row.prompt_tokens for row in rows)
+        assert curve.y[-1] == pytest.approx(100 * rate)
+        assert len(curve.x) == len(rows) == 12
+        assert_names(figure.layout.title.text, f"{rate:.0%}")
+
+
+def test_one_log_needs_no_name_and_a_log_without_requests_says_so():
+    [curve] = figures.hits(served_by("prefix_tree")).data
+    assert curve.name == ""
+    assert_names(figures.hits(ClusterLog()).layout.title.text, "No hits")

@@ -2,8 +2,6 @@
 
 import base64
 import re
-import subprocess
-import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -85,15 +83,3 @@ def test_every_entry_has_a_picture_that_is_drawn_from_its_log(name):
     assert title is not None
     assert_names(title.text, name, one.step)
     assert len(image) < 60_000, "a notebook saves all of them"
-
-
-def test_a_name_needs_no_engine_but_its_events():
-    code = (
-        "import sys; from visualizer import gallery, to_html; gallery(); to_html('preemption'); "
-        "print([name for name in sys.modules if name.startswith('engine.') "
-        "and not name.startswith(('engine.events', 'engine.extras'))])"
-    )
-    answer = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    assert answer.stdout.strip() == "[]"

@@ -148,7 +148,10 @@ def test_a_lost_server_is_reported_and_a_new_one_is_a_new_run():
 def test_a_server_with_a_key_refuses_without_it_and_not_with_it():
     with start(server={"api_key": "sesame"}) as server:
         refused = watch(server.url)
-        assert FakeView(refused).until_type("refused")["status"] == 401
+        for name in ("first", "second"):  # each new view learns it
+            assert FakeView(refused, name).until_type("refused")["status"] == 401
+            for thread in threads():
+                thread.join(PATIENCE)
         board = watch(f"{server.url}/", "sesame")
         view = FakeView(board)
         assert view.until_type("events")["joins"]
@@ -198,17 +201,6 @@ def test_events_that_cannot_be_read_are_logged_and_the_board_starts_over(monkeyp
     board.close()
     thread.join(PATIENCE)
     assert not thread.is_alive()
-
-
-def test_each_new_view_learns_that_the_server_refused_the_key():
-    with start(server={"api_key": "sesame"}) as server:
-        board = watch(server.url)
-        for name in ("first", "second"):
-            view = FakeView(board, name)
-            assert view.until_type("refused")["status"] == 401
-            for thread in threads():
-                thread.join(PATIENCE)
-        board.close()
 
 
 def test_a_view_goes_on_with_the_new_run_of_a_restarted_engine():

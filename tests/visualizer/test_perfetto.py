@@ -333,11 +333,7 @@ def test_the_storytellers_preemption_reads_as_it_happened():
     tracks = slices_by_track(events)
     assert enclosing(start, tracks)[-1] == lost
     assert enclosing(end, tracks)[-1]["name"] == "prefill 20"
-
-
-def test_an_arrow_of_a_hit_begins_where_the_blocks_were_computed():
-    events = parsed(to_perfetto(storytellers()))
-    tracks = slices_by_track(events)
+    # The arrow of a hit begins where the blocks were computed.
     start = next(e for e in events if e["ph"] == "s" and e["name"] == "prefix hit")
     end = next(e for e in events if e["ph"] == "f" and e["id"] == start["id"])
     assert [e["name"] for e in enclosing(start, tracks)] == ["r1", "prefill 31"]
