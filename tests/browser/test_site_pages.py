@@ -43,9 +43,7 @@ def test_the_front_page_plays_until_it_is_paused(site, new_page):
     expect(board.root).to_have_attribute("data-playing", "false")
 
 
-def test_a_scenario_opens_at_its_moment_and_a_link_goes_by_a_page_with_its_preview(
-    site, site_folder, new_page
-):
+def test_a_scenario_opens_at_its_moment_and_a_link_has_a_preview(site, site_folder, new_page):
     page = new_page()
     for name in ("experts", "vllm_tight"):
         page.goto(f"{site}gallery/{name}.html")

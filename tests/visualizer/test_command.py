@@ -2,10 +2,7 @@
 
 import gzip
 import json
-import subprocess
-import sys
 import webbrowser
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -178,24 +175,3 @@ def test_an_error_is_one_line_with_exit_code_2(arguments, facts, trace, tmp_path
     assert done.stdout == ""
     assert_names(done.stderr, *(str(fact).format(**paths) for fact in facts))
     assert done.stderr.startswith("underglass: ") and done.stderr.count("\n") == 1
-
-
-def test_from_a_real_shell_it_needs_no_torch_and_no_plotly(trace, tmp_path):
-    code = (
-        "import runpy, sys; sys.argv[1:] = sys.argv[1:]\n"
-        "try: runpy.run_module('visualizer', run_name='__main__', alter_sys=True)\n"
-        "except SystemExit as end: assert not end.code, end.code\n"
-        "heavy = ('torch', 'plotly', 'anywidget', 'ipywidgets', 'transformers', 'fastapi')\n"
-        "print([name for name in heavy if name in sys.modules])"
-    )
-    everything = ["--html", "b.html", "--perfetto", "p.json", "--csv", "t", "--summary"]
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(trace), *everything],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(Path(__file__).parents[2]), "PATH": ""},
-    )
-    assert done.stdout.splitlines()[-1] == "[]"
-    assert (tmp_path / "b.html").exists()

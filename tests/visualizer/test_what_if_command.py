@@ -1,8 +1,6 @@
 """`underglass what-if` and its page: three runs side by side, and errors in one line."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -85,16 +83,6 @@ def test_a_file_that_is_no_log_is_one_line(tmp_path):
     header = tmp_path / "begun.jsonl"
     header.write_bytes(vllm_log().to_bytes().splitlines(keepends=True)[0])
     refused(invoke("what-if", str(header), "token_budget=8"), str(header), "step")
-
-
-def test_it_needs_neither_a_server_nor_torch(path):
-    code = (
-        "import sys; from typer.testing import CliRunner; from server.cli import app; "
-        f"assert CliRunner().invoke(app, ['what-if', {path!r}, 'token_budget=32']).exit_code == 0; "
-        "print({'fastapi', 'uvicorn', 'torch'} & sys.modules.keys())"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.stdout.strip() == "set()", done.stderr
 
 
 def test_a_comparison_of_two_replays_knows_their_error():
