@@ -51,27 +51,6 @@ def test_each_step_says_what_the_log_says(open_board):
     expect(panel).to_be_hidden()
 
 
-def test_keys_and_pointer_name_an_expert(open_board):
-    board = open_board(the_log(), "#step=8")
-    loads = [the_log().expert_loads(step).layers for step in range(1, 9)]
-    panel = board.root.locator(".experts")
-    canvas, told = panel.locator("canvas"), panel.locator(".told")
-    canvas.focus()
-    for key in ["ArrowRight", "ArrowRight", "ArrowRight", "ArrowDown", "ArrowLeft"]:
-        board.page.keyboard.press(key)
-    board.expect_step(8)  # the board's own arrow keys rest
-    found = numbers_in(told.inner_text())
-    assert found[:3] == [1, 1, loads[-1][1][1]]
-    assert sum(layers[1][1] for layers in loads) in found[3:]
-    canvas.hover(position={"x": 400, "y": 60})
-    tip = board.root.locator(".tip")
-    expect(tip).to_be_visible()
-    expert, layer, tokens = numbers_in(tip.locator("p").first.inner_text())[:3]
-    assert loads[-1][layer][expert] == tokens
-    canvas.click(position={"x": 400, "y": 60})
-    assert numbers_in(told.inner_text())[:3] == [expert, layer, tokens]
-
-
 def test_it_fits_and_is_accessible(open_board):
     cost = MixtureRunner(5, 0.1, layers=48, experts=128, per_token=8)
     large = simulate(scenario("experts").workload, scenario("experts").config, cost=cost)

@@ -1,7 +1,5 @@
 """The timeline by wall time: one key away, in links, and with all that is done on it."""
 
-import re
-
 from playwright.sync_api import expect
 
 from engine import Engine, EngineConfig, SamplingParams
@@ -43,8 +41,10 @@ def test_x_shows_steps_as_wide_as_they_took_and_a_click_finds_them(open_board):
     board = open_board(log, step=8)
     page = board.page
     expect(board.root).to_have_attribute("data-axis", "steps")
-    board.press("x")
+    board.act("axis").click()
     expect(board.root).to_have_attribute("data-axis", "time")
+    page.wait_for_function("location.hash.endsWith('axis=time')")
+    expect_no_violation(page)
     canvas = board.root.locator(".lanes canvas")
     ends = (log.steps["start_ms"] + log.steps["duration_ms"]) * 1000
     expect(canvas).to_have_attribute("data-view", f"0 {round(ends.max())}")
@@ -70,18 +70,3 @@ def test_x_shows_steps_as_wide_as_they_took_and_a_click_finds_them(open_board):
     board.press("x")
     expect(board.root).to_have_attribute("data-axis", "steps")
     board.expect_step(5)
-
-
-def test_a_link_brings_it_back_and_it_can_be_reached_without_keys(open_board):
-    board = open_board(color_scheme="dark")
-    page = board.page
-    board.act("axis").click()
-    expect(board.root).to_have_attribute("data-axis", "time")
-    page.wait_for_function("location.hash.endsWith('axis=time')")
-    expect_no_violation(page)
-    again = open_board(None, page.evaluate("location.hash"), on=page)
-    expect(again.root).to_have_attribute("data-axis", "time")
-    again.press("l")
-    expect(again.root.locator(".link input")).to_have_value(re.compile("axis=time"))
-    again.press("Escape", "?")
-    expect(again.root.locator(".help dt").get_by_text("X", exact=True)).to_be_visible()
