@@ -68,11 +68,7 @@ def test_each_picture_is_drawn_over_the_ones_before(page):
     assert told["size"] == [8, 6]
     assert told["repetitions"] == 2  # after the first time
     assert told["durations"] == [500, 250, 1000]
-    assert told["pixels"] == [
-        [RED, RED, RED, RED],
-        [RED, RED, GREEN, RED],
-        [RED, RED, GREEN, BLUE],
-    ]
+    assert told["pixels"] == [[RED, RED, RED, RED], [RED, RED, GREEN, RED], [RED, RED, GREEN, BLUE]]
 
 
 def test_a_still_picture_keeps_frequent_colours_and_nearly_keeps_rare_ones(page):

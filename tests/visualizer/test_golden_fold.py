@@ -22,13 +22,7 @@ from engine.events.vocabulary import Keyframe
 from engine.simulation.mixture_runner import MixtureRunner
 from engine.simulation.simulate import simulate
 from engine.simulation.speakers import NAMES, Speaker, workload_of
-from tests.engine.workloads import (
-    Workload,
-    make_engine,
-    play,
-    random_workload,
-    sliding_workload,
-)
+from tests.engine.workloads import Workload, make_engine, play, random_workload, sliding_workload
 from visualizer.logs import StepIndex, settings_of
 from visualizer.opening import opening
 from visualizer.sources import read_source
