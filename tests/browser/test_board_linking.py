@@ -38,8 +38,7 @@ def test_chips_keys_and_lanes_select_a_request_everywhere(board):
     board.expect_selected("")
     lanes = board.canvas(".lanes canvas")
     board.page.mouse.click(lanes["x"] + 300, lanes["y"] + 3 + 22 * 3 + 11)
-    board.expect_selected(4)
-    board.expect_step(30)
+    board.expect_data(selected=4, step=30)
 
 
 def test_a_block_names_its_holders_and_its_tokens(board):
@@ -93,8 +92,7 @@ def test_a_token_leads_to_the_step_that_brought_it_and_to_its_block(board):
     step = int(third.get_attribute("data-step") or 0)
     assert 0 < step < 30
     third.click()
-    board.expect_step(step)
-    board.expect_selected(8)
+    board.expect_data(step=step, selected=8)
     first = board.root.locator(".tokens .token[data-block]").first
     first.click()
     expect(board.root).to_have_attribute("data-block", first.get_attribute("data-block") or "")

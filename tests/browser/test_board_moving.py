@@ -41,8 +41,7 @@ def test_buttons_and_keys_step_and_play(board):
     board.expect_step(51)
     playing = board.record("playing")
     board.act("play").click()
-    board.expect_step(53)
-    expect(board.root).to_have_attribute("data-playing", "false")
+    board.expect_data(step=53, playing="false")
     assert playing() == ["false", "true", "false"]
     board.press("Home", " ")
     expect(board.root).not_to_have_attribute("data-step", "1")
@@ -162,8 +161,7 @@ def test_search_finds_steps_blocks_requests_events_and_text(board):
 
     assert len(search("preempted")) == 1
     board.page.keyboard.press("Enter")
-    board.expect_step(30)
-    board.expect_selected(8)
+    board.expect_data(step=30, selected=8)
 
     found = search("a pike")
     assert {kind for kind, _ in found} == {"prompt", "output"}
@@ -179,8 +177,7 @@ def test_search_finds_steps_blocks_requests_events_and_text(board):
     # What is typed into the search is no command.
     step = int(board.data("step"))
     board.page.keyboard.type("f,.a? 1t")
-    board.expect_step(step)
-    expect(board.root).to_have_attribute("data-only", "")
+    board.expect_data(step=step, only="")
     expect(board.root.locator(".help")).to_be_hidden()
 
 
@@ -206,18 +203,12 @@ def test_the_address_says_what_is_shown_and_brings_it_back(open_board):
     board.press(",", "ArrowDown", "[", ".", "]")
     board.page.wait_for_url(re.compile(r"#step=30&selected=9&range=29-30$"))
     again = open_board(None, "#step=12&selected=5&range=10-14&panel=tree", on=board.page)
-    again.expect_step(12)
-    again.expect_selected(5)
-    expect(again.root).to_have_attribute("data-range", "10-14")
-    expect(again.root).to_have_attribute("data-only", "tree")
+    again.expect_data(step=12, selected=5, range="10-14", only="tree")
     again.page.evaluate("location.hash = '#step=20&selected='")
-    again.expect_step(20)
-    again.expect_selected("")
+    again.expect_data(step=20, selected="")
     # An address that asks for nonsense is taken as far as it goes.
     nonsense = open_board(None, "#step=9999&selected=777&range=x&panel=<b>", on=board.page)
-    nonsense.expect_step(53)
-    nonsense.expect_selected("")
-    expect(nonsense.root).to_have_attribute("data-only", "")
+    nonsense.expect_data(step=53, selected="", only="")
 
 
 def test_a_button_copies_the_link(open_board):

@@ -71,8 +71,7 @@ def test_each_panel_stands_alone_and_all_move_in_the_same_frame(panels):
         board.expect_step(45)
     panels["tokens"].press(" ")
     for board in panels.values():
-        board.expect_step(53)
-        expect(board.root).to_have_attribute("data-playing", "false")
+        board.expect_data(step=53, playing="false")
 
 
 def test_panels_fit_every_width(panels):

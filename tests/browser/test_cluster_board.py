@@ -5,14 +5,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Page, expect
 
 from engine.events.cluster import Moved, Routed
 from engine.events.cluster_log import ClusterLog
 from engine.events.rows.decisions import DecisionRow
 from engine.simulation.cluster import simulate_cluster
 from tests.browser.axe import expect_no_violation
-from tests.browser.board import counts_at
+from tests.browser.board import BoardOnPage, counts_at
 from tests.visualizer.clusters import (
     COST,
     config,
@@ -25,28 +25,14 @@ from tests.visualizer.clusters import (
 from visualizer import compare, to_html
 
 
-class ClusterOnPage:
-    """A drawn cluster board. `data` reads what its root says in attributes."""
+class ClusterOnPage(BoardOnPage):
+    """A drawn cluster board."""
 
     def __init__(self, page: Page, log: ClusterLog) -> None:
-        self.page = page
+        super().__init__(page)
         self.log = log
-        self.root: Locator = page.locator(".underglass.cluster").first
-        expect(self.root).to_have_attribute("data-ready", "true", timeout=30_000)
-
-    def data(self, name: str) -> str:
-        value = self.root.get_attribute(f"data-{name}")
-        assert value is not None, name
-        return value
-
-    def press(self, *keys: str) -> None:
-        self.root.focus()
-        for key in keys:
-            self.page.keyboard.press(key)
-
-    def expect_data(self, **values: object) -> None:
-        for name, value in values.items():
-            expect(self.root).to_have_attribute(f"data-{name}", str(value))
+        self.root = page.locator(".underglass.cluster").first
+        self.wait()
 
     def row(self, index: int) -> DecisionRow:
         return self.log.decision_rows[index]

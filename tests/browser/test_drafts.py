@@ -36,7 +36,6 @@ def test_the_tokens_panel_says_what_became_of_each_draft_of_the_step(open_board)
     assert numbers_in(board.text(".drafts strong")) == [1, 5, 4, 4]
     # A request without drafts has no line about them.
     board.press("ArrowDown", ",", ",", ",")
-    board.expect_selected(2)
-    board.expect_step(4)
+    board.expect_data(selected=2, step=4)
     expect(board.root.locator(".tokens .text")).to_be_visible()
     expect(board.root.locator(".drafts")).to_have_count(0)

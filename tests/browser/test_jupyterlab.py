@@ -100,8 +100,7 @@ def test_scenarios_and_comparisons_follow_jupyterlabs_theme_and_names_are_text(o
     ]
     page = open_cells("theme.ipynb", cells, run=4, height=3000)
     one, board = gallery()["preemption"], BoardOnPage(page).wait()
-    board.expect_step(one.step)
-    board.expect_selected(one.select)
+    board.expect_data(step=one.step, selected=one.select)
     assert board.text("h2.title") == one.name.capitalize()
     assert board.text("p.caption") == one.caption
     rows = page.locator(".jp-RenderedHTMLCommon figcaption code")
@@ -151,21 +150,17 @@ def test_panels_of_one_log_move_together_in_the_page_and_the_kernel_hears(open_c
     timeline.settle()
     assert (timeline.data("step"), blocks.data("step")) == ("31", "31")
     timeline.press("x", "ArrowDown", "[", ".", "]")
-    blocks.expect_step(32)
-    blocks.expect_selected(9)
+    blocks.expect_data(step=32, selected=9)
     other.expect_step(5)
-    expect(timeline.root).to_have_attribute("data-range", "31-32")
-    expect(timeline.root).to_have_attribute("data-synced", "32 9")
+    timeline.expect_data(range="31-32", synced="32 9")
     run_cell(page, 3)
     link = "#step=32&selected=9&range=31-32&axis=time&panel=blocks"
     expect_said(page, f"kernel: 32 32 9 (31, 32) {link}")
     run_cell(page, 4)
     for panel in (timeline, blocks):
-        panel.expect_step(12)
-        panel.expect_selected(5)
+        panel.expect_data(step=12, selected=5)
     expect(timeline.root).to_have_attribute("data-axis", "steps")
-    other.expect_step(5)
-    expect(other.root).to_have_attribute("data-axis", "steps")
+    other.expect_data(step=5, axis="steps")
 
 
 LARGE = """\

@@ -220,8 +220,7 @@ def test_looking_back_stays_there_while_the_engine_goes_on(new_page, server):
     expect(following).to_have_attribute("aria-pressed", "true")
     following.click()
     steps(server.url, 1)
-    expect(board.root).to_have_attribute("data-steps", "10")
-    board.expect_step(9)
+    board.expect_data(steps="10", step=9)
 
 
 def test_a_long_run_leaves_its_beginning_behind_and_goes_on(new_page, server):
@@ -268,8 +267,7 @@ def test_a_step_that_is_to_come_is_followed_only_while_the_engine_is_held(new_pa
     held = "(on) => window.watched.live.receive({ type: 'status', status: { paused: on } })"
     for paused, step in ((False, 3), (True, 4), (False, 3)):
         page.evaluate(held, paused)
-        board.expect_step(step)
-        expect(board.root).to_have_attribute("data-following", "true")
+        board.expect_data(step=step, following="true")
     board.press(",")
     expect(board.root).to_have_attribute("data-following", "false")
     board.press(".")

@@ -180,8 +180,7 @@ def test_what_was_played_fast_is_all_true_once_it_stops(long_board):
     board.press("End", "<")
     board.expect_step(last - 10)
     board.press(" ")
-    board.expect_step(last)
-    expect(board.root).to_have_attribute("data-playing", "false")
+    board.expect_data(step=last, playing="false")
     expect_as_made_anew(board)
 
 

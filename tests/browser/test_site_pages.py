@@ -39,8 +39,7 @@ def test_the_front_page_plays_until_it_is_paused(site, new_page):
     page.emulate_media(reduced_motion="reduce")
     page.goto(site)
     board = _board(page)
-    board.expect_step(gallery()["preemption"].step)
-    expect(board.root).to_have_attribute("data-playing", "false")
+    board.expect_data(step=gallery()["preemption"].step, playing="false")
 
 
 def test_a_scenario_opens_at_its_moment_and_a_link_has_a_preview(site, site_folder, new_page):
@@ -48,12 +47,10 @@ def test_a_scenario_opens_at_its_moment_and_a_link_has_a_preview(site, site_fold
     for name in ("experts", "vllm_tight"):
         page.goto(f"{site}gallery/{name}.html")
         board = _board(page)
-        board.expect_step(gallery()[name].step)
-        board.expect_selected(gallery()[name].select)
+        board.expect_data(step=gallery()[name].step, selected=gallery()[name].select)
     page.goto(f"{site}gallery/preemption.html#step=27&select=2")
     board = _board(page)
-    board.expect_step(27)
-    board.expect_selected(2)
+    board.expect_data(step=27, selected=2)
     board.press("l")
     link = board.root.locator(".box.link input").input_value()
     assert link.endswith("gallery/preemption/27.html#step=27&selected=2")

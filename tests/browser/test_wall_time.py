@@ -68,5 +68,4 @@ def test_x_shows_steps_as_wide_as_they_took_and_a_click_finds_them(open_board):
     board.expect_step(5)
     board.press("Escape")
     board.press("x")
-    expect(board.root).to_have_attribute("data-axis", "steps")
-    board.expect_step(5)
+    board.expect_data(axis="steps", step=5)

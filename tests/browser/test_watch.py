@@ -32,8 +32,7 @@ def test_a_notebook_follows_a_running_server_looks_back_and_outlives_it(open_cel
         run_cell(page, 2)
         expect_same_as_trace(board, first.url, 5)
         steps(first.url, 1)
-        expect(board.root).to_have_attribute("data-steps", "10")
-        board.expect_step(5)
+        board.expect_data(steps="10", step=5)
         run_cell(page, 3)
         expect_same_as_trace(board, first.url, 10)
         expect(board.root).to_have_attribute("data-synced", "10 true")
@@ -41,8 +40,7 @@ def test_a_notebook_follows_a_running_server_looks_back_and_outlives_it(open_cel
         expect_said(page, f"kernel: 10 True {board.data('free')}")
 
         first.process.kill()
-        expect(board.root).to_have_attribute("data-live", "lost")
-        board.expect_step(10)
+        board.expect_data(live="lost", step=10)
     with held_server(port=urlsplit(first.url).port) as second:
         ask(second.url, "Di")
         expect(board.root).to_have_attribute("data-live", "live")

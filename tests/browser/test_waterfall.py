@@ -62,9 +62,7 @@ def test_clicks_keys_and_addresses_lead_to_a_decision_and_back(open_board):
     x = left + (right - left) * middle / longest
     first, second = order(board)[:2]
     bars(board).click(position={"x": x, "y": TOP + row * PITCH + PITCH / 2})
-    expect(board.root).to_have_attribute("data-only", "")
-    board.expect_step(span.step)
-    board.expect_selected(time.request)
+    board.expect_data(only="", step=span.step, selected=time.request)
     expect(board.root.locator(".sentence")).to_be_visible()
     # Keys alone reach a decision, too.
     board.press("y")
@@ -75,8 +73,7 @@ def test_clicks_keys_and_addresses_lead_to_a_decision_and_back(open_board):
     step = int(str(link.get_attribute("data-step")))
     link.focus()
     board.page.keyboard.press("Enter")
-    board.expect_step(step)
-    expect(board.root).to_have_attribute("data-only", "")
+    board.expect_data(step=step, only="")
     fragment = "#step=12&selected=5&panel=waterfall"
     board = open_board(None, fragment, on=board.page)
     expect(board.root.locator(".why h2")).to_contain_text("r5")
