@@ -48,7 +48,7 @@ def plain(value: object) -> object:
 
 @pytest.fixture
 def seeds(soak, first_seed):
-    return range(first_seed, first_seed + (1_500 if soak else 30))
+    return range(first_seed, first_seed + (1_500 if soak else 60))
 
 
 def test_tokens_are_what_the_engine_gave_its_requests(seeds):
@@ -253,7 +253,7 @@ def brute_steps(log: EventLog) -> dict[int, dict[str, object]]:
 def test_a_window_tells_what_it_knows_and_nothing_else(seeds):
     """Values of a window's frames equal the whole log's; values that need the past are missing."""
     gaps = 0
-    for seed in seeds:
+    for seed in seeds[::2]:
         whole, _ = recorded(seed)
         part, _ = recorded(seed, window=15 + seed % 60)
         if not isinstance(part[0], v.Keyframe):

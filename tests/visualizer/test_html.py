@@ -33,11 +33,6 @@ def test_nothing_ends_a_script_early_and_titles_are_text():
     assert "&lt;script&gt;alert(1)" in page
 
 
-def test_the_same_log_gives_the_same_page():
-    log = storytellers()
-    assert to_html(log) == to_html(log.to_bytes())
-
-
 def test_an_unknown_theme_is_rejected():
     with raises_naming(ValueError, "light", "dark", None):
         to_html(storytellers(), theme="blue")

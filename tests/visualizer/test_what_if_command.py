@@ -5,7 +5,6 @@ import json
 import pytest
 
 from engine.config import EngineConfig
-from engine.events.log import EventLog
 from engine.simulation.what_if import what_if
 from tests.engine.simulation.test_replayable import stripped, vllm_log
 from tests.engine.simulation.test_study import slowed
@@ -94,12 +93,3 @@ def test_a_comparison_of_two_replays_knows_their_error():
     assert comparison.facts["end_noise"]["share"] == pytest.approx(abs(held["bias"]))
     assert comparison.inputs == []  # all arrive when they did
     assert_names(compare(log, what_if(log)).note, held["text"])
-
-
-def test_a_foreign_log_is_compared_with_its_replay():
-    log = EventLog.from_bytes(stripped(vllm_log()).to_bytes())
-    same, other = (compare(log, what_if(log, **change)) for change in ({}, {"token_budget": 32}))
-    assert same.first_difference is None
-    assert other.settings["token_budget"] == (64, 32)
-    assert other.first_difference
-    assert len(other.requests) == 60
