@@ -1,12 +1,7 @@
 """The board in a real JupyterLab: what the browser draws, the kernel knows, and the other way round."""
 
 import base64
-import os
-import subprocess
-import sys
-from pathlib import Path
 
-import nbclient
 import nbformat
 import pytest
 from playwright.sync_api import Locator, Page, expect
@@ -14,7 +9,7 @@ from playwright.sync_api import Locator, Page, expect
 from authoring.lab import WIDGET, cells, open_notebook
 from tests.browser.board import BoardOnPage, expect_fold
 from tests.browser.exported import the_log
-from tests.browser.notebooks import expect_said, open_saved, run_cell, set_theme, write_notebook
+from tests.browser.notebooks import expect_said, open_saved, run_cell, set_theme
 from tests.visualizer.clusters import three_replicas
 from tests.visualizer.storytellers import storytellers
 from visualizer import gallery
@@ -163,6 +158,15 @@ def test_panels_of_one_log_move_together_in_the_page_and_the_kernel_hears(open_c
     other.expect_data(step=5, axis="steps")
 
 
+def save(page: Page) -> None:
+    page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+
+
+def shut_down(page: Page) -> None:
+    """End the open notebook's kernel."""
+    page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")
+
+
 LARGE = """\
 import random
 from engine import Engine, EngineConfig, SamplingParams
@@ -182,40 +186,24 @@ board
 """
 
 
-def trust(path: Path) -> None:
-    """Signs a notebook for the server of the fixture: JupyterLab draws no widget of others unasked."""
-    home = path.parents[1]
-    environment = {**os.environ, "JUPYTER_DATA_DIR": str(home / "jupyter_data_dir")}
-    command = [sys.executable, "-m", "nbformat.sign", str(path)]
-    subprocess.run(command, env=environment, check=True, capture_output=True)
-
-
-def test_a_board_of_a_large_log_saves_little_and_shows_all_of_it(new_page, jupyter):
+def test_a_board_of_a_large_log_saves_little_and_shows_all_of_it(open_cells, jupyter):
     address, work = jupyter
-    path = work / "large.ipynb"
-    write_notebook(path, [LARGE])
-    notebook = nbformat.read(path, as_version=4)
-    nbclient.NotebookClient(notebook, resources={"metadata": {"path": str(work)}}).execute()
-    nbformat.write(notebook, path)
-    trust(path)
-    said = notebook.cells[0].outputs[0].text.split()
-    packed, steps = int(said[1]), int(said[3])
-    assert packed > 2_000_000
-    assert path.stat().st_size < 2_000_000
+    page = open_cells("large.ipynb", [LARGE], height=1400)
+    board = BoardOnPage(page).wait()
+    _, packed, _, steps = "".join(cells(page)[0]["outputs"][0]["text"]).split()
+    assert int(packed) > 2_000_000
+    expect(board.root).to_have_attribute("data-steps", steps, timeout=60_000)
+    expect(board.root.locator(".part")).to_have_count(0)
+    save(page)
+    assert (work / "large.ipynb").stat().st_size < 2_000_000
 
     # Opened without a kernel that knows it, the board shows the part that was saved and says so.
-    page = new_page(width=1400, height=1400)
+    shut_down(page)
     open_saved(page, address, "large.ipynb", page.locator(".underglass"))
     board = BoardOnPage(page).wait()
-    note = board.root.locator(".part")
-    for fact in (f"{packed / 1e6:.1f} MB", f"{SAVED_BYTES / 1e6:.1f} MB", "to_html"):
-        expect(note).to_contain_text(fact)
-    assert int(board.data("steps")) < steps
-
-    # With one it shows everything.
-    run_cell(page, 0)
-    expect(board.root).to_have_attribute("data-steps", str(steps), timeout=60_000)
-    expect(board.root.locator(".part")).to_have_count(0)
+    for fact in (f"{int(packed) / 1e6:.1f} MB", f"{SAVED_BYTES / 1e6:.1f} MB", "to_html"):
+        expect(board.root.locator(".part")).to_contain_text(fact)
+    assert int(board.data("steps")) < int(steps)
 
 
 STATE = "application/vnd.jupyter.widget-state+json"
@@ -243,10 +231,6 @@ def wait_for_pictures(page: Page, count: int) -> list[bytes]:
     return [base64.b64decode(data["image/png"]) for data in bundles if "image/png" in data]
 
 
-def save(page: Page) -> None:
-    page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
-
-
 def type_and_save(field: Locator, value: str) -> None:
     """Enter a value and save the notebook at once, before the kernel can have the value."""
     field.evaluate(
@@ -257,11 +241,6 @@ def type_and_save(field: Locator, value: str) -> None:
         }""",
         value,
     )
-
-
-def shut_down(page: Page) -> None:
-    """End the open notebook's kernel."""
-    page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")
 
 
 def reopen_without_kernel(page: Page, address: str, name: str) -> None:
