@@ -89,7 +89,7 @@ def jupyterlab(home: Path, work: Path) -> Iterator[str]:
 
 
 def _wait_until_up(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while time.monotonic() < deadline and server.poll() is None:
         try:
             with urllib.request.urlopen(url, timeout=5):

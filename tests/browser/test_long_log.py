@@ -26,11 +26,11 @@ new MutationObserver(() => {
 @cache
 def long_log() -> EventLog:
     workload = Workload.generate(
-        3000, arrivals=poisson(150), prompt=uniform(4, 40), output=uniform(8, 40), groups=9, seed=1
+        1500, arrivals=poisson(150), prompt=uniform(4, 40), output=uniform(8, 40), groups=9, seed=1
     )
     config = EngineConfig(token_budget=64, max_batch_size=16, max_kv_tokens=256, block_size=4)
     log = simulate(workload, config, cost=Cost(1, 0.01, 0.02, 0.00002, 1e-6))
-    assert len(log) > 80_000
+    assert len(log) > 40_000
     assert min(StepIndex(log).preempted) < 500
     return log
 
