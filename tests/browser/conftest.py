@@ -111,23 +111,28 @@ def site(site_folder):
 
 
 @pytest.fixture(scope="session")
-def jupyter(of_the_run):
+def jupyter(of_the_run, pytestconfig):
     """The test run's JupyterLab: its address, and the folder it serves.
 
-    The first process that needs it starts it, and ends it after all others have released `users`.
+    The first process that needs it starts it, and ends it after the others have released `users`. It
+    waits after its last test, because a test's time limit includes the end of its fixtures. A process
+    that needs JupyterLab later than that starts another one.
     """
     home = of_the_run / "jupyter"
     work, address = home / "work", home / "address.txt"
     work.mkdir(parents=True, exist_ok=True)
-    with ExitStack() as files, ExitStack() as lab:
-        start, users = (files.enter_context((home / name).open("w")) for name in ("start", "users"))
-        fcntl.flock(start, fcntl.LOCK_EX)
-        fcntl.flock(users, fcntl.LOCK_SH)
-        if not address.exists():
-            address.write_text(lab.enter_context(jupyterlab(home, work)))
-            lab.callback(fcntl.flock, users, fcntl.LOCK_EX)
-        fcntl.flock(start, fcntl.LOCK_UN)
-        yield address.read_text(), work
+    lab = ExitStack()
+    pytestconfig.add_cleanup(lab.close)
+    start, users = (lab.enter_context((home / name).open("w")) for name in ("start", "users"))
+    fcntl.flock(start, fcntl.LOCK_EX)
+    fcntl.flock(users, fcntl.LOCK_SH)
+    if not address.exists():
+        address.write_text(lab.enter_context(jupyterlab(home, work)))
+        lab.callback(address.unlink)
+        lab.callback(fcntl.flock, users, fcntl.LOCK_EX)
+        lab.callback(fcntl.flock, start, fcntl.LOCK_EX)
+    fcntl.flock(start, fcntl.LOCK_UN)
+    return address.read_text(), work
 
 
 @pytest.fixture(autouse=True)
