@@ -32,9 +32,9 @@ CHROMIUM_FLAGS = [
 WIDGET = "application/vnd.jupyter.widget-view+json"
 PATIENCE_MS = 240_000  # for a whole lesson on a busy machine
 
-_IDLE = """async (address) => {
+_IDLE = """async ([address, name]) => {
   const sessions = await (await fetch(`${address}/api/sessions`)).json();
-  return sessions.some(({ kernel }) => kernel?.execution_state === "idle");
+  return sessions.some(({ path, kernel }) => path === name && kernel?.execution_state === "idle");
 }"""
 # Awaiting the command's promise would never end.
 _RUN_ALL = """async () => {
@@ -88,7 +88,7 @@ def jupyterlab(home: Path, work: Path) -> Iterator[str]:
 
 
 def _wait_until_up(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while time.monotonic() < deadline and server.poll() is None:
         try:
             with urllib.request.urlopen(url, timeout=5):
@@ -112,7 +112,7 @@ def open_notebook(page: Page, address: str, name: str) -> None:
     page.goto(f"{address}/lab/tree/{name}?reset")
     page.wait_for_selector(".jp-NotebookPanel .jp-Notebook .jp-Cell", timeout=60_000)
     # The indicator is idle too early, so ask the kernel first.
-    page.wait_for_function(_IDLE, arg=address, timeout=60_000)
+    page.wait_for_function(_IDLE, arg=[address, name], timeout=60_000)
     page.wait_for_selector(".jp-Notebook-ExecutionIndicator[data-status=idle]", timeout=60_000)
 
 
@@ -135,15 +135,18 @@ def cell(page: Page, index: int) -> Locator:
 
 
 def close_notebook(page: Page, address: str) -> None:
-    """Close the page and end all kernels, which hold a few hundred MB each.
+    """Close the page and end its notebook's kernel, which holds a few hundred MB.
 
     In this order: what a page still has under way fails when its kernel goes.
     """
     requests, cookies = page.context.request, page.context.cookies(address)
+    session = page.evaluate(
+        "() => window.jupyterapp.shell.currentWidget.sessionContext.session?.id"
+    )
     page.close()
     token = next(one["value"] for one in cookies if one["name"] == "_xsrf")
-    for session in requests.get(f"{address}/api/sessions").json():
-        requests.delete(f"{address}/api/sessions/{session['id']}", headers={"X-XSRFToken": token})
+    if session:
+        requests.delete(f"{address}/api/sessions/{session}", headers={"X-XSRFToken": token})
 
 
 def widgets_of(output: dict[str, Any]) -> str | None:

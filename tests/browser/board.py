@@ -26,6 +26,10 @@ class BoardOnPage:
         assert value is not None, name
         return value
 
+    def expect_data(self, **values: object) -> None:
+        for name, value in values.items():
+            expect(self.root).to_have_attribute(f"data-{name}", str(value))
+
     def expect_step(self, step: int) -> None:
         expect(self.root).to_have_attribute("data-step", str(step))
 

@@ -1,17 +1,29 @@
 """A real Chromium, and pages that fail a test on a script error or on a request off the machine."""
 
+import fcntl
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Page, expect, sync_playwright
 
-from authoring.lab import CHROMIUM_FLAGS, REPOSITORY, chromium_path, jupyterlab
+from authoring.lab import (
+    CHROMIUM_FLAGS,
+    REPOSITORY,
+    chromium_path,
+    close_notebook,
+    jupyterlab,
+    open_notebook,
+)
+from tests.browser.exported import exports, open_board
+from tests.browser.live import hang_up
+from tests.browser.notebooks import run_cell, write_notebook
 from tests.browser.site import built_site, served
 
-__all__ = ["REPOSITORY", "NewPage"]
+__all__ = ["REPOSITORY", "NewPage", "exports", "open_board"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -21,7 +33,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def chromium() -> Iterator[Browser]:
+def chromium():
     path = chromium_path()
     if path is None:
         missing = "no Chromium on this machine: install the package `chromium`"
@@ -35,10 +47,11 @@ def chromium() -> Iterator[Browser]:
 
 
 NewPage = Callable[..., Page]
+OpenCells = Callable[..., Page]
 
 
 @pytest.fixture
-def new_page(chromium: Browser) -> Iterator[NewPage]:
+def new_page(chromium):
     """Opens pages of a size; at the end of the test none may have erred or looked outside."""
     faults: list[str] = []
     contexts = []
@@ -78,24 +91,79 @@ def _outside(url: str) -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def site_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The built static site. Read it only: all tests share it."""
+def of_the_run(tmp_path_factory):
+    """A folder that all processes of this test run share."""
     base = tmp_path_factory.getbasetemp()
-    return built_site(base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base)
+    return base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base
 
 
 @pytest.fixture(scope="session")
-def site(site_folder: Path) -> Iterator[str]:
+def site_folder(of_the_run):
+    """The built static site. Read it only: all tests share it."""
+    return built_site(of_the_run)
+
+
+@pytest.fixture(scope="session")
+def site(site_folder):
     """The address of the static site, with a slash at the end."""
     with served(site_folder) as address:
         yield address
 
 
-@pytest.fixture(scope="module")
-def jupyter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    """A JupyterLab with a home of its own: its address, and the folder it serves."""
-    home = tmp_path_factory.mktemp("jupyter")
-    work = home / "work"
-    work.mkdir()
-    with jupyterlab(home, work) as address:
-        yield address, work
+@pytest.fixture(scope="session")
+def jupyter(of_the_run, pytestconfig):
+    """The test run's JupyterLab: its address, and the folder it serves.
+
+    The first process that needs it starts it, and ends it after the others have released `users`. It
+    waits after its last test, because a test's time limit includes the end of its fixtures. A process
+    that needs JupyterLab later than that starts another one.
+    """
+    home = of_the_run / "jupyter"
+    work, address = home / "work", home / "address.txt"
+    work.mkdir(parents=True, exist_ok=True)
+    lab = ExitStack()
+    pytestconfig.add_cleanup(lab.close)
+    start, users = (lab.enter_context((home / name).open("w")) for name in ("start", "users"))
+    fcntl.flock(start, fcntl.LOCK_EX)
+    fcntl.flock(users, fcntl.LOCK_SH)
+    if not address.exists():
+        address.write_text(lab.enter_context(jupyterlab(home, work)))
+        lab.callback(address.unlink)
+        lab.callback(fcntl.flock, users, fcntl.LOCK_EX)
+        lab.callback(fcntl.flock, start, fcntl.LOCK_EX)
+    fcntl.flock(start, fcntl.LOCK_UN)
+    return address.read_text(), work
+
+
+@pytest.fixture(autouse=True)
+def hung_up():
+    yield
+    hang_up()
+
+
+@pytest.fixture
+def patience():
+    """A kernel answers when it gets to it: on a busy machine later than a page does."""
+    expect.set_options(timeout=30_000)
+    yield
+    expect.set_options(timeout=5_000)
+
+
+@pytest.fixture
+def open_cells(new_page, jupyter):
+    """Write cells into a notebook, open it, run the first `run` cells; end its kernel afterwards."""
+    address, work = jupyter
+    pages = []
+
+    def open_cells(name: str, cells: list[str], run: int = 1, **size: int) -> Page:
+        write_notebook(work / name, cells)
+        page = new_page(**{"width": 1400, "height": 1000} | size)
+        pages.append(page)
+        open_notebook(page, address, name)
+        for number in range(run):
+            run_cell(page, number)
+        return page
+
+    yield open_cells
+    for page in pages:
+        close_notebook(page, address)

@@ -18,16 +18,41 @@ def held_server(port: int = 0, **server: str) -> BackgroundServer:
     return start(paused=True, engine=ENGINE, port=port, server=server)
 
 
-def ask(url: str, *names: str, max_tokens: int = 6) -> list[Caller]:
-    """Queue one request after the other."""
+_callers: list[Caller] = []
+
+
+def ask(url: str, *names: str, max_tokens: int = 6, held: bool = False) -> list[Caller]:
+    """Queue requests, or let a server hold them back. `hang_up` closes them after the test."""
     callers = []
     with Feed(url) as feed:
         feed.keyframe()
         for name in names:
             body = {"prompt": f"Once upon a time {name}", "max_tokens": max_tokens}
             callers.append(Caller(url, "/v1/completions", body, X_Client=name))
-            feed.until_kind(RequestArrived)
+            if not held:
+                feed.until_kind(RequestArrived)
+    _callers.extend(callers)
     return callers
+
+
+def hang_up() -> None:
+    while _callers:
+        _callers.pop().close()
+
+
+def watch(page: Page, url: str, options: str = "{}", before: str = "") -> BoardOnPage:
+    """Replace the live page's board by one that is watched with other options, as `window.watched`."""
+    page.goto(url)
+    page.evaluate(
+        f"""async () => {{
+          const {{ watch }} = await import("/board/live.js");
+          {before}
+          const host = document.createElement("div");
+          document.getElementById("board").replaceWith(host);
+          window.watched = watch(host, {options});
+        }}"""
+    )
+    return BoardOnPage(page)
 
 
 def steps(url: str, count: int) -> int:

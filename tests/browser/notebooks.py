@@ -7,7 +7,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from authoring.lab import open_notebook
 
-__all__ = ["open_notebook", "open_saved", "run_cell", "set_theme", "write_notebook"]
+__all__ = ["expect_said", "open_saved", "run_cell", "set_theme", "write_notebook"]
 
 
 def write_notebook(path: Path, cells: list[str]) -> None:
@@ -47,6 +47,11 @@ def run_cell(page: Page, index: int) -> None:
         }""",
         index,
     )
+
+
+def expect_said(page: Page, said: str) -> None:
+    """Expect an output whose text is `said`."""
+    expect(page.locator(".jp-OutputArea-output").get_by_text(said, exact=True)).to_be_visible()
 
 
 def set_theme(page: Page, name: str) -> None:

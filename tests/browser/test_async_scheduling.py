@@ -1,6 +1,6 @@
 """A board of a log with asynchronous scheduling: two lanes that overlap, placeholders, rows in vain."""
 
-from pathlib import Path
+from functools import cache
 
 from playwright.sync_api import expect
 
@@ -9,11 +9,9 @@ from engine.events import EventLog
 from engine.events import vocabulary as v
 from engine.simulation.cost_runner import CostRunner
 from tests.browser.axe import expect_no_violation
-from tests.browser.conftest import NewPage
-from tests.browser.exported import opened
-from visualizer import to_html
 
 
+@cache
 def two_stops(*, asynchronous: bool = True) -> EventLog:
     """Three requests: the first two stop after 4 and 6 tokens, which the scheduler cannot know."""
     runner = CostRunner(10, 0.25, cpu_ms=5, outputs={1: 4, 2: 6})
@@ -26,13 +24,9 @@ def two_stops(*, asynchronous: bool = True) -> EventLog:
     return engine.log
 
 
-def test_both_lanes_are_shown_and_a_click_on_them_finds_the_step(
-    new_page: NewPage, tmp_path: Path
-) -> None:
-    log, path = two_stops(), tmp_path / "async.html"
-    to_html(log, path, step=4)
-    page = new_page()
-    board = opened(page, path)
+def test_both_lanes_are_shown_and_a_click_on_them_finds_the_step(open_board):
+    log = two_stops()
+    board = open_board(log, "#step=4")
     lanes = board.root.locator(".overlap")
     expect(lanes).to_be_visible()
     for axis in ("steps", "time"):
@@ -46,22 +40,21 @@ def test_both_lanes_are_shown_and_a_click_on_them_finds_the_step(
         plot = board.root.locator(".lanes canvas").get_attribute("data-plot")
         left, right = (float(x) for x in str(plot).split())
         box = board.canvas(".overlap")
-        page.mouse.click(box["x"] + 6 + right - 1, box["y"] + 8)
+        board.page.mouse.click(box["x"] + 6 + right - 1, box["y"] + 8)
         board.expect_step(int(log.steps.index.max()))
-        page.mouse.click(box["x"] + 6 + left + 1, box["y"] + 8)
+        board.page.mouse.click(box["x"] + 6 + left + 1, box["y"] + 8)
         board.expect_step(1)
         board.press("x")
-    expect_no_violation(page)
+    # A log without it has none of this.
+    board = open_board(two_stops(asynchronous=False), "#step=4&selected=1", on=board.page)
+    expect(board.root.locator(".overlap")).to_be_hidden()
+    expect(board.root.locator(".placeholder")).to_have_count(0)
 
 
-def test_a_placeholder_is_filled_one_step_later_and_a_row_in_vain_is_named(
-    new_page: NewPage, tmp_path: Path
-) -> None:
-    log, path = two_stops(), tmp_path / "async.html"
+def test_a_placeholder_is_filled_one_step_later_and_a_row_in_vain_is_named(open_board):
+    log = two_stops()
     [event] = [e for e in log.of(v.StepFinished) if 1 in e.wasted]
-    to_html(log, path, step=event.step - 1, select=1)
-    page = new_page()
-    board = opened(page, path)
+    board = open_board(log, f"#step={event.step - 1}&selected=1")
     tokens = board.root.locator(".tokens")
     expect(tokens.locator(".token[data-step]")).to_have_count(event.step - 2)
     expect(tokens.locator(".placeholder")).to_have_text("?")
@@ -71,16 +64,8 @@ def test_a_placeholder_is_filled_one_step_later_and_a_row_in_vain_is_named(
     expect(tokens.locator(".in-vain")).to_contain_text(f"step {event.step}")
     row = board.root.locator(".decisions tr[data-kind=decode][data-request='1']")
     expect(row).to_contain_text("in vain")
-    expect_no_violation(page)
+    expect_no_violation(board.page)
     board.press("ArrowRight")
     expect(tokens.locator(".in-vain")).to_have_count(0)
     outcome = board.root.locator(".decisions tr[data-kind=wasted]")
     expect(outcome).to_have_attribute("data-request", "1")
-
-
-def test_a_log_without_it_looks_as_before(new_page: NewPage, tmp_path: Path) -> None:
-    path = tmp_path / "sync.html"
-    to_html(two_stops(asynchronous=False), path, step=4, select=1)
-    board = opened(new_page(), path)
-    expect(board.root.locator(".overlap")).to_be_hidden()
-    expect(board.root.locator(".placeholder")).to_have_count(0)

@@ -1,39 +1,98 @@
 """Moving on the board: keys, speed, zoom, ranges, search, one panel, and links that come back."""
 
 import re
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.board import BoardOnPage, numbers_in
-from tests.browser.conftest import NewPage
-from tests.browser.exported import open_board, opened, the_log
+from tests.browser.board import expect_fold, numbers_in
+from tests.browser.exported import the_log
 from tests.facts import assert_names
 from tests.visualizer.storytellers import crowd
-from visualizer import to_html
+from visualizer import show
 
 
 @pytest.fixture
-def board(new_page: NewPage, tmp_path: Path) -> BoardOnPage:
-    return open_board(new_page(), tmp_path)
+def board(open_board):
+    return open_board()
 
 
-@pytest.fixture(scope="module")
-def long_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("long") / "long.html"
-    to_html(crowd(requests=60, prefix_cache=False), path)
-    return path
+def test_keys_move_the_cursor_before_anything_is_clicked_too(board):
+    keyboard = board.page.keyboard
+    keyboard.press(".")
+    board.expect_step(31)
+    keyboard.press("y")
+    expect(board.root).to_have_attribute("data-only", "waterfall")
+    keyboard.press("y")
+    keyboard.press("Control+.")  # of the browser
+    board.expect_step(31)
+    for key, step in [
+        (",", 30), (",", 29), ("ArrowRight", 30), ("Shift+ArrowRight", 40), ("End", 53), (".", 53),
+        ("ArrowLeft", 52), ("Home", 1), (",", 1),
+    ]:  # fmt: skip
+        board.press(key)
+        board.expect_step(step)
 
 
-def test_plus_and_minus_change_the_speed(board: BoardOnPage) -> None:
+def test_buttons_and_keys_step_and_play(board):
+    board.act("back").click()
+    board.expect_step(29)
+    board.press("End", ",", ",")
+    board.expect_step(51)
+    playing = board.record("playing")
+    board.act("play").click()
+    board.expect_data(step=53, playing="false")
+    assert playing() == ["false", "true", "false"]
+    board.press("Home", " ")
+    expect(board.root).not_to_have_attribute("data-step", "1")
+    board.press(" ")
+    expect(board.root).to_have_attribute("data-playing", "false")
+    assert int(board.data("step")) < 53
+
+
+def test_dragging_over_the_strip_scrubs(board):
+    box = board.canvas("canvas.strip")
+    mouse, y = board.page.mouse, box["y"] + 40
+    mouse.move(box["x"] + 140, y)
+    mouse.down()
+    expect(board.root).not_to_have_attribute("data-step", "30")
+    first = int(board.data("step"))
+    mouse.move(box["x"] + 340, y, steps=5)
+    expect(board.root).not_to_have_attribute("data-step", str(first))
+    mouse.up()
+    board.settle()
+    last = int(board.data("step"))
+    assert last > first
+    mouse.move(box["x"] + 200, y)
+    board.expect_step(last)
+
+
+def test_keys_act_only_on_a_focused_board_and_stay_inside(board):
+    page = board.page
+    page.evaluate(
+        """() => {
+          window.heard = [];
+          document.addEventListener("keydown", (event) => window.heard.push(event.key));
+          document.body.prepend(Object.assign(document.createElement("input"), { id: "other" }));
+        }"""
+    )
+    page.locator("#other").focus()
+    page.keyboard.press(".")
+    board.expect_step(30)
+    board.press(".", "b", "a", "?", "Escape")
+    board.expect_step(31)
+    assert page.evaluate("window.heard") == ["."]
+    assert board.root.get_attribute("data-lm-suppress-shortcuts") == "true"
+
+
+def test_plus_and_minus_change_the_speed(board):
     for key, per_second in [("+", 10), ("+", 25), ("-", 10), ("-", 5), ("-", 2)]:
         board.press(key)
         expect(board.act("speed")).to_have_attribute("data-per-second", str(per_second))
         assert numbers_in(board.act("speed").inner_text()) == [per_second]
 
 
-def test_brackets_sum_up_a_range_and_escape_forgets_it(board: BoardOnPage) -> None:
+def test_brackets_sum_up_a_range_and_escape_forgets_it(board):
     board.press("[", ".", ".", ".", "]")
     expect(board.root).to_have_attribute("data-range", "30-33")
     words = board.root.locator(".range-words")
@@ -42,24 +101,17 @@ def test_brackets_sum_up_a_range_and_escape_forgets_it(board: BoardOnPage) -> No
     expect(board.root).to_have_attribute("data-range", "")
     expect(words).to_be_hidden()
     board.expect_selected(8)
-    board.press("Escape")
-    board.expect_selected("")
-
-
-def test_the_means_of_a_range_are_those_of_the_requests_that_finish_in_it(
-    board: BoardOnPage,
-) -> None:
+    # The means of a range are those of the requests that finish in it.
     ended = the_log().requests.query("finish_reason.notna()")
     board.press("Home", "[", "End", "]")
     expect(board.root).to_have_attribute("data-range", "1-53")
-    words = board.root.locator(".range-words")
     assert_names(words.inner_text(), len(ended))
     said = re.search(r"TTFT\D*([\d.]+) ms", words.inner_text())
     assert said is not None
     assert float(said[1]) == pytest.approx(ended["ttft_ms"].mean(), rel=0.01)
 
 
-def test_dragging_with_shift_brushes_a_range(board: BoardOnPage) -> None:
+def test_dragging_with_shift_brushes_a_range(board):
     box = board.canvas(".lanes canvas")
     mouse, y = board.page.mouse, box["y"] + 60
     board.page.keyboard.down("Shift")
@@ -75,7 +127,7 @@ def test_dragging_with_shift_brushes_a_range(board: BoardOnPage) -> None:
     expect(board.root.locator(".range").first).to_be_visible()
 
 
-def test_search_finds_steps_blocks_requests_events_and_text(board: BoardOnPage) -> None:
+def test_search_finds_steps_blocks_requests_events_and_text(board):
     def search(words: str) -> list[tuple[str, str]]:
         """Kind and text of each thing found."""
         board.press("/")
@@ -109,8 +161,7 @@ def test_search_finds_steps_blocks_requests_events_and_text(board: BoardOnPage) 
 
     assert len(search("preempted")) == 1
     board.page.keyboard.press("Enter")
-    board.expect_step(30)
-    board.expect_selected(8)
+    board.expect_data(step=30, selected=8)
 
     found = search("a pike")
     assert {kind for kind, _ in found} == {"prompt", "output"}
@@ -123,77 +174,62 @@ def test_search_finds_steps_blocks_requests_events_and_text(board: BoardOnPage) 
     assert len(search("hit")) > 3
     board.page.keyboard.press("Escape")
     assert search("no such words anywhere") == []
-
-
-def test_what_is_typed_into_the_search_is_no_command(board: BoardOnPage) -> None:
-    board.press("/")
+    # What is typed into the search is no command.
+    step = int(board.data("step"))
     board.page.keyboard.type("f,.a? 1t")
-    board.expect_step(30)
-    expect(board.root).to_have_attribute("data-only", "")
+    board.expect_data(step=step, only="")
     expect(board.root.locator(".help")).to_be_hidden()
 
 
-@pytest.mark.parametrize(
-    ("key", "panel"),
-    [("1", "timeline"), ("2", "blocks"), ("3", "tree"), ("4", "scheduler"), ("5", "tokens")],
-)
-def test_a_digit_leaves_one_panel_for_a_far_wall(
-    new_page: NewPage, tmp_path: Path, key: str, panel: str
-) -> None:
-    board = open_board(new_page(width=1920, height=1080), tmp_path)
-    board.press(key)
-    expect(board.root).to_have_attribute("data-only", panel)
-    expect(board.root.locator("section:visible")).to_have_count(1)
-    assert board.root.evaluate("root => getComputedStyle(root).getPropertyValue('--px')") == "2px"
-    assert board.page.evaluate("document.documentElement.scrollWidth") <= 1920
-    board.press(",")
-    board.expect_step(29)
-    if panel != "timeline":
-        expect(board.root.get_by_role("slider")).to_have_value("29")
-    board.press("0")
-    expect(board.root.locator("section:visible")).to_have_count(5)
+def test_a_digit_leaves_one_panel_for_a_far_wall(open_board):
+    board = open_board(width=1920, height=1080)
+    for key, panel in enumerate(("timeline", "blocks", "tree", "scheduler", "tokens"), start=1):
+        board.press(str(key))
+        expect(board.root).to_have_attribute("data-only", panel)
+        expect(board.root.locator("section:visible")).to_have_count(1)
+        pixel = "root => getComputedStyle(root).getPropertyValue('--px')"
+        assert board.root.evaluate(pixel) == "2px"
+        assert board.page.evaluate("document.documentElement.scrollWidth") <= 1920
+        board.press(",")
+        board.expect_step(30 - key)
+        if panel != "timeline":
+            expect(board.root.get_by_role("slider")).to_have_value(str(30 - key))
+        board.press("0")
+        expect(board.root.locator("section:visible")).to_have_count(5)
 
 
-def test_the_address_says_what_is_shown_and_brings_it_back(
-    new_page: NewPage, tmp_path: Path
-) -> None:
-    board = open_board(new_page(), tmp_path)
+def test_the_address_says_what_is_shown_and_brings_it_back(open_board):
+    board = open_board()
     board.press(",", "ArrowDown", "[", ".", "]")
     board.page.wait_for_url(re.compile(r"#step=30&selected=9&range=29-30$"))
-    again = open_board(new_page(), tmp_path, "#step=12&selected=5&range=10-14&panel=tree")
-    again.expect_step(12)
-    again.expect_selected(5)
-    expect(again.root).to_have_attribute("data-range", "10-14")
-    expect(again.root).to_have_attribute("data-only", "tree")
+    again = open_board(None, "#step=12&selected=5&range=10-14&panel=tree", on=board.page)
+    again.expect_data(step=12, selected=5, range="10-14", only="tree")
     again.page.evaluate("location.hash = '#step=20&selected='")
-    again.expect_step(20)
-    again.expect_selected("")
+    again.expect_data(step=20, selected="")
+    # An address that asks for nonsense is taken as far as it goes.
+    nonsense = open_board(None, "#step=9999&selected=777&range=x&panel=<b>", on=board.page)
+    nonsense.expect_data(step=53, selected="", only="")
 
 
-def test_an_address_that_asks_for_nonsense_is_taken_as_far_as_it_goes(
-    new_page: NewPage, tmp_path: Path
-) -> None:
-    board = open_board(new_page(), tmp_path, "#step=9999&selected=777&range=x&panel=<b>")
-    board.expect_step(53)
-    board.expect_selected("")
-    expect(board.root).to_have_attribute("data-only", "")
-
-
-def test_a_button_copies_the_link(new_page: NewPage, tmp_path: Path) -> None:
-    page = new_page(permissions=["clipboard-read", "clipboard-write"])
-    board = open_board(page, tmp_path)
+def test_a_button_copies_the_link(open_board):
+    board = open_board(permissions=["clipboard-read", "clipboard-write"])
     board.act("link").click()
     link = board.root.locator(".link input").input_value()
-    assert link.endswith("class.html#step=30&selected=8")
+    assert link.endswith(".html#step=30&selected=8")
     board.root.locator(".link button").click()
     expect(board.root.locator(".link [role=status]")).not_to_be_empty()
-    assert page.evaluate("navigator.clipboard.readText()") == link
+    assert board.page.evaluate("navigator.clipboard.readText()") == link
     board.press("Escape")
     expect(board.root.locator(".link")).to_be_hidden()
 
 
-def test_zooming_and_moving_are_in_the_address(new_page: NewPage, long_page: Path) -> None:
-    board = opened(new_page(), long_page)
+def test_a_long_log_has_an_overview_and_zooms_and_the_address_has_it(open_board):
+    log = crowd(requests=60, prefix_cache=False)
+    board = open_board(log)
+    # Python and the browser choose the same opening.
+    expect_fold(board, log, show(log).step)
+    board.expect_selected(show(log).selected)
+    assert int(board.data("steps")) > 150
 
     def window() -> tuple[int, int]:
         board.page.wait_for_url(re.compile("from="))
@@ -235,6 +271,6 @@ def test_zooming_and_moving_are_in_the_address(new_page: NewPage, long_page: Pat
     wider = changed(left)
     assert wider[1] - wider[0] > left[1] - left[0]
 
-    again = opened(new_page(), long_page, f"#step={step}&from={closer[0]}&to={closer[1]}")
+    again = open_board(log, f"#step={step}&from={closer[0]}&to={closer[1]}", on=board.page)
     again.press("ArrowDown")
     again.page.wait_for_url(re.compile(f"from={closer[0]}&to={closer[1]}"))

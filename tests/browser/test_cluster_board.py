@@ -1,19 +1,18 @@
 """The board of a cluster in a browser shows what Python's ClusterLog says."""
 
 import re
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Page, expect
 
 from engine.events.cluster import Moved, Routed
 from engine.events.cluster_log import ClusterLog
 from engine.events.rows.decisions import DecisionRow
 from engine.simulation.cluster import simulate_cluster
 from tests.browser.axe import expect_no_violation
-from tests.browser.board import counts_at
-from tests.browser.conftest import NewPage
+from tests.browser.board import BoardOnPage, counts_at
 from tests.visualizer.clusters import (
     COST,
     config,
@@ -26,42 +25,37 @@ from tests.visualizer.clusters import (
 from visualizer import compare, to_html
 
 
-class ClusterOnPage:
-    """A drawn cluster board. `data` reads what its root says in attributes."""
+class ClusterOnPage(BoardOnPage):
+    """A drawn cluster board."""
 
     def __init__(self, page: Page, log: ClusterLog) -> None:
-        self.page = page
+        super().__init__(page)
         self.log = log
-        self.root: Locator = page.locator(".underglass.cluster").first
-        expect(self.root).to_have_attribute("data-ready", "true", timeout=30_000)
-
-    def data(self, name: str) -> str:
-        value = self.root.get_attribute(f"data-{name}")
-        assert value is not None, name
-        return value
-
-    def press(self, *keys: str) -> None:
-        self.root.focus()
-        for key in keys:
-            self.page.keyboard.press(key)
-
-    def expect_data(self, **values: object) -> None:
-        for name, value in values.items():
-            expect(self.root).to_have_attribute(f"data-{name}", str(value))
+        self.root = page.locator(".underglass.cluster").first
+        self.wait()
 
     def row(self, index: int) -> DecisionRow:
         return self.log.decision_rows[index]
 
 
-def opened(page: Page, log: ClusterLog, folder: Path, **options: Any) -> ClusterOnPage:
-    to_html(log, folder / "cluster.html", **options)
-    page.goto((folder / "cluster.html").as_uri())
-    return ClusterOnPage(page, log)
+OpenCluster = Callable[..., ClusterOnPage]
 
 
 @pytest.fixture
-def board(new_page: NewPage, tmp_path: Path) -> ClusterOnPage:
-    return opened(new_page(1440, 1200), three_replicas(), tmp_path)
+def opened(new_page, exports):
+    def opened(
+        log: ClusterLog, width: int = 1440, height: int = 1200, **options: Any
+    ) -> ClusterOnPage:
+        page = new_page(width, height)
+        page.goto(exports.page(log, **options).as_uri())
+        return ClusterOnPage(page, log)
+
+    return opened
+
+
+@pytest.fixture
+def board(opened):
+    return opened(three_replicas())
 
 
 def wrong(log: ClusterLog) -> list[int]:
@@ -73,7 +67,7 @@ def wrong(log: ClusterLog) -> list[int]:
     ]
 
 
-def test_it_opens_at_a_wrong_prediction_with_the_runs_figures(board: ClusterOnPage) -> None:
+def test_it_opens_at_a_wrong_prediction_with_the_runs_figures(board):
     rows = board.log.decision_rows
     assert int(board.data("route")) in wrong(board.log)
     row = board.row(int(board.data("route")))
@@ -92,24 +86,26 @@ def test_it_opens_at_a_wrong_prediction_with_the_runs_figures(board: ClusterOnPa
     sentence = board.root.locator(".sentence")
     expect(sentence).to_contain_text(row.label)
     expect(sentence).to_contain_text(str(row.predicted_tokens))
+    # The prefix that is gone is a dashed chain on the chosen replica.
+    missing = (row.predicted_tokens - (row.cached_tokens or 0)) // 8
+    chosen = board.root.locator(f".tree[data-replica='{row.replica}']")
+    expect(chosen).to_have_attribute("data-gone", str(missing))
+    expect(chosen.locator("canvas").first).to_be_visible()
+    others = board.root.locator(f".tree:not([data-replica='{row.replica}'])")
+    for other in others.all():
+        expect(other).to_have_attribute("data-gone", "")
+    # The maps show the memory that Python's fold has.
+    board.press("End")
+    for replica, log in board.log.replicas.items():
+        counts = counts_at(log, int(log.steps.index[-1]))
+        section = board.root.locator(f".blocks[data-replica='{replica}']")
+        for kind in ("cached", "unshared", "shared", "free"):
+            expect(section).to_have_attribute(f"data-{kind}", str(counts[kind]))
+        group = board.root.locator(f".replica[data-replica='{replica}']")
+        expect(group).to_have_attribute("data-waiting", str(counts["waiting"]))
 
 
-def test_each_arrival_is_drawn_at_its_time(board: ClusterOnPage) -> None:
-    router = board.root.locator(".picture canvas").first
-    left, right = (float(x) for x in str(router.get_attribute("data-plot")).split())
-    begin, end = (float(x) for x in board.data("view").split())
-    pairs = [pair.split(":") for pair in str(router.get_attribute("data-arrivals")).split()]
-    drawn = {int(index): int(x) for index, x in pairs}
-    rows = board.log.decision_rows
-    assert sorted(drawn) == list(range(len(rows)))
-    for index, row in enumerate(rows):
-        share = (1000 * (row.routed_ms or 0) - begin) / (end - begin)
-        assert drawn[index] == pytest.approx(left + share * (right - left), abs=1)
-
-
-def test_arrow_keys_select_each_decision_and_the_table_shows_what_the_router_knew(
-    board: ClusterOnPage,
-) -> None:
+def test_keys_select_each_decision_and_the_table_shows_what_the_router_knew(board):
     routed = [event for event in board.log if isinstance(event, Routed)]
     board.press("Escape", "ArrowDown")
     for index, event in enumerate(routed[:8]):
@@ -123,9 +119,12 @@ def test_arrow_keys_select_each_decision_and_the_table_shows_what_the_router_kne
         board.press("ArrowDown")
     board.press("Escape")
     board.expect_data(route="", selected="")
+    for index in wrong(board.log):
+        board.press("m")
+        board.expect_data(route=index)
 
 
-def test_a_click_on_an_arrival_or_a_lane_selects_the_request(board: ClusterOnPage) -> None:
+def test_a_click_on_an_arrival_or_a_lane_selects_the_request(board):
     router = board.root.locator(".picture canvas").first
     box = router.bounding_box()
     assert box is not None
@@ -141,31 +140,7 @@ def test_a_click_on_an_arrival_or_a_lane_selects_the_request(board: ClusterOnPag
     board.expect_data(selected=request)
 
 
-def test_a_prefix_that_is_gone_is_a_dashed_chain_on_the_chosen_replica(
-    board: ClusterOnPage,
-) -> None:
-    row = board.row(int(board.data("route")))
-    missing = (row.predicted_tokens - (row.cached_tokens or 0)) // 8
-    chosen = board.root.locator(f".tree[data-replica='{row.replica}']")
-    expect(chosen).to_have_attribute("data-gone", str(missing))
-    expect(chosen.locator("canvas").first).to_be_visible()
-    others = board.root.locator(f".tree:not([data-replica='{row.replica}'])")
-    for other in others.all():
-        expect(other).to_have_attribute("data-gone", "")
-
-
-def test_the_maps_show_the_memory_that_pythons_fold_has(board: ClusterOnPage) -> None:
-    board.press("End")
-    for replica, log in board.log.replicas.items():
-        counts = counts_at(log, int(log.steps.index[-1]))
-        section = board.root.locator(f".blocks[data-replica='{replica}']")
-        for kind in ("cached", "unshared", "shared", "free"):
-            expect(section).to_have_attribute(f"data-{kind}", str(counts[kind]))
-        group = board.root.locator(f".replica[data-replica='{replica}']")
-        expect(group).to_have_attribute("data-waiting", str(counts["waiting"]))
-
-
-def test_the_cursor_moves_from_moment_to_moment_and_the_view_zooms(board: ClusterOnPage) -> None:
+def test_the_cursor_moves_from_moment_to_moment_and_the_view_zooms(board):
     board.press("Home")
     begin, end = board.data("view").split()
     board.expect_data(at=begin, touched="true")
@@ -183,14 +158,7 @@ def test_the_cursor_moves_from_moment_to_moment_and_the_view_zooms(board: Cluste
     board.expect_data(view=f"{begin} {end}")
 
 
-def test_m_goes_through_the_wrong_predictions(board: ClusterOnPage) -> None:
-    board.press("Escape")
-    for index in wrong(board.log):
-        board.press("m")
-        board.expect_data(route=index)
-
-
-def test_a_replica_opens_as_a_board_of_its_own_and_closes_again(board: ClusterOnPage) -> None:
+def test_a_replica_opens_as_a_board_of_its_own_and_closes_again(board):
     row = board.row(int(board.data("route")))
     board.press("o")
     own = board.root.locator(".underglass")
@@ -202,12 +170,10 @@ def test_a_replica_opens_as_a_board_of_its_own_and_closes_again(board: ClusterOn
     expect(board.root.locator(".picture")).to_be_visible()
 
 
-def test_a_replica_that_died_and_its_lost_requests_are_told(
-    new_page: NewPage, tmp_path: Path
-) -> None:
+def test_a_replica_that_died_and_its_lost_requests_are_told(opened):
     log = one_dies()
     lost = next(row for row in log.decision_rows if row.lost)
-    board = opened(new_page(), log, tmp_path, select=lost.request)
+    board = opened(log, select=lost.request)
     board.expect_data(selected=lost.request)
     summary = board.root.locator(".summary")
     expect(summary).to_have_attribute("data-lost", str(sum(row.lost for row in log.decision_rows)))
@@ -219,12 +185,10 @@ def test_a_replica_that_died_and_its_lost_requests_are_told(
     expect(group).to_have_attribute("data-left", "true")
 
 
-def test_more_than_eight_replicas_are_folded_but_not_the_chosen_one(
-    new_page: NewPage, tmp_path: Path
-) -> None:
+def test_more_than_eight_replicas_are_folded_but_not_the_chosen_one(opened):
     log = crowd()
     last = next(row for row in log.decision_rows if row.replica == "9")
-    board = opened(new_page(1280, 1600), log, tmp_path, select=last.request)
+    board = opened(log, 1280, 1600, select=last.request)
     shown = board.data("shown").split()
     assert len(shown) == 8
     assert "9" in shown
@@ -232,19 +196,16 @@ def test_more_than_eight_replicas_are_folded_but_not_the_chosen_one(
     expect(board.root.locator(".folded")).to_contain_text(str(hidden))
 
 
-@pytest.mark.parametrize(("width", "layout"), [(390, "narrow"), (1920, "wide")])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_fits_and_is_accessible(
-    new_page: NewPage, tmp_path: Path, width: int, layout: str, scheme: str
-) -> None:
-    page = new_page(width, 1000, color_scheme=scheme)
-    board = opened(page, three_replicas(), tmp_path)
-    board.expect_data(layout=layout, theme=scheme)
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    expect_no_violation(page)
+def test_it_fits_and_is_accessible(board):
+    for width, layout, scheme in ((390, "narrow", "dark"), (1920, "wide", "light")):
+        board.page.set_viewport_size({"width": width, "height": 1000})
+        board.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        board.expect_data(layout=layout, theme=scheme)
+        assert board.page.evaluate("document.documentElement.scrollWidth") <= width
+        expect_no_violation(board.page)
 
 
-def test_without_a_request_it_says_so(new_page: NewPage, tmp_path: Path) -> None:
+def test_without_a_request_it_says_so(new_page, tmp_path):
     whole = three_replicas().to_bytes().splitlines(keepends=True)
     head = b"".join(line for line in whole[:8] if re.match(rb'{"type":"(cluster|replica)', line))
     to_html(ClusterLog.from_bytes(head), tmp_path / "empty.html")
@@ -254,9 +215,7 @@ def test_without_a_request_it_says_so(new_page: NewPage, tmp_path: Path) -> None
     expect(page.locator(".message")).to_contain_text("3 replicas")
 
 
-def test_a_comparison_lists_the_requests_and_opens_either_run(
-    new_page: NewPage, tmp_path: Path
-) -> None:
+def test_a_comparison_lists_the_requests_and_opens_either_run(new_page, tmp_path):
     blind = simulate_cluster(speakers(seed=2), config(), cost=COST, replicas=3, router="random")
     comparison = compare(blind, three_replicas(), ("random", "tree"))
     comparison.to_html(tmp_path / "compared.html")
@@ -283,13 +242,11 @@ def test_a_comparison_lists_the_requests_and_opens_either_run(
     expect(root.locator(".requests")).to_be_visible()
 
 
-def test_moved_blocks_leave_one_map_and_arrive_at_the_other(
-    new_page: NewPage, tmp_path: Path
-) -> None:
+def test_moved_blocks_leave_one_map_and_arrive_at_the_other(opened):
     log = prefill_and_decode()
     move = next(event for event in log if isinstance(event, Moved))
     after = (move.t["at"] + move.t["us"]) / 1000
-    board = opened(new_page(1280, 1200), log, tmp_path, select=move.request, at_ms=after + 1)
+    board = opened(log, 1280, select=move.request, at_ms=after + 1)
     for replica in (move.source, move.target):
         section = board.root.locator(f".blocks[data-replica='{replica}']")
         expect(section).to_have_attribute("data-moved", "1")

@@ -1,13 +1,9 @@
 """The live page of a gateway follows its feed: replicas, decisions, controls for all, prompts."""
 
-from collections.abc import Iterator
-
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
-from server.process import BackgroundServer
 from tests.browser.axe import expect_no_violation
-from tests.browser.conftest import NewPage
 from tests.server.gateway.cluster import ClusterFeed, cluster_trace, start_gateway
 from tests.server.harness import post, start
 
@@ -16,7 +12,7 @@ PREFIXES = ["The first of the prefixes " * 3, "Another one, also shared " * 3]
 
 
 @pytest.fixture
-def cluster() -> Iterator[BackgroundServer]:
+def cluster():
     """A gateway over two servers."""
     with (
         start(engine=ENGINE) as first,
@@ -34,17 +30,11 @@ def ask(url: str, count: int) -> None:
         assert post(url, "/v1/completions", body).status_code == 200
 
 
-def opened(page: Page, url: str) -> None:
-    page.goto(url)
-    expect(page.locator(".underglass")).to_have_attribute("data-live", "live")
-
-
-def test_the_page_follows_the_gateway_and_shows_what_its_log_has(
-    new_page: NewPage, cluster: BackgroundServer
-) -> None:
+def test_the_page_follows_the_gateway_asks_it_and_outlives_it(new_page, cluster):
     page = new_page(1280, 1000)
-    opened(page, cluster.url)
+    page.goto(cluster.url)
     root = page.locator(".underglass")
+    expect(root).to_have_attribute("data-live", "live")
     expect(page.locator(".message")).to_contain_text("2 replicas")
     expect(page.locator("#server")).to_contain_text("2 of 2 replicas")
     ask(cluster.url, 6)
@@ -65,21 +55,13 @@ def test_the_page_follows_the_gateway_and_shows_what_its_log_has(
     assert int(root.get_attribute("data-at") or 0) > newest
     expect_no_violation(page)
 
-
-def test_selecting_a_decision_stops_following_until_n(
-    new_page: NewPage, cluster: BackgroundServer
-) -> None:
-    ask(cluster.url, 3)
-    page = new_page()
-    opened(page, cluster.url)
-    root = page.locator(".underglass")
-    expect(root).to_have_attribute("data-judged", "3")
+    # A selected decision stops the page from following, until N.
     root.focus()
     page.keyboard.press("ArrowDown")
     expect(root).to_have_attribute("data-route", "0")
     at = root.get_attribute("data-at")
     ask(cluster.url, 1)
-    expect(root).to_have_attribute("data-judged", "4")
+    expect(root).to_have_attribute("data-judged", "8")
     expect(root).to_have_attribute("data-following", "false")
     expect(root).to_have_attribute("data-at", str(at))
     root.focus()
@@ -87,20 +69,13 @@ def test_selecting_a_decision_stops_following_until_n(
     expect(root).to_have_attribute("data-following", "true")
     expect(root).not_to_have_attribute("data-at", str(at))
 
-
-def test_a_prompt_of_the_page_is_answered_and_selected_and_all_replicas_pause(
-    new_page: NewPage, cluster: BackgroundServer
-) -> None:
-    page = new_page()
-    opened(page, cluster.url)
+    # A prompt of the page is answered and selected, and all replicas pause.
     page.locator("#name").fill("Ada")
     page.locator("#tokens").fill("12")
     page.locator("#text").fill("Once upon a time")
     page.locator("#send").click()
-    stream = page.locator("#streams li")
-    expect(stream).to_have_attribute("data-state", "length")
-    root = page.locator(".underglass")
-    expect(root).to_have_attribute("data-selected", "1")
+    expect(page.locator("#streams li")).to_have_attribute("data-state", "length")
+    expect(root).to_have_attribute("data-selected", "9")
     expect(root.locator(".sentence")).to_contain_text("Ada")
     page.locator("#pause").click()
     expect(page.locator("#resume")).to_be_visible()
@@ -108,15 +83,6 @@ def test_a_prompt_of_the_page_is_answered_and_selected_and_all_replicas_pause(
     page.locator("#resume").click()
     expect(page.locator("#pause")).to_be_visible()
 
-
-def test_a_lost_gateway_is_told_and_the_picture_stays(
-    new_page: NewPage, cluster: BackgroundServer
-) -> None:
-    ask(cluster.url, 2)
-    page = new_page()
-    opened(page, cluster.url)
-    root = page.locator(".underglass")
-    expect(root).to_have_attribute("data-judged", "2")
     cluster.process.kill()
     expect(root).to_have_attribute("data-live", "lost")
     expect(root.locator(".picture")).to_be_visible()

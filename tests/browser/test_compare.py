@@ -1,6 +1,7 @@
 """compare in Chromium: two runs in one picture, in JupyterLab and as a file from disk."""
 
-from pathlib import Path
+from collections.abc import Callable
+from functools import cache
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
@@ -9,8 +10,7 @@ from engine import what_if
 from engine.events import EventLog
 from engine.simulation.study import study
 from tests.browser.axe import expect_no_violation
-from tests.browser.conftest import NewPage
-from tests.browser.notebooks import open_notebook, run_cell, set_theme, write_notebook
+from tests.browser.exported import the_log
 from tests.facts import assert_names
 from tests.visualizer.storytellers import crowd, storytellers
 from visualizer import compare, gallery
@@ -21,22 +21,38 @@ FIRST = 19  # the step in which the two runs part
 PREEMPTIONS = 16  # the column of their change in a row of the comparison's requests
 
 
-@pytest.fixture(scope="module")
+Open = Callable[..., Locator]
+
+
+@cache
 def logs() -> tuple[EventLog, EventLog]:
-    return storytellers(), storytellers(max_kv_tokens=280)
+    return the_log(), storytellers(max_kv_tokens=280)
 
 
-@pytest.fixture(scope="module")
-def comparison(logs: tuple[EventLog, EventLog]) -> Comparison:
-    return compare(*logs, names=("40 blocks", "35 blocks"))
+@cache
+def comparison() -> Comparison:
+    return compare(*logs(), names=("40 blocks", "35 blocks"))
 
 
-def opened(page: Page, comparison: Comparison, folder: Path, theme: str | None = None) -> Locator:
-    comparison.to_html(folder / "two.html", theme=theme)
-    page.goto((folder / "two.html").as_uri())
-    root = page.locator(".underglass.compare")
-    expect(root).to_have_attribute("data-ready", "true", timeout=30_000)
-    return root
+@pytest.fixture
+def opened(new_page, tmp_path):
+    """Open a comparison's exported page, of the two runs above unless another is given."""
+
+    def opened(
+        shown: Comparison | None = None,
+        *,
+        on: Page | None = None,
+        width: int = 1280,
+        height: int = 1200,
+    ) -> Locator:
+        (shown or comparison()).to_html(tmp_path / "two.html")
+        page = on or new_page(width=width, height=height)
+        page.goto((tmp_path / "two.html").as_uri())
+        root = page.locator(".underglass.compare")
+        expect(root).to_have_attribute("data-ready", "true", timeout=30_000)
+        return root
+
+    return opened
 
 
 def words_of(locator: Locator) -> str:
@@ -76,19 +92,18 @@ def ends_of(log: EventLog) -> list[float]:
     return [float(ends[step]) for step in log.requests["finished_step"]]
 
 
-def test_the_picture_has_the_fork_and_the_gap_of_every_request(
-    new_page: NewPage, logs: tuple[EventLog, EventLog], comparison: Comparison, tmp_path: Path
-) -> None:
-    root = opened(new_page(height=800), comparison, tmp_path)
+def test_the_picture_has_the_fork_and_the_gap_of_every_request(opened):
+    root = opened()
     expect(root).to_have_attribute("data-fork", str(FIRST))
     expect(root).to_have_attribute("data-axis", "time")
     assert_names(words_of(root.locator(".verdict")), FIRST, FIRST - 1, "35 blocks")
     assert_names(words_of(root.locator(".changes-line")), "max_kv_tokens", 320, 280)
+    expect(root.locator(".model-error")).to_have_count(0)
     picture = Picture(root)
-    assert picture.data("shown") == [str(id_) for id_ in logs[0].requests.index]
-    gaps = [b - a for a, b in zip(*map(ends_of, logs), strict=True)]
+    assert picture.data("shown") == [str(id_) for id_ in logs()[0].requests.index]
+    gaps = [b - a for a, b in zip(*map(ends_of, logs()), strict=True)]
     assert [int(gap) for gap in picture.data("gaps")] == pytest.approx([1000 * g for g in gaps])
-    steps = logs[0].requests["finished_step"]
+    steps = logs()[0].requests["finished_step"]
     before = [gap == 0 and step < FIRST for gap, step in zip(gaps, steps, strict=True)]
     assert [state == "before" for state in picture.data("states")] == before
     # Both decisions and both memories are beside it.
@@ -96,76 +111,58 @@ def test_the_picture_has_the_fork_and_the_gap_of_every_request(
     for side in (0, 1):
         said = words_of(ways.nth(side).locator("p").nth(1))
         assert said
-        assert said in str(comparison.first_difference)
+        assert said in str(comparison().first_difference)
         assert_names(ways.nth(side).locator("canvas").get_attribute("aria-label"), "used", "free")
     # Buttons go to the other steps in which the runs decide differently.
     back, forward = root.locator(".turn button").all()
     expect(back).to_be_disabled()
     forward.click()
-    second = differing_steps(*logs, pair(*logs))[1]
-    expect(root).to_have_attribute("data-step", str(second))
-    assert_names(words_of(root.locator(".ways h2")), second)
-    assert_names(words_of(root.locator(".turn")), 2, len(differing_steps(*logs, pair(*logs))))
+    differing = differing_steps(*logs(), pair(*logs()))
+    expect(root).to_have_attribute("data-step", str(differing[1]))
+    assert_names(words_of(root.locator(".ways h2")), differing[1])
+    assert_names(words_of(root.locator(".turn")), 2, len(differing))
     for side in (0, 1):
-        assert_names(words_of(ways.nth(side).locator("p").nth(1)), f"Step {second}")
+        assert_names(words_of(ways.nth(side).locator("p").nth(1)), f"Step {differing[1]}")
     back.click()
     expect(root).to_have_attribute("data-step", str(FIRST))
 
 
-def test_the_page_fits_a_laptops_screen_with_twenty_requests_and_counts_the_rest(
-    new_page: NewPage, tmp_path: Path
-) -> None:
-    page = new_page(width=1280, height=800)
-    root = opened(page, compare(crowd(20), crowd(20, max_batch_size=2)), tmp_path)
+def test_the_page_fits_a_laptops_screen_with_twenty_requests_and_counts_the_rest(opened):
+    root = opened(compare(crowd(20), crowd(20, max_batch_size=2)), height=800)
     assert len(Picture(root).data("shown")) == 20
-    assert page.evaluate("document.documentElement.scrollHeight <= innerHeight")
+    assert root.page.evaluate("document.documentElement.scrollHeight <= innerHeight")
     log = gallery()["thirty"].log
-    root = opened(page, compare(log, what_if(log, token_budget=32)), tmp_path)
+    root = opened(compare(log, what_if(log, token_budget=32)), on=root.page)
     gaps = [abs(int(gap)) for gap in Picture(root).data("gaps")]
     assert len(gaps) == 20
     assert gaps == sorted(gaps, reverse=True)
     assert_names(words_of(root.locator(".tables summary")), 10)
-    assert page.evaluate("document.documentElement.scrollHeight <= innerHeight")
+    assert root.page.evaluate("document.documentElement.scrollHeight <= innerHeight")
 
 
-def test_a_replay_states_the_models_error(
-    new_page: NewPage, comparison: Comparison, tmp_path: Path
-) -> None:
-    root = opened(new_page(height=1200), comparison, tmp_path)
-    expect(root.locator(".model-error")).to_have_count(0)
-    log = storytellers()
-    replayed = compare(log, what_if(log, token_budget=32))
-    root = opened(new_page(height=1200), replayed, tmp_path)
-    assert words_of(root.locator(".model-error")) == replayed.note
-
-
-def test_a_what_if_shows_three_runs_and_the_error_beside_each_number(
-    logs: tuple[EventLog, EventLog], new_page: NewPage, tmp_path: Path
-) -> None:
-    answer = study(logs[0], {"token_budget": [16, 24, 32, 48]})
+def test_a_what_if_shows_three_runs_and_the_error_beside_each_number(opened):
+    answer = study(logs()[0], {"token_budget": [16, 24, 32, 48]})
     words, changed = next(iter(answer.changed.items()))
     told = {"table": answer.table(), "statements": answer.statements()}
-    comparison = Comparison(answer.replayed, changed, ("replayed", words), study=told)
-    page = new_page(width=390, height=844)
-    root = opened(page, comparison, tmp_path)
+    root = opened(Comparison(answer.replayed, changed, ("replayed", words), study=told), width=390)
     rows = root.locator(".study tr")
-    assert [
-        rows.nth(at).locator("th, td").all_inner_texts() for at in range(len(answer.rows) + 1)
-    ] == (answer.table())
+    shown = [rows.nth(at).locator("th, td").all_inner_texts() for at in range(rows.count())]
+    assert shown == answer.table()
     for statement in answer.statements():
         expect(root.locator(".study")).to_contain_text(statement)
     assert "(±" in words_of(root.locator(".verdict"))
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    expect_no_violation(page)
+    assert root.page.evaluate("document.documentElement.scrollWidth") <= 390
+    expect_no_violation(root.page)
+    # A replay states the model's error.
+    replayed = compare(logs()[0], what_if(logs()[0], token_budget=32))
+    root = opened(replayed, on=root.page)
+    assert words_of(root.locator(".model-error")) == replayed.note
 
 
-def test_a_click_opens_that_step_on_the_board_of_its_run(
-    new_page: NewPage, logs: tuple[EventLog, EventLog], comparison: Comparison, tmp_path: Path
-) -> None:
-    page = new_page(height=1200)
-    root = opened(page, comparison, tmp_path)
+def test_a_click_opens_that_step_on_the_board_of_its_run(opened):
+    root = opened()
     picture = Picture(root)
-    frames = [log.steps for log in logs]
+    frames = [log.steps for log in logs()]
     ends = [frame["start_ms"] + frame["duration_ms"] for frame in frames]
     for run, below in (("a", False), ("b", True)):
         picture.click(8, 0.8, below)
@@ -185,36 +182,25 @@ def test_a_click_opens_that_step_on_the_board_of_its_run(
     board = board_of(root, "b")
     expect(board).to_have_attribute("data-step", str(FIRST))
     expect(board.locator(".decisions [data-heat=evicting]")).not_to_have_count(0)
-
-
-def test_the_other_board_shows_the_same_moment(
-    new_page: NewPage, logs: tuple[EventLog, EventLog], comparison: Comparison, tmp_path: Path
-) -> None:
-    page = new_page(height=1200)
-    root = opened(page, comparison, tmp_path)
-    root.locator("[data-jump]").click()
+    # The other board shows the same moment.
+    root.locator("button[data-shows='a']").click()
     board_of(root, "a").press("End")
     expect(root).to_have_attribute("data-step", "53")
     root.locator("button[data-shows='b']").click()
-    frames = [log.steps for log in logs]
-    ends = [frame["start_ms"] + frame["duration_ms"] for frame in frames]
     other = int((ends[1] <= ends[0].iloc[-1]).sum())
     assert other < 53
     expect(board_of(root, "b")).to_have_attribute("data-step", str(other))
     # By steps, it is the step of the same number.
     root.locator("button[data-shows='both']").click()
-    page.keyboard.press("x")
+    root.page.keyboard.press("x")
     expect(root).to_have_attribute("data-axis", "steps")
-    page.keyboard.press("b")
+    root.page.keyboard.press("b")
     expect(board_of(root, "b")).to_have_attribute("data-step", "53")
 
 
-def test_the_keyboard_reaches_everything(
-    new_page: NewPage, comparison: Comparison, tmp_path: Path
-) -> None:
-    page = new_page(height=1200)
-    root = opened(page, comparison, tmp_path)
-    picture = root.locator(".ghost")
+def test_the_keyboard_reaches_everything(opened):
+    root = opened()
+    page, picture = root.page, root.locator(".ghost")
     picture.focus()
     page.keyboard.press("Escape")
     expect(root).to_have_attribute("data-selected", "")
@@ -235,44 +221,40 @@ def test_the_keyboard_reaches_everything(
     expect(board_of(root, "a")).to_have_attribute("data-step", str(FIRST))
 
 
-def test_it_opens_by_steps_where_that_was_asked_for_or_no_times_are_known(
-    new_page: NewPage, logs: tuple[EventLog, EventLog], tmp_path: Path
-) -> None:
-    page = new_page(height=1200)
-    root = opened(page, compare(*logs, axis="steps"), tmp_path)
+def test_it_opens_by_steps_where_that_was_asked_for_or_no_times_are_known(opened):
+    root = opened(compare(*logs(), axis="steps"))
     expect(root).to_have_attribute("data-axis", "steps")
-    gaps = logs[1].requests["finished_step"] - logs[0].requests["finished_step"]
+    gaps = logs()[1].requests["finished_step"] - logs()[0].requests["finished_step"]
     assert Picture(root).data("gaps") == [str(gap) for gap in gaps]
-    timeless = [EventLog.from_bytes(log.to_bytes()) for log in logs]
+    timeless = [EventLog.from_bytes(log.to_bytes()) for log in logs()]
     for log in timeless:
         for event in log:
             if hasattr(event, "t"):
                 event.t.clear()
-    root = opened(page, compare(*timeless), tmp_path)
+    root = opened(compare(*timeless), on=root.page)
     expect(root).to_have_attribute("data-axis", "steps")
+    # Equal runs say that they are equal.
+    root = opened(compare(logs()[0], logs()[0].to_bytes()), on=root.page)
+    expect(root.locator(".verdict")).not_to_be_empty()
+    expect(root.locator("[data-jump]")).to_have_count(0)
 
 
-def test_the_table_has_the_changes_of_each_request_and_can_be_sorted(
-    new_page: NewPage, comparison: Comparison, tmp_path: Path
-) -> None:
-    page = new_page(height=1200)
-    root = opened(page, comparison, tmp_path)
-    table = comparison.requests
+def test_the_table_has_the_changes_of_each_request_and_can_be_sorted(opened):
+    root, table = opened(), comparison().requests
     root.locator(".tables summary").click()
     rows = root.locator(".requests tbody tr")
     expect(rows).to_have_count(12)
-    by_ttft = table["ttft_ms_change"].abs().sort_values(ascending=False, kind="stable")
-    expect(rows.first.locator("[data-request]")).to_have_attribute(
-        "data-request", str(by_ttft.index[0])
-    )
+    slowest = table["ttft_ms_change"].abs().sort_values(ascending=False, kind="stable").index[0]
+    chip = rows.first.locator("[data-request]")
+    expect(chip).to_have_attribute("data-request", str(slowest))
     root.locator(f"[data-sort='{PREEMPTIONS}']").click()
     heads = root.locator(".requests th[aria-sort=descending] [data-sort]")
     expect(heads).to_have_attribute("data-sort", str(PREEMPTIONS))
     most = table["preemptions_change"].abs().idxmax()
-    expect(rows.first.locator("[data-request]")).to_have_attribute("data-request", str(most))
+    expect(chip).to_have_attribute("data-request", str(most))
     expect(rows.first).to_contain_text("0 → 2 +2")
     # A request that is chosen here is chosen in the picture.
-    rows.first.locator("[data-request]").click()
+    chip.click()
     expect(root).to_have_attribute("data-selected", str(most))
     totals = root.locator(".totals tbody tr").all()
     assert ["1", "3", "+2"] in [row.locator("td").all_inner_texts() for row in totals]
@@ -280,67 +262,22 @@ def test_the_table_has_the_changes_of_each_request_and_can_be_sorted(
     assert (better["preemptions"], better["tokens found in the cache"]) == ("a", "b")
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 1280, 1920])
-def test_nothing_is_wider_than_the_page_and_axe_finds_nothing(
-    new_page: NewPage, comparison: Comparison, tmp_path: Path, width: int, theme: str
-) -> None:
-    page = new_page(width=width)
-    root = opened(page, comparison, tmp_path, theme)
-    expect(root).to_have_attribute("data-theme", theme)
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    expect_no_violation(page)
-
-
-def test_long_names_of_runs_and_requests_keep_everything_in_its_place(
-    new_page: NewPage, tmp_path: Path
-) -> None:
+def test_nothing_is_wider_than_the_page_and_axe_finds_nothing(opened):
+    root = opened(width=360)
+    for width, theme in ((360, "light"), (1280, "dark"), (1920, "light")):
+        root.page.set_viewport_size({"width": width, "height": 860})
+        root.page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
+        expect(root).to_have_attribute("data-theme", theme)
+        assert root.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        if width < 1920:
+            expect_no_violation(root.page)
+    # Long names of runs and requests keep everything in its place.
+    root.page.set_viewport_size({"width": 360, "height": 860})
     one, two = crowd(6, labels=["Ada of the second floor"]), crowd(6, max_batch_size=1)
-    page = new_page(width=360)
     names = ("64 tokens", "64 tokens, and a name that is long")
-    root = opened(page, compare(one, two, names=names), tmp_path)
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    root = opened(compare(one, two, names=names), on=root.page)
+    assert root.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     left, right = map(float, Picture(root).data("plot"))
     assert right - left > 100
     # Ada's label differs, so no request of the other run is hers.
     assert Picture(root).data("states").count("only") == 2
-
-
-def test_equal_runs_say_so(
-    new_page: NewPage, logs: tuple[EventLog, EventLog], tmp_path: Path
-) -> None:
-    page = new_page()
-    equal = compare(logs[0], logs[0].to_bytes())
-    assert equal.first_difference is None
-    root = opened(page, equal, tmp_path)
-    expect(root.locator(".verdict")).not_to_be_empty()
-    expect(root.locator("[data-jump]")).to_have_count(0)
-
-
-def test_in_jupyterlab_and_names_are_text(
-    new_page: NewPage, jupyter: tuple[str, Path], logs: tuple[EventLog, EventLog]
-) -> None:
-    address, work = jupyter
-    for name, log in zip("ab", logs, strict=True):
-        log.save(work / f"{name}.jsonl")
-    cells = [
-        "from visualizer import compare\n"
-        'both = compare("a.jsonl", "b.jsonl", names=("<b>a</b>", "<img src=x onerror=alert(1)>"))\n'
-        "both",
-        "print('kernel:', both.step, len(both.requests))",
-    ]
-    write_notebook(work / "compare.ipynb", cells)
-    page = new_page(width=1400, height=1200)
-    open_notebook(page, address, "compare.ipynb")
-    run_cell(page, 0)
-    root = page.locator(".underglass.compare")
-    expect(root).to_have_attribute("data-ready", "true", timeout=30_000)
-    expect(root).to_have_attribute("data-fork", str(FIRST))
-    expect(root.locator(".way strong").first).to_have_text("<b>a</b>")
-    assert root.locator("img").count() == 0
-    set_theme(page, "JupyterLab Dark")
-    expect(root).to_have_attribute("data-theme", "dark")
-    run_cell(page, 1)
-    outputs = page.locator(".jp-OutputArea-output")
-    expect(outputs.filter(has_text="kernel:")).to_have_text(f"kernel: {FIRST} 12")
-    set_theme(page, "JupyterLab Light")

@@ -1,7 +1,7 @@
 """Another engine's log on the board: its source, what is inferred, what is missing."""
 
 import re
-from pathlib import Path
+from functools import cache
 
 import pytest
 from playwright.sync_api import expect
@@ -9,34 +9,23 @@ from playwright.sync_api import expect
 from engine.events import EventLog
 from engine.events.facts import FACTS
 from engine.events.vocabulary import StepReported
-from tests.browser.board import BoardOnPage
-from tests.browser.conftest import REPOSITORY, NewPage
+from tests.browser.conftest import REPOSITORY
 from tests.facts import assert_names
 from tests.visualizer.foreign import ENGINE, RECORDER, foreign, foreign_label
 from tests.visualizer.storytellers import storytellers
-from visualizer import to_html
 from visualizer.sources import read_source
 
 GAP = 20
 
 
-@pytest.fixture(scope="module")
+@cache
 def own() -> EventLog:
     return storytellers(prefix_cache="hash")
 
 
-def opened(new_page: NewPage, log: EventLog, path: Path, step: int | None = None) -> BoardOnPage:
-    to_html(log, path, step=step)
-    page = new_page()
-    page.goto(path.as_uri())
-    return BoardOnPage(page).wait()
-
-
-def test_the_board_shows_the_source_and_marks_what_is_inferred(
-    new_page: NewPage, own: EventLog, tmp_path: Path
-) -> None:
-    log = foreign(own, gap_after=GAP)
-    board = opened(new_page, log, tmp_path / "foreign.html")
+def test_the_board_shows_the_source_and_marks_what_is_inferred(open_board):
+    log = foreign(own(), gap_after=GAP)
+    board = open_board(log)
     first = board.root.locator(".summary .cell").first
     assert_names(first.inner_text(), ENGINE, RECORDER)
     levels = [log.knowledge.facts(level) for level in ("recorded", "inferred", "unknown")]
@@ -51,20 +40,19 @@ def test_the_board_shows_the_source_and_marks_what_is_inferred(
     expect(board.root.locator(".tokens .token")).to_have_count(0)
     label = foreign_label(int(board.root.get_attribute("data-selected") or 0))
     expect(board.root.locator(".time .alternative")).to_contain_text(label)
-
-
-def test_a_gap_is_told_in_its_step(new_page: NewPage, own: EventLog, tmp_path: Path) -> None:
-    board = opened(new_page, foreign(own, gap_after=GAP), tmp_path / "gap.html", GAP)
+    # A gap is told in its step.
+    board = open_board(log, f"#step={GAP}", on=board.page)
     assert "gaps" in board.told()
     assert_names(board.text(".sentence"), 7, "disk")
     expect(board.root).to_have_attribute("data-moment", "missing")
+    # Our own log has no marks.
+    board = open_board(own(), on=board.page)
+    assert board.root.locator(".level:visible").count() == 0
+    expect(board.root.locator(".knowledge")).to_be_hidden()
 
 
-def test_a_panel_without_its_fact_says_so_and_draws_nothing(
-    new_page: NewPage, own: EventLog, tmp_path: Path
-) -> None:
-    log = foreign(own, unknown=FACTS, inferred=())
-    board = opened(new_page, log, tmp_path / "nothing.html")
+def test_a_panel_without_its_fact_says_so_and_draws_nothing(open_board):
+    board = open_board(foreign(own(), unknown=FACTS, inferred=()))
     for panel in (".map", ".tree", ".decisions"):
         section = board.root.locator(panel)
         expect(section.locator(".lacks")).to_contain_text(RECORDER)
@@ -74,12 +62,10 @@ def test_a_panel_without_its_fact_says_so_and_draws_nothing(
 
 
 @pytest.mark.parametrize("name", ["sglang_forward_pass.jsonl.gz", "sglang_kv_events.jsonl.gz"])
-def test_a_log_without_requests_has_no_made_up_number(
-    new_page: NewPage, name: str, tmp_path: Path
-) -> None:
+def test_a_log_without_requests_has_no_made_up_number(open_board, name):
     log = read_source(REPOSITORY / "tests/fixtures" / name)
     assert isinstance(log, EventLog)
-    board = opened(new_page, log, tmp_path / "counts.html", 11)
+    board = open_board(log, step=11)
     board.root.get_by_role("button", name="open the queue").click()
     queue = board.root.locator(".queue canvas")
     [reported] = log.of(StepReported)[10:11] or [None]
@@ -91,9 +77,3 @@ def test_a_log_without_requests_has_no_made_up_number(
         expect(queue).to_have_attribute("aria-label", re.compile("unknown"))
     words = board.root.evaluate("(root) => root.textContent")
     assert not re.search("undefined|NaN|null|Infinity", words)
-
-
-def test_our_own_log_has_no_marks(new_page: NewPage, own: EventLog, tmp_path: Path) -> None:
-    board = opened(new_page, own, tmp_path / "own.html")
-    assert board.root.locator(".level:visible").count() == 0
-    expect(board.root.locator(".knowledge")).to_be_hidden()

@@ -1,15 +1,11 @@
 """The motion of a preemption: when it appears, what moves, and that it is gone afterwards."""
 
-from pathlib import Path
-
 import pytest
 from playwright.sync_api import JSHandle, expect
 
 from authoring.pictures import HOLD_ANIMATIONS
 from tests.browser.axe import expect_no_violation
 from tests.browser.board import BoardOnPage
-from tests.browser.conftest import NewPage
-from tests.browser.exported import open_board
 
 PREEMPTION = 30
 VICTIM, TAKER = 8, 6
@@ -17,11 +13,11 @@ BEFORE = f"#step={PREEMPTION - 1}&selected={VICTIM}"
 
 
 @pytest.fixture
-def held(new_page: NewPage, tmp_path: Path) -> BoardOnPage:
+def held(new_page, open_board):
     """A board one step before the preemption, on a page on which no animation runs."""
     page = new_page()
     page.add_init_script(HOLD_ANIMATIONS)
-    return open_board(page, tmp_path, BEFORE)
+    return open_board(None, BEFORE, on=page)
 
 
 def record(board: BoardOnPage) -> JSHandle:
@@ -43,7 +39,7 @@ def record(board: BoardOnPage) -> JSHandle:
     )
 
 
-def test_the_victims_blocks_move_over_the_finished_picture(held: BoardOnPage) -> None:
+def test_the_victims_blocks_move_over_the_finished_picture(held):
     overlay = held.root.locator(".handover")
     expect(overlay).to_have_count(0)
     held.press(".")
@@ -65,7 +61,7 @@ def test_the_victims_blocks_move_over_the_finished_picture(held: BoardOnPage) ->
     expect(overlay).to_have_count(0)
 
 
-def test_a_block_goes_from_lane_to_map_to_lane(held: BoardOnPage) -> None:
+def test_a_block_goes_from_lane_to_map_to_lane(held):
     held.press(".")
     expect(held.root.locator(".handover")).to_have_count(1)
 
@@ -92,8 +88,8 @@ def test_a_block_goes_from_lane_to_map_to_lane(held: BoardOnPage) -> None:
     assert leaves[1] < arrives[1]  # r6's lane is below r8's
 
 
-def test_the_motion_begins_once_and_ends(new_page: NewPage, tmp_path: Path) -> None:
-    board = open_board(new_page(), tmp_path, BEFORE)
+def test_the_motion_begins_once_and_ends(open_board):
+    board = open_board(None, BEFORE)
     seen = record(board)
     board.press(".")
     board.page.wait_for_function("seen => seen.length === 2", arg=seen)
@@ -102,31 +98,18 @@ def test_the_motion_begins_once_and_ends(new_page: NewPage, tmp_path: Path) -> N
     assert seen.json_value() == ["begins", "ends"]
 
 
-def test_the_motion_ends_when_the_reader_goes_on(held: BoardOnPage) -> None:
+def test_the_motion_ends_when_the_reader_goes_on_and_none_begins_with_a_page(held, open_board):
+    overlay = held.root.locator(".handover")
     held.press(".")
-    expect(held.root.locator(".handover")).to_have_count(1)
+    expect(overlay).to_have_count(1)
     held.press(".")
     held.expect_step(PREEMPTION + 1)
-    expect(held.root.locator(".handover")).to_have_count(0)
+    expect(overlay).to_have_count(0)
+    open_board(None, f"#step={PREEMPTION}", on=held.page)
+    expect(overlay).to_have_count(0)
 
 
-def test_nothing_moves_when_the_page_opens(new_page: NewPage, tmp_path: Path) -> None:
-    page = new_page()
-    page.add_init_script(HOLD_ANIMATIONS)
-    board = open_board(page, tmp_path, f"#step={PREEMPTION}")
-    expect(board.root.locator(".handover")).to_have_count(0)
-
-
-def test_nothing_moves_for_readers_who_prefer_reduced_motion(held: BoardOnPage) -> None:
-    seen = record(held)
-    held.page.emulate_media(reduced_motion="reduce")
-    held.press(".")
-    held.expect_step(PREEMPTION)
-    held.settle()
-    assert seen.json_value() == []
-
-
-def test_nothing_moves_while_the_pointer_drags(held: BoardOnPage) -> None:
+def test_nothing_moves_while_the_pointer_drags(held):
     seen = record(held)
     box = held.canvas("canvas.strip")
     plot = held.root.locator(".lanes canvas").get_attribute("data-plot")
@@ -142,23 +125,28 @@ def test_nothing_moves_while_the_pointer_drags(held: BoardOnPage) -> None:
     assert seen.json_value() == []
 
 
-def test_nothing_moves_while_steps_follow_each_other_quickly(held: BoardOnPage) -> None:
+def test_nothing_moves_on_a_panel_alone_quickly_or_for_readers_who_want_that(held):
     seen = record(held)
+
+    def step_over() -> None:
+        held.press(".")
+        held.expect_step(PREEMPTION)
+        held.settle()
+        assert seen.json_value() == []
+        held.press(",")
+        held.expect_step(PREEMPTION - 1)
+
+    held.page.emulate_media(reduced_motion="reduce")
+    step_over()
+    held.page.emulate_media(reduced_motion="no-preference")
+    held.press("2")
+    expect(held.root).to_have_attribute("data-only", "blocks")
+    step_over()
+    held.press("0")
+    expect(held.root).to_have_attribute("data-only", "")
     held.page.evaluate("performance.now = () => 1e6")  # all keys in one instant
     held.press(",")
     held.expect_step(PREEMPTION - 2)
-    for step in (PREEMPTION - 1, PREEMPTION):
-        held.press(".")
-        held.expect_step(step)
-    held.settle()
-    assert seen.json_value() == []
-
-
-def test_nothing_moves_on_a_panel_alone(held: BoardOnPage) -> None:
-    held.press("2")
-    expect(held.root).to_have_attribute("data-only", "blocks")
-    seen = record(held)
     held.press(".")
-    held.expect_step(PREEMPTION)
-    held.settle()
-    assert seen.json_value() == []
+    held.expect_step(PREEMPTION - 1)
+    step_over()

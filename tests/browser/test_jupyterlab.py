@@ -1,31 +1,21 @@
 """The board in a real JupyterLab: what the browser draws, the kernel knows, and the other way round."""
 
 import base64
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
-from pathlib import Path
 
-import nbclient
 import nbformat
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from authoring.lab import WIDGET, cells
-from engine.events import EventLog
+from authoring.lab import WIDGET, cells, open_notebook
 from tests.browser.board import BoardOnPage, expect_fold
-from tests.browser.conftest import NewPage
-from tests.browser.notebooks import (
-    open_notebook,
-    open_saved,
-    run_cell,
-    set_theme,
-    write_notebook,
-)
+from tests.browser.exported import the_log
+from tests.browser.notebooks import expect_said, open_saved, run_cell, set_theme
 from tests.visualizer.clusters import three_replicas
 from tests.visualizer.storytellers import storytellers
+from visualizer import gallery
 from visualizer.widgets.log_model import SAVED_BYTES
+
+pytestmark = pytest.mark.usefixtures("patience")
 
 CELLS = [
     'from visualizer import show\nboard = show("run.jsonl")\nboard',
@@ -45,30 +35,27 @@ _HAS_PICTURE = """
 
 
 @pytest.fixture(autouse=True)
-def patience() -> Iterator[None]:
-    """A kernel answers when it gets to it: on a busy machine later than a page does."""
-    expect.set_options(timeout=30_000)
-    yield
-    expect.set_options(timeout=5_000)
+def saved_log(jupyter):
+    the_log().save(jupyter[1] / "run.jsonl")
 
 
-@pytest.fixture(scope="module")
-def log() -> EventLog:
-    return storytellers()
-
-
-def test_browser_and_kernel_agree(
-    new_page: NewPage, jupyter: tuple[str, Path], log: EventLog
-) -> None:
-    address, work = jupyter
-    log.save(work / "run.jsonl")
-    write_notebook(work / "board.ipynb", CELLS)
-    page = new_page(width=1400, height=1000)
-    open_notebook(page, address, "board.ipynb")
-    run_cell(page, 0)
-    board = BoardOnPage(page).wait()
+def test_browser_and_kernel_agree(open_cells, jupyter):
+    # As if the project had been cloned into the folder that JupyterLab serves.
+    source = (
+        "from pathlib import Path\nfrom visualizer.widgets import log_model\n"
+        "log_model.PROJECT = Path.cwd()\n"
+    )
+    file = jupyter[1] / "engine" / "scheduling" / "scheduler.py"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("# the scheduler\n")
+    page = open_cells("board.ipynb", [source + CELLS[0], *CELLS[1:]])
+    log, board = the_log(), BoardOnPage(page).wait()
     expect_fold(board, log, 30)
     board.expect_selected(8)
+    # A decision links to its function where JupyterLab serves the project.
+    link = board.root.locator(".source a")
+    expect(link).to_have_text("engine/scheduling/scheduler.py::_schedule_running")
+    expect(link).to_have_attribute("href", "/lab/tree/engine/scheduling/scheduler.py")
 
     # JupyterLab draws the output again when its static picture arrives; the board keeps the focus.
     board.root.focus()
@@ -83,9 +70,7 @@ def test_browser_and_kernel_agree(
     chip.click()
     expect(board.root).to_have_attribute("data-synced", f"32 {selected}")
     run_cell(page, 1)
-    free = board.data("free")
-    said = f"kernel: 32 {selected} {free}"
-    expect(page.locator(".jp-OutputArea-output").filter(has_text="kernel:")).to_have_text(said)
+    expect_said(page, f"kernel: 32 {selected} {board.data('free')}")
 
     # The board shows what the kernel sets.
     run_cell(page, 2)
@@ -93,26 +78,38 @@ def test_browser_and_kernel_agree(
     board.expect_selected(5)
 
     # Keys typed on the board are no commands of the notebook ("b" would insert a cell).
-    cells = page.locator(".jp-Cell").count()
+    count = page.locator(".jp-Cell").count()
     board.press("b", "a", "d", "x", ".")
     board.expect_step(8)
-    assert page.locator(".jp-Cell").count() == cells
+    assert page.locator(".jp-Cell").count() == count
 
 
-def test_it_follows_jupyterlabs_theme(
-    new_page: NewPage, jupyter: tuple[str, Path], log: EventLog
-) -> None:
-    address, work = jupyter
-    log.save(work / "run.jsonl")
-    write_notebook(work / "theme.ipynb", CELLS[:1])
-    page = new_page(width=1400, height=1000)
-    open_notebook(page, address, "theme.ipynb")
-    run_cell(page, 0)
-    board = BoardOnPage(page).wait()
-    expect(board.root).to_have_attribute("data-theme", "light")
-    set_theme(page, "JupyterLab Dark")
-    expect(board.root).to_have_attribute("data-theme", "dark")
-    expect(board.root).to_have_css("background-color", "rgb(20, 22, 26)")
+def test_scenarios_and_comparisons_follow_jupyterlabs_theme_and_names_are_text(open_cells, jupyter):
+    storytellers(max_kv_tokens=280).save(jupyter[1] / "b.jsonl")
+    names = '("<b>a</b>", "<img src=x onerror=alert(1)>")'
+    cells = [
+        'from visualizer import compare, gallery, show\nshow("preemption")',
+        "gallery()",
+        f'both = compare("run.jsonl", "b.jsonl", names={names})\nboth',
+        "print('kernel:', both.step, len(both.requests))",
+    ]
+    page = open_cells("theme.ipynb", cells, run=4, height=3000)
+    one, board = gallery()["preemption"], BoardOnPage(page).wait()
+    board.expect_data(step=one.step, selected=one.select)
+    assert board.text("h2.title") == one.name.capitalize()
+    assert board.text("p.caption") == one.caption
+    rows = page.locator(".jp-RenderedHTMLCommon figcaption code")
+    expect(rows).to_have_text([f'show("{name}")' for name in gallery()])
+    comparison = page.locator(".underglass.compare")
+    expect(comparison).to_have_attribute("data-fork", "19")
+    expect(comparison.locator(".way strong").first).to_have_text("<b>a</b>")
+    assert comparison.locator("img").count() == 0
+    expect_said(page, "kernel: 19 12")
+    for theme, ground in (("Light", "rgb(255, 255, 255)"), ("Dark", "rgb(20, 22, 26)")):
+        set_theme(page, f"JupyterLab {theme}")
+        for root in (board.root, comparison):
+            expect(root).to_have_attribute("data-theme", theme.lower())
+        expect(board.root).to_have_css("background-color", ground)
     set_theme(page, "JupyterLab Light")
     expect(board.root).to_have_attribute("data-theme", "light")
 
@@ -124,11 +121,7 @@ def nth(page: Page, index: int) -> BoardOnPage:
     return board.wait()
 
 
-def test_panels_of_one_log_move_together_in_the_page_and_the_kernel_hears(
-    new_page: NewPage, jupyter: tuple[str, Path], log: EventLog
-) -> None:
-    address, work = jupyter
-    log.save(work / "run.jsonl")
+def test_panels_of_one_log_move_together_in_the_page_and_the_kernel_hears(open_cells):
     cells = [
         "from engine.events import EventLog\nfrom visualizer import BlockMap, Timeline, Tokens, show\n"
         'log = EventLog.load("run.jsonl")\ntimeline = Timeline(log)\ntimeline',
@@ -138,15 +131,11 @@ def test_panels_of_one_log_move_together_in_the_page_and_the_kernel_hears(
         " blocks.url_fragment())",
         "timeline.step, blocks.selected, blocks.axis = 12, 5, 'steps'",
     ]
-    write_notebook(work / "panels.ipynb", cells)
-    page = new_page(width=1400, height=3000)
-    open_notebook(page, address, "panels.ipynb")
-    for index in range(3):
-        run_cell(page, index)
+    page = open_cells("panels.ipynb", cells, run=3, height=3000)
     timeline, blocks, other = (nth(page, index) for index in range(3))
     expect(timeline.root.locator("section")).to_have_count(1)
     expect(blocks.root.locator("section.map")).to_have_count(1)
-    expect_fold(blocks, log, 30)
+    expect_fold(blocks, the_log(), 30)
 
     # In the page they move in the same frame: the kernel is not asked.
     page.evaluate(
@@ -156,46 +145,26 @@ def test_panels_of_one_log_move_together_in_the_page_and_the_kernel_hears(
     timeline.settle()
     assert (timeline.data("step"), blocks.data("step")) == ("31", "31")
     timeline.press("x", "ArrowDown", "[", ".", "]")
-    blocks.expect_step(32)
-    blocks.expect_selected(9)
+    blocks.expect_data(step=32, selected=9)
     other.expect_step(5)
-    expect(timeline.root).to_have_attribute("data-range", "31-32")
-    expect(timeline.root).to_have_attribute("data-synced", "32 9")
+    timeline.expect_data(range="31-32", synced="32 9")
     run_cell(page, 3)
     link = "#step=32&selected=9&range=31-32&axis=time&panel=blocks"
-    expect(page.locator(".jp-OutputArea-output").filter(has_text="kernel:")).to_have_text(
-        f"kernel: 32 32 9 (31, 32) {link}"
-    )
+    expect_said(page, f"kernel: 32 32 9 (31, 32) {link}")
     run_cell(page, 4)
     for panel in (timeline, blocks):
-        panel.expect_step(12)
-        panel.expect_selected(5)
+        panel.expect_data(step=12, selected=5)
     expect(timeline.root).to_have_attribute("data-axis", "steps")
-    other.expect_step(5)
-    expect(other.root).to_have_attribute("data-axis", "steps")
+    other.expect_data(step=5, axis="steps")
 
 
-def test_a_decision_links_to_its_function_where_jupyterlab_serves_the_project(
-    new_page: NewPage, jupyter: tuple[str, Path], log: EventLog
-) -> None:
-    address, work = jupyter
-    log.save(work / "run.jsonl")
-    # As if the project had been cloned into the folder that JupyterLab serves.
-    source = (
-        "from pathlib import Path\nfrom visualizer.widgets import log_model\n"
-        "log_model.PROJECT = Path.cwd()\n"
-    )
-    write_notebook(work / "source.ipynb", [source + CELLS[0]])
-    file = work / "engine" / "scheduling" / "scheduler.py"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text("# the scheduler\n")
-    page = new_page(width=1400, height=1400)
-    open_notebook(page, address, "source.ipynb")
-    run_cell(page, 0)
-    board = BoardOnPage(page).wait()
-    link = board.root.locator(".source a")
-    expect(link).to_have_text("engine/scheduling/scheduler.py::_schedule_running")
-    expect(link).to_have_attribute("href", "/lab/tree/engine/scheduling/scheduler.py")
+def save(page: Page) -> None:
+    page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+
+
+def shut_down(page: Page) -> None:
+    """End the open notebook's kernel."""
+    page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")
 
 
 LARGE = """\
@@ -217,42 +186,24 @@ board
 """
 
 
-def trust(path: Path) -> None:
-    """Signs a notebook for the server of the fixture: JupyterLab draws no widget of others unasked."""
-    home = path.parents[1]
-    environment = {**os.environ, "JUPYTER_DATA_DIR": str(home / "jupyter_data_dir")}
-    command = [sys.executable, "-m", "nbformat.sign", str(path)]
-    subprocess.run(command, env=environment, check=True, capture_output=True)
-
-
-def test_a_board_of_a_large_log_saves_little_and_shows_all_of_it(
-    new_page: NewPage, jupyter: tuple[str, Path]
-) -> None:
+def test_a_board_of_a_large_log_saves_little_and_shows_all_of_it(open_cells, jupyter):
     address, work = jupyter
-    path = work / "large.ipynb"
-    write_notebook(path, [LARGE])
-    notebook = nbformat.read(path, as_version=4)
-    nbclient.NotebookClient(notebook, resources={"metadata": {"path": str(work)}}).execute()
-    nbformat.write(notebook, path)
-    trust(path)
-    said = notebook.cells[0].outputs[0].text.split()
-    packed, steps = int(said[1]), int(said[3])
-    assert packed > 2_000_000
-    assert path.stat().st_size < 2_000_000
+    page = open_cells("large.ipynb", [LARGE], height=1400)
+    board = BoardOnPage(page).wait()
+    _, packed, _, steps = "".join(cells(page)[0]["outputs"][0]["text"]).split()
+    assert int(packed) > 2_000_000
+    expect(board.root).to_have_attribute("data-steps", steps, timeout=60_000)
+    expect(board.root.locator(".part")).to_have_count(0)
+    save(page)
+    assert (work / "large.ipynb").stat().st_size < 2_000_000
 
     # Opened without a kernel that knows it, the board shows the part that was saved and says so.
-    page = new_page(width=1400, height=1400)
+    shut_down(page)
     open_saved(page, address, "large.ipynb", page.locator(".underglass"))
     board = BoardOnPage(page).wait()
-    note = board.root.locator(".part")
-    for fact in (f"{packed / 1e6:.1f} MB", f"{SAVED_BYTES / 1e6:.1f} MB", "to_html"):
-        expect(note).to_contain_text(fact)
-    assert int(board.data("steps")) < steps
-
-    # With one it shows everything.
-    run_cell(page, 0)
-    expect(board.root).to_have_attribute("data-steps", str(steps), timeout=60_000)
-    expect(board.root.locator(".part")).to_have_count(0)
+    for fact in (f"{int(packed) / 1e6:.1f} MB", f"{SAVED_BYTES / 1e6:.1f} MB", "to_html"):
+        expect(board.root.locator(".part")).to_contain_text(fact)
+    assert int(board.data("steps")) < int(steps)
 
 
 STATE = "application/vnd.jupyter.widget-state+json"
@@ -280,10 +231,6 @@ def wait_for_pictures(page: Page, count: int) -> list[bytes]:
     return [base64.b64decode(data["image/png"]) for data in bundles if "image/png" in data]
 
 
-def save(page: Page) -> None:
-    page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
-
-
 def type_and_save(field: Locator, value: str) -> None:
     """Enter a value and save the notebook at once, before the kernel can have the value."""
     field.evaluate(
@@ -294,11 +241,6 @@ def type_and_save(field: Locator, value: str) -> None:
         }""",
         value,
     )
-
-
-def shut_down(page: Page) -> None:
-    """End the open notebook's kernel."""
-    page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")
 
 
 def reopen_without_kernel(page: Page, address: str, name: str) -> None:
@@ -312,16 +254,10 @@ def reopen_without_kernel(page: Page, address: str, name: str) -> None:
     shut_down(page)
 
 
-def test_a_saved_board_steps_and_selects_without_a_kernel(
-    new_page: NewPage, jupyter: tuple[str, Path], log: EventLog
-) -> None:
-    address, work = jupyter
-    log.save(work / "run.jsonl")
+def test_a_saved_board_steps_and_selects_without_a_kernel(open_cells, jupyter):
+    (address, work), log = jupyter, the_log()
     path = work / "saved.ipynb"
-    write_notebook(path, [CELLS[0], COMPARED])
-    page = new_page(width=1400, height=3000)
-    open_notebook(page, address, path.name)
-    run_cell(page, 0)
+    page = open_cells(path.name, [CELLS[0], COMPARED], height=3000)
     board = BoardOnPage(page).wait()
     board.press(".", ".")
     run_cell(page, 1)
@@ -376,19 +312,18 @@ def test_a_saved_board_steps_and_selects_without_a_kernel(
     assert not again.keys() & state.keys()
 
 
-def test_a_cluster_is_saved_where_the_reader_has_just_gone(
-    new_page: NewPage, jupyter: tuple[str, Path]
-) -> None:
+def test_a_cluster_is_saved_where_the_reader_has_just_gone_and_forms_beside_it(open_cells, jupyter):
     address, work = jupyter
     three_replicas().save(work / "cluster.jsonl")
     path = work / "cluster.ipynb"
-    write_notebook(path, ["from visualizer import show\nshow('cluster.jsonl', at_ms=100)"])
-    page = new_page(width=1400, height=3000)
-    open_notebook(page, address, path.name)
-    run_cell(page, 0)
-    board = page.locator(".underglass.cluster")
+    form = "[ipywidgets.HTML('<b>Guess</b>'), ipywidgets.RadioButtons(options=['5', '7'])]"
+    cells = ["from visualizer import show\nshow('cluster.jsonl', at_ms=100)"]
+    cells += [f"import ipywidgets\nipywidgets.VBox({form})"]
+    page = open_cells(path.name, cells, run=2, height=3000)
+    board, choices = page.locator(".underglass.cluster"), page.locator("input[type=radio]")
     expect(board).to_have_attribute("data-ready", "true")
     wait_for_pictures(page, 1)
+    choices.nth(1).check()
     at = board.evaluate(
         """async (board) => {
           const before = board.dataset.at;
@@ -402,26 +337,9 @@ def test_a_cluster_is_saved_where_the_reader_has_just_gone(
     assert at != 100_000
     assert [one["state"]["at"] for one in state.values() if "at" in one["state"]] == [at]
 
-
-def test_plain_widgets_are_saved_beside_a_board(
-    new_page: NewPage, jupyter: tuple[str, Path]
-) -> None:
-    address, work = jupyter
-    path = work / "forms.ipynb"
-    form = "[ipywidgets.HTML('<b>Guess</b>'), ipywidgets.RadioButtons(options=['5', '7'])]"
-    cells = ["from visualizer import show\nshow('preemption')"]
-    write_notebook(path, [*cells, f"import ipywidgets\nipywidgets.VBox({form})"])
-    page = new_page(width=1400, height=3000)
-    open_notebook(page, address, path.name)
-    run_cell(page, 0)
-    BoardOnPage(page).wait()
-    run_cell(page, 1)
-    page.locator("input[type=radio]").nth(1).check()
-    save(page)
-
     # The new kernel knows none of these widgets: what the page shows is what was saved.
     shut_down(page)
-    open_saved(page, address, path.name, page.locator("input[type=radio]").first)
-    expect(page.locator("input[type=radio]")).to_have_count(2)
-    expect(page.locator("input[type=radio]").nth(1)).to_be_checked()
+    open_saved(page, address, path.name, choices.first)
+    expect(choices).to_have_count(2)
+    expect(choices.nth(1)).to_be_checked()
     expect(page.get_by_text("model not found")).to_have_count(0)

@@ -1,23 +1,20 @@
 """Lessons in JupyterLab, from top to bottom, as a learner sees them; every picture is true.
 
-Two lessons have each kind of widget: boards, a comparison and questions (04), and a cluster (17). nbval
-runs the cells of all lessons; `make soak` opens them all here.
+Lesson 04 has boards, a comparison and questions. nbval runs the cells of all lessons; `make soak` opens
+them all here.
 """
 
 import json
 import re
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from playwright.sync_api import Locator, expect
+from playwright.sync_api import Locator, Page, expect
 
 from authoring.lab import (
     cell,
     cells,
     close_notebook,
     copy_of_lessons,
-    jupyterlab,
     open_notebook,
     run_all,
     widgets_of,
@@ -25,7 +22,6 @@ from authoring.lab import (
 from authoring.parts import lessons
 from engine.events import EventLog
 from tests.browser.board import counts_at
-from tests.browser.conftest import NewPage
 from tests.facts import assert_names
 from underglass.workbook import without_answers
 
@@ -51,34 +47,28 @@ _ = _Path("told.json").write_text(_json.dumps([_told, _clusters]))
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    """One JupyterLab for all lessons: its address, and the folder in which they lie."""
-    home = tmp_path_factory.mktemp("lessons")
-    work = home / "work"
-    work.mkdir()
+def lab(jupyter):
+    """The address of a JupyterLab, and the folder in which it has the lessons."""
+    address, work = jupyter
     folder = copy_of_lessons(work)
     for path in lessons():
         notebook = json.loads(without_answers(path))
         tell = {"cell_type": "code", "id": "tell", "metadata": {}, "outputs": [], "source": TELL}
         notebook["cells"].append(tell | {"execution_count": None})
         (folder / path.name).write_text(json.dumps(notebook))
-    with jupyterlab(home, work) as address:
-        yield address, folder
-
-
-OFTEN = ("04", "17")
+    return address, folder
 
 
 @pytest.mark.parametrize(
     "lesson",
     [
-        pytest.param(path, id=path.stem, marks=() if path.stem[:2] in OFTEN else pytest.mark.soak)
+        pytest.param(
+            path, id=path.stem, marks=[] if path.stem.startswith("04") else pytest.mark.soak
+        )
         for path in lessons()
     ],
 )
-def test_a_lesson_runs_in_jupyterlab_and_every_board_shows_what_its_log_says(
-    new_page: NewPage, lab: tuple[str, Path], lesson: Path
-) -> None:
+def test_a_lesson_runs_in_jupyterlab_and_every_board_shows_what_its_log_says(new_page, lab, lesson):
     address, folder = lab
     page = new_page(width=1400, height=1000)
     open_notebook(page, address, f"notebooks/{lesson.name}")
@@ -122,6 +112,8 @@ def test_a_lesson_runs_in_jupyterlab_and_every_board_shows_what_its_log_says(
             expect_board(board, log, step, selected)
             drawn += 1
     assert drawn
+    if lesson.name.startswith("04"):
+        expect_the_prediction_that_was_clicked(page)
     close_notebook(page, address)
 
 
@@ -134,13 +126,8 @@ def expect_board(board: Locator, log: EventLog, step: int, selected: int | None)
     assert {name: int(board.get_attribute(f"data-{name}") or -1) for name in expected} == expected
 
 
-def test_a_prediction_clicked_in_the_page_is_what_the_reveal_shows(
-    new_page: NewPage, lab: tuple[str, Path]
-) -> None:
-    address, _ = lab
-    page = new_page(width=1400, height=1000)
-    open_notebook(page, address, "notebooks/04_continuous_batching.ipynb")
-    run_all(page)
+def expect_the_prediction_that_was_clicked(page: Page) -> None:
+    """What a reader clicks in the page is what the reveal shows."""
     found = cells(page)
     asked = next(i for i, c in enumerate(found) if "first_token = predict" in "".join(c["source"]))
     cell(page, asked).get_by_label("5", exact=True).check()
@@ -149,4 +136,3 @@ def test_a_prediction_clicked_in_the_page_is_what_the_reveal_shows(
     reveal = next(i for i, c in enumerate(found) if "first_token.reveal" in "".join(c["source"]))
     said = "".join(cells(page)[reveal]["outputs"][0]["text"])
     assert_names(said.splitlines()[0], 5, 25)
-    close_notebook(page, address)

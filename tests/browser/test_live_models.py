@@ -1,13 +1,11 @@
 """The live page of a server with several models: one at a time, each under an address of its own."""
 
 import re
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
 
 from server.process import serve_in_background
-from tests.browser.conftest import NewPage
 from tests.browser.live import engine_button, open_live, send
 from tests.engine.compute.models import add_tokenizer, save
 from tests.server.harness import get
@@ -15,7 +13,7 @@ from tests.server.harness import get
 pytestmark = pytest.mark.browser
 
 
-def test_each_model_is_watched_asked_and_held_by_itself(new_page: NewPage, tmp_path: Path) -> None:
+def test_each_model_is_watched_asked_and_held_by_itself(new_page, tmp_path):
     page = new_page()
     save(tmp_path / "llama", "llama")
     add_tokenizer(tmp_path / "llama")

@@ -1,18 +1,14 @@
 """The live page against a server that really runs: what is drawn is what the engine does."""
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import expect
 
 from engine.events.vocabulary import Preempted
-from server.process import BackgroundServer
 from tests.browser.axe import expect_no_violation
 from tests.browser.board import BoardOnPage
-from tests.browser.conftest import NewPage
 from tests.browser.live import (
     ask,
     engine_button,
@@ -22,20 +18,21 @@ from tests.browser.live import (
     run_until,
     send,
     steps,
+    watch,
 )
 from tests.facts import assert_names
-from tests.server.harness import Caller, Feed, get, limit_files, post, start, trace
+from tests.server.harness import Feed, get, limit_files, post, start, trace
 from visualizer.logs import StepIndex, state_at
 
 
 @pytest.fixture(scope="module")
-def process() -> Iterator[BackgroundServer]:
+def process():
     with held_server() as server:
         yield server
 
 
 @pytest.fixture
-def server(process: BackgroundServer) -> BackgroundServer:
+def server(process):
     """A held engine at the beginning of a run; the server's process is the module's."""
     post(process.url, "/engine/pause").raise_for_status()
     new_run = {"settings": {}, "prompts": "none", "abort": True}
@@ -43,11 +40,9 @@ def server(process: BackgroundServer) -> BackgroundServer:
     return process
 
 
-def test_it_joins_in_the_middle_and_every_step_equals_the_fold_of_the_trace(
-    new_page: NewPage, server: BackgroundServer
-) -> None:
+def test_it_joins_in_the_middle_and_every_step_equals_the_fold_of_the_trace(new_page, server):
     url = server.url
-    callers = ask(url, *"ABCDEFG", max_tokens=12)
+    ask(url, *"ABCDEFG", max_tokens=12)
     assert steps(url, 5) == 5
     board = open_live(new_page(), url).wait()
     for step in range(5, 18):
@@ -56,67 +51,61 @@ def test_it_joins_in_the_middle_and_every_step_equals_the_fold_of_the_trace(
     expect_same_as_trace(board, url, 18)
     board.press("Home")
     expect_same_as_trace(board, url, 1)  # it has the steps before, too
-    for caller in callers:
-        caller.close()
 
 
-def test_a_debugger_finds_the_source_map_of_the_unpacked_module(
-    new_page: NewPage, server: BackgroundServer
-) -> None:
+def test_an_engine_that_was_never_asked_says_so_and_is_drawn_from_its_first_request(
+    new_page, server
+):
     page = new_page()
     session = page.context.new_cdp_session(page)
     scripts: list[dict[str, str]] = []
     session.on("Debugger.scriptParsed", lambda script: scripts.append(script))
     session.send("Debugger.enable")
-    expect(open_live(page, server.url).root).to_have_attribute("data-ready", "waiting")
-    [address] = {script["sourceMapURL"] for script in scripts if script.get("sourceMapURL")}
-    sources = page.request.get(address).json()["sources"]
-    assert any(source.endswith("src/model/fold.js") for source in sources)
-
-
-def test_an_engine_that_was_never_asked_says_so_and_is_drawn_from_its_first_request(
-    new_page: NewPage, server: BackgroundServer
-) -> None:
-    page = new_page()
     board = open_live(page, server.url)
     expect(board.root).to_have_attribute("data-ready", "waiting")
     expect(page.locator("[data-message=waiting]")).to_be_visible()
-    [caller] = ask(server.url, "Ada")
+    # A debugger finds the source map of the unpacked module.
+    [address] = {script["sourceMapURL"] for script in scripts if script.get("sourceMapURL")}
+    sources = page.request.get(address).json()["sources"]
+    assert any(source.endswith("src/model/fold.js") for source in sources)
+    # The card says how to join; on loopback no other machine can.
+    expect(page.locator("#join")).to_be_visible()
+    expect(page.locator("#invitation")).to_have_text("Only this machine")
+    expect(page.locator("#qr")).to_be_hidden()
+    ask(server.url, "Ada")
     board.wait()
+    expect(page.locator("#join")).to_be_hidden()
     steps(server.url, 1)
     expect_same_as_trace(board, server.url, 1)
-    caller.close()
 
 
-def test_the_teachers_buttons_hold_the_engine_step_it_and_let_it_go(new_page: NewPage) -> None:
-    with start(engine={"max_kv_tokens": 65536}) as server:
-        page = new_page()
-        board = open_live(page, server.url)
-        pause, step, resume = (engine_button(page, name) for name in ("pause", "step", "resume"))
-        expect(step).to_be_disabled()
-        expect(resume).to_be_disabled()
-        pause.click()
-        expect(board.root).to_have_attribute("data-held", "true")
-        expect(pause).to_be_disabled()
-        callers = ask(server.url, "Ada", "Bo")
-        board.wait()
-        for number in (1, 2, 3):
-            # The board stands at a step as soon as a request has arrived for it: wait for the engine.
-            with page.expect_response("**/engine/step") as answer:
-                step.click()
-            assert answer.value.json()["step"] == number
-            expect_same_as_trace(board, server.url, number)
-        assert get(server.url, "/health")["step"] == 3
-        resume.click()
-        expect(board.root).to_have_attribute("data-held", "false")
-        for caller in callers:
-            assert '"full_text":"abcdef"' in caller.read_all()
-        expect_same_as_trace(board, server.url, 6)
+def test_the_teachers_buttons_hold_the_engine_step_it_and_let_it_go(new_page, server):
+    post(server.url, "/engine/resume").raise_for_status()
+    page = new_page()
+    board = open_live(page, server.url)
+    pause, step, resume = (engine_button(page, name) for name in ("pause", "step", "resume"))
+    expect(step).to_be_disabled()
+    expect(resume).to_be_disabled()
+    pause.click()
+    expect(board.root).to_have_attribute("data-held", "true")
+    expect(pause).to_be_disabled()
+    callers = ask(server.url, "Ada", "Bo")
+    board.wait()
+    for number in (1, 2, 3):
+        # The board stands at a step as soon as a request has arrived for it: wait for the engine.
+        with page.expect_response("**/engine/step") as answer:
+            step.click()
+        assert answer.value.json()["step"] == number
+        expect_same_as_trace(board, server.url, number)
+    assert get(server.url, "/health")["step"] == 3
+    resume.click()
+    expect(board.root).to_have_attribute("data-held", "false")
+    for caller in callers:
+        assert '"full_text":"abcdef"' in caller.read_all()
+    expect_same_as_trace(board, server.url, get(server.url, "/health")["step"])
 
 
-def test_a_prompt_streams_here_is_selected_on_the_board_and_says_how_it_went(
-    new_page: NewPage, server: BackgroundServer
-) -> None:
+def test_a_prompt_streams_here_is_selected_on_the_board_and_says_how_it_went(new_page, server):
     page = new_page()
     board = open_live(page, server.url)
     page.locator("#raw").check()
@@ -144,9 +133,7 @@ def test_a_prompt_streams_here_is_selected_on_the_board_and_says_how_it_went(
     expect(stream.first.locator(".text")).to_have_text("abcde")
 
 
-def test_a_stream_is_stopped_and_an_error_is_said_in_words(
-    new_page: NewPage, server: BackgroundServer
-) -> None:
+def test_a_stream_is_stopped_and_an_error_is_said_in_words(new_page, server):
     page = new_page()
     board = open_live(page, server.url)
     stream = page.locator(".stream").first
@@ -168,7 +155,7 @@ def test_a_stream_is_stopped_and_an_error_is_said_in_words(
     expect(stream.locator(".text")).to_have_text("ab")
 
 
-def test_a_hostile_prompt_stays_text(new_page: NewPage, server: BackgroundServer) -> None:
+def test_a_hostile_prompt_stays_text(new_page, server):
     hostile = "<img src=x onerror='throw 1'><script>throw 2</script>&amp;"
     page = new_page()
     board = open_live(page, server.url)
@@ -181,9 +168,9 @@ def test_a_hostile_prompt_stays_text(new_page: NewPage, server: BackgroundServer
     assert "<b>Mallory" in board.text(".sentence")
 
 
-def test_a_lost_server_leaves_the_picture_and_a_new_one_begins_a_new_run(new_page: NewPage) -> None:
+def test_a_lost_server_leaves_the_picture_and_a_new_one_begins_a_new_run(new_page):
     with held_server() as first:
-        callers = ask(first.url, "Ada", "Bo")
+        ask(first.url, "Ada", "Bo")
         page = new_page()
         board = open_live(page, first.url).wait()
         steps(first.url, 2)
@@ -196,23 +183,18 @@ def test_a_lost_server_leaves_the_picture_and_a_new_one_begins_a_new_run(new_pag
         expect(board.root.locator(".grid")).to_have_css("opacity", "0.42")
         assert shown == {name: board.data(name) for name in shown}
         expect(engine_button(page, "step")).to_be_disabled()
-        for caller in callers:
-            caller.close()
     with held_server(port=urlsplit(first.url).port) as second:
         expect(page.locator(".live [data-about=new-run]")).to_be_visible()
-        [caller] = ask(second.url, "Cy")
+        ask(second.url, "Cy")
         expect(board.root).to_have_attribute("data-live", "live")
         assert board.data("run") != run
         steps(second.url, 3)
         expect_same_as_trace(board, second.url, 3)
         assert board.data("requests") == "1"
-        caller.close()
 
 
-def test_looking_back_stays_there_while_the_engine_goes_on(
-    new_page: NewPage, server: BackgroundServer
-) -> None:
-    callers = ask(server.url, "Ada", "Bo", max_tokens=20)
+def test_looking_back_stays_there_while_the_engine_goes_on(new_page, server):
+    ask(server.url, "Ada", "Bo", max_tokens=20)
     page = new_page()
     steps(server.url, 4)
     board = open_live(page, server.url).wait()
@@ -238,26 +220,13 @@ def test_looking_back_stays_there_while_the_engine_goes_on(
     expect(following).to_have_attribute("aria-pressed", "true")
     following.click()
     steps(server.url, 1)
-    expect(board.root).to_have_attribute("data-steps", "10")
-    board.expect_step(9)
-    for caller in callers:
-        caller.close()
+    board.expect_data(steps="10", step=9)
 
 
-def test_a_long_run_leaves_its_beginning_behind_and_goes_on(
-    new_page: NewPage, server: BackgroundServer
-) -> None:
+def test_a_long_run_leaves_its_beginning_behind_and_goes_on(new_page, server):
     page = new_page()
-    page.goto(server.url)
-    watch = """async () => {
-          const { watch } = await import("/board/live.js");
-          const host = document.createElement("div");
-          document.getElementById("board").replaceWith(host);
-          window.watched = watch(host, { limit: 400 });
-        }"""
-    page.evaluate(watch)
-    board = BoardOnPage(page)
-    callers = ask(server.url, *"ABCDEF", max_tokens=60)
+    board = watch(page, server.url, "{ limit: 400 }")
+    ask(server.url, *"ABCDEF", max_tokens=60)
     board.wait()
     expect(board.root).to_have_attribute("data-requests", "6")
     look = "Object.fromEntries(window.watched.board.model.requests.map((r) => [r.id, r.lane]))"
@@ -276,59 +245,39 @@ def test_a_long_run_leaves_its_beginning_behind_and_goes_on(
     kept = page.evaluate(look)
     assert kept and kept.items() <= lanes.items(), "each keeps its lane"
     late = new_page()
-    late.goto(server.url)
-    late.evaluate(watch)
-    BoardOnPage(late).wait()
+    watch(late, server.url, "{ limit: 400 }").wait()
     joined = late.evaluate(look)
     assert joined and joined.items() <= lanes.items(), "and has it on boards that join late"
     expect_same_as_trace(board, server.url, steps(server.url, 1))
     board.press("Home")
     expect_same_as_trace(board, server.url, first)
     assert page.evaluate("window.watched.live.model.events.length") <= 400
-    for caller in callers:
-        caller.close()
 
 
-def test_a_step_that_is_to_come_is_followed_only_while_the_engine_is_held(
-    new_page: NewPage, server: BackgroundServer
-) -> None:
+def test_a_step_that_is_to_come_is_followed_only_while_the_engine_is_held(new_page, server):
     """On a busy engine, a request arrives in nearly every gap: the next step would often be empty."""
     page = new_page()
-    page.goto(server.url)
-    page.evaluate(
-        """async () => {
-          const { watch } = await import("/board/live.js");
-          const host = document.createElement("div");
-          document.getElementById("board").replaceWith(host);
-          window.watched = watch(host, {});
-        }"""
-    )
-    board = BoardOnPage(page)
-    callers = ask(server.url, "Ada", max_tokens=20)
+    board = watch(page, server.url)
+    ask(server.url, "Ada", max_tokens=20)
     board.wait()
     board.expect_step(steps(server.url, 3))
-    callers += ask(server.url, "Bo")
+    ask(server.url, "Bo")
     board.expect_step(4)
     expect(board.root.locator(".sentence")).to_have_attribute("data-status", "pending")
     held = "(on) => window.watched.live.receive({ type: 'status', status: { paused: on } })"
     for paused, step in ((False, 3), (True, 4), (False, 3)):
         page.evaluate(held, paused)
-        board.expect_step(step)
-        expect(board.root).to_have_attribute("data-following", "true")
+        board.expect_data(step=step, following="true")
     board.press(",")
     expect(board.root).to_have_attribute("data-following", "false")
     board.press(".")
     expect(board.root).to_have_attribute("data-following", "true")
-    for caller in callers:
-        caller.close()
 
 
-def test_after_many_arrivals_running_requests_are_in_sight_and_keep_their_lanes(
-    new_page: NewPage, server: BackgroundServer
-) -> None:
+def test_after_many_arrivals_running_requests_are_in_sight_and_keep_their_lanes(new_page, server):
     """Forty requests at once, four seats: each has a lane, and the others are in the waiting band."""
     url = server.url
-    callers = ask(url, *(f"student {number}" for number in range(40)), max_tokens=3)
+    ask(url, *(f"student {number}" for number in range(40)), max_tokens=3)
     board = open_live(new_page(), url).wait()
     places: dict[int, int] = {}
 
@@ -353,32 +302,20 @@ def test_after_many_arrivals_running_requests_are_in_sight_and_keep_their_lanes(
         look(step)
     expect(board.root).to_have_attribute("data-following", "true")
     expect_no_violation(board.page)
-    for caller in callers:
-        caller.close()
 
 
-def test_a_page_that_was_not_shown_for_long_says_what_it_missed(
-    new_page: NewPage, server: BackgroundServer
-) -> None:
+def test_a_page_that_was_not_shown_for_long_says_what_it_missed(new_page, server):
     """A browser gives a hidden page no frames; here the page sees that there are none."""
     page = new_page()
-    page.goto(server.url)
-    page.evaluate(
-        """async () => {
-          const { watch } = await import("/board/live.js");
-          const ask = window.requestAnimationFrame.bind(window);
-          const waiting = [];
-          window.hidden = true;
-          window.requestAnimationFrame = (frame) => window.hidden ? waiting.push(frame) : ask(frame);
-          window.show = () => { window.hidden = false; waiting.forEach(ask); };
-          const host = document.createElement("div");
-          document.getElementById("board").replaceWith(host);
-          watch(host, { limit: 100 });
-        }"""
-    )
-    board = BoardOnPage(page)
+    hide = """
+      const ask = window.requestAnimationFrame.bind(window);
+      const waiting = [];
+      window.hidden = true;
+      window.requestAnimationFrame = (frame) => window.hidden ? waiting.push(frame) : ask(frame);
+      window.show = () => { window.hidden = false; waiting.forEach(ask); };"""
+    board = watch(page, server.url, "{ limit: 100 }", before=hide)
     expect(board.root).to_have_attribute("data-live", "live")
-    callers = ask(server.url, "Ada", "Bo", max_tokens=60)
+    ask(server.url, "Ada", "Bo", max_tokens=60)
     last = steps(server.url, 30)
     with Feed(server.url) as feed:
         feed.keyframe()
@@ -388,32 +325,9 @@ def test_a_page_that_was_not_shown_for_long_says_what_it_missed(
     assert 50 < int(dropped.get_attribute("data-number") or 0) <= feed.seq
     assert_names(dropped.inner_text(), dropped.get_attribute("data-number"))
     expect_same_as_trace(board, server.url, steps(server.url, 1))
-    for caller in callers:
-        caller.close()
 
 
-def test_a_page_that_fell_behind_shows_how_many_events_it_missed(new_page: NewPage) -> None:
-    with start(paused=True, server={"log_window": 20}) as server:
-        callers = ask(server.url, "Ada", max_tokens=50)
-        steps(server.url, 30)
-        with Feed(server.url) as feed:
-            last = feed.keyframe().seq
-        page = new_page()
-        seen = {"Last-Event-ID": f"{feed.run}:1"}  # as if this page had gone to sleep at event 1
-        page.route(
-            "**/events?past=true",
-            lambda route: route.continue_(headers=route.request.headers | seen),
-        )
-        board = open_live(page, server.url).wait()
-        dropped = page.locator(".live [data-about=dropped]")
-        expect(dropped).to_have_attribute("data-number", str(last - 1))
-        assert_names(dropped.inner_text(), last - 1)
-        expect_same_as_trace(board, server.url, 30)
-        for caller in callers:
-            caller.close()
-
-
-def test_a_server_with_a_key_is_opened_with_it(new_page: NewPage) -> None:
+def test_a_server_with_a_key_is_opened_with_it(new_page):
     with start(paused=True, server={"api_key": "sesame"}) as server:
         page = new_page()
         page.goto(server.url)
@@ -427,28 +341,26 @@ def test_a_server_with_a_key_is_opened_with_it(new_page: NewPage) -> None:
         expect(page.locator(".stream")).to_have_attribute("data-state", "length", timeout=30_000)
 
 
-@pytest.mark.parametrize("width", [360, 1280])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_no_violation(new_page: NewPage, width: int, scheme: str) -> None:
-    with held_server() as server:
+def test_axe_finds_no_violation(new_page, server):
+    for width, scheme in ((360, "dark"), (1280, "light")):
         page = new_page(width=width, color_scheme=scheme)
         board = open_live(page, server.url)
         expect_no_violation(page)
-        send(page, "Once", name="Ada")
         if width < 720:
+            send(page, "Once", name="Ada")
             expect(page.locator("#me")).to_be_visible()
             expect_no_violation(page)
             page.locator("#whole").click()
         board.wait()
-        steps(server.url, 3)
-        expect_same_as_trace(board, server.url, 3)
+        step = steps(server.url, 3)
+        expect_same_as_trace(board, server.url, step)
         expect_no_violation(page)
         board.press("Home")
         expect(board.root).to_have_attribute("data-following", "false")
         expect_no_violation(page)
 
 
-def test_the_docs_need_no_other_server(new_page: NewPage, server: BackgroundServer) -> None:
+def test_the_docs_need_no_other_server(new_page, server):
     page, asked = new_page(), list[str]()
     page.on("request", lambda request: asked.append(request.url))
     page.goto(f"{server.url}/docs")
@@ -456,12 +368,10 @@ def test_the_docs_need_no_other_server(new_page: NewPage, server: BackgroundServ
     assert all(url.startswith((server.url, "data:")) for url in asked)
 
 
-def test_run_until_stops_the_engine_says_why_and_shows_that_step(
-    new_page: NewPage, server: BackgroundServer
-) -> None:
+def test_run_until_stops_the_engine_says_why_and_shows_that_step(new_page, server):
     page = new_page()
     board = open_live(page, server.url)
-    callers = ask(server.url, *"ABCDEF", max_tokens=60)
+    ask(server.url, *"ABCDEF", max_tokens=60)
     board.wait()
     page.locator("[data-until=preemption]").click()
     stopped = page.locator("#stopped")
@@ -474,23 +384,16 @@ def test_run_until_stops_the_engine_says_why_and_shows_that_step(
     page.locator("#count").fill("3")
     page.locator("[data-until=steps]").click()
     expect_same_as_trace(board, server.url, step + 3)
-    for caller in callers:
-        caller.close()
 
 
-def test_held_prompts_are_seen_and_start_together(
-    new_page: NewPage, server: BackgroundServer
-) -> None:
+def test_held_prompts_are_seen_and_start_together(new_page, server):
     page, other = new_page(), new_page()
     board = open_live(page, server.url)
     open_live(other, server.url)
     engine_button(page, "hold").click()
     held = page.locator("#held")
     expect(held).to_be_visible()
-    callers = [
-        Caller(server.url, "/v1/completions", {"prompt": "x", "max_tokens": 3}, X_Client=name)
-        for name in ("Ada", "Bo")
-    ]
+    ask(server.url, "Ada", "Bo", max_tokens=3, held=True)
     send(other, "Once", name="Cy")
     for name in ("Ada", "Bo", "Cy"):
         expect(held).to_contain_text(name)
@@ -501,27 +404,11 @@ def test_held_prompts_are_seen_and_start_together(
     expect(release).to_contain_text("3")
     release.click()
     expect(held).to_be_hidden()
-    steps(server.url, 1)
-    expect_same_as_trace(board, server.url, 1)
+    expect_same_as_trace(board, server.url, steps(server.url, 2))
     assert board.data("running") == "3"
-    for caller in callers:
-        caller.close()
 
 
-def test_the_card_says_how_to_join_and_on_loopback_that_no_other_machine_can(
-    new_page: NewPage, server: BackgroundServer
-) -> None:
-    page = new_page()
-    open_live(page, server.url)
-    expect(page.locator("#join")).to_be_visible()  # there is nothing else to show yet
-    expect(page.locator("#invitation")).to_have_text("Only this machine")
-    expect(page.locator("#qr")).to_be_hidden()
-    [caller] = ask(server.url, "Ada")
-    expect(page.locator("#join")).to_be_hidden()
-    caller.close()
-
-
-def test_a_phone_joins_at_the_address_of_the_code_and_gets_an_answer(new_page: NewPage) -> None:
+def test_a_phone_joins_at_the_address_of_the_code_and_gets_an_answer(new_page):
     with held_server(host="0.0.0.0") as server:
         teacher = new_page()
         open_live(teacher, server.url)
@@ -548,11 +435,11 @@ def test_a_phone_joins_at_the_address_of_the_code_and_gets_an_answer(new_page: N
         expect_no_violation(phone)
 
 
-def test_the_phones_owner_reads_why_the_request_lost_its_blocks(new_page: NewPage) -> None:
+def test_the_phones_owner_reads_why_the_request_lost_its_blocks(new_page):
     with held_server() as server:
         phone = new_page(width=390, height=844)
         open_live(phone, server.url)
-        callers = ask(server.url, *"ABC", max_tokens=60)
+        ask(server.url, *"ABC", max_tokens=60)
         send(phone, "Once upon a time I", name="Vera", tokens="60")
         expect(phone.locator("#me h2")).to_have_text("Vera")
         stopped = run_until(server.url, "preemption")
@@ -564,27 +451,9 @@ def test_the_phones_owner_reads_why_the_request_lost_its_blocks(new_page: NewPag
         assert_names(sentence.inner_text(), log.requests.label[lost.needed_by])
         expect(phone.locator(".own-blocks li[data-kind=lost]")).not_to_have_count(0)
         assert lost.request == 4
-        for caller in callers:
-            caller.close()
 
 
-def test_a_page_that_is_opened_late_shows_the_past(
-    new_page: NewPage, server: BackgroundServer
-) -> None:
-    callers = ask(server.url, "Ada", "Bo", max_tokens=8)
-    steps(server.url, 8)
-    board = open_live(new_page(), server.url).wait()
-    expect_same_as_trace(board, server.url, 8)
-    board.press("Home")
-    expect_same_as_trace(board, server.url, 1)
-    assert board.data("requests") == "2"
-    for caller in callers:
-        caller.close()
-
-
-def test_prompts_are_chats_unless_raw_completion_is_chosen(
-    new_page: NewPage, server: BackgroundServer
-) -> None:
+def test_prompts_are_chats_unless_raw_completion_is_chosen(new_page, server):
     page = new_page()
     open_live(page, server.url)
     for raw, route in ((False, "/v1/chat/completions"), (True, "/v1/completions")):
@@ -604,9 +473,7 @@ def test_prompts_are_chats_unless_raw_completion_is_chosen(
     expect(chips.first).to_contain_text("?")
 
 
-def test_the_page_says_that_the_trace_file_is_no_longer_written(
-    new_page: NewPage, tmp_path: Path
-) -> None:
+def test_the_page_says_that_the_trace_file_is_no_longer_written(new_page, tmp_path):
     path = tmp_path / "class.jsonl"
     with start(trace_file=str(path)) as server:
         page = new_page()
@@ -619,11 +486,10 @@ def test_the_page_says_that_the_trace_file_is_no_longer_written(
         expect_no_violation(page)
 
 
-def test_what_is_seen_by_others_is_said_above_the_box(new_page: NewPage) -> None:
+def test_what_is_seen_by_others_is_said_above_the_box(new_page):
     for options, words in (
         ({"host": "0.0.0.0"}, ["nickname", "Without a key"]),
         ({"trace_text": "off"}, ["Neither", "names"]),
-        ({}, ["nickname"]),
     ):
         with held_server(**options) as server:
             page = new_page()
@@ -641,9 +507,7 @@ def test_what_is_seen_by_others_is_said_above_the_box(new_page: NewPage) -> None
                 assert "r1" in board.text(".sentence")
 
 
-def test_on_a_phone_nothing_is_cut_off_and_targets_are_large_enough(
-    new_page: NewPage, server: BackgroundServer
-) -> None:
+def test_on_a_phone_nothing_is_cut_off_and_targets_are_large_enough(new_page, server):
     page = new_page(width=390, height=844)
     open_live(page, server.url)
     expect(page.locator("#hint")).to_be_visible()

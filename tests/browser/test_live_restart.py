@@ -1,14 +1,11 @@
 """Restart with other settings from the live page; old and new in one picture."""
 
 import re
-from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import expect
 
-from server.process import BackgroundServer
 from tests.browser.axe import expect_no_violation
-from tests.browser.conftest import NewPage
 from tests.browser.live import (
     ask,
     expect_same_as_trace,
@@ -23,18 +20,16 @@ from tests.server.harness import trace
 
 
 @pytest.fixture
-def server() -> Iterator[BackgroundServer]:
+def server():
     with held_server() as server:
         yield server
 
 
-def test_the_same_prompts_run_with_another_setting_and_both_runs_are_compared(
-    new_page: NewPage, server: BackgroundServer
-) -> None:
+def test_the_same_prompts_run_with_another_setting_and_both_runs_are_compared(new_page, server):
     url = server.url
     page = new_page()
     board = open_live(page, url)
-    callers = ask(url, *"ABC")
+    ask(url, *"ABC")
     send(page, "Once upon a time D", name="Dee", tokens="6")
     board.wait()
     expect(board.root).to_have_attribute("data-requests", "4")
@@ -73,16 +68,12 @@ def test_the_same_prompts_run_with_another_setting_and_both_runs_are_compared(
     page.locator("#compare-close").click()
     expect(page.locator("#board")).to_be_visible()
     expect(picture).to_have_count(0)
-    for caller in callers:
-        caller.close()
 
 
-def test_a_wrong_setting_is_said_and_the_run_goes_on(
-    new_page: NewPage, server: BackgroundServer
-) -> None:
+def test_a_wrong_setting_is_said_and_the_run_goes_on(new_page, server):
     page = new_page()
     board = open_live(page, server.url)
-    [caller] = ask(server.url, "Ada")
+    ask(server.url, "Ada")
     board.wait()
     page.locator("#restart-button").click()
     page.locator("[name=prefix_cache]").select_option("hash")
@@ -92,12 +83,9 @@ def test_a_wrong_setting_is_said_and_the_run_goes_on(
     expect(page.locator("#restart")).to_be_visible()
     steps(server.url, 2)
     expect_same_as_trace(board, server.url, 2)
-    caller.close()
 
 
-def test_a_phone_follows_its_own_prompt_into_the_new_run(
-    new_page: NewPage, server: BackgroundServer
-) -> None:
+def test_a_phone_follows_its_own_prompt_into_the_new_run(new_page, server):
     phone, teacher = new_page(width=390, height=844), new_page()
     open_live(phone, server.url)
     open_live(teacher, server.url)

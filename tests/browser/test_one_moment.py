@@ -7,14 +7,14 @@ every word that depends on the step, and all of them must say the same.
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from functools import cache
 from typing import Any
 
+import pytest
 from playwright.sync_api import expect
 
+from engine.events import EventLog
 from tests.browser.board import BoardOnPage
-from tests.browser.conftest import NewPage
-from tests.browser.exported import opened
 from tests.browser.live import open_live, send
 from tests.server.harness import http, start
 from tests.visualizer.storytellers import crowd
@@ -144,77 +144,72 @@ def clients(url: str, count: int) -> Iterator[None]:
 ENGINE = {"max_batch_size": 8, "max_kv_tokens": 1024, "block_size": 8, "token_budget": 64}
 
 
-def test_every_read_of_a_live_page_is_of_one_step(new_page: NewPage, soak: bool) -> None:
-    with start(engine=ENGINE) as server, clients(server.url, 30):
-        board = open_live(new_page(), server.url).wait()
-        steps = set()
-        for _ in range(1000 if soak else READS):
-            steps.add(read(board))
-            board.page.evaluate("() => new Promise(requestAnimationFrame)")
-        while len(steps) < 4:  # it goes on
-            steps.add(read(board))
-            board.settle()
-        # A board that looks back reads one step, too.
-        board.press(",")
-        expect(board.root).to_have_attribute("data-following", "false")
-        assert len({read(board) for _ in range(READS)}) == 1
-
-
-def test_every_read_after_a_key_is_of_one_step(new_page: NewPage) -> None:
+@pytest.fixture(scope="module")
+def busy():
+    """The address of a server with many clients."""
     with start(engine=ENGINE) as server, clients(server.url, 12):
-        board = open_live(new_page(), server.url).wait()
-        for seen in board.root.evaluate(_READ_AFTER_KEYS):
-            assert len(set(seen["steps"].values())) == 1, seen["steps"]
+        yield server.url
 
 
-def test_no_key_is_lost_while_steps_arrive(new_page: NewPage) -> None:
-    with start(engine=ENGINE) as server, clients(server.url, 12):
-        board = open_live(new_page(), server.url).wait()
-        seen = board.root.evaluate(_FOLLOWING_AFTER_KEYS)
-    assert seen == {",": ["false"] * 60, "n": ["true"] * 60}
+def test_every_read_of_a_live_page_is_of_one_step_and_no_key_is_lost(new_page, busy, soak):
+    board = open_live(new_page(), busy).wait()
+    steps = set()
+    for _ in range(1000 if soak else READS):
+        steps.add(read(board))
+        board.page.evaluate("() => new Promise(requestAnimationFrame)")
+    while len(steps) < 4:  # it goes on
+        steps.add(read(board))
+        board.settle()
+    # A board that looks back reads one step, too.
+    board.press(",")
+    expect(board.root).to_have_attribute("data-following", "false")
+    assert len({read(board) for _ in range(READS // 4)}) == 1
+    for seen in board.root.evaluate(_READ_AFTER_KEYS):
+        assert len(set(seen["steps"].values())) == 1, seen["steps"]
+    following = board.root.evaluate(_FOLLOWING_AFTER_KEYS)
+    assert following == {",": ["false"] * 60, "n": ["true"] * 60}
 
 
-def test_every_read_of_ones_own_request_is_of_one_step(new_page: NewPage) -> None:
-    with start(engine=ENGINE) as server, clients(server.url, 12):
-        page = new_page(width=390, height=844)
-        open_live(page, server.url)
-        send(page, "Once upon a time there was", name="Vera", tokens="900")
-        me = page.locator("#me")
-        expect(me).to_be_visible()
-        seen = set()
-        for number in range(10 * READS):
-            own = me.evaluate(_READ_OWN)
-            assert len(set(own["steps"])) == 1, own
-            [step] = set(own["steps"])
-            assert own["end"] <= step if own["ended"] else own["end"] == step, own
-            # A finished request has given its blocks back, and the list says where they went.
-            assert own["blocks"][0] in (0, own["blocks"][1]) or own["blocks"][1] == 8, own
-            seen.add(own["steps"][0])
-            page.evaluate("() => new Promise(requestAnimationFrame)")
-            if len(seen) > 4 and number > READS:
-                break
-        assert len(seen) > 4
+def test_every_read_of_ones_own_request_is_of_one_step(new_page, busy):
+    page = new_page(width=390, height=844)
+    open_live(page, busy)
+    send(page, "Once upon a time there was", name="Vera", tokens="900")
+    me = page.locator("#me")
+    expect(me).to_be_visible()
+    seen = set()
+    for number in range(10 * READS):
+        own = me.evaluate(_READ_OWN)
+        assert len(set(own["steps"])) == 1, own
+        [step] = set(own["steps"])
+        assert own["end"] <= step if own["ended"] else own["end"] == step, own
+        # A finished request has given its blocks back, and the list says where they went.
+        assert own["blocks"][0] in (0, own["blocks"][1]) or own["blocks"][1] == 8, own
+        seen.add(own["steps"][0])
+        page.evaluate("() => new Promise(requestAnimationFrame)")
+        if len(seen) > 4 and number > READS:
+            break
+    assert len(seen) > 4
 
 
-def test_every_read_of_a_log_that_is_played_is_of_one_step(
-    new_page: NewPage, tmp_path: Path
-) -> None:
-    log = crowd(requests=60, max_kv_tokens=32768, block_size=8, max_batch_size=2)
-    to_html(log, tmp_path / "log.html")
-    board = opened(new_page(), tmp_path / "log.html")
+@cache
+def long_log() -> EventLog:
+    return crowd(requests=60, max_kv_tokens=32768, block_size=8, max_batch_size=2)
+
+
+def test_every_read_of_a_log_that_is_played_is_of_one_step(open_board):
+    board = open_board(long_log())
     board.press("Home", "+", "+", "+", " ")
     expect(board.root).to_have_attribute("data-playing", "true")
     steps = {read(board) for _ in range(READS)}
     assert len(steps) > 5
 
 
-def test_another_log_in_a_zoomed_board_keeps_the_cursor_in_view(
-    new_page: NewPage, tmp_path: Path
-) -> None:
-    log = crowd(requests=60, max_kv_tokens=32768, block_size=8, max_batch_size=2)
-    text = to_html(log).replace("await mount(", "window.board = await mount(")
+def test_another_log_in_a_zoomed_board_keeps_the_cursor_in_view(new_page, tmp_path):
+    text = to_html(long_log()).replace("await mount(", "window.board = await mount(")
     (tmp_path / "log.html").write_text(text, "utf-8")
-    board = opened(new_page(), tmp_path / "log.html")
+    page = new_page()
+    page.goto((tmp_path / "log.html").as_uri())
+    board = BoardOnPage(page).wait()
     board.press("End")
     board.expect_step(int(board.data("steps")))
     view = board.page.evaluate(
@@ -225,7 +220,7 @@ def test_another_log_in_a_zoomed_board_keeps_the_cursor_in_view(
           board.open(model, { step: 30, selected: 2 });
           return board.root.querySelector(".lanes canvas").dataset.view.split(" ").map(Number);
         }""",
-        log.to_bytes().decode(),
+        long_log().to_bytes().decode(),
     )
     assert (board.data("step"), board.data("selected")) == ("30", "2")
     assert view[0] <= 30 < view[1]

@@ -6,17 +6,16 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import expect
 
 from tests.browser.axe import expect_no_violation
-from tests.browser.conftest import REPOSITORY, NewPage
+from tests.browser.conftest import REPOSITORY
+from tests.browser.exported import the_log
 from tests.browser.test_open_log import drop
-from tests.visualizer.storytellers import crowd, storytellers
-from visualizer import to_html
+from tests.visualizer.storytellers import crowd
 
 VLLM = REPOSITORY / "tests/fixtures/vllm/vllm_shared_prefix.jsonl.gz"
 Opening = Callable[..., str]
@@ -31,7 +30,7 @@ HOLD = """() => {
 
 
 @pytest.fixture
-def opened() -> Iterator[Opening]:
+def opened():
     """Runs the command; returns the address that it prints."""
     processes = []
 
@@ -56,10 +55,10 @@ def opened() -> Iterator[Opening]:
 
 
 def test_the_board_follows_a_file_that_grows_is_rotated_and_ends_damaged(
-    opened: Opening, new_page: NewPage, tmp_path: Path
-) -> None:
+    opened, new_page, tmp_path
+):
     path = tmp_path / "run.jsonl"
-    lines = storytellers().to_bytes().splitlines(keepends=True)
+    lines = the_log().to_bytes().splitlines(keepends=True)
     page = new_page()
     page.goto(opened(path, "--follow"))
     root = page.locator(".underglass")
@@ -83,9 +82,7 @@ def test_the_board_follows_a_file_that_grows_is_rotated_and_ends_damaged(
     expect(root.locator(".live")).to_contain_text("line 201")
 
 
-def test_a_dropped_file_of_another_engine_is_translated(
-    opened: Opening, new_page: NewPage, tmp_path: Path
-) -> None:
+def test_a_dropped_file_of_another_engine_is_translated(opened, new_page, tmp_path):
     crowd(5).save(tmp_path / "five.jsonl")
     page = new_page()
     page.goto(opened(tmp_path / "five.jsonl"))
@@ -99,16 +96,7 @@ def test_a_dropped_file_of_another_engine_is_translated(
     expect(root.get_by_role("alert")).to_contain_text("line 1 is longer than 16 MB")
     drop(page, (tmp_path / "five.jsonl").read_bytes(), "five.jsonl")
     expect(root).to_have_attribute("data-requests", "5")
-
-
-def test_of_two_files_dropped_at_once_the_later_one_is_shown(
-    opened: Opening, new_page: NewPage, tmp_path: Path
-) -> None:
-    crowd(5).save(tmp_path / "five.jsonl")
-    page = new_page()
-    page.goto(opened(tmp_path / "five.jsonl"))
-    root = page.locator(".underglass")
-    expect(root).to_have_attribute("data-requests", "5")
+    # Of two files that are dropped at once, the later one is shown.
     page.evaluate(HOLD)
     for sent, count in enumerate((6, 7), start=1):
         drop(page, crowd(count).to_bytes(), f"{count}.jsonl")
@@ -121,13 +109,9 @@ def test_of_two_files_dropped_at_once_the_later_one_is_shown(
     expect(root).to_have_attribute("data-ready", "true")
 
 
-def test_a_page_without_a_server_names_the_command_for_a_foreign_file(
-    new_page: NewPage, tmp_path: Path
-) -> None:
-    to_html("preemption", tmp_path / "board.html")
-    page = new_page()
-    page.goto((tmp_path / "board.html").as_uri())
-    root = page.locator(".underglass")
+def test_a_page_without_a_server_names_the_command_for_a_foreign_file(open_board):
+    board = open_board("preemption")
+    page, root = board.page, board.root
     for content in (VLLM.read_bytes(), gzip.compress(bytes(100 << 20))):
         expect(root).to_have_attribute("data-ready", "true")
         drop(page, content, "foreign.jsonl.gz")

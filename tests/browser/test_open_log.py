@@ -2,15 +2,13 @@
 
 import base64
 import gzip
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.axe import expect_no_violation
-from tests.browser.conftest import NewPage
-from tests.visualizer.storytellers import crowd, storytellers
-from visualizer import to_html
+from tests.browser.exported import the_log
+from tests.visualizer.storytellers import crowd
 
 DROP = """([text, name]) => {
   const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
@@ -23,12 +21,10 @@ DROP = """([text, name]) => {
 
 
 @pytest.fixture
-def page(new_page: NewPage, tmp_path: Path) -> Page:
-    to_html("preemption", tmp_path / "board.html")
-    page = new_page()
-    page.goto((tmp_path / "board.html").as_uri() + "#step=25&selected=3")
-    expect(page.locator(".underglass")).to_have_attribute("data-step", "25")
-    return page
+def page(open_board):
+    board = open_board("preemption", "#step=25&selected=3")
+    board.expect_step(25)
+    return board.page
 
 
 def drop(page: Page, content: bytes, name: str) -> None:
@@ -36,10 +32,8 @@ def drop(page: Page, content: bytes, name: str) -> None:
     assert page.evaluate(DROP, [base64.b64encode(content).decode(), name]) == [False, False]
 
 
-@pytest.mark.parametrize("pack", [bytes, gzip.compress])
-def test_a_dropped_log_replaces_the_one_on_the_page(page: Page, pack: type) -> None:
-    log = storytellers()
-    drop(page, pack(log.to_bytes()), "class.jsonl")
+def test_a_dropped_log_replaces_the_one_on_the_page(page):
+    drop(page, the_log().to_bytes(), "class.jsonl")
     root = page.locator(".underglass")
     expect(root).to_have_attribute("data-requests", "12")
     expect(root).to_have_count(1)
@@ -55,18 +49,15 @@ def test_a_dropped_log_replaces_the_one_on_the_page(page: Page, pack: type) -> N
     expect_no_violation(page)
 
 
-def test_a_log_can_be_chosen_and_a_third_one_after_it(page: Page, tmp_path: Path) -> None:
+def test_logs_can_be_chosen_and_what_is_none_is_rejected_with_the_reason(page, tmp_path):
     crowd(5).save(tmp_path / "five.jsonl")
-    storytellers().save(tmp_path / "twelve.jsonl")
-    for name, requests in (("five", "5"), ("twelve", "12")):
-        page.get_by_label("Open a log").set_input_files(tmp_path / f"{name}.jsonl")
+    (tmp_path / "twelve.jsonl.gz").write_bytes(gzip.compress(the_log().to_bytes()))
+    for name, requests in (("five.jsonl", "5"), ("twelve.jsonl.gz", "12")):
+        page.get_by_label("Open a log").set_input_files(tmp_path / name)
         expect(page.locator(".underglass")).to_have_attribute("data-requests", requests)
-
-
-def test_what_is_not_a_log_is_rejected_with_the_reason(page: Page) -> None:
     drop(page, b"no log\n", "notes.txt")
     root = page.locator(".underglass")
     expect(root).to_have_attribute("data-ready", "error")
     expect(root.get_by_role("alert")).to_contain_text("Line 1")
-    drop(page, storytellers().to_bytes(), "class.jsonl")
+    drop(page, the_log().to_bytes(), "class.jsonl")
     expect(root).to_have_attribute("data-ready", "true")

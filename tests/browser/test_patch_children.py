@@ -1,17 +1,14 @@
 """`patchChildren` makes an element's children equal to new ones and leaves equal children alone."""
 
-from pathlib import Path
-
 import pytest
-from playwright.sync_api import Page
 
-from tests.browser.conftest import REPOSITORY, NewPage
+from tests.browser.conftest import REPOSITORY
 
 SOURCE = REPOSITORY / "visualizer" / "frontend" / "src" / "board" / "patch_children.js"
 
 
 @pytest.fixture
-def page(new_page: NewPage) -> Page:
+def page(new_page):
     """A blank page that knows `patchChildren`, and makes random elements with `grown(chance)`."""
     page = new_page()
     page.evaluate(
@@ -33,12 +30,12 @@ def page(new_page: NewPage) -> Page:
             return node;
           };
         }""",
-        Path(SOURCE).read_text("utf-8"),
+        SOURCE.read_text("utf-8"),
     )
     return page
 
 
-def test_what_is_there_afterwards_is_what_was_asked_for(page: Page) -> None:
+def test_what_is_there_afterwards_is_what_was_asked_for(page):
     wrong = page.evaluate(
         """() => {
           const wrong = [];
@@ -55,9 +52,7 @@ def test_what_is_there_afterwards_is_what_was_asked_for(page: Page) -> None:
         }"""
     )
     assert wrong == []
-
-
-def test_nothing_is_touched_where_nothing_changes(page: Page) -> None:
+    # Nothing is touched where nothing changes.
     changes = page.evaluate(
         """() => {
           const parent = document.createElement("div");
@@ -75,7 +70,7 @@ def test_nothing_is_touched_where_nothing_changes(page: Page) -> None:
     assert changes == [True, True, 0]
 
 
-def test_a_button_keeps_the_focus_and_a_list_its_place(page: Page) -> None:
+def test_a_button_keeps_the_focus_and_a_list_its_place(page):
     kept = page.evaluate(
         """() => {
           const made = (count) => {

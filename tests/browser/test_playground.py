@@ -1,15 +1,15 @@
 """The playground in a real JupyterLab: a control is moved, and the picture follows."""
 
 import re
-from pathlib import Path
 
+import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.board import BoardOnPage
-from tests.browser.conftest import NewPage
-from tests.browser.notebooks import open_notebook, run_cell, set_theme, write_notebook
-from visualizer import gallery
+from tests.browser.notebooks import expect_said, run_cell
 from visualizer.playing.settings import NAMES
+
+pytestmark = pytest.mark.usefixtures("patience")
 
 CELLS = [
     "from visualizer import playground\np = playground()\np",
@@ -45,20 +45,10 @@ class PlaygroundOnPage:
         return [row.locator("td").first.inner_text() for row in rows]
 
 
-def opened(page: Page, address: str, work: Path, name: str, cells: list[str]) -> PlaygroundOnPage:
-    write_notebook(work / name, cells)
-    open_notebook(page, address, name)
-    run_cell(page, 0)
+def test_a_control_moves_the_board_and_the_old_run_stays_beside_the_new(open_cells):
+    page = open_cells("playground.ipynb", CELLS, width=1600, height=1200)
     ground = PlaygroundOnPage(page)
-    expect(ground.root).to_be_visible(timeout=60_000)
-    return ground
-
-
-def test_a_control_moves_the_board_and_the_old_run_stays_beside_the_new(
-    new_page: NewPage, jupyter: tuple[str, Path]
-) -> None:
-    page = new_page(width=1600, height=1200)
-    ground = opened(page, *jupyter, "playground.ipynb", CELLS)
+    expect(ground.root).to_be_visible()
     board = ground.board()
     old = board.data("steps")
     assert ground.steps() == [old]
@@ -75,8 +65,7 @@ def test_a_control_moves_the_board_and_the_old_run_stays_beside_the_new(
     assert ground.steps()[:2] == [old, new]
     assert ground.steps()[2].startswith("+")
     run_cell(page, 1)
-    said = page.locator(".jp-OutputArea-output").filter(has_text="steps:").last
-    expect(said).to_have_text(f"steps: {old} {new} 1")
+    expect_said(page, f"steps: {old} {new} 1")
 
     # The run before is a click away.
     now, before = ground.root.locator(".widget-toggle-button").all()
@@ -85,57 +74,17 @@ def test_a_control_moves_the_board_and_the_old_run_stays_beside_the_new(
     now.click()
     expect(ground.root.locator(".underglass:visible")).to_have_attribute("data-steps", new)
 
-
-def test_what_cannot_be_run_is_said_in_place_and_the_picture_stays(
-    new_page: NewPage, jupyter: tuple[str, Path]
-) -> None:
-    page = new_page(width=900, height=1000)
-    ground = opened(page, *jupyter, "impossible.ipynb", CELLS)
-    steps = ground.board().data("steps")
+    # What cannot be run is said in place, and the picture stays.
+    page.set_viewport_size({"width": 900, "height": 1000})
     ground.control("max_kv_tokens").locator("[role=slider]").focus()
     page.keyboard.press("Home")
-    alert = ground.root.locator("[role=alert]")
-    expect(alert).to_contain_text("max_kv_tokens", timeout=20_000)
-    assert ground.board().data("steps") == steps
+    expect(ground.root.locator("[role=alert]")).to_contain_text("max_kv_tokens")
+    assert ground.board().data("steps") == new
     page.keyboard.press("End")
     ground.changed("max_kv_tokens", 224, 2048)
     assert ground.root.evaluate("node => node.scrollWidth <= node.clientWidth")
-
-
-def test_it_follows_light_and_dark(new_page: NewPage, jupyter: tuple[str, Path]) -> None:
-    page = new_page(width=1600, height=1200)
-    ground = opened(page, *jupyter, "themes.ipynb", CELLS)
-    ground.board()
-    numbers = ground.root.locator(".underglass-numbers td").last
     title = ground.root.locator(".underglass-plots .gtitle").first
-    expect(title).to_be_visible()
-    inks = []
-    for theme in ("JupyterLab Light", "JupyterLab Dark"):
-        set_theme(page, theme)
-        expect(ground.root.locator(".underglass")).to_have_attribute(
-            "data-theme", theme.split()[1].lower()
-        )
-        inks.append(numbers.evaluate("node => getComputedStyle(node).color"))
-        expect(title).to_have_css("fill", inks[-1])
-    assert inks[0] != inks[1]
-    set_theme(page, "JupyterLab Light")
-
-
-def test_a_scenario_is_shown_by_its_name_under_its_caption(
-    new_page: NewPage, jupyter: tuple[str, Path]
-) -> None:
-    address, work = jupyter
-    one = gallery()["preemption"]
-    cells = ['from visualizer import gallery, show\nshow("preemption")', "gallery()"]
-    write_notebook(work / "gallery.ipynb", cells)
-    page = new_page(width=1400, height=1000)
-    open_notebook(page, address, "gallery.ipynb")
-    run_cell(page, 0)
-    board = BoardOnPage(page).wait()
-    board.expect_step(one.step)
-    board.expect_selected(one.select)
-    assert board.text("h2.title") == one.name.capitalize()
-    assert board.text("p.caption") == one.caption
-    run_cell(page, 1)
-    rows = page.locator(".jp-RenderedHTMLCommon figcaption code")
-    expect(rows).to_have_text([f'show("{name}")' for name in gallery()])
+    ink = ground.root.locator(".underglass-numbers td").last.evaluate(
+        "node => getComputedStyle(node).color"
+    )
+    expect(title).to_have_css("fill", ink)

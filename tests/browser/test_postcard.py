@@ -3,28 +3,22 @@
 import base64
 import struct
 import xml.etree.ElementTree as ET
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Download, Page, expect
 
 from engine.events import EventLog
 from tests.browser.axe import expect_no_violation
-from tests.browser.conftest import NewPage
+from tests.browser.exported import the_log
 from tests.facts import raises_naming
-from tests.visualizer.storytellers import storytellers
-from visualizer import to_gif, to_html, to_postcard
+from visualizer import to_gif, to_postcard
 
 SIZE = (1200, 630)
 
 
 @pytest.fixture
-def page(new_page: NewPage, tmp_path: Path) -> Page:
-    to_html(storytellers(), tmp_path / "board.html", step=30, select=8)
-    page = new_page()
-    page.goto((tmp_path / "board.html").as_uri())
-    expect(page.locator(".underglass")).to_have_attribute("data-ready", "true")
-    return page
+def page(open_board):
+    return open_board().page
 
 
 def saved(page: Page, form: str) -> Download:
@@ -33,7 +27,7 @@ def saved(page: Page, form: str) -> Download:
     return download.value
 
 
-def test_one_key_makes_a_postcard_of_the_step_and_escape_closes_it(page: Page) -> None:
+def test_one_key_makes_a_postcard_of_the_step_that_can_be_saved(page, tmp_path):
     root = page.locator(".underglass")
     root.press("c")
     picture = page.locator(".postcard img")
@@ -50,9 +44,8 @@ def test_one_key_makes_a_postcard_of_the_step_and_escape_closes_it(page: Page) -
     root.press(".")
     root.press("c")
     assert (picture.get_attribute("alt") or "").startswith("Step 31: ")
-
-
-def test_it_can_be_saved_as_svg_and_as_png(page: Page, tmp_path: Path) -> None:
+    page.keyboard.press("Escape")
+    root.press(",")
     page.locator("[data-act=postcard]").click()
     for form in ("svg", "png"):
         download = saved(page, form)
@@ -75,7 +68,7 @@ FRAMES = """async (url) => {
 }"""
 
 
-def test_a_range_of_steps_can_be_saved_as_a_gif(page: Page, tmp_path: Path) -> None:
+def test_a_range_of_steps_can_be_saved_as_a_gif(page, tmp_path):
     root = page.locator(".underglass")
     root.press("[")
     for _ in range(3):
@@ -95,8 +88,8 @@ def test_a_range_of_steps_can_be_saved_as_a_gif(page: Page, tmp_path: Path) -> N
     assert (tmp_path / "steps.gif").stat().st_size < 200_000
 
 
-def test_python_saves_the_same_pictures(tmp_path: Path) -> None:
-    log = storytellers()
+def test_python_saves_the_same_pictures(tmp_path):
+    log = the_log()
     svg = to_postcard(log, tmp_path / "card.svg", step=30, theme="dark").read_text("utf-8")
     title = ET.fromstring(svg).find("{http://www.w3.org/2000/svg}title")
     assert title is not None
@@ -106,8 +99,8 @@ def test_python_saves_the_same_pictures(tmp_path: Path) -> None:
     assert gif.count(b"\x21\xf9\x04") >= 3, "a frame per step"
 
 
-def test_wrong_paths_and_steps_are_rejected_with_what_is_possible(tmp_path: Path) -> None:
-    log = storytellers()
+def test_wrong_paths_and_steps_are_rejected_with_what_is_possible(tmp_path):
+    log = the_log()
     with raises_naming(ValueError, "path", ".svg", ".png", "card.jpg"):
         to_postcard(log, tmp_path / "card.jpg")
     with raises_naming(ValueError, "path", ".gif", "run.png"):

@@ -2,24 +2,25 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, expect
 
 from engine.events import EventLog
 from engine.events import vocabulary as v
-from tests.browser.conftest import NewPage
-from tests.browser.notebooks import open_notebook, run_cell, write_notebook
+from tests.browser.exported import the_log
+from tests.browser.notebooks import expect_said, run_cell
 from tests.facts import assert_names
-from tests.visualizer.storytellers import storytellers
 from visualizer.predicting.questions import questions
+
+pytestmark = pytest.mark.usefixtures("patience")
 
 CELLS = [
     'from visualizer import predict\ngame = predict("run.jsonl", questions=3, seed=2)\ngame',
     "print('kernel:', [one['right'] for one in game.answers])",
     # A slow kernel answers late what widgets it has: their state is then set once more, as here.
     "game.game.send_state()\nprint('sent')",
+    'predict("run.jsonl", questions=3, seed=2)',
 ]
 
 # The state of every widget that the page has, unpacked, and all that page and notebook say and hold.
@@ -61,15 +62,6 @@ EVERYTHING = """async () => {
 }"""
 
 
-@pytest.fixture(scope="module")
-def log() -> EventLog:
-    return storytellers()
-
-
-def root_of(page: Page) -> Locator:
-    return page.locator(".underglass.predict")
-
-
 def lines_after(log: EventLog, index: int) -> list[str]:
     """The log from a step on, each event without its measured part, as it would be sent."""
     lines = log.to_bytes().decode().splitlines()[index:]
@@ -94,16 +86,11 @@ def choose(root: Locator, answer: tuple[int, ...], form: str) -> None:
     root.page.keyboard.press("Enter")
 
 
-def test_answers_come_from_the_kernel_and_only_after_the_question(
-    new_page: NewPage, jupyter: tuple[str, Path], log: EventLog
-) -> None:
-    address, work = jupyter
-    log.save(work / "run.jsonl")
-    write_notebook(work / "predict.ipynb", CELLS)
-    page = new_page(width=1280, height=1000)
-    open_notebook(page, address, "predict.ipynb")
-    run_cell(page, 0)
-    root = root_of(page)
+def test_answers_come_from_the_kernel_and_only_after_the_question(open_cells, jupyter):
+    log = the_log()
+    log.save(jupyter[1] / "run.jsonl")
+    page = open_cells("predict.ipynb", CELLS, width=1280)
+    root = page.locator(".underglass.predict").first
     for number, question in enumerate(questions(log, most=3, seed=2)):
         expect(root).to_have_attribute("data-number", str(number), timeout=30_000)
         expect(root).to_have_attribute("data-state", "asking")
@@ -130,7 +117,7 @@ def test_answers_come_from_the_kernel_and_only_after_the_question(
             board.press(",")
             expect(board).to_have_attribute("data-step", str(question.step - 1))
             run_cell(page, 2)
-            expect(page.locator(".jp-OutputArea-output").filter(has_text="sent")).to_be_visible()
+            expect_said(page, "sent")
             expect(board).to_have_attribute("data-step", str(question.step - 1))
         # The second is answered wrongly.
         wrong = number == 1
@@ -154,25 +141,16 @@ def test_answers_come_from_the_kernel_and_only_after_the_question(
     last = [event.step for event in log.of(v.StepStarted)][-1]
     expect(root.locator(".underglass").last).to_have_attribute("data-steps", str(last))
     run_cell(page, 1)
-    said = "kernel: [True, False, True]"
-    expect(page.locator(".jp-OutputArea-output").filter(has_text="kernel:")).to_have_text(said)
+    expect_said(page, "kernel: [True, False, True]")
     # Text typed into the form was not a command of the notebook.
-    expect(page.locator(".jp-Cell")).to_have_count(3)
+    expect(page.locator(".jp-Cell")).to_have_count(4)
 
-
-def test_without_a_kernel_the_page_shows_a_message(
-    new_page: NewPage, jupyter: tuple[str, Path], log: EventLog
-) -> None:
-    address, work = jupyter
-    log.save(work / "run.jsonl")
-    write_notebook(work / "alone.ipynb", CELLS[:1])
-    page = new_page(width=1280, height=1000)
-    open_notebook(page, address, "alone.ipynb")
-    run_cell(page, 0)
-    root = root_of(page)
-    expect(root).to_have_attribute("data-state", "asking", timeout=30_000)
+    # Without a kernel the page shows a message.
+    run_cell(page, 3)
+    root = page.locator(".underglass.predict").last
+    expect(root).to_have_attribute("data-state", "asking")
     page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")
     first = questions(log, most=3, seed=2)[0]
     choose(root, first.answer, first.form)
-    expect(root.locator(".said [data-message=no-kernel]")).to_be_visible(timeout=15_000)
+    expect(root.locator(".said [data-message=no-kernel]")).to_be_visible()
     expect(root).to_have_attribute("data-state", "asking")

@@ -5,9 +5,6 @@ every kind of change, a second board is created beside the first, at the same vi
 pictures and words must be equal, pixel by pixel.
 """
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -15,12 +12,9 @@ from engine import Cost, EngineConfig, Workload, simulate
 from engine.events import EventLog
 from engine.simulation.workload import bursts, uniform
 from tests.browser.board import BoardOnPage
-from tests.browser.conftest import NewPage
-from tests.browser.exported import opened, the_log
 from tests.browser.live import ask, open_live, steps
 from tests.browser.live import held_server as held
 from tests.visualizer.storytellers import crowd
-from visualizer import to_html
 
 # All that a board shows: its canvases' pixels, its words, and the tables beside the pictures.
 _SHOWN = """
@@ -106,34 +100,36 @@ def expect_as_made_anew(board: BoardOnPage, pictures: int = 7) -> None:
     assert len(mine["pictures"]) >= pictures
 
 
-def page_of(new_page: NewPage, folder: Path, log: EventLog, **options: Any) -> BoardOnPage:
-    path = folder / "log.html"
-    to_html(log, path)
-    page = new_page(**options)
-    page.add_init_script(_SHOWN)
-    return opened(page, path)
+@pytest.fixture
+def opened(new_page, open_board):
+    """Open a log on a page that can compare boards."""
+
+    def opened(log: EventLog | None = None) -> BoardOnPage:
+        page = new_page()
+        page.add_init_script(_SHOWN)
+        return open_board(log, on=page)
+
+    return opened
 
 
 @pytest.fixture
-def board(new_page: NewPage, tmp_path: Path) -> BoardOnPage:
-    return page_of(new_page, tmp_path, the_log())
+def board(opened):
+    return opened()
 
 
 @pytest.fixture
-def long_board(new_page: NewPage, tmp_path: Path) -> BoardOnPage:
+def long_board(opened):
     """A log that does not fit in steps nor in lanes, on blocks that are a few pixels each."""
-    log = crowd(requests=60, max_kv_tokens=32768, block_size=8, max_batch_size=2)
-    return page_of(new_page, tmp_path, log)
+    return opened(crowd(requests=60, max_kv_tokens=32768, block_size=8, max_batch_size=2))
 
 
-def test_after_moves_of_the_cursor_and_the_selection(board: BoardOnPage) -> None:
+def test_after_moves_of_cursor_and_selection_and_a_look_at_a_block(board):
     expect_as_made_anew(board)
     for keys in (["."], ["ArrowDown"], ["Home"], ["Escape"], ["End", ",", ","], ["ArrowUp", "<"]):
         board.press(*keys)
         expect_as_made_anew(board)
-
-
-def test_after_looking_at_a_block_and_brushing_a_range(board: BoardOnPage) -> None:
+    board.page.evaluate("location.hash = '#step=30&selected=8'")
+    board.expect_step(30)
     board.root.locator(".map > canvas").focus()
     for key in ("ArrowRight", "ArrowDown", "Enter"):
         board.page.keyboard.press(key)
@@ -143,7 +139,7 @@ def test_after_looking_at_a_block_and_brushing_a_range(board: BoardOnPage) -> No
     expect_as_made_anew(board)
 
 
-def test_after_another_theme_width_axis_or_panel_and_back(board: BoardOnPage) -> None:
+def test_after_another_theme_width_axis_or_panel_and_back(board):
     page = board.page
     for change in (
         lambda: page.emulate_media(color_scheme="dark"),
@@ -162,28 +158,16 @@ def test_after_another_theme_width_axis_or_panel_and_back(board: BoardOnPage) ->
     expect_as_made_anew(board)
 
 
-def test_after_zooming_moving_and_scrolling_a_long_log(long_board: BoardOnPage) -> None:
+def test_after_zooming_moving_and_scrolling_a_long_log(long_board):
     board = long_board
-    for keys in (
-        ["w", "w"],
-        ["d", "d", "."],
-        ["s"],
-        ["f"],
-        ["f"],
-        ["End"],
-        ["x"],
-        ["w", ","],
-        ["x"],
-    ):
+    for keys in ("ww", "dd.", "s", "f", "f", ["End"], "x", "w,", "x"):
         board.press(*keys)
         expect_as_made_anew(board)
     board.page.emulate_media(color_scheme="dark")
     expect_as_made_anew(board)
 
 
-def test_what_was_played_fast_is_all_true_once_it_stops(
-    long_board: BoardOnPage,
-) -> None:
+def test_what_was_played_fast_is_all_true_once_it_stops(long_board):
     board = long_board
     board.press("Home", "+", "+", "+", " ")
     expect(board.act("speed")).to_have_attribute("data-per-second", "60")
@@ -196,20 +180,19 @@ def test_what_was_played_fast_is_all_true_once_it_stops(
     board.press("End", "<")
     board.expect_step(last - 10)
     board.press(" ")
-    board.expect_step(last)
-    expect(board.root).to_have_attribute("data-playing", "false")
+    board.expect_data(step=last, playing="false")
     expect_as_made_anew(board)
 
 
 def test_of_a_long_list_the_frame_has_what_is_in_sight_and_nothing_moves_when_the_rest_comes(
-    new_page: NewPage, tmp_path: Path
-) -> None:
+    opened,
+):
     crowd_at_once = Workload.generate(
         70, arrivals=bursts(70, 1), prompt=uniform(4, 9), output=uniform(30, 40), seed=1
     )
     config = EngineConfig(token_budget=512, max_batch_size=60, max_kv_tokens=8192, block_size=8)
     log = simulate(crowd_at_once, config, cost=Cost(1, 0.01, 0.02, 0.00002, 1e-6))
-    board = page_of(new_page, tmp_path, log)
+    board = opened(log)
     came_later = set()
     for key in ("Home", ".", ".", "End", "<", "<", "Home"):
         first = board.root.evaluate("listed", key)
@@ -236,9 +219,9 @@ def redrawn(page: Page) -> list[dict[str, str]]:
     return [pictures[0], pictures[2]]
 
 
-def test_after_every_step_of_a_live_engine(new_page: NewPage) -> None:
+def test_after_every_step_of_a_live_engine(new_page):
     with held() as server:
-        callers = ask(server.url, *"ABCDEF", max_tokens=9)
+        ask(server.url, *"ABCDEF", max_tokens=9)
         steps(server.url, 1)
         page = new_page()
         page.add_init_script(_SHOWN)
@@ -253,10 +236,8 @@ def test_after_every_step_of_a_live_engine(new_page: NewPage) -> None:
                 board.press("x")
                 expect(board.root).to_have_attribute("data-axis", "time")
         # A request that arrives during a pause has a lane at once; the axis stays as it is.
-        for name in "GH":
-            callers += ask(server.url, name)
-            expect(board.root).to_have_attribute("data-requests", str(len(callers)))
+        for count, name in enumerate("GH", start=7):
+            ask(server.url, name)
+            expect(board.root).to_have_attribute("data-requests", str(count))
             before, after = redrawn(page)
             assert before == after
-        for caller in callers:
-            caller.close()

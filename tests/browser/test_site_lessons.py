@@ -2,9 +2,8 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from html.parser import HTMLParser
-from pathlib import Path
 
 import nbformat
 import pytest
@@ -14,7 +13,6 @@ from authoring.lab import NOTEBOOKS
 from authoring.parts import lessons
 from authoring.spoilers import predictions, states
 from checks.answer import answer_to
-from tests.browser.conftest import NewPage
 
 PATIENCE_MS = 120_000  # for Python on a busy machine
 NAMES = [path.stem for path in lessons()]
@@ -23,7 +21,7 @@ Open = Callable[..., Page]
 
 
 @pytest.fixture
-def open_lesson(site: str, new_page: NewPage) -> Iterator[Open]:
+def open_lesson(site, new_page):
     """Opens a lesson's page, whose console must stay empty."""
     said: list[str] = []
 
@@ -63,19 +61,12 @@ def edit(page: Page, number: int, old: str, new: str) -> None:
     page.keyboard.insert_text(source.replace(old, new))
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_lesson_draws_its_first_board_and_hides_what_follows_its_question(
-    name: str, open_lesson: Open
-) -> None:
+@pytest.mark.parametrize("name", [name for name in NAMES if name[:2] in ("00", "17")])
+def test_a_lesson_draws_its_first_board_and_hides_what_follows_its_question(name, open_lesson):
     page = open_lesson(name)
     board = page.locator("div.lesson .board").first
-    if board.count():
-        board.scroll_into_view_if_needed()
-        expect(board.locator("> .underglass")).to_have_attribute("data-ready", "true")
-    parts = page.locator("details.part")
-    asked = predictions(nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4).cells)
-    keys = [part.get_attribute("data-question") for part in parts.all()]
-    assert keys == [one.key for one in asked]
+    board.scroll_into_view_if_needed()
+    expect(board.locator("> .underglass")).to_have_attribute("data-ready", "true")
     expect(page.locator("form.predict").first).to_be_visible()
     for hidden in page.locator("details.part > :not(summary)").all():
         assert not hidden.is_visible()
@@ -85,7 +76,8 @@ def test_a_lesson_draws_its_first_board_and_hides_what_follows_its_question(
 class _Cells(HTMLParser):
     """What a page shows of each cell before anything is opened in its part: prose and outputs, no code.
 
-    parts   one dict per part of the page: the number of a cell -> its text
+    parts      one dict per part of the page: the number of a cell -> its text
+    questions  the key of the question before each part but the first
     """
 
     SILENT = ("script", "style", "form", "summary")
@@ -93,9 +85,8 @@ class _Cells(HTMLParser):
     def __init__(self, page: str) -> None:
         super().__init__()
         self.parts: list[dict[int, str]] = [{}]
-        self._open: list[
-            tuple[str, bool, int | None]
-        ] = []  # element, whether it shows no text, cell
+        self.questions: list[str] = []
+        self._open = list[tuple[str, bool, int | None]]()  # element, if it shows no text, cell
         self.feed(page)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -105,6 +96,7 @@ class _Cells(HTMLParser):
         classes = values.get("class", "").split()
         if "part" in classes:
             self.parts.append({})
+            self.questions.append(values["data-question"])
         folded = tag == "details" and "part" not in classes
         _, silent, cell = self._open[-1] if self._open else ("", False, None)
         if (name := values.get("id", "")).startswith("cell-"):
@@ -123,15 +115,13 @@ class _Cells(HTMLParser):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_no_answer_is_on_the_page_before_its_question_is_answered(
-    name: str, site_folder: Path
-) -> None:
+def test_no_answer_is_on_the_page_before_its_question_is_answered(name, site_folder):
     cells = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4).cells
-    parts = _Cells((site_folder / "lessons" / f"{name}.html").read_text("utf-8")).parts
+    page = _Cells((site_folder / "lessons" / f"{name}.html").read_text("utf-8"))
     asked = predictions(cells)
-    assert len(parts) == len(asked) + 1
+    assert page.questions == [one.key for one in asked]
     for at, one in enumerate(asked):
-        shown = {cell: text for part in parts[: at + 1] for cell, text in part.items()}
+        shown = {cell: text for part in page.parts[: at + 1] for cell, text in part.items()}
         assert 0 in shown and max(shown) <= one.asked, "all that follows is in another part"
         for number, text in shown.items():
             if f"says-{one.key}" in cells[number].metadata.get("tags", []):
@@ -140,7 +130,7 @@ def test_no_answer_is_on_the_page_before_its_question_is_answered(
             assert not states(told, answer_to(one.key).truth), (one.key, number)
 
 
-def test_a_guess_opens_the_next_part_and_is_remembered(open_lesson: Open) -> None:
+def test_a_guess_opens_the_next_part_and_is_remembered(open_lesson):
     page = open_lesson("04_continuous_batching")
     part = page.locator('details.part[data-question="04.static"]')
     page.get_by_label("7", exact=True).check()
@@ -155,16 +145,24 @@ def test_a_guess_opens_the_next_part_and_is_remembered(open_lesson: Open) -> Non
     page.reload()
     expect(told).to_contain_text("Your guess: 25.")
     expect(page.get_by_label("25", exact=True)).to_be_checked()
+    # Hints open one after the other.
+    closed = page.locator("details.part:not([open]) > summary")
+    while closed.count():
+        closed.first.click()
+    second = page.get_by_text("Hint 2 of 2")
+    expect(second).to_be_hidden()
+    page.get_by_text("Hint 1 of 2").click()
+    expect(second).to_be_visible()
 
 
-def test_a_reader_may_go_on_without_a_guess(open_lesson: Open) -> None:
+def test_a_reader_may_go_on_without_a_guess(open_lesson):
     page = open_lesson("04_continuous_batching")
     page.get_by_text("Go on without a guess").first.click()
     told = page.locator("details.part [data-reveal]").first
     expect(told).to_contain_text("No guess recorded. The log says: 25.")
 
 
-def test_a_changed_cell_runs_in_the_page_and_what_follows_is_marked(open_lesson: Open) -> None:
+def test_a_changed_cell_runs_in_the_page_stops_and_fails_and_what_follows_is_marked(open_lesson):
     page = open_lesson("04_continuous_batching")
     edit(page, 1, "max_batch_size=4", "max_batch_size=2")
     page.keyboard.press("Shift+Enter")
@@ -180,10 +178,7 @@ def test_a_changed_cell_runs_in_the_page_and_what_follows_is_marked(open_lesson:
     first.get_by_role("button", name="Reset").click()
     expect(first).to_have_attribute("data-state", "done", timeout=PATIENCE_MS)
     assert "72 steps in the engine's log" in run(page, 5).inner_text()
-
-
-def test_an_error_is_shown_with_its_line_and_python_stops_and_runs_again(open_lesson: Open) -> None:
-    page = open_lesson("04_continuous_batching")
+    # An error is shown with its line, and Python stops and runs again.
     edit(page, 7, "offered = 4", "while True: pass\noffered = 4")
     page.keyboard.press("Shift+Enter")
     running = cell(page, 7)
@@ -198,7 +193,7 @@ def test_an_error_is_shown_with_its_line_and_python_stops_and_runs_again(open_le
     expect(running.locator(".out")).to_have_text("126 of 288 seats were taken: 44%\n")
 
 
-def test_the_bundled_model_writes_in_the_page_what_it_writes_with_torch(open_lesson: Open) -> None:
+def test_the_bundled_model_writes_in_the_page_what_it_writes_with_torch(open_lesson):
     stored = nbformat.read(NOTEBOOKS / "01_token_loop.ipynb", as_version=4).cells[1].outputs
     [text] = [output.text for output in stored if output.output_type == "stream"]
     page = open_lesson("01_token_loop")
@@ -207,17 +202,7 @@ def test_the_bundled_model_writes_in_the_page_what_it_writes_with_torch(open_les
     expect(ran.locator(".board > .underglass")).to_have_attribute("data-ready", "true")
 
 
-def test_hints_open_one_after_the_other(open_lesson: Open) -> None:
-    page = open_lesson("04_continuous_batching")
-    for question in page.locator("details.part > summary").all():
-        question.click()
-    second = page.get_by_text("Hint 2 of 2")
-    expect(second).to_be_hidden()
-    page.get_by_text("Hint 1 of 2").click()
-    expect(second).to_be_visible()
-
-
-def test_each_cell_that_does_not_run_says_why(site_folder: Path) -> None:
+def test_each_cell_that_does_not_run_says_why(site_folder):
     rows = json.loads((site_folder / "cells.json").read_text("utf-8"))
     assert [row["lesson"] for row in rows] == NAMES
     reasons = {reason for row in rows for reason in row["reasons"]}

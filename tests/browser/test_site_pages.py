@@ -1,15 +1,11 @@
 """The static site's pages other than its lessons: nothing comes from another host."""
 
-from pathlib import Path
-
-import pytest
 from playwright.sync_api import Page, expect
 
 from engine.simulation.simulate import simulate
-from site_check import problems
 from tests.browser.axe import expect_no_violation
 from tests.browser.board import BoardOnPage
-from tests.browser.conftest import REPOSITORY, NewPage
+from tests.browser.conftest import REPOSITORY
 from tests.browser.test_open_log import drop
 from visualizer.named_logs import gallery
 from visualizer.playing.rerun import Setup
@@ -22,11 +18,7 @@ def _board(page: Page) -> BoardOnPage:
     return BoardOnPage(page).wait()
 
 
-def test_every_link_leads_to_a_file_and_nothing_is_loaded_from_elsewhere(site_folder: Path) -> None:
-    assert not list(problems(site_folder))
-
-
-def test_the_front_page_plays_until_it_is_paused(site: str, new_page: NewPage) -> None:
+def test_the_front_page_plays_until_it_is_paused(site, new_page):
     page = new_page()
     page.goto(site)
     board = _board(page)
@@ -38,36 +30,22 @@ def test_the_front_page_plays_until_it_is_paused(site: str, new_page: NewPage) -
     board.press("Home")
     assert board.data("step") == "1" != stopped
     expect(page.locator("html")).to_have_attribute("data-loop", "false")
-
-
-def test_the_front_page_stands_still_for_readers_who_want_that(
-    site: str, new_page: NewPage
-) -> None:
-    page = new_page(reduced_motion="reduce")
+    # It stands still for readers who want that.
+    page.emulate_media(reduced_motion="reduce")
     page.goto(site)
     board = _board(page)
-    board.expect_step(gallery()["preemption"].step)
-    expect(board.root).to_have_attribute("data-playing", "false")
-    expect(page.locator("html")).to_have_attribute("data-loop", "false")
+    board.expect_data(step=gallery()["preemption"].step, playing="false")
 
 
-@pytest.mark.parametrize("name", ["first_look", "experts", "vllm_tight"])
-def test_a_scenario_opens_at_its_moment(site: str, new_page: NewPage, name: str) -> None:
+def test_a_scenario_opens_at_its_moment_and_a_link_has_a_preview(site, site_folder, new_page):
     page = new_page()
-    page.goto(f"{site}gallery/{name}.html")
-    board = _board(page)
-    board.expect_step(gallery()[name].step)
-    board.expect_selected(gallery()[name].select)
-
-
-def test_a_link_to_a_moment_goes_by_a_page_with_its_preview(
-    site: str, site_folder: Path, new_page: NewPage
-) -> None:
-    page = new_page()
+    for name in ("experts", "vllm_tight"):
+        page.goto(f"{site}gallery/{name}.html")
+        board = _board(page)
+        board.expect_data(step=gallery()[name].step, selected=gallery()[name].select)
     page.goto(f"{site}gallery/preemption.html#step=27&select=2")
     board = _board(page)
-    board.expect_step(27)
-    board.expect_selected(2)
+    board.expect_data(step=27, selected=2)
     board.press("l")
     link = board.root.locator(".box.link input").input_value()
     assert link.endswith("gallery/preemption/27.html#step=27&selected=2")
@@ -79,7 +57,7 @@ def test_a_link_to_a_moment_goes_by_a_page_with_its_preview(
     assert (site_folder / "images/gallery/preemption/27.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_link_to_a_moment_of_a_lesson_opens_its_board_there(site: str, new_page: NewPage) -> None:
+def test_a_link_to_a_moment_of_a_lesson_opens_its_board_there(site, new_page):
     page = new_page()
     page.goto(f"{site}lessons/04_continuous_batching.html#cell-1&step=9&select=2")
     board = BoardOnPage(page)
@@ -91,7 +69,7 @@ def test_a_link_to_a_moment_of_a_lesson_opens_its_board_there(site: str, new_pag
     assert "lessons/04_continuous_batching.html#cell-1&step=9&selected=2" in link
 
 
-def test_a_trace_of_another_engine_is_read_in_the_page(site: str, new_page: NewPage) -> None:
+def test_a_trace_of_another_engine_is_read_in_the_page(site, new_page):
     page = new_page()
     page.goto(f"{site}open/index.html")
     page.locator("#file").set_input_files(VLLM)
@@ -109,7 +87,7 @@ def test_a_trace_of_another_engine_is_read_in_the_page(site: str, new_page: NewP
     assert page.title() == "own.jsonl · Underglass"
 
 
-def test_a_setting_of_the_playground_runs_the_workload_again(site: str, new_page: NewPage) -> None:
+def test_a_setting_of_the_playground_runs_the_workload_again(site, new_page):
     page = new_page()
     page.goto(f"{site}play/index.html")
     board = _board(page)
@@ -128,7 +106,7 @@ def test_a_setting_of_the_playground_runs_the_workload_again(site: str, new_page
     expect(now).to_be_hidden()
 
 
-def test_pages_are_accessible_and_fit_a_phone(site: str, new_page: NewPage) -> None:
+def test_pages_are_accessible_and_fit_a_phone(site, new_page):
     page = new_page(width=390, height=844, reduced_motion="reduce")
     for name in PAGES:
         page.goto(f"{site}{name}.html")

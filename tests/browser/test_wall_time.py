@@ -1,8 +1,5 @@
 """The timeline by wall time: one key away, in links, and with all that is done on it."""
 
-import re
-from pathlib import Path
-
 from playwright.sync_api import expect
 
 from engine import Engine, EngineConfig, SamplingParams
@@ -10,9 +7,6 @@ from engine.events import EventLog
 from engine.simulation.cost_runner import CostRunner
 from tests.browser.axe import expect_no_violation
 from tests.browser.board import BoardOnPage
-from tests.browser.conftest import NewPage
-from tests.browser.exported import open_board, opened
-from visualizer import to_html
 
 
 def one_long_document() -> EventLog:
@@ -42,17 +36,15 @@ def middle_of(board: BoardOnPage, log: EventLog, step: int) -> tuple[float, floa
     return box["x"] + 6 + left + share * (right - left), box["y"] + 60
 
 
-def test_x_shows_steps_as_wide_as_they_took_and_a_click_finds_them(
-    new_page: NewPage, tmp_path: Path
-) -> None:
+def test_x_shows_steps_as_wide_as_they_took_and_a_click_finds_them(open_board):
     log = one_long_document()
-    path = tmp_path / "long.html"
-    to_html(log, path, step=8)
-    page = new_page()
-    board = opened(page, path)
+    board = open_board(log, step=8)
+    page = board.page
     expect(board.root).to_have_attribute("data-axis", "steps")
     board.press("x")
     expect(board.root).to_have_attribute("data-axis", "time")
+    page.wait_for_function("location.hash.endsWith('axis=time')")
+    expect_no_violation(page)
     canvas = board.root.locator(".lanes canvas")
     ends = (log.steps["start_ms"] + log.steps["duration_ms"]) * 1000
     expect(canvas).to_have_attribute("data-view", f"0 {round(ends.max())}")
@@ -75,23 +67,5 @@ def test_x_shows_steps_as_wide_as_they_took_and_a_click_finds_them(
     page.keyboard.press("Enter")
     board.expect_step(5)
     board.press("Escape")
-    board.press("x")
-    expect(board.root).to_have_attribute("data-axis", "steps")
-    board.expect_step(5)
-
-
-def test_a_link_brings_it_back_and_it_can_be_reached_without_keys(
-    new_page: NewPage, tmp_path: Path
-) -> None:
-    page = new_page(color_scheme="dark")
-    board = open_board(page, tmp_path)
     board.act("axis").click()
-    expect(board.root).to_have_attribute("data-axis", "time")
-    page.wait_for_function("location.hash.endsWith('axis=time')")
-    expect_no_violation(page)
-    again = opened(new_page(), tmp_path / "class.html", page.evaluate("location.hash"))
-    expect(again.root).to_have_attribute("data-axis", "time")
-    again.press("l")
-    expect(again.root.locator(".link input")).to_have_value(re.compile("axis=time"))
-    again.press("Escape", "?")
-    expect(again.root.locator(".help dt").get_by_text("X", exact=True)).to_be_visible()
+    board.expect_data(axis="steps", step=5)

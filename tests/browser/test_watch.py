@@ -1,22 +1,20 @@
 """watch() in a real JupyterLab: the kernel holds the connection, the browser shows the same numbers."""
 
-from pathlib import Path
 from urllib.parse import urlsplit
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.board import BoardOnPage
-from tests.browser.conftest import NewPage
 from tests.browser.live import ask, expect_same_as_trace, held_server, steps
-from tests.browser.notebooks import open_notebook, run_cell, write_notebook
+from tests.browser.notebooks import expect_said, run_cell
+
+pytestmark = pytest.mark.usefixtures("patience")
 
 
-def test_a_notebook_follows_a_running_server_looks_back_and_outlives_it(
-    new_page: NewPage, jupyter: tuple[str, Path]
-) -> None:
-    address, work = jupyter
+def test_a_notebook_follows_a_running_server_looks_back_and_outlives_it(open_cells):
     with held_server() as first:
-        callers = ask(first.url, "Ada", "Bo", "Cy", max_tokens=20)
+        ask(first.url, "Ada", "Bo", "Cy", max_tokens=20)
         steps(first.url, 3)
         cells = [
             f'from visualizer import watch\nboard = watch("{first.url}")\nboard',
@@ -24,10 +22,7 @@ def test_a_notebook_follows_a_running_server_looks_back_and_outlives_it(
             "board.step = 5",
             "board.following = True",
         ]
-        write_notebook(work / "watch.ipynb", cells)
-        page = new_page(width=1400, height=1000)
-        open_notebook(page, address, "watch.ipynb")
-        run_cell(page, 0)
+        page = open_cells("watch.ipynb", cells)
         board = BoardOnPage(page).wait()
         for step in range(3, 9):
             expect_same_as_trace(board, first.url, step)
@@ -37,24 +32,17 @@ def test_a_notebook_follows_a_running_server_looks_back_and_outlives_it(
         run_cell(page, 2)
         expect_same_as_trace(board, first.url, 5)
         steps(first.url, 1)
-        expect(board.root).to_have_attribute("data-steps", "10")
-        board.expect_step(5)
+        board.expect_data(steps="10", step=5)
         run_cell(page, 3)
         expect_same_as_trace(board, first.url, 10)
         expect(board.root).to_have_attribute("data-synced", "10 true")
         run_cell(page, 1)
-        said = f"kernel: 10 True {board.data('free')}"
-        expect(page.locator(".jp-OutputArea-output").filter(has_text="kernel:")).to_have_text(said)
+        expect_said(page, f"kernel: 10 True {board.data('free')}")
 
         first.process.kill()
-        expect(board.root).to_have_attribute("data-live", "lost")
-        board.expect_step(10)
-        for caller in callers:
-            caller.close()
+        board.expect_data(live="lost", step=10)
     with held_server(port=urlsplit(first.url).port) as second:
-        callers = ask(second.url, "Di")
+        ask(second.url, "Di")
         expect(board.root).to_have_attribute("data-live", "live")
         steps(second.url, 2)
         expect_same_as_trace(board, second.url, 2)
-        for caller in callers:
-            caller.close()

@@ -1,27 +1,14 @@
 """Where did the time go: bars, orders, reasons, and the way to a decision."""
 
-from pathlib import Path
-
-import pytest
 from playwright.sync_api import Locator, expect
 
 from engine.events.durations import duration
-from engine.events.waterfall import RequestTime
 from tests.browser.axe import expect_no_violation
 from tests.browser.board import BoardOnPage
-from tests.browser.conftest import NewPage
-from tests.browser.exported import open_board, the_log
+from tests.browser.exported import OpenBoard, the_log
 
 TOP = 22  # px above the first row
 PITCH = 38
-
-
-@pytest.fixture
-def board(new_page: NewPage, tmp_path: Path) -> BoardOnPage:
-    board = open_board(new_page(), tmp_path)
-    board.press("y")
-    expect(board.root).to_have_attribute("data-only", "waterfall")
-    return board
 
 
 def bars(board: BoardOnPage) -> Locator:
@@ -32,16 +19,23 @@ def order(board: BoardOnPage) -> list[int]:
     return [int(request) for request in str(bars(board).get_attribute("data-order")).split()]
 
 
-def times() -> list[RequestTime]:
-    return the_log().waterfall.sorted()
+def opened(open_board: OpenBoard, **options: object) -> BoardOnPage:
+    board = open_board(**options)
+    board.press("y")
+    expect(board.root).to_have_attribute("data-only", "waterfall")
+    return board
 
 
-def why_rows(board: BoardOnPage) -> list[str]:
-    return board.root.locator(".why tbody th").all_inner_texts()
-
-
-def test_the_rows_are_in_the_chosen_order(board: BoardOnPage) -> None:
-    waterfall = the_log().waterfall
+def test_rows_are_in_the_chosen_order_and_reasons_are_those_of_the_log(open_board):
+    board, waterfall = opened(open_board), the_log().waterfall
+    for time in waterfall.sorted()[:4]:
+        board.root.locator(f".names .chip[data-request='{time.request}']").click()
+        board.expect_selected(time.request)
+        board.settle()
+        expected = [duration(row.time / 1000) for row in time.parts]
+        said = board.root.locator(".why tbody th").all_inner_texts()
+        assert said == [*expected, "no value"]
+        assert duration(time.total / 1000) in board.text(".why .headline")
     totals = [waterfall[request].total for request in order(board)]
     assert totals == sorted(totals, reverse=True)
     board.root.locator("[data-sort=lost]").click()
@@ -54,37 +48,24 @@ def test_the_rows_are_in_the_chosen_order(board: BoardOnPage) -> None:
     assert len(arrived) == len(waterfall)
 
 
-def test_the_reasons_of_a_request_are_those_of_the_log(board: BoardOnPage) -> None:
-    for time in times()[:4]:
-        board.root.locator(f".names .chip[data-request='{time.request}']").click()
-        board.expect_selected(time.request)
-        board.settle()
-        expected = [duration(row.time / 1000) for row in time.parts]
-        assert why_rows(board) == [*expected, "no value"]
-        assert duration(time.total / 1000) in board.text(".why .headline")
-
-
-def test_a_click_on_a_bar_goes_to_its_step(board: BoardOnPage) -> None:
-    preempted = next(
+def test_clicks_keys_and_addresses_lead_to_a_decision_and_back(open_board):
+    board = opened(open_board)
+    row, time, span = next(
         (row, time, span)
-        for row, time in enumerate(times())
+        for row, time in enumerate(the_log().waterfall.sorted())
         for span in time.spans
         if span.cause == "preempted"
     )
-    row, time, span = preempted
     assert time.arrived is not None
     left, right, longest = map(float, str(bars(board).get_attribute("data-plot")).split())
     middle = (span.start + span.end) / 2 - time.arrived
     x = left + (right - left) * middle / longest
-    bars(board).click(position={"x": x, "y": TOP + row * PITCH + PITCH / 2})
-    expect(board.root).to_have_attribute("data-only", "")
-    board.expect_step(span.step)
-    board.expect_selected(time.request)
-    expect(board.root.locator(".sentence")).to_be_visible()
-
-
-def test_keys_alone_reach_a_decision(board: BoardOnPage) -> None:
     first, second = order(board)[:2]
+    bars(board).click(position={"x": x, "y": TOP + row * PITCH + PITCH / 2})
+    board.expect_data(only="", step=span.step, selected=time.request)
+    expect(board.root.locator(".sentence")).to_be_visible()
+    # Keys alone reach a decision, too.
+    board.press("y")
     board.root.locator(f".names .chip[data-request='{first}']").click()
     board.press("ArrowDown")
     board.expect_selected(second)
@@ -92,29 +73,25 @@ def test_keys_alone_reach_a_decision(board: BoardOnPage) -> None:
     step = int(str(link.get_attribute("data-step")))
     link.focus()
     board.page.keyboard.press("Enter")
-    board.expect_step(step)
-    expect(board.root).to_have_attribute("data-only", "")
-    board.press("y")
-    expect(board.root).to_have_attribute("data-only", "waterfall")
-    board.press("y")
-    expect(board.root).to_have_attribute("data-only", "")
-
-
-def test_the_address_opens_it(new_page: NewPage, tmp_path: Path) -> None:
-    board = open_board(new_page(), tmp_path, "#step=12&selected=5&panel=waterfall")
+    board.expect_data(step=step, only="")
+    fragment = "#step=12&selected=5&panel=waterfall"
+    board = open_board(None, fragment, on=board.page)
     expect(board.root.locator(".why h2")).to_contain_text("r5")
     board.press("y")
     board.expect_step(12)
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (1280, "dark"), (1920, "light")])
-def test_axe_finds_no_violation(new_page: NewPage, tmp_path: Path, width: int, scheme: str) -> None:
-    board = open_board(new_page(width=width, color_scheme=scheme), tmp_path)
-    board.press("y")
-    expect(board.root.locator(".waterfall .alternative table").first).to_be_attached()
-    expect_no_violation(board.page)
+def test_axe_finds_no_violation_at_any_width(open_board):
+    board = opened(open_board, width=360)
     section = board.root.locator(".waterfall")
-    assert section.evaluate("element => element.scrollWidth - element.clientWidth") == 0
+    table = section.locator(".alternative table").first
+    for width, scheme in ((360, "light"), (1280, "dark")):
+        board.page.set_viewport_size({"width": width, "height": 860})
+        board.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        board.settle()
+        expect(table).to_be_attached()
+        expect_no_violation(board.page)
+        assert section.evaluate("element => element.scrollWidth - element.clientWidth") == 0
     board.press("t")
-    expect(board.root.locator(".waterfall .alternative table").first).to_be_visible()
+    expect(table).to_be_visible()
     expect_no_violation(board.page)

@@ -16,7 +16,7 @@ Run = Callable[..., list[dict]]
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(monkeypatch):
     """Runs cells of one lesson and returns the outputs of the last one."""
     monkeypatch.setattr(visualizer, "_MODULE_OF", dict(visualizer._MODULE_OF))
     monkeypatch.delattr(visualizer, "figures", raising=False)  # another test may have imported it
@@ -40,19 +40,19 @@ def text_of(outputs: list[dict], stream: str = "stdout") -> str:
     return "".join(one["text"] for one in outputs if one.get("stream") == stream)
 
 
-def test_a_cell_prints_and_shows_its_last_value_unless_it_ends_with_a_semicolon(run: Run) -> None:
+def test_a_cell_prints_and_shows_its_last_value_unless_it_ends_with_a_semicolon(run):
     outputs = run("import sys\nprint('one')\nprint('two', file=sys.stderr)\n[3]")
     assert (text_of(outputs), text_of(outputs, "stderr")) == ("one\n", "two\n")
     assert text_of(outputs, "result") == "[3]\n"
     assert run("3;") == run("None") == []
 
 
-def test_cells_share_their_names_and_may_await(run: Run) -> None:
+def test_cells_share_their_names_and_may_await(run):
     assert text_of(run("import asyncio\nx = 4", "await asyncio.sleep(0)\nprint(x + 1)")) == "5\n"
     assert text_of(run("async def six(): return 6", "await six()"), "result") == "6\n"
 
 
-def test_a_board_is_the_log_and_where_it_opens(run: Run) -> None:
+def test_a_board_is_the_log_and_where_it_opens(run):
     [board] = run(
         "from visualizer import show\n"
         "from engine.simulation.scenarios import scenario\n"
@@ -65,7 +65,7 @@ def test_a_board_is_the_log_and_where_it_opens(run: Run) -> None:
     assert shown.deterministic() == scenario("first_look").run().deterministic()
 
 
-def test_a_comparison_has_both_logs_and_its_facts(run: Run) -> None:
+def test_a_comparison_has_both_logs_and_its_facts(run):
     [shown] = run(
         "from visualizer import compare\n"
         "from engine.simulation.scenarios import scenario\n"
@@ -84,7 +84,7 @@ def test_a_comparison_has_both_logs_and_its_facts(run: Run) -> None:
 ASK = 'from checks import predict\nguess = predict("00.eva", "When?", [9, 10, 11, 13])\nguess'
 
 
-def test_a_question_has_a_reply_to_each_guess_and_the_reveal_names_it(run: Run) -> None:
+def test_a_question_has_a_reply_to_each_guess_and_the_reveal_names_it(run):
     [asked] = run(ASK)
     assert asked["options"] == ["9", "10", "11", "13"]
     assert ["says the same" in reply[0] for reply in asked["replies"]] == [
@@ -97,18 +97,18 @@ def test_a_question_has_a_reply_to_each_guess_and_the_reveal_names_it(run: Run) 
     assert run(ASK, "guess.reveal(10)") == [{"kind": "reveal", "key": "00.eva"}]
 
 
-def test_another_answer_is_an_error_only_in_the_lesson_as_it_is_written(run: Run) -> None:
+def test_another_answer_is_an_error_only_in_the_lesson_as_it_is_written(run):
     [error] = run(ASK, "guess.reveal(12)")
     assert error["name"] == "ValueError"
     assert "12" in text_of(run(ASK, "guess.reveal(12)", is_changed=True))
 
 
-def test_asserts_do_nothing_once_a_reader_has_changed_the_lesson(run: Run) -> None:
+def test_asserts_do_nothing_once_a_reader_has_changed_the_lesson(run):
     assert run("assert 1 == 2")[0]["name"] == "AssertionError"
     assert run("assert 1 == 2", is_changed=True) == []
 
 
-def test_an_error_has_the_line_of_the_cell_and_no_frame_of_the_page(run: Run) -> None:
+def test_an_error_has_the_line_of_the_cell_and_no_frame_of_the_page(run):
     [error] = run("def part(x):\n    return 1 / x", "a = 1\npart(0)")
     assert (error["name"], error["line"]) == ("ZeroDivisionError", 2)
     assert "<cell 1>" in error["trace"] and "<cell 0>" in error["trace"]
@@ -117,11 +117,11 @@ def test_an_error_has_the_line_of_the_cell_and_no_frame_of_the_page(run: Run) ->
     assert run("import nothing_of_this_name")[0]["missing"] == "nothing_of_this_name"
 
 
-def test_a_figure_stands_for_the_stored_picture(run: Run) -> None:
+def test_a_figure_stands_for_the_stored_picture(run):
     assert run("from visualizer import figures\nfigures.ttft({})") == [{"kind": "figure"}]
 
 
-def test_progress_is_told_as_it_is_made(run: Run) -> None:
+def test_progress_is_told_as_it_is_made(run):
     told = run("from tqdm.auto import tqdm\nfor _ in tqdm([1, 2], desc='steps'): pass")
     assert [(one["done"], one["total"]) for one in told] == [(1, 2), (2, 2)]
     assert run("with tqdm(total=3, disable=True) as bar: bar.update(3)") == []

@@ -17,11 +17,11 @@ def _site(folder: Path, **pages: str) -> Path:
     return folder
 
 
-def test_a_sound_site_has_no_problems(tmp_path: Path) -> None:
+def test_a_sound_site_has_no_problems(tmp_path):
     assert not list(problems(_site(tmp_path)))
 
 
-def test_each_kind_of_broken_link_is_named(tmp_path: Path) -> None:
+def test_each_kind_of_broken_link_is_named(tmp_path):
     broken = {
         "gone": '<a href="missing.html">',
         "anchor": '<a href="b/c.html#nowhere">',
@@ -37,5 +37,5 @@ def test_each_kind_of_broken_link_is_named(tmp_path: Path) -> None:
     assert {one.partition(".html")[0] for one in found} == set(broken)
 
 
-def test_the_view_of_a_board_is_no_anchor(tmp_path: Path) -> None:
+def test_the_view_of_a_board_is_no_anchor(tmp_path):
     assert not list(problems(_site(tmp_path, view='<a href="b/c.html#step=3&amp;selected=1">')))

@@ -1,7 +1,5 @@
 """Markdown of the repository as pages: anchors as on GitHub, links to the site's own pages."""
 
-from pathlib import Path
-
 import pytest
 
 from site_links import LinkError, Links, place_of
@@ -20,11 +18,11 @@ from site_pages import REPOSITORY, Site
         ("engine/engine.py", "source/engine/engine.py.html"),
     ],
 )
-def test_each_kind_of_file_has_its_place(path: str, place: str) -> None:
+def test_each_kind_of_file_has_its_place(path, place):
     assert place_of(path) == place
 
 
-def test_a_link_is_relative_to_the_page_that_shows_it() -> None:
+def test_a_link_is_relative_to_the_page_that_shows_it():
     links = Links(REPOSITORY)
     resolve = links.resolver("notebooks/05_paged_kv.ipynb", "lessons/05_paged_kv.html")
     assert resolve("../docs/glossary.md#block") == "../docs/glossary.html#block"
@@ -37,31 +35,31 @@ def test_a_link_is_relative_to_the_page_that_shows_it() -> None:
     assert "engine/engine.py" in links.used
 
 
-def test_a_link_to_no_file_stops_the_build() -> None:
+def test_a_link_to_no_file_stops_the_build():
     with pytest.raises(LinkError, match=r"docs/a\.md links to gone\.md"):
         Links(REPOSITORY).resolve("gone.md", "docs/a.md", "docs/a.html")
 
 
-def test_anchors_are_those_of_github() -> None:
+def test_anchors_are_those_of_github():
     text = "# A `b.c()`, d\n\n## Rows without pandas\n\n## Rows without pandas\n"
     anchors = [anchor for _, anchor, _ in render(text, str).headings]
     assert anchors == ["a-bc-d", "rows-without-pandas", "rows-without-pandas-1"]
     assert slug("What's new?") == "whats-new"
 
 
-def test_links_in_html_are_resolved_too() -> None:
+def test_links_in_html_are_resolved_too():
     html = render('<img src="x.png">\n\nSee <a href="y.md">this</a>.', lambda href: f"/{href}").html
     assert 'src="/x.png"' in html
     assert 'href="/y.md"' in html
 
 
-def test_the_address_of_the_site_has_a_scheme_and_a_slash(tmp_path: Path) -> None:
+def test_the_address_of_the_site_has_a_scheme_and_a_slash(tmp_path):
     assert Site(tmp_path, "https://site.example/ug").url == "https://site.example/ug/"
     with pytest.raises(ValueError, match="SITE_URL must begin with http"):
         Site(tmp_path, "site.example")
 
 
-def test_a_preview_is_absolute_if_the_address_is_known(tmp_path: Path) -> None:
+def test_a_preview_is_absolute_if_the_address_is_known(tmp_path):
     for url, start in (("https://site.example/ug/", "https://site.example/ug/"), ("", "../")):
         site = Site(tmp_path, url)
         site.write("a/b.html", "missing.html", page="", image="images/c.png", image_alt="c")

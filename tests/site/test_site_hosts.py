@@ -2,7 +2,6 @@
 
 import ast
 import json
-from pathlib import Path
 
 import nbformat
 import pytest
@@ -15,27 +14,25 @@ WHEEL = "https://github.com/ada/glass/raw/colab/underglass-1-py3-none-any.whl"
 
 
 @pytest.fixture(autouse=True)
-def outside_of_github(monkeypatch: pytest.MonkeyPatch) -> None:
+def outside_of_github(monkeypatch):
     monkeypatch.delenv("GITHUB_REPOSITORY", raising=False)
 
 
 @pytest.mark.parametrize("end", ["", "/", ".git"])
-def test_the_repository_comes_from_the_project(tmp_path: Path, end: str) -> None:
+def test_the_repository_comes_from_the_project(tmp_path, end):
     project = tmp_path / "pyproject.toml"
     project.write_text(f'[project]\nurls = {{ Repository = "https://github.com/ada/glass{end}" }}')
     assert site_hosts.repository(project) == "ada/glass"
 
 
-def test_a_fork_links_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fork_links_to_itself(monkeypatch):
     monkeypatch.setenv("GITHUB_REPOSITORY", "bo/fork")
     assert "/bo/fork/" in site_hosts.colab_url("04_continuous_batching")
     assert "/bo/fork/" in site_hosts.binder_url()
     assert site_hosts.codespaces_url().endswith("/bo/fork")
 
 
-def test_a_project_without_an_address_has_no_links(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_project_without_an_address_has_no_links(tmp_path, monkeypatch):
     project = tmp_path / "pyproject.toml"
     project.write_text('[project]\nname = "underglass"')
     assert site_hosts.repository(project) == ""
@@ -44,14 +41,14 @@ def test_a_project_without_an_address_has_no_links(
     assert site_hosts.binder_url() == site_hosts.codespaces_url() == ""
 
 
-def test_another_address_is_an_error(tmp_path: Path) -> None:
+def test_another_address_is_an_error(tmp_path):
     project = tmp_path / "pyproject.toml"
     project.write_text('[project]\nurls = { Repository = "https://example.org/glass" }')
     with pytest.raises(ValueError, match=r"Repository.*example\.org"):
         site_hosts.repository(project)
 
 
-def test_a_notebook_for_colab_installs_the_wheel_first() -> None:
+def test_a_notebook_for_colab_installs_the_wheel_first():
     notebook = nbformat.reads(site_hosts.colab_notebook(LESSON, WHEEL, "ada/glass"), as_version=4)
     nbformat.validate(notebook)
     first, *rest = notebook.cells
@@ -65,14 +62,14 @@ def test_a_notebook_for_colab_installs_the_wheel_first() -> None:
     ]
 
 
-def test_its_links_lead_to_the_repository() -> None:
+def test_its_links_lead_to_the_repository():
     text = site_hosts.colab_notebook(LESSON, WHEEL, "ada/glass")
     assert "](../" in LESSON.read_text("utf-8")
     assert "](../" not in text
     assert "](https://github.com/ada/glass/blob/HEAD/docs/glossary.md" in text
 
 
-def test_all_lessons_and_the_wheel_are_written(tmp_path: Path) -> None:
+def test_all_lessons_and_the_wheel_are_written(tmp_path):
     wheel = tmp_path / "underglass-1-py3-none-any.whl"
     wheel.write_bytes(b"wheel")
     site_hosts.write_colab(tmp_path / "colab", wheel, "ada/glass")

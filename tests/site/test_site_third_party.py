@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +12,7 @@ TEXT = "MIT License\n\nCopyright (c) 2026 by Ada <ada@example.org>\n\nPermission
 
 
 @pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def package(tmp_path, monkeypatch):
     """An installed npm package named `glass`."""
     folder = tmp_path / "node_modules" / "glass"
     folder.mkdir(parents=True)
@@ -28,7 +27,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_a_package_is_listed_with_its_version_holder_and_source(package: Path) -> None:
+def test_a_package_is_listed_with_its_version_holder_and_source(package):
     found = site_third_party.npm_package("glass", "`assets/editor.js`")
     row = site_third_party.written([found]).split("|---|\n")[1].splitlines()[0]
     facts = ("[glass](https://host.example/a/b)", "1.2.0", "[MIT](licenses/glass.txt)", "2026 Ada")
@@ -36,20 +35,20 @@ def test_a_package_is_listed_with_its_version_holder_and_source(package: Path) -
     assert found.text == TEXT
 
 
-def test_an_unread_license_is_an_error(package: Path) -> None:
+def test_an_unread_license_is_an_error(package):
     told = json.loads((package / "package.json").read_text()) | {"license": "GPL-3.0-only"}
     (package / "package.json").write_text(json.dumps(told))
     with pytest.raises(LicenseError, match=r"glass.*GPL-3\.0-only"):
         site_third_party.npm_package("glass", "")
 
 
-def test_a_package_without_a_text_is_an_error(package: Path) -> None:
+def test_a_package_without_a_text_is_an_error(package):
     (package / "LICENSE.md").unlink()
     with pytest.raises(LicenseError, match="glass"):
         site_third_party.npm_package("glass", "")
 
 
-def test_what_a_bundle_contains_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_bundle_contains_is_found(tmp_path, monkeypatch):
     sources = ["../frontend/src/entry.js", "../frontend/node_modules/glass/src/index.ts"]
     (tmp_path / "board.js.map").write_text(json.dumps({"sources": sources}))
     monkeypatch.setattr(site_third_party, "STATIC", tmp_path)
@@ -61,25 +60,21 @@ def test_what_a_bundle_contains_is_found(tmp_path: Path, monkeypatch: pytest.Mon
     }
 
 
-def test_another_pyodide_has_to_be_looked_at(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_pyodide_has_to_be_looked_at(tmp_path, monkeypatch):
     (tmp_path / "package.json").write_text('{"version": "999.0.0"}')
     monkeypatch.setattr(site_third_party, "PYODIDE", tmp_path)
     with pytest.raises(LicenseError, match=r"999\.0\.0"):
         list(site_third_party.pyodide())
 
 
-def test_python_packages_in_the_pages_zip_are_found() -> None:
+def test_python_packages_in_the_pages_zip_are_found():
     found = {name.lower(): version for name, version in site_third_party.page_distributions()}
     assert found.keys() >= {"msgspec", "jinja2", "markupsafe"}
     assert "underglass" not in found
 
 
 @pytest.mark.parametrize("change", ["a version", "a text", "a text of nothing"])
-def test_the_check_fails_for_a_list_that_is_not_up_to_date(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
-) -> None:
+def test_the_check_fails_for_a_list_that_is_not_up_to_date(tmp_path, monkeypatch, change):
     component = site_third_party.Component(
         "glass", "1.2.0", "MIT", "2026 Ada", "`assets/editor.js`", "", "glass.txt", TEXT
     )
@@ -107,7 +102,7 @@ def test_the_check_fails_for_a_list_that_is_not_up_to_date(
     assert status("--check") == 1
 
 
-def test_each_row_has_a_text_and_a_holder() -> None:
+def test_each_row_has_a_text_and_a_holder():
     rows = re.findall(r"^\| .*\]\(licenses/(.*?)\) \| (.*?) \| .* \|$", _list(), re.M)
     assert len(rows) > 10
     for file, holder in rows:

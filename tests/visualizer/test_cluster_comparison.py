@@ -1,7 +1,6 @@
 """`compare` of two cluster runs: totals, and each request in both."""
 
 import math
-from pathlib import Path
 
 import pytest
 
@@ -13,13 +12,13 @@ from visualizer import ClusterComparison, compare
 
 
 @pytest.fixture(scope="module")
-def comparison() -> ClusterComparison:
+def comparison():
     """The same workload with a router that knows nothing, and with one that knows the prefixes."""
     blind = simulate_cluster(speakers(seed=2), config(), cost=COST, replicas=3, router="random")
     return compare(blind, three_replicas(), ("random", "tree"))
 
 
-def test_the_totals_are_those_of_the_decisions(comparison: ClusterComparison) -> None:
+def test_the_totals_are_those_of_the_decisions(comparison):
     for log, name in zip(comparison.logs, ("random", "tree"), strict=True):
         rows, totals = log.decisions, comparison.totals[name]
         assert totals["requests"] == 28
@@ -32,9 +31,7 @@ def test_the_totals_are_those_of_the_decisions(comparison: ClusterComparison) ->
     assert comparison.totals.loc["hit_rate", "tree"] > comparison.totals.loc["hit_rate", "random"]
 
 
-def test_each_request_has_its_replica_and_its_first_token_in_both(
-    comparison: ClusterComparison,
-) -> None:
+def test_each_request_has_its_replica_and_its_first_token_in_both(comparison):
     table = comparison.requests
     assert sorted(table.index) == list(range(1, 29))
     changes = table.ttft_change_ms.abs()
@@ -48,7 +45,7 @@ def test_each_request_has_its_replica_and_its_first_token_in_both(
     assert_names(repr(comparison), 28, moved)
 
 
-def test_a_cluster_log_is_compared_with_a_cluster_log_only(tmp_path: Path) -> None:
+def test_a_cluster_log_is_compared_with_a_cluster_log_only(tmp_path):
     three_replicas().save(tmp_path / "run.jsonl")
     same = compare(tmp_path / "run.jsonl", three_replicas())  # type: ignore[call-overload]
     assert isinstance(same, ClusterComparison)

@@ -2,10 +2,7 @@
 
 import gzip
 import json
-import subprocess
-import sys
 import webbrowser
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -23,12 +20,12 @@ from visualizer.html import to_html
 
 
 @pytest.fixture(scope="module")
-def log() -> EventLog:
+def log():
     return storytellers()
 
 
 @pytest.fixture
-def trace(log: EventLog, tmp_path: Path) -> Path:
+def trace(log, tmp_path):
     log.save(tmp_path / "trace.jsonl")
     return tmp_path / "trace.jsonl"
 
@@ -37,17 +34,7 @@ def run(*arguments: object, stdin: bytes = b"") -> Result:
     return CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
 
 
-def test_the_page_opens_as_asked_for(trace: Path, log: EventLog, tmp_path: Path) -> None:
-    page = tmp_path / "page.html"
-    done = run(trace, "--html", page, "--step", 7, "--select", 3, "--theme", "dark")
-    assert done.stdout.strip() == str(page)
-    expect = to_html(log, step=7, select=3, theme="dark", title="trace.jsonl")
-    assert page.read_text("utf-8") == expect
-
-
-def test_open_shows_the_page_in_the_browser(
-    trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_open_shows_the_page_in_the_browser(trace, tmp_path, monkeypatch):
     shown: list[str] = []
     monkeypatch.setattr(webbrowser, "open", shown.append)
     assert run(trace, "--html", tmp_path / "a b.html").exit_code == 0
@@ -56,9 +43,7 @@ def test_open_shows_the_page_in_the_browser(
     assert shown == [(tmp_path / "a b.html").as_uri()]
 
 
-def test_exports_write_what_was_named_and_no_page(
-    trace: Path, log: EventLog, tmp_path: Path
-) -> None:
+def test_exports_write_what_was_named_and_no_page(trace, log, tmp_path):
     done = run(trace, "--perfetto", tmp_path / "p.json.gz", "--csv", tmp_path / "tables" / "new")
     names = ["p.json.gz", *(f"tables/new/{name}.csv" for name in ("requests", "steps", "tokens"))]
     assert done.stdout.splitlines() == [str(tmp_path / name) for name in names]
@@ -72,7 +57,7 @@ def test_exports_write_what_was_named_and_no_page(
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
-def test_standard_input_and_packed_logs_are_read(pack: type, log: EventLog, tmp_path: Path) -> None:
+def test_standard_input_and_packed_logs_are_read(pack, log, tmp_path):
     packed = pack(log.to_bytes())
     (tmp_path / "trace.jsonl.gz").write_bytes(packed)
     piped, read = run("-", "--summary", stdin=packed), run(tmp_path / "trace.jsonl.gz", "--summary")
@@ -80,7 +65,7 @@ def test_standard_input_and_packed_logs_are_read(pack: type, log: EventLog, tmp_
     assert piped.stdout == read.stdout
 
 
-def test_the_summary_says_what_happened(trace: Path, log: EventLog) -> None:
+def test_the_summary_says_what_happened(trace, log):
     lines = run(trace, "--summary").stdout.splitlines()
     said = {line[:13].strip(): line[13:] for line in lines}
     ttft, gaps = log.requests.ttft_ms, log.tokens.gap_ms
@@ -97,8 +82,8 @@ def test_the_summary_says_what_happened(trace: Path, log: EventLog) -> None:
     assert_names(said["KV blocks"], 40, 27)
 
 
-def test_every_log_can_be_summarized(first_seed: int) -> None:
-    for seed in range(first_seed, first_seed + 40):
+def test_every_log_can_be_summarized(first_seed):
+    for seed in range(first_seed, first_seed + 12):
         workload = random_workload(seed)
         log = EventLog(window=None if seed % 2 else 30)
         play(make_engine(workload, log), workload)
@@ -107,7 +92,7 @@ def test_every_log_can_be_summarized(first_seed: int) -> None:
         assert "nan" not in done.stdout
 
 
-def test_a_log_without_a_step_is_summarized(log: EventLog) -> None:
+def test_a_log_without_a_step_is_summarized(log):
     done = run("-", "--summary", stdin=log.to_bytes().split(b"\n")[0] + b"\n")
     assert [line.split() for line in done.stdout.splitlines()[:2]] == [
         ["requests", "0"],
@@ -115,30 +100,28 @@ def test_a_log_without_a_step_is_summarized(log: EventLog) -> None:
     ]
 
 
-def test_a_scenario_is_shown_by_its_name(tmp_path: Path) -> None:
-    done = run("preemption", "--html", tmp_path / "page.html")
-    assert done.exit_code == 0
-    assert (tmp_path / "page.html").read_text("utf-8") == to_html("preemption")
-
-
-def test_a_request_or_none_is_selected(trace: Path, log: EventLog, tmp_path: Path) -> None:
+def test_the_page_opens_as_asked_for(trace, log, tmp_path):
     for option, select in (("3", 3), ("none", None), ("auto", "auto")):
         assert run(trace, "--select", option, "--html", tmp_path / "page.html").exit_code == 0
         page = (tmp_path / "page.html").read_text("utf-8")
         assert page == to_html(log, select=select, title=trace.name)
     assert "selected: null" in to_html(log, select=None)
+    page = tmp_path / "page.html"
+    done = run(trace, "--html", page, "--step", 7, "--select", 3, "--theme", "dark")
+    assert done.stdout.strip() == str(page)
+    expect = to_html(log, step=7, select=3, theme="dark", title="trace.jsonl")
+    assert page.read_text("utf-8") == expect
 
 
-def test_a_request_is_selected_by_its_label(tmp_path: Path) -> None:
+def test_a_request_is_selected_by_its_label(tmp_path):
     for select in ("Ivo", "9"):
         page = tmp_path / f"{select}.html"
         assert run("vllm_tight", "--select", select, "--html", page).exit_code == 0
     assert (tmp_path / "Ivo.html").read_text() == (tmp_path / "9.html").read_text()
+    assert (tmp_path / "9.html").read_text() == to_html("vllm_tight", select=9)
 
 
-def test_a_directory_is_named_as_one_and_hides_no_scenario(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_directory_is_named_as_one_and_hides_no_scenario(tmp_path, monkeypatch):
     (tmp_path / "logs").mkdir()
     (tmp_path / "thrash").mkdir()
     monkeypatch.chdir(tmp_path)
@@ -146,7 +129,7 @@ def test_a_directory_is_named_as_one_and_hides_no_scenario(
     assert run("thrash", "--summary").exit_code == 0
 
 
-def test_two_logs_are_compared_under_their_names(trace: Path, tmp_path: Path) -> None:
+def test_two_logs_are_compared_under_their_names(trace, tmp_path):
     (tmp_path / "other.jsonl.gz").write_bytes(gzip.compress(trace.read_bytes()))
     done = run(trace, tmp_path / "other.jsonl.gz", "--html", tmp_path / "page.html")
     assert done.stdout.strip() == str(tmp_path / "page.html")
@@ -175,9 +158,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("arguments", "facts"), WRONG, ids=lambda value: str(value)[:40])
-def test_an_error_is_one_line_with_exit_code_2(
-    arguments: list[str], facts: list[object], trace: Path, tmp_path: Path
-) -> None:
+def test_an_error_is_one_line_with_exit_code_2(arguments, facts, trace, tmp_path):
     whole = trace.read_bytes()
     files = {
         "trace": whole,
@@ -194,39 +175,3 @@ def test_an_error_is_one_line_with_exit_code_2(
     assert done.stdout == ""
     assert_names(done.stderr, *(str(fact).format(**paths) for fact in facts))
     assert done.stderr.startswith("underglass: ") and done.stderr.count("\n") == 1
-
-
-def test_from_a_real_shell_it_needs_no_torch_and_no_plotly(trace: Path, tmp_path: Path) -> None:
-    code = (
-        "import runpy, sys; sys.argv[1:] = sys.argv[1:]\n"
-        "try: runpy.run_module('visualizer', run_name='__main__', alter_sys=True)\n"
-        "except SystemExit as end: assert not end.code, end.code\n"
-        "heavy = ('torch', 'plotly', 'anywidget', 'ipywidgets', 'transformers', 'fastapi')\n"
-        "print([name for name in heavy if name in sys.modules])"
-    )
-    everything = ["--html", "b.html", "--perfetto", "p.json", "--csv", "t", "--summary"]
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(trace), *everything],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(Path(__file__).parents[2]), "PATH": ""},
-    )
-    assert done.stdout.splitlines()[-1] == "[]"
-    assert (tmp_path / "b.html").exists()
-
-
-def test_help_names_every_option() -> None:
-    text = run("--help").stdout
-    options = "html perfetto csv summary open step select theme follow no-text last port"
-    assert all(f"--{option}" in text for option in options.split())
-    assert (
-        "python -m visualizer"
-        in subprocess.run(
-            [sys.executable, "-m", "visualizer", "--help"],
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-    )

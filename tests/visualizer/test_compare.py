@@ -3,7 +3,7 @@
 import base64
 import copy
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -88,14 +88,8 @@ def one_arrival_later(workload: Workload) -> EventLog:
     return run(other)
 
 
-PLANTS = [
-    another_policy,
-    another_priority,
-    another_eviction,
-    another_victim,
-    one_block_more,
-    one_arrival_later,
-]
+PLANTS = [another_policy, another_priority, another_eviction]
+PLANTS += [another_victim, one_block_more, one_arrival_later]
 
 
 def decided(log: EventLog) -> Iterator[tuple[int, list[Any]]]:
@@ -117,12 +111,8 @@ def decided(log: EventLog) -> Iterator[tuple[int, list[Any]]]:
             case v.RadixEvicted() | v.BlockEvicted():
                 events.append(("evicted", event.node, event.needed_by))
             case v.StepScheduled():
-                events.append(
-                    (
-                        "rows",
-                        [(row.request, row.start, row.count, row.drafts) for row in event.rows],
-                    )
-                )
+                rows = [(row.request, row.start, row.count, row.drafts) for row in event.rows]
+                events.append(("rows", rows))
             case v.StepFinished():
                 events.append(("tokens", [(row.request, row.ids) for row in event.tokens]))
             case v.RequestFinished() if event.reason != "abort":
@@ -142,11 +132,9 @@ def requests_of(log: EventLog) -> list[tuple[int, list[int]]]:
 
 
 @pytest.mark.parametrize("plant", PLANTS)
-def test_one_planted_change_is_found_in_the_step_where_it_first_decides_something(
-    plant: Callable[[Workload], EventLog],
-) -> None:
+def test_one_planted_change_is_found_in_the_step_where_it_first_decides_something(plant, soak):
     found = 0
-    for seed in range(60):
+    for seed in range(500 if soak else 40):
         workload = random_workload(seed)
         workload.moves.clear()  # what an engine adopts depends on its room, and is no decision
         a, b = run(workload), plant(workload)
@@ -163,12 +151,10 @@ def test_one_planted_change_is_found_in_the_step_where_it_first_decides_somethin
 
 
 @pytest.mark.parametrize("plant", PLANTS)
-def test_what_is_said_of_the_difference_is_true_of_both_logs(
-    plant: Callable[[Workload], EventLog],
-) -> None:
+def test_what_is_said_of_the_difference_is_true_of_both_logs(plant, soak):
     """Check that requests named as preempted, admitted or waiting in that step are so, in both runs."""
     claims = 0
-    for seed in range(40):
+    for seed in range(500 if soak else 25):
         workload = random_workload(seed)
         logs = run(workload), plant(workload)
         difference = first_difference(*logs, pair(*logs))
@@ -209,8 +195,8 @@ def events_in(log: EventLog, step: int) -> list[v.Event]:
     return events
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_equal_runs_have_no_difference(seed: int) -> None:
+@pytest.mark.parametrize("seed", range(5))
+def test_equal_runs_have_no_difference(seed):
     workload = random_workload(seed)
     comparison = compare(run(workload), run(workload))
     assert comparison.first_difference is None
@@ -222,32 +208,17 @@ def test_equal_runs_have_no_difference(seed: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def log() -> EventLog:
+def log():
     return storytellers()
 
 
-def test_the_difference_comes_with_both_reasons(log: EventLog) -> None:
+def test_the_difference_comes_with_both_reasons(log):
     comparison = compare(log, storytellers(max_kv_tokens=328), names=("before", "after"))
     assert comparison.settings == {"max_kv_tokens": (320, 328), "num_blocks": (40, 41)}
     other = storytellers(max_kv_tokens=328)
     difference = first_difference(log, other, pair(log, other))
     assert (difference.step, difference.kind, difference.requests) == (22, "evicted", (6, 6))
     assert_names(comparison.first_difference, 22, "before", "after", "r6", "LRU", "none", 1, 2)
-
-
-def test_a_larger_batch_admits_another_request(log: EventLog) -> None:
-    other = storytellers(max_batch_size=8)
-    difference = first_difference(log, other, pair(log, other))
-    assert (difference.step, difference.kind, difference.requests) == (17, "admitted", (9, 9))
-    comparison = compare(log, other)
-    assert_names(comparison.first_difference, 17, "r9", "none", 7, 24, 58, 25)
-    assert_names(repr(comparison), "Comparison", "A", "B", 12, 53, 17)
-
-
-def test_the_log_of_what_if_is_compared_with_its_origin(log: EventLog) -> None:
-    comparison = compare(log, what_if(log, token_budget=32))
-    assert comparison.settings["token_budget"] == (64, 32)
-    assert comparison.step == 1
 
 
 def measured(log: EventLog) -> EventLog:
@@ -269,9 +240,7 @@ def measured(log: EventLog) -> EventLog:
 
 
 @pytest.mark.parametrize("swapped", [False, True])
-def test_a_replay_with_nothing_changed_has_no_difference_in_any_time(
-    log: EventLog, swapped: bool
-) -> None:
+def test_a_replay_with_nothing_changed_has_no_difference_in_any_time(log, swapped):
     logs = [measured(log), what_if(measured(log))]
     comparison = compare(*reversed(logs)) if swapped else compare(*logs)
     assert comparison.verdict.startswith("No difference")
@@ -281,8 +250,9 @@ def test_a_replay_with_nothing_changed_has_no_difference_in_any_time(
     assert changes.dropna().eq(0).all(axis=None)
 
 
-def test_the_models_error_is_stated_and_kept_out_of_the_effect(log: EventLog) -> None:
+def test_the_models_error_is_stated_and_kept_out_of_the_effect(log):
     origin = measured(log)
+    before = origin.to_bytes()
     same, other = what_if(origin), what_if(origin, token_budget=32)
     comparison = compare(origin, EventLog.from_bytes(other.to_bytes()))
     assert comparison.settings == {"token_budget": (64, 32)}
@@ -293,9 +263,10 @@ def test_the_models_error_is_stated_and_kept_out_of_the_effect(log: EventLog) ->
     assert comparison.model_error["ttft_ms"] == pytest.approx(error)
     assert f"{error:.3g} ms in TTFT" in comparison.facts["note"]
     assert f"{error:.3g} ms in TTFT" in comparison.to_html()
+    assert origin.to_bytes() == before, "the log itself keeps its times"
 
 
-def test_parts_of_the_radix_tree_are_no_change_of_their_own() -> None:
+def test_parts_of_the_radix_tree_are_no_change_of_their_own():
     workload = random_workload(3)
     radix, hashed = (changed(workload, prefix_cache=cache) for cache in ("radix", "hash"))
     assert compare(run(radix), run(hashed)).settings == {"prefix_cache": ("radix", "hash")}
@@ -310,9 +281,7 @@ def asynchronous(log: EventLog) -> EventLog:
 
 
 @pytest.mark.parametrize("run_of", [measured, asynchronous])
-def test_a_retimed_log_has_the_times_of_its_replay(
-    log: EventLog, run_of: Callable[[EventLog], EventLog]
-) -> None:
+def test_a_retimed_log_has_the_times_of_its_replay(log, run_of):
     origin = run_of(log)
     replay = what_if(origin)
     retimed = retime(origin, replay)
@@ -339,7 +308,7 @@ def noisy(log: EventLog, seed: int, percent: int = 4) -> EventLog:
     return other
 
 
-def test_a_change_within_the_noise_of_two_measured_runs_is_no_better_value(log: EventLog) -> None:
+def test_a_change_within_the_noise_of_two_measured_runs_is_no_better_value(log):
     same = compare(noisy(log, 1), noisy(log, 2))
     assert 0 < same.facts["end_noise"]["share"] < 0.05
     verdicts = {name: better for name, *_, better in same.facts["totals"]}
@@ -350,9 +319,7 @@ def test_a_change_within_the_noise_of_two_measured_runs_is_no_better_value(log: 
     assert_names(other.note, other.step - 1)
 
 
-def test_runs_that_part_early_or_ran_on_different_machines_have_no_better_times(
-    log: EventLog,
-) -> None:
+def test_runs_that_part_early_or_ran_on_different_machines_have_no_better_times(log):
     early = compare(noisy(log, 1), noisy(storytellers(token_budget=32), 2))
     machines = compare(noisy(log, 1), storytellers(max_kv_tokens=400))
     for comparison in (early, machines):
@@ -362,22 +329,18 @@ def test_runs_that_part_early_or_ran_on_different_machines_have_no_better_times(
         assert not {"a", "b"} & set(times)
     # A count is exact on any machine.
     assert {name: better for name, *_, better in machines.facts["totals"]}["preemptions"] == "b"
-
-
-def test_simulated_runs_are_exact_and_the_better_value_is_named(log: EventLog) -> None:
+    # Simulated runs are exact, so the better value is named.
     comparison = compare(log, storytellers(max_kv_tokens=400))
     assert comparison.note is None
-    verdicts = {name: better for name, *_, better in comparison.facts["totals"]}
-    assert verdicts["preemptions"] == "b"
-    assert verdicts["steps"] == verdicts["output tokens"] == ""
     for name, a, b, *_, better in comparison.facts["totals"]:
-        if name in ("TTFT p50, ms", "ITL p99, ms", "time, ms", "tokens computed twice") and a != b:
+        if name in ("TTFT p50, ms", "ITL p99, ms", "time, ms", "preemptions") and a != b:
             assert better == ("a" if a < b else "b")
         if name in ("throughput, tokens/s", "tokens found in the cache") and a != b:
             assert better == ("a" if a > b else "b")
+        assert better == "" or name not in ("steps", "output tokens")
 
 
-def test_tokens_computed_twice_are_those_of_the_logs_preemptions(log: EventLog) -> None:
+def test_tokens_computed_twice_are_those_of_the_logs_preemptions(log):
     """Counted from the folded state: tokens that had been computed when their request lost them."""
     state, lost, again = State(), dict[int, int](), 0
     for event in log:
@@ -391,7 +354,7 @@ def test_tokens_computed_twice_are_those_of_the_logs_preemptions(log: EventLog) 
     assert compare(log, log).totals.loc["tokens computed twice", "a"] == again
 
 
-def test_adopted_tokens_are_counted_in_runs_that_have_them() -> None:
+def test_adopted_tokens_are_counted_in_runs_that_have_them():
     plain, moved = make(), make()
     moved.kv_transfer.adopt(PREFIX, pages(PREFIX))
     for engine in (plain, moved):
@@ -402,14 +365,7 @@ def test_adopted_tokens_are_counted_in_runs_that_have_them() -> None:
     assert name not in compare(plain.log, plain.log).totals.index
 
 
-def test_the_log_itself_keeps_its_times(log: EventLog) -> None:
-    origin = measured(log)
-    before = origin.to_bytes()
-    compare(origin, what_if(origin))
-    assert origin.to_bytes() == before
-
-
-def test_only_a_replay_of_this_very_log_is_timed_with_it(log: EventLog) -> None:
+def test_only_a_replay_of_this_very_log_is_timed_with_it(log):
     origin, other = measured(log), measured(log)
     other[0].t["unix_us"] = 2_000_000
     for a, b in [(other, what_if(origin)), (origin, other), (origin, what_if(origin, cost=COST))]:
@@ -420,7 +376,7 @@ def test_only_a_replay_of_this_very_log_is_timed_with_it(log: EventLog) -> None:
         assert tuple(comparison.totals.loc["mean TTFT, ms", ["a", "b"]]) == pytest.approx(mean)
 
 
-def test_a_replay_pinned_to_time_keeps_measured_times_and_says_so(log: EventLog) -> None:
+def test_a_replay_pinned_to_time_keeps_measured_times_and_says_so(log):
     origin = measured(log)
     comparison = compare(origin, what_if(origin, pinned="time"))
     mean = origin.requests.ttft_ms.mean()
@@ -429,20 +385,7 @@ def test_a_replay_pinned_to_time_keeps_measured_times_and_says_so(log: EventLog)
     assert 'what_if(log, pinned="time")' in comparison.note
 
 
-def test_changes_in_latency_are_those_of_the_logs(log: EventLog) -> None:
-    other = storytellers(token_budget=32)
-    table = compare(log, other).requests
-    assert len(table) == 12
-    for id_, row in table.iterrows():
-        expected = other.requests["ttft_ms"][id_] - log.requests["ttft_ms"][id_]
-        assert row["ttft_ms_change"] == pytest.approx(expected)
-    totals = compare(log, other).totals
-    assert totals.loc["steps", "a"] == 53
-    assert totals.loc["output tokens", "change"] == 0
-    assert totals.loc["preemptions", "a"] == len(log.of(v.Preempted))
-
-
-def test_requests_pair_by_prompt_label_and_order_and_others_are_named() -> None:
+def test_requests_pair_by_prompt_label_and_order_and_others_are_named():
     workload = random_workload(3)
     for number, arrival in enumerate(workload.arrivals):
         arrival.prompt, arrival.label = [97 + number, 98], f"client {number}"
@@ -459,7 +402,7 @@ def test_requests_pair_by_prompt_label_and_order_and_others_are_named() -> None:
         assert names[0][id_] == names[1][row["id_b"]] == row["name"]
 
 
-def test_inputs_are_kept_apart_from_decisions() -> None:
+def test_inputs_are_kept_apart_from_decisions():
     workload = random_workload(8)
     workload.aborts = []
     other = copy.deepcopy(workload)
@@ -469,7 +412,7 @@ def test_inputs_are_kept_apart_from_decisions() -> None:
     assert_names(comparison.inputs[0], "priority")
 
 
-def test_windows_are_compared_from_where_both_begin(log: EventLog) -> None:
+def test_windows_are_compared_from_where_both_begin(log):
     start = next(
         i for i, event in enumerate(log) if isinstance(event, v.StepStarted) and event.step == 20
     )
@@ -480,9 +423,7 @@ def test_windows_are_compared_from_where_both_begin(log: EventLog) -> None:
     assert first_difference(log, window, pair(log, window)) is None
 
 
-def test_an_asynchronous_run_differs_from_a_synchronous_one_where_it_decides_otherwise(
-    log: EventLog,
-) -> None:
+def test_an_asynchronous_run_differs_from_a_synchronous_one_where_it_decides_otherwise(log):
     """The tokens of a step are logged after the next one has started, which is no difference."""
     other = asynchronous(log)
     pairs = pair(log, other)
@@ -496,7 +437,7 @@ def test_an_asynchronous_run_differs_from_a_synchronous_one_where_it_decides_oth
     assert first_difference(other, other, pair(other, other)) is None
 
 
-def test_a_run_that_goes_on_is_a_difference(log: EventLog) -> None:
+def test_a_run_that_goes_on_is_a_difference(log):
     part = EventLog()
     ends = [i for i, event in enumerate(log) if isinstance(event, v.StepStarted)]
     for event in log[: ends[30]]:
@@ -508,7 +449,7 @@ def test_a_run_that_goes_on_is_a_difference(log: EventLog) -> None:
     assert_names(plain(difference.a, {}), len(decided))
 
 
-def test_the_page_holds_both_logs_and_no_markup_of_theirs(log: EventLog, tmp_path: Path) -> None:
+def test_the_page_holds_both_logs_and_no_markup_of_theirs(log, tmp_path):
     comparison = compare(log, storytellers(max_batch_size=8), names=("<b>A</b>", "</script>"))
     page = comparison.to_html(tmp_path / "two.html", theme="dark")
     assert (tmp_path / "two.html").read_text("utf-8") == page
@@ -516,9 +457,7 @@ def test_the_page_holds_both_logs_and_no_markup_of_theirs(log: EventLog, tmp_pat
     assert "<b>A</b>" not in page
 
 
-def test_two_long_logs_save_no_more_than_one(
-    log: EventLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_long_logs_save_no_more_than_one(log, monkeypatch):
     other = what_if(log, token_budget=48)
     whole = compare(log, other)
     assert whole.a.whole and whole.b.whole
@@ -533,7 +472,7 @@ def test_two_long_logs_save_no_more_than_one(
             assert compared.a.step == compared.b.step == compared.step
 
 
-def test_without_decisions_there_is_nothing_to_compare() -> None:
+def test_without_decisions_there_is_nothing_to_compare():
     folder = Path(__file__).parents[1] / "fixtures" / "vllm"
     pair = (folder / "vllm_calm.jsonl.gz", folder / "vllm_calm.kv_events.jsonl.gz")
     found = compare(*map(read_source, pair))

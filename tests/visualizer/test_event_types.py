@@ -4,7 +4,6 @@ To renew it: `pytest tests/visualizer/test_event_types.py --update-snapshots`.
 """
 
 import msgspec.inspect as inspect
-import pytest
 
 from engine.events import vocabulary
 from visualizer.html import MODULE
@@ -64,7 +63,7 @@ def rendered() -> str:
     return "\n".join([HEADER, *map(declaration, [*rows, *events]), union])
 
 
-def test_the_types_are_those_of_the_structs(pytestconfig: pytest.Config) -> None:
+def test_the_types_are_those_of_the_structs(pytestconfig):
     if pytestconfig.getoption("--update-snapshots"):
         FILE.write_text(rendered(), "utf-8")
     assert FILE.read_text("utf-8") == rendered()

@@ -3,8 +3,6 @@
 import html
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -14,14 +12,16 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from engine.config import EngineConfig
+from engine import Cost, EngineConfig
 from engine.events import EventLog
-from engine.simulation.cost_runner import Cost
+from engine.events.cluster_log import ClusterLog
+from engine.simulation.cluster import simulate_cluster
 from engine.simulation.scenarios import scenario
 from engine.simulation.simulate import simulate
+from engine.simulation.speakers import Speaker, workload_of
 from engine.simulation.workload import Answer, Arrival, Workload, lognormal, poisson
 from tests.engine.workloads import make_engine, play, random_workload
-from tests.facts import assert_names, raises_naming
+from tests.facts import assert_names
 from tests.visualizer.storytellers import storytellers
 from visualizer import figures
 from visualizer.figures.overlap import MAX_STEPS
@@ -34,7 +34,7 @@ THEMES = ("light", "dark", None)
 
 
 @pytest.fixture(scope="module")
-def log() -> EventLog:
+def log():
     return storytellers()
 
 
@@ -48,12 +48,12 @@ def served(per_second: float, requests: int = 120, **settings: Any) -> EventLog:
 
 
 @pytest.fixture(scope="module")
-def busy() -> EventLog:
+def busy():
     return served(25)
 
 
 @pytest.fixture(scope="module")
-def static() -> EventLog:
+def static():
     return served(25, batching="static")
 
 
@@ -68,7 +68,7 @@ def drawn(figure: go.Figure, name: str) -> go.Scatter:
     return found
 
 
-def test_ttft_is_the_distribution_of_all_requests(busy: EventLog) -> None:
+def test_ttft_is_the_distribution_of_all_requests(busy):
     figure = figures.ttft(busy)
     curve, dots = figure.data
     values = np.sort(busy.requests.ttft_ms.dropna())
@@ -84,7 +84,7 @@ def test_ttft_is_the_distribution_of_all_requests(busy: EventLog) -> None:
     )  # fmt: skip
 
 
-def test_itl_is_the_distribution_of_all_gaps_thinned_out_but_true(busy: EventLog) -> None:
+def test_itl_is_the_distribution_of_all_gaps_thinned_out_but_true(busy):
     curve = figures.itl(busy).data[0]
     gaps = np.sort(busy.tokens.gap_ms.dropna())
     assert len(gaps) > MAX_POINTS >= len(curve.x) - 1
@@ -94,13 +94,13 @@ def test_itl_is_the_distribution_of_all_gaps_thinned_out_but_true(busy: EventLog
     assert curve.x[-1] == gaps[-1] and curve.y[-1] == 1
 
 
-def test_percentiles_are_shown_only_with_enough_values(log: EventLog) -> None:
+def test_percentiles_are_shown_only_with_enough_values(log):
     assert figures.ttft(log).data[1].y == (0.5,)  # 12 requests
     assert_names(heading(figures.ttft(log))[-1], 12, 18.3, 173)
     assert figures.itl(log).data[1].y == (0.5, 0.95, 0.99)  # 251 gaps
 
 
-def test_throughput_counts_every_token_once(busy: EventLog, static: EventLog) -> None:
+def test_throughput_counts_every_token_once(busy, static):
     figure = figures.throughput({"a": busy, "b": static})
     for name, one in (("a", busy), ("b", static)):
         trace = drawn(figure, name)
@@ -109,15 +109,13 @@ def test_throughput_counts_every_token_once(busy: EventLog, static: EventLog) ->
         assert (lasted > 0).all()
         assert (lasted * trace.y[:-1]).sum() == pytest.approx(len(one.tokens))
     assert_names(" ".join(heading(figure)), "a", "b")
-
-
-def test_a_token_in_the_last_millisecond_is_no_peak_of_throughput() -> None:
+    # A token in the last millisecond is no peak.
     line = figures.throughput("thirty").data[0]  # 801 ms, in windows of 100
     assert np.diff(line.x)[-1] == pytest.approx(101)
     assert max(line.y) < 800
 
 
-def test_memory_stacks_up_to_the_frames_columns(log: EventLog) -> None:
+def test_memory_stacks_up_to_the_frames_columns(log):
     steps = log.steps
     memory = figures.memory(log)
     used, cached = drawn(memory, "held by requests"), drawn(memory, "cached")
@@ -130,15 +128,7 @@ def test_memory_stacks_up_to_the_frames_columns(log: EventLog) -> None:
     assert_names(" ".join(heading(memory)), "100%", 1)
 
 
-def test_several_logs_stand_on_one_scale(busy: EventLog, static: EventLog) -> None:
-    figure = figures.memory({"one": busy, "other": static})
-    assert figure.layout.yaxis.range == figure.layout.yaxis2.range
-    (low, high), (low2, high2) = figure.layout.yaxis.domain, figure.layout.yaxis2.domain
-    assert 0 == low2 < high2 < low < high == 1
-    assert [note.text for note in figure.layout.annotations] == ["<b>one</b>", "<b>other</b>"]
-
-
-def test_a_long_run_is_drawn_with_few_points_and_says_so() -> None:
+def test_a_long_run_is_drawn_with_few_points_and_says_so():
     long = served(20, requests=640)
     assert len(long.steps) > 2 * MAX_POINTS
     figure = figures.memory(long)
@@ -169,7 +159,7 @@ def bars(figure: go.Figure, verb: str) -> list[list[tuple[float, float]]]:
     ]
 
 
-def test_overlap_shows_gaps_where_the_device_waits_and_none_one_step_ahead() -> None:
+def test_overlap_shows_gaps_where_the_device_waits_and_none_one_step_ahead():
     figure = figures.overlap({"waits": twelve(), "ahead": twelve(async_scheduling=True)})
     (cpu_waits, cpu_ahead), (waits, ahead) = bars(figure, "schedules"), bars(figure, "computes")
     assert (len(waits), len(ahead)) == (40, 43)
@@ -186,9 +176,7 @@ def test_overlap_shows_gaps_where_the_device_waits_and_none_one_step_ahead() -> 
     notes = [note.text for note in figure.layout.annotations]
     assert_names(notes[0], "waits", 40, "653 ms", "69%")
     assert_names(notes[1], "ahead", 43, "488 ms", "99%")
-
-
-def test_overlap_marks_the_step_that_admits_a_request() -> None:
+    # The step that admits a chosen request is marked.
     logs = {"waits": twelve(), "ahead": twelve(async_scheduling=True)}
     figure = figures.overlap(logs, select=5, theme="light")
     marked = [
@@ -198,10 +186,9 @@ def test_overlap_marks_the_step_that_admits_a_request() -> None:
     ]  # fmt: skip
     assert marked == [[5], [5], [6], [6]]
     assert_names(" ".join(heading(figure)), "Eva")
-    assert "Eva" not in " ".join(heading(figures.overlap(logs)))
 
 
-def test_overlap_marks_wasted_rows() -> None:
+def test_overlap_marks_wasted_rows():
     figure = figures.overlap(twelve(extra_tokens=20, async_scheduling=True))
     wasted = drawn(figure, "wasted")
     assert len(wasted.x) == sum(len(names.split(", ")) for _, names in wasted.customdata) == 12
@@ -209,14 +196,14 @@ def test_overlap_marks_wasted_rows() -> None:
     assert "wasted" not in [one.name for one in figures.overlap(twelve()).data]
 
 
-def test_overlap_of_a_long_run_draws_its_first_steps_and_says_so(busy: EventLog) -> None:
+def test_overlap_of_a_long_run_draws_its_first_steps_and_says_so(busy):
     assert len(busy.steps) > MAX_STEPS
     figure = figures.overlap(busy)
     assert [len(one) for one in bars(figure, "schedules")] == [MAX_STEPS]
     assert_names(" ".join(heading(figure)), MAX_STEPS)
 
 
-def test_a_step_stands_under_the_roof_that_holds_it_back() -> None:
+def test_a_step_stands_under_the_roof_that_holds_it_back():
     steps = {"decode": (2e9, 2e9, 4e-2), "prefill": (1e12, 2e9, 2.0)}
     figure = figures.roofline(steps, flops_per_s=1e12, bytes_per_s=1e11)
     roof, decode, prefill = figure.data
@@ -239,9 +226,7 @@ def test_a_step_stands_under_the_roof_that_holds_it_back() -> None:
         ({"one": (13.74e9, 13.74e9, 4.1e-3)}, 989e12, 3.35e12),
     ],
 )
-def test_the_roof_and_all_dots_with_their_labels_are_in_the_picture(
-    steps: dict[str, tuple[float, float, float]], peak: float, bandwidth: float
-) -> None:
+def test_the_roof_and_all_dots_with_their_labels_are_in_the_picture(steps, peak, bandwidth):
     figure = figures.roofline(steps, flops_per_s=peak, bytes_per_s=bandwidth)
     low, high = (10**one for one in figure.layout.yaxis.range)
     assert all(low < y < high for drawn in figure.data for y in drawn.y)
@@ -251,7 +236,7 @@ def test_the_roof_and_all_dots_with_their_labels_are_in_the_picture(
 
 
 @pytest.mark.parametrize("name", OF_A_LOG)
-def test_a_log_with_nothing_to_show_says_so(name: str, log: EventLog) -> None:
+def test_a_log_with_nothing_to_show_says_so(name, log):
     empty = EventLog()
     empty.append(log[0])
     for nothing in (EventLog(), empty):
@@ -264,8 +249,8 @@ def test_a_log_with_nothing_to_show_says_so(name: str, log: EventLog) -> None:
 
 
 @pytest.mark.parametrize("name", OF_A_LOG)
-def test_any_log_can_be_drawn(name: str, first_seed: int) -> None:
-    for seed in range(first_seed, first_seed + 12):
+def test_any_log_can_be_drawn(name, first_seed):
+    for seed in range(first_seed, first_seed + 6):
         workload = random_workload(seed)
         one = EventLog(window=None if seed % 2 else 40)
         play(make_engine(workload, one), workload)
@@ -279,7 +264,7 @@ def bare(log: EventLog) -> bytes:
 
 
 @pytest.mark.parametrize("name", OF_A_LOG)
-def test_names_are_text_and_never_markup(name: str, log: EventLog) -> None:
+def test_names_are_text_and_never_markup(name, log):
     evil = '<b>x</b><a href="http://e">'
     figure = OF_A_LOG[name]({evil: log, "a & b " + "very " * 20: log})
     written = json.loads(figure.to_json())
@@ -299,9 +284,7 @@ def strings(value: Any) -> Any:
 
 @pytest.mark.parametrize("theme", THEMES)
 @pytest.mark.parametrize("name", OF_A_LOG)
-def test_titles_fit_a_narrow_column_and_axes_have_units(
-    name: str, theme: str | None, busy: EventLog, static: EventLog
-) -> None:
+def test_titles_fit_a_narrow_column_and_axes_have_units(name, theme, busy, static):
     for logs in (busy, {"continuous batching": busy, "static batching": static}):
         figure = OF_A_LOG[name](logs, theme=theme)
         lines = figure.layout.title.text.split("<br>")
@@ -316,16 +299,11 @@ def test_titles_fit_a_narrow_column_and_axes_have_units(
         assert figure.layout.paper_bgcolor == PALETTES[theme].background
 
 
-def test_an_unknown_theme_is_rejected(log: EventLog) -> None:
-    with raises_naming(ValueError, "light", "dark", None):
-        figures.ttft(log, theme="pink")
-
-
 @pytest.mark.parametrize(
     ("theme", "ground"),
     [("light", "#ffffff"), ("dark", "#14161a"), (None, "#ffffff"), (None, "#14161a")],
 )
-def test_colours_stand_out_from_the_ground(theme: str | None, ground: str) -> None:
+def test_colours_stand_out_from_the_ground(theme, ground):
     palette = PALETTES[theme]
     assert all(contrast(hue, ground) >= 3 for hue in palette.hues)
     least = 4.5 if theme else 4.2  # no grey has 4.5 on white and on #14161a
@@ -343,11 +321,64 @@ def luminance(colour: str) -> float:
     return float(np.dot([0.2126, 0.7152, 0.0722], linear))
 
 
-def test_without_plotly_the_message_says_what_to_install() -> None:
-    code = (
-        "import sys; sys.modules['plotly'] = None\n"
-        "try: from visualizer import figures\n"
-        "except ModuleNotFoundError as error: print(error)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert_names(done.stdout, "plotly")
+def line(fixed: float, each: float):
+    return lambda blocks: fixed + each * blocks
+
+
+def curves(drawn) -> dict[str, tuple[list[float], list[float]]]:
+    return {one.name: (list(one.x), list(one.y)) for one in drawn.data}
+
+
+def test_each_line_has_the_cost_of_every_number_of_blocks():
+    drawn = figures.break_even(line(0, 4), {"fast": line(9, 1)}, most=5)
+    assert curves(drawn)["computing"] == ([1, 2, 3, 4, 5], [4, 8, 12, 16, 20])
+    assert curves(drawn)["fast"] == ([1, 2, 3, 4, 5], [10, 11, 12, 13, 14])
+
+
+def test_a_ring_marks_the_first_number_from_which_moving_is_cheaper():
+    drawn = figures.break_even(line(0, 4), {"fast": line(9, 1)}, most=5)
+    assert curves(drawn)["fast breaks even"] == ([4], [13])  # 12 ms each at 3 blocks
+    assert "cheaper from 4 blocks on" in drawn.layout.title.text
+
+
+def test_a_link_that_is_slower_at_the_end_has_no_ring():
+    def window(blocks: int) -> float:  # cheaper for a few blocks only
+        return 1 if blocks < 3 else 100
+
+    drawn = figures.break_even(line(0, 4), {"slow": line(1, 5), "window": window}, most=5)
+    assert not any("breaks even" in name for name in curves(drawn))
+    assert drawn.layout.title.text.count("never cheaper") == 2
+
+
+def test_without_blocks_it_says_so():
+    drawn = figures.break_even(line(0, 4), {}, most=0)
+    assert "No blocks" in drawn.layout.title.text
+
+
+def served_by(router: str) -> ClusterLog:
+    people = [
+        Speaker(
+            f"p{n}", own=8, shared=32, output=2, common=("clock", "letter")[n % 2], at_ms=90.0 * n
+        )
+        for n in range(12)
+    ]
+    config = EngineConfig(block_size=8, max_kv_tokens=512)
+    return simulate_cluster(workload_of(people), config, cost=Cost(10, 0.2), router=router)
+
+
+def test_each_curve_ends_at_the_routers_hit_rate():
+    logs = {"in turn": served_by("round_robin"), "tree": served_by("prefix_tree")}
+    figure = figures.hits(logs)
+    assert [curve.name for curve in figure.data] == list(logs)
+    for curve, log in zip(figure.data, logs.values(), strict=True):
+        rows = log.decision_rows
+        rate = sum(row.cached_tokens for row in rows) / sum(row.prompt_tokens for row in rows)
+        assert curve.y[-1] == pytest.approx(100 * rate)
+        assert len(curve.x) == len(rows) == 12
+        assert_names(figure.layout.title.text, f"{rate:.0%}")
+
+
+def test_one_log_needs_no_name_and_a_log_without_requests_says_so():
+    [curve] = figures.hits(served_by("prefix_tree")).data
+    assert curve.name == ""
+    assert_names(figures.hits(ClusterLog()).layout.title.text, "No hits")

@@ -47,11 +47,11 @@ def plain(value: object) -> object:
 
 
 @pytest.fixture
-def seeds(soak: bool, first_seed: int) -> range:
+def seeds(soak, first_seed):
     return range(first_seed, first_seed + (1_500 if soak else 60))
 
 
-def test_tokens_are_what_the_engine_gave_its_requests(seeds: range) -> None:
+def test_tokens_are_what_the_engine_gave_its_requests(seeds):
     kinds: Counter[str] = Counter()
     for seed in seeds:
         log, played = recorded(seed)
@@ -92,7 +92,7 @@ def paused_ms(log: EventLog, begin: int, end: int) -> float:
     return total / 1000
 
 
-def test_requests_are_what_the_events_say_of_each(seeds: range) -> None:
+def test_requests_are_what_the_events_say_of_each(seeds):
     seen: Counter[str] = Counter()
     for seed in seeds:
         log, played = recorded(seed)
@@ -173,7 +173,7 @@ def facts_of(log: EventLog, id_: int) -> dict[str, object]:
     }
 
 
-def test_steps_add_up_with_the_folded_state_and_the_other_frames(seeds: range) -> None:
+def test_steps_add_up_with_the_folded_state_and_the_other_frames(seeds):
     seen: Counter[str] = Counter()
     for seed in seeds:
         log, _ = recorded(seed)
@@ -250,10 +250,10 @@ def brute_steps(log: EventLog) -> dict[int, dict[str, object]]:
     return rows
 
 
-def test_a_window_tells_what_it_knows_and_nothing_else(seeds: range) -> None:
+def test_a_window_tells_what_it_knows_and_nothing_else(seeds):
     """Values of a window's frames equal the whole log's; values that need the past are missing."""
     gaps = 0
-    for seed in seeds:
+    for seed in seeds[::2]:
         whole, _ = recorded(seed)
         part, _ = recorded(seed, window=15 + seed % 60)
         if not isinstance(part[0], v.Keyframe):
@@ -283,7 +283,7 @@ def test_a_window_tells_what_it_knows_and_nothing_else(seeds: range) -> None:
     assert gaps > 100, "no window hid anything"
 
 
-def test_a_log_without_times_has_the_same_counts_and_no_times() -> None:
+def test_a_log_without_times_has_the_same_counts_and_no_times():
     log, _ = recorded(3)
     bare = EventLog.from_bytes(b"".join(line + b"\n" for line in log.deterministic()))
     for name, columns in FRAMES.items():
@@ -308,7 +308,7 @@ def expected_type(frame: str, column: str) -> str:
 
 
 @pytest.mark.parametrize("name", FRAMES)
-def test_columns_and_types_are_the_same_for_an_empty_log(name: str) -> None:
+def test_columns_and_types_are_the_same_for_an_empty_log(name):
     workload = Workload(EngineConfig(), [])
     empty = getattr(make_engine(workload).log, name)
     assert len(empty) == 0
@@ -322,14 +322,14 @@ def test_columns_and_types_are_the_same_for_an_empty_log(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FRAMES)
-def test_the_page_about_frames_lists_every_column_in_order(name: str) -> None:
+def test_the_page_about_frames_lists_every_column_in_order(name):
     page = (Path(__file__).parents[2] / "docs" / "frames.md").read_text("utf-8")
     section = page.split(f"## `log.{name}`")[1].split("\n## ")[0]
     listed = [line.split("`")[1] for line in section.splitlines() if line.startswith("| `")]
     assert listed == list(FRAMES[name])
 
 
-def test_a_failed_forward_pass_is_an_error_with_its_message_and_no_tokens() -> None:
+def test_a_failed_forward_pass_is_an_error_with_its_message_and_no_tokens():
     params = SamplingParams(max_tokens=4, ignore_eos=True)
     workload = Workload(EngineConfig(), [Arrival(1, [97] * 5, params)], failures={2})
     engine = make_engine(workload)

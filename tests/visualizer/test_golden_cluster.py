@@ -38,7 +38,7 @@ def logs() -> dict[str, ClusterLog]:
     }
 
 
-def test_a_moved_prefix_is_expected_where_it_went(theirs: dict[str, Any]) -> None:
+def test_a_moved_prefix_is_expected_where_it_went(theirs):
     facts = theirs["roles"]["facts"]
     assert facts["judged"] == len(prefill_and_decode().decision_rows)
     assert facts["wrong"] == 0
@@ -49,7 +49,7 @@ def in_ms(us: float | None) -> float | None:
 
 
 @pytest.fixture(scope="module")
-def theirs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def theirs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("clusters")
     for name, log in logs().items():
         log.save(folder / f"{name}.jsonl")
@@ -57,7 +57,7 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return known
 
 
-def test_the_log_splits_into_the_same_logs(theirs: dict[str, Any]) -> None:
+def test_the_log_splits_into_the_same_logs(theirs):
     for name, log in logs().items():
         split = {
             replica: {
@@ -70,7 +70,7 @@ def test_the_log_splits_into_the_same_logs(theirs: dict[str, Any]) -> None:
         assert theirs[name]["replicas"] == split, name
 
 
-def test_the_decisions_have_the_same_facts(theirs: dict[str, Any]) -> None:
+def test_the_decisions_have_the_same_facts(theirs):
     for name, log in logs().items():
         ours = log.decision_rows
         assert len(theirs[name]["rows"]) == len(ours), name
@@ -81,7 +81,7 @@ def test_the_decisions_have_the_same_facts(theirs: dict[str, Any]) -> None:
             assert said == {field: known[field] for field in said}, (name, row.request)
 
 
-def test_the_figures_are_the_sums_of_the_rows(theirs: dict[str, Any]) -> None:
+def test_the_figures_are_the_sums_of_the_rows(theirs):
     for name in ("three", "dies", "crowd"):
         rows, facts = logs()[name].decisions, theirs[name]["facts"]
         judged = rows[rows.cached_tokens.notna()]
@@ -101,7 +101,7 @@ def test_the_figures_are_the_sums_of_the_rows(theirs: dict[str, Any]) -> None:
     assert theirs["dies"]["facts"]["retried"] > 0
 
 
-def test_the_board_reads_every_field_of_every_event_and_has_words_for_every_reason() -> None:
+def test_the_board_reads_every_field_of_every_event_and_has_words_for_every_reason():
     lines = (SOURCES / "cluster_lines.js").read_text("utf-8")
     for event in get_args(c.AnyClusterEvent):
         info = msgspec.inspect.type_info(event)

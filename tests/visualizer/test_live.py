@@ -3,7 +3,7 @@
 import asyncio
 import queue
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,7 +16,6 @@ from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.events import State
 from engine.events.vocabulary import AnyEvent
-from server.process import BackgroundServer
 from tests.server.app_under_test import TOKENIZER, AlphabetRunner
 from tests.server.harness import post, start, trace
 from visualizer import watch
@@ -73,13 +72,13 @@ class FakeView:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[BackgroundServer]:
+def server():
     with start(engine={"max_kv_tokens": 4096}) as server:
         yield server
 
 
 @pytest.fixture
-def board(server: BackgroundServer) -> Iterator[Any]:
+def board(server):
     board = watch(server.url)
     yield board
     board.close()
@@ -89,9 +88,7 @@ def threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith("watch ")]
 
 
-def test_a_view_joins_in_the_middle_and_has_what_the_trace_has(
-    board: Any, server: BackgroundServer
-) -> None:
+def test_a_view_joins_in_the_middle_and_has_what_the_trace_has(board, server):
     post(server.url, "/v1/completions", BODY)
     view = FakeView(board)
     view.until(server.url)
@@ -103,7 +100,7 @@ def test_a_view_joins_in_the_middle_and_has_what_the_trace_has(
     assert repr(board) == f"Live({server.url})"
 
 
-def test_a_second_view_gets_a_keyframe_of_its_own(board: Any, server: BackgroundServer) -> None:
+def test_a_second_view_gets_a_keyframe_of_its_own(board, server):
     first = FakeView(board, "first")
     first.until(server.url)
     post(server.url, "/v1/completions", BODY)
@@ -115,7 +112,7 @@ def test_a_second_view_gets_a_keyframe_of_its_own(board: Any, server: Background
     assert len(threads()) == 1
 
 
-def test_without_a_view_there_is_no_connection(board: Any, server: BackgroundServer) -> None:
+def test_without_a_view_there_is_no_connection(board, server):
     view = FakeView(board)
     view.until(server.url)
     [thread] = threads()
@@ -129,7 +126,7 @@ def test_without_a_view_there_is_no_connection(board: Any, server: BackgroundSer
     view.until(server.url)
 
 
-def test_a_lost_server_is_reported_and_a_new_one_is_a_new_run() -> None:
+def test_a_lost_server_is_reported_and_a_new_one_is_a_new_run():
     with start() as first:
         post(first.url, "/v1/completions", BODY)
         board = watch(first.url)
@@ -148,10 +145,13 @@ def test_a_lost_server_is_reported_and_a_new_one_is_a_new_run() -> None:
         board.close()
 
 
-def test_a_server_with_a_key_refuses_without_it_and_not_with_it() -> None:
+def test_a_server_with_a_key_refuses_without_it_and_not_with_it():
     with start(server={"api_key": "sesame"}) as server:
         refused = watch(server.url)
-        assert FakeView(refused).until_type("refused")["status"] == 401
+        for name in ("first", "second"):  # each new view learns it
+            assert FakeView(refused, name).until_type("refused")["status"] == 401
+            for thread in threads():
+                thread.join(PATIENCE)
         board = watch(f"{server.url}/", "sesame")
         view = FakeView(board)
         assert view.until_type("events")["joins"]
@@ -159,7 +159,7 @@ def test_a_server_with_a_key_refuses_without_it_and_not_with_it() -> None:
         board.close()
 
 
-def test_python_moves_the_picture_by_message(board: Any) -> None:
+def test_python_moves_the_picture_by_message(board):
     view = FakeView(board)
     board.step, board.selected, board.following = 3, None, False
     assert [view.until_type("go") for _ in range(3)] == [
@@ -171,9 +171,7 @@ def test_python_moves_the_picture_by_message(board: Any) -> None:
     assert (board.step, board.selected, board.following) == (9, 2, True)
 
 
-def test_events_that_cannot_be_read_are_logged_and_the_board_starts_over(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_events_that_cannot_be_read_are_logged_and_the_board_starts_over(monkeypatch, caplog):
     """The first connection gets an event before any keyframe."""
     engine = Engine(AlphabetRunner(None), EngineConfig(), tokenizer=TOKENIZER)
     keyframe = msgspec.json.encode(engine.log.state().keyframe()).decode()
@@ -205,18 +203,7 @@ def test_events_that_cannot_be_read_are_logged_and_the_board_starts_over(
     assert not thread.is_alive()
 
 
-def test_each_new_view_learns_that_the_server_refused_the_key() -> None:
-    with start(server={"api_key": "sesame"}) as server:
-        board = watch(server.url)
-        for name in ("first", "second"):
-            view = FakeView(board, name)
-            assert view.until_type("refused")["status"] == 401
-            for thread in threads():
-                thread.join(PATIENCE)
-        board.close()
-
-
-def test_a_view_goes_on_with_the_new_run_of_a_restarted_engine() -> None:
+def test_a_view_goes_on_with_the_new_run_of_a_restarted_engine():
     with start(engine={"max_kv_tokens": 4096}) as server:
         board = watch(server.url)
         view = FakeView(board)

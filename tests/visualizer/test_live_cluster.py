@@ -17,7 +17,7 @@ LINES = [line.decode() for line in three_replicas().to_bytes().splitlines()]
 
 
 @pytest.fixture
-def sent(monkeypatch: pytest.MonkeyPatch) -> tuple[LiveCluster, list[dict[str, Any]]]:
+def sent(monkeypatch):
     """A widget that is not connected, and what it sends to the page."""
     widget = LiveCluster("http://127.0.0.1:9")
     widget.connected = True
@@ -41,9 +41,7 @@ def state_lines(count: int) -> list[str]:
     return [_encode(event).decode() for event in state.head()]
 
 
-def test_the_page_gets_every_line_with_its_number(
-    sent: tuple[LiveCluster, list[dict[str, Any]]],
-) -> None:
+def test_the_page_gets_every_line_with_its_number(sent):
     widget, messages = sent
     widget._forward(numbered(LINES[:50], 0))
     widget._forward(numbered(LINES[50:], 50))
@@ -59,9 +57,7 @@ def test_the_page_gets_every_line_with_its_number(
 
 
 @pytest.mark.parametrize("stale", ["", "run:3"])
-def test_a_present_state_is_sent_whole_even_if_it_arrives_in_parts(
-    sent: tuple[LiveCluster, list[dict[str, Any]]], stale: str
-) -> None:
+def test_a_present_state_is_sent_whole_even_if_it_arrives_in_parts(sent, stale):
     widget, messages = sent
     if stale:
         widget._forward(numbered(LINES[:4], 0))
@@ -78,9 +74,7 @@ def test_a_present_state_is_sent_whole_even_if_it_arrives_in_parts(
     assert messages[1]["first"] == 400
 
 
-def test_a_later_view_begins_with_the_present_state(
-    sent: tuple[LiveCluster, list[dict[str, Any]]],
-) -> None:
+def test_a_later_view_begins_with_the_present_state(sent):
     widget, messages = sent
     widget._forward(numbered(LINES[:300], 0))
     widget._forward([ServerSentEvent(event="status", data=json.dumps({"run": "run"}))])
@@ -93,7 +87,7 @@ def test_a_later_view_begins_with_the_present_state(
     assert status["status"] == {"run": "run"}
 
 
-def test_where_no_gateway_answers_it_is_the_board_of_one_server() -> None:
+def test_where_no_gateway_answers_it_is_the_board_of_one_server():
     board = watch("http://127.0.0.1:9")
     assert not isinstance(board, LiveCluster)
     board.close()

@@ -7,7 +7,7 @@ from engine.simulation.cost_runner import CostRunner
 from visualizer.moments import Moment, plain
 
 
-def test_a_row_computed_in_vain_is_named_with_its_reason() -> None:
+def test_a_row_computed_in_vain_is_named_with_its_reason():
     runner = CostRunner(10, 0.25, outputs={1: 4})
     engine = Engine(runner, EngineConfig(async_scheduling=True), clock=runner.clock)
     for _ in range(2):

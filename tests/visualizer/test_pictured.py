@@ -29,7 +29,7 @@ def run(cells: list[str], folder: Path) -> list[list[Any]]:
     return [cell.outputs for cell in notebook.cells]
 
 
-def test_each_output_gets_the_first_picture_that_is_drawn_for_it(tmp_path: Path) -> None:
+def test_each_output_gets_the_first_picture_that_is_drawn_for_it(tmp_path):
     storytellers().save(tmp_path / "run.jsonl")
     first, compared, sent, second, asked = run([f"PNG = {PNG!r}\n{CELLS[0]}", *CELLS[1:]], tmp_path)
     for (output,) in (first, compared):

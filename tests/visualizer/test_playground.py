@@ -4,7 +4,6 @@ import asyncio
 import importlib
 import re
 import threading
-from dataclasses import replace
 
 import ipywidgets as widgets
 import pytest
@@ -25,7 +24,7 @@ from visualizer.playing.rerun import Setup, SetupError
 
 
 @pytest.fixture(autouse=True)
-def no_figures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def no_figures(request, monkeypatch):
     """Figures take longer than the run and have a test of their own."""
     if "figures" not in request.node.name:
         module = importlib.import_module("visualizer.playing.playground")
@@ -36,60 +35,46 @@ def words(p: Playground) -> str:
     return p._message_box.value
 
 
-def test_the_first_run_has_preemptions_hits_and_a_queue() -> None:
+def at_once(**settings: object) -> Playground:
+    """A playground that runs as soon as a control moves."""
+    p = playground(**settings)
+    p._debounce = 0
+    return p
+
+
+def test_the_first_run_has_preemptions_hits_and_a_queue():
     p = playground()
     assert p.log.of(Preempted)
     assert p.log.steps.cached_tokens.sum() > 0
     assert p.log.steps.waiting.max() > 0
     assert (p.board.step, p.board.selected) == opening(p.log, StepIndex(p.log))
     assert p.previous is None
+    assert repr(p).startswith("Playground(token_budget=48, ")
+    assert repr(p) == repr(playground())
+    text = p._repr_mimebundle_()["text/plain"]  # ipywidgets truncates it
+    assert repr(p).startswith(text.removesuffix("…"))
+    # Other widgets can hold it.
+    box = widgets.HBox([p])
+    saved = widgets.Widget.get_manager_state()["state"]
+    assert f"IPY_MODEL_{p.model_id}" in saved[box.model_id]["state"]["children"]
+    assert saved[p.model_id]["model_name"] == "VBoxModel"
 
 
-def test_a_control_runs_what_it_says_and_the_run_before_stays() -> None:
-    p = playground()
-    first = p.log
-    p._debounce = 0
+def test_a_control_runs_what_it_says_and_the_run_before_stays():
+    p = at_once()
+    first, mine = p.log, show(p.log)
     p.controls["max_batch_size"].value = 2
     assert p.settings["max_batch_size"] == 2
     assert p.previous is first
-    config = replace(p.setup).config
-    again = simulate(p.setup.traffic.workload, config, cost=Cost(10, 0.25))
+    again = simulate(p.setup.traffic.workload, p.setup.config, cost=Cost(10, 0.25))
     assert p.log.deterministic() == again.deterministic()
     assert_names(words(p), "6 → 2")
     assert p.board.view_model.events is p.log
     assert p.board_before.view_model.events is first
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("token_budget", 16),
-        ("max_batch_size", 3),
-        ("max_kv_tokens", 512),
-        ("block_size", 16),
-        ("policy", "sjf"),
-        ("batching", "static"),
-        ("chunked_prefill", False),
-        ("prefix_cache", "off"),
-        ("preemption", False),
-        ("requests", 5),
-        ("rate", 10),
-        ("prompt_tokens", 50),
-        ("output_tokens", 8),
-        ("shared", 0),
-        ("seed", 7),
-    ],
-)
-def test_every_control_changes_the_run(name: str, value: object) -> None:
-    p = playground(max_kv_tokens=400, max_batch_size=8, token_budget=96)
-    p._debounce = 0
-    p.controls[name].value = value
-    assert p.settings[name] == value
-    assert p.log.to_bytes() != p.previous.to_bytes()
-
-
-def test_set_is_the_same_as_moving_controls_and_moves_them() -> None:
-    p = playground()
+    # Another board of the log does not move along.
+    assert mine.view_model.events is first
+    assert p.board_before.view_model is not mine.view_model
+    # `set` is the same as moving controls, and moves them.
     before = p.log
     p.set(token_budget=16, shared=0)
     assert (p.controls["token_budget"].value, p.controls["shared"].value) == (16, 0)
@@ -97,7 +82,23 @@ def test_set_is_the_same_as_moving_controls_and_moves_them() -> None:
     assert_names(words(p), "48 → 16", "50 → 0")
 
 
-def test_the_cursor_and_the_selection_stay_whatever_is_changed() -> None:
+OTHER_VALUES = {
+    "token_budget": 16, "max_batch_size": 3, "max_kv_tokens": 512, "block_size": 16,
+    "policy": "sjf", "batching": "static", "chunked_prefill": False, "prefix_cache": "off",
+    "preemption": False, "requests": 5, "rate": 10, "prompt_tokens": 50, "output_tokens": 8,
+    "shared": 0, "seed": 7,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OTHER_VALUES)
+def test_every_control_changes_the_run(name):
+    p = at_once(max_kv_tokens=400, max_batch_size=8, token_budget=96)
+    p.controls[name].value = OTHER_VALUES[name]
+    assert p.settings[name] == OTHER_VALUES[name]
+    assert p.log.to_bytes() != p.previous.to_bytes()
+
+
+def test_the_cursor_and_the_selection_stay_whatever_is_changed():
     p = playground()
     opened = p.board.step, p.board.selected
     p.set(token_budget=40)
@@ -115,18 +116,8 @@ def test_the_cursor_and_the_selection_stay_whatever_is_changed() -> None:
     assert p.board.step == max(StepIndex(p.log).ends)
 
 
-def test_another_board_of_the_log_does_not_move_along() -> None:
-    p = playground()
-    mine = show(p.log)
-    log = p.log
-    p.set(token_budget=16)
-    assert mine.view_model.events is log
-    assert p.board_before.view_model is not mine.view_model
-
-
-def test_an_impossible_setting_is_reported_and_the_last_run_stays() -> None:
-    p = playground()
-    p._debounce = 0
+def test_an_impossible_setting_is_reported_and_the_last_run_stays():
+    p = at_once()
     log = p.log
     p.controls["max_kv_tokens"].value = 64
     assert 'role="alert"' in words(p)
@@ -139,35 +130,21 @@ def test_an_impossible_setting_is_reported_and_the_last_run_stays() -> None:
     with raises_naming(SetupError, "max_kv_tokens"):
         p.set(max_kv_tokens=16)
     assert p.settings["max_kv_tokens"] == 256
-
-
-def test_moving_back_keeps_the_run_before() -> None:
-    p = playground()
-    p._debounce = 0
-    p.set(token_budget=40)
+    # Moving back keeps the run before.
     log, before, message = p.log, p.previous, words(p)
-    p.controls["max_kv_tokens"].value = 64  # cannot be run
-    p.controls["max_kv_tokens"].value = 224
+    p.controls["max_kv_tokens"].value = 64
+    p.controls["max_kv_tokens"].value = 256
     assert (p.log, p.previous, words(p)) == (log, before, message)
 
 
-@pytest.mark.parametrize(
-    ("settings", "facts"),
-    [
-        ({"budget": 3}, ["budget", "token_budget"]),
-        ({"token_budget": 0}, ["token_budget", 0]),
-        ({"rate": 0}, ["rate", 0]),
-        ({"policy": "chance"}, ["policy", "chance"]),
-    ],
-)
-def test_wrong_settings_are_rejected_by_name(settings: dict, facts: list[object]) -> None:
-    with raises_naming(SetupError, *facts):
-        playground(**settings)
+def test_wrong_settings_are_rejected_by_name():
+    wrong = {"budget": 3, "token_budget": 0, "rate": 0, "policy": "chance"}
+    for name, value in wrong.items():
+        with raises_naming(SetupError, name, "token_budget" if name == "budget" else value):
+            playground(**{name: value})
 
 
-def test_controls_come_to_rest_first_and_there_is_one_run_at_a_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_controls_come_to_rest_first_and_there_is_one_run_at_a_time(monkeypatch):
     served, running = [], threading.Lock()
     serve = Setup.run
 
@@ -203,7 +180,7 @@ def test_controls_come_to_rest_first_and_there_is_one_run_at_a_time(
     assert p.settings["token_budget"] == 14
 
 
-def test_a_given_workload_is_served_and_has_no_controls_for_traffic() -> None:
+def test_a_given_workload_is_served_and_has_no_controls_for_traffic():
     one = scenario("preemption")
     p = playground(one.config, one.workload)
     assert p.log.deterministic() == one.run().deterministic()
@@ -213,18 +190,12 @@ def test_a_given_workload_is_served_and_has_no_controls_for_traffic() -> None:
     assert not p.log.of(Preempted)
     with raises_naming(SetupError, "requests"):
         p.set(requests=3)
+    unusual = {"token_budget": 300, "max_kv_tokens": 3333, "block_size": 7}
+    controls = playground(EngineConfig(**unusual)).controls
+    assert {name: controls[name].value for name in unusual} == unusual
 
 
-def test_the_controls_show_unusual_values() -> None:
-    p = playground(EngineConfig(token_budget=300, max_kv_tokens=3333, block_size=7))
-    assert p.controls["token_budget"].value == 300
-    assert p.controls["max_kv_tokens"].value == 3333
-    assert p.controls["block_size"].value == 7
-
-
-def test_a_run_that_would_take_too_long_is_truncated_and_says_so(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_run_that_would_take_too_long_is_truncated_and_says_so(monkeypatch):
     monkeypatch.setattr(rerun, "SIMULATED_TOKENS", 300)
     p = playground(requests=14)
     left = 14 - len(p.log.requests)
@@ -234,7 +205,7 @@ def test_a_run_that_would_take_too_long_is_truncated_and_says_so(
     assert total <= 300
 
 
-def test_the_model_serves_the_same_requests() -> None:
+def test_the_model_serves_the_same_requests():
     p = playground(requests=3, output_tokens=4)
     p.set(model=True)
     assert p.previous.requests.label.tolist() == p.log.requests.label.tolist()
@@ -242,72 +213,34 @@ def test_the_model_serves_the_same_requests() -> None:
     assert p.log[0].model["parameters"] > 0
 
 
-def test_numbers_are_those_of_the_log() -> None:
+def test_numbers_are_those_of_the_log_and_the_table_has_both_runs():
     log = scenario("preemption").run()
     found = numbers(log)
     assert list(found) == list(UNITS)
     assert (found["steps"], found["preemptions"], found["from the cache"]) == (31, 1, 72)
     assert found["memory, peak"] == 13  # the fourteenth is given away in the step that preempts
     assert found["throughput"] == pytest.approx(72 / found["whole run"])
-
-
-@pytest.mark.parametrize(
-    ("before", "now", "said"),
-    [
-        (10, 12, "+20 %"),
-        (10, 9.95, "−0.5 %"),
-        (10, 100, "×10"),
-        (0, 3, "+3"),
-        (4, 4, "–"),
-        (float("nan"), 4, "–"),
-    ],
-)
-def test_a_change_has_a_legible_form(before: float, now: float, said: str) -> None:
-    assert change(before, now) == said
-
-
-def test_the_table_keeps_the_run_before_beside_this_one() -> None:
-    p = playground()
-    now = numbers(p.log)
-    assert table(now, None).count("<tr>") == 2
-    both = table(now, now | {"steps": 154.0})
+    changes = {(10, 12): "+20 %", (10, 9.95): "−0.5 %", (10, 100): "×10", (0, 3): "+3"}
+    for (before, now), said in (changes | {(4, 4): "–", (float("nan"), 4): "–"}).items():
+        assert change(before, now) == said
+    assert table(found, None).count("<tr>") == 2
+    both = table(found, found | {"steps": 62.0})
     assert both.index("the run before") < both.index("this run") < both.index("change")
-    assert "<td>154</td>" in both
+    assert "<td>62</td>" in both
     assert "<td>−50 %</td>" in both
 
 
-def test_figures_are_there_for_one_run_and_for_two_and_this_run_keeps_its_colour() -> None:
+def test_figures_are_there_for_one_run_and_for_two_and_this_run_keeps_its_colour():
     p = playground()
     p.set(max_batch_size=2)
     alone, both = plots(p.log, None), plots(p.log, p.previous)
     assert [figure["text/plain"] for figure in both] == ["ttft", "itl", "throughput", "memory"]
     titles = [figure[MIME]["layout"]["title"]["text"] for figure in both]
     assert all("this run" in title and "the run before" in title for title in titles)
+    this_run = re.compile(r'color:(#\w+);[^"]*">.</span> this run')
     colours = [
-        re.findall(
-            r'color:(#\w+);[^"]*">.</span> this run', figure[MIME]["layout"]["title"]["text"]
-        )
-        for figure in (alone[0], both[0])
+        this_run.findall(figure[MIME]["layout"]["title"]["text"]) for figure in (alone[0], both[0])
     ]
     assert colours[0] == colours[1] != []
     shown = [output.outputs[0]["data"] for output in p._plots.children]
     assert shown == both
-
-
-def test_the_repr_is_stable_and_names_the_settings() -> None:
-    p = playground()
-    assert repr(p).startswith("Playground(token_budget=48, ")
-    assert repr(p) == repr(playground())
-    text = p._repr_mimebundle_()["text/plain"]  # ipywidgets truncates it
-    assert repr(p).startswith(text.removesuffix("…"))
-
-
-def test_it_is_a_widget_that_other_widgets_can_hold() -> None:
-    p = playground()
-    box = widgets.HBox([p])
-    saved = widgets.Widget.get_manager_state()["state"]
-    assert f"IPY_MODEL_{p.model_id}" in saved[box.model_id]["state"]["children"]
-    assert saved[p.model_id]["model_name"] == "VBoxModel"
-    assert (
-        p._repr_mimebundle_()["application/vnd.jupyter.widget-view+json"]["model_id"] == p.model_id
-    )

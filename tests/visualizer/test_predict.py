@@ -27,7 +27,7 @@ def random_log(seed: int) -> EventLog:
 
 
 @pytest.fixture(scope="module")
-def log() -> EventLog:
+def log():
     return storytellers()
 
 
@@ -63,9 +63,9 @@ def expected(log: EventLog, index: int, kind: str, about: int | None) -> tuple[i
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_answer_is_what_the_log_says(kind: str) -> None:
+def test_every_answer_is_what_the_log_says(kind):
     asked = 0
-    for seed in range(40):
+    for seed in range(25):
         log = random_log(seed)
         for question in questions(log, most=4, seed=seed, kinds=[kind]):
             assert question.kind == kind
@@ -79,7 +79,7 @@ def test_every_answer_is_what_the_log_says(kind: str) -> None:
     assert asked >= 10
 
 
-def test_questions_are_spread_over_the_log_and_over_the_kinds(log: EventLog) -> None:
+def test_questions_are_spread_over_the_log_and_over_the_kinds(log):
     asked = questions(log, most=5)
     steps = [question.step for question in asked]
     assert len(asked) == 5
@@ -88,7 +88,7 @@ def test_questions_are_spread_over_the_log_and_over_the_kinds(log: EventLog) -> 
     assert len({question.kind for question in asked}) >= 4
 
 
-def test_equal_seeds_ask_the_same_and_others_do_not(log: EventLog) -> None:
+def test_equal_seeds_ask_the_same_and_others_do_not(log):
     assert questions(log, seed=3) == questions(log, seed=3)
     assert any(questions(log, seed=seed) != questions(log, seed=0) for seed in range(1, 6))
 
@@ -105,10 +105,8 @@ def lines_from(log: EventLog, index: int) -> list[str]:
     return log.to_bytes().decode().splitlines()[index:]
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_before_the_reveal_no_later_event_and_no_answer_is_in_the_state(
-    log: EventLog, seed: int
-) -> None:
+@pytest.mark.parametrize("seed", range(3))
+def test_before_the_reveal_no_later_event_and_no_answer_is_in_the_state(log, seed):
     game = predict(log, questions=6, seed=seed)
     for number, question in enumerate(game.game.questions):
         so_far, rest = page_of(game)
@@ -132,7 +130,7 @@ def test_before_the_reveal_no_later_event_and_no_answer_is_in_the_state(
     assert game.score == len(game.game.questions)
 
 
-def test_anywidgets_own_model_never_changes(log: EventLog) -> None:
+def test_anywidgets_own_model_never_changes(log):
     # On a busy page it hears nothing from the kernel, so changes belong in the game's model.
     game = predict(log, questions=1)
     before = game.get_state()
@@ -141,7 +139,7 @@ def test_anywidgets_own_model_never_changes(log: EventLog) -> None:
     assert game.get_state() == before
 
 
-def test_a_wrong_answer_gets_the_reason_from_the_log(log: EventLog) -> None:
+def test_a_wrong_answer_gets_the_reason_from_the_log(log):
     game = predict(log, questions=1, kinds=["preempted"])
     assert_names(repr(game), "Prediction", 1, 0)
     why = game.answer([1])
@@ -153,7 +151,7 @@ def test_a_wrong_answer_gets_the_reason_from_the_log(log: EventLog) -> None:
     assert_names(repr(game), "Prediction", 1, 0)
 
 
-def test_a_question_counts_once_whatever_a_page_sends(log: EventLog) -> None:
+def test_a_question_counts_once_whatever_a_page_sends(log):
     game = predict(log, questions=3)
     game.game.given = {"number": 1, "value": [0]}
     game.game.given = {"number": 0, "value": "nonsense"}
@@ -168,17 +166,7 @@ def test_a_question_counts_once_whatever_a_page_sends(log: EventLog) -> None:
         game.answer(right)
 
 
-def test_yes_and_numbers_are_taken_plainly(log: EventLog) -> None:
-    game = predict(log, questions=1, kinds=["blocked"])
-    game.answer(bool(game.game.questions[0].answer[0]))
-    assert game.answers[0]["right"] is True
-    game = predict(log, questions=1, kinds=["hit"])
-    game.answer(game.game.questions[0].answer[0] + 1)
-    assert game.answers[0]["right"] is False
-    assert_names(game.answers[0]["why"], 8)
-
-
-def test_a_log_without_decisions_says_so_and_unknown_kinds_are_rejected(log: EventLog) -> None:
+def test_a_log_without_decisions_says_so_and_unknown_kinds_are_rejected(log):
     header = log.to_bytes().splitlines(keepends=True)[0]
     game = predict(header)
     assert game.game.questions == []
@@ -190,7 +178,7 @@ def test_a_log_without_decisions_says_so_and_unknown_kinds_are_rejected(log: Eve
         predict(log, questions=0)
 
 
-def test_a_window_can_be_asked_about(log: EventLog) -> None:
+def test_a_window_can_be_asked_about(log):
     start = next(
         i for i, event in enumerate(log) if isinstance(event, v.StepStarted) and event.step == 20
     )

@@ -4,7 +4,6 @@ import gzip
 import os
 import re
 from functools import cache
-from pathlib import Path
 
 import pytest
 
@@ -26,11 +25,11 @@ def log() -> EventLog:
 
 
 @pytest.fixture
-def data() -> bytes:
+def data():
     return log().to_bytes()
 
 
-def test_a_file_is_read_whatever_it_is_packed_in(data: bytes, tmp_path: Path) -> None:
+def test_a_file_is_read_whatever_it_is_packed_in(data, tmp_path):
     lines = data.splitlines(keepends=True)
     members = b"".join(gzip.compress(line) for line in lines)  # a recorder that flushes each line
     for name, packed in {"a": data, "b.gz": gzip.compress(data), "c.gz": members}.items():
@@ -50,14 +49,14 @@ def test_a_file_is_read_whatever_it_is_packed_in(data: bytes, tmp_path: Path) ->
     assert ends[0] == ends[1]
 
 
-def test_bytes_may_be_cut_anywhere(data: bytes) -> None:
+def test_bytes_may_be_cut_anywhere(data):
     for packed in (data, gzip.compress(data)):
         feed = Feed(READERS)
         events = [event for i in range(len(packed)) for event in feed.push(packed[i : i + 1])]
         assert events + feed.end() == list(log())
 
 
-def test_what_is_cut_off_at_the_end_is_left_out(data: bytes) -> None:
+def test_what_is_cut_off_at_the_end_is_left_out(data):
     whole = list(log())
     assert list(read_source(data[:-10])) == whole[:-1]
     packed = gzip.compress(data)
@@ -66,7 +65,7 @@ def test_what_is_cut_off_at_the_end_is_left_out(data: bytes) -> None:
     assert some == whole[: len(some)]
 
 
-def test_a_window_holds_the_last_events_after_the_state_of_the_earlier_ones(data: bytes) -> None:
+def test_a_window_holds_the_last_events_after_the_state_of_the_earlier_ones(data):
     notes: list[str] = []
     some, whole = read_source(data, len(data) // 3, tell=notes.append), log()
     assert isinstance(some, EventLog)
@@ -78,7 +77,7 @@ def test_a_window_holds_the_last_events_after_the_state_of_the_earlier_ones(data
     assert some.state().core() == whole.state().core()
 
 
-def test_a_file_of_no_known_kind_is_rejected_in_one_line_that_names_all_kinds() -> None:
+def test_a_file_of_no_known_kind_is_rejected_in_one_line_that_names_all_kinds():
     for content in (b"# notes\n", b"\x93NUMPY\n", b"null\n", b'{"type":"x"}\n'):
         with raises_naming(SourceError, "line 1", *(one.title for one in READERS)) as caught:
             read_source(content)
@@ -88,7 +87,7 @@ def test_a_file_of_no_known_kind_is_rejected_in_one_line_that_names_all_kinds() 
             read_source(content)
 
 
-def test_what_is_too_large_is_rejected_before_it_fills_the_memory(data: bytes) -> None:
+def test_what_is_too_large_is_rejected_before_it_fills_the_memory(data):
     bomb = gzip.compress(bytes(64 << 20))
     with raises_naming(SourceError, "line 1", MAX_LINE >> 20):
         read_source(bomb)
@@ -105,7 +104,7 @@ def test_what_is_too_large_is_rejected_before_it_fills_the_memory(data: bytes) -
         read_source(seats + b"\n")
 
 
-def test_a_tree_that_is_a_circle_does_not_fit() -> None:
+def test_a_tree_that_is_a_circle_does_not_fit():
     lines = log().to_bytes().splitlines(keepends=True)
     inserted = next(i for i, line in enumerate(lines) if b'"radix_inserted"' in line)
     circle = re.sub(rb'"node":(\d+),"parent":0', rb'"node":\1,"parent":\1', lines[inserted])
@@ -115,7 +114,7 @@ def test_a_tree_that_is_a_circle_does_not_fit() -> None:
         damaged.state()  # type: ignore[union-attr]
 
 
-def test_a_damaged_line_is_named_and_what_came_before_it_is_there(data: bytes) -> None:
+def test_a_damaged_line_is_named_and_what_came_before_it_is_there(data):
     lines = data.splitlines(keepends=True)
     feed = Feed(READERS)
     assert feed.push(b"".join(lines[:9])) == list(log())[:9]
@@ -128,9 +127,7 @@ def test_a_damaged_line_is_named_and_what_came_before_it_is_there(data: bytes) -
         read_source(packed[:200] + bytes(300) + packed[500:])
 
 
-def test_a_growing_file_is_followed_through_rotation_and_truncation(
-    data: bytes, tmp_path: Path
-) -> None:
+def test_a_growing_file_is_followed_through_rotation_and_truncation(data, tmp_path):
     path, lines = tmp_path / "run.jsonl", data.splitlines(keepends=True)
     whole = list(log())
     file = FollowedFile(path, READERS)
@@ -156,7 +153,7 @@ def test_a_growing_file_is_followed_through_rotation_and_truncation(
     assert isinstance(whole[0], RunStarted)
 
 
-def test_a_followed_file_is_read_in_pieces_and_closed(data: bytes, tmp_path: Path) -> None:
+def test_a_followed_file_is_read_in_pieces_and_closed(data, tmp_path):
     path = tmp_path / "run.jsonl.gz"
     path.write_bytes(gzip.compress(data))
     file = FollowedFile(path, READERS)
@@ -166,7 +163,7 @@ def test_a_followed_file_is_read_in_pieces_and_closed(data: bytes, tmp_path: Pat
     assert list(batches) == []
 
 
-def test_the_error_of_a_growing_file_names_the_line(data: bytes, tmp_path: Path) -> None:
+def test_the_error_of_a_growing_file_names_the_line(data, tmp_path):
     path = tmp_path / "run.jsonl"
     path.write_bytes(data + b"nothing\n")
     with pytest.raises(SourceError) as caught:

@@ -14,11 +14,11 @@ from visualizer.figures.shape import Edge, edges_of
 MOVES = {(0, "a"): 1, (1, "b"): 2, (2, "x"): 3, (2, "y"): 3, (3, "x"): 4, (3, "z"): 4, (4, " "): 5}
 
 
-def test_an_arrow_has_the_text_between_two_choices() -> None:
+def test_an_arrow_has_the_text_between_two_choices():
     assert edges_of(MOVES, {5}, 0) == [Edge(0, 5, ("ab[xy][xz]␣",))]
 
 
-def test_choices_meeting_points_and_the_current_state_are_drawn() -> None:
+def test_choices_meeting_points_and_the_current_state_are_drawn():
     moves = {(0, "c"): 1, (0, "d"): 2, (1, "a"): 3, (2, "o"): 3, (3, "."): 4}
     assert edges_of(moves, {4}, 0) == [Edge(0, 3, ("ca", "do")), Edge(3, 4, (".",))]
     inside = edges_of(moves, {4}, 1)
@@ -30,13 +30,13 @@ def test_choices_meeting_points_and_the_current_state_are_drawn() -> None:
     ]
 
 
-def test_a_run_of_characters_is_a_range() -> None:
+def test_a_run_of_characters_is_a_range():
     moves = {(0, character): 1 for character in "0123456789af"}
     assert edges_of(moves, {1}, 0) == [Edge(0, 1, ("[0-9af]",))]
 
 
 @pytest.mark.parametrize("theme", ["light", "dark", None])
-def test_the_vocabulary_has_a_cell_for_each_token_and_the_title_counts_the_allowed(theme) -> None:
+def test_the_vocabulary_has_a_cell_for_each_token_and_the_title_counts_the_allowed(theme):
     vocabulary = [f"t{number}" for number in range(100)]
     allowed = [number in (3, 99) for number in range(100)]
     drawn = figures.shape(MOVES, {5}, 2, vocabulary, allowed, theme=theme)
@@ -48,7 +48,7 @@ def test_the_vocabulary_has_a_cell_for_each_token_and_the_title_counts_the_allow
     assert "t99" in drawn.layout.title.text
 
 
-def test_the_current_state_is_larger_and_accepting_states_have_a_ring() -> None:
+def test_the_current_state_is_larger_and_accepting_states_have_a_ring():
     drawn = figures.shape(MOVES, {5}, 2, ["a"], [True])
     [states] = [trace for trace in drawn.data if trace.name == "states"]
     by_state = dict(zip([one[0] for one in states.customdata], states.marker.size, strict=True))
@@ -57,17 +57,17 @@ def test_the_current_state_is_larger_and_accepting_states_have_a_ring() -> None:
     assert {state for state, width in rings if width} == {5}
 
 
-def test_a_shape_with_a_circle_is_an_error_that_names_the_fix() -> None:
+def test_a_shape_with_a_circle_is_an_error_that_names_the_fix():
     with pytest.raises(ValueError, match="any length"):
         figures.shape({(0, "a"): 0}, {0}, 0, ["a"], [True])
 
 
-def test_without_masks_the_figure_says_what_to_do() -> None:
+def test_without_masks_the_figure_says_what_to_do():
     drawn = figures.masks(EventLog())
     assert "No mask" in drawn.layout.title.text
 
 
-def test_a_bar_for_each_sampled_token_is_split_into_allowed_and_removed() -> None:
+def test_a_bar_for_each_sampled_token_is_split_into_allowed_and_removed():
     engine = Engine.load("bundled", EngineConfig(jump_forward=False))
     shape = StructuredOutput("regex", "(cat|dog) [0-9]")
     prompt = engine.tokenizer.encode("Once")
