@@ -149,11 +149,7 @@ def _chunk(start: int, end: int) -> str:
 def _check_arguments(before: list[Array], after: list[Array]) -> None:
     for name, was, now in zip(("q", "k_new", "v_new"), before, after, strict=True):
         if not np.array_equal(was, now):
-            raise Broken(
-                f"You changed {name}.",
-                Promise.UNCHANGED,
-                "The caller still uses it.",
-            )
+            raise Broken(f"You changed {name}.", Promise.UNCHANGED, "The caller still uses it.")
 
 
 def _check_caches(

@@ -28,7 +28,7 @@ ANSWERS = {
             13: "Dev's answer is the shortest. But the machine was reading his long prompt "
             "until step 7.",
         },
-    ),
+    )
 }
 HINTS = (
     "Go through the log once and keep the number of the current step. Which event carries tokens?",

@@ -28,7 +28,7 @@ ANSWERS = {
             4: "All four have everything. But a smaller set reaches 0.9, too.",
         },
         source="The sum",
-    ),
+    )
 }
 HINTS = (
     "Temperature 0 needs no division: treat it first. For the rest, sort the places by their "
@@ -171,9 +171,7 @@ def _numbers(answer: Any, case: Scores) -> list[float]:
         shares = [float(one) for one in answer]
     except (TypeError, ValueError):
         raise Broken(
-            f"You returned {answer!r}.",
-            Promise.IS_LIST,
-            "What does distribution() return?",
+            f"You returned {answer!r}.", Promise.IS_LIST, "What does distribution() return?"
         ) from None
     if len(shares) != len(case.logits):
         raise Broken(
@@ -189,9 +187,7 @@ def _numbers(answer: Any, case: Scores) -> list[float]:
         )
     if any(one < 0 for one in shares):
         raise Broken(
-            f"You returned {_text(shares)}.",
-            Promise.NOT_NEGATIVE,
-            "Can a share be negative?",
+            f"You returned {_text(shares)}.", Promise.NOT_NEGATIVE, "Can a share be negative?"
         )
     return shares
 
@@ -205,11 +201,7 @@ def _check_greedy(shares: list[float], case: Scores) -> None:
         look = (
             "Several tokens are the likeliest here, and one is drawn. What do your numbers sum to?"
         )
-    raise Broken(
-        f"With temperature 0 you returned {_text(shares)}.",
-        Promise.GREEDY,
-        look,
-    )
+    raise Broken(f"With temperature 0 you returned {_text(shares)}.", Promise.GREEDY, look)
 
 
 def _softmax(logits: Sequence[float], temperature: float) -> list[float]:

@@ -21,7 +21,7 @@ ANSWERS = {
         then="Look for what each pass costs, however few tokens are in it.",
         source="The stopwatch",
         fits=lambda times: times < 15,  # a busy machine slows the longer run more
-    ),
+    )
 }
 HINTS = (
     "Write first, then attend: a new token sees itself, so its key must be in the cache before you "

@@ -27,7 +27,7 @@ ANSWERS = {
         },
         source="The count",
         fits=lambda ratio: 1.2 < ratio < 1.35,
-    ),
+    )
 }
 HINTS = (
     "Count the pairs first. A token at position p attends to p + 1 positions, and a row "
@@ -183,11 +183,7 @@ def attempt(count_work: CountWork, step: Step) -> None:
         and len(answer) == 2
         and all(isinstance(one, Real) for one in answer)
     ):
-        raise Broken(
-            f"You returned {answer!r}.",
-            Promise.PAIR,
-            "What does count_work() return?",
-        )
+        raise Broken(f"You returned {answer!r}.", Promise.PAIR, "What does count_work() return?")
     flops, moved = answer
     right_flops, right_bytes = truth(step.shape, rows, step.bytes_per_value)
     if right_flops != right_bytes and (flops, moved) == (right_bytes, right_flops):

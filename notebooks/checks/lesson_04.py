@@ -188,11 +188,7 @@ def _check_limits(chosen: list[str], queue: Queue) -> None:
                 look += f" {several[-1]} needs {people[several[-1]][1]}: one for each sample."
             raise Broken(did, Promise.SEATS, look)
         if chunk == 0:
-            raise Broken(
-                did,
-                Promise.BUDGET,
-                f"When it was {id_}'s turn, the budget was spent.",
-            )
+            raise Broken(did, Promise.BUDGET, f"When it was {id_}'s turn, the budget was spent.")
         if after[2] < 0:
             look = (
                 f"{id_} has {counted(tokens, 'token')}, which {'needs' if tokens == 1 else 'need'} "
@@ -219,7 +215,5 @@ def _check_none_is_left_out(chosen: list[str], queue: Queue) -> None:
     if chunk < tokens:
         look += f" {id_} has {tokens} tokens to compute: the budget is enough for a chunk of them."
     raise Broken(
-        f"You admitted {listed(chosen)}, and left {id_} waiting.",
-        Promise.AS_MANY_AS_FIT,
-        look,
+        f"You admitted {listed(chosen)}, and left {id_} waiting.", Promise.AS_MANY_AS_FIT, look
     )

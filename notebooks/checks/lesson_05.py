@@ -177,18 +177,10 @@ def _written(pool: Any, act: Act, tables: Tables, story: Story) -> int:
             did, Promise.ALONE, f"Which requests held block {block} before, and which hold it now?"
         )
     if not isinstance(answer, list | tuple) or len(answer) != 2:
-        raise Broken(
-            did,
-            Promise.PAIR,
-            f"{_are(free)} free, and {_held(block, others)}.",
-        )
+        raise Broken(did, Promise.PAIR, f"{_are(free)} free, and {_held(block, others)}.")
     own, copied = answer
     if isinstance(own, bool) or copied not in (True, False):
-        raise Broken(
-            did,
-            Promise.PAIR,
-            "Which of the two comes first?",
-        )
+        raise Broken(did, Promise.PAIR, "Which of the two comes first?")
     if not hasattr(own, "__index__"):
         raise Broken(
             did,
@@ -197,9 +189,7 @@ def _written(pool: Any, act: Act, tables: Tables, story: Story) -> int:
         )
     if not others and copied:
         raise Broken(
-            did,
-            Promise.COPY_IF_SHARED,
-            f"Block {block} has no other holder. Why copy it?",
+            did, Promise.COPY_IF_SHARED, f"Block {block} has no other holder. Why copy it?"
         )
     if not others:
         if own != block:
@@ -207,9 +197,7 @@ def _written(pool: Any, act: Act, tables: Tables, story: Story) -> int:
         return block
     if own == block:
         raise Broken(
-            did,
-            Promise.NO_OVERWRITE,
-            f"{listed(others)} {_reads(others)} block {block}, too.",
+            did, Promise.NO_OVERWRITE, f"{listed(others)} {_reads(others)} block {block}, too."
         )
     [own] = _checked([own], 1, f"When {act}", tables, story)
     if not copied:
@@ -225,11 +213,7 @@ def _checked(answer: Any, count: int, when: str, tables: Tables, story: Story) -
     """Return the answer if it is `count` different free blocks."""
     free = _free(tables, story)
     if answer is None:
-        raise Broken(
-            f"{when}, you returned None.",
-            Promise.ALLOCATES,
-            f"{_are(free)} free.",
-        )
+        raise Broken(f"{when}, you returned None.", Promise.ALLOCATES, f"{_are(free)} free.")
     if not isinstance(answer, list | tuple) or len(answer) != count:
         raise Broken(
             f"{when}, you returned {answer!r}.",

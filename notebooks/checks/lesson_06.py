@@ -185,11 +185,7 @@ def attempt(split: Split, cut: Cut) -> None:
         upper = split(node, cut.at, cut.size, UPPER)
     if not isinstance(upper, RadixNode):
         what = "None" if upper is None else f"something of type {type(upper).__name__}"
-        raise Broken(
-            f"You returned {what}.",
-            Promise.UPPER,
-            "The caller continues from there.",
-        )
+        raise Broken(f"You returned {what}.", Promise.UPPER, "The caller continues from there.")
     if upper.id == LOWER:
         raise Broken(
             f"You returned node {LOWER}, the one that was there before.",
@@ -198,9 +194,7 @@ def attempt(split: Split, cut: Cut) -> None:
         )
     if upper.id != UPPER:
         raise Broken(
-            f"The upper node has the id {upper.id}.",
-            Promise.NEW_ID,
-            f"new_id was {UPPER}.",
+            f"The upper node has the id {upper.id}.", Promise.NEW_ID, f"new_id was {UPPER}."
         )
     _check_the_upper_edge(upper, cut)
     _check_links(upper, parent, cut)
@@ -235,9 +229,7 @@ def _check_the_upper_edge(upper: RadixNode, cut: Cut) -> None:
         )
     if upper.blocks != cut.numbers[: cut.at] or upper.tokens != cut.text[: cut.at * cut.size]:
         raise Broken(
-            have,
-            Promise.UPPER_EDGE,
-            f"{counted(cut.at, 'block')}, from {cut.numbers[0]} on.",
+            have, Promise.UPPER_EDGE, f"{counted(cut.at, 'block')}, from {cut.numbers[0]} on."
         )
 
 
@@ -345,11 +337,7 @@ def _check_protection(upper: RadixNode, cut: Cut) -> None:
         look = f"{subject} through the new node as well. What protects it from eviction?"
         if not cut.lock:
             look = "No request reads through it. What would ever unlock it?"
-        raise Broken(
-            f"The upper node has lock_ref {upper.lock_ref}.",
-            Promise.UPPER_LOCK,
-            look,
-        )
+        raise Broken(f"The upper node has lock_ref {upper.lock_ref}.", Promise.UPPER_LOCK, look)
     if upper.last != 33:
         raise Broken(
             f"The upper node was last used at {upper.last}.",

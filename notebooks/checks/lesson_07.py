@@ -167,9 +167,7 @@ def attempt(choose_leaf: ChooseLeaf, family: Family) -> None:
         )
     if isinstance(chosen, bool) or not hasattr(chosen, "__index__") or chosen not in family.order:
         raise Broken(
-            f"You returned {chosen!r}.",
-            Promise.IS_ID,
-            "The first number of each node is its id.",
+            f"You returned {chosen!r}.", Promise.IS_ID, "The first number of each node is its id."
         )
     did = f"You chose node {chosen}."
     if chosen == ROOT:

@@ -195,9 +195,7 @@ def attempt(victim: Victim, case: Shortage | Crowd) -> None:
     rows = {row[0]: row for row in case.running}
     if not _is_among(chosen, rows):
         raise Broken(
-            f"You returned {chosen!r}.",
-            Promise.RUNNING,
-            f"Return an id: {' or '.join(rows)}.",
+            f"You returned {chosen!r}.", Promise.RUNNING, f"Return an id: {' or '.join(rows)}."
         )
     priority = rows[chosen][1]
     least = max(row[1] for row in case.running)

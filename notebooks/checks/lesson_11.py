@@ -286,9 +286,7 @@ class _Play:
     def _receive(self, answer: Any) -> None:
         if not isinstance(answer, tuple) or len(answer) != 2 or not isinstance(answer[0], str):
             raise Broken(
-                f"get() returned {answer!r}.",
-                Promise.GET_ANSWERS,
-                "What does get() return?",
+                f"get() returned {answer!r}.", Promise.GET_ANSWERS, "What does get() return?"
             )
         text, reason = answer
         if text == self._reason != reason:
@@ -316,9 +314,7 @@ class _Play:
         if reason != self._reason:
             first = f"close({self._reason!r}) came first" if self._reason else "it was not closed"
             raise Broken(
-                f"The reader got the reason {reason!r}.",
-                Promise.FIRST_REASON,
-                f"Here {first}.",
+                f"The reader got the reason {reason!r}.", Promise.FIRST_REASON, f"Here {first}."
             )
         if self._waiting and not self._refused:
             raise Broken(

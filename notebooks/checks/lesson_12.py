@@ -169,11 +169,7 @@ def _judge_answer(
             "the states made before it or beside it?",
         )
     if token != MARKS.call_end:
-        raise Broken(
-            did,
-            Promise.ONLY_AFTER_END,
-            "A call ends with that token.",
-        )
+        raise Broken(did, Promise.ONLY_AFTER_END, "A call ends with that token.")
     if call is None:
         raise Broken(did, Promise.NO_START, "No call was open here.")
     if not due:
@@ -191,15 +187,9 @@ def _judge_answer(
         )
     if not answer:
         raise Broken(
-            did,
-            Promise.ANSWERED,
-            f"The call was {expression!r}, and evaluate() has a result.",
+            did, Promise.ANSWERED, f"The call was {expression!r}, and evaluate() has a result."
         )
-    raise Broken(
-        did,
-        Promise.FRAMED,
-        f"The open call is {expression!r}, after the latest {START}.",
-    )
+    raise Broken(did, Promise.FRAMED, f"The open call is {expression!r}, after the latest {START}.")
 
 
 def _text(answer: Any) -> str:

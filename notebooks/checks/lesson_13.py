@@ -176,9 +176,7 @@ def attempt(report: Report, trace: Trace) -> None:
     if not isinstance(found, Mapping) or not set(KEYS) <= set(found):
         missing = [key for key in KEYS if not isinstance(found, Mapping) or key not in found]
         raise Broken(
-            f"You returned {found!r}."[:200],
-            Promise.KEYS,
-            f"Missing: {', '.join(missing)}.",
+            f"You returned {found!r}."[:200], Promise.KEYS, f"Missing: {', '.join(missing)}."
         )
     request = _request(found["request"], trace)
     _check_cause(found, request, trace)
@@ -259,9 +257,7 @@ def _check_cause(found: Mapping[str, Any], request: int, trace: Trace) -> None:
 def _replayed(change: Any, trace: Trace) -> EventLog:
     if not isinstance(change, Mapping) or not change:
         raise Broken(
-            f"Your change is {change!r}.",
-            Promise.CHANGE,
-            'For example {"token_budget": 64}.',
+            f"Your change is {change!r}.", Promise.CHANGE, 'For example {"token_budget": 64}.'
         )
     if "change" in change:
         raise Broken(
@@ -321,11 +317,7 @@ def _check_cost(stated: Any, trace: Trace, other: EventLog) -> None:
         return
     pair = [_whole(one) for one in stated] if isinstance(stated, list | tuple) else []
     if len(pair) != 2 or pair[0] not in later:
-        raise Broken(
-            f"Your cost is {stated!r}.",
-            Promise.COST,
-            "For example (4, 12).",
-        )
+        raise Broken(f"Your cost is {stated!r}.", Promise.COST, "For example (4, 12).")
     if pair[1] != later[pair[0]]:
         raise Broken(
             f"Your cost is {pair[1]} steps for r{pair[0]}'s first token. In the replay it "
