@@ -4,10 +4,10 @@ The cases are in `attending.py`, which needs numpy and torch; questions and hint
 """
 
 from collections.abc import Callable
-from enum import StrEnum
 from typing import Any
 
 from checks.answer import Answer
+from checks.broken import Promises
 from checks.judging import judge
 
 ANSWERS = {
@@ -31,7 +31,7 @@ HINTS = (
 )
 
 
-class Promise(StrEnum):
+class Promise(Promises):
     """The promises that the check tests."""
 
     ARRAY = "the answer is an array with one row per new token, each as long as a value"

@@ -3,12 +3,11 @@
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from itertools import product
 from numbers import Real
 
 from checks.answer import Answer
-from checks.broken import Broken
+from checks.broken import Broken, Promises
 from checks.guard import call
 from checks.judging import counted, judge, listed
 from engine import CostRunner
@@ -37,7 +36,7 @@ HINTS = (
 )
 
 
-class Promise(StrEnum):
+class Promise(Promises):
     """The promises that the check tests."""
 
     PAIR = "the answer is a pair of numbers, FLOPs and bytes"
@@ -183,14 +182,12 @@ def attempt(count_work: CountWork, step: Step) -> None:
         and len(answer) == 2
         and all(isinstance(one, Real) for one in answer)
     ):
-        raise Broken(f"You returned {answer!r}.", Promise.PAIR, "What does count_work() return?")
+        raise Promise.PAIR.broken(f"You returned {answer!r}.", "What does count_work() return?")
     flops, moved = answer
     right_flops, right_bytes = truth(step.shape, rows, step.bytes_per_value)
     if right_flops != right_bytes and (flops, moved) == (right_bytes, right_flops):
-        raise Broken(
-            f"You count {flops:,.0f} FLOPs and {moved:,.0f} bytes.",
-            Promise.PAIR,
-            "Which of the two comes first?",
+        raise Promise.PAIR.broken(
+            f"You count {flops:,.0f} FLOPs and {moved:,.0f} bytes.", "Which of the two comes first?"
         )
     if not _close(moved, right_bytes):
         raise Broken(

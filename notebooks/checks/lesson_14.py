@@ -3,12 +3,11 @@
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cache
 from typing import NamedTuple
 
 from checks.answer import Answer
-from checks.broken import Broken
+from checks.broken import Broken, Promises
 from checks.guard import call
 from checks.judging import counted, judge
 from engine import Cost, EngineConfig, simulate
@@ -54,7 +53,7 @@ CASES = {  # (reason, whether nothing waits) -> how many: 500. Memory needs the 
 }
 
 
-class Promise(StrEnum):
+class Promise(Promises):
     """The promises that the check tests."""
 
     REASON = f"the answer is {', '.join(REASONS)} or None"
@@ -276,9 +275,8 @@ def attempt(reason: Reason, moment: Moment) -> None:
     if said == moment.logged and (said is None or isinstance(said, str)):
         return
     if said is not None and said not in REASONS:
-        raise Broken(
+        raise Promise.REASON.broken(
             f"You returned {said!r}."[:200],
-            Promise.REASON,
             "Spell it as the log does. None means: nothing waits, or the head is admitted.",
         )
     did = f"You returned {said!r}; the log has {moment.logged!r}."
