@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from checks.answer import Answer
 from checks.broken import Promises
 from checks.guard import call
-from checks.judging import counted, judge
+from checks.judging import counted
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -96,14 +96,12 @@ class YourDistribution:
         return logits.new_tensor([list(self._distribution(*row)) for row in rows])
 
 
-def check(distribution: Weigh) -> "truncation.TokenProbs | None":
-    """Print the verdict and return the learner's function, or the engine's until that passes.
+def adapt(distribution: Weigh | None) -> "truncation.TokenProbs | None":
+    """Return the learner's function, or the engine's until that passes.
 
     None also stands for the engine's own; without torch, as in a page, there is no other way to say it.
     """
-    verdict = judge(distribution, cases(), attempt)
-    print(verdict)
-    if verdict.passed:
+    if distribution:
         return YourDistribution(distribution)
     try:
         from engine.compute.sampling import truncation

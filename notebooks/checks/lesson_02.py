@@ -8,7 +8,6 @@ from typing import Any
 
 from checks.answer import Answer
 from checks.broken import Promises
-from checks.judging import judge
 
 ANSWERS = {
     "watch": Answer(
@@ -43,14 +42,12 @@ class Promise(Promises):
     AS_A_WHOLE = "the result is the same as for the whole text at once"
 
 
-def check(attend: Callable[..., Any]) -> Any:
-    """Print the verdict and return an attention for the engine's runner: the learner's, or ours."""
+def adapt(attend: Callable[..., Any] | None) -> Any:
+    """Return an attention for the engine's runner: the learner's, or ours."""
     from checks.attending import YourAttention
     from engine.compute.attention.paged_attention import PagedAttention
 
-    verdict = judge(attend, cases(), attempt)
-    print(verdict)
-    if not verdict.passed:
+    if attend is None:
         return PagedAttention
     return type("YourAttention", (YourAttention,), {"attend": staticmethod(attend)})
 

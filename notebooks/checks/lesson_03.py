@@ -9,7 +9,7 @@ from numbers import Real
 from checks.answer import Answer
 from checks.broken import Broken, Promises
 from checks.guard import call
-from checks.judging import counted, judge, listed
+from checks.judging import counted, listed
 from engine import CostRunner
 from engine.runner import Row
 
@@ -121,11 +121,9 @@ class YourMachine(CostRunner):
         return 1000 * max(flops / flops_per_s, moved / bytes_per_s)
 
 
-def check(count_work: CountWork) -> CountWork:
-    """Print the verdict and return the learner's function if it passed, otherwise ours."""
-    verdict = judge(count_work, cases(), attempt)
-    print(verdict)
-    return count_work if verdict.passed else truth
+def adapt(count_work: CountWork | None) -> CountWork:
+    """Return the learner's function if it passed, otherwise ours."""
+    return count_work or truth
 
 
 def truth(shape: Shape, rows: Rows, bytes_per_value: int) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from typing import Any
 from checks.answer import Answer
 from checks.broken import Promises
 from checks.guard import call, watched
-from checks.judging import counted, judge, listed
+from checks.judging import counted, listed
 from engine import Cost, EngineConfig, simulate
 from engine.part_errors import PolicyError
 from engine.scheduling.policies import Priority
@@ -123,11 +123,9 @@ class YourVictims(Priority):
         return next(one for one in running if one.id == chosen)
 
 
-def check(victim: Victim) -> Policy:
-    """Print the verdict and return a policy: the learner's, or the engine's own until that passes."""
-    verdict = judge(victim, cases(), attempt)
-    print(verdict)
-    return YourVictims(victim) if verdict.passed else Priority()
+def adapt(victim: Victim | None) -> Policy:
+    """Return a policy: the learner's, or the engine's own until that passes."""
+    return YourVictims(victim) if victim else Priority()
 
 
 def cases() -> list[Shortage | Crowd]:

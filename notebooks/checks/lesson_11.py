@@ -12,7 +12,7 @@ from typing import Any
 from checks.answer import Answer
 from checks.broken import Broken, Promises
 from checks.guard import watched
-from checks.judging import counted, judge
+from checks.judging import counted
 
 ANSWERS = {
     "loop": Answer(
@@ -126,11 +126,9 @@ class Story:
         return f"An outbox of {counted(self.limit, 'byte')}: {', '.join(calls)}."
 
 
-def check(outbox: type) -> type:
-    """Print the verdict and return the learner's class, or the lesson's own until that passes."""
-    verdict = judge(outbox, cases(), attempt)
-    print(verdict)
-    return outbox if verdict.passed else PlainOutbox
+def adapt(outbox: type | None) -> type:
+    """Return the learner's class, or the lesson's own until that passes."""
+    return outbox or PlainOutbox
 
 
 def cases() -> list[Story]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from checks.answer import Answer
 from checks.broken import Broken, Promises
 from checks.guard import call
-from checks.judging import counted, judge
+from checks.judging import counted
 from engine import Cost, EngineConfig, simulate
 from engine.events import EventLog, State
 from engine.events import vocabulary as v
@@ -133,11 +133,9 @@ class Moment:
         )
 
 
-def check(reason: Reason) -> Reason:
-    """Print the verdict and return a reason: the learner's, or our engine's until that passes."""
-    verdict = judge(reason, cases(), attempt)
-    print(verdict)
-    return reason if verdict.passed else _first_that_holds
+def adapt(reason: Reason | None) -> Reason:
+    """Return a reason: the learner's, or our engine's until that passes."""
+    return reason or _first_that_holds
 
 
 def _first_that_holds(step: Step) -> str | None:

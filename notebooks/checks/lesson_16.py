@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from checks.answer import Answer
 from checks.broken import Broken, Promises
 from checks.guard import watched
-from checks.judging import counted, judge, listed
+from checks.judging import counted, listed
 from engine import Engine
 from engine.runner import Row, Sampled
 from engine.scheduling.request import Request
@@ -92,11 +92,9 @@ class Story:
         return min(self.max_tokens, self.stop or self.max_tokens)
 
 
-def check(part: type) -> type[Engine]:
-    """Print the verdict and return an engine class that asks the learner's part if it passed."""
-    verdict = judge(part, cases(), attempt)
-    print(verdict)
-    return type("YourEngine", (YourEngine,), {"part": part}) if verdict.passed else Engine
+def adapt(part: type | None) -> type[Engine]:
+    """Return an engine class that asks the learner's part if it passed."""
+    return type("YourEngine", (YourEngine,), {"part": part}) if part else Engine
 
 
 class YourRequest(Request):
