@@ -73,14 +73,17 @@ ROWS = {
 
 
 @cache
+def cases_of(lesson: str) -> list[Any]:
+    """The cases on which a lesson's wrong parts are tried, made once."""
+    own = getattr(import_module(f"tests.lessons.wrong.{lesson}"), "CASES", None)
+    return list(own or import_module(f"checks.{lesson}").cases())
+
+
+@cache
 def verdict(lesson: str, name: str) -> Verdict:
     """The check's verdict on a wrong part."""
-    checks, wrong = (
-        import_module(f"checks.{lesson}"),
-        import_module(f"tests.lessons.wrong.{lesson}"),
-    )
     part = made(lesson, name, ROWS[lesson, name].changes)
-    return judge(part, getattr(wrong, "CASES", None) or checks.cases(), checks.attempt)
+    return judge(part, cases_of(lesson), import_module(f"checks.{lesson}").attempt)
 
 
 def broken(lesson: str, name: str) -> Broken:
