@@ -78,9 +78,9 @@ def _ideas(solution: ModuleType) -> str:
 
 def _wrong_answers(lesson: str) -> Iterator[str]:
     parts: dict[str, list[tuple[str, Broken]]] = defaultdict(list)
-    for name, number, part, promise, _ in ROWS:
-        if name == lesson:
-            parts[promise].append((part.__name__, broken(name, number)))
+    for (of, name), wrong in ROWS.items():
+        if of == lesson:
+            parts[wrong.promise].append((name, broken(lesson, name)))
     for promise, found in parts.items():
         names = ", ".join(f"`{name}`" for name, _ in found)
         first = found[0][1]

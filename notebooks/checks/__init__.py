@@ -4,10 +4,13 @@
 
 `check.lesson_04(admit)` prints whether the learner's part keeps its promises and returns a part for
 the engine: the learner's, or the engine's own until it passes. With `hint=1` it prints a first hint,
-with `hint=2` a second one. There is one file per lesson: its check, its HINTS and its ANSWERS. They
-share `judging.py` (cases and verdicts), `broken.py` (the exception), `guard.py` (running a learner's
-code safely), `answer.py` and `prediction.py`. `until(log, step)` cuts a log for a picture that must
-not show the future.
+with `hint=2` a second one.
+
+There is one file per lesson. It has its ANSWERS and HINTS, and what the one judge (`judging.py`)
+needs: `cases()`, the smallest first; `attempt(part, case)`, which raises Broken (`broken.py`); and
+`adapt(part)`, which makes a part for the engine of the learner's, or of None. `guard.py` runs a
+learner's code safely; `answer.py` and `prediction.py` have the predictions. `until(log, step)` cuts a
+log for a picture that must not show the future.
 """
 
 import functools
@@ -19,13 +22,14 @@ from typing import Any
 
 import underglass.shadowed  # noqa: F401 (first: it names a file that hides one of our packages)
 from checks.beginning import until
+from checks.judging import judge
 from checks.prediction import predict
 
 __all__ = ["check", "predict", "until"]
 
 
 class _Checks:
-    """`check.lesson_04` runs `check` of `checks/lesson_04.py`; a new lesson only adds a file."""
+    """`check.lesson_04` judges with `checks/lesson_04.py`; a new lesson only adds a file."""
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("lesson_") or importlib.util.find_spec(f"checks.{name}") is None:
@@ -33,14 +37,16 @@ class _Checks:
         return functools.partial(_run, importlib.import_module(f"checks.{name}"))
 
 
-def _run(lesson: ModuleType, *parts: Any, hint: int = 0) -> Any:
-    """Check the parts; first print `hint` hints. Raises ValueError if there are not so many."""
+def _run(lesson: ModuleType, part: Any, *, hint: int = 0) -> Any:
+    """Check the part; first print `hint` hints. Raises ValueError if there are not so many."""
     hints: tuple[str, ...] = lesson.HINTS
     if not 0 <= hint <= len(hints):
         raise ValueError(f"hint must be from 1 to {len(hints)}, got {hint}")
     for number, words in enumerate(hints[:hint], start=1):
         print(textwrap.fill(f"Hint {number} of {len(hints)}: {words}", 96))
-    return lesson.check(*parts)
+    verdict = judge(part, lesson.cases(), lesson.attempt)
+    print(verdict)
+    return lesson.adapt(part if verdict.passed else None)
 
 
 check = _Checks()

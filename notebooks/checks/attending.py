@@ -10,7 +10,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from checks.broken import Broken
 from checks.guard import watched
 from checks.judging import counted
 from checks.lesson_02 import Promise
@@ -149,11 +148,7 @@ def _chunk(start: int, end: int) -> str:
 def _check_arguments(before: list[Array], after: list[Array]) -> None:
     for name, was, now in zip(("q", "k_new", "v_new"), before, after, strict=True):
         if not np.array_equal(was, now):
-            raise Broken(
-                f"You changed {name}.",
-                Promise.UNCHANGED,
-                "The caller still uses it.",
-            )
+            raise Promise.UNCHANGED.broken(f"You changed {name}.", "The caller still uses it.")
 
 
 def _check_caches(
@@ -170,28 +165,24 @@ def _check_caches(
                 continue
             did = f"{_chunk(start, end)} came, with start = {start}. "
             if position < start:
-                raise Broken(
+                raise Promise.WRITTEN_ONCE.broken(
                     did + f"Position {position} of {name} was written twice.",
-                    Promise.WRITTEN_ONCE,
                     f"{counted(start, 'slot')} {'was' if start == 1 else 'were'} filled before. "
                     f"Where does the first new {kind} go?",
                 )
             if is_new and np.isnan(now[position]).any():
-                raise Broken(
+                raise Promise.KEPT.broken(
                     did + f"Position {position} of {name} still holds nan.",
-                    Promise.KEPT,
                     f"A later token will read the {kind} of token {position}. An empty slot holds "
                     "nan, and nan plus anything is nan.",
                 )
             if is_new:
-                raise Broken(
+                raise Promise.KEPT.broken(
                     did + f"Position {position} of {name} does not hold its {kind}.",
-                    Promise.KEPT,
                     f"Which row of {kind[0]}_new belongs to token {position}?",
                 )
-            raise Broken(
+            raise Promise.WRITTEN_ONCE.broken(
                 did + f"You wrote into position {position} of {name}.",
-                Promise.WRITTEN_ONCE,
                 f"Token {position} has not come yet.",
             )
 
@@ -202,27 +193,24 @@ def _check_output(output: Any, expected: Array, start: int, end: int, *, named: 
         got = (
             f"an array of shape {output.shape}" if isinstance(output, np.ndarray) else repr(output)
         )
-        raise Broken(
+        raise Promise.ARRAY.broken(
             f"{_chunk(start, end)} came, and you returned {got}.",
-            Promise.ARRAY,
             f"Here that is a numpy array of shape ({count}, {SIZE}).",
         )
     did = f"{_chunk(start, end)} came, with start = {start}. "
     for position in range(start, end):
         row, right = output[position - start], expected[position - start]
         if np.isnan(row).any():
-            raise Broken(
+            raise Promise.CAUSAL.broken(
                 did + f"Token {position} read nan.",
-                Promise.CAUSAL,
                 "Unwritten slots hold nan, and an average of nothing is nan as well. "
                 f"Token {position} may see slots 0 to {position}; which did it read?",
             )
         if named:
             _check_weights(row, right, position, end, did)
         if not np.allclose(row, right, atol=1e-5):
-            raise Broken(
+            raise Promise.AS_A_WHOLE.broken(
                 did + f"Token {position} read {_short(row)}.",
-                Promise.AS_A_WHOLE,
                 f"That gives {_short(right)}. It saw the right tokens. Which values does it mix?",
             )
 
@@ -231,42 +219,36 @@ def _check_weights(row: Array, right: Array, position: int, end: int, did: str) 
     """Check the weights: entry p of a row is the weight of position p. There are `end` positions."""
     seen = [int(p) for p in np.flatnonzero(np.abs(row) > 1e-9)]
     if any(p >= end for p in seen):
-        raise Broken(
+        raise Promise.AS_A_WHOLE.broken(
             did + f"Token {position} read {_short(row)}.",
-            Promise.AS_A_WHOLE,
             f"Then it is {_short(right)}. No average of the values gives yours. What do you mix?",
         )
     should = list(range(position + 1))
     if later := [p for p in seen if p > position]:
-        raise Broken(
+        raise Promise.CAUSAL.broken(
             did + f"Token {position} saw position {later[0]}.",
-            Promise.CAUSAL,
             f"Position {later[0]} comes later. Within a chunk, which tokens may a token see?",
         )
     if seen != should:
         hint = "It did not see itself." if position not in seen else f"It saw {seen}."
-        raise Broken(
+        raise Promise.CAUSAL.broken(
             did
             + f"Token {position} saw {counted(len(seen), 'position')}, should see {len(should)}.",
-            Promise.CAUSAL,
             hint,
         )
     if row.min() < 0:
-        raise Broken(
+        raise Promise.WEIGHTS.broken(
             did + f"A weight of token {position} is {row.min():.3f}.",
-            Promise.WEIGHTS,
             "A weight is a power of e, divided by a sum: it is above 0. Which line does that?",
         )
     if abs(row.sum() - 1) > 1e-5:
-        raise Broken(
+        raise Promise.WEIGHTS.broken(
             did + f"The weights of token {position} add up to {row.sum():.3f}.",
-            Promise.WEIGHTS,
             "Divide by the sum of what, and along which axis?",
         )
     if not np.allclose(row, right, atol=1e-5):
-        raise Broken(
+        raise Promise.AS_A_WHOLE.broken(
             did + f"The weights of token {position} are {_short(row)}.",
-            Promise.AS_A_WHOLE,
             f"Then they are {_short(right)}. How are scores made of queries and keys?",
         )
 

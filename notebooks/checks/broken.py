@@ -3,7 +3,15 @@
 from enum import StrEnum
 
 
-class CommonPromise(StrEnum):
+class Promises(StrEnum):
+    """The promises that a check tests. A lesson's `Promise` derives from it."""
+
+    def broken(self, did: str, look: str) -> "Broken":
+        """Return the exception for this promise; see `Broken`."""
+        return Broken(did, self, look)
+
+
+class CommonPromise(Promises):
     """The promises of every part, whatever its lesson."""
 
     UNCHANGED = "the arguments stay as they were"

@@ -3,15 +3,14 @@
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from numbers import Integral
 from typing import Any
 
 from checks.answer import Answer
 from checks.beginning import until
-from checks.broken import Broken
+from checks.broken import Promises
 from checks.guard import watched
-from checks.judging import counted, judge, listed
+from checks.judging import counted, listed
 from engine import Cost, EngineConfig, simulate
 from engine.events import EventLog
 from engine.events import vocabulary as v
@@ -28,7 +27,7 @@ ANSWERS = {
             13: "Dev's answer is the shortest. But the machine was reading his long prompt "
             "until step 7.",
         },
-    ),
+    )
 }
 HINTS = (
     "Go through the log once and keep the number of the current step. Which event carries tokens?",
@@ -37,7 +36,7 @@ HINTS = (
 )
 
 
-class Promise(StrEnum):
+class Promise(Promises):
     """The promises that the check tests."""
 
     IS_DICT = "the answer is a dictionary from request to step"
@@ -73,11 +72,9 @@ class Run:
         return f"A log of {counted(self.steps, 'step')} ({rules}): {'; '.join(people)}."
 
 
-def check(first_token_steps: FirstTokenSteps) -> FirstTokenSteps:
-    """Print the verdict and return the learner's function if it passed, otherwise ours."""
-    verdict = judge(first_token_steps, cases(), attempt)
-    print(verdict)
-    return first_token_steps if verdict.passed else truth
+def adapt(first_token_steps: FirstTokenSteps | None) -> FirstTokenSteps:
+    """Return the learner's function if it passed, otherwise ours."""
+    return first_token_steps or truth
 
 
 def truth(log: EventLog) -> dict[int, int]:
@@ -114,36 +111,31 @@ def attempt(first_token_steps: FirstTokenSteps, run: Run) -> None:
     with watched(first_token_steps):
         answer = first_token_steps(log)
     if not isinstance(answer, dict):
-        raise Broken(
+        raise Promise.IS_DICT.broken(
             f"You returned {answer!r}.",
-            Promise.IS_DICT,
             "What does first_token_steps() return? For a log without tokens it is an empty "
             "dictionary.",
         )
     right, names = truth(log), _names(log)
     if silent := [request for request in answer if request not in right]:
-        raise Broken(
+        raise Promise.ONLY_WITH_TOKENS.broken(
             f"Your dictionary has {listed(names.get(one, repr(one)) for one in silent)}.",
-            Promise.ONLY_WITH_TOKENS,
             _why_not_in_it(silent[0], names),
         )
     if missing := [request for request in right if request not in answer]:
-        raise Broken(
+        raise Promise.ALL_WITH_TOKENS.broken(
             f"{listed(names[one] for one in missing)} is missing.",
-            Promise.ALL_WITH_TOKENS,
             _where_it_is(log, missing[0], names, right[missing[0]]),
         )
     for request, step in right.items():
         if not isinstance(answer[request], Integral):
-            raise Broken(
+            raise Promise.STEP_NUMBERS.broken(
                 f"For {names[request]} you returned {answer[request]!r}.",
-                Promise.STEP_NUMBERS,
                 "The log has whole numbers.",
             )
         if answer[request] != step:
-            raise Broken(
+            raise Promise.FIRST_STEP.broken(
                 f"You returned step {answer[request]} for {names[request]}.",
-                Promise.FIRST_STEP,
                 _where_to_look(log, request, names[request], answer[request], step),
             )
 

@@ -4,14 +4,13 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from checks.answer import Answer
-from checks.broken import Broken
+from checks.broken import Promises
 from checks.guard import call
-from checks.judging import counted, judge
+from checks.judging import counted
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,7 +27,7 @@ ANSWERS = {
             4: "All four have everything. But a smaller set reaches 0.9, too.",
         },
         source="The sum",
-    ),
+    )
 }
 HINTS = (
     "Temperature 0 needs no division: treat it first. For the rest, sort the places by their "
@@ -38,7 +37,7 @@ HINTS = (
 )
 
 
-class Promise(StrEnum):
+class Promise(Promises):
     """The promises that the check tests."""
 
     IS_LIST = "the answer is a list of probabilities"
@@ -97,14 +96,12 @@ class YourDistribution:
         return logits.new_tensor([list(self._distribution(*row)) for row in rows])
 
 
-def check(distribution: Weigh) -> "truncation.TokenProbs | None":
-    """Print the verdict and return the learner's function, or the engine's until that passes.
+def adapt(distribution: Weigh | None) -> "truncation.TokenProbs | None":
+    """Return the learner's function, or the engine's until that passes.
 
     None also stands for the engine's own; without torch, as in a page, there is no other way to say it.
     """
-    verdict = judge(distribution, cases(), attempt)
-    print(verdict)
-    if verdict.passed:
+    if distribution:
         return YourDistribution(distribution)
     try:
         from engine.compute.sampling import truncation
@@ -149,17 +146,15 @@ def attempt(distribution: Weigh, case: Scores) -> None:
         look = "The likeliest token may reach top_p by itself. Is it in or out?"
         if len(shares) == 1:
             look = "There is only one token, so it is certain. What is the probability of that?"
-        raise Broken(
-            f"You returned {_text(shares)}: no token can be drawn.", Promise.KEEPS_ONE, look
+        raise Promise.KEEPS_ONE.broken(
+            f"You returned {_text(shares)}: no token can be drawn.", look
         )
     if abs(sum(shares) - 1) > EXACT:
         look = "The cut tokens leave a gap. Which tokens share it?"
         if sum(shares) > 1:
             look = "That is more than 1. What do you divide by?"
-        raise Broken(
-            f"You returned {_text(shares)}, which sums to {sum(shares):.3f}.",
-            Promise.SUMS_TO_1,
-            look,
+        raise Promise.SUMS_TO_1.broken(
+            f"You returned {_text(shares)}, which sums to {sum(shares):.3f}.", look
         )
     _check_kept(shares, case)
     _check_shares(shares, case)
@@ -170,28 +165,22 @@ def _numbers(answer: Any, case: Scores) -> list[float]:
     try:
         shares = [float(one) for one in answer]
     except (TypeError, ValueError):
-        raise Broken(
-            f"You returned {answer!r}.",
-            Promise.IS_LIST,
-            "What does distribution() return?",
+        raise Promise.IS_LIST.broken(
+            f"You returned {answer!r}.", "What does distribution() return?"
         ) from None
     if len(shares) != len(case.logits):
-        raise Broken(
+        raise Promise.ONE_PER_TOKEN.broken(
             f"You returned {counted(len(shares), 'number')} for {len(case.logits)} logits.",
-            Promise.ONE_PER_TOKEN,
             "Cut tokens have one, too: 0.",
         )
     if any(math.isnan(one) for one in shares):
-        raise Broken(
+        raise Promise.NUMBERS.broken(
             f"With temperature {case.temperature:g} you returned {_text(shares)}.",
-            Promise.NUMBERS,
             "0 / 0 and infinity / infinity are nan. Where do you divide?",
         )
     if any(one < 0 for one in shares):
-        raise Broken(
-            f"You returned {_text(shares)}.",
-            Promise.NOT_NEGATIVE,
-            "Can a share be negative?",
+        raise Promise.NOT_NEGATIVE.broken(
+            f"You returned {_text(shares)}.", "Can a share be negative?"
         )
     return shares
 
@@ -205,11 +194,7 @@ def _check_greedy(shares: list[float], case: Scores) -> None:
         look = (
             "Several tokens are the likeliest here, and one is drawn. What do your numbers sum to?"
         )
-    raise Broken(
-        f"With temperature 0 you returned {_text(shares)}.",
-        Promise.GREEDY,
-        look,
-    )
+    raise Promise.GREEDY.broken(f"With temperature 0 you returned {_text(shares)}.", look)
 
 
 def _softmax(logits: Sequence[float], temperature: float) -> list[float]:
@@ -225,17 +210,15 @@ def _check_kept(shares: list[float], case: Scores) -> None:
     lost = max((logits[i] for i in cut), default=-math.inf)
     worst = min(logits[i] for i in kept)
     if lost > worst:
-        raise Broken(
+        raise Promise.LIKELIEST_FIRST.broken(
             f"You returned {_text(shares)}: a token of logit {worst:g} is kept, and one of {lost:g} "
             "is cut.",
-            Promise.LIKELIEST_FIRST,
             "The logits come in any order, and the answer is in theirs.",
         )
     ordered = sorted(_softmax(logits, case.temperature), reverse=True)
     if top_k and len(kept) > _as_likely(ordered, min(top_k, len(ordered))):
-        raise Broken(
+        raise Promise.TOP_K.broken(
             f"You keep {counted(len(kept), 'token')}, with top_k = {top_k}.",
-            Promise.TOP_K,
             f"You returned {_text(shares)}. Which token should have been cut?",
         )
     left = _shared(ordered[: top_k or None])
@@ -278,16 +261,14 @@ def _as_at_temperature_one(kept: int, case: Scores) -> bool:
 
 def _too_few(kept: int, left: list[float], case: Scores) -> None:
     if case.top_p == 1 or not kept:
-        raise Broken(
+        raise Promise.CUT_WHEN_ASKED.broken(
             f"You keep {counted(kept, 'token')} of {len(left)}.",
-            Promise.CUT_WHEN_ASKED,
             f"What does top_k = {case.top_k} cut here, and what does top_p = 1? Shares are rounded: "
             "their sum may end just above 1, or just below.",
         )
-    raise Broken(
+    raise Promise.TOP_P.broken(
         f"You keep {counted(kept, 'token')}, with {sum(left[:kept]):.3f} of the probability. "
         f"top_p is {case.top_p:g}.",
-        Promise.TOP_P,
         _CUT_TOO_EARLY
         if _as_at_temperature_one(kept, case)
         else "Follow the sum, token by token. Is the one that crosses the line in or out?",
@@ -303,10 +284,9 @@ def _too_many(
         look = "Top-k cuts first. Which tokens does top-p see then, and what is their sum?"
     elif _as_at_temperature_one(kept, case):
         look = _CUT_TOO_EARLY
-    raise Broken(
+    raise Promise.TOP_P.broken(
         f"You keep {counted(kept, 'token')}. {enough} {sum(left[:needed]):.3f} of what top-k leaves, "
         f"and top_p is {case.top_p:g}.",
-        Promise.TOP_P,
         look,
     )
 
@@ -317,21 +297,17 @@ def _check_shares(shares: list[float], case: Scores) -> None:
         return
     did = f"You returned {_text(shares)}."
     if case.temperature != 1 and _close(shares, _of_kept(shares, case.logits, 1.0)):
-        raise Broken(
-            did,
-            Promise.PROPORTIONAL,
-            "With temperature 1 it would be the same. Where does yours use the temperature?",
+        raise Promise.PROPORTIONAL.broken(
+            did, "With temperature 1 it would be the same. Where does yours use the temperature?"
         )
     if _close(shares, _of_kept(shares, case.logits, 1 / case.temperature)):
-        raise Broken(
-            did,
-            Promise.PROPORTIONAL,
-            "Does a high temperature make your probabilities bolder or more careful?",
+        raise Promise.PROPORTIONAL.broken(
+            did, "Does a high temperature make your probabilities bolder or more careful?"
         )
     look = "Compare two of the tokens: by which factor do they differ?"
     if all(abs(mine - its) < NEARLY for mine, its in zip(shares, right, strict=True)):
         look = "They are right to two places, and wrong behind them. Do you round?"
-    raise Broken(did, Promise.PROPORTIONAL, look)
+    raise Promise.PROPORTIONAL.broken(did, look)
 
 
 def _of_kept(shares: list[float], logits: Sequence[float], temperature: float) -> list[float]:

@@ -4,11 +4,10 @@ The cases are in `attending.py`, which needs numpy and torch; questions and hint
 """
 
 from collections.abc import Callable
-from enum import StrEnum
 from typing import Any
 
 from checks.answer import Answer
-from checks.judging import judge
+from checks.broken import Promises
 
 ANSWERS = {
     "watch": Answer(
@@ -21,7 +20,7 @@ ANSWERS = {
         then="Look for what each pass costs, however few tokens are in it.",
         source="The stopwatch",
         fits=lambda times: times < 15,  # a busy machine slows the longer run more
-    ),
+    )
 }
 HINTS = (
     "Write first, then attend: a new token sees itself, so its key must be in the cache before you "
@@ -31,7 +30,7 @@ HINTS = (
 )
 
 
-class Promise(StrEnum):
+class Promise(Promises):
     """The promises that the check tests."""
 
     ARRAY = "the answer is an array with one row per new token, each as long as a value"
@@ -43,14 +42,12 @@ class Promise(StrEnum):
     AS_A_WHOLE = "the result is the same as for the whole text at once"
 
 
-def check(attend: Callable[..., Any]) -> Any:
-    """Print the verdict and return an attention for the engine's runner: the learner's, or ours."""
+def adapt(attend: Callable[..., Any] | None) -> Any:
+    """Return an attention for the engine's runner: the learner's, or ours."""
     from checks.attending import YourAttention
     from engine.compute.attention.paged_attention import PagedAttention
 
-    verdict = judge(attend, cases(), attempt)
-    print(verdict)
-    if not verdict.passed:
+    if attend is None:
         return PagedAttention
     return type("YourAttention", (YourAttention,), {"attend": staticmethod(attend)})
 

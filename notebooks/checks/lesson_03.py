@@ -3,14 +3,13 @@
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from itertools import product
 from numbers import Real
 
 from checks.answer import Answer
-from checks.broken import Broken
+from checks.broken import Broken, Promises
 from checks.guard import call
-from checks.judging import counted, judge, listed
+from checks.judging import counted, listed
 from engine import CostRunner
 from engine.runner import Row
 
@@ -27,7 +26,7 @@ ANSWERS = {
         },
         source="The count",
         fits=lambda ratio: 1.2 < ratio < 1.35,
-    ),
+    )
 }
 HINTS = (
     "Count the pairs first. A token at position p attends to p + 1 positions, and a row "
@@ -37,7 +36,7 @@ HINTS = (
 )
 
 
-class Promise(StrEnum):
+class Promise(Promises):
     """The promises that the check tests."""
 
     PAIR = "the answer is a pair of numbers, FLOPs and bytes"
@@ -122,11 +121,9 @@ class YourMachine(CostRunner):
         return 1000 * max(flops / flops_per_s, moved / bytes_per_s)
 
 
-def check(count_work: CountWork) -> CountWork:
-    """Print the verdict and return the learner's function if it passed, otherwise ours."""
-    verdict = judge(count_work, cases(), attempt)
-    print(verdict)
-    return count_work if verdict.passed else truth
+def adapt(count_work: CountWork | None) -> CountWork:
+    """Return the learner's function if it passed, otherwise ours."""
+    return count_work or truth
 
 
 def truth(shape: Shape, rows: Rows, bytes_per_value: int) -> tuple[int, int]:
@@ -183,18 +180,12 @@ def attempt(count_work: CountWork, step: Step) -> None:
         and len(answer) == 2
         and all(isinstance(one, Real) for one in answer)
     ):
-        raise Broken(
-            f"You returned {answer!r}.",
-            Promise.PAIR,
-            "What does count_work() return?",
-        )
+        raise Promise.PAIR.broken(f"You returned {answer!r}.", "What does count_work() return?")
     flops, moved = answer
     right_flops, right_bytes = truth(step.shape, rows, step.bytes_per_value)
     if right_flops != right_bytes and (flops, moved) == (right_bytes, right_flops):
-        raise Broken(
-            f"You count {flops:,.0f} FLOPs and {moved:,.0f} bytes.",
-            Promise.PAIR,
-            "Which of the two comes first?",
+        raise Promise.PAIR.broken(
+            f"You count {flops:,.0f} FLOPs and {moved:,.0f} bytes.", "Which of the two comes first?"
         )
     if not _close(moved, right_bytes):
         raise Broken(

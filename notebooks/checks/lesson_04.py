@@ -3,14 +3,13 @@
 import random
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import product
 from typing import Any
 
 from checks.answer import Answer
-from checks.broken import Broken
+from checks.broken import Promises
 from checks.guard import call
-from checks.judging import counted, judge, listed
+from checks.judging import counted, listed
 from engine.scheduling.policies import Fcfs
 from engine.scheduling.policy import AdmissionLimits, Policy
 from engine.scheduling.request import Request
@@ -50,7 +49,7 @@ HINTS = (
 )
 
 
-class Promise(StrEnum):
+class Promise(Promises):
     """The promises that the check tests."""
 
     LIST = "the answer is a list of ids"
@@ -101,11 +100,9 @@ class YourAdmission(Fcfs):
         return [one for one in queue if one.id in ids]
 
 
-def check(admit: Admit) -> Policy:
-    """Print the verdict and return a policy: the learner's, or the engine's own until that passes."""
-    verdict = judge(admit, cases(), attempt)
-    print(verdict)
-    return YourAdmission(admit) if verdict.passed else Fcfs()
+def adapt(admit: Admit | None) -> Policy:
+    """Return a policy: the learner's, or the engine's own until that passes."""
+    return YourAdmission(admit) if admit else Fcfs()
 
 
 def cases() -> list[Queue]:
@@ -138,20 +135,18 @@ def attempt(admit: Admit, queue: Queue) -> None:
     )
     ids = [id_ for id_, _, _ in queue.waiting]
     if not isinstance(answer, list | tuple):
-        raise Broken(f"You returned {answer!r}.", Promise.LIST, "What does admit() return?")
+        raise Promise.LIST.broken(f"You returned {answer!r}.", "What does admit() return?")
     chosen = list(answer)
     if any(one not in ids for one in chosen) or len(set(chosen)) < len(chosen):
-        raise Broken(
+        raise Promise.WAITING_ONCE.broken(
             f"You admitted {listed(chosen)}.",
-            Promise.WAITING_ONCE,
             f"The waiting requests are {listed(ids)}." if ids else "No request is waiting.",
         )
     _check_limits(chosen, queue)
     if chosen != ids[: len(chosen)]:
         first = next(id_ for id_, mine in zip(ids, [*chosen, None], strict=False) if id_ != mine)
-        raise Broken(
+        raise Promise.IN_ORDER.broken(
             f"You admitted {listed(chosen)}.",
-            Promise.IN_ORDER,
             f"{first} was at the head when another request was admitted. Follow {first} if small "
             "requests keep arriving.",
         )
@@ -186,13 +181,9 @@ def _check_limits(chosen: list[str], queue: Queue) -> None:
             several = [one for one in in_order[:count] if people[one][1] > 1]
             if several:
                 look += f" {several[-1]} needs {people[several[-1]][1]}: one for each sample."
-            raise Broken(did, Promise.SEATS, look)
+            raise Promise.SEATS.broken(did, look)
         if chunk == 0:
-            raise Broken(
-                did,
-                Promise.BUDGET,
-                f"When it was {id_}'s turn, the budget was spent.",
-            )
+            raise Promise.BUDGET.broken(did, f"When it was {id_}'s turn, the budget was spent.")
         if after[2] < 0:
             look = (
                 f"{id_} has {counted(tokens, 'token')}, which {'needs' if tokens == 1 else 'need'} "
@@ -203,7 +194,7 @@ def _check_limits(chosen: list[str], queue: Queue) -> None:
                 look += (
                     f" The first chunk, {counted(chunk, 'token')}, fits. Where does the rest go?"
                 )
-            raise Broken(did, Promise.BLOCKS, look)
+            raise Promise.BLOCKS.broken(did, look)
 
 
 def _check_none_is_left_out(chosen: list[str], queue: Queue) -> None:
@@ -218,8 +209,6 @@ def _check_none_is_left_out(chosen: list[str], queue: Queue) -> None:
     look = f"When it was {id_}'s turn, {left} were left."
     if chunk < tokens:
         look += f" {id_} has {tokens} tokens to compute: the budget is enough for a chunk of them."
-    raise Broken(
-        f"You admitted {listed(chosen)}, and left {id_} waiting.",
-        Promise.AS_MANY_AS_FIT,
-        look,
+    raise Promise.AS_MANY_AS_FIT.broken(
+        f"You admitted {listed(chosen)}, and left {id_} waiting.", look
     )

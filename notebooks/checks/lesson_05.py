@@ -1,15 +1,14 @@
 """Lesson 05: a pool of KV blocks, shared by reference counts and copied when written."""
 
 from collections.abc import Callable, Iterable
-from enum import StrEnum
 from itertools import chain
 from typing import Any
 
 from checks.answer import Answer
-from checks.broken import Broken
+from checks.broken import Broken, Promises
 from checks.guard import watched
-from checks.judging import counted, judge, listed
-from checks.pool_stories import Act, Story, cases
+from checks.judging import counted, listed
+from checks.pool_stories import Act, Story, cases  # noqa: F401 (the judge takes them from here)
 from engine.cache.block_pool import BlockPool
 
 ANSWERS = {
@@ -39,7 +38,7 @@ HINTS = (
 )
 
 
-class Promise(StrEnum):
+class Promise(Promises):
     """The promises that the check tests."""
 
     ALL_OR_NOTHING = "if fewer blocks are free than asked for, the answer is None"
@@ -108,11 +107,9 @@ class YourPool(BlockPool):
         return chosen
 
 
-def check(part: type) -> Callable[[int], BlockPool]:
-    """Print the verdict and return a pool factory: the learner's class if it passed, otherwise ours."""
-    verdict = judge(part, cases(), attempt)
-    print(verdict)
-    return (lambda blocks: YourPool(part, blocks)) if verdict.passed else BlockPool
+def adapt(part: type | None) -> Callable[[int], BlockPool]:
+    """Return a pool factory: the learner's class if it passed, otherwise ours."""
+    return (lambda blocks: YourPool(part, blocks)) if part else BlockPool
 
 
 def attempt(part: type, story: Story) -> None:
@@ -167,56 +164,36 @@ def _written(pool: Any, act: Act, tables: Tables, story: Story) -> int:
     if others and not free:
         if answer is None:
             return block
-        raise Broken(
-            did,
-            Promise.NO_ROOM,
-            f"{listed(others)} {_reads(others)} block {block}, too, and no block is free.",
+        raise Promise.NO_ROOM.broken(
+            did, f"{listed(others)} {_reads(others)} block {block}, too, and no block is free."
         )
     if answer is None and not others:
-        raise Broken(
-            did, Promise.ALONE, f"Which requests held block {block} before, and which hold it now?"
+        raise Promise.ALONE.broken(
+            did, f"Which requests held block {block} before, and which hold it now?"
         )
     if not isinstance(answer, list | tuple) or len(answer) != 2:
-        raise Broken(
-            did,
-            Promise.PAIR,
-            f"{_are(free)} free, and {_held(block, others)}.",
-        )
+        raise Promise.PAIR.broken(did, f"{_are(free)} free, and {_held(block, others)}.")
     own, copied = answer
     if isinstance(own, bool) or copied not in (True, False):
-        raise Broken(
-            did,
-            Promise.PAIR,
-            "Which of the two comes first?",
-        )
+        raise Promise.PAIR.broken(did, "Which of the two comes first?")
     if not hasattr(own, "__index__"):
-        raise Broken(
-            did,
-            Promise.PAIR,
-            f"{own!r} is not the number of a block. What does allocate(1) return?",
+        raise Promise.PAIR.broken(
+            did, f"{own!r} is not the number of a block. What does allocate(1) return?"
         )
     if not others and copied:
-        raise Broken(
-            did,
-            Promise.COPY_IF_SHARED,
-            f"Block {block} has no other holder. Why copy it?",
-        )
+        raise Promise.COPY_IF_SHARED.broken(did, f"Block {block} has no other holder. Why copy it?")
     if not others:
         if own != block:
-            raise Broken(did, Promise.ALONE, f"What {act.who} wrote before is in block {block}.")
+            raise Promise.ALONE.broken(did, f"What {act.who} wrote before is in block {block}.")
         return block
     if own == block:
-        raise Broken(
-            did,
-            Promise.NO_OVERWRITE,
-            f"{listed(others)} {_reads(others)} block {block}, too.",
+        raise Promise.NO_OVERWRITE.broken(
+            did, f"{listed(others)} {_reads(others)} block {block}, too."
         )
     [own] = _checked([own], 1, f"When {act}", tables, story)
     if not copied:
-        raise Broken(
-            did,
-            Promise.SAYS_COPY,
-            f"What {act.who} wrote before is in block {block}, and block {own} is another one.",
+        raise Promise.SAYS_COPY.broken(
+            did, f"What {act.who} wrote before is in block {block}, and block {own} is another one."
         )
     return own
 
@@ -225,42 +202,31 @@ def _checked(answer: Any, count: int, when: str, tables: Tables, story: Story) -
     """Return the answer if it is `count` different free blocks."""
     free = _free(tables, story)
     if answer is None:
-        raise Broken(
-            f"{when}, you returned None.",
-            Promise.ALLOCATES,
-            f"{_are(free)} free.",
-        )
+        raise Promise.ALLOCATES.broken(f"{when}, you returned None.", f"{_are(free)} free.")
     if not isinstance(answer, list | tuple) or len(answer) != count:
-        raise Broken(
+        raise Promise.LIST.broken(
             f"{when}, you returned {answer!r}.",
-            Promise.LIST,
             f"{counted(count, 'block')} requested, {free} free.",
         )
     for index, block in enumerate(answer):
         if not hasattr(block, "__index__"):
-            raise Broken(
-                f"{when}, you returned {answer!r}.",
-                Promise.LIST,
-                f"{block!r} is not the number of a block.",
+            raise Promise.LIST.broken(
+                f"{when}, you returned {answer!r}.", f"{block!r} is not the number of a block."
             )
         if block not in range(story.num_blocks):
-            raise Broken(
+            raise Promise.NUMBERED.broken(
                 f"{when}, you allocated {block!r}.",
-                Promise.NUMBERED,
                 f"A pool of {counted(story.num_blocks, 'block')} has "
                 f"{listed(range(story.num_blocks))}.",
             )
         if block in answer[:index]:
-            raise Broken(
-                f"{when}, you allocated {answer!r}.",
-                Promise.ONCE,
-                f"Block {block} is in there twice.",
+            raise Promise.ONCE.broken(
+                f"{when}, you allocated {answer!r}.", f"Block {block} is in there twice."
             )
         if holders := _holders(block, tables):
-            raise Broken(
+            raise Promise.NOT_SHARED.broken(
                 f"{when}, you allocated block {block}. {listed(holders)} still "
                 f"{'holds' if len(holders) == 1 else 'hold'} it.",
-                Promise.NOT_SHARED,
                 _last_seen(block, story, holders),
             )
     return list(answer)
@@ -283,10 +249,9 @@ def _check_the_rest(pool: Any, tables: Tables, story: Story) -> None:
         if answer is None:
             fewer = range(free - 1, 0, -1)
             had = next((one for one in fewer if pool.allocate(one) is not None), 0)
-            raise Broken(
+            raise Promise.NO_LEAK.broken(
                 f"In the end {_holdings(tables)}, so {counted(free, 'block')} should be free. "
                 f"{had or 'None'} can be allocated.",
-                Promise.NO_LEAK,
                 _leak(free - had, tables, story),
             )
         rest = _checked(answer, free, "When Zoe asks for the rest", tables, story)
@@ -309,7 +274,7 @@ def _check_a_second_pool(pool: Any, second: Any, tables: Tables, story: Story) -
         pool.release(block)
     more, again = second.allocate(1), pool.allocate(story.num_blocks)
     if more is not None or again is None:
-        raise Broken(
+        raise Promise.OWN_BLOCKS.broken(
             "Then a second pool was made. It allocated all its blocks and shared each of them, and "
             "all blocks of the first pool were released. "
             + (
@@ -317,7 +282,6 @@ def _check_a_second_pool(pool: Any, second: Any, tables: Tables, story: Story) -
                 if more is None
                 else f"After that, the second pool allocated {more!r}."
             ),
-            Promise.OWN_BLOCKS,
             "Where are free blocks and holders kept: in the object, or in the class?",
         )
 

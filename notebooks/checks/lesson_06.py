@@ -2,15 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import partial
 from itertools import product
 from typing import Any
 
 from checks.answer import Answer
-from checks.broken import Broken
+from checks.broken import Promises
 from checks.guard import watched
-from checks.judging import counted, judge, listed
+from checks.judging import counted, listed
 from engine.cache.radix_tree import RadixNode, RadixTree
 
 Split = Callable[[RadixNode, int, int, int], Any]  # (node, at, block size, new id) -> upper
@@ -55,7 +54,7 @@ HINTS = (
 )
 
 
-class Promise(StrEnum):
+class Promise(Promises):
     """The promises that the check tests."""
 
     UPPER = "the answer is the new upper node"
@@ -150,11 +149,9 @@ class YourSplit(RadixTree):
         return upper
 
 
-def check(split: Split) -> Callable[[int], RadixTree]:
-    """Print the verdict and return a tree factory: with the learner's `split` if it passed."""
-    verdict = judge(split, cases(), attempt)
-    print(verdict)
-    return partial(YourSplit, split) if verdict.passed else RadixTree
+def adapt(split: Split | None) -> Callable[[int], RadixTree]:
+    """Return a tree factory: with the learner's `split` if it passed."""
+    return partial(YourSplit, split) if split else RadixTree
 
 
 def cases() -> list[Cut]:
@@ -185,22 +182,15 @@ def attempt(split: Split, cut: Cut) -> None:
         upper = split(node, cut.at, cut.size, UPPER)
     if not isinstance(upper, RadixNode):
         what = "None" if upper is None else f"something of type {type(upper).__name__}"
-        raise Broken(
-            f"You returned {what}.",
-            Promise.UPPER,
-            "The caller continues from there.",
-        )
+        raise Promise.UPPER.broken(f"You returned {what}.", "The caller continues from there.")
     if upper.id == LOWER:
-        raise Broken(
+        raise Promise.NEW_IS_UPPER.broken(
             f"You returned node {LOWER}, the one that was there before.",
-            Promise.NEW_IS_UPPER,
             f"Requests that read node {LOWER} to its end refer to it by that id.",
         )
     if upper.id != UPPER:
-        raise Broken(
-            f"The upper node has the id {upper.id}.",
-            Promise.NEW_ID,
-            f"new_id was {UPPER}.",
+        raise Promise.NEW_ID.broken(
+            f"The upper node has the id {upper.id}.", f"new_id was {UPPER}."
         )
     _check_the_upper_edge(upper, cut)
     _check_links(upper, parent, cut)
@@ -214,9 +204,8 @@ def _check_types(node: RadixNode, name: str) -> None:
     kinds: dict[str, type] = {"tokens": list, "blocks": list, "children": dict}
     for field, kind in kinds.items():
         if not isinstance(value := getattr(node, field), kind):
-            raise Broken(
+            raise Promise.LISTS.broken(
                 f"The {field} of {name} are of type {type(value).__name__}.",
-                Promise.LISTS,
                 f"Before the cut, the {field} of node {LOWER} were of type {kind.__name__}.",
             )
 
@@ -228,67 +217,55 @@ def _check_the_upper_edge(upper: RadixNode, cut: Cut) -> None:
         f"{counted(len(upper.tokens), 'token')}: {upper.blocks}, {upper.tokens}."
     )
     if len(upper.tokens) != len(upper.blocks) * cut.size:
-        raise Broken(
-            have,
-            Promise.TOKENS_WITH_BLOCKS,
-            f"How many tokens are in {counted(cut.at, 'block')} of {cut.size}?",
+        raise Promise.TOKENS_WITH_BLOCKS.broken(
+            have, f"How many tokens are in {counted(cut.at, 'block')} of {cut.size}?"
         )
     if upper.blocks != cut.numbers[: cut.at] or upper.tokens != cut.text[: cut.at * cut.size]:
-        raise Broken(
-            have,
-            Promise.UPPER_EDGE,
-            f"{counted(cut.at, 'block')}, from {cut.numbers[0]} on.",
+        raise Promise.UPPER_EDGE.broken(
+            have, f"{counted(cut.at, 'block')}, from {cut.numbers[0]} on."
         )
 
 
 def _check_links(upper: RadixNode, parent: RadixNode, cut: Cut) -> None:
     above = "the root" if cut.below_root else "node 1"
     if upper.parent is not parent:
-        raise Broken(
-            f"The upper node's parent is {_named(upper.parent)}.",
-            Promise.UPPER_PARENT,
-            f"Before the cut it was {above}.",
+        raise Promise.UPPER_PARENT.broken(
+            f"The upper node's parent is {_named(upper.parent)}.", f"Before the cut it was {above}."
         )
     _check_types(parent, above)
     reached = parent.children.get(tuple(cut.text[: cut.size]))
     if reached is not upper:
-        raise Broken(
+        raise Promise.FROM_ABOVE.broken(
             f"For the block {cut.text[: cut.size]} the child of {above} is {_named(reached)}.",
-            Promise.FROM_ABOVE,
             f"{above.capitalize()} now reaches the rest of the edge without its beginning.",
         )
     keys = {(500 + sibling,) * cut.size for sibling in range(cut.siblings)}
     if parent.children.keys() != keys | {tuple(cut.text[: cut.size])}:
-        raise Broken(
+        raise Promise.SIBLINGS.broken(
             f"The children of {above} are now found under {listed(map(str, parent.children))}.",
-            Promise.SIBLINGS,
             f"Number of children before the cut: {1 + cut.siblings}. Did the cut add one?",
         )
     if len(upper.children) != 1:
-        raise Broken(
+        raise Promise.ONE_CHILD.broken(
             f"The upper node's children: {listed(_named(one) for one in upper.children.values())}.",
-            Promise.ONE_CHILD,
             f"Where does a reader of all {cut.blocks} blocks continue?",
         )
     [(key, lower)] = upper.children.items()
     _check_types(lower, _named(lower))
     if lower.id != LOWER:
-        raise Broken(
+        raise Promise.LOWER_ID.broken(
             f"The upper node's child is {_named(lower)}.",
-            Promise.LOWER_ID,
             f"Requests that read it to its end refer to it by {LOWER}.",
         )
     rest = cut.text[cut.at * cut.size :]
     if key != tuple(rest[: cut.size]):
-        raise Broken(
+        raise Promise.CHILD_KEY.broken(
             f"The upper node finds its child under {key!r}.",
-            Promise.CHILD_KEY,
             f"The lower part begins with the block {rest[: cut.size]}.",
         )
     if lower.parent is not upper:
-        raise Broken(
+        raise Promise.LOWER_PARENT.broken(
             f"The parent of node {LOWER} is {_named(lower.parent)}.",
-            Promise.LOWER_PARENT,
             "A lock goes from the last node up to the root. It would miss the new node.",
         )
 
@@ -296,9 +273,8 @@ def _check_links(upper: RadixNode, parent: RadixNode, cut: Cut) -> None:
 def _check_the_lower_edge(lower: RadixNode, cut: Cut) -> None:
     blocks, tokens = cut.numbers[cut.at :], cut.text[cut.at * cut.size :]
     if (lower.blocks, lower.tokens) != (blocks, tokens):
-        raise Broken(
+        raise Promise.LOWER_EDGE.broken(
             f"Node {LOWER} has the blocks {lower.blocks} and the tokens {lower.tokens}.",
-            Promise.LOWER_EDGE,
             f"The upper node has {cut.numbers[: cut.at]} already. What is left?",
         )
 
@@ -307,16 +283,14 @@ def _check_what_is_below(upper: RadixNode, cut: Cut) -> None:
     [lower] = upper.children.values()
     expected = {(300 + child,) * cut.size: 30 + child for child in range(cut.children)}
     if {key: child.id for key, child in lower.children.items()} != expected:
-        raise Broken(
+        raise Promise.CHILDREN.broken(
             f"The children of node {LOWER}: {listed(_named(one) for one in lower.children.values())}.",
-            Promise.CHILDREN,
             f"Before the cut: {listed(f'node {one}' for one in expected.values())}.",
         )
     for child in lower.children.values():
         if child.parent is not lower:
-            raise Broken(
+            raise Promise.CHILD_PARENT.broken(
                 f"The parent of node {child.id} is not the node {LOWER} that is in the tree.",
-                Promise.CHILD_PARENT,
                 f"If you made a new object for node {LOWER}, which nodes still point to the old one?",
             )
 
@@ -325,9 +299,8 @@ def _check_paths(before: dict[int, Any], root: RadixNode, cut: Cut) -> None:
     after = {below.id: spelled for below, spelled in _paths(root)}
     for id_, spelled in before.items():
         if after.get(id_) != spelled:
-            raise Broken(
+            raise Promise.SAME_PATHS.broken(
                 f"The path from the root to node {id_} has changed.",
-                Promise.SAME_PATHS,
                 f"Only node {LOWER} had to be cut, after {counted(cut.at, 'block')}.",
             )
 
@@ -335,9 +308,8 @@ def _check_paths(before: dict[int, Any], root: RadixNode, cut: Cut) -> None:
 def _check_protection(upper: RadixNode, cut: Cut) -> None:
     [lower] = upper.children.values()
     if lower.lock_ref != cut.lock or lower.last != 33:
-        raise Broken(
+        raise Promise.LOWER_LOCK.broken(
             f"Node {LOWER} has lock_ref {lower.lock_ref} and was last used at {lower.last}.",
-            Promise.LOWER_LOCK,
             f"It had lock_ref {cut.lock} and 33. Did a request stop reading it?",
         )
     if upper.lock_ref != cut.lock:
@@ -345,16 +317,10 @@ def _check_protection(upper: RadixNode, cut: Cut) -> None:
         look = f"{subject} through the new node as well. What protects it from eviction?"
         if not cut.lock:
             look = "No request reads through it. What would ever unlock it?"
-        raise Broken(
-            f"The upper node has lock_ref {upper.lock_ref}.",
-            Promise.UPPER_LOCK,
-            look,
-        )
+        raise Promise.UPPER_LOCK.broken(f"The upper node has lock_ref {upper.lock_ref}.", look)
     if upper.last != 33:
-        raise Broken(
-            f"The upper node was last used at {upper.last}.",
-            Promise.UPPER_LAST,
-            f"Node {LOWER} was last used at 33.",
+        raise Promise.UPPER_LAST.broken(
+            f"The upper node was last used at {upper.last}.", f"Node {LOWER} was last used at 33."
         )
 
 

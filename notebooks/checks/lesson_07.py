@@ -3,14 +3,13 @@
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import partial
 from typing import Any
 
 from checks.answer import Answer
-from checks.broken import Broken
+from checks.broken import Promises
 from checks.guard import call
-from checks.judging import counted, judge
+from checks.judging import counted
 from engine.cache.radix_tree import RadixNode, RadixTree
 
 ANSWERS = {
@@ -47,7 +46,7 @@ HINTS = (
 )
 
 
-class Promise(StrEnum):
+class Promise(Promises):
     """The promises that the check tests."""
 
     CHOOSES_ONE = "as long as there is an unlocked leaf, one is evicted"
@@ -114,11 +113,9 @@ class YourEviction(RadixTree):
         return None if chosen is None else self.nodes[int(chosen)]
 
 
-def check(choose_leaf: ChooseLeaf) -> Callable[[int], RadixTree]:
-    """Print the verdict and return a tree factory: with the learner's choice if it passed."""
-    verdict = judge(choose_leaf, cases(), attempt)
-    print(verdict)
-    return partial(YourEviction, choose_leaf) if verdict.passed else RadixTree
+def adapt(choose_leaf: ChooseLeaf | None) -> Callable[[int], RadixTree]:
+    """Return a tree factory: with the learner's choice if it passed."""
+    return partial(YourEviction, choose_leaf) if choose_leaf else RadixTree
 
 
 def cases() -> list[Family]:
@@ -160,42 +157,34 @@ def attempt(choose_leaf: ChooseLeaf, family: Family) -> None:
     if chosen is None and right is None:
         return
     if chosen is None:
-        raise Broken(
+        raise Promise.CHOOSES_ONE.broken(
             "You returned None: nothing can be evicted.",
-            Promise.CHOOSES_ONE,
             f"Does node {right} have children, or a lock?",
         )
     if isinstance(chosen, bool) or not hasattr(chosen, "__index__") or chosen not in family.order:
-        raise Broken(
-            f"You returned {chosen!r}.",
-            Promise.IS_ID,
-            "The first number of each node is its id.",
+        raise Promise.IS_ID.broken(
+            f"You returned {chosen!r}.", "The first number of each node is its id."
         )
     did = f"You chose node {chosen}."
     if chosen == ROOT:
-        raise Broken(
+        raise Promise.ROOT_STAYS.broken(
             "You chose node 0, the root.",
-            Promise.ROOT_STAYS,
             "It holds no blocks. Every path begins there, even in an empty tree.",
         )
     if family.locks[chosen]:
         readers = family.locks[chosen]
-        raise Broken(
+        raise Promise.LOCKED_STAYS.broken(
             did,
-            Promise.LOCKED_STAYS,
             f"{counted(readers, 'request')} {'is' if readers == 1 else 'are'} reading node {chosen}.",
         )
     if children := family.children(chosen):
         below = "a node below it" if children == 1 else f"{children} nodes below it"
-        raise Broken(
-            did,
-            Promise.ONLY_LEAVES,
-            f"Node {chosen} has {below}. A path to it would lose its beginning.",
+        raise Promise.ONLY_LEAVES.broken(
+            did, f"Node {chosen} has {below}. A path to it would lose its beginning."
         )
     if chosen != right:
-        raise Broken(
+        raise Promise.LRU.broken(
             did,
-            Promise.LRU,
             f"Node {chosen} was last used at {family.lasts[chosen]}. Which unlocked leaf was used "
             "before that?",
         )

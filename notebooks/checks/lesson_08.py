@@ -2,14 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import product
 from typing import Any
 
 from checks.answer import Answer
-from checks.broken import Broken
+from checks.broken import Promises
 from checks.guard import call
-from checks.judging import counted, judge
+from checks.judging import counted
 
 ANSWERS = {
     "allowed": Answer(
@@ -36,7 +35,7 @@ HINTS = (
 )
 
 
-class Promise(StrEnum):
+class Promise(Promises):
     """The promises that the check tests."""
 
     WHOLE = "the answer is a whole number of tokens, or None"
@@ -72,11 +71,9 @@ class Goal:
         )
 
 
-def check(pick_budget: PickBudget) -> PickBudget:
-    """Print the verdict and return the learner's function if it passed, otherwise ours."""
-    verdict = judge(pick_budget, cases(), attempt)
-    print(verdict)
-    return pick_budget if verdict.passed else _largest
+def adapt(pick_budget: PickBudget | None) -> PickBudget:
+    """Return the learner's function if it passed, otherwise ours."""
+    return pick_budget or _largest
 
 
 def _largest(base_ms: float, per_token_ms: float, decodes: int, itl_goal_ms: float) -> int | None:
@@ -123,7 +120,7 @@ def attempt(pick_budget: PickBudget, goal: Goal) -> None:
             look += f", of which {goal.base_ms:g} ms are the base cost"
         if goal.step_ms(smallest) > goal.itl_goal_ms:
             look += f". With fewer than {counted(smallest, 'token')} a prompt gets nothing"
-        raise Broken(did, Promise.WITHIN_GOAL, look + ".")
+        raise Promise.WITHIN_GOAL.broken(did, look + ".")
     if budget < smallest:
         look = (
             f"The decoding requests take {counted(goal.decodes, 'token')} of it in every step. What is "
@@ -134,11 +131,10 @@ def attempt(pick_budget: PickBudget, goal: Goal) -> None:
                 f"With a prompt token a step has {smallest} tokens: {goal.step_ms(smallest):g} ms. "
                 "This goal cannot be met. What does the docstring say for that case?"
             )
-        raise Broken(did, Promise.ROOM_FOR_PROMPT, look)
+        raise Promise.ROOM_FOR_PROMPT.broken(did, look)
     if goal.step_ms(budget + 1) <= goal.itl_goal_ms:
-        raise Broken(
+        raise Promise.LARGEST.broken(
             did,
-            Promise.LARGEST,
             f"A full step takes {full:g} ms, and with one token more {goal.step_ms(budget + 1):g} ms. "
             "The budget covers all tokens of a step, of all requests.",
         )
@@ -146,9 +142,8 @@ def attempt(pick_budget: PickBudget, goal: Goal) -> None:
 
 def _check_out_of_reach(goal: Goal, smallest: int) -> None:
     if goal.step_ms(smallest) <= goal.itl_goal_ms:
-        raise Broken(
+        raise Promise.NONE_IF_IMPOSSIBLE.broken(
             "You returned None.",
-            Promise.NONE_IF_IMPOSSIBLE,
             f"A step with {counted(smallest, 'token')}, one of them of a prompt, takes "
             f"{goal.step_ms(smallest):g} ms.",
         )
@@ -157,9 +152,7 @@ def _check_out_of_reach(goal: Goal, smallest: int) -> None:
 def _whole(answer: Any) -> int:
     """Return the answer as a whole number of tokens; 80.0 is not one."""
     if isinstance(answer, bool) or not hasattr(answer, "__index__"):
-        raise Broken(
-            f"You returned {answer!r}.",
-            Promise.WHOLE,
-            "The engine takes the budget 80, but not 80.0 or '80'.",
+        raise Promise.WHOLE.broken(
+            f"You returned {answer!r}.", "The engine takes the budget 80, but not 80.0 or '80'."
         )
     return int(answer)

@@ -3,14 +3,13 @@
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import pairwise, permutations, product
 from typing import Any
 
 from checks.answer import Answer
-from checks.broken import Broken
+from checks.broken import Promises
 from checks.guard import call, watched
-from checks.judging import counted, judge, listed
+from checks.judging import counted, listed
 from engine import Cost, EngineConfig, simulate
 from engine.part_errors import PolicyError
 from engine.scheduling.policies import Priority
@@ -60,7 +59,7 @@ HINTS = (
 )
 
 
-class Promise(StrEnum):
+class Promise(Promises):
     """The promises that the check tests."""
 
     RUNNING = "the victim is a running request"
@@ -124,11 +123,9 @@ class YourVictims(Priority):
         return next(one for one in running if one.id == chosen)
 
 
-def check(victim: Victim) -> Policy:
-    """Print the verdict and return a policy: the learner's, or the engine's own until that passes."""
-    verdict = judge(victim, cases(), attempt)
-    print(verdict)
-    return YourVictims(victim) if verdict.passed else Priority()
+def adapt(victim: Victim | None) -> Policy:
+    """Return a policy: the learner's, or the engine's own until that passes."""
+    return YourVictims(victim) if victim else Priority()
 
 
 def cases() -> list[Shortage | Crowd]:
@@ -194,10 +191,8 @@ def attempt(victim: Victim, case: Shortage | Crowd) -> None:
     chosen = call(victim, list(case.running), case.needed_by)
     rows = {row[0]: row for row in case.running}
     if not _is_among(chosen, rows):
-        raise Broken(
-            f"You returned {chosen!r}.",
-            Promise.RUNNING,
-            f"Return an id: {' or '.join(rows)}.",
+        raise Promise.RUNNING.broken(
+            f"You returned {chosen!r}.", f"Return an id: {' or '.join(rows)}."
         )
     priority = rows[chosen][1]
     least = max(row[1] for row in case.running)
@@ -208,19 +203,17 @@ def attempt(victim: Victim, case: Shortage | Crowd) -> None:
             look += f" And {chosen} was preempted for a less urgent request."
         elif list(peers) == [case.needed_by]:
             look += f" {case.needed_by} needs the block, and may be the victim all the same."
-        raise Broken(
+        raise Promise.LEAST_URGENT.broken(
             f"You preempted {chosen}, with priority {priority}, and {listed(peers)}, with priority "
             f"{least}, {'goes' if len(peers) == 1 else 'go'} on.",
-            Promise.LEAST_URGENT,
             look,
         )
     oldest = min(peers, key=lambda id_: peers[id_][2])
     if chosen == oldest and len(peers) > 1:
         others = [id_ for id_ in peers if id_ != oldest]
-        raise Broken(
+        raise Promise.OLDEST_GOES_ON.broken(
             f"You preempted {chosen}, the oldest of those with priority {least}, though "
             f"{listed(others)} {'was' if len(others) == 1 else 'were'} running as well.",
-            Promise.OLDEST_GOES_ON,
             f"{chosen} arrived {_ORDINALS[rows[chosen][2] - 1]}, "
             + listed(f"{id_} {_ORDINALS[rows[id_][2] - 1]}" for id_ in others)
             + ". Why did your rule prefer the oldest?",

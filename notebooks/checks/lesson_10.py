@@ -3,14 +3,13 @@
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import product
 from typing import Any
 
 from checks.answer import Answer
-from checks.broken import Broken
+from checks.broken import Broken, Promises
 from checks.guard import call, watched
-from checks.judging import counted, judge, listed
+from checks.judging import counted, listed
 from engine.speculation.verification import Pick, Verifier
 
 ANSWERS = {
@@ -51,7 +50,7 @@ HINTS = (
 )
 
 
-class Promise(StrEnum):
+class Promise(Promises):
     """The promises that the check tests."""
 
     TOKENS = "the answer is a list of tokens"
@@ -128,11 +127,9 @@ class YourRule(Verifier):
         return self._rule(p, q, drafts, numbers, pick)
 
 
-def check(accept: Accept) -> Verifier | None:
-    """Print the verdict and return the learner's rule as a verifier, or None until it passes."""
-    verdict = judge(accept, cases(), attempt)
-    print(verdict)
-    return YourRule(accept) if verdict.passed else None
+def adapt(accept: Accept | None) -> Verifier | None:
+    """Return the learner's rule as a verifier, or None until it passes."""
+    return YourRule(accept) if accept else None
 
 
 def shares_text(row: Sequence[float]) -> str:
@@ -225,17 +222,15 @@ def _attempt_call(accept: Accept, case: Drafted) -> None:
     if kept < case.kept:
         draft = case.drafts[kept]
         ratio = case.p[kept][draft] / case.q[kept][draft]
-        raise Broken(
+        raise Promise.KEPT.broken(
             f"You kept {counted(kept, 'draft')} and drew {WORDS[ids[-1]]}.",
-            Promise.KEPT,
             f"Draft {kept + 1}, {WORDS[draft]}: its number is {case.uniforms[kept]:.2f}, and the "
             f"model's probability is {ratio:.3g} times the drafter's.",
         )
     if kept > case.kept:
         draft = case.drafts[case.kept]
-        raise Broken(
+        raise Promise.REJECTED.broken(
             f"You kept {counted(kept, 'draft')}.",
-            Promise.REJECTED,
             f"Draft {case.kept + 1}, {WORDS[draft]}: its number is {case.uniforms[case.kept]:.2f}; "
             f"the model gives it {case.p[case.kept][draft]:.0%}, the drafter "
             f"{case.q[case.kept][draft]:.0%}.",
@@ -248,15 +243,13 @@ def _check_last_token(case: Drafted, token: int) -> None:
     kept = case.kept
     if kept == len(case.drafts):
         if case.p[-1][token] == 0:
-            raise Broken(
+            raise Promise.BONUS.broken(
                 f"You kept all drafts, and then drew {WORDS[token]}.",
-                Promise.BONUS,
                 f"There the model has {shares_text(case.p[-1])}: the last row of p.",
             )
     elif case.p[kept][token] <= case.q[kept][token]:
-        raise Broken(
+        raise Promise.MODELS_VOICE.broken(
             f"You rejected draft {kept + 1}, and then drew {WORDS[token]}.",
-            Promise.MODELS_VOICE,
             f"At that position the model has {shares_text(case.p[kept])}, the drafter "
             f"{shares_text(case.q[kept])}. Of which words does the model have more?",
         )
@@ -266,9 +259,8 @@ def _weights(weights: Iterable[float], words: int) -> list[float]:
     """Return the weights given to `pick`. Raises Broken if no token can be drawn from them."""
     shares = [float(one) for one in weights]
     if len(shares) != words:
-        raise Broken(
+        raise Promise.ONE_WEIGHT_EACH.broken(
             f"You gave {counted(len(shares), 'weight')} to pick().",
-            Promise.ONE_WEIGHT_EACH,
             f"There are {words} words here.",
         )
     if min(shares) < 0 or not 0 < sum(shares) < float("inf"):
@@ -278,10 +270,8 @@ def _weights(weights: Iterable[float], words: int) -> list[float]:
                 "After a rejection, the model has more of some word at that position. Which rows "
                 "of p and q do you compare?"
             )
-        raise Broken(
-            f"You gave the weights {[round(one, 3) for one in shares]} to pick().",
-            Promise.WEIGHTS,
-            look,
+        raise Promise.WEIGHTS.broken(
+            f"You gave the weights {[round(one, 3) for one in shares]} to pick().", look
         )
     return shares
 
@@ -289,9 +279,8 @@ def _weights(weights: Iterable[float], words: int) -> list[float]:
 def _leading(answer: Any, drafts: list[int], words: int) -> list[int]:
     """Return the answer if it is some leading drafts and one token. Raises Broken otherwise."""
     if not isinstance(answer, list | tuple) or not all(_is_token(one, words) for one in answer):
-        raise Broken(
+        raise Promise.TOKENS.broken(
             f"You returned {answer!r}.",
-            Promise.TOKENS,
             f"Tokens are numbers from 0 to {words - 1}; pick() gives one.",
         )
     ids = [int(one) for one in answer]
@@ -299,16 +288,14 @@ def _leading(answer: Any, drafts: list[int], words: int) -> list[int]:
     if not ids:
         raise _no_own_token(words_text)
     if len(ids) > len(drafts) + 1:
-        raise Broken(
+        raise Promise.AT_MOST_ONE_MORE.broken(
             f"You returned {words_text}.",
-            Promise.AT_MOST_ONE_MORE,
             f"The model has probabilities for {len(drafts) + 1} positions.",
         )
     wrong = next((i for i in range(len(ids) - 1) if ids[i] != drafts[i]), None)
     if wrong is not None:
-        raise Broken(
+        raise Promise.STOPS_AT_REJECTION.broken(
             f"You returned {words_text}. Drafts: {listed(WORDS[one] for one in drafts)}.",
-            Promise.STOPS_AT_REJECTION,
             f"Token {wrong + 2} comes after a rejected word.",
         )
     return ids
@@ -316,14 +303,12 @@ def _leading(answer: Any, drafts: list[int], words: int) -> list[int]:
 
 def _no_own_token(said: str, *, drawn: bool = False) -> Broken:
     if drawn:
-        return Broken(
+        return Promise.OWN_TOKEN.broken(
             f"You returned {said}, and did not call pick().",
-            Promise.OWN_TOKEN,
             "That word is left to chance. Which weights does it have?",
         )
-    return Broken(
+    return Promise.OWN_TOKEN.broken(
         f"You returned {said}.",
-        Promise.OWN_TOKEN,
         "The model has probabilities after the last draft as well. Without that token, a call whose "
         "drafts are all rejected would return nothing.",
     )
@@ -332,9 +317,8 @@ def _no_own_token(said: str, *, drawn: bool = False) -> Broken:
 def _no_draft_kept(case: OneDraft) -> Broken:
     word = max(range(len(case.p)), key=lambda one: min(case.p[one], case.q[one]))
     chance = min(1.0, case.p[word] / case.q[word])
-    return Broken(
+    return Promise.OWN_TOKEN.broken(
         "You returned one word, whatever the draft.",
-        Promise.OWN_TOKEN,
         f"The chance of a draft {WORDS[word]} is {chance:.0%} here. If it is kept, {WORDS[word]} "
         "and one more word are returned.",
     )
@@ -359,9 +343,8 @@ def _attempt_one_draft(accept: Accept, case: OneDraft) -> None:
     outcome = _outcome_of(accept, case)
     words = range(len(case.p))
     if outcome.undecided:
-        raise Broken(
+        raise Promise.KEPT.broken(
             f"A draft {WORDS[outcome.undecided[0]]} was both kept and rejected, with the same number.",
-            Promise.KEPT,
             "uniforms[j] is the number that decides on draft j. Do you use it?",
         )
     if all(abs(outcome.first[word] - case.p[word]) < SLACK for word in words):
@@ -370,16 +353,14 @@ def _attempt_one_draft(accept: Accept, case: OneDraft) -> None:
             raise _no_draft_kept(case)
         if any(abs(outcome.after[word] - total * case.after[word]) > SLACK for word in words):
             shares = [share / total for share in outcome.after]
-            raise Broken(
+            raise Promise.BONUS.broken(
                 f"After a kept draft, your words were {shares_text(shares)}.",
-                Promise.BONUS,
                 "p has one row more than q. Which row did you draw from?",
             )
         return
-    raise Broken(
+    raise Promise.MODELS_VOICE.broken(
         f"Over all drafts and random numbers, the first word is {shares_text(outcome.first)}; the "
         f"model's distribution is {shares_text(case.p)}.",
-        Promise.MODELS_VOICE,
         _why_another_voice(case, outcome),
     )
 

@@ -5,15 +5,14 @@ import random
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 from inspect import isawaitable
 from itertools import product
 from typing import Any
 
 from checks.answer import Answer
-from checks.broken import Broken
+from checks.broken import Broken, Promises
 from checks.guard import watched
-from checks.judging import counted, judge
+from checks.judging import counted
 
 ANSWERS = {
     "loop": Answer(
@@ -54,7 +53,7 @@ HINTS = (
 )
 
 
-class Promise(StrEnum):
+class Promise(Promises):
     """The promises that the check tests."""
 
     NEVER_WAITS = "put() and close() never wait"
@@ -127,11 +126,9 @@ class Story:
         return f"An outbox of {counted(self.limit, 'byte')}: {', '.join(calls)}."
 
 
-def check(outbox: type) -> type:
-    """Print the verdict and return the learner's class, or the lesson's own until that passes."""
-    verdict = judge(outbox, cases(), attempt)
-    print(verdict)
-    return outbox if verdict.passed else PlainOutbox
+def adapt(outbox: type | None) -> type:
+    """Return the learner's class, or the lesson's own until that passes."""
+    return outbox or PlainOutbox
 
 
 def cases() -> list[Story]:
@@ -222,9 +219,8 @@ class _Play:
     def _read(self) -> asyncio.Task[Any]:
         reading = self._box.get()
         if not isawaitable(reading):
-            raise Broken(
+            raise Promise.GET_WAITS.broken(
                 f"get() returned {reading!r} at once.",
-                Promise.GET_WAITS,
                 "The reader says `await outbox.get()`. What does the stub have before `def`?",
             )
         return asyncio.ensure_future(reading)
@@ -238,15 +234,13 @@ class _Play:
             f"{held} buffered, the limit is {self._limit}, and {text!r} has {len(text.encode())}."
         )
         if answer not in (True, False):
-            raise Broken(
-                f"put({text!r}) returned {answer!r}.",
-                Promise.PUT_ANSWERS,
-                "What does each path through put() return?",
+            raise Promise.PUT_ANSWERS.broken(
+                f"put({text!r}) returned {answer!r}.", "What does each path through put() return?"
             )
         if answer and not fits:
-            raise Broken(f"put({text!r}) returned True.", Promise.BOUNDED, about)
+            raise Promise.BOUNDED.broken(f"put({text!r}) returned True.", about)
         if fits and not answer:
-            raise Broken(f"put({text!r}) returned False.", Promise.TAKES_WHAT_FITS, about)
+            raise Promise.TAKES_WHAT_FITS.broken(f"put({text!r}) returned False.", about)
         if answer:
             self._sent += text
         else:
@@ -273,9 +267,8 @@ class _Play:
         elif due:
             there = f"{self._waiting!r} was buffered" if self._waiting else "the outbox was closed"
             self._reading.cancel()
-            raise Broken(
+            raise Promise.WAKES.broken(
                 f"The reader slept although {there}.",
-                Promise.WAKES,
                 "What wakes a reader that already waits? And one that comes later?",
             )
 
@@ -285,27 +278,23 @@ class _Play:
 
     def _receive(self, answer: Any) -> None:
         if not isinstance(answer, tuple) or len(answer) != 2 or not isinstance(answer[0], str):
-            raise Broken(
-                f"get() returned {answer!r}.",
-                Promise.GET_ANSWERS,
-                "What does get() return?",
+            raise Promise.GET_ANSWERS.broken(
+                f"get() returned {answer!r}.", "What does get() return?"
             )
         text, reason = answer
         if text == self._reason != reason:
-            raise Broken(
-                f"get() returned {answer!r}.", Promise.GET_ANSWERS, "Which of the two comes first?"
+            raise Promise.GET_ANSWERS.broken(
+                f"get() returned {answer!r}.", "Which of the two comes first?"
             )
         received = self._received + text
         if not self._sent.startswith(received):
-            raise Broken(
+            raise Promise.SAME_TEXT.broken(
                 f"The reader received {received!r}; {self._sent!r} was sent.",
-                Promise.SAME_TEXT,
                 "Follow each piece of text from put() to get().",
             )
         if reason is None and not text:
-            raise Broken(
+            raise Promise.NOT_EMPTY.broken(
                 "get() returned nothing.",
-                Promise.NOT_EMPTY,
                 "A reader that gets nothing asks again at once, and again.",
             )
         self._received = received
@@ -315,15 +304,12 @@ class _Play:
     def _receive_end(self, reason: Any) -> None:
         if reason != self._reason:
             first = f"close({self._reason!r}) came first" if self._reason else "it was not closed"
-            raise Broken(
-                f"The reader got the reason {reason!r}.",
-                Promise.FIRST_REASON,
-                f"Here {first}.",
+            raise Promise.FIRST_REASON.broken(
+                f"The reader got the reason {reason!r}.", f"Here {first}."
             )
         if self._waiting and not self._refused:
-            raise Broken(
+            raise Promise.REASON_LAST.broken(
                 f"The reader got the reason {reason!r} before it got {self._waiting!r}.",
-                Promise.REASON_LAST,
                 "After a reason the reader stops reading. Where was that text?",
             )
         self._ended = True
@@ -334,9 +320,8 @@ class _Play:
         self._other.close("stop")
         text, _ = await self._other.get()
         if text != "x":
-            raise Broken(
+            raise Promise.OWN_OUTBOX.broken(
                 f"A second outbox got 'x' and nothing else. Its reader received {text!r}.",
-                Promise.OWN_OUTBOX,
                 "Where is the buffered text kept: in the object, or in the class?",
             )
 

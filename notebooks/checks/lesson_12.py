@@ -3,14 +3,12 @@
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import product
 from typing import Any
 
 from checks.answer import Answer
-from checks.broken import Broken
+from checks.broken import Promises
 from checks.guard import watched
-from checks.judging import judge
 from engine.output.calculator import evaluate
 from engine.output.tool_use import Tool, ToolTokens, ToolUse
 from engine.text.byte_tokenizer import ByteTokenizer
@@ -47,7 +45,7 @@ HINTS = (
 )
 
 
-class Promise(StrEnum):
+class Promise(Promises):
     """The promises that the check tests."""
 
     LIST = "feed() returns a list of token ids, empty if nothing is forced"
@@ -80,11 +78,9 @@ class Reading:
         return f"Two samples write by turns; {', '.join(turns)}."
 
 
-def check(state: type) -> type[Tool]:
-    """Print the verdict and return the learner's class, or the engine's own until that passes."""
-    verdict = judge(state, cases(), attempt)
-    print(verdict)
-    return state if verdict.passed else ToolUse
+def adapt(state: type | None) -> type[Tool]:
+    """Return the learner's class, or the engine's own until that passes."""
+    return state or ToolUse
 
 
 def cases() -> list[Reading]:
@@ -154,52 +150,37 @@ def _judge_answer(
 ) -> None:
     """Raise Broken. `call` was open before `token`; `alone` is the answer without the other sample."""
     if not isinstance(answer, list) or not all(isinstance(one, int) for one in answer):
-        raise Broken(
-            f"feed() returned {answer!r}.",
-            Promise.LIST,
-            "What does each path through feed() return?",
+        raise Promise.LIST.broken(
+            f"feed() returned {answer!r}.", "What does each path through feed() return?"
         )
     did = f"After {TOKENIZER.decode([token])}, you forced {_text(answer)}."
     expression = TOKENIZER.decode(call or [])
     if alone == due:
-        raise Broken(
+        raise Promise.OWN_STATE.broken(
             did,
-            Promise.OWN_STATE,
             f"A new state that reads the same forces {_text(alone)}. What does your state share with "
             "the states made before it or beside it?",
         )
     if token != MARKS.call_end:
-        raise Broken(
-            did,
-            Promise.ONLY_AFTER_END,
-            "A call ends with that token.",
-        )
+        raise Promise.ONLY_AFTER_END.broken(did, "A call ends with that token.")
     if call is None:
-        raise Broken(did, Promise.NO_START, "No call was open here.")
+        raise Promise.NO_START.broken(did, "No call was open here.")
     if not due:
-        raise Broken(
+        raise Promise.NO_RESULT.broken(
             did,
-            Promise.NO_RESULT,
             f"evaluate({expression!r}) is None, and that came after the latest {START}: force no "
             "result, and no error text either.",
         )
     if not expression.isascii():
-        raise Broken(
+        raise Promise.DECODED_TOGETHER.broken(
             did,
-            Promise.DECODED_TOGETHER,
             f"The call was {expression!r}. An é is two tokens. What does decode() return for one?",
         )
     if not answer:
-        raise Broken(
-            did,
-            Promise.ANSWERED,
-            f"The call was {expression!r}, and evaluate() has a result.",
+        raise Promise.ANSWERED.broken(
+            did, f"The call was {expression!r}, and evaluate() has a result."
         )
-    raise Broken(
-        did,
-        Promise.FRAMED,
-        f"The open call is {expression!r}, after the latest {START}.",
-    )
+    raise Promise.FRAMED.broken(did, f"The open call is {expression!r}, after the latest {START}.")
 
 
 def _text(answer: Any) -> str:

@@ -4,15 +4,14 @@ import random
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cache
 from typing import Any
 
 from checks.afternoon import MACHINE, afternoon
 from checks.answer import Answer
-from checks.broken import Broken
+from checks.broken import Promises
 from checks.guard import watched
-from checks.judging import counted, judge, listed
+from checks.judging import counted, listed
 from engine import EngineConfig, simulate, what_if
 from engine.events import EventLog
 from engine.events.vocabulary import RunStarted, StepScheduled
@@ -51,7 +50,7 @@ HINTS = (
 SEVERAL = 3  # steps of evidence, if there are so many
 
 
-class Promise(StrEnum):
+class Promise(Promises):
     """The promises that the check tests."""
 
     KEYS = f"a report has {', '.join(KEYS)}"
@@ -102,11 +101,9 @@ class Trace:
         return {step: one.reason for step, one in blocked.items() if one is not None}
 
 
-def check(report: Report) -> Report | None:
-    """Print the verdict and return the learner's function, or None until it passes."""
-    verdict = judge(report, cases(), attempt)
-    print(verdict)
-    return report if verdict.passed else None
+def adapt(report: Report | None) -> Report | None:
+    """Return the learner's function, or None until it passes."""
+    return report
 
 
 def waits(log: EventLog) -> dict[int, int]:
@@ -168,17 +165,14 @@ def attempt(report: Report, trace: Trace) -> None:
         found = report(trace.log)
     if len(trace.log) != events:
         cases.cache_clear()  # the next attempt gets fresh logs
-        raise Broken(
+        raise Promise.UNCHANGED.broken(
             f"You changed the log: it had {events:,} events, and has {len(trace.log):,} now.",
-            Promise.UNCHANGED,
             "Make a table or a list of your own.",
         )
     if not isinstance(found, Mapping) or not set(KEYS) <= set(found):
         missing = [key for key in KEYS if not isinstance(found, Mapping) or key not in found]
-        raise Broken(
-            f"You returned {found!r}."[:200],
-            Promise.KEYS,
-            f"Missing: {', '.join(missing)}.",
+        raise Promise.KEYS.broken(
+            f"You returned {found!r}."[:200], f"Missing: {', '.join(missing)}."
         )
     request = _request(found["request"], trace)
     _check_cause(found, request, trace)
@@ -191,9 +185,8 @@ def _request(named: Any, trace: Trace) -> int:
     rows, longest = trace.waits, max(trace.waits.values())
     request = _whole(named)
     if request not in rows:
-        raise Broken(
+        raise Promise.IN_THE_LOG.broken(
             f"You named {named!r}.",
-            Promise.IN_THE_LOG,
             f"This log has the requests {min(rows)} to {max(rows)}; every log has others.",
         )
     if rows[request] == longest:
@@ -202,9 +195,8 @@ def _request(named: Any, trace: Trace) -> int:
     assert row.finished_step is not None and row.admitted_step is not None
     ran = row.finished_step - row.admitted_step
     waited = f"it waited {counted(rows[request], 'step')}" if rows[request] else "it never waited"
-    raise Broken(
+    raise Promise.LONGEST_WAIT.broken(
         f"You named r{request}, which ran for {counted(ran, 'step')}; {waited}.",
-        Promise.LONGEST_WAIT,
         f"Another request waited {longest} steps. A wait lasts from the arrival to the step of the "
         "first admission.",
     )
@@ -215,66 +207,55 @@ def _check_cause(found: Mapping[str, Any], request: int, trace: Trace) -> None:
     count = Counter(reasons.values())
     if not isinstance(cause, str) or cause not in count:
         first, last = min(reasons), max(reasons)
-        raise Broken(
+        raise Promise.CAUSE_IN_THE_LOG.broken(
             f"Your cause is {cause}; r{request} waited in steps {first} to {last}, where the log has "
             f"{', '.join(sorted(count))}.",
-            Promise.CAUSE_IN_THE_LOG,
             "StepScheduled.blocked has it, step by step.",
         )
     if count[cause] < max(count.values()):
-        raise Broken(
+        raise Promise.MOST_STEPS.broken(
             f"Your cause is {cause}, the reason in {count[cause]} of the {len(reasons)} steps in which "
             f"r{request} waited.",
-            Promise.MOST_STEPS,
             "Another reason is more frequent. Count them all.",
         )
     steps = found["evidence"]
     if not isinstance(steps, Collection) or any(_whole(step) is None for step in steps):
-        raise Broken(
+        raise Promise.EVIDENCE_STEPS.broken(
             f"Your evidence is {steps!r}.",
-            Promise.EVIDENCE_STEPS,
             "For example [3, 4, 5], if the log has the cause in all of them.",
         )
     for step in map(_whole, steps):
         if step not in reasons:
-            raise Broken(
+            raise Promise.EVIDENCE_IN_WAIT.broken(
                 f"Your evidence names step {step}. r{request} did not wait then.",
-                Promise.EVIDENCE_IN_WAIT,
                 f"It arrived before step {min(reasons)} and waited through step {max(reasons)}.",
             )
         if reasons[step] != cause:
-            raise Broken(
+            raise Promise.EVIDENCE_HAS_CAUSE.broken(
                 f"Your evidence names step {step}, which has {reasons[step]}, not {cause}.",
-                Promise.EVIDENCE_HAS_CAUSE,
                 "Readers of your report will look there first.",
             )
     if len(set(steps)) < min(SEVERAL, count[cause]):
-        raise Broken(
-            f"Your evidence is {counted(len(set(steps)), 'step')}.",
-            Promise.ENOUGH_EVIDENCE,
-            "One step may be chance.",
+        raise Promise.ENOUGH_EVIDENCE.broken(
+            f"Your evidence is {counted(len(set(steps)), 'step')}.", "One step may be chance."
         )
 
 
 def _replayed(change: Any, trace: Trace) -> EventLog:
     if not isinstance(change, Mapping) or not change:
-        raise Broken(
-            f"Your change is {change!r}.",
-            Promise.CHANGE,
-            'For example {"token_budget": 64}.',
+        raise Promise.CHANGE.broken(
+            f"Your change is {change!r}.", 'For example {"token_budget": 64}.'
         )
     if "change" in change:
-        raise Broken(
+        raise Promise.CHANGE.broken(
             f"Your change has the keys {listed(change)}.",
-            Promise.CHANGE,
             "tried() returned all of that. Only its entry for the change has settings.",
         )
     try:
         return what_if(trace.log, cost=MACHINE, **{str(key): change[key] for key in change})
     except (ValueError, TypeError, PartError) as error:
-        raise Broken(
+        raise Promise.REPLAYABLE.broken(
             f"Your change is {dict(change)}, and what_if() raises: {error}",
-            Promise.REPLAYABLE,
             "EngineConfig lists the settings.",
         ) from None
 
@@ -283,19 +264,17 @@ def _check_gain(found: Mapping[str, Any], request: int, trace: Trace, other: Eve
     before, after = trace.waits[request], waits(other)[request]
     gain = _whole(found["gain"])
     if gain != before - after:
-        raise Broken(
+        raise Promise.GAIN.broken(
             f"Your gain is {found['gain']}. With {dict(found['change'])}, r{request} waits "
             f"{counted(after, 'step')} instead of {before}.",
-            Promise.GAIN,
             "The number is right, but it is no int."
             if found["gain"] == before - after
             else "Readers of your report will run it.",
         )
     if gain < 1:
-        raise Broken(
+        raise Promise.SHORTER.broken(
             f"With {dict(found['change'])}, r{request} waits {counted(after, 'step')}, and without it "
             f"{before}.",
-            Promise.SHORTER,
             "A resource can be short without being what the request waits for, and two can be "
             "short at once. Try another change.",
         )
@@ -312,31 +291,24 @@ def _check_cost(stated: Any, trace: Trace, other: EventLog) -> None:
     most = later[worst]
     if stated is None:
         if most > 0:
-            raise Broken(
+            raise Promise.HIGHEST_COST.broken(
                 f"Your cost is None, but r{worst}'s first token comes "
                 f"{counted(most, 'step')} later.",
-                Promise.HIGHEST_COST,
                 "Compare first_token_step in both logs, for all requests.",
             )
         return
     pair = [_whole(one) for one in stated] if isinstance(stated, list | tuple) else []
     if len(pair) != 2 or pair[0] not in later:
-        raise Broken(
-            f"Your cost is {stated!r}.",
-            Promise.COST,
-            "For example (4, 12).",
-        )
+        raise Promise.COST.broken(f"Your cost is {stated!r}.", "For example (4, 12).")
     if pair[1] != later[pair[0]]:
-        raise Broken(
+        raise Promise.COST_IN_REPLAY.broken(
             f"Your cost is {pair[1]} steps for r{pair[0]}'s first token. In the replay it "
             f"is {later[pair[0]]}.",
-            Promise.COST_IN_REPLAY,
             "Which log's steps minus which?",
         )
     if most < 1 or pair[1] < most:
-        raise Broken(
+        raise Promise.HIGHEST_COST.broken(
             f"You named r{pair[0]}, which pays {pair[1]} steps.",
-            Promise.HIGHEST_COST,
             f"r{worst} pays {most}." if most > 0 else "No first token is later.",
         )
 

@@ -3,14 +3,13 @@
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cache
 from typing import NamedTuple
 
 from checks.answer import Answer
-from checks.broken import Broken
+from checks.broken import Broken, Promises
 from checks.guard import call
-from checks.judging import counted, judge
+from checks.judging import counted
 from engine import Cost, EngineConfig, simulate
 from engine.events import EventLog, State
 from engine.events import vocabulary as v
@@ -54,7 +53,7 @@ CASES = {  # (reason, whether nothing waits) -> how many: 500. Memory needs the 
 }
 
 
-class Promise(StrEnum):
+class Promise(Promises):
     """The promises that the check tests."""
 
     REASON = f"the answer is {', '.join(REASONS)} or None"
@@ -134,11 +133,9 @@ class Moment:
         )
 
 
-def check(reason: Reason) -> Reason:
-    """Print the verdict and return a reason: the learner's, or our engine's until that passes."""
-    verdict = judge(reason, cases(), attempt)
-    print(verdict)
-    return reason if verdict.passed else _first_that_holds
+def adapt(reason: Reason | None) -> Reason:
+    """Return a reason: the learner's, or our engine's until that passes."""
+    return reason or _first_that_holds
 
 
 def _first_that_holds(step: Step) -> str | None:
@@ -276,9 +273,8 @@ def attempt(reason: Reason, moment: Moment) -> None:
     if said == moment.logged and (said is None or isinstance(said, str)):
         return
     if said is not None and said not in REASONS:
-        raise Broken(
+        raise Promise.REASON.broken(
             f"You returned {said!r}."[:200],
-            Promise.REASON,
             "Spell it as the log does. None means: nothing waits, or the head is admitted.",
         )
     did = f"You returned {said!r}; the log has {moment.logged!r}."

@@ -3,14 +3,13 @@
 import random
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cache, wraps
 from typing import Any, ClassVar
 
 from checks.answer import Answer
-from checks.broken import Broken
+from checks.broken import Promises
 from checks.guard import call
-from checks.judging import counted, judge, listed
+from checks.judging import counted, listed
 from engine import Engine, SamplingParams
 from engine.output.constraint import Beginning, Constraint
 from engine.output.regex_mask import automaton
@@ -51,7 +50,7 @@ HINTS = (
 )
 
 
-class Promise(StrEnum):
+class Promise(Promises):
     """The promises that the check tests."""
 
     LIST = "the answer is a list with True or False for each token of the vocabulary"
@@ -78,11 +77,9 @@ PATTERNS = (
 )
 
 
-def check(mask: Mask) -> type[Engine]:
-    """Print the verdict and return an engine class that asks the learner's mask if it passed."""
-    verdict = judge(mask, cases(), attempt)
-    print(verdict)
-    if not verdict.passed:
+def adapt(mask: Mask | None) -> type[Engine]:
+    """Return an engine class that asks the learner's mask if it passed."""
+    if mask is None:
         return Engine
     return type("YourEngine", (YourEngine,), {"mask": staticmethod(mask)})
 
@@ -194,9 +191,8 @@ def attempt(mask: Mask, question: Question) -> None:
         if mine != right:
             _judge_token(mask, question, token, error or _did(token, mine))
     if not any(due) and not error:
-        raise Broken(
+        raise Promise.NO_TOKEN.broken(
             f"You returned False for {counted(len(due), 'token')}, and no error.",
-            Promise.NO_TOKEN,
             f"In state {question.state} the text may not end, and no token fits. What would a sampler "
             "choose?",
         )
@@ -224,9 +220,8 @@ def _answer(mask: Mask, question: Question) -> tuple[list[bool], str]:
     answer = call(caught, question.shape, question.state, list(question.vocab), question.eos)
     found = list(answer) if isinstance(answer, Collection) else [answer]
     if len(found) != len(question.vocab) or any(one not in (True, False) for one in found):
-        raise Broken(
+        raise Promise.LIST.broken(
             f"You returned {answer!r}.",
-            Promise.LIST,
             f"The vocabulary has {counted(len(question.vocab), 'token')}.",
         )
     return found, error
@@ -235,15 +230,13 @@ def _answer(mask: Mask, question: Question) -> tuple[list[bool], str]:
 def _judge_end(question: Question, error: str) -> None:
     state, (_, accepting) = question.state, question.shape
     if state in accepting:
-        raise Broken(
+        raise Promise.END.broken(
             error or "You did not allow the end token.",
-            Promise.END,
             f"State {state} is accepting: {question.text!r} is a finished answer. It would have to go "
             "on.",
         )
-    raise Broken(
+    raise Promise.NOT_THE_END.broken(
         "You allowed the end token.",
-        Promise.NOT_THE_END,
         f"The text may end in state {listed(sorted(accepting))}. This is state {state}: the answer "
         f"would be {question.text!r}, and no more.",
     )
@@ -253,16 +246,13 @@ def _judge_token(mask: Mask, question: Question, token: str, did: str) -> None:
     """Raise Broken for a token that the learner allowed wrongly, or did not allow."""
     state, (moves, accepting) = question.state, question.shape
     if token == "":
-        raise Broken(
-            did,
-            Promise.EMPTY,
-            f"It leads from state {state} to state {state}. What comes after it?",
+        raise Promise.EMPTY.broken(
+            did, f"It leads from state {state} to state {state}. What comes after it?"
         )
     alone = Question(question.pattern, question.text, (token, ""), eos=1)
     if question.vocab[0] != token and _answer(mask, alone)[0][0] == alone.due()[0]:
-        raise Broken(
+        raise Promise.EACH.broken(
             did,
-            Promise.EACH,
             f"With {token!r} as the only other token, your answer is right. What does one token leave "
             "behind for the next?",
         )
@@ -270,10 +260,10 @@ def _judge_token(mask: Mask, question: Question, token: str, did: str) -> None:
     if end is None:
         if walk(moves, 0, token) is not None:
             way += " It can be walked from state 0. Where does this text stand?"
-        raise Broken(did, Promise.ALL, way)
+        raise Promise.ALL.broken(did, way)
     if end not in accepting:
         way += f" State {end} is not accepting, but the text may go on."
-    raise Broken(did, Promise.WALKED, way)
+    raise Promise.WALKED.broken(did, way)
 
 
 def _way(moves: Moves, state: int, token: str) -> str:

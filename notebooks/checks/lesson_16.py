@@ -2,14 +2,13 @@
 
 import random
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import product
 from typing import Any, ClassVar
 
 from checks.answer import Answer
-from checks.broken import Broken
+from checks.broken import Broken, Promises
 from checks.guard import watched
-from checks.judging import counted, judge, listed
+from checks.judging import counted, listed
 from engine import Engine
 from engine.runner import Row, Sampled
 from engine.scheduling.request import Request
@@ -41,7 +40,7 @@ HINTS = (
 )
 
 
-class Promise(StrEnum):
+class Promise(Promises):
     """The promises that the check tests."""
 
     NUMBER = "want() returns a whole number, 0 or more"
@@ -93,11 +92,9 @@ class Story:
         return min(self.max_tokens, self.stop or self.max_tokens)
 
 
-def check(part: type) -> type[Engine]:
-    """Print the verdict and return an engine class that asks the learner's part if it passed."""
-    verdict = judge(part, cases(), attempt)
-    print(verdict)
-    return type("YourEngine", (YourEngine,), {"part": part}) if verdict.passed else Engine
+def adapt(part: type | None) -> type[Engine]:
+    """Return an engine class that asks the learner's part if it passed."""
+    return type("YourEngine", (YourEngine,), {"part": part}) if part else Engine
 
 
 class YourRequest(Request):
@@ -178,10 +175,9 @@ def attempt(part: type, story: Story) -> None:
         before = _want(other)
         _Play(part, story).to_the_end()
         if (after := _want(other)) != before:
-            raise Broken(
+            raise Promise.OWN_COUNTS.broken(
                 f"A second request wanted {counted(before, 'token')}. Then the first one ran, and "
                 f"the second one wants {after}.",
-                Promise.OWN_COUNTS,
                 "Where are the counts kept: in the object, or in the class?",
             )
 
@@ -190,9 +186,8 @@ def _want(part: Any) -> Any:
     """Return the answer of want(), asked twice."""
     first, second = part.want(), part.want()
     if first != second:
-        raise Broken(
+        raise Promise.ONLY_ASKS.broken(
             f"want() returned {first!r}, and asked again at once, {second!r}.",
-            Promise.ONLY_ASKS,
             "The scheduler may ask as often as it likes. What does want() write to?",
         )
     return first
@@ -248,9 +243,8 @@ class _Play:
     def _checked_want(self) -> int:
         want = _want(self._part)
         if isinstance(want, bool) or not hasattr(want, "__index__") or want < 0:
-            raise Broken(
+            raise Promise.NUMBER.broken(
                 f"want() returned {want!r}.",
-                Promise.NUMBER,
                 f"{self._facts()} How many of those tokens are still without a row?"
                 if want in range(-100, 0)
                 else "What does each path through want() return?",
@@ -265,19 +259,19 @@ class _Play:
         did = f"Before step {self._step}, want() returned {want}."
         facts = self._facts()
         if self._ended:
-            return Broken(did, Promise.ENDED, f"It has ended with output token {self._text}.")
+            return Promise.ENDED.broken(did, f"It has ended with output token {self._text}.")
         if self._text + self._pending >= self._story.max_tokens:
             look = f"{facts} The next one is output token {self._story.max_tokens}, the last."
-            return Broken(did, Promise.MAX_TOKENS, look)
+            return Promise.MAX_TOKENS.broken(did, look)
         if self._lost:
             look = f"In step {self._lost} it lost its memory. {facts}"
             return Broken(did, Promise.EXISTS if want > due else Promise.AGAIN, look)
         if want > due:
-            return Broken(did, Promise.EXISTS, facts)
+            return Promise.EXISTS.broken(did, facts)
         if not want and self._flight:
             look = f"{facts} The device will have nothing to do for it in step {self._step}."
-            return Broken(did, Promise.GOES_ON, look)
-        return Broken(did, Promise.ALL_TOKENS, facts)
+            return Promise.GOES_ON.broken(did, look)
+        return Promise.ALL_TOKENS.broken(did, facts)
 
     def _facts(self) -> str:
         known = f"{counted(self._known, 'token')} {'is' if self._known == 1 else 'are'} known"
@@ -292,17 +286,17 @@ class _Play:
         kept = self._part.commit(100 + number, ends)
         did = f"Step {step} brought output token {number}. commit() returned {kept!r}."
         if kept not in (True, False):
-            raise Broken(did, Promise.TRUE_OR_FALSE, "What does each path through commit() return?")
+            raise Promise.TRUE_OR_FALSE.broken(did, "What does each path through commit() return?")
         if ended and kept:
             look = f"Output token {self._text} was the last. This row was computed in vain."
-            raise Broken(did, Promise.AFTER_THE_END, look)
+            raise Promise.AFTER_THE_END.broken(did, look)
         if not ended and not kept:
             look = "The request had not ended when the token came."
             if ends:
                 look = "It is the stop token. The text ends with it, not before it."
             if self._lost:
                 look += " A preemption takes KV away. What happens to text?"
-            raise Broken(did, Promise.IN_THE_TEXT, look)
+            raise Promise.IN_THE_TEXT.broken(did, look)
         if not ended:
             self._text += 1
             self._pending = max(0, self._pending - 1)

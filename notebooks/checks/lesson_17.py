@@ -3,14 +3,13 @@
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import partial
 from typing import Any
 
 from checks.answer import Answer
-from checks.broken import Broken
+from checks.broken import Broken, Promises
 from checks.guard import call
-from checks.judging import judge, listed
+from checks.judging import listed
 from engine import Cost, EngineConfig, SamplingParams
 from engine.events.vocabulary import Event
 from engine.routing import Decision, Replica, Router
@@ -59,7 +58,7 @@ HINTS = (
 )
 
 
-class Promise(StrEnum):
+class Promise(Promises):
     """The promises that the check tests."""
 
     ALIVE = "the answer is one of the replicas in load"
@@ -75,11 +74,9 @@ class Promise(StrEnum):
     SIX = "six prefixes: the hit rate is at least 0.9 of the best possible"
 
 
-def check(route: Route) -> Callable[[], Router]:
-    """Print the verdict and return a class of routers: the learner's if it passed."""
-    verdict = judge(route, cases(), attempt)
-    print(verdict)
-    return partial(YourRouter, route) if verdict.passed else PrefixEvents
+def adapt(route: Route | None) -> Callable[[], Router]:
+    """Return a class of routers: the learner's if it passed."""
+    return partial(YourRouter, route) if route else PrefixEvents
 
 
 def cases() -> list["Choice | Run"]:
@@ -218,7 +215,7 @@ def attempt_choice(route: Route, one: Choice) -> None:
     _must_be_alive(chosen, one.load)
     did = f"You chose replica {chosen}."
     if one.is_overloaded(chosen):
-        raise Broken(did, Promise.OVERLOADED, _crowd(one.load, chosen))
+        raise Promise.OVERLOADED.broken(did, _crowd(one.load, chosen))
     hit, load = one.hit(chosen), one.load[chosen]
     for other in one.load:
         if not one.is_overloaded(other) and one.hit(other) >= hit and one.load[other] <= load:
@@ -231,9 +228,8 @@ def attempt_choice(route: Route, one: Choice) -> None:
 def _must_be_alive(chosen: Any, load: dict[str, int]) -> None:
     if not isinstance(chosen, str) or chosen not in load:
         alive = listed(map(repr, load))
-        raise Broken(
+        raise Promise.ALIVE.broken(
             f"You returned {chosen!r}.",
-            Promise.ALIVE,
             f"The replicas in load are {alive}. Any other has left, even if known still names it."
             if len(load) > 1
             else f"The only replica in load is {alive}.",
@@ -260,10 +256,10 @@ def _shorter(one: Choice, did: str, chosen: str, other: str) -> Broken:
         look = (
             f"You sent {_first(better)} of this prompt to replica {other}, {age:,} ms ago. {loads}"
         )
-        return Broken(did, Promise.GUESSED, look)
+        return Promise.GUESSED.broken(did, look)
     mine = _first(one.hit(chosen))
     look = f"Replica {chosen} has {mine} of the prompt, replica {other} {_first(better)}. {loads}"
-    return Broken(did, Promise.LONGEST, look)
+    return Promise.LONGEST.broken(did, look)
 
 
 def _fuller(one: Choice, did: str, chosen: str, other: str) -> Broken:
@@ -272,7 +268,7 @@ def _fuller(one: Choice, did: str, chosen: str, other: str) -> Broken:
         f"Both have {_first(one.hit(chosen))} of the prompt. Replica {chosen} has a load of "
         f"{one.load[chosen]}, replica {other} of {one.load[other]}."
     )
-    return _misread(one, did, chosen, other) or Broken(did, Promise.LEAST, look)
+    return _misread(one, did, chosen, other) or Promise.LEAST.broken(did, look)
 
 
 def _misread(one: Choice, did: str, chosen: str, other: str) -> Broken | None:
@@ -286,17 +282,17 @@ def _misread(one: Choice, did: str, chosen: str, other: str) -> Broken | None:
                 f"Its events have reported that prompt. By now known has no {_blocks(gone)} there: "
                 "evicted."
             )
-            return Broken(did, Promise.REPORTED, look)
+            return Promise.REPORTED.broken(did, look)
         if replica == chosen and one.hit(chosen, guesses="old") > hit and one.now - at > GUESS_MS:
             look = f"You sent those blocks to replica {chosen} {age} ago, and no event has come."
-            return Broken(did, Promise.OLD, look)
+            return Promise.OLD.broken(did, look)
     mine, others = (one.cached(name) & set(one.blocks) for name in (chosen, other))
     if len(mine) > hit and len(mine) >= max(better, len(others)):
         look = (
             f"Replica {chosen} has {_blocks(mine)}, but not block {one.blocks[hit]}. The KV of a block "
             "depends on all tokens before it."
         )
-        return Broken(did, Promise.BEGINNING, look)
+        return Promise.BEGINNING.broken(did, look)
     return None
 
 
@@ -364,9 +360,8 @@ def attempt_run(route: Route, run: Run) -> None:
         homes = [
             sum(row.label == "0" and row.replica == one for row in rows) for one in log.replicas
         ]
-        raise Broken(
+        raise Promise.SIX.broken(
             f"{found / asked:.0%} of the prompt tokens were cached. {best / asked:.0%} are possible.",
-            Promise.SIX,
             f"Of the {run.each} requests of one prefix, the replicas got {listed(homes)}. Each replica "
             "computes the prefix anew.",
         )
@@ -399,7 +394,7 @@ class YourRouter(Router):
         _must_be_alive(chosen, load)
         if self._is_strict and is_overloaded(load, chosen):
             did = f"You sent request {request} to replica {chosen}."
-            raise Broken(did, Promise.OVERLOADED, _crowd(load, chosen))
+            raise Promise.OVERLOADED.broken(did, _crowd(load, chosen))
         seen = Choice(tuple(blocks), load, known, tuple(sent), now)
         hits = {one: seen.hit(one) * self._block_size for one in load}
         return Decision(chosen, "longest_prefix" if hits[chosen] else "least_loaded", hits)

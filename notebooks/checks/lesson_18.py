@@ -3,14 +3,13 @@
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import product
 from typing import Any
 
 from checks.answer import Answer
-from checks.broken import Broken
+from checks.broken import Broken, Promises
 from checks.guard import call
-from checks.judging import counted, judge
+from checks.judging import counted
 from engine.routing.transfer import TransferCosts, blocks_to_move
 
 # (tokens of the prompt, blocks here, blocks there, block size, costs) -> blocks to fetch
@@ -58,7 +57,7 @@ HINTS = (
 )
 
 
-class Promise(StrEnum):
+class Promise(Promises):
     """The promises that the check tests."""
 
     NUMBER = "fetch() returns a whole number of blocks, 0 or more"
@@ -138,11 +137,9 @@ def _first(blocks: int) -> str:
     return "the first is" if blocks == 1 else f"the first {blocks} are"
 
 
-def check(part: Part) -> Rule:
-    """Print the verdict and return the rule of the learner's part if it passed, else the engine's."""
-    verdict = judge(part, cases(), attempt)
-    print(verdict)
-    return YourRule(part) if verdict.passed else blocks_to_move
+def adapt(part: Part | None) -> Rule:
+    """Return the rule of the learner's part if it passed, else the engine's."""
+    return YourRule(part) if part else blocks_to_move
 
 
 @dataclass(frozen=True)
@@ -192,11 +189,11 @@ def attempt(part: Part, case: Handover) -> None:
         part, case.tokens, case.here, case.there, case.block_size, case.move, case.compute
     )
     if isinstance(blocks, bool) or not hasattr(blocks, "__index__"):
-        raise Broken(f"fetch() returned {blocks!r}.", Promise.NUMBER, "What does each path return?")
+        raise Promise.NUMBER.broken(f"fetch() returned {blocks!r}.", "What does each path return?")
     blocks = int(blocks)
     if blocks < 0:
         look = f"There: {case.there}. Here: {case.here}. Which blocks are missing here?"
-        raise Broken(f"fetch() returned {blocks}.", Promise.NUMBER, look)
+        raise Promise.NUMBER.broken(f"fetch() returned {blocks}.", look)
     _check_blocks(case, blocks)
     best = min(range(case.most + 1), key=case.total)
     if case.total(blocks) > case.total(best) + EQUAL_MS:
@@ -209,14 +206,14 @@ def _check_blocks(case: Handover, blocks: int) -> None:
     end = case.here + blocks
     if blocks and end > case.there:
         look = f"There: {case.there}. Here: {case.here}. Which blocks are missing here?"
-        raise Broken(did, Promise.MISSING, look)
+        raise Promise.MISSING.broken(did, look)
     if blocks and end * case.block_size >= case.tokens:
         have = counted(end, "block")
         look = (
             f"With {have} of {case.block_size} tokens, all {case.tokens} tokens have keys and values. "
             "Where would the logits of the first output token come from?"
         )
-        raise Broken(did, Promise.LAST, look)
+        raise Promise.LAST.broken(did, look)
 
 
 def _slower(case: Handover, blocks: int, best: int) -> Broken:
@@ -229,7 +226,7 @@ def _slower(case: Handover, blocks: int, best: int) -> Broken:
         look += " What does fetching nothing cost in your sum?"
     elif best and best < case.most:
         look += " Here it is neither all nor nothing."
-    return Broken(did, Promise.LEAST, look)
+    return Promise.LEAST.broken(did, look)
 
 
 def _times(case: Handover, blocks: int) -> str:

@@ -102,25 +102,13 @@ def _verdict(needed: Program, checks: _Checks) -> dict[str, Any]:
         with checks.guard.watched(code):
             for statement in needed.statements:
                 _run(statement.code, vars(namespace))
-            parts = _run(needed.parts, vars(namespace))
+            part, *_ = _run(needed.parts, vars(namespace))
     except checks.broken.Broken as error:
         return _row("failed", f"{error.did} {error.look}")
     except checks.guard.NotWrittenError:
         return _unwritten(needed, "not written yet")
-    return _judged(needed, _verdict_of(checks, parts))
-
-
-def _verdict_of(checks: _Checks, parts: tuple[Any, ...]) -> Any:
-    """Run the lesson's check and return the first verdict that is not a pass, otherwise the last."""
-    verdicts = []
-
-    def judge(*arguments: Any, **names: Any) -> Any:
-        verdicts.append(checks.judging.judge(*arguments, **names))
-        return verdicts[-1]
-
-    checks.lesson.judge = judge
-    checks.lesson.check(*parts)
-    return next((one for one in verdicts if not one.passed), verdicts[-1])
+    lesson = checks.lesson
+    return _judged(needed, checks.judging.judge(part, lesson.cases(), lesson.attempt))
 
 
 def _judged(needed: Program, found: Any) -> dict[str, Any]:

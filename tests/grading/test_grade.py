@@ -41,10 +41,7 @@ def graded(tmp_path_factory) -> dict[str, Any]:
     """The homework and the row of each student, and the folders that must stay empty."""
     outside, scratch = tmp_path_factory.mktemp("outside"), tmp_path_factory.mktemp("scratch")
     folder = tmp_path_factory.mktemp("class")
-    with (
-        socket.create_server(("127.0.0.1", 0)) as server,
-        pytest.MonkeyPatch.context() as patch,
-    ):
+    with socket.create_server(("127.0.0.1", 0)) as server, pytest.MonkeyPatch.context() as patch:
         patch.setattr(tempfile, "tempdir", str(scratch))
         homework = the_class(str(outside / "stolen"), server.getsockname()[1])
         for one in homework:

@@ -1,5 +1,7 @@
 """What all checks share: kept predictions, and a message for every failure of a learner's code."""
 
+import textwrap
+
 import pytest
 
 from authoring.lab import NOTEBOOKS
@@ -7,7 +9,7 @@ from checks import check, predict, until
 from checks.answer import Answer
 from checks.broken import Broken, CommonPromise
 from checks.guard import NotWrittenError, call, is_stub, stubs
-from checks.judging import Verdict, judge
+from checks.judging import judge
 from engine.simulation.scenarios import scenario
 
 
@@ -100,64 +102,29 @@ def test_hints_open_one_after_the_other(capsys) -> None:
         check.lesson_04(admit, hint=3)
 
 
-def empty(a): ...
-
-
-def documented(a):
-    """What to do."""
-    ...
-
-
-def passes(a):
-    pass
-
-
-async def waits_for_nothing(a):
-    """What to wait for."""
-    ...
-
-
-async def waits(a):
-    return await a
-
-
-def returns_a_list(a):
-    return []
-
-
-def returns_nothing(a):
-    return None
-
-
-def returns_a_number(a):
-    return 1
-
-
-def nested(a):
-    b = 1
-
-    def inner():
-        return b
-
-    return inner()
+def part(body: str, head: str = "def part(a)"):
+    """A learner's function with this body."""
+    space = {"__name__": "a_notebook"}
+    exec(f"{head}:\n{textwrap.indent(body, '    ')}", space)
+    return space["part"]
 
 
 @pytest.mark.parametrize(
-    ("function", "answer"),
+    ("body", "answer"),
     [
-        (empty, True),
-        (documented, True),
-        (passes, True),
-        (waits_for_nothing, True),
-        (waits, False),
-        (returns_nothing, True),
-        (returns_a_list, False),
-        (returns_a_number, False),
-        (nested, False),
+        ("...", True),
+        ('"""What to do."""', True),
+        ('"""What to do."""\n...', True),
+        ("pass", True),
+        ("return None", True),
+        ("return []", False),
+        ("return 1", False),
+        ("b = 1\ndef inner():\n    return b\nreturn inner()", False),
     ],
 )
-def test_a_stub_is_distinguished_from_written_code(function, answer: bool) -> None:
-    assert is_stub(function) is answer
+@pytest.mark.parametrize("head", ["def part(a)", "async def part(a)"])
+def test_a_stub_is_distinguished_from_written_code(body: str, head: str, answer: bool) -> None:
+    assert is_stub(part(body, head)) is answer
 
 
 class Half:
@@ -176,78 +143,33 @@ def test_the_missing_methods_of_a_class_are_named() -> None:
     assert str(verdict).startswith("allocate: not written yet.")
 
 
-class Bare(Half):
-    def share(self, block): ...
-
-    def release(self, block): ...
-
-
-def test_several_missing_methods_are_listed_in_words() -> None:
-    verdict = judge(Bare, [], lambda part, case: None)
-    assert str(verdict).startswith("share and release: not written yet.")
-    assert str(Verdict("Bare", 0, ("a", "b", "c"))).startswith("a, b and c: not written yet.")
-
-
-def catches_everything(a):
-    while True:
-        try:
-            a = a + 1
-        except Exception:
-            a = 0
-
-
-def waits_for_ever(a):
-    while True:
-        pass
-
-
-def waits_in_one_line(a):
-    # fmt: off
-    while True: pass  # noqa: E701
-
-
-def calls_itself(a):
-    return calls_itself(a)
-
-
-def takes_nothing():
-    return 1
-
-
-def appends(a):
-    a.append(1)
-
-
-def raises_a_bare_error(a):
-    raise LookupError
-
-
-def leaves(a):
-    raise SystemExit
-
-
-def not_yet(a):
-    raise NotImplementedError
+FOREVER = "part() was still running after 100,000 lines."
+CATCHES = "while True:\n    try:\n        a = a + 1\n    except Exception:\n        a = 0"
 
 
 @pytest.mark.parametrize(
-    ("function", "argument", "said"),
+    ("body", "argument", "said"),
     [
-        (catches_everything, 1, "catches_everything() was still running after 100,000 lines."),
-        (waits_for_ever, 1, "waits_for_ever() was still running after 100,000 lines."),
-        (waits_in_one_line, 1, "waits_in_one_line() was still running after 100,000 lines."),
-        (calls_itself, 1, "calls_itself() called itself until Python gave up."),
-        (takes_nothing, 1, "takes_nothing() raised TypeError"),
-        (raises_a_bare_error, 1, "raises_a_bare_error() raised LookupError."),
-        (leaves, 1, "leaves() raised SystemExit."),
-        (appends, [], "You changed a: it is [1] now."),
+        (CATCHES, 1, FOREVER),
+        ("while True:\n    pass", 1, FOREVER),
+        ("while True: pass", 1, FOREVER),
+        ("return part(a)", 1, "part() called itself until Python gave up."),
+        ("raise LookupError", 1, "part() raised LookupError."),
+        ("raise SystemExit", 1, "part() raised SystemExit."),
+        ("a.append(1)", [], "You changed a: it is [1] now."),
     ],
 )
-def test_every_failure_of_a_function_becomes_a_message(function, argument, said: str) -> None:
+def test_every_failure_of_a_function_becomes_a_message(body: str, argument, said: str) -> None:
     with pytest.raises(Broken) as caught:
-        call(function, argument)
+        call(part(body), argument)
     assert caught.value.did.startswith(said)
     assert caught.value.look
+
+
+def test_other_parameters_than_those_of_the_stub_become_a_message() -> None:
+    with pytest.raises(Broken, match=r"part\(\) raised TypeError") as caught:
+        call(part("return 1", "def part()"), 1)
+    assert "parameters" in caught.value.look
 
 
 @pytest.mark.parametrize("given", [5, None, [1, 2], Half()])
@@ -259,7 +181,7 @@ def test_a_check_that_gets_an_answer_or_an_object_asks_for_the_function(given) -
 
 def test_not_implemented_is_not_written_yet() -> None:
     with pytest.raises(NotWrittenError):
-        call(not_yet, 1)
+        call(part("raise NotImplementedError"), 1)
 
 
 def test_no_lesson_imports_the_solutions_so_that_a_teacher_can_remove_them() -> None:

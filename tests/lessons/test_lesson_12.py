@@ -1,42 +1,12 @@
 """Lesson 12's exercise: right tool states are accepted and run in the engine."""
 
-from enum import Enum
-
 import pytest
 
 from checks import check
-from checks.lesson_12 import cases
 from engine import CostRunner, Engine, EngineConfig, SamplingParams
 from engine.output.tool_use import ToolUse
 from engine.text.byte_tokenizer import ByteTokenizer
 from solutions.lesson_12 import ToolState as Solution
-
-
-class Where(Enum):
-    TEXT = 1
-    CALL = 2
-
-
-class AsAMachineWithNames:
-    def __init__(self, marks, tokenizer, evaluate):
-        self.marks, self.tokenizer, self.evaluate = marks, tokenizer, evaluate
-        self.where, self.buffer = Where.TEXT, []
-
-    def feed(self, token):
-        if token == self.marks.call_start:
-            self.where, self.buffer = Where.CALL, []
-            return []
-        if self.where is Where.TEXT:
-            return []
-        if token != self.marks.call_end:
-            self.buffer.append(token)
-            return []
-        self.where = Where.TEXT
-        result = self.evaluate(self.tokenizer.decode(self.buffer))
-        if result is None:
-            return []
-        answer = self.tokenizer.encode_ordinary(result)
-        return [self.marks.output_start, *answer, self.marks.output_end]
 
 
 class AsAGenerator:
@@ -68,32 +38,6 @@ class AsAGenerator:
                 token = yield forced
 
 
-class AsWritten:
-    """Keeps all it has read, and looks back."""
-
-    def __init__(self, marks, tokenizer, evaluate):
-        self.marks, self.tokenizer, self.evaluate, self.read = marks, tokenizer, evaluate, []
-
-    def feed(self, token):
-        before, self.read = self.read, [*self.read, token]
-        if token != self.marks.call_end or self.marks.call_start not in before:
-            return []
-        start = len(before) - 1 - before[::-1].index(self.marks.call_start)
-        call = before[start + 1 :]
-        if self.marks.call_end in call:
-            return []
-        result = self.evaluate(self.tokenizer.decode(call))
-        return (
-            []
-            if result is None
-            else [
-                self.marks.output_start,
-                *self.tokenizer.encode_ordinary(result),
-                self.marks.output_end,
-            ]
-        )
-
-
 class WithADefaultInTheClass:
     """No call is open in the class; an open one hides that in the object."""
 
@@ -116,14 +60,12 @@ class WithADefaultInTheClass:
         return []
 
 
-RIGHT = [Solution, AsAMachineWithNames, AsAGenerator, AsWritten, WithADefaultInTheClass]
+RIGHT = [Solution, AsAGenerator, WithADefaultInTheClass]
 
 
 @pytest.mark.parametrize("right", RIGHT)
-def test_every_right_state_is_accepted_and_answers_in_the_engine(right, capsys) -> None:
-    tool = check.lesson_12(right)
-    assert tool is right
-    assert "keeps its promises in all" in capsys.readouterr().out
+def test_every_right_state_is_accepted_and_answers_in_the_engine(right) -> None:
+    assert check.lesson_12(right) is right
     tokenizer = ByteTokenizer()
     call = tokenizer.encode("<|python_start|>17+25<|python_end|>")[1:]
     said = {1: [*call, 0, 0, 0, 0, *b"42."], 2: list(b"Forty-one.")}
@@ -138,22 +80,3 @@ def test_every_right_state_is_accepted_and_answers_in_the_engine(right, capsys) 
         logs.append(engine.log.tokens)
     assert logs[0].equals(logs[1])
     assert logs[0].forced.sum() == 4
-
-
-class Stub:
-    def __init__(self, marks, tokenizer, evaluate):
-        self.marks, self.tokenizer, self.evaluate = marks, tokenizer, evaluate
-
-    def feed(self, token):
-        """What to force."""
-        ...
-
-
-def test_an_untouched_stub_counts_as_unwritten_and_the_engine_uses_its_own(capsys) -> None:
-    assert check.lesson_12(Stub) is ToolUse
-    assert "feed: not written yet" in capsys.readouterr().out
-
-
-def test_cases_come_shortest_first() -> None:
-    lengths = [len(reading.words) for reading in cases()]
-    assert lengths == sorted(lengths)

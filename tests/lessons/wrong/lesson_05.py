@@ -1,190 +1,108 @@
 """Lesson 05: plausible wrong parts, the promises that they break, and facts of the messages."""
 
-from checks.broken import CommonPromise
 from checks.lesson_05 import Promise
-from solutions.lesson_05 import BlockPool as Solution
+from tests.lessons.wrong import Wrong
 
-
-class FindsOutTooLate(Solution):
-    def allocate(self, n):
-        blocks = []
-        for _ in range(n):
-            if not self.free:
-                return None
-            blocks.append(self.free.pop())
-            self.holders[blocks[-1]] = 1
-        return blocks
-
-
-class FreesWhileShared(Solution):
-    def release(self, block):
-        self.holders[block] -= 1
-        self.free.append(block)
-
-
-class AlwaysCopies(Solution):
-    def writable(self, block):
-        taken = self.allocate(1)
-        if taken is None:
-            return None
-        self.release(block)
-        return taken[0], True
-
-
-class NeverCopies(Solution):
-    def writable(self, block):
-        return block, False
-
-
-class CopiesAndKeepsTheOldOne(Solution):
-    def writable(self, block):
-        if self.holders[block] == 1:
-            return block, False
-        taken = self.allocate(1)
-        return None if taken is None else (taken[0], True)
-
-
-class LetsGoBeforeItKnows(Solution):
-    def writable(self, block):
-        if self.holders[block] == 1:
-            return block, False
-        self.release(block)
-        taken = self.allocate(1)
-        return None if taken is None else (taken[0], True)
-
-
-class GivesWhatThereIs(Solution):
-    def allocate(self, n):
-        return super().allocate(min(n, len(self.free)))
-
-
-class NeverFrees(Solution):
-    def release(self, block):
-        self.holders[block] -= 1
-
-
-class KeepsOneBack(Solution):
-    def allocate(self, n):
-        return None if n >= len(self.free) else super().allocate(n)
-
-
-class TakesNothingOut(Solution):
-    def allocate(self, n):
-        if n > len(self.free):
-            return None
-        for block in self.free[:n]:
-            self.holders[block] = 1
-        return self.free[:n]
-
-
-class CountsFromOne(Solution):
-    def __init__(self, num_blocks):
-        self.free = list(range(1, num_blocks + 1))
-        self.holders = [0] * (num_blocks + 1)
-
-
-class SaysNothingOfTheCopy(Solution):
-    def writable(self, block):
-        answer = super().writable(block)
-        return answer and (answer[0], False)
-
-
-class ReturnsTheBlockAlone(Solution):
-    def writable(self, block):
-        return block
-
-
-class SaysTheCopyFirst(Solution):
-    def writable(self, block):
-        answer = super().writable(block)
-        return answer and (answer[1], answer[0])
-
-
-class RefusesWithFalse(Solution):
-    def allocate(self, n):
-        return super().allocate(n) or False
-
-
-class CountsToTwo(Solution):
-    def share(self, block):
-        self.holders[block] = 2
-
-
-class ForgetsToCountSharing(Solution):
-    def share(self, block):
-        self.shared = block
-
-
-class Raises(Solution):
-    def allocate(self, n):
-        return [self.free.pop() for _ in range(n)]
-
-
-class KeepsItsFreeBlocksInTheClass(Solution):
-    free = []
-
-    def __init__(self, num_blocks):
-        self.free.extend(range(num_blocks))
-        self.holders = [0] * num_blocks
-
-
-class KeepsItsCountsInTheClass(Solution):
-    holders = [0] * 10
-
-    def __init__(self, num_blocks):
-        self.free = list(range(num_blocks))
-
-
-class ReturnsAListForTheBlock(Solution):
-    def writable(self, block):
-        own, copied = super().writable(block) or (None, None)
-        if own is None:
-            return None
-        return ([own], True) if copied else (own, False)
-
-
-class AllocatesListsOfOne(Solution):
-    def allocate(self, n):
-        blocks = super().allocate(n)
-        return blocks and [[block] for block in blocks]
-
-
-class GivesTheCopyTwoHolders(Solution):
-    def writable(self, block):
-        answer = super().writable(block)
-        if answer and answer[1]:
-            self.share(answer[0])
-        return answer
-
-
-class AnEmptyListForNone(Solution):
-    def allocate(self, n):
-        return super().allocate(n) or []
-
-
+TOO_MANY = "if n > len(self.free):"
+ALONE = "if self.holders[block] == 1:"
+COPY = "return taken[0], True"
 WRONG = [
-    (KeepsItsFreeBlocksInTheClass, Promise.OWN_BLOCKS, []),
-    (KeepsItsCountsInTheClass, Promise.OWN_BLOCKS, []),
-    (ReturnsAListForTheBlock, Promise.PAIR, ["[1]", "A"]),
-    (AllocatesListsOfOne, Promise.LIST, ["A"]),
-    (GivesTheCopyTwoHolders, Promise.NO_LEAK, ["A"]),
-    (AnEmptyListForNone, Promise.ALL_OR_NOTHING, ["[]", "None"]),
-    (FindsOutTooLate, Promise.NO_LEAK, [1, "A", 2]),
-    (FreesWhileShared, Promise.NOT_SHARED, ["A", 1, "B", 2]),
-    (AlwaysCopies, Promise.COPY_IF_SHARED, ["A", 1, 2]),
-    (NeverCopies, Promise.NO_OVERWRITE, [2, "B"]),
-    (CopiesAndKeepsTheOldOne, Promise.NO_LEAK, ["A", "B", 1]),
-    (LetsGoBeforeItKnows, Promise.NOT_SHARED, ["A"]),
-    (GivesWhatThereIs, Promise.ALL_OR_NOTHING, []),
-    (NeverFrees, Promise.NO_LEAK, [1, "A"]),
-    (KeepsOneBack, Promise.NO_LEAK, ["A", 2, 1]),
-    (TakesNothingOut, Promise.NOT_SHARED, [0, "A"]),
-    (CountsFromOne, Promise.NUMBERED, [3, 0, 1, 2]),
-    (SaysNothingOfTheCopy, Promise.SAYS_COPY, []),
-    (ReturnsTheBlockAlone, Promise.PAIR, [2]),
-    (SaysTheCopyFirst, Promise.PAIR, [2]),
-    (RefusesWithFalse, Promise.ALL_OR_NOTHING, []),
-    (CountsToTwo, Promise.NOT_SHARED, ["B", "A", "C"]),
-    (ForgetsToCountSharing, Promise.NOT_SHARED, ["B", "A"]),
-    (Raises, CommonPromise.ANSWERS, ["IndexError", "pop()"]),
+    Wrong(
+        "KeepsItsFreeBlocksInTheClass",
+        Promise.OWN_BLOCKS,
+        {
+            "    def __init__": "    free = []\n\n    def __init__",
+            "self.free = list(": "self.free.extend(",
+        },
+    ),
+    Wrong(
+        "KeepsItsCountsInTheClass",
+        Promise.OWN_BLOCKS,
+        {
+            "    def __init__": "    holders = [0] * 10\n\n    def __init__",
+            "        self.holders = [0] * num_blocks\n": "",
+        },
+    ),
+    Wrong("ReturnsAListForTheBlock", Promise.PAIR, {COPY: "return taken, True"}, ["[1]", "A"]),
+    Wrong("ReturnsTheBlockAlone", Promise.PAIR, {"return block, False": "return block"}, [2]),
+    Wrong("SaysTheCopyFirst", Promise.PAIR, {"return block, False": "return False, block"}, [2]),
+    Wrong(
+        "AllocatesListsOfOne",
+        Promise.LIST,
+        {"return blocks": "return [[block] for block in blocks]"},
+        ["A"],
+    ),
+    Wrong("AllocatesOneTooFew", Promise.LIST, {"range(n)": "range(n - 1)"}, ["A"]),
+    Wrong(
+        "AnEmptyListForNone",
+        Promise.ALL_OR_NOTHING,
+        {f"{TOO_MANY}\n            return None": f"{TOO_MANY}\n            return []"},
+        ["[]", "None"],
+    ),
+    Wrong(
+        "GivesWhatThereIs",
+        Promise.ALL_OR_NOTHING,
+        {f"{TOO_MANY}\n            return None": "n = min(n, len(self.free))"},
+    ),
+    Wrong(
+        "FindsOutTooLate",
+        Promise.NO_LEAK,
+        {TOO_MANY: f"{TOO_MANY}\n            self.free.clear()"},
+        [1, "A", 2],
+    ),
+    Wrong(
+        "CopiesAndKeepsTheOldOne",
+        Promise.NO_LEAK,
+        {"        self.release(block)\n": ""},
+        ["A", "B", 1],
+    ),
+    Wrong("NeverFrees", Promise.NO_LEAK, {"self.free.append(block)": "return"}, [1, "A"]),
+    Wrong("KeepsOneBack", Promise.NO_LEAK, {TOO_MANY: "if n >= len(self.free):"}, ["A", 2, 1]),
+    Wrong(
+        "FreesWhileShared",
+        Promise.NOT_SHARED,
+        {"if self.holders[block] == 0:": "if block >= 0:"},
+        ["A", 1, "B", 2],
+    ),
+    Wrong(
+        "LetsGoBeforeItKnows",
+        Promise.NOT_SHARED,
+        {
+            "        self.release(block)\n": "",
+            "        taken =": "        self.release(block)\n        taken =",
+        },
+        ["A"],
+    ),
+    Wrong(
+        "TakesNothingOut",
+        Promise.NOT_SHARED,
+        {"[self.free.pop() for _ in range(n)]": "self.free[:n]"},
+        [0, "A"],
+    ),
+    Wrong(
+        "CountsToTwo",
+        Promise.NOT_SHARED,
+        {"self.holders[block] += 1": "self.holders[block] = 2"},
+        ["B", "A", "C"],
+    ),
+    Wrong("NeverCopies", Promise.NO_OVERWRITE, {ALONE: "if block >= 0:"}, [2, "B"]),
+    Wrong("AlwaysCopies", Promise.COPY_IF_SHARED, {ALONE: "if block < 0:"}, ["A", 1, 2]),
+    Wrong(
+        "WritesWhereOthersRead",
+        Promise.NO_ROOM,
+        {"return None\n        self.release": "return block, False\n        self.release"},
+    ),
+    Wrong("SaysNothingOfTheCopy", Promise.SAYS_COPY, {COPY: "return taken[0], False"}),
+    Wrong(
+        "CountsFromOne",
+        Promise.NUMBERED,
+        {
+            "range(num_blocks)": "range(1, num_blocks + 1)",
+            "[0] * num_blocks": "[0] * (num_blocks + 1)",
+        },
+        [3, 0, 1, 2],
+    ),
+    Wrong("AllocatesTheSameTwice", Promise.ONCE, {"return blocks": "return blocks[:1] * n"}, [1]),
+    Wrong("NoBlockForItsOnlyHolder", Promise.ALONE, {"return block, False": "return None"}, ["A"]),
+    Wrong("NoneIfAllAreAsked", Promise.ALLOCATES, {TOO_MANY: "if n == 1:"}, ["A", 3]),
 ]

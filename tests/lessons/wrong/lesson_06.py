@@ -1,179 +1,109 @@
 """Lesson 06: plausible wrong parts, the promises that they break, and facts of the messages."""
 
-from dataclasses import replace
-
 from checks.lesson_06 import Promise
-from engine.cache.radix_tree import RadixNode
-from solutions.lesson_06 import split as solution
+from tests.lessons.wrong import Wrong
+
+KEY = "tuple(upper.tokens[:block_size])"
+MARKS = "upper.lock_ref, upper.last = node.lock_ref, node.last"
+LOWER = "node.tokens, node.blocks, node.parent = node.tokens[cut:], node.blocks[at:], upper"
 
 
-def cut_as_asked(node, at, tokens, block_size, new_id):
-    """Right, except for what a wrong solution changes afterwards or passes in."""
-    parent = node.parent
-    upper = RadixNode(
-        new_id,
-        parent,
-        node.tokens[:tokens],
-        node.blocks[:at],
-        lock_ref=node.lock_ref,
-        last=node.last,
-    )
-    parent.children[tuple(node.tokens[:block_size])] = upper
-    node.tokens, node.blocks, node.parent = node.tokens[tokens:], node.blocks[at:], upper
-    upper.children[tuple(node.tokens[:block_size])] = node
-    return upper
-
-
-def nobody_protects_it(node, at, block_size, new_id):
-    upper = solution(node, at, block_size, new_id)
-    upper.lock_ref = 0
-    return upper
-
-
-def parent_leads_past_it(node, at, block_size, new_id):
-    parent, key = node.parent, tuple(node.tokens[:block_size])
-    upper = solution(node, at, block_size, new_id)
-    parent.children[key] = node
-    return upper
-
-
-def cuts_tokens_like_blocks(node, at, block_size, new_id):
-    return cut_as_asked(node, at, at, block_size, new_id)
-
-
-def lower_keeps_its_parent(node, at, block_size, new_id):
-    parent = node.parent
-    upper = solution(node, at, block_size, new_id)
-    node.parent = parent
-    return upper
-
-
-def forgets_what_is_below(node, at, block_size, new_id):
-    upper = solution(node, at, block_size, new_id)
-    upper.children = {}
-    return upper
-
-
-def found_by_all_its_tokens(node, at, block_size, new_id):
-    upper = solution(node, at, block_size, new_id)
-    upper.children = {tuple(node.tokens): node}
-    return upper
-
-
-def lower_keeps_everything(node, at, block_size, new_id):
-    tokens, blocks = node.tokens, node.blocks
-    upper = solution(node, at, block_size, new_id)
-    node.tokens, node.blocks = tokens, blocks
-    return upper
-
-
-def the_new_one_is_below(node, at, block_size, new_id):
-    solution(node, at, block_size, new_id)
-    return node
-
-
-def new_ones_come_fresh(node, at, block_size, new_id):
-    upper = solution(node, at, block_size, new_id)
-    upper.last = 0
-    return upper
-
-
-def takes_the_children_along(node, at, block_size, new_id):
-    upper = solution(node, at, block_size, new_id)
-    upper.children |= node.children
-    return upper
-
-
-def one_block_more(node, at, block_size, new_id):
-    return solution(node, at + 1, block_size, new_id)
-
-
-def rebuilds_and_forgets_the_children(node, at, block_size, new_id):
-    upper = solution(node, at, block_size, new_id)
-    [(key, old)] = upper.children.items()
-    upper.children[key] = replace(old)
-    return upper
-
-
-def a_ring(node, at, block_size, new_id):
-    upper = solution(node, at, block_size, new_id)
-    upper.parent.parent = upper
-    upper.children[(-1,)] = upper
-    return upper
-
-
-def returns_nothing_after_work(node, at, block_size, new_id):
-    solution(node, at, block_size, new_id)
-
-
-def returns_both(node, at, block_size, new_id):
-    return solution(node, at, block_size, new_id), node
-
-
-def parent_keeps_both(node, at, block_size, new_id):
-    upper = solution(node, at, block_size, new_id)
-    upper.parent.children[tuple(node.tokens[:block_size])] = node
-    return upper
-
-
-def tuples_of_tokens(node, at, block_size, new_id):
-    upper = solution(node, at, block_size, new_id)
-    upper.tokens, node.tokens = tuple(upper.tokens), tuple(node.tokens)
-    return upper
-
-
-def a_list_of_children(node, at, block_size, new_id):
-    upper = solution(node, at, block_size, new_id)
-    upper.children = [node]
-    return upper
-
-
-def children_below_as_a_list(node, at, block_size, new_id):
-    upper = solution(node, at, block_size, new_id)
-    node.children = list(node.children.values())
-    return upper
-
-
-def parent_gets_a_list(node, at, block_size, new_id):
-    upper = solution(node, at, block_size, new_id)
-    upper.parent.children = [upper]
-    return upper
-
-
-def moves_the_lock_up(node, at, block_size, new_id):
-    upper = solution(node, at, block_size, new_id)
-    node.lock_ref = 0
-    return upper
-
-
-def finds_it_under_the_old_key(node, at, block_size, new_id):
-    key = tuple(node.tokens[:block_size])
-    upper = solution(node, at, block_size, new_id)
-    upper.children = {key: node}
-    return upper
+def after(code: str) -> dict[str, str]:
+    """The solution, with a line before its last one."""
+    return {"    return upper": f"    {code}\n    return upper"}
 
 
 WRONG = [
-    (parent_keeps_both, Promise.SIBLINGS, ["(10,)", "(11,)", 1]),
-    (tuples_of_tokens, Promise.LISTS, ["tokens", "tuple", "list"]),
-    (a_list_of_children, Promise.LISTS, ["children", "list", "dict"]),
-    (children_below_as_a_list, Promise.LISTS, ["children", 7, "list", "dict"]),
-    (parent_gets_a_list, Promise.LISTS, ["the root", "list", "dict"]),
-    (moves_the_lock_up, Promise.LOWER_LOCK, [7, 0, 1]),
-    (finds_it_under_the_old_key, Promise.CHILD_KEY, ["(10,)", 11]),
-    (nobody_protects_it, Promise.UPPER_LOCK, [7, 10, 11, 20, 21, 1, 0]),
-    (parent_leads_past_it, Promise.FROM_ABOVE, [10, 7]),
-    (cuts_tokens_like_blocks, Promise.TOKENS_WITH_BLOCKS, [2, 1]),
-    (lower_keeps_its_parent, Promise.LOWER_PARENT, [7]),
-    (forgets_what_is_below, Promise.ONE_CHILD, [2]),
-    (found_by_all_its_tokens, Promise.CHILD_KEY, []),
-    (lower_keeps_everything, Promise.LOWER_EDGE, []),
-    (the_new_one_is_below, Promise.NEW_IS_UPPER, [7]),
-    (new_ones_come_fresh, Promise.UPPER_LAST, [0]),
-    (takes_the_children_along, Promise.ONE_CHILD, []),
-    (one_block_more, Promise.UPPER_EDGE, [2, 1, 20]),
-    (rebuilds_and_forgets_the_children, Promise.CHILD_PARENT, []),
-    (a_ring, Promise.ONE_CHILD, []),
-    (returns_both, Promise.UPPER, []),
-    (returns_nothing_after_work, Promise.UPPER, []),
+    Wrong("returns_nothing_after_work", Promise.UPPER, {"return upper": "return None"}),
+    Wrong("returns_both", Promise.UPPER, {"return upper": "return upper, node"}),
+    Wrong("the_new_one_is_below", Promise.NEW_IS_UPPER, {"return upper": "return node"}, [7]),
+    Wrong("counts_on", Promise.NEW_ID, {"RadixNode(new_id": "RadixNode(new_id + 1"}, [10, 9]),
+    Wrong("cuts_tokens_like_blocks", Promise.TOKENS_WITH_BLOCKS, {"at * block_size": "at"}, [2, 1]),
+    Wrong(
+        "one_block_more",
+        Promise.UPPER_EDGE,
+        {"[:cut], node.blocks[:at]": "[: cut + block_size], node.blocks[: at + 1]"},
+        [2, 1, 20],
+    ),
+    Wrong(
+        "tuples_of_tokens",
+        Promise.LISTS,
+        after("upper.tokens = tuple(upper.tokens)"),
+        ["tokens", "tuple", "list"],
+    ),
+    Wrong(
+        "parent_gets_a_list",
+        Promise.LISTS,
+        after("parent.children = [upper]"),
+        ["the root", "list", "dict"],
+    ),
+    Wrong(
+        "children_below_as_a_list",
+        Promise.LISTS,
+        after("node.children = list(node.children)"),
+        ["children", 7, "list", "dict"],
+    ),
+    Wrong(
+        "an_orphan",
+        Promise.UPPER_PARENT,
+        {"RadixNode(new_id, parent": "RadixNode(new_id, None"},
+        ["nothing"],
+    ),
+    Wrong(
+        "parent_leads_past_it", Promise.FROM_ABOVE, after(f"parent.children[{KEY}] = node"), [10, 7]
+    ),
+    Wrong(
+        "parent_keeps_both",
+        Promise.SIBLINGS,
+        after("parent.children |= upper.children"),
+        ["(10,)", "(11,)", 1],
+    ),
+    Wrong("forgets_what_is_below", Promise.ONE_CHILD, after("upper.children = {}"), [2]),
+    Wrong("takes_the_children_along", Promise.ONE_CHILD, after("upper.children |= node.children")),
+    Wrong(
+        "finds_it_under_the_old_key",
+        Promise.CHILD_KEY,
+        after(f"upper.children = {{{KEY}: node}}"),
+        ["(10,)", 11],
+    ),
+    Wrong(
+        "lower_keeps_its_parent",
+        Promise.LOWER_PARENT,
+        {LOWER: "node.tokens, node.blocks = node.tokens[cut:], node.blocks[at:]"},
+        [7],
+    ),
+    Wrong(
+        "lower_keeps_everything",
+        Promise.LOWER_EDGE,
+        after("node.tokens, node.blocks = upper.tokens + node.tokens, upper.blocks + node.blocks"),
+    ),
+    Wrong("empties_the_lower_node", Promise.CHILDREN, after("node.children = {}"), [7]),
+    Wrong(
+        "rebuilds_and_forgets_the_children",
+        Promise.CHILD_PARENT,
+        {
+            "] = node": "] = replace(node)",
+            "from engine": "from dataclasses import replace\n\nfrom engine",
+        },
+    ),
+    Wrong("moves_the_lock_up", Promise.LOWER_LOCK, after("node.lock_ref = 0"), [7, 0, 1]),
+    Wrong(
+        "nobody_protects_it",
+        Promise.UPPER_LOCK,
+        {MARKS: "upper.last = node.last"},
+        [7, 10, 11, 20, 21, 1, 0],
+    ),
+    Wrong(
+        "locks_what_nobody_reads",
+        Promise.UPPER_LOCK,
+        {
+            MARKS: MARKS.replace("lock_ref,", "lock_ref or 1,").replace(
+                "upper.lock_ref or 1", "upper.lock_ref"
+            )
+        },
+        [1],
+    ),
+    Wrong(
+        "new_ones_come_fresh", Promise.UPPER_LAST, {MARKS: "upper.lock_ref = node.lock_ref"}, [0]
+    ),
 ]
