@@ -26,14 +26,6 @@ def test_draw_is_exact_at_its_thresholds():
         assert draw(probabilities, torch.tensor([number], dtype=torch.float64)).tolist() == [token]
 
 
-def test_greedy_takes_the_likeliest_and_reports_its_probability():
-    logits = torch.tensor([[0.0, 2.0, 1.0], [5.0, 2.0, 1.0]])
-    output = sample(logits.clone(), [logit_position(), logit_position()])
-    assert output.token_ids == [1, 0]
-    assert output.logprobs == pytest.approx(logits.log_softmax(-1)[[0, 1], [1, 0]].tolist())
-    assert output.top_logprobs == {}
-
-
 @settings(max_examples=150, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
@@ -87,16 +79,6 @@ def test_a_token_is_that_of_the_reference(seed, vocab, is_masked):
     assert token == 0 or summed[token - 1] <= number + 1e-4
 
 
-@settings(max_examples=50, deadline=None)
-@given(seed=st.integers(0, 10**6), number=st.floats(0, 1, exclude_max=True))
-def test_the_reference_draws_in_the_order_of_ids(seed, number):
-    logits = random_logits(seed, 1, 9)[0].tolist()
-    where = logit_position(temperature=1.0)
-    token = reference.sample(logits, where, number)
-    summed = np.cumsum([0.0, *reference.probabilities(logits, where.params)])
-    assert summed[token] - 1e-9 <= number <= summed[token + 1] + 1e-9
-
-
 def test_the_number_of_a_token_depends_on_seed_sample_and_position_alone():
     """Not on the batch, nor on whether its text is accepted or still drafted."""
     logits = random_logits(3, 1, 500, spread=0.1)
@@ -148,26 +130,6 @@ def test_logits_that_are_not_finite_are_an_error(bad, temperature):
             torch.tensor([[0.0, 1.0], [0.0, bad]]),
             [logit_position(**params), logit_position(**params)],
         )
-
-
-@pytest.mark.parametrize("huge", [1, 10**30])
-def test_whole_numbers_are_numbers(huge):
-    logits = random_logits(1, 1, 9)
-    whole = dict(temperature=huge, top_p=1, min_p=1, repetition_penalty=huge, logit_bias={3: 1})
-    floats = {name: float(whole[name]) for name in whole if name != "logit_bias"}
-    for more in ({}, dict(frequency_penalty=1, presence_penalty=-1)):
-        positions = [
-            logit_position([1], [2, 2], **params, **more) for params in (whole, whole | floats)
-        ]
-        assert sample(logits.clone(), positions[:1]) == sample(logits.clone(), positions[1:])
-
-
-def test_a_top_k_beyond_any_vocabulary_keeps_all():
-    logits = torch.tensor([[0.0, 1.0, 2.0]])
-    for seed in range(20):
-        params = dict(temperature=1.0, seed=seed)
-        huge, none = logit_position(**params, top_k=10**30), logit_position(**params)
-        assert sample(logits.clone(), [huge]) == sample(logits.clone(), [none])
 
 
 class TestUniforms:

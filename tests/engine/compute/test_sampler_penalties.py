@@ -39,17 +39,6 @@ def test_adjusted_logits_equal_the_plain_ones(seed, rows, vocab, ties):
         torch.testing.assert_close(found[i], torch.tensor(expected), atol=2e-5, rtol=1e-5)
 
 
-def test_rows_without_a_feature_keep_their_bits():
-    logits = random_logits(4, 3, 50)
-    busy = logit_position(
-        [1, 2], [3, 3], repetition_penalty=1.7, frequency_penalty=1.0, logit_bias={9: 3.0}
-    )
-    found = adjust(logits, [logit_position([1, 2], [3]), busy, logit_position([5])])
-    assert torch.equal(found[0], logits[0])
-    assert torch.equal(found[2], logits[2])
-    assert not torch.equal(found[1], logits[1])
-
-
 def test_each_penalty_looks_at_its_own_part_of_the_text():
     # Token 0 is in the prompt only, 1 in the output only (twice), 2 in both, 3 nowhere.
     text = dict(prompt=[0, 2], output=[1, 1, 2])
@@ -67,13 +56,6 @@ def test_each_penalty_looks_at_its_own_part_of_the_text():
         ),
     ]:
         assert adjust(logits, [logit_position(**text, **params)])[0].tolist() == expected
-
-
-def test_drafts_before_a_position_count_as_output():
-    logits = torch.tensor([[1.0, 1.0]] * 3)
-    params = dict(prompt=[0], frequency_penalty=0.25, min_tokens=2, end_ids=[0])
-    positions = [logit_position(**params, drafts=[1] * j) for j in range(3)]
-    assert adjust(logits, positions).tolist() == [[FORBIDDEN, 1.0], [FORBIDDEN, 0.75], [1.0, 0.5]]
 
 
 @settings(max_examples=40, deadline=None)
@@ -121,15 +103,3 @@ def test_absurd_penalties_stay_finite(penalty, temperature):
     logits = torch.tensor([[3.0, -2.0, 0.0, 1.0]])
     where = logit_position([0, 1, 2], repetition_penalty=penalty, temperature=temperature)
     assert sample(logits, [where]).token_ids == [3 if penalty > 1 else 0]
-
-
-def test_a_bias_of_100_forces_and_of_minus_100_forbids():
-    for seed in range(10):
-        logits = random_logits(seed, 2, 30)
-        params = dict(temperature=1.0, seed=seed)
-        best = int(logits[0].argmax())
-        forced = logit_position(**params, logit_bias={7: 100})
-        forbidden = logit_position(**params | {"temperature": 0.0}, logit_bias={best: -100})
-        ids = sample(logits[[0, 0]], [forced, forbidden]).token_ids
-        assert ids[0] == 7
-        assert ids[1] == logits[0].topk(2).indices[1]

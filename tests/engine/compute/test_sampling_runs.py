@@ -34,16 +34,6 @@ def test_a_seed_gives_the_same_tokens_whatever_else_is_in_the_batch(qwen3):
     assert alone(directory, PROMPT[:9], 25, seed=43, **WARM) != expected
 
 
-def test_a_seed_gives_the_same_tokens_after_a_preemption(qwen3):
-    directory, _ = qwen3
-    driver = Driver(directory)
-    request = driver.request(PROMPT[:9], seed=42, **WARM)
-    driver.generate([request], 10)
-    driver.release(request)
-    driver.generate([request], 25)
-    assert request.output_ids == alone(directory, PROMPT[:9], 25, seed=42, **WARM)
-
-
 def test_without_a_seed_the_request_s_root_decides(qwen3):
     driver = Driver(qwen3[0])
     one, other = (driver.request(PROMPT[:9], **WARM) for _ in range(2))
@@ -64,16 +54,6 @@ def test_samples_of_one_prompt_differ_from_the_first_token_on(qwen3):
     request.block_table, request.sample = [], 5
     again = driver.runner.run([driver.row(request)], [])
     assert again[0][0].ids == first[5].ids
-
-
-def test_rows_that_have_not_caught_up_gain_nothing(qwen3):
-    driver = Driver(qwen3[0])
-    rows = [driver.row(driver.request(PROMPT), 5), driver.row(driver.request(PROMPT))]
-    results = driver.runner.run(rows, [])
-    assert results[0] == []
-    assert len(results[1]) == 1
-    assert driver.runner.run(rows[:1], []) == [[]]
-    assert driver.runner.run([], []) == []
 
 
 def speculate(driver, request, tokens, guess):
@@ -165,25 +145,6 @@ def test_right_drafts_save_steps_and_report_their_own_logprobs(qwen3):
     assert request.logprobs[:21] == pytest.approx(reference.logprobs, abs=1e-4)
 
 
-def test_drafts_in_some_rows_beside_chunks_and_decodes(qwen3):
-    expected = alone(qwen3[0], PROMPT, 12)
-    driver = Driver(qwen3[0])
-    drafted, plain, chunked = (driver.request(PROMPT) for _ in range(3))
-    driver.run([driver.row(drafted), driver.row(plain)])
-    results = driver.run(
-        [
-            driver.row(chunked, 20),
-            driver.row(drafted, drafts=[*expected[1:4], 96 - expected[4]]),
-            driver.row(plain),
-        ]
-    )
-    assert results[0] == []
-    assert results[1][0].ids == expected[1:5]
-    assert results[2][0].ids == expected[1:2]
-    driver.generate([drafted, plain, chunked], 12)
-    assert [r.output_ids[:12] for r in (drafted, plain, chunked)] == [expected] * 3
-
-
 def test_verified_drafts_keep_the_distribution_exactly():
     """Every text of two tokens comes out with its own probability, whatever is drafted.
 
@@ -203,18 +164,3 @@ def test_verified_drafts_keep_the_distribution_exactly():
                 text += draw(after[text[0]][None], w[None]).tolist()
             found[text[0], text[1]] += 1 / 8**3
         torch.testing.assert_close(found, first[:, None] * after, atol=1e-12, rtol=0)
-
-
-@pytest.mark.parametrize(
-    ("drafts", "chosen", "accepted"),
-    [
-        ([], [4], 0),
-        ([4], [4, 9], 1),
-        ([4], [5, 9], 0),
-        ([1, 2, 3], [1, 2, 9, 3], 2),
-        ([1, 2, 3], [9, 2, 3, 4], 0),
-        ([1, 2, 3], [1, 2, 3, 4], 3),
-    ],
-)
-def test_acceptance_stops_at_the_first_disagreement(drafts, chosen, accepted):
-    assert count_accepted(drafts, chosen) == accepted
