@@ -84,11 +84,16 @@ def write(
         tensor.copy_(torch.from_numpy(rounded))
         shape = None if kept in (Type.F32, Type.F16) else quantized.shape
         writer.add_tensor(gguf_name(model, name), quantized, shape, raw_dtype=kept)
+    finish(writer)
+    return model
+
+
+def finish(writer):
+    """Write what has been added."""
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    return model
 
 
 def gguf_name(model, name):

@@ -13,7 +13,7 @@ from engine.scheduling.request import Request
 from engine.scheduling.sampling_params import SamplingParams
 from engine.text.gguf_tokenizer import GGUFTokenizer
 from engine.text.tokenizer import TokenizerError
-from tests.engine.compute.gguf_files import KINDS, Type, make, write
+from tests.engine.compute.gguf_files import KINDS, Type, finish, make, write
 from tests.engine.compute.judge import PROMPT, reference_logits
 from tests.engine.text.conftest import TEXT
 from tests.facts import raises_naming
@@ -131,9 +131,7 @@ def test_what_is_not_supported_is_named(tmp_path):
     with raises_naming(TokenizerError, "viking", "gpt-2", "llama-bpe", "tekken"):
         load(file)
     writer = gguf.GGUFWriter(tmp_path / "other.gguf", "mamba")
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.close()
+    finish(writer)
     with raises_naming(CheckpointError, "mamba", "llama", "qwen2", "qwen3"):
         GGUFCheckpoint(tmp_path / "other.gguf", torch.float32)
 

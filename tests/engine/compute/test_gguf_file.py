@@ -13,7 +13,7 @@ from engine.compute.loader import build
 from engine.compute.weights.checkpoint import CheckpointError
 from engine.compute.weights.gguf_checkpoint import GGUFCheckpoint
 from engine.gguf_file import GGUFError, GGUFFile
-from tests.engine.compute.gguf_files import write
+from tests.engine.compute.gguf_files import finish, write
 from tests.engine.compute.gguf_fixtures import FIXTURES
 from tests.facts import raises_naming
 
@@ -40,10 +40,7 @@ def test_a_stack_of_matrices_is_indexed_by_expert(tmp_path):
     writer = gguf.GGUFWriter(tmp_path / "m.gguf", "llama")
     data = gguf.quants.quantize(values, gguf.GGMLQuantizationType.Q8_0)
     writer.add_tensor("stack", data, raw_dtype=gguf.GGMLQuantizationType.Q8_0)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    finish(writer)
     stack = GGUFFile(tmp_path / "m.gguf").tensors["stack"]
     assert stack.shape == (3, 4, 32)
     for expert in range(3):
@@ -62,9 +59,7 @@ def test_every_kind_of_metadata_is_read(tmp_path):
         getattr(writer, f"add_{kind}")(kind, value)
     writer.add_array("strings", ["a", "", "é"])
     writer.add_array("floats", [0.5, -2.0])
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.close()
+    finish(writer)
     fields = GGUFFile(tmp_path / "m.gguf").fields
     expected = values | {"strings": ["a", "", "é"], "floats": [0.5, -2.0]}
     assert fields == expected | {"general.architecture": "llama"}

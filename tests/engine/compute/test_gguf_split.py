@@ -8,7 +8,7 @@ import torch
 
 from engine.compute.weights.checkpoint import CheckpointError
 from engine.compute.weights.gguf_checkpoint import GGUFCheckpoint
-from tests.engine.compute.gguf_files import write
+from tests.engine.compute.gguf_files import finish, write
 from tests.facts import raises_naming
 
 
@@ -30,10 +30,7 @@ def parts(whole, tmp_path):
             writer.add_key_value(name, field.contents(), kinds[0], sub_type=kinds[1])
     for tensor in reader.tensors:
         writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    finish(writer)
     files = sorted(tmp_path.glob("*.gguf"))
     assert [file.name for file in files] == [f"m-0000{i}-of-00003.gguf" for i in (1, 2, 3)]
     return files

@@ -14,6 +14,7 @@ from engine.text.gguf_tokenizer import GGUFTokenizer
 from engine.text.sentencepiece_model import read_sentencepiece
 from engine.text.sentencepiece_tokenizer import build_sentencepiece, merges_of
 from engine.text.tokenizer import HFTokenizer, TokenizerError
+from tests.engine.compute.gguf_files import finish
 from tests.engine.text.conftest import TEXT
 from tests.facts import raises_naming
 
@@ -78,9 +79,7 @@ def write_gguf(file, judge, architecture="llama", extra=(), **options):
     writer.add_eos_token_id(judge.eos_id())
     writer.add_unk_token_id(judge.unk_id())
     writer.add_add_space_prefix(options.get("prefix", True))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.close()
+    finish(writer)
     return GGUFTokenizer(file)
 
 
