@@ -7,15 +7,10 @@ import torch
 
 from engine.events import vocabulary as v
 from engine.events.expert_loads import unpacked
-from tests.engine.compute.parity import COLUMNS, ROWS, TOGETHER, make_prompts, served
+from tests.engine.compute.parity import COLUMNS, TOGETHER, make_prompts, served
 
 PROMPTS, OUTPUT = 6, 12
 MODELS = {"qwen3-moe": (0, 1, 2), "qwen3-moe, dense layer": (0, 2)}  # the layers with experts
-
-
-@pytest.fixture(scope="module")
-def subject(tmp_path_factory):
-    return functools.cache(lambda name: ROWS[name](tmp_path_factory.mktemp("loads")))
 
 
 class Router:

@@ -15,7 +15,6 @@ from engine.compute.loader import load
 from engine.compute.weights.checkpoint import CheckpointError
 from engine.compute.weights.hub import download, is_hub_name
 from tests.engine.compute.gguf_files import Type, write
-from tests.engine.compute.models import add_tokenizer
 from tests.facts import raises_naming
 
 
@@ -46,7 +45,6 @@ def repository(cache):
 def test_a_model_in_the_cache_is_loaded_by_its_name(repository, qwen3):
     snapshot = repository()
     shutil.copytree(qwen3[0], snapshot)
-    add_tokenizer(snapshot)
     runner, tokenizer = load("someone/tiny")
     assert runner.describe()["name"] == tokenizer.describe()["name"] == "someone/tiny"
 

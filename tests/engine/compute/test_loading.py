@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import struct
 import threading
 import weakref
 
@@ -21,9 +20,8 @@ from engine.scheduling.sampling_params import SamplingParams
 from engine.text.tokenizer import TokenizerError
 from tests.engine.compute.driver import Driver
 from tests.engine.compute.judge import PROMPT, reference_logits
-from tests.engine.compute.models import add_tokenizer, save
+from tests.engine.compute.models import save
 from tests.facts import raises_naming
-from tests.lazy import transformers
 
 
 @pytest.fixture
@@ -31,7 +29,6 @@ def copy(qwen3, tmp_path):
     """A model directory that the test may damage."""
     directory = tmp_path / "model"
     shutil.copytree(qwen3[0], directory)
-    add_tokenizer(directory)
     return directory
 
 
@@ -116,38 +113,11 @@ def test_sharded_weights(tmp_path, name):
         Driver(tmp_path)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_files_compute_in_float32(copy, dtype):
-    def halve(tensors):
-        tensors.update({name: tensor.to(dtype) for name, tensor in tensors.items()})
-
-    edit_weights(copy, halve)
-    driver = Driver(copy)
-    logits = driver.logits([driver.row(driver.request(PROMPT))])
-    # The judge reads the same files and computes in float32, too.
-    judge = transformers.AutoModelForCausalLM.from_pretrained(copy, dtype=torch.float32)
-    expected = reference_logits(judge, PROMPT)[-1:]
-    torch.testing.assert_close(logits, expected, atol=2e-5, rtol=1e-4)
-
-
-def test_a_tied_model_may_bring_its_output_layer_along(copy):
-    edit_weights(
-        copy, lambda t: t.update({"lm_head.weight": t["model.embed_tokens.weight"].clone()})
-    )
-    load(copy)
-
-
-@pytest.mark.parametrize("keep", [0, 5, 100, 4000, -1])
-def test_a_truncated_file_is_named(copy, keep):
+@pytest.mark.parametrize("keep", [0, 5, 100, 4000, -1, None])
+def test_a_truncated_file_or_a_header_of_nonsense_is_named(copy, keep):
     file = copy / "model.safetensors"
-    file.write_bytes(file.read_bytes()[:keep])
-    with raises_naming(CheckpointError, file):
-        load(copy)
-
-
-def test_a_header_of_nonsense_is_named(copy):
-    file = copy / "model.safetensors"
-    file.write_bytes(struct.pack("<Q", 2**62) + b"x" * 50)
+    nonsense = struct.pack("<Q", 2**62) + b"x" * 50
+    file.write_bytes(nonsense if keep is None else file.read_bytes()[:keep])
     with raises_naming(CheckpointError, file):
         load(copy)
 
@@ -183,12 +153,6 @@ def test_weights_that_do_not_fit_the_configuration(copy, change, facts):
 @pytest.mark.parametrize(
     ("entries", "facts"),
     [
-        (
-            {"architectures": ["MambaForCausalLM"]},
-            ["MambaForCausalLM", "GPT2LMHeadModel", "LlamaForCausalLM"],
-        ),
-        ({"architectures": None}, ["architectures"]),
-        ({"architectures": []}, ["architectures"]),
         ({"num_hidden_layers": "six"}, ["num_hidden_layers", "int", "str"]),
         ({"num_hidden_layers": 4}, ["model.layers.3"]),
         ({"num_hidden_layers": 2}, ["model.layers.2"]),
@@ -241,17 +205,6 @@ def test_a_configuration_that_cannot_run(copy, entries, facts):
     edit_config(copy, **entries)
     with raises_naming(CheckpointError, *facts):
         load(copy)
-
-
-def test_older_config_files_have_rope_theta_at_the_top(copy):
-    edit_config(copy, rope_parameters=None, rope_theta=5000.0)
-    old = Driver(copy)
-    new = Driver(copy.parent / "model")
-    row = old.row(old.request(PROMPT))
-    assert torch.equal(old.logits([row]), new.logits([new.row(new.request(PROMPT))]))
-    edit_config(copy, rope_theta=900.0)
-    other = Driver(copy)
-    assert not torch.allclose(other.logits([other.row(other.request(PROMPT))]), old.logits([row]))
 
 
 @pytest.mark.parametrize(

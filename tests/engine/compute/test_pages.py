@@ -23,49 +23,25 @@ def mixed_step(driver, poison):
     return driver.logits([rows[3], *rows[:3]])
 
 
-@pytest.mark.parametrize(
-    "seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 5))]
-)
-def test_nan_in_unreferenced_slots_and_another_placement_change_no_bit(any_model, seed):
+def test_nan_in_unreferenced_slots_and_another_placement_change_no_bit(any_model, soak):
     directory, _ = any_model
     clean = Driver(directory)
     clean.kv.zero_()
     expected = mixed_step(clean, poison=False)
     assert torch.isfinite(expected).all()
-    assert torch.equal(mixed_step(Driver(directory, seed=seed + 1), poison=True), expected)
+    for seed in range(1, 6 if soak else 2):
+        assert torch.equal(mixed_step(Driver(directory, seed=seed), poison=True), expected)
 
 
 @pytest.mark.parametrize("padding", [0, 6, 10**6], ids=["apart", "some together", "together"])
-def test_rows_that_share_an_attention_call_or_not_read_the_same(any_model, padding, monkeypatch):
-    expected = mixed_step(Driver(any_model[0]), poison=True)
+@pytest.mark.parametrize("name", ["gpt2", "qwen3", "gemma3"])
+def test_rows_that_share_an_attention_call_or_not_read_the_same(
+    a_model, name, padding, monkeypatch
+):
+    expected = mixed_step(Driver(a_model(name)[0]), poison=True)
     monkeypatch.setattr(runner, "MAX_PADDING", padding)
-    logits = mixed_step(Driver(any_model[0]), poison=True)
+    logits = mixed_step(Driver(a_model(name)[0]), poison=True)
     torch.testing.assert_close(logits, expected, atol=2e-5, rtol=1e-4)
-
-
-def test_permuting_the_blocks_of_a_running_request_changes_no_bit(qwen3):
-    driver = Driver(qwen3[0])
-    request = driver.request(PROMPT)
-    driver.run([driver.row(request)])
-    before = driver.logits([driver.row(request)])
-    permutation = torch.randperm(driver.kv.shape[1], generator=torch.manual_seed(3))
-    driver.kv[:, permutation] = driver.kv.clone()
-    request.block_table = [int(permutation[block]) for block in request.block_table]
-    driver.poison([request])
-    assert torch.equal(driver.logits([driver.row(request)]), before)
-
-
-def test_a_wrong_block_is_noticed(qwen3):
-    """The other way round: what a table names is what is read.
-
-    (Two swapped blocks would not be noticed: keys carry their positions with them.)
-    """
-    driver = Driver(qwen3[0])
-    request = driver.request(PROMPT)
-    driver.run([driver.row(request)])
-    before = driver.logits([driver.row(request)])
-    request.block_table[2] = request.block_table[5]
-    assert not torch.allclose(driver.logits([driver.row(request)]), before)
 
 
 def test_copies_run_before_the_pass_and_leave_the_source_alone(qwen3):

@@ -94,28 +94,3 @@ def test_ragged_mixed_batches_give_what_each_gives_alone(qwen3, requests, seed):
     for request, _, _ in waiting:
         assert len(request.output_ids) == 5
         assert_greedy(model, request)
-
-
-def test_recomputing_after_a_preemption_changes_nothing(qwen3):
-    directory, model = qwen3
-    driver = Driver(directory)
-    request = driver.request(PROMPT)
-    driver.generate([request], 7)
-    driver.release(request)
-    driver.poison()
-    driver.generate([request], 14)
-    assert_greedy(model, request)
-
-
-def test_a_shared_prefix_is_read_not_recomputed(qwen3):
-    """A second request borrows the first one's full blocks, as after a prefix hit."""
-    directory, model = qwen3
-    driver = Driver(directory)
-    first = driver.request(PROMPT)
-    driver.generate([first], 1)
-    second = driver.request([*PROMPT[:30], 5, 6])
-    second.block_table, second.num_computed_tokens = first.block_table[:7], 28
-    driver.generate([second], 8)
-    assert_greedy(model, second)
-    driver.generate([first], 8)
-    assert_greedy(model, first)

@@ -4,8 +4,6 @@ Rows that differ in how attention, layers or weights are computed have the whole
 the situations together in one run; `make soak` runs the rest of the table.
 """
 
-import functools
-
 import pytest
 
 from engine.speculation import verification
@@ -21,12 +19,6 @@ CELLS = [
     for row in ROWS
     for column in (*COLUMNS, "together")
 ]
-
-
-@pytest.fixture(scope="session")
-def subject(tmp_path_factory):
-    """Name of a row -> its Subject, made on first use."""
-    return functools.cache(lambda name: ROWS[name](tmp_path_factory.mktemp("parity")))
 
 
 @pytest.mark.parametrize(("row", "column"), CELLS)

@@ -1,5 +1,6 @@
 """Which type a model is computed in, and that weights, KV and products have it."""
 
+import shutil
 from typing import get_args
 
 import pytest
@@ -14,7 +15,6 @@ from engine.compute.weights.checkpoint import Checkpoint, CheckpointError
 from engine.compute.weights.gguf_checkpoint import GGUFCheckpoint
 from engine.config import ConfigError
 from tests.engine.compute.gguf_files import Type, write
-from tests.engine.compute.models import add_tokenizer, save
 from tests.engine.compute.tensors import tensors_of
 from tests.facts import raises_naming
 
@@ -34,12 +34,11 @@ def cpu_with(monkeypatch):
 
 
 @pytest.fixture
-def stored(tmp_path):
+def stored(tmp_path, qwen3):
     """Save a small model whose weights have this type."""
 
     def make(dtype):
-        save(tmp_path, "qwen3")
-        add_tokenizer(tmp_path)
+        shutil.copytree(qwen3[0], tmp_path, dirs_exist_ok=True)
         file = tmp_path / "model.safetensors"
         tensors = {name: tensor.to(dtype) for name, tensor in load_file(file).items()}
         save_file(tensors, file)
@@ -137,12 +136,15 @@ def test_weights_and_kv_are_kept_and_computed_in_half_precision(stored, name):
     assert len(request.output_ids) == 3
 
 
+def edit(file, change):
+    tensors = load_file(file)
+    change(tensors)
+    save_file(tensors, file)
+
+
 def test_values_that_float16_cannot_hold_are_an_error(stored):
     directory = stored(torch.float32)
-    file = directory / "model.safetensors"
-    tensors = load_file(file)
-    tensors["model.norm.weight"][3] = 1e6
-    save_file(tensors, file)
+    edit(directory / "model.safetensors", lambda t: t["model.norm.weight"][3].fill_(1e6))
     with raises_naming(CheckpointError, "model.norm.weight", "float16", "infinity", "float32"):
         load(directory, dtype="float16")
     load(directory, dtype="bfloat16")
@@ -150,11 +152,8 @@ def test_values_that_float16_cannot_hold_are_an_error(stored):
 
 def test_logits_that_overflow_end_the_request_with_a_reason(stored):
     directory = stored(torch.float32)
-    file = directory / "model.safetensors"
-    tensors = load_file(file)
-    tensors["model.norm.weight"].fill_(6e4)
-    tensors["model.embed_tokens.weight"].fill_(6e4)
-    save_file(tensors, file)
+    for name in ("model.norm.weight", "model.embed_tokens.weight"):
+        edit(directory / "model.safetensors", lambda t, name=name: t[name].fill_(6e4))
     engine = Engine.load(directory, CONFIG, dtype="float16")
     request = engine.submit([5], SamplingParams(max_tokens=1))
     engine.step()
