@@ -2,12 +2,11 @@
 
 import random
 
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine import Engine, EngineConfig, SamplingParams
+from engine import SamplingParams
 from engine.compute.attention.kv_cache import KVCache
 from engine.compute.attention.paged_attention import PagedAttention
 from engine.compute.attention.reference import ReferenceAttention
@@ -89,16 +88,3 @@ def test_paged_attention_equals_the_reference(seed, kv_heads, sharing, windows, 
         expected = reference(layer, queries, keys_values)
         torch.testing.assert_close(found, expected, atol=2e-5, rtol=1e-4)
     torch.testing.assert_close(caches[0].tensor, caches[1].tensor, rtol=0, atol=0, equal_nan=True)
-
-
-@pytest.mark.parametrize("chunked", [True, False])
-def test_an_engine_writes_the_same_text_with_the_reference(chunked):
-    config = EngineConfig(token_budget=16 if chunked else 64, block_size=8)
-    prompts = ["Once upon a time", "Once upon a time there was a fox", "What is a KV cache?"]
-    params = SamplingParams(max_tokens=12, temperature=0)
-    texts = []
-    for attention in (None, ReferenceAttention):
-        engine = Engine.load("bundled", config, attention=attention)
-        done = engine.complete(prompts, params, progress=False)
-        texts.append([one.token_ids for one in done])
-    assert texts[0] == texts[1]
