@@ -5,7 +5,6 @@ import pytest
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.events import vocabulary as v
-from engine.scheduling.admission import RequestError
 from engine.scheduling.sampling_params import SamplingParams
 from engine.simulation.cost_runner import CostRunner, Work
 from engine.simulation.simulate import simulate
@@ -46,34 +45,6 @@ def test_08_a_long_document_makes_everyone_stutter(
     assert frame.first_token_step == first
 
 
-def test_08_the_chats_set_the_length_of_the_run() -> None:
-    for budget in (512, 128, 64, 32):
-        engine = long_document(budget)
-        assert (engine.step_count, round(engine.clock.now() / 1000)) == (30, 439)
-
-
-def test_08_a_small_budget_without_chunks_refuses_the_document() -> None:
-    with raises_naming(RequestError, "chunked_prefill"):
-        long_document(64, chunked=False)
-
-
-def test_04_fuller_steps_pay_in_gaps() -> None:
-    """More requests at once: more tokens a second, and a longer wait for each next one."""
-    speakers = [(1, 8, [4, 24, 6, 8][i % 4]) for i in range(12)]
-    rates, gaps = [], []
-    for batch in (1, 2, 4, 8):
-        config = EngineConfig(
-            token_budget=64, max_batch_size=batch, max_kv_tokens=4096, prefix_cache=False
-        )
-        engine = run_pinned(CostRunner(10, 0.25), config, speakers)
-        tokens = engine.log.tokens
-        rates.append(len(tokens) / (engine.clock.now() / 1e6))
-        gaps.append(tokens.groupby("request").time_ms.diff().mean())
-    assert (rates[0], gaps[0]) == (96, 10.25)
-    assert rates == sorted(rates)
-    assert gaps == sorted(gaps)
-
-
 def test_a_request_stops_where_the_script_says() -> None:
     runner = CostRunner(10, 0.25, outputs={1: 3, 2: [104, 105]})
     engine = run_pinned(runner, EngineConfig(), [(1, 5, 20)] * 3)
@@ -82,17 +53,6 @@ def test_a_request_stops_where_the_script_says() -> None:
     assert outputs.finish_reason.tolist() == ["stop", "length", "length"]
     said = engine.log.tokens
     assert "".join(said.text[said.request == 2]).startswith("hi")
-
-
-def test_the_same_run_twice_is_the_same_log() -> None:
-    first, second = long_document(64).log, long_document(64).log
-    assert first.deterministic() == second.deterministic()
-    assert [e.t for e in first.of(v.StepFinished)] == [e.t for e in second.of(v.StepFinished)]
-
-
-def test_what_cannot_be_is_refused() -> None:
-    with raises_naming(ValueError, "per_token_ms", -1):
-        CostRunner(10, -1)
 
 
 def test_rows_of_equal_length_are_read_as_far_as_the_longest_of_them() -> None:
@@ -125,3 +85,8 @@ def test_a_machine_of_ones_own_says_how_long_a_step_takes() -> None:
 
     log = simulate(workload_of([Speaker("Ada", own=64, output=3)]), cost=Slower(0, 0))
     assert log.steps.duration_ms.tolist() == [64, 65, 66]
+
+
+def test_what_cannot_be_is_refused() -> None:
+    with raises_naming(ValueError, "per_token_ms", -1):
+        CostRunner(10, -1)

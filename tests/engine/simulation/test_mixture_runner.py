@@ -5,7 +5,7 @@ import pytest
 from engine.config import EngineConfig
 from engine.events import EventLog, State
 from engine.events import vocabulary as v
-from engine.events.expert_loads import ExpertLoads, packed, summed, unpacked
+from engine.events.expert_loads import packed, summed, unpacked
 from engine.events.log import LogError
 from engine.events.without_text import log_without_text
 from engine.simulation.cost_runner import CostRunner
@@ -39,11 +39,6 @@ def test_a_step_without_rows_has_no_loads():
     assert any(not scheduled.rows for scheduled in log.of(v.StepScheduled))
     for scheduled, finished in zip(log.of(v.StepScheduled), log.of(v.StepFinished), strict=True):
         assert bool(scheduled.rows) == bool(finished.expert_loads)
-
-
-def test_equal_seeds_give_equal_loads():
-    assert served().deterministic() == served().deterministic()
-    assert served().expert_loads().layers != served(seed=1).expert_loads().layers
 
 
 def test_skew_makes_some_experts_busier():
@@ -122,14 +117,6 @@ def test_sums_need_equal_shapes():
             summed([[1, 0, 0], []], wrong)
     with raises_naming(ValueError, "at most"):
         unpacked([-(10**12)])
-
-
-def test_figures_of_a_step():
-    loads = ExpertLoads([[0, 6, 2, 0], [], [3, 1, 1, 3]])
-    assert loads.busiest == (0, 1, 6, 3.0)
-    assert [loads.imbalance(layer) for layer in (0, 2)] == [3.0, 1.5]
-    assert (loads.idle, loads.experts) == (2, 8)
-    assert str(loads) == "busiest expert 1 of layer 0: 6 tokens, 3.0 times the mean; 2 of 8 idle"
 
 
 def test_the_fold_sums_loads_and_a_keyframe_keeps_them():

@@ -157,20 +157,3 @@ def test_a_recording_that_was_cut_off_ends_there() -> None:
     assert ("goes on after" in str(found)) == ends_later
     left = len(cut.of(v.RequestArrived)) - len(cut.of(v.RequestFinished))
     assert_names(" ".join(study(cut, {"token_budget": [32]}).notes), left)
-
-
-def test_steps_that_compute_nothing_shift_nothing() -> None:
-    """vLLM also calls its scheduler when nothing can run."""
-    log, shifted, late = stripped(vllm_log()), EventLog(), 0
-    for event in log:
-        if isinstance(event, v.StepStarted):
-            if event.step % 7 == 0:
-                shifted.append(v.StepStarted(event.step + late))
-                shifted.append(v.StepScheduled([], []))
-                late += 1
-            event = v.StepStarted(event.step + late)
-        elif isinstance(event, v.StepFinished):
-            event = msgspec.structs.replace(event, step=event.step + late)
-        shifted.append(event)
-    assert late
-    assert reproduced(shifted, what_if(shifted, cost=COST)).first is None

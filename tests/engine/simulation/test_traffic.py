@@ -6,10 +6,7 @@ import pytest
 
 from engine.config import EngineConfig
 from engine.events import vocabulary as v
-from engine.simulation.cost_runner import Cost
 from engine.simulation.on_model import IdleSkippingClock, play_on_model
-from engine.simulation.simulate import simulate
-from engine.simulation.speakers import NAMES
 from engine.simulation.traffic import Traffic, TrafficError
 from tests.facts import raises_naming
 
@@ -33,12 +30,6 @@ def test_more_requests_leave_those_before_as_they_were() -> None:
     ]
 
 
-def test_twice_the_rate_brings_the_same_people_in_half_the_time() -> None:
-    slow, fast = arrivals(CLASS), arrivals(replace(CLASS, rate=2 * CLASS.rate))
-    assert [one.prompt for one in slow] == [one.prompt for one in fast]
-    assert [one.at_ms for one in slow] == pytest.approx([2 * one.at_ms for one in fast])
-
-
 def test_lengths_and_rate_are_what_was_asked_for_on_average() -> None:
     many = arrivals(Traffic(requests=2000, rate=50, prompt_tokens=40, output_tokens=20))
     mean = sum(len(one.prompt) for one in many) / len(many)
@@ -58,25 +49,12 @@ def test_all_begin_with_the_shared_part_and_with_nothing_more(shared: int, commo
         assert same == min(common, len(prompt) - 1, len(prompts[0]) - 1)
 
 
-def test_labels_are_people() -> None:
-    labels = [one.label for one in arrivals(CLASS)]
-    assert labels[:30] == NAMES
-    assert labels[30] == "Ada 2"
-    assert len(set(labels)) == 40
-
-
 @pytest.mark.parametrize(
     ("field", "value"), [("requests", 0), ("rate", -1), ("prompt_tokens", 0), ("shared", 101)]
 )
 def test_a_number_out_of_range_is_named(field: str, value: int) -> None:
     with raises_naming(TrafficError, field, value):
         replace(CLASS, **{field: value})
-
-
-def test_it_can_be_simulated_to_its_end() -> None:
-    log = simulate(CLASS.workload, EngineConfig(), cost=Cost(10, 0.25))
-    assert log.requests.finish_reason.tolist() == ["length"] * 40
-    assert log.requests.output_tokens.tolist() == [one.params.max_tokens for one in arrivals(CLASS)]
 
 
 def test_a_model_serves_all_requests_at_full_length_and_skips_idle_time() -> None:
@@ -98,3 +76,9 @@ def test_what_was_skipped_is_time_that_has_passed() -> None:
     assert clock.now() >= 3_600_000_000
     clock.skip_to(5)
     assert clock.now() >= 3_600_000_000
+
+
+def test_twice_the_rate_brings_the_same_people_in_half_the_time() -> None:
+    slow, fast = arrivals(CLASS), arrivals(replace(CLASS, rate=2 * CLASS.rate))
+    assert [one.prompt for one in slow] == [one.prompt for one in fast]
+    assert [one.at_ms for one in slow] == pytest.approx([2 * one.at_ms for one in fast])

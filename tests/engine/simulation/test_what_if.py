@@ -3,11 +3,9 @@
 import pytest
 
 from engine.config import ConfigError, EngineConfig
-from engine.engine import Engine
 from engine.events import vocabulary as v
 from engine.events.log import EventLog
-from engine.scheduling.sampling_params import SamplingParams
-from engine.simulation.cost_runner import Cost, CostRunner
+from engine.simulation.cost_runner import Cost
 from engine.simulation.what_if import what_if
 from tests.engine.storyboard import (
     FIRST_LOOK,
@@ -70,19 +68,6 @@ def test_a_changed_setting_leaves_what_people_say() -> None:
         assert mine[1].text.tolist() == theirs[1].text.tolist()
 
 
-def test_without_a_cost_the_logged_one_is_found_again() -> None:
-    runner = CostRunner(7, 0.5)
-    engine = Engine(runner, EngineConfig(token_budget=16), clock=runner.clock)
-    for prompt in (30, 5, 44):
-        engine.submit([97] * prompt, SamplingParams(max_tokens=9))
-    while engine.has_work():
-        engine.step()
-    again = what_if(engine.log)
-    assert again.steps.duration_ms.tolist() == pytest.approx(
-        engine.log.steps.duration_ms.tolist(), abs=0.01
-    )
-
-
 def test_the_header_has_what_the_fitted_cost_takes_for_each_step_of_the_log(soak: bool) -> None:
     """A replay has the prices that a comparison needs to time both runs alike."""
     kinds = set[str]()
@@ -102,18 +87,6 @@ def test_the_header_has_what_the_fitted_cost_takes_for_each_step_of_the_log(soak
         kinds |= {type(event).__name__ for event in again}
     assert {"Preempted", "Forked"} <= kinds
     assert "fitted" not in what_if(log, cost=COST)[0].t
-
-
-def test_an_answer_of_another_tokenizer_ends_as_it_did() -> None:
-    """Its prompt's ids are no bytes of UTF-8: nothing of them may be appended to the answer."""
-    log, _ = first_look()
-    started = log[0]
-    started.tokenizer = started.tokenizer | {"name": "another"}
-    for event in log.of(v.RequestArrived):
-        event.prompt[-1] = 0xC3  # the first byte of two
-        event.prompt[-2] = event.request
-    again = what_if(log, cost=COST)
-    assert again.tokens.text.tolist() == log.tokens.text.tolist()
 
 
 def test_a_policy_of_your_own_has_to_come_along() -> None:
@@ -147,3 +120,15 @@ def test_a_log_without_its_beginning_is_refused() -> None:
         windowed.append(event)
     with raises_naming(ValueError, "run_started"):
         what_if(windowed)
+
+
+def test_an_answer_of_another_tokenizer_ends_as_it_did() -> None:
+    """Its prompt's ids are no bytes of UTF-8: nothing of them may be appended to the answer."""
+    log, _ = first_look()
+    started = log[0]
+    started.tokenizer = started.tokenizer | {"name": "another"}
+    for event in log.of(v.RequestArrived):
+        event.prompt[-1] = 0xC3  # the first byte of two
+        event.prompt[-2] = event.request
+    again = what_if(log, cost=COST)
+    assert again.tokens.text.tolist() == log.tokens.text.tolist()

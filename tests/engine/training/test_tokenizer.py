@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from engine.training.corpus import documents
 from engine.training.documents import SPECIAL_TOKENS
-from engine.training.tokenizer import IGNORED, VOCAB_SIZE, encode_document, encode_text
+from engine.training.tokenizer import IGNORED, encode_document, encode_text
 
 text = st.text(max_size=80)
 written = st.lists(
@@ -17,11 +17,6 @@ written = st.lists(
 
 def pieces(tokenizer, string):
     return [tokenizer.decode([token]) for token in encode_text(tokenizer, string)]
-
-
-def test_size_and_ids_of_special_tokens(tokenizer):
-    assert tokenizer.get_vocab_size() == VOCAB_SIZE
-    assert [tokenizer.token_to_id(token) for token in SPECIAL_TOKENS] == list(range(9))
 
 
 @given(st.one_of(text, written))
