@@ -94,19 +94,6 @@ def test_line_endings_of_another_system_are_the_same_file(tmp_path: Path) -> Non
 
 
 @pytest.mark.usefixtures("small")
-def test_a_score_reports_its_progress() -> None:
-    told: list[str] = []
-    score(Source.read(TEMPLATE), told.append)
-    assert len(told) == 16
-    assert_names(told[1], "assistants", 1, 5)
-
-
-def test_two_runs_make_the_same_decisions() -> None:
-    source = Source.read(OURS)
-    assert serve(source, RUSH, 1).deterministic() == serve(source, RUSH, 1).deterministic()
-
-
-@pytest.mark.usefixtures("small")
 def test_a_part_that_throws_dice_is_found() -> None:
     dice = Source("mine.py", "import random\ndef order(request): return random.random()\n")
     with raises_naming(MineError, "rush", 1, "random"):

@@ -28,15 +28,6 @@ def test_both_folds_agree_from_a_keyframe_on(tmp_path: Path) -> None:
     compare(logs, tmp_path)
 
 
-def test_a_keyframe_holds_the_whole_state() -> None:
-    for seed in range(10):
-        events = translated(random_capture(seed))
-        middle = len(events) // 2
-        state = folded(events[:middle])
-        joined = folded([state.keyframe(), *events[middle:]])
-        assert facts(joined) == facts(folded(events))
-
-
 def test_the_state_is_as_large_as_the_cache() -> None:
     """Numbers of blocks are used again: there are as many as were ever cached at once."""
     for seed in range(10):
@@ -50,3 +41,12 @@ def test_the_state_is_as_large_as_the_cache() -> None:
         assert len(state.refs) == state.settings["num_blocks"] == most
         held = [len(node.blocks) + len(node.copies) for node in state.nodes.values()]
         assert sum(state.refs) == live == sum(held)
+
+
+def test_a_keyframe_holds_the_whole_state() -> None:
+    for seed in range(10):
+        events = translated(random_capture(seed))
+        middle = len(events) // 2
+        state = folded(events[:middle])
+        joined = folded([state.keyframe(), *events[middle:]])
+        assert facts(joined) == facts(folded(events))

@@ -4,7 +4,6 @@ import gzip
 import json
 
 from engine.events import EventLog
-from engine.why.miss import WhyMissed
 from tests.recorders.scenarios import RECORDINGS
 from visualizer.sources import read_source
 
@@ -37,13 +36,3 @@ def test_hashes_and_tokens_give_the_same_reasons_for_a_miss() -> None:
         assert (one.length, one.found, one.evicted) == (other.length, other.found, other.evicted)
     gus = by_hash.why_missed("Gus")
     assert (gus.kind, gus.found, by_hash.request(gus.needed_by).label) == ("evicted", 32, "Dev")
-
-
-def test_hashes_tell_the_block_that_differs_and_not_the_token() -> None:
-    for about in (None, 1):
-        missed = WhyMissed(
-            request=2, kind="differs", step=3, length=80, found=32, most=64, block_size=32,
-            about=about, agree=32, by_hash=True, mark="inferred", names={1: "Ada", 2: "Bo"},
-        )  # fmt: skip
-        assert "in tokens 33 to 64" in str(missed)
-        assert "from token" not in str(missed)

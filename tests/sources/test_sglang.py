@@ -68,14 +68,6 @@ def test_each_forward_pass_is_a_step() -> None:
     assert again.reported == reports[-1]
 
 
-def test_a_missing_message_is_a_gap() -> None:
-    lines = gzip.decompress(METRICS.read_bytes()).splitlines()
-    translator = MetricsTranslator()
-    events = [event for line in (lines[0], lines[3]) for event in translator.feed(line)]
-    [gap] = [event for event in events if isinstance(event, v.EventsMissing)]
-    assert (gap.count, gap.message) == (2, "numbers 1 to 2")
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -113,6 +105,14 @@ def test_the_rows_have_the_counts_and_nothing_else() -> None:
         assert row.waiting == report.waiting
         assert (row.running, row.sampled_tokens, row.free_blocks, row.cached_tokens) == (None,) * 4
     assert "unknown output" in summary(log)
+
+
+def test_a_missing_message_is_a_gap() -> None:
+    lines = gzip.decompress(METRICS.read_bytes()).splitlines()
+    translator = MetricsTranslator()
+    events = [event for line in (lines[0], lines[3]) for event in translator.feed(line)]
+    [gap] = [event for event in events if isinstance(event, v.EventsMissing)]
+    assert (gap.count, gap.message) == (2, "numbers 1 to 2")
 
 
 def test_the_cached_blocks_of_a_step() -> None:

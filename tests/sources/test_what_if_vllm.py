@@ -7,14 +7,12 @@ import pytest
 from engine.events import vocabulary as v
 from engine.events.log import EventLog
 from engine.simulation.cost_runner import Cost
-from engine.simulation.fit import held_back
 from engine.simulation.measures import measures
 from engine.simulation.reproduced import reproduced
 from engine.simulation.study import study
 from engine.simulation.unknown_tokens import with_unknown_tokens
 from engine.simulation.what_if import what_if
 from tests.facts import assert_names
-from visualizer import compare
 from visualizer.sources import read_source
 
 ROOT = Path(__file__).parents[2]
@@ -56,14 +54,6 @@ def test_the_recordings_have_what_a_replay_could_get_wrong() -> None:
     assert recording("asynchronous")[0].settings["async_scheduling"]
 
 
-@pytest.mark.parametrize("name", RECORDINGS)
-def test_steps_have_times_to_fit(name: str) -> None:
-    error = held_back(recording(name))
-    assert error is not None
-    assert error.steps > 80
-    assert 0 < error.median < error.p90
-
-
 def test_more_memory_keeps_a_prefix_that_was_evicted() -> None:
     """The salted hashes say so, although the log without tokens does not show them."""
     log = recording("shared prefix")
@@ -85,11 +75,6 @@ def test_a_study_of_a_recording() -> None:
     assert rows["preemptions"].changed == [0]
     assert all(row.error is not None for row in answer.rows if row.name.endswith("ms"))
     assert_names(answer, "227", "max_kv_tokens=4096")
-
-
-def test_a_recording_is_compared_with_its_replay() -> None:
-    log = recording("shared prefix")
-    assert compare(log, what_if(log)).first_difference is None
 
 
 def test_a_capture_of_kv_events_has_no_arrivals() -> None:

@@ -163,10 +163,16 @@ FEEDS: dict[str, tuple[list[list[Any]], list[int], int, set[Any], list[tuple[int
         [["answer"], ["send", 0, 4], ["answer", 3, 4]],
         [0, 1],
         3,
-        chain(0),
+        chain(0) | {tuple(range(12, 16)), tuple(range(12, 20))},
         [(2, "numbers 1 to 2")],
     ),
-    "a gap without a replay endpoint": ([["send", 0, 2]], [], 2, chain(0), [(1, "number 1")]),
+    "a gap without a replay endpoint": (
+        [["send", 0, 2]],
+        [],
+        2,
+        chain(0) | {tuple(range(8, 12))},
+        [(1, "number 1")],
+    ),
     "a new engine has an empty cache, and what it published before is asked for": (
         [["answer", 0, 1, 2], ["again"], ["send", 1], ["answer", 0, 1]],
         [0, 0],
@@ -191,9 +197,8 @@ def test_the_feed(feed: str, publisher: Publisher, listening: Any) -> None:
     publisher.start(publish)
     found = take(events, messages)
     assert asked == wanted
-    assert cached <= chains(folded(found))
     assert gaps(found) == missing
-    assert missing or chains(folded(found)) == cached
+    assert chains(folded(found)) == cached
 
 
 def test_a_replay_endpoint_that_does_not_answer(

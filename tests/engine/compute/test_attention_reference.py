@@ -63,6 +63,15 @@ def cache_of(config, rows, block_size, seed):
     return cache
 
 
+def outputs(config, attention, rows, seed):
+    """What an attention computes from random queries, keys and values in two layers."""
+    generator, tokens = torch.manual_seed(seed), sum(row.count for row in rows)
+    queries = torch.randn(tokens, config.num_heads, config.head_dim, generator=generator)
+    shape = (tokens, 2 * config.num_kv_heads, config.head_dim)
+    keys_values = torch.randn(shape, generator=generator)
+    return torch.stack([attention(one, queries.clone(), keys_values.clone()) for one in (0, 1)])
+
+
 @settings(max_examples=200, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
@@ -72,19 +81,11 @@ def cache_of(config, rows, block_size, seed):
     block_size=st.sampled_from([1, 4, 16]),
 )
 def test_paged_attention_equals_the_reference(seed, kv_heads, sharing, windows, block_size):
-    rng = random.Random(seed)
     config = config_of(kv_heads, sharing, windows)
-    rows = random_rows(rng, block_size)
+    rows = random_rows(random.Random(seed), block_size)
     batch = make_batch(rows, block_size)
-    generator = torch.manual_seed(seed)
-    tokens = len(batch.token_ids)
-    queries = torch.randn(tokens, config.num_heads, config.head_dim, generator=generator)
-    keys_values = torch.randn(tokens, 2 * kv_heads, config.head_dim, generator=generator)
     caches = [cache_of(config, rows, block_size, seed) for _ in range(2)]
-    fast = PagedAttention(config, caches[0], batch)
-    reference = ReferenceAttention(config, caches[1], batch)
-    for layer in range(2):
-        found = fast(layer, queries.clone(), keys_values.clone())
-        expected = reference(layer, queries, keys_values)
-        torch.testing.assert_close(found, expected, atol=2e-5, rtol=1e-4)
+    found = outputs(config, PagedAttention(config, caches[0], batch), rows, seed)
+    expected = outputs(config, ReferenceAttention(config, caches[1], batch), rows, seed)
+    torch.testing.assert_close(found, expected, atol=2e-5, rtol=1e-4)
     torch.testing.assert_close(caches[0].tensor, caches[1].tensor, rtol=0, atol=0, equal_nan=True)

@@ -71,9 +71,3 @@ def test_recorded_loads_are_those_of_transformers_router(subject, name, column):
     assert log.expert_loads().layers == [
         [sum(loads) for loads in zip(*layer, strict=True)] for layer in zip(*every, strict=True)
     ]
-
-
-def test_a_dense_model_records_none(subject):
-    _, log = served(subject("qwen3"), COLUMNS["batched"], make_prompts(3, 97), 4)
-    assert not any(event.expert_loads for event in log.of(v.StepFinished))
-    assert b"expert" not in log.to_bytes()

@@ -56,13 +56,13 @@ def test_another_part_than_the_first_says_which_to_give(parts):
         GGUFCheckpoint(parts[2])
 
 
-def test_a_renamed_part_says_what_names_are_needed(parts):
-    renamed = parts[0].rename(parts[0].with_name("model.gguf"))
-    with raises_naming(CheckpointError, renamed, "NAME-00001-of-00003.gguf"):
-        GGUFCheckpoint(renamed)
-
-
 def test_the_same_part_twice_is_rejected(parts):
     shutil.copy(parts[1], parts[2])
     with raises_naming(CheckpointError, parts[2], "another part"):
         GGUFCheckpoint(parts[0])
+
+
+def test_a_renamed_part_says_what_names_are_needed(parts):
+    renamed = parts[0].rename(parts[0].with_name("model.gguf"))
+    with raises_naming(CheckpointError, renamed, "NAME-00001-of-00003.gguf"):
+        GGUFCheckpoint(renamed)

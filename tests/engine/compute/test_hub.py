@@ -75,12 +75,6 @@ def test_the_file_of_a_tag_a_name_or_the_default(repository):
         download("someone/tiny/tiny-Q2_K.gguf")
 
 
-def test_a_model_in_parts_has_all_of_them(repository):
-    parts = [f"Q4_K_M/tiny-Q4_K_M-0000{i}-of-00002.gguf" for i in (1, 2)]
-    snapshot = repository(*parts)
-    assert download("someone/tiny:Q4_K_M") == snapshot / parts[0]
-
-
 def test_without_the_default_the_tags_are_listed(repository):
     repository("tiny-Q8_0.gguf", "tiny-IQ2_XS.gguf")
     with raises_naming(CheckpointError, "Q4_K_M", "IQ2_XS, Q8_0"):
@@ -131,3 +125,9 @@ def test_what_is_no_name_of_the_hub_is_not_asked_for(name):
     assert not is_hub_name(name)
     for known in ("SmolLM2-135M", "SmolLM2-135M-GGUF:Q4_K_M", "SmolLM2/smol.Q4_K_M.gguf"):
         assert is_hub_name(f"HuggingFaceTB/{known}")
+
+
+def test_a_model_in_parts_has_all_of_them(repository):
+    parts = [f"Q4_K_M/tiny-Q4_K_M-0000{i}-of-00002.gguf" for i in (1, 2)]
+    snapshot = repository(*parts)
+    assert download("someone/tiny:Q4_K_M") == snapshot / parts[0]

@@ -129,24 +129,6 @@ class TestLongRope:
         )
         assert short != long == longer
 
-    def test_the_scale_grows_with_the_factor(self, a_model):
-        scaling = read_config(a_model("phi4-long")[0]).ropes[0].scaling
-        assert scaling.factor == 256 / 16
-        assert scaling.attention_scale == pytest.approx(2**0.5)
-        assert msgspec.structs.replace(scaling, factor=1.0).attention_scale == 1.0
-        assert msgspec.structs.replace(scaling, attention_factor=0.5).attention_scale == 0.5
-
-
-def test_yarn_reaches_as_far_as_its_factor_says():
-    entries = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": None}
-    scaling = read_scaling(entries, 32_768, 16)
-    assert scaling == YarnScaling(factor=4.0, original_max_position_embeddings=32_768)
-
-
-def test_older_names():
-    assert read_scaling({"type": "linear", "factor": 2}, 64, 16) == LinearScaling(factor=2.0)
-    assert read_scaling({"rope_theta": 5.0, "partial_rotary_factor": 1.0}, 64, 16) is None
-
 
 @pytest.mark.parametrize(
     ("entries", "facts"),

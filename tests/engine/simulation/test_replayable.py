@@ -53,10 +53,10 @@ def stripped(log: EventLog) -> EventLog:
     return with_unknown_tokens(log, SOURCE)
 
 
-def test_without_tokens_every_decision_is_reproduced() -> None:
+def test_without_tokens_every_decision_is_reproduced(soak: bool) -> None:
     """Hits, preemptions, samples, forced tokens and aborts included, of both caches."""
     kinds, caches = set[type](), set[str]()
-    for seed in range(120):
+    for seed in range(120 if soak else 40):
         log = random_log(seed)
         if not log.of(v.StepFinished):
             continue
