@@ -103,16 +103,14 @@ def test_a_draft_model_is_part_of_the_plan(a_model, monkeypatch):
         Engine.load(directory, CONFIG, draft_model=other, draft_length=3)
 
 
-def test_a_model_that_does_not_fit_is_rejected_before_it_is_loaded(directory, monkeypatch):
+def test_a_model_that_does_not_fit_is_rejected_before_it_is_loaded_with_advice_that_fits(
+    directory, monkeypatch
+):
     monkeypatch.setattr(Checkpoint, "get_tensor", None)
     plan = loader.plan(directory, CONFIG)
     available(monkeypatch, plan.needed - 1)
     with raises_naming(ConfigError, byte_size(plan.needed), "max_kv_tokens", "dtype", "bfloat16"):
         Engine.load(directory, CONFIG)
-
-
-def test_the_advice_fits(directory, monkeypatch):
-    plan = loader.plan(directory, CONFIG)
     available(monkeypatch, plan.needed - plan.kv // 4)
     with raises_naming(ConfigError, "bfloat16") as caught:
         loader.plan(directory, CONFIG).check()
@@ -120,10 +118,7 @@ def test_the_advice_fits(directory, monkeypatch):
     assert 256 <= advised < 4096
     loader.plan(directory, EngineConfig(max_kv_tokens=advised)).check()
     loader.plan(directory, CONFIG, dtype="bfloat16").check()
-
-
-def test_a_model_that_never_fits_gets_no_false_hope(directory, monkeypatch):
-    available(monkeypatch, 1000)
+    available(monkeypatch, 1000)  # no false hope
     with raises_naming(ConfigError, "smaller model"):
         Engine.load(directory, CONFIG)
 
@@ -133,16 +128,6 @@ def test_kv_memory_that_a_restart_asks_for_is_checked_too(directory, monkeypatch
     available(monkeypatch, 10**6)
     with raises_naming(ConfigError, "max_kv_tokens", 1 << 20):
         runner.reserve(1 << 16, 16)
-
-
-def test_small_models_are_loaded_without_a_word(directory, monkeypatch, capsys):
-    loader.load(directory)
-    assert capsys.readouterr().err == ""
-    monkeypatch.setattr(loader, "_WORTH_STATING", 0)
-    loader.load(directory, engine=CONFIG)
-    line = capsys.readouterr().err
-    assert line.startswith(f"{directory.name} needs ")
-    assert line.count("\n") == 1
 
 
 def test_progress_counts_every_byte_once(directory):

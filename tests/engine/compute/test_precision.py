@@ -65,6 +65,7 @@ def test_auto_is_the_stored_type_where_the_cpu_computes_it(cpu_with, features, n
         assert is_native(dtype, CPU) == (dtype in native)
         expected = dtype if dtype in native else torch.float32
         assert resolve_dtype("auto", dtype, CPU) == expected
+        assert resolve_dtype(str(dtype).removeprefix("torch."), torch.float32, CPU) == dtype
     assert resolve_dtype("auto", torch.float32, CPU) == torch.float32
 
 
@@ -76,31 +77,13 @@ def test_old_gpus_have_no_bfloat16(monkeypatch, capability, native):
     assert is_native(torch.float16, device)
 
 
-def test_a_named_precision_is_taken_as_it_is(cpu_with):
-    cpu_with()
-    for name in ("float32", "bfloat16", "float16"):
-        assert resolve_dtype(name, torch.float32, CPU) == getattr(torch, name)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, *HALVES])
-def test_the_stored_type_of_a_directory(stored, dtype):
-    assert Checkpoint(stored(dtype)).stored_dtype() == dtype
-
-
-@pytest.mark.parametrize(
-    ("type_", "dtype"),
-    [
-        (Type.F32, torch.float32),
-        (Type.F16, torch.float16),
-        (Type.BF16, torch.bfloat16),
-        (Type.Q8_0, torch.bfloat16),
-    ],
-)
-def test_the_stored_type_of_a_gguf_file(tmp_path, cpu_with, type_, dtype):
-    write(tmp_path / "m.gguf", "llama", type_)
-    assert GGUFCheckpoint(tmp_path / "m.gguf").stored_dtype() == dtype
-    cpu_with()
-    assert load(tmp_path / "m.gguf")[0].describe()["dtype"] == "float32"
+def test_the_stored_type_of_a_directory_or_a_gguf_file(stored, tmp_path):
+    for dtype in (torch.float32, *HALVES):
+        assert Checkpoint(stored(dtype)).stored_dtype() == dtype
+    types = {"F32": "float32", "F16": "float16", "BF16": "bfloat16", "Q8_0": "bfloat16"}
+    for type_, dtype in types.items():
+        write(tmp_path / f"{type_}.gguf", "llama", Type[type_])
+        assert GGUFCheckpoint(tmp_path / f"{type_}.gguf").stored_dtype() == getattr(torch, dtype)
 
 
 def test_auto_decides_when_a_model_is_loaded(stored, cpu_with):
@@ -162,13 +145,10 @@ def test_logits_that_overflow_end_the_request_with_a_reason(stored):
     assert "float16" in request.error
 
 
-@pytest.mark.parametrize("dtype", ["int8", "half", "", "torch.float32"])
-def test_an_unknown_precision_is_rejected_with_the_choices(dtype):
-    with raises_naming(ConfigError, "dtype", *get_args(Precision), dtype):
-        load("bundled", dtype=dtype)
-
-
-def test_an_unknown_or_missing_device_is_rejected_with_the_choices(monkeypatch):
+def test_an_unknown_precision_or_a_missing_device_is_rejected_with_the_choices(monkeypatch):
+    for dtype in ("int8", "half", "", "torch.float32"):
+        with raises_naming(ConfigError, "dtype", *get_args(Precision), dtype):
+            load("bundled", dtype=dtype)
     with raises_naming(ConfigError, "device", *get_args(Device), "tpu"):
         load("bundled", device="tpu")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
