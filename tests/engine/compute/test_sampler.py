@@ -38,7 +38,7 @@ def test_draw_is_exact_at_its_thresholds():
         assert draw(probabilities, torch.tensor([number], dtype=torch.float64)).tolist() == [token]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
     rows=st.integers(1, 8),
@@ -67,7 +67,7 @@ class Allows:
         return self._mask
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(seed=st.integers(0, 10**6), vocab=st.sampled_from([1, 6, 40]), is_masked=st.booleans())
 def test_a_token_is_that_of_the_reference(seed, vocab, is_masked):
     rng = random.Random(seed)
@@ -118,7 +118,7 @@ def test_the_number_of_a_token_depends_on_seed_sample_and_position_alone():
 )
 def test_drawn_frequencies_are_the_probabilities(params):
     logits = torch.tensor([[1.0, 0.0, -1.0, 0.5, -2.0, 0.7]])
-    count = 20_000
+    count = 5_000
     one = logit_position([0, 1], [3, 3, 4], seed=3, **params)
     positions = [LogitPosition(one.request, one.params, sample, ()) for sample in range(count)]
     found = Counter(sample(logits.repeat(count, 1), positions).token_ids)
@@ -181,7 +181,7 @@ def adjust(logits, positions):
     return logits
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
     rows=st.integers(1, 6),
@@ -341,7 +341,7 @@ def test_extreme_temperatures_are_greedy_or_uniform(temperature, expected, min_p
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
     rows=st.integers(1, 6),

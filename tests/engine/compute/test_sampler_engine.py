@@ -168,13 +168,6 @@ def assert_scores(model, prompt, scores, top):
         assert dict(score.top).get(token, score.logprob) == score.logprob
 
 
-def test_prompt_logprobs(ask, model):
-    assert ask.one().prompt_scores == []
-    for one in ask.all(prompt_logprobs=3, **WARM, n=2, logit_bias={9: 5.0}):
-        assert_scores(model, PROMPT, one.prompt_scores, 3)
-    assert one.token_ids == ask.all(**WARM, n=2, logit_bias={9: 5.0})[1].token_ids
-
-
 # Whatever the scheduler does meanwhile
 
 

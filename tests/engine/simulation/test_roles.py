@@ -198,19 +198,6 @@ def places(log: ClusterLog) -> list[str]:
     return [event.replica for event in log if isinstance(event, c.Placed)]
 
 
-def test_a_request_that_is_aborted_during_its_move_never_arrives() -> None:
-    work = one_after_the_other(list(range(17)))
-    work.inputs.append(Abort(at_ms=500, request=1))
-    log = run(work, Roles(1, 1, SLOW))
-    assert (places(log), log.token_rows, moves(log)) == (["0"], [], [])
-
-
-def test_a_move_whose_source_dies_is_lost_and_the_prompt_is_computed_again() -> None:
-    log = run(one_after_the_other(list(range(17))), Roles(1, 1, SLOW), fail={"0": 500})
-    assert (places(log), lengths(log), moves(log)) == (["0", "1"], {1: 3}, [])
-    assert log.decision_rows[-1].cached_tokens == 0
-
-
 def test_a_request_whose_decode_replica_dies_during_the_move_moves_again() -> None:
     work = one_after_the_other(list(range(17)))
     routed = [

@@ -47,17 +47,6 @@ def test_arrival_processes() -> None:
     assert {one.at_ms for one in drawn(5, arrivals=bursts(5, 300)).inputs} == {0}
 
 
-def test_idle_time_passes_without_steps() -> None:
-    workload = drawn(
-        3, arrivals=bursts(1, 5000), prompt=uniform(8, 8), output=uniform(4, 4), groups=0
-    )
-    log = simulate(workload, cost=COST)
-    steps = log.steps
-    assert len(steps) == 12
-    assert steps.start_ms[5] == 5000
-    assert log.requests.ttft_ms.tolist() == [12, 12, 12]  # no request waits for another
-
-
 def test_an_arrival_inside_a_step_waits_for_its_end() -> None:
     workload = drawn(2, arrivals=bursts(1, 5), prompt=uniform(8, 8), output=uniform(4, 4), groups=0)
     frame = simulate(workload, cost=COST).requests
