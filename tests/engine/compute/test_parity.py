@@ -71,34 +71,6 @@ def test_any_chunking_gives_the_same(qwen3, cuts, seed):
     torch.testing.assert_close(logits, reference_logits(model, PROMPT)[-1:], atol=2e-5, rtol=1e-4)
 
 
-@settings(max_examples=25, deadline=None)
-@given(
-    requests=st.lists(
-        st.tuples(st.integers(1, 40), st.integers(1, 17), st.integers(0, 3)), min_size=2, max_size=6
-    ),
-    seed=st.integers(0, 100),
-)
-def test_ragged_mixed_batches_give_what_each_gives_alone(qwen3, requests, seed):
-    """Prompts of any length in chunks of any size, starting at different steps."""
-    directory, model = qwen3
-    driver = Driver(directory, num_blocks=128, seed=seed)
-    waiting = [
-        (driver.request(PROMPT[i : i + length]), chunk, delay)
-        for i, (length, chunk, delay) in enumerate(requests)
-    ]
-    for step in range(60):
-        rows = [
-            driver.row(request, min(chunk, request.num_uncomputed_tokens))
-            for request, chunk, delay in waiting
-            if step >= delay and len(request.output_ids) < 5
-        ]
-        if rows:
-            driver.run(rows)
-    for request, _, _ in waiting:
-        assert len(request.output_ids) == 5
-        assert_greedy(model, request)
-
-
 def mixed_step(driver, poison):
     """Three decodes, one of them at a block's first slot, and a chunk in the middle of a prompt."""
     decodes = [driver.request(PROMPT[:n]) for n in (3, 8, 14)]
