@@ -47,19 +47,6 @@ def test_fields_and_tensors_are_those_of_the_gguf_package(name):
         assert bytes(tensor.data) == expected.data.tobytes()
 
 
-def test_a_stack_of_matrices_is_indexed_by_expert(tmp_path):
-    values = np.random.default_rng(0).random((3, 4, 32), dtype=np.float32)
-    writer = gguf.GGUFWriter(tmp_path / "m.gguf", "llama")
-    data = gguf.quants.quantize(values, gguf.GGMLQuantizationType.Q8_0)
-    writer.add_tensor("stack", data, raw_dtype=gguf.GGMLQuantizationType.Q8_0)
-    finish(writer)
-    stack = GGUFFile(tmp_path / "m.gguf").tensors["stack"]
-    assert stack.shape == (3, 4, 32)
-    for expert in range(3):
-        assert stack[expert].shape == (4, 32)
-        assert bytes(stack[expert].data) == data[expert].tobytes()
-
-
 def test_every_kind_of_metadata_is_read(tmp_path):
     writer = gguf.GGUFWriter(tmp_path / "m.gguf", "llama")
     values = {

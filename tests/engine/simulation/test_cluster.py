@@ -177,31 +177,21 @@ def test_a_request_with_a_token_is_lost() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "facts"),
+    ("inputs", "change", "facts"),
     [
-        ({"replicas": 0}, ["replicas", "0"]),
-        ({"lag_ms": -1}, ["lag_ms", "-1"]),
-        ({"fail": {"5": 1}}, ["fail", "'5'", "0, 1"]),
+        ([], {"replicas": 0}, ["replicas", "0"]),
+        ([], {"lag_ms": -1}, ["lag_ms", "-1"]),
+        ([], {"fail": {"5": 1}}, ["fail", "'5'", "0, 1"]),
+        ([Arrival(step=3, prompt=[97])], {}, ["3", "pinned"]),
+        ([Arrival(at_ms=2, prompt=[97]), Arrival(at_ms=1, prompt=[97])], {}, ["1"]),
+        ([Hold(tokens=[97])], {}, ["Hold"]),
     ],
 )
-def test_a_wrong_argument_is_named(change: dict, facts: list[str]) -> None:
-    with raises_naming(ValueError, *facts):
-        simulate_cluster(Workload([]), cost=COST, **change)
-
-
-@pytest.mark.parametrize(
-    ("inputs", "facts"),
-    [
-        ([Arrival(step=3, prompt=[97])], ["3", "pinned"]),
-        ([Arrival(at_ms=2, prompt=[97]), Arrival(at_ms=1, prompt=[97])], ["1"]),
-        ([Hold(tokens=[97])], ["Hold"]),
-    ],
-)
-def test_an_input_that_a_cluster_cannot_play_is_named(
-    inputs: list[Input], facts: list[str]
+def test_an_argument_or_an_input_that_a_cluster_cannot_play_is_named(
+    inputs: list[Input], change: dict, facts: list[str]
 ) -> None:
     with raises_naming(ValueError, *facts):
-        simulate_cluster(Workload(inputs), cost=COST)
+        simulate_cluster(Workload(inputs), cost=COST, **change)
 
 
 @settings(max_examples=40, deadline=None)

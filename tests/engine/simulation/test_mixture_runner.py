@@ -90,7 +90,11 @@ def test_sizes_are_checked(changes, named):
         MixtureRunner(5, 0.5, **SIZES | changes)
 
 
-# The log
+def windowed(log: EventLog) -> EventLog:
+    window = EventLog(window=20)
+    for event in log:
+        window.append(event)
+    return window
 
 
 @pytest.mark.parametrize(
@@ -129,10 +133,7 @@ def test_the_fold_sums_loads_and_a_keyframe_keeps_them():
     restored = State()
     restored.restore(state.keyframe())
     assert restored.expert_loads == state.expert_loads
-    window = EventLog(window=20)
-    for event in log:
-        window.append(event)
-    assert window.expert_loads().layers == state.expert_loads
+    assert windowed(log).expert_loads().layers == state.expert_loads
 
 
 def test_a_log_without_experts_says_so():
@@ -150,7 +151,4 @@ def test_loads_leave_the_log_with_its_texts():
     """In a step with one token the loads reveal the token to a reader with the model."""
     quiet = log_without_text(served())
     assert b"expert_loads" not in quiet.to_bytes()
-    window = EventLog(window=20)
-    for event in served():
-        window.append(event)
-    assert b"expert_loads" not in log_without_text(window).to_bytes()
+    assert b"expert_loads" not in log_without_text(windowed(served())).to_bytes()

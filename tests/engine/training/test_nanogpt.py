@@ -60,12 +60,6 @@ def test_what_it_writes_is_made_of_the_stories_words(trained, tmp_path):
     assert known_share(barely) < 0.1
 
 
-def test_it_has_some_57_thousand_parameters_and_says_so(trained):
-    model = Engine.load(trained).runner.describe()
-    assert 55_000 < model["parameters"] < 60_000
-    assert (model["name"], model["architecture"]) == ("nanogpt", "GPT2LMHeadModel")
-
-
 def test_greedy_tokens_and_ids_equal_transformers(trained):
     prompts = [PROMPT, "Tim and the fox", "What? 17 + 25\n", "<|endoftext|>One day"]
     engine = Engine.load(trained, EngineConfig(token_budget=16, block_size=4))
@@ -146,10 +140,3 @@ def test_the_same_seed_trains_the_same_model_and_leaves_other_randomness_alone(
     assert one == again
     assert one != other
     assert torch.equal(torch.rand(3), expected)
-
-
-def test_the_bar_shows_steps_and_loss(tmp_path, few_stories, capsys):
-    train_nanogpt(tmp_path, steps=2)
-    shown = capsys.readouterr().err
-    assert "2/2" in shown
-    assert re.search(r"loss=\d\.\d\d", shown)
