@@ -2,7 +2,6 @@
 
 import gzip
 import json
-from pathlib import Path
 
 import pytest
 
@@ -105,22 +104,6 @@ def test_without_token_ids_their_counts_and_their_sharing_are_known() -> None:
     assert started.settings["async_scheduling"]
 
 
-def test_what_one_salt_hides_another_hides_differently() -> None:
-    """No hash of vLLM is written: two recordings of one prompt have no hash in common."""
-    one, other = (
-        {
-            hash_
-            for text in lines_of(name)
-            if (line := json.loads(text))["type"] == "arrived"
-            for hash_ in line["hashes"]
-        }
-        for name in ("vllm_shared_prefix.jsonl.gz", "vllm_tight.jsonl.gz")
-    )
-    assert one
-    assert other
-    assert not one & other
-
-
 DAMAGE = [
     ("step", b'"free":', b'"free":-', "free"),
     ("step", b'"ops":[]', b'"ops":[["grow",1,[4000000]]]', "ops"),
@@ -172,15 +155,6 @@ def test_a_recording_that_misses_blocks_says_so_once() -> None:
         missing += [event for event in events if isinstance(event, EventsMissing)]
     assert len(missing) == 1
     assert "46" in missing[0].message
-
-
-def test_a_torn_file_is_read_to_its_last_line(tmp_path: Path) -> None:
-    whole = (RECORDINGS / "vllm_tight.jsonl.gz").read_bytes()
-    (tmp_path / "torn.jsonl.gz").write_bytes(whole[: len(whole) // 2])
-    torn = read_source(tmp_path / "torn.jsonl.gz")
-    full = read_source(RECORDINGS / "vllm_tight.jsonl.gz")
-    assert 100 < len(torn) < len(full)
-    assert torn.to_bytes() == b"".join(full.to_bytes().splitlines(True)[: len(torn)])
 
 
 def test_the_captions_are_true() -> None:

@@ -10,7 +10,6 @@ from engine.events.log import EventLog
 from engine.events.without_text import without_text
 from engine.simulation.cost_runner import Cost
 from engine.simulation.measures import measures
-from engine.simulation.replayable import replayable
 from engine.simulation.reproduced import reproduced
 from engine.simulation.simulate import simulate
 from engine.simulation.study import study
@@ -68,26 +67,6 @@ def test_without_tokens_every_decision_is_reproduced(soak: bool) -> None:
         caches.add(log[0].settings["prefix_cache"])
     assert {v.Preempted, v.Forked, v.RadixJoined, v.RadixSplit, v.BlocksStored} <= kinds
     assert caches == {"radix", "hash", "off"}
-
-
-def test_blocks_are_as_equal_as_they_were() -> None:
-    """Two invented blocks are equal exactly if the real ones are, where both were in the cache."""
-    log = vllm_log(max_kv_tokens=64_000)
-    invented = replayable(stripped(log))
-    size = log[0].settings["block_size"]
-    computed = {event.request for event in log.of(v.RequestFinished)}
-
-    def blocks(one: EventLog) -> list[tuple[int, ...]]:
-        return [
-            tuple(event.prompt[: (at + 1) * size])
-            for event in one.of(v.RequestArrived)
-            if event.request in computed
-            for at in range(len(event.prompt) // size)
-        ]
-
-    real, new = blocks(log), blocks(invented)
-    assert len(set(zip(real, new, strict=True))) == len(set(real)) == len(set(new))
-    assert len(set(real)) < len(real), "the prompts must share prefixes"
 
 
 @pytest.mark.parametrize("tokens", [320, 640, 64_000])
