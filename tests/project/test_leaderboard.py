@@ -51,7 +51,7 @@ def line() -> Line:
     return small_line()
 
 
-def test_a_line_says_what_the_betteris_made_of(line: Line, tmp_path: Path) -> None:
+def test_a_line_says_what_the_score_is_made_of(line: Line, tmp_path: Path) -> None:
     submitted = submit("Ada", line, tmp_path / "board.jsonl")
     assert (submitted.name, submitted.attempts) == ("Ada", 1)
     assert submitted.parts == ["order"]
@@ -59,7 +59,7 @@ def test_a_line_says_what_the_betteris_made_of(line: Line, tmp_path: Path) -> No
     assert read(tmp_path / "board.jsonl") == [submitted]
 
 
-def test_the_same_bettermade_again_is_the_same_line(line: Line) -> None:
+def test_the_same_score_made_again_is_the_same_line(line: Line) -> None:
     scoring._run.cache_clear()
     submitted = msgspec.structs.replace(line, name="Ada", attempts=3)
     assert compare(submitted, copied(small_line())) is None
@@ -99,7 +99,7 @@ def run(*command: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.timeout(900)
-def test_a_better_betterin_a_real_line_is_found_by_running_it_again(tmp_path: Path) -> None:
+def test_a_better_score_in_a_real_line_is_found_by_running_it_again(tmp_path: Path) -> None:
     """The round trip of the commands: score and submit, verify, then verify what was changed."""
     board, mine = tmp_path / "board.jsonl", tmp_path / "mine.py"
     mine.write_text("SETTINGS = {'token_budget': 80}\n", encoding="utf-8")

@@ -1,6 +1,4 @@
-"""The simulated machine: its milliseconds are those of the lessons."""
-
-import pytest
+"""The simulated machine: what a step costs, and where a script ends."""
 
 from engine.config import EngineConfig
 from engine.engine import Engine
@@ -9,40 +7,8 @@ from engine.scheduling.sampling_params import SamplingParams
 from engine.simulation.cost_runner import CostRunner, Work
 from engine.simulation.simulate import simulate
 from engine.simulation.speakers import Speaker, workload_of
-from tests.engine.simulation.pinned import CHATS, long_document, run_pinned
+from tests.engine.simulation.pinned import run_pinned
 from tests.facts import raises_naming
-
-
-def worst_gaps(engine: Engine) -> dict[int, float]:
-    """Return each request's longest time between two tokens, in ms."""
-    tokens = engine.log.tokens
-    return {
-        request: float(group.time_ms.diff().max()) for request, group in tokens.groupby("request")
-    }
-
-
-@pytest.mark.parametrize(
-    ("budget", "chunked", "chunks", "gap", "ttft", "first"),
-    [
-        (512, False, 1, 111, 111, 8),
-        (512, True, 1, 111, 111, 8),
-        (128, True, 4, 42, 144, 11),
-        (64, True, 7, 26, 177, 14),
-        (32, True, 15, 18, 265, 22),
-        (16, True, 31, 14, 434, 38),
-    ],
-)
-def test_08_a_long_document_makes_everyone_stutter(
-    budget: int, chunked: bool, chunks: int, gap: int, ttft: int, first: int
-) -> None:
-    engine = long_document(budget, chunked)
-    document = CHATS + 1
-    rows = [r for e in engine.log.of(v.StepScheduled) for r in e.rows if r.request == document]
-    frame = engine.log.requests.loc[document]
-    assert sum(row.start < 400 for row in rows) == chunks
-    assert max(worst_gaps(engine)[chat] for chat in range(1, document)) == gap
-    assert round(frame.ttft_ms) == ttft
-    assert frame.first_token_step == first
 
 
 def test_a_request_stops_where_the_script_says() -> None:

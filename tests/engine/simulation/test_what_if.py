@@ -48,17 +48,6 @@ def first_look() -> tuple[EventLog, dict[str, int]]:
     return engine.log, {name: request.id for name, request in requests.items()}
 
 
-@pytest.mark.parametrize(
-    ("changes", "steps", "eva"), [({"max_batch_size": 1}, 47, None), ({"max_batch_size": 5}, 15, 7)]
-)
-def test_00_one_seat_and_five_seats(changes: dict, steps: int, eva: int | None) -> None:
-    log, ids = first_look()
-    other = what_if(log, cost=COST, **changes)
-    assert len(other.steps) == steps
-    if eva is not None:
-        assert other.requests.first_token_step[ids["Eva"]] == eva
-
-
 def test_a_changed_setting_leaves_what_people_say() -> None:
     log, _ = first_look()
     other = what_if(log, token_budget=8, block_size=4, cost=COST)
