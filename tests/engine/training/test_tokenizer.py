@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
+from tokenizers import Tokenizer
 
 from engine.training.corpus import CHAT, conversation, documents
 from engine.training.documents import ASSISTANT_END, IDS, SPECIAL_TOKENS
@@ -59,6 +60,7 @@ def test_capitals_and_apostrophes(tokenizer, quoted, letters):
 
 
 def test_encoding_with_special_tokens_begins_with_bos(tokenizer):
+    tokenizer = Tokenizer.from_str(tokenizer.to_str())
     tokenizer.encode_special_tokens = False
     assert tokenizer.encode("Once upon a time").ids[0] == 0
     assert tokenizer.encode("<|user_start|>hi", add_special_tokens=False).ids[0] == 1
