@@ -34,7 +34,7 @@ HISTORY = dict(
     [{}, dict(seed=8, **WARM), HISTORY, dict(seed=8, **WARM, **HISTORY)],
     ids=["greedy", "sampled", "greedy, penalised", "sampled, penalised"],
 )
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(choices=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=20, max_size=20))
 def test_drafts_change_no_token(qwen3, params, choices):
     """Drafts that are right for a while and then wrong, of every length."""
