@@ -51,7 +51,7 @@ def line() -> Line:
     return small_line()
 
 
-def test_a_line_says_what_the_betteris_made_of(line: Line, tmp_path: Path) -> None:
+def test_a_line_says_what_the_score_is_made_of(line: Line, tmp_path: Path) -> None:
     submitted = submit("Ada", line, tmp_path / "board.jsonl")
     assert (submitted.name, submitted.attempts) == ("Ada", 1)
     assert submitted.parts == ["order"]
@@ -59,12 +59,7 @@ def test_a_line_says_what_the_betteris_made_of(line: Line, tmp_path: Path) -> No
     assert read(tmp_path / "board.jsonl") == [submitted]
 
 
-def test_attempts_are_counted_by_name(line: Line, tmp_path: Path) -> None:
-    board = tmp_path / "board.jsonl"
-    assert [submit(name, line, board).attempts for name in ("Ada", "Bo", "Ada")] == [1, 1, 2]
-
-
-def test_the_same_bettermade_again_is_the_same_line(line: Line) -> None:
+def test_the_same_score_made_again_is_the_same_line(line: Line) -> None:
     scoring._run.cache_clear()
     submitted = msgspec.structs.replace(line, name="Ada", attempts=3)
     assert compare(submitted, copied(small_line())) is None
@@ -104,7 +99,7 @@ def run(*command: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.timeout(900)
-def test_a_better_betterin_a_real_line_is_found_by_running_it_again(tmp_path: Path) -> None:
+def test_a_better_score_in_a_real_line_is_found_by_running_it_again(tmp_path: Path) -> None:
     """The round trip of the commands: score and submit, verify, then verify what was changed."""
     board, mine = tmp_path / "board.jsonl", tmp_path / "mine.py"
     mine.write_text("SETTINGS = {'token_budget': 80}\n", encoding="utf-8")
@@ -161,25 +156,17 @@ def test_the_table_has_the_best_line_of_each_name(line: Line, tmp_path: Path) ->
         better = line.score | {"total": points}
         submit(name, msgspec.structs.replace(line, score=better), board)
     lines = read(board)
-    assert [(one.name, one.score["total"]) for one in ranked(lines)] == [
-        ("Ada", 90),
-        ("Bo", 70),
+    assert [(one.name, one.score["total"]) for one in ranked(lines)] == [("Ada", 90), ("Bo", 70)]
+    head, *table = rows(lines)
+    columns = [head.index(column) for column in ("name", "total", "attempts")]
+    assert [[row[at] for at in columns] for row in table] == [
+        ["Ada", "90.0", "2"],
+        ["Bo", "70.0", "1"],
     ]
-    head, first, second = rows(lines)
-    assert [first[head.index(column)] for column in ("name", "total", "attempts")] == [
-        "Ada",
-        "90.0",
-        "2",
-    ]
-    assert second[1] == "Bo"
     assert_names(as_text(rows(lines)), "Ada", "Bo", "90.0", "assistants")
-
-
-def test_a_name_cannot_change_the_page(line: Line, tmp_path: Path) -> None:
-    submit("<script>Ada", line, tmp_path / "board.jsonl")
-    page = as_html(rows(read(tmp_path / "board.jsonl")))
-    assert "<script>" not in page
-    assert "&lt;script&gt;Ada" in page
+    submit("<script>Ada", line, board)  # a name cannot change the page
+    page = as_html(rows(read(board)))
+    assert "<script>" not in page and "&lt;script&gt;Ada" in page
 
 
 @pytest.mark.parametrize("name", ["", "  ", "A" * 41, "Ada\x1b[2J"])

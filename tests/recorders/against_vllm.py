@@ -106,6 +106,21 @@ def run_with_drafts(
         scheduler.update_draft_token_ids(DraftTokenIds(ready, [[FILLER] * 2 for _ in ready]))
 
 
+def rotating(recorder: Any, lines_per_file: int) -> Callable[[], int]:
+    """Let the recorder begin another file after so many lines; 0: never. Return their counter."""
+    put, lines = recorder.writer.put, 1  # the header has been written
+
+    def counting(line: dict[str, Any]) -> None:
+        nonlocal lines
+        put(line)
+        lines += 1
+        if lines_per_file and lines % lines_per_file == 0:
+            recorder.writer.full_part = recorder._header["part"]
+
+    recorder.writer.put = counting
+    return lambda: lines
+
+
 def check(
     factory: SchedulerFactory, workload: Workload, folder: Path, *, rotate: int, drafts: bool
 ) -> int:
@@ -116,18 +131,9 @@ def check(
     with recording_to(folder / "run.jsonl"):
         scheduler = factory.scheduler(workload)
     recorder, truths = scheduler._recorder, dict[int, Any]()  # by number of lines
-    put, lines = recorder.writer.put, 1  # the header has been written
-
-    def counting(line: dict[str, Any]) -> None:
-        nonlocal lines
-        put(line)
-        lines += 1
-        if rotate and lines % rotate == 0:
-            recorder.writer.full_part = recorder._header["part"]
-
-    recorder.writer.put = counting
+    lines = rotating(recorder, rotate)
     playing = run_with_drafts if drafts else run
-    playing(factory, workload, scheduler, lambda: truths.update({lines: truth(scheduler)}))
+    playing(factory, workload, scheduler, lambda: truths.update({lines(): truth(scheduler)}))
     scheduler.shutdown()
     assert scheduler._recorder is recorder, "it has stopped"
     compared = len(truths)

@@ -11,30 +11,15 @@ import gzip
 import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from parity.records import Workload
 from tests.parity.record_vllm import QUIET, SchedulerFactory, run
 from tests.parity.recorded_steps import recording_to
 from tests.parity.workloads import GENERATORS
-from tests.recorders.against_vllm import run_with_drafts
+from tests.recorders.against_vllm import rotating, run_with_drafts
 from tests.recorders.scenarios import RECORDINGS
 
 LINES_PER_FILE = 60
-
-
-def rotate_often(recorder: Any) -> None:
-    """Let the recorder begin another file after `LINES_PER_FILE` lines."""
-    put, lines = recorder.writer.put, 0
-
-    def counting(line: dict[str, Any]) -> None:
-        nonlocal lines
-        put(line)
-        lines += 1
-        if lines % LINES_PER_FILE == 0:
-            recorder.writer.full_part = recorder._header["part"]
-
-    recorder.writer.put = counting
 
 
 def record(factory: SchedulerFactory, name: str, workload: Workload) -> None:
@@ -43,7 +28,7 @@ def record(factory: SchedulerFactory, name: str, workload: Workload) -> None:
         with recording_to(Path(folder) / f"{name}.jsonl", tokens=name != "async"):
             scheduler = factory.scheduler(workload)
         if name == "rotated":
-            rotate_often(scheduler._recorder)
+            rotating(scheduler._recorder, LINES_PER_FILE)
         (run_with_drafts if name == "drafts" else run)(factory, workload, scheduler, lambda: None)
         scheduler.shutdown()
         for file in Path(folder).iterdir():

@@ -5,7 +5,7 @@ import json
 import logging
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -23,31 +23,26 @@ class StandIn:
     """As much of vLLM's scheduler as a recorder touches while requests arrive."""
 
     def __init__(self) -> None:
-        parallel = SimpleNamespace(data_parallel_size=1, data_parallel_rank=0)
-        model = SimpleNamespace(model="tiny", tokenizer="tiny")
-        self.vllm_config = SimpleNamespace(parallel_config=parallel, model_config=model)
-        self.scheduler_config = SimpleNamespace(enable_chunked_prefill=True)
-        group = SimpleNamespace(kv_cache_spec=FullAttentionSpec())
-        self.kv_cache_config = SimpleNamespace(kv_cache_groups=[group])
-        pool = SimpleNamespace(
-            hash_block_size=16,
-            num_gpu_blocks=9,
-            enable_caching=True,
-            cache_full_blocks=lambda *_args, **_kwargs: None,
-            get_num_free_blocks=lambda: 8,
+        def of(**fields: Any) -> Any:
+            return SimpleNamespace(**fields)
+
+        def nothing(*_args: Any, **_kwargs: Any) -> None: ...
+
+        parallel = of(data_parallel_size=1, data_parallel_rank=0)
+        model = of(model="tiny", tokenizer="tiny")
+        self.vllm_config = of(parallel_config=parallel, model_config=model)
+        self.scheduler_config = of(enable_chunked_prefill=True)
+        self.kv_cache_config = of(kv_cache_groups=[of(kv_cache_spec=FullAttentionSpec())])
+        pool = of(hash_block_size=16, num_gpu_blocks=9, enable_caching=True)
+        pool.cache_full_blocks, pool.get_num_free_blocks = nothing, lambda: 8
+        self.kv_cache_manager = of(
+            block_pool=pool, allocate_slots=nothing, empty_kv_cache_blocks=()
         )
-        self.kv_cache_manager = SimpleNamespace(
-            block_pool=pool,
-            allocate_slots=lambda *_args, **_kwargs: None,
-            empty_kv_cache_blocks=(),
-        )
-        self.policy = SimpleNamespace(value="fcfs")
+        self.policy = of(value="fcfs")
         self.block_size, self.connector = 16, None
         self.max_num_scheduled_tokens, self.max_num_running_reqs = 64, 4
         self.requests: dict[str, Any] = {}
-        self.waiting: list[Any] = []
-        self.running: list[Any] = []
-        self.deferred_waiting: set[Any] = set()
+        self.waiting, self.running, self.deferred_waiting = list[Any](), list[Any](), set[Any]()
         self.scheduled = 0
 
     def add_request(self, request: Any) -> None:
@@ -104,8 +99,9 @@ def ask(number: int) -> Any:
     )
 
 
-def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
+@pytest.fixture
+def warnings(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    return lambda: [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
 
 
 def test_the_lines_of_a_healthy_recording(
@@ -125,26 +121,50 @@ def test_the_lines_of_a_healthy_recording(
     assert step["rows"] == []
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_full_disk_ends_the_recording_with_one_warning(
-    recorder: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def fail(*_args: Any) -> None:
+    raise ZeroDivisionError("a fault")
+
+
+NO_DISK = pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+# What fails: the file, what the module or one of its classes has instead, and the warning.
+FAULTS = {
+    "a full disk": ("/dev/full", {"FLUSH_SECONDS": 0.0}, "No space left"),
+    "a folder that does not exist": ("missing/run.jsonl", {}, "run.jsonl"),
+    "a disk slower than the engine": (
+        "run.jsonl",
+        {"QUEUE": 4, "_Writer.run": lambda self: None},
+        "4 lines wait",
+    ),
+    "an error when a request arrives": ("run.jsonl", {"Recorder.arrived": fail}, "a fault"),
+    "an error before a step": ("run.jsonl", {"Recorder.step_begins": fail}, "a fault"),
+    "an error after it": ("run.jsonl", {"Recorder.scheduled": fail}, "a fault"),
+}
+
+
+@NO_DISK
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_ends_the_recording_with_one_warning_and_reaches_no_caller(
+    recorder: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warnings: Any, fault: str
 ) -> None:
-    monkeypatch.setenv("UNDERGLASS_RECORD", "/dev/full")
-    monkeypatch.setattr(recorder, "FLUSH_SECONDS", 0.0)
+    file, changes, wanted = FAULTS[fault]
+    monkeypatch.setenv("UNDERGLASS_RECORD", str(tmp_path / file))
+    for name, value in changes.items():
+        owner, _, attribute = name.rpartition(".")
+        monkeypatch.setattr(getattr(recorder, owner) if owner else recorder, attribute, value)
     scheduler = recorder.RecordingScheduler()
-    scheduler._recorder.writer.join(10)  # the header does not fit
-    for number in range(3):
+    if file == "/dev/full":
+        scheduler._recorder.writer.join(10)  # the header does not fit
+    for number in range(9):
         scheduler.add_request(ask(number))
         scheduler.schedule()
-    assert len(scheduler.requests) == scheduler.scheduled == 3
-    (warning,) = warnings(caplog)
-    assert "No space left" in warning
-    assert "/dev/full" in warning
+    assert len(scheduler.requests) == scheduler.scheduled == 9
+    (warning,) = warnings()
+    assert wanted in warning
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@NO_DISK
 def test_a_disk_that_is_full_at_the_end_is_said_too(
-    recorder: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    recorder: Any, monkeypatch: pytest.MonkeyPatch, warnings: Any
 ) -> None:
     monkeypatch.setenv("UNDERGLASS_RECORD", "/dev/full")
     monkeypatch.setattr(recorder, "FLUSH_SECONDS", 1000.0)  # nothing is written before the end
@@ -152,64 +172,16 @@ def test_a_disk_that_is_full_at_the_end_is_said_too(
     scheduler.add_request(ask(1))
     writer = scheduler._recorder.writer
     scheduler.shutdown()
-    (warning,) = warnings(caplog)
+    (warning,) = warnings()
     assert "the end of /dev/full" in warning
     assert writer._lines.empty()
 
 
-def test_a_folder_that_does_not_exist_leaves_the_engine_unrecorded(
-    recorder: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setenv("UNDERGLASS_RECORD", str(tmp_path / "missing" / "run.jsonl"))
-    scheduler = recorder.RecordingScheduler()
-    scheduler.add_request(ask(1))
-    scheduler.schedule()
-    assert scheduler.scheduled == 1
-    assert len(warnings(caplog)) == 1
-
-
-def test_a_disk_slower_than_the_engine_ends_the_recording(
-    recorder: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setenv("UNDERGLASS_RECORD", str(tmp_path / "run.jsonl"))
-    monkeypatch.setattr(recorder, "QUEUE", 4)
-    monkeypatch.setattr(recorder._Writer, "run", lambda self: None)  # writes nothing
-    scheduler = recorder.RecordingScheduler()
-    for number in range(9):
-        scheduler.add_request(ask(number))
-    assert len(scheduler.requests) == 9
-    (warning,) = warnings(caplog)
-    assert "4 lines wait" in warning
-
-
-@pytest.mark.parametrize("broken", ["arrived", "step_begins", "scheduled"])
-def test_an_error_in_the_recorder_reaches_no_caller(
-    recorder: Any,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    broken: str,
-) -> None:
-    monkeypatch.setenv("UNDERGLASS_RECORD", str(tmp_path / "run.jsonl"))
-
-    def fail(*_args: Any) -> None:
-        raise ZeroDivisionError("a fault")
-
-    monkeypatch.setattr(recorder.Recorder, broken, fail)
-    scheduler = recorder.RecordingScheduler()
-    for number in range(3):
-        scheduler.add_request(ask(number))
-        scheduler.schedule()
-    assert scheduler.scheduled == 3
-    (warning,) = warnings(caplog)
-    assert "a fault" in warning
-
-
 def test_what_is_not_recorded_is_said_once(
-    recorder: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    recorder: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warnings: Any
 ) -> None:
     monkeypatch.setenv("UNDERGLASS_RECORD", str(tmp_path / "run.jsonl"))
     monkeypatch.setattr(FullAttentionSpec, "block_size", 32)
     recorder.RecordingScheduler().add_request(ask(1))
-    (warning,) = warnings(caplog)
+    (warning,) = warnings()
     assert "differ in size" in warning

@@ -52,8 +52,3 @@ def test_the_tables_are_those_of_today(request: pytest.FixtureRequest) -> None:
         written = TABLE.sub(lambda _: tables(), written)
         DOC.write_text(written, "utf-8")
     assert TABLE.findall(written) == [tables()], "run it with --update-snapshots"
-
-
-def test_every_panel_needs_facts_that_exist() -> None:
-    assert len(panels()) >= 4
-    assert {fact for facts in panels().values() for fact in facts} <= set(FACTS)

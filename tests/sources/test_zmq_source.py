@@ -71,6 +71,10 @@ class Publisher:
         for number in numbers:
             self.pub.send_multipart((b"kv", number.to_bytes(8, "big"), payload(number, self.run)))
 
+    def again(self) -> None:
+        """Start a new engine, whose messages differ."""
+        self.run = 1
+
     def answer(self, *numbers: int) -> int:
         """Answer one question with these messages; return the number that was asked for."""
         client, _, first = self.receive(self.router)
@@ -137,61 +141,64 @@ def gaps(events: list[Event]) -> list[tuple[int, str]]:
     return [(one.count, one.message) for one in events if isinstance(one, EventsMissing)]
 
 
-def test_messages_become_events(publisher: Publisher, listening: Any) -> None:
-    _, feed = listening(publisher.endpoint)
-    publisher.start(lambda: publisher.send(0, 1, 2))
-    assert chains(folded(take(feed, 3))) == chain(0, 1, 2)
+# What the publisher does in turn, what it is asked for, the messages taken, their chains and the gaps.
+# The first answer of each is to a subscriber that asks for everything.
+FEEDS: dict[str, tuple[list[list[Any]], list[int], int, set[Any], list[tuple[int, str]]]] = {
+    "messages become events": ([["send", 0, 1, 2]], [], 3, chain(0, 1, 2), []),
+    "everything published before is asked for; number 2 comes twice, and counts once": (
+        [["answer", 0, 1, 2], ["send", 2, 3]],
+        [0],
+        4,
+        chain(0, 1, 2, 3),
+        [],
+    ),
+    "missing messages are replayed": (
+        [["answer"], ["send", 0, 3, 4], ["answer", 1, 2, 3, 4], ["send", 5]],
+        [0, 1],
+        6,
+        chain(0, 1, 2, 3, 4, 5),
+        [],
+    ),
+    "1 and 2 have left its buffer, so they are a gap": (
+        [["answer"], ["send", 0, 4], ["answer", 3, 4]],
+        [0, 1],
+        3,
+        chain(0) | {tuple(range(12, 16)), tuple(range(12, 20))},
+        [(2, "numbers 1 to 2")],
+    ),
+    "a gap without a replay endpoint": (
+        [["send", 0, 2]],
+        [],
+        2,
+        chain(0) | {tuple(range(8, 12))},
+        [(1, "number 1")],
+    ),
+    "a new engine has an empty cache, and what it published before is asked for": (
+        [["answer", 0, 1, 2], ["again"], ["send", 1], ["answer", 0, 1]],
+        [0, 0],
+        5,
+        chain(0, 1, run=1),
+        [(0, "the engine was started again, and its numbers begin at 0")],
+    ),
+}
 
 
-def test_everything_that_was_published_before_is_asked_for(
-    publisher: Publisher, listening: Any
-) -> None:
-    _, feed = listening(publisher.endpoint, replay=publisher.replay)
-
-    def publish() -> None:
-        publisher.answer(0, 1, 2)
-        publisher.send(2, 3)
-
-    publisher.start(publish)
-    events = take(feed, 4)  # number 2 comes twice, and counts once
-    assert chains(folded(events)) == chain(0, 1, 2, 3)
-    assert not gaps(events)
-
-
-def test_missing_messages_are_replayed(publisher: Publisher, listening: Any) -> None:
-    _, feed = listening(publisher.endpoint, replay=publisher.replay)
+@pytest.mark.parametrize("feed", FEEDS)
+def test_the_feed(feed: str, publisher: Publisher, listening: Any) -> None:
+    acts, wanted, messages, cached, missing = FEEDS[feed]
+    _, events = listening(publisher.endpoint, replay=publisher.replay if wanted else None)
     asked = list[int]()
 
     def publish() -> None:
-        asked.append(publisher.answer())
-        publisher.send(0, 3, 4)
-        asked.append(publisher.answer(1, 2, 3, 4))
-        publisher.send(5)
+        for act, *numbers in acts:
+            found = getattr(publisher, act)(*numbers)
+            asked.extend([found] if act == "answer" else [])
 
     publisher.start(publish)
-    events = take(feed, 6)
-    assert asked == [0, 1]
-    assert chains(folded(events)) == chain(0, 1, 2, 3, 4, 5)
-    assert not gaps(events)
-
-
-def test_what_cannot_be_replayed_is_a_gap(publisher: Publisher, listening: Any) -> None:
-    _, feed = listening(publisher.endpoint, replay=publisher.replay)
-
-    def publish() -> None:
-        publisher.answer()
-        publisher.send(0, 4)
-        publisher.answer(3, 4)  # 1 and 2 have left its buffer
-
-    publisher.start(publish)
-    events = take(feed, 3)
-    assert gaps(events) == [(2, "numbers 1 to 2")]
-
-
-def test_a_gap_without_a_replay_endpoint(publisher: Publisher, listening: Any) -> None:
-    _, feed = listening(publisher.endpoint)
-    publisher.start(lambda: publisher.send(0, 2))
-    assert gaps(take(feed, 2)) == [(1, "number 1")]
+    found = take(events, messages)
+    assert asked == wanted
+    assert gaps(found) == missing
+    assert chains(folded(found)) == cached
 
 
 def test_a_replay_endpoint_that_does_not_answer(
@@ -204,22 +211,6 @@ def test_a_replay_endpoint_that_does_not_answer(
     take(feed, 1)
     wanted = "does not answer: messages from 0 on cannot be replayed"
     assert notes == [f"{publisher.replay} {wanted}"]
-
-
-def test_an_engine_that_was_started_again(publisher: Publisher, listening: Any) -> None:
-    """Its cache is empty, and what it published before the connection was there is asked for."""
-    _, feed = listening(publisher.endpoint, replay=publisher.replay)
-
-    def publish() -> None:
-        publisher.answer(0, 1, 2)
-        publisher.run = 1
-        publisher.send(1)
-        publisher.answer(0, 1)
-
-    publisher.start(publish)
-    events = take(feed, 5)
-    assert gaps(events) == [(0, "the engine was started again, and its numbers begin at 0")]
-    assert chains(folded(events)) == chain(0, 1, run=1)
 
 
 def test_a_publisher_that_connects(publisher: Publisher, listening: Any) -> None:

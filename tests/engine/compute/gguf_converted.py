@@ -19,13 +19,14 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from tests.engine.compute.gguf_fixtures import NUM_LOGITS, llama_cpp_logits
 from tests.engine.compute.judge import PROMPT, reference_logits
+from tests.engine.compute.models import spread_out
 from tests.engine.text.conftest import SPECIAL, byte_level_bpe
 from tests.lazy import transformers
 
 DIRECTORY = Path(__file__).parents[2] / "fixtures" / "gguf" / "converted"
 LOGITS = DIRECTORY / "logits.npz"
-NUM_LOGITS = 4  # recorded for the last tokens of PROMPT
 _SIZES = dict(
     vocab_size=401,
     hidden_size=32,
@@ -98,11 +99,9 @@ def file_of(architecture):
 
 def _model(architecture):
     torch.manual_seed(7)
-    model = MODELS[architecture]().eval()
+    model = spread_out(MODELS[architecture]().eval())
     with torch.no_grad():
         for parameter in model.parameters():
-            spread = 0.3 if parameter.ndim == 1 else 0.15
-            parameter.add_(torch.randn_like(parameter) * spread)
             parameter.copy_(parameter.half())
     return model
 
@@ -127,17 +126,6 @@ convert_hf_to_gguf.main()
 """
 
 
-def _llama_cpp_logits(file):
-    import llama_cpp
-
-    types = dict(type_k=0, type_v=0)  # float32
-    model = llama_cpp.Llama(
-        str(file), n_ctx=128, logits_all=True, flash_attn=False, verbose=False, **types
-    )
-    model.eval(PROMPT)
-    return np.array(model.scores[len(PROMPT) - NUM_LOGITS : len(PROMPT)])
-
-
 def main() -> None:
     """Write all files and logits."""
     DIRECTORY.mkdir(parents=True, exist_ok=True)
@@ -151,7 +139,7 @@ def main() -> None:
             command = [sys.executable, "-c", _CONVERT, sys.argv[1], *options]
             subprocess.run(command, check=True)
         recorded[name] = reference_logits(model, PROMPT)[-NUM_LOGITS:].numpy()
-        recorded[f"{name}, llama.cpp"] = _llama_cpp_logits(file)
+        recorded[f"{name}, llama.cpp"] = llama_cpp_logits(file)
         apart = np.abs(recorded[name] - recorded[f"{name}, llama.cpp"]).max()
         sys.stdout.write(f"{name}: {file.stat().st_size:,} bytes, {apart:.4f} from llama.cpp\n")
     np.savez_compressed(LOGITS, **recorded)

@@ -5,6 +5,7 @@ import json
 import gguf
 import torch
 
+from tests.engine.compute.models import spread_out
 from tests.engine.text.conftest import SPECIAL, TEMPLATE, byte_level_bpe
 from tests.lazy import transformers
 
@@ -35,11 +36,7 @@ def make(kind, tied=False, rope=None, **sizes):
         **sizes, rope_parameters=ROPE | (rope or {}), tie_word_embeddings=tied
     )
     torch.manual_seed(7)
-    model = getattr(transformers, f"{KINDS[kind]}ForCausalLM")(config).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter) * (0.3 if parameter.ndim == 1 else 0.1))
-    return model
+    return spread_out(getattr(transformers, f"{KINDS[kind]}ForCausalLM")(config).eval(), 0.1)
 
 
 def write(
@@ -84,11 +81,16 @@ def write(
         tensor.copy_(torch.from_numpy(rounded))
         shape = None if kept in (Type.F32, Type.F16) else quantized.shape
         writer.add_tensor(gguf_name(model, name), quantized, shape, raw_dtype=kept)
+    finish(writer)
+    return model
+
+
+def finish(writer):
+    """Write what has been added."""
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    return model
 
 
 def gguf_name(model, name):

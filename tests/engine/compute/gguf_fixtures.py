@@ -114,33 +114,25 @@ def llama_cpp_logits(file):
     """llama.cpp's logits after the last tokens of PROMPT."""
     import llama_cpp
 
-    f32 = gguf_files.Type.F32
+    types = dict(type_k=0, type_v=0)  # float32
     model = llama_cpp.Llama(
-        str(file),
-        n_ctx=128,
-        logits_all=True,
-        flash_attn=False,
-        type_k=f32,
-        type_v=f32,
-        verbose=False,
+        str(file), n_ctx=128, logits_all=True, flash_attn=False, verbose=False, **types
     )
     model.eval(PROMPT)
     return np.array(model.scores[len(PROMPT) - NUM_LOGITS : len(PROMPT)])
 
 
-def our_logits(file, dtype=torch.float32, **options):
-    """Our logits after the last tokens of PROMPT; `options` are those of GGUFCheckpoint."""
+def our_logits(file, dtype=torch.float32, tokens=PROMPT, **options):
+    """Our logits after the last of `tokens`; `options` are those of GGUFCheckpoint."""
     checkpoint = GGUFCheckpoint(file, dtype, **options)
     runner = TorchRunner(build(checkpoint.config, checkpoint))
     runner.reserve(16, 16)
     seen = []
     forward = runner._model.forward
-    last = torch.arange(len(PROMPT) - NUM_LOGITS, len(PROMPT))
+    last = torch.arange(len(tokens) - NUM_LOGITS, len(tokens))
     runner._model.forward = lambda *a: seen.append(forward(*a[:3], last)) or seen[-1][-1:]
-    request = Request(
-        id=1, tokens=PROMPT, texts=[], params=SamplingParams(), block_table=list(range(16)), root=1
-    )
-    runner.run([Row(request, 0, len(PROMPT), [], [0])], [])
+    request = Request(1, tokens, [], SamplingParams(), block_table=list(range(16)), root=1)
+    runner.run([Row(request, 0, len(tokens), [], [0])], [])
     return seen[0]
 
 

@@ -152,12 +152,15 @@ def save(directory, name, **save_options):
     kind = getattr(transformers, kind)
     torch.manual_seed(sum(name.encode()))
     model = kind(kind.config_class(**deepcopy(entries))).eval()  # it changes what it is given
+    spread_out(model).save_pretrained(directory, **save_options)
+    return model
+
+
+def spread_out(model, matrices=0.15):
+    """Norms start as ones and hide a norm that is left out; peaked logits make ties rare."""
     with torch.no_grad():
         for parameter in model.parameters():
-            # Norms start as ones and hide a norm that is left out; peaked logits make ties rare.
-            spread = 0.3 if parameter.ndim == 1 else 0.15
-            parameter.add_(torch.randn_like(parameter) * spread)
-    model.save_pretrained(directory, **save_options)
+            parameter.add_(torch.randn_like(parameter) * (0.3 if parameter.ndim == 1 else matrices))
     return model
 
 

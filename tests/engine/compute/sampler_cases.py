@@ -54,7 +54,10 @@ def most_likely(logits, position, count):
 
 
 def random_position(rng: random.Random, vocab: int) -> LogitPosition:
-    """Every feature on or off by chance: texts share tokens with prompts, outputs and end tokens."""
+    """Every feature on or off by chance: texts share tokens with prompts, outputs and end tokens.
+
+    Numbers may be whole ones, of any size.
+    """
 
     def ids(most):
         return [rng.randrange(vocab) for _ in range(rng.randint(0, most))]
@@ -63,17 +66,17 @@ def random_position(rng: random.Random, vocab: int) -> LogitPosition:
         return rng.choice(values) if rng.random() < 0.5 else None
 
     options = dict(
-        temperature=maybe(1e-5, 0.3, 1.0, 2.5),
+        temperature=maybe(1e-5, 0.3, 1, 2.5, 10**30),
         top_k=maybe(1, 2, 7, vocab, 10**30),
-        top_p=maybe(1e-9, 0.2, 0.9, 0.999),
-        min_p=maybe(0.01, 0.3, 1.0),
-        repetition_penalty=maybe(0.5, 1.3, 5.0),
-        frequency_penalty=maybe(-2.0, 0.3, 2.0),
-        presence_penalty=maybe(-1.5, 0.7),
+        top_p=maybe(1e-9, 0.2, 0.9, 0.999, 1),
+        min_p=maybe(0.01, 0.3, 1),
+        repetition_penalty=maybe(0.5, 1.3, 5),
+        frequency_penalty=maybe(-2, 0.3, 2.0),
+        presence_penalty=maybe(-1.5, 0.7, 1),
         min_tokens=maybe(1, 3, 9),
         logprobs=maybe(0, 1, 5, 2 * vocab),
         allowed_token_ids=maybe([rng.randrange(vocab)], [rng.randrange(vocab), *ids(6)]),
-        logit_bias=maybe({t: rng.choice([-100.0, -0.5, 2.0, 100.0]) for t in ids(4)}),
+        logit_bias=maybe({t: rng.choice([-100, -0.5, 2.0, 100.0]) for t in ids(4)}),
     )
     output, drafts = ids(8), ids(2)
     text = [*output, *drafts]

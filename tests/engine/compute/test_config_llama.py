@@ -66,6 +66,8 @@ def completed(architecture, entries):
             "Gemma3ForCausalLM",
             {"rope_local_base_freq": 50.0, "rope_scaling": {"rope_type": "linear", "factor": 8.0}},
         ),
+        ("Qwen2ForCausalLM", {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}),
+        ("LlamaForCausalLM", {"rope_scaling": {"type": "linear", "factor": 2}}),
         ("Olmo2ForCausalLM", {"attention_bias": True, "rope_theta": 500.0}),
     ],
 )

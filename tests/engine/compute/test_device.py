@@ -15,7 +15,6 @@ from engine.compute.device import CPU
 from engine.compute.model import products
 from engine.events import vocabulary as v
 from tests.engine.compute.gguf_files import Type, write
-from tests.engine.compute.models import add_tokenizer, save
 from tests.engine.compute.simulated_device import DEVICE, MixedDevicesError, simulated_device
 from tests.engine.compute.tensors import tensors_of
 from tests.engine.drafters import Knowing
@@ -55,28 +54,17 @@ def answers(model, device, drafter=None, **options):
     return engine, [request.tokens for request in requests]
 
 
-@pytest.fixture(scope="module")
-def directory(tmp_path_factory):
-    def make(name):
-        path = tmp_path_factory.mktemp(name)
-        save(path, name)
-        add_tokenizer(path)
-        return path
-
-    return make
-
-
 @pytest.mark.parametrize("name", ["gpt2", "qwen2-untied", "mistral"])
-def test_tokens_are_those_of_the_cpu(directory, simulated, name):
-    path = directory(name)
+def test_tokens_are_those_of_the_cpu(a_model, simulated, name):
+    path, _ = a_model(name)
     engine, tokens = answers(path, "cuda")
     assert tokens == answers(path, "cpu")[1]
     held = [*tensors_of(engine.runner._model), engine.runner.kv_cache.tensor]
     assert {tensor.device for tensor in held} == {DEVICE}
 
 
-def test_the_reference_of_attention_runs_there_too(directory, simulated):
-    path = directory("qwen3")
+def test_the_reference_of_attention_runs_there_too(a_model, simulated):
+    path, _ = a_model("qwen3")
     assert answers(path, "cuda", attention=ReferenceAttention)[1] == answers(path, "cpu")[1]
 
 
@@ -86,8 +74,8 @@ def test_gguf_files(tmp_path, simulated, monkeypatch):
     assert answers(tmp_path / "m.gguf", "cuda")[1] == answers(tmp_path / "m.gguf", "cpu")[1]
 
 
-def test_drafts_are_verified_there(directory, simulated):
-    path = directory("qwen3")
+def test_drafts_are_verified_there(a_model, simulated):
+    path, _ = a_model("qwen3")
     known = answers(path, "cpu")[1]
     drafter = Knowing(known, wrong=lambda position: position % 3 == 0)
     engine, tokens = answers(path, "cuda", drafter=drafter)
@@ -95,8 +83,8 @@ def test_drafts_are_verified_there(directory, simulated):
     assert any(row.drafts for event in engine.log.of(v.StepScheduled) for row in event.rows)
 
 
-def test_pages_move_between_devices(directory, simulated):
-    path = directory("qwen3")
+def test_pages_move_between_devices(a_model, simulated):
+    path, _ = a_model("qwen3")
     there, here = (answers(path, device)[0].runner for device in ("cuda", "cpu"))
     assert there.kv_format() == here.kv_format()
     for cache in (there.kv_cache, here.kv_cache):

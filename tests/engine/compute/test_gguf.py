@@ -1,54 +1,40 @@
-"""GGUF files, with transformers' `gguf_file=` as the judge."""
+"""GGUF files, whole, in parts or by llama.cpp's converter: they compute what transformers computes."""
+
+import shutil
 
 import gguf
+import numpy as np
 import pytest
 import torch
 
-from engine.compute.loader import build, load
-from engine.compute.torch_runner import TorchRunner
+from engine.compute.loader import load
+from engine.compute.model.config import LlamaConfig
 from engine.compute.weights.checkpoint import CheckpointError
+from engine.compute.weights.gguf_architectures import ARCHITECTURES, config_entries
 from engine.compute.weights.gguf_checkpoint import GGUFCheckpoint
-from engine.runner import Row
-from engine.scheduling.request import Request
-from engine.scheduling.sampling_params import SamplingParams
 from engine.text.gguf_tokenizer import GGUFTokenizer
 from engine.text.tokenizer import TokenizerError
-from tests.engine.compute.gguf_files import KINDS, Type, make, write
+from tests.engine.compute.gguf_converted import LOGITS, MODELS, file_of
+from tests.engine.compute.gguf_files import KINDS, Type, finish, make, write
+from tests.engine.compute.gguf_fixtures import NUM_LOGITS, our_logits
 from tests.engine.compute.judge import PROMPT, reference_logits
 from tests.engine.text.conftest import TEXT
 from tests.facts import raises_naming
 from tests.lazy import transformers
 
 
-def last_logits(runner, tokens=PROMPT):
-    runner.reserve(16, 16)
-    seen = []
-    forward = runner._model.forward
-    runner._model.forward = lambda *a: seen.append(forward(*a)) or seen[-1]
-    request = Request(
-        id=1, tokens=tokens, texts=[], params=SamplingParams(), block_table=list(range(16)), root=1
-    )
-    runner.run([Row(request, 0, len(tokens), [], [0])], [])
-    return seen[0]
-
-
-def dequantized(file):
-    """A runner with the file's weights in float32."""
-    checkpoint = GGUFCheckpoint(file, torch.float32, int8=False)
-    return TorchRunner(build(checkpoint.config, checkpoint))
-
-
-def close(logits, model, tokens=PROMPT):
-    expected = reference_logits(model, tokens)[-1:]
+def close(logits, model):
+    expected = reference_logits(model, PROMPT)[-NUM_LOGITS:]
     torch.testing.assert_close(logits, expected, atol=5e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("type_", [Type.F32, Type.F16, Type.BF16, Type.Q8_0])
 @pytest.mark.parametrize("kind", KINDS)
-def test_logits_are_those_of_the_model_that_was_written(tmp_path, kind, type_, tied):
-    model = write(tmp_path / "m.gguf", kind, type_, tied=tied)
-    close(last_logits(dequantized(tmp_path / "m.gguf")), model)
+def test_logits_are_those_of_the_model_that_was_written(tmp_path, kind, type_):
+    for tied in (False, True) if type_ in (Type.F32, Type.Q8_0) else (False,):
+        (tmp_path / "m.gguf").unlink(missing_ok=True)
+        model = write(tmp_path / "m.gguf", kind, type_, tied=tied)
+        close(our_logits(tmp_path / "m.gguf", int8=False), model)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -62,7 +48,7 @@ def test_logits_are_those_of_transformers_reading_the_same_file(tmp_path, kind):
     runner, _ = load(tmp_path / "m.gguf", dtype="float32")
     assert runner.describe()["architecture"] == f"{KINDS[kind]}ForCausalLM"
     assert runner.describe()["name"] == "m"
-    close(last_logits(runner), judge)
+    close(our_logits(tmp_path / "m.gguf"), judge)
 
 
 LLAMA3 = dict(
@@ -78,19 +64,18 @@ YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=32)
 @pytest.mark.parametrize(("kind", "rope"), [("llama", LLAMA3), ("qwen2", YARN), ("qwen3", YARN)])
 def test_scaled_rotary_frequencies_are_read(tmp_path, kind, rope):
     model = write(tmp_path / "m.gguf", kind, rope=rope)
-    runner, _ = load(tmp_path / "m.gguf", dtype="float32")
-    logits = last_logits(runner)
+    logits = our_logits(tmp_path / "m.gguf")
     close(logits, model)
     plain = make(kind)
     plain.load_state_dict(model.state_dict())
-    assert (logits - reference_logits(plain, PROMPT)[-1:]).abs().max() > 0.01
+    assert (logits[-1] - reference_logits(plain, PROMPT)[-1]).abs().max() > 0.01
 
 
 def test_linear_scaling_is_llama_cpps_default(tmp_path):
     model = write(tmp_path / "m.gguf", "llama", metadata={"llama.rope.scaling.factor": 4})
     scaled = make("llama", rope=dict(rope_type="linear", factor=4.0))
     scaled.load_state_dict(model.state_dict())
-    close(last_logits(load(tmp_path / "m.gguf", dtype="float32")[0]), scaled)
+    close(our_logits(tmp_path / "m.gguf"), scaled)
 
 
 def test_a_llama_with_a_sliding_window_is_a_mistral(tmp_path):
@@ -98,11 +83,13 @@ def test_a_llama_with_a_sliding_window_is_a_mistral(tmp_path):
     runner, _ = load(tmp_path / "m.gguf", dtype="float32")
     assert runner.describe()["architecture"] == "MistralForCausalLM"
     # The last token's window reaches back 8 tokens in each of the 2 layers, so no earlier one matters.
-    logits = last_logits(runner)
     earlier = [(token + 1) % 97 for token in PROMPT[:-17]] + PROMPT[-17:]
-    torch.testing.assert_close(last_logits(runner, earlier), logits)
     within = [*PROMPT[:-17], (PROMPT[-17] + 1) % 97, *PROMPT[-16:]]
-    assert (last_logits(runner, within) - logits).abs().max() > 1e-4
+    logits, same, other = (
+        our_logits(tmp_path / "m.gguf", tokens=one)[-1] for one in (PROMPT, earlier, within)
+    )
+    torch.testing.assert_close(same, logits)
+    assert (other - logits).abs().max() > 1e-4
 
 
 @pytest.mark.parametrize("pre", ["qwen2", "llama-bpe", "gpt-2"])
@@ -130,12 +117,6 @@ def test_what_is_not_supported_is_named(tmp_path):
     write(file, "llama", pre="viking")
     with raises_naming(TokenizerError, "viking", "gpt-2", "llama-bpe", "tekken"):
         load(file)
-    writer = gguf.GGUFWriter(tmp_path / "other.gguf", "mamba")
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.close()
-    with raises_naming(CheckpointError, "mamba", "llama", "qwen2", "qwen3"):
-        GGUFCheckpoint(tmp_path / "other.gguf", torch.float32)
 
 
 @pytest.mark.parametrize(
@@ -155,10 +136,126 @@ def test_what_the_file_asks_for_and_we_do_not_do_is_named(tmp_path, metadata, na
         GGUFCheckpoint(tmp_path / "m.gguf", torch.float32)
 
 
-@pytest.mark.parametrize("keep", [0, 3, 100, 5000])
-def test_a_damaged_file_is_named(tmp_path, keep):
-    file = tmp_path / "m.gguf"
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    file = tmp_path_factory.mktemp("whole") / "m.gguf"
     write(file, "llama")
-    file.write_bytes(file.read_bytes()[:keep])
-    with raises_naming(CheckpointError, file):
-        load(file)
+    return file
+
+
+@pytest.fixture
+def parts(whole, tmp_path):
+    """The same model in parts of at most 9 tensors."""
+    reader = gguf.GGUFReader(whole)
+    writer = gguf.GGUFWriter(tmp_path / "m.gguf", "llama", split_max_tensors=9)
+    for name, field in reader.fields.items():
+        if not name.startswith("GGUF.") and name != "general.architecture":
+            kinds = [*field.types, None]
+            writer.add_key_value(name, field.contents(), kinds[0], sub_type=kinds[1])
+    for tensor in reader.tensors:
+        writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)
+    finish(writer)
+    files = sorted(tmp_path.glob("*.gguf"))
+    assert [file.name for file in files] == [f"m-0000{i}-of-00003.gguf" for i in (1, 2, 3)]
+    return files
+
+
+def test_all_parts_are_loaded(whole, parts):
+    one, three = GGUFCheckpoint(whole), GGUFCheckpoint(parts[0])
+    assert three.config == one.config
+    assert three.weight_bytes() == one.weight_bytes()
+    for name, tensor in one._tensors.items():
+        assert torch.equal(three.load(name, *tensor.shape), one.load(name, *tensor.shape))
+    three.check_all_loaded()
+
+
+def test_a_missing_part_is_named(parts):
+    parts[1].unlink()
+    with raises_naming(CheckpointError, parts[1], "3"):
+        GGUFCheckpoint(parts[0])
+
+
+def test_another_part_than_the_first_says_which_to_give(parts):
+    with raises_naming(CheckpointError, parts[2], parts[0].name):
+        GGUFCheckpoint(parts[2])
+
+
+def test_the_same_part_twice_is_rejected(parts):
+    shutil.copy(parts[1], parts[2])
+    with raises_naming(CheckpointError, parts[2], "another part"):
+        GGUFCheckpoint(parts[0])
+
+
+def test_a_renamed_part_says_what_names_are_needed(parts):
+    renamed = parts[0].rename(parts[0].with_name("model.gguf"))
+    with raises_naming(CheckpointError, renamed, "NAME-00001-of-00003.gguf"):
+        GGUFCheckpoint(renamed)
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    return {name: torch.from_numpy(logits) for name, logits in np.load(LOGITS).items()}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_logits_are_those_of_transformers_and_of_llama_cpp(name, recorded):
+    logits = our_logits(file_of(name))
+    assert logits.shape == (NUM_LOGITS, 401)
+    torch.testing.assert_close(logits, recorded[name], atol=5e-5, rtol=1e-4)
+    # llama.cpp multiplies float16 matrices with activations that it rounds to float16.
+    torch.testing.assert_close(logits, recorded[f"{name}, llama.cpp"], atol=0.02, rtol=0)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_converted_file_loads_with_its_tokenizer(name):
+    runner, tokenizer = load(file_of(name))
+    assert runner.describe()["architecture"] == ARCHITECTURES[name].name
+    assert tokenizer.decode(tokenizer.encode("Once upon a time")).endswith("Once upon a time")
+
+
+def entries_of(name, **changed):
+    """The entries of config.json with other metadata; None removes an entry."""
+    fields = dict(GGUFCheckpoint(file_of(name)).file.fields) | {
+        f"{name}.{key}": value for key, value in changed.items()
+    }
+    fields = {key: value for key, value in fields.items() if value is not None}
+    return config_entries(fields, GGUFCheckpoint(file_of(name)).file.tensors, {})
+
+
+def test_what_the_file_of_a_gemma_3_leaves_out():
+    """llama.cpp knows the layers with a window and the largest model's query scale."""
+    config = GGUFCheckpoint(file_of("gemma3")).config
+    assert isinstance(config, LlamaConfig)
+    assert config.windows == (8,) * 5 + (None,)
+    assert len(set(config.ropes[:5])) == 1
+    assert config.ropes[0] != config.ropes[5]
+    assert entries_of("gemma3")["query_pre_attn_scalar"] == 16
+    largest = {"block_count": 62, "embedding_length": 5376, "attention.head_count": 32}
+    assert entries_of("gemma3", **largest)["query_pre_attn_scalar"] == 168
+    without = entries_of("gemma3", **{"attention.sliding_window": None})
+    assert (without["sliding_window"], without["sliding_window_pattern"]) == (None, 1)
+    listed = entries_of("gemma3", **{"attention.sliding_window_pattern": [False, True]})
+    assert listed["layer_types"] == ["full_attention", "sliding_attention"]
+
+
+def test_a_phi_3_without_factors_rotates_whole_heads():
+    changed = {"rope.dimension_count": None, "rope.scaling.attn_factor": None}
+    entries = entries_of("phi3", **changed)
+    assert (entries["partial_rotary_factor"], entries["rope_scaling"]) == (1.0, None)
+
+
+def test_an_olmo_3_is_not_taken_for_an_olmo_2():
+    with raises_naming(CheckpointError, "olmo2.attention.sliding_window", 4096):
+        entries_of("olmo2", **{"attention.sliding_window": 4096})
+
+
+def test_factors_beside_another_scaling_are_rejected():
+    reader = GGUFCheckpoint(file_of("phi3")).file
+    fields = reader.fields | {"phi3.rope.scaling.type": "yarn"}
+    with raises_naming(CheckpointError, "phi3.rope.scaling.type", "yarn", "rope_factors_long"):
+        config_entries(fields, reader.tensors, {"short_factor": [1.0], "long_factor": [2.0]})
+
+
+def test_every_architecture_of_gguf_has_a_file_or_is_written_by_the_tests():
+    assert set(ARCHITECTURES) == {*MODELS, "llama", "qwen2", "qwen3"}
+    assert set(gguf.MODEL_ARCH_NAMES.values()) >= set(ARCHITECTURES)

@@ -1,8 +1,11 @@
-"""The reader of GGUF files: what the gguf package reads, and one error for anything that is damaged."""
+"""The reader of GGUF files, and what it computes from files by llama.cpp's quantizer.
+
+The tolerances for llama.cpp are measured. It rounds activations to 8 bits, which changes the logits by
+2 to 4 % (root mean square). Our rounding of weights to int8 changes them by 2 to 4 %, too.
+"""
 
 import random
 import struct
-import time
 
 import gguf
 import numpy as np
@@ -12,9 +15,18 @@ import torch
 from engine.compute.loader import build
 from engine.compute.weights.checkpoint import CheckpointError
 from engine.compute.weights.gguf_checkpoint import GGUFCheckpoint
-from engine.gguf_file import GGUFError, GGUFFile
-from tests.engine.compute.gguf_files import write
-from tests.engine.compute.gguf_fixtures import FIXTURES
+from engine.compute.weights.matrix import Int8Matrix
+from engine.gguf_file import GGUFFile
+from tests.engine.compute.gguf_files import finish, write
+from tests.engine.compute.gguf_fixtures import (
+    FIXTURES,
+    LOGITS,
+    NUM_LOGITS,
+    distance,
+    our_logits,
+    rounded_to_int8,
+)
+from tests.engine.compute.judge import PROMPT, reference_logits
 from tests.facts import raises_naming
 
 LLAMA = FIXTURES["llama-Q8_0"].file
@@ -35,22 +47,6 @@ def test_fields_and_tensors_are_those_of_the_gguf_package(name):
         assert bytes(tensor.data) == expected.data.tobytes()
 
 
-def test_a_stack_of_matrices_is_indexed_by_expert(tmp_path):
-    values = np.random.default_rng(0).random((3, 4, 32), dtype=np.float32)
-    writer = gguf.GGUFWriter(tmp_path / "m.gguf", "llama")
-    data = gguf.quants.quantize(values, gguf.GGMLQuantizationType.Q8_0)
-    writer.add_tensor("stack", data, raw_dtype=gguf.GGMLQuantizationType.Q8_0)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    stack = GGUFFile(tmp_path / "m.gguf").tensors["stack"]
-    assert stack.shape == (3, 4, 32)
-    for expert in range(3):
-        assert stack[expert].shape == (4, 32)
-        assert bytes(stack[expert].data) == data[expert].tobytes()
-
-
 def test_every_kind_of_metadata_is_read(tmp_path):
     writer = gguf.GGUFWriter(tmp_path / "m.gguf", "llama")
     values = {
@@ -62,9 +58,7 @@ def test_every_kind_of_metadata_is_read(tmp_path):
         getattr(writer, f"add_{kind}")(kind, value)
     writer.add_array("strings", ["a", "", "é"])
     writer.add_array("floats", [0.5, -2.0])
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.close()
+    finish(writer)
     fields = GGUFFile(tmp_path / "m.gguf").fields
     expected = values | {"strings": ["a", "", "é"], "floats": [0.5, -2.0]}
     assert fields == expected | {"general.architecture": "llama"}
@@ -92,9 +86,9 @@ def _mutations(data, count):
         yield bytes(changed)
 
 
-def test_any_damage_is_one_error_at_once(tmp_path):
-    file, rejected, started = tmp_path / "m.gguf", 0, time.process_time()
-    for data in _mutations(LLAMA.read_bytes(), 300):
+def test_any_damage_is_one_error(tmp_path, soak):
+    file, rejected, count = tmp_path / "m.gguf", 0, 300 if soak else 60
+    for data in _mutations(LLAMA.read_bytes(), count):
         file.write_bytes(data)
         try:
             checkpoint = GGUFCheckpoint(file)
@@ -104,58 +98,29 @@ def test_any_damage_is_one_error_at_once(tmp_path):
             rejected += 1
             assert str(file) in str(error)
             assert len(str(error)) < 1000
-    assert 200 < rejected < 300  # some only change a value
-    assert time.process_time() - started < 60
+    assert count * 2 / 3 < rejected < count  # some only change a value
 
 
-@pytest.mark.parametrize("at", [8, 16], ids=["tensors", "fields"])
-@pytest.mark.parametrize("count", [2**32, 2**63, 2**64 - 1])
-def test_a_huge_count_is_rejected_by_the_end_of_the_file(tmp_path, at, count):
+TYPES = LLAMA.read_bytes().index(b"tokenizer.ggml.token_type") + 25 + 8  # the length of an array
+QUERIES = LLAMA.read_bytes().index(b"blk.0.attn_q.weight") + 19 + 4 + 2 * 8  # the type of a tensor
+I8 = int(gguf.GGMLQuantizationType.I8)  # takes less room than Q8_0, which is stored there
+WRONG = [
+    *((at, struct.pack("<Q", count), []) for at in (8, 16) for count in (2**32, 2**63, 2**64 - 1)),
+    *((TYPES, struct.pack("<Q", count), []) for count in (2**24, 2**24 + 1, 2**40)),
+    (0, b"GGML", ["GGUF"]),
+    (4, struct.pack("<I", 1), [1]),
+    (4, struct.pack(">I", 3), ["little-endian"]),
+    (QUERIES, bytes([I8]), ["blk.0.attn_q.weight", "I8", "Q4_K_M"]),
+    (QUERIES, bytes([250]), ["blk.0.attn_q.weight", 250]),
+]
+
+
+@pytest.mark.parametrize(("at", "change", "facts"), WRONG)
+def test_huge_counts_and_other_formats_versions_and_types_are_named(tmp_path, at, change, facts):
     data = bytearray(LLAMA.read_bytes())
-    data[at : at + 8] = struct.pack("<Q", count)
+    data[at : at + len(change)] = change
     (tmp_path / "m.gguf").write_bytes(data)
-    with raises_naming(GGUFError, tmp_path / "m.gguf"):
-        GGUFFile(tmp_path / "m.gguf")
-
-
-def test_a_huge_array_is_rejected_before_it_is_read(tmp_path):
-    data = LLAMA.read_bytes()
-    at = data.index(b"tokenizer.ggml.token_type") + len(b"tokenizer.ggml.token_type") + 8
-    for count in (2**24, 2**24 + 1, 2**40):
-        changed = data[:at] + struct.pack("<Q", count) + data[at + 8 :]
-        (tmp_path / "m.gguf").write_bytes(changed)
-        with raises_naming(GGUFError, tmp_path / "m.gguf"):
-            GGUFFile(tmp_path / "m.gguf")
-
-
-@pytest.mark.parametrize(
-    ("at", "change", "fact"),
-    [
-        (0, b"GGML", "GGUF"),
-        (4, struct.pack("<I", 1), "1"),
-        (4, struct.pack(">I", 3), "little-endian"),
-    ],
-)
-def test_another_format_or_version_is_named(tmp_path, at, change, fact):
-    data = bytearray(LLAMA.read_bytes())
-    data[at : at + 4] = change
-    (tmp_path / "m.gguf").write_bytes(data)
-    with raises_naming(GGUFError, tmp_path / "m.gguf", fact):
-        GGUFFile(tmp_path / "m.gguf")
-
-
-def test_a_type_that_cannot_be_dequantized_is_named(tmp_path):
-    data = bytearray(LLAMA.read_bytes())
-    name = b"blk.0.attn_q.weight"
-    at = data.index(name) + len(name) + 4 + 2 * 8
-    assert data[at] == gguf.GGMLQuantizationType.Q8_0
-    data[at] = gguf.GGMLQuantizationType.I8  # takes less room than Q8_0
-    (tmp_path / "m.gguf").write_bytes(data)
-    with raises_naming(CheckpointError, "blk.0.attn_q.weight", "I8", "Q4_K_M"):
-        GGUFCheckpoint(tmp_path / "m.gguf")
-    data[at] = 250
-    (tmp_path / "m.gguf").write_bytes(data)
-    with raises_naming(CheckpointError, "blk.0.attn_q.weight", "250"):
+    with raises_naming(CheckpointError, tmp_path / "m.gguf", *facts):
         GGUFCheckpoint(tmp_path / "m.gguf")
 
 
@@ -175,3 +140,66 @@ def test_plain_tensors_are_views_of_the_file(tmp_path):
     stored = checkpoint._tensors["model.embed_tokens.weight"]
     loaded = checkpoint.load_matrix({"model.embed_tokens.weight": 401}, 64)
     assert loaded.data_ptr() == np.frombuffer(stored.data, np.uint8).ctypes.data
+
+
+@pytest.fixture(scope="module", params=FIXTURES)
+def fixture(request):
+    return FIXTURES[request.param]
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    return {name: torch.from_numpy(logits) for name, logits in np.load(LOGITS).items()}
+
+
+def test_the_files_hold_the_types_that_they_are_here_for(fixture):
+    checkpoint = GGUFCheckpoint(fixture.file)
+    assert {tensor.type.name for tensor in checkpoint._tensors.values()} >= fixture.types
+
+
+def test_dequantized_logits_are_those_of_transformers_with_the_same_weights(fixture):
+    expected = reference_logits(fixture.model(), PROMPT)[-NUM_LOGITS:]
+    logits = our_logits(fixture.file, int8=False)
+    torch.testing.assert_close(logits, expected, atol=5e-5, rtol=1e-4)
+
+
+def test_int8_logits_are_those_of_transformers_with_rounded_weights(fixture):
+    expected = reference_logits(rounded_to_int8(fixture.model()), PROMPT)[-NUM_LOGITS:]
+    # Products of a few tokens round their activations to bfloat16.
+    assert distance(our_logits(fixture.file), expected) < 0.004
+
+
+def test_logits_are_close_to_llama_cpps(fixture, recorded):
+    theirs = recorded[fixture.name]
+    dequantized, int8 = our_logits(fixture.file, int8=False), our_logits(fixture.file)
+    assert distance(dequantized, theirs) < 0.05
+    assert distance(int8, theirs) < 0.07
+    assert distance(int8, dequantized) < 0.05
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", ["qwen3-Q4_K_M", "llama-Q8_0"])
+def test_half_precision_multiplies_by_the_same_int8_weights(name, dtype):
+    logits = our_logits(FIXTURES[name].file, dtype)
+    assert 1e-5 < distance(logits, our_logits(FIXTURES[name].file)) < 0.03
+    assert GGUFCheckpoint(FIXTURES[name].file).stored_dtype() == torch.bfloat16
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("int8", [True, False])
+def test_the_bytes_of_the_weights_are_known_before_loading(fixture, dtype, int8):
+    checkpoint = GGUFCheckpoint(fixture.file, dtype, int8=int8)
+    expected = checkpoint.weight_bytes()
+    loaded = []
+
+    class Watched(GGUFCheckpoint):
+        def _register(self, name, tensor):
+            loaded.append(tensor)
+            super()._register(name, tensor)
+
+    watched = Watched(fixture.file, dtype, int8=int8)
+    build(watched.config, watched)
+    assert sum(tensor.nbytes for tensor in loaded) == expected
+    assert any(isinstance(tensor, Int8Matrix) for tensor in loaded) == int8
+    plain = sum(tensor.numel() for tensor in loaded) * dtype.itemsize
+    assert expected < plain if int8 else expected == plain

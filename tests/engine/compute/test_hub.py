@@ -15,7 +15,6 @@ from engine.compute.loader import load
 from engine.compute.weights.checkpoint import CheckpointError
 from engine.compute.weights.hub import download, is_hub_name
 from tests.engine.compute.gguf_files import Type, write
-from tests.engine.compute.models import add_tokenizer
 from tests.facts import raises_naming
 
 
@@ -46,7 +45,6 @@ def repository(cache):
 def test_a_model_in_the_cache_is_loaded_by_its_name(repository, qwen3):
     snapshot = repository()
     shutil.copytree(qwen3[0], snapshot)
-    add_tokenizer(snapshot)
     runner, tokenizer = load("someone/tiny")
     assert runner.describe()["name"] == tokenizer.describe()["name"] == "someone/tiny"
 
@@ -75,12 +73,6 @@ def test_the_file_of_a_tag_a_name_or_the_default(repository):
         download("someone/tiny:Q5_K_M")
     with raises_naming(CheckpointError, "tiny-Q2_K.gguf", "Q8_0"):
         download("someone/tiny/tiny-Q2_K.gguf")
-
-
-def test_a_model_in_parts_has_all_of_them(repository):
-    parts = [f"Q4_K_M/tiny-Q4_K_M-0000{i}-of-00002.gguf" for i in (1, 2)]
-    snapshot = repository(*parts)
-    assert download("someone/tiny:Q4_K_M") == snapshot / parts[0]
 
 
 def test_without_the_default_the_tags_are_listed(repository):
@@ -113,23 +105,17 @@ def test_without_a_network_the_error_says_so():
         load("someone/tiny")
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "../tiny/",
-        "models/a.gguf",
-        "a/b:",
-        "a/b/c.bin",
-        "./a.gguf",
-        "tiny",
-        "a/b/c",
-        "a b/c",
-        "some one",
-        "./a/b",
-        "",
-    ],
-)
+PATHS = ["../tiny/", "models/a.gguf", "a/b:", "a/b/c.bin", "./a.gguf", "tiny", "a/b/c", "./a/b", ""]
+
+
+@pytest.mark.parametrize("name", [*PATHS, "a b/c", "some one"])
 def test_what_is_no_name_of_the_hub_is_not_asked_for(name):
     assert not is_hub_name(name)
     for known in ("SmolLM2-135M", "SmolLM2-135M-GGUF:Q4_K_M", "SmolLM2/smol.Q4_K_M.gguf"):
         assert is_hub_name(f"HuggingFaceTB/{known}")
+
+
+def test_a_model_in_parts_has_all_of_them(repository):
+    parts = [f"Q4_K_M/tiny-Q4_K_M-0000{i}-of-00002.gguf" for i in (1, 2)]
+    snapshot = repository(*parts)
+    assert download("someone/tiny:Q4_K_M") == snapshot / parts[0]

@@ -10,11 +10,9 @@ from safetensors.torch import save_file
 from engine import Engine, EngineConfig
 from engine.byte_sizes import byte_size
 from engine.compute import loader, memory
-from engine.compute.device import CPU
 from engine.compute.weights.checkpoint import Checkpoint
 from engine.config import ConfigError
 from tests.engine.compute.gguf_files import Type, write
-from tests.engine.compute.models import add_tokenizer, save
 from tests.engine.compute.tensors import tensors_of
 from tests.facts import raises_naming
 
@@ -22,10 +20,8 @@ CONFIG = EngineConfig(max_kv_tokens=4096)
 
 
 @pytest.fixture
-def directory(tmp_path):
-    save(tmp_path, "qwen3")
-    add_tokenizer(tmp_path)
-    return tmp_path
+def directory(qwen3):
+    return qwen3[0]
 
 
 def available(monkeypatch, size):
@@ -40,11 +36,10 @@ def held_bytes(model):
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", ["qwen3", "llama", "gpt2", "qwen3-moe"])
-def test_the_stated_weights_are_those_that_are_held(tmp_path, name, dtype):
-    save(tmp_path, name)
-    add_tokenizer(tmp_path)
-    plan = loader.plan(tmp_path, CONFIG, dtype=dtype)
-    runner, _ = loader.load(tmp_path, dtype=dtype)
+def test_the_stated_weights_are_those_that_are_held(a_model, name, dtype):
+    directory, _ = a_model(name)
+    plan = loader.plan(directory, CONFIG, dtype=dtype)
+    runner, _ = loader.load(directory, dtype=dtype)
     size = getattr(torch, dtype).itemsize
     assert (
         plan.weights == runner.describe()["weight_bytes"] == size * runner.describe()["parameters"]
@@ -72,13 +67,12 @@ def test_the_stated_kv_memory_is_what_an_engine_reserves(directory):
 
 
 @pytest.mark.parametrize("max_kv_tokens", [64, 4096])
-def test_sliding_layers_need_kv_for_their_windows_only(tmp_path, monkeypatch, max_kv_tokens):
+def test_sliding_layers_need_kv_for_their_windows_only(a_model, monkeypatch, max_kv_tokens):
     """With few blocks, window pages would free nothing, and every layer has all blocks."""
-    save(tmp_path, "gemma3")
-    add_tokenizer(tmp_path)
+    directory, _ = a_model("gemma3")
     config = EngineConfig(max_kv_tokens=max_kv_tokens, max_batch_size=2, token_budget=32)
-    plan = loader.plan(tmp_path, config)
-    engine = Engine.load(tmp_path, config)
+    plan = loader.plan(directory, config)
+    engine = Engine.load(directory, config)
     described = engine.runner.describe()
     assert plan.kv == described["kv_bytes"] == engine.runner.kv_cache.nbytes
     saves = max_kv_tokens == 4096
@@ -93,10 +87,8 @@ def test_sliding_layers_need_kv_for_their_windows_only(tmp_path, monkeypatch, ma
     Engine(engine.runner, EngineConfig(max_kv_tokens=advised, max_batch_size=2, token_budget=32))
 
 
-def test_a_draft_model_is_part_of_the_plan(directory, tmp_path, monkeypatch):
-    other = tmp_path / "draft"
-    save(other, "llama")
-    add_tokenizer(other)
+def test_a_draft_model_is_part_of_the_plan(a_model, monkeypatch):
+    (directory, _), (other, _) = a_model("qwen3"), a_model("llama")
     alone = loader.plan(directory, CONFIG)
     plan = loader.plan(directory, CONFIG, draft_model=other, draft_length=3)
     engine = Engine.load(directory, CONFIG, draft_model=other, draft_length=3)
@@ -104,28 +96,21 @@ def test_a_draft_model_is_part_of_the_plan(directory, tmp_path, monkeypatch):
     assert plan.draft.kv == draft["kv_bytes"]
     assert plan.draft.weights == draft["weight_bytes"]
     assert plan.needed >= alone.needed + draft["kv_bytes"] + draft["weight_bytes"]
-    assert "draft model draft with weights" in str(plan)
+    assert f"draft model {other.name} with weights" in str(plan)
     monkeypatch.setattr(Checkpoint, "get_tensor", None)
     available(monkeypatch, plan.needed - 1)  # rejected before either is loaded
     with raises_naming(ConfigError, "max_kv_tokens"):
         Engine.load(directory, CONFIG, draft_model=other, draft_length=3)
 
 
-def test_nothing_is_loaded_for_a_plan(directory, monkeypatch):
-    monkeypatch.setattr(Checkpoint, "get_tensor", None)
-    assert loader.plan(directory, CONFIG).needed > 0
-
-
-def test_a_model_that_does_not_fit_is_rejected_before_it_is_loaded(directory, monkeypatch):
+def test_a_model_that_does_not_fit_is_rejected_before_it_is_loaded_with_advice_that_fits(
+    directory, monkeypatch
+):
     monkeypatch.setattr(Checkpoint, "get_tensor", None)
     plan = loader.plan(directory, CONFIG)
     available(monkeypatch, plan.needed - 1)
     with raises_naming(ConfigError, byte_size(plan.needed), "max_kv_tokens", "dtype", "bfloat16"):
         Engine.load(directory, CONFIG)
-
-
-def test_the_advice_fits(directory, monkeypatch):
-    plan = loader.plan(directory, CONFIG)
     available(monkeypatch, plan.needed - plan.kv // 4)
     with raises_naming(ConfigError, "bfloat16") as caught:
         loader.plan(directory, CONFIG).check()
@@ -133,10 +118,7 @@ def test_the_advice_fits(directory, monkeypatch):
     assert 256 <= advised < 4096
     loader.plan(directory, EngineConfig(max_kv_tokens=advised)).check()
     loader.plan(directory, CONFIG, dtype="bfloat16").check()
-
-
-def test_a_model_that_never_fits_gets_no_false_hope(directory, monkeypatch):
-    available(monkeypatch, 1000)
+    available(monkeypatch, 1000)  # no false hope
     with raises_naming(ConfigError, "smaller model"):
         Engine.load(directory, CONFIG)
 
@@ -146,16 +128,6 @@ def test_kv_memory_that_a_restart_asks_for_is_checked_too(directory, monkeypatch
     available(monkeypatch, 10**6)
     with raises_naming(ConfigError, "max_kv_tokens", 1 << 20):
         runner.reserve(1 << 16, 16)
-
-
-def test_small_models_are_loaded_without_a_word(directory, monkeypatch, capsys):
-    loader.load(directory)
-    assert capsys.readouterr().err == ""
-    monkeypatch.setattr(loader, "_WORTH_STATING", 0)
-    loader.load(directory, engine=CONFIG)
-    line = capsys.readouterr().err
-    assert line.startswith(f"{directory.name} needs ")
-    assert line.count("\n") == 1
 
 
 def test_progress_counts_every_byte_once(directory):
@@ -186,10 +158,6 @@ def test_the_limit_of_a_container_counts(tmp_path, files):
     if "memory.max" in files:
         (tmp_path / "memory.max").write_text("max\n")
         assert memory._container_limits(tmp_path) == []
-
-
-def test_what_is_available_is_less_than_the_machine_has():
-    assert 0 < memory.available_bytes(CPU) < 2**50
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

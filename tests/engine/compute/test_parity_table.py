@@ -1,15 +1,19 @@
 """Every family in every situation says what transformers says; see `parity.py`.
 
 Rows that differ in how attention, layers or weights are computed have the whole table. The others have
-the situations together in one run; `make soak` runs the rest of the table.
+the situations together in one run; `make soak` runs the rest of the table. Recorded expert loads are
+those of transformers' router in the same situations.
 """
 
 import functools
 
 import pytest
+import torch
 
+from engine.events import vocabulary as v
+from engine.events.expert_loads import unpacked
 from engine.speculation import verification
-from tests.engine.compute.parity import COLUMNS, ROWS, TIE, TOGETHER, fill
+from tests.engine.compute.parity import COLUMNS, ROWS, TIE, TOGETHER, fill, make_prompts, served
 
 PROMPTS, OUTPUT = 6, 12
 # One of each: layer norm, grouped heads, windows, two rotations, experts, half precision, int8.
@@ -21,12 +25,6 @@ CELLS = [
     for row in ROWS
     for column in (*COLUMNS, "together")
 ]
-
-
-@pytest.fixture(scope="session")
-def subject(tmp_path_factory):
-    """Name of a row -> its Subject, made on first use."""
-    return functools.cache(lambda name: ROWS[name](tmp_path_factory.mktemp("parity")))
 
 
 @pytest.mark.parametrize(("row", "column"), CELLS)
@@ -57,3 +55,66 @@ def test_the_judge_notices_a_precision_that_is_not_what_it_says(subject, monkeyp
     bf16 = subject("llama-llama3, bf16")
     monkeypatch.setattr(bf16, "tie", lambda logits: TIE)
     assert fill(bf16, COLUMNS["alone"], PROMPTS, OUTPUT).unlike > 1
+
+
+MODELS = {"qwen3-moe": (0, 1, 2), "qwen3-moe, dense layer": (0, 2)}  # the layers with experts
+
+
+class Router:
+    """What transformers' router chooses, as loads of each layer."""
+
+    def __init__(self, judge, layers):
+        self.judge, self.layers = judge, layers
+        self._chosen = functools.cache(self._choose)
+
+    @torch.inference_mode()
+    def _choose(self, tokens):
+        """The experts of each token of each layer: [layers, tokens, k]."""
+        output = self.judge(torch.tensor([tokens]), output_router_logits=True)
+        logits = torch.stack(output.router_logits)
+        return logits.softmax(-1).topk(self.judge.config.num_experts_per_tok).indices
+
+    def loads(self, tokens, start, count):
+        """How many of `tokens[start:][:count]` each expert computes, by layer."""
+        experts = [torch.zeros(0, dtype=torch.long)] * self.judge.config.num_hidden_layers
+        chosen = self._chosen(tuple(tokens))[:, start : start + count]
+        for layer, of_layer in zip(self.layers, chosen, strict=True):
+            size = self.judge.config.num_experts
+            experts[layer] = torch.bincount(of_layer.flatten(), minlength=size)
+        return experts
+
+
+@pytest.mark.parametrize(
+    ("name", "column"),
+    [
+        *(("qwen3-moe", column) for column in COLUMNS),
+        ("qwen3-moe", "together"),
+        ("qwen3-moe, dense layer", "together"),
+    ],
+)
+def test_recorded_loads_are_those_of_transformers_router(subject, name, column):
+    subject = subject(name)
+    router = Router(subject.judge, MODELS[name])
+    texts = make_prompts(PROMPTS, 97)
+    situation = COLUMNS.get(column, TOGETHER)
+    requests, log = served(subject, situation, texts, OUTPUT)
+    assert situation.happened(log) >= 3
+    tokens = {request.id: request.tokens for request in requests}
+    steps = zip(log.of(v.StepScheduled), log.of(v.StepFinished), strict=True)
+    for scheduled, finished in steps:
+        expected = [torch.zeros(8 if i in MODELS[name] else 0, dtype=torch.long) for i in range(3)]
+        for row in scheduled.rows:
+            known = row.start + row.count - len(row.drafts)
+            # Later tokens change nothing, so all rows of a request without drafts share a call.
+            whole = tokens[row.request] if not row.drafts else tokens[row.request][:known]
+            loads = router.loads([*whole, *row.drafts], row.start, row.count)
+            expected = [a + b for a, b in zip(expected, loads, strict=True)]
+        recorded = [unpacked(layer) for layer in finished.expert_loads]
+        assert recorded == [layer.tolist() for layer in expected], finished.step
+        assert log.expert_loads(finished.step).layers == recorded
+        computed = sum(row.count for row in scheduled.rows)
+        assert {sum(recorded[layer]) for layer in MODELS[name]} == {2 * computed}
+    every = [log.expert_loads(event.step).layers for event in log.of(v.StepFinished)]
+    assert log.expert_loads().layers == [
+        [sum(loads) for loads in zip(*layer, strict=True)] for layer in zip(*every, strict=True)
+    ]

@@ -1,5 +1,6 @@
 """Which type a model is computed in, and that weights, KV and products have it."""
 
+import shutil
 from typing import get_args
 
 import pytest
@@ -14,7 +15,6 @@ from engine.compute.weights.checkpoint import Checkpoint, CheckpointError
 from engine.compute.weights.gguf_checkpoint import GGUFCheckpoint
 from engine.config import ConfigError
 from tests.engine.compute.gguf_files import Type, write
-from tests.engine.compute.models import add_tokenizer, save
 from tests.engine.compute.tensors import tensors_of
 from tests.facts import raises_naming
 
@@ -34,12 +34,11 @@ def cpu_with(monkeypatch):
 
 
 @pytest.fixture
-def stored(tmp_path):
+def stored(tmp_path, qwen3):
     """Save a small model whose weights have this type."""
 
     def make(dtype):
-        save(tmp_path, "qwen3")
-        add_tokenizer(tmp_path)
+        shutil.copytree(qwen3[0], tmp_path, dirs_exist_ok=True)
         file = tmp_path / "model.safetensors"
         tensors = {name: tensor.to(dtype) for name, tensor in load_file(file).items()}
         save_file(tensors, file)
@@ -66,6 +65,7 @@ def test_auto_is_the_stored_type_where_the_cpu_computes_it(cpu_with, features, n
         assert is_native(dtype, CPU) == (dtype in native)
         expected = dtype if dtype in native else torch.float32
         assert resolve_dtype("auto", dtype, CPU) == expected
+        assert resolve_dtype(str(dtype).removeprefix("torch."), torch.float32, CPU) == dtype
     assert resolve_dtype("auto", torch.float32, CPU) == torch.float32
 
 
@@ -77,31 +77,13 @@ def test_old_gpus_have_no_bfloat16(monkeypatch, capability, native):
     assert is_native(torch.float16, device)
 
 
-def test_a_named_precision_is_taken_as_it_is(cpu_with):
-    cpu_with()
-    for name in ("float32", "bfloat16", "float16"):
-        assert resolve_dtype(name, torch.float32, CPU) == getattr(torch, name)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, *HALVES])
-def test_the_stored_type_of_a_directory(stored, dtype):
-    assert Checkpoint(stored(dtype)).stored_dtype() == dtype
-
-
-@pytest.mark.parametrize(
-    ("type_", "dtype"),
-    [
-        (Type.F32, torch.float32),
-        (Type.F16, torch.float16),
-        (Type.BF16, torch.bfloat16),
-        (Type.Q8_0, torch.bfloat16),
-    ],
-)
-def test_the_stored_type_of_a_gguf_file(tmp_path, cpu_with, type_, dtype):
-    write(tmp_path / "m.gguf", "llama", type_)
-    assert GGUFCheckpoint(tmp_path / "m.gguf").stored_dtype() == dtype
-    cpu_with()
-    assert load(tmp_path / "m.gguf")[0].describe()["dtype"] == "float32"
+def test_the_stored_type_of_a_directory_or_a_gguf_file(stored, tmp_path):
+    for dtype in (torch.float32, *HALVES):
+        assert Checkpoint(stored(dtype)).stored_dtype() == dtype
+    types = {"F32": "float32", "F16": "float16", "BF16": "bfloat16", "Q8_0": "bfloat16"}
+    for type_, dtype in types.items():
+        write(tmp_path / f"{type_}.gguf", "llama", Type[type_])
+        assert GGUFCheckpoint(tmp_path / f"{type_}.gguf").stored_dtype() == getattr(torch, dtype)
 
 
 def test_auto_decides_when_a_model_is_loaded(stored, cpu_with):
@@ -137,12 +119,15 @@ def test_weights_and_kv_are_kept_and_computed_in_half_precision(stored, name):
     assert len(request.output_ids) == 3
 
 
+def edit(file, change):
+    tensors = load_file(file)
+    change(tensors)
+    save_file(tensors, file)
+
+
 def test_values_that_float16_cannot_hold_are_an_error(stored):
     directory = stored(torch.float32)
-    file = directory / "model.safetensors"
-    tensors = load_file(file)
-    tensors["model.norm.weight"][3] = 1e6
-    save_file(tensors, file)
+    edit(directory / "model.safetensors", lambda t: t["model.norm.weight"][3].fill_(1e6))
     with raises_naming(CheckpointError, "model.norm.weight", "float16", "infinity", "float32"):
         load(directory, dtype="float16")
     load(directory, dtype="bfloat16")
@@ -150,11 +135,8 @@ def test_values_that_float16_cannot_hold_are_an_error(stored):
 
 def test_logits_that_overflow_end_the_request_with_a_reason(stored):
     directory = stored(torch.float32)
-    file = directory / "model.safetensors"
-    tensors = load_file(file)
-    tensors["model.norm.weight"].fill_(6e4)
-    tensors["model.embed_tokens.weight"].fill_(6e4)
-    save_file(tensors, file)
+    for name in ("model.norm.weight", "model.embed_tokens.weight"):
+        edit(directory / "model.safetensors", lambda t, name=name: t[name].fill_(6e4))
     engine = Engine.load(directory, CONFIG, dtype="float16")
     request = engine.submit([5], SamplingParams(max_tokens=1))
     engine.step()
@@ -163,13 +145,10 @@ def test_logits_that_overflow_end_the_request_with_a_reason(stored):
     assert "float16" in request.error
 
 
-@pytest.mark.parametrize("dtype", ["int8", "half", "", "torch.float32"])
-def test_an_unknown_precision_is_rejected_with_the_choices(dtype):
-    with raises_naming(ConfigError, "dtype", *get_args(Precision), dtype):
-        load("bundled", dtype=dtype)
-
-
-def test_an_unknown_or_missing_device_is_rejected_with_the_choices(monkeypatch):
+def test_an_unknown_precision_or_a_missing_device_is_rejected_with_the_choices(monkeypatch):
+    for dtype in ("int8", "half", "", "torch.float32"):
+        with raises_naming(ConfigError, "dtype", *get_args(Precision), dtype):
+            load("bundled", dtype=dtype)
     with raises_naming(ConfigError, "device", *get_args(Device), "tpu"):
         load("bundled", device="tpu")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)

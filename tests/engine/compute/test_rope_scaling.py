@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine import Engine, EngineConfig, SamplingParams
-from engine.compute.model.config_file import read_config
 from engine.compute.model.rope_scaling import (
     LinearScaling,
     Llama3Scaling,
@@ -29,27 +28,6 @@ def with_scaling(scaling):
     return lambda config: replace(
         config, ropes=tuple(replace(rope, scaling=scaling) for rope in config.ropes)
     )
-
-
-@pytest.mark.parametrize("kind", ["linear", "llama3", "yarn"])
-def test_each_entry_matters(a_model, kind):
-    directory, model = a_model(f"llama-{kind}")
-    scaling = read_config(directory).ropes[0].scaling
-    assert not departs(directory, model, with_scaling(scaling))
-    assert departs(directory, model, with_scaling(None))
-    changes = {
-        "factor": 2.0,
-        "low_freq_factor": 2.0,
-        "high_freq_factor": 2.0,
-        "original_max_position_embeddings": 300,
-        "beta_fast": 2.0,
-        "beta_slow": 0.1,
-        "attention_factor": 1.0,
-        "truncate": False,
-    }
-    for entry in set(changes) & set(scaling.__struct_fields__):
-        other = msgspec.structs.replace(scaling, **{entry: changes[entry]})
-        assert departs(directory, model, with_scaling(other)), entry
 
 
 @settings(max_examples=150, deadline=None)
@@ -128,24 +106,6 @@ class TestLongRope:
             Driver(directory, num_blocks=blocks).runner.kv_format() for blocks in (4, 40, 80)
         )
         assert short != long == longer
-
-    def test_the_scale_grows_with_the_factor(self, a_model):
-        scaling = read_config(a_model("phi4-long")[0]).ropes[0].scaling
-        assert scaling.factor == 256 / 16
-        assert scaling.attention_scale == pytest.approx(2**0.5)
-        assert msgspec.structs.replace(scaling, factor=1.0).attention_scale == 1.0
-        assert msgspec.structs.replace(scaling, attention_factor=0.5).attention_scale == 0.5
-
-
-def test_yarn_reaches_as_far_as_its_factor_says():
-    entries = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": None}
-    scaling = read_scaling(entries, 32_768, 16)
-    assert scaling == YarnScaling(factor=4.0, original_max_position_embeddings=32_768)
-
-
-def test_older_names():
-    assert read_scaling({"type": "linear", "factor": 2}, 64, 16) == LinearScaling(factor=2.0)
-    assert read_scaling({"rope_theta": 5.0, "partial_rotary_factor": 1.0}, 64, 16) is None
 
 
 @pytest.mark.parametrize(

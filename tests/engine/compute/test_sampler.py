@@ -1,4 +1,4 @@
-"""The vectorised sampler: its order, its draws, and that rows of a batch do not touch each other."""
+"""The vectorised sampler against plain floats and transformers: all rows at once or one by one."""
 
 import math
 import random
@@ -7,14 +7,26 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from engine.compute.sampling import reference
+from engine.compute.sampling.prompt_logprobs import score_prompts
 from engine.compute.sampling.randomness import uniforms
-from engine.compute.sampling.sampler import draw, sample
-from engine.runner import LogitPosition
-from tests.engine.compute.sampler_cases import logit_position, random_logits, random_position
+from engine.compute.sampling.reference import probabilities
+from engine.compute.sampling.sampler import draw, process_logits, sample, top_logprobs
+from engine.compute.sampling.truncation import truncated_probs
+from engine.runner import LogitPosition, Row
+from engine.scheduling.sampling_params import SamplingParams
+from tests.engine.compute.sampler_cases import (
+    log_softmax,
+    logit_position,
+    most_likely,
+    random_logits,
+    random_position,
+    reported,
+)
+from tests.lazy import transformers
 
 
 def test_draw_is_exact_at_its_thresholds():
@@ -26,15 +38,7 @@ def test_draw_is_exact_at_its_thresholds():
         assert draw(probabilities, torch.tensor([number], dtype=torch.float64)).tolist() == [token]
 
 
-def test_greedy_takes_the_likeliest_and_reports_its_probability():
-    logits = torch.tensor([[0.0, 2.0, 1.0], [5.0, 2.0, 1.0]])
-    output = sample(logits.clone(), [logit_position(), logit_position()])
-    assert output.token_ids == [1, 0]
-    assert output.logprobs == pytest.approx(logits.log_softmax(-1)[[0, 1], [1, 0]].tolist())
-    assert output.top_logprobs == {}
-
-
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
     rows=st.integers(1, 8),
@@ -63,7 +67,7 @@ class Allows:
         return self._mask
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(seed=st.integers(0, 10**6), vocab=st.sampled_from([1, 6, 40]), is_masked=st.booleans())
 def test_a_token_is_that_of_the_reference(seed, vocab, is_masked):
     rng = random.Random(seed)
@@ -85,16 +89,6 @@ def test_a_token_is_that_of_the_reference(seed, vocab, is_masked):
     summed = np.cumsum(reference.probabilities(processed, where.params))
     assert summed[token] > number - 1e-4
     assert token == 0 or summed[token - 1] <= number + 1e-4
-
-
-@settings(max_examples=50, deadline=None)
-@given(seed=st.integers(0, 10**6), number=st.floats(0, 1, exclude_max=True))
-def test_the_reference_draws_in_the_order_of_ids(seed, number):
-    logits = random_logits(seed, 1, 9)[0].tolist()
-    where = logit_position(temperature=1.0)
-    token = reference.sample(logits, where, number)
-    summed = np.cumsum([0.0, *reference.probabilities(logits, where.params)])
-    assert summed[token] - 1e-9 <= number <= summed[token + 1] + 1e-9
 
 
 def test_the_number_of_a_token_depends_on_seed_sample_and_position_alone():
@@ -124,7 +118,7 @@ def test_the_number_of_a_token_depends_on_seed_sample_and_position_alone():
 )
 def test_drawn_frequencies_are_the_probabilities(params):
     logits = torch.tensor([[1.0, 0.0, -1.0, 0.5, -2.0, 0.7]])
-    count = 20_000
+    count = 5_000
     one = logit_position([0, 1], [3, 3, 4], seed=3, **params)
     positions = [LogitPosition(one.request, one.params, sample, ()) for sample in range(count)]
     found = Counter(sample(logits.repeat(count, 1), positions).token_ids)
@@ -148,26 +142,6 @@ def test_logits_that_are_not_finite_are_an_error(bad, temperature):
             torch.tensor([[0.0, 1.0], [0.0, bad]]),
             [logit_position(**params), logit_position(**params)],
         )
-
-
-@pytest.mark.parametrize("huge", [1, 10**30])
-def test_whole_numbers_are_numbers(huge):
-    logits = random_logits(1, 1, 9)
-    whole = dict(temperature=huge, top_p=1, min_p=1, repetition_penalty=huge, logit_bias={3: 1})
-    floats = {name: float(whole[name]) for name in whole if name != "logit_bias"}
-    for more in ({}, dict(frequency_penalty=1, presence_penalty=-1)):
-        positions = [
-            logit_position([1], [2, 2], **params, **more) for params in (whole, whole | floats)
-        ]
-        assert sample(logits.clone(), positions[:1]) == sample(logits.clone(), positions[1:])
-
-
-def test_a_top_k_beyond_any_vocabulary_keeps_all():
-    logits = torch.tensor([[0.0, 1.0, 2.0]])
-    for seed in range(20):
-        params = dict(temperature=1.0, seed=seed)
-        huge, none = logit_position(**params, top_k=10**30), logit_position(**params)
-        assert sample(logits.clone(), [huge]) == sample(logits.clone(), [none])
 
 
 class TestUniforms:
@@ -195,3 +169,267 @@ class TestUniforms:
         assert chi_square < 43.8  # 19 degrees of freedom: one in a thousand lies above
         for lag in (1, 2, 3):
             assert abs(np.corrcoef(numbers[lag:], numbers[:-lag])[0, 1]) < 4 / math.sqrt(count)
+
+
+FORBIDDEN = torch.finfo(torch.float32).min
+
+
+def adjust(logits, positions):
+    """The logits that `sample` takes tokens from."""
+    logits = logits.clone()
+    process_logits(logits, positions)
+    return logits
+
+
+@settings(max_examples=75, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    rows=st.integers(1, 6),
+    vocab=st.sampled_from([1, 6, 60]),
+    ties=st.booleans(),
+)
+def test_adjusted_logits_equal_the_plain_ones(seed, rows, vocab, ties):
+    rng = random.Random(seed)
+    positions = [random_position(rng, vocab) for _ in range(rows)]
+    logits = random_logits(seed, rows, vocab, ties=ties)
+    found = adjust(logits, positions)
+    for i, row in enumerate(logits.tolist()):
+        expected = [max(x, FORBIDDEN) for x in reference.process_logits(row, positions[i])]
+        torch.testing.assert_close(found[i], torch.tensor(expected), atol=2e-5, rtol=1e-5)
+
+
+def test_each_penalty_looks_at_its_own_part_of_the_text():
+    # Token 0 is in the prompt only, 1 in the output only (twice), 2 in both, 3 nowhere.
+    text = dict(prompt=[0, 2], output=[1, 1, 2])
+    logits = torch.tensor([[4.0, 4.0, -4.0, 4.0]])
+    for params, expected in [
+        (dict(repetition_penalty=2.0), [2.0, 2.0, -8.0, 4.0]),
+        (dict(repetition_penalty=0.5), [8.0, 8.0, -2.0, 4.0]),
+        (dict(frequency_penalty=1.0), [4.0, 2.0, -5.0, 4.0]),
+        (dict(presence_penalty=1.0), [4.0, 3.0, -5.0, 4.0]),
+        (dict(presence_penalty=-2.0), [4.0, 6.0, -2.0, 4.0]),
+        # Repetition first: 4 / 2 - 2 * 1 - 1 and so on.
+        (
+            dict(repetition_penalty=2.0, frequency_penalty=1.0, presence_penalty=1.0),
+            [2.0, -1.0, -10.0, 4.0],
+        ),
+    ]:
+        assert adjust(logits, [logit_position(**text, **params)])[0].tolist() == expected
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    penalty=st.sampled_from([0.1, 0.8, 1.2, 10.0]),
+    text=st.lists(st.integers(0, 39), min_size=2, max_size=60),
+)
+def test_repetition_equals_that_of_transformers(seed, penalty, text):
+    logits = random_logits(seed, 1, 40)
+    processor = transformers.RepetitionPenaltyLogitsProcessor(penalty)
+    expected = processor(torch.tensor([text]), logits.clone())
+    found = adjust(logits, [logit_position(text[:1], text[1:], repetition_penalty=penalty)])
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("output", range(4))
+def test_min_tokens_equals_that_of_transformers(output):
+    logits = random_logits(1, 1, 10)
+    text = [9] * (3 + output)
+    processor = transformers.MinNewTokensLengthLogitsProcessor(3, 2, [0, 4], device="cpu")
+    expected = processor(torch.tensor([text]), logits.clone())
+    found = adjust(logits, [logit_position(text[:3], text[3:], end_ids=[0, 4], min_tokens=2)])
+    assert torch.equal(found <= FORBIDDEN, expected == -torch.inf)
+    assert torch.equal(found[found > FORBIDDEN], expected[expected > -torch.inf])
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1e-5, 1.0, 1e300])
+def test_where_every_token_is_forbidden_one_is_taken_all_the_same(temperature):
+    """A client that forbids everything must not end the step for the others."""
+    all_ends = dict(end_ids=range(3), min_tokens=5, temperature=temperature, top_p=0.5, min_p=0.1)
+    logits = random_logits(2, 2, 3)
+    output = sample(logits.clone(), [logit_position(**all_ends), logit_position()])
+    assert output.token_ids[0] in range(3)
+    assert output.token_ids[1] == logits[1].argmax()
+    # Where one is left, it is that one, however flat the distribution.
+    some = all_ends | {"end_ids": [0, 2]}
+    for seed in range(10):
+        assert sample(logits[:1].clone(), [logit_position(**some, seed=seed)]).token_ids == [1]
+
+
+@pytest.mark.parametrize("penalty", [1e-300, 1e300])
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_absurd_penalties_stay_finite(penalty, temperature):
+    logits = torch.tensor([[3.0, -2.0, 0.0, 1.0]])
+    where = logit_position([0, 1, 2], repetition_penalty=penalty, temperature=temperature)
+    assert sample(logits, [where]).token_ids == [3 if penalty > 1 else 0]
+
+
+def all_rows(logits, params):
+    return truncated_probs(
+        logits,
+        torch.tensor([p.temperature for p in params]),
+        torch.tensor([p.min_p for p in params]),
+        torch.tensor([min(p.top_k, logits.shape[-1]) for p in params]),
+        torch.tensor([p.top_p for p in params], dtype=torch.float64),
+    )
+
+
+PARAMS = st.builds(
+    SamplingParams,
+    temperature=st.sampled_from([0.05, 0.5, 1.0, 3.0]),
+    min_p=st.sampled_from([0.0, 0.0, 1e-6, 0.02, 0.3, 1.0]),
+    top_k=st.sampled_from([0, 1, 2, 7, 64, 65, 300]),
+    top_p=st.sampled_from([1.0, 0.999, 0.9, 0.5, 0.01, 1e-12]),
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    params=st.lists(PARAMS, min_size=1, max_size=6),
+    seed=st.integers(0, 10**6),
+    vocab=st.sampled_from([1, 5, 200, 700]),
+    spread=st.sampled_from([0.01, 2.0]),
+    ties=st.booleans(),
+)
+# Almost flat: top-p needs more than its first look.
+@example([SamplingParams(temperature=3.0, top_p=0.9)] * 2, 1, 700, 0.01, False)
+def test_distribution_equals_the_plain_one(params, seed, vocab, spread, ties):
+    logits = random_logits(seed, len(params), vocab, spread, ties)
+    before = logits.clone()
+    found = all_rows(logits, params)
+    assert torch.equal(logits, before)
+    for i, row in enumerate(logits.tolist()):
+        np.testing.assert_allclose(found[i].numpy(), probabilities(row, params[i]), atol=2e-5)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    temperature=st.sampled_from([0.2, 1.0, 1.7]),
+    min_p=st.sampled_from([0.01, 0.1, 0.5]),
+    top_k=st.sampled_from([1, 3, 20, 1000]),
+    top_p=st.sampled_from([0.1, 0.6, 0.95]),
+)
+def test_the_cuts_equal_those_of_transformers(seed, temperature, min_p, top_k, top_p):
+    logits = random_logits(seed, 4, 120)
+    warpers = dict(
+        min_p=transformers.MinPLogitsWarper(min_p),
+        top_k=transformers.TopKLogitsWarper(top_k),
+        top_p=transformers.TopPLogitsWarper(top_p),
+    )
+    chosen = dict(min_p=min_p, top_k=top_k, top_p=top_p)
+    for names in (["min_p"], ["top_k"], ["top_p"], ["min_p", "top_k", "top_p"]):
+        scores = transformers.TemperatureLogitsWarper(temperature)(None, logits)
+        for name in names:
+            if name == "top_p":  # a sum that rounding moves across the limit decides nothing
+                sums = scores.double().softmax(-1).sort(descending=True).values.cumsum(-1)
+                assume((sums - top_p).abs().min() > 1e-6)
+            scores = warpers[name](None, scores)
+        params = SamplingParams(temperature=temperature, **{name: chosen[name] for name in names})
+        torch.testing.assert_close(all_rows(logits, [params] * 4), scores.softmax(-1))
+
+
+@pytest.mark.parametrize(
+    ("temperature", "expected"),
+    [(1e-5, [0, 1, 0]), (1e-300, [0, 1, 0]), (1e30, [1 / 3] * 3), (1e300, [1 / 3] * 3)],
+)
+@pytest.mark.parametrize("min_p", [0.0, 0.99])
+def test_extreme_temperatures_are_greedy_or_uniform(temperature, expected, min_p):
+    params = SamplingParams(temperature=temperature, min_p=min_p)
+    assert all_rows(torch.tensor([[3.0, 7.0, 6.9]]), [params])[0].tolist() == pytest.approx(
+        expected
+    )
+
+
+@settings(max_examples=75, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    rows=st.integers(1, 6),
+    vocab=st.sampled_from([1, 6, 60]),
+    ties=st.booleans(),
+)
+def test_logprobs_and_likeliest_are_the_model_s_own_with_the_bias(seed, rows, vocab, ties):
+    """Independent of penalties, temperature and truncation."""
+    rng = random.Random(seed)
+    positions = [random_position(rng, vocab) for _ in range(rows)]
+    logits = random_logits(seed, rows, vocab, ties=ties)
+    output = sample(logits.clone(), positions)
+    for i, row in enumerate(logits.tolist()):
+        expected_logprobs = reported(row, positions[i])
+        assert output.logprobs[i] == pytest.approx(expected_logprobs[output.token_ids[i]], abs=1e-4)
+        wanted = positions[i].params.logprobs
+        assert (i in output.top_logprobs) == (wanted is not None)
+        if wanted is None:
+            continue
+        expected = most_likely(row, positions[i], wanted)
+        found = output.top_logprobs[i]
+        assert [logprob for _, logprob in found] == pytest.approx(
+            [logprob for _, logprob in expected], abs=1e-4
+        )
+        for token, logprob in found:
+            assert logprob == pytest.approx(expected_logprobs[token], abs=1e-4)
+        assert dict(found).get(output.token_ids[i], output.logprobs[i]) == output.logprobs[i]
+
+
+def test_top_logprobs_come_in_order_and_equals_by_id():
+    logprobs = torch.tensor([[1.0, 3.0, 1.0, 2.0, 1.0, 3.0]]).log_softmax(-1)
+    (found,) = top_logprobs(logprobs, [4])
+    assert [token for token, _ in found] == [1, 5, 3, 0]
+    assert [value for _, value in found] == logprobs[0, [1, 5, 3, 0]].tolist()
+    # The number of tokens that other rows ask for makes no difference.
+    assert top_logprobs(logprobs.expand(3, -1), [4, 1, 6])[:2] == [found, found[:1]]
+    assert top_logprobs(logprobs, [0]) == [[]]
+    assert [token for token, _ in top_logprobs(logprobs, [99])[0]] == [1, 5, 3, 0, 2, 4]
+
+
+def test_greedy_takes_the_first_of_the_likeliest_even_when_tied():
+    for seed in range(30):
+        output = sample(
+            random_logits(seed, 1, 40, spread=1.0, ties=True), [logit_position(logprobs=3)]
+        )
+        assert output.top_logprobs[0][0] == (output.token_ids[0], output.logprobs[0])
+
+
+def scored_row(prompt, start, count, top, samples=(), **params):
+    request = logit_position(prompt, prompt_logprobs=top, **params).request
+    return Row(request, start, count, [], list(samples))
+
+
+def test_prompt_scores_are_without_bias_and_beside_other_rows():
+    prompt = [3, 1, 4, 1, 5, 9]
+    logits = random_logits(7, 5 + 2, 12)
+    rows = [
+        Row(logit_position().request, 0, 1, [], [0]),
+        scored_row(prompt, 0, 6, 3, [0], logit_bias={3: 50.0}),
+        scored_row(prompt, 1, 2, 0),
+    ]
+    score_prompts(logits, rows)
+    assert rows[0].scores == []
+    assert [len(row.scores) for row in rows] == [0, 5, 2]
+    for first, row in ((0, rows[1]), (5, rows[2])):
+        for i, score in enumerate(row.scores):
+            expected = log_softmax(logits[first + i].tolist())
+            assert score.logprob == pytest.approx(expected[prompt[row.start + 1 + i]], abs=1e-5)
+            assert len(score.top) == row.request.params.prompt_logprobs
+    best = [score.top[0][0] for score in rows[1].scores]
+    assert best == logits[:5].argmax(-1).tolist()
+
+
+def test_a_long_prompt_is_scored_in_slices_with_the_same_floats():
+    rng = random.Random(0)
+    prompt = [rng.randrange(20) for _ in range(601)]
+    logits = random_logits(0, 600, 20, ties=True)
+    row = scored_row(prompt, 0, 601, 4)
+    score_prompts(logits, [row])
+    assert len(row.scores) == 600
+    whole = logits.log_softmax(-1)
+    for i, score in enumerate(row.scores):
+        assert score.logprob == whole[i, prompt[i + 1]].item()
+        assert dict(score.top).get(prompt[i + 1], score.logprob) == score.logprob
+
+
+def test_prompts_are_not_scored_with_logits_that_are_not_finite():
+    logits = random_logits(0, 3, 20)
+    logits[2, 4] = float("nan")
+    with pytest.raises(FloatingPointError):
+        score_prompts(logits, [scored_row([1, 2, 3, 4], 0, 4, 1)])

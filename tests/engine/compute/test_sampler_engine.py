@@ -1,4 +1,4 @@
-"""Every sampling parameter through the whole engine: what it changes, and that scores are exact."""
+"""Every sampling parameter through the whole engine: tokens of the reference, and exact scores."""
 
 from collections import Counter
 
@@ -9,9 +9,12 @@ import torch
 from engine import Engine, EngineConfig, SamplingParams
 from engine.compute.loader import build
 from engine.compute.model.config_file import read_config
+from engine.compute.sampling import reference
+from engine.compute.sampling.randomness import uniforms
 from engine.compute.torch_runner import TorchRunner
 from engine.compute.weights.checkpoint import Checkpoint
 from engine.events.vocabulary import StepFinished
+from engine.runner import LogitPosition
 from engine.scheduling.admission import RequestError
 from engine.scheduling.structured_output import StructuredOutput
 from engine.speculation.prompt_lookup import PromptLookup
@@ -47,6 +50,10 @@ class Asker:
     def ids(self, *args, **params):
         return self.one(*args, **params).token_ids
 
+    def prompt(self, params):
+        """The request as it is before its first token."""
+        return self.engine().submit(PROMPT, SamplingParams(max_tokens=LENGTH, **params))
+
 
 @pytest.fixture(scope="module")
 def ask(qwen3):
@@ -58,63 +65,47 @@ def model(qwen3):
     return qwen3[1]
 
 
-def repeats(ids):
-    """Output tokens that were in the output before."""
-    return len(ids) - len(set(ids))
-
-
-def likeliest(logits, count):
-    """Per place, the ids of the `count` greatest logits."""
-    return [set(row.topk(count).indices.tolist()) for row in logits]
-
-
 def output_logits(model, ids):
     return reference_logits(model, PROMPT + ids)[len(PROMPT) - 1 : -1]
 
 
-# One test for each field, named after it; the last test of this part counts them.
+# Each field that decides about tokens, with values that change the tokens of the plain request.
+FIELDS = {
+    "min_tokens": lambda plain: dict(stop_token_ids=[plain[2]], min_tokens=10),
+    "bad_words": lambda plain: dict(bad_words=[bytes(plain[3:5]).decode(), chr(plain[0])]),
+    "allowed_token_ids": dict(allowed_token_ids=[5, 9, 12]),
+    "logit_bias": lambda plain: dict(logit_bias={plain[0]: -100, 42: 3.0}),
+    "repetition_penalty": dict(repetition_penalty=1.5),
+    "frequency_penalty": dict(frequency_penalty=2.0),
+    "presence_penalty": dict(presence_penalty=-2.0),
+    "temperature": dict(temperature=5.0, seed=3),
+    "min_p": WARM | dict(min_p=0.3),
+    "top_k": WARM | dict(top_k=3),
+    "top_p": WARM | dict(top_p=0.4),
+    "seed": WARM | dict(seed=4),
+    "n": WARM | dict(n=3),
+}
+# Their tests are below, or in tests/engine/test_stops.py.
+OTHERS = {"max_tokens", "stop", "stop_token_ids", "include_stop_str_in_output", "ignore_eos"}
+OTHERS |= {"skip_special_tokens", "structured", "best_of", "logprobs", "prompt_logprobs"}
 
 
-def test_max_tokens(ask):
-    assert ask.ids(max_tokens=7) == ask.ids()[:7]
+def test_every_field_has_its_test():
+    assert {field.name for field in msgspec.structs.fields(SamplingParams)} == {*FIELDS, *OTHERS}
 
 
-def test_min_tokens(ask):
+@pytest.mark.parametrize("field", FIELDS)
+def test_tokens_are_those_of_the_reference_with_the_logits_of_transformers(ask, model, field):
     plain = ask.ids()
-    end = plain[2]
-    assert len(ask.ids(stop_token_ids=[end])) <= 3
-    forbidden = ask.ids(stop_token_ids=[end], min_tokens=10)
-    assert len(forbidden) > 10
-    assert end not in forbidden[:10]
-    assert forbidden[:2] == plain[:2]
-    assert len(ask.ids(eos=[end])) <= 3 < 10 < len(ask.ids(eos=[end], min_tokens=10))
-
-
-def test_stop(ask):
-    text = ask.one().text
-    found = ask.one(stop=[text[4:6]])
-    assert found.text == text[: text.index(text[4:6])]
-    assert found.finish_reason == "stop"
-
-
-def test_stop_token_ids(ask):
-    plain = ask.ids()
-    found = ask.one(stop_token_ids=[plain[5]])
-    assert found.token_ids == plain[: plain.index(plain[5]) + 1]
-    assert found.finish_reason == "stop"
-
-
-def test_include_stop_str_in_output(ask):
-    plain = ask.one()
-    stop = plain.text[4:6]
-    found = ask.one(stop=[stop], include_stop_str_in_output=True)
-    assert found.text == plain.text[: plain.text.index(stop) + 2]
-    end = plain.token_ids[5]
-    texts = [
-        ask.one(stop_token_ids=[end], include_stop_str_in_output=keep).text
-        for keep in (False, True)
-    ]
-    assert texts[1] == texts[0] + ByteTokenizer().decode([end])
+    params = FIELDS[field](plain) if callable(FIELDS[field]) else FIELDS[field]
+    found = [one.token_ids for one in ask.all(**params)]
+    assert plain not in found and ask.ids(**WARM) not in found[field == "n" :]
+    request = ask.prompt(params)
+    for sample, ids in enumerate(found):
+        for place, logits in enumerate(output_logits(model, ids)):
+            position = LogitPosition(request, request.params, sample, ids[:place])
+            (number,) = uniforms([request.seed], [sample], [position.position])
+            assert ids[place] == reference.sample(logits.tolist(), position, number)
 
 
 def test_skip_special_tokens(ask):
@@ -127,30 +118,8 @@ def test_skip_special_tokens(ask):
     assert found.text == bytes(token for token in plain if token != plain[2]).decode()
 
 
-def test_bad_words(ask):
-    plain = ask.ids()
-    pair = bytes(plain[3:5]).decode()
-    found = ask.ids(bad_words=[pair])
-    assert found[:4] == plain[:4]
-    assert found[4] != plain[4]
-    assert pair not in bytes(found).decode()
-    assert plain[0] not in ask.ids(bad_words=[chr(plain[0])])
-
-
-def test_allowed_token_ids(ask, model):
-    allowed = [5, 9, 12]
-    ids = ask.ids(allowed_token_ids=allowed)
-    logits = output_logits(model, ids)[:, allowed]
-    assert ids == [allowed[place] for place in logits.argmax(-1)]
-    assert set(ask.ids(allowed_token_ids=allowed, **WARM | {"temperature": 9.0})) == set(allowed)
-    # Its only token is an end that comes too early: still no other token.
+def test_min_tokens_with_the_end_as_the_only_allowed_token(ask):
     assert ask.ids(eos=[5], allowed_token_ids=[5], min_tokens=4, **WARM) == [5] * 5
-
-
-def test_ignore_eos(ask):
-    plain = ask.ids()
-    assert ask.ids(eos=[plain[0]]) == plain[:1]
-    assert ask.ids(eos=[plain[0]], ignore_eos=True) == plain
 
 
 def test_structured(ask):
@@ -158,83 +127,6 @@ def test_structured(ask):
     assert set(ask.ids(eos=(0,), structured=digits, ignore_eos=True)) <= set(b"0123456789")
     with raises_naming(RequestError, "structured", "end token"):
         ask.one(structured=digits)
-
-
-def test_logit_bias(ask):
-    plain = ask.ids()
-    assert plain[0] not in ask.ids(logit_bias={plain[0]: -100})
-    forced = ask.one(logit_bias={42: 100})
-    assert forced.token_ids == [42] * LENGTH
-    assert forced.logprobs == pytest.approx([0] * LENGTH, abs=1e-3)
-
-
-def test_repetition_penalty(ask):
-    plain, penalised = ask.ids(max_tokens=50), ask.ids(max_tokens=50, repetition_penalty=50.0)
-    assert repeats(plain) > 0
-    # The prompt's tokens count as well: a strong penalty leaves none that was there.
-    assert set(plain) & set(PROMPT)
-    new = [token for token in range(97) if token not in PROMPT]
-    first = penalised[: len(new) // 2]
-    assert not set(first) & set(PROMPT)
-    assert repeats(first) == 0
-
-
-@pytest.mark.parametrize("penalty", ["frequency_penalty", "presence_penalty"])
-def test_frequency_and_presence_penalty(ask, penalty):
-    plain = ask.ids(max_tokens=60)
-    assert repeats(ask.ids(max_tokens=60, **{penalty: 2.0})) < repeats(plain)
-    assert repeats(ask.ids(max_tokens=60, **{penalty: -2.0})) > repeats(plain)
-
-
-def test_frequency_penalty_grows_with_each_time(ask):
-    forced = dict(logit_bias={5: 60.0}, max_tokens=60)
-    assert ask.ids(**forced, presence_penalty=2.0) == [5] * 60
-    assert len(set(ask.ids(**forced, frequency_penalty=2.0))) > 1
-
-
-def test_temperature(ask):
-    assert ask.ids(temperature=1e-4) == ask.ids()
-    draws = [ask.ids(temperature=t, seed=s) for t in (0.7, 5.0) for s in range(4)]
-    assert sum(map(repeats, draws[4:])) < sum(map(repeats, draws[:4])), "bolder means more words"
-
-
-def test_min_p(ask, model):
-    free = ask.ids(**WARM)
-    kept = ask.ids(**WARM, min_p=0.3)
-    for ids, all_likely in ((free, False), (kept, True)):
-        probabilities = (output_logits(model, ids) / WARM["temperature"]).softmax(-1)
-        own = probabilities[range(LENGTH), ids] / probabilities.amax(-1)
-        assert bool((own >= 0.3 - 1e-4).all()) == all_likely
-
-
-def test_top_k(ask, model):
-    for top_k, among in ((0, False), (3, True)):
-        ids = ask.ids(**WARM, top_k=top_k)
-        best = likeliest(output_logits(model, ids), 3)
-        assert all(token in three for token, three in zip(ids, best, strict=True)) == among
-    assert ask.ids(**WARM, top_k=1) == ask.ids()
-
-
-def test_top_p(ask, model):
-    for top_p, among in ((1.0, False), (0.4, True)):
-        ids = ask.ids(**WARM, top_p=top_p)
-        probabilities = (output_logits(model, ids) / WARM["temperature"]).softmax(-1)
-        own = probabilities[range(LENGTH), ids]
-        before = (probabilities * (probabilities > own[:, None])).sum(-1)
-        assert bool((before < 0.4 + 1e-4).all()) == among
-    assert ask.ids(**WARM, top_p=1e-6) == ask.ids()
-
-
-def test_seed(ask):
-    assert ask.ids(**WARM) == ask.ids(**WARM)
-    assert ask.ids(**WARM) != ask.ids(**WARM | {"seed": 4})
-
-
-def test_n(ask):
-    samples = [one.token_ids for one in ask.all(**WARM, n=4)]
-    assert len(set(map(tuple, samples))) == 4
-    assert samples[0] == ask.ids(**WARM)
-    assert [one.token_ids for one in ask.all(n=2)] == [ask.ids()] * 2
 
 
 def test_best_of(ask):
@@ -276,20 +168,6 @@ def assert_scores(model, prompt, scores, top):
         assert dict(score.top).get(token, score.logprob) == score.logprob
 
 
-def test_prompt_logprobs(ask, model):
-    assert ask.one().prompt_scores == []
-    for one in ask.all(prompt_logprobs=3, **WARM, n=2, logit_bias={9: 5.0}):
-        assert_scores(model, PROMPT, one.prompt_scores, 3)
-    assert one.token_ids == ask.all(**WARM, n=2, logit_bias={9: 5.0})[1].token_ids
-
-
-def test_every_field_has_its_test():
-    fields = {field.name for field in msgspec.structs.fields(SamplingParams)}
-    tests = {name.removeprefix("test_") for name in globals()}
-    joint = {"frequency_penalty", "presence_penalty"}
-    assert fields <= tests | joint
-
-
 # Whatever the scheduler does meanwhile
 
 
@@ -326,14 +204,14 @@ def test_mixed_features_give_what_each_gives_alone(ask, model, config):
     ]
     assert [one.token_ids for one in found] == [one.token_ids for one in alone]
     owners = [i for i, params in enumerate(MIXED) for _ in range(params.n)]
-    for owner, one, reference in zip(owners, found, alone, strict=True):
+    for owner, one, single in zip(owners, found, alone, strict=True):
         top = MIXED[owner].prompt_logprobs
         if top is None:
             assert one.prompt_scores == []
         else:
             assert_scores(model, PROMPTS[owner], one.prompt_scores, top)
-        assert one.logprobs == pytest.approx(reference.logprobs, abs=1e-4)
-        for found_top, expected_top in zip(one.top_logprobs, reference.top_logprobs, strict=True):
+        assert one.logprobs == pytest.approx(single.logprobs, abs=1e-4)
+        for found_top, expected_top in zip(one.top_logprobs, single.top_logprobs, strict=True):
             assert dict(found_top) == pytest.approx(dict(expected_top), abs=1e-4)
     happened = Counter(type(event).__name__ for event in engine.log)
     assert (happened["Preempted"] > 0) == (config.get("max_kv_tokens", 4096) < 4096)

@@ -1,7 +1,5 @@
 """A verifier of one's own decides which drafts are kept; the rule of the paper is the engine's own."""
 
-from collections import Counter
-
 import pytest
 
 from engine import Engine, EngineConfig, SamplingParams
@@ -67,17 +65,6 @@ def positions(seed, drafts):
         1, [0, 1], ["", ""], SamplingParams(seed=seed, max_tokens=9), root=1, prompt_length=2
     )
     return [LogitPosition(request, request.params, 0, drafts[:j]) for j in range(len(drafts) + 1)]
-
-
-def test_texts_of_many_seeds_have_the_model_s_distribution():
-    """The accepting numbers and the one that picks are independent of each other."""
-    p = [[0.5, 0.3, 0.2], [0.1, 0.6, 0.3]]
-    texts = [ask_verifier(Paper(), positions(seed, [1]), p) for seed in range(20_000)]
-    first = Counter(text[0] for text in texts)
-    after = Counter(text[1] for text in texts if len(text) == 2)
-    for token in range(3):
-        assert first[token] / 20_000 == pytest.approx(p[0][token], abs=0.012)
-        assert after[token] / first[1] == pytest.approx(p[1][token], abs=0.02)
 
 
 @pytest.mark.parametrize("ids", [[], [2, 1], [1, 0, 0]])

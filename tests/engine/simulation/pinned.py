@@ -5,8 +5,6 @@ from engine.engine import Engine
 from engine.scheduling.sampling_params import SamplingParams
 from engine.simulation.cost_runner import CostRunner
 
-CHATS = 4
-
 
 def run_pinned(runner: CostRunner, config: EngineConfig, speakers: list[tuple[int, int, int]]):
     """Submit (step, prompt tokens, output tokens) before their steps; play to the end."""
@@ -22,11 +20,6 @@ def run_pinned(runner: CostRunner, config: EngineConfig, speakers: list[tuple[in
     return engine
 
 
-def long_document(budget: int, chunked: bool = True) -> Engine:
-    config = EngineConfig(
-        token_budget=budget,
-        max_kv_tokens=4096,
-        prefix_cache=False,
-        chunked_prefill=chunked,
-    )
-    return run_pinned(CostRunner(10, 0.25), config, [(1, 8, 30)] * CHATS + [(8, 400, 8)])
+def long_document(budget: int) -> Engine:
+    config = EngineConfig(token_budget=budget, max_kv_tokens=4096, prefix_cache=False)
+    return run_pinned(CostRunner(10, 0.25), config, [(1, 8, 30)] * 4 + [(8, 400, 8)])

@@ -32,12 +32,6 @@ def test_one_replica_does_what_simulate_does(case: Case) -> None:
     assert without_start(case.run().replicas["0"]) == without_start(alone)
 
 
-@settings(max_examples=40, deadline=None)
-@given(cases())
-def test_equal_arguments_give_equal_logs(case: Case) -> None:
-    assert case.run().deterministic() == case.run().deterministic()
-
-
 @settings(max_examples=80, deadline=None)
 @given(cases())
 def test_causes_come_before_effects(case: Case) -> None:
@@ -182,6 +176,30 @@ def test_a_request_with_a_token_is_lost() -> None:
     assert log.decision_rows[0].ttft_ms == 20  # sent before the death, though the lag was longer
 
 
+@pytest.mark.parametrize(
+    ("inputs", "change", "facts"),
+    [
+        ([], {"replicas": 0}, ["replicas", "0"]),
+        ([], {"lag_ms": -1}, ["lag_ms", "-1"]),
+        ([], {"fail": {"5": 1}}, ["fail", "'5'", "0, 1"]),
+        ([Arrival(step=3, prompt=[97])], {}, ["3", "pinned"]),
+        ([Arrival(at_ms=2, prompt=[97]), Arrival(at_ms=1, prompt=[97])], {}, ["1"]),
+        ([Hold(tokens=[97])], {}, ["Hold"]),
+    ],
+)
+def test_an_argument_or_an_input_that_a_cluster_cannot_play_is_named(
+    inputs: list[Input], change: dict, facts: list[str]
+) -> None:
+    with raises_naming(ValueError, *facts):
+        simulate_cluster(Workload(inputs), cost=COST, **change)
+
+
+@settings(max_examples=40, deadline=None)
+@given(cases())
+def test_equal_arguments_give_equal_logs(case: Case) -> None:
+    assert case.run().deterministic() == case.run().deterministic()
+
+
 def test_each_replica_has_parts_of_its_own() -> None:
     workload = Workload([Arrival(prompt=[97] * 20, at_ms=at) for at in range(6)])
     log = simulate_cluster(
@@ -193,31 +211,3 @@ def test_each_replica_has_parts_of_its_own() -> None:
     for its in log.replicas.values():
         assert its[0].classes["policy"] == "LongestPrefixMatch"
         assert its.request(1).output_tokens == 2
-
-
-@pytest.mark.parametrize(
-    ("change", "facts"),
-    [
-        ({"replicas": 0}, ["replicas", "0"]),
-        ({"lag_ms": -1}, ["lag_ms", "-1"]),
-        ({"fail": {"5": 1}}, ["fail", "'5'", "0, 1"]),
-    ],
-)
-def test_a_wrong_argument_is_named(change: dict, facts: list[str]) -> None:
-    with raises_naming(ValueError, *facts):
-        simulate_cluster(Workload([]), cost=COST, **change)
-
-
-@pytest.mark.parametrize(
-    ("inputs", "facts"),
-    [
-        ([Arrival(step=3, prompt=[97])], ["3", "pinned"]),
-        ([Arrival(at_ms=2, prompt=[97]), Arrival(at_ms=1, prompt=[97])], ["1"]),
-        ([Hold(tokens=[97])], ["Hold"]),
-    ],
-)
-def test_an_input_that_a_cluster_cannot_play_is_named(
-    inputs: list[Input], facts: list[str]
-) -> None:
-    with raises_naming(ValueError, *facts):
-        simulate_cluster(Workload(inputs), cost=COST)

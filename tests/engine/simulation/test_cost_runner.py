@@ -1,77 +1,22 @@
-"""The simulated machine: its milliseconds are those of the lessons."""
+"""The simulated machine, also with a mixture of experts: what a step costs, and its experts' loads."""
 
 import pytest
 
 from engine.config import EngineConfig
 from engine.engine import Engine
+from engine.events import EventLog, State
 from engine.events import vocabulary as v
-from engine.scheduling.admission import RequestError
+from engine.events.expert_loads import packed, summed, unpacked
+from engine.events.log import LogError
+from engine.events.without_text import log_without_text
 from engine.scheduling.sampling_params import SamplingParams
 from engine.simulation.cost_runner import CostRunner, Work
+from engine.simulation.mixture_runner import MixtureRunner
 from engine.simulation.simulate import simulate
 from engine.simulation.speakers import Speaker, workload_of
-from tests.engine.simulation.pinned import CHATS, long_document, run_pinned
+from tests.engine.drafters import Knowing
+from tests.engine.simulation.pinned import run_pinned
 from tests.facts import raises_naming
-
-
-def worst_gaps(engine: Engine) -> dict[int, float]:
-    """Return each request's longest time between two tokens, in ms."""
-    tokens = engine.log.tokens
-    return {
-        request: float(group.time_ms.diff().max()) for request, group in tokens.groupby("request")
-    }
-
-
-@pytest.mark.parametrize(
-    ("budget", "chunked", "chunks", "gap", "ttft", "first"),
-    [
-        (512, False, 1, 111, 111, 8),
-        (512, True, 1, 111, 111, 8),
-        (128, True, 4, 42, 144, 11),
-        (64, True, 7, 26, 177, 14),
-        (32, True, 15, 18, 265, 22),
-        (16, True, 31, 14, 434, 38),
-    ],
-)
-def test_08_a_long_document_makes_everyone_stutter(
-    budget: int, chunked: bool, chunks: int, gap: int, ttft: int, first: int
-) -> None:
-    engine = long_document(budget, chunked)
-    document = CHATS + 1
-    rows = [r for e in engine.log.of(v.StepScheduled) for r in e.rows if r.request == document]
-    frame = engine.log.requests.loc[document]
-    assert sum(row.start < 400 for row in rows) == chunks
-    assert max(worst_gaps(engine)[chat] for chat in range(1, document)) == gap
-    assert round(frame.ttft_ms) == ttft
-    assert frame.first_token_step == first
-
-
-def test_08_the_chats_set_the_length_of_the_run() -> None:
-    for budget in (512, 128, 64, 32):
-        engine = long_document(budget)
-        assert (engine.step_count, round(engine.clock.now() / 1000)) == (30, 439)
-
-
-def test_08_a_small_budget_without_chunks_refuses_the_document() -> None:
-    with raises_naming(RequestError, "chunked_prefill"):
-        long_document(64, chunked=False)
-
-
-def test_04_fuller_steps_pay_in_gaps() -> None:
-    """More requests at once: more tokens a second, and a longer wait for each next one."""
-    speakers = [(1, 8, [4, 24, 6, 8][i % 4]) for i in range(12)]
-    rates, gaps = [], []
-    for batch in (1, 2, 4, 8):
-        config = EngineConfig(
-            token_budget=64, max_batch_size=batch, max_kv_tokens=4096, prefix_cache=False
-        )
-        engine = run_pinned(CostRunner(10, 0.25), config, speakers)
-        tokens = engine.log.tokens
-        rates.append(len(tokens) / (engine.clock.now() / 1e6))
-        gaps.append(tokens.groupby("request").time_ms.diff().mean())
-    assert (rates[0], gaps[0]) == (96, 10.25)
-    assert rates == sorted(rates)
-    assert gaps == sorted(gaps)
 
 
 def test_a_request_stops_where_the_script_says() -> None:
@@ -82,17 +27,6 @@ def test_a_request_stops_where_the_script_says() -> None:
     assert outputs.finish_reason.tolist() == ["stop", "length", "length"]
     said = engine.log.tokens
     assert "".join(said.text[said.request == 2]).startswith("hi")
-
-
-def test_the_same_run_twice_is_the_same_log() -> None:
-    first, second = long_document(64).log, long_document(64).log
-    assert first.deterministic() == second.deterministic()
-    assert [e.t for e in first.of(v.StepFinished)] == [e.t for e in second.of(v.StepFinished)]
-
-
-def test_what_cannot_be_is_refused() -> None:
-    with raises_naming(ValueError, "per_token_ms", -1):
-        CostRunner(10, -1)
 
 
 def test_rows_of_equal_length_are_read_as_far_as_the_longest_of_them() -> None:
@@ -125,3 +59,147 @@ def test_a_machine_of_ones_own_says_how_long_a_step_takes() -> None:
 
     log = simulate(workload_of([Speaker("Ada", own=64, output=3)]), cost=Slower(0, 0))
     assert log.steps.duration_ms.tolist() == [64, 65, 66]
+
+
+def test_what_cannot_be_is_refused() -> None:
+    with raises_naming(ValueError, "per_token_ms", -1):
+        CostRunner(10, -1)
+
+
+PEOPLE = workload_of((Speaker("Ada", 1, own=20, output=12), Speaker("Bo", 2, own=30, output=12)))
+SIZES = {"layers": 3, "experts": 8, "per_token": 2}
+
+
+def served(*, config=None, **changes) -> EventLog:
+    return simulate(PEOPLE, config, cost=MixtureRunner(5, 0.5, **SIZES | changes))
+
+
+def test_every_scheduled_token_counts_once_per_expert():
+    log = served(config=EngineConfig(max_kv_tokens=64, prefix_cache="off"))
+    assert log.of(v.Preempted), "recomputed tokens count, too"
+    for scheduled, finished in zip(log.of(v.StepScheduled), log.of(v.StepFinished), strict=True):
+        tokens = sum(row.count for row in scheduled.rows)
+        loads = log.expert_loads(finished.step)
+        assert [sum(layer) for layer in loads.layers] == [2 * tokens] * 3
+        assert all(max(layer) <= tokens for layer in loads.layers), "2 different experts per token"
+
+
+def test_a_step_without_rows_has_no_loads():
+    """Those of the step before are not repeated."""
+    log = served(config=EngineConfig(async_scheduling=True))
+    assert any(not scheduled.rows for scheduled in log.of(v.StepScheduled))
+    for scheduled, finished in zip(log.of(v.StepScheduled), log.of(v.StepFinished), strict=True):
+        assert bool(scheduled.rows) == bool(finished.expert_loads)
+
+
+def test_skew_makes_some_experts_busier():
+    flat, steep = served(skew=0.0).expert_loads(), served(skew=2.0).expert_loads()
+    for layer in range(3):
+        assert flat.imbalance(layer) < 1.8
+        assert steep.imbalance(layer) > 2
+
+
+def test_a_step_costs_what_its_experts_cost():
+    free, priced = served(), served(per_expert_ms=0.25)
+    for before, after in zip(free.step_rows, priced.step_rows, strict=True):
+        loads = priced.expert_loads(after.step)
+        used = loads.experts - loads.idle
+        assert after.duration_ms - before.duration_ms == pytest.approx(0.25 * used, abs=0.01)
+
+
+def test_rejected_drafts_were_computed_and_count():
+    log = simulate(
+        PEOPLE,
+        cost=MixtureRunner(5, 0.5, **SIZES),
+        drafter=Knowing(texts_of(served()), wrong=lambda position: position % 3 == 0),
+    )
+    drafted = sum(len(row.drafts) for event in log.of(v.StepScheduled) for row in event.rows)
+    accepted = sum(row.accepted for event in log.of(v.StepFinished) for row in event.tokens)
+    assert accepted < drafted
+    computed = sum(row.count for event in log.of(v.StepScheduled) for row in event.rows)
+    assert sum(log.expert_loads().layers[0]) == 2 * computed
+
+
+def texts_of(log: EventLog) -> list[list[int]]:
+    tokens = {event.request: list(event.prompt) for event in log.of(v.RequestArrived)}
+    for event in log.of(v.StepFinished):
+        for row in event.tokens:
+            tokens[row.request] += row.ids
+    return list(tokens.values())
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"layers": 0}, "layers must be at least 1, got 0"),
+        ({"per_token": 9}, "per_token must be 1 to experts (8), got 9"),
+        ({"per_expert_ms": -1.0}, "per_expert_ms"),
+    ],
+)
+def test_sizes_are_checked(changes, named):
+    with raises_naming(ValueError, named):
+        MixtureRunner(5, 0.5, **SIZES | changes)
+
+
+def windowed(log: EventLog) -> EventLog:
+    window = EventLog(window=20)
+    for event in log:
+        window.append(event)
+    return window
+
+
+@pytest.mark.parametrize(
+    ("loads", "layer"),
+    [
+        ([0, 0, 3, 0, 1], [-2, 3, -1, 1]),
+        ([1, 2], [1, 2]),
+        ([0] * 128, [-128]),
+        ([], []),
+        ([5, 0], [5, -1]),
+    ],
+)
+def test_idle_experts_are_packed(loads, layer):
+    assert packed(loads) == layer
+    assert unpacked(layer) == loads
+    assert len(layer) <= len(loads)
+
+
+def test_sums_need_equal_shapes():
+    assert summed([], [[1, -2], []]) == [[1, 0, 0], []]
+    assert summed([[1, 0, 0], []], [[-1, 4, 1], []]) == [[1, 4, 1], []]
+    for wrong in ([[1]], [[1, -1], []], [[1, -2], [1]]):
+        with pytest.raises(ValueError, match="zip"):
+            summed([[1, 0, 0], []], wrong)
+    with raises_naming(ValueError, "at most"):
+        unpacked([-(10**12)])
+
+
+def test_the_fold_sums_loads_and_a_keyframe_keeps_them():
+    log, state = served(), State()
+    for event in log:
+        state.apply(event)
+    steps = [log.expert_loads(event.step).layers for event in log.of(v.StepFinished)]
+    assert state.expert_loads == log.expert_loads().layers
+    assert sum(state.expert_loads[0]) == sum(sum(step[0]) for step in steps)
+    restored = State()
+    restored.restore(state.keyframe())
+    assert restored.expert_loads == state.expert_loads
+    assert windowed(log).expert_loads().layers == state.expert_loads
+
+
+def test_a_log_without_experts_says_so():
+    dense = simulate(PEOPLE, cost=CostRunner(5, 0.5))
+    assert b"expert" not in dense.to_bytes()
+    assert "expert_loads" not in dense.state().keyframe().state
+    for step in (None, 1):
+        with raises_naming(LogError, "mixture of experts"):
+            dense.expert_loads(step)
+    with raises_naming(LogError, "step 999"):
+        served().expert_loads(999)
+
+
+def test_loads_leave_the_log_with_its_texts():
+    """In a step with one token the loads reveal the token to a reader with the model."""
+    quiet = log_without_text(served())
+    assert b"expert_loads" not in quiet.to_bytes()
+    assert b"expert_loads" not in log_without_text(windowed(served())).to_bytes()

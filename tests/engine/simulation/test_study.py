@@ -1,6 +1,5 @@
 """A study: the recorded run, its replay and changed runs, with the error beside each number."""
 
-import json
 import random
 from dataclasses import replace
 
@@ -90,17 +89,6 @@ def test_the_replay_of_a_simulated_run_is_that_run() -> None:
         assert row.error is None or abs(row.error) < 0.001, row.name
     steps = next(row for row in answer.rows if row.name == "steps")
     assert steps.changed[0] > steps.recorded > steps.changed[2]
-
-
-def test_the_error_stands_beside_every_number() -> None:
-    answer = study(vllm_log(), {"max_batch_size": [2]})
-    heads, *lines = answer.table()
-    assert heads[1:] == ["held-back error", "recorded", "replayed", "max_batch_size=2"]
-    assert all(len(line) == len(heads) and line[1] for line in lines)
-    assert_names(answer, answer.reproduced.steps, "median", "p90")
-    plain = json.loads(json.dumps(answer.to_dict()))
-    assert [one["name"] for one in plain["measures"]] == [line[0] for line in lines]
-    assert {"median", "p90", "bias", "steps", "text"} == plain["held_back"].keys()
 
 
 def test_times_that_cannot_be_predicted_are_called_so() -> None:

@@ -1,12 +1,15 @@
-"""Workloads: generated ones repeat with their seed; the clock skips idle time."""
+"""Workloads and the traffic of a class: generated ones repeat with their seed; idle time is skipped."""
+
+from dataclasses import replace
 
 import pytest
 
 from engine.config import EngineConfig
 from engine.events import vocabulary as v
-from engine.events.log import EventLog
 from engine.simulation.cost_runner import Cost
+from engine.simulation.on_model import IdleSkippingClock, play_on_model
 from engine.simulation.simulate import simulate
+from engine.simulation.traffic import Traffic, TrafficError
 from engine.simulation.workload import (
     Arrival,
     Workload,
@@ -41,38 +44,12 @@ def test_the_seed_decides() -> None:
     assert logs[0].deterministic() == logs[1].deterministic()
 
 
-def test_answers_have_their_drawn_lengths() -> None:
-    workload = drawn(60)
-    frame = simulate(workload, cost=COST).requests
-    assert frame.output_tokens.tolist() == [one.answers[0].length for one in workload.inputs]
-    assert set(frame.finish_reason) == {"stop", "length"}
-    assert set(frame.label) == {"group 1", "group 2", "group 3"}
-
-
-def test_a_group_shares_its_beginning() -> None:
-    log = simulate(drawn(60), cost=COST)
-    assert (log.requests.cached_tokens >= 32).sum() > 40
-    alone = simulate(drawn(60, groups=0), cost=COST)
-    assert alone.requests.cached_tokens.sum() == 0
-
-
 def test_arrival_processes() -> None:
     times = [one.at_ms for one in drawn(4000).inputs]
     assert times == sorted(times)
     assert times[-1] / 4000 == pytest.approx(50, rel=0.05)  # ms between arrivals at 20 a second
     assert [one.at_ms for one in drawn(5, arrivals=bursts(2, 300)).inputs] == [0, 0, 300, 300, 600]
     assert {one.at_ms for one in drawn(5, arrivals=bursts(5, 300)).inputs} == {0}
-
-
-def test_idle_time_passes_without_steps() -> None:
-    workload = drawn(
-        3, arrivals=bursts(1, 5000), prompt=uniform(8, 8), output=uniform(4, 4), groups=0
-    )
-    log = simulate(workload, cost=COST)
-    steps = log.steps
-    assert len(steps) == 12
-    assert steps.start_ms[5] == 5000
-    assert log.requests.ttft_ms.tolist() == [12, 12, 12]  # no request waits for another
 
 
 def test_an_arrival_inside_a_step_waits_for_its_end() -> None:
@@ -103,20 +80,83 @@ def test_a_replay_by_time_keeps_the_times_of_arrival() -> None:
     assert same.deterministic()[1:] == log.deterministic()[1:]
 
 
-def test_ten_thousand_requests() -> None:
-    """All requests end, and no block is left in use. (Counted, not timed.)"""
-    workload = drawn(
-        10_000, arrivals=poisson(400), prompt=uniform(4, 12), output=uniform(1, 6), shared_tokens=16
+def test_answers_have_their_drawn_lengths() -> None:
+    workload = drawn(60)
+    frame = simulate(workload, cost=COST).requests
+    assert frame.output_tokens.tolist() == [one.answers[0].length for one in workload.inputs]
+    assert set(frame.finish_reason) == {"stop", "length"}
+    assert set(frame.label) == {"group 1", "group 2", "group 3"}
+
+
+CLASS = Traffic(requests=40)
+
+
+def arrivals(traffic: Traffic):
+    return traffic.workload.inputs
+
+
+def test_equal_numbers_give_equal_traffic_and_another_seed_another() -> None:
+    assert arrivals(CLASS) == arrivals(replace(CLASS))
+    assert arrivals(CLASS) != arrivals(replace(CLASS, seed=3))
+
+
+def test_more_requests_leave_those_before_as_they_were() -> None:
+    few = arrivals(replace(CLASS, requests=10))
+    many = arrivals(CLASS)[:10]
+    assert [(one.at_ms, one.prompt, one.params) for one in few] == [
+        (one.at_ms, one.prompt, one.params) for one in many
+    ]
+
+
+def test_lengths_and_rate_are_what_was_asked_for_on_average() -> None:
+    many = arrivals(Traffic(requests=2000, rate=50, prompt_tokens=40, output_tokens=20))
+    mean = sum(len(one.prompt) for one in many) / len(many)
+    assert mean == pytest.approx(40, rel=0.03)
+    assert {len(one.prompt) for one in many} == set(range(20, 61))
+    assert sum(one.params.max_tokens for one in many) / len(many) == pytest.approx(20, rel=0.03)
+    assert len(many) / many[-1].at_ms * 1000 == pytest.approx(50, rel=0.1)
+
+
+@pytest.mark.parametrize(("shared", "common"), [(0, 0), (50, 16), (100, 32)])
+def test_all_begin_with_the_shared_part_and_with_nothing_more(shared: int, common: int) -> None:
+    prompts = [one.prompt for one in arrivals(replace(CLASS, requests=12, shared=shared))]
+    for prompt in prompts[1:]:
+        same = 0
+        while same < min(len(prompt), len(prompts[0])) and prompt[same] == prompts[0][same]:
+            same += 1
+        assert same == min(common, len(prompt) - 1, len(prompts[0]) - 1)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("requests", 0), ("rate", -1), ("prompt_tokens", 0), ("shared", 101)]
+)
+def test_a_number_out_of_range_is_named(field: str, value: int) -> None:
+    with raises_naming(TrafficError, field, value):
+        replace(CLASS, **{field: value})
+
+
+def test_a_model_serves_all_requests_at_full_length_and_skips_idle_time() -> None:
+    traffic = Traffic(requests=3, rate=0.001, prompt_tokens=12, output_tokens=4)
+    log = play_on_model(traffic.workload, EngineConfig())
+    asked = [one.params.max_tokens for one in arrivals(traffic)]
+    assert log.requests.output_tokens.tolist() == asked
+    assert log.requests.arrived_ms.tolist() == pytest.approx(
+        [one.at_ms for one in arrivals(traffic)], abs=0.001
     )
-    config = EngineConfig(token_budget=512, max_batch_size=64, max_kv_tokens=16384)
-    log = simulate(workload, config, cost=COST)
-    assert len(log.of(v.RequestFinished)) == 10_000
-    assert not log.state().requests
+    first = log.of(v.RequestArrived)[0]
+    assert "".join(first.texts).endswith("".join(arrivals(traffic)[0].texts).strip())
 
 
-def test_a_windowed_log_ends_where_the_whole_one_does() -> None:
-    whole = simulate(drawn(200), cost=COST)
-    window = simulate(drawn(200), cost=COST, log=EventLog(window=100))
-    assert len(window) <= 100 < len(whole)
-    assert window.next_seq == whole.next_seq
-    assert window.state().core() == whole.state().core()
+def test_what_was_skipped_is_time_that_has_passed() -> None:
+    clock = IdleSkippingClock()
+    assert clock.now() < 1_000_000
+    clock.skip_to(3_600_000_000)
+    assert clock.now() >= 3_600_000_000
+    clock.skip_to(5)
+    assert clock.now() >= 3_600_000_000
+
+
+def test_twice_the_rate_brings_the_same_people_in_half_the_time() -> None:
+    slow, fast = arrivals(CLASS), arrivals(replace(CLASS, rate=2 * CLASS.rate))
+    assert [one.prompt for one in slow] == [one.prompt for one in fast]
+    assert [one.at_ms for one in slow] == pytest.approx([2 * one.at_ms for one in fast])

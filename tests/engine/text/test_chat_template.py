@@ -1,14 +1,13 @@
 """Chat templates: the same prompts as transformers, in a sandbox."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from engine.text.chat_template import ChatTemplate, ChatTemplateError
 from engine.text.tokenizer import HFTokenizer
+from tests.engine.text.conftest import TEMPLATE
 from tests.facts import raises_naming
 from tests.lazy import transformers
 
@@ -19,44 +18,16 @@ CHAT = [
 ]
 
 
+@pytest.fixture(scope="module")
+def judge(byte_level):
+    return transformers.AutoTokenizer.from_pretrained(byte_level)
+
+
 def render(source, messages=CHAT, **tokens):
     return ChatTemplate(source, tokens).render(messages)
 
 
-@pytest.mark.parametrize("add_generation_prompt", [True, False])
-def test_prompts_are_those_of_transformers(byte_level, add_generation_prompt):
-    judge = transformers.AutoTokenizer.from_pretrained(byte_level)
-    expected = judge.apply_chat_template(
-        CHAT, tokenize=False, add_generation_prompt=add_generation_prompt
-    )
-    ours = HFTokenizer(byte_level).chat_template.render(CHAT, add_generation_prompt)
-    assert ours == expected
-    assert ours.endswith("<|assistant_start|>") == add_generation_prompt
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "{{ messages | tojson }}",
-        "{{ messages | tojson(indent=2, sort_keys=true) }}",
-        "{% for m in messages %}{% if loop.index == 2 %}{% continue %}{% endif %}{{ m.content }}"
-        "{% if loop.last %}{% break %}{% endif %}{% endfor %}",
-        "{% for m in messages %}\n  {% generation %}\n  {{ m.content }}\n  {% endgeneration %}\n"
-        "{% endfor %}\n",
-        "{% set ns = namespace(n=0) %}{% for m in messages %}{% set ns.n = ns.n + 1 %}{% endfor %}"
-        "{{ ns.n }}{{ messages[0]['content'] | trim }}{{ messages[-1].reasoning_content }}",
-        "{{ bos_token }}{{ tools is none }}{{ undefined_name is defined }}",
-    ],
-)
-def test_the_dialect_is_that_of_transformers(byte_level, source):
-    judge = transformers.AutoTokenizer.from_pretrained(byte_level)
-    expected = judge.apply_chat_template(
-        CHAT, tokenize=False, chat_template=source, add_generation_prompt=True
-    )
-    assert render(source, bos_token="<|bos|>") == expected
-
-
-# What the templates of the families use, in a few lines each.
+# What the templates of the families use, in a few lines each, and other parts of the dialect.
 FAMILIES = {
     "gemma 3": (
         "{{ bos_token }}{% if messages[0].role == 'system' %}"
@@ -104,19 +75,30 @@ FAMILIES = {
         "{{ '<|' + m.role + '|>\\n' + m.content }}{% endif %}{% if loop.last and "
         "add_generation_prompt %}{{ '<|assistant|>\\n' }}{% endif %}{% endfor %}"
     ),
+    "byte level": TEMPLATE,
+    **{
+        source: source
+        for source in (
+            "{{ messages | tojson }}",
+            "{{ messages | tojson(indent=2, sort_keys=true) }}",
+            "{% for m in messages %}{% if loop.index == 2 %}{% continue %}{% endif %}{{ m.content }}"
+            "{% if loop.last %}{% break %}{% endif %}{% endfor %}",
+            "{% for m in messages %}\n  {% generation %}\n  {{ m.content }}\n  {% endgeneration %}\n"
+            "{% endfor %}\n",
+            "{% set ns = namespace(n=0) %}{% for m in messages %}{% set ns.n = ns.n + 1 %}{% endfor %}"
+            "{{ ns.n }}{{ messages[0]['content'] | trim }}{{ messages[-1].reasoning_content }}",
+            "{{ bos_token }}{{ tools is none }}{{ undefined_name is defined }}",
+        )
+    },
 }
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("add_generation_prompt", [True, False])
-def test_the_templates_of_the_families_render_as_in_transformers(
-    byte_level, family, add_generation_prompt
-):
-    judge = transformers.AutoTokenizer.from_pretrained(byte_level)
+def test_templates_render_as_in_transformers(judge, family, add_generation_prompt):
     tokens = {"bos_token": "<|bos|>", "eos_token": "<|assistant_end|>"}
     tools = [{"type": "function", "function": {"name": "add", "parameters": {"ü": "<"}}}]
-    chats = [CHAT, [{"role": "user", "content": "/no_think hi"}], CHAT[:2]]
-    for chat in chats:
+    for chat in (CHAT, [{"role": "user", "content": "/no_think hi"}], CHAT[:2]):
         expected = judge.apply_chat_template(
             chat,
             tools=tools,
@@ -140,10 +122,6 @@ def test_a_template_with_bos_gives_one_bos(byte_level):
     ids = tokenizer.encode(tokenizer.chat_template.render(CHAT))
     assert ids.count(tokenizer.bos_id) == 1
     assert ids[0] == tokenizer.bos_id
-
-
-def test_today_is_known():
-    assert render("{{ strftime_now('%Y') }}").startswith("20")
 
 
 def test_the_file_wins_over_the_settings(tmp_path):
@@ -176,12 +154,6 @@ def test_messages_a_template_does_not_expect_are_an_error(byte_level):
             template.render(messages)
 
 
-def test_a_broken_template_is_named_when_it_is_needed():
-    template = ChatTemplate("{% for %}", {})
-    with raises_naming(ChatTemplateError, "Jinja"):
-        template.render(CHAT)
-
-
 @pytest.mark.parametrize(
     "source",
     [
@@ -191,31 +163,21 @@ def test_a_broken_template_is_named_when_it_is_needed():
         "{{ cycler.__init__.__globals__.os.getcwd() }}",
         "{% for i in range(999999999) %}{% endfor %}",
         "{% include 'secrets' %}",
+        "{% for %}",
     ],
 )
-def test_the_sandbox_holds(source):
+def test_the_sandbox_holds_and_a_broken_template_is_an_error(source):
     before = json.dumps(CHAT)
     with pytest.raises(ChatTemplateError):
         render(source)
     assert json.dumps(CHAT) == before
 
 
-def test_nothing_reaches_torch():
-    """The torch-free core imports this package."""
-    code = (
-        "import sys, engine.text.tokenizer, engine.text.byte_tokenizer; "
-        "print('torch' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
-
-
-def test_variables_reach_the_template_but_not_in_place_of_the_conversation(byte_level):
+def test_variables_reach_the_template_but_not_in_place_of_the_conversation(judge):
     source = (
         "{{ bos_token }}{{ thinks }}{{ documents | tojson }}{{ messages[0].content }}{{ tools }}"
     )
     variables = {"thinks": False, "documents": [{"text": "a"}]}
-    judge = transformers.AutoTokenizer.from_pretrained(byte_level)
     expected = judge.apply_chat_template(CHAT, tokenize=False, chat_template=source, **variables)
     template = ChatTemplate(source, {"bos_token": "<|bos|>"})
     assert template.render(CHAT, variables=variables) == expected

@@ -14,6 +14,7 @@ import sentencepiece
 
 from engine.text.gguf_tokenizer import GGUFTokenizer
 from engine.text.pre_tokenizers import SPLITS
+from tests.engine.compute.gguf_files import finish
 from tests.engine.text.conftest import SPECIAL, byte_level_bpe
 from tests.engine.text.test_sentencepiece import KINDS, train, write_gguf
 
@@ -67,9 +68,7 @@ def test_byte_level_vocabularies(tmp_path, pre):
     writer.add_token_merges([" ".join(pair) for pair in merges])
     writer.add_bos_token_id(0)
     writer.add_eos_token_id(4)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.close()
+    finish(writer)
     agree(tmp_path / "m.gguf", ["<|user_start|>", "<think>", "<|im_end|>"])
 
 

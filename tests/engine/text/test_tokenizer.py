@@ -109,6 +109,9 @@ def test_half_a_surrogate_pair_is_refused(any_tokenizer):
 @pytest.mark.parametrize("text", HARD)
 def test_round_trip(any_tokenizer, text):
     ids = any_tokenizer.encode_ordinary(text)
+    joined = b"".join(map(any_tokenizer.token_bytes, ids)).decode()
+    # SentencePiece puts a space in front, or takes a space for the one it puts there.
+    assert joined in (text, " " + text)
     text = any_tokenizer.decode(ids) if text.isspace() else text  # SentencePiece drops the first
     assert any_tokenizer.decode(ids) == text
     pieces = any_tokenizer.pieces(ids)
@@ -117,27 +120,10 @@ def test_round_trip(any_tokenizer, text):
         assert "".join(pieces) == text
 
 
-@pytest.mark.parametrize("text", HARD)
-def test_bytes_of_single_tokens_joined_are_the_text(any_tokenizer, text):
-    ids = any_tokenizer.encode_ordinary(text)
-    joined = b"".join(map(any_tokenizer.token_bytes, ids)).decode()
-    # SentencePiece puts a space in front, or takes a space for the one it puts there.
-    assert joined in (text, " " + text)
-
-
 def test_bytes_of_special_tokens_are_their_names_and_of_no_token_nothing(any_tokenizer):
     name = "<|bos|>" if any_tokenizer.token_id("<|bos|>") is not None else "</s>"
     assert any_tokenizer.token_bytes(any_tokenizer.token_id(name)) == name.encode()
     assert any_tokenizer.token_bytes(any_tokenizer.vocab_size + 5) == b""
-
-
-@settings(deadline=None)
-@given(text=st.text(max_size=40))
-def test_round_trip_of_any_text(byte_level, text):
-    tokenizer = HFTokenizer(byte_level)
-    ids = tokenizer.encode_ordinary(text)
-    assert tokenizer.decode(ids) == text
-    assert "".join(tokenizer.pieces(ids)) == text
 
 
 def test_pieces_show_special_tokens(byte_level):
@@ -172,120 +158,62 @@ def stream(tokenizer, prompt, output):
     return pieces, reader.flush()
 
 
-class TestByteLevelStreams:
-    @settings(max_examples=300, deadline=None)
-    @given(data=st.data())
-    def test_any_ids_at_any_cut_join_to_the_decoded_text(self, byte_level, data):
-        """Random ids are mostly broken UTF-8: a hard case."""
-        tokenizer = HFTokenizer(byte_level)
-        allowed = [i for i in range(tokenizer.vocab_size) if i not in tokenizer.eos_ids]
-        ids = data.draw(st.lists(st.sampled_from(allowed), max_size=12))
-        cut = data.draw(st.integers(0, len(ids)))
-        pieces, rest = stream(tokenizer, ids[:cut], ids[cut:])
-        shown = tokenizer.pieces(ids[:cut]) + pieces
-        assert "".join(shown) + rest == tokenizer.decode(ids)
-        assert tokenizer.decode(ids) == tokenizer._decode(ids), "the library's own decoder"
-
-    @settings(max_examples=200, deadline=None)
-    @given(text=st.text(st.sampled_from("aé\u0301😀👩\u200d🇩한 \n"), max_size=12), data=st.data())
-    def test_valid_text_is_never_shown_in_halves(self, byte_level, text, data):
-        """Byte by byte, the worst that a byte-level vocabulary can do."""
-        tokenizer = HFTokenizer(byte_level)
-        byte_ids = [tokenizer._table.index(bytes([byte])) for byte in text.encode()]
-        cut = data.draw(st.integers(0, len(byte_ids)))
-        pieces, rest = stream(tokenizer, byte_ids[:cut], byte_ids[cut:])
-        assert rest == ""
-        assert "\ufffd" not in "".join(pieces)
-        assert "".join(tokenizer.pieces(byte_ids[:cut]) + pieces) == text
-        assert all(len(piece) <= 1 for piece in pieces)
-
-    def test_a_prompt_may_end_inside_a_character(self, byte_level):
-        tokenizer = HFTokenizer(byte_level)
-        ids = [tokenizer._table.index(bytes([byte])) for byte in "😀!".encode()]
-        assert tokenizer.pieces(ids[:2]) == ["", ""]
-        assert stream(tokenizer, ids[:2], ids[2:]) == (["", "😀", "!"], "")
-
-    def test_what_stays_incomplete_shows_at_the_end_only(self, byte_level):
-        tokenizer = HFTokenizer(byte_level)
-        ids = [tokenizer._table.index(bytes([byte])) for byte in "a😀".encode()]
-        assert stream(tokenizer, [], ids[:-1]) == (["a", "", "", ""], "\ufffd")
-
-    def test_end_tokens_give_no_text_and_others_their_own(self, byte_level):
-        tokenizer = HFTokenizer(byte_level)
-        assert stream(tokenizer, [0], [1, 4, 3, 0]) == (
-            ["<|user_start|>", "", "<|assistant_start|>", ""],
-            "",
-        )
-
-    def test_ids_beyond_the_vocabulary_have_no_text(self, byte_level):
-        """Models pad their vocabulary to a round number."""
-        tokenizer = HFTokenizer(byte_level)
-        beyond = tokenizer.vocab_size
-        assert stream(tokenizer, [beyond], [beyond, beyond + 7]) == (["", ""], "")
-        assert tokenizer.decode([beyond]) == ""
-        assert tokenizer.pieces([beyond]) == [""]
+@pytest.mark.parametrize("any_tokenizer", ["byte_level", "bytes"], indirect=True)
+@settings(max_examples=200, deadline=None)
+@given(data=st.data())
+def test_any_ids_at_any_cut_join_to_the_decoded_text(any_tokenizer, data):
+    """Random ids are mostly broken UTF-8: a hard case."""
+    allowed = [i for i in range(any_tokenizer.vocab_size) if i not in any_tokenizer.eos_ids]
+    ids = data.draw(st.lists(st.sampled_from(allowed), max_size=12))
+    cut = data.draw(st.integers(0, len(ids)))
+    pieces, rest = stream(any_tokenizer, ids[:cut], ids[cut:])
+    assert "".join(any_tokenizer.pieces(ids[:cut]) + pieces) + rest == any_tokenizer.decode(ids)
+    if isinstance(any_tokenizer, HFTokenizer):
+        assert any_tokenizer.decode(ids) == any_tokenizer._decode(ids), "the library's own decoder"
 
 
-class TestOtherStreams:
-    """Vocabularies whose tokens depend on their neighbours."""
-
-    @settings(max_examples=100, deadline=None)
-    @given(text=st.text(st.sampled_from("the dog.é😀👩\u200d한"), max_size=20), data=st.data())
-    def test_valid_text_is_never_shown_in_halves(self, sentencepiece, text, data):
-        tokenizer = HFTokenizer(sentencepiece)
-        ids = tokenizer.encode_ordinary(text)
-        cut = data.draw(st.integers(0, len(ids)))
-        pieces, rest = stream(tokenizer, ids[:cut], ids[cut:])
-        assert rest == ""
-        assert "\ufffd" not in "".join(pieces)
-        assert "".join(tokenizer.pieces(ids[:cut]) + pieces) == tokenizer.decode(ids)
-
-    def test_a_first_word_keeps_its_space_after_a_prompt(self, sentencepiece):
-        tokenizer = HFTokenizer(sentencepiece)
-        prompt, output = tokenizer.encode("the quick"), tokenizer.encode_ordinary("the quick dog")
-        pieces, _ = stream(tokenizer, prompt, output[len(prompt) - 1 :])
-        assert "".join(pieces) == " dog"
-
-    def test_what_stays_incomplete_shows_at_the_end_only(self, sentencepiece):
-        tokenizer = HFTokenizer(sentencepiece)
-        ids = tokenizer.encode_ordinary("a😀")
-        pieces, rest = stream(tokenizer, [], ids[:-1])
-        assert "".join(pieces) == "a"
-        assert set(rest) == {"\ufffd"}
-
-    def test_end_tokens_give_no_text(self, sentencepiece):
-        tokenizer = HFTokenizer(sentencepiece)
-        (dog,) = tokenizer.encode_ordinary("the")[:1]
-        pieces, rest = stream(tokenizer, [1], [dog, 2])
-        assert pieces[1] == ""
-        assert rest == ""
+@settings(max_examples=100, deadline=None)
+@given(
+    text=st.text(st.sampled_from("the dog.aé\u0301😀👩\u200d🇩한 \n"), max_size=20), data=st.data()
+)
+def test_valid_text_is_never_shown_in_halves(any_tokenizer, text, data):
+    ids = any_tokenizer.encode_ordinary(text)
+    cut = data.draw(st.integers(0, len(ids)))
+    pieces, rest = stream(any_tokenizer, ids[:cut], ids[cut:])
+    assert rest == ""
+    assert "\ufffd" not in "".join(pieces)
+    assert "".join(any_tokenizer.pieces(ids[:cut]) + pieces) == any_tokenizer.decode(ids)
 
 
-class TestByteTokenizer:
-    def test_ids(self):
-        tokenizer = ByteTokenizer()
-        assert tokenizer.vocab_size == 265
-        assert tokenizer.encode("Aé") == [256, 65, 0xC3, 0xA9]
-        assert tokenizer.encode("<|bos|>A<|python_end|>") == [256, 65, 262]
-        assert [tokenizer.token_id(name) for name in SPECIAL_TOKENS] == list(range(256, 265))
-        assert tokenizer.eos_ids == {256, 260}
+def test_end_tokens_and_ids_beyond_the_vocabulary_give_no_text(byte_level):
+    """Models pad their vocabulary to a round number."""
+    tokenizer = HFTokenizer(byte_level)
+    shown = ["<|user_start|>", "", "<|assistant_start|>", ""]
+    assert stream(tokenizer, [0], [1, 4, 3, 0]) == (shown, "")
+    beyond = tokenizer.vocab_size
+    assert stream(tokenizer, [beyond], [beyond, beyond + 7]) == (["", ""], "")
+    assert tokenizer.decode([beyond]) == ""
+    assert tokenizer.pieces([beyond]) == [""]
 
-    @settings(deadline=None)
-    @given(ids=st.lists(st.integers(0, 264).filter(lambda i: i not in (256, 260))), data=st.data())
-    def test_streams_join_to_the_decoded_text(self, ids, data):
-        tokenizer = ByteTokenizer()
-        cut = data.draw(st.integers(0, len(ids)))
-        pieces, rest = stream(tokenizer, ids[:cut], ids[cut:])
-        assert "".join(tokenizer.pieces(ids[:cut]) + pieces) + rest == tokenizer.decode(ids)
 
-    def test_chat(self):
-        prompt = ByteTokenizer().chat_template.render(
-            [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]
-        )
-        assert prompt == (
-            "<|bos|><|user_start|>hi<|user_end|><|assistant_start|>ho<|assistant_end|>"
-            "<|assistant_start|>"
-        )
+def test_a_first_word_keeps_its_space_after_a_prompt(sentencepiece):
+    tokenizer = HFTokenizer(sentencepiece)
+    prompt, output = tokenizer.encode("the quick"), tokenizer.encode_ordinary("the quick dog")
+    pieces, _ = stream(tokenizer, prompt, output[len(prompt) - 1 :])
+    assert "".join(pieces) == " dog"
+
+
+def test_ids_and_chats_of_the_byte_tokenizer():
+    tokenizer = ByteTokenizer()
+    assert tokenizer.vocab_size == 265
+    assert tokenizer.encode("Aé") == [256, 65, 0xC3, 0xA9]
+    assert tokenizer.encode("<|bos|>A<|python_end|>") == [256, 65, 262]
+    assert [tokenizer.token_id(name) for name in SPECIAL_TOKENS] == list(range(256, 265))
+    assert tokenizer.eos_ids == {256, 260}
+    chat = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]
+    assert tokenizer.chat_template.render(chat) == (
+        "<|bos|><|user_start|>hi<|user_end|><|assistant_start|>ho<|assistant_end|><|assistant_start|>"
+    )
 
 
 @pytest.mark.parametrize(

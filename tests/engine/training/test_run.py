@@ -75,11 +75,6 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path, monkeypatch):
         run.train(tmp_path / "out", tokens=5000, checkpoint=tmp_path / "checkpoint.pt", config=TINY)
 
 
-def test_too_few_tokens_are_refused(tmp_path):
-    with raises_naming(ValueError, "tokens", 100):
-        run.train(tmp_path / "out", tokens=100)
-
-
 def test_the_learning_rate_rises_then_falls_to_nothing():
     rates = [run.learning_rate(step, 1000) for step in range(1000)]
     assert rates.index(max(rates)) in (99, 100)

@@ -1,10 +1,13 @@
-"""With a model: sliding layers whose memory is smaller decode the same tokens."""
+"""Paged attention equals the reference, and sliding layers with less memory decode the same tokens."""
 
 import random
 from dataclasses import replace
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import structs
 
 from engine.cache.window_pages import WindowPages
 from engine.compute.attention.kv_cache import KVCache
@@ -12,17 +15,95 @@ from engine.compute.attention.paged_attention import PagedAttention
 from engine.compute.attention.reference import ReferenceAttention
 from engine.compute.batch import make_batch
 from engine.compute.loader import build
+from engine.compute.model.config import ModelConfig
 from engine.compute.model.config_file import read_config
 from engine.compute.torch_runner import TorchRunner
 from engine.compute.weights.checkpoint import Checkpoint
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.events import vocabulary as v
+from engine.runner import Row
+from engine.scheduling.request import Request
 from engine.scheduling.sampling_params import SamplingParams
 from engine.simulation.cost_runner import CostRunner
 from engine.text.byte_tokenizer import ByteTokenizer
-from tests.engine.compute.test_attention_reference import config_of, random_rows
 from tests.engine.drafters import Knowing
+
+BLOCKS = 400
+
+
+def config_of(kv_heads, sharing, windows):
+    return ModelConfig(
+        architecture="any",
+        vocab_size=10,
+        hidden_size=8,
+        intermediate_size=8,
+        num_layers=2,
+        num_heads=kv_heads * sharing,
+        num_kv_heads=kv_heads,
+        head_dim=8,
+        max_context=1000,
+        norm_eps=1e-6,
+        tied_embeddings=True,
+        windows=windows,
+    )
+
+
+def random_rows(rng, block_size):
+    """Decodes, chunks and whole prompts, with blocks handed out in random order."""
+    free = list(range(BLOCKS))
+    rng.shuffle(free)
+    rows = []
+    for id_ in range(rng.randint(1, 6)):
+        start = rng.choice([0, 0, rng.randrange(40)])
+        count = rng.choice([1, 1, 2, rng.randint(1, 20)])
+        end = start + count
+        request = Request(id_, [0] * end, [], SamplingParams(), prompt_length=end)
+        request.block_table = [free.pop() for _ in range(-(-end // block_size))]
+        rows.append(Row(request, start, count, [], [0]))
+    return rows
+
+
+def cache_of(config, rows, block_size, seed):
+    """A KV cache with the earlier tokens of `rows`, and NaN in every other slot."""
+    cache = KVCache(config, BLOCKS, block_size, torch.float32)
+    computed = torch.randn(cache.tensor.shape, generator=torch.manual_seed(seed))
+    cache.tensor.fill_(float("nan"))
+    for row in rows:
+        for position in range(row.start):
+            block = row.request.block_table[position // block_size]
+            slot = position % block_size
+            cache.tensor[:, block, slot] = computed[:, block, slot]
+    return cache
+
+
+def outputs(config, attention, rows, seed):
+    """What an attention computes from random queries, keys and values in two layers."""
+    generator, tokens = torch.manual_seed(seed), sum(row.count for row in rows)
+    queries = torch.randn(tokens, config.num_heads, config.head_dim, generator=generator)
+    shape = (tokens, 2 * config.num_kv_heads, config.head_dim)
+    keys_values = torch.randn(shape, generator=generator)
+    return torch.stack([attention(one, queries.clone(), keys_values.clone()) for one in (0, 1)])
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    kv_heads=st.sampled_from([1, 2]),
+    sharing=st.sampled_from([1, 3]),
+    windows=st.tuples(*[st.sampled_from([None, 1, 5, 24])] * 2),
+    block_size=st.sampled_from([1, 4, 16]),
+)
+def test_paged_attention_equals_the_reference(seed, kv_heads, sharing, windows, block_size):
+    config = config_of(kv_heads, sharing, windows)
+    rows = random_rows(random.Random(seed), block_size)
+    batch = make_batch(rows, block_size)
+    caches = [cache_of(config, rows, block_size, seed) for _ in range(2)]
+    found = outputs(config, PagedAttention(config, caches[0], batch), rows, seed)
+    expected = outputs(config, ReferenceAttention(config, caches[1], batch), rows, seed)
+    torch.testing.assert_close(found, expected, atol=2e-5, rtol=1e-4)
+    torch.testing.assert_close(caches[0].tensor, caches[1].tensor, rtol=0, atol=0, equal_nan=True)
+
 
 WINDOW = 9
 SLIDING = {"all": (WINDOW,) * 3, "some": (WINDOW, None, WINDOW), "of two sizes": (WINDOW, None, 3)}
@@ -87,7 +168,7 @@ def texts(engine: Engine) -> dict[int, list[int]]:
     ids=str,
 )
 def test_freed_pages_change_no_token(runner_of, kind, changes):
-    runner, config = runner_of(kind), replace_config(SMALL, **changes)
+    runner, config = runner_of(kind), structs.replace(SMALL, **changes)
     freed = serve(runner, config)
     runner.window = None  # as if no layer slid: the memory has a place for every token
     kept = serve(runner, config)
@@ -100,12 +181,6 @@ def test_freed_pages_change_no_token(runner_of, kind, changes):
         assert any(event.blocks for event in freed.log.of(v.Admitted))
 
 
-def replace_config(config: EngineConfig, **changes: object) -> EngineConfig:
-    return EngineConfig(
-        **{name: getattr(config, name) for name in config.__struct_fields__} | changes
-    )
-
-
 def test_drafts_are_verified_in_window_pages(runner_of):
     runner = runner_of("some")
     known = texts(serve(runner, SMALL, Knowing([], wrong=lambda _: False)))
@@ -116,25 +191,9 @@ def test_drafts_are_verified_in_window_pages(runner_of):
     assert engine.log.of(v.WindowPagesEvicted)
 
 
-def test_the_memory_of_sliding_layers_is_smaller(runner_of):
-    """In bytes: 18 pages of 4 tokens instead of 160 blocks, for each sliding layer."""
-    sizes = {}
-    for kind in ("all", "some"):
-        runner = runner_of(kind)
-        engine = Engine(runner, SMALL, tokenizer=ByteTokenizer())
-        cache = runner.kv_cache
-        sizes[kind] = sum(
-            one.untyped_storage().nbytes() for one in (cache.tensor, cache.window_tensor)
-        )
-        assert engine.log.of(v.RunStarted)[0].settings["num_window_pages"] == 18
-    layer_token = 2 * 2 * 16 * 4  # keys and values, KV heads, head_dim, bytes of a float32
-    assert sizes["all"] == 3 * 18 * 4 * layer_token
-    assert sizes["some"] == (160 + 2 * 18) * 4 * layer_token
-
-
 def test_a_long_text_needs_no_more_window_pages_than_a_short_one(runner_of):
     runner = runner_of("all")
-    engine = Engine(runner, replace_config(SMALL, prefix_cache="off"), tokenizer=ByteTokenizer())
+    engine = Engine(runner, structs.replace(SMALL, prefix_cache="off"), tokenizer=ByteTokenizer())
     request = engine.submit([5] * 4, SamplingParams(max_tokens=240, ignore_eos=True))
     pages = engine.cache.pages
     most = 0
@@ -145,12 +204,17 @@ def test_a_long_text_needs_no_more_window_pages_than_a_short_one(runner_of):
     assert most <= 4  # a window of 9 tokens touches 3 blocks; the next token may need a fourth
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_paged_attention_equals_the_reference_with_window_pages(seed):
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    size=st.sampled_from([1, 4, 16]),
+    window=st.sampled_from([1, 5, 24]),
+    both=st.booleans(),
+)
+def test_paged_attention_equals_the_reference_with_window_pages(seed, size, window, both):
     """Blocks before the windows have no page; unwritten slots are NaN."""
     rng = random.Random(seed)
-    size, window = rng.choice([1, 4, 16]), rng.choice([1, 5, 24])
-    config = config_of(2, 3, rng.choice([(window, None), (window, window)]))
+    config = config_of(2, 3, (window, window if both else None))
     rows = random_rows(rng, size)
     needed = [
         block
@@ -159,40 +223,30 @@ def test_paged_attention_equals_the_reference_with_window_pages(seed):
     ]
     pages = list(range(len(needed)))
     rng.shuffle(pages)
-    full = KVCache(config, 400, size, torch.float32)
-    full.tensor.fill_(torch.nan)
-    for row in rows:
-        for position in range(row.start):
-            block = row.request.block_table[position // size]
-            full.tensor[:, block, position % size].normal_(generator=torch.manual_seed(position))
+    full = cache_of(config, rows, size, seed)
+    slides = [layer for layer in range(2) if config.windows[layer] is not None]
     paged = [
-        KVCache(config, 400, size, torch.float32, num_window_pages=len(needed)) for _ in range(2)
+        KVCache(config, BLOCKS, size, torch.float32, num_window_pages=len(needed)) for _ in range(2)
     ]
     for cache in paged:
         cache.map_window_pages(list(zip(needed, pages, strict=True)))
-        kept = [layer for layer in range(2) if config.windows[layer] is None]
-        cache.tensor.copy_(full.tensor[kept])
-        slides = [layer for layer in range(2) if config.windows[layer] is not None]
+        cache.tensor.copy_(full.tensor[[layer for layer in range(2) if layer not in slides]])
         cache.window_tensor[:, pages] = full.tensor[slides][:, needed]
-    batch = make_batch(rows, size)
-    queries = torch.randn(len(batch.token_ids), config.num_heads, config.head_dim)
-    keys_values = torch.randn(len(batch.token_ids), 2 * config.num_kv_heads, config.head_dim)
     attentions = [
-        PagedAttention(config, full, batch),
-        PagedAttention(config, paged[0], batch),
-        ReferenceAttention(config, paged[1], batch),
+        PagedAttention(config, full, make_batch(rows, size)),
+        PagedAttention(config, paged[0], make_batch(rows, size)),
+        ReferenceAttention(config, paged[1], make_batch(rows, size)),
     ]
-    for layer in range(2):
-        expected, *found = (one(layer, queries.clone(), keys_values.clone()) for one in attentions)
-        assert expected.isfinite().all()
-        for one in found:
-            torch.testing.assert_close(one, expected, atol=2e-5, rtol=1e-4)
+    expected, *found = (outputs(config, attention, rows, seed) for attention in attentions)
+    assert expected.isfinite().all()
+    for one in found:
+        torch.testing.assert_close(one, expected, atol=2e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("prefix_cache", ["radix", "hash"])
 def test_a_moved_prefix_brings_its_window(runner_of, prefix_cache):
     there, here, alone = (
-        Engine(runner_of("some"), replace_config(SMALL, prefix_cache=prefix_cache))
+        Engine(runner_of("some"), structs.replace(SMALL, prefix_cache=prefix_cache))
         for _ in range(3)
     )
     prompt = [random.Random(1).randrange(97) for _ in range(43)]
@@ -208,7 +262,7 @@ def test_a_moved_prefix_brings_its_window(runner_of, prefix_cache):
     assert here.log.of(v.Admitted)[0].blocks
     assert moved.token_ids == expected.token_ids
     assert here.log.state().core() == here.snapshot()
-    whole = Engine(runner_of("some"), replace_config(SMALL, max_kv_tokens=64))
+    whole = Engine(runner_of("some"), structs.replace(SMALL, max_kv_tokens=64))
     assert whole.runner.kv_format() != here.runner.kv_format()
 
 
