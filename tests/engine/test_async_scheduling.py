@@ -80,6 +80,7 @@ def test_an_unexpected_end_wastes_one_row_per_request() -> None:
     assert facts(log) == (44, 500.5)
     wasted = [id_ for event in log.of(v.StepFinished) for id_ in event.wasted]
     assert sorted(wasted) == list(range(1, 13))
+    assert {why_in_vain(log, request) for request in range(1, 13)} == {"ended"}
 
 
 def why_in_vain(log: EventLog, request: int) -> str:
@@ -92,13 +93,6 @@ def why_in_vain(log: EventLog, request: int) -> str:
     ]
     assert text(MESSAGES["wasted"][reason], step="") not in why(log, request, step - 1)
     return reason
-
-
-def test_the_frames_name_the_step_that_produced_a_token() -> None:
-    log = table_run(True, 5)
-    first = log.requests.first_token_step
-    assert (first == log.requests.admitted_step).all(), "each prompt fits in one chunk"
-    assert log.tokens.groupby("request").step.min().tolist() == first.tolist()
 
 
 def test_passes_follow_one_another_while_scheduling_overlaps_with_them() -> None:
@@ -123,65 +117,7 @@ def test_the_first_call_returns_no_tokens_and_work_is_left_until_the_last_pass_e
     assert engine.step().tokens == []
 
 
-def test_no_row_exceeds_max_tokens() -> None:
-    engine = virtual_engine()
-    request = say(engine, 3)
-    finish(engine)
-    rows = [row for event in engine.log.of(v.StepScheduled) for row in event.rows]
-    assert sum(row.count for row in rows) == request.prompt_length + 2
-    assert not any(event.wasted for event in engine.log.of(v.StepFinished))
-    assert [event.skipped for event in engine.log.of(v.StepScheduled)][3] == [(1, "awaits_token")]
-    assert "last token" in why(engine.log, 1, 4)
-
-
-def test_a_freed_seat_is_filled_one_step_later() -> None:
-    admitted = {}
-    for asynchronous in (False, True):
-        engine = virtual_engine(max_batch_size=1, async_scheduling=asynchronous)
-        say(engine, 3)
-        say(engine, 3)
-        finish(engine)
-        admitted[asynchronous] = engine.log.requests["admitted_step"][2]
-    assert admitted == {False: 4, True: 5}
-
-
-def test_a_prompt_is_not_scheduled_while_it_is_about_to_fork() -> None:
-    engine = virtual_engine()
-    say(engine, 3, n=2, temperature=1.0)
-    finish(engine)
-    assert [event.skipped for event in engine.log.of(v.StepScheduled)][1] == [(1, "awaits_token")]
-    assert list(engine.log.requests["output_tokens"]) == [3, 3]
-
-
-def test_a_victim_keeps_the_token_that_is_being_computed() -> None:
-    engine = virtual_engine(max_kv_tokens=28, prefix_cache="hash")
-    first, second = say(engine, 12, "a" * 9), say(engine, 12, "b" * 9)
-    while not (preempted := engine.log.of(v.Preempted)):
-        before = len(second.tokens)
-        engine.step()
-    assert preempted[0].request == second.id
-    assert len(second.tokens) == before + 1
-    assert second.block_table == []
-    assert second.num_computed_tokens == second.num_output_placeholders == 0
-    finish(engine)
-    assert [len(one.output_ids) for one in (first, second)] == [12, 12]
-
-
 # Whatever happens while a pass is in flight
-
-
-def test_an_abort_while_the_pass_runs_drops_its_row() -> None:
-    engine = virtual_engine()
-    first, second = say(engine, 5), say(engine, 5, "other words")
-    engine.step()
-    assert engine.is_in_flight
-    engine.abort(first)
-    assert [new.request for new in engine.step().tokens] == [second]
-    assert engine.log.of(v.StepFinished)[0].wasted == [first.id]
-    engine.abort(second)
-    assert engine.has_work()
-    finish(engine)
-    assert len(engine.pool.free) + engine.cache.prefix_cache.num_evictable_blocks == 64
 
 
 def test_draining_finishes_the_step_in_flight_and_schedules_none() -> None:
@@ -223,11 +159,6 @@ def test_a_failed_pass_ends_its_requests_and_the_next_step_is_scheduled_again(
     assert (late.finish_reason, late.error) == ("length", "")
     assert engine.log.state().core() == engine.snapshot()
     assert why_in_vain(engine.log, late.id) == "dropped"
-
-
-def test_an_unexpected_end_is_why_a_row_was_in_vain() -> None:
-    log = table_run(True, 5, stops=True)
-    assert {why_in_vain(log, request) for request in range(1, 13)} == {"ended"}
 
 
 def test_a_mistake_of_a_policy_leaves_the_pass_in_flight() -> None:
@@ -326,7 +257,7 @@ def test_settings_that_do_not_combine_are_rejected_by_name() -> None:
 
 def test_every_workload_keeps_its_invariants_and_its_tokens() -> None:
     """`check` compares each output with the plain loop's, so it equals the synchronous one."""
-    for seed in range(60):
+    for seed in range(36):
         workload = random_workload(seed)
         workload.draft_length = 0
         workload.config = msgspec.structs.replace(workload.config, async_scheduling=True)

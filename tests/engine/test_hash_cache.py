@@ -44,48 +44,6 @@ def found(engine: Engine) -> list[int]:
     return [len(event.blocks) for event in engine.log.of(v.Admitted)]
 
 
-@pytest.mark.parametrize(("cache", "hits"), [("hash", [0, 3, 3]), ("radix", [0, 0, 0])])
-def test_equal_prompts_of_one_step_share_what_is_only_scheduled(
-    cache: str, hits: list[int]
-) -> None:
-    engine = engine_with(prefix_cache=cache)
-    for own in (1, 2, 3):
-        submit(engine, [*STEM, 100 + own])
-    engine.step()
-    assert found(engine) == hits
-    first, *others = (request.block_table for request in engine.scheduler.running)
-    assert all(table[:3] == first[:3] for table in others)
-    finish(engine)
-
-
-def test_the_tail_of_a_prefix_is_evicted_block_by_block() -> None:
-    engine = engine_with(max_kv_tokens=32)  # 8 blocks
-    submit(engine, [*STEM, 100])
-    finish(engine)
-    queue = engine.tree.eviction_queue
-    assert len(queue) == 3
-    submit(engine, [120 + index for index in range(22)])  # 6 blocks, and 5 are free
-    engine.step()
-    [event] = engine.log.of(v.BlockEvicted)
-    assert (event.block, event.reason, event.needed_by) == (queue[0], "room", 2)
-    assert len(engine.tree.match(STEM, 3).blocks) == 2
-    finish(engine)
-
-
-def test_duplicates_are_kept_and_the_oldest_is_found() -> None:
-    engine = engine_with()
-    scored = SamplingParams(max_tokens=2, ignore_eos=True, prompt_logprobs=0)
-    submit(engine, [*STEM, 100])
-    engine.submit([*STEM, 101], scored)  # reads no cache, so it computes the same blocks
-    engine.step()
-    one, two = (list(request.block_table) for request in engine.scheduler.running)
-    assert not set(one) & set(two)
-    assert engine.tree.match(STEM, 3).blocks == one[:3]
-    finish(engine)
-    assert engine.cache.num_available_blocks == engine.config.num_blocks
-    assert len(engine.tree.eviction_queue) == 6
-
-
 def test_blocks_of_a_failed_forward_pass_are_not_found() -> None:
     engine = engine_with(failures={1})
     for own in (1, 2):
@@ -204,20 +162,3 @@ def test_clearing_moves_each_free_block_once() -> None:
     assert [event.block for event in evicted] == queue
     assert pool.free == [*reversed(queue), *free]
     assert pool.free.moved <= 500
-
-
-@pytest.mark.parametrize("admission", ["whole", "first_chunk"])
-def test_the_blocked_head_says_which_rule_applied(admission: str) -> None:
-    engine = engine_with(admission=admission, token_budget=8, max_kv_tokens=32)
-    submit(engine, STEM[:6], 10)
-    engine.step()
-    late = submit(engine, [100 + index for index in range(27)], 2)
-    engine.step()
-    event = engine.log.of(v.StepScheduled)[-1]
-    if admission == "whole":  # 27 tokens need 7 blocks, and 6 of 8 can be had
-        assert event.blocked == v.Blocked(late, "whole_sequence", 0, 7, 6)
-        assert "all its tokens" in engine.why(late)
-    else:
-        assert event.blocked is None
-        assert late in [row.request for row in event.rows]
-    finish(engine)
