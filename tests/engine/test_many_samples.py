@@ -53,30 +53,6 @@ def test_every_sample_is_its_own_and_complete(config: dict[str, object], seed: i
     assert len({tuple(request.output_ids) for request in seen.values()}) > 4
 
 
-def test_further_samples_take_each_seat_as_it_becomes_free() -> None:
-    engine = make_engine()
-    engine.submit(PROMPT, SamplingParams(n=6, max_tokens=12, temperature=1.0))
-    arrived = engine.log.of(v.RequestArrived)
-    assert [(event.request, event.n) for event in arrived] == [(1, 3), (4, 1), (5, 1), (6, 1)]
-    while engine.has_work():
-        engine.step()
-    ends = {event.request: index for index, event in enumerate(engine.log) if _is_end(event)}
-    admitted = {event.request: event for event in engine.log.of(v.Admitted)}
-    assert sorted(admitted) == [1, 4, 5, 6]
-    order = [type(event) for event in engine.log if _is_end(event) or _admits(event, 4)]
-    assert order.index(v.Admitted) == 1, "the first free seat is taken at once"
-    assert len(ends) == 6
-    assert all(admitted[request].blocks for request in (4, 5, 6)), "the prompt is in the cache"
-
-
-def _is_end(event: v.Event) -> bool:
-    return isinstance(event, v.RequestFinished)
-
-
-def _admits(event: v.Event, request: int) -> bool:
-    return isinstance(event, v.Admitted) and event.request == request
-
-
 def test_the_parts_of_a_request() -> None:
     params = SamplingParams(n=2, best_of=5, seed=10)
     parts = split_samples(params, 3)
@@ -96,12 +72,6 @@ def test_complete_ranks_all_samples_together() -> None:
     assert every[0].token_ids != every[1].token_ids
     ranked = SamplingParams(n=2, best_of=7, max_tokens=6, temperature=1.0, seed=3)
     assert len(make_engine().complete([PROMPT], ranked, progress=False)) == 2
-
-
-def test_columns_of_more_samples_than_seats() -> None:
-    rows, masks = make_engine().generate_batch(PROMPT, num_samples=5, max_tokens=6)
-    assert len(rows) == len(masks) == 5
-    assert all(row[: len(PROMPT)] == PROMPT for row in rows)
 
 
 def test_a_replay_makes_the_same_parts() -> None:

@@ -14,6 +14,7 @@ import torch
 import engine
 from engine import Engine, EngineConfig, SamplingParams
 from engine.events import vocabulary as v
+from tests.engine.bundled import Silent
 
 BUNDLED = Path(engine.__file__).parent / "bundled"
 TIE = 1e-4
@@ -37,16 +38,6 @@ def make_prompts(count: int, vocab_size: int) -> list[str | list[int]]:
         else:
             prompts.append(rng.choice(stems).format(rng.choice(words), rng.choice(words)))
     return prompts
-
-
-class Silent:
-    """A tool that forces nothing: a forced answer is not the model's own choice."""
-
-    def __init__(self, *_: object) -> None:
-        pass
-
-    def feed(self, token: int) -> list[int]:
-        return []
 
 
 @pytest.fixture(scope="module")

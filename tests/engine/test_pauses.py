@@ -3,7 +3,6 @@
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.events import vocabulary as v
-from engine.events.fold import State
 from engine.events.paused_time import PausedTime
 from engine.scheduling.sampling_params import SamplingParams
 from engine.simulation.cost_runner import CostRunner
@@ -65,17 +64,3 @@ def test_pausing_a_paused_engine_writes_nothing() -> None:
     engine.resume()
     engine.resume()
     assert [len(engine.log.of(kind)) for kind in (v.EnginePaused, v.EngineResumed)] == [1, 1]
-
-
-def test_a_keyframe_says_whether_the_engine_is_paused() -> None:
-    engine = paused_engine()
-    again = State()
-    keyframe = engine.log.state().keyframe()
-    again.apply(keyframe)
-    assert again.paused
-    engine.resume()
-    again.apply(engine.log[-1])
-    assert not again.paused
-    del keyframe.state["paused"]  # as in a log of before the pauses
-    again.apply(keyframe)
-    assert not again.paused

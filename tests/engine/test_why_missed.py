@@ -157,13 +157,6 @@ def test_the_first_token_that_differs_is_named_with_both_texts() -> None:
     assert_names(str(answer), "abc (r1)", '"X"', '"f"', 4, bos + 10)
 
 
-def test_a_prompt_that_ends_inside_a_block_is_named_as_shorter() -> None:
-    log = run(engine_with(), "abcdef", "abcdef" + "\0" * 6)
-    answer = log.why_missed(2)
-    assert answer.found == 4
-    assert (answer.kind, answer.about) in {("shorter", 1), ("differs", 1)}
-
-
 @pytest.mark.parametrize("cache", ["radix", "hash"])
 def test_an_evicted_prefix_is_named_with_the_step_and_the_request(cache: str) -> None:
     engine = engine_with(max_kv_tokens=32, prefix_cache=cache)
