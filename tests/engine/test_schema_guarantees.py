@@ -183,6 +183,8 @@ def test_an_unknown_format_says_nothing():
 
 # Objects and choices
 
+TYPED = {"type": "object", "properties": {"a": {"type": "null"}}}
+OTHER = '{"b": 1}'
 CAT = {"type": "object", "properties": {"kind": {"const": "cat", "default": "cat"}, "a": INTEGER}}
 DOG = {
     "type": "object",
@@ -198,6 +200,16 @@ PETS = {
 @pytest.mark.parametrize(
     ("schema", "allowed", "forbidden"),
     [
+        # An object with properties is closed unless the schema says otherwise.
+        (TYPED, [], [OTHER]),
+        (TYPED | {"additionalProperties": True}, [OTHER], []),
+        ({"allOf": [TYPED, {"properties": {"b": INTEGER}}]}, ['{"a": null, "b": 1}'], []),
+        (
+            {"$defs": {"Base": TYPED}, "$ref": "#/$defs/Base", "properties": {"b": {}}},
+            ['{"a": null, "b": 1}'],
+            [],
+        ),
+        ({"anyOf": [TYPED, {"properties": {"c": {}}, "type": "object"}]}, [], [OTHER]),
         (PETS, ['{"kind": "cat", "a": 1}', '{"kind": "dog"}'], ['{"a": 1}', "{}"]),
         (
             {

@@ -1,17 +1,15 @@
 """Structured output: the bundled model keeps the shape that a request asks for, in every situation."""
 
-import functools
 import json
 import math
 import re
 
 import pytest
 
-from engine.compute.loader import load
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.events import vocabulary as v
-from engine.output.constraint import Beginning, Constraint
+from engine.output.constraint import Constraint
 from engine.output.grammar import GrammarCompiler
 from engine.output.validation import RequestValidator
 from engine.scheduling.admission import RequestError
@@ -22,6 +20,7 @@ from engine.simulation.simulate import simulate
 from engine.simulation.workload import Workload
 from engine.speculation.prompt_lookup import PromptLookup
 from engine.text.byte_tokenizer import ByteTokenizer
+from tests.engine.bundled import bundled, bundled_engine
 from tests.facts import assert_names, raises_naming
 
 ANIMAL = {
@@ -47,19 +46,8 @@ def shape(kind, content="", **params):
     return SamplingParams(**{"max_tokens": 60} | params, structured=StructuredOutput(kind, text))
 
 
-@functools.cache
-def bundled():
-    """The runner and the tokenizer of the bundled model, loaded once: a new engine reserves anew."""
-    return load("bundled")
-
-
-def new_engine(config=None, **parts):
-    runner, tokenizer = bundled()
-    return Engine(runner, config, tokenizer=tokenizer, **parts)
-
-
 def serve(params, config=None, prompts=PROMPTS, **parts):
-    engine = new_engine(config, **parts)
+    engine = bundled_engine(config, **parts)
     return engine.complete(prompts, params, progress=False), engine
 
 
@@ -71,65 +59,59 @@ def answer(params, prompt=PROMPTS[0], **config):
 # The output has the shape
 
 
-def test_an_answer_follows_its_schema_and_ends_there():
-    done = answer(shape("json_schema", ANIMAL))
-    value = json.loads(done.text)
-    assert value["animal"] in ANIMAL["properties"]["animal"]["enum"] and 0 <= value["legs"] <= 9
-    assert done.finish_reason == "stop"
+def is_animal(text):
+    value = json.loads(text)
+    return value["animal"] in ANIMAL["properties"]["animal"]["enum"] and 0 <= value["legs"] <= 9
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_every_kind_of_shape_is_kept(temperature):
-    kinds = {
-        "regex": (
-            r"[A-Z][a-z]{2,8} \d\d",
-            lambda text: re.fullmatch(r"[A-Z][a-z]{2,8} \d\d", text),
-        ),
-        "choice": (
-            ["yes", 'a "no"', "\u00e9\U0001f989"],
-            ["yes", 'a "no"', "\u00e9\U0001f989"].__contains__,
-        ),
-        "grammar": (
-            'start: "<" WORD ">"\nWORD: /[a-z]{3}/',
-            lambda t: re.fullmatch("<[a-z]{3}>", t),
-        ),
-    }
-    params = [shape(kind, text, temperature=temperature) for kind, (text, _) in kinds.items()]
-    done, _ = serve(params)
-    for one, (_, fits) in zip(done, kinds.values(), strict=True):
-        assert fits(one.text) and one.finish_reason == "stop"
+@pytest.mark.parametrize(
+    ("kind", "text", "fits"),
+    [
+        ("json_schema", ANIMAL, is_animal),
+        ("regex", r"[A-Z][a-z]{2,8} \d\d", re.compile(r"[A-Z][a-z]{2,8} \d\d").fullmatch),
+        ("choice", (words := ["yes", 'a "no"', "\u00e9\U0001f989"]), words.__contains__),
+        ("grammar", 'start: "<" WORD ">"\nWORD: /[a-z]{3}/', re.compile("<[a-z]{3}>").fullmatch),
+    ],
+)
+def test_every_kind_of_shape_is_kept_and_its_end_is_the_end(kind, text, fits, temperature):
+    done = answer(shape(kind, text, temperature=temperature))
+    assert fits(done.text) and done.finish_reason == "stop"
 
 
-def test_any_json_object_has_no_whitespace_to_fill_it_with():
-    done = answer(shape("json_object", max_tokens=400, temperature=1.0, seed=3))
-    assert done.text.startswith("{")
+STRING = {"type": "string"}
+NAMES = ["date-time", "email", "hostname", "ipv6", "uri", "uuid"]
+REALISTIC = {
+    "any object": {"type": "object"},
+    "200 properties": {
+        "type": "object",
+        "properties": {f"property_{i}": STRING for i in range(200)},
+    },
+    "enum of 1,000 values": {"enum": [f"value number {i}" for i in range(1000)]},
+    "formats": {
+        "type": "object",
+        "properties": {name: STRING | {"format": name} for name in NAMES},
+        "required": NAMES,
+    },
+    "long text": STRING | {"maxLength": 20_000},
+    "an optional reference to itself": {
+        "type": "object",
+        "properties": {"next": {"$ref": "#"}, "value": {"type": "integer"}},
+        "required": ["value"],
+    },
+}
+
+
+@pytest.mark.parametrize("schema", REALISTIC.values(), ids=REALISTIC)
+def test_realistic_schemas_stay_below_the_limits_and_add_no_whitespace(schema):
+    done = answer(shape("json_schema", schema, max_tokens=80, temperature=1.0, seed=1))
+    assert done.finish_reason in ("stop", "length") and not done.error
     if done.finish_reason == "stop":
         assert json.dumps(json.loads(done.text), ensure_ascii=False) == done.text
 
 
-def test_an_object_with_properties_is_closed_unless_the_schema_says_otherwise():
-    engine = new_engine()
-    typed = {"type": "object", "properties": {"a": {"type": "null"}}}
-    other = '{"b": 1}'
-    assert not accepts(engine, typed, other)
-    assert accepts(engine, typed | {"additionalProperties": True}, other)
-    joint = {"allOf": [typed, {"properties": {"b": {"type": "integer"}}}]}
-    assert accepts(engine, joint, '{"a": null, "b": 1}')
-    base = {"$defs": {"Base": typed}, "$ref": "#/$defs/Base", "properties": {"b": {}}}
-    assert accepts(engine, base, '{"a": null, "b": 1}')
-    choice = {"anyOf": [typed, {"properties": {"c": {}}, "type": "object"}]}
-    assert not accepts(engine, choice, other)
-
-
-def accepts(engine, schema, text):
-    params = shape("json_schema", schema)
-    constraint = engine.submit("x", params).constraint
-    constraint.mask(engine.tokenizer.encode_ordinary(text))
-    return not constraint.error
-
-
 def test_special_tokens_are_never_part_of_a_text():
-    engine = new_engine()
+    engine = bundled_engine()
     constraint = engine.submit("x", shape("regex", ".*")).constraint
     mask, special = constraint.mask([]), engine.tokenizer.special_ids
     assert {token for token in special if mask >> token & 1} == engine.tokenizer.eos_ids
@@ -160,12 +142,6 @@ def test_the_tokens_are_the_same_however_they_are_scheduled():
     assert alike(drafter=PromptLookup())[0] == expected
     tokens, jumped = alike()
     assert tokens == expected and jumped.step_count <= plain.step_count
-
-
-def test_plain_requests_beside_structured_ones_get_the_tokens_they_get_alone():
-    alone, _ = serve([PLAIN], prompts=PROMPTS[1:2])
-    together, _ = serve([shape("json_schema", ANIMAL), PLAIN, shape("regex", "[ab]{9}")])
-    assert together[1].token_ids == alone[0].token_ids
 
 
 def test_forced_tokens_cost_no_step():
@@ -212,14 +188,10 @@ def test_the_mass_is_the_probability_of_the_allowed_tokens():
     free = dict(answer(params).top_logprobs[0])
     _, engine = serve([shape("regex", "[a-z]{2}", max_tokens=1)], prompts=PROMPTS[:1])
     [token] = engine.log.token_rows
-    mask = engine_mask(engine, "[a-z]{2}")
+    mask = engine.submit("x", shape("regex", "[a-z]{2}")).constraint.mask([])
     mass = sum(math.exp(logprob) for id_, logprob in free.items() if mask >> id_ & 1)
     assert token.mass == pytest.approx(mass, rel=1e-2)
     assert token.allowed == mask.bit_count()
-
-
-def engine_mask(engine, regex):
-    return engine.submit("x", shape("regex", regex)).constraint.mask([])
 
 
 def test_why_names_the_mask():
@@ -241,7 +213,7 @@ def test_a_replay_of_a_log_needs_no_grammar():
 
 
 def test_an_end_token_waits_until_the_grammar_allows_it():
-    engine = new_engine()
+    engine = bundled_engine()
     ends = engine.tokenizer.eos_ids
     bias = dict.fromkeys(ends, 100.0)
     done = answer(shape("regex", "[a-z]{3,9}", logit_bias=bias))
@@ -258,11 +230,6 @@ def test_an_output_ends_when_nothing_may_follow_in_spite_of_ignore_eos_and_min_t
 def test_ignore_eos_goes_on_while_the_grammar_does():
     done = answer(shape("regex", "[ab]{2,20}", ignore_eos=True, max_tokens=100))
     assert len(done.text) == 20 and done.finish_reason == "stop"
-
-
-def test_max_tokens_may_cut_an_answer():
-    done = answer(shape("json_schema", ANIMAL, max_tokens=5))
-    assert len(done.token_ids) == 5 and done.finish_reason == "length"
 
 
 # What cannot be compiled
@@ -292,7 +259,7 @@ def test_max_tokens_may_cut_an_answer():
     ],
 )
 def test_a_shape_that_cannot_be_compiled_is_rejected_with_the_part(kind, text, named):
-    engine = new_engine()
+    engine = bundled_engine()
     with raises_naming(RequestError, "structured", named):
         engine.validate([1], shape(kind, text))
     with raises_naming(RequestError, "structured", named):
@@ -305,14 +272,14 @@ def test_a_deep_grammar_does_not_overflow_the_stack():
 
 
 def test_a_grammar_that_was_compiled_is_not_compiled_again(monkeypatch):
-    engine = new_engine()
+    engine = bundled_engine()
     constraint = engine.validate([1], shape("regex", "a|b"))
     monkeypatch.setattr("engine.output.grammar.GrammarCompiler._compile", None)
     engine.submit("x", shape("regex", "a|b"), constraint=constraint)
 
 
 def test_a_request_that_reaches_a_limit_ends_no_other_request_with_its_grammar():
-    engine = new_engine()
+    engine = bundled_engine()
     later = "[xyz]{10}((a?){200}a{200}|b{9})"
     spared = shape("regex", later, logit_bias=dict.fromkeys(engine.tokenizer.encode("b"), 90.0))
     running = engine.submit("x", spared)
@@ -327,46 +294,6 @@ def test_a_request_that_reaches_a_limit_ends_no_other_request_with_its_grammar()
     while engine.has_work():
         engine.step()
     assert {one.finish_reason for one in (running, after)} == {"stop"}
-
-
-class Limited:
-    """A grammar that reaches a limit when its third mask is computed."""
-
-    def __init__(self):
-        self.read = 0
-
-    def deep_copy(self):
-        return Limited()
-
-    def try_consume_tokens(self, tokens):
-        self.read += len(tokens)
-        return len(tokens)
-
-    def compute_bitmask(self):
-        return bytes(32 + 1) if self.read == 2 else b"\xff" * 32 + b"\0"
-
-    def get_error(self):
-        return "Parser Error: Too many items (limit 5000; x)" if self.read == 2 else ""
-
-    def compute_ff_tokens(self):
-        return []
-
-    def is_accepting(self):
-        return False
-
-    is_stopped = is_accepting
-
-
-@pytest.mark.parametrize("ignore_eos", [False, True])
-def test_a_limit_that_a_mask_reaches_is_an_error_and_no_end_of_the_output(ignore_eos):
-    engine = Engine(CostRunner(1, 1), tokenizer=ByteTokenizer())
-    constraint = Constraint(Beginning(Limited), engine.tokenizer.eos_ids, ignore_eos=ignore_eos)
-    params = SamplingParams(max_tokens=9, ignore_eos=ignore_eos)
-    request = engine.submit("a", params, constraint=constraint)
-    while engine.has_work():
-        engine.step()
-    assert (request.finish_reason, request.error_field) == ("error", "structured")
-    assert_names(request.error, "structured", "step_max_items", "5,000")
 
 
 BRANCHES = "b{3,20}|[xyz]{10}(a?){200}a{200}"  # the second reaches a limit of the lexer after 132 a
@@ -402,38 +329,6 @@ def test_the_first_samples_that_reach_a_limit_do_not_end_the_others():
     assert other.error == sample.error  # each time, all other requests wait for a compilation
 
 
-REALISTIC = {
-    "200 properties, 100 required": {
-        "type": "object",
-        "properties": {
-            f"property_{i}": {"type": ["string", "integer", "number"][i % 3]} for i in range(200)
-        },
-        "required": [f"property_{i}" for i in range(100)],
-    },
-    "enum of 1,000 values": {"enum": [f"value number {i}" for i in range(1000)]},
-    "formats": {
-        "type": "object",
-        "properties": {
-            name: {"type": "string", "format": name}
-            for name in ("date-time", "email", "hostname", "ipv6", "uri", "uuid")
-        },
-        "required": ["date-time", "email", "hostname", "ipv6", "uri", "uuid"],
-    },
-    "long text": {"type": "string", "maxLength": 20_000},
-    "an optional reference to itself": {
-        "type": "object",
-        "properties": {"next": {"$ref": "#"}, "value": {"type": "integer"}},
-        "required": ["value"],
-    },
-}
-
-
-@pytest.mark.parametrize("schema", REALISTIC.values(), ids=REALISTIC)
-def test_realistic_schemas_stay_below_the_limits(schema):
-    done = answer(shape("json_schema", schema, max_tokens=150, temperature=1.0, seed=1))
-    assert done.finish_reason in ("stop", "length") and not done.error
-
-
 @pytest.mark.parametrize(
     ("kind", "text", "named"),
     [
@@ -448,7 +343,7 @@ def test_realistic_schemas_stay_below_the_limits(schema):
     ],
 )
 def test_a_limit_is_named_where_the_request_arrives_if_the_first_tokens_reach_it(kind, text, named):
-    engine = new_engine()
+    engine = bundled_engine()
     if named:
         with raises_naming(RequestError, "structured", named):
             engine.validate([1], shape(kind, text))
@@ -490,7 +385,7 @@ DOOMED = {
 
 
 def test_a_constraint_answers_for_any_output_in_any_order():
-    engine = new_engine()
+    engine = bundled_engine()
     encode = engine.tokenizer.encode_ordinary
 
     def fresh():
@@ -507,7 +402,7 @@ def test_a_constraint_answers_for_any_output_in_any_order():
 
 
 def test_drafts_are_cut_where_the_grammar_forbids_them():
-    engine = new_engine()
+    engine = bundled_engine()
     constraint: Constraint = engine.submit("x", shape("regex", "[ab]+")).constraint
     a, b, c = (engine.tokenizer.encode_ordinary(letter)[0] for letter in "abc")
     end = min(engine.tokenizer.eos_ids)
@@ -519,7 +414,7 @@ def test_drafts_are_cut_where_the_grammar_forbids_them():
 @pytest.mark.parametrize(("grammar", "bad", "good"), DOOMED.values(), ids=DOOMED)
 def test_an_output_that_cannot_go_on_says_nothing_about_others(grammar, bad, good):
     """Drafts are such outputs: the matcher recovers when they are rejected."""
-    engine = new_engine()
+    engine = bundled_engine()
     letters = {letter: engine.tokenizer.encode_ordinary(letter)[0] for letter in "abcxyz"}
     bad, good = ([letters[letter] for letter in text] for text in (bad, good))
 
@@ -570,14 +465,6 @@ def test_a_dead_end_is_an_error_and_not_a_complete_answer(drafts, ignore_eos):
     [done], _ = serve(params, prompts=PROMPTS[:1], drafter=drafter)
     assert (done.text, done.finish_reason) == ("ac", "error")
     assert_names(done.error, "structured", "no token can come next")
-
-
-def test_a_simulated_machine_honours_a_grammar():
-    engine = Engine(CostRunner(1, 1, outputs={1: list(b"12x456")}), tokenizer=ByteTokenizer())
-    request = engine.submit("a", shape("regex", "[0-9]{3}[a-c]"))
-    while engine.has_work():
-        engine.step()
-    assert re.fullmatch("12[0-9][a-c]", request.output_text)
 
 
 class _Words(ByteTokenizer):

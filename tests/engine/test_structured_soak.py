@@ -15,7 +15,6 @@ from random import Random
 
 import pytest
 
-from engine.compute.loader import load
 from engine.compute.sampling.randomness import uniforms
 from engine.compute.torch_runner import TorchRunner
 from engine.config import EngineConfig
@@ -27,6 +26,7 @@ from engine.scheduling.sampling_params import SamplingParams
 from engine.scheduling.structured_output import StructuredOutput
 from engine.speculation.draft_model import DraftModel
 from engine.speculation.prompt_lookup import PromptLookup
+from tests.engine.bundled import bundled
 
 LETTERS = "abcx"
 LIMIT = "needs more than"
@@ -49,18 +49,18 @@ def expression(rng: Random, depth: int) -> Grammar:
     if draw < 0.3:
         return leaf(rng)
     if draw < 0.6:
-        parts = [expression(rng, depth - 1) for _ in range(rng.randint(2, 3))]
-        return Grammar(
-            "(" + " ".join(one.lark for one in parts) + ")", "".join(one.regex for one in parts)
-        )
+        return joined(rng, depth, " ", "")
     if draw < 0.9:
-        parts = [expression(rng, depth - 1) for _ in range(rng.randint(2, 3))]
-        return Grammar(
-            "(" + " | ".join(one.lark for one in parts) + ")",
-            "(?:" + "|".join(one.regex for one in parts) + ")",
-        )
+        return joined(rng, depth, " | ", "|")
     part, times = expression(rng, depth - 1), rng.choice(["?", "{1,3}", "{2,4}", "*"])
     return Grammar(f"({part.lark}){times}", f"(?:{part.regex}){times}")
+
+
+def joined(rng: Random, depth: int, lark: str, regex: str) -> Grammar:
+    parts = [expression(rng, depth - 1) for _ in range(rng.randint(2, 3))]
+    return Grammar(
+        f"({lark.join(one.lark for one in parts)})", f"(?:{regex.join(one.regex for one in parts)})"
+    )
 
 
 def leaf(rng: Random) -> Grammar:
@@ -281,7 +281,7 @@ def is_reason(text: str) -> bool:
 
 @pytest.fixture(scope="module")
 def models():
-    runner, tokenizer = load("bundled")
+    runner, tokenizer = bundled()
     return runner, TorchRunner(runner._model), tokenizer
 
 
