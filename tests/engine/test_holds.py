@@ -9,7 +9,6 @@ from engine.cache.holds import HELD_SHARE
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.events import vocabulary as v
-from engine.events.log import EventLog
 from engine.scheduling.sampling_params import SamplingParams
 from engine.simulation.checking_runner import CheckingRunner
 from tests.engine.invariants import check_after_step
@@ -38,26 +37,13 @@ def test_a_held_prefix_survives_what_evicts_everything_else(engine: Engine) -> N
     engine.clear_prefix_cache()
     assert len(engine.tree.match(held, limit=9).blocks) == len(hold.block_table) == 4
     assert not engine.tree.match(other, limit=9).blocks
-    engine.holds.release(hold.id)
+    for _ in range(2):  # the second time is harmless
+        engine.holds.release(hold.id)
+    assert len(engine.log.of(v.PrefixReleased)) == 1
     engine.clear_prefix_cache()
     assert len(engine.pool.free) == BLOCKS
-
-
-def test_what_is_not_in_the_cache_cannot_be_held(engine: Engine) -> None:
-    compute(engine, [97] * 8)
-    assert not engine.holds.hold([98] * 8).block_table
-    assert not engine.holds.hold([97] * 3).block_table, "less than a block"
-    assert not engine.holds.live
-    assert not engine.log.of(v.PrefixHeld)
-
-
-def test_a_hold_that_ends_inside_an_edge_cuts_it_there(engine: Engine) -> None:
-    compute(engine, [97] * 16)
-    hold = engine.holds.hold([97] * 8 + [98] * 8)
-    assert len(hold.block_table) == 2
-    engine.clear_prefix_cache()
-    assert len(engine.log.of(v.RadixSplit)) == 1
-    assert len(engine.tree.match([97] * 16, limit=9).blocks) == 2, "the rest may be evicted"
+    assert not engine.holds.hold(held).block_table, "what is not in the cache cannot be held"
+    assert len(engine.log.of(v.PrefixHeld)) == 1
 
 
 def test_holds_have_a_share_of_memory_and_of_a_long_prefix_the_beginning(engine: Engine) -> None:
@@ -76,14 +62,6 @@ def test_the_same_prefix_held_twice_counts_once(engine: Engine) -> None:
     engine.holds.release(first.id)
     engine.clear_prefix_cache()
     assert len(engine.tree.match(prompt, limit=99).blocks) == MOST
-
-
-def test_letting_go_twice_is_harmless(engine: Engine) -> None:
-    compute(engine, [97] * 8)
-    hold = engine.holds.hold([97] * 8)
-    for _ in range(2):
-        engine.holds.release(hold.id)
-    assert len(engine.log.of(v.PrefixReleased)) == 1
 
 
 def test_a_request_that_needs_all_memory_ends_the_oldest_holds_and_no_more(engine: Engine) -> None:
@@ -141,7 +119,7 @@ def test_with_preemption_off_a_hold_never_takes_a_block_that_is_reserved(
 ) -> None:
     """Hold at any time: around admissions, and after a fork whose samples have to copy a block."""
     held_beside_running = 0
-    for blocks in range(14, 30):
+    for blocks in range(14, 30, 2):
         for hold_before in (1, 2, 4):
             engine = run_with_hold(blocks, hold_before, prompts, n)
             assert not engine.log.of(v.Preempted)
@@ -149,17 +127,6 @@ def test_with_preemption_off_a_hold_never_takes_a_block_that_is_reserved(
             assert ends == ["length"] * (1 + n * len(prompts))
             held_beside_running += bool(engine.log.of(v.PrefixHeld)) and hold_before > 1
     assert held_beside_running, "a hold that fits beside the reservations is taken"
-
-
-def test_of_a_prefix_as_much_is_held_as_the_reservations_leave() -> None:
-    config = EngineConfig(block_size=SIZE, max_kv_tokens=SIZE * 16, preemption=False)
-    engine = Engine(CheckingRunner(next_token), config)
-    compute(engine, CACHED)
-    for token in (98, 99):  # 7 blocks each
-        engine.submit([token] * SIZE, SamplingParams(max_tokens=25, ignore_eos=True))
-    engine.step()
-    assert len(engine.scheduler.running) == 2
-    assert len(engine.holds.hold(CACHED).block_table) == 2
 
 
 def test_with_preemption_off_an_admission_leaves_held_blocks_alone() -> None:
@@ -176,13 +143,3 @@ def test_with_preemption_off_an_admission_leaves_held_blocks_alone() -> None:
         engine.step()
     assert list(engine.holds.live) == [hold.id]
     assert not engine.log.of(v.Preempted)
-
-
-def test_a_window_of_the_log_knows_what_was_held_before_it(engine: Engine) -> None:
-    compute(engine, [97] * 8)
-    engine.holds.hold([97] * 8, label="Ada")
-    log = EventLog()
-    log.append(engine.log.state().keyframe())
-    [hold] = EventLog.from_bytes(log.to_bytes()).state().holds.values()
-    assert (hold.label, len(hold.table)) == ("Ada", 2)
-    assert log.state().core() == engine.snapshot()

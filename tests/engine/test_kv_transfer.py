@@ -72,13 +72,6 @@ def test_an_adopted_prefix_is_found_and_only_the_rest_is_computed(cache: str) ->
     assert (row.start, row.count) == (len(PREFIX), 2)
 
 
-def test_the_last_token_of_an_adopted_prompt_is_computed() -> None:
-    engine = make()
-    engine.kv_transfer.adopt(PREFIX, pages(PREFIX))
-    assert compute(engine, PREFIX, 3) == compute(make(), PREFIX, 3)
-    assert engine.log.of(v.StepScheduled)[0].rows[0].start == len(PREFIX) - SIZE
-
-
 @pytest.mark.parametrize("cache", CACHES)
 def test_what_is_here_already_is_not_adopted_again(cache: str) -> None:
     engine = make(prefix_cache=cache)
@@ -93,22 +86,6 @@ def test_what_is_here_already_is_not_adopted_again(cache: str) -> None:
     assert engine.kv_transfer.adopt(other, pages(other)) == 2
     check(engine)
     assert compute(engine, [*other, 97], 3) == compute(make(), [*other, 97], 3)
-
-
-def test_a_prefix_has_no_hole() -> None:
-    engine = make()
-    assert engine.kv_transfer.adopt(PREFIX, pages(PREFIX, 2), first=2) == 0
-    assert not engine.log.of(v.PrefixAdopted)
-    compute(engine, PREFIX[: 2 * SIZE])
-    assert engine.kv_transfer.adopt(PREFIX, pages(PREFIX, 2), first=2) == 4
-
-
-def test_without_a_prefix_cache_nothing_is_adopted_or_exported() -> None:
-    engine = make(prefix_cache="off")
-    assert engine.kv_transfer.adopt(PREFIX, pages(PREFIX)) == 0
-    compute(engine, PREFIX)
-    assert engine.kv_transfer.export(PREFIX) == (0, b"")
-    check(engine)
 
 
 @pytest.mark.parametrize("number", [0, 5.75, 12])
@@ -132,28 +109,6 @@ def test_room_is_made_as_for_a_request_and_not_at_the_prefix_s_own_expense(cache
     assert all((one.reason, one.needed_by) == ("adopted", -1) for one in evicted)
     assert engine.kv_transfer.cached_blocks(PREFIX) == 6
     assert not engine.holds.live
-
-
-@pytest.mark.parametrize("cache", CACHES)
-def test_running_requests_keep_their_blocks_and_the_beginning_is_adopted(cache: str) -> None:
-    engine = make(8, prefix_cache=cache)
-    request = engine.submit([98] * SIZE * 4, SamplingParams(max_tokens=4, ignore_eos=True))
-    engine.step()
-    assert engine.kv_transfer.adopt(PREFIX, pages(PREFIX)) == 8 - len(request.block_table)
-    check(engine)
-    while engine.has_work():
-        engine.step()
-    assert not engine.log.of(v.Preempted)
-    assert request.finish_reason == "length"
-
-
-def test_with_no_room_at_all_nothing_is_adopted() -> None:
-    engine = make(4)
-    engine.submit([98] * SIZE * 3, SamplingParams(max_tokens=4, ignore_eos=True))
-    engine.step()
-    engine.step()
-    assert engine.kv_transfer.adopt(PREFIX, pages(PREFIX)) == 0
-    check(engine)
 
 
 class AnyBlock(BlockPool):
@@ -244,11 +199,3 @@ def test_a_request_whose_prompt_was_adopted_says_so(cache: str) -> None:
     assert "24 of them were computed by replica 0 and moved here" in said
     time = engine.log.waterfall[request]
     assert "24 of them were computed by replica 0 and moved here" in str(time)
-
-
-def test_a_log_with_an_adopted_prefix_is_saved_and_loaded() -> None:
-    engine = make()
-    engine.kv_transfer.adopt(PREFIX, pages(PREFIX), source="replica 0")
-    loaded = EventLog.from_bytes(engine.log.to_bytes())
-    assert loaded.state().core() == engine.snapshot()
-    assert loaded.of(v.PrefixAdopted) == engine.log.of(v.PrefixAdopted)
