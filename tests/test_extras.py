@@ -20,7 +20,6 @@ from engine.extras import EXTRA_OF
 
 REPOSITORY = Path(__file__).parents[1]
 OURS = ("engine", "server", "underglass", "visualizer")
-SCENARIOS = REPOSITORY / "visualizer" / "scenarios"
 # Imported in front of a test's program. `libraries` are the only ones that can be imported, or none of
 # `missing` can be.
 HOOK = """
@@ -163,8 +162,9 @@ def test_a_function_that_needs_an_extra_names_it() -> None:
         PLAIN_INSTALL
         + """
 import json
-from engine import Engine
+from engine import Engine, SamplingParams
 from engine.extras import MissingExtraError
+from engine.simulation.cost_runner import CostRunner
 from engine.text.byte_tokenizer import ByteTokenizer
 from engine.text.tokenizer import HFTokenizer
 from visualizer import gallery, to_postcard
@@ -178,6 +178,9 @@ def error_of(program):
     except MissingExtraError as error:
         return str(error)
 
+runner = CostRunner(10, 0.25)
+params = SamplingParams(max_tokens=3)
+assert len(Engine(runner, clock=runner.clock).complete(["Hi", "Ho"], params)) == 2
 print(json.dumps({program: error_of(program) for program in sys.argv[1:]}))
 """,
         *expected,
@@ -186,20 +189,6 @@ print(json.dumps({program: error_of(program) for program in sys.argv[1:]}))
     line = re.compile(r".+ needs \w+: pip install 'underglass\[(.+)\]'")
     errors = {name: line.sub(r"\1", str(error)) for name, error in json.loads(done.stdout).items()}
     assert errors == expected
-
-
-def test_serving_prompts_needs_no_progress_bar() -> None:
-    done = run(
-        PLAIN_INSTALL
-        + """
-from engine import Engine, SamplingParams
-from engine.simulation.cost_runner import CostRunner
-
-runner = CostRunner(10, 0.25)
-print(len(Engine(runner, clock=runner.clock).complete(["Hi", "Ho"], SamplingParams(max_tokens=3))))
-"""
-    )
-    assert (done.stdout, done.stderr) == ("2\n", "")
 
 
 def imported_libraries() -> Iterator[str]:

@@ -18,14 +18,7 @@ from engine.speculation.draft_model import DraftModel
 from tests.engine.workloads import Workload, make_engine, play, reference
 
 # The events that move a request's lock to a node and those above it.
-LOCKING = (
-    v.Admitted,
-    v.Forked,
-    v.RadixJoined,
-    v.RadixInserted,
-    v.RadixExtended,
-    v.PrefixHeld,
-)
+LOCKING = (v.Admitted, v.Forked, v.RadixJoined, v.RadixInserted, v.RadixExtended, v.PrefixHeld)
 
 
 class CheckingLog(EventLog):

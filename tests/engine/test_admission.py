@@ -31,12 +31,7 @@ def submit(
         ({}, {"prompt": 9, "max_tokens": 1, "max_context": 10}, {"prompt": 10}, "prompt"),
         ({"chunked_prefill": False, "token_budget": 8}, {"prompt": 8}, {"prompt": 9}, "prompt"),
         # Two full blocks of the prompt are shared, and each sample has one of its own.
-        (
-            SMALL | {"preemption": False},
-            {"prompt": 8, "max_tokens": 5, "n": 4},
-            {"n": 5},
-            "n",
-        ),
+        (SMALL | {"preemption": False}, {"prompt": 8, "max_tokens": 5, "n": 4}, {"n": 5}, "n"),
     ],
 )
 def test_a_limit_is_where_it_is_said_to_be(

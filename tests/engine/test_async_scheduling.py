@@ -2,12 +2,11 @@
 
 import threading
 from collections.abc import Callable
-from itertools import pairwise
 
 import msgspec
 import pytest
 
-from engine.config import ConfigError, EngineConfig
+from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.events import vocabulary as v
 from engine.events.log import EventLog
@@ -23,8 +22,7 @@ from engine.simulation.simulate import simulate
 from engine.simulation.workload import Answer, Arrival
 from engine.why import why
 from tests.engine.invariants import check
-from tests.engine.workloads import HalfRightDrafter, next_token, random_workload
-from tests.facts import raises_naming
+from tests.engine.workloads import next_token, random_workload
 
 DEFAULTS = dict(token_budget=64, max_kv_tokens=256, block_size=4, async_scheduling=True)
 
@@ -93,28 +91,6 @@ def why_in_vain(log: EventLog, request: int) -> str:
     ]
     assert text(MESSAGES["wasted"][reason], step="") not in why(log, request, step - 1)
     return reason
-
-
-def test_passes_follow_one_another_while_scheduling_overlaps_with_them() -> None:
-    times = [event.t for event in table_run(True, 5).of(v.StepFinished) if "launched" in event.t]
-    for before, after in pairwise(times):
-        assert before["ready"] <= after["launched"]
-        assert before["launched"] <= after["start"] < after["scheduled"] <= after["launched"]
-
-
-# One step late
-
-
-def test_the_first_call_returns_no_tokens_and_work_is_left_until_the_last_pass_ends() -> None:
-    engine = virtual_engine()
-    request = say(engine, 2)
-    outputs = []
-    while engine.has_work():
-        outputs.append(engine.step())
-    assert [len(output.tokens) for output in outputs] == [0, 1, 1]
-    assert [output.step for output in outputs] == [1, 1, 2]
-    assert outputs[-1].finished == [request]
-    assert engine.step().tokens == []
 
 
 # Whatever happens while a pass is in flight
@@ -243,13 +219,6 @@ def test_ctrl_c_while_waiting_for_the_pass_loses_no_token(monkeypatch) -> None:
     assert len(request.output_ids) == 1
     finish(engine)
     assert len(request.output_ids) == 4
-
-
-def test_settings_that_do_not_combine_are_rejected_by_name() -> None:
-    with raises_naming(ConfigError, "async_scheduling", "drafter", "HalfRightDrafter"):
-        Engine(CheckingRunner(next_token), EngineConfig(**DEFAULTS), drafter=HalfRightDrafter(2))
-    with raises_naming(ConfigError, "async_scheduling", "True or False"):
-        EngineConfig(async_scheduling="yes")
 
 
 # Equal tokens

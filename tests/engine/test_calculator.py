@@ -8,7 +8,6 @@ import ast
 import random
 import re
 import sys
-import threading
 
 import pytest
 from hypothesis import example, given, settings
@@ -254,11 +253,3 @@ def fits(expression: str) -> bool:
 @example("5.*2")
 def test_every_expression_of_the_language_has_its_answer(expression: str) -> None:
     assert withstands(expression) == fits(expression)
-
-
-def test_it_runs_off_the_main_thread() -> None:
-    results = list[str | None]()
-    thread = threading.Thread(target=lambda: results.append(evaluate("6*7")))
-    thread.start()
-    thread.join()
-    assert results == ["42"]

@@ -113,40 +113,6 @@ def test_the_log_has_the_text_of_each_rejected_draft(models):
     assert texts
 
 
-def valid_slots(engine):
-    """The slots of all cached blocks."""
-    size = engine.config.block_size
-    blocks = [block for node in engine.tree.nodes.values() for block in node.blocks]
-    return [block * size + i for block in blocks for i in range(size)]
-
-
-def test_the_draft_model_s_kv_is_valid_wherever_the_target_s_is(models):
-    """Chunks, forks, copies, accepted and rejected drafts: what stays is in both memories."""
-    target, draft = models("qwen3"), models("qwen3")
-    params = SamplingParams(**WARM.changed() | dict(n=2))
-    engine, _ = serve(target, draft, params, ROOMY | dict(token_budget=11))
-    slots = valid_slots(engine)
-    assert len(slots) > 100 and engine.log.of(v.BlockCopied)
-    for layer, own in zip(target.kv_cache.by_slot, draft.kv_cache.by_slot, strict=True):
-        torch.testing.assert_close(own[slots], layer[slots], rtol=1e-4, atol=1e-4)
-
-
-def test_moved_pages_hold_the_kv_of_both_models(models):
-    """The engine that adopts a prefix drafts as well as the one that computed it."""
-    there, _ = serve(models("qwen3"), models("qwen3"), GREEDY)
-    prompt = make_prompts(6, 97)[0]
-    blocks, pages = there.kv_transfer.export(prompt)
-    parts = dict(tokenizer=TOKENIZER, drafter=DraftModel(models("qwen3")))
-    here = Engine(models("qwen3"), EngineConfig(**ROOMY), **parts)
-    assert here.kv_transfer.pages.kv_format() == there.kv_transfer.pages.kv_format()
-    assert here.kv_transfer.adopt(prompt[: blocks * 4], pages) == blocks >= 4
-    here.complete([prompt], GREEDY, progress=False)
-    proposed, accepted = drafted(here)
-    assert proposed == accepted > 5
-    alone = Engine(models("qwen3"), EngineConfig(**ROOMY), tokenizer=TOKENIZER)
-    assert alone.kv_transfer.pages.kv_format() != here.kv_transfer.pages.kv_format()
-
-
 def test_a_text_beyond_the_draft_model_s_context_goes_on_without_drafts(models):
     draft = models("qwen3")
     draft.max_context = 40

@@ -128,7 +128,11 @@ def can_fail(name: str, base: type, *methods: str) -> type:
     """Return a subclass in which each of these methods can misbehave."""
 
     def failing(method: str):
-        return lambda self, *args: GoneWrong._maybe(self, method, *args)
+        def call(self, *args):
+            return self._maybe(method, *args)
+
+        call.__name__ = method
+        return call
 
     return type(name, (GoneWrong, base), {method: failing(method) for method in methods})
 
@@ -225,7 +229,7 @@ def test_a_mistake_is_named_and_the_engine_goes_on_as_if_it_had_not_been(
     """Whenever a part fails, all requests get the same output and the log stays true."""
     answer, given = mistake
     met = 0
-    for after in (0, 1, 2, 4, 7, 11):
+    for after in (0, 1, 2, 5, 11):
         wrong = bad(kind, method, answer, after)
         engine, requests = crowded_engine(**{part: wrong})
         wrong.engine = engine

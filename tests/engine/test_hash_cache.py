@@ -117,21 +117,14 @@ def test_the_checking_runner_notices_a_block_that_was_never_computed(
     assert (WrongKVError.__name__ in request.error) == (forgets == "withdraw")
 
 
-def test_like_vllm_and_like_sglang_set_the_cache_and_the_admission() -> None:
-    vllm = EngineConfig.like("vllm", block_size=4)
-    assert (vllm.prefix_cache, vllm.admission, vllm.block_size) == ("hash", "whole", 4)
-    assert EngineConfig.like("vllm", prefix_cache=False).prefix_cache == "off"
-    assert EngineConfig.like("sglang").prefix_cache == "radix"
-    with raises_naming(ConfigError, "engine", "vllm", "sglang", "tgi"):
-        EngineConfig.like("tgi")
-    with raises_naming(ConfigError, "engine", "vllm", "sglang", "[]"):
-        EngineConfig.like([])  # type: ignore[arg-type]
-    with raises_naming(ConfigError, "chunks"):
-        EngineConfig.like("vllm", chunks=2)
-
-
 @pytest.mark.parametrize(("name", "part"), [("tree", RadixTree(4)), ("eviction", LFU())])
 def test_parts_of_the_radix_tree_are_refused(name: str, part: object) -> None:
+    assert EngineConfig.like("vllm", prefix_cache=False).prefix_cache == "off"
+    for wrong in ("tgi", []):
+        with raises_naming(ConfigError, "engine", "vllm", "sglang", wrong):
+            EngineConfig.like(wrong)
+    with raises_naming(ConfigError, "eviction", "lru", "lfu", "hash"):
+        EngineConfig.like("vllm", eviction="lfu")
     with raises_naming(ConfigError, name, "radix", "hash"):
         Engine(CostRunner(1, 0), EngineConfig.like("vllm", **SETTINGS), **{name: part})
 

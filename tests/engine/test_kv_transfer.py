@@ -4,18 +4,15 @@ That every read finds the right KV, and that the log is true after every event o
 of random workloads: `test_random_workloads.py`. With a model: `compute/test_moved_kv.py`.
 """
 
-import random
 import threading
 from collections.abc import Sequence
 
 import pytest
 
-from engine.cache.block_pool import BlockPool
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.events import vocabulary as v
 from engine.events.log import EventLog
-from engine.part_errors import PoolError
 from engine.runner import Row, Sampled
 from engine.scheduling.sampling_params import SamplingParams
 from engine.simulation.checking_runner import CheckingRunner
@@ -109,34 +106,6 @@ def test_room_is_made_as_for_a_request_and_not_at_the_prefix_s_own_expense(cache
     assert all((one.reason, one.needed_by) == ("adopted", -1) for one in evicted)
     assert engine.kv_transfer.cached_blocks(PREFIX) == 6
     assert not engine.holds.live
-
-
-class AnyBlock(BlockPool):
-    """Allocates random free blocks, or fails."""
-
-    fails = False
-
-    def allocate(self, count: int) -> list[int]:
-        if self.fails:
-            raise RuntimeError("told to fail")
-        blocks = random.Random(7).sample(self.free, count)
-        for block in blocks:
-            self.free.remove(block)
-            self.refs[block] = 1
-        return blocks
-
-
-@pytest.mark.parametrize("cache", CACHES)
-def test_a_pool_of_a_learner_chooses_the_blocks(cache: str) -> None:
-    engine = make(prefix_cache=cache, pool=(pool := AnyBlock(BLOCKS)))
-    pool.fails = True
-    with pytest.raises(PoolError):
-        engine.kv_transfer.adopt(PREFIX, pages(PREFIX))
-    check(engine)
-    pool.fails = False
-    assert engine.kv_transfer.adopt(PREFIX, pages(PREFIX)) == 6
-    prompt = [*PREFIX, 97]
-    assert compute(engine, prompt, 4) == compute(make(), prompt, 4)
 
 
 class SlowRunner(CheckingRunner):

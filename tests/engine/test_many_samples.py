@@ -35,9 +35,9 @@ def make_engine(**config: object) -> Engine:
     ],
     ids=str,
 )
-@pytest.mark.parametrize("seed", [None, 7])
-def test_every_sample_is_its_own_and_complete(config: dict[str, object], seed: int | None) -> None:
+def test_every_sample_is_its_own_and_complete(config: dict[str, object]) -> None:
     engine = make_engine(**config)
+    seed = 7 if config else None
     params = SamplingParams(n=8, max_tokens=12, temperature=1.0, seed=seed)
     first = engine.submit(PROMPT, params)
     seen = dict(engine.requests)
@@ -62,16 +62,9 @@ def test_the_parts_of_a_request() -> None:
         (1, 1, 14),
     ]
     assert split_samples(params, 5) == [params]
-
-
-def test_complete_ranks_all_samples_together() -> None:
-    engine = make_engine()
-    params = SamplingParams(n=7, max_tokens=6, temperature=1.0, seed=3)
-    every = engine.complete([PROMPT, PROMPT[:5]], params, progress=False)
-    assert len(every) == 14
-    assert every[0].token_ids != every[1].token_ids
-    ranked = SamplingParams(n=2, best_of=7, max_tokens=6, temperature=1.0, seed=3)
-    assert len(make_engine().complete([PROMPT], ranked, progress=False)) == 2
+    asked = SamplingParams(n=2, best_of=7, max_tokens=6, temperature=1.0, seed=3)
+    done = make_engine().complete([PROMPT, PROMPT[:5]], asked, progress=False)
+    assert len({tuple(one.token_ids) for one in done}) == 4
 
 
 def test_a_replay_makes_the_same_parts() -> None:

@@ -100,12 +100,3 @@ def test_what_a_request_brought_leaves_with_it(policy: str, drafts: int) -> None
     assert [one for one in all_requests() if one not in earlier] == []
     assert sorted(engine.pool.free) == list(range(config.num_blocks))
     assert set(engine.tree.nodes) == {0}
-
-
-def test_the_count_sees_what_it_should() -> None:
-    engine = make_engine(Workload(EngineConfig(), []), NothingKept())
-    empty, _ = reachable(engine)
-    engine.submit([97] * 10)
-    count, requests = reachable(engine)
-    assert requests == 1
-    assert count > empty

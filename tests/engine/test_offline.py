@@ -62,15 +62,6 @@ def test_forced_tokens_have_mask_0_and_come_at_different_times_in_different_rows
     ]
 
 
-@pytest.mark.parametrize("terminal", [END, BOS])
-def test_rows_include_the_prompt_and_no_terminal_token(terminal):
-    engine = scripted({1: [*b"hi", terminal]})
-    assert engine.generate_batch(PROMPT) == (
-        [[*PROMPT, *b"hi"]],
-        [[0] * len(PROMPT) + [1, 1]],
-    )
-
-
 def test_max_tokens_counts_columns_and_none_means_what_fits():
     assert len(list(scripted({}).generate(PROMPT, max_tokens=7))) == 7
     assert list(scripted({}).generate(PROMPT, max_tokens=0)) == []
@@ -109,15 +100,6 @@ def test_closing_the_generator_ends_its_samples_and_no_others():
     assert other.finish_reason == "length"
 
 
-def test_samples_aborted_from_outside_end_the_columns():
-    engine = scripted({})
-    columns = engine.generate(PROMPT, num_samples=2, max_tokens=10)
-    next(columns)
-    for id_ in list(engine.requests):
-        engine.abort(id_)
-    assert list(columns) == []
-
-
 def test_what_cannot_run_is_said_at_the_first_column():
     with pytest.raises(RequestError) as caught:
         next(scripted({}).generate([]))
@@ -145,16 +127,6 @@ def test_a_failing_forward_pass_is_raised():
 
 
 # complete
-
-
-def test_best_of_hands_out_the_likeliest_best_first():
-    engine = scripted(
-        {i: [ord("a") + i, END] for i in range(1, 6)},
-        {1: -3.0, 2: -1.0, 3: -2.0, 4: -0.5, 5: -9.0},
-    )
-    params = SamplingParams(n=2, best_of=5, max_tokens=4)
-    assert [one.request_id for one in engine.complete(["q"], params, progress=False)] == [4, 2]
-    assert len(engine.log.of(v.Forked)) == 4
 
 
 def test_best_of_does_not_count_the_tokens_that_a_tool_forced():

@@ -19,7 +19,8 @@ def paused_engine() -> Engine:
 def test_the_log_has_each_pause_with_its_times() -> None:
     engine = paused_engine()
     engine.step()
-    engine.resume()
+    for change in (engine.pause, engine.resume, engine.resume):  # a second one writes nothing
+        change()
     [paused], [resumed] = engine.log.of(v.EnginePaused), engine.log.of(v.EngineResumed)
     [step] = engine.log.of(v.StepFinished)
     assert paused.t["at"] == step.t["start"] < step.t["end"] == resumed.t["at"]
@@ -56,11 +57,3 @@ def test_a_pass_that_runs_into_a_pause_is_not_paused() -> None:
     assert paused.between(0, 1000) == 180 + 50 + 120
     assert paused.between(200, 460) == 100 + 50
     assert paused.between(300, 400) == 0
-
-
-def test_pausing_a_paused_engine_writes_nothing() -> None:
-    engine = paused_engine()
-    engine.pause()
-    engine.resume()
-    engine.resume()
-    assert [len(engine.log.of(kind)) for kind in (v.EnginePaused, v.EngineResumed)] == [1, 1]

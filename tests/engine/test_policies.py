@@ -1,6 +1,5 @@
 """In-batch sharing under lpm, fair shares for labels, and invariants of policies that defer."""
 
-import random
 from collections import defaultdict
 
 import msgspec
@@ -116,7 +115,7 @@ def test_no_invariant_breaks_where_requests_are_put_off(
 ) -> None:
     """Check the invariants: every step has a row, every request ends, every stated reason is true."""
     steps, blocked = 0, set()
-    for seed in range(first_seed, first_seed + (3000 if soak else 60)):
+    for seed in range(first_seed, first_seed + (3000 if soak else 80)):
         workload = random_workload(seed)
         workload.config = msgspec.structs.replace(workload.config, policy="lpm")
         log = check(workload, policy=policy())
@@ -188,41 +187,6 @@ def test_counters_are_those_of_the_virtual_token_counter(soak: bool, first_seed:
         workload = random_workload(seed)
         workload.config = msgspec.structs.replace(workload.config, policy="fair")
         check_shares(check(workload))
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_two_labels_that_wait_are_served_alike_within_the_papers_bound(seed: int) -> None:
-    """Over any time in which both have requests waiting, service differs by at most 2U;
-    U = max(w_p * longest prompt, w_q * most tokens in the batch)."""
-    rng = random.Random(seed)
-    config = EngineConfig(
-        policy="fair",
-        max_batch_size=rng.randint(1, 5),
-        token_budget=rng.choice([8, 64]),
-        max_kv_tokens=256,
-        block_size=4,
-    )
-    engine = Engine(CheckingRunner(lambda tokens, seed: 97 + len(tokens) % 26), config)
-    # One asks for much, one for little; both often enough to keep the other waiting.
-    wants = {"a": (rng.randint(1, 40), rng.randint(1, 30)), "b": (rng.randint(1, 40), 3)}
-    arrivals = sorted((rng.randint(1, 40), rng.choice("ab")) for _ in range(40))
-    in_batch = 0
-    while arrivals or engine.has_work():
-        while arrivals and (arrivals[0][0] <= engine.step_count + 1 or not engine.has_work()):
-            _, label = arrivals.pop(0)
-            prompt, output = (rng.randint(1, most) for most in wants[label])
-            say(engine, [rng.randint(1, 90) for _ in range(prompt)], output, label)
-        engine.step()
-        in_batch = max(in_batch, sum(len(one.tokens) for one in engine.scheduler.running))
-    # A request that ends in a step has left `running`: its last token is added.
-    bound = 2 * max(40, 2 * (in_batch + config.max_batch_size))
-    service, ahead, most = Service(engine.log), list[int](), 0
-    for event in engine.log:
-        service.apply(event)
-        both = service.backlogged() == {"a", "b"}
-        ahead = [*ahead, service.got["a"] - service.got["b"]] if both else []
-        most = max(most, max(ahead, default=0) - min(ahead, default=0))
-    assert 0 < most <= bound
 
 
 def test_the_victim_is_of_the_label_that_has_had_the_most_and_was_admitted_last() -> None:

@@ -11,15 +11,7 @@ import json
 import pathlib
 import re
 import uuid
-from typing import (
-    Annotated,
-    Any,
-    Generic,
-    Literal,
-    NamedTuple,
-    NotRequired,
-    TypeVar,
-)
+from typing import Annotated, Any, Generic, Literal, NamedTuple, NotRequired, TypeVar
 
 import jsonschema
 import pydantic

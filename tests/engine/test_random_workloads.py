@@ -13,13 +13,7 @@ from engine.config import EngineConfig
 from engine.events import vocabulary as v
 from engine.scheduling.sampling_params import SamplingParams
 from tests.engine.invariants import check
-from tests.engine.workloads import (
-    ONCE_FAILED,
-    Arrival,
-    Workload,
-    random_workload,
-    sliding_workload,
-)
+from tests.engine.workloads import ONCE_FAILED, Arrival, Workload, random_workload, sliding_workload
 
 # The last three are in logs of other engines only.
 _OTHERS = (v.RunStarted, v.Keyframe, v.BlocksReported, v.EventsMissing, v.StepReported)

@@ -7,14 +7,12 @@ logits give, by Pearson's chi-square. Seeds are fixed, so the same counts come o
 
 import copy
 from collections import Counter
-from dataclasses import replace
 from itertools import product
 
 import pytest
 import torch
 
 from engine import Engine, EngineConfig, SamplingParams
-from engine.compute import torch_runner
 from engine.compute.model.config_file import read_config
 from engine.compute.model.decoder import Decoder
 from engine.compute.torch_runner import TorchRunner
@@ -160,26 +158,5 @@ def test_a_draft_model_keeps_the_distribution(model, plain, verifier, tmp_path):
 def test_accepting_every_draft_would_be_noticed(model, monkeypatch):
     """A wrong rule: use the model's token after a draft although the draft was rejected."""
     monkeypatch.setattr(verification, "count_accepted", lambda drafts, chosen: len(drafts))
-    runner, judge = model
-    assert p_value(sample(runner, Insisting(DRAFTS))[0], exact_probabilities(judge)) < 1e-9
-
-
-def test_drawing_again_after_a_rejection_would_be_noticed(model, monkeypatch):
-    """A classic mistake: the second draw has to leave the rejected token out."""
-    sample_once = torch_runner.sample
-
-    def sample_twice(logits, positions, *logits_to_probs):
-        output = sample_once(logits.clone(), positions, *logits_to_probs)
-        others = [replace(position, sample=position.sample + 1) for position in positions]
-        again = sample_once(logits, others, *logits_to_probs)
-        proposed = [position.drafts for position in positions[1:]] + [[]]
-        for i, position in enumerate(positions):
-            # The draft at this position, if the next one comes after it.
-            draft = proposed[i][len(position.drafts) :]
-            if draft and draft[0] != output.token_ids[i]:
-                output.token_ids[i] = again.token_ids[i]
-        return output
-
-    monkeypatch.setattr(torch_runner, "sample", sample_twice)
     runner, judge = model
     assert p_value(sample(runner, Insisting(DRAFTS))[0], exact_probabilities(judge)) < 1e-9

