@@ -15,92 +15,24 @@ from hypothesis import strategies as st
 
 from engine.output.calculator import MAX_LENGTH, MAX_MAGNITUDE, evaluate
 
-ATTACKS = r"""
-().__class__.__base__.__subclasses__()
-''.__class__.__mro__[1]
-__import__('os').system('id')
-(1).real
-1 .__add__(1)
-lambda: 1
-(lambda x: x)(1)
-[x for x in (1,2)]
-{1: 2}
-(1,2)
-f'{1}'
-f'{1!r:>9}'.count('a')
-'{0.__class__}'.format(1)
-'%999999999d' % 1
-(x := 5)
-9**9**9
-2**-1
-7//2
-7%2
-1<<99999
-1@1
-~1
-+1
-'a'
-'a'+'b'
-'a'*10**9
-('a'*999999999).count('a')
-'a'.count.__self__
-'a'.count('a').__class__
-'a'.count(*['a'])
-'a'.count(x='a')
-'a'.count('a'.count('a'))
-'a'.count('a','a')
-'aa'.count('a', 0, 1)
-'a'.count(1)
-(1).count('a')
-'a'.upper().count('A')
-('a').count('a')
-'a'.count(('a'))
-'a'.count(-'a')
--'a'
-'a'.count('a')('b')
-'a'.count('a').count('a')
-'a' 'b'.count('a')
-'a' .count('a')
-b'a'.count(b'a')
-r'a'.count('a')
-'''a'''.count('a')
-'\x41'.count('A')
-'\'.count('a')
-eval('1')
-abs(1)
-globals()
-import os
-1;import os
-1 if 1 else 2
-1and 2
-not 1
-1 < 2
-True
-None
-...
-await 1
-yield 1
-a+1
-1e3
-1e400
-0x7f
-0b1
-1j
-1_0
-012
-1.2.3
-1..count('a')
-1,5
-12,34
-999999999999999999999999*9
-999999999999999*999999999999999/999999999999999
-#1
-1 # 2
-$1
-`1`
-1/0
-1/(2-2)
-""".strip().splitlines()
+ATTACKS = re.split(
+    r" \|\s",
+    r"""
+().__class__.__base__.__subclasses__() | ''.__class__.__mro__[1] | __import__('os').system('id') |
+(1).real | 1 .__add__(1) | lambda: 1 | (lambda x: x)(1) | [x for x in (1,2)] | {1: 2} | (1,2) |
+f'{1}' | f'{1!r:>9}'.count('a') | '{0.__class__}'.format(1) | '%999999999d' % 1 | (x := 5) |
+9**9**9 | 2**-1 | 7//2 | 7%2 | 1<<99999 | 1@1 | ~1 | +1 | 'a' | 'a'+'b' | 'a'*10**9 |
+('a'*999999999).count('a') | 'a'.count.__self__ | 'a'.count('a').__class__ | 'a'.count(*['a']) |
+'a'.count(x='a') | 'a'.count('a'.count('a')) | 'a'.count('a','a') | 'aa'.count('a', 0, 1) |
+'a'.count(1) | (1).count('a') | 'a'.upper().count('A') | ('a').count('a') | 'a'.count(('a')) |
+'a'.count(-'a') | -'a' | 'a'.count('a')('b') | 'a'.count('a').count('a') | 'a' 'b'.count('a') |
+'a' .count('a') | b'a'.count(b'a') | r'a'.count('a') | '''a'''.count('a') | '\x41'.count('A') |
+'\'.count('a') | eval('1') | abs(1) | globals() | import os | 1;import os | 1 if 1 else 2 |
+1and 2 | not 1 | 1 < 2 | True | None | ... | await 1 | yield 1 | a+1 | 1e3 | 1e400 | 0x7f | 0b1 |
+1j | 1_0 | 012 | 1.2.3 | 1..count('a') | 1,5 | 12,34 | 999999999999999999999999*9 |
+999999999999999*999999999999999/999999999999999 | #1 | 1 # 2 | $1 | `1` | 1/0 | 1/(2-2)
+""".strip(),
+)
 UNICODE = [
     3 * '"' + "a", "\x00", "1\x00+1", "'\x00'.count('\x00')", "1\n+1", "1\n2", "\t1", "1\r", "\x0c1",
     "1\x1b[2J", "", "   ",

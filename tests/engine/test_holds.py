@@ -76,23 +76,6 @@ def test_a_request_that_needs_all_memory_ends_the_oldest_holds_and_no_more(engin
     check_after_step(engine)
 
 
-@pytest.mark.parametrize("preemption", [True, False])
-def test_nothing_is_held_that_a_live_request_may_need(preemption: bool) -> None:
-    config = EngineConfig(
-        block_size=SIZE, max_kv_tokens=SIZE * BLOCKS, token_budget=256, preemption=preemption
-    )
-    engine = Engine(CheckingRunner(next_token), config)
-    compute(engine, [97] * 32)
-    # Needs all blocks but three.
-    params = SamplingParams(max_tokens=SIZE * (BLOCKS - 3) - 7, ignore_eos=True)
-    request = engine.submit([120] * 8, params)
-    assert len(engine.holds.hold([97] * 32).block_table) == 3
-    while engine.has_work():
-        engine.step()
-        check_after_step(engine)
-    assert request.finish_reason == "length"
-
-
 def run_with_hold(blocks: int, hold_before: int, prompts: list[int], n: int) -> Engine:
     """Play requests without preemption; hold a cached prefix before a later step."""
     config = EngineConfig(
@@ -127,19 +110,3 @@ def test_with_preemption_off_a_hold_never_takes_a_block_that_is_reserved(
             assert ends == ["length"] * (1 + n * len(prompts))
             held_beside_running += bool(engine.log.of(v.PrefixHeld)) and hold_before > 1
     assert held_beside_running, "a hold that fits beside the reservations is taken"
-
-
-def test_with_preemption_off_an_admission_leaves_held_blocks_alone() -> None:
-    config = EngineConfig(block_size=SIZE, max_kv_tokens=SIZE * 16, preemption=False)
-    engine = Engine(CheckingRunner(next_token), config)
-    compute(engine, CACHED)
-    hold = engine.holds.hold(CACHED)
-    for token in (98, 99):  # 7 blocks each, and the hold has 4
-        engine.submit([token] * SIZE, SamplingParams(max_tokens=25, ignore_eos=True))
-    engine.step()
-    [scheduled] = engine.log.of(v.StepScheduled)[-1:]
-    assert (scheduled.blocked.reason, scheduled.blocked.need) == ("reserved_blocks", 7)
-    while engine.has_work():
-        engine.step()
-    assert list(engine.holds.live) == [hold.id]
-    assert not engine.log.of(v.Preempted)

@@ -69,22 +69,6 @@ def test_an_adopted_prefix_is_found_and_only_the_rest_is_computed(cache: str) ->
     assert (row.start, row.count) == (len(PREFIX), 2)
 
 
-@pytest.mark.parametrize("cache", CACHES)
-def test_what_is_here_already_is_not_adopted_again(cache: str) -> None:
-    engine = make(prefix_cache=cache)
-    compute(engine, PREFIX[: 2 * SIZE])
-    assert engine.kv_transfer.adopt(PREFIX, pages(PREFIX)) == 4
-    assert engine.log.of(v.PrefixAdopted)[0].tokens == PREFIX[2 * SIZE :]
-    assert engine.kv_transfer.adopt(PREFIX, pages(PREFIX)) == 0
-    assert len(engine.log.of(v.PrefixAdopted)) == 1
-    check(engine)
-    # The other prefix shares one block and a half: an edge of the tree is cut.
-    other = [*PREFIX[: SIZE + 2], *[122] * (SIZE + 2)]
-    assert engine.kv_transfer.adopt(other, pages(other)) == 2
-    check(engine)
-    assert compute(engine, [*other, 97], 3) == compute(make(), [*other, 97], 3)
-
-
 @pytest.mark.parametrize("number", [0, 5.75, 12])
 def test_pages_of_another_size_are_refused(number: float) -> None:
     engine = make()

@@ -3,14 +3,10 @@
 import pytest
 
 from engine import Engine, EngineConfig, SamplingParams
-from engine.events import vocabulary as v
 from engine.scheduling.policies import Fcfs
 from engine.scheduling.request import Request
 from engine.scheduling.sampling_params import split_samples
 from engine.simulation.checking_runner import CheckingRunner
-from engine.simulation.cost_runner import CostRunner
-from engine.simulation.simulate import simulate
-from engine.simulation.workload import Workload
 from tests.engine.invariants import check_after_step
 from tests.engine.workloads import TOKENIZER, next_token, reference
 
@@ -65,20 +61,6 @@ def test_the_parts_of_a_request() -> None:
     asked = SamplingParams(n=2, best_of=7, max_tokens=6, temperature=1.0, seed=3)
     done = make_engine().complete([PROMPT, PROMPT[:5]], asked, progress=False)
     assert len({tuple(one.token_ids) for one in done}) == 4
-
-
-def test_a_replay_makes_the_same_parts() -> None:
-    engine = make_engine()
-    engine.submit(PROMPT, SamplingParams(n=6, max_tokens=8, temperature=1.0, seed=3))
-    while engine.has_work():
-        engine.step()
-    replayed = simulate(Workload.from_log(engine.log), engine.config, cost=CostRunner(1, 1))
-    kinds = (v.RequestArrived, v.Forked, v.Admitted, v.RequestFinished)
-
-    def story(log) -> list[tuple[type, int]]:
-        return [(type(event), event.request) for event in log if isinstance(event, kinds)]
-
-    assert story(replayed) == story(engine.log)
 
 
 class _FailsAtThird(Fcfs):

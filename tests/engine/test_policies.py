@@ -121,7 +121,7 @@ def test_no_invariant_breaks_where_requests_are_put_off(
         log = check(workload, policy=policy())
         steps += len(put_off(log))
         blocked |= {event.blocked.reason for event in log.of(v.StepScheduled) if event.blocked}
-    assert steps > 3 or ("policy" in blocked and policy is AdmitsNone)
+    assert steps > 1 or ("policy" in blocked and policy is AdmitsNone)
 
 
 # fair: the label that has had the least goes first

@@ -258,24 +258,6 @@ def test_a_grammar_that_was_compiled_is_not_compiled_again(monkeypatch):
     engine.submit("x", shape("regex", "a|b"), constraint=constraint)
 
 
-def test_a_request_that_reaches_a_limit_ends_no_other_request_with_its_grammar():
-    engine = bundled_engine()
-    later = "[xyz]{10}((a?){200}a{200}|b{9})"
-    spared = shape("regex", later, logit_bias=dict.fromkeys(engine.tokenizer.encode("b"), 90.0))
-    running = engine.submit("x", spared)
-    engine.step()
-    limited = engine.submit("x", shape("regex", later))
-    a = engine.tokenizer.encode_ordinary("a")
-    for count in (1, 2):
-        limited.constraint.mask([*engine.tokenizer.encode_ordinary("x") * 10, *a * count])
-    assert limited.constraint.error
-    after = engine.submit("x", spared)
-    engine.abort(limited)
-    while engine.has_work():
-        engine.step()
-    assert {one.finish_reason for one in (running, after)} == {"stop"}
-
-
 BRANCHES = "b{3,20}|[xyz]{10}(a?){200}a{200}"  # the second reaches a limit of the lexer after 132 a
 
 
@@ -290,23 +272,6 @@ def test_a_limit_that_a_draft_reaches_costs_drafts_only():
     assert constraint.count_allowed(output, drafts) == 0 and not constraint.takes_drafts
     constraint.mask(output + drafts)
     assert_names(constraint.error, "step_lexer_fuel", "20,000")
-
-
-def test_the_first_samples_that_reach_a_limit_do_not_end_the_others():
-    compiler = GrammarCompiler(tokenizer := ByteTokenizer())
-    other = compiler.constraint(StructuredOutput("regex", BRANCHES))
-    letters = {letter: tokenizer.encode_ordinary(letter)[0] for letter in "abx"}
-    limited, fine = [letters["x"]] * 10 + [letters["a"]] * 140, [letters["b"]] * 5
-    other.mask(fine[:2])
-    for length in (3, 4):
-        sample = other.fork()
-        sample.mask(limited)
-        assert "step_lexer_fuel" in sample.error
-        assert other.mask(fine[:length]) >> letters["b"] & 1 and not other.error
-    sample = other.fork()
-    sample.mask(limited)
-    other.mask(fine)
-    assert other.error == sample.error  # each time, all other requests wait for a compilation
 
 
 def test_an_output_that_cannot_go_on_ends_with_an_error_and_the_others_go_on():
@@ -397,19 +362,6 @@ class Doomed:
 
     def propose(self, _request):
         return list(self.drafts)
-
-
-def test_a_rejected_draft_ends_no_request():
-    encode = bundled()[1].encode_ordinary
-    [b], [c] = encode("b"), encode("c")
-    prompt, drafter = [*encode("x"), *encode("a")], Doomed([c, *encode("1")])
-    likely_b = shape("grammar", DEAD_END, logit_bias={b: 100, encode("a")[0]: 100})
-    for config in (EngineConfig(), EngineConfig(jump_forward=False)):
-        [plain], _ = serve(likely_b, config, [prompt])
-        [drafted], engine = serve(likely_b, config, [prompt], drafter=drafter)
-        assert any(row.drafts for event in engine.log.of(v.StepScheduled) for row in event.rows)
-        assert (drafted.text, drafted.finish_reason, drafted.error) == ("abxyz", "stop", "")
-        assert drafted.token_ids == plain.token_ids
 
 
 @pytest.mark.parametrize("drafts", ["", "c"])

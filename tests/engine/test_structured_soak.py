@@ -209,16 +209,13 @@ def check(seed: int, models, counts: Counter) -> None:
     for key in answers:
         one = workload.grammars[key[0]]
         errors = answers[key][3] + expected[key][3]
-        if answers[key] != expected[key] and one and one.has_limit and LIMIT in errors:
-            counts["limit at another token"] += 1
-        elif answers[key] != expected[key]:
+        may_differ = one and one.has_limit and LIMIT in errors  # the limit, at another token
+        if answers[key] != expected[key] and not may_differ:
             assert_rounding(models, workload, key, answers[key][0], expected[key][0])
-            counts["differ by rounding"] += 1
     for (index, _), (_, text, reason, error) in answers.items():
         one = workload.grammars[index]
         if one is None:
             assert not error
-            counts["plain"] += 1
         elif reason == "error":
             assert is_reason(error.removeprefix("structured: "))
             counts["limit" if LIMIT in error else "dead end"] += 1
@@ -234,10 +231,7 @@ def check(seed: int, models, counts: Counter) -> None:
         if answers[key] != own:
             assert_rounding(models, workload, key, answers[key][0], own[0])
     rows = [row for step in engine.log.of(v.StepScheduled) for row in step.rows]
-    tokens = [row for step in engine.log.of(v.StepFinished) for row in step.tokens]
-    counts["rejected at once"] += len(rejected)
     counts["preemptions"] += len(engine.log.of(v.Preempted))
-    counts["drafts accepted"] += sum(row.accepted for row in tokens)
     counts["drafts"] += sum(len(row.drafts) for row in rows)
 
 
