@@ -27,13 +27,3 @@ def token_prompts(count: int) -> list[list[int]]:
     rng = random.Random(3)
     stem = [rng.randrange(97) for _ in range(9)]
     return [stem + [rng.randrange(97) for _ in range(rng.randint(1, 40))] for _ in range(count)]
-
-
-class Silent:
-    """A tool that forces nothing: a forced answer is not the model's own choice."""
-
-    def __init__(self, *_: object) -> None:
-        pass
-
-    def feed(self, token: int) -> list[int]:
-        return []

@@ -21,6 +21,7 @@ from engine.simulation.scenarios import scenario
 from engine.simulation.simulate import simulate
 from engine.simulation.workload import Answer, Arrival
 from engine.why import why
+from tests.engine.bundled import bundled_engine
 from tests.engine.invariants import check
 from tests.engine.workloads import next_token, random_workload
 
@@ -243,14 +244,15 @@ def test_the_model_says_the_same_in_both_modes(prefix_cache: str) -> None:
         SamplingParams(max_tokens=12, stop=(".",), logprobs=1),
         SamplingParams(max_tokens=10, repetition_penalty=1.2, prompt_logprobs=0),
         SamplingParams(max_tokens=30),
+        SamplingParams(max_tokens=10, temperature=3.0, seed=1, bad_words=["the", " a"]),
     ]
-    prompts = ["Once upon a time", "The cat", "A boat", "Tom and Lily", "What is 17 + 25?"]
+    prompts = ["Once upon a time", "The cat", "A boat", "Tom and Lily", "What is 17 + 25?", "So"]
     said = []
     for asynchronous in (False, True):
         config = EngineConfig(
             max_kv_tokens=128, prefix_cache=prefix_cache, async_scheduling=asynchronous
         )
-        engine = Engine.load("bundled", config)
+        engine = bundled_engine(config)
         completions = engine.complete(prompts, params, progress=False)
         said.append([(one.token_ids, one.text, one.finish_reason) for one in completions])
         assert engine.log.state().core() == engine.snapshot()

@@ -10,6 +10,7 @@ import pytest
 from engine import Engine, EngineConfig, SamplingParams
 from engine.events import vocabulary as v
 from engine.speculation.prompt_lookup import PromptLookup
+from engine.text.bad_words import bad_word_ids
 from engine.text.byte_tokenizer import ByteTokenizer
 from tests.engine.bundled import bundled, token_prompts
 from tests.engine.drafters import Guessing, Knowing
@@ -119,6 +120,15 @@ SAMPLED = {
 }
 
 
+def breaks_a_ban(request):
+    """Whether the output has a token that is not allowed, or a bad word."""
+    allowed, output = request.params.allowed_token_ids, tuple(request.output_ids)
+    words = bad_word_ids(request.params.bad_words, bundled()[1])
+    return bool(allowed and set(output) - set(allowed)) or any(
+        output[at : at + len(word)] == word for word in words for at in range(len(output))
+    )
+
+
 @pytest.mark.parametrize("settings", [ROOMY, TIGHT], ids=["roomy", "preempting"])
 @pytest.mark.parametrize("sampling", SAMPLED)
 def test_equal_seeds_give_the_same_tokens_with_and_without_drafts(sampling, settings):
@@ -126,6 +136,7 @@ def test_equal_seeds_give_the_same_tokens_with_and_without_drafts(sampling, sett
     prompts = token_prompts(4)
     _, expected = serve(bundled()[0], prompts, params)
     texts = [request.tokens for request in expected]
+    assert not any(breaks_a_ban(request) for request in expected)
     drafters = [Knowing(texts, wrong=lambda position: position % 4 == 0)]
     if sampling == "greedy":
         drafters += [PromptLookup(), Guessing(vocab_size=97), Knowing(texts, wrong=bool)]

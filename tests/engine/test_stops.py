@@ -4,11 +4,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from engine import CostRunner, Engine, EngineConfig, SamplingParams
+from engine import CostRunner, Engine, EngineConfig, RequestError, SamplingParams
 from engine.events import vocabulary as v
 from engine.output.stop_strings import StopStrings
 from engine.speculation.drafter import Drafter
+from engine.text.bad_words import bad_word_ids
+from tests.engine.bundled import bundled, bundled_engine
 from tests.engine.workloads import first_stop
+from tests.facts import raises_naming
 
 BOS, END = 256, 260
 
@@ -145,3 +148,18 @@ def test_a_stop_inside_accepted_drafts_drops_what_was_drafted_behind_it():
     assert request.output_ids == list(b"one. t")
     assert engine.step_count < 6
     assert engine.snapshot()["requests"] == []
+
+
+# Bad words
+
+
+def test_a_bad_word_has_a_sequence_of_its_own_after_a_space():
+    _, tokenizer = bundled()
+    texts = [tokenizer.decode(ids) for ids in bad_word_ids(("prince", " there"), tokenizer)]
+    assert texts == ["prince", " prince", "there", " there"]
+
+
+@pytest.mark.parametrize("words", [["x" * 1025], [str(number) for number in range(129)], [" "]])
+def test_words_that_cannot_be_banned_are_rejected_by_name(words):
+    with raises_naming(RequestError, "bad_words"):
+        bundled_engine().submit("a", SamplingParams(bad_words=words))

@@ -18,7 +18,6 @@ from engine.scheduling.structured_output import StructuredOutput
 from engine.simulation.cost_runner import Cost, CostRunner
 from engine.simulation.simulate import simulate
 from engine.simulation.workload import Workload
-from engine.speculation.prompt_lookup import PromptLookup
 from engine.text.byte_tokenizer import ByteTokenizer
 from tests.engine.bundled import bundled, bundled_engine
 from tests.facts import assert_names, raises_naming
@@ -108,33 +107,6 @@ def test_realistic_schemas_stay_below_the_limits_and_add_no_whitespace(schema):
     assert done.finish_reason in ("stop", "length") and not done.error
     if done.finish_reason == "stop":
         assert json.dumps(json.loads(done.text), ensure_ascii=False) == done.text
-
-
-# Nothing else changes it
-
-
-def alike(config=None, **parts):
-    asked = [
-        shape("json_schema", ANIMAL),
-        PLAIN,
-        shape("json_schema", ANIMAL, n=3, temperature=1.0, seed=1),
-        shape("regex", "[a-z ]{40}"),
-        shape("regex", "[a-z ]{40}", temperature=1.0, seed=2),
-    ]
-    done, engine = serve(asked, config, [*PROMPTS, *PROMPTS[:2]], **parts)
-    return [(one.token_ids, one.finish_reason) for one in done], engine
-
-
-def test_the_tokens_are_the_same_however_they_are_scheduled():
-    expected, plain = alike(EngineConfig(jump_forward=False))
-    tight = EngineConfig(max_kv_tokens=80, block_size=4, token_budget=40, admission="first_chunk")
-    tokens, engine = alike(tight)
-    assert tokens == expected and any(isinstance(event, v.Preempted) for event in engine.log)
-    assert alike(EngineConfig(async_scheduling=True))[0] == expected
-    assert alike(EngineConfig(async_scheduling=True, jump_forward=False))[0] == expected
-    assert alike(drafter=PromptLookup())[0] == expected
-    tokens, jumped = alike()
-    assert tokens == expected and jumped.step_count <= plain.step_count
 
 
 def test_forced_tokens_cost_no_step():

@@ -8,7 +8,6 @@ from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.events import vocabulary as v
 from engine.events.fold import State
-from engine.output.calculator import evaluate
 from engine.part_errors import ToolError
 from engine.scheduling.request import Request
 from engine.scheduling.sampling_params import SamplingParams
@@ -184,30 +183,6 @@ def test_drafts_over_a_call_change_steps_and_no_token(length: int, knows_answers
     assert (engine.step_count < len(TURN + "$")) == bool(length)
     answers = [t for t, said in zip(whole, script(TURN + "$"), strict=True) if t != said]
     assert forced(engine, request.id) == answers
-
-
-# The bundled model
-
-
-def test_the_bundled_model_is_answered_in_a_batch() -> None:
-    engine = Engine.load("bundled", EngineConfig(token_budget=32))
-    render = engine.tokenizer.chat_template.render
-    questions = [f"What is {a} + {b}?" for a, b in ((17, 25), (123, 456), (40, 2), (999, 1))]
-    done = engine.complete(
-        [render([{"role": "user", "content": question}], True) for question in questions],
-        SamplingParams(max_tokens=80),
-        progress=False,
-    )
-    called = 0
-    for completion in done:
-        answers = ""
-        for part in completion.text.split("<|python_start|>")[1:]:
-            expression, _, rest = part.partition("<|python_end|>")
-            answers += f"<|output_start|>{evaluate(expression)}<|output_end|>"
-            assert rest.startswith(answers[answers.rindex("<|output_start|>") :])
-        assert engine.tokenizer.decode(forced(engine, completion.request_id)) == answers
-        called += answers != ""
-    assert called >= 3
 
 
 # A tool of one's own
