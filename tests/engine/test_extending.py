@@ -149,10 +149,12 @@ def bad(kind: type, method: str, answer, after: int = 0):
     return part
 
 
-def crowded_engine(**parts) -> tuple[Engine, list]:
+def crowded_engine(cache: str = "radix", **parts) -> tuple[Engine, list]:
     """Four requests, two of them samples of one prompt, in a memory that is too small for them:
     preemptions, evictions, copies and drafts all happen. Every event is checked."""
-    config = EngineConfig(token_budget=24, max_batch_size=4, max_kv_tokens=48, block_size=4)
+    config = EngineConfig(
+        token_budget=24, max_batch_size=4, max_kv_tokens=48, block_size=4, prefix_cache=cache
+    )
     runner = CheckingRunner(lambda tokens, seed: 97 + hash((tuple(tokens[-3:]), seed)) % 3)
     engine = checked_engine(runner, config, **parts)
     prompts = [[97, 98, 99] * 3, [98] * 7, [97, 98, 99] * 4 + [98, 98], [99] * 6]
@@ -231,7 +233,8 @@ def test_a_mistake_is_named_and_the_engine_goes_on_as_if_it_had_not_been(
     met = 0
     for after in (0, 1, 2, 5, 11):
         wrong = bad(kind, method, answer, after)
-        engine, requests = crowded_engine(**{part: wrong})
+        cache = "hash" if after % 2 and part != "eviction" else "radix"
+        engine, requests = crowded_engine(cache, **{part: wrong})
         wrong.engine = engine
         said, errors = outputs(engine, requests, error)
         assert said == answers_without_mistakes()

@@ -9,11 +9,10 @@ from engine.cache.hash_cache import HashCache
 from engine.cache.radix_tree import RadixTree
 from engine.config import ConfigError
 from engine.events import vocabulary as v
-from engine.scheduling.policies import Priority
-from engine.simulation.checking_runner import CheckingRunner, WrongKVError
+from engine.simulation.checking_runner import WrongKVError
 from engine.simulation.cost_runner import CostRunner
 from tests.engine.invariants import CheckingLog, check_after_step
-from tests.engine.workloads import TOKENIZER, FailingRunner, next_token
+from tests.engine.workloads import TOKENIZER, FailingRunner
 from tests.facts import raises_naming
 
 STEM = [97 + index % 7 for index in range(12)]
@@ -38,52 +37,6 @@ def finish(engine: Engine) -> None:
     while engine.has_work():
         engine.step()
         check_after_step(engine)
-
-
-def found(engine: Engine) -> list[int]:
-    return [len(event.blocks) for event in engine.log.of(v.Admitted)]
-
-
-def test_blocks_of_a_failed_forward_pass_are_not_found() -> None:
-    engine = engine_with(failures={1})
-    for own in (1, 2):
-        submit(engine, [*STEM, 100 + own])
-    engine.step()
-    assert len(engine.log.of(v.BlockWithdrawn)) == 3
-    assert not engine.requests
-    submit(engine, [*STEM, 103])
-    finish(engine)
-    assert found(engine)[-1] == 0
-
-
-class RaisesAtTheThird(Priority):
-    """Fails after two requests of the step are admitted."""
-
-    def key(self, request, tree):
-        return (request.id,)
-
-    def defer(self, request, tree, computing):
-        if len(computing) == 2:
-            raise ValueError("no idea")
-        return False
-
-
-def test_a_request_loses_what_it_found_of_a_plan_that_is_dropped() -> None:
-    log = CheckingLog()
-    runner = CheckingRunner(next_token)
-    config = EngineConfig.like("vllm", **SETTINGS)
-    engine = Engine(runner, config, tokenizer=TOKENIZER, log=log, policy=RaisesAtTheThird())
-    log.engine = engine
-    for own in (1, 2, 3):
-        submit(engine, [*STEM, 100 + own])
-    with pytest.raises(Exception, match="no idea"):
-        engine.step()
-    one, two = engine.scheduler.running
-    assert (one.num_computed_tokens, two.num_computed_tokens) == (0, 0)
-    assert one.block_table == two.block_table == []
-    assert engine.tree.nodes.keys() == {0}
-    engine.scheduler._policy_defers = False
-    finish(engine)
 
 
 def test_what_a_victim_was_scheduled_in_the_same_step_is_not_found() -> None:
