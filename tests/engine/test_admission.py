@@ -7,6 +7,7 @@ from engine.engine import Engine
 from engine.scheduling.admission import RequestError
 from engine.scheduling.sampling_params import SamplingParams
 from engine.simulation.cost_runner import CostRunner
+from tests.engine.workloads import finish
 
 SMALL = {"block_size": 4, "max_kv_tokens": 24}  # six blocks
 
@@ -38,8 +39,7 @@ def test_a_limit_is_where_it_is_said_to_be(
     settings: dict[str, object], fits: dict[str, int], too_much: dict[str, int], field: str
 ) -> None:
     engine = submit(settings, **fits)
-    while engine.has_work():
-        engine.step()
+    finish(engine)
     requests = engine.log.requests
     assert set(requests.finish_reason) == {"length"}
     assert len(requests) == fits.get("n", fits.get("best_of", 1))

@@ -23,7 +23,7 @@ from engine.simulation.workload import Answer, Arrival
 from engine.why import why
 from tests.engine.bundled import bundled_engine
 from tests.engine.invariants import check
-from tests.engine.workloads import next_token, random_workload
+from tests.engine.workloads import finish, next_token, random_workload
 
 DEFAULTS = dict(token_budget=64, max_kv_tokens=256, block_size=4, async_scheduling=True)
 
@@ -35,11 +35,6 @@ def virtual_engine(outputs: dict | None = None, **settings) -> Engine:
 
 def say(engine: Engine, count: int, prompt: str = "some words", **params) -> Request:
     return engine.submit(prompt, SamplingParams(max_tokens=count, **params))
-
-
-def finish(engine: Engine) -> None:
-    while engine.has_work():
-        engine.step()
 
 
 # Storyboard of lesson 16: the twelve requests of lesson 04, four seats

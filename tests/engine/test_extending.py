@@ -16,7 +16,7 @@ from engine.scheduling.request import Request
 from engine.scheduling.sampling_params import SamplingParams
 from engine.simulation.checking_runner import CheckingRunner
 from engine.simulation.cost_runner import CostRunner
-from tests.engine.invariants import CheckingLog, check, check_after_step
+from tests.engine.invariants import check, check_after_step, checked
 from tests.engine.workloads import random_workload
 from tests.facts import assert_names, raises_naming
 
@@ -24,19 +24,8 @@ DOC = Path(__file__).parents[2] / "docs" / "extending.md"
 CELLS = re.findall(r"```python\n(.*?)```", DOC.read_text(), re.DOTALL)
 
 
-def checked_engine(*args, **parts) -> Engine:
-    """Return an engine whose log checks every invariant after every event."""
-    return _checked(Engine, *args, **parts)
-
-
-def _checked(make, *args, **parts) -> Engine:
-    log = CheckingLog()
-    engine = make(*args, log=log, **parts)
-    log.engine = engine
-    return engine
-
-
-checked_engine.load = partial(_checked, Engine.load)
+checked_engine = partial(checked, Engine)
+checked_engine.load = partial(checked, Engine.load)
 
 
 @pytest.fixture(scope="module")

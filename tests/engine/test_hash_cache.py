@@ -11,8 +11,8 @@ from engine.config import ConfigError
 from engine.events import vocabulary as v
 from engine.simulation.checking_runner import WrongKVError
 from engine.simulation.cost_runner import CostRunner
-from tests.engine.invariants import CheckingLog, check_after_step
-from tests.engine.workloads import TOKENIZER, FailingRunner
+from tests.engine.invariants import check_after_step, checked
+from tests.engine.workloads import TOKENIZER, FailingRunner, finish
 from tests.facts import raises_naming
 
 STEM = [97 + index % 7 for index in range(12)]
@@ -21,22 +21,13 @@ SETTINGS = dict(token_budget=64, max_batch_size=4, max_kv_tokens=64, block_size=
 
 def engine_with(failures: set[int] | None = None, **settings: object) -> Engine:
     """An engine like vLLM whose every event and step is checked."""
-    log = CheckingLog()
     config = EngineConfig.like("vllm", **SETTINGS | settings)
-    engine = Engine(FailingRunner(failures or set()), config, tokenizer=TOKENIZER, log=log)
-    log.engine = engine
-    return engine
+    return checked(Engine, FailingRunner(failures or set()), config, tokenizer=TOKENIZER)
 
 
 def submit(engine: Engine, prompt: list[int], output: int = 2, **more: object) -> int:
     params = SamplingParams(max_tokens=output, ignore_eos=True)
     return engine.submit(prompt, params, **more).id
-
-
-def finish(engine: Engine) -> None:
-    while engine.has_work():
-        engine.step()
-        check_after_step(engine)
 
 
 def test_what_a_victim_was_scheduled_in_the_same_step_is_not_found() -> None:
@@ -51,7 +42,7 @@ def test_what_a_victim_was_scheduled_in_the_same_step_is_not_found() -> None:
     [withdrawn], [preempted] = engine.log.of(v.BlockWithdrawn), engine.log.of(v.Preempted)
     assert (preempted.request, preempted.needed_by) == (calm, urgent)
     assert withdrawn.request == calm
-    finish(engine)
+    finish(engine, check_after_step)
     assert engine.log.of(v.Admitted)[-1].resumed
 
 
@@ -65,8 +56,7 @@ def test_the_checking_runner_notices_a_block_that_was_never_computed(
     submit(engine, [*STEM, 101])
     engine.step()
     request = engine.requests[submit(engine, [*STEM, 103])]
-    while engine.has_work():
-        engine.step()
+    finish(engine)
     assert (WrongKVError.__name__ in request.error) == (forgets == "withdraw")
 
 

@@ -9,17 +9,11 @@ from benchmarks.inferred_reasons import Confusion, measure, report, stripped
 from engine.events import vocabulary as v
 from engine.events.log import EventLog
 from engine.why.inference import infer_reasons
-from tests.engine.workloads import make_engine, play, random_workload
+from tests.engine.workloads import random_log, random_workload
 from visualizer.sources import read_source
 
 VLLM = Path(__file__).parents[1] / "fixtures" / "vllm"
 KNOWN_ORDER = ("fcfs", "priority", "sjf")
-
-
-def recorded(seed: int) -> EventLog:
-    workload, log = random_workload(seed, may_be_async=True), EventLog()
-    play(make_engine(workload, log), workload)
-    return log
 
 
 def test_the_confusion_table(snapshot: Callable[[str, str], None]) -> None:
@@ -33,7 +27,7 @@ def test_inferred_reasons_of_random_workloads_are_the_recorded_ones(
 ) -> None:
     found = Confusion()
     for seed in range(first_seed, first_seed + (2000 if soak else 60)):
-        log = recorded(seed)
+        log = random_log(seed, may_be_async=True)
         if random_workload(seed).config.policy in KNOWN_ORDER:
             found.add(log, infer_reasons(stripped(log)))
     assert found.total > 500
@@ -46,7 +40,7 @@ def test_what_is_inferred_with_a_policy_of_unknown_order_is_true() -> None:
     for seed in range(60):
         if random_workload(seed).config.policy in KNOWN_ORDER:
             continue
-        log = recorded(seed)
+        log = random_log(seed, may_be_async=True)
         for one, other in zip(log, infer_reasons(stripped(log)), strict=True):
             if isinstance(other, v.StepScheduled) and other.blocked is not None:
                 assert isinstance(one, v.StepScheduled)
@@ -57,7 +51,7 @@ def test_what_is_inferred_with_a_policy_of_unknown_order_is_true() -> None:
 
 
 def test_a_source_that_does_not_know_the_budget_gets_no_reason_about_it() -> None:
-    log = recorded(2)
+    log = random_log(2, may_be_async=True)
     reasons = [event.blocked.reason for event in log.of(v.StepScheduled) if event.blocked]
     assert "token_budget" in reasons
     log = stripped(log)

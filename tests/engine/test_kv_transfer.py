@@ -18,7 +18,7 @@ from engine.scheduling.sampling_params import SamplingParams
 from engine.simulation.checking_runner import CheckingRunner
 from engine.why import why
 from tests.engine.invariants import check_after_step
-from tests.engine.workloads import next_token
+from tests.engine.workloads import finish, next_token
 
 SIZE, BLOCKS = 4, 16
 PREFIX = [97 + index % 5 for index in range(SIZE * 6)]
@@ -35,8 +35,7 @@ def make(blocks: int = BLOCKS, runner: CheckingRunner | None = None, **settings:
 
 def compute(engine: Engine, prompt: list[int], max_tokens: int = 1) -> list[int]:
     request = engine.submit(prompt, SamplingParams(max_tokens=max_tokens, ignore_eos=True))
-    while engine.has_work():
-        engine.step()
+    finish(engine)
     assert request.finish_reason == "length", request.error
     return request.output_ids
 

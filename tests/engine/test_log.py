@@ -14,21 +14,14 @@ from engine.events.log import EventLog, LogError
 from engine.scheduling.policies import Policy
 from engine.scheduling.sampling_params import SamplingParams
 from engine.simulation.cost_runner import CostRunner
-from tests.engine.workloads import make_engine, play, random_workload
+from tests.engine.workloads import random_log
 from tests.facts import raises_naming
-
-
-def recorded(seed: int, log: EventLog | None = None) -> EventLog:
-    workload = random_workload(seed)
-    engine = make_engine(workload, log)
-    play(engine, workload)
-    return engine.log
 
 
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 10_000))
 def test_a_saved_log_comes_back_equal(seed: int) -> None:
-    log = recorded(seed)
+    log = random_log(seed)
     again = EventLog.from_bytes(log.to_bytes())
     assert list(again) == list(log)
     assert again.state().core() == log.state().core()
@@ -37,7 +30,7 @@ def test_a_saved_log_comes_back_equal(seed: int) -> None:
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 10_000), cut=st.floats(0, 1))
 def test_a_torn_last_line_is_dropped_and_the_rest_kept(seed: int, cut: float) -> None:
-    data = recorded(seed).to_bytes()
+    data = random_log(seed).to_bytes()
     first_line = data.index(b"\n") + 1
     torn = data[: first_line + int(cut * (len(data) - first_line))]
     whole = torn[: torn.rindex(b"\n") + 1]
@@ -47,7 +40,7 @@ def test_a_torn_last_line_is_dropped_and_the_rest_kept(seed: int, cut: float) ->
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 10_000), window=st.integers(2, 60))
 def test_a_window_starts_with_a_keyframe_and_ends_in_the_same_state(seed: int, window: int) -> None:
-    whole, kept = recorded(seed), recorded(seed, EventLog(window=window))
+    whole, kept = random_log(seed), random_log(seed, EventLog(window=window))
     assert len(kept) <= window
     assert kept.next_seq == whole.next_seq
     assert kept.state().core() == whole.state().core()
@@ -60,7 +53,7 @@ def test_a_window_starts_with_a_keyframe_and_ends_in_the_same_state(seed: int, w
 
 def test_folding_from_any_keyframe_reaches_the_same_state() -> None:
     for seed in range(40):
-        log = recorded(seed)
+        log = random_log(seed)
         for at in Random(seed).choices(range(len(log)), k=3):
             state = State()
             state.apply(log.state(at).keyframe())
@@ -71,7 +64,7 @@ def test_folding_from_any_keyframe_reaches_the_same_state() -> None:
 
 
 def test_a_bad_line_is_named() -> None:
-    lines = recorded(1).to_bytes().splitlines(keepends=True)
+    lines = random_log(1).to_bytes().splitlines(keepends=True)
     with raises_naming(LogError, 3):
         EventLog.from_bytes(b"".join([*lines[:2], b'{"type": "admitted"}\n', *lines[2:]]))
     with raises_naming(LogError, 2):
@@ -79,9 +72,9 @@ def test_a_bad_line_is_named() -> None:
 
 
 def test_a_log_of_another_schema_version_is_refused_with_both_versions() -> None:
-    data = recorded(1).to_bytes().replace(b'"schema":2', b'"schema":7', 1)
+    data = random_log(1).to_bytes().replace(b'"schema":2', b'"schema":7', 1)
     window = EventLog()
-    window.append(recorded(1).state().keyframe())
+    window.append(random_log(1).state().keyframe())
     window[0].state["schema"] = 7
     for old in (data, window.to_bytes()):
         with raises_naming(LogError, 7, v.SCHEMA_VERSION):
@@ -89,7 +82,7 @@ def test_a_log_of_another_schema_version_is_refused_with_both_versions() -> None
 
 
 def test_a_log_without_a_beginning_or_without_a_line_is_refused() -> None:
-    lines = recorded(1).to_bytes().splitlines(keepends=True)
+    lines = random_log(1).to_bytes().splitlines(keepends=True)
     with raises_naming(LogError, "run_started", "keyframe"):
         EventLog.from_bytes(b"".join(lines[1:]))
     with pytest.raises(LogError):
@@ -97,7 +90,7 @@ def test_a_log_without_a_beginning_or_without_a_line_is_refused() -> None:
 
 
 def test_measured_values_sit_under_one_last_key() -> None:
-    for line in recorded(3).to_bytes().splitlines():
+    for line in random_log(3).to_bytes().splitlines():
         if b'"t":' in line:
             assert line.rindex(b',"t":{') > line.index(b'"type"')
             assert line.endswith(b"}}")

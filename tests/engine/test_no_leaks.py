@@ -17,7 +17,7 @@ from engine.events.vocabulary import Event
 from engine.scheduling.policies import POLICIES
 from engine.scheduling.request import Request
 from engine.scheduling.sampling_params import SamplingParams
-from tests.engine.workloads import FailingRunner, Workload, make_engine
+from tests.engine.workloads import FailingRunner, Workload, finish, make_engine
 
 ROUND = 150  # requests
 LATER = 4  # rounds
@@ -53,8 +53,7 @@ def serve_round(engine: Engine, rng: random.Random) -> None:
             engine.abort(request.id + rng.randrange(params.n))
         if rng.random() < 0.05:
             runner.failures = {runner.passes + 1}
-    while engine.has_work():
-        engine.step()
+    finish(engine)
     engine.clear_prefix_cache()
 
 

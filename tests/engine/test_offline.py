@@ -7,6 +7,7 @@ import pytest
 from engine import CostRunner, Engine, EngineConfig, RequestError, SamplingParams
 from engine.events import vocabulary as v
 from engine.runner import Sampled
+from tests.engine.workloads import finish
 from tests.facts import raises_naming
 
 BOS, END = 256, 260
@@ -95,8 +96,7 @@ def test_closing_the_generator_ends_its_samples_and_no_others():
     assert len(list(islice(columns, 4))) == 4
     columns.close()
     assert list(engine.requests) == [other.id]
-    while engine.has_work():
-        engine.step()
+    finish(engine)
     assert other.finish_reason == "length"
 
 

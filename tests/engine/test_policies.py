@@ -14,8 +14,8 @@ from engine.scheduling.sampling_params import SamplingParams
 from engine.simulation.checking_runner import CheckingRunner
 from engine.simulation.cost_runner import CostRunner
 from tests.engine.explanations import explain
-from tests.engine.invariants import CheckingLog, check, check_after_step
-from tests.engine.workloads import random_workload
+from tests.engine.invariants import check, check_after_step, checked
+from tests.engine.workloads import finish, random_workload
 from tests.facts import assert_names
 
 
@@ -24,23 +24,13 @@ def engine_with(policy=None, **settings) -> Engine:
     settings = {"token_budget": 64, "max_kv_tokens": 1024} | settings
     if isinstance(policy, str):
         settings["policy"], policy = policy, None
-    config = EngineConfig(**settings)
-    log = CheckingLog()
     runner = CheckingRunner(lambda tokens, seed: 97 + hash((tuple(tokens), seed)) % 26)
-    engine = Engine(runner, config, policy=policy, log=log)
-    log.engine = engine
-    return engine
+    return checked(Engine, runner, EngineConfig(**settings), policy=policy)
 
 
 def say(engine: Engine, prompt: list[int], output: int = 4, label: str = "", **params):
     params = SamplingParams(max_tokens=output, ignore_eos=True, **params)
     return engine.submit(prompt, params, label=label)
-
-
-def run(engine: Engine) -> None:
-    while engine.has_work():
-        engine.step()
-        check_after_step(engine)
 
 
 def put_off(log: EventLog) -> dict[int, list[int]]:
@@ -72,7 +62,7 @@ def test_a_request_is_put_off_only_if_what_it_gains_is_worth_the_wait(
     stem = [3 + i % 50 for i in range(shared)]
     say(engine, [*stem, 1, 1], output=9)
     say(engine, [*stem, 2, 2])
-    run(engine)
+    finish(engine, check_after_step)
     assert engine.log.of(v.StepScheduled)[0].blocked.reason == "token_budget"
     assert list(put_off(engine.log)) == steps_off
     assert admitted_in(engine.log)[2] == admitted
@@ -85,7 +75,7 @@ def test_a_request_that_cannot_use_the_cache_is_not_deferred(settings: dict, par
     engine = engine_with(policy=LongestPrefixMatch(), token_budget=256, **settings)
     for _ in range(3):
         say(engine, [7] * 60, **params)
-    run(engine)
+    finish(engine, check_after_step)
     assert set(admitted_in(engine.log).values()) == {1}
 
 
@@ -194,7 +184,7 @@ def test_the_victim_is_of_the_label_that_has_had_the_most_and_was_admitted_last(
         engine = engine_with(policy, max_kv_tokens=64, block_size=8, max_batch_size=3)
         for label in ("much", "much", "little"):
             say(engine, [len(engine.requests) + 1] * 9, output=25, label=label)
-        run(engine)
+        finish(engine, check_after_step)
         assert engine.log.of(v.Preempted)[0].request == victim
 
 
@@ -207,7 +197,7 @@ def test_why_names_the_request_whose_prefix_a_deferred_one_waits_for() -> None:
     assert (twin.id, "policy") in told.facts.event.skipped
     assert told.facts.longest_shared_prefix(twin.id) == (1, 48)
     assert_names(told.text, "LongestPrefixMatch", "Ada (r1)", 48)
-    run(engine)
+    finish(engine, check_after_step)
 
 
 def test_fairness_remembers_no_more_labels_than_it_must(monkeypatch) -> None:
@@ -221,6 +211,5 @@ def test_fairness_remembers_no_more_labels_than_it_must(monkeypatch) -> None:
         # Those that wait are never forgotten: their place in the queue hangs on it.
         assert all(request.label in engine.policy.service for request in engine.scheduler.waiting)
         assert len(engine.policy.service) <= 40 + len(engine.scheduler.waiting)
-    while engine.has_work():
-        engine.step()
+    finish(engine)
     assert all(request.finish_reason == "length" for request in greedy)

@@ -10,18 +10,11 @@ from engine.config import EngineConfig
 from engine.events import EventLog, LogError
 from engine.events import vocabulary as v
 from engine.scheduling.sampling_params import SamplingParams
-from tests.engine.workloads import Arrival, Workload, make_engine, play, random_workload
+from tests.engine.workloads import Arrival, Workload, make_engine, play, random_log
 from tests.facts import raises_naming
 
 SEEDS = range(20)
 KINDS = {"request_rows": "requests", "step_rows": "steps", "token_rows": "tokens"}
-
-
-def recorded(seed: int, window: int | None = None) -> EventLog:
-    workload = random_workload(seed)
-    log = EventLog(window)
-    play(make_engine(workload, log), workload)
-    return log
 
 
 def plain(value: object) -> object:
@@ -31,8 +24,8 @@ def plain(value: object) -> object:
 
 @pytest.fixture(scope="module")
 def logs() -> list[EventLog]:
-    whole = [recorded(seed) for seed in SEEDS]
-    parts = [recorded(seed, window=15 + seed) for seed in SEEDS]
+    whole = [random_log(seed) for seed in SEEDS]
+    parts = [random_log(seed, EventLog(15 + seed)) for seed in SEEDS]
     assert sum(isinstance(part[0], v.Keyframe) for part in parts) > 10
     untimed = b"".join(line + b"\n" for line in whole[3].deterministic())
     return [*whole, *parts, EventLog.from_bytes(untimed)]

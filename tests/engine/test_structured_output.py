@@ -20,6 +20,7 @@ from engine.simulation.simulate import simulate
 from engine.simulation.workload import Workload
 from engine.text.byte_tokenizer import ByteTokenizer
 from tests.engine.bundled import bundled, bundled_engine
+from tests.engine.workloads import finish
 from tests.facts import assert_names, raises_naming
 
 ANIMAL = {
@@ -263,8 +264,7 @@ def test_an_output_that_cannot_go_on_ends_with_an_error_and_the_others_go_on():
     engine = Engine(Wild(1, 1), tokenizer=ByteTokenizer())
     wild = engine.submit("a", shape("regex", "[0-9]{5}"), label="wild")
     tame = engine.submit("b", shape("regex", "[0-9]{5}"))
-    while engine.has_work():
-        engine.step()
+    finish(engine)
     assert wild.finish_reason == "error" and "structured" in wild.error
     assert wild.error_field == ""  # the engine's mistake
     assert tame.finish_reason == "stop" and re.fullmatch("[0-9]{5}", tame.output_text)

@@ -10,7 +10,7 @@ from engine.events import vocabulary as v
 from engine.scheduling.request import Request
 from engine.scheduling.sampling_params import SamplingParams
 from engine.simulation.checking_runner import CheckingRunner
-from tests.engine.workloads import next_token
+from tests.engine.workloads import finish, next_token
 from tests.facts import raises_naming
 
 TEXT = list(range(97, 123))
@@ -21,11 +21,6 @@ def engine_with(**settings) -> Engine:
     return Engine(
         CheckingRunner(lambda tokens, seed: 97 + hash((tuple(tokens), seed)) % 26), config
     )
-
-
-def finish(engine: Engine, *requests: Request) -> None:
-    while any(request.finish_reason is None for request in requests):
-        engine.step()
 
 
 def say(engine: Engine, prompt: list[int], **params) -> Request:
@@ -85,8 +80,7 @@ def test_an_interrupted_forward_pass_ends_its_step_and_the_engine_goes_on() -> N
     engine = Engine(Interrupted(next_token), config)
     requests = [engine.submit(prompt, params) for prompt in prompts]
     with pytest.raises(KeyboardInterrupt):
-        while engine.has_work():
-            engine.step()
+        finish(engine)
     assert engine.log.state().core() == engine.snapshot()
     seen = dict(engine.requests)
     while engine.has_work():
@@ -116,10 +110,10 @@ def test_an_interrupt_repeats_no_copy_whose_source_has_been_overwritten(after: s
     copying = say(engine, TEXT[:6], max_tokens=2, n=2, temperature=1.0)
     overwriting = say(engine, TEXT[6:14], max_tokens=2)
     with pytest.raises(KeyboardInterrupt):
-        finish(engine, copying)
+        finish(engine)
     [copied], [_, taken] = engine.log.of(v.BlockCopied), allocated(engine, overwriting)
     assert copied.source in taken.blocks
-    finish(engine, overwriting)
+    finish(engine)
     assert (copying.error, overwriting.error) == ("", "")
     assert copying.output_ids == [97 + 6 % 5 + copying.seed, 97 + 7 % 5 + copying.seed]
 

@@ -15,7 +15,7 @@ from engine.events.waterfall.causes import CAUSES, FOR_ALL
 from engine.events.waterfall.records import Life
 from engine.scheduling.sampling_params import SamplingParams
 from engine.simulation.cost_runner import CostRunner
-from tests.engine.workloads import make_engine, play, random_workload
+from tests.engine.workloads import finish, random_log
 from visualizer.sources import read_source
 
 VLLM = Path(__file__).parents[1] / "fixtures" / "vllm"
@@ -25,9 +25,7 @@ Causes = dict[tuple[int, int], set[str]]
 
 def recorded(seed: int) -> EventLog:
     """The log of a random workload; in every other one, requests were sent before the log has them."""
-    workload = random_workload(seed, may_be_async=True)
-    log = EventLog()
-    play(make_engine(workload, log), workload)
+    log = random_log(seed, may_be_async=True)
     for arrival in log.of(v.RequestArrived):
         arrival.t["at"] -= (seed % 2) * min(arrival.t["at"], 700 * arrival.request)
     return log
@@ -143,8 +141,7 @@ def engine_with(**settings: object) -> Engine:
 
 
 def run(engine: Engine) -> Waterfall:
-    while engine.has_work():
-        engine.step()
+    finish(engine)
     return engine.log.waterfall
 
 

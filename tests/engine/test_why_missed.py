@@ -16,7 +16,7 @@ from engine.why import WhyError
 from engine.why.find import request_named
 from engine.why.miss import WhyMissed
 from tests.engine.witness import common, spelled, watched_engine
-from tests.engine.workloads import Workload, play, random_workload, sliding_workload
+from tests.engine.workloads import Workload, finish, play, random_workload, sliding_workload
 from tests.facts import assert_names
 from tests.visualizer.clusters import one_dies
 
@@ -144,8 +144,7 @@ def engine_with(**settings: object) -> Engine:
 def run(engine: Engine, *prompts: str) -> EventLog:
     for prompt in prompts:
         engine.submit(prompt, SamplingParams(max_tokens=1), label=prompt[:3])
-        while engine.has_work():
-            engine.step()
+        finish(engine)
     return engine.log
 
 
