@@ -56,7 +56,7 @@ def test_the_checking_runner_notices_a_block_that_was_never_computed(
     submit(engine, [*STEM, 101])
     engine.step()
     request = engine.requests[submit(engine, [*STEM, 103])]
-    finish(engine)
+    finish(engine, check_after_step)
     assert (WrongKVError.__name__ in request.error) == (forgets == "withdraw")
 
 
@@ -98,3 +98,31 @@ def test_clearing_moves_each_free_block_once() -> None:
     assert [event.block for event in evicted] == queue
     assert pool.free == [*reversed(queue), *free]
     assert pool.free.moved <= 500
+
+
+def test_the_tail_of_a_prefix_is_evicted_block_by_block() -> None:
+    engine = engine_with(max_kv_tokens=32)  # 8 blocks
+    submit(engine, [*STEM, 100])
+    finish(engine, check_after_step)
+    queue = engine.tree.eviction_queue
+    assert len(queue) == 3
+    submit(engine, [120 + index for index in range(22)])  # 6 blocks, and 5 are free
+    engine.step()
+    [event] = engine.log.of(v.BlockEvicted)
+    assert (event.block, event.reason, event.needed_by) == (queue[0], "room", 2)
+    assert len(engine.tree.match(STEM, 3).blocks) == 2
+    finish(engine, check_after_step)
+
+
+def test_duplicates_are_kept_and_the_oldest_is_found() -> None:
+    engine = engine_with()
+    scored = SamplingParams(max_tokens=2, ignore_eos=True, prompt_logprobs=0)
+    submit(engine, [*STEM, 100])
+    engine.submit([*STEM, 101], scored)  # reads no cache, so it computes the same blocks
+    engine.step()
+    one, two = (list(request.block_table) for request in engine.scheduler.running)
+    assert not set(one) & set(two)
+    assert engine.tree.match(STEM, 3).blocks == one[:3]
+    finish(engine, check_after_step)
+    assert engine.cache.num_available_blocks == engine.config.num_blocks
+    assert len(engine.tree.eviction_queue) == 6

@@ -110,3 +110,31 @@ def test_with_preemption_off_a_hold_never_takes_a_block_that_is_reserved(
             assert ends == ["length"] * (1 + n * len(prompts))
             held_beside_running += bool(engine.log.of(v.PrefixHeld)) and hold_before > 1
     assert held_beside_running, "a hold that fits beside the reservations is taken"
+
+
+@pytest.mark.parametrize("preemption", [True, False])
+def test_nothing_is_held_that_a_live_request_may_need(preemption: bool) -> None:
+    config = EngineConfig(
+        block_size=SIZE, max_kv_tokens=SIZE * BLOCKS, token_budget=256, preemption=preemption
+    )
+    engine = Engine(CheckingRunner(next_token), config)
+    compute(engine, [97] * 32)
+    # Needs all blocks but three.
+    params = SamplingParams(max_tokens=SIZE * (BLOCKS - 3) - 7, ignore_eos=True)
+    request = engine.submit([120] * 8, params)
+    assert len(engine.holds.hold([97] * 32).block_table) == 3
+    while engine.has_work():
+        engine.step()
+        check_after_step(engine)
+    assert request.finish_reason == "length"
+
+
+def test_of_a_prefix_as_much_is_held_as_the_reservations_leave() -> None:
+    config = EngineConfig(block_size=SIZE, max_kv_tokens=SIZE * 16, preemption=False)
+    engine = Engine(CheckingRunner(next_token), config)
+    compute(engine, CACHED)
+    for token in (98, 99):  # 7 blocks each
+        engine.submit([token] * SIZE, SamplingParams(max_tokens=25, ignore_eos=True))
+    engine.step()
+    assert len(engine.scheduler.running) == 2
+    assert len(engine.holds.hold(CACHED).block_table) == 2

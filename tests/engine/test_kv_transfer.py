@@ -4,15 +4,18 @@ That every read finds the right KV, and that the log is true after every event o
 of random workloads: `test_random_workloads.py`. With a model: `compute/test_moved_kv.py`.
 """
 
+import random
 import threading
 from collections.abc import Sequence
 
 import pytest
 
+from engine.cache.block_pool import BlockPool
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.events import vocabulary as v
 from engine.events.log import EventLog
+from engine.part_errors import PoolError
 from engine.runner import Row, Sampled
 from engine.scheduling.sampling_params import SamplingParams
 from engine.simulation.checking_runner import CheckingRunner
@@ -151,3 +154,44 @@ def test_a_request_whose_prompt_was_adopted_says_so(cache: str) -> None:
     assert "24 of them were computed by replica 0 and moved here" in said
     time = engine.log.waterfall[request]
     assert "24 of them were computed by replica 0 and moved here" in str(time)
+
+
+@pytest.mark.parametrize("cache", CACHES)
+def test_running_requests_keep_their_blocks_and_the_beginning_is_adopted(cache: str) -> None:
+    engine = make(8, prefix_cache=cache)
+    request = engine.submit([98] * SIZE * 4, SamplingParams(max_tokens=4, ignore_eos=True))
+    engine.step()
+    assert engine.kv_transfer.adopt(PREFIX, pages(PREFIX)) == 8 - len(request.block_table)
+    check(engine)
+    while engine.has_work():
+        engine.step()
+    assert not engine.log.of(v.Preempted)
+    assert request.finish_reason == "length"
+
+
+class AnyBlock(BlockPool):
+    """Allocates random free blocks, or fails."""
+
+    fails = False
+
+    def allocate(self, count: int) -> list[int]:
+        if self.fails:
+            raise RuntimeError("told to fail")
+        blocks = random.Random(7).sample(self.free, count)
+        for block in blocks:
+            self.free.remove(block)
+            self.refs[block] = 1
+        return blocks
+
+
+@pytest.mark.parametrize("cache", CACHES)
+def test_a_pool_of_a_learner_chooses_the_blocks(cache: str) -> None:
+    engine = make(prefix_cache=cache, pool=(pool := AnyBlock(BLOCKS)))
+    pool.fails = True
+    with pytest.raises(PoolError):
+        engine.kv_transfer.adopt(PREFIX, pages(PREFIX))
+    check(engine)
+    pool.fails = False
+    assert engine.kv_transfer.adopt(PREFIX, pages(PREFIX)) == 6
+    prompt = [*PREFIX, 97]
+    assert compute(engine, prompt, 4) == compute(make(), prompt, 4)

@@ -213,3 +213,14 @@ def test_fairness_remembers_no_more_labels_than_it_must(monkeypatch) -> None:
         assert len(engine.policy.service) <= 40 + len(engine.scheduler.waiting)
     finish(engine)
     assert all(request.finish_reason == "length" for request in greedy)
+
+
+def test_with_too_many_waiting_no_request_is_deferred() -> None:
+    engine = engine_with(
+        policy=LongestPrefixMatch(), token_budget=2000, max_batch_size=4, max_kv_tokens=4096
+    )
+    for _ in range(130):
+        say(engine, [7] * 60, output=1)
+    engine.step()
+    assert len(engine.log.of(v.StepScheduled)[0].rows) == 4
+    assert not put_off(engine.log)

@@ -9,6 +9,7 @@ import pytest
 
 from engine import Engine, EngineConfig, SamplingParams
 from engine.events import vocabulary as v
+from engine.simulation.checking_runner import CheckingRunner
 from engine.speculation.prompt_lookup import PromptLookup
 from engine.text.bad_words import bad_word_ids
 from engine.text.byte_tokenizer import ByteTokenizer
@@ -147,3 +148,17 @@ def test_equal_seeds_give_the_same_tokens_with_and_without_drafts(sampling, sett
         assert total["proposed"] > total["accepted"]
         assert total["accepted"] > 0 or drafter is not drafters[0]
         assert bool(total["preempted"]) == (settings is TIGHT)
+
+
+@pytest.mark.parametrize("max_tokens", range(1, 12))
+def test_max_tokens_is_reached_and_not_passed(max_tokens):
+    text = [97 + i % 3 for i in range(60)]
+    runner = CheckingRunner(lambda tokens, seed: text[len(tokens)])
+    params = SamplingParams(max_tokens=max_tokens)
+    engine, [request] = serve(runner, [text[:7]], params, Knowing([text], length=5))
+    assert request.tokens == text[: 7 + max_tokens]
+    assert request.finish_reason == "length"
+    for event in engine.log.of(v.StepScheduled):
+        for row in event.rows:
+            assert row.start + row.count < 7 + max_tokens, "computes surplus tokens"
+    assert count(engine.log)["steps"] == 1 + -(-(max_tokens - 1) // 6)

@@ -49,7 +49,7 @@ def test_a_mistake_in_a_hook_is_named_and_a_router_without_mistakes_is_in_the_lo
         simulate_cluster(ONE, cost=COST, router=Deaf())
     log = simulate_cluster(ONE, cost=COST, router=Mine(lambda *_: Decision("1", "random")))
     assert [row.replica for row in log.decision_rows] == ["1"]
-    assert log[0].router == "Mine"
+    assert next(iter(log)).router == "Mine"
 
 
 def test_what_is_not_a_router_is_named() -> None:
