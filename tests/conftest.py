@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 # Two workers share two cores: more torch threads would spin and wait for one another.
@@ -28,6 +29,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--seed", type=int, default=0, help="first seed of the random workloads")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Let hypothesis draw the same cases in each run, so that a change is what makes a test fail."""
+    if not config.getoption("--soak"):
+        hypothesis.settings.load_profile("ci")
+
+
 SECONDS = Path(__file__).with_name("seconds.txt")
 _measured: Counter[str] = Counter()
 
@@ -40,12 +47,15 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Write the files that take five seconds or more, longest first; keep those that did not run."""
     if session.config.getoption("--write-seconds") and not hasattr(session.config, "workerinput"):
-        both = Counter(_seconds() | _measured)
-        long = [(file, seconds) for file, seconds in both.most_common() if seconds >= 5]
-        SECONDS.write_text("".join(f"{seconds:.0f} {file}\n" for file, seconds in long), "utf-8")
+        both = Counter(seconds_of_files() | _measured)
+        long = [(file, time) for file, time in both.most_common() if time >= 5]
+        root = session.config.rootpath
+        lines = [f"{time:.0f} {file}\n" for file, time in long if (root / file).exists()]
+        SECONDS.write_text("".join(lines), "utf-8")
 
 
-def _seconds() -> dict[str, float]:
+def seconds_of_files() -> dict[str, float]:
+    """Return the seconds of each long file of tests, as they were last measured."""
     lines = SECONDS.read_text("utf-8").splitlines()
     return {file: float(time) for time, file in (line.split(" ", 1) for line in lines)}
 
@@ -56,7 +66,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     A worker that meets a long file last would leave the others without work.
     """
-    seconds = _seconds()
+    seconds = seconds_of_files()
     items.sort(key=lambda item: -seconds.get(item.nodeid.partition("::")[0], 0))
     if not config.getoption("--soak"):
         long = [item for item in items if item.get_closest_marker("soak")]

@@ -11,10 +11,12 @@ FAST = (
     "tests/engine/routing/test_block_index.py",
     "tests/engine/simulation/test_fit.py",
     "tests/engine/test_admission.py",
+    "tests/engine/test_calculator.py",
     "tests/engine/test_eviction.py",
     "tests/engine/test_hash_cache.py",
     "tests/engine/test_messages.py",
     "tests/engine/test_upgrade.py",
+    "tests/engine/test_waiting_queue.py",
     "tests/engine/test_why.py",
 )
 

@@ -20,7 +20,6 @@ from engine.extras import EXTRA_OF
 
 REPOSITORY = Path(__file__).parents[1]
 OURS = ("engine", "server", "underglass", "visualizer")
-SCENARIOS = REPOSITORY / "visualizer" / "scenarios"
 # Imported in front of a test's program. `libraries` are the only ones that can be imported, or none of
 # `missing` can be.
 HOOK = """
@@ -110,8 +109,10 @@ print(json.dumps([(one.exit_code, one.stdout, one.stderr) for one in done]))
     return [(code, out, error) for code, out, error in json.loads(done.stdout)]
 
 
-def test_commands_that_read_logs_work_in_a_plain_install(tmp_path: Path) -> None:
-    expected = {
+def test_commands_that_read_logs_work_in_a_plain_install_and_others_name_their_extra(
+    tmp_path: Path,
+) -> None:
+    works = {
         f"open preemption --summary --csv {tmp_path} --perfetto {tmp_path}/p.json": "TTFT",
         f"open preemption --html {tmp_path}/board.html": "board.html",
         f"open chunk_budget mixed_step --html {tmp_path}/two.html": "two.html",
@@ -120,25 +121,23 @@ def test_commands_that_read_logs_work_in_a_plain_install(tmp_path: Path) -> None
         "--help": "serve",
         "serve --help": "--token-budget",
     }
-    done = dict(zip(expected, commands(*expected), strict=True))
-    assert {line: (code, error) for line, (code, _, error) in done.items()} == dict.fromkeys(
-        expected, (0, "")
-    )
-    assert [line for line, (_, out, _) in done.items() if expected[line] not in out] == []
-
-
-def test_other_commands_name_their_extra_in_one_line() -> None:
-    expected = {
+    needs = {
         "serve": "server",
         "serve --replica http://127.0.0.1:1": "gateway",
         "lmtp": "server",
         "train": "model",
         "listen tcp://127.0.0.1:5557": "kv-events",
     }
-    done = dict(zip(expected, commands(*expected), strict=True))
-    assert {(code, out) for code, out, _ in done.values()} == {(2, "")}
-    line = re.compile(r"underglass: .+ needs \w+: pip install 'underglass\[(.+)\]'\n")
-    assert {name: line.sub(r"\1", error) for name, (_, _, error) in done.items()} == expected
+    done = dict(zip([*works, *needs], commands(*works, *needs), strict=True))
+    for line, word in works.items():
+        code, out, error = done[line]
+        assert (code, error) == (0, "") and word in out, line
+    for line, extra in needs.items():
+        code, out, error = done[line]
+        assert (code, out) == (2, "")
+        assert re.fullmatch(
+            rf"underglass: .+ needs \w+: pip install 'underglass\[{extra}\]'\n", error
+        )
 
 
 def test_a_function_that_needs_an_extra_names_it() -> None:
@@ -163,8 +162,9 @@ def test_a_function_that_needs_an_extra_names_it() -> None:
         PLAIN_INSTALL
         + """
 import json
-from engine import Engine
+from engine import Engine, SamplingParams
 from engine.extras import MissingExtraError
+from engine.simulation.cost_runner import CostRunner
 from engine.text.byte_tokenizer import ByteTokenizer
 from engine.text.tokenizer import HFTokenizer
 from visualizer import gallery, to_postcard
@@ -178,6 +178,9 @@ def error_of(program):
     except MissingExtraError as error:
         return str(error)
 
+runner = CostRunner(10, 0.25)
+params = SamplingParams(max_tokens=3)
+assert len(Engine(runner, clock=runner.clock).complete(["Hi", "Ho"], params)) == 2
 print(json.dumps({program: error_of(program) for program in sys.argv[1:]}))
 """,
         *expected,
@@ -186,20 +189,6 @@ print(json.dumps({program: error_of(program) for program in sys.argv[1:]}))
     line = re.compile(r".+ needs \w+: pip install 'underglass\[(.+)\]'")
     errors = {name: line.sub(r"\1", str(error)) for name, error in json.loads(done.stdout).items()}
     assert errors == expected
-
-
-def test_serving_prompts_needs_no_progress_bar() -> None:
-    done = run(
-        PLAIN_INSTALL
-        + """
-from engine import Engine, SamplingParams
-from engine.simulation.cost_runner import CostRunner
-
-runner = CostRunner(10, 0.25)
-print(len(Engine(runner, clock=runner.clock).complete(["Hi", "Ho"], SamplingParams(max_tokens=3))))
-"""
-    )
-    assert (done.stdout, done.stderr) == ("2\n", "")
 
 
 def imported_libraries() -> Iterator[str]:

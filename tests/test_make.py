@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import make
+from tests.conftest import seconds_of_files
 
 ROOT = Path(__file__).parents[1]
 
@@ -159,3 +160,9 @@ def test_a_path_replaces_the_folder_of_a_task(task: str, path: str) -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     collected = [line for line in done.stdout.splitlines() if line.startswith("tests/")]
     assert {line.partition(":")[0] for line in collected} == {path}
+
+
+def test_workers_start_with_files_that_are_there() -> None:
+    seconds = seconds_of_files()
+    assert len(seconds) > 10, "measure again: make test-fast ARGS=--write-seconds"
+    assert [file for file in seconds if not (ROOT / file).exists()] == []

@@ -4,6 +4,7 @@ Everything here is recounted from scratch from the folded state or the live obje
 counter that the engine keeps for itself.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from engine.cache.holds import HELD_SHARE
@@ -18,14 +19,7 @@ from engine.speculation.draft_model import DraftModel
 from tests.engine.workloads import Workload, make_engine, play, reference
 
 # The events that move a request's lock to a node and those above it.
-LOCKING = (
-    v.Admitted,
-    v.Forked,
-    v.RadixJoined,
-    v.RadixInserted,
-    v.RadixExtended,
-    v.PrefixHeld,
-)
+LOCKING = (v.Admitted, v.Forked, v.RadixJoined, v.RadixInserted, v.RadixExtended, v.PrefixHeld)
 
 
 class CheckingLog(EventLog):
@@ -367,6 +361,14 @@ def check_after_step(engine: Engine) -> None:
     free, cached = len(engine.pool.free), len(in_tree)
     held_only = len(set(held) - set(in_tree))
     assert free + cached + held_only == engine.pool.num_blocks
+
+
+def checked(make: Callable[..., Engine], *args: Any, **parts: Any) -> Engine:
+    """Make an engine whose log checks every invariant after every event."""
+    log = CheckingLog()
+    engine = make(*args, log=log, **parts)
+    log.engine = engine
+    return engine
 
 
 def check(workload: Workload, drop: type[v.Event] | None = None, **parts: object) -> CheckingLog:

@@ -66,12 +66,7 @@ FIRST_LOOK = [
     Speaker("Dev", 5, "", 0, 70, 6),
     Speaker("Eva", 6, "stem", 16, 10, 9),
 ]
-FIRST_LOOK_CONFIG = {
-    "token_budget": 32,
-    "max_batch_size": 4,
-    "max_kv_tokens": 24 * 8,
-    "block_size": 8,
-}
+FIRST_LOOK_CONFIG = {"token_budget": 32, "max_batch_size": 4, "max_kv_tokens": 192, "block_size": 8}
 
 SHARED_SYSTEM_PROMPT = [
     Speaker("r1", 1, "system", 48, 10, 8),
@@ -82,15 +77,7 @@ SHARED_SYSTEM_PROMPT = [
 
 DOCUMENTS = [
     Speaker(f"{doc}{i}", step, doc, 32 if doc == "D" else 24, 3, 3)
-    for doc, i, step in [
-        ("A", 1, 1),
-        ("B", 1, 4),
-        ("C", 1, 7),
-        ("A", 2, 10),
-        ("D", 1, 13),
-        ("A", 3, 16),
-        ("B", 2, 19),
-    ]
+    for doc, i, step in zip("ABCADAB", [1, 1, 1, 2, 1, 3, 2], range(1, 20, 3), strict=True)
 ]
 
 FULL_MEMORY = [
@@ -98,12 +85,7 @@ FULL_MEMORY = [
     Speaker("r2", 3, "common", 16, 8, 24),
     Speaker("r3", 5, "common", 16, 14, 20),
 ]
-FULL_MEMORY_CONFIG = {
-    "token_budget": 32,
-    "max_batch_size": 4,
-    "max_kv_tokens": 14 * 8,
-    "block_size": 8,
-}
+FULL_MEMORY_CONFIG = FIRST_LOOK_CONFIG | {"max_kv_tokens": 14 * 8}
 
 
 class OldestGivesWay(Fcfs):

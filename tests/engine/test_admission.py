@@ -7,6 +7,7 @@ from engine.engine import Engine
 from engine.scheduling.admission import RequestError
 from engine.scheduling.sampling_params import SamplingParams
 from engine.simulation.cost_runner import CostRunner
+from tests.engine.workloads import finish
 
 SMALL = {"block_size": 4, "max_kv_tokens": 24}  # six blocks
 
@@ -31,20 +32,14 @@ def submit(
         ({}, {"prompt": 9, "max_tokens": 1, "max_context": 10}, {"prompt": 10}, "prompt"),
         ({"chunked_prefill": False, "token_budget": 8}, {"prompt": 8}, {"prompt": 9}, "prompt"),
         # Two full blocks of the prompt are shared, and each sample has one of its own.
-        (
-            SMALL | {"preemption": False},
-            {"prompt": 8, "max_tokens": 5, "n": 4},
-            {"n": 5},
-            "n",
-        ),
+        (SMALL | {"preemption": False}, {"prompt": 8, "max_tokens": 5, "n": 4}, {"n": 5}, "n"),
     ],
 )
 def test_a_limit_is_where_it_is_said_to_be(
     settings: dict[str, object], fits: dict[str, int], too_much: dict[str, int], field: str
 ) -> None:
     engine = submit(settings, **fits)
-    while engine.has_work():
-        engine.step()
+    finish(engine)
     requests = engine.log.requests
     assert set(requests.finish_reason) == {"length"}
     assert len(requests) == fits.get("n", fits.get("best_of", 1))

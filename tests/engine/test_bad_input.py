@@ -12,7 +12,6 @@ from engine.scheduling.admission import RequestError
 from engine.scheduling.policies import Policy
 from engine.scheduling.sampling_params import SamplingError, SamplingParams
 from engine.simulation.cost_runner import CostRunner
-from engine.why import WhyError
 from tests.facts import assert_names, raises_naming
 
 ANYTHING = (
@@ -54,6 +53,47 @@ def test_a_sampling_parameter_is_taken_or_refused_by_name(field: str) -> None:
     assert 1 <= taken <= 6
 
 
+OUT_OF_BOUNDS = {
+    "max_tokens": [0, True],
+    "min_tokens": [-1, 17],
+    "n": [0, 16385],
+    "best_of": [0, 1, 16385],
+    "temperature": [-1, float("nan"), float("inf")],
+    "top_p": [0, 1.5],
+    "top_k": [-1],
+    "min_p": [1.5, float("nan")],
+    "repetition_penalty": [0],
+    "presence_penalty": [2.5],
+    "frequency_penalty": ["1"],
+    "logit_bias": [[1], {1: 101}, {"a": 1}, {1: float("inf")}],
+    "logprobs": [-1, True],
+    "prompt_logprobs": [1.0],
+    "stop": [[""], [3], 3],
+    "stop_token_ids": [[1.5], 7],
+    "bad_words": [[""], "a", [3]],
+    "allowed_token_ids": [[], ["a"], [True]],
+}
+
+
+@pytest.mark.parametrize("field", OUT_OF_BOUNDS)
+def test_a_value_out_of_bounds_is_refused_by_name(field: str) -> None:
+    for value in OUT_OF_BOUNDS[field]:
+        with raises_naming(SamplingError, field) as caught:
+            SamplingParams(**{"n": 2, field: value})
+        assert caught.value.field == field
+
+
+@pytest.mark.parametrize("field", ["prompt", "stop_token_ids", "allowed_token_ids", "logit_bias"])
+def test_ids_beyond_the_vocabulary_are_refused_by_name(field: str) -> None:
+    for wrong in (999, -1):
+        value = {wrong: 1} if field == "logit_bias" else [97, wrong]
+        params = {} if field == "prompt" else {field: value}
+        with pytest.raises((RequestError, SamplingError)) as caught:
+            engine().submit(value if field == "prompt" else [97], SamplingParams(**params))
+        assert caught.value.field == field
+        assert_names(caught.value, field)
+
+
 @pytest.mark.parametrize("field", ["prompt", "params", "label", "priority", "submitted_at"])
 def test_what_is_submitted_is_taken_or_refused_by_name_and_nothing_changes(field: str) -> None:
     taken = 0
@@ -81,21 +121,6 @@ def test_one_text_is_no_list_of_prompts() -> None:
     assert caught.value.field == "prompts"
 
 
-def test_abort_takes_what_submit_returned() -> None:
-    serving = engine()
-    assert serving.abort(serving.submit("one"))
-    assert serving.abort(serving.submit("two").id)
-    assert not serving.has_work()
-
-
-def test_a_label_is_no_request() -> None:
-    serving = engine()
-    serving.submit("one", label="Ada")
-    serving.step()
-    with raises_naming(WhyError, "request", "Ada", 1):
-        serving.why("Ada")
-
-
 @pytest.mark.parametrize(
     ("parts", "facts"),
     [
@@ -105,23 +130,14 @@ def test_a_label_is_no_request() -> None:
         ({"drafter": object()}, ["drafter", "propose()"]),
         ({"tool": object()}, ["tool"]),
         ({"pool": 5}, ["pool", "allocate()", 5]),
-        (
-            {"pool": BlockPool(5)},
-            ["pool", "config.num_blocks", 128, 5],
-        ),
-        (
-            {"tree": RadixTree(5)},
-            ["tree", "config.block_size", 16, 5],
-        ),
+        ({"pool": BlockPool(5)}, ["pool", "config.num_blocks", 128, 5]),
+        ({"tree": RadixTree(5)}, ["tree", "config.block_size", 16, 5]),
         ({"config": {"token_budget": 4}}, ["config", "EngineConfig"]),
     ],
 )
 def test_what_cannot_be_a_part_is_refused(parts: dict[str, object], facts: list[object]) -> None:
     with raises_naming(ConfigError, *facts):
         engine(**parts)
-
-
-def test_a_name_is_no_runner() -> None:
     with raises_naming(ConfigError, "runner", "run()"):
         Engine("bundled")
 

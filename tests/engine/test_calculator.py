@@ -1,8 +1,13 @@
-"""The calculator's language, and that it rejects everything else."""
+"""The calculator's language, and attacks by a model or the author of its prompt: all of Python.
+
+Whatever is tried: no exception, a bounded number of steps, and an answer only where Python gives the
+same one to an expression of numbers, `+ - * /` and `count`.
+"""
 
 import ast
+import random
 import re
-import threading
+import sys
 
 import pytest
 from hypothesis import example, given, settings
@@ -10,21 +15,56 @@ from hypothesis import strategies as st
 
 from engine.output.calculator import MAX_LENGTH, MAX_MAGNITUDE, evaluate
 
+ATTACKS = re.split(
+    r" \|\s",
+    r"""
+().__class__.__base__.__subclasses__() | ''.__class__.__mro__[1] | __import__('os').system('id') |
+(1).real | 1 .__add__(1) | lambda: 1 | (lambda x: x)(1) | [x for x in (1,2)] | {1: 2} | (1,2) |
+f'{1}' | f'{1!r:>9}'.count('a') | '{0.__class__}'.format(1) | '%999999999d' % 1 | (x := 5) |
+9**9**9 | 2**-1 | 7//2 | 7%2 | 1<<99999 | 1@1 | ~1 | +1 | 'a' | 'a'+'b' | 'a'*10**9 |
+('a'*999999999).count('a') | 'a'.count.__self__ | 'a'.count('a').__class__ | 'a'.count(*['a']) |
+'a'.count(x='a') | 'a'.count('a'.count('a')) | 'a'.count('a','a') | 'aa'.count('a', 0, 1) |
+'a'.count(1) | (1).count('a') | 'a'.upper().count('A') | ('a').count('a') | 'a'.count(('a')) |
+'a'.count(-'a') | -'a' | 'a'.count('a')('b') | 'a'.count('a').count('a') | 'a' 'b'.count('a') |
+'a' .count('a') | b'a'.count(b'a') | r'a'.count('a') | '''a'''.count('a') | '\x41'.count('A') |
+'\'.count('a') | eval('1') | abs(1) | globals() | import os | 1;import os | 1 if 1 else 2 |
+1and 2 | not 1 | 1 < 2 | True | None | ... | await 1 | yield 1 | a+1 | 1e3 | 1e400 | 0x7f | 0b1 |
+1j | 1_0 | 012 | 1.2.3 | 1..count('a') | 1,5 | 12,34 | 999999999999999999999999*9 |
+999999999999999*999999999999999/999999999999999 | #1 | 1 # 2 | $1 | `1` | 1/0 | 1/(2-2)
+""".strip(),
+)
+UNICODE = [
+    3 * '"' + "a", "\x00", "1\x00+1", "'\x00'.count('\x00')", "1\n+1", "1\n2", "\t1", "1\r", "\x0c1",
+    "1\x1b[2J", "", "   ",
+    "\u0661+\u0662", "\uff11+\uff12", "1\u22122", "2\u00d73", "6\u00f72", "\u00b2", "1\u00a0+1",
+    "\u202e1+1", "\u200b1", "\ufeff1", "\ud800", "'\ud800'.count('\ud800')",
+    "\U0001d7d9+1", "\uff081\uff09",
+]  # fmt: skip
+LARGE = [
+    "-" * 199 + "1", "(" * 99 + "1" + ")" * 99, "(" * 199, "[" * 99 + "]" * 99, "'" * 199, "\"'" * 99,
+    "1," * 99, "1,111" * 39, "1+" * 99 + "1", "1*(" * 49 + "1" + ")" * 49, "'a'.count(" * 19, "." * 199,
+    "9" * 200, "1" * (MAX_LENGTH + 1), "0." + "9" * 198, "." * 10**6, "1+" * 10**6 + "1", "(" * 10**6,
+]  # fmt: skip
+HONEST = ["17+25", "(1+2)*3", "1,000*2", "'hello'.count('l')", '"a b".count("b")', "10/4", "-3*.5"]
+JOINTS = ["", " ", *"+-*/.,()'\"\\\n", "**", ".count(", "[0]"]
+# More than any text of 200 characters takes: the parser is C, the rest visits each character and node.
+MOST_LINES = 2500
+HARMLESS = (
+    ast.Expression, ast.BinOp, ast.UnaryOp, ast.USub, ast.Add, ast.Sub, ast.Mult, ast.Div,
+    ast.Constant, ast.Call, ast.Attribute, ast.Load,
+)  # fmt: skip
+
 
 @pytest.mark.parametrize(
     ("expression", "result"),
     [
-        ("17+25", "42"),
         (" 17 - 25 ", "-8"),
         ("-3 * -(2 + 4)", "18"),
-        ("10/4", "2.5"),
         ("10/5", "2.0"),
         ("0.1+0.2", "0.30000000000000004"),
         (".5*4", "2.0"),
         ("1,234,567+1", "1234568"),
         ("1,000.5*2", "2001.0"),
-        ('"hello".count("l")', "2"),
-        ("'hello'.count('l')", "2"),
         ('"it\'s".count("\'")', "1"),
         ('"hello".count("ll") + 1', "2"),
         ('"a,b 1,000".count(",")', "2"),
@@ -32,188 +72,87 @@ from engine.output.calculator import MAX_LENGTH, MAX_MAGNITUDE, evaluate
         ('"hello".count("")', "6"),
     ],
 )
-def test_what_it_knows(expression, result):
+def test_what_it_knows(expression: str, result: str) -> None:
     assert evaluate(expression) == result
 
 
-@pytest.mark.parametrize(
-    "expression",
-    [
-        "",
-        "   ",
-        "1/0",
-        "1/(2-2)",
-        "2**9",
-        "9//2",
-        "9%2",
-        "+5",
-        "~5",
-        "1e3",
-        "1_000",
-        "0x10",
-        "1j",
-        "1,5",
-        "12,34",
-        "(1,2)",
-        "True",
-        "a",
-        "a+1",
-        "abs(1)",
-        "__import__('os')",
-        "().__class__",
-        "''.join('a')",
-        '"a"',
-        '"a"+"b"',
-        '"a"*3',
-        '"a" "b".count("a")',
-        '"""a""".count("a")',
-        '"a".count("a", 0)',
-        '"a".count(1)',
-        '(1).count("a")',
-        'b"a".count("a")',
-        'f"{1}".count("a")',
-        '"a\\n".count("a")',
-        "1\n+1",
-        "1 if 1 else 2",
-        "[1][0]",
-        "lambda: 1",
-        "1;2",
-        "#",
-        "1 # 2",
-        "999999999999999*10",
-        "١+٢",
-        "1+\x00",
-        "\ud800",
-        "(" * 150 + "1" + ")" * 40,
-        "(" * 95 + "1" + ")" * 95,
-        "-" * 150 + "1",
-        "1" * (MAX_LENGTH + 1),
-        "1" * MAX_LENGTH,
-    ],
-)
-def test_what_it_refuses(expression):
-    if expression == "(" * 95 + "1" + ")" * 95:
-        # Redundant parentheses leave no trace in the tree; they are harmless.
-        assert evaluate(expression) in {"1", None}
-    else:
-        assert evaluate(expression) is None
+def python_tree(expression: str) -> ast.Expression:
+    """Parse an accepted expression with Python, without the commas in its numbers."""
+    text = re.sub(
+        r"""("[^"]*"|'[^']*')|(?<=\d),(?=\d{3})""", lambda found: found[1] or "", expression
+    )
+    return ast.parse(text.strip(), mode="eval")
 
 
-@given(st.text(max_size=60))
-@settings(max_examples=300)
-def test_any_text_gives_a_number_or_none(text):
-    result = evaluate(text)
-    assert result is None or re.fullmatch(r"-?\d+(\.\d+)?(e-\d+)?", result)
+def value(node: ast.expr) -> int | float:
+    return eval(compile(ast.Expression(node), "expression", "eval"), {"__builtins__": {}})
 
 
-PIECES = [
-    *"0123456789+-*/().,'\" ",
-    "**", "//", ".count(", ".__class__", "__import__", "eval", "exec", "os", "lambda", "count",
-    "[", "]", "{", "}", ":", "\\", "\n", "e9", "_", "if", "for", "in", ":=", "b'", "f'", "\x00",
-    "99999999999", '"a"', "'l'", "(-", "True", "None", "!", "@", "%", "<<", "#", ";",
-]  # fmt: skip
+def counted(expression: str) -> tuple[str | None, int]:
+    """Return the answer and the number of Python lines that ran."""
+    lines = 0
 
+    def trace(frame, event, argument):
+        nonlocal lines
+        lines += event == "line"
+        return trace
 
-@given(st.lists(st.sampled_from(PIECES), max_size=40).map("".join))
-@settings(max_examples=1500)
-@example("9**9**9")
-@example("'a'.count.__self__")
-@example("''.count.__class__.__mro__")
-def test_what_it_answers_lies_inside_the_language(text):
-    """Parse accepted expressions with Python: they contain no escape routes."""
-    result = evaluate(text)
-    if result is None:
-        return
-    without_strings = re.sub(r"\"[^\"]*\"|'[^']*'", '""', text)
-    numbers = re.sub(r"(?<=\d),(?=\d{3})", "", without_strings).strip()
-    allowed = (
-        ast.Expression, ast.BinOp, ast.UnaryOp, ast.USub, ast.Add, ast.Sub, ast.Mult, ast.Div,
-        ast.Constant, ast.Call, ast.Attribute, ast.Load,
-    )  # fmt: skip
-    for node in ast.walk(ast.parse(numbers, mode="eval")):
-        assert isinstance(node, allowed)
-        assert getattr(node, "attr", "count") == "count"
-    assert abs(float(result)) < MAX_MAGNITUDE
-
-
-# An evaluator that shares nothing with the calculator: it reads the text by itself, left to right.
-
-TOKEN = re.compile(
-    r"""\s*(?:(?P<number>(?<![.\d])(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?|\.\d+)
-    |(?P<count>(?P<q>["'])(?P<whole>.*?)(?P=q)\s*\.count\(\s*(?P<p>["'])(?P<part>.*?)(?P=p)\s*\))
-    |(?P<sign>[-+*/()]))""",
-    re.VERBOSE,
-)
-
-
-class Reader:
-    """sum = product {(+|-) product}
-    product = factor {(*|/) factor}
-    factor = -factor | (sum) | number | count
-    """
-
-    def __init__(self, text):
-        self.tokens = []
-        at, text = 0, text.strip()
-        while at < len(text):
-            found = TOKEN.match(text, at)
-            at = found.end()
-            if found["number"]:
-                plain = found["number"].replace(",", "")
-                self.tokens.append(float(plain) if "." in plain else int(plain))
-            elif found["count"]:
-                self.tokens.append(found["whole"].count(found["part"]))
-            else:
-                self.tokens.append(found["sign"])
-
-    def next_is(self, *signs):
-        return bool(self.tokens) and self.tokens[0] in signs and self.tokens.pop(0)
-
-    def sum(self):
-        value = self.product()
-        while sign := self.next_is("+", "-"):
-            other = self.product()
-            value = bounded(value + other if sign == "+" else value - other)
-        return value
-
-    def product(self):
-        value = self.factor()
-        while sign := self.next_is("*", "/"):
-            other = self.factor()
-            value = bounded(value * other if sign == "*" else value / other)
-        return value
-
-    def factor(self):
-        if self.next_is("-"):
-            return -self.factor()
-        if self.next_is("("):
-            value = self.sum()
-            assert self.next_is(")")
-            return value
-        return self.tokens.pop(0)
-
-
-def bounded(value):
-    if abs(value) >= MAX_MAGNITUDE:
-        raise OverflowError
-    return value
-
-
-def read(text):
-    """Return the right result of an expression of the calculator's language."""
+    before = sys.gettrace()
+    sys.settrace(trace)
     try:
-        return str(Reader(text).sum())
-    except (ZeroDivisionError, OverflowError):
-        return None
+        return evaluate(expression), lines
+    finally:
+        sys.settrace(before)
 
 
-def grouped(number):
-    return f"{number:,}"
+def withstands(expression: str) -> bool:
+    """Return whether there was an answer; check that it equals Python's, is short and was cheap."""
+    result, lines = counted(expression)
+    assert lines < MOST_LINES, f"{lines} lines for {expression[:80]!r}"
+    if result is None:
+        return False
+    assert re.fullmatch(r"-?\d+(\.\d+)?(e-\d+)?", result) and len(result) < 30
+    tree = python_tree(expression)
+    for node in ast.walk(tree):
+        assert isinstance(node, HARMLESS), expression
+        assert getattr(node, "attr", "count") == "count"
+        assert not isinstance(getattr(node, "value", None), bool | bytes | complex)
+    assert result == str(value(tree.body)), expression
+    assert abs(float(result)) < MAX_MAGNITUDE
+    return True
+
+
+def mutant(rng: random.Random) -> str:
+    """Combine two expressions, with pieces removed, doubled or swapped."""
+    first, second = (rng.choice(rng.choice([ATTACKS, UNICODE, HONEST, HONEST])) for _ in range(2))
+    text = first + rng.choice(JOINTS) + second
+    for _ in range(rng.randrange(4)):
+        start = rng.randrange(len(text) + 1)
+        end = min(len(text), start + rng.randrange(6))
+        text = text[:start] + rng.choice(["", text[start:end] * 2, *JOINTS]) + text[end:]
+    return text
+
+
+def test_no_attack_gets_through_raises_or_takes_long(soak: bool, first_seed: int) -> None:
+    rng = random.Random(first_seed)
+    mutants = [mutant(rng) for _ in range(200_000 if soak else 6000)]
+    answered = sum(withstands(text) for text in [*UNICODE, *LARGE, *mutants])
+    assert answered > 100, "the attacks are too far from the language to test its border"
+    harmless = {text for text in ATTACKS if withstands(text)}
+    assert harmless == {"('a').count('a')", "'a'.count(('a'))", "'a' .count('a')"}
+
+
+@given(
+    st.text(max_size=60) | st.lists(st.sampled_from([*ATTACKS, *JOINTS]), max_size=5).map("".join)
+)
+@settings(max_examples=300)
+def test_any_text_is_withstood(text: str) -> None:
+    withstands(text)
 
 
 atoms = st.one_of(
     st.integers(0, 99_999).map(str),
-    st.integers(1000, 9_999_999).map(grouped),
+    st.integers(1000, 9_999_999).map("{:,}".format),
     st.tuples(st.integers(0, 999), st.integers(0, 99)).map(lambda p: f"{p[0]}.{p[1]}"),
     st.tuples(st.text("ab,1 ", max_size=6), st.sampled_from("ab,1")).map(
         lambda p: f"\"{p[0]}\".count('{p[1]}')"
@@ -230,30 +169,19 @@ expressions = st.recursive(
 )
 
 
+def fits(expression: str) -> bool:
+    """Whether all parts of an expression have a value below the limit."""
+    parts = [one for one in ast.walk(python_tree(expression)) if isinstance(one, ast.BinOp)]
+    try:
+        return all(abs(value(part)) < MAX_MAGNITUDE for part in parts)
+    except ZeroDivisionError:
+        return False
+
+
 @given(expressions.filter(lambda text: len(text) <= MAX_LENGTH))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=300)
 @example("1,000,000*1,000,000*1,000,000/1,000,000")
 @example("- -3")
 @example("5.*2")
-def test_it_says_what_an_independent_evaluator_says(text):
-    assert evaluate(text) == read(text)
-
-
-@given(st.text("abcxyz ,.", max_size=20), st.text("abcxyz ,.", max_size=2), st.sampled_from("\"'"))
-def test_counting_equals_pythons(whole, part, quote):
-    expression = f"{quote}{whole}{quote}.count({quote}{part}{quote})"
-    assert evaluate(expression) == str(whole.count(part))
-
-
-def test_it_runs_off_the_main_thread():
-    results = {}
-
-    def work(expression):
-        results[expression] = evaluate(expression)
-
-    threads = [threading.Thread(target=work, args=(text,)) for text in ("6*7", "9**9**9", "1/0")]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert results == {"6*7": "42", "9**9**9": None, "1/0": None}
+def test_every_expression_of_the_language_has_its_answer(expression: str) -> None:
+    assert withstands(expression) == fits(expression)

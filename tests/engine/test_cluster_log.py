@@ -42,12 +42,6 @@ def test_a_saved_log_comes_back_equal(case: Case) -> None:
     again = ClusterLog.from_bytes(log.to_bytes())
     assert list(again) == list(log)
     assert again.decision_rows == log.decision_rows
-
-
-@settings(max_examples=40, deadline=None)
-@given(cases())
-def test_each_replica_has_a_log_that_loads_and_folds(case: Case) -> None:
-    log = case.run()
     assert list(log.replicas) == [str(number) for number in range(case.replicas)]
     for its in log.replicas.values():
         assert list(EventLog.from_bytes(its.to_bytes())) == list(its)
@@ -164,20 +158,6 @@ def test_a_gap_that_ends_with_a_keyframe_begins_a_replica_s_log_anew() -> None:
     assert list(full.replicas["0"]) == list(whole)
 
 
-def test_clocks_of_replicas_are_moved_to_cluster_time() -> None:
-    shifted = ClusterLog()
-    for event in SMALL:
-        if isinstance(event, c.ReplicaJoined):
-            event = msgspec.structs.replace(event, t=event.t | {"offset": 7_000})
-        shifted.append(event)
-    assert shifted.offset("1") == 7000
-    for row, other in zip(SMALL.decision_rows, shifted.decision_rows, strict=True):
-        assert row.ttft_ms is not None
-        assert other.ttft_ms == row.ttft_ms + 7
-    with raises_naming(LogError, "'9'", "0, 1"):
-        SMALL.offset("9")
-
-
 def test_a_row_has_the_prediction_and_what_was_delivered() -> None:
     first, second, *_ = SMALL.decision_rows
     assert (first.predicted_tokens, first.cached_tokens) == (0, 0)
@@ -185,6 +165,14 @@ def test_a_row_has_the_prediction_and_what_was_delivered() -> None:
     its = SMALL.replicas[second.replica].request(second.its_request)
     assert second.cached_tokens == its.cached_tokens
     assert second.ttft_ms == its.ttft_ms
+    shifted = ClusterLog()
+    for event in SMALL:
+        if isinstance(event, c.ReplicaJoined):  # its clock is 7 ms behind the cluster's
+            event = msgspec.structs.replace(event, t=event.t | {"offset": 7_000})
+        shifted.append(event)
+    assert [row.ttft_ms for row in shifted.decision_rows] == [
+        row.ttft_ms + 7 for row in SMALL.decision_rows
+    ]
     frame = SMALL.decisions
     assert list(frame.predicted_tokens) == [row.predicted_tokens for row in SMALL.decision_rows]
 
@@ -194,8 +182,3 @@ def test_the_page_about_frames_lists_every_column_in_order() -> None:
     section = page.split("## `cluster_log.decisions`")[1]
     listed = [line.split("`")[1] for line in section.splitlines() if line.startswith("| `")]
     assert listed == list(SMALL.decisions) == list(DecisionRow.__struct_fields__)
-
-
-def test_a_window_is_at_least_two() -> None:
-    with raises_naming(ValueError, "window", "1"):
-        ClusterLog(1)

@@ -12,10 +12,11 @@ from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.part_errors import DrafterError, EvictionError, PartError, PolicyError, PoolError
 from engine.scheduling.policies import Policy
+from engine.scheduling.request import Request
 from engine.scheduling.sampling_params import SamplingParams
 from engine.simulation.checking_runner import CheckingRunner
 from engine.simulation.cost_runner import CostRunner
-from tests.engine.invariants import CheckingLog, check, check_after_step
+from tests.engine.invariants import check, check_after_step, checked
 from tests.engine.workloads import random_workload
 from tests.facts import assert_names, raises_naming
 
@@ -23,19 +24,8 @@ DOC = Path(__file__).parents[2] / "docs" / "extending.md"
 CELLS = re.findall(r"```python\n(.*?)```", DOC.read_text(), re.DOTALL)
 
 
-def checked_engine(*args, **parts) -> Engine:
-    """Return an engine whose log checks every invariant after every event."""
-    return _checked(Engine, *args, **parts)
-
-
-def _checked(make, *args, **parts) -> Engine:
-    log = CheckingLog()
-    engine = make(*args, log=log, **parts)
-    log.engine = engine
-    return engine
-
-
-checked_engine.load = partial(_checked, Engine.load)
+checked_engine = partial(checked, Engine)
+checked_engine.load = partial(checked, Engine.load)
 
 
 @pytest.fixture(scope="module")
@@ -98,29 +88,6 @@ def test_a_simulation_from_a_cell_gives_what_the_page_says(cells, name: str) -> 
     assert f"# {printed}" in cell
 
 
-def test_without_the_part_the_result_is_the_one_that_the_page_compares_with(cells) -> None:
-    for name, part in [
-        ("LongestFirst", "policy"),
-        ("PreemptOldest", "policy"),
-        ("OneAtATime", "policy"),
-        ("OneForEachLabel", "policy"),
-        ("LargestFirst", "eviction"),
-        ("LongestFree", "pool"),
-        ("LongHitsOnly", "tree"),
-        ("AsBefore", "drafter"),
-    ]:
-        names: dict = {}
-        exec(CELLS[0], names)
-        printed: list[str] = []
-        names["print"] = lambda *values, into=printed: into.append(" ".join(map(str, values)))
-        plain = re.sub(rf", {part}=\w+\([^()]*\)", "", cells[name][2])
-        assert plain != cells[name][2]
-        exec("from engine import Policy\n" + plain, names)
-        assert printed[0] != cells[name][1]
-        compared = re.findall(r"(?:lru|built-in \w+|not|instead of)[: ]*(\[.*\]|\d+)", plain)
-        assert compared in ([], [printed[0]])
-
-
 # Mistakes
 
 
@@ -134,39 +101,11 @@ class GoneWrong:
             self.after -= 1
             if self.after == -1:
                 return self.answer()
-        return getattr(super(), method)(*args)
+        return getattr(super(), method)(*args)  # of the class that `can_fail` mixes it with
 
 
 def fails():
     raise ZeroDivisionError("of all things")
-
-
-class BadPolicy(GoneWrong, Policy):
-    def key(self, *args):
-        return self._maybe("key", *args)
-
-    def admit(self, *args):
-        return self._maybe("admit", *args)
-
-    def victim(self, *args):
-        return self._maybe("victim", *args)
-
-    def defer(self, *args):
-        return self._maybe("defer", *args)
-
-    def group(self, *args):
-        return self._maybe("group", *args)
-
-    def on_queued(self, *args):
-        return self._maybe("on_queued", *args)
-
-    def on_served(self, *args):
-        return self._maybe("on_served", *args)
-
-
-class BadOrder(GoneWrong, EvictionOrder):
-    def key(self, *args):
-        return self._maybe("key", *args)
 
 
 class Letters:
@@ -174,9 +113,23 @@ class Letters:
         return [97, 98]
 
 
-class BadDrafter(GoneWrong, Letters):
-    def propose(self, *args):
-        return self._maybe("propose", *args)
+def can_fail(name: str, base: type, *methods: str) -> type:
+    """Return a subclass in which each of these methods can misbehave."""
+
+    def failing(method: str):
+        def call(self, *args):
+            return self._maybe(method, *args)
+
+        call.__name__ = method
+        return call
+
+    return type(name, (GoneWrong, base), {method: failing(method) for method in methods})
+
+
+HOOKS = ("admit", "victim", "defer", "group", "on_queued", "on_served")
+BadPolicy = can_fail("BadPolicy", Policy, "key", *HOOKS)
+BadOrder = can_fail("BadOrder", EvictionOrder, "key")
+BadDrafter = can_fail("BadDrafter", Letters, "propose")
 
 
 def bad(kind: type, method: str, answer, after: int = 0):
@@ -185,10 +138,12 @@ def bad(kind: type, method: str, answer, after: int = 0):
     return part
 
 
-def crowded_engine(**parts) -> tuple[Engine, list]:
+def crowded_engine(cache: str = "radix", **parts) -> tuple[Engine, list]:
     """Four requests, two of them samples of one prompt, in a memory that is too small for them:
     preemptions, evictions, copies and drafts all happen. Every event is checked."""
-    config = EngineConfig(token_budget=24, max_batch_size=4, max_kv_tokens=48, block_size=4)
+    config = EngineConfig(
+        token_budget=24, max_batch_size=4, max_kv_tokens=48, block_size=4, prefix_cache=cache
+    )
     runner = CheckingRunner(lambda tokens, seed: 97 + hash((tuple(tokens[-3:]), seed)) % 3)
     engine = checked_engine(runner, config, **parts)
     prompts = [[97, 98, 99] * 3, [98] * 7, [97, 98, 99] * 4 + [98, 98], [99] * 6]
@@ -236,21 +191,12 @@ NOT_DRAFTS = {
     "no number": (lambda: ["a"], "'a'"),
     "an exception": (fails, "ZeroDivisionError"),
 }
-RAISES = {"an exception": (fails, "ZeroDivisionError")}
+STRANGER = Request(99, [1], [""], SamplingParams())  # does not run
 MISTAKES = [
     *[("policy", BadPolicy, "key", PolicyError, one) for one in NOT_KEYS.values()],
-    (
-        "policy",
-        BadPolicy,
-        "admit",
-        PolicyError,
-        (lambda: 7, 7),
-    ),
-    ("policy", BadPolicy, "victim", PolicyError, (lambda: 7, 7)),
-    *[
-        ("policy", BadPolicy, method, PolicyError, RAISES["an exception"])
-        for method in ("admit", "victim", "defer", "group", "on_queued", "on_served")
-    ],
+    *[("policy", BadPolicy, method, PolicyError, NOT_KEYS["an exception"]) for method in HOOKS],
+    *[("policy", BadPolicy, method, PolicyError, (lambda: 7, 7)) for method in ("admit", "victim")],
+    ("policy", BadPolicy, "victim", PolicyError, (lambda: STRANGER, 99)),
     *[("eviction", BadOrder, "key", EvictionError, one) for one in NOT_KEYS.values()],
     *[("drafter", BadDrafter, "propose", DrafterError, one) for one in NOT_DRAFTS.values()],
 ]
@@ -274,9 +220,10 @@ def test_a_mistake_is_named_and_the_engine_goes_on_as_if_it_had_not_been(
     """Whenever a part fails, all requests get the same output and the log stays true."""
     answer, given = mistake
     met = 0
-    for after in (0, 1, 2, 4, 7, 11):
+    for after in (0, 1, 2, 5, 11):
         wrong = bad(kind, method, answer, after)
-        engine, requests = crowded_engine(**{part: wrong})
+        cache = "hash" if after % 2 and part != "eviction" else "radix"
+        engine, requests = crowded_engine(cache, **{part: wrong})
         wrong.engine = engine
         said, errors = outputs(engine, requests, error)
         assert said == answers_without_mistakes()
@@ -285,16 +232,6 @@ def test_a_mistake_is_named_and_the_engine_goes_on_as_if_it_had_not_been(
             assert_names(one, f"{kind.__name__}.{method}", given)
         met += len(errors)
     assert met
-
-
-def test_a_policy_that_fails_over_a_request_changes_nothing_at_submission() -> None:
-    engine, [(prompt, params), *_] = crowded_engine(policy=bad(BadPolicy, "on_queued", fails))
-    before = engine.snapshot()
-    with raises_naming(PolicyError, "BadPolicy.on_queued", "ZeroDivisionError"):
-        engine.submit(prompt, params)
-    assert engine.snapshot() == before
-    assert not engine.has_work()
-    assert engine.submit(prompt, params).id == 1
 
 
 class BadPool(BlockPool):
@@ -318,7 +255,26 @@ class BadPool(BlockPool):
                 blocks, self.free = self.free[-count:], self.free[:-count]
                 return blocks
             case _:
-                raise ZeroDivisionError("of all things")
+                return fails()
+
+    def writable(self, block: int) -> int:
+        match self.mistake:
+            case "shared":
+                return block
+            case "kept":
+                return self.allocate(1)[0]
+            case _:
+                return fails()
+
+
+@pytest.mark.parametrize("mistake", ["shared", "kept", "raise"])
+def test_a_pool_that_lets_a_shared_block_be_written_is_named(mistake: str) -> None:
+    engine = checked_engine(CheckingRunner(lambda *_: 0), pool=BadPool(128, mistake))
+    engine.submit([1, 2, 3], SamplingParams(max_tokens=5, n=2))
+    engine.step()
+    fact = "ZeroDivisionError" if mistake == "raise" else 0
+    with raises_naming(PoolError, "BadPool.writable", fact):
+        engine.step()
 
 
 @pytest.mark.parametrize(
@@ -345,37 +301,6 @@ def test_a_pool_that_hands_out_the_wrong_block_is_named_and_the_engine_says_that
         engine.step()
 
 
-class BadCopier(BlockPool):
-    def __init__(self, num_blocks: int, mistake: str) -> None:
-        super().__init__(num_blocks)
-        self.mistake = mistake
-
-    def writable(self, block: int) -> int:
-        match self.mistake:
-            case "shared":
-                return block
-            case "kept":
-                return self.allocate(1)[0]
-            case _:
-                raise ZeroDivisionError("of all things")
-
-
-@pytest.mark.parametrize(
-    ("mistake", "fact"),
-    [
-        ("shared", 0),
-        ("kept", 0),
-        ("raise", "ZeroDivisionError"),
-    ],
-)
-def test_a_pool_that_lets_a_shared_block_be_written_is_named(mistake: str, fact: object) -> None:
-    engine = checked_engine(CheckingRunner(lambda *_: 0), pool=BadCopier(128, mistake))
-    engine.submit([1, 2, 3], SamplingParams(max_tokens=5, n=2))
-    engine.step()
-    with raises_naming(PoolError, "BadCopier.writable", fact):
-        engine.step()
-
-
 class Rotating(BlockPool):
     """Allocate the block that has been free the longest."""
 
@@ -398,6 +323,6 @@ class LargestFirst(EvictionOrder):
 
 @pytest.mark.parametrize("order", [OldestFirst, LargestFirst])
 def test_no_invariant_breaks_with_parts_of_ones_own(order: type, first_seed: int) -> None:
-    for seed in range(first_seed, first_seed + 60):
+    for seed in range(first_seed, first_seed + 40):
         workload = random_workload(seed)
         check(workload, pool=Rotating(workload.config.num_blocks), eviction=order())

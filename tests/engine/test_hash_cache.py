@@ -9,11 +9,10 @@ from engine.cache.hash_cache import HashCache
 from engine.cache.radix_tree import RadixTree
 from engine.config import ConfigError
 from engine.events import vocabulary as v
-from engine.scheduling.policies import Priority
-from engine.simulation.checking_runner import CheckingRunner, WrongKVError
+from engine.simulation.checking_runner import WrongKVError
 from engine.simulation.cost_runner import CostRunner
-from tests.engine.invariants import CheckingLog, check_after_step
-from tests.engine.workloads import TOKENIZER, FailingRunner, next_token
+from tests.engine.invariants import check_after_step, checked
+from tests.engine.workloads import TOKENIZER, FailingRunner, finish
 from tests.facts import raises_naming
 
 STEM = [97 + index % 7 for index in range(12)]
@@ -22,110 +21,13 @@ SETTINGS = dict(token_budget=64, max_batch_size=4, max_kv_tokens=64, block_size=
 
 def engine_with(failures: set[int] | None = None, **settings: object) -> Engine:
     """An engine like vLLM whose every event and step is checked."""
-    log = CheckingLog()
     config = EngineConfig.like("vllm", **SETTINGS | settings)
-    engine = Engine(FailingRunner(failures or set()), config, tokenizer=TOKENIZER, log=log)
-    log.engine = engine
-    return engine
+    return checked(Engine, FailingRunner(failures or set()), config, tokenizer=TOKENIZER)
 
 
 def submit(engine: Engine, prompt: list[int], output: int = 2, **more: object) -> int:
     params = SamplingParams(max_tokens=output, ignore_eos=True)
     return engine.submit(prompt, params, **more).id
-
-
-def finish(engine: Engine) -> None:
-    while engine.has_work():
-        engine.step()
-        check_after_step(engine)
-
-
-def found(engine: Engine) -> list[int]:
-    return [len(event.blocks) for event in engine.log.of(v.Admitted)]
-
-
-@pytest.mark.parametrize(("cache", "hits"), [("hash", [0, 3, 3]), ("radix", [0, 0, 0])])
-def test_equal_prompts_of_one_step_share_what_is_only_scheduled(
-    cache: str, hits: list[int]
-) -> None:
-    engine = engine_with(prefix_cache=cache)
-    for own in (1, 2, 3):
-        submit(engine, [*STEM, 100 + own])
-    engine.step()
-    assert found(engine) == hits
-    first, *others = (request.block_table for request in engine.scheduler.running)
-    assert all(table[:3] == first[:3] for table in others)
-    finish(engine)
-
-
-def test_the_tail_of_a_prefix_is_evicted_block_by_block() -> None:
-    engine = engine_with(max_kv_tokens=32)  # 8 blocks
-    submit(engine, [*STEM, 100])
-    finish(engine)
-    queue = engine.tree.eviction_queue
-    assert len(queue) == 3
-    submit(engine, [120 + index for index in range(22)])  # 6 blocks, and 5 are free
-    engine.step()
-    [event] = engine.log.of(v.BlockEvicted)
-    assert (event.block, event.reason, event.needed_by) == (queue[0], "room", 2)
-    assert len(engine.tree.match(STEM, 3).blocks) == 2
-    finish(engine)
-
-
-def test_duplicates_are_kept_and_the_oldest_is_found() -> None:
-    engine = engine_with()
-    scored = SamplingParams(max_tokens=2, ignore_eos=True, prompt_logprobs=0)
-    submit(engine, [*STEM, 100])
-    engine.submit([*STEM, 101], scored)  # reads no cache, so it computes the same blocks
-    engine.step()
-    one, two = (list(request.block_table) for request in engine.scheduler.running)
-    assert not set(one) & set(two)
-    assert engine.tree.match(STEM, 3).blocks == one[:3]
-    finish(engine)
-    assert engine.cache.num_available_blocks == engine.config.num_blocks
-    assert len(engine.tree.eviction_queue) == 6
-
-
-def test_blocks_of_a_failed_forward_pass_are_not_found() -> None:
-    engine = engine_with(failures={1})
-    for own in (1, 2):
-        submit(engine, [*STEM, 100 + own])
-    engine.step()
-    assert len(engine.log.of(v.BlockWithdrawn)) == 3
-    assert not engine.requests
-    submit(engine, [*STEM, 103])
-    finish(engine)
-    assert found(engine)[-1] == 0
-
-
-class RaisesAtTheThird(Priority):
-    """Fails after two requests of the step are admitted."""
-
-    def key(self, request, tree):
-        return (request.id,)
-
-    def defer(self, request, tree, computing):
-        if len(computing) == 2:
-            raise ValueError("no idea")
-        return False
-
-
-def test_a_request_loses_what_it_found_of_a_plan_that_is_dropped() -> None:
-    log = CheckingLog()
-    runner = CheckingRunner(next_token)
-    config = EngineConfig.like("vllm", **SETTINGS)
-    engine = Engine(runner, config, tokenizer=TOKENIZER, log=log, policy=RaisesAtTheThird())
-    log.engine = engine
-    for own in (1, 2, 3):
-        submit(engine, [*STEM, 100 + own])
-    with pytest.raises(Exception, match="no idea"):
-        engine.step()
-    one, two = engine.scheduler.running
-    assert (one.num_computed_tokens, two.num_computed_tokens) == (0, 0)
-    assert one.block_table == two.block_table == []
-    assert engine.tree.nodes.keys() == {0}
-    engine.scheduler._policy_defers = False
-    finish(engine)
 
 
 def test_what_a_victim_was_scheduled_in_the_same_step_is_not_found() -> None:
@@ -140,7 +42,7 @@ def test_what_a_victim_was_scheduled_in_the_same_step_is_not_found() -> None:
     [withdrawn], [preempted] = engine.log.of(v.BlockWithdrawn), engine.log.of(v.Preempted)
     assert (preempted.request, preempted.needed_by) == (calm, urgent)
     assert withdrawn.request == calm
-    finish(engine)
+    finish(engine, check_after_step)
     assert engine.log.of(v.Admitted)[-1].resumed
 
 
@@ -154,26 +56,18 @@ def test_the_checking_runner_notices_a_block_that_was_never_computed(
     submit(engine, [*STEM, 101])
     engine.step()
     request = engine.requests[submit(engine, [*STEM, 103])]
-    while engine.has_work():
-        engine.step()
+    finish(engine, check_after_step)
     assert (WrongKVError.__name__ in request.error) == (forgets == "withdraw")
-
-
-def test_like_vllm_and_like_sglang_set_the_cache_and_the_admission() -> None:
-    vllm = EngineConfig.like("vllm", block_size=4)
-    assert (vllm.prefix_cache, vllm.admission, vllm.block_size) == ("hash", "whole", 4)
-    assert EngineConfig.like("vllm", prefix_cache=False).prefix_cache == "off"
-    assert EngineConfig.like("sglang").prefix_cache == "radix"
-    with raises_naming(ConfigError, "engine", "vllm", "sglang", "tgi"):
-        EngineConfig.like("tgi")
-    with raises_naming(ConfigError, "engine", "vllm", "sglang", "[]"):
-        EngineConfig.like([])  # type: ignore[arg-type]
-    with raises_naming(ConfigError, "chunks"):
-        EngineConfig.like("vllm", chunks=2)
 
 
 @pytest.mark.parametrize(("name", "part"), [("tree", RadixTree(4)), ("eviction", LFU())])
 def test_parts_of_the_radix_tree_are_refused(name: str, part: object) -> None:
+    assert EngineConfig.like("vllm", prefix_cache=False).prefix_cache == "off"
+    for wrong in ("tgi", []):
+        with raises_naming(ConfigError, "engine", "vllm", "sglang", wrong):
+            EngineConfig.like(wrong)
+    with raises_naming(ConfigError, "eviction", "lru", "lfu", "hash"):
+        EngineConfig.like("vllm", eviction="lfu")
     with raises_naming(ConfigError, name, "radix", "hash"):
         Engine(CostRunner(1, 0), EngineConfig.like("vllm", **SETTINGS), **{name: part})
 
@@ -206,18 +100,29 @@ def test_clearing_moves_each_free_block_once() -> None:
     assert pool.free.moved <= 500
 
 
-@pytest.mark.parametrize("admission", ["whole", "first_chunk"])
-def test_the_blocked_head_says_which_rule_applied(admission: str) -> None:
-    engine = engine_with(admission=admission, token_budget=8, max_kv_tokens=32)
-    submit(engine, STEM[:6], 10)
+def test_the_tail_of_a_prefix_is_evicted_block_by_block() -> None:
+    engine = engine_with(max_kv_tokens=32)  # 8 blocks
+    submit(engine, [*STEM, 100])
+    finish(engine, check_after_step)
+    queue = engine.tree.eviction_queue
+    assert len(queue) == 3
+    submit(engine, [120 + index for index in range(22)])  # 6 blocks, and 5 are free
     engine.step()
-    late = submit(engine, [100 + index for index in range(27)], 2)
+    [event] = engine.log.of(v.BlockEvicted)
+    assert (event.block, event.reason, event.needed_by) == (queue[0], "room", 2)
+    assert len(engine.tree.match(STEM, 3).blocks) == 2
+    finish(engine, check_after_step)
+
+
+def test_duplicates_are_kept_and_the_oldest_is_found() -> None:
+    engine = engine_with()
+    scored = SamplingParams(max_tokens=2, ignore_eos=True, prompt_logprobs=0)
+    submit(engine, [*STEM, 100])
+    engine.submit([*STEM, 101], scored)  # reads no cache, so it computes the same blocks
     engine.step()
-    event = engine.log.of(v.StepScheduled)[-1]
-    if admission == "whole":  # 27 tokens need 7 blocks, and 6 of 8 can be had
-        assert event.blocked == v.Blocked(late, "whole_sequence", 0, 7, 6)
-        assert "all its tokens" in engine.why(late)
-    else:
-        assert event.blocked is None
-        assert late in [row.request for row in event.rows]
-    finish(engine)
+    one, two = (list(request.block_table) for request in engine.scheduler.running)
+    assert not set(one) & set(two)
+    assert engine.tree.match(STEM, 3).blocks == one[:3]
+    finish(engine, check_after_step)
+    assert engine.cache.num_available_blocks == engine.config.num_blocks
+    assert len(engine.tree.eviction_queue) == 6

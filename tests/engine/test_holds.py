@@ -9,7 +9,6 @@ from engine.cache.holds import HELD_SHARE
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.events import vocabulary as v
-from engine.events.log import EventLog
 from engine.scheduling.sampling_params import SamplingParams
 from engine.simulation.checking_runner import CheckingRunner
 from tests.engine.invariants import check_after_step
@@ -38,26 +37,13 @@ def test_a_held_prefix_survives_what_evicts_everything_else(engine: Engine) -> N
     engine.clear_prefix_cache()
     assert len(engine.tree.match(held, limit=9).blocks) == len(hold.block_table) == 4
     assert not engine.tree.match(other, limit=9).blocks
-    engine.holds.release(hold.id)
+    for _ in range(2):  # the second time is harmless
+        engine.holds.release(hold.id)
+    assert len(engine.log.of(v.PrefixReleased)) == 1
     engine.clear_prefix_cache()
     assert len(engine.pool.free) == BLOCKS
-
-
-def test_what_is_not_in_the_cache_cannot_be_held(engine: Engine) -> None:
-    compute(engine, [97] * 8)
-    assert not engine.holds.hold([98] * 8).block_table
-    assert not engine.holds.hold([97] * 3).block_table, "less than a block"
-    assert not engine.holds.live
-    assert not engine.log.of(v.PrefixHeld)
-
-
-def test_a_hold_that_ends_inside_an_edge_cuts_it_there(engine: Engine) -> None:
-    compute(engine, [97] * 16)
-    hold = engine.holds.hold([97] * 8 + [98] * 8)
-    assert len(hold.block_table) == 2
-    engine.clear_prefix_cache()
-    assert len(engine.log.of(v.RadixSplit)) == 1
-    assert len(engine.tree.match([97] * 16, limit=9).blocks) == 2, "the rest may be evicted"
+    assert not engine.holds.hold(held).block_table, "what is not in the cache cannot be held"
+    assert len(engine.log.of(v.PrefixHeld)) == 1
 
 
 def test_holds_have_a_share_of_memory_and_of_a_long_prefix_the_beginning(engine: Engine) -> None:
@@ -78,14 +64,6 @@ def test_the_same_prefix_held_twice_counts_once(engine: Engine) -> None:
     assert len(engine.tree.match(prompt, limit=99).blocks) == MOST
 
 
-def test_letting_go_twice_is_harmless(engine: Engine) -> None:
-    compute(engine, [97] * 8)
-    hold = engine.holds.hold([97] * 8)
-    for _ in range(2):
-        engine.holds.release(hold.id)
-    assert len(engine.log.of(v.PrefixReleased)) == 1
-
-
 def test_a_request_that_needs_all_memory_ends_the_oldest_holds_and_no_more(engine: Engine) -> None:
     prompts = [[97 + index] * 8 for index in range(3)]
     for prompt in prompts:
@@ -96,23 +74,6 @@ def test_a_request_that_needs_all_memory_ends_the_oldest_holds_and_no_more(engin
     assert [one.hold for one in engine.log.of(v.PrefixReleased)] == [holds[0].id]
     assert engine.log.of(v.PrefixReleased)[0].reason == "room"
     check_after_step(engine)
-
-
-@pytest.mark.parametrize("preemption", [True, False])
-def test_nothing_is_held_that_a_live_request_may_need(preemption: bool) -> None:
-    config = EngineConfig(
-        block_size=SIZE, max_kv_tokens=SIZE * BLOCKS, token_budget=256, preemption=preemption
-    )
-    engine = Engine(CheckingRunner(next_token), config)
-    compute(engine, [97] * 32)
-    # Needs all blocks but three.
-    params = SamplingParams(max_tokens=SIZE * (BLOCKS - 3) - 7, ignore_eos=True)
-    request = engine.submit([120] * 8, params)
-    assert len(engine.holds.hold([97] * 32).block_table) == 3
-    while engine.has_work():
-        engine.step()
-        check_after_step(engine)
-    assert request.finish_reason == "length"
 
 
 def run_with_hold(blocks: int, hold_before: int, prompts: list[int], n: int) -> Engine:
@@ -141,7 +102,7 @@ def test_with_preemption_off_a_hold_never_takes_a_block_that_is_reserved(
 ) -> None:
     """Hold at any time: around admissions, and after a fork whose samples have to copy a block."""
     held_beside_running = 0
-    for blocks in range(14, 30):
+    for blocks in range(14, 30, 2):
         for hold_before in (1, 2, 4):
             engine = run_with_hold(blocks, hold_before, prompts, n)
             assert not engine.log.of(v.Preempted)
@@ -149,6 +110,23 @@ def test_with_preemption_off_a_hold_never_takes_a_block_that_is_reserved(
             assert ends == ["length"] * (1 + n * len(prompts))
             held_beside_running += bool(engine.log.of(v.PrefixHeld)) and hold_before > 1
     assert held_beside_running, "a hold that fits beside the reservations is taken"
+
+
+@pytest.mark.parametrize("preemption", [True, False])
+def test_nothing_is_held_that_a_live_request_may_need(preemption: bool) -> None:
+    config = EngineConfig(
+        block_size=SIZE, max_kv_tokens=SIZE * BLOCKS, token_budget=256, preemption=preemption
+    )
+    engine = Engine(CheckingRunner(next_token), config)
+    compute(engine, [97] * 32)
+    # Needs all blocks but three.
+    params = SamplingParams(max_tokens=SIZE * (BLOCKS - 3) - 7, ignore_eos=True)
+    request = engine.submit([120] * 8, params)
+    assert len(engine.holds.hold([97] * 32).block_table) == 3
+    while engine.has_work():
+        engine.step()
+        check_after_step(engine)
+    assert request.finish_reason == "length"
 
 
 def test_of_a_prefix_as_much_is_held_as_the_reservations_leave() -> None:
@@ -160,29 +138,3 @@ def test_of_a_prefix_as_much_is_held_as_the_reservations_leave() -> None:
     engine.step()
     assert len(engine.scheduler.running) == 2
     assert len(engine.holds.hold(CACHED).block_table) == 2
-
-
-def test_with_preemption_off_an_admission_leaves_held_blocks_alone() -> None:
-    config = EngineConfig(block_size=SIZE, max_kv_tokens=SIZE * 16, preemption=False)
-    engine = Engine(CheckingRunner(next_token), config)
-    compute(engine, CACHED)
-    hold = engine.holds.hold(CACHED)
-    for token in (98, 99):  # 7 blocks each, and the hold has 4
-        engine.submit([token] * SIZE, SamplingParams(max_tokens=25, ignore_eos=True))
-    engine.step()
-    [scheduled] = engine.log.of(v.StepScheduled)[-1:]
-    assert (scheduled.blocked.reason, scheduled.blocked.need) == ("reserved_blocks", 7)
-    while engine.has_work():
-        engine.step()
-    assert list(engine.holds.live) == [hold.id]
-    assert not engine.log.of(v.Preempted)
-
-
-def test_a_window_of_the_log_knows_what_was_held_before_it(engine: Engine) -> None:
-    compute(engine, [97] * 8)
-    engine.holds.hold([97] * 8, label="Ada")
-    log = EventLog()
-    log.append(engine.log.state().keyframe())
-    [hold] = EventLog.from_bytes(log.to_bytes()).state().holds.values()
-    assert (hold.label, len(hold.table)) == ("Ada", 2)
-    assert log.state().core() == engine.snapshot()

@@ -21,7 +21,7 @@ from engine.scheduling.sampling_params import SamplingParams
 from engine.simulation.checking_runner import CheckingRunner
 from engine.why import why
 from tests.engine.invariants import check_after_step
-from tests.engine.workloads import next_token
+from tests.engine.workloads import finish, next_token
 
 SIZE, BLOCKS = 4, 16
 PREFIX = [97 + index % 5 for index in range(SIZE * 6)]
@@ -38,8 +38,7 @@ def make(blocks: int = BLOCKS, runner: CheckingRunner | None = None, **settings:
 
 def compute(engine: Engine, prompt: list[int], max_tokens: int = 1) -> list[int]:
     request = engine.submit(prompt, SamplingParams(max_tokens=max_tokens, ignore_eos=True))
-    while engine.has_work():
-        engine.step()
+    finish(engine)
     assert request.finish_reason == "length", request.error
     return request.output_ids
 
@@ -72,45 +71,6 @@ def test_an_adopted_prefix_is_found_and_only_the_rest_is_computed(cache: str) ->
     assert (row.start, row.count) == (len(PREFIX), 2)
 
 
-def test_the_last_token_of_an_adopted_prompt_is_computed() -> None:
-    engine = make()
-    engine.kv_transfer.adopt(PREFIX, pages(PREFIX))
-    assert compute(engine, PREFIX, 3) == compute(make(), PREFIX, 3)
-    assert engine.log.of(v.StepScheduled)[0].rows[0].start == len(PREFIX) - SIZE
-
-
-@pytest.mark.parametrize("cache", CACHES)
-def test_what_is_here_already_is_not_adopted_again(cache: str) -> None:
-    engine = make(prefix_cache=cache)
-    compute(engine, PREFIX[: 2 * SIZE])
-    assert engine.kv_transfer.adopt(PREFIX, pages(PREFIX)) == 4
-    assert engine.log.of(v.PrefixAdopted)[0].tokens == PREFIX[2 * SIZE :]
-    assert engine.kv_transfer.adopt(PREFIX, pages(PREFIX)) == 0
-    assert len(engine.log.of(v.PrefixAdopted)) == 1
-    check(engine)
-    # The other prefix shares one block and a half: an edge of the tree is cut.
-    other = [*PREFIX[: SIZE + 2], *[122] * (SIZE + 2)]
-    assert engine.kv_transfer.adopt(other, pages(other)) == 2
-    check(engine)
-    assert compute(engine, [*other, 97], 3) == compute(make(), [*other, 97], 3)
-
-
-def test_a_prefix_has_no_hole() -> None:
-    engine = make()
-    assert engine.kv_transfer.adopt(PREFIX, pages(PREFIX, 2), first=2) == 0
-    assert not engine.log.of(v.PrefixAdopted)
-    compute(engine, PREFIX[: 2 * SIZE])
-    assert engine.kv_transfer.adopt(PREFIX, pages(PREFIX, 2), first=2) == 4
-
-
-def test_without_a_prefix_cache_nothing_is_adopted_or_exported() -> None:
-    engine = make(prefix_cache="off")
-    assert engine.kv_transfer.adopt(PREFIX, pages(PREFIX)) == 0
-    compute(engine, PREFIX)
-    assert engine.kv_transfer.export(PREFIX) == (0, b"")
-    check(engine)
-
-
 @pytest.mark.parametrize("number", [0, 5.75, 12])
 def test_pages_of_another_size_are_refused(number: float) -> None:
     engine = make()
@@ -132,56 +92,6 @@ def test_room_is_made_as_for_a_request_and_not_at_the_prefix_s_own_expense(cache
     assert all((one.reason, one.needed_by) == ("adopted", -1) for one in evicted)
     assert engine.kv_transfer.cached_blocks(PREFIX) == 6
     assert not engine.holds.live
-
-
-@pytest.mark.parametrize("cache", CACHES)
-def test_running_requests_keep_their_blocks_and_the_beginning_is_adopted(cache: str) -> None:
-    engine = make(8, prefix_cache=cache)
-    request = engine.submit([98] * SIZE * 4, SamplingParams(max_tokens=4, ignore_eos=True))
-    engine.step()
-    assert engine.kv_transfer.adopt(PREFIX, pages(PREFIX)) == 8 - len(request.block_table)
-    check(engine)
-    while engine.has_work():
-        engine.step()
-    assert not engine.log.of(v.Preempted)
-    assert request.finish_reason == "length"
-
-
-def test_with_no_room_at_all_nothing_is_adopted() -> None:
-    engine = make(4)
-    engine.submit([98] * SIZE * 3, SamplingParams(max_tokens=4, ignore_eos=True))
-    engine.step()
-    engine.step()
-    assert engine.kv_transfer.adopt(PREFIX, pages(PREFIX)) == 0
-    check(engine)
-
-
-class AnyBlock(BlockPool):
-    """Allocates random free blocks, or fails."""
-
-    fails = False
-
-    def allocate(self, count: int) -> list[int]:
-        if self.fails:
-            raise RuntimeError("told to fail")
-        blocks = random.Random(7).sample(self.free, count)
-        for block in blocks:
-            self.free.remove(block)
-            self.refs[block] = 1
-        return blocks
-
-
-@pytest.mark.parametrize("cache", CACHES)
-def test_a_pool_of_a_learner_chooses_the_blocks(cache: str) -> None:
-    engine = make(prefix_cache=cache, pool=(pool := AnyBlock(BLOCKS)))
-    pool.fails = True
-    with pytest.raises(PoolError):
-        engine.kv_transfer.adopt(PREFIX, pages(PREFIX))
-    check(engine)
-    pool.fails = False
-    assert engine.kv_transfer.adopt(PREFIX, pages(PREFIX)) == 6
-    prompt = [*PREFIX, 97]
-    assert compute(engine, prompt, 4) == compute(make(), prompt, 4)
 
 
 class SlowRunner(CheckingRunner):
@@ -246,9 +156,42 @@ def test_a_request_whose_prompt_was_adopted_says_so(cache: str) -> None:
     assert "24 of them were computed by replica 0 and moved here" in str(time)
 
 
-def test_a_log_with_an_adopted_prefix_is_saved_and_loaded() -> None:
-    engine = make()
-    engine.kv_transfer.adopt(PREFIX, pages(PREFIX), source="replica 0")
-    loaded = EventLog.from_bytes(engine.log.to_bytes())
-    assert loaded.state().core() == engine.snapshot()
-    assert loaded.of(v.PrefixAdopted) == engine.log.of(v.PrefixAdopted)
+@pytest.mark.parametrize("cache", CACHES)
+def test_running_requests_keep_their_blocks_and_the_beginning_is_adopted(cache: str) -> None:
+    engine = make(8, prefix_cache=cache)
+    request = engine.submit([98] * SIZE * 4, SamplingParams(max_tokens=4, ignore_eos=True))
+    engine.step()
+    assert engine.kv_transfer.adopt(PREFIX, pages(PREFIX)) == 8 - len(request.block_table)
+    check(engine)
+    while engine.has_work():
+        engine.step()
+    assert not engine.log.of(v.Preempted)
+    assert request.finish_reason == "length"
+
+
+class AnyBlock(BlockPool):
+    """Allocates random free blocks, or fails."""
+
+    fails = False
+
+    def allocate(self, count: int) -> list[int]:
+        if self.fails:
+            raise RuntimeError("told to fail")
+        blocks = random.Random(7).sample(self.free, count)
+        for block in blocks:
+            self.free.remove(block)
+            self.refs[block] = 1
+        return blocks
+
+
+@pytest.mark.parametrize("cache", CACHES)
+def test_a_pool_of_a_learner_chooses_the_blocks(cache: str) -> None:
+    engine = make(prefix_cache=cache, pool=(pool := AnyBlock(BLOCKS)))
+    pool.fails = True
+    with pytest.raises(PoolError):
+        engine.kv_transfer.adopt(PREFIX, pages(PREFIX))
+    check(engine)
+    pool.fails = False
+    assert engine.kv_transfer.adopt(PREFIX, pages(PREFIX)) == 6
+    prompt = [*PREFIX, 97]
+    assert compute(engine, prompt, 4) == compute(make(), prompt, 4)

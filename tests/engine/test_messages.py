@@ -38,15 +38,6 @@ def test_every_waiting_reason_has_its_words() -> None:
         assert {"short", "clause"} <= set(words) <= {"short", "clause", "numbers", "waited_for"}
 
 
-def test_numbers_agree_with_their_words() -> None:
-    message = "{n:seat}, {n:is|are}, {n:none}, {n}"
-    assert [text(message, n=n) for n in (0, 1, 2)] == [
-        "0 seats, are, none, 0",
-        "1 seat, is, 1, 1",
-        "2 seats, are, 2, 2",
-    ]
-
-
 def test_a_request_stays_an_id() -> None:
     assert fill("{who} needs {need}", who=7, need=2) == [7, " needs ", "2"]
     assert fill("for {who}", who="it") == ["for ", "it"]

@@ -1,6 +1,5 @@
 """Whole runs: complete and best_of, score, and nanochat's generate and generate_batch."""
 
-import inspect
 from itertools import islice
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from engine import CostRunner, Engine, EngineConfig, RequestError, SamplingParams
 from engine.events import vocabulary as v
 from engine.runner import Sampled
+from tests.engine.workloads import finish
 from tests.facts import raises_naming
 
 BOS, END = 256, 260
@@ -37,24 +37,6 @@ def scripted(outputs, logprobs=None, **config):
 # nanochat
 
 
-def test_the_defaults_are_nanochat_s():
-    parameters = inspect.signature(Engine.generate).parameters
-    assert {name: parameters[name].default for name in list(parameters)[1:]} == {
-        "tokens": inspect.Parameter.empty,
-        "num_samples": 1,
-        "max_tokens": None,
-        "temperature": 1.0,
-        "top_k": None,
-        "seed": 42,
-    }
-    engine = scripted({1: [END]})
-    list(engine.generate(PROMPT))
-    [arrived] = engine.log.of(v.RequestArrived)
-    assert arrived.sampling["temperature"] == 1.0
-    assert arrived.sampling["seed"] == 42
-    assert "top_k" not in arrived.sampling
-
-
 def test_columns_have_the_next_token_of_each_sample_until_the_last_has_ended():
     engine = scripted({1: [*b"ab", END], 2: [*b"c", BOS], 3: [*b"defg", END]})
     columns = list(engine.generate(PROMPT, num_samples=3, max_tokens=20))
@@ -79,15 +61,6 @@ def test_forced_tokens_have_mask_0_and_come_at_different_times_in_different_rows
         [0] * len(PROMPT) + [1] * 7 + [0] * 4 + [1] * 2,
         [0] * len(PROMPT) + [1] * 9 + [0] * 4,
     ]
-
-
-@pytest.mark.parametrize("terminal", [END, BOS])
-def test_rows_include_the_prompt_and_no_terminal_token(terminal):
-    engine = scripted({1: [*b"hi", terminal]})
-    assert engine.generate_batch(PROMPT) == (
-        [[*PROMPT, *b"hi"]],
-        [[0] * len(PROMPT) + [1, 1]],
-    )
 
 
 def test_max_tokens_counts_columns_and_none_means_what_fits():
@@ -116,25 +89,6 @@ def fits_alone(length, output):
     return length + output <= 40
 
 
-def test_the_prompt_is_computed_once_and_each_further_sample_that_writes_copies_once():
-    engine = scripted({i: [*b"abcdefgh", END] for i in range(1, 5)}, block_size=8)
-    engine.generate_batch(PROMPT, num_samples=4)
-    rows = [row for e in engine.log.of(v.StepScheduled) for row in e.rows]
-    assert sum(row.count for row in rows if row.start < len(PROMPT)) == len(PROMPT)
-    assert len(engine.log.of(v.Forked)) == 3
-    # The last block of the prompt is partly filled; its last writer need not copy.
-    copies = engine.log.of(v.BlockCopied)
-    assert len(copies) == 3
-    assert len({copy.request for copy in copies}) == 3
-
-
-def test_a_full_last_block_is_not_copied():
-    engine = scripted({i: [*b"abcdefgh", END] for i in range(1, 5)}, block_size=4)
-    engine.generate_batch(PROMPT, num_samples=4)
-    assert len(PROMPT) % 4 == 0
-    assert engine.log.of(v.BlockCopied) == []
-
-
 def test_closing_the_generator_ends_its_samples_and_no_others():
     engine = scripted({})
     other = engine.submit("other", SamplingParams(max_tokens=30))
@@ -142,25 +96,8 @@ def test_closing_the_generator_ends_its_samples_and_no_others():
     assert len(list(islice(columns, 4))) == 4
     columns.close()
     assert list(engine.requests) == [other.id]
-    while engine.has_work():
-        engine.step()
+    finish(engine)
     assert other.finish_reason == "length"
-
-
-def test_other_requests_go_on_while_columns_are_asked_for():
-    engine = scripted({})
-    other = engine.submit("other", SamplingParams(max_tokens=5))
-    list(engine.generate(PROMPT, max_tokens=10))
-    assert other.finish_reason == "length"
-
-
-def test_samples_aborted_from_outside_end_the_columns():
-    engine = scripted({})
-    columns = engine.generate(PROMPT, num_samples=2, max_tokens=10)
-    next(columns)
-    for id_ in list(engine.requests):
-        engine.abort(id_)
-    assert list(columns) == []
 
 
 def test_what_cannot_run_is_said_at_the_first_column():
@@ -171,6 +108,8 @@ def test_what_cannot_run_is_said_at_the_first_column():
     engine.pause()
     with raises_naming(RuntimeError, "resume"):
         next(engine.generate(PROMPT))
+    with raises_naming(RuntimeError, "resume"):
+        engine.complete(["q"], progress=False)
 
 
 def test_a_failing_forward_pass_is_raised():
@@ -183,21 +122,11 @@ def test_a_failing_forward_pass_is_raised():
     with raises_naming(RuntimeError, "the cable fell out"):
         list(engine.generate(PROMPT, num_samples=2))
     assert not engine.has_work()
-    [failed] = engine.complete(["x"], progress=False)
-    assert failed.finish_reason == "error"
+    done = engine.complete(["a", "b"], SamplingParams(n=3), progress=False)
+    assert [one.finish_reason for one in done] == ["error"] * 6
 
 
 # complete
-
-
-def test_best_of_hands_out_the_likeliest_best_first():
-    engine = scripted(
-        {i: [ord("a") + i, END] for i in range(1, 6)},
-        {1: -3.0, 2: -1.0, 3: -2.0, 4: -0.5, 5: -9.0},
-    )
-    params = SamplingParams(n=2, best_of=5, max_tokens=4)
-    assert [one.request_id for one in engine.complete(["q"], params, progress=False)] == [4, 2]
-    assert len(engine.log.of(v.Forked)) == 4
 
 
 def test_best_of_does_not_count_the_tokens_that_a_tool_forced():
@@ -210,24 +139,7 @@ def test_best_of_does_not_count_the_tokens_that_a_tool_forced():
     assert sum(row.forced for event in engine.log.of(v.StepFinished) for row in event.tokens) == 4
 
 
-def test_a_prompt_that_fails_before_it_forks_stands_for_all_its_samples():
-    class Broken(Script):
-        def run(self, rows, copies):
-            raise OSError("no")
-
-    runner = Broken({})
-    engine = Engine(runner, clock=runner.clock)
-    done = engine.complete(["a", "b"], SamplingParams(n=3), progress=False)
-    assert [one.finish_reason for one in done] == ["error"] * 6
-
-
 # score
-
-
-def test_scoring_needs_a_prompt_and_a_continuation():
-    for pair in (([], "b"), ("a", "")):
-        with pytest.raises(RequestError):
-            scripted({}).score([pair], progress=False)
 
 
 def test_a_scored_prompt_is_computed_whole_although_it_is_cached():

@@ -1,20 +1,12 @@
 """Prompt lookup: its drafts, and that they change the number of steps but no token."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine import Engine, EngineConfig, SamplingParams
-from engine.events import vocabulary as v
+from engine import SamplingParams
 from engine.scheduling.request import Request
 from engine.speculation.prompt_lookup import PromptLookup
 from tests.facts import raises_naming
-
-PROMPTS = [
-    "Once upon a time, a fox called Theo lived near a quiet river.",
-    "One day Mia found a golden key. One day Mia found",
-    "What does the prefix cache do?",
-]
 
 
 def propose(tokens: list[int], **settings: int) -> list[int]:
@@ -28,12 +20,12 @@ def test_it_proposes_what_followed_the_latest_longest_match() -> None:
     assert propose([5, 1, 2, 7, 4, 1, 2, 8, 5, 1, 2], length=1) == [7]  # three match, not two
     assert propose([1, 2, 3, 4]) == []
     assert propose([1]) == []
-
-
-def test_a_text_that_repeats_itself_quickly_is_drafted_whole() -> None:
+    # A text that repeats itself quickly is drafted whole.
     assert propose([7, 7, 7, 7, 7, 7, 7, 7], length=4) == [7, 7, 7, 7]
-    assert propose([1, 2, 1, 2, 1, 2, 1, 2], length=4) == [1, 2, 1, 2]
     assert propose([1, 2, 1, 2, 1, 2], length=4, longest=2) == [1, 2, 1, 2]
+    for settings in ({"length": 0}, {"shortest": 0}, {"longest": 1}):
+        with raises_naming(ValueError, *settings):
+            PromptLookup(**settings)
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=40))
@@ -43,27 +35,3 @@ def test_a_proposal_stands_in_the_text_after_a_match(tokens: list[int]) -> None:
     if drafts:
         found = tokens[-2:] + drafts
         assert any(tokens[i : i + len(found)] == found for i in range(len(tokens)))
-
-
-@pytest.mark.parametrize("settings", [{"length": 0}, {"shortest": 0}, {"longest": 1}])
-def test_a_wrong_setting_is_named(settings: dict[str, int]) -> None:
-    with raises_naming(ValueError, *settings):
-        PromptLookup(**settings)
-
-
-@pytest.mark.parametrize("temperature", [0.0, 0.7])
-def test_speculation_takes_fewer_rows_and_changes_no_token(temperature: float) -> None:
-    outputs, rows_computed = [], []
-    for drafter in (None, PromptLookup()):
-        engine = Engine.load("bundled", EngineConfig(), drafter=drafter)
-        params = SamplingParams(max_tokens=80, temperature=temperature, ignore_eos=True)
-        done = engine.complete(PROMPTS, params, progress=False)
-        outputs.append([completion.token_ids for completion in done])
-        scheduled = engine.log.of(v.StepScheduled)
-        rows_computed.append(sum(len(event.rows) for event in scheduled))
-        if drafter is not None:
-            rows = [row for event in engine.log.of(v.StepFinished) for row in event.tokens]
-            assert sum(row.accepted for row in rows) > 0
-            assert engine.log[0].classes["drafter"] == "PromptLookup"
-    assert outputs[0] == outputs[1]
-    assert rows_computed[1] < rows_computed[0]

@@ -7,18 +7,11 @@ import decimal
 import enum
 import fractions
 import ipaddress
+import json
 import pathlib
 import re
 import uuid
-from typing import (
-    Annotated,
-    Any,
-    Generic,
-    Literal,
-    NamedTuple,
-    NotRequired,
-    TypeVar,
-)
+from typing import Annotated, Any, Generic, Literal, NamedTuple, NotRequired, TypeVar
 
 import jsonschema
 import pydantic
@@ -26,10 +19,8 @@ import pytest
 from pydantic import (
     BaseModel,
     ConfigDict,
-    Discriminator,
     Field,
     RootModel,
-    Tag,
     TypeAdapter,
     networks,
     types,
@@ -86,13 +77,6 @@ class Owner(BaseModel):
     since: datetime.date = datetime.date(2020, 1, 1)
 
 
-class Tagged(BaseModel):
-    pet: Annotated[
-        Annotated[Cat, Tag("cat")] | Annotated[Dog, Tag("dog")],
-        Discriminator(lambda value: value["kind"]),
-    ]
-
-
 class Node(BaseModel):
     value: bool
     children: list["Node"] = []
@@ -113,154 +97,71 @@ class Box(BaseModel, Generic[T]):
     content: T
 
 
-class Counts(BaseModel):
-    by_color: dict[Color, dict[Literal["a", "b"], int]]
-
-
-ROWS: dict[str, Any] = {
-    "int": int,
-    "int64": Annotated[int, Field(ge=-(2**63), le=2**63 - 1)],
-    "uint64": Annotated[int, Field(ge=0, lt=2**64)],
-    "above 2**53": Annotated[int, Field(ge=2**53 + 1, le=2**53 + 3)],
-    "multiple": pydantic.conint(gt=0, lt=100, multiple_of=7),
-    "negative": pydantic.NegativeInt,
-    "strict": pydantic.StrictInt,
-    "float": float,
-    "finite": pydantic.FiniteFloat,
-    "below 1": pydantic.confloat(ge=0, lt=1),
-    "above 0": pydantic.PositiveFloat,
-    "bool": bool,
-    "none": None,
-    "str": str,
-    "constr": pydantic.constr(min_length=1, max_length=5, pattern="^[a-z]+$"),
-    "bytes": bytes,
-    "conbytes": pydantic.conbytes(min_length=2, max_length=3),
-    "path": pathlib.Path,
-    "secret": pydantic.SecretStr,
-    "secret bytes": pydantic.SecretBytes,
-    "secret int": pydantic.Secret[int],
-    "base64": pydantic.Base64Bytes,
-    "base64 text": pydantic.Base64Str,
-    "base64url": pydantic.Base64UrlBytes,
-    "date": datetime.date,
-    "datetime": datetime.datetime,
-    "aware": pydantic.AwareDatetime,
-    "time": datetime.time,
-    "timedelta": datetime.timedelta,
-    "uuid": uuid.UUID,
-    "uuid1": pydantic.UUID1,
-    "uuid4": pydantic.UUID4,
-    "uuid7": types.UUID7,
-    "ipv4": ipaddress.IPv4Address,
-    "ipv6": ipaddress.IPv6Address,
-    "ipv4 network": ipaddress.IPv4Network,
-    "ipv6 network": ipaddress.IPv6Network,
-    "ipv4 interface": ipaddress.IPv4Interface,
-    "ipv6 interface": ipaddress.IPv6Interface,
-    "ip": networks.IPvAnyAddress,
-    "ip network": networks.IPvAnyNetwork,
-    "ip interface": networks.IPvAnyInterface,
-    "url": pydantic.AnyUrl,
-    "http url": pydantic.HttpUrl,
-    "pattern": re.Pattern,
-    "fraction": fractions.Fraction,
-    "enum": Color,
-    "int enum": Level,
-    "literal": Literal["a", 1, None, True],
-    "optional": int | None,
-    "union": int | str | list[bool],
-    "any": Any,
-    "json value": pydantic.JsonValue,
-    "list": list[int],
-    "bounded list": Annotated[list[bool], Field(min_length=2, max_length=3)],
-    "tuple": tuple[int, str],
-    "open tuple": tuple[int, ...],
-    "named tuple": Point,
-    "deque": collections.deque[int],
-    "set of int": set[int],
-    "set of str": set[str],
-    "set of float": set[float],
-    "set of bool": set[bool],
-    "set of enum": set[Color],
-    "set of date": set[datetime.date],
-    "frozenset": frozenset[str],
-    "bounded set": Annotated[set[Level | Literal["x"]], Field(min_length=3, max_length=3)],
-    "set of unions": set[int | str | None],
-    "dict": dict[str, int],
-    "dict of literals": dict[Literal["a", "b"], int],
-    "dict of enums": dict[Color, int],
-    "dict of dates": dict[datetime.date, int],
-    "dict of uuids": dict[uuid.UUID, list[int]],
-    "dict of patterns": dict[Annotated[str, Field(pattern="^a+$")], int],
-    "dict of short names": dict[Annotated[str, Field(max_length=3)], int],
-    "bounded dict": Annotated[dict[str, bool], Field(min_length=1, max_length=2)],
-    "nested dicts": Counts,
-    "counter": collections.Counter[str],
-    "typed dict": Movie,
-    "dataclass": Item,
-    "model": Dog,
-    "recursive": Node,
-    "discriminated": Owner,
-    "callable discriminator": Tagged,
-    "extra": Open,
-    "aliases": Aliased,
-    "generic": Box[datetime.date],
-    "generic set": Box[set[Color]],
-    "root": RootModel[list[Cat]],
-    "unknown format": Annotated[str, Field(json_schema_extra={"format": "color"})],
-}
-
-REJECTED: dict[str, tuple[Any, str]] = {
-    "json": (pydantic.Json, "contentMediaType"),
-    "json of a type": (pydantic.Json[int], "contentMediaType"),
-    "postgres": (pydantic.PostgresDsn, "multi-host-uri"),
-    "file": (pydantic.FilePath, "file-path"),
-    "directory": (pydantic.DirectoryPath, "directory-path"),
-    "dict of two": (Annotated[dict[str, int], Field(min_length=2)], "minProperties"),
-    "set of tuples": (set[tuple[int, int]], "uniqueItems"),
-    "set of bounded floats": (set[Annotated[float, Field(le=1)]], "uniqueItems"),
-    "set of anything": (set[Any], "uniqueItems"),
-    "big literal": (Literal[2**53 + 1], "const"),
-}
-
-# pydantic checks more than its schema says, so its schema is the judge.
-SAYS_LESS: dict[str, Any] = {
-    "decimal as any string": decimal.Decimal,
-    "keys of a dict are any strings": dict[int, int],
-    "complex as any string": complex,
-    "the unit of a size is any word": pydantic.ByteSize,
-    "a scheme is not named": pydantic.FtpUrl,
-    "the past": pydantic.PastDate,
-    "no time zone": pydantic.NaiveDatetime,
-    "an earliest date": Annotated[datetime.date, Field(gt=datetime.date(2020, 1, 1))],
-}
+ROWS: list[Any] = [
+    int, pydantic.StrictInt, pydantic.NegativeInt, float, pydantic.FiniteFloat, bool, None, str, bytes,
+    pathlib.Path, pydantic.SecretStr, pydantic.SecretBytes, pydantic.Secret[int], pydantic.Base64Bytes,
+    pydantic.Base64UrlBytes, datetime.date, datetime.datetime, pydantic.AwareDatetime, datetime.time,
+    datetime.timedelta, uuid.UUID, pydantic.UUID1, pydantic.UUID4, types.UUID7,
+    ipaddress.IPv4Address, ipaddress.IPv6Address, ipaddress.IPv4Network, ipaddress.IPv6Network,
+    ipaddress.IPv4Interface, ipaddress.IPv6Interface, networks.IPvAnyAddress, networks.IPvAnyNetwork,
+    pydantic.AnyUrl, pydantic.HttpUrl, re.Pattern, fractions.Fraction, Color, Level,
+    Literal["a", 1, None, True], int | None, int | str | list[bool], Any, pydantic.JsonValue,
+    list[int], tuple[int, str], tuple[int, ...], Point, collections.deque[int],
+    set[int], set[str], set[float], set[bool], set[Color], set[datetime.date], set[int | str | None],
+    dict[str, int], dict[Literal["a", "b"], int], dict[Color, int], dict[datetime.date, int],
+    dict[uuid.UUID, list[int]], collections.Counter[str],
+    dict[Color, dict[Literal["a", "b"], int]], Movie, Item, Dog, Node, Owner, Open, Aliased,
+    Box[set[Color]], RootModel[list[Cat]],
+    pydantic.conint(gt=0, lt=100, multiple_of=7),
+    pydantic.confloat(ge=0, lt=1),
+    pydantic.constr(min_length=1, max_length=5, pattern="^[a-z]+$"),
+    pydantic.conbytes(min_length=2, max_length=3),
+    Annotated[int, Field(ge=-(2**63), le=2**63 - 1)],
+    Annotated[int, Field(ge=2**53 + 1, le=2**53 + 3)],
+    Annotated[list[bool], Field(min_length=2, max_length=3)],
+    Annotated[set[Level | Literal["x"]], Field(min_length=3, max_length=3)],
+    dict[Annotated[str, Field(pattern="^a+$")], int],
+    Annotated[dict[str, bool], Field(min_length=1, max_length=2)],
+    Annotated[str, Field(json_schema_extra={"format": "color"})],
+]  # fmt: skip
+REJECTED: list[tuple[Any, str]] = [
+    (pydantic.Json, "contentMediaType"),
+    (pydantic.PostgresDsn, "multi-host-uri"),
+    (pydantic.FilePath, "file-path"),
+    (Annotated[dict[str, int], Field(min_length=2)], "minProperties"),
+    (set[tuple[int, int]], "uniqueItems"),
+    (set[Annotated[float, Field(le=1)]], "uniqueItems"),
+    (set[Any], "uniqueItems"),
+    (Literal[2**53 + 1], "const"),
+]
+# pydantic checks more than these schemas say, so the schema is the judge.
+SAYS_LESS: list[Any] = [
+    decimal.Decimal, dict[int, int], complex, pydantic.ByteSize, pydantic.FtpUrl, pydantic.PastDate,
+    pydantic.NaiveDatetime, Annotated[datetime.date, Field(gt=datetime.date(2020, 1, 1))],
+]  # fmt: skip
 
 
 def schema_of(kind: Any) -> dict[str, Any]:
     return TypeAdapter(kind).json_schema()
 
 
-@pytest.mark.parametrize("name", ROWS)
-def test_pydantic_accepts_every_output(name: str) -> None:
-    adapter = TypeAdapter(ROWS[name])
-    outputs = [random_output(schema_of(ROWS[name]), seed) for seed in range(10)]
+@pytest.mark.parametrize("kind", ROWS, ids=str)
+def test_pydantic_accepts_every_output(kind: Any) -> None:
+    outputs = [random_output(schema_of(kind), seed) for seed in range(6)]
     finished = [text for text in outputs if text is not None]
-    assert len(finished) > 4
+    assert len(finished) > 2
     for text in finished:
-        adapter.validate_json(text)
+        TypeAdapter(kind).validate_json(text)
 
 
-@pytest.mark.parametrize("name", REJECTED)
-def test_what_no_mask_can_guarantee_is_rejected_by_name(name: str) -> None:
-    kind, keyword = REJECTED[name]
+@pytest.mark.parametrize(("kind", "keyword"), REJECTED)
+def test_what_no_mask_can_guarantee_is_rejected_by_name(kind: Any, keyword: str) -> None:
     with raises_naming(GrammarError, "$", keyword):
         compiled(schema_of(kind))
 
 
-@pytest.mark.parametrize("name", SAYS_LESS)
-def test_the_schema_is_kept_where_it_says_less_than_pydantic_checks(name: str) -> None:
-    schema = schema_of(SAYS_LESS[name])
+@pytest.mark.parametrize("kind", SAYS_LESS, ids=str)
+def test_the_schema_is_kept_where_it_says_less_than_pydantic_checks(kind: Any) -> None:
+    schema = schema_of(kind)
     for seed in range(5):
-        jsonschema.validate(
-            TypeAdapter(Any).validate_json(random_output(schema, seed) or "null"), schema
-        )
+        jsonschema.validate(json.loads(random_output(schema, seed) or "null"), schema)

@@ -3,42 +3,30 @@
 That sampled text keeps its distribution is shown in `test_speculation_distribution.py`.
 """
 
-import functools
 from collections import Counter
 
 import pytest
-import torch
 
 from engine import Engine, EngineConfig, SamplingParams
 from engine.events import vocabulary as v
 from engine.simulation.checking_runner import CheckingRunner
 from engine.speculation.prompt_lookup import PromptLookup
+from engine.text.bad_words import bad_word_ids
 from engine.text.byte_tokenizer import ByteTokenizer
-from tests.engine.compute.parity import ROWS, make_prompts
+from tests.engine.bundled import bundled, token_prompts
 from tests.engine.drafters import Guessing, Knowing
 from tests.engine.workloads import FailingRunner, play, random_workload
 
 TOKENIZER = ByteTokenizer()
-EOS = min(TOKENIZER.eos_ids)
-CALL_START = TOKENIZER.token_id("<|python_start|>")
-CALL_END = TOKENIZER.token_id("<|python_end|>")
-OUTPUT_START = TOKENIZER.token_id("<|output_start|>")
 ROOMY = dict(token_budget=64, max_batch_size=4, max_kv_tokens=1024, block_size=4)
-TIGHT = ROOMY | dict(max_kv_tokens=88)
-GREEDY = SamplingParams(max_tokens=20, ignore_eos=True)
+TIGHT = ROOMY | dict(max_kv_tokens=72)
 WARM = dict(temperature=0.9, max_tokens=20, ignore_eos=True)
-
-
-@pytest.fixture(scope="module")
-def runner(tmp_path_factory):
-    """Name of a model -> its TorchRunner, made on first use."""
-    torch.set_num_threads(1)
-    return functools.cache(lambda name: ROWS[name](tmp_path_factory.mktemp("drafted")).runner)
 
 
 def serve(runner, prompts, params, drafter=None, settings=ROOMY):
     """Run everything; return the engine and the requests with all samples."""
-    engine = Engine(runner, EngineConfig(**settings), tokenizer=TOKENIZER, drafter=drafter)
+    tokenizer = bundled()[1] if runner is bundled()[0] else TOKENIZER
+    engine = Engine(runner, EngineConfig(**settings), tokenizer=tokenizer, drafter=drafter)
     for prompt in prompts:
         engine.submit(prompt, params)
     seen = dict(engine.requests)
@@ -86,121 +74,6 @@ def count(log):
     return total
 
 
-def test_steps_are_fewer_than_tokens_where_the_text_repeats_itself():
-    """Four drafts, all of them right: five tokens a step, from the second step on."""
-    runner = CheckingRunner(lambda tokens, seed: 97 + len(tokens) % 6)
-    params = SamplingParams(max_tokens=51)
-    engine, [request] = serve(runner, [b"abcdefabcdef"], params, PromptLookup(length=4))
-    assert request.output_text == ("abcdef" * 9)[:51]
-    total = count(engine.log)
-    assert total == Counter(steps=11, proposed=40, accepted=40, sampled=11, tokens=51)
-    assert count(serve(runner, [b"abcdefabcdef"], params)[0].log)["steps"] == 51
-
-
-DRAFTERS = {
-    "perfect": lambda texts: Knowing(texts),
-    "always wrong": lambda texts: Knowing(texts, wrong=lambda position: True),
-    "wrong now and then": lambda texts: Knowing(texts, wrong=lambda position: position % 3 == 0),
-    "prompt lookup": lambda texts: PromptLookup(),
-    "random": lambda texts: Guessing(vocab_size=97),
-}
-
-
-@pytest.mark.parametrize("settings", [ROOMY, TIGHT], ids=["roomy", "preempting"])
-@pytest.mark.parametrize("drafter", DRAFTERS)
-@pytest.mark.parametrize("model", ["gpt2", "qwen2-shared", "qwen3", "mistral"])
-def test_greedy_output_is_the_same_with_every_drafter(runner, model, drafter, settings):
-    prompts = make_prompts(6, 97)
-    plain, expected = serve(runner(model), prompts, GREEDY)
-    drafts = DRAFTERS[drafter]([request.tokens for request in expected])
-    engine, requests = serve(runner(model), prompts, GREEDY, drafts, settings)
-    assert [r.output_ids for r in requests] == [r.output_ids for r in expected]
-
-    total, without = count(engine.log), count(plain.log)
-    assert total["tokens"] == 6 * 20
-    assert bool(total["preempted"]) == (settings is TIGHT)
-    if drafter == "perfect":
-        assert total["proposed"] == total["accepted"] > 0
-    elif drafter == "always wrong":
-        assert total["proposed"] > total["accepted"] == 0
-        assert total["trimmed"] > 0, "blocks that only held wrong drafts are given back"
-    elif drafter == "wrong now and then":
-        assert total["proposed"] > total["accepted"] > 0
-    else:
-        assert total["proposed"] > 0
-    if settings is ROOMY:
-        assert without["accepted"] == without["proposed"] == 0
-        fewer = total["steps"] < without["steps"]
-        assert fewer or drafter not in ("perfect", "wrong now and then")
-
-
-def calls_the_calculator(tokens, seed):
-    """A fake model that writes a call of `7` now and then, and letters in between."""
-    if tokens[-1] == CALL_START:
-        return ord("7")
-    if tokens[-2] == CALL_START:
-        return CALL_END
-    return CALL_START if len(tokens) % 7 == 3 else 97 + len(tokens) % 3
-
-
-@pytest.mark.parametrize("settings", [ROOMY, TIGHT], ids=["roomy", "preempting"])
-def test_tokens_that_a_tool_forces_among_drafts(settings):
-    """The drafter knows the forced tokens, too; the model does not generate them."""
-    prompts = [[97] * (5 + i) for i in range(8)]
-    params = SamplingParams(max_tokens=40)
-    runner = CheckingRunner(calls_the_calculator)
-    plain, expected = serve(runner, prompts, params)
-    texts = [request.tokens for request in expected]
-    answers = sum(text.count(OUTPUT_START) for text in texts)
-    for drafter in (Knowing(texts, length=6), PromptLookup(), Guessing(vocab_size=256)):
-        engine, requests = serve(runner, prompts, params, drafter, settings)
-        assert [request.tokens for request in requests] == texts
-        total = count(engine.log)
-        assert total["forced"] == count(plain.log)["forced"]
-        assert 2 * answers < total["forced"] <= 3 * answers, "but where max_tokens cuts one"
-        assert total["forced behind drafts"] > 0 or isinstance(drafter, Guessing)
-        assert bool(total["preempted"]) == (settings is TIGHT)
-
-
-@pytest.mark.parametrize(
-    "ends",
-    [dict(), dict(stop_token_ids=[100]), dict(stop=["d"])],
-    ids=["end token", "stop token", "stop string"],
-)
-@pytest.mark.parametrize("behind", [1, 2, 3, 4])
-def test_an_end_inside_accepted_drafts_is_the_end(ends, behind):
-    """`behind` tokens before the drafts are over; the model would agree with all of them."""
-    end = 10
-    text = [97 + i % 3 for i in range(40)]
-    text[end] = 100 if ends else EOS
-    runner = CheckingRunner(lambda tokens, seed: text[len(tokens)])
-    # The first step drafts nothing, so the second begins at 5 tokens.
-    drafter = Knowing([text], length=end - 5 + behind)
-    engine, [request] = serve(runner, [text[:4]], SamplingParams(max_tokens=30, **ends), drafter)
-    assert request.tokens == text[: end + 1]
-    assert request.finish_reason == "stop"
-    last = engine.log.of(v.StepFinished)[-1].tokens[0]
-    assert last.accepted == len(last.ids) == end - 4
-    assert count(engine.log)["proposed"] == end - 5 + behind
-    assert request.output_text == bytes(text[4:end]).decode()
-    engine.clear_prefix_cache()
-    assert len(engine.pool.free) == engine.config.num_blocks
-
-
-@pytest.mark.parametrize("max_tokens", range(1, 12))
-def test_max_tokens_is_reached_and_not_passed(max_tokens):
-    text = [97 + i % 3 for i in range(60)]
-    runner = CheckingRunner(lambda tokens, seed: text[len(tokens)])
-    params = SamplingParams(max_tokens=max_tokens)
-    engine, [request] = serve(runner, [text[:7]], params, Knowing([text], length=5))
-    assert request.tokens == text[: 7 + max_tokens]
-    assert request.finish_reason == "length"
-    for event in engine.log.of(v.StepScheduled):
-        for row in event.rows:
-            assert row.start + row.count < 7 + max_tokens, "computes surplus tokens"
-    assert count(engine.log)["steps"] == 1 + -(-(max_tokens - 1) // 6)
-
-
 class Wrong:
     """Four drafts for every request, which the fake model never generates."""
 
@@ -211,15 +84,11 @@ class Wrong:
 def decisions(log):
     """Return the scheduler's decisions without drafts."""
     for event in log:
-        if isinstance(event, v.Admitted):
-            yield "admitted", event.request, event.resumed
-        if isinstance(event, v.Preempted):
-            yield "preempted", event.request, event.needed_by
-        if isinstance(event, v.RadixEvicted):
-            yield "evicted", event.node, event.needed_by
+        if isinstance(event, v.Admitted | v.Preempted | v.RadixEvicted):
+            yield type(event), *(getattr(event, n, 0) for n in ("request", "needed_by", "node"))
         if isinstance(event, v.StepScheduled):
             rows = [(row.request, row.start, row.count - len(row.drafts)) for row in event.rows]
-            yield "scheduled", rows, event.skipped, event.blocked
+            yield rows, event.skipped, event.blocked
 
 
 def test_wrong_drafts_change_no_decision_of_the_scheduler():
@@ -241,39 +110,55 @@ def test_wrong_drafts_change_no_decision_of_the_scheduler():
     assert total["trimmed"] and total["preempted"] and total["evicted"]
 
 
-def test_drafts_take_no_step_from_other_decodes():
-    """A budget of six feeds four decodes; five of it for one request's drafts would starve two."""
-    runner = CheckingRunner(lambda tokens, seed: 97 + len(tokens) % 6)
-    settings = ROOMY | dict(token_budget=6)
-    params = SamplingParams(max_tokens=12)
-    engine, _ = serve(runner, [[100 + i] for i in range(4)], params, Wrong(), settings)
-    assert not any(event.skipped for event in engine.log.of(v.StepScheduled))
-    assert count(engine.log)["steps"] == 12
-
-
 SAMPLED = {
+    "greedy": dict(temperature=0.0),
     "temperature": dict(seed=5),
     "cuts": dict(seed=6, top_k=20, top_p=0.9, min_p=0.01),
     "penalties": dict(seed=7, repetition_penalty=1.3, presence_penalty=0.5, frequency_penalty=0.5),
     "bias": dict(seed=8, logit_bias={3: 2.0, 50: -100}),
     "samples": dict(seed=9, n=3),
-    "bans": dict(seed=10, allowed_token_ids=range(20, 60), bad_words=["0", "12", "21", "345"]),
+    "bans": dict(seed=10, allowed_token_ids=[*range(20, 60)], bad_words=["0", "12", "21", "345"]),
 }
+
+
+def breaks_a_ban(request):
+    """Whether the output has a token that is not allowed, or a bad word."""
+    allowed, output = request.params.allowed_token_ids, tuple(request.output_ids)
+    words = bad_word_ids(request.params.bad_words, bundled()[1])
+    return bool(allowed and set(output) - set(allowed)) or any(
+        output[at : at + len(word)] == word for word in words for at in range(len(output))
+    )
 
 
 @pytest.mark.parametrize("settings", [ROOMY, TIGHT], ids=["roomy", "preempting"])
 @pytest.mark.parametrize("sampling", SAMPLED)
-def test_equal_seeds_give_the_same_tokens_with_and_without_drafts(runner, sampling, settings):
-    options = WARM | SAMPLED[sampling]
-    if allowed := options.get("allowed_token_ids"):
-        options |= {"allowed_token_ids": list(allowed)}
-    params = SamplingParams(**options)
-    prompts = make_prompts(4, 97)
-    _, expected = serve(runner("qwen3"), prompts, params)
+def test_equal_seeds_give_the_same_tokens_with_and_without_drafts(sampling, settings):
+    params = SamplingParams(**WARM | SAMPLED[sampling])
+    prompts = token_prompts(4)
+    _, expected = serve(bundled()[0], prompts, params)
     texts = [request.tokens for request in expected]
-    drafter = Knowing(texts, wrong=lambda position: position % 4 == 0)
-    engine, requests = serve(runner("qwen3"), prompts, params, drafter, settings)
-    assert [request.tokens for request in requests] == texts
-    total = count(engine.log)
-    assert total["proposed"] > total["accepted"] > 0
-    assert bool(total["preempted"]) == (settings is TIGHT)
+    assert not any(breaks_a_ban(request) for request in expected)
+    drafters = [Knowing(texts, wrong=lambda position: position % 4 == 0)]
+    if sampling == "greedy":
+        drafters += [PromptLookup(), Guessing(vocab_size=97), Knowing(texts, wrong=bool)]
+    for drafter in drafters:
+        engine, requests = serve(bundled()[0], prompts, params, drafter, settings)
+        assert [request.tokens for request in requests] == texts
+        total = count(engine.log)
+        assert total["proposed"] > total["accepted"]
+        assert total["accepted"] > 0 or drafter is not drafters[0]
+        assert bool(total["preempted"]) == (settings is TIGHT)
+
+
+@pytest.mark.parametrize("max_tokens", range(1, 12))
+def test_max_tokens_is_reached_and_not_passed(max_tokens):
+    text = [97 + i % 3 for i in range(60)]
+    runner = CheckingRunner(lambda tokens, seed: text[len(tokens)])
+    params = SamplingParams(max_tokens=max_tokens)
+    engine, [request] = serve(runner, [text[:7]], params, Knowing([text], length=5))
+    assert request.tokens == text[: 7 + max_tokens]
+    assert request.finish_reason == "length"
+    for event in engine.log.of(v.StepScheduled):
+        for row in event.rows:
+            assert row.start + row.count < 7 + max_tokens, "computes surplus tokens"
+    assert count(engine.log)["steps"] == 1 + -(-(max_tokens - 1) // 6)

@@ -1,17 +1,15 @@
 """Structured output: the bundled model keeps the shape that a request asks for, in every situation."""
 
-import functools
 import json
 import math
 import re
 
 import pytest
 
-from engine.compute.loader import load
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.events import vocabulary as v
-from engine.output.constraint import Beginning, Constraint
+from engine.output.constraint import Constraint
 from engine.output.grammar import GrammarCompiler
 from engine.output.validation import RequestValidator
 from engine.scheduling.admission import RequestError
@@ -20,8 +18,9 @@ from engine.scheduling.structured_output import StructuredOutput
 from engine.simulation.cost_runner import Cost, CostRunner
 from engine.simulation.simulate import simulate
 from engine.simulation.workload import Workload
-from engine.speculation.prompt_lookup import PromptLookup
 from engine.text.byte_tokenizer import ByteTokenizer
+from tests.engine.bundled import bundled, bundled_engine
+from tests.engine.workloads import finish
 from tests.facts import assert_names, raises_naming
 
 ANIMAL = {
@@ -47,19 +46,8 @@ def shape(kind, content="", **params):
     return SamplingParams(**{"max_tokens": 60} | params, structured=StructuredOutput(kind, text))
 
 
-@functools.cache
-def bundled():
-    """The runner and the tokenizer of the bundled model, loaded once: a new engine reserves anew."""
-    return load("bundled")
-
-
-def new_engine(config=None, **parts):
-    runner, tokenizer = bundled()
-    return Engine(runner, config, tokenizer=tokenizer, **parts)
-
-
 def serve(params, config=None, prompts=PROMPTS, **parts):
-    engine = new_engine(config, **parts)
+    engine = bundled_engine(config, **parts)
     return engine.complete(prompts, params, progress=False), engine
 
 
@@ -71,101 +59,55 @@ def answer(params, prompt=PROMPTS[0], **config):
 # The output has the shape
 
 
-def test_an_answer_follows_its_schema_and_ends_there():
-    done = answer(shape("json_schema", ANIMAL))
-    value = json.loads(done.text)
-    assert value["animal"] in ANIMAL["properties"]["animal"]["enum"] and 0 <= value["legs"] <= 9
-    assert done.finish_reason == "stop"
+def is_animal(text):
+    value = json.loads(text)
+    return value["animal"] in ANIMAL["properties"]["animal"]["enum"] and 0 <= value["legs"] <= 9
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_every_kind_of_shape_is_kept(temperature):
-    kinds = {
-        "regex": (
-            r"[A-Z][a-z]{2,8} \d\d",
-            lambda text: re.fullmatch(r"[A-Z][a-z]{2,8} \d\d", text),
-        ),
-        "choice": (
-            ["yes", 'a "no"', "\u00e9\U0001f989"],
-            ["yes", 'a "no"', "\u00e9\U0001f989"].__contains__,
-        ),
-        "grammar": (
-            'start: "<" WORD ">"\nWORD: /[a-z]{3}/',
-            lambda t: re.fullmatch("<[a-z]{3}>", t),
-        ),
-    }
-    params = [shape(kind, text, temperature=temperature) for kind, (text, _) in kinds.items()]
-    done, _ = serve(params)
-    for one, (_, fits) in zip(done, kinds.values(), strict=True):
-        assert fits(one.text) and one.finish_reason == "stop"
+@pytest.mark.parametrize(
+    ("kind", "text", "fits"),
+    [
+        ("json_schema", ANIMAL, is_animal),
+        ("regex", r"[A-Z][a-z]{2,8} \d\d", re.compile(r"[A-Z][a-z]{2,8} \d\d").fullmatch),
+        ("choice", (words := ["yes", 'a "no"', "\u00e9\U0001f989"]), words.__contains__),
+        ("grammar", 'start: "<" WORD ">"\nWORD: /[a-z]{3}/', re.compile("<[a-z]{3}>").fullmatch),
+    ],
+)
+def test_every_kind_of_shape_is_kept_and_its_end_is_the_end(kind, text, fits, temperature):
+    done = answer(shape(kind, text, temperature=temperature))
+    assert fits(done.text) and done.finish_reason == "stop"
 
 
-def test_any_json_object_has_no_whitespace_to_fill_it_with():
-    done = answer(shape("json_object", max_tokens=400, temperature=1.0, seed=3))
-    assert done.text.startswith("{")
+STRING = {"type": "string"}
+NAMES = ["date-time", "email", "hostname", "ipv6", "uri", "uuid"]
+REALISTIC = {
+    "any object": {"type": "object"},
+    "200 properties": {
+        "type": "object",
+        "properties": {f"property_{i}": STRING for i in range(200)},
+    },
+    "enum of 1,000 values": {"enum": [f"value number {i}" for i in range(1000)]},
+    "formats": {
+        "type": "object",
+        "properties": {name: STRING | {"format": name} for name in NAMES},
+        "required": NAMES,
+    },
+    "long text": STRING | {"maxLength": 20_000},
+    "an optional reference to itself": {
+        "type": "object",
+        "properties": {"next": {"$ref": "#"}, "value": {"type": "integer"}},
+        "required": ["value"],
+    },
+}
+
+
+@pytest.mark.parametrize("schema", REALISTIC.values(), ids=REALISTIC)
+def test_realistic_schemas_stay_below_the_limits_and_add_no_whitespace(schema):
+    done = answer(shape("json_schema", schema, max_tokens=80, temperature=1.0, seed=1))
+    assert done.finish_reason in ("stop", "length") and not done.error
     if done.finish_reason == "stop":
         assert json.dumps(json.loads(done.text), ensure_ascii=False) == done.text
-
-
-def test_an_object_with_properties_is_closed_unless_the_schema_says_otherwise():
-    engine = new_engine()
-    typed = {"type": "object", "properties": {"a": {"type": "null"}}}
-    other = '{"b": 1}'
-    assert not accepts(engine, typed, other)
-    assert accepts(engine, typed | {"additionalProperties": True}, other)
-    joint = {"allOf": [typed, {"properties": {"b": {"type": "integer"}}}]}
-    assert accepts(engine, joint, '{"a": null, "b": 1}')
-    base = {"$defs": {"Base": typed}, "$ref": "#/$defs/Base", "properties": {"b": {}}}
-    assert accepts(engine, base, '{"a": null, "b": 1}')
-    choice = {"anyOf": [typed, {"properties": {"c": {}}, "type": "object"}]}
-    assert not accepts(engine, choice, other)
-
-
-def accepts(engine, schema, text):
-    params = shape("json_schema", schema)
-    constraint = engine.submit("x", params).constraint
-    constraint.mask(engine.tokenizer.encode_ordinary(text))
-    return not constraint.error
-
-
-def test_special_tokens_are_never_part_of_a_text():
-    engine = new_engine()
-    constraint = engine.submit("x", shape("regex", ".*")).constraint
-    mask, special = constraint.mask([]), engine.tokenizer.special_ids
-    assert {token for token in special if mask >> token & 1} == engine.tokenizer.eos_ids
-
-
-# Nothing else changes it
-
-
-def alike(config=None, **parts):
-    asked = [
-        shape("json_schema", ANIMAL),
-        PLAIN,
-        shape("json_schema", ANIMAL, n=3, temperature=1.0, seed=1),
-        shape("regex", "[a-z ]{40}"),
-        shape("regex", "[a-z ]{40}", temperature=1.0, seed=2),
-    ]
-    done, engine = serve(asked, config, [*PROMPTS, *PROMPTS[:2]], **parts)
-    return [(one.token_ids, one.finish_reason) for one in done], engine
-
-
-def test_the_tokens_are_the_same_however_they_are_scheduled():
-    expected, plain = alike(EngineConfig(jump_forward=False))
-    tight = EngineConfig(max_kv_tokens=80, block_size=4, token_budget=40, admission="first_chunk")
-    tokens, engine = alike(tight)
-    assert tokens == expected and any(isinstance(event, v.Preempted) for event in engine.log)
-    assert alike(EngineConfig(async_scheduling=True))[0] == expected
-    assert alike(EngineConfig(async_scheduling=True, jump_forward=False))[0] == expected
-    assert alike(drafter=PromptLookup())[0] == expected
-    tokens, jumped = alike()
-    assert tokens == expected and jumped.step_count <= plain.step_count
-
-
-def test_plain_requests_beside_structured_ones_get_the_tokens_they_get_alone():
-    alone, _ = serve([PLAIN], prompts=PROMPTS[1:2])
-    together, _ = serve([shape("json_schema", ANIMAL), PLAIN, shape("regex", "[ab]{9}")])
-    assert together[1].token_ids == alone[0].token_ids
 
 
 def test_forced_tokens_cost_no_step():
@@ -180,12 +122,9 @@ def test_a_request_for_logprobs_samples_every_token():
     assert all(done.logprobs) and all(len(top) == 2 for top in done.top_logprobs)
     jumped = answer(shape("json_schema", ANIMAL))
     assert done.token_ids == jumped.token_ids and not all(jumped.logprobs)
-
-
-def test_reported_log_probabilities_are_the_model_s_own():
     free = answer(SamplingParams(max_tokens=1, logprobs=3))
     masked = answer(shape("regex", "[xyz]", max_tokens=1, logprobs=3))
-    assert masked.top_logprobs == free.top_logprobs
+    assert masked.top_logprobs == free.top_logprobs, "those of the model itself"
     assert masked.logprobs < free.logprobs
 
 
@@ -212,22 +151,10 @@ def test_the_mass_is_the_probability_of_the_allowed_tokens():
     free = dict(answer(params).top_logprobs[0])
     _, engine = serve([shape("regex", "[a-z]{2}", max_tokens=1)], prompts=PROMPTS[:1])
     [token] = engine.log.token_rows
-    mask = engine_mask(engine, "[a-z]{2}")
+    mask = engine.submit("x", shape("regex", "[a-z]{2}")).constraint.mask([])
     mass = sum(math.exp(logprob) for id_, logprob in free.items() if mask >> id_ & 1)
     assert token.mass == pytest.approx(mass, rel=1e-2)
     assert token.allowed == mask.bit_count()
-
-
-def engine_mask(engine, regex):
-    return engine.submit("x", shape("regex", regex)).constraint.mask([])
-
-
-def test_why_names_the_mask():
-    _, engine = serve([shape("json_schema", ANIMAL), PLAIN, PLAIN])
-    first, second = [token for token in engine.log.token_rows if token.mass][:2]
-    assert_names(engine.why(1, 1), "1 of 1,536 tokens", repr(first.wanted_text).replace("'", '"'))
-    assert_names(engine.why(1, 2), "6 of 1,536 tokens", repr(second.wanted_text).replace("'", '"'))
-    assert "allowed" not in engine.why(2, 2)
 
 
 def test_a_replay_of_a_log_needs_no_grammar():
@@ -240,29 +167,19 @@ def test_a_replay_of_a_log_needs_no_grammar():
 # Where an output ends
 
 
-def test_an_end_token_waits_until_the_grammar_allows_it():
-    engine = new_engine()
-    ends = engine.tokenizer.eos_ids
-    bias = dict.fromkeys(ends, 100.0)
-    done = answer(shape("regex", "[a-z]{3,9}", logit_bias=bias))
-    assert len(done.text) == 3 and done.finish_reason == "stop" and done.token_ids[-1] in ends
-
-
-def test_an_output_ends_when_nothing_may_follow_in_spite_of_ignore_eos_and_min_tokens():
-    done = answer(shape("choice", ["yes", "no"], ignore_eos=True, min_tokens=50))
-    assert done.text in ("yes", "no") and done.finish_reason == "stop"
-    empty = answer(shape("choice", [""], ignore_eos=True, min_tokens=50))
-    assert empty.text == "" and empty.finish_reason == "stop" and len(empty.token_ids) == 1
-
-
-def test_ignore_eos_goes_on_while_the_grammar_does():
-    done = answer(shape("regex", "[ab]{2,20}", ignore_eos=True, max_tokens=100))
-    assert len(done.text) == 20 and done.finish_reason == "stop"
-
-
-def test_max_tokens_may_cut_an_answer():
-    done = answer(shape("json_schema", ANIMAL, max_tokens=5))
-    assert len(done.token_ids) == 5 and done.finish_reason == "length"
+def test_an_output_ends_where_the_grammar_allows_it_and_where_nothing_may_follow():
+    ends = bundled_engine().tokenizer.eos_ids
+    for kind, text, params, length in (
+        ("regex", "[a-z]{3,9}", {"logit_bias": dict.fromkeys(ends, 100.0)}, 3),
+        ("regex", "[ab]{2,20}", {"ignore_eos": True, "max_tokens": 100}, 20),
+        ("choice", ["yes", "way"], {"ignore_eos": True, "min_tokens": 50}, 3),
+        ("choice", [""], {"ignore_eos": True, "min_tokens": 50}, 0),
+        ("grammar", DEEP, {}, 1),  # 4,500 rules deep: the stack does not overflow
+    ):
+        done = answer(shape(kind, text, **params))
+        assert (len(done.text), done.finish_reason) == (length, "stop")
+        assert ends.isdisjoint(done.token_ids[:-1])
+        assert "logit_bias" not in params or done.token_ids[-1] in ends
 
 
 # What cannot be compiled
@@ -281,6 +198,13 @@ def test_max_tokens_may_cut_an_answer():
         ("json_schema", {"$ref": "#"}, "begin"),
         ("json_schema", {"items": {"multipleOf": 999_983, "type": "integer"}}, "$.items"),
         ("grammar", TOO_LARGE, "100,000"),
+        ("grammar", TOO_LARGE, "initial_lexer_fuel"),
+        ("regex", "(a?){200}a{200}", "step_lexer_fuel"),
+        (
+            "json_schema",
+            {"properties": {f"p{i}": {} for i in range(900)}, "type": "object"},
+            "max_items_in_row",
+        ),
         ("json_schema", {"description": "x" * 100_000}, "100,019"),
         ("json_schema", {"items": {"type": "string", "pattern": "a?" * 5000}}, "$.items"),
         ("regex", "a?" * 5000, "10,000"),
@@ -292,81 +216,20 @@ def test_max_tokens_may_cut_an_answer():
     ],
 )
 def test_a_shape_that_cannot_be_compiled_is_rejected_with_the_part(kind, text, named):
-    engine = new_engine()
+    engine = bundled_engine()
     with raises_naming(RequestError, "structured", named):
         engine.validate([1], shape(kind, text))
     with raises_naming(RequestError, "structured", named):
         engine.submit("x", shape(kind, text))
     assert not engine.has_work()
-
-
-def test_a_deep_grammar_does_not_overflow_the_stack():
-    assert answer(shape("grammar", DEEP)).text == "a"
+    assert engine.validate([1], shape("regex", "[xyz]{40}(a?){200}a{200}")) is not None
 
 
 def test_a_grammar_that_was_compiled_is_not_compiled_again(monkeypatch):
-    engine = new_engine()
+    engine = bundled_engine()
     constraint = engine.validate([1], shape("regex", "a|b"))
     monkeypatch.setattr("engine.output.grammar.GrammarCompiler._compile", None)
     engine.submit("x", shape("regex", "a|b"), constraint=constraint)
-
-
-def test_a_request_that_reaches_a_limit_ends_no_other_request_with_its_grammar():
-    engine = new_engine()
-    later = "[xyz]{10}((a?){200}a{200}|b{9})"
-    spared = shape("regex", later, logit_bias=dict.fromkeys(engine.tokenizer.encode("b"), 90.0))
-    running = engine.submit("x", spared)
-    engine.step()
-    limited = engine.submit("x", shape("regex", later))
-    a = engine.tokenizer.encode_ordinary("a")
-    for count in (1, 2):
-        limited.constraint.mask([*engine.tokenizer.encode_ordinary("x") * 10, *a * count])
-    assert limited.constraint.error
-    after = engine.submit("x", spared)
-    engine.abort(limited)
-    while engine.has_work():
-        engine.step()
-    assert {one.finish_reason for one in (running, after)} == {"stop"}
-
-
-class Limited:
-    """A grammar that reaches a limit when its third mask is computed."""
-
-    def __init__(self):
-        self.read = 0
-
-    def deep_copy(self):
-        return Limited()
-
-    def try_consume_tokens(self, tokens):
-        self.read += len(tokens)
-        return len(tokens)
-
-    def compute_bitmask(self):
-        return bytes(32 + 1) if self.read == 2 else b"\xff" * 32 + b"\0"
-
-    def get_error(self):
-        return "Parser Error: Too many items (limit 5000; x)" if self.read == 2 else ""
-
-    def compute_ff_tokens(self):
-        return []
-
-    def is_accepting(self):
-        return False
-
-    is_stopped = is_accepting
-
-
-@pytest.mark.parametrize("ignore_eos", [False, True])
-def test_a_limit_that_a_mask_reaches_is_an_error_and_no_end_of_the_output(ignore_eos):
-    engine = Engine(CostRunner(1, 1), tokenizer=ByteTokenizer())
-    constraint = Constraint(Beginning(Limited), engine.tokenizer.eos_ids, ignore_eos=ignore_eos)
-    params = SamplingParams(max_tokens=9, ignore_eos=ignore_eos)
-    request = engine.submit("a", params, constraint=constraint)
-    while engine.has_work():
-        engine.step()
-    assert (request.finish_reason, request.error_field) == ("error", "structured")
-    assert_names(request.error, "structured", "step_max_items", "5,000")
 
 
 BRANCHES = "b{3,20}|[xyz]{10}(a?){200}a{200}"  # the second reaches a limit of the lexer after 132 a
@@ -383,77 +246,6 @@ def test_a_limit_that_a_draft_reaches_costs_drafts_only():
     assert constraint.count_allowed(output, drafts) == 0 and not constraint.takes_drafts
     constraint.mask(output + drafts)
     assert_names(constraint.error, "step_lexer_fuel", "20,000")
-
-
-def test_the_first_samples_that_reach_a_limit_do_not_end_the_others():
-    compiler = GrammarCompiler(tokenizer := ByteTokenizer())
-    other = compiler.constraint(StructuredOutput("regex", BRANCHES))
-    letters = {letter: tokenizer.encode_ordinary(letter)[0] for letter in "abx"}
-    limited, fine = [letters["x"]] * 10 + [letters["a"]] * 140, [letters["b"]] * 5
-    other.mask(fine[:2])
-    for length in (3, 4):
-        sample = other.fork()
-        sample.mask(limited)
-        assert "step_lexer_fuel" in sample.error
-        assert other.mask(fine[:length]) >> letters["b"] & 1 and not other.error
-    sample = other.fork()
-    sample.mask(limited)
-    other.mask(fine)
-    assert other.error == sample.error  # each time, all other requests wait for a compilation
-
-
-REALISTIC = {
-    "200 properties, 100 required": {
-        "type": "object",
-        "properties": {
-            f"property_{i}": {"type": ["string", "integer", "number"][i % 3]} for i in range(200)
-        },
-        "required": [f"property_{i}" for i in range(100)],
-    },
-    "enum of 1,000 values": {"enum": [f"value number {i}" for i in range(1000)]},
-    "formats": {
-        "type": "object",
-        "properties": {
-            name: {"type": "string", "format": name}
-            for name in ("date-time", "email", "hostname", "ipv6", "uri", "uuid")
-        },
-        "required": ["date-time", "email", "hostname", "ipv6", "uri", "uuid"],
-    },
-    "long text": {"type": "string", "maxLength": 20_000},
-    "an optional reference to itself": {
-        "type": "object",
-        "properties": {"next": {"$ref": "#"}, "value": {"type": "integer"}},
-        "required": ["value"],
-    },
-}
-
-
-@pytest.mark.parametrize("schema", REALISTIC.values(), ids=REALISTIC)
-def test_realistic_schemas_stay_below_the_limits(schema):
-    done = answer(shape("json_schema", schema, max_tokens=150, temperature=1.0, seed=1))
-    assert done.finish_reason in ("stop", "length") and not done.error
-
-
-@pytest.mark.parametrize(
-    ("kind", "text", "named"),
-    [
-        ("regex", "(a?){200}a{200}", "step_lexer_fuel"),
-        ("regex", "[xyz]{40}(a?){200}a{200}", ""),
-        (
-            "json_schema",
-            {"properties": {f"p{i}": {} for i in range(900)}, "type": "object"},
-            "max_items_in_row",
-        ),
-        ("grammar", TOO_LARGE, "initial_lexer_fuel"),
-    ],
-)
-def test_a_limit_is_named_where_the_request_arrives_if_the_first_tokens_reach_it(kind, text, named):
-    engine = new_engine()
-    if named:
-        with raises_naming(RequestError, "structured", named):
-            engine.validate([1], shape(kind, text))
-    else:
-        assert engine.validate([1], shape(kind, text)) is not None
 
 
 def test_an_output_that_cannot_go_on_ends_with_an_error_and_the_others_go_on():
@@ -473,8 +265,7 @@ def test_an_output_that_cannot_go_on_ends_with_an_error_and_the_others_go_on():
     engine = Engine(Wild(1, 1), tokenizer=ByteTokenizer())
     wild = engine.submit("a", shape("regex", "[0-9]{5}"), label="wild")
     tame = engine.submit("b", shape("regex", "[0-9]{5}"))
-    while engine.has_work():
-        engine.step()
+    finish(engine)
     assert wild.finish_reason == "error" and "structured" in wild.error
     assert wild.error_field == ""  # the engine's mistake
     assert tame.finish_reason == "stop" and re.fullmatch("[0-9]{5}", tame.output_text)
@@ -490,7 +281,7 @@ DOOMED = {
 
 
 def test_a_constraint_answers_for_any_output_in_any_order():
-    engine = new_engine()
+    engine = bundled_engine()
     encode = engine.tokenizer.encode_ordinary
 
     def fresh():
@@ -507,7 +298,7 @@ def test_a_constraint_answers_for_any_output_in_any_order():
 
 
 def test_drafts_are_cut_where_the_grammar_forbids_them():
-    engine = new_engine()
+    engine = bundled_engine()
     constraint: Constraint = engine.submit("x", shape("regex", "[ab]+")).constraint
     a, b, c = (engine.tokenizer.encode_ordinary(letter)[0] for letter in "abc")
     end = min(engine.tokenizer.eos_ids)
@@ -519,7 +310,7 @@ def test_drafts_are_cut_where_the_grammar_forbids_them():
 @pytest.mark.parametrize(("grammar", "bad", "good"), DOOMED.values(), ids=DOOMED)
 def test_an_output_that_cannot_go_on_says_nothing_about_others(grammar, bad, good):
     """Drafts are such outputs: the matcher recovers when they are rejected."""
-    engine = new_engine()
+    engine = bundled_engine()
     letters = {letter: engine.tokenizer.encode_ordinary(letter)[0] for letter in "abcxyz"}
     bad, good = ([letters[letter] for letter in text] for text in (bad, good))
 
@@ -546,19 +337,6 @@ class Doomed:
         return list(self.drafts)
 
 
-def test_a_rejected_draft_ends_no_request():
-    encode = bundled()[1].encode_ordinary
-    [b], [c] = encode("b"), encode("c")
-    prompt, drafter = [*encode("x"), *encode("a")], Doomed([c, *encode("1")])
-    likely_b = shape("grammar", DEAD_END, logit_bias={b: 100, encode("a")[0]: 100})
-    for config in (EngineConfig(), EngineConfig(jump_forward=False)):
-        [plain], _ = serve(likely_b, config, [prompt])
-        [drafted], engine = serve(likely_b, config, [prompt], drafter=drafter)
-        assert any(row.drafts for event in engine.log.of(v.StepScheduled) for row in event.rows)
-        assert (drafted.text, drafted.finish_reason, drafted.error) == ("abxyz", "stop", "")
-        assert drafted.token_ids == plain.token_ids
-
-
 @pytest.mark.parametrize("drafts", ["", "c"])
 @pytest.mark.parametrize("ignore_eos", [False, True])
 def test_a_dead_end_is_an_error_and_not_a_complete_answer(drafts, ignore_eos):
@@ -570,14 +348,6 @@ def test_a_dead_end_is_an_error_and_not_a_complete_answer(drafts, ignore_eos):
     [done], _ = serve(params, prompts=PROMPTS[:1], drafter=drafter)
     assert (done.text, done.finish_reason) == ("ac", "error")
     assert_names(done.error, "structured", "no token can come next")
-
-
-def test_a_simulated_machine_honours_a_grammar():
-    engine = Engine(CostRunner(1, 1, outputs={1: list(b"12x456")}), tokenizer=ByteTokenizer())
-    request = engine.submit("a", shape("regex", "[0-9]{3}[a-c]"))
-    while engine.has_work():
-        engine.step()
-    assert re.fullmatch("12[0-9][a-c]", request.output_text)
 
 
 class _Words(ByteTokenizer):

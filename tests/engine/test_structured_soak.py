@@ -15,7 +15,6 @@ from random import Random
 
 import pytest
 
-from engine.compute.loader import load
 from engine.compute.sampling.randomness import uniforms
 from engine.compute.torch_runner import TorchRunner
 from engine.config import EngineConfig
@@ -27,6 +26,7 @@ from engine.scheduling.sampling_params import SamplingParams
 from engine.scheduling.structured_output import StructuredOutput
 from engine.speculation.draft_model import DraftModel
 from engine.speculation.prompt_lookup import PromptLookup
+from tests.engine.bundled import bundled
 
 LETTERS = "abcx"
 LIMIT = "needs more than"
@@ -49,18 +49,18 @@ def expression(rng: Random, depth: int) -> Grammar:
     if draw < 0.3:
         return leaf(rng)
     if draw < 0.6:
-        parts = [expression(rng, depth - 1) for _ in range(rng.randint(2, 3))]
-        return Grammar(
-            "(" + " ".join(one.lark for one in parts) + ")", "".join(one.regex for one in parts)
-        )
+        return joined(rng, depth, " ", "")
     if draw < 0.9:
-        parts = [expression(rng, depth - 1) for _ in range(rng.randint(2, 3))]
-        return Grammar(
-            "(" + " | ".join(one.lark for one in parts) + ")",
-            "(?:" + "|".join(one.regex for one in parts) + ")",
-        )
+        return joined(rng, depth, " | ", "|")
     part, times = expression(rng, depth - 1), rng.choice(["?", "{1,3}", "{2,4}", "*"])
     return Grammar(f"({part.lark}){times}", f"(?:{part.regex}){times}")
+
+
+def joined(rng: Random, depth: int, lark: str, regex: str) -> Grammar:
+    parts = [expression(rng, depth - 1) for _ in range(rng.randint(2, 3))]
+    return Grammar(
+        f"({lark.join(one.lark for one in parts)})", f"(?:{regex.join(one.regex for one in parts)})"
+    )
 
 
 def leaf(rng: Random) -> Grammar:
@@ -209,16 +209,13 @@ def check(seed: int, models, counts: Counter) -> None:
     for key in answers:
         one = workload.grammars[key[0]]
         errors = answers[key][3] + expected[key][3]
-        if answers[key] != expected[key] and one and one.has_limit and LIMIT in errors:
-            counts["limit at another token"] += 1
-        elif answers[key] != expected[key]:
+        may_differ = one and one.has_limit and LIMIT in errors  # the limit, at another token
+        if answers[key] != expected[key] and not may_differ:
             assert_rounding(models, workload, key, answers[key][0], expected[key][0])
-            counts["differ by rounding"] += 1
     for (index, _), (_, text, reason, error) in answers.items():
         one = workload.grammars[index]
         if one is None:
             assert not error
-            counts["plain"] += 1
         elif reason == "error":
             assert is_reason(error.removeprefix("structured: "))
             counts["limit" if LIMIT in error else "dead end"] += 1
@@ -233,16 +230,9 @@ def check(seed: int, models, counts: Counter) -> None:
         own, key = undisturbed[index, sample], (plain[index], sample)
         if answers[key] != own:
             assert_rounding(models, workload, key, answers[key][0], own[0])
-    finished = engine.log.of(v.StepFinished)
-    drafts = sum(len(row.drafts) for step in engine.log.of(v.StepScheduled) for row in step.rows)
-    accepted = sum(row.accepted for step in finished for row in step.tokens)
-    counts["workloads"] += 1
-    counts["rejected at once"] += len(rejected)
+    rows = [row for step in engine.log.of(v.StepScheduled) for row in step.rows]
     counts["preemptions"] += len(engine.log.of(v.Preempted))
-    counts["drafts accepted"] += accepted
-    counts["drafts not accepted"] += drafts - accepted
-    counts["draft passes failed"] += sum(bool(step.draft_error) for step in finished)
-    counts["forced tokens"] += sum(row.forced for step in finished for row in step.tokens)
+    counts["drafts"] += sum(len(row.drafts) for row in rows)
 
 
 def assert_rounding(
@@ -281,17 +271,17 @@ def is_reason(text: str) -> bool:
 
 @pytest.fixture(scope="module")
 def models():
-    runner, tokenizer = load("bundled")
+    runner, tokenizer = bundled()
     return runner, TorchRunner(runner._model), tokenizer
 
 
 def test_every_answer_is_whole_or_ends_with_a_reason(models, soak: bool, first_seed: int) -> None:
     counts: Counter[str] = Counter()
-    for seed in range(first_seed, first_seed + (1000 if soak else 12)):
+    for seed in range(first_seed, first_seed + (1000 if soak else 10)):
         try:
             check(seed, models, counts)
         except Exception as error:
             raise AssertionError(f"workload of seed {seed} fails; --seed {seed}") from error
     print("\n" + ", ".join(f"{name}: {count:,}" for name, count in sorted(counts.items())))
-    for happened in ("whole", "dead end", "limit", "preemptions", "drafts not accepted"):
+    for happened in ("whole", "dead end", "limit", "preemptions", "drafts"):
         assert counts[happened], f"no workload had any: {happened}"

@@ -76,16 +76,11 @@ def two_wait() -> EventLog:
 
 
 def test_age_and_blocker_in_words() -> None:
-    queue = two_wait().stuck(2)
+    queue = two_wait().stuck()
+    assert queue.step == 2
     bo, cy = queue.requests
-    assert (bo.age, bo.steps, bo.reason, bo.behind) == (20_000, 2, "batch_full", None)
-    assert (bo.need, bo.have) == (1, 0)
+    assert (bo.age, bo.steps, bo.need, bo.have) == (20_000, 2, 1, 0)
     assert (cy.age, cy.behind) == (20_000, 2)
     assert_names(str(queue), "2 requests", "step 2", "20 ms", "2 steps", "behind Bo")
-
-
-def test_the_last_step_is_the_default_and_another_one_is_an_error() -> None:
-    log = two_wait()
-    assert log.stuck().step == 2
     with pytest.raises(WhyError, match=r"step: 9 .*1 to 2"):
-        log.stuck(9)
+        two_wait().stuck(9)

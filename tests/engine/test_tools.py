@@ -8,7 +8,6 @@ from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.events import vocabulary as v
 from engine.events.fold import State
-from engine.output.calculator import evaluate
 from engine.part_errors import ToolError
 from engine.scheduling.request import Request
 from engine.scheduling.sampling_params import SamplingParams
@@ -34,16 +33,33 @@ TURN = "ab{1+1}c{20*3}de"  # two calls with text around them
 # What is forced
 
 
-def test_an_answer_is_forced_behind_its_call_and_costs_no_step() -> None:
-    engine = engine_that_says(TURN + "$")
-    request = submit(engine)
+@pytest.mark.parametrize(
+    ("prompt", "said", "answers"),
+    [
+        *(("q", f"{{{text}}}a", "") for text in ("1/0", "", "2**9", "1+", "[5]", " ", "1;2")),
+        ("q", "a{1+1", ""),
+        ("q", "}a", ""),
+        ("q", "{{}}a", ""),
+        ("q", "{1+{2+2}a", "[4]"),  # the inner start begins again
+        ("q", "{1+1}}a", "[2]"),  # the second end closes nothing
+        ("q", "{1/0}{1+1}{2+2}a", "[2][4]"),
+        # As in nanochat, only sampled tokens count: a prompt can neither make nor open a call.
+        ("{1+1}", "a", ""),
+        ("{1+", "{2+2}a", "[4]"),
+        ("{", "1+1}a", ""),
+    ],
+)
+def test_a_call_forces_its_answer_and_anything_else_nothing(
+    prompt: str, said: str, answers: str
+) -> None:
+    engine = engine_that_says(said + "$")
+    if not answers:
+        engine.runner.outputs[1] = ids(said + "$")  # the same tokens, also those of an answer
+    request = submit(engine, prompt)
     run(engine)
-    assert request.output_ids == ids("ab{1+1}[2]c{20*3}[60]de$")
-    assert request.output_text == (
-        "ab<|python_start|>1+1<|python_end|><|output_start|>2<|output_end|>"
-        "c<|python_start|>20*3<|python_end|><|output_start|>60<|output_end|>de"
-    )
-    assert engine.step_count == len(TURN + "$")
+    assert forced(engine, request.id) == ids(answers)
+    assert request.output_ids == ids((answered(said) if answers else said) + "$")
+    assert engine.step_count == len(said + "$"), "forced tokens cost no step"
 
 
 def test_skipped_special_tokens_take_the_call_and_its_answer_with_them() -> None:
@@ -59,6 +75,10 @@ def test_skipped_special_tokens_take_the_call_and_its_answer_with_them() -> None
     logged = [row for event in engine.log.of(v.StepFinished) for row in event.tokens]
     text = "".join(text for row in logged for text in row.texts)
     assert text == "".join(request.texts[request.prompt_length :])
+    assert forced(engine, request.id) == ids("[2][60]")
+    assert [one.ids[-one.forced :] for one in gained if one.forced] == [ids("[2]"), ids("[60]")]
+    tokens = engine.log.tokens
+    assert tokens[tokens.forced].id.tolist() == ids("[2][60]")
     assert "<|python_start|>1+1<|python_end|><|output_start|>2<|output_end|>" in text
 
 
@@ -80,77 +100,6 @@ def test_skipped_special_tokens_of_odd_calls(said: str, text: str) -> None:
     assert request.output_text == text
 
 
-def test_stop_strings_are_searched_in_the_text_without_special_tokens() -> None:
-    for skip, text, stop in ((True, "a", "bc"), (False, "ab", "<|python_start|>")):
-        engine = engine_that_says("ab{1+1}cd$")
-        request = submit(engine, skip_special_tokens=skip, stop=["bc", "<|python_start|>"])
-        run(engine)
-        assert request.output_text == text
-        assert engine.log.of(v.RequestFinished)[0].matched == stop
-
-
-def test_forced_tokens_are_marked_everywhere() -> None:
-    engine = engine_that_says(TURN + "$")
-    request = submit(engine)
-    gained = []
-    while engine.has_work():
-        gained += engine.step().tokens
-    assert forced(engine, request.id) == ids("[2][60]")
-    assert [one.ids[-one.forced :] for one in gained if one.forced] == [ids("[2]"), ids("[60]")]
-    tokens = engine.log.tokens
-    assert tokens[tokens.forced].id.tolist() == ids("[2][60]")
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "{1/0}a", "{}a", "}a", "{2**9}a", "{x}a", "{__import__('os')}a", "{1+}a", "{[5]}a",
-        "{ }a", "a{1+1", "a{", "{{}}a", "{1;2}a",
-    ],
-)  # fmt: skip
-def test_what_cannot_be_evaluated_forces_nothing_and_the_model_goes_on(text: str) -> None:
-    engine = engine_that_says(text + "$")
-    engine.runner.outputs[1] = ids(text + "$")  # the same tokens, also those of an answer
-    request = submit(engine)
-    run(engine)
-    assert request.output_ids == ids(text + "$")
-    assert forced(engine, 1) == []
-
-
-@pytest.mark.parametrize(
-    ("text", "answers"),
-    [
-        ("{1+{2+2}a", "[4]"),  # the inner start begins again
-        ("{1+1}}a", "[2]"),  # the second end closes nothing
-        ("{1/0}{1+1}a", "[2]"),
-        ("{1+1}{2+2}a", "[2][4]"),
-    ],
-)
-def test_nested_and_repeated_calls(text: str, answers: str) -> None:
-    engine = engine_that_says(text + "$")
-    request = submit(engine)
-    run(engine)
-    assert forced(engine, request.id) == ids(answers)
-    assert request.output_ids[-2:] == ids("a$")
-
-
-def test_the_tokens_of_an_answer_are_only_text_inside_a_call() -> None:
-    engine = engine_that_says("")
-    engine.runner.outputs[1] = ids("{'[5]'.count('put')}???a$")
-    request = submit(engine)
-    run(engine)
-    assert request.output_ids == ids("{'[5]'.count('put')}[2]a$")
-
-
-def test_a_call_in_the_prompt_is_none() -> None:
-    """As in nanochat, only sampled tokens count: a prompt can neither make nor open a call."""
-    for prompt, text in (("{1+1}", "a"), ("{1+1", "}a"), ("{", "1+1}a"), ("{1+", "{2+2}a")):
-        engine = engine_that_says(text + "$")
-        request = submit(engine, prompt)
-        run(engine)
-        assert request.output_ids == ids(answered(text) + "$")
-
-
 def test_a_model_without_all_four_tokens_has_no_tool() -> None:
     class Lacks(ByteTokenizer):
         def token_id(self, text: str) -> int | None:
@@ -162,68 +111,17 @@ def test_a_model_without_all_four_tokens_has_no_tool() -> None:
     assert request.output_ids == ids("{1+1}???$")
 
 
-def test_an_end_token_inside_a_call_ends_the_output_unless_it_is_ignored() -> None:
-    for ignore_eos, expected in ((False, "{1+1$"), (True, "{1+1$}abc")):
-        engine = engine_that_says("{1+1$}abc")
-        request = submit(engine, ignore_eos=ignore_eos, max_tokens=9)
-        run(engine)
-        assert request.output_ids == ids(expected)
-
-
-# max_tokens
-
-
-def test_forced_tokens_count_toward_max_tokens_wherever_that_cuts() -> None:
-    whole = ids(answered(TURN) + "$")
-    for most in range(1, len(whole) + 3):
-        engine = engine_that_says(TURN + "$")
-        request = submit(engine, max_tokens=most)
-        run(engine)
-        assert request.output_ids == whole[:most]
-        assert request.finish_reason == ("length" if most < len(whole) else "stop")
-        assert len(request.logprobs) == len(request.texts) - 1 == len(request.output_ids)
-        answers = [
-            t for t, said in zip(whole[:most], script(TURN + "$"), strict=False) if t != said
-        ]
-        assert forced(engine, request.id) == answers
-
-
 # Samples, batches, memory
 
 
-SAMPLES = ["a{1+1}b", "{10*10}{3-5}", "just text, no call", "{1/0}abcd{'ll'.count('l')}"]
-
-
-def test_each_of_four_samples_calls_in_its_own_step_and_gets_its_own_answer() -> None:
-    engine = engine_that_says(*(text + "$" for text in SAMPLES))
-    first = submit(engine, "What is it?", n=4, temperature=1.0)
-    ended = run(engine)
-    for sample, text in enumerate(SAMPLES):
-        assert ended[first.id + sample].output_ids == ids(answered(text) + "$")
-    assert [len(forced(engine, first.id + sample)) for sample in range(4)] == [3, 9, 0, 3]
-
-
-def test_samples_that_call_in_one_step_do_not_mix() -> None:
-    """The state of a call starts with the sample, not with its parent."""
-    texts = ["{1+1}", "1+2}", "{1+3}", "}{4}"]
+def test_the_state_of_a_call_starts_with_the_sample_and_ends_with_it() -> None:
+    texts = ["{1+1}", "1+2}", "{1+3}", "}{4}", "{10*10}{3-5}", "no call", "{1/0}ab{6*7}"]
     engine = engine_that_says(*(text + "$" for text in texts))
-    submit(engine, "{9", n=4, temperature=1.0)
+    submit(engine, "{9", n=len(texts), temperature=1.0)
     ended = run(engine)
-    assert [ended[i].output_ids for i in range(1, 5)] == [ids(answered(t) + "$") for t in texts]
-
-
-@pytest.mark.parametrize("budget", [1, 2, 3, 5, 64])
-def test_requests_that_come_and_go_do_not_disturb_each_others_calls(budget: int) -> None:
-    texts = [f"{'x' * i}{{{i}*{i}}}{'y' * (7 - i)}{{{i}/4}}" for i in range(8)]
-    engine = engine_that_says(
-        *(text + "$" for text in texts), token_budget=budget, max_batch_size=3
-    )
-    requests = []
-    for _ in texts:
-        requests.append(submit(engine, "Who asks?"))
-        engine.step()
-    run(engine)
-    assert [r.output_ids for r in requests] == [ids(answered(text) + "$") for text in texts]
+    said = [ended[i].output_ids for i in range(1, len(texts) + 1)]
+    assert said == [ids(answered(text) + "$") for text in texts]
+    assert not engine.output_processors
 
 
 def test_a_sample_preempted_in_a_call_or_before_its_answer_is_computed_loses_nothing() -> None:
@@ -266,7 +164,7 @@ class Prophet:
         return self.tokens[at : at + self.length]
 
 
-@pytest.mark.parametrize("length", [1, 2, 3, 5, 9, 30])
+@pytest.mark.parametrize("length", [0, 1, 3, 9, 30])
 @pytest.mark.parametrize("knows_answers", [True, False])
 def test_drafts_over_a_call_change_steps_and_no_token(length: int, knows_answers: bool) -> None:
     """The model does not say the answer, so a draft of it is never accepted: it is forced."""
@@ -277,96 +175,17 @@ def test_drafts_over_a_call_change_steps_and_no_token(length: int, knows_answers
         request = submit(engine, max_tokens=most)
         run(engine)
         assert request.output_ids == whole[:most]
+        assert request.finish_reason == ("length" if most < len(whole) else "stop")
+        assert len(request.logprobs) == len(request.texts) - 1 == most
         rows = [row for event in engine.log.of(v.StepFinished) for row in event.tokens]
         assert all(row.accepted + row.forced <= len(row.ids) for row in rows)
-    assert any(row.accepted for row in rows)
-    assert engine.step_count < len(TURN + "$")
+    assert any(row.accepted for row in rows) == bool(length)
+    assert (engine.step_count < len(TURN + "$")) == bool(length)
     answers = [t for t, said in zip(whole, script(TURN + "$"), strict=True) if t != said]
     assert forced(engine, request.id) == answers
 
 
-# State
-
-
-def test_the_state_of_a_call_goes_with_its_sample() -> None:
-    engine = engine_that_says("{1+", "{2+2}$", "{3+")
-    aborted, ended, failed = submit(engine), submit(engine), submit(engine)
-    for _ in range(3):
-        engine.step()
-    engine.abort(aborted.id)
-    assert set(engine.output_processors) == {ended.id, failed.id}
-    while ended.id in engine.requests:
-        engine.step()
-    assert set(engine.output_processors) == {failed.id}
-    engine.runner.run = None  # the forward pass raises
-    engine.step()
-    assert failed.finish_reason == "error"
-    assert not engine.output_processors
-
-
-def test_a_new_request_does_not_inherit_an_open_call() -> None:
-    engine = engine_that_says("a{1+1$", "2}b$")
-    requests = [submit(engine)]
-    run(engine)
-    requests.append(submit(engine))
-    run(engine)
-    assert [request.output_ids for request in requests] == [ids("a{1+1$"), ids("2}b$")]
-
-
-# The bundled model
-
-
-def test_the_bundled_model_is_answered_in_a_batch() -> None:
-    engine = Engine.load("bundled", EngineConfig(token_budget=32))
-    render = engine.tokenizer.chat_template.render
-    questions = [f"What is {a} + {b}?" for a, b in ((17, 25), (123, 456), (40, 2), (999, 1))]
-    done = engine.complete(
-        [render([{"role": "user", "content": question}], True) for question in questions],
-        SamplingParams(max_tokens=80),
-        progress=False,
-    )
-    called = 0
-    for completion in done:
-        answers = ""
-        for part in completion.text.split("<|python_start|>")[1:]:
-            expression, _, rest = part.partition("<|python_end|>")
-            answers += f"<|output_start|>{evaluate(expression)}<|output_end|>"
-            assert rest.startswith(answers[answers.rindex("<|output_start|>") :])
-        assert engine.tokenizer.decode(forced(engine, completion.request_id)) == answers
-        called += answers != ""
-    assert called >= 3
-
-
 # A tool of one's own
-
-
-class Parrot:
-    """Forces every letter a second time."""
-
-    def __init__(self, tokens, tokenizer, evaluate) -> None:
-        self.said = 0
-
-    def feed(self, token: int) -> list[int]:
-        self.said += 1
-        return [token]
-
-
-def test_a_tool_of_ones_own_is_made_for_each_sample_runs_and_is_named() -> None:
-    made = []
-
-    class Watched(Parrot):
-        def __init__(self, *given) -> None:
-            super().__init__(*given)
-            made.append(self)
-
-    runner = CostRunner(1, 0)
-    engine = Engine(runner, EngineConfig(), clock=runner.clock, tool=Watched)
-    engine.submit("hi", SamplingParams(max_tokens=6, n=2, ignore_eos=True))
-    run(engine)
-    assert engine.log[0].classes["tool"] == "Watched"
-    assert [tool.said for tool in made] == [3, 3]
-    assert engine.log.requests.forced_tokens.tolist() == [3, 3]
-    assert engine.step_count == 3
 
 
 @pytest.mark.parametrize(
@@ -380,7 +199,10 @@ def test_a_tool_of_ones_own_is_made_for_each_sample_runs_and_is_named() -> None:
     ],
 )
 def test_a_tools_mistake_is_named_and_stops_the_engine(answer, given: object) -> None:
-    class Wrong(Parrot):
+    class Wrong:
+        def __init__(self, *_: object) -> None:
+            pass
+
         def feed(self, token: int) -> list[int]:
             return answer()
 

@@ -19,7 +19,6 @@ from engine.why import why
 from tests.facts import raises_naming
 
 LOGS = Path(__file__).parents[1] / "fixtures" / "logs"
-SCHEMAS = range(1, v.SCHEMA_VERSION + 1)
 RUNS = sorted(path.stem for path in LOGS.glob("*.jsonl") if "window" not in path.stem)
 HASHED = {v.BlocksStored, v.BlockEvicted, v.BlockWithdrawn}
 # Younger than the fixtures
@@ -54,17 +53,6 @@ def test_a_log_of_every_schema_loads_and_folds(name: str) -> None:
     assert len(held) + len(state.free) == state.settings["num_blocks"]
     for request in whole.requests.index:
         assert f"r{request}" in why(whole, request)
-
-
-def test_every_older_schema_has_its_upgrade_and_every_schema_a_log() -> None:
-    assert list(UPGRADES) == list(SCHEMAS)[:-1]
-    assert {f"schema_{schema}" for schema in SCHEMAS} <= set(RUNS)
-
-
-def test_a_log_of_schema_1_names_its_prefix_cache() -> None:
-    for name in ("schema_1", "schema_1_window"):
-        settings = EventLog.load(LOGS / f"{name}.jsonl").state().settings
-        assert (settings["prefix_cache"], settings["admission"]) == ("radix", "first_chunk")
 
 
 def older(rename: dict[str, str], schema: int) -> bytes:

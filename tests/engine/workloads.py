@@ -222,6 +222,21 @@ def play(engine: Engine, workload: Workload, after_step=lambda engine: None) -> 
     return [request for _, request in sorted(seen.items())]
 
 
+def finish(engine: Engine, after_step=lambda engine: None) -> None:
+    """Step until no request is left."""
+    while engine.has_work():
+        engine.step()
+        after_step(engine)
+
+
+def random_log(seed: int, log: EventLog | None = None, *, may_be_async: bool = False) -> EventLog:
+    """Return the log of a random workload."""
+    workload = random_workload(seed, may_be_async=may_be_async)
+    engine = make_engine(workload, log)
+    play(engine, workload)
+    return engine.log
+
+
 def move(engine: Engine, tokens: list[int], first: int) -> None:
     """Adopt what another engine would have computed, and compare it with what is exported then."""
     size = engine.config.block_size

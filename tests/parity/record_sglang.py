@@ -17,6 +17,7 @@ import importlib.abc
 import importlib.machinery
 import sys
 from array import array
+from collections.abc import Iterator
 from importlib.metadata import distributions
 from pathlib import Path
 from types import FrameType, ModuleType, SimpleNamespace
@@ -196,17 +197,24 @@ class SGLangCache:
         return segments
 
 
-def record(setting: str, seed: int) -> History:
-    """Draw one history while SGLang answers."""
-    page = PAGE_SIZES[seed % len(PAGE_SIZES)]
+def played(
+    setting: str, seed: int, page: int, **params: Any
+) -> Iterator[tuple[History, SGLangCache]]:
+    """Draw one history while SGLang answers. Yield it and the cache after each operation."""
     cache: SGLangCache | None = None
     for history, operation in draw(setting, seed, page):
-        cache = cache or SGLangCache(history)
+        cache = cache or SGLangCache(history, **params)
         if operation[0] == "evict":
             history.operations.append([*operation, cache.evict_segments(operation[1])])
         else:
             found = ask(cache, history, operation)
             history.operations.append(operation if found is None else [*operation, found])
+        yield history, cache
+
+
+def record(setting: str, seed: int) -> History:
+    """Return one history with SGLang's answers."""
+    *_, (history, _) = played(setting, seed, PAGE_SIZES[seed % len(PAGE_SIZES)])
     return history
 
 

@@ -23,8 +23,7 @@ import msgspec
 from engine.events import EventLog
 from engine.events import vocabulary as v
 from engine.events.fold import State
-from tests.parity.radix_records import ask, draw
-from tests.parity.record_sglang import SGLangCache, import_sglang
+from tests.parity.record_sglang import import_sglang, played
 from visualizer.sources.frames import write_frame
 
 FIXTURES = Path("tests/fixtures")
@@ -59,18 +58,10 @@ def kv_batches(events: Any) -> Iterator[Any]:
     """Yield the batches of one cache after the other; each is cleared at its end."""
     at = START
     for seed in range(HISTORIES):
-        cache = None
-        for history, operation in draw("overlapping, chunked", seed, PAGE):
-            cache = cache or SGLangCache(history, enable_kv_cache_events=True)
-            if operation[0] == "evict":
-                history.operations.append([*operation, cache.evict_segments(operation[1])])
-            else:
-                found = ask(cache, history, operation)
-                history.operations.append(operation if found is None else [*operation, found])
+        for _, cache in played("overlapping, chunked", seed, PAGE, enable_kv_cache_events=True):
             at += 0.02
             if changes := cache._cache.take_events():
                 yield events.KVEventBatch(ts=at, events=changes, attn_dp_rank=RANK)
-        assert cache is not None
         stored = list(host_memory(events))
         if seed == 0:
             yield events.KVEventBatch(ts=at + 0.01, events=stored, attn_dp_rank=RANK)

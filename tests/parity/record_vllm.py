@@ -29,16 +29,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from parity.records import (
-    DECISIONS_OF_VLLM,
-    STOP,
-    Arrivals,
-    Ask,
-    Recording,
-    Step,
-    Workload,
-    write,
-)
+from parity.records import DECISIONS_OF_VLLM, STOP, Arrivals, Ask, Recording, Step, Workload, write
 from tests.parity.recorded_steps import read_recording, recording_to, steps_of
 from tests.parity.workloads import COUNTS, workloads
 

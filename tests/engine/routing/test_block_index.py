@@ -48,14 +48,3 @@ def test_discarded_blocks_leave_nothing_behind(added: list[tuple[str, list[int]]
     for replica, tokens in added:
         index.discard(replica, block_keys(tokens, 2))
     assert len(index) == 0
-
-
-def test_a_replica_that_joins_again_has_nothing() -> None:
-    index, keys = BlockIndex(), block_keys([1, 2, 3, 4], 2)
-    for replica in "ab":
-        index.join(replica, 2)
-        index.add(replica, keys)
-    index.discard("a", keys)
-    index.leave("a")
-    index.join("c", 2)
-    assert index.hits(index.keys([1, 2, 3, 4, 5]), 5) == {"b": 4}

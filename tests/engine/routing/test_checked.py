@@ -2,7 +2,6 @@
 
 import pytest
 
-from engine.events.cluster import ClusterStarted
 from engine.routing import Decision, NoReplicaError, Router
 from engine.routing.checked import RouterError, checked_router
 from engine.routing.load import RoundRobin
@@ -41,18 +40,16 @@ def test_a_wrong_choice_is_named(choose, facts: list[str]) -> None:
         simulate_cluster(ONE, cost=COST, router=Mine(choose))
 
 
-def test_a_mistake_in_a_hook_is_named() -> None:
+def test_a_mistake_in_a_hook_is_named_and_a_router_without_mistakes_is_in_the_log() -> None:
     class Deaf(RoundRobin):
         def on_event(self, replica, event, now_us) -> None:
             raise KeyError(replica)
 
     with raises_naming(RouterError, "Deaf.on_event", "KeyError"):
         simulate_cluster(ONE, cost=COST, router=Deaf())
-
-
-def test_a_router_without_choose_is_named() -> None:
-    with raises_naming(RouterError, "Router.choose", "NotImplementedError"):
-        simulate_cluster(ONE, cost=COST, router=Router())
+    log = simulate_cluster(ONE, cost=COST, router=Mine(lambda *_: Decision("1", "random")))
+    assert [row.replica for row in log.decision_rows] == ["1"]
+    assert next(iter(log)).router == "Mine"
 
 
 def test_what_is_not_a_router_is_named() -> None:
@@ -60,17 +57,6 @@ def test_what_is_not_a_router_is_named() -> None:
         checked_router(RoundRobin)  # type: ignore[arg-type]
     with raises_naming(ValueError, "router", "7"):
         checked_router(7)  # type: ignore[arg-type]
-
-
-def test_a_router_of_a_learner_decides_and_is_in_the_log() -> None:
-    log = simulate_cluster(
-        ONE, cost=COST, router=Mine(lambda *_: Decision("1", "random", {"1": 0}))
-    )
-    (row,) = log.decision_rows
-    assert row.replica == "1"
-    started = next(iter(log))
-    assert isinstance(started, ClusterStarted)
-    assert started.router == "Mine"
 
 
 def test_no_replica_is_an_error_that_names_the_request() -> None:

@@ -47,13 +47,6 @@ def test_a_burst_of_one_new_prefix_stays_together() -> None:
     assert decisions[2].hits[decisions[2].replica] == 1000
 
 
-def test_without_guesses_a_burst_is_scattered() -> None:
-    cluster = Cluster(PrefixEvents(guesses=False))
-    decisions = [route(cluster.router, at, [*PROMPT, at], cluster.replicas) for at in (1, 2)]
-    assert len({one.replica for one in decisions}) == 2
-    assert all(not any(one.hits.values()) for one in decisions)
-
-
 @pytest.mark.parametrize("guesses", [True, False])
 def test_what_the_log_says_counts(guesses: bool) -> None:
     cluster = Cluster(PrefixEvents(guesses=guesses))
@@ -64,15 +57,6 @@ def test_what_the_log_says_counts(guesses: bool) -> None:
     assert before.hits == {"0": 0, "1": 0}
     assert after.hits == {"0": 0, "1": 60}
     assert (after.replica, after.reason) == ("1", "longest_prefix")
-
-
-def test_a_long_queue_outweighs_a_prefix() -> None:
-    cluster = Cluster(PrefixEvents())
-    cluster.compute("1", PROMPT)
-    cluster.deliver("1")
-    cluster.replicas[1].in_flight = 3
-    decision = cluster.router.choose(1, PROMPT, cluster.replicas, 0)
-    assert (decision.replica, decision.reason) == ("0", "lowest_cost")
 
 
 def test_a_new_prefix_goes_where_it_evicts_nothing() -> None:
@@ -103,19 +87,6 @@ def test_a_guess_ends_after_its_time() -> None:
     route(cluster.router, 1, PROMPT, cluster.replicas)
     assert any(cluster.router.choose(2, PROMPT, cluster.replicas, 5 * SECOND - 1).hits.values())
     assert not any(cluster.router.choose(3, PROMPT, cluster.replicas, 5 * SECOND).hits.values())
-
-
-def test_a_guess_ends_with_a_request_that_has_no_token() -> None:
-    cluster = Cluster(PrefixEvents())
-    route(cluster.router, 1, PROMPT, cluster.replicas)
-    route(cluster.router, 2, PROMPT, cluster.replicas)
-    cluster.router.on_ended(1, 0)
-    assert any(cluster.router.choose(3, PROMPT, cluster.replicas, 0).hits.values())
-    cluster.router.on_ended(2, 0)
-    decision = cluster.router.choose(4, PROMPT, cluster.replicas, 0)
-    assert not any(decision.hits.values())
-    cluster.replicas[0].in_flight = cluster.replicas[1].in_flight = 0
-    assert len(set(cluster.router.choose(5, PROMPT, cluster.replicas, 0).scores.values())) == 1
 
 
 def test_a_replica_that_left_is_forgotten() -> None:

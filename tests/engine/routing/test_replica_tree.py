@@ -3,14 +3,10 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.config import EngineConfig
-from engine.engine import Engine
 from engine.events import vocabulary as v
 from engine.events.state import ROOT, EngineState
 from engine.routing.block_index import BlockIndex, block_keys
 from engine.routing.replica_tree import ReplicaTree
-from engine.scheduling.sampling_params import SamplingParams
-from engine.simulation.cost_runner import CostRunner
 from tests.engine.workloads import make_engine, play, random_workload
 from tests.facts import raises_naming
 
@@ -53,16 +49,3 @@ def test_events_before_the_first_state_are_rejected() -> None:
     index.join("7", 4)
     with raises_naming(ValueError, "7", "run_started", "keyframe", "step_started"):
         ReplicaTree("7", index).apply(v.StepStarted(1))
-
-
-def test_a_second_run_begins_with_an_empty_tree() -> None:
-    engine = Engine(CostRunner(10, 1), EngineConfig(block_size=2))
-    engine.complete([[97, 98, 99]], SamplingParams(max_tokens=1), progress=False)
-    index = BlockIndex()
-    index.join("0", 2)
-    tree = ReplicaTree("0", index)
-    for event in engine.log:
-        tree.apply(event)
-    assert len(index) == 1
-    tree.apply(engine.log[0])
-    assert len(index) == 0

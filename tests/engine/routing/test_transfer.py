@@ -11,9 +11,6 @@ from engine.routing.transfer import (
     least_blocks_to_move,
 )
 
-SLOW_LINK = TransferCosts(fixed_ms=100, block_ms=1, token_ms=0.1)
-FAST_LINK = TransferCosts(fixed_ms=2, block_ms=0.13, token_ms=0.1)
-
 
 def total_ms(
     blocks: int, num_tokens: int, here: int, block_size: int, costs: TransferCosts
@@ -41,25 +38,6 @@ def test_no_allowed_number_of_blocks_costs_less(
     assert 0 <= moved <= most
     everything = [total_ms(n, num_tokens, here, block_size, costs) for n in range(most + 1)]
     assert everything[moved] == min(everything)
-
-
-def test_a_move_continues_what_is_here() -> None:
-    assert blocks_to_move(1000, 0, 62, 16, FAST_LINK) == 62
-    assert blocks_to_move(1000, 40, 62, 16, FAST_LINK) == 22
-    assert blocks_to_move(1000, 62, 62, 16, FAST_LINK) == 0
-    assert blocks_to_move(1000, 62, 10, 16, FAST_LINK) == 0
-
-
-def test_the_last_token_is_always_computed() -> None:
-    assert blocks_to_move(64, 0, 4, 16, FAST_LINK) == 3
-    assert blocks_to_move(65, 0, 4, 16, FAST_LINK) == 4
-    assert blocks_to_move(1, 0, 1, 1, FAST_LINK) == 0
-
-
-def test_a_short_prompt_is_not_worth_the_fixed_cost() -> None:
-    assert blocks_to_move(1000, 0, 62, 16, SLOW_LINK) == 0
-    assert blocks_to_move(4000, 0, 249, 16, SLOW_LINK) == 249
-    assert not is_cheaper_to_move(0, 16, FAST_LINK)
 
 
 def test_equal_costs_compute() -> None:
