@@ -1,12 +1,16 @@
 """Servers for the tests: one per module where it can be shared, always over real sockets."""
 
+import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+import openai
 import pytest
 
 from server.process import BackgroundServer
 from tests.server.harness import start
+from tests.server.sdk import sdk
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -24,10 +28,18 @@ def shape() -> dict[str, bool]:
 
 
 @pytest.fixture(scope="module")
-def url(shape: dict[str, bool]) -> Iterator[str]:
-    """A running server with room for every request."""
-    with start(engine={"max_kv_tokens": 4096}, **shape) as server:
+def url(request: pytest.FixtureRequest, shape: dict[str, bool]) -> Iterator[str]:
+    """A running server with the module's SERVER as options; without, it has room for every request."""
+    options = getattr(request.module, "SERVER", {"engine": {"max_kv_tokens": 4096}})
+    with start(**options, **shape) as server:
         yield server.url
+
+
+@pytest.fixture(scope="module")
+def client(url: str) -> Iterator[openai.OpenAI]:
+    """OpenAI's SDK, strict."""
+    with sdk(url) as client:
+        yield client
 
 
 @pytest.fixture
@@ -43,3 +55,11 @@ def serve(shape: dict[str, bool]) -> Iterator[Callable[..., BackgroundServer]]:
     for server in servers:
         server.process.kill()
         server.stop()
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Path:
+    """A FIFO that the fake model waits for; see `app_under_test.py`."""
+    path = tmp_path / "gate"
+    os.mkfifo(path)
+    return path

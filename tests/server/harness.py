@@ -3,8 +3,7 @@
 import json
 import socket
 import struct
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any
 
@@ -19,20 +18,27 @@ from engine.events.vocabulary import AnyEvent, Event, Keyframe
 from server.process import BackgroundServer
 from tests.server.zygote import ForkedProcess
 
-APP = Path(__file__).parent / "app_under_test.py"
 TIMEOUT = 60.0
 
 
 def start(**options: Any) -> BackgroundServer:
     """A server process over the alphabet runner; see `app_under_test.py` for the options."""
-    return ForkedServer([json.dumps(options)])
+    return ForkedServer(
+        "tests.server.app_under_test",
+        json.dumps(options, default=str),
+        torch="model" in options,
+    )
 
 
 class ForkedServer(BackgroundServer):
     """A server that does not have to import anything."""
 
-    def _launch(self, command: Sequence[str]) -> Any:
-        return ForkedProcess(*command, stderr=self._errors.fileno())
+    def __init__(self, program: str, *arguments: str, **options: Any) -> None:
+        self._options = options
+        super().__init__([program, *arguments])
+
+    def _launch(self, command: Any) -> Any:
+        return ForkedProcess(*command, stderr=self._errors.fileno(), **self._options)
 
 
 def http(url: str, **options: Any) -> httpx.Client:

@@ -1,6 +1,5 @@
 """A client that leaves, in every state and in every way, frees its blocks at once."""
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -57,13 +56,11 @@ def test_leaving_frees_everything_between_two_steps(
 @pytest.mark.parametrize("body", BODIES)
 def test_leaving_while_the_prompt_is_tokenized_is_noticed_at_once(
     serve: Callable[..., BackgroundServer],
-    tmp_path: Path,
+    gate: Path,
     body: str,
     leave: Callable[[Caller], None],
 ) -> None:
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    url = serve(gate=str(gate)).url
+    url = serve(gate=gate).url
     prompts = ["gate: it is being tokenized", "it is next"]
     callers = [Caller(url, "/v1/completions", BODIES[body] | {"prompt": one}) for one in prompts]
     until(url, "/health", lambda answer: answer.json()["pending_submit"] == 2)

@@ -123,11 +123,9 @@ def test_viewers_get_the_status_on_the_same_connection(url: str) -> None:
 
 
 def test_viewers_hear_that_the_server_is_about_to_stop(
-    serve: Callable[..., BackgroundServer], tmp_path: Path
+    serve: Callable[..., BackgroundServer], gate: Path
 ) -> None:
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    server = serve(gate=str(gate), server={"keep_alive": 1000.0})
+    server = serve(gate=gate, server={"keep_alive": 1000.0})
     caller = Caller(server.url, "/v1/completions", BODY, X_Client="gate")
     with Feed(server.url) as feed:
         feed.keyframe()

@@ -1,7 +1,6 @@
 """Failures on the server's side: every client learns of them, nothing hangs, the rest goes on."""
 
 import json
-import os
 import signal
 import socket
 from collections.abc import Callable
@@ -106,11 +105,9 @@ def test_a_broken_loop_ends_every_stream_and_is_said_on_ready(serve: Serve) -> N
 
 
 def test_a_hanging_step_ends_what_waits_for_it_and_the_server_recovers(
-    serve: Serve, tmp_path: Path
+    serve: Serve, gate: Path
 ) -> None:
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    url = serve(gate=str(gate), server={"stuck_seconds": 0.3}).url
+    url = serve(gate=gate, server={"stuck_seconds": 0.3}).url
     body = {"prompt": "x", "max_tokens": 2}
     with Feed(url) as feed:
         feed.keyframe()
@@ -147,11 +144,9 @@ def test_a_hanging_step_ends_what_waits_for_it_and_the_server_recovers(
 
 
 def test_lmtp_streams_behind_a_hanging_step_end_and_the_connection_goes_on(
-    serve: Serve, tmp_path: Path
+    serve: Serve, gate: Path
 ) -> None:
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    url = serve(gate=str(gate), server={"stuck_seconds": 0.3}).url
+    url = serve(gate=gate, server={"stuck_seconds": 0.3}).url
 
     def generate(stream: int, user: str) -> str:
         call = {"stream_id": stream, "prompt": [97], "max_tokens": 2, "user": user}
@@ -176,10 +171,8 @@ def test_lmtp_streams_behind_a_hanging_step_end_and_the_connection_goes_on(
         assert tokens == [97, 98]
 
 
-def test_a_step_that_never_returns_does_not_keep_the_process(serve: Serve, tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    server = serve(gate=str(gate), server={"stuck_seconds": 0.1, "drain_seconds": 60})
+def test_a_step_that_never_returns_does_not_keep_the_process(serve: Serve, gate: Path) -> None:
+    server = serve(gate=gate, server={"stuck_seconds": 0.1, "drain_seconds": 60})
     caller = Caller(server.url, "/v1/completions", {"prompt": "x"}, X_Client="gate")
     assert "engine_stuck" in caller.read_all()
     server.process.send_signal(signal.SIGTERM)
@@ -240,11 +233,9 @@ def test_a_reader_that_accepts_nothing_is_cut_off_after_a_while(serve: Serve) ->
 
 
 @pytest.mark.parametrize("paused", [False, True])
-def test_sigterm_lets_running_requests_finish(serve: Serve, tmp_path: Path, paused: bool) -> None:
+def test_sigterm_lets_running_requests_finish(serve: Serve, gate: Path, paused: bool) -> None:
     """While it drains it still answers: /ready and new requests get 503. Held requests run, too."""
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    server = serve(gate=str(gate), paused=paused)
+    server = serve(gate=gate, paused=paused)
     url = server.url
     with Feed(url) as feed:
         feed.keyframe()
@@ -267,10 +258,8 @@ def test_sigterm_lets_running_requests_finish(serve: Serve, tmp_path: Path, paus
     assert [text["full_text"] for text in texts] == ["abcdefghijklmnopqrstuvwxyzabcd"] * 2
 
 
-def test_a_request_that_outlasts_the_shutdown_gets_an_error(serve: Serve, tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    server = serve(gate=str(gate), server={"drain_seconds": 0.2})
+def test_a_request_that_outlasts_the_shutdown_gets_an_error(serve: Serve, gate: Path) -> None:
+    server = serve(gate=gate, server={"drain_seconds": 0.2})
     with Feed(server.url) as feed:
         feed.keyframe()
         body = {"prompt": "x", "stream": True}
@@ -282,10 +271,8 @@ def test_a_request_that_outlasts_the_shutdown_gets_an_error(serve: Serve, tmp_pa
         assert server.process.wait(30) == 0
 
 
-def test_a_second_sigterm_stops_at_once(serve: Serve, tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    server = serve(gate=str(gate))
+def test_a_second_sigterm_stops_at_once(serve: Serve, gate: Path) -> None:
+    server = serve(gate=gate)
     caller = Caller(server.url, "/v1/completions", {"prompt": "x"}, X_Client="gate")
     caller.socket.recv(1)
     server.process.send_signal(signal.SIGTERM)

@@ -1,7 +1,6 @@
 """`benchmarks/load` on small counts: whatever happens, nothing is lost and nothing stays."""
 
 import asyncio
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -53,10 +52,8 @@ def test_what_clients_see_of_a_forward_pass_that_raises(serve: Serve) -> None:
     }
 
 
-def test_what_clients_see_of_one_that_hangs(serve: Serve, tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    url = serve(gate=str(gate), server={"stuck_seconds": 0.2}).url
+def test_what_clients_see_of_one_that_hangs(serve: Serve, gate: Path) -> None:
+    url = serve(gate=gate, server={"stuck_seconds": 0.2}).url
     figures = asyncio.run(faults.hanging(url, gate, returns_after=0))
     assert figures["in it"] == "200: engine_stuck"
     assert {figures[f"behind it, {form}"] for form in faults.FORMS} == {"503: engine_stuck"}

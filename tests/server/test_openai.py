@@ -1,6 +1,6 @@
 """OpenAI's API, judged by OpenAI's own SDK with strict response validation."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import openai
 import pytest
@@ -9,16 +9,10 @@ from engine.events.vocabulary import Admitted, Preempted, RequestArrived
 from engine.text.byte_tokenizer import ByteTokenizer
 from server.process import BackgroundServer
 from tests.server.harness import post, sse_data, trace
-from tests.server.sdk import lenient, sdk
+from tests.server.sdk import lenient
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyz"
 TOKENIZER = ByteTokenizer()
-
-
-@pytest.fixture(scope="module")
-def client(url: str) -> Iterator[openai.OpenAI]:
-    with sdk(url) as client:
-        yield client
 
 
 def test_models(client: openai.OpenAI) -> None:

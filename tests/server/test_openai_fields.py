@@ -2,7 +2,6 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,11 +11,11 @@ import pytest
 from engine.events.vocabulary import RequestArrived
 from server.api.openai.chat import ChatRequest, with_one_system_message
 from server.api.openai.completions import CompletionRequest
-from server.process import serve_in_background
 from tests.facts import assert_names
 from tests.server.harness import post, trace
-from tests.server.sdk import lenient, sdk
+from tests.server.sdk import lenient
 
+SERVER = {"model": "bundled"}
 PROMPT = "Once upon a time"
 MESSAGES = [{"role": "user", "content": "Tell me a story."}]
 COMMA, END = 20, 4  # token ids of the bundled model
@@ -38,18 +37,6 @@ class Answer:
     reasons: dict[int, str] = field(default_factory=dict)
     tokens: int = 0
     model: str = ""
-
-
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with serve_in_background() as server:
-        yield server.url
-
-
-@pytest.fixture(scope="module")
-def client(url: str) -> Iterator[openai.OpenAI]:
-    with sdk(url) as client:
-        yield client
 
 
 def ask(client: openai.OpenAI, endpoint: str, stream: bool, **fields: Any) -> Answer:

@@ -1,7 +1,6 @@
 """Log-probabilities, echo and best_of over HTTP: what each says, and that they agree."""
 
 import unicodedata
-from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -20,10 +19,10 @@ from server.api.openai.completions import (
 )
 from server.core.messages import Logprobs, OutputDelta, Prompt
 from server.core.request_stream import RequestStream
-from server.process import serve_in_background
 from tests.server.harness import post, sse_data
-from tests.server.sdk import lenient, sdk
+from tests.server.sdk import lenient
 
+SERVER = {"model": "bundled"}
 TOKENIZER = HFTokenizer(BUNDLED)
 END = 4  # the bundled model's end token
 PROMPT = "Once upon a time"
@@ -31,18 +30,6 @@ HARD = "The 😀 é"  # the bundled model writes the emoji as four tokens of a b
 ASKED = {"model": "m", "prompt": PROMPT, "max_tokens": 12, "temperature": 0}
 CHAT = {"messages": [{"role": "user", "content": "Tell me a story."}], "max_tokens": 12}
 LISTS = ("tokens", "token_logprobs", "top_logprobs", "text_offset")
-
-
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with serve_in_background() as server:
-        yield server.url
-
-
-@pytest.fixture(scope="module")
-def client(url: str) -> Iterator[openai.OpenAI]:
-    with sdk(url) as client:
-        yield client
 
 
 def complete(url: str, **fields: Any) -> dict[str, Any]:

@@ -34,12 +34,6 @@ class Legs(BaseModel):
 
 
 @pytest.fixture(scope="module")
-def client(url: str) -> Iterator[openai.OpenAI]:
-    with sdk(url) as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
 def bundled() -> Iterator[openai.OpenAI]:
     with serve_in_background() as server, sdk(server.url) as client:
         yield client

@@ -1,6 +1,5 @@
 """Routes that clients of vLLM expect: what they answer, and their protection."""
 
-import os
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -79,10 +78,8 @@ def test_the_load_counts_unfinished_requests(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_ping_fails_while_the_engine_hangs(serve: Serve, tmp_path: Path, method: str) -> None:
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    url = serve(gate=str(gate), server={"stuck_seconds": 0.3}).url
+def test_ping_fails_while_the_engine_hangs(serve: Serve, gate: Path, method: str) -> None:
+    url = serve(gate=gate, server={"stuck_seconds": 0.3}).url
     with http(url) as client:
         assert client.request(method, "/ping").status_code == 200
         hanging = Caller(url, "/v1/completions", {"prompt": "x"}, X_Client="gate")

@@ -1,6 +1,5 @@
 """Run until something happens: the engine stops after that step, and says why."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -92,11 +91,10 @@ def test_it_stops_after_the_step_of_the_event_and_names_the_request(
 
 
 def test_it_stops_when_a_request_arrives_and_after_the_step_that_could_admit_it(
-    serve: Callable[..., BackgroundServer], tmp_path: Path
+    serve: Callable[..., BackgroundServer], gate: Path
 ) -> None:
-    gate = tmp_path / "gate"  # holds the first step until the second request is on its way
-    os.mkfifo(gate)
-    url = serve(paused=True, gate=str(gate)).url
+    # holds the first step until the second request is on its way
+    url = serve(paused=True, gate=gate).url
     callers = ask(url, "first", user="gate", max_tokens=450)
     waits = Caller(url, "/engine/run_until", {"until": "arrival"})
     with gate.open("wb"):  # waits for the forward pass, which goes on when the block ends

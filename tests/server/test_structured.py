@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
@@ -11,12 +10,11 @@ import pytest
 from pydantic import BaseModel, ConfigDict
 
 from engine.events.vocabulary import RequestArrived
-from server.process import serve_in_background
 from tests.facts import assert_names
 from tests.server.harness import post, sse_data, trace
-from tests.server.sdk import sdk
 from tests.server.test_openai_fields import ANSWERS, ask
 
+SERVER = {"model": "bundled"}
 MESSAGES = [{"role": "user", "content": "What is 17 + 25?"}]
 SCHEMA = {
     "type": "object",
@@ -27,18 +25,6 @@ CODE = "[A-Z]{3}-[0-9]{2}"
 OPTIONAL = {"type": "object", "properties": {f"p{i}": {"type": "integer"} for i in range(900)}}
 ENDLESS = {"type": "object", "properties": {"n": {"$ref": "#"}}, "required": ["n"]}
 LATER = "[xyz]{40}(a?){200}a{200}"  # reaches a limit after 40 letters
-
-
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with serve_in_background() as server:
-        yield server.url
-
-
-@pytest.fixture(scope="module")
-def client(url: str) -> Iterator[openai.OpenAI]:
-    with sdk(url) as client:
-        yield client
 
 
 def is_trip(text: str) -> bool:

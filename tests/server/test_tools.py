@@ -24,8 +24,8 @@ from server.api.openai.tools import required_schema
 from server.core.settings import TOOL_CALL_PARSERS
 from server.process import serve_in_background
 from tests.server.harness import Caller, Feed, post, sse_data, trace
-from tests.server.sdk import sdk
 
+SERVER = {"model": "bundled"}
 BUNDLED = Path("engine/bundled")
 ASK = {"role": "user", "content": "What is 17 + 25?"}
 WEATHER = {
@@ -47,18 +47,6 @@ NOW = {"type": "function", "function": {"name": "now"}}
 TOOLS = [WEATHER, NOW]
 NAMED = {"type": "function", "function": {"name": "get_weather"}}
 ONE = {"tool_choice": "required", "parallel_tool_calls": False}
-
-
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with serve_in_background() as server:
-        yield server.url
-
-
-@pytest.fixture(scope="module")
-def client(url: str) -> Iterator[openai.OpenAI]:
-    with sdk(url) as client:
-        yield client
 
 
 def complete(client: openai.OpenAI, **fields: Any) -> Any:

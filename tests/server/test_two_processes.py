@@ -119,11 +119,9 @@ def test_an_engine_that_dies_again_soon_ends_the_server(serve: Serve) -> None:
 
 
 def test_while_the_engine_is_gone_new_requests_wait_and_are_answered(
-    serve: Serve, tmp_path: Path
+    serve: Serve, gate: Path
 ) -> None:
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    server = serve(two_processes=True, start_gate=str(gate))
+    server = serve(two_processes=True, start_gate=gate)
     url = server.url
     child(server).kill()
     until(url, "/ready", lambda response: response.status_code == 503)
@@ -142,11 +140,9 @@ def test_while_the_engine_is_gone_new_requests_wait_and_are_answered(
 
 
 def test_no_more_requests_wait_for_the_engine_than_for_a_place_in_the_batch(
-    serve: Serve, tmp_path: Path
+    serve: Serve, gate: Path
 ) -> None:
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    server = serve(two_processes=True, start_gate=str(gate), server={"max_waiting": 1})
+    server = serve(two_processes=True, start_gate=gate, server={"max_waiting": 1})
     child(server).kill()
     until(server.url, "/ready", lambda response: response.status_code == 503)
     callers = [Caller(server.url, "/v1/completions", {"prompt": "x"}) for _ in range(5)]
@@ -178,10 +174,8 @@ def test_an_lmtp_connection_outlives_the_engine_and_its_buffers_do_too(serve: Se
         assert wire.next("MSG", 4)["status"] == "released"
 
 
-def test_a_dead_engine_does_not_hold_up_the_servers_end(serve: Serve, tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    server = serve(two_processes=True, gate=str(gate))
+def test_a_dead_engine_does_not_hold_up_the_servers_end(serve: Serve, gate: Path) -> None:
+    server = serve(two_processes=True, gate=gate)
     caller = Caller(server.url, "/v1/completions", {"prompt": "x"}, X_Client="gate")
     caller.socket.recv(1)
     server.process.send_signal(signal.SIGTERM)
@@ -219,20 +213,16 @@ def test_the_engine_ends_with_the_server(serve: Serve) -> None:
     assert server.process.stdout.read() == b""  # the end of the file: both have closed it
 
 
-def test_the_engine_ends_although_a_step_hangs(serve: Serve, tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    server = serve(two_processes=True, gate=str(gate))
+def test_the_engine_ends_although_a_step_hangs(serve: Serve, gate: Path) -> None:
+    server = serve(two_processes=True, gate=gate)
     caller = Caller(server.url, "/v1/completions", {"prompt": "x"}, X_Client="gate")
     caller.socket.recv(1)
     server.process.kill()
     assert server.process.stdout.read() == b""
 
 
-def test_the_engine_ends_although_a_step_holds_the_gil(serve: Serve, tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    server = serve(two_processes=True, gate=str(gate))
+def test_the_engine_ends_although_a_step_holds_the_gil(serve: Serve, gate: Path) -> None:
+    server = serve(two_processes=True, gate=gate)
     caller = Caller(server.url, "/v1/completions", {"prompt": "x"}, X_Client="hang")
     caller.socket.recv(1)
     assert gate.read_bytes() == b"hangs"

@@ -1,7 +1,6 @@
 """vLLM's own request fields, on the wire as in vLLM 0.32: over HTTP, whole and streamed."""
 
 from collections import defaultdict
-from collections.abc import Iterator
 from typing import Any
 
 import openai
@@ -9,28 +8,16 @@ import pytest
 
 from engine.events.vocabulary import RequestArrived, StepFinished
 from engine.text.tokenizer import HFTokenizer
-from server.process import serve_in_background
 from tests.server.harness import http, post, sse_data, trace
-from tests.server.sdk import lenient, sdk
+from tests.server.sdk import lenient
 
+SERVER = {"model": "bundled", "engine": {"max_batch_size": 4}}
 TOKENIZER = HFTokenizer("engine/bundled")
 PROMPT = "Once upon a time"
 SUM = [{"role": "user", "content": "What is 17 + 25?"}]
 TOOL_TEXT = "<|python_start|>17+25<|python_end|><|output_start|>42<|output_end|>"
 ANSWER = "17 + 25 = 42."
 ENDPOINTS = ["completions", "chat"]
-
-
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with serve_in_background(max_batch_size=4) as server:
-        yield server.url
-
-
-@pytest.fixture(scope="module")
-def client(url: str) -> Iterator[openai.OpenAI]:
-    with sdk(url) as client:
-        yield client
 
 
 class Caller:

@@ -1,6 +1,5 @@
 """A gateway process over real servers, and a viewer of its feed."""
 
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,22 +9,21 @@ from httpx_sse import EventSource
 from engine.events.cluster import AnyClusterEvent
 from engine.events.cluster_log import ClusterLog
 from server.process import BackgroundServer
-from tests.server.harness import http
+from tests.server.harness import ForkedServer, http
 
 Serve = Callable[..., BackgroundServer]
 
 
 def start_gateway(*urls: str, key: str | None = None, **options: object) -> BackgroundServer:
     """`underglass serve --replica URL ...`; `key` is the cluster's."""
-    command = [sys.executable, "-m", "server.cli", "serve", "--port", "0", "--until-stdin-closes"]
-    command += ["--request-log", "off"]
+    command = ["serve", "--port", "0", "--until-stdin-closes", "--request-log", "off"]
     for url in urls:
         command += ["--replica", url]
     for name, value in options.items():
         command += [f"--{name.replace('_', '-')}", str(value)]
-    if key is not None:  # as in a cluster: not on the command line, where other users could read it
-        command = ["env", f"UNDERGLASS_CLUSTER_KEY={key}", *command]
-    return BackgroundServer(command)
+    # As in a cluster, the key is not on the command line, where other users could read it.
+    variables = {} if key is None else {"UNDERGLASS_CLUSTER_KEY": key}
+    return ForkedServer("server.cli", *command, **variables)
 
 
 class ClusterFeed:

@@ -1,7 +1,6 @@
 """Every field of GENERATE changes the answer, and log-probabilities are the real model's."""
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,8 +9,8 @@ from engine import Engine, SamplingParams
 from server.api.lmtp.client import connect
 from server.api.lmtp.inprocess import in_process
 from server.api.lmtp.interactive import PARAMETERS
-from server.process import serve_in_background
 
+SERVER = {"model": "bundled"}
 PROMPT = "Once upon a time"
 COMMA, END = 20, 4  # token ids of the bundled model
 BOLD = {"temperature": 2.0, "seed": 1}
@@ -41,12 +40,6 @@ CHANGES: dict[str, tuple[dict[str, Any], Any, Any]] = {
     "structured_outputs": ({}, None, {"choice": ["yes", "no"]}),
 }
 TESTED_ELSEWHERE = {"keep", "from", "user", "priority", "model"}
-
-
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with serve_in_background() as server:
-        yield server.url
 
 
 @pytest.fixture(scope="module")
