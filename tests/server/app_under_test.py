@@ -8,7 +8,7 @@ each test says in its requests what should go wrong:
     gate           the forward pass does not return until a test writes to the FIFO
     hang           the forward pass says so in the FIFO, and holds the GIL for ever
 
-With `checking`, a runner takes its place that checks every read of KV memory; with `model`, a model does.
+With `checking`, a runner takes its place that checks every read of KV memory; with `model`, a real one.
 
 A prompt that begins with "gate" is not tokenized until a test writes to the FIFO, either. With
 `start_gate`, an engine that is started again waits for that FIFO.

@@ -1,5 +1,7 @@
 """Servers for the tests: one per module where it can be shared, always over real sockets."""
 
+import asyncio
+import inspect
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +21,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         shapes = [{"two_processes": two} for two in (False, True)]
         ids = ["one_process", "two_processes"]
         metafunc.parametrize("shape", shapes, ids=ids, scope="module")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine in an event loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = inspect.signature(pyfuncitem.obj).parameters
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True
 
 
 @pytest.fixture(scope="module")

@@ -1,15 +1,13 @@
 """The bridge alone, in the test's own event loop: a request that leaves gives everything back."""
 
 import asyncio
-import threading
 from collections.abc import Awaitable, Callable
 
 import pytest
 
 from engine.events.vocabulary import RequestArrived, RequestFinished
 from server.core.bridge import Bridge
-from server.core.messages import Prompt
-from server.core.request_stream import GenerationRequest, RequestStream
+from server.core.request_stream import RequestStream
 from tests.server.bridges import order, read, running
 from tests.server.facts import raises_api_error
 
@@ -24,28 +22,22 @@ def finished(bridge: Bridge) -> list[tuple[int, str]]:
     return [(e.request, e.reason) for e in events if isinstance(e, RequestFinished)]
 
 
-def test_prompts_of_one_request_are_neighbours_and_choices_keep_their_order() -> None:
-    async def test() -> None:
-        async with running() as bridge, bridge.generate(order("a", "b", "c")) as generation:
-            assert generation.request_ids == [1, 2, 3]
-            assert await read(generation) == dict.fromkeys(range(3), "abcdefgh")
-
-    asyncio.run(test())
+async def test_prompts_of_one_request_are_neighbours_and_choices_keep_their_order() -> None:
+    async with running() as bridge, bridge.generate(order("a", "b", "c")) as generation:
+        assert generation.request_ids == [1, 2, 3]
+        assert await read(generation) == dict.fromkeys(range(3), "abcdefgh")
 
 
-def test_requests_reach_the_queue_in_the_order_in_which_they_were_asked() -> None:
-    async def test() -> None:
-        async def ask(label: str) -> None:
-            async with bridge.generate(order("x", label=label)):
-                pass
+async def test_requests_reach_the_queue_in_the_order_in_which_they_were_asked() -> None:
+    async def ask(label: str) -> None:
+        async with bridge.generate(order("x", label=label)):
+            pass
 
-        async with running() as bridge:
-            labels = [f"r{number}" for number in range(40)]
-            await asyncio.gather(*(ask(label) for label in labels))
-            events = bridge.window.since(0)
-            assert [e.label for e in events if isinstance(e, RequestArrived)] == labels
-
-    asyncio.run(test())
+    async with running() as bridge:
+        labels = [f"r{number}" for number in range(40)]
+        await asyncio.gather(*(ask(label) for label in labels))
+        events = bridge.window.since(0)
+        assert [e.label for e in events if isinstance(e, RequestArrived)] == labels
 
 
 async def raises(_generation: RequestStream) -> None:
@@ -58,60 +50,26 @@ async def is_cancelled(_generation: RequestStream) -> None:
 
 
 @pytest.mark.parametrize("leave", [raises, is_cancelled])
-def test_a_handler_that_fails_in_whatever_way_ends_its_request(
+async def test_a_handler_that_fails_in_whatever_way_ends_its_request(
     leave: Callable[[RequestStream], Awaitable[None]],
 ) -> None:
     async def handler(bridge: Bridge) -> None:
         async with bridge.generate(order("a", "b", max_tokens=1000)) as generation:
             await leave(generation)
 
-    async def test() -> None:
-        async with running() as bridge:
-            await bridge.pause()
-            await asyncio.gather(asyncio.create_task(handler(bridge)), return_exceptions=True)
-            await until(bridge, lambda: len(finished(bridge)) == 2)
-            assert finished(bridge) == [(1, "abort"), (2, "abort")]
-            assert not bridge.window.state.requests
-
-    asyncio.run(test())
+    async with running() as bridge:
+        await bridge.pause()
+        await asyncio.gather(asyncio.create_task(handler(bridge)), return_exceptions=True)
+        await until(bridge, lambda: len(finished(bridge)) == 2)
+        assert finished(bridge) == [(1, "abort"), (2, "abort")]
+        assert not bridge.window.state.requests
 
 
-def test_a_client_that_leaves_while_its_prompt_is_tokenized_never_arrives() -> None:
-    async def test() -> None:
-        tokenizing, go_on = threading.Event(), threading.Event()
-
-        def encode(bridge: Bridge) -> list[Prompt]:
-            tokenizing.set()
-            go_on.wait(30)
-            return order("slow").encode(bridge)
-
-        async def handler() -> None:
-            async with bridge.generate(GenerationRequest(encode)):
+async def test_what_prepare_raises_leaves_nothing_behind() -> None:
+    async with running() as bridge:
+        fields = {"max_tokens": "m"}
+        with raises_api_error(400, "context_length_exceeded", "max_tokens", param="m"):
+            async with bridge.generate(order("x", max_tokens=10**6, fields=fields)):
                 pass
-
-        async with running() as bridge:
-            task = asyncio.create_task(handler())
-            await asyncio.to_thread(tokenizing.wait, 30)
-            assert bridge.pending_submit == 1
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-            assert bridge.pending_submit == 0
-            go_on.set()
-            async with bridge.generate(order("next")) as generation:
-                assert generation.request_ids == [1]  # the engine never heard of the other
-                assert await read(generation) == {0: "abcdefgh"}
-
-    asyncio.run(test())
-
-
-def test_what_prepare_raises_leaves_nothing_behind() -> None:
-    async def test() -> None:
-        async with running() as bridge:
-            fields = {"max_tokens": "m"}
-            with raises_api_error(400, "context_length_exceeded", "max_tokens", param="m"):
-                async with bridge.generate(order("x", max_tokens=10**6, fields=fields)):
-                    pass
-            assert bridge.pending_submit == 0
-            await bridge.drain()  # returns at once: no request is live
-
-    asyncio.run(test())
+        assert bridge.pending_submit == 0
+        await bridge.drain()  # returns at once: no request is live

@@ -65,18 +65,15 @@ def test_one_stream(url: str) -> None:
     assert (last.full_text, last.finish_reason, last.label) == ("abc", "length", "Ada")
 
 
-def test_reading_a_stream_twice_raises_at_once(url: str) -> None:
-    async def twice() -> None:
-        client = Client(url)
-        streams = await client.queue([{"prompt": "Hello", "max_tokens": 3, "label": "Ada"}])
-        assert len([event async for event in client.read(streams)]) == 4
-        arrived = len(client.trace().of(RequestArrived))
-        with pytest.raises(RequestFailedError):
-            async for _ in client.read(streams):
-                pass
-        assert len(client.trace().of(RequestArrived)) == arrived
-
-    asyncio.run(twice())
+async def test_reading_a_stream_twice_raises_at_once(url: str) -> None:
+    client = Client(url)
+    streams = await client.queue([{"prompt": "Hello", "max_tokens": 3, "label": "Ada"}])
+    assert len([event async for event in client.read(streams)]) == 4
+    arrived = len(client.trace().of(RequestArrived))
+    with pytest.raises(RequestFailedError):
+        async for _ in client.read(streams):
+            pass
+    assert len(client.trace().of(RequestArrived)) == arrived
 
 
 def test_a_name_may_be_of_any_alphabet(url: str) -> None:
@@ -143,19 +140,16 @@ def test_a_stream_that_fails_is_raised_and_others_are_closed(url: str) -> None:
         asyncio.run(Client(url).fire(requests))
 
 
-def test_an_answer_that_cannot_be_read_is_raised() -> None:
+async def test_an_answer_that_cannot_be_read_is_raised() -> None:
     async def body() -> AsyncIterator[bytes]:  # a text would count as already read
         yield b"data: no json\n\n"
 
-    async def read() -> None:
-        def answer(_request: httpx.Request) -> httpx.Response:
-            headers = {"x-underglass-request": "1", "content-type": "text/event-stream"}
-            return httpx.Response(200, headers=headers, content=body())
+    def answer(_request: httpx.Request) -> httpx.Response:
+        headers = {"x-underglass-request": "1", "content-type": "text/event-stream"}
+        return httpx.Response(200, headers=headers, content=body())
 
-        connection = httpx.AsyncClient(transport=httpx.MockTransport(answer), base_url="http://x")
-        response = await connection.send(connection.build_request("POST", "/"), stream=True)
-        with pytest.raises(json.JSONDecodeError):
-            async for _ in Client("http://x").read([Stream("Ada", connection, response)]):
-                pass
-
-    asyncio.run(read())
+    connection = httpx.AsyncClient(transport=httpx.MockTransport(answer), base_url="http://x")
+    response = await connection.send(connection.build_request("POST", "/"), stream=True)
+    with pytest.raises(json.JSONDecodeError):
+        async for _ in Client("http://x").read([Stream("Ada", connection, response)]):
+            pass

@@ -114,19 +114,6 @@ def test_leaving_after_asking_for_more_is_noticed(
         assert feed.until_kind(RequestFinished).reason == "abort"
 
 
-def test_others_are_served_as_if_nothing_had_been(held: str) -> None:
-    with Feed(held) as feed:
-        feed.keyframe()
-        leaver = Caller(held, "/v1/completions", {"prompt": "x", "max_tokens": 50})
-        stayer = Caller(held, "/v1/completions", {"prompt": "y", "max_tokens": 10})
-        feed.until_kind(RequestArrived, 2)
-        post(held, "/engine/step", {"steps": 3})
-        leaver.close()
-        feed.until_kind(RequestFinished)
-        post(held, "/engine/step", {"steps": 7})
-        assert sse_data(stayer.read_all())[-1]["full_text"] == "abcdefghij"
-
-
 def test_a_running_engine_notices_within_a_step_or_two(
     serve: Callable[..., BackgroundServer],
 ) -> None:

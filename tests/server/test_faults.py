@@ -90,6 +90,7 @@ def test_a_broken_loop_ends_every_stream_and_is_said_on_ready(serve: Serve) -> N
             assert (error["error"]["code"], done) == ("engine_failed", "[DONE]")
         assert "503" in whole.read_all().splitlines()[0]
         assert "engine_failed" in breaking.read_all()
+        assert feed.until_not_ready() == get(url, "/ready")["error"]["message"]
     ready = http(url).get("/ready")
     assert (ready.status_code, ready.json()["error"]["code"]) == (503, "not_ready")
     assert "told to break" in ready.json()["error"]["message"]
@@ -125,6 +126,9 @@ def test_a_hanging_step_ends_what_waits_for_it_and_the_server_recovers(
             assert "engine_stuck" in answer
             assert "retry-after: 1" in answer.lower()
         assert http(url).get("/ready").status_code == 503
+        for method in ("GET", "POST"):
+            stuck = http(url).request(method, "/ping")
+            assert (stuck.status_code, stuck.json()["error"]["code"]) == (503, "engine_stuck")
         feed.until_not_ready()
         refused = post(url, "/v1/completions", body)
         assert (refused.status_code, refused.json()["error"]["code"]) == (503, "engine_stuck")

@@ -90,51 +90,46 @@ async def _frames(dice: random.Random, count: int) -> AsyncIterator[str]:
         await asyncio.sleep(0)
 
 
-def test_lmtp_frames(soak: bool, first_seed: int) -> None:
+async def test_lmtp_frames(soak: bool, first_seed: int) -> None:
     count = 50_000 if soak else 2_000
     print(f"{count} LMTP frames, seed {first_seed}")
 
-    async def test() -> None:
-        outbox = Outbox()
-        engine = Engine(
-            AlphabetRunner(None), EngineConfig(**ENGINE), tokenizer=TOKENIZER, log=outbox
-        )
-        client = InProcessClient(engine, outbox)
-        bridge = Bridge(client, ServerSettings(log_window=LOG_WINDOW))
-        bridge.start()
-        models = Models(bridge)
-        for seed in range(first_seed, first_seed + count // FRAMES_PER_SESSION):
-            sent: list[str] = []
+    outbox = Outbox()
+    engine = Engine(AlphabetRunner(None), EngineConfig(**ENGINE), tokenizer=TOKENIZER, log=outbox)
+    client = InProcessClient(engine, outbox)
+    bridge = Bridge(client, ServerSettings(log_window=LOG_WINDOW))
+    bridge.start()
+    models = Models(bridge)
+    for seed in range(first_seed, first_seed + count // FRAMES_PER_SESSION):
+        sent: list[str] = []
 
-            async def send(text: str, sent: list[str] = sent) -> None:
-                sent.append(text)
+        async def send(text: str, sent: list[str] = sent) -> None:
+            sent.append(text)
 
-            tasks = asyncio.all_tasks()
-            await Session(models, send).serve(_frames(random.Random(seed), FRAMES_PER_SESSION))
-            assert sent, f"seed {seed}"
-            for text in sent:
-                word, _, items = text.partition(" ")
-                assert word in {"TOKEN", "MSG"}, f"seed {seed}"
-                codes = {item.get("code") for item in json.loads(items)}
-                assert "internal_error" not in codes, f"seed {seed}: {text}"
-            assert asyncio.all_tasks() == tasks, f"seed {seed}"
-            async with asyncio.timeout(60):
-                while bridge.window.state.requests or bridge.window.state.holds:
-                    await bridge.window.changed(1)
-        assert not bridge.failure
-        assert not bridge._live
-        state = bridge.window.state
-        assert len(state.free) + sum(len(node.blocks) for node in state.nodes.values()) == len(
-            state.refs
-        )
-        assert all(node.lock == 0 for node in state.nodes.values())
-        await bridge.stop()
-
-    asyncio.run(test())
+        tasks = asyncio.all_tasks()
+        await Session(models, send).serve(_frames(random.Random(seed), FRAMES_PER_SESSION))
+        assert sent, f"seed {seed}"
+        for text in sent:
+            word, _, items = text.partition(" ")
+            assert word in {"TOKEN", "MSG"}, f"seed {seed}"
+            codes = {item.get("code") for item in json.loads(items)}
+            assert "internal_error" not in codes, f"seed {seed}: {text}"
+        assert asyncio.all_tasks() == tasks, f"seed {seed}"
+        async with asyncio.timeout(60):
+            while bridge.window.state.requests or bridge.window.state.holds:
+                await bridge.window.changed(1)
+    assert not bridge.failure
+    assert not bridge._live
+    state = bridge.window.state
+    assert len(state.free) + sum(len(node.blocks) for node in state.nodes.values()) == len(
+        state.refs
+    )
+    assert all(node.lock == 0 for node in state.nodes.values())
+    await bridge.stop()
 
 
 @pytest.mark.parametrize("count", [40])
-def test_lmtp_frames_over_a_socket(url: str, count: int, soak: bool, first_seed: int) -> None:
+async def test_lmtp_frames_over_a_socket(url: str, count: int, soak: bool, first_seed: int) -> None:
     from websockets.asyncio.client import connect
     from websockets.exceptions import ConnectionClosed
 
@@ -148,11 +143,8 @@ def test_lmtp_frames_over_a_socket(url: str, count: int, soak: bool, first_seed:
                 except ConnectionClosed:  # binary frames are refused
                     return
 
-    async def test() -> None:
-        for seed in range(first_seed, first_seed + (250 if soak else 10)):
-            await one(seed)
-        async with asyncio.timeout(60):
-            while await live_and_held(url) != (0, 0):
-                pass
-
-    asyncio.run(test())
+    for seed in range(first_seed, first_seed + (250 if soak else 10)):
+        await one(seed)
+    async with asyncio.timeout(60):
+        while await live_and_held(url) != (0, 0):
+            pass

@@ -49,17 +49,14 @@ def test_nothing_is_looked_through_while_another_request_is_in() -> None:
     assert asyncio.run(_knot_after(another_comes=True))
 
 
-def test_an_idle_server_is_waited_for_while_a_request_is_in_and_not_before() -> None:
-    async def waits() -> tuple[bool, bool]:
-        async with running() as idle:
-            await idle.drain()  # no request has come yet
-        async with running() as busy:
-            await busy.pause()
-            async with busy.generate(order("a", max_tokens=2000)):
-                draining = asyncio.create_task(busy.drain())
-                await asyncio.sleep(0)
-                before = draining.done()
-            await draining
-            return before, draining.done()
-
-    assert asyncio.run(waits()) == (False, True)
+async def test_an_idle_server_is_waited_for_while_a_request_is_in_and_not_before() -> None:
+    async with running() as idle:
+        await idle.drain()  # no request has come yet
+    async with running() as busy:
+        await busy.pause()
+        async with busy.generate(order("a", max_tokens=2000)):
+            draining = asyncio.create_task(busy.drain())
+            await asyncio.sleep(0)
+            before = draining.done()
+        await draining
+        assert (before, draining.done()) == (False, True)

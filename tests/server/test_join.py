@@ -16,7 +16,7 @@ from server.core import addresses
 from server.core.addresses import Address, network_addresses
 from server.core.settings import ServerSettings
 from server.process import BackgroundServer
-from tests.server.harness import get, http, post
+from tests.server.harness import get, post
 from underglass import child
 
 V4, V6 = socket.AF_INET, socket.AF_INET6
@@ -143,8 +143,3 @@ def test_a_class_may_listen_on_one_network_and_prints_where(
         assert server.process.stdout is not None
         server.process.terminate()
         assert address.url(int(port)) in server.process.stdout.read().decode()
-
-
-def test_the_addresses_need_the_key(serve: Callable[..., BackgroundServer]) -> None:
-    with http(serve(server={"api_key": "secret"}).url) as client:
-        assert client.get("/join").status_code == 401

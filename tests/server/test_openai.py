@@ -8,44 +8,16 @@ import pytest
 from engine.events.vocabulary import Admitted, Preempted, RequestArrived
 from engine.text.byte_tokenizer import ByteTokenizer
 from server.process import BackgroundServer
-from tests.server.harness import post, sse_data, trace
+from tests.server.harness import post, trace
 from tests.server.sdk import lenient
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyz"
 TOKENIZER = ByteTokenizer()
 
 
-def test_models(client: openai.OpenAI) -> None:
-    (model,) = client.models.list().data
-    assert (model.id, model.object, model.owned_by) == ("alphabet", "model", "underglass")
-    assert model.created > 0
-
-
-def test_completion(client: openai.OpenAI) -> None:
-    answer = client.completions.create(model="any", prompt="Once", max_tokens=4)
-    assert (answer.model, answer.object) == ("any", "text_completion")
-    (choice,) = answer.choices
-    assert (choice.text, choice.finish_reason, choice.index) == ("abcd", "length", 0)
-    assert answer.usage.prompt_tokens == 5  # BOS and four letters
-    assert answer.usage.completion_tokens == 4
-    assert answer.usage.total_tokens == 9
-
-
 def test_completion_has_sixteen_tokens_unless_asked_otherwise(client: openai.OpenAI) -> None:
     answer = client.completions.create(model="any", prompt="Once")
     assert answer.choices[0].text == ALPHABET[:16]
-
-
-def test_the_model_may_stop_by_itself(client: openai.OpenAI) -> None:
-    answer = client.completions.create(model="any", prompt="How?")
-    assert (answer.choices[0].text, answer.choices[0].finish_reason) == ("abcde", "stop")
-
-
-def test_ignore_eos_goes_on(client: openai.OpenAI) -> None:
-    answer = client.completions.create(
-        model="any", prompt="How?", max_tokens=8, extra_body={"ignore_eos": True}
-    )
-    assert (answer.choices[0].text, answer.choices[0].finish_reason) == ("abcdegh", "length")
 
 
 def test_completion_stream_chunks(client: openai.OpenAI) -> None:
@@ -81,31 +53,12 @@ def test_samples_and_several_prompts(client: openai.OpenAI) -> None:
     assert answer.usage.completion_tokens == 12
 
 
-def test_samples_stream_side_by_side(client: openai.OpenAI) -> None:
-    texts = {0: "", 1: "", 2: ""}
-    for chunk in lenient(client).completions.create(
-        model="any", prompt="Once", n=3, max_tokens=6, stream=True
-    ):
-        texts[chunk.choices[0].index] += chunk.choices[0].text
-    assert texts == {0: "abcdef", 1: "bcdefg", 2: "cdefgh"}
-
-
 @pytest.mark.parametrize("prompt", [[104, 105], [[104, 105], [104]]])
 def test_token_ids_as_prompt(client: openai.OpenAI, url: str, prompt: list) -> None:
     answer = client.completions.create(model="any", prompt=prompt, max_tokens=2)
     assert {choice.text for choice in answer.choices} == {"ab"}
     asked = [event.prompt for event in trace(url).of(RequestArrived)[-len(answer.choices) :]]
     assert asked == (prompt if isinstance(prompt[0], list) else [prompt])
-
-
-def test_chat(client: openai.OpenAI) -> None:
-    answer = client.chat.completions.create(
-        model="any", messages=[{"role": "user", "content": "Hi"}], max_completion_tokens=3
-    )
-    (choice,) = answer.choices
-    assert (choice.message.role, choice.message.content) == ("assistant", "abc")
-    assert choice.finish_reason == "length"
-    assert answer.usage.completion_tokens == 3
 
 
 def test_chat_fills_the_cap_unless_asked_otherwise(client: openai.OpenAI) -> None:
@@ -217,13 +170,6 @@ def test_neutral_values_pass(url: str) -> None:
     neutral |= {"presence_penalty": 0.0, "frequency_penalty": 0, "suffix": "", "n": 1}
     answer = post(url, "/v1/completions", {"prompt": "x", "model": "m"} | neutral)
     assert answer.status_code == 200
-
-
-def test_every_stream_ends_with_done(url: str) -> None:
-    body = {"prompt": "x", "stream": True, "messages": [{"role": "user", "content": "x"}]}
-    for path, unused in (("completions", "messages"), ("chat/completions", "prompt")):
-        asked = {name: value for name, value in body.items() if name != unused}
-        assert sse_data(post(url, f"/v1/{path}", asked).text)[-1] == "[DONE]"
 
 
 def test_responses_carry_a_request_id(url: str) -> None:

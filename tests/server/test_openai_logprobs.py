@@ -20,7 +20,6 @@ from server.api.openai.completions import (
 from server.core.messages import Logprobs, OutputDelta, Prompt
 from server.core.request_stream import RequestStream
 from tests.server.harness import post, sse_data
-from tests.server.sdk import lenient
 
 SERVER = {"model": "bundled"}
 TOKENIZER = HFTokenizer(BUNDLED)
@@ -85,12 +84,6 @@ def test_completions_tell_of_every_token_and_of_the_likeliest(
         assert True in chosen_likeliest and False in chosen_likeliest
 
 
-def test_greedy_tokens_have_the_greatest_of_their_log_probabilities(url: str) -> None:
-    told = complete(url, logprobs=1)["choices"][0]["logprobs"]
-    for logprob, top in zip(told["token_logprobs"], told["top_logprobs"], strict=True):
-        assert max(top.values()) == logprob  # the same float: clients compare them
-
-
 @pytest.mark.parametrize(
     "fields",
     [
@@ -130,25 +123,6 @@ def test_text_that_is_held_back_changes_no_offset(url: str) -> None:
     assert held["choices"][0]["text"] == free["choices"][0]["text"]
 
 
-def test_what_lm_eval_asks(url: str) -> None:
-    """Its `local-completions` sums `token_logprobs[ctxlen:-1]` and asks whether it is greedy."""
-    texts = [PROMPT + ", a prince called", HARD]
-    prompts = [TOKENIZER.encode(text) for text in texts]
-    answer = complete(url, prompt=prompts, max_tokens=1, logprobs=1, echo=True, seed=1234)
-    for choice, prompt in zip(answer["choices"], prompts, strict=True):
-        told = choice["logprobs"]
-        assert {len(told[name]) for name in LISTS} == {len(prompt) + 1}
-        assert (told["token_logprobs"][0], told["top_logprobs"][0]) == (None, None)
-        for logprob, top in zip(told["token_logprobs"][1:], told["top_logprobs"][1:], strict=True):
-            assert logprob <= max(top.values()) <= 0
-    continuation = slice(len(TOKENIZER.encode(PROMPT)), -1)
-    told = answer["choices"][0]["logprobs"]
-    for logprob, top in zip(
-        told["token_logprobs"][continuation], told["top_logprobs"][continuation], strict=True
-    ):
-        assert logprob == max(top.values())  # the model would write it anyway
-
-
 def test_a_text_has_the_same_log_probabilities_as_prompt_and_as_output(url: str) -> None:
     """Computed in a prompt's chunks, or token by token: within the rounding of float32."""
     written = complete(url, logprobs=0)["choices"][0]
@@ -161,13 +135,6 @@ def test_a_text_has_the_same_log_probabilities_as_prompt_and_as_output(url: str)
     assert told["text_offset"][-12:] == [
         at + len(PROMPT) for at in written["logprobs"]["text_offset"]
     ]
-
-
-def test_echo_puts_the_prompt_in_front(url: str) -> None:
-    bare = complete(url)["choices"][0]["text"]
-    assert complete(url, echo=True)["choices"][0]["text"] == PROMPT + bare
-    ids = TOKENIZER.encode(PROMPT)
-    assert complete(url, prompt=ids, echo=True)["choices"][0]["text"] == "<|bos|>" + PROMPT + bare
 
 
 def test_max_tokens_0_with_echo_is_the_prompt_alone(url: str) -> None:
@@ -263,13 +230,6 @@ def test_best_of_does_not_count_the_tokens_that_a_tool_forced() -> None:
     called_a_tool, likelier = sample(0, [-3.0] * 8, forced=4), sample(1, [-2.5] * 4, forced=0)
     [best] = best_choices(generation, [called_a_tool, likelier])
     assert best is likelier
-
-
-def test_best_of_as_many_as_n_may_be_streamed(client: openai.OpenAI) -> None:
-    chunks = lenient(client).completions.create(
-        model="m", prompt=PROMPT, n=2, best_of=2, stream=True
-    )
-    assert {chunk.choices[0].index for chunk in chunks} == {0, 1}
 
 
 @pytest.mark.parametrize("count", [None, 0, 2])

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -77,21 +76,6 @@ def test_the_load_counts_unfinished_requests(serve: Serve) -> None:
     until(url, "/load", lambda answer: answer.json()["server_load"] == 0)
 
 
-@pytest.mark.parametrize("method", ["GET", "POST"])
-def test_ping_fails_while_the_engine_hangs(serve: Serve, gate: Path, method: str) -> None:
-    url = serve(gate=gate, server={"stuck_seconds": 0.3}).url
-    with http(url) as client:
-        assert client.request(method, "/ping").status_code == 200
-        hanging = Caller(url, "/v1/completions", {"prompt": "x"}, X_Client="gate")
-        until(url, "/ready", lambda answer: answer.status_code == 503)
-        stuck = client.request(method, "/ping")
-        assert (stuck.status_code, stuck.json()["error"]["code"]) == (503, "engine_stuck")
-        gate.write_text("open")
-        until(url, "/ready", lambda answer: answer.status_code == 200)
-        assert client.request(method, "/ping").status_code == 200
-    hanging.close()
-
-
 def test_a_rendered_completion_is_what_a_completion_computes(url: str) -> None:
     body = {"prompt": ["one", "two"], "max_tokens": 3, "temperature": 0.5, "model": "any"}
     steps = get(url, "/health")["step"]
@@ -112,35 +96,6 @@ def test_a_rendered_chat_is_what_a_chat_computes(url: str) -> None:
     post(url, "/v1/chat/completions", body)
     assert rendered["token_ids"] == trace(url).of(RequestArrived)[-1].prompt
     assert (rendered["stream"], rendered["priority"], rendered["model"]) == (True, 2, "any")
-
-
-@pytest.mark.parametrize("end", ["", "/render"])
-@pytest.mark.parametrize(
-    ("path", "body", "param"),
-    [
-        ("/v1/completions", {"prompt": "x" * 5000, "model": "m"}, "prompt"),
-        ("/v1/completions", {"prompt": "x" * 100_000, "model": "m"}, "prompt"),
-        ("/v1/completions", {"prompt": "x", "max_tokens": 5000, "model": "m"}, "max_tokens"),
-        ("/v1/chat/completions", {"messages": [MESSAGES[0] | {"content": "x" * 5000}]}, "messages"),
-        (
-            "/v1/chat/completions",
-            {"messages": MESSAGES, "max_completion_tokens": 5000},
-            "max_completion_tokens",
-        ),
-    ],
-)
-def test_what_does_not_fit_has_openais_code(
-    url: str, path: str, body: dict[str, Any], param: str, end: str
-) -> None:
-    answer = post(url, path + end, body)
-    error = answer.json()["error"]
-    assert (answer.status_code, error["code"]) == (400, "context_length_exceeded")
-    assert (error["type"], error["param"]) == ("invalid_request_error", param)
-
-
-def test_the_longest_text_of_tokenize_has_openais_code_too(url: str) -> None:
-    error = post(url, "/tokenize", {"prompt": "x" * 100_000}).json()["error"]
-    assert (error["code"], error["param"]) == ("context_length_exceeded", "prompt")
 
 
 def test_max_model_len_is_what_a_prompt_and_its_output_may_have(url: str) -> None:
@@ -203,43 +158,3 @@ def test_tokenize_takes_the_tools_that_a_template_does_not_read(url: str) -> Non
     tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
     plain = post(url, "/tokenize", {"messages": MESSAGES}).json()
     assert post(url, "/tokenize", {"messages": MESSAGES, "tools": [tool]}).json() == plain
-
-
-@pytest.mark.parametrize("path", ["/tokenize", "/v1/chat/completions"])
-@pytest.mark.parametrize(
-    ("fields", "param"),
-    [
-        ({"chat_template_kwargs": {"a": ["<|user_end|>"]}}, "chat_template_kwargs.a"),
-        ({"documents": [{"text": "<|assistant_start|>"}]}, "documents"),
-        ({"documents": [{"text": "a template that does not read it"}]}, "documents"),
-        ({"chat_template_kwargs": {"messages": []}}, "chat_template_kwargs.messages"),
-        ({"chat_template_kwargs": {"chat_template": "x"}}, "chat_template_kwargs.chat_template"),
-        ({"chat_template_kwargs": {"a": "x" * 100_000}}, "messages"),
-        ({"chat_template": "{{ messages }}"}, "chat_template"),
-        (
-            {"continue_final_message": True, "add_generation_prompt": True},
-            "continue_final_message",
-        ),
-    ],
-    ids=lambda value: str(value)[:40],
-)
-def test_what_a_template_must_not_get_is_rejected(
-    url: str, path: str, fields: dict, param: str
-) -> None:
-    answer = post(url, path, {"messages": MESSAGES} | fields)
-    assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"continue_final_message": True},
-        {"chat_template_kwargs": {"a": 1}},
-        {"documents": [{"text": "a"}]},
-        {"tools": [{"type": "function", "function": {"name": "look"}}]},
-    ],
-    ids=str,
-)
-def test_a_text_has_no_template(url: str, fields: dict) -> None:
-    answer = post(url, "/tokenize", {"prompt": "x"} | fields)
-    assert (answer.status_code, answer.json()["error"]["param"]) == (400, *fields)

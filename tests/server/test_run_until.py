@@ -179,29 +179,6 @@ def test_another_command_ends_it(
         caller.close()
 
 
-@pytest.mark.parametrize(
-    ("body", "param"),
-    [
-        ({}, "until"),
-        ({"until": "doomsday"}, "until"),
-        ({"until": "steps", "steps": 501}, "steps"),
-        ({"until": "steps", "steps": 0}, "steps"),
-        ({"until": "steps", "steps": "2"}, "steps"),
-        ({"until": "first_token"}, "request"),
-        ({"until": "first_token", "request": 99}, "request"),
-        ({"until": "first_token", "request": 0}, "request"),
-        ({"until": "finish", "request": 1}, "request"),
-        ({"until": "finish", "forever": True}, "forever"),
-    ],
-)
-def test_a_wrong_field_is_named(url: str, body: dict[str, Any], param: str) -> None:
-    answer = post(url, "/engine/run_until", body)
-    assert answer.status_code == 400
-    assert answer.json()["error"]["param"] == param
-    assert_names(answer.json()["error"]["message"], param)
-    assert get(url, "/health")["paused"] is False
-
-
 def test_submissions_are_held_visibly_and_released_into_one_step(
     serve: Callable[..., BackgroundServer],
 ) -> None:

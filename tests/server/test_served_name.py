@@ -9,7 +9,6 @@ from server.cli.replicas import replica_environment
 from server.core.settings import ServerSettings
 from server.process import serve_in_background
 from tests.facts import assert_names
-from tests.server.console import invoke, refused
 from tests.server.gateway.cluster import start_gateway
 from tests.server.gateway.conftest import wait_for
 from tests.server.harness import get, http, post
@@ -61,19 +60,9 @@ def test_one_model_without_a_chosen_name_answers_for_any_name(url: str, path: st
     assert post(url, path, BODIES[path] | {"model": "gpt-4o"}).status_code == 200
 
 
-@pytest.mark.parametrize("name", ["", "x" * 257, "two\nlines", "two words"])
-def test_a_name_that_no_request_can_have_is_refused(name: str) -> None:
-    refused(invoke("serve", "--port", "0", "--served-model-name", name), "--served-model-name")
-
-
 def test_replicas_get_every_name() -> None:
     """The variables that start a replica are read as the options that the user gave."""
     given = {"served_model_name": ["story", "teller"], "token_budget": 64}
     variables = replica_environment(given, ServerSettings())
     assert variables["UNDERGLASS_SERVED_MODEL_NAME"].split() == ["story", "teller"]
     assert variables["UNDERGLASS_TOKEN_BUDGET"] == "64"
-
-
-def test_a_gateway_leaves_the_name_to_its_replicas() -> None:
-    arguments = ("--replica", "http://127.0.0.1:1", "--served-model-name", "story")
-    refused(invoke("serve", "--port", "0", *arguments), "--served-model-name", "--replica")

@@ -81,13 +81,6 @@ def test_a_background_server_starts_and_two_runs_are_compared() -> None:
         check_comparison(server)
 
 
-@pytest.mark.usefixtures("folder")
-def test_a_server_of_the_console_command_compares_two_runs() -> None:
-    command = [UNDERGLASS, "serve", "--port", "0", "--request-log", "off", "--until-stdin-closes"]
-    with BackgroundServer(command) as server:
-        check_comparison(server)
-
-
 def check_comparison(server: BackgroundServer) -> None:
     ask = {"prompt": "Once", "max_tokens": 2, "stream": False}
     for number in range(2):

@@ -103,36 +103,33 @@ def test_log_probabilities_belong_to_the_tokens_of_a_chat_and_not_to_its_role() 
     assert [token["token"] for token in told] == ["a", "b", "c"]
 
 
-def test_a_cancelled_answer_is_cancelled_also_while_it_cleans_up() -> None:
-    async def test() -> bool:
-        started, cleaning, clean = asyncio.Event(), asyncio.Event(), asyncio.Event()
+async def test_a_cancelled_answer_is_cancelled_also_while_it_cleans_up() -> None:
+    started, cleaning, clean = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
-        class SlowToEnd(Answer):
-            async def _answer(
-                self, bridge: Bridge, generation: RequestStream, connection: Connection
-            ) -> None:
-                started.set()
-                try:
-                    await asyncio.Future()
-                finally:
-                    cleaning.set()
-                    await clean.wait()
+    class SlowToEnd(Answer):
+        async def _answer(
+            self, bridge: Bridge, generation: RequestStream, connection: Connection
+        ) -> None:
+            started.set()
+            try:
+                await asyncio.Future()
+            finally:
+                cleaning.set()
+                await clean.wait()
 
-        async def receive() -> Message:
-            await started.wait()
-            return {"type": "http.disconnect"}
+    async def receive() -> Message:
+        await started.wait()
+        return {"type": "http.disconnect"}
 
-        async def send(message: Message) -> None:
-            pytest.fail(f"nothing should be sent: {message}")
+    async def send(message: Message) -> None:
+        pytest.fail(f"nothing should be sent: {message}")
 
-        async with running() as bridge:
-            answering = asyncio.create_task(
-                SlowToEnd(Models(bridge), None, order("x"), None)(SCOPE, receive, send)
-            )
-            await cleaning.wait()
-            answering.cancel()
-            await asyncio.wait({answering})
-            clean.set()
-        return answering.cancelled()
-
-    assert asyncio.run(test())
+    async with running() as bridge:
+        answering = asyncio.create_task(
+            SlowToEnd(Models(bridge), None, order("x"), None)(SCOPE, receive, send)
+        )
+        await cleaning.wait()
+        answering.cancel()
+        await asyncio.wait({answering})
+        clean.set()
+    assert answering.cancelled()

@@ -4,7 +4,7 @@ import subprocess
 import time
 from collections.abc import Callable
 
-from engine.events.vocabulary import Admitted, RequestArrived, StepFinished
+from engine.events.vocabulary import RequestArrived, StepFinished
 from server.process import BackgroundServer
 from tests.server.curl import curl
 from tests.server.harness import http, post, sse_data, trace
@@ -29,11 +29,6 @@ def test_curl_gets_one_event_per_token_and_the_whole_text(url: str) -> None:
     assert ["ttft_ms" in event for event in tokens] == [True] + [False] * 29
     text = "abcdefghijklmnopqrstuvwxyzabcd"
     assert last == {"done": True, "full_text": text, "finish_reason": "length"}
-
-
-def test_fifty_tokens_unless_asked_otherwise(url: str) -> None:
-    events = sse_data(post(url, "/v1/completions", {"prompt": "Once"}).text)
-    assert len(events) == 51
 
 
 def test_joined_tokens_are_the_full_text_also_when_the_model_stops(url: str) -> None:
@@ -70,14 +65,6 @@ def test_two_streams_advance_together_step_by_step(
             for one in lines:
                 line = next(line for line in one if line.startswith("data: "))
                 assert sse_data(line)[0]["token"] == letter
-
-
-def test_the_same_prompt_again_is_found_in_the_cache(url: str) -> None:
-    prompt = "a prompt of more than sixteen tokens"
-    for _ in range(2):
-        post(url, "/v1/completions", {"prompt": prompt, "max_tokens": 3})
-    first, second = trace(url).of(Admitted)[-2:]
-    assert (len(first.blocks), len(second.blocks)) == (0, len(prompt) // 16)
 
 
 def test_the_label_reaches_the_log(url: str) -> None:

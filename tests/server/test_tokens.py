@@ -45,27 +45,6 @@ def test_there_and_back(url: str, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "body", "param"),
-    [
-        ("/tokenize", {}, "prompt"),
-        ("/tokenize", {"prompt": "x", "messages": []}, "prompt"),
-        ("/tokenize", {"prompt": 7}, "prompt"),
-        ("/tokenize", {"messages": []}, "messages"),
-        ("/tokenize", {"messages": [{"role": "nobody", "content": "x"}]}, "messages"),
-        ("/tokenize", {"prompt": "x", "text": "x"}, "text"),
-        ("/detokenize", {}, "tokens"),
-        ("/detokenize", {"tokens": [-1]}, "tokens[0]"),
-        ("/detokenize", {"tokens": [10**30]}, "tokens"),
-        ("/detokenize", {"tokens": [265]}, "tokens"),
-        ("/detokenize", {"tokens": ["x"]}, "tokens[0]"),
-    ],
-)
-def test_bad_input_is_named(url: str, path: str, body: dict, param: str) -> None:
-    answer = post(url, path, body)
-    assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
-
-
-@pytest.mark.parametrize(
     "more",
     [
         {"reasoning_content": "x" * 1_100_000},
@@ -96,13 +75,6 @@ def test_the_limit_in_characters_follows_the_context(context: int, limit: int) -
     check_length([1] * limit, bridge)
     with pytest.raises(RequestError):
         check_length([1] * (limit + 1), bridge)
-
-
-def test_tokenize_names_the_length_it_was_given(url: str) -> None:
-    answer = post(url, "/tokenize", {"prompt": "x" * 70_000})
-    error = answer.json()["error"]
-    assert error["param"] == "prompt"
-    assert_names(error["message"], "context length", 70_000, LEAST_CHARACTERS)
 
 
 def lines_run(nested: int) -> int:

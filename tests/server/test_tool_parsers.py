@@ -209,23 +209,6 @@ def test_text_is_streamed_up_to_its_last_space(name):
     assert read == "Once upon a time"
 
 
-@pytest.mark.parametrize("name", TOOL_PARSERS)
-def test_a_parser_reads_a_long_output_in_linear_time(name):
-    """A quadratic scan of 50,000 characters in pieces would take seconds."""
-    parser = TOOL_PARSERS[name]()
-    frame = {"llama4_json": "llama3_json"}.get(name, name)
-    before, _, after = FRAMES[frame].partition("%s")
-    reordered = '{"k": "' if frame == "llama3_json" else before.partition('"name"')[0] + '"k": "'
-    for head in (before + '{"x": "', reordered):
-        parser = TOOL_PARSERS[name]()
-        parser.feed(head)
-        for _ in range(10_000):
-            parser.feed("abc\\")
-            parser.feed('"')
-        parser.feed(after)
-        parser.finish()
-
-
 CONVERSATION = [
     {"role": "user", "content": "Weather?"},
     {

@@ -9,21 +9,20 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import openai
 import pytest
 from openai.lib.streaming.chat import FunctionToolCallArgumentsDoneEvent
-from pydantic import BaseModel
 
-from engine.events.vocabulary import RequestArrived, RequestFinished
+from engine.events.vocabulary import RequestArrived
 from engine.text.chat_template import ChatTemplate
 from server.api.openai.tool_messages import without_tool_messages
 from server.api.openai.tool_parsers import TOOL_PARSERS
 from server.api.openai.tools import required_schema
 from server.core.settings import TOOL_CALL_PARSERS
 from server.process import serve_in_background
-from tests.server.harness import Caller, Feed, post, sse_data, trace
+from tests.server.harness import post, sse_data, trace
 
 SERVER = {"model": "bundled"}
 BUNDLED = Path("engine/bundled")
@@ -64,15 +63,6 @@ def check_weather(arguments: str) -> None:
 # Forced calls
 
 
-def test_required_makes_one_call(client: openai.OpenAI) -> None:
-    (choice,) = complete(client, **ONE).choices
-    assert (choice.finish_reason, choice.message.content) == ("tool_calls", None)
-    (call,) = choice.message.tool_calls
-    assert call.type == "function"
-    assert call.function.name in ("get_weather", "now")
-    json.loads(call.function.arguments)
-
-
 def test_required_may_make_several_calls(client: openai.OpenAI) -> None:
     """The list is forced to go on by the only tool that is there and a count of its tokens."""
     (choice,) = complete(client, tools=[NOW], tool_choice="required", max_tokens=64).choices
@@ -99,14 +89,6 @@ def test_required_ends_although_the_model_repeats_its_call(
     assert 1 < len(choice.message.tool_calls) <= 3
     for call in choice.message.tool_calls:
         assert isinstance(json.loads(call.function.arguments), dict)
-
-
-def test_a_named_function_is_called(client: openai.OpenAI) -> None:
-    (choice,) = complete(client, tool_choice=NAMED).choices
-    assert (choice.finish_reason, choice.message.content) == ("stop", None)  # OpenAI's too
-    (call,) = choice.message.tool_calls
-    assert call.function.name == "get_weather"
-    check_weather(call.function.arguments)
 
 
 def test_every_sample_makes_its_own_call(client: openai.OpenAI) -> None:
@@ -197,25 +179,6 @@ def any_cut(answer: Any) -> bool:
     return any(choice.finish_reason == "length" for choice in answer.choices)
 
 
-class GetWeather(BaseModel):
-    """Look the weather up."""
-
-    city: Literal["Paris", "Rome"]
-    days: Literal[1, 2, 3]
-
-
-def test_the_sdk_parses_the_arguments(client: openai.OpenAI) -> None:
-    answer = client.chat.completions.parse(
-        model="any",
-        messages=[ASK],
-        tools=[openai.pydantic_function_tool(GetWeather)],
-        tool_choice="required",
-        parallel_tool_calls=False,
-    )
-    (call,) = answer.choices[0].message.tool_calls
-    assert isinstance(call.function.parsed_arguments, GetWeather)
-
-
 def test_logprobs_cover_every_token(url: str) -> None:
     choices = deltas_of(url, **ONE, logprobs=True)
     tokens = [
@@ -228,17 +191,6 @@ def test_logprobs_cover_every_token(url: str) -> None:
     expected = whole["choices"][0]["logprobs"]["content"]
     assert tokens == [entry["token"] for entry in expected]
     assert len(tokens) == whole["usage"]["completion_tokens"]
-
-
-def test_a_client_that_leaves_frees_its_constrained_request(url: str) -> None:
-    body = {"messages": [ASK], "tools": [NOW], "tool_choice": "required", "stream": True, "n": 2}
-    with Feed(url) as feed:
-        feed.keyframe()
-        caller = Caller(url, "/v1/chat/completions", body | {"max_tokens": 1000})
-        feed.until_kind(RequestArrived)
-        caller.reset()
-        reasons = [feed.until_kind(RequestFinished).reason for _ in range(2)]
-        assert reasons == ["abort", "abort"]
 
 
 # Conversations
@@ -321,65 +273,6 @@ def test_the_schema_of_required() -> None:
 
 
 # Errors
-
-F = {"type": "function", "function": {"name": "f"}}
-WRONG: list[tuple[dict[str, Any], str, tuple[str, ...]]] = [
-    ({"tools": []}, "tools", ()),
-    ({"tools": [{"type": "custom", "custom": {"name": "f"}}]}, "tools[0].type", ("custom",)),
-    ({"tools": [{"type": "function"}]}, "tools[0].function", ()),
-    ({"tools": [{"function": {"name": ""}}]}, "tools[0].function.name", ()),
-    ({"tools": [F] * 129}, "tools", ("128",)),
-    ({"tools": [F]}, "tool_choice", ("auto", "required")),  # the bundled model cannot choose
-    ({"tools": [F], "tool_choice": "auto"}, "tool_choice", ("auto", "required")),
-    ({"tools": [F], "tool_choice": "always"}, "tool_choice", ("required", "always")),
-    ({"tools": [F], "tool_choice": {"name": "f"}}, "tool_choice", ("function",)),
-    ({"tools": [F], "tool_choice": NAMED}, "tool_choice", ("get_weather",)),
-    ({"tool_choice": "required"}, "tool_choice", ("tools",)),
-    ({"tool_choice": NAMED}, "tool_choice", ("tools",)),
-    (
-        {"tools": [F], "tool_choice": "required", "structured_outputs": {"regex": "a"}},
-        "structured_outputs",
-        (),
-    ),
-    (
-        {
-            "tools": [
-                {"function": {"name": "f", "parameters": {"properties": {"x": {"type": "int"}}}}}
-            ],
-            "tool_choice": "required",
-        },
-        "tools",
-        ("f.properties.x", "int"),
-    ),
-    ({"functions": [{"name": "f"}]}, "functions", ()),
-    (
-        {"messages": [{"role": "assistant", "tool_calls": [{"id": "1"}]}]},
-        "messages[0].tool_calls[0].function",
-        (),
-    ),
-]
-
-
-@pytest.mark.parametrize(("fields", "param", "words"), WRONG, ids=lambda one: str(one)[:60])
-def test_a_wrong_field_is_named(
-    url: str, fields: dict[str, Any], param: str, words: tuple[str, ...]
-) -> None:
-    answer = post(url, "/v1/chat/completions", {"messages": [ASK]} | fields)
-    error = answer.json()["error"]
-    assert (answer.status_code, error["param"]) == (400, param), error
-    assert all(word in error["message"] for word in words), error
-
-
-def test_neutral_values_without_tools(url: str) -> None:
-    for fields in (
-        {"tools": None},
-        {"tool_choice": "none"},
-        {"tool_choice": "auto"},
-        {"parallel_tool_calls": True},
-    ):
-        body = {"messages": [ASK], "max_tokens": 1} | fields
-        assert post(url, "/v1/chat/completions", body).status_code == 200
-
 
 # auto
 

@@ -1,7 +1,6 @@
 """`underglass serve --train`: trained first, then served like any other model."""
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -9,11 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from typer.main import get_command
-from typer.testing import CliRunner
 
 from engine.events.vocabulary import RequestArrived
-from server.cli import app
 from server.process import BackgroundServer, serve_in_background
 from tests.facts import assert_names
 from tests.server.curl import curl
@@ -68,17 +64,6 @@ def test_two_streams_interleave(server: BackgroundServer) -> None:
     assert get(url, "/health")["step"] - before < 45
 
 
-def test_the_same_prefix_again_is_cached(server: BackgroundServer) -> None:
-    def cached(prompt: str) -> int:
-        body = {"model": "nanogpt", "prompt": prompt, "max_tokens": 4}
-        usage = post(server.url, "/v1/completions", body).json()["usage"]
-        return usage["prompt_tokens_details"]["cached_tokens"]
-
-    prompt = "Long ago there lived a bear who loved honey."
-    assert cached(prompt) == 0
-    assert cached(prompt) == len(prompt) // 16 * 16
-
-
 @pytest.mark.parametrize(
     ("body", "field"),
     [
@@ -125,20 +110,3 @@ def test_a_signal_during_the_training_ends_it_at_once(
     assert b"Traceback" not in errors
     assert output == b""
     assert list(tmp_path.glob("underglass-*")) == []
-
-
-@pytest.mark.parametrize("environment", [{}, {"UNDERGLASS_MODEL": "bundled"}])
-def test_train_and_model_together_are_one_line(environment: dict[str, str]) -> None:
-    arguments = [] if environment else ["--model", "bundled"]
-    done = CliRunner(env=environment).invoke(app, ["serve", "--train", *arguments])
-    assert done.exit_code == 2
-    assert len(done.stderr.splitlines()) == 1
-    assert_names(done.stderr, "underglass:", "--train", "--model")
-
-
-def test_help_says_what_train_does() -> None:
-    shown = CliRunner().invoke(app, ["serve", "--help"], env={"COLUMNS": "200"}).stdout
-    parameters = {one.name: one for one in get_command(app).commands["serve"].params}
-    assert parameters["train"].help in " ".join(shown.split())
-    assert re.search(r"\[[^\]]*\bbundled\b[^\]]*\]", shown)  # the default model
-    assert "train-steps" not in shown

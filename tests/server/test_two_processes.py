@@ -3,7 +3,6 @@
 What both shapes of the server have in common is tested in the modules with `BOTH_SHAPES`.
 """
 
-import json
 import os
 import signal
 from collections.abc import Callable
@@ -206,13 +205,6 @@ def test_a_model_of_a_directory_that_dies_is_loaded_again_and_the_first_one_serv
 # The server's process ends
 
 
-def test_the_engine_ends_with_the_server(serve: Serve) -> None:
-    server = serve(two_processes=True)
-    assert child(server).is_running()
-    server.process.kill()
-    assert server.process.stdout.read() == b""  # the end of the file: both have closed it
-
-
 def test_the_engine_ends_although_a_step_hangs(serve: Serve, gate: Path) -> None:
     server = serve(two_processes=True, gate=gate)
     caller = Caller(server.url, "/v1/completions", {"prompt": "x"}, X_Client="gate")
@@ -271,25 +263,3 @@ def test_only_the_engines_process_has_torch_and_the_weights() -> None:
         maps = [Path(f"/proc/{pid}/maps").read_text() for pid in (server.process.pid, engine.pid)]
         assert ["libtorch" in one for one in maps] == [False, True]
         assert post(server.url, "/v1/completions", {"prompt": "x"}).status_code == 200
-
-
-def test_many_streams_give_the_same_tokens_in_both_shapes() -> None:
-    assert _outputs(two_processes=False) == _outputs(two_processes=True)
-
-
-def _outputs(*, two_processes: bool) -> list[list[str]]:
-    """The texts of all choices of a hundred requests at the same time."""
-    with start(two_processes=two_processes, engine=ROOM) as server:
-        bodies = [
-            {"prompt": f"{number}", "max_tokens": 1 + number % 40, "n": 1 + number % 3}
-            for number in range(100)
-        ]
-        callers = [
-            Caller(server.url, "/v1/completions", body | {"stream": False}) for body in bodies
-        ]
-        answers = [json.loads(caller.read_all().partition("\r\n\r\n")[2]) for caller in callers]
-    texts = [[choice["text"] for choice in answer["choices"]] for answer in answers]
-    assert [[len(text) for text in one] for one in texts] == [
-        [body["max_tokens"]] * body["n"] for body in bodies
-    ]
-    return texts

@@ -3,13 +3,11 @@
 from collections import defaultdict
 from typing import Any
 
-import openai
 import pytest
 
 from engine.events.vocabulary import RequestArrived, StepFinished
 from engine.text.tokenizer import HFTokenizer
 from tests.server.harness import http, post, sse_data, trace
-from tests.server.sdk import lenient
 
 SERVER = {"model": "bundled", "engine": {"max_batch_size": 4}}
 TOKENIZER = HFTokenizer("engine/bundled")
@@ -107,13 +105,6 @@ def test_a_chat_has_the_answer_and_no_tool_call(chat: Caller, url: str) -> None:
         rows = [row for e in trace(url).of(StepFinished) for row in e.tokens]
         texts = [text for row in rows if row.request == request for text in row.texts]
         assert "".join(texts) == TOOL_TEXT + ANSWER
-
-
-def test_a_completion_has_no_special_tokens_either(url: str) -> None:
-    prompt = TOKENIZER.chat_template.render(SUM)
-    ask = Caller(url, "completions", stream=False)
-    assert ask.text(prompt=prompt, max_tokens=60) == ANSWER
-    assert ask.text(prompt=prompt, max_tokens=60, skip_special_tokens=False) == TOOL_TEXT + ANSWER
 
 
 def test_logprobs_have_every_token_and_offsets_follow_the_text(url: str) -> None:
@@ -337,11 +328,6 @@ def test_a_continued_message_of_the_user_has_no_control_tokens(url: str) -> None
     assert TOKENIZER.decode(prompt).endswith("a<|user_end|>b")
 
 
-def test_a_message_is_continued_or_begun(chat: Caller) -> None:
-    both = {"continue_final_message": True, "add_generation_prompt": True}
-    assert chat.refused(**both) == "continue_final_message"
-
-
 @pytest.mark.parametrize("side", [None, "left", "right"])
 def test_truncated_prompts(ask: Caller, url: str, side: str | None) -> None:
     ask.send(max_tokens=1)
@@ -366,13 +352,6 @@ def test_a_prompt_that_is_too_long_is_cut_to_what_fits(whole: Caller, url: str) 
     assert len(arrived.prompt) + 7 == trace(url)[0].model["max_context"]
 
 
-def test_truncation_beyond_the_context_is_refused(ask: Caller) -> None:
-    for limit in (-2, 10**7):
-        assert ask.refused(truncate_prompt_tokens=limit) == "truncate_prompt_tokens"
-    assert ask.refused(truncation_side="middle") == "truncation_side"
-    assert ask.refused(truncate_prompt_tokens=0) in ("prompt", "messages")
-
-
 def test_a_truncated_prompt_is_echoed_as_it_was_read(url: str) -> None:
     ask = Caller(url, "completions", stream=False)
     told = ask.text(echo=True, max_tokens=0, truncate_prompt_tokens=2)
@@ -380,57 +359,6 @@ def test_a_truncated_prompt_is_echoed_as_it_was_read(url: str) -> None:
 
 
 # Bans
-
-
-def test_bad_words(ask: Caller) -> None:
-    plain = ask.text(max_tokens=20)
-    word = plain.split()[-2]
-    without = ask.text(max_tokens=20, bad_words=[word])
-    assert word in plain
-    assert word not in without
-    assert without != plain
-    assert ask.text(max_tokens=20, bad_words=[]) == plain
-
-
-def test_a_tool_call_can_be_a_bad_word(chat: Caller) -> None:
-    (told,) = chat.choices(bad_words=["<|python_start|>"], return_token_ids=True, max_tokens=9)
-    assert TOKENIZER.token_id("<|python_start|>") not in told["token_ids"]
-
-
-def test_allowed_token_ids(ask: Caller) -> None:
-    (told,) = ask.choices(
-        max_tokens=20, allowed_token_ids=[20, 22, 23], temperature=2.0, return_token_ids=True
-    )
-    assert len(set(told["token_ids"])) > 1
-    assert set(told["token_ids"]) <= {20, 22, 23}
-    assert ask.text(max_tokens=20, allowed_token_ids=[20]) == "," * 20
-
-
-@pytest.mark.parametrize(
-    ("fields", "param"),
-    [
-        ({"bad_words": [""]}, "bad_words"),
-        ({"bad_words": [" "]}, "bad_words"),
-        ({"bad_words": "word"}, "bad_words"),
-        ({"bad_words": ["a"] * 129}, "bad_words"),
-        ({"bad_words": ["a" * 257]}, "bad_words[0]"),
-        ({"bad_words": [f"word {n}" for n in range(128)]}, "bad_words"),
-        ({"allowed_token_ids": []}, "allowed_token_ids"),
-        ({"allowed_token_ids": [1536]}, "allowed_token_ids"),
-        ({"allowed_token_ids": [-1]}, "allowed_token_ids"),
-        ({"allowed_token_ids": [1] * 1025}, "allowed_token_ids"),
-        ({"allowed_token_ids": ["a"]}, "allowed_token_ids[0]"),
-        ({"skip_special_tokens": 1}, "skip_special_tokens"),
-        ({"include_stop_str_in_output": "no"}, "include_stop_str_in_output"),
-        ({"return_token_ids": 1}, "return_token_ids"),
-        ({"prompt_logprobs": -1}, "prompt_logprobs"),
-        ({"prompt_logprobs": 21}, "prompt_logprobs"),
-        ({"n": 1025}, "n"),
-    ],
-    ids=lambda one: str(one)[:40],
-)
-def test_bad_values_are_refused_by_name(ask: Caller, fields: dict[str, Any], param: str) -> None:
-    assert ask.refused(**fields) == param
 
 
 # More samples than seats
@@ -449,28 +377,12 @@ def test_samples_beyond_the_batch_are_queued(ask: Caller, url: str) -> None:
     assert ask.choices(**fields, skip_special_tokens=False) == choices
 
 
-def test_the_best_of_more_samples_than_seats(url: str) -> None:
-    ask = Caller(url, "completions", stream=False)
-    fields = {"max_tokens": 4, "temperature": 1.0, "seed": 5, "ignore_eos": True}
-    every = ask.send(n=9, logprobs=0, **fields)[1]["choices"]
-    best = sorted(every, key=lambda one: -sum(one["logprobs"]["token_logprobs"]))[:2]
-    answer = ask.send(n=2, best_of=9, **fields)[1]
-    assert [one["text"] for one in answer["choices"]] == [one["text"] for one in best]
-    assert answer["usage"]["completion_tokens"] == 36
-
-
 def test_the_siblings_find_is_no_cached_prompt(url: str) -> None:
     ask = Caller(url, "completions", stream=False)
     prompt = "A prompt that no other test sends, and that fills a block or two of the memory."
     for cached in (0, 16):
         _, answer = ask.send(prompt=prompt, n=9, max_tokens=2, temperature=1.0)
         assert (answer["usage"]["prompt_tokens_details"]["cached_tokens"] >= 16) == (cached > 0)
-
-
-def test_too_many_choices_are_refused(url: str) -> None:
-    ask = Caller(url, "completions", stream=False)
-    assert ask.refused(prompt=["x"] * 600, n=2) == "prompt"
-    assert ask.refused(best_of=1025) == "best_of"
 
 
 def test_a_client_that_leaves_takes_its_queued_samples_with_it(url: str) -> None:
@@ -488,38 +400,3 @@ def test_a_client_that_leaves_takes_its_queued_samples_with_it(url: str) -> None
 
 
 # OpenAI's SDK
-
-
-def test_the_sdk_reads_all_of_it(client: openai.OpenAI) -> None:
-    extra = {"return_token_ids": True, "prompt_logprobs": 1, "stop_token_ids": [20]}
-    answer = client.chat.completions.create(
-        model="any", messages=SUM, max_tokens=30, temperature=0, extra_body=extra
-    )
-    assert answer.choices[0].message.content == ANSWER
-    assert answer.choices[0].stop_reason is None
-    assert TOKENIZER.decode(answer.choices[0].token_ids).endswith("<|assistant_end|>")
-    assert answer.prompt_logprobs[0] is None
-    assert len(answer.prompt_token_ids) == len(answer.prompt_logprobs)
-    completion = client.completions.create(
-        model="any", prompt=PROMPT, max_tokens=30, temperature=0, extra_body=extra
-    )
-    assert completion.choices[0].stop_reason == 20
-    assert completion.choices[0].token_ids[-1] == 20
-
-
-def test_the_sdk_reads_streams(client: openai.OpenAI) -> None:
-    extra = {"return_token_ids": True, "bad_words": ["prince"], "skip_special_tokens": False}
-    options = {"include_usage": True, "continuous_usage_stats": True}
-    chunks = list(
-        client.chat.completions.create(
-            model="any", messages=SUM, stream=True, stream_options=options, extra_body=extra
-        )
-    )
-    assert chunks[0].prompt_token_ids
-    assert all(chunk.usage.total_tokens for chunk in chunks)
-    texts = list(
-        lenient(client).completions.create(
-            model="any", prompt=PROMPT, stream=True, stream_options=options, extra_body=extra
-        )
-    )
-    assert sum(len(chunk.choices[0].token_ids) for chunk in texts[:-1]) == 16

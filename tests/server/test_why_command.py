@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from engine.events.log import EventLog
-from tests.server.console import invoke, refused
+from tests.server.console import invoke
 from visualizer.sources import read_source
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -38,21 +38,3 @@ def test_a_log_of_the_gallery_and_a_part_of_a_label() -> None:
     expect = invoke("why", str(VLLM), "Ivo").stdout
     assert invoke("why", "vllm_tight", "Ivo").stdout == expect
     assert invoke("why", "vllm_tight", "Iv").stdout == expect
-
-
-def test_what_it_cannot_answer_is_one_line(tmp_path: Path) -> None:
-    refused(invoke("why", str(VLLM), "Ivor"), "similar: Ivo")
-    refused(invoke("why", str(VLLM), "77"), "1 to 9")
-    refused(invoke("why", str(VLLM), "a"), "similar:", "Eva", "Hal")  # two labels have it
-    refused(invoke("why", str(tmp_path), "1"), str(tmp_path), "directory")
-    refused(invoke("why", str(VLLM), "--stuck", "--missed"), "--missed and --stuck")
-    refused(invoke("why"), "missing argument", "FILE", "why -h")
-    refused(invoke("why", str(VLLM)), "--stuck")
-    refused(invoke("why", str(VLLM), "Ivo", "--step", "999"), "999")
-    refused(invoke("why", str(VLLM), "Ivo", "--missed", "--step", "3"), "--missed and --step")
-    refused(invoke("why", str(tmp_path / "gone.jsonl"), "1"), "gone.jsonl: No such file")
-    kv_events = FIXTURES / "vllm" / "vllm_tight.kv_events.jsonl.gz"
-    refused(invoke("why", str(kv_events), "--stuck"), "no queue")
-    broken = tmp_path / "broken.jsonl"
-    broken.write_text("nothing\n")
-    refused(invoke("why", str(broken), "1"), "broken.jsonl")

@@ -2,12 +2,9 @@
 
 from typing import Any
 
-import pytest
-
 from engine.events.cluster import Controlled
 from engine.events.vocabulary import RequestFinished
 from server.process import BackgroundServer
-from tests.server.console import invoke, refused
 from tests.server.gateway.cluster import Serve, cluster_trace
 from tests.server.harness import Feed, get, http, post
 
@@ -126,15 +123,3 @@ def test_sums_are_those_of_the_replicas(pair: Pair) -> None:
         value for name, value in values.items() if name.startswith("cluster:requests_routed_t")
     ]
     assert sum(routed) == len(cluster_trace(gateway.url).decision_rows)
-
-
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
-        (("--replica", "ftp://host"), "--replica"),
-        (("--replica", "http://127.0.0.1:1", "--token-budget", "3"), "--token-budget"),
-        (("--replica", "http://127.0.0.1:1", "--router", "psychic"), "--router"),
-    ],
-)
-def test_wrong_option_is_one_line(options: tuple[str, ...], named: str) -> None:
-    refused(invoke("serve", *options), named)

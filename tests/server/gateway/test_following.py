@@ -70,26 +70,23 @@ def test_clock_that_has_drifted_is_logged_again(serve: Serve) -> None:
     assert abs(after - before - 5_000_000) < 1_000_000
 
 
-def test_removed_member_gets_no_requests_but_may_finish(serve: Serve) -> None:
+async def test_removed_member_gets_no_requests_but_may_finish(serve: Serve) -> None:
     replica = serve()
 
-    async def follow() -> list[bool]:
-        gateway = Gateway(members := Announced(), "random", ServerSettings())
-        gateway.start()
-        await asyncio.sleep(0)
-        members.add(Member("a", replica.url))
-        await until(gateway, lambda: gateway.ready)
-        members.remove("a", "scaled down")
-        states = [bool(gateway.ready), gateway.followers["a"].joined]
-        await asyncio.to_thread(replica.stop)
-        await until(gateway, lambda: happened(gateway, ReplicaLeft))
-        left = happened(gateway, ReplicaLeft)[0]
-        states.append(left.why == "scaled down")  # type: ignore[attr-defined]
-        states.append(not gateway.followers)
-        await gateway.stop()
-        return states
-
-    assert asyncio.run(follow()) == [False, True, True, True]
+    gateway = Gateway(members := Announced(), "random", ServerSettings())
+    gateway.start()
+    await asyncio.sleep(0)
+    members.add(Member("a", replica.url))
+    await until(gateway, lambda: gateway.ready)
+    members.remove("a", "scaled down")
+    states = [bool(gateway.ready), gateway.followers["a"].joined]
+    await asyncio.to_thread(replica.stop)
+    await until(gateway, lambda: happened(gateway, ReplicaLeft))
+    left = happened(gateway, ReplicaLeft)[0]
+    states.append(left.why == "scaled down")  # type: ignore[attr-defined]
+    states.append(not gateway.followers)
+    await gateway.stop()
+    assert states == [False, True, True, True]
 
 
 class Announced:

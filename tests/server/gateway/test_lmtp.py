@@ -48,31 +48,28 @@ def test_connections_spread_over_the_replicas(pair: Pair) -> None:
     assert {one.replica for one in routed[before:]} == {"0", "1"}
 
 
-def test_dead_replica_ends_each_open_stream(serve: Serve, gateway: Serve) -> None:
+async def test_dead_replica_ends_each_open_stream(serve: Serve, gateway: Serve) -> None:
     replica = serve(paused=True)
     url = gateway(replica.url).url
 
-    async def talk() -> list[str]:
-        codes = []
+    codes = []
 
-        async def read(client: Any) -> None:
-            with pytest.raises(StreamError) as caught:
-                async for _ in client.generate("x", max_tokens=9):
-                    pass
-            assert caught.value.retry
-            codes.append(caught.value.code)
+    async def read(client: Any) -> None:
+        with pytest.raises(StreamError) as caught:
+            async for _ in client.generate("x", max_tokens=9):
+                pass
+        assert caught.value.retry
+        codes.append(caught.value.code)
 
-        async with connect(url) as client:
-            queued = asyncio.Queue[Any]()
-            client.on_message = queued.put_nowait
-            readers = [asyncio.create_task(read(client)) for _ in range(3)]
-            for _ in readers:
-                await queued.get()
-            replica.process.kill()
-            await asyncio.gather(*readers)
-        return codes
-
-    assert asyncio.run(talk()) == ["replica_lost"] * 3
+    async with connect(url) as client:
+        queued = asyncio.Queue[Any]()
+        client.on_message = queued.put_nowait
+        readers = [asyncio.create_task(read(client)) for _ in range(3)]
+        for _ in readers:
+            await queued.get()
+        replica.process.kill()
+        await asyncio.gather(*readers)
+    assert codes == ["replica_lost"] * 3
 
 
 def test_client_that_leaves_is_aborted(serve: Serve, gateway: Serve) -> None:

@@ -72,18 +72,15 @@ def test_a_client_that_stops_reading_early_ends_the_stream() -> None:
     assert [one.reason for one in engine.log.of(RequestFinished)].count("abort") == 1
 
 
-def test_an_error_says_whether_trying_again_helps() -> None:
-    async def run() -> None:
-        async with in_process(alphabet()) as client:
-            with pytest.raises(StreamError, match="max_tokens") as wrong:
-                await anext(client.generate("x", max_tokens=0))
-            with pytest.raises(StreamError, match="told to fail") as failed:
-                async for _ in client.generate("x", user="fail-after-1"):
-                    pass
-            assert (wrong.value.retry, failed.value.retry) == (False, True)
-            assert failed.value.code == "forward_pass_failed"
-
-    asyncio.run(run())
+async def test_an_error_says_whether_trying_again_helps() -> None:
+    async with in_process(alphabet()) as client:
+        with pytest.raises(StreamError, match="max_tokens") as wrong:
+            await anext(client.generate("x", max_tokens=0))
+        with pytest.raises(StreamError, match="told to fail") as failed:
+            async for _ in client.generate("x", user="fail-after-1"):
+                pass
+        assert (wrong.value.retry, failed.value.retry) == (False, True)
+        assert failed.value.code == "forward_pass_failed"
 
 
 def test_a_failing_callback_raises_its_error_in_the_client() -> None:
