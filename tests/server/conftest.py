@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import openai
 import pytest
 
 from server.process import BackgroundServer
-from tests.server.harness import start
+from tests.server.harness import Serve, start
 from tests.server.sdk import sdk
 
 
@@ -55,7 +55,7 @@ def client(url: str) -> Iterator[openai.OpenAI]:
 
 
 @pytest.fixture
-def serve(shape: dict[str, bool]) -> Iterator[Callable[..., BackgroundServer]]:
+def serve(shape: dict[str, bool]) -> Iterator[Serve]:
     """Start servers with options of one's own; they end with the test."""
     servers: list[BackgroundServer] = []
 

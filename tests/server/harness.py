@@ -4,6 +4,7 @@ import json
 import socket
 import struct
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
@@ -19,14 +20,13 @@ from server.process import BackgroundServer
 from tests.server.zygote import ForkedProcess
 
 TIMEOUT = 60.0
+Serve = Callable[..., BackgroundServer]  # `start`, in a fixture that ends the servers
 
 
 def start(**options: Any) -> BackgroundServer:
     """A server process over the alphabet runner; see `app_under_test.py` for the options."""
     return ForkedServer(
-        "tests.server.app_under_test",
-        json.dumps(options, default=str),
-        torch="model" in options,
+        "tests.server.app_under_test", json.dumps(options, default=str), torch="model" in options
     )
 
 
@@ -185,6 +185,14 @@ class Feed:
         event = next(iter(self))
         assert isinstance(event, Keyframe)
         return event
+
+
+@contextmanager
+def watch(url: str, **options: Any) -> Iterator[Feed]:
+    """A viewer that has joined: it folds what happens from now on."""
+    with Feed(url, **options) as feed:
+        feed.keyframe()
+        yield feed
 
 
 class Caller:

@@ -2,13 +2,11 @@
 
 import gzip
 import json
-from collections.abc import Callable
 
 import pytest
 
-from server.process import BackgroundServer
 from tests.facts import assert_names
-from tests.server.harness import http, post
+from tests.server.harness import Serve, http, post
 
 
 @pytest.mark.parametrize("content", ["", "{", "[1]", "nonsense", '"text"', "\x00", "NaN"])
@@ -73,7 +71,7 @@ def test_unknown_routes_and_wrong_methods(url: str) -> None:
             assert answer.json()["error"]["code"] == code
 
 
-def test_a_prompt_that_is_longer_than_the_context(serve: Callable[..., BackgroundServer]) -> None:
+def test_a_prompt_that_is_longer_than_the_context(serve: Serve) -> None:
     url = serve(max_context=32).url
     for field, body in (
         ("prompt", {"prompt": "x" * 40}),

@@ -1,4 +1,4 @@
-"""The banner of a server that starts: its curl works, and it says where everything is and who may use it."""
+"""The banner of a server that starts: its curl works, and it says where everything is."""
 
 import re
 import socket

@@ -233,10 +233,7 @@ async def test_the_loop_serves_one_session_while_a_large_frame_of_another_is_par
     held_reader: Callable[[], None],
 ) -> None:
     async with running() as bridge:
-        sent: dict[str, asyncio.Queue[str]] = {
-            "large": asyncio.Queue(),
-            "small": asyncio.Queue(),
-        }
+        sent: dict[str, asyncio.Queue[str]] = {"large": asyncio.Queue(), "small": asyncio.Queue()}
         serving = []
         for name, size in (("large", bodies.INLINE_BYTES), ("small", 0)):
 

@@ -9,15 +9,13 @@ import pytest
 
 from engine.events.vocabulary import RequestArrived
 from server.client import Client, RequestFailedError, Stream, StreamEvent
-from server.process import BackgroundServer
 from tests.facts import assert_names, raises_naming
-from tests.server.harness import http, post
+from tests.server.harness import Serve, http, post
 
 EIGHT = [
     {"prompt": f"Tell me about number {number}", "max_tokens": 4 + number, "label": f"r{number}"}
     for number in range(8)
 ]
-Serve = Callable[..., BackgroundServer]
 
 
 def fired(url: str) -> tuple[list[StreamEvent], list[bytes]]:
@@ -116,12 +114,7 @@ def test_what_the_server_refuses_is_raised_in_its_words(url: str) -> None:
 
 @pytest.mark.parametrize(
     "call",
-    [
-        Client.pause,
-        Client.health,
-        Client.trace,
-        lambda client: asyncio.run(client.submit("x")),
-    ],
+    [Client.pause, Client.health, Client.trace, lambda client: asyncio.run(client.submit("x"))],
     ids=["pause", "health", "trace", "submit"],
 )
 def test_without_a_server_the_error_names_the_url_and_the_command(

@@ -1,21 +1,18 @@
 """Pause, step, resume; health; which clients may do it."""
 
 import sys
-from collections.abc import Callable
 
 import httpx
 import pytest
 
 from engine.events.vocabulary import RequestArrived, RequestFinished, StepFinished
-from server.process import BackgroundServer
-from tests.server.harness import Caller, Feed, get, post, sse_data
+from tests.server.harness import Caller, Serve, get, post, sse_data, watch
 
 
-def test_stepping_stops_when_there_is_nothing_to_do(serve: Callable[..., BackgroundServer]) -> None:
+def test_stepping_stops_when_there_is_nothing_to_do(serve: Serve) -> None:
     url = serve(paused=True).url
     assert post(url, "/engine/step", {"steps": 5}).json()["step"] == 0
-    with Feed(url) as feed:
-        feed.keyframe()
+    with watch(url) as feed:
         caller = Caller(url, "/v1/completions", {"prompt": "x", "max_tokens": 3})
         feed.until_kind(RequestArrived)
         assert post(url, "/engine/step", {"steps": 100}).json()["step"] == 3
@@ -24,13 +21,10 @@ def test_stepping_stops_when_there_is_nothing_to_do(serve: Callable[..., Backgro
 
 
 @pytest.mark.parametrize("async_scheduling", [False, True])
-def test_a_running_engine_can_be_held_in_the_middle(
-    serve: Callable[..., BackgroundServer], async_scheduling: bool
-) -> None:
+def test_a_running_engine_can_be_held_in_the_middle(serve: Serve, async_scheduling: bool) -> None:
     """With asynchronous scheduling, a pause also waits for the step in flight."""
     url = serve(engine={"max_kv_tokens": 65536, "async_scheduling": async_scheduling}).url
-    with Feed(url) as feed:
-        feed.keyframe()
+    with watch(url) as feed:
         caller = Caller(url, "/v1/completions", {"prompt": "x", "max_tokens": 10_000})
         feed.until_kind(RequestArrived)
         step = post(url, "/engine/pause").json()["step"]
@@ -64,8 +58,7 @@ def test_a_page_of_another_site_cannot_hold_the_engine(url: str) -> None:
 
 
 def test_viewers_hear_which_step_the_screen_looks_back_at(url: str) -> None:
-    with Feed(url) as feed:
-        feed.keyframe()
+    with watch(url) as feed:
         feed.until_status(screen=None)
         assert post(url, "/engine/screen", {"step": 87}).json() == {"step": 87}
         feed.until_status(screen=87)
@@ -77,7 +70,7 @@ def test_viewers_hear_which_step_the_screen_looks_back_at(url: str) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere 127.0.0.2 is no address")
 def test_forwarded_for_from_an_untrusted_address_is_ignored(
-    serve: Callable[..., BackgroundServer], monkeypatch: pytest.MonkeyPatch
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Images of containers often set this variable, and the server's libraries would heed it."""
     monkeypatch.setenv("FORWARDED_ALLOW_IPS", "*")

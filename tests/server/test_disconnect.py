@@ -6,8 +6,17 @@ from pathlib import Path
 import pytest
 
 from engine.events.vocabulary import Preempted, RequestArrived, RequestFinished, StepFinished
-from server.process import BackgroundServer
-from tests.server.harness import Caller, Feed, get, http_request, post, sse_data, trace, until
+from tests.server.harness import (
+    Caller,
+    Serve,
+    get,
+    http_request,
+    post,
+    sse_data,
+    trace,
+    until,
+    watch,
+)
 
 STEPS = {"waiting": 0, "prefilling": 2, "active": 12}
 BODIES = {
@@ -32,8 +41,7 @@ def held(request: pytest.FixtureRequest) -> Iterator[str]:
 def test_leaving_frees_everything_between_two_steps(
     held: str, state: str, body: str, leave: Callable[[Caller], None]
 ) -> None:
-    with Feed(held) as feed:
-        feed.keyframe()
+    with watch(held) as feed:
         # A prompt of its own, so that nothing of it is in the cache.
         prompt = f"{leave.__name__} {state} {body}: forty tokens, which is several chunks"
         caller = Caller(held, "/v1/completions", BODIES[body] | {"prompt": prompt})
@@ -55,10 +63,7 @@ def test_leaving_frees_everything_between_two_steps(
 @pytest.mark.parametrize("leave", [Caller.close, Caller.reset, Caller.half_close])
 @pytest.mark.parametrize("body", BODIES)
 def test_leaving_while_the_prompt_is_tokenized_is_noticed_at_once(
-    serve: Callable[..., BackgroundServer],
-    gate: Path,
-    body: str,
-    leave: Callable[[Caller], None],
+    serve: Serve, gate: Path, body: str, leave: Callable[[Caller], None]
 ) -> None:
     url = serve(gate=gate).url
     prompts = ["gate: it is being tokenized", "it is next"]
@@ -73,13 +78,10 @@ def test_leaving_while_the_prompt_is_tokenized_is_noticed_at_once(
 
 
 @pytest.mark.parametrize("body", BODIES)
-def test_leaving_while_preempted_frees_everything(
-    serve: Callable[..., BackgroundServer], body: str
-) -> None:
+def test_leaving_while_preempted_frees_everything(serve: Serve, body: str) -> None:
     engine = {"block_size": 4, "max_kv_tokens": 64, "preemption": True}
     url = serve(paused=True, engine=engine).url
-    with Feed(url) as feed:
-        feed.keyframe()
+    with watch(url) as feed:
         stayer = Caller(url, "/v1/completions", {"prompt": "a" * 20, "max_tokens": 40})
         feed.until_kind(RequestArrived)
         leaver = Caller(
@@ -104,8 +106,7 @@ def test_leaving_after_asking_for_more_is_noticed(
     held: str, body: str, leave: Callable[[Caller], None]
 ) -> None:
     """The second request on the connection waits for the first one's answer (pipelining)."""
-    with Feed(held) as feed:
-        feed.keyframe()
+    with watch(held) as feed:
         caller = Caller.open(held)
         caller.socket.sendall(http_request("/v1/completions", BODIES[body] | {"prompt": "x"}))
         feed.until_kind(RequestArrived)
@@ -114,13 +115,10 @@ def test_leaving_after_asking_for_more_is_noticed(
         assert feed.until_kind(RequestFinished).reason == "abort"
 
 
-def test_a_running_engine_notices_within_a_step_or_two(
-    serve: Callable[..., BackgroundServer],
-) -> None:
+def test_a_running_engine_notices_within_a_step_or_two(serve: Serve) -> None:
     """The client leaves after its first tokens; of 200,000 asked for, few are made."""
     url = serve(engine={"max_kv_tokens": 262_144}).url
-    with Feed(url) as feed:
-        feed.keyframe()
+    with watch(url) as feed:
         caller = Caller(url, "/v1/completions", {"prompt": "x", "max_tokens": 200_000})
         assert caller.socket.recv(4096)
         caller.reset()

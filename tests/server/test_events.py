@@ -3,7 +3,6 @@
 import asyncio
 import errno
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,18 +20,26 @@ from engine.events.vocabulary import (
 )
 from server.api import live
 from server.core.event_log import Outbox, Window
-from server.process import BackgroundServer
 from tests.engine.workloads import make_engine, play, random_workload
 from tests.facts import assert_names
 from tests.server.bridges import running
-from tests.server.harness import Caller, Feed, get, http, limit_files, post, sse_data, trace
+from tests.server.harness import (
+    Caller,
+    Feed,
+    Serve,
+    get,
+    http,
+    limit_files,
+    post,
+    sse_data,
+    trace,
+    watch,
+)
 
 BODY = {"prompt": "Once upon a time", "max_tokens": 5}
 
 
-def test_a_viewer_from_the_start_sees_what_the_trace_has(
-    serve: Callable[..., BackgroundServer],
-) -> None:
+def test_a_viewer_from_the_start_sees_what_the_trace_has(serve: Serve) -> None:
     url = serve().url
     with Feed(url) as feed:
         assert feed.keyframe().seq == 0  # run_started is event 0
@@ -71,13 +78,13 @@ def test_a_viewer_that_comes_back_gets_what_it_missed_and_no_keyframe(url: str) 
 
 @pytest.mark.parametrize("last", [0, 3])
 def test_a_viewer_that_missed_too_much_learns_the_count_and_starts_over(
-    serve: Callable[..., BackgroundServer], last: int
+    serve: Serve, last: int
 ) -> None:
     url = serve(server={"log_window": 20}).url
     for _ in range(5):
         post(url, "/v1/completions", BODY)
-    with Feed(url) as feed:
-        feed.keyframe()
+    with watch(url) as feed:
+        pass
     with Feed(url, last_event_id=f"{feed.run}:{last}") as feed:
         keyframe = feed.keyframe()
     assert feed.dropped == [keyframe.seq - last]
@@ -89,21 +96,21 @@ def test_a_viewer_that_missed_too_much_learns_the_count_and_starts_over(
 
 @pytest.mark.parametrize("number", [10**9, -7, "x", "9" * 5000, "²", ""])
 def test_a_number_that_is_none_of_this_runs_starts_over(url: str, number: object) -> None:
-    with Feed(url) as feed:
-        feed.keyframe()
+    with watch(url) as feed:
+        pass
     for last in (f"{feed.run}:{number}", number):
         with Feed(url, last_event_id=str(last).encode()) as again:
             again.keyframe()
         assert again.dropped == []
 
 
-def test_a_viewer_of_a_run_that_is_over_begins_anew(serve: Callable[..., BackgroundServer]) -> None:
+def test_a_viewer_of_a_run_that_is_over_begins_anew(serve: Serve) -> None:
     """Its number may well exist in the new run, where it is that of another event."""
     old, new = serve(), serve()
     for url in (old.url, new.url):
         post(url, "/v1/completions", BODY)
-    with Feed(old.url) as feed:
-        feed.keyframe()
+    with watch(old.url) as feed:
+        pass
     with Feed(new.url, last_event_id=f"{feed.run}:3") as again:
         again.keyframe()
     assert again.run != feed.run
@@ -112,8 +119,7 @@ def test_a_viewer_of_a_run_that_is_over_begins_anew(serve: Callable[..., Backgro
 
 
 def test_viewers_get_the_status_on_the_same_connection(url: str) -> None:
-    with Feed(url) as feed:
-        feed.keyframe()
+    with watch(url) as feed:
         feed.until_status(paused=False, not_ready="", model="alphabet", controls=True)
         assert feed.status["run"] == feed.run
         post(url, "/engine/pause")
@@ -122,29 +128,23 @@ def test_viewers_get_the_status_on_the_same_connection(url: str) -> None:
         feed.until_status(paused=False)
 
 
-def test_viewers_hear_that_the_server_is_about_to_stop(
-    serve: Callable[..., BackgroundServer], gate: Path
-) -> None:
+def test_viewers_hear_that_the_server_is_about_to_stop(serve: Serve, gate: Path) -> None:
     server = serve(gate=gate, server={"keep_alive": 1000.0})
     caller = Caller(server.url, "/v1/completions", BODY, X_Client="gate")
-    with Feed(server.url) as feed:
-        feed.keyframe()
+    with watch(server.url) as feed:
         server.process.terminate()
         assert feed.until_not_ready()
         gate.write_text("open")
     assert sse_data(caller.read_all())[-1]["full_text"] == "abcde"
 
 
-def test_a_full_disk_is_told_wherever_the_server_is_watched(
-    serve: Callable[..., BackgroundServer], tmp_path: Path
-) -> None:
+def test_a_full_disk_is_told_wherever_the_server_is_watched(serve: Serve, tmp_path: Path) -> None:
     path = tmp_path / "class.jsonl"
     server = serve(trace_file=str(path))
     url = server.url
     assert get(url, "/health")["trace_error"] == get(url, "/ready")["trace_error"] == ""
     limit_files(server, path.stat().st_size)  # the disk is full now
-    with Feed(url) as feed:
-        feed.keyframe()
+    with watch(url) as feed:
         assert sse_data(post(url, "/v1/completions", BODY).text)[-1]["full_text"] == "abcde"
         while not feed.status.get("trace_error"):
             next(feed._read())
@@ -161,7 +161,7 @@ def test_a_full_disk_is_told_wherever_the_server_is_watched(
     assert get(url, "/health")["trace_error"] == ""
 
 
-def test_the_trace_on_disk_is_the_log(serve: Callable[..., BackgroundServer], tmp_path) -> None:
+def test_the_trace_on_disk_is_the_log(serve: Serve, tmp_path) -> None:
     """Also when the server is killed: every finished step is in the file."""
     path = tmp_path / "trace.jsonl"
     server = serve(trace_file=str(path), server={"log_window": 20})
@@ -211,7 +211,7 @@ async def test_a_feed_that_fails_says_so_and_does_not_end_in_silence() -> None:
 
 @pytest.mark.parametrize("window", [50, 50_000])
 def test_a_late_viewer_that_asks_for_the_past_gets_the_window_and_then_what_follows(
-    serve: Callable[..., BackgroundServer], window: int
+    serve: Serve, window: int
 ) -> None:
     url = serve(paused=True, engine={"max_kv_tokens": 4096}, server={"log_window": window}).url
     with Feed(url) as first:

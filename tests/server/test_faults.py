@@ -3,7 +3,6 @@
 import json
 import signal
 import socket
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,9 @@ import pytest
 from websockets.sync.client import ClientConnection, connect
 
 from engine.events.vocabulary import RequestArrived, RequestFinished
-from server.process import BackgroundServer
-from tests.server.harness import Caller, Feed, get, http, post, sse_data, trace, until
+from tests.server.harness import Caller, Serve, get, http, post, sse_data, trace, until, watch
 
 BOTH_SHAPES = True
-
-Serve = Callable[..., BackgroundServer]
 
 
 def until_ready_says(url: str, status: int) -> None:
@@ -75,8 +71,7 @@ def test_the_server_goes_on_after_a_failed_forward_pass(url: str) -> None:
 
 def test_a_broken_loop_ends_every_stream_and_is_said_on_ready(serve: Serve) -> None:
     url = serve(paused=True).url
-    with Feed(url) as feed:
-        feed.keyframe()
+    with watch(url) as feed:
         streams = [
             Caller(url, "/v1/completions", {"prompt": "x", "stream": True}) for _ in range(3)
         ]
@@ -110,8 +105,7 @@ def test_a_hanging_step_ends_what_waits_for_it_and_the_server_recovers(
 ) -> None:
     url = serve(gate=gate, server={"stuck_seconds": 0.3}).url
     body = {"prompt": "x", "max_tokens": 2}
-    with Feed(url) as feed:
-        feed.keyframe()
+    with watch(url) as feed:
         hanging = Caller(url, "/v1/completions", body, X_Client="gate")
         until(url, "/health", lambda answer: answer.json()["pending_submit"] == 0)
         behind = Caller(url, "/v1/completions", body | {"stream": True})
@@ -188,8 +182,7 @@ def test_a_step_that_never_returns_does_not_keep_the_process(serve: Serve, gate:
 
 def test_over_the_queue_limit_there_is_429(serve: Serve) -> None:
     url = serve(paused=True, server={"max_waiting": 2}).url
-    with Feed(url) as feed:
-        feed.keyframe()
+    with watch(url) as feed:
         callers = [Caller(url, "/v1/completions", {"prompt": "x"}) for _ in range(2)]
         feed.until_kind(RequestArrived, 2)
         refused = post(url, "/v1/completions", {"prompt": "x"})
@@ -204,8 +197,7 @@ def test_over_the_queue_limit_there_is_429(serve: Serve) -> None:
 
 def test_a_slow_reader_is_disconnected_without_stalling_others(serve: Serve) -> None:
     url = serve(engine={"max_kv_tokens": 262_144}, server={"buffer_bytes": 100_000}).url
-    with Feed(url) as feed:
-        feed.keyframe()
+    with watch(url) as feed:
         body = {"prompt": "x", "max_tokens": 50_000}
         slow = Caller(url, "/v1/completions", body, receive_buffer=4096)
         feed.until_kind(RequestArrived)
@@ -221,8 +213,7 @@ def test_a_slow_reader_is_disconnected_without_stalling_others(serve: Serve) -> 
 
 def test_a_reader_that_accepts_nothing_is_cut_off_after_a_while(serve: Serve) -> None:
     url = serve(
-        engine={"max_kv_tokens": 262_144},
-        server={"buffer_bytes": 1 << 30, "stall_seconds": 0.1},
+        engine={"max_kv_tokens": 262_144}, server={"buffer_bytes": 1 << 30, "stall_seconds": 0.1}
     ).url
     body = {"prompt": "x", "max_tokens": 200_000}
     slow = Caller(url, "/v1/completions", body, receive_buffer=4096)
@@ -241,8 +232,7 @@ def test_sigterm_lets_running_requests_finish(serve: Serve, gate: Path, paused: 
     """While it drains it still answers: /ready and new requests get 503. Held requests run, too."""
     server = serve(gate=gate, paused=paused)
     url = server.url
-    with Feed(url) as feed:
-        feed.keyframe()
+    with watch(url) as feed:
         body = {"prompt": "x", "max_tokens": 30}
         callers = [Caller(url, "/v1/completions", body, X_Client="gate")]
         feed.until_kind(RequestArrived)
@@ -264,8 +254,7 @@ def test_sigterm_lets_running_requests_finish(serve: Serve, gate: Path, paused: 
 
 def test_a_request_that_outlasts_the_shutdown_gets_an_error(serve: Serve, gate: Path) -> None:
     server = serve(gate=gate, server={"drain_seconds": 0.2})
-    with Feed(server.url) as feed:
-        feed.keyframe()
+    with watch(server.url) as feed:
         body = {"prompt": "x", "stream": True}
         caller = Caller(server.url, "/v1/completions", body, X_Client="gate")
         feed.until_kind(RequestArrived)
@@ -296,8 +285,7 @@ def test_the_server_exits_when_its_parent_process_exits(serve: Serve) -> None:
 
 def test_ctrl_c_ends_an_idle_server_and_its_viewers(serve: Serve) -> None:
     server = serve()
-    with Feed(server.url) as feed:
-        feed.keyframe()
+    with watch(server.url) as feed:
         server.process.send_signal(signal.SIGINT)
         assert list(feed) == []  # the feed ends on its own, in good order
         assert server.process.wait(30) == 0

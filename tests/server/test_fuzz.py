@@ -3,7 +3,7 @@
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -18,9 +18,9 @@ from server.core.engine_client import InProcessClient
 from server.core.event_log import Outbox
 from server.core.models import Models
 from server.core.settings import ServerSettings
-from server.process import BackgroundServer
 from tests.server import fuzz
 from tests.server.app_under_test import TOKENIZER, AlphabetRunner
+from tests.server.harness import Serve
 
 AT_ONCE = 16
 FRAMES_PER_SESSION = 500
@@ -54,7 +54,7 @@ async def live_and_held(url: str) -> tuple[int, int]:
     return live, blocks["total"] - blocks["free"] - blocks["cached"]
 
 
-def test_http_bodies(serve: Callable[..., BackgroundServer], soak: bool, first_seed: int) -> None:
+def test_http_bodies(serve: Serve, soak: bool, first_seed: int) -> None:
     count = 50_000 if soak else 600
     server = serve(engine=ENGINE, server={"log_window": LOG_WINDOW}, paused=False)
     print(f"{count} HTTP bodies, seed {first_seed}")

@@ -1,17 +1,13 @@
 """Clients that the server accepts: names against DNS rebinding, and other sites' WebSockets."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from server.http.access import HostCheck
-from server.process import BackgroundServer
 from tests.facts import assert_names
-from tests.server.harness import Caller, http
-
-Serve = Callable[..., BackgroundServer]
+from tests.server.harness import Caller, Serve, http
 
 OURS = [
     "localhost",

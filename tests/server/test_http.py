@@ -1,15 +1,13 @@
 """HTTP on the wire: requests that follow each other on a connection, and offers to leave HTTP."""
 
 import json
-from collections.abc import Callable
 
 import httpx
 import pytest
 
 from engine.events.vocabulary import RequestArrived, RequestFinished
 from server.cli.serving import KEEP_ALIVE_SECONDS
-from server.process import BackgroundServer
-from tests.server.harness import Caller, Feed, http_request
+from tests.server.harness import Caller, Serve, http_request, watch
 
 BODY = {"prompt": "x", "stream": False, "max_tokens": 3}
 
@@ -33,11 +31,10 @@ def test_requests_that_do_not_wait_for_answers_are_answered_in_order(url: str) -
 
 @pytest.mark.parametrize("nonsense", [b"\0", b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * 20_000])
 def test_nonsense_after_a_request_ends_the_connection_and_gets_into_no_answer(
-    serve: Callable[..., BackgroundServer], nonsense: bytes
+    serve: Serve, nonsense: bytes
 ) -> None:
     url = serve(paused=True).url
-    with Feed(url) as feed:
-        feed.keyframe()
+    with watch(url) as feed:
         caller = Caller.open(url)
         caller.socket.sendall(http_request("/v1/completions", {"prompt": "x"}))
         feed.until_kind(RequestArrived)
@@ -70,11 +67,10 @@ def test_an_offer_to_leave_http_is_ignored_and_the_request_answered(
     assert text_of(first) == text_of(second) == "abc"
 
 
-def test_a_websocket_waits_for_no_answer(serve: Callable[..., BackgroundServer]) -> None:
+def test_a_websocket_waits_for_no_answer(serve: Serve) -> None:
     """It would take the connection away from the request that is being answered."""
     url = serve(paused=True).url
-    with Feed(url) as feed:
-        feed.keyframe()
+    with watch(url) as feed:
         caller = Caller.open(url)
         caller.socket.sendall(http_request("/v1/completions", BODY))
         feed.until_kind(RequestArrived)
@@ -96,9 +92,7 @@ def test_this_is_no_proxy(url: str) -> None:
     assert caller.read_all().startswith("HTTP/1.1 400 ")
 
 
-def test_an_https_request_to_the_http_port_is_logged(
-    serve: Callable[..., BackgroundServer],
-) -> None:
+def test_an_https_request_to_the_http_port_is_logged(serve: Serve) -> None:
     server = serve()
     caller = Caller.open(server.url)
     caller.socket.sendall(bytes.fromhex("16030100f1010000ed0303"))  # how TLS begins

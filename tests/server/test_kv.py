@@ -3,7 +3,7 @@
 import json
 import struct
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import httpx
 import msgspec
@@ -20,7 +20,7 @@ from server.core.kv_transfer import (
 )
 from server.http.errors import ApiError
 from server.process import serve_in_background
-from tests.server.harness import http, trace
+from tests.server.harness import Serve, http, trace
 
 KEY = "the cluster's key"
 TOKENS = [10 + 7 * index % 1400 for index in range(100)]
@@ -86,7 +86,7 @@ def test_only_the_gateway_moves_kv(servers: tuple[httpx.Client, httpx.Client]) -
         assert (answer.status_code, answer.json()["error"]["code"]) == (403, "cluster_key")
 
 
-def test_without_a_cluster_key_kv_stays(serve: Callable[..., object]) -> None:
+def test_without_a_cluster_key_kv_stays(serve: Serve) -> None:
     with http(serve().url) as client:
         answer = client.post("/kv/export", json={"tokens": TOKENS})
     assert (answer.status_code, answer.json()["error"]["code"]) == (403, "cluster_key")

@@ -1,13 +1,11 @@
 """`benchmarks/load` on small counts: whatever happens, nothing is lost and nothing stays."""
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.load import faults, leavers, overload, slow_readers, streams
-from server.process import BackgroundServer
+from tests.server.harness import Serve
 
-Serve = Callable[..., BackgroundServer]
 ROOM = {"max_kv_tokens": 16_384, "token_budget": 512}
 
 

@@ -1,7 +1,7 @@
 """/metrics says what the event log says, under the names that vLLM's dashboards ask for."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -15,9 +15,8 @@ from engine.events.log import EventLog
 from engine.scheduling.sampling_params import SamplingParams
 from engine.simulation.checking_runner import CheckingRunner
 from server.core.measures import Measures
-from server.process import BackgroundServer
 from tests.engine.workloads import TOKENIZER, next_token
-from tests.server.harness import Caller, Feed, http, post, trace
+from tests.server.harness import Caller, Serve, http, post, trace, watch
 
 # vLLM 0.32's metrics (`vllm/v1/metrics/loggers.py`) that are served, and what they are.
 VLLM = {
@@ -120,8 +119,7 @@ def measured() -> Iterator[tuple[Values, EventLog]]:
         post(url, "/v1/completions", {"prompt": ["a" * 20, "b" * 20, "c" * 20], "stream": False})
         post(url, "/v1/completions", {"prompt": "x"}, **{"X-Client": "fail-after-3"})
         post(url, "/engine/pause")
-        with Feed(url) as feed:
-            feed.keyframe()
+        with watch(url) as feed:
             leaving = Caller(url, "/v1/completions", {"prompt": "left"})
             feed.until_kind(v.RequestArrived)
             leaving.reset()
@@ -276,11 +274,10 @@ def test_histograms(measured: Measured, name: str) -> None:
         assert count == sum(time <= float(limit) for time in times), limit
 
 
-def test_gauges_of_a_held_engine(serve: Callable[..., BackgroundServer]) -> None:
+def test_gauges_of_a_held_engine(serve: Serve) -> None:
     url = serve(paused=True, engine={"max_kv_tokens": 64, "max_batch_size": 2}).url
     prompts = [letter * 16 for letter in "xyz"]  # alike, they would share their blocks
-    with Feed(url) as feed:
-        feed.keyframe()
+    with watch(url) as feed:
         callers = [Caller(url, "/v1/completions", {"prompt": p, "max_tokens": 4}) for p in prompts]
         feed.until_kind(v.RequestArrived, 3)
         post(url, "/engine/step")

@@ -26,7 +26,7 @@ from tests.engine.compute.models import add_tokenizer, save
 from tests.facts import assert_names
 from tests.server.bridges import order, read
 from tests.server.facts import raises_api_error
-from tests.server.harness import Feed, get, http, post
+from tests.server.harness import Feed, get, http, post, watch
 from tests.server.shelf import Shelf, registry
 
 IDS = [5, 6, 7, 8]  # a prompt for every vocabulary
@@ -104,9 +104,7 @@ async def test_a_model_with_a_request_in_it_is_never_unloaded(shelf: Shelf) -> N
         assert await answer(models, "b") == "abc"
 
 
-async def test_a_request_that_waits_for_a_load_is_served_before_the_unload(
-    shelf: Shelf,
-) -> None:
+async def test_a_request_that_waits_for_a_load_is_served_before_the_unload(shelf: Shelf) -> None:
     async with registry(shelf) as models:
         shelf.gate.clear()
         first = asyncio.create_task(answer(models, "a"))
@@ -488,8 +486,7 @@ def test_viewers_and_controls_name_a_model_and_load_none(auto: str) -> None:
 
 def test_a_feed_ends_when_its_model_is_unloaded(auto: str) -> None:
     complete(auto, "llama")
-    with Feed(auto, model="llama") as feed:
-        feed.keyframe()
+    with watch(auto, model="llama") as feed:
         complete(auto, "gpt2")
         complete(auto, "small.gguf")
         assert all(feed)  # it would wait for ever

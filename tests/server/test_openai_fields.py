@@ -21,12 +21,7 @@ MESSAGES = [{"role": "user", "content": "Tell me a story."}]
 COMMA, END = 20, 4  # token ids of the bundled model
 ALWAYS_COMMA = {"logit_bias": {str(COMMA): 100}}
 BOLD = {"temperature": 2.0, "seed": 1}
-ANSWERS = [
-    ("completions", False),
-    ("completions", True),
-    ("chat", False),
-    ("chat", True),
-]
+ANSWERS = [("completions", False), ("completions", True), ("chat", False), ("chat", True)]
 
 
 @dataclass

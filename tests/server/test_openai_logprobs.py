@@ -12,11 +12,7 @@ from engine.scheduling.request import TokenScore
 from engine.scheduling.sampling_params import SamplingParams
 from engine.text.byte_tokenizer import ByteTokenizer
 from engine.text.tokenizer import HFTokenizer
-from server.api.openai.completions import (
-    CompletionRequest,
-    CompletionSerializer,
-    best_choices,
-)
+from server.api.openai.completions import CompletionRequest, CompletionSerializer, best_choices
 from server.core.messages import Logprobs, OutputDelta, Prompt
 from server.core.request_stream import RequestStream
 from tests.server.harness import post, sse_data

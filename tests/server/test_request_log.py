@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +19,7 @@ from server.core.settings import ServerSettings
 from server.http.request_log import LogWriter
 from server.process import BackgroundServer
 from tests.server.app_under_test import AlphabetRunner
-from tests.server.harness import Caller, Feed, get, http, post, trace
-
-Serve = Callable[..., BackgroundServer]
+from tests.server.harness import Caller, Serve, get, http, post, trace, watch
 
 
 def lines_of(server: BackgroundServer, path: Path) -> list[dict[str, Any]]:
@@ -65,8 +62,7 @@ def test_refused_failed_and_abandoned_requests_have_lines(serve: Serve, tmp_path
     post(url, "/v1/completions", {"prompt": "x", "max_tokens": -1})
     get(url, "/v1/nothing")
     get(url, "/health")  # a watcher's routine is not worth a line
-    with Feed(url) as feed:
-        feed.keyframe()
+    with watch(url) as feed:
         whole = Caller(url, "/v1/completions", {"prompt": "x", "n": 2, "stream": False})
         feed.until_kind(RequestArrived)
         whole.close()

@@ -1,6 +1,5 @@
 """Restart with other settings: a new run of the same model, and the old run's log kept."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,8 @@ from engine.events.vocabulary import (
     StepScheduled,
     StepStarted,
 )
-from server.process import BackgroundServer
 from tests.facts import assert_names
-from tests.server.harness import Caller, Feed, get, http, post, sse_data, start, trace
+from tests.server.harness import Caller, Feed, Serve, get, http, post, sse_data, start, trace, watch
 
 BOTH_SHAPES = True
 
@@ -52,8 +50,7 @@ def old_trace(url: str) -> EventLog:
 
 def ask(url: str, *names: str, max_tokens: int = 6) -> list[Caller]:
     callers = []
-    with Feed(url) as feed:
-        feed.keyframe()
+    with watch(url) as feed:
         for name in names:
             body = {"prompt": f"Once upon a time {name}", "max_tokens": max_tokens}
             callers.append(Caller(url, "/v1/completions", body, X_Client=name))
@@ -83,9 +80,7 @@ def until_idle(url: str) -> None:
         pass
 
 
-def test_the_new_run_has_the_new_settings_and_the_old_log_is_kept(
-    serve: Callable[..., BackgroundServer],
-) -> None:
+def test_the_new_run_has_the_new_settings_and_the_old_log_is_kept(serve: Serve) -> None:
     url = serve(engine=ENGINE).url
     post(url, "/v1/completions", {"prompt": "x", "max_tokens": 3})
     before = trace(url)
@@ -105,12 +100,9 @@ def test_the_new_run_has_the_new_settings_and_the_old_log_is_kept(
     assert old_trace(url)[0].settings["prefix_cache"] == "hash"  # type: ignore[union-attr]
 
 
-def test_an_open_feed_goes_on_with_the_new_run_from_its_first_event(
-    serve: Callable[..., BackgroundServer],
-) -> None:
+def test_an_open_feed_goes_on_with_the_new_run_from_its_first_event(serve: Serve) -> None:
     url = serve(engine=ENGINE).url
-    with Feed(url) as feed:
-        feed.keyframe()
+    with watch(url) as feed:
         told = restart(url, policy="sjf")
         post(url, "/v1/completions", {"prompt": "x", "max_tokens": 3})
         feed.until_kind(RequestFinished)
@@ -128,7 +120,7 @@ def test_an_open_feed_goes_on_with_the_new_run_from_its_first_event(
 
 @pytest.mark.parametrize("async_scheduling", [False, True])
 def test_unfinished_requests_refuse_it_unless_they_may_be_ended(
-    serve: Callable[..., BackgroundServer], async_scheduling: bool
+    serve: Serve, async_scheduling: bool
 ) -> None:
     url = serve(paused=True, engine=ENGINE | {"async_scheduling": async_scheduling}).url
     callers = ask(url, "Ada", "Bo", "Cy")
@@ -157,12 +149,9 @@ def test_unfinished_requests_refuse_it_unless_they_may_be_ended(
     }
 
 
-def test_held_submissions_are_ended_and_the_next_ones_are_still_held(
-    serve: Callable[..., BackgroundServer],
-) -> None:
+def test_held_submissions_are_ended_and_the_next_ones_are_still_held(serve: Serve) -> None:
     url = serve(engine=ENGINE).url
-    with Feed(url) as feed:
-        feed.keyframe()
+    with watch(url) as feed:
         post(url, "/engine/hold_submissions")
         held = Caller(url, "/v1/completions", {"prompt": "x", "max_tokens": 3}, X_Client="Ada")
         feed.until_held("Ada")
@@ -174,9 +163,7 @@ def test_held_submissions_are_ended_and_the_next_ones_are_still_held(
     assert '"full_text":"abc"' in later.read_all()
 
 
-def test_the_same_prompts_arrive_before_the_same_steps_and_make_the_same_run(
-    serve: Callable[..., BackgroundServer],
-) -> None:
+def test_the_same_prompts_arrive_before_the_same_steps_and_make_the_same_run(serve: Serve) -> None:
     url = serve(paused=True, engine=ENGINE).url
     callers = ask(url, "Ada", "Bo", max_tokens=9)
     post(url, "/engine/step", {"steps": 3})
@@ -187,8 +174,6 @@ def test_the_same_prompts_arrive_before_the_same_steps_and_make_the_same_run(
     until_idle(url)
     callers += ask(url, "Eve")
     until_idle(url)
-    for caller in callers:
-        caller.close()
     old = trace(url)
     assert len(arrivals(old)) == 5
 
@@ -206,7 +191,7 @@ def test_the_same_prompts_arrive_before_the_same_steps_and_make_the_same_run(
     assert [event.reason for event in trace(url).of(RequestFinished)].count("abort") == 1
 
 
-def test_all_prompts_together_start_in_one_step(serve: Callable[..., BackgroundServer]) -> None:
+def test_all_prompts_together_start_in_one_step(serve: Serve) -> None:
     url = serve(engine=ENGINE | {"max_batch_size": 4}).url
     for name in ("Ada", "Bo", "Cy"):
         post(
@@ -215,8 +200,7 @@ def test_all_prompts_together_start_in_one_step(serve: Callable[..., BackgroundS
             {"prompt": f"Once {name}", "max_tokens": 3},
             **{"X-Client": name},
         )
-    with Feed(url) as feed:
-        feed.keyframe()
+    with watch(url) as feed:
         restart(url, prompts="together", prefix_cache="off")
         feed.until_kind(RequestFinished, 3)
     log = trace(url)
@@ -225,7 +209,7 @@ def test_all_prompts_together_start_in_one_step(serve: Callable[..., BackgroundS
 
 
 def test_a_log_without_its_beginning_or_without_texts_cannot_be_submitted_again(
-    serve: Callable[..., BackgroundServer],
+    serve: Serve,
 ) -> None:
     for settings, fix in (
         ({"log_window": 20}, "--log-window"),
@@ -249,9 +233,7 @@ def test_a_prompt_that_does_not_fit_the_new_memory_is_named(url: str) -> None:
     assert trace(url).to_bytes() == before
 
 
-def test_the_next_run_is_written_to_the_next_trace_file(
-    serve: Callable[..., BackgroundServer], tmp_path: Path
-) -> None:
+def test_the_next_run_is_written_to_the_next_trace_file(serve: Serve, tmp_path: Path) -> None:
     file = tmp_path / "class.jsonl"
     url = serve(engine=ENGINE, trace_file=str(file)).url
     post(url, "/v1/completions", {"prompt": "x", "max_tokens": 3})
@@ -267,7 +249,7 @@ def test_the_next_run_is_written_to_the_next_trace_file(
     assert post(url, "/v1/completions", {"prompt": "x", "max_tokens": 3}).status_code == 200
 
 
-def test_an_engine_that_has_failed_works_again(serve: Callable[..., BackgroundServer]) -> None:
+def test_an_engine_that_has_failed_works_again(serve: Serve) -> None:
     url = serve(engine=ENGINE).url
     broken = post(url, "/v1/completions", {"prompt": "x", "max_tokens": 3}, **{"X-Client": "break"})
     assert "engine_failed" in broken.text
@@ -277,15 +259,14 @@ def test_an_engine_that_has_failed_works_again(serve: Callable[..., BackgroundSe
     assert answer(url, **{"X-Client": "break"}) == "abc"  # its policy is the named one now
 
 
-def test_old_and_new_are_compared(serve: Callable[..., BackgroundServer]) -> None:
+def test_old_and_new_are_compared(serve: Serve) -> None:
     url = serve(engine=ENGINE | {"max_batch_size": 4}).url
     for _ in range(2):
         post(url, "/v1/completions", {"prompt": "Once upon a time", "max_tokens": 3})
     assert get(url, "/compare")["error"]["code"] == "no_previous_run"
     restart(url, prefix_cache="off")
     assert get(url, "/compare")["error"]["code"] == "nothing_to_compare"
-    with Feed(url) as feed:
-        feed.keyframe()
+    with watch(url) as feed:
         restart(url, prefix_cache="radix")
         restart(url)
     post(url, "/v1/completions", {"prompt": "Once upon a time", "max_tokens": 3})
@@ -302,9 +283,7 @@ def test_old_and_new_are_compared(serve: Callable[..., BackgroundServer]) -> Non
 
 def test_a_server_that_stops_right_after_a_restart_ends() -> None:
     server = start(paused=True, engine=ENGINE)
-    callers = ask(server.url, "Ada", max_tokens=60)
+    _open = ask(server.url, "Ada", max_tokens=60)
     post(server.url, "/engine/step")
     restart(server.url, prompts="same_steps", abort=True)
     assert server.stop() == 0
-    for caller in callers:
-        caller.close()

@@ -1,16 +1,12 @@
 """Routes that clients of vLLM expect: what they answer, and their protection."""
 
-from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
 
 import pytest
 
 from engine.events.vocabulary import RequestArrived
-from server.process import BackgroundServer
-from tests.server.harness import Caller, get, http, post, trace, until
-
-Serve = Callable[..., BackgroundServer]
+from tests.server.harness import Caller, Serve, get, http, post, trace, until
 
 MESSAGES = [{"role": "user", "content": "Tell me."}]
 # Every route that a client may call at any time, with a body that it accepts.

@@ -1,18 +1,16 @@
 """The server's protection from its clients: the key, other sites' pages, and endless bodies."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import httpx
 import pytest
 
 from server.http.bodies import BodyLimits
-from server.process import BackgroundServer
 from tests.facts import assert_names
-from tests.server.harness import Caller, get, http, post, start
+from tests.server.harness import Caller, Serve, get, http, post, start
 
 LIMITS = BodyLimits(bytes=(1 << 20) + 16 * 2049, values=(1 << 16) + 2049)  # 2048 slots of memory
-Serve = Callable[..., BackgroundServer]
 SITE = "https://course.example"
 
 

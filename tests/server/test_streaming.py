@@ -38,10 +38,7 @@ def writes(serializer: Callable[..., StreamSerializer], **sampling: Any) -> list
         async with running() as bridge:
             prompt = Prompt(TOKENIZER.encode("x"), SamplingParams(**sampling))
             answer = StreamedAnswer(
-                Models(bridge),
-                None,
-                GenerationRequest(lambda _bridge: [prompt]),
-                serializer,
+                Models(bridge), None, GenerationRequest(lambda _bridge: [prompt]), serializer
             )
             await answer(SCOPE, receive, send)
         return sent

@@ -2,12 +2,10 @@
 
 import subprocess
 import time
-from collections.abc import Callable
 
 from engine.events.vocabulary import RequestArrived, StepFinished
-from server.process import BackgroundServer
 from tests.server.curl import curl
-from tests.server.harness import http, post, sse_data, trace
+from tests.server.harness import Serve, http, post, sse_data, trace
 
 BODY = {"prompt": "Once upon a time", "max_tokens": 20}
 
@@ -50,9 +48,7 @@ def test_ttft_is_what_the_log_says(url: str) -> None:
     assert events[0]["ttft_ms"] == (first.t["end"] - arrived.t["at"]) / 1000
 
 
-def test_two_streams_advance_together_step_by_step(
-    serve: Callable[..., BackgroundServer],
-) -> None:
+def test_two_streams_advance_together_step_by_step(serve: Serve) -> None:
     url = serve(paused=True).url
     with (
         http(url) as client,

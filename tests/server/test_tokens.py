@@ -63,11 +63,7 @@ def test_text_anywhere_in_a_message_counts(url: str, path: str, more: dict) -> N
 
 @pytest.mark.parametrize(
     ("context", "limit"),
-    [
-        (1024, LEAST_CHARACTERS),
-        (1 << 15, CHARACTERS_PER_TOKEN << 15),
-        (1 << 30, MAX_CHARACTERS),
-    ],
+    [(1024, LEAST_CHARACTERS), (1 << 15, CHARACTERS_PER_TOKEN << 15), (1 << 30, MAX_CHARACTERS)],
 )
 def test_the_limit_in_characters_follows_the_context(context: int, limit: int) -> None:
     config = SimpleNamespace(num_blocks=1 << 30, block_size=1)

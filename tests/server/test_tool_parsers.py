@@ -38,20 +38,14 @@ OUTPUTS = {
     "hermes": [
         ("Just text, a < b.", ["Just text, a < b."]),
         ("", []),
-        (
-            '<tool_call>\n{"name": "f", "arguments": {"x": 1}}\n</tool_call>',
-            call("f", '{"x": 1}'),
-        ),
+        ('<tool_call>\n{"name": "f", "arguments": {"x": 1}}\n</tool_call>', call("f", '{"x": 1}')),
         (
             'Let me see.\n\n<tool_call>\n{"name": "f", "arguments": {}}\n</tool_call>\n'
             '<tool_call>\n{"name": "g", "arguments": {"y": {"z": []}}}\n</tool_call>\n',
             ["Let me see.", *call("f", "{}"), *call("g", '{"y": {"z": []}}')],
         ),
         # The arguments before the name, other members, and arguments as a string.
-        (
-            '<tool_call>{ "arguments": {"x": 1}, "name": "f"}</tool_call>',
-            call("f", '{"x": 1}'),
-        ),
+        ('<tool_call>{ "arguments": {"x": 1}, "name": "f"}</tool_call>', call("f", '{"x": 1}')),
         (
             '<tool_call>{"id": 3, "name": "f", "arguments": {"x": 1}, "k": "}"}</tool_call>',
             call("f", '{"x": 1}'),
@@ -74,10 +68,7 @@ OUTPUTS = {
         ("Hello <tool_ca", ["Hello <tool_ca"]),
         ("Hello \n", ["Hello \n"]),
         # The arguments are not JSON: the client sees what the model wrote.
-        (
-            '<tool_call>{"name": "f", "arguments": {\'x\': 1}}</tool_call>',
-            call("f", "{'x': 1}"),
-        ),
+        ('<tool_call>{"name": "f", "arguments": {\'x\': 1}}</tool_call>', call("f", "{'x': 1}")),
         # Not a call.
         *(
             (text, [text])
@@ -107,10 +98,7 @@ OUTPUTS = {
             '<|python_tag|>{"name": "f", "parameters": {}}; {"name": "g", "parameters": {"y": 2}}',
             [*call("f", "{}"), *call("g", '{"y": 2}')],
         ),
-        (
-            'I will.<|python_tag|>{"name": "f", "parameters": {}}',
-            ["I will.", *call("f", "{}")],
-        ),
+        ('I will.<|python_tag|>{"name": "f", "parameters": {}}', ["I will.", *call("f", "{}")]),
         *(
             (text, [text])
             for text in (

@@ -61,9 +61,7 @@ def run(folder: Path, text: str) -> tuple[dict[str, str], str]:
     return recorded, answer["choices"][0]["text"]
 
 
-def test_nothing_that_records_a_request_has_its_name_its_text_or_its_tokens(
-    tmp_path: Path,
-) -> None:
+def test_nothing_that_records_a_request_has_its_name_its_text_or_its_tokens(tmp_path: Path) -> None:
     recorded, answer = run(tmp_path, "off")
     assert answer == "abcdefghij"  # its own client gets it
     for where, text in recorded.items():

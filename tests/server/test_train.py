@@ -13,7 +13,7 @@ from engine.events.vocabulary import RequestArrived
 from server.process import BackgroundServer, serve_in_background
 from tests.facts import assert_names
 from tests.server.curl import curl
-from tests.server.harness import Feed, get, post, sse_data
+from tests.server.harness import get, post, sse_data, watch
 
 PROMPT = "Once upon a time there was a fox"
 
@@ -47,17 +47,13 @@ def test_two_streams_interleave(server: BackgroundServer) -> None:
     url = server.url
     body = f'{{"prompt": "{PROMPT}", "max_tokens": 40, "ignore_eos": true}}'
     post(url, "/engine/pause")
-    with Feed(url) as feed:
-        feed.keyframe()
-        with curl(url, body) as ada, curl(url, body) as bo:
-            feed.until_kind(RequestArrived, 2)
-            before = get(url, "/health")["step"]
-            post(url, "/engine/step", {"steps": 10})
-            assert get(url, "/health")["active"] == 2
-            post(url, "/engine/resume")
-            streams = [
-                sse_data(process.communicate(timeout=60)[0].decode()) for process in (ada, bo)
-            ]
+    with watch(url) as feed, curl(url, body) as ada, curl(url, body) as bo:
+        feed.until_kind(RequestArrived, 2)
+        before = get(url, "/health")["step"]
+        post(url, "/engine/step", {"steps": 10})
+        assert get(url, "/health")["active"] == 2
+        post(url, "/engine/resume")
+        streams = [sse_data(process.communicate(timeout=60)[0].decode()) for process in (ada, bo)]
     for *tokens, last in streams:
         assert len(tokens) == 40
         assert "".join(event["token"] for event in tokens) == last["full_text"]
@@ -66,10 +62,7 @@ def test_two_streams_interleave(server: BackgroundServer) -> None:
 
 @pytest.mark.parametrize(
     ("body", "field"),
-    [
-        ({"prompt": "a" * 160}, "prompt"),
-        ({"prompt": "a" * 120, "max_tokens": 50}, "max_tokens"),
-    ],
+    [({"prompt": "a" * 160}, "prompt"), ({"prompt": "a" * 120, "max_tokens": 50}, "max_tokens")],
 )
 def test_more_than_the_context_is_a_400_that_names_the_field(
     server: BackgroundServer, body: dict[str, object], field: str

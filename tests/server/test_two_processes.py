@@ -5,7 +5,6 @@ What both shapes of the server have in common is tested in the modules with `BOT
 
 import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +18,9 @@ from server.core.engine_process import LaunchError, launch
 from server.process import BackgroundServer, serve_in_background
 from tests.engine.compute.models import add_tokenizer, save
 from tests.facts import assert_names
-from tests.server.harness import Caller, Feed, get, http, post, sse_data, start, until
+from tests.server.harness import Caller, Serve, get, http, post, sse_data, start, until, watch
 from tests.server.lmtp.wire import Wire, letters
 
-Serve = Callable[..., BackgroundServer]
 ROOM = {"max_batch_size": 64, "max_kv_tokens": 8192, "token_budget": 512}
 
 
@@ -61,8 +59,7 @@ def test_kill_9_of_the_engine_is_told_to_all_clients_and_the_engine_is_started_a
     url, first = server.url, child(server)
     descriptors = psutil.Process(server.process.pid).num_fds()
     forms: list[dict[str, Any]] = [{}, {"stream": True}, {"stream": False}]
-    with Feed(url) as feed:
-        feed.keyframe()
+    with watch(url) as feed:
         callers = []
         for number in range(51):
             body = {"prompt": f"x{number}", "max_tokens": 99} | forms[number % 3]
@@ -105,8 +102,7 @@ def test_kill_9_of_the_engine_is_told_to_all_clients_and_the_engine_is_started_a
 
 def test_an_engine_that_dies_again_soon_ends_the_server(serve: Serve) -> None:
     server = serve(two_processes=True)
-    with Feed(server.url) as feed:
-        feed.keyframe()
+    with watch(server.url) as feed:
         child(server).kill()
         feed.until_status(not_ready="", paused=False)
         while not feed.status["previous"]:

@@ -187,10 +187,7 @@ TEMPLATE: list[Case] = [  # for what a chat template writes
     ({"chat_template_kwargs": {"chat_template": "x"}}, "chat_template_kwargs.chat_template"),
     ({"chat_template_kwargs": {"a": LONG}}, "messages"),
     ({"chat_template": "{{ messages }}"}, "chat_template"),
-    (
-        {"continue_final_message": True, "add_generation_prompt": True},
-        "continue_final_message",
-    ),
+    ({"continue_final_message": True, "add_generation_prompt": True}, "continue_final_message"),
 ]
 WRONG: dict[str, list[Case]] = {
     "/v1/completions": [
@@ -326,11 +323,7 @@ WRONG: dict[str, list[Case]] = {
         ({"tokens": ["x"]}, "tokens[0]"),
         ({"temprature": 0}, "temprature"),
     ],
-    "/engine/step": [
-        ({"steps": 0}, "steps"),
-        ({"steps": "many"}, "steps"),
-        ({"step": 1}, "step"),
-    ],
+    "/engine/step": [({"steps": 0}, "steps"), ({"steps": "many"}, "steps"), ({"step": 1}, "step")],
     "/engine/run_until": [
         ({"until": GONE}, "until", "until"),
         ({"until": "doomsday"}, "until", "until"),
@@ -356,11 +349,7 @@ WRONG: dict[str, list[Case]] = {
         ({"prompts": "all"}, "prompts", "prompts"),
         ({"keep": True}, "keep", "keep"),
     ],
-    "/engine/screen": [
-        ({"step": -1}, "step"),
-        ({"step": "3"}, "step"),
-        ({}, "step"),
-    ],
+    "/engine/screen": [({"step": -1}, "step"), ({"step": "3"}, "step"), ({}, "step")],
 }
 # What asks for nothing, or only looks wrong.
 ACCEPTED: list[tuple[str, dict[str, Any]]] = [

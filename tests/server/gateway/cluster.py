@@ -11,8 +11,6 @@ from engine.events.cluster_log import ClusterLog
 from server.process import BackgroundServer
 from tests.server.harness import ForkedServer, http
 
-Serve = Callable[..., BackgroundServer]
-
 
 def start_gateway(*urls: str, key: str | None = None, **options: object) -> BackgroundServer:
     """`underglass serve --replica URL ...`; `key` is the cluster's."""

@@ -4,16 +4,14 @@ import os
 import pty
 import subprocess
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from engine.events.vocabulary import RequestArrived, RequestFinished
 from server.api.lmtp.interactive import PARAMETERS, RETRY_HINT, LineError, parse_line
-from server.process import BackgroundServer
 from tests.facts import assert_names
-from tests.server.harness import Feed, trace
+from tests.server.harness import Serve, trace, watch
 
 COMMAND = [sys.executable, "-m", "server.cli", "lmtp"]
 
@@ -99,13 +97,13 @@ def test_without_a_server_it_says_so() -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_without_the_key_it_says_so(serve: Callable[..., BackgroundServer]) -> None:
+def test_without_the_key_it_says_so(serve: Serve) -> None:
     url = serve(server={"api_key": "secret"}).url
     assert_names(pipe(url, "hello\n").stderr, 401)
     assert pipe(url, "max_tokens=1 hello\n", "--api-key", "secret").stdout == "a\n"
 
 
-def test_ctrl_c_ends_the_answer_and_not_the_client(serve: Callable[..., BackgroundServer]) -> None:
+def test_ctrl_c_ends_the_answer_and_not_the_client(serve: Serve) -> None:
     url = serve(engine={"max_kv_tokens": 1 << 20}).url
     ours, theirs = pty.openpty()
     command = [*COMMAND, "--url", url]
@@ -120,8 +118,7 @@ def test_ctrl_c_ends_the_answer_and_not_the_client(serve: Callable[..., Backgrou
         screen = screen.partition(wanted)[2]
 
     try:
-        with Feed(url) as feed:
-            feed.keyframe()
+        with watch(url) as feed:
             until(b"> ")
             os.write(ours, b"max_tokens=500000 hello\n")
             until(b"abcdefghij")

@@ -2,22 +2,18 @@
 
 import json
 import socket
-from collections.abc import Callable
 
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from engine.events.vocabulary import RequestArrived, RequestFinished
-from server.process import BackgroundServer
-from tests.server.harness import TIMEOUT, Feed, get, post, trace
+from tests.server.harness import TIMEOUT, Feed, Serve, get, post, trace, watch
 from tests.server.lmtp.wire import Wire, letters
 
 
 @pytest.mark.parametrize("how", ["close", "drop"])
 @pytest.mark.parametrize("steps", [0, 1, 5], ids=["waiting", "prefilling", "active"])
-def test_leaving_frees_every_stream_of_the_connection(
-    serve: Callable[..., BackgroundServer], steps: int, how: str
-) -> None:
+def test_leaving_frees_every_stream_of_the_connection(serve: Serve, steps: int, how: str) -> None:
     url = serve(paused=True, engine={"token_budget": 64, "block_size": 4}).url
     with Feed(url) as feed, Wire(url) as wire:
         feed.keyframe()
@@ -35,9 +31,7 @@ def test_leaving_frees_every_stream_of_the_connection(
         assert health["blocks"]["free"] + health["blocks"]["cached"] == health["blocks"]["total"]
 
 
-def test_a_client_that_does_not_read_is_disconnected_without_delaying_others(
-    serve: Callable[..., BackgroundServer],
-) -> None:
+def test_a_client_that_does_not_read_is_disconnected_without_delaying_others(serve: Serve) -> None:
     """Its streams end; those of others, and the next connection, do not notice."""
     url = serve(
         engine={"max_kv_tokens": 1 << 16, "max_batch_size": 16}, server={"buffer_bytes": 1 << 18}
@@ -52,8 +46,7 @@ def test_a_client_that_does_not_read_is_disconnected_without_delaying_others(
             idle.generate(stream, [120 + stream], max_tokens=4000)
         wire.generate(1, [97], max_tokens=30)
         assert len(wire.tokens(1)) == 30
-        with Feed(url) as feed:
-            feed.keyframe()
+        with watch(url) as feed:
             while feed.state.requests:
                 next(iter(feed))
         reasons = [one.reason for one in trace(url).of(RequestFinished)]
@@ -61,9 +54,7 @@ def test_a_client_that_does_not_read_is_disconnected_without_delaying_others(
     assert reasons.count("length") >= 1
 
 
-def test_a_stopping_server_lets_streams_finish_and_takes_no_more(
-    serve: Callable[..., BackgroundServer],
-) -> None:
+def test_a_stopping_server_lets_streams_finish_and_takes_no_more(serve: Serve) -> None:
     server = serve(paused=True)
     with Wire(server.url) as wire, Feed(server.url) as feed:
         wire.generate(1, [120], max_tokens=5)
@@ -77,9 +68,7 @@ def test_a_stopping_server_lets_streams_finish_and_takes_no_more(
 
 
 @pytest.mark.parametrize("path", ["/", "/lmtp"])
-def test_connections_without_the_configured_key_get_401(
-    serve: Callable[..., BackgroundServer], path: str
-) -> None:
+def test_connections_without_the_configured_key_get_401(serve: Serve, path: str) -> None:
     url = serve(server={"api_key": "secret"}).url
     for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "secret"}):
         with pytest.raises(InvalidStatus) as refused, Wire(url, path, additional_headers=headers):
@@ -92,7 +81,7 @@ def test_connections_without_the_configured_key_get_401(
         assert letters(wire.tokens(1)) == "a"
 
 
-def test_a_key_may_be_part_of_the_address(serve: Callable[..., BackgroundServer]) -> None:
+def test_a_key_may_be_part_of_the_address(serve: Serve) -> None:
     """LMQL's client takes only a URL like http://user:KEY@host, which becomes Basic authentication."""
     url = serve(server={"api_key": "se:cret"}).url
     with Wire(url.replace("://", "://any:se%3Acret@")) as wire:

@@ -2,16 +2,14 @@
 
 import asyncio
 import json
-from collections.abc import Callable
 
 import pytest
 from websockets.exceptions import InvalidStatus
 
 from engine.events.vocabulary import RequestArrived, StepScheduled
 from server.api.lmtp.client import connect
-from server.process import BackgroundServer
 from tests.facts import assert_names
-from tests.server.harness import post, sse_data, trace
+from tests.server.harness import Serve, post, sse_data, trace
 from tests.server.lmtp.wire import Wire, letters
 
 A_TOKEN = {"token", "stream_id", "logprob", "finish_reason", "top_logprobs"}
@@ -65,9 +63,7 @@ def test_many_streams_share_a_connection_and_each_keeps_its_order(url: str) -> N
     assert texts == ["abcdefghijklmnop"[: 10 + stream % 7] for stream in reversed(range(40))]
 
 
-def test_streams_share_the_batch_with_http_and_are_in_the_log(
-    serve: Callable[..., BackgroundServer],
-) -> None:
+def test_streams_share_the_batch_with_http_and_are_in_the_log(serve: Serve) -> None:
     url = serve(paused=True).url
     with Wire(url, additional_headers={"X-Client": "Ada"}) as wire:
         wire.generate(1, [120], max_tokens=3)
@@ -86,7 +82,7 @@ def test_streams_share_the_batch_with_http_and_are_in_the_log(
     assert [row.request for row in first.rows][:2] == [arrived[0].request, arrived[1].request]
 
 
-def test_a_label_may_be_part_of_the_address(serve: Callable[..., BackgroundServer]) -> None:
+def test_a_label_may_be_part_of_the_address(serve: Serve) -> None:
     """LMQL's client can send no header."""
     url = serve().url
     with Wire(url, "/?client=Ada") as wire:
@@ -101,9 +97,7 @@ def test_a_label_may_be_part_of_the_address(serve: Callable[..., BackgroundServe
     assert [one.label for one in trace(url).of(RequestArrived)] == ["Ada", "Zoë 東京"]
 
 
-def test_a_waiting_stream_reports_how_many_are_ahead_of_it(
-    serve: Callable[..., BackgroundServer],
-) -> None:
+def test_a_waiting_stream_reports_how_many_are_ahead_of_it(serve: Serve) -> None:
     url = serve(paused=True).url
     with Wire(url) as wire:
         for stream in range(3):
@@ -128,7 +122,7 @@ def test_a_stop_string_is_not_in_the_text(url: str) -> None:
 
 
 @pytest.mark.parametrize("prompt", [[None], [], ""])
-def test_an_empty_prompt_begins_with_bos(serve: Callable[..., BackgroundServer], prompt: object):
+def test_an_empty_prompt_begins_with_bos(serve: Serve, prompt: object):
     """LMQL sends `[null]` where its tokenizer knows no beginning of sequence."""
     url = serve().url
     with Wire(url) as wire:
@@ -139,7 +133,7 @@ def test_an_empty_prompt_begins_with_bos(serve: Callable[..., BackgroundServer],
     assert trace(url).of(RequestArrived)[0].prompt == [bos]
 
 
-def test_max_tokens_is_cut_to_what_fits(serve: Callable[..., BackgroundServer]) -> None:
+def test_max_tokens_is_cut_to_what_fits(serve: Serve) -> None:
     """LMQL asks in chunks and does not know how much room is left."""
     url = serve(max_context=10).url
     with Wire(url) as wire:
@@ -160,9 +154,7 @@ def test_a_websocket_to_an_unknown_path_gets_404(url: str, path: str) -> None:
     assert json.loads(answer.body)["error"]["code"] == "not_found"
 
 
-def test_a_websocket_that_was_refused_is_no_error_in_the_log(
-    serve: Callable[..., BackgroundServer],
-) -> None:
+def test_a_websocket_that_was_refused_is_no_error_in_the_log(serve: Serve) -> None:
     server = serve()
     for path, origin in (("/nowhere", server.url), ("/", "https://evil.example")):
         with pytest.raises(InvalidStatus):
@@ -186,11 +178,7 @@ def test_null_fields_are_absent_ones(url: str) -> None:
         ("GENERATE", {"prompt": [120], "max_tokens": 0}, "max_tokens"),
         ("GENERATE", {"prompt": [120], "temperature": -1}, "temperature"),
         ("GENERATE", {"prompt": [120], "structured_outputs": {}}, "structured_outputs"),
-        (
-            "GENERATE",
-            {"prompt": [120], "structured_outputs": {"regex": "("}},
-            "structured_outputs",
-        ),
+        ("GENERATE", {"prompt": [120], "structured_outputs": {"regex": "("}}, "structured_outputs"),
         (
             "GENERATE",
             {"prompt": [120], "structured_outputs": {"choice": [1]}},
@@ -276,9 +264,7 @@ def test_an_unreadable_frame_ends_its_stream_with_an_error(
         assert (error["code"], error.get("param")) == (code, param)
 
 
-def test_a_number_in_use_is_refused_without_touching_its_stream(
-    serve: Callable[..., BackgroundServer],
-) -> None:
+def test_a_number_in_use_is_refused_without_touching_its_stream(serve: Serve) -> None:
     url = serve(paused=True).url
     with Wire(url) as wire:
         wire.generate(1, [120], max_tokens=3)
@@ -300,9 +286,7 @@ def test_a_failed_forward_pass_is_an_error_that_can_be_retried(url: str) -> None
         assert letters(wire.tokens(2)) == "ab"
 
 
-def test_a_full_queue_is_an_error_that_can_be_retried(
-    serve: Callable[..., BackgroundServer],
-) -> None:
+def test_a_full_queue_is_an_error_that_can_be_retried(serve: Serve) -> None:
     url = serve(paused=True, server={"max_waiting": 2}).url
     with Wire(url) as wire:
         for stream in (1, 2):
@@ -318,9 +302,7 @@ def test_a_full_queue_is_an_error_that_can_be_retried(
         assert letters(wire.tokens(3)) == "a"
 
 
-def test_a_cancelled_stream_sends_nothing_more_and_gives_everything_back(
-    serve: Callable[..., BackgroundServer],
-) -> None:
+def test_a_cancelled_stream_sends_nothing_more_and_gives_everything_back(serve: Serve) -> None:
     url = serve(paused=True).url
     with Wire(url) as wire:
         wire.generate(1, [120], max_tokens=10)
