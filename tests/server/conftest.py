@@ -34,9 +34,9 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 @pytest.fixture(scope="module")
-def shape() -> dict[str, bool]:
-    """Options for `start`; see above."""
-    return {}
+def shape(request: pytest.FixtureRequest) -> dict[str, bool]:
+    """Options for `start`; see above. A module with SHAPE is run with that one."""
+    return getattr(request.module, "SHAPE", {})
 
 
 @pytest.fixture(scope="module")

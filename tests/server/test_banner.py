@@ -33,16 +33,8 @@ def start_with(**fields: object) -> Start:
 def test_the_banner_has_a_curl_that_works(tmp_path: Path) -> None:
     """As a person starts it: the banner's command, pasted into a shell, streams tokens."""
     trace = tmp_path / "trace.jsonl"
-    serve = [
-        *COMMAND,
-        "serve",
-        "--port",
-        "0",
-        "--trace-file",
-        str(trace),
-        "--api-key",
-        "the teacher's",
-    ]
+    options = ["--port", "0", "--trace-file", str(trace), "--api-key", "the teacher's"]
+    serve = [*COMMAND, "serve", *options]
     with subprocess.Popen(serve, stdout=subprocess.PIPE, text=True) as process:
         try:
             lines = [process.stdout.readline() for _ in range(9)]

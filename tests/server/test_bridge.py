@@ -39,12 +39,6 @@ def finished(bridge: Bridge) -> list[tuple[int, str]]:
     return [(e.request, e.reason) for e in events if isinstance(e, RequestFinished)]
 
 
-async def test_prompts_of_one_request_are_neighbours_and_choices_keep_their_order() -> None:
-    async with running() as bridge, bridge.generate(order("a", "b", "c")) as generation:
-        assert generation.request_ids == [1, 2, 3]
-        assert await read(generation) == dict.fromkeys(range(3), "abcdefgh")
-
-
 async def test_requests_reach_the_queue_in_the_order_in_which_they_were_asked() -> None:
     async def ask(label: str) -> None:
         async with bridge.generate(order("x", label=label)):

@@ -53,16 +53,6 @@ def test_pause_queue_step_and_resume(serve: Serve) -> None:
     assert [event.label for event in arrived] == [one["label"] for one in EIGHT]
 
 
-def test_one_stream(url: str) -> None:
-    async def read() -> list[StreamEvent]:
-        stream = Client(url).stream("Once", max_tokens=3, label="Ada", temperature=0.5)
-        return [event async for event in stream]
-
-    *tokens, last = asyncio.run(read())
-    assert [event.token for event in tokens] == ["a", "b", "c"]
-    assert (last.full_text, last.finish_reason, last.label) == ("abc", "length", "Ada")
-
-
 async def test_reading_a_stream_twice_raises_at_once(url: str) -> None:
     client = Client(url)
     streams = await client.queue([{"prompt": "Hello", "max_tokens": 3, "label": "Ada"}])
@@ -72,17 +62,6 @@ async def test_reading_a_stream_twice_raises_at_once(url: str) -> None:
         async for _ in client.read(streams):
             pass
     assert len(client.trace().of(RequestArrived)) == arrived
-
-
-def test_a_name_may_be_of_any_alphabet(url: str) -> None:
-    async def send() -> int:
-        stream = await Client(url).submit("Once", max_tokens=1, label="Zoë 東京")
-        await stream.close()
-        return stream.request
-
-    request = asyncio.run(send())
-    [arrived] = [one for one in Client(url).trace().of(RequestArrived) if one.request == request]
-    assert arrived.label == "Zoë 東京"
 
 
 @pytest.mark.parametrize(

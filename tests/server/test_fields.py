@@ -97,16 +97,6 @@ def test_other_values_are_rejected_by_name(client: httpx.Client, endpoint: str) 
             assert_names(error["message"], name, field.instead)
 
 
-@pytest.mark.parametrize("endpoint", ["chat", "completions"])
-def test_a_top_k_of_minus_1_is_off(client: httpx.Client, endpoint: str) -> None:
-    def answer(**fields: Any) -> Any:
-        fields |= {"temperature": 2.0, "seed": 5, "max_tokens": 20}
-        choices = client.post(PATHS[endpoint], json=body(endpoint, **fields)).json()["choices"]
-        return choices[0]
-
-    assert answer(top_k=-1) == answer(top_k=0) == answer()
-
-
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(("endpoint", "prefix"), [("chat", "chatcmpl-"), ("completions", "cmpl-")])
 def test_a_client_chooses_the_id_of_the_answer(

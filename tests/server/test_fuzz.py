@@ -186,34 +186,6 @@ def test_streams_beside_slow_readers_are_complete(serve: Serve) -> None:
     assert [len(reply.tokens()) for reply in replies] == [24] * 5
 
 
-def test_what_clients_see_of_a_forward_pass_that_raises(serve: Serve) -> None:
-    figures = asyncio.run(faults.raising(serve().url))
-    assert figures.pop("next_ms") > 0
-    assert figures == {
-        "teaching stream": "200: 3 tokens, forward_pass_failed",
-        "stream": "200: forward_pass_failed, then [DONE]",
-        "whole": "500: forward_pass_failed",
-        "next_complete": True,
-        "held": 0,
-    }
-
-
-def test_what_clients_see_of_one_that_hangs(serve: Serve, gate: Path) -> None:
-    url = serve(gate=gate, server={"stuck_seconds": 0.2}).url
-    figures = asyncio.run(faults.hanging(url, gate, returns_after=0))
-    assert figures["in it"] == "200: engine_stuck"
-    assert {figures[f"behind it, {form}"] for form in faults.FORMS} == {"503: engine_stuck"}
-    assert (figures["meanwhile"], figures["/ready"]) == ("503: engine_stuck", "503")
-    assert (figures["next_complete"], figures["held"]) == (True, 0)
-
-
-def test_sigterm_under_load_cuts_no_stream(serve: Serve) -> None:
-    server = serve(engine=ROOM | {"max_batch_size": 4})
-    figures = asyncio.run(faults.sigterm(server, count=40, max_tokens=400))
-    assert (figures["complete"], figures["exit_code"]) == (40, 0)
-    assert figures["refused_meanwhile"] == "503: shutdown"
-
-
 def test_after_kill_the_trace_has_what_clients_have_seen(serve: Serve, tmp_path: Path) -> None:
     trace = tmp_path / "trace.jsonl"
     server = serve(engine=ROOM | {"max_batch_size": 16}, trace_file=str(trace))

@@ -19,8 +19,7 @@ from server.core.kv_transfer import (
     max_body_bytes,
 )
 from server.http.errors import ApiError
-from server.process import serve_in_background
-from tests.server.harness import Serve, http, trace
+from tests.server.harness import Serve, http, start, trace
 
 KEY = "the cluster's key"
 TOKENS = [10 + 7 * index % 1400 for index in range(100)]
@@ -29,11 +28,11 @@ LAYOUT = KVLayout(KVFormat("model", "float32", (2, 4), 8), 4, 16)
 
 @pytest.fixture(scope="module")
 def servers() -> Iterator[tuple[httpx.Client, httpx.Client]]:
-    options = dict(cluster_key=KEY, max_kv_tokens=1024)
+    options = dict(model="bundled", server={"cluster_key": KEY}, engine={"max_kv_tokens": 1024})
     headers = {"x-underglass-cluster-key": KEY}
     with (
-        serve_in_background(**options) as source,
-        serve_in_background(**options) as target,
+        start(**options) as source,
+        start(**options) as target,
         http(source.url, headers=headers) as one,
         http(target.url, headers=headers) as other,
     ):

@@ -373,7 +373,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def auto(directory: Path) -> Iterator[str]:
-    with serve_in_background("auto", model_dir=directory, max_models=2) as server:
+    with serve_in_background("auto", model_dir=directory, max_models=2, one_process=True) as server:
         yield server.url
 
 
@@ -418,38 +418,17 @@ def test_a_request_that_names_a_model_is_answered_by_it(
     assert (arrivals(auto, name), arrivals(auto, "bundled")) == (mine + 1, before)
 
 
-def test_a_request_that_names_none_goes_to_the_first(auto: str) -> None:
-    before = arrivals(auto, "bundled")
-    assert complete(auto, None)["model"] == "bundled"
-    assert arrivals(auto, "bundled") == before + 1
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "nope",
-        ".",
-        "..",
-        "./llama",
-        "llama/",
-        "llama/../gpt2",
-        "../outside",
-        ".hidden",
-        "notes.txt",
-        "empty",
-        "{directory}/llama",
-        "owner/name",
-        "small",
-        "llama\x00",
-        "x" * 200,
-    ],
+NO_NAMES = (
+    "nope . .. ./llama llama/ llama/../gpt2 ../outside .hidden notes.txt empty owner/name small"
 )
+
+
+@pytest.mark.parametrize("name", [*NO_NAMES.split(), "{directory}/llama", "llama\x00", "x" * 200])
 def test_a_name_is_a_name_and_never_a_path(auto: str, directory: Path, name: str) -> None:
     name = name.replace("{directory}", str(directory))
     answered = complete(auto, name)
     assert answered["status"] == 404
     assert (answered["error"]["code"], answered["error"]["param"]) == ("model_not_found", "model")
-    assert answered["error"]["type"] == "invalid_request_error"
     with http(auto) as client:
         for path in ("/health", "/ready", "/trace", "/events"):
             assert client.get(path, params={"model": name}).status_code == 404

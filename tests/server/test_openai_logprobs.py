@@ -48,12 +48,6 @@ def streamed(url: str, **fields: Any) -> dict[int, dict[str, Any]]:
     return choices
 
 
-def test_logprobs_are_null_unless_requested(url: str) -> None:
-    assert complete(url)["choices"][0]["logprobs"] is None
-    chat = post(url, "/v1/chat/completions", CHAT).json()
-    assert chat["choices"][0]["logprobs"] is None
-
-
 @pytest.mark.parametrize("count", [0, 1, 3, 20])
 def test_completions_tell_of_every_token_and_of_the_likeliest(
     client: openai.OpenAI, count: int
@@ -250,15 +244,6 @@ def test_chat_tells_of_every_token(client: openai.OpenAI, count: int | None) -> 
         if chunk.choices[0].logprobs is not None:
             streamed += chunk.choices[0].logprobs.content
     assert [one.to_dict() for one in streamed] == [one.to_dict() for one in told]
-
-
-def test_bytes_tell_apart_what_has_no_name(client: openai.OpenAI) -> None:
-    forced = {str(token): 30 for token in range(180, 260)}
-    answer = client.chat.completions.create(
-        model="m", **CHAT, logit_bias=forced, logprobs=True, top_logprobs=20
-    )
-    for one in answer.choices[0].logprobs.content:
-        assert len({bytes(other.bytes) for other in one.top_logprobs}) == 20
 
 
 def test_tokens_that_a_tool_forces_were_certain(client: openai.OpenAI) -> None:

@@ -11,7 +11,6 @@ from engine.events.vocabulary import (
     RequestArrived,
     RequestFinished,
     RunStarted,
-    StepScheduled,
     StepStarted,
 )
 from tests.facts import assert_names
@@ -189,23 +188,6 @@ def test_the_same_prompts_arrive_before_the_same_steps_and_make_the_same_run(ser
     assert arrivals(trace(url))[:4] == arrivals(old)[:4]
     assert arrivals(trace(url))[4] == ("Eve", get(url, "/health")["step"] - 5)  # once it was idle
     assert [event.reason for event in trace(url).of(RequestFinished)].count("abort") == 1
-
-
-def test_all_prompts_together_start_in_one_step(serve: Serve) -> None:
-    url = serve(engine=ENGINE | {"max_batch_size": 4}).url
-    for name in ("Ada", "Bo", "Cy"):
-        post(
-            url,
-            "/v1/completions",
-            {"prompt": f"Once {name}", "max_tokens": 3},
-            **{"X-Client": name},
-        )
-    with watch(url) as feed:
-        restart(url, prompts="together", prefix_cache="off")
-        feed.until_kind(RequestFinished, 3)
-    log = trace(url)
-    assert arrivals(log) == [("Ada", 1), ("Bo", 1), ("Cy", 1)]
-    assert len(log.of(StepScheduled)[0].rows) == 3
 
 
 def test_a_log_without_its_beginning_or_without_texts_cannot_be_submitted_again(

@@ -7,11 +7,10 @@ import pytest
 
 from server.cli.replicas import replica_environment
 from server.core.settings import ServerSettings
-from server.process import serve_in_background
 from tests.facts import assert_names
 from tests.server.gateway.cluster import start_gateway
 from tests.server.gateway.conftest import wait_for
-from tests.server.harness import get, http, post
+from tests.server.harness import get, http, post, start
 
 MESSAGES = [{"role": "user", "content": "Hi"}]
 BODIES: dict[str, dict[str, Any]] = {
@@ -26,7 +25,7 @@ BODIES: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module", params=["server", "gateway"])
 def named(request: pytest.FixtureRequest) -> Iterator[str]:
-    with serve_in_background(served_model_name="story/teller") as server:
+    with start(server={"served_names": ["story/teller", "story"]}) as server:
         if request.param == "server":
             yield server.url
             return
@@ -44,15 +43,15 @@ def test_only_a_chosen_name_is_served(named: str, path: str, stream: bool) -> No
     assert (unknown.status_code, error["code"]) == (404, "model_not_found")
     assert error["param"] == "model"
     assert_names(error["message"], "gpt-4o", "/v1/models")
-    for right in ("story/teller", "", None):
+    for right in ("story/teller", "story", "", None):
         assert post(named, path, body | {"model": right}).status_code == 200, right
 
 
 def test_the_list_has_the_chosen_name(named: str) -> None:
-    assert [model["id"] for model in get(named, "/v1/models")["data"]] == ["story/teller"]
+    assert [model["id"] for model in get(named, "/v1/models")["data"]] == ["story/teller", "story"]
     assert get(named, "/v1/models/story/teller")["id"] == "story/teller"
     with http(named) as client:
-        assert client.get("/v1/models/bundled").status_code == 404
+        assert client.get("/v1/models/alphabet").status_code == 404
 
 
 @pytest.mark.parametrize("path", BODIES)

@@ -21,8 +21,7 @@ from server.api.openai.tool_messages import without_tool_messages
 from server.api.openai.tool_parsers import TOOL_PARSERS
 from server.api.openai.tools import required_schema
 from server.core.settings import TOOL_CALL_PARSERS
-from server.process import serve_in_background
-from tests.server.harness import post, sse_data, trace
+from tests.server.harness import post, sse_data, start, trace
 
 SERVER = {"model": "bundled"}
 BUNDLED = Path("engine/bundled")
@@ -63,16 +62,7 @@ def check_weather(arguments: str) -> None:
 # Forced calls
 
 
-def test_required_may_make_several_calls(client: openai.OpenAI) -> None:
-    """The list is forced to go on by the only tool that is there and a count of its tokens."""
-    (choice,) = complete(client, tools=[NOW], tool_choice="required", max_tokens=64).choices
-    calls = choice.message.tool_calls
-    assert [call.function.name for call in calls] == ["now"] * len(calls)
-    assert len({call.id for call in calls}) == len(calls) > 1
-
-
-@pytest.mark.parametrize("tools", [[WEATHER], [NOW], TOOLS])
-@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("tools", "stream"), [([NOW], False), (TOOLS, True)])
 def test_required_ends_although_the_model_repeats_its_call(
     client: openai.OpenAI, tools: list[dict], stream: bool
 ) -> None:
@@ -309,7 +299,7 @@ def auto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     directory = tmp_path_factory.mktemp("models") / "hermes"
     shutil.copytree(BUNDLED, directory)
     (directory / "chat_template.jinja").write_text(HERMES)
-    with serve_in_background(str(directory)) as server:
+    with start(model=directory) as server:
         yield server.url
 
 
@@ -403,12 +393,12 @@ def test_a_format_that_is_not_known_is_an_error_that_names_the_option(tmp_path: 
     template = tmp_path / "model" / "chat_template.jinja"
     template.write_text("{% if tools %}{% endif %}{{ messages[0].content }}")
     body = {"messages": [ASK], "tools": TOOLS}
-    with serve_in_background(str(tmp_path / "model")) as server:
+    with start(model=tmp_path / "model") as server:
         answer = post(server.url, "/v1/chat/completions", body)
     error = answer.json()["error"]
     assert (answer.status_code, error["param"]) == (400, "tool_choice")
     assert "--tool-call-parser" in error["message"]
-    with serve_in_background(str(tmp_path / "model"), tool_call_parser="mistral") as server:
+    with start(model=tmp_path / "model", server={"tool_call_parser": "mistral"}) as server:
         said = '[TOOL_CALLS][{"name": "now", "arguments": {}}]'
         answer = post(server.url, "/v1/chat/completions", body | say(said)).json()
     (call,) = answer["choices"][0]["message"]["tool_calls"]

@@ -11,7 +11,6 @@ import pytest
 
 from engine.events.vocabulary import RequestArrived
 from server.process import BackgroundServer, serve_in_background
-from tests.facts import assert_names
 from tests.server.curl import curl
 from tests.server.harness import get, post, sse_data, watch
 
@@ -58,19 +57,6 @@ def test_two_streams_interleave(server: BackgroundServer) -> None:
         assert len(tokens) == 40
         assert "".join(event["token"] for event in tokens) == last["full_text"]
     assert get(url, "/health")["step"] - before < 45
-
-
-@pytest.mark.parametrize(
-    ("body", "field"),
-    [({"prompt": "a" * 160}, "prompt"), ({"prompt": "a" * 120, "max_tokens": 50}, "max_tokens")],
-)
-def test_more_than_the_context_is_a_400_that_names_the_field(
-    server: BackgroundServer, body: dict[str, object], field: str
-) -> None:
-    answer = post(server.url, "/v1/completions", body)
-    assert answer.status_code == 400
-    assert answer.json()["error"]["param"] == field
-    assert_names(answer.json()["error"]["message"], 160)
 
 
 def test_chat_is_a_400_that_names_its_messages(server: BackgroundServer) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from engine.events.vocabulary import RequestArrived, StepFinished
 from engine.text.tokenizer import HFTokenizer
-from tests.server.harness import http, post, sse_data, trace
+from tests.server.harness import post, sse_data, trace
 
 SERVER = {"model": "bundled", "engine": {"max_batch_size": 4}}
 TOKENIZER = HFTokenizer("engine/bundled")
@@ -168,14 +168,6 @@ def test_the_stop_token_is_the_stop_reason(ask: Caller) -> None:
     assert kept["text"] == end["text"] + TOKENIZER.decode([token])
 
 
-def test_other_ends_have_no_stop_reason(ask: Caller) -> None:
-    (end,) = ask.choices(max_tokens=3)
-    assert (end["finish_reason"], end["stop_reason"]) == ("length", None)
-    if ask.endpoint == "chat":
-        (end,) = ask.choices()
-        assert (end["finish_reason"], end["stop_reason"]) == ("stop", None)
-
-
 # Token ids and log-probabilities of the prompt
 
 
@@ -190,12 +182,6 @@ def test_token_ids_are_those_of_the_log(ask: Caller, url: str) -> None:
         assert choice["prompt_token_ids"] == arrived.prompt
 
 
-def test_token_ids_come_on_request_only(ask: Caller) -> None:
-    _, answer = ask.send(max_tokens=2)
-    assert "token_ids" not in str(answer)
-    assert "prompt_logprobs" not in str(answer)
-
-
 def test_a_stream_has_the_prompt_s_ids_once_per_choice(streamed: Caller) -> None:
     _, chunks = streamed.send(max_tokens=4, return_token_ids=True)
     if streamed.endpoint == "chat":
@@ -204,18 +190,6 @@ def test_a_stream_has_the_prompt_s_ids_once_per_choice(streamed: Caller) -> None
     else:
         told = [one for chunk in chunks for one in chunk["choices"] if "prompt_token_ids" in one]
         assert told == [chunks[0]["choices"][0]]
-
-
-def test_every_chunk_of_the_output_has_token_ids(streamed: Caller) -> None:
-    _, chunks = streamed.send(max_tokens=4, return_token_ids=True)
-    for chunk in chunks:
-        (choice,) = chunk["choices"]
-        assert ("token_ids" in choice) != ("role" in choice.get("delta", {}))
-
-
-def test_every_token_is_sent_even_if_it_has_no_text(url: str) -> None:
-    (chat,) = Caller(url, "chat", stream=True).choices(return_token_ids=True)
-    assert TOKENIZER.decode(chat["token_ids"]) == TOOL_TEXT + ANSWER + "<|assistant_end|>"
 
 
 def test_prompt_logprobs(whole: Caller) -> None:
@@ -236,12 +210,6 @@ def test_prompt_logprobs(whole: Caller) -> None:
         assert [one["rank"] for one in ranked[:3]] == [1, 2, 3]
         assert ranked == sorted(ranked, key=lambda one: -one["logprob"])
         assert set(entry[own]) == {"logprob", "rank", "decoded_token"}
-
-
-def test_prompt_logprobs_of_zero_have_the_prompt_s_tokens_alone(whole: Caller) -> None:
-    _, answer = whole.send(max_tokens=1, prompt_logprobs=0)
-    owner = answer if whole.endpoint == "chat" else answer["choices"][0]
-    assert {len(entry) for entry in owner["prompt_logprobs"][1:]} == {1}
 
 
 def test_prompt_logprobs_are_those_of_echo(url: str) -> None:
@@ -283,13 +251,6 @@ def test_continuous_usage(streamed: Caller) -> None:
     assert so_far == {0: 5, 1: 5}
     assert closing["choices"] == []
     assert closing["usage"]["completion_tokens"] == 10
-
-
-@pytest.mark.parametrize("options", [{"continuous_usage_stats": True}, {"include_usage": True}])
-def test_continuous_usage_needs_both_options(streamed: Caller, options: dict[str, bool]) -> None:
-    _, chunks = streamed.send(stream_options=options, max_tokens=3)
-    told = [chunk for chunk in chunks if "usage" in chunk]
-    assert [chunk["choices"] for chunk in told] == ([[]] if "include_usage" in options else [])
 
 
 # Prompts
@@ -352,12 +313,6 @@ def test_a_prompt_that_is_too_long_is_cut_to_what_fits(whole: Caller, url: str) 
     assert len(arrived.prompt) + 7 == trace(url)[0].model["max_context"]
 
 
-def test_a_truncated_prompt_is_echoed_as_it_was_read(url: str) -> None:
-    ask = Caller(url, "completions", stream=False)
-    told = ask.text(echo=True, max_tokens=0, truncate_prompt_tokens=2)
-    assert told == TOKENIZER.decode(TOKENIZER.encode(PROMPT)[-2:])
-
-
 # Bans
 
 
@@ -375,28 +330,6 @@ def test_samples_beyond_the_batch_are_queued(ask: Caller, url: str) -> None:
     first = parts[0].request
     assert [part.request for part in parts] == [first, *range(first + 4, first + 11)]
     assert ask.choices(**fields, skip_special_tokens=False) == choices
-
-
-def test_the_siblings_find_is_no_cached_prompt(url: str) -> None:
-    ask = Caller(url, "completions", stream=False)
-    prompt = "A prompt that no other test sends, and that fills a block or two of the memory."
-    for cached in (0, 16):
-        _, answer = ask.send(prompt=prompt, n=9, max_tokens=2, temperature=1.0)
-        assert (answer["usage"]["prompt_tokens_details"]["cached_tokens"] >= 16) == (cached > 0)
-
-
-def test_a_client_that_leaves_takes_its_queued_samples_with_it(url: str) -> None:
-    body = {"model": "m", "prompt": PROMPT, "n": 40, "max_tokens": 400, "temperature": 1.0}
-    body |= {"stream": True, "ignore_eos": True}
-    with http(url) as client, client.stream("POST", "/v1/completions", json=body) as answer:
-        next(answer.iter_lines())
-    with http(url) as client:
-        for _ in range(200):
-            metrics = client.get("/metrics").text
-            waiting = [line for line in metrics.splitlines() if "requests_waiting" in line]
-            if any(line.endswith(" 0") or line.endswith(" 0.0") for line in waiting):
-                break
-    assert Caller(url, "completions", stream=False).text(max_tokens=2)
 
 
 # OpenAI's SDK

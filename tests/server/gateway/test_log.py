@@ -175,18 +175,6 @@ def test_connection_keeps_its_buffers_because_it_is_pinned(pair: Pair) -> None:
     assert [(row.reason, row.its_request) for row in log.decision_rows] == [("pinned", None)]
 
 
-def test_connections_spread_over_the_replicas(pair: Pair) -> None:
-    async def talk() -> None:
-        async with connect(pair[0].url) as one, connect(pair[0].url) as two:
-            await one.model_info()
-            await two.model_info()
-
-    before = len([one for one in cluster_trace(pair[0].url) if isinstance(one, Routed)])
-    asyncio.run(talk())
-    routed = [one for one in cluster_trace(pair[0].url) if isinstance(one, Routed)]
-    assert {one.replica for one in routed[before:]} == {"0", "1"}
-
-
 async def test_dead_replica_ends_each_open_stream(serve: Serve, gateway: Serve) -> None:
     replica = serve(paused=True)
     url = gateway(replica.url).url

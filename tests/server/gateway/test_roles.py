@@ -132,12 +132,6 @@ def test_a_short_or_known_prompt_is_computed_where_it_is_decoded(
     assert len(cluster_trace(url).replicas["0"].of(v.RequestArrived)) == before
 
 
-def test_a_rejected_request_is_rejected_as_by_one_server(pair: list[BackgroundServer]) -> None:
-    answers = [post(one.url, "/v1/completions", ask(max_tokens=-1)) for one in pair[:2]]
-    assert answers[0].status_code == answers[1].status_code == 400
-    assert answers[0].json() == answers[1].json()
-
-
 def control(server: BackgroundServer, what: str) -> None:
     post(server.url, f"/engine/{what}", **GATEWAY_KEY).raise_for_status()
 

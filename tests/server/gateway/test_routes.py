@@ -9,7 +9,7 @@ from engine.events.cluster import Controlled
 from engine.events.vocabulary import RequestFinished
 from server.process import BackgroundServer
 from tests.server.gateway.cluster import Serve, cluster_trace
-from tests.server.harness import Feed, get, http, post, sse_data
+from tests.server.harness import Feed, get, http, post
 from tests.server.sdk import lenient, sdk
 from tests.server.test_openapi import HEALTH, RESPONSES, ROUTES, operations
 
@@ -40,12 +40,6 @@ def test_openai_sdk_streams_through_a_gateway(url: str) -> None:
     )
     *_, last = events
     assert last.type == "response.incomplete"
-
-
-def test_teaching_stream_passes(url: str) -> None:
-    events = sse_data(post(url, "/v1/completions", {"prompt": "x", "max_tokens": 3}).text)
-    assert [event.get("token") for event in events[:3]] == ["a", "b", "c"]
-    assert events[-1]["done"]
 
 
 def test_response_names_replica_and_its_request_and_keeps_the_request_id(url: str) -> None:

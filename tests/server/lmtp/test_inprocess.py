@@ -52,19 +52,6 @@ def test_the_engine_is_its_owners_again_afterwards() -> None:
     assert after[0].text == before[0].text
 
 
-def test_streams_run_at_the_same_time() -> None:
-    async def run() -> list[str]:
-        async with in_process(alphabet()) as client:
-
-            async def one(count: int) -> str:
-                return "".join([t["text"] async for t in client.generate("x", max_tokens=count)])
-
-            return await asyncio.gather(*(one(count) for count in range(1, 30)))
-
-    texts = asyncio.run(run())
-    assert texts == ["abcdefghijklmnopqrstuvwxyzabc"[:count] for count in range(1, 30)]
-
-
 def test_a_client_that_stops_reading_early_ends_the_stream() -> None:
     engine = alphabet()
 

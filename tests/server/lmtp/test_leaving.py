@@ -98,16 +98,6 @@ def test_a_key_may_be_part_of_the_address(serve: Serve) -> None:
         pass
 
 
-def test_a_page_of_another_site_opens_no_socket(url: str) -> None:
-    for headers in ({"Origin": "https://evil.example"}, {"Origin": "null"}):
-        with pytest.raises(InvalidStatus) as refused, Wire(url, additional_headers=headers):
-            pass
-        assert refused.value.response.status_code == 403
-    with Wire(url, additional_headers={"Origin": url}) as wire:
-        wire.generate(1, [120], max_tokens=1)
-        assert letters(wire.tokens(1)) == "a"
-
-
 def test_a_frame_that_is_too_large_ends_its_connection_only(url: str) -> None:
     with Wire(url) as wire, Wire(url) as other:
         wire.generate(1, [120] * 300_000)
@@ -204,13 +194,6 @@ def test_an_error_is_one_line_and_the_next_prompt_is_answered(url: str) -> None:
     assert [error.endswith(RETRY_HINT) for error in errors] == [False, False, True]
     assert done.stdout.splitlines()[-1] == "a"
     assert done.returncode == 1
-
-
-def test_without_a_server_it_says_so() -> None:
-    done = pipe("ws://127.0.0.1:9", "hello\n")
-    assert done.returncode == 2
-    assert_names(done.stderr, "underglass:", "ws://127.0.0.1:9")
-    assert len(done.stderr.splitlines()) == 1
 
 
 def test_without_the_key_it_says_so(serve: Serve) -> None:

@@ -52,14 +52,6 @@ def test_score_echoes_exactly_what_is_scored_and_stops_with_the_last(url: str) -
     assert all("top_logprobs" not in token for token in tokens)
 
 
-def test_model_info_is_a_message(url: str) -> None:
-    with Wire(url) as wire:
-        wire.send("MODEL_INFO", stream_id=1, model="any", data={"model": "any"})
-        info = wire.next("MSG", 1)["model_info"]
-    assert info["model"] == "alphabet"
-    assert info["max_kv_tokens"] == 4096
-
-
 def test_many_streams_share_a_connection_and_each_keeps_its_order(url: str) -> None:
     with Wire(url) as wire:
         for stream in range(40):
@@ -168,12 +160,6 @@ def test_a_websocket_that_was_refused_is_no_error_in_the_log(serve: Serve) -> No
     assert "ERROR" not in server.output()
 
 
-def test_null_fields_are_absent_ones(url: str) -> None:
-    with Wire(url) as wire:
-        wire.generate(1, [120], max_tokens=2, top_p=None, logit_bias=None, temperature=None)
-        assert letters(wire.tokens(1)) == "ab"
-
-
 @pytest.mark.parametrize(
     ("word", "payload", "param"),
     [
@@ -280,15 +266,6 @@ def test_a_number_in_use_is_refused_without_touching_its_stream(serve: Serve) ->
         assert_names(error["error"], 1)
         post(url, "/engine/resume")
         assert letters(wire.tokens(1)) == "abc"
-
-
-def test_a_failed_forward_pass_is_an_error_that_can_be_retried(url: str) -> None:
-    with Wire(url) as wire:
-        wire.generate(1, [120], user="fail-after-2")
-        error = wire.error(1)
-        assert (error["code"], error["retry"]) == ("forward_pass_failed", True)
-        wire.generate(2, [120], max_tokens=2)
-        assert letters(wire.tokens(2)) == "ab"
 
 
 def test_a_full_queue_is_an_error_that_can_be_retried(serve: Serve) -> None:

@@ -89,23 +89,9 @@ def test_the_tokens_and_their_logprobs_are_those_of_the_engine(url: str, engine:
         assert token["top_logprobs"] == pytest.approx(theirs, abs=1e-4)
 
 
-def test_a_bias_is_added_before_the_logprob(url: str) -> None:
-    assert all(token["logprob"] > -1e-3 for token in generate(url, **COMMAS))
-
-
 def test_the_chosen_token_is_in_top_logprobs_also_if_it_is_not_likely(url: str) -> None:
     for token in generate(url, temperature=5.0, seed=3, top_logprobs=0):
         assert token["top_logprobs"] == {str(token["token"]): token["logprob"]}
-
-
-def test_a_score_is_the_sum_of_what_generating_said(url: str) -> None:
-    tokens = generate(url)
-    prompt = [token["token"] for token in tokens[:4]]
-    again = score(url, PROMPT, [token["token"] for token in tokens])
-    assert [one["token"] for one in again] == [token["token"] for token in tokens]
-    logprobs = [token["logprob"] for token in tokens]
-    assert [one["logprob"] for one in again] == pytest.approx(logprobs, abs=1e-4)
-    assert len(score(url, prompt, prompt)) == 4
 
 
 def test_scores_are_those_of_the_engine(url: str, engine: Engine) -> None:
