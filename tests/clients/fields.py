@@ -36,7 +36,7 @@ TABLES = {
 
 CONDITIONS = {
     "documents": "works with a chat template that reads it, otherwise rejected; the bundled model's "
-    "does not",
+    "does not"
 }
 
 

@@ -96,14 +96,6 @@ def tool_required(servers: Servers) -> None:
     assert is_animal(called["args"])
 
 
-@session.check("a tool, named")
-def tool_named(servers: Servers) -> None:
-    model = chat(servers.url, max_tokens=60).with_structured_output(
-        SHAPE, method="function_calling"
-    )
-    assert is_animal(model.invoke(DESCRIBE))
-
-
 @session.check("a tool, streamed")
 def tool_streamed(servers: Servers) -> None:
     model = chat(servers.url, max_tokens=60).bind_tools([NOTE], tool_choice="note")

@@ -5,8 +5,7 @@ import socket
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import httpx
 import msgspec
@@ -94,10 +93,10 @@ def sse_data(text: str) -> list[Any]:
     return [one if one == "[DONE]" else json.loads(one) for one in data]
 
 
-class Feed:
-    """A viewer of GET /events that folds what it sees. Used with `with`."""
+class EventStream:
+    """A viewer of a server's or a gateway's GET /events. Used with `with`; iterating yields events."""
 
-    _decoder = msgspec.json.Decoder(AnyEvent)
+    _decoder: msgspec.json.Decoder[Any]
 
     def __init__(
         self,
@@ -112,37 +111,47 @@ class Feed:
         params = {} if model is None else {"model": model}
         params |= {"past": "true"} if past else {}
         self._stream = self._client.stream("GET", "/events", headers=headers, params=params)
-        self.state = State()
-        self.run = ""
-        self.seq = -1
-        self.events: list[Event] = []
+        self.events: list[Any] = []
         self.dropped: list[int] = []
         self.status: dict[str, Any] = {}
 
-    def __enter__(self) -> "Feed":
-        self._events = EventSource(self._stream.__enter__()).iter_sse()
+    def __enter__(self) -> Self:
+        self._sent = EventSource(self._stream.__enter__()).iter_sse()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._stream.__exit__(kind, error, traceback)
+    def __exit__(self, *error: Any) -> None:
+        self._stream.__exit__(*error)
         self._client.close()
 
-    def __iter__(self) -> Iterator[Event]:
+    def __iter__(self) -> Iterator[Any]:
         return (event for event in self._read() if event is not None)
+
+    def _read(self) -> Iterator[Any]:
+        """The log's events, and None for each new status."""
+        for sent in self._sent:
+            if not sent.data:  # httpx-sse also yields an event for a comment, the keep-alive
+                continue
+            if sent.event == "dropped":
+                self.dropped.append(sent.json()["dropped"])
+            elif sent.event == "status":
+                self.status = sent.json()
+                yield None
+            else:
+                event = self._decoder.decode(sent.data)
+                self._take(event, sent.id)
+                self.events.append(event)
+                yield event
+
+    def _take(self, event: Any, number: str) -> None:
+        """Handle an event that has been received."""
+
+    def until(self, wanted: Callable[[Any], bool]) -> Any:
+        """Read on until an event matches; return it."""
+        return next(event for event in self if wanted(event))
 
     def until_status(self, **wanted: object) -> None:
         """Read on until the server says this about itself."""
         while not wanted.items() <= self.status.items():
-            next(self._read())
-
-    def until_held(self, *labels: str) -> None:
-        """Read on until the server holds back the submissions with these labels."""
-        while self.status.get("held") != list(labels):
             next(self._read())
 
     def until_not_ready(self) -> str:
@@ -152,29 +161,28 @@ class Feed:
         reason: str = self.status["not_ready"]
         return reason
 
-    def _read(self) -> Iterator[Event | None]:
-        """The log's events, and None for each new status."""
-        for sent in self._events:
-            if not sent.data:  # httpx-sse also yields an event for a comment, the keep-alive
-                continue
-            if sent.event == "dropped":
-                self.dropped.append(sent.json()["dropped"])
-            elif sent.event == "status":
-                self.status = sent.json()
-                yield None
-            else:
-                self.run, _, number = sent.id.partition(":")
-                self.seq = int(number)
-                event = self._decoder.decode(sent.data)
-                self.state.apply(event)
-                self.events.append(event)
-                yield event
 
-    def until(self, wanted: Callable[[Event], bool]) -> Event:
-        """Read on until an event matches; return it."""
-        return next(event for event in self if wanted(event))
+class Feed(EventStream):
+    """A viewer that folds what it sees."""
 
-    def until_kind(self, kind: type[Event], count: int = 1) -> Event:
+    _decoder = msgspec.json.Decoder(AnyEvent)
+
+    def __init__(self, url: str, *arguments: Any, **options: Any) -> None:
+        super().__init__(url, *arguments, **options)
+        self.state = State()
+        self.run = ""
+        self.seq = -1
+
+    def _take(self, event: Event, number: str) -> None:
+        self.run, _, seq = number.partition(":")
+        self.seq = int(seq)
+        self.state.apply(event)
+
+    def until_held(self, *labels: str) -> None:
+        """Read on until the server holds back the submissions with these labels."""
+        self.until_status(held=list(labels))
+
+    def until_kind(self, kind: type[Event], count: int = 1) -> Any:
         """Read on until the `count`-th event of a kind."""
         for _ in range(count):
             event = self.until(lambda event: isinstance(event, kind))

@@ -16,8 +16,8 @@ from engine.events.cluster import ReplicaJoined, ReplicaLeft, RequestLost, Route
 from engine.events.vocabulary import RequestFinished
 from server.api.lmtp.client import connect
 from server.process import BackgroundServer
-from tests.server.gateway.cluster import ClusterFeed, Serve, cluster_trace
-from tests.server.harness import Caller, Feed, get, http, limit_files, post, until
+from tests.server.gateway.cluster import ClusterFeed, cluster_trace
+from tests.server.harness import Caller, Feed, Serve, get, http, limit_files, post, until
 
 STREAMS = {
     "openai": ("/v1/completions", {"model": "m", "prompt": "x", "max_tokens": 9, "stream": True}),

@@ -16,8 +16,8 @@ from server.gateway.follower import Times
 from server.gateway.gateway import Gateway
 from server.gateway.replica_set import Member, UrlSet
 from server.process import BackgroundServer
-from tests.server.gateway.cluster import ClusterFeed, Serve, cluster_trace
-from tests.server.harness import Feed, post, trace
+from tests.server.gateway.cluster import ClusterFeed, cluster_trace
+from tests.server.harness import Feed, Serve, post, trace
 
 Pair = tuple[BackgroundServer, BackgroundServer, BackgroundServer]
 PREFIXES = ["The first of the prefixes " * 3, "Another one, also shared " * 3]

@@ -8,8 +8,8 @@ import pytest
 from engine.events.cluster import Controlled
 from engine.events.vocabulary import RequestFinished
 from server.process import BackgroundServer
-from tests.server.gateway.cluster import Serve, cluster_trace
-from tests.server.harness import Feed, get, http, post
+from tests.server.gateway.cluster import cluster_trace
+from tests.server.harness import Feed, Serve, get, http, post
 from tests.server.sdk import lenient, sdk
 from tests.server.test_openapi import HEALTH, RESPONSES, ROUTES, operations
 

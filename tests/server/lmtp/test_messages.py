@@ -160,54 +160,39 @@ def test_a_websocket_that_was_refused_is_no_error_in_the_log(serve: Serve) -> No
     assert "ERROR" not in server.output()
 
 
-@pytest.mark.parametrize(
-    ("word", "payload", "param"),
-    [
-        ("GENERATE", {}, "prompt"),
-        ("GENERATE", {"prompt": [120], "length_penalty": 2}, "length_penalty"),
-        ("GENERATE", {"prompt": [120], "max_tokens": "3"}, "max_tokens"),
-        ("GENERATE", {"prompt": [120], "max_tokens": 0}, "max_tokens"),
-        ("GENERATE", {"prompt": [120], "temperature": -1}, "temperature"),
-        ("GENERATE", {"prompt": [120], "structured_outputs": {}}, "structured_outputs"),
-        ("GENERATE", {"prompt": [120], "structured_outputs": {"regex": "("}}, "structured_outputs"),
-        (
-            "GENERATE",
-            {"prompt": [120], "structured_outputs": {"choice": [1]}},
-            "structured_outputs.choice[0]",
-        ),
-        ("GENERATE", {"prompt": [120], "top_logprobs": 100_000}, "top_logprobs"),
-        ("GENERATE", {"prompt": [120], "logit_bias": {"97": 1000}}, "logit_bias"),
-        ("GENERATE", {"prompt": [120], "logit_bias": {"a": 1}}, "logit_bias"),
-        ("GENERATE", {"prompt": [100_000]}, "prompt"),
-        ("GENERATE", {"prompt": {"a": 1}}, "prompt"),
-        ("GENERATE", {"prompt": [120] * 5000}, "prompt"),
-        ("GENERATE", {"prompt": [120], "keep": ""}, "keep"),
-        ("GENERATE", {"prompt": [120], "from": "nothing"}, "from"),
-        ("GENERATE", {"prompt": [120], "stop": ["x"] * 65}, "stop"),
-        ("GENERATE", {"prompt": [120], "stop": "x" * 257}, "stop"),
-        ("GENERATE", {"prompt": [120], "stop_token_ids": [1] * 1025}, "stop_token_ids"),
-        ("GENERATE", {"prompt": [120], "seed": 2**63}, "seed"),
-        ("GENERATE", {"prompt": [120], "priority": 2**31}, "priority"),
-        ("GENERATE", {"prompt": [120], "top_k": 2**31}, "top_k"),
-        ("GENERATE", {"prompt": [120], "user": "x" * 257}, "user"),
-        ("GENERATE", {"prompt": "x" * 1_100_000}, "prompt"),
-        ("SCORE", {"prompt": [120]}, "scored"),
-        ("SCORE", {"prompt": [120], "scored": []}, "scored"),
-        ("SCORE", {"prompt": [120], "scored": [100_000]}, "scored"),
-    ],
-)
-def test_what_is_wrong_ends_the_stream_and_names_the_field(
-    url: str, word: str, payload: dict, param: str
-) -> None:
-    with Wire(url) as wire:
-        wire.send(word, stream_id=7, **payload)
-        error = wire.error(7)
-        assert error["param"].startswith(param)
-        too_long = error["code"] == "context_length_exceeded"  # in OpenAI's words
-        assert_names(error["error"], "maximum context length" if too_long else param)
-        assert error["retry"] is False
-        wire.generate(7, [120], max_tokens=1)  # the number is free again
-        assert letters(wire.tokens(7)) == "a"
+X64, LONG_NAME = ["x"] * 65, "x" * 257
+WRONG = {  # a field of GENERATE, and values that it may not have
+    "prompt": [None, [100_000], {"a": 1}, [120] * 5000, "x" * 1_100_000],
+    "length_penalty": [2],
+    "max_tokens": ["3", 0],
+    "temperature": [-1],
+    "structured_outputs": [{}, {"regex": "("}, {"choice": [1]}],
+    "top_logprobs": [100_000],
+    "logit_bias": [{"97": 1000}, {"a": 1}],
+    "keep": [""],
+    "from": ["nothing"],
+    "stop": [X64, LONG_NAME],
+    "stop_token_ids": [[1] * 1025],
+    "seed": [2**63],
+    "priority": [2**31],
+    "top_k": [2**31],
+    "user": [LONG_NAME],
+}
+
+
+@pytest.mark.parametrize("field", [*WRONG, "scored"])
+def test_what_is_wrong_ends_the_stream_and_names_the_field(url: str, field: str) -> None:
+    word = "SCORE" if field == "scored" else "GENERATE"
+    for value in WRONG.get(field, (None, [], [100_000])):
+        with Wire(url) as wire:
+            wire.send(word, stream_id=7, **{"prompt": [120], field: value})
+            error = wire.error(7)
+            assert error["param"].startswith(field)
+            too_long = error["code"] == "context_length_exceeded"  # in OpenAI's words
+            assert_names(error["error"], "maximum context length" if too_long else field)
+            assert error["retry"] is False
+            wire.generate(7, [120], max_tokens=1)  # the number is free again
+            assert letters(wire.tokens(7)) == "a"
 
 
 @pytest.mark.parametrize(
