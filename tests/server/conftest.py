@@ -35,8 +35,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 @pytest.fixture(scope="module")
 def shape(request: pytest.FixtureRequest) -> dict[str, bool]:
-    """Options for `start`; see above. A module with SHAPE is run with that one."""
-    return getattr(request.module, "SHAPE", {})
+    """Options for `start`; see above. A module with ONE_SHAPE is run with that one."""
+    return getattr(request.module, "ONE_SHAPE", {})
 
 
 @pytest.fixture(scope="module")

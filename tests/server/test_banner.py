@@ -82,17 +82,21 @@ def rows(settings: ServerSettings, **start: object) -> dict[str, str]:
     return {name: text.strip() for name, text in (row for row in split if len(row) == 2)}
 
 
-def test_the_banner_names_the_directory_of_further_models() -> None:
-    added = rows(ServerSettings(), model_dir=Path("/shelf"))
-    assert_names(added["more models"], f"{URL}/v1/models", "/shelf")
-    assert added.keys() - rows(ServerSettings()).keys() == {"more models"}
-
-
-def test_the_banner_says_where_the_logs_are() -> None:
-    told = rows(ServerSettings(), trace_file=Path("a.jsonl"), request_log="b.jsonl")
+def test_the_banner_names_what_was_asked_for() -> None:
+    plain = rows(ServerSettings(), request_log="off")
+    files = {"trace_file": Path("a.jsonl"), "request_log": "b.jsonl"}
+    told = rows(ServerSettings(), model_dir=Path("/shelf"), **files)
+    assert told.keys() - plain.keys() >= {"more models"}
+    assert_names(told["more models"], f"{URL}/v1/models", "/shelf")
     assert_names(told["trace file"], "a.jsonl")
     assert_names(told["request log"], "b.jsonl")
-    assert_names(rows(ServerSettings(), request_log="off")["request log"], "off")
+    assert_names(plain["request log"], "off")
+    for paused in (True, False):
+        text = banner(ServerSettings(), URL, EngineConfig(), start_with(paused=paused))
+        assert ("paused" in text) == paused
+    assert_names(str(plain), EngineConfig().max_kv_tokens, EngineConfig().num_blocks)
+    for field, name in (("drafter", "prompt-lookup"), ("draft_model", "small")):
+        assert_names(str(rows(ServerSettings(), **{field: name}, draft_length=3)), name, 3)
 
 
 @pytest.mark.parametrize("key", [None, "secret"])
@@ -111,20 +115,3 @@ def test_the_banner_says_who_can_use_the_server(
     assert ("Any machine" in text) == (host == "0.0.0.0" and key is None)
     assert ("asks for the key" in rows(settings)["live page"]) == (key is not None)
     assert (f"Bearer {key}" in text) == (key is not None)
-
-
-def test_the_banner_names_the_drafter() -> None:
-    for field, name in (("drafter", "prompt-lookup"), ("draft_model", "small")):
-        start = start_with(**{field: name}, draft_length=3)
-        text = banner(ServerSettings(), "http://127.0.0.1:8000", EngineConfig(), start)
-        assert_names(text, name, 3)
-
-
-def test_the_banner_of_a_paused_engine_says_so() -> None:
-    paused, running = (
-        banner(ServerSettings(), URL, EngineConfig(), start_with(paused=is_paused))
-        for is_paused in (True, False)
-    )
-    assert "paused" in paused
-    assert "paused" not in running
-    assert_names(running, EngineConfig().max_kv_tokens, EngineConfig().num_blocks)

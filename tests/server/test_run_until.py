@@ -16,7 +16,7 @@ from engine.events.vocabulary import (
 from tests.facts import assert_names
 from tests.server.harness import Caller, Feed, Serve, get, post, sse_data, trace, until, watch
 
-SHAPE = {"two_processes": True}  # commands and buffers pass through messages
+ONE_SHAPE = {"two_processes": True}  # commands and buffers pass through messages
 
 # Two requests fit while they are short: memory runs out, then something is preempted or evicted.
 TIGHT = {"max_batch_size": 2, "max_kv_tokens": 64, "block_size": 8, "token_budget": 32}

@@ -66,10 +66,7 @@ def test_chat_is_a_400_that_names_its_messages(server: BackgroundServer) -> None
     assert answer.json()["error"]["param"] == "messages"
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_signal_during_the_training_ends_it_at_once(
-    number: signal.Signals, code: int, tmp_path: Path
-) -> None:
+def test_ctrl_c_during_the_training_ends_it_at_once(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "server.cli", "serve", "--train", "--port", "0"]
     with subprocess.Popen(
         [*command, "--train-steps", "100000"],
@@ -83,9 +80,9 @@ def test_a_signal_during_the_training_ends_it_at_once(
             assert received, seen
             seen += received
         assert list(tmp_path.glob("underglass-*"))
-        process.send_signal(number)
+        process.send_signal(signal.SIGINT)
         output, errors = process.communicate(timeout=60)
-    assert process.returncode == code
+    assert process.returncode == 128 + signal.SIGINT
     assert b"Traceback" not in errors
     assert output == b""
     assert list(tmp_path.glob("underglass-*")) == []

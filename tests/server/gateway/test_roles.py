@@ -231,21 +231,18 @@ def test_roles_are_read(text: str, replicas: int, roles: list[str]) -> None:
     assert parse_roles(text, replicas) == roles
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "prefill",
-        "prefill=1",
-        "decode=2",
-        "prefill=1,decode=2",
-        "prefill=0,decode=2",
-        "prefill=1,prefill=1",
-        "prefill=-1,decode=3",
-        "prefill=1,decode=1,other=0",
-        "prefill=x,decode=1",
-    ],
-)
+WRONG = """prefill
+prefill=1
+decode=2
+prefill=1,decode=2
+prefill=0,decode=2
+prefill=1,prefill=1
+prefill=-1,decode=3
+prefill=1,decode=1,other=0
+prefill=x,decode=1"""
+
+
+@pytest.mark.parametrize("text", ["", *WRONG.splitlines()])
 def test_wrong_roles_are_refused(text: str) -> None:
     with raises_naming(ConfigError, "roles"):
         parse_roles(text, 2)
