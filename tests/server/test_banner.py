@@ -96,7 +96,8 @@ def test_the_banner_names_what_was_asked_for() -> None:
         assert ("paused" in text) == paused
     assert_names(str(plain), EngineConfig().max_kv_tokens, EngineConfig().num_blocks)
     for field, name in (("drafter", "prompt-lookup"), ("draft_model", "small")):
-        assert_names(str(rows(ServerSettings(), **{field: name}, draft_length=3)), name, 3)
+        start = start_with(**{field: name}, draft_length=3)
+        assert_names(banner(ServerSettings(), URL, EngineConfig(), start), name, 3)
 
 
 @pytest.mark.parametrize("key", [None, "secret"])

@@ -53,16 +53,6 @@ def test_a_viewer_from_the_start_sees_what_the_trace_has(serve: Serve) -> None:
     assert feed.state.core() == log.state().core()
 
 
-def test_a_viewer_that_joins_late_has_the_same_state(url: str) -> None:
-    post(url, "/v1/completions", BODY)
-    with Feed(url) as feed:
-        keyframe = feed.keyframe()
-        assert feed.state.core() == trace(url).state(keyframe.seq).core()
-        post(url, "/v1/completions", BODY)
-        feed.until_kind(RequestFinished)
-    assert feed.state.core() == trace(url).state().core()
-
-
 def test_a_viewer_that_comes_back_gets_what_it_missed_and_no_keyframe(url: str) -> None:
     post(url, "/v1/completions", BODY)
     with Feed(url) as feed:

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import signal
-import socket
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -51,21 +50,6 @@ def test_a_chat_stream_that_fails_before_its_first_token_starts_with_the_error(u
     failing = {"X-Client": "fail-after-0"}
     error, done = sse_data(post(url, "/v1/chat/completions", body, **failing).text)
     assert (error["error"]["code"], done) == ("forward_pass_failed", "[DONE]")
-
-
-def test_a_prompt_that_fails_before_its_samples_fork_ends_for_all_of_them(url: str) -> None:
-    body = {"prompt": "x", "n": 3, "stream": False}
-    assert post(url, "/v1/completions", body, **{"X-Client": "fail-after-0"}).status_code == 500
-    assert get(url, "/health")["active"] == 0
-
-
-def test_the_server_goes_on_after_a_failed_forward_pass(url: str) -> None:
-    post(url, "/v1/completions", {"prompt": "x"}, **{"X-Client": "fail-after-1"})
-    after = sse_data(post(url, "/v1/completions", {"prompt": "x", "max_tokens": 3}).text)
-    assert after[-1]["full_text"] == "abc"
-    health = get(url, "/health")
-    assert health["blocks"]["free"] + health["blocks"]["cached"] == health["blocks"]["total"]
-    assert get(url, "/ready") == {"status": "ready", "trace_error": ""}
 
 
 # The engine's own loop raises
@@ -182,21 +166,6 @@ def test_a_step_that_never_returns_does_not_keep_the_process(serve: Serve, gate:
 # Too many, too slow
 
 
-def test_over_the_queue_limit_there_is_429(serve: Serve) -> None:
-    url = serve(paused=True, server={"max_waiting": 2}).url
-    with watch(url) as feed:
-        callers = [Caller(url, "/v1/completions", {"prompt": "x"}) for _ in range(2)]
-        feed.until_kind(RequestArrived, 2)
-        refused = post(url, "/v1/completions", {"prompt": "x"})
-        assert refused.status_code == 429
-        assert refused.headers["retry-after"] == "1"
-        assert refused.json()["error"]["code"] == "queue_full"
-        post(url, "/engine/resume")
-        for caller in callers:
-            assert len(sse_data(caller.read_all())) == 51
-    assert post(url, "/v1/completions", {"prompt": "x"}).status_code == 200
-
-
 def test_a_slow_reader_is_disconnected_without_stalling_others(serve: Serve) -> None:
     url = serve(engine={"max_kv_tokens": 262_144}, server={"buffer_bytes": 100_000}).url
     with watch(url) as feed:
@@ -274,15 +243,6 @@ def test_a_second_sigterm_stops_at_once(serve: Serve, gate: Path) -> None:
     until_ready_says(server.url, 503)
     server.process.send_signal(signal.SIGTERM)
     assert server.process.wait(30) == 128 + signal.SIGTERM
-
-
-def test_the_server_exits_when_its_parent_process_exits(serve: Serve) -> None:
-    server = serve()
-    server.process.stdin.close()
-    assert server.process.wait(30) == 0
-    host, _, port = server.url.removeprefix("http://").partition(":")
-    with pytest.raises(OSError):
-        socket.create_connection((host, int(port)))
 
 
 def test_ctrl_c_ends_an_idle_server_and_its_viewers(serve: Serve) -> None:

@@ -42,15 +42,6 @@ async def worker(**options: float) -> AsyncIterator[GrammarWorker]:
 # The process
 
 
-async def test_a_grammar_is_tried_and_what_is_wrong_with_it_is_named() -> None:
-    async with worker() as one:
-        await one.check(regex("a|b"), ADA)
-        with pytest.raises(GrammarError) as caught:
-            await one.check(regex("(a?){200}a{200}"), ADA)
-        assert_names(caught.value, "step_lexer_fuel", "20,000")
-        await one.check(regex("[a-z]+"), ADA)
-
-
 async def test_a_grammar_that_takes_too_long_ends_the_process_and_the_next_one_works() -> None:
     async with worker(cpu_seconds=0.01) as one:
         with pytest.raises(GrammarError) as caught:
@@ -152,19 +143,6 @@ async def tried(*jobs: tuple[tuple[str, str], str]) -> list[str]:
 )
 def test_clients_take_turns(jobs: list[tuple[tuple[str, str], str]], expected: list[str]) -> None:
     assert asyncio.run(tried(*jobs)) == expected
-
-
-async def test_a_known_grammar_does_not_wait() -> None:
-    gated = Gated()
-    gated.gate.release()
-    await gated.check(regex("known"), ADA)
-    slow = asyncio.create_task(gated.check(regex("slow"), BO))
-    await asyncio.sleep(0)
-    await gated.check(regex("known"), ADA)
-    assert not slow.done()
-    gated.gate.release()
-    await slow
-    gated.close()
 
 
 # With an engine

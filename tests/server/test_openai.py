@@ -41,27 +41,6 @@ def test_completion_stream_chunks(client: openai.OpenAI) -> None:
     assert all(chunk.usage is None for chunk in texts)
 
 
-def test_samples_and_several_prompts(client: openai.OpenAI) -> None:
-    answer = client.completions.create(
-        model="any", prompt=["Once", "Twice", [1, 2, 3]][:2], n=2, max_tokens=3
-    )
-    assert [(c.index, c.text) for c in answer.choices] == [
-        (0, "abc"),
-        (1, "bcd"),
-        (2, "abc"),
-        (3, "bcd"),
-    ]
-    assert answer.usage.completion_tokens == 12
-
-
-@pytest.mark.parametrize("prompt", [[104, 105], [[104, 105], [104]]])
-def test_token_ids_as_prompt(client: openai.OpenAI, url: str, prompt: list) -> None:
-    answer = client.completions.create(model="any", prompt=prompt, max_tokens=2)
-    assert {choice.text for choice in answer.choices} == {"ab"}
-    asked = [event.prompt for event in trace(url).of(RequestArrived)[-len(answer.choices) :]]
-    assert asked == (prompt if isinstance(prompt[0], list) else [prompt])
-
-
 def test_chat_fills_the_cap_unless_asked_otherwise(client: openai.OpenAI) -> None:
     answer = client.chat.completions.create(
         model="any", messages=[{"role": "user", "content": "Hi"}]

@@ -113,20 +113,6 @@ def test_text_that_is_held_back_changes_no_offset(url: str) -> None:
     assert held["choices"][0]["text"] == free["choices"][0]["text"]
 
 
-def test_a_text_has_the_same_log_probabilities_as_prompt_and_as_output(url: str) -> None:
-    """Computed in a prompt's chunks, or token by token: within the rounding of float32."""
-    written = complete(url, logprobs=0)["choices"][0]
-    read = complete(url, prompt=PROMPT + written["text"], logprobs=0, echo=True, max_tokens=0)
-    told = read["choices"][0]["logprobs"]
-    assert told["tokens"][-12:] == written["logprobs"]["tokens"]
-    assert told["token_logprobs"][-12:] == pytest.approx(
-        written["logprobs"]["token_logprobs"], abs=1e-4
-    )
-    assert told["text_offset"][-12:] == [
-        at + len(PROMPT) for at in written["logprobs"]["text_offset"]
-    ]
-
-
 def test_max_tokens_0_with_echo_is_the_prompt_alone(url: str) -> None:
     for prompt in (PROMPT, TOKENIZER.encode(PROMPT)):
         # The token that the engine makes nevertheless would be the end.

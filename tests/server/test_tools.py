@@ -262,8 +262,6 @@ def test_the_schema_of_required() -> None:
     assert schema["$defs"]["get_weather"] == WEATHER["function"]["parameters"]
 
 
-# Errors
-
 # auto
 
 # Qwen's way to write calls, between the bundled model's marks.

@@ -313,9 +313,6 @@ def test_a_prompt_that_is_too_long_is_cut_to_what_fits(whole: Caller, url: str) 
     assert len(arrived.prompt) + 7 == trace(url)[0].model["max_context"]
 
 
-# Bans
-
-
 # More samples than seats
 
 
