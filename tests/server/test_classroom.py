@@ -18,7 +18,7 @@ from engine.events.vocabulary import Preempted, RequestArrived, RequestFinished,
 from server.api.live import PAGES
 from solutions.lesson_13 import report
 from tests.facts import assert_names
-from tests.server.harness import Caller, Feed, get, post, trace, until, watch
+from tests.server.harness import Caller, get, post, trace, until, watch
 
 DOC = (Path(__file__).parents[2] / "docs" / "classroom.md").read_text()
 COMMAND = re.search(r"underglass (class.*?)\n```", DOC, re.S)[1]
@@ -141,32 +141,6 @@ def test_the_bundled_model_answers_the_pages_prompts_with_the_tokens_that_the_ta
     assert {one.prompt_tokens for one in log.request_rows[len(table) :]} == {12, 13}
     assert all(135 <= one.output_tokens <= 170 for one in log.request_rows[len(table) :])
     assert all("know no stories" not in answer for answer in answers)
-
-
-def test_held_prompts_arrive_together_and_a_freed_seat_is_taken_in_the_next_step(
-    room: Class,
-) -> None:
-    post(room.url, "/engine/hold_submissions")
-    callers = []
-    with watch(room.url) as feed:
-        for count, name in enumerate(NAMES, 1):
-            body = {"prompt": "What is a KV cache?", "max_tokens": 24, "user": name}
-            callers.append(Caller(room.url, "/v1/completions", body))
-            feed.until_held(*NAMES[:count])
-        post(room.url, "/engine/release_submissions")
-        feed.until_kind(RequestArrived, 30)
-    room.step(2)
-    assert len(room.rows(2)) == 8
-    stopped = room.run_until("finish")
-    assert stopped["reason"] == "finish"
-    log = trace(room.url)
-    assert all(one.admitted_step in {1, 2, None} for one in log.request_rows)
-    after = room.step()
-    freed = len([one for one in log.of(RequestFinished)])
-    admitted = [one for one in trace(room.url).request_rows if one.admitted_step == after]
-    assert len(admitted) == freed > 0
-    with Feed(room.url, past=True) as late:  # a late joiner sees the past
-        assert late.until_kind(RequestArrived, 30) and late.until_kind(StepScheduled, after)
 
 
 def test_the_ninth_waits(room: Class) -> None:

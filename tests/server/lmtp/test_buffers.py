@@ -106,18 +106,6 @@ def test_all_buffers_together_hold_a_quarter_of_memory_at_most(url: str) -> None
         assert trace(url).of(v.RequestArrived)[-1].prompt == [107] * 24 + [97, 97]
 
 
-def test_a_request_that_needs_the_memory_gets_it(url: str) -> None:
-    with Wire(url) as wire:
-        wire.generate(1, [120] * 32, max_tokens=1, keep="tale")
-        wire.tokens(1)
-        wire.generate(2, [121] * 200, max_tokens=57)
-        assert len(wire.tokens(2)) == 57
-        [released] = trace(url).of(v.PrefixReleased)
-        assert released.reason == "room"
-        wire.generate(3, [97], max_tokens=1, **{"from": "tale"})  # the tokens are kept
-        assert letters(wire.tokens(3)) == "a"
-
-
 def test_a_session_has_so_many_buffers_and_no_more(url: str) -> None:
     with Wire(url) as wire:
         for stream in range(64):
