@@ -3,6 +3,7 @@
 import json
 import socket
 import struct
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Self
@@ -66,6 +67,13 @@ def http_request(path: str, body: object, *headers: str) -> bytes:
         *headers,
     )
     return "\r\n".join([*head, "", content]).encode()
+
+
+def curl(url: str, body: str) -> "subprocess.Popen[bytes]":
+    """curl, as a class uses it."""
+    command = ["curl", "-sN", f"{url}/v1/completions", "-d", body]
+    command += ["-H", "Content-Type: application/json"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE)
 
 
 def trace(url: str) -> EventLog:

@@ -34,7 +34,6 @@ from tests.server.harness import http, post
 
 JSON = "application/json"
 MANY = 2000
-MESSAGE = {"role": "user", "content": "x"}
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,11 @@
 """OpenAI's API, judged by OpenAI's own SDK with strict response validation."""
 
-import subprocess
-import time
-
 import openai
 import pytest
 
 from engine.events.vocabulary import Admitted, Preempted, RequestArrived, StepFinished
 from engine.text.byte_tokenizer import ByteTokenizer
-from tests.server.curl import curl
-from tests.server.harness import Serve, post, sse_data, trace
+from tests.server.harness import Serve, curl, post, sse_data, trace
 from tests.server.sdk import lenient
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyz"
@@ -149,14 +145,6 @@ def test_responses_carry_a_request_id(url: str) -> None:
 
 
 BODY = {"prompt": "Once upon a time", "max_tokens": 20}
-
-
-def receipts(process: "subprocess.Popen[bytes]") -> list[tuple[float, str]]:
-    """When each event of a curl was received, and its text."""
-    with process:
-        received = [(time.perf_counter(), line.decode()) for line in process.stdout]
-    events = [(at, sse_data(line)[0]) for at, line in received if line.startswith("data")]
-    return [(at, event.get("token", event.get("full_text"))) for at, event in events]
 
 
 def test_curl_gets_one_event_per_token_and_the_whole_text(url: str) -> None:

@@ -11,8 +11,7 @@ import pytest
 
 from engine.events.vocabulary import RequestArrived
 from server.process import BackgroundServer, serve_in_background
-from tests.server.curl import curl
-from tests.server.harness import get, post, sse_data, watch
+from tests.server.harness import curl, get, post, sse_data, watch
 
 PROMPT = "Once upon a time there was a fox"
 

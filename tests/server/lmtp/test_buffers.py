@@ -9,8 +9,6 @@ from engine.events.fold import State
 from tests.server.harness import Serve, get, trace, watch
 from tests.server.lmtp.wire import Wire, letters
 
-ONE_SHAPE = {"two_processes": True}  # commands and buffers pass through messages
-
 ENGINE = {"block_size": 4, "max_kv_tokens": 256}
 
 
