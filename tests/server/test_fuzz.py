@@ -56,7 +56,7 @@ async def live_and_held(url: str) -> tuple[int, int]:
 
 
 def test_http_bodies(serve: Serve, soak: bool, first_seed: int) -> None:
-    count = 50_000 if soak else 600
+    count = 50_000 if soak else 300
     server = serve(engine=ENGINE, server={"log_window": LOG_WINDOW}, paused=False)
     print(f"{count} HTTP bodies, seed {first_seed}")
 
@@ -92,7 +92,7 @@ async def _frames(dice: random.Random, count: int) -> AsyncIterator[str]:
 
 
 async def test_lmtp_frames(soak: bool, first_seed: int) -> None:
-    count = 50_000 if soak else 2_000
+    count = 50_000 if soak else 1_000
     print(f"{count} LMTP frames, seed {first_seed}")
 
     outbox = Outbox()

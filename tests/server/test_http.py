@@ -136,7 +136,10 @@ def test_json_by_another_name_is_json(url: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/v1/completions", "/tokenize"])
-@pytest.mark.parametrize("content", [b'{"prompt": "\xe9"}', b'{"n": ' + b"9" * 5000 + b"}"])
+@pytest.mark.parametrize(
+    "content",
+    [b'{"prompt": "\xe9"}', b'{"n": ' + b"9" * 5000 + b"}", '{"prompt": "x"}'.encode("utf-16")],
+)
 def test_an_unreadable_body_gets_an_error_naming_the_expected_format(
     url: str, path: str, content: bytes
 ) -> None:
