@@ -40,7 +40,6 @@ CLIENTS = {
     "instructor": Client("instructor_session", "instructor"),
     "guidellm": Client("guidellm_session", "guidellm"),
     "aiperf": Client("aiperf_session", "aiperf"),
-    "open-webui": Client("open_webui_session"),
 }
 
 

@@ -150,6 +150,15 @@ def wait_until_aborted(url: str) -> None:
     same(ends[-1]["reason"], "abort")
 
 
+def raised(error: type[Exception], function: Callable[..., object], **fields: Any) -> Any:
+    """Call a function that must raise this error; return the error."""
+    try:
+        function(**fields)
+    except error as caught:
+        return caught
+    raise AssertionError(f"it was accepted: {fields}")
+
+
 def same(left: object, right: object) -> None:
     """Raise AssertionError, with both, unless they are equal."""
     assert left == right, f"{left!r} != {right!r}"

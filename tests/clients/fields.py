@@ -36,7 +36,7 @@ TABLES = {
 
 CONDITIONS = {
     "documents": "works with a chat template that reads it, otherwise rejected; the bundled model's "
-    "does not",
+    "does not"
 }
 
 
@@ -114,24 +114,5 @@ def _unsupported(name: str) -> str:
     return f"only {values}{instead}" if values else f"rejected{instead}"
 
 
-def main() -> None:
-    """Write the page, and print the counts of `issues`' matrix: works, neutral, rejected, missing."""
-    PAGE.write_text(page(), "utf-8")
-    for server, endpoints in recorded().items():
-        for endpoint in BODIES:
-            names = set(endpoints[endpoint])
-            works = names & supported(endpoint)
-            rest = {name: UNSUPPORTED.get(name) for name in names - works}
-            missing = [name for name, field in rest.items() if field is None]
-            neutral = [
-                name for name, field in rest.items() if field and (field.neutral or field.hint)
-            ]
-            print(
-                f"{server} {endpoints['version']} {endpoint}: {len(names)} fields, {len(works)} work, "
-                f"{len(neutral)} accepted at neutral values, "
-                f"{len(rest) - len(neutral) - len(missing)} rejected by name, missing: {missing}"
-            )
-
-
 if __name__ == "__main__":
-    main()
+    PAGE.write_text(page(), "utf-8")

@@ -1,13 +1,12 @@
 """instructor: answers as pydantic models, by tools or by a JSON schema."""
 
-import asyncio
 from typing import Any, Literal
 
 import instructor  # type: ignore[import-not-found]
-from openai import AsyncOpenAI, OpenAI
+from openai import OpenAI
 from pydantic import BaseModel, Field
 
-from tests.clients.checks import DESCRIBE, KEY, Servers, Session, same
+from tests.clients.checks import DESCRIBE, KEY, Servers, Session
 
 session = Session("instructor")
 
@@ -58,30 +57,6 @@ def tool_streamed(servers: Servers) -> None:
 def tools(servers: Servers) -> None:
     found = create(servers, instructor.Mode.TOOLS, response_model=list[Animal], max_tokens=400)
     assert all(isinstance(one, Animal) for one in found)
-
-
-@session.check("usage")
-def usage(servers: Servers) -> None:
-    animal = create(servers, instructor.Mode.JSON_SCHEMA)
-    used = animal._raw_response.usage
-    same(used.prompt_tokens + used.completion_tokens, used.total_tokens)
-
-
-@session.check("parallel")
-def parallel(servers: Servers) -> None:
-    async def ask() -> list[Animal]:
-        api = AsyncOpenAI(base_url=f"{servers.url}/v1", api_key=KEY, max_retries=0, timeout=60)
-        client = instructor.from_openai(api, mode=instructor.Mode.TOOLS)
-        asked: dict[str, Any] = {"model": "bundled", "max_tokens": 80, "temperature": 0}
-        messages = [{"role": "user", "content": DESCRIBE}]
-        return await asyncio.gather(
-            *(
-                client.chat.completions.create(response_model=Animal, messages=messages, **asked)
-                for _ in range(24)
-            )
-        )
-
-    same(len({one.model_dump_json() for one in asyncio.run(ask())}), 1)
 
 
 if __name__ == "__main__":

@@ -7,16 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.clients.checks import (
-    KEY,
-    PROMPT,
-    QUESTION,
-    Servers,
-    Session,
-    answered,
-    completed,
-    same,
-)
+from tests.clients.checks import KEY, PROMPT, QUESTION, Servers, Session, answered, completed, same
 
 session = Session("llm")
 HOME = tempfile.TemporaryDirectory()

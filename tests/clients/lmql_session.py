@@ -18,6 +18,7 @@ from tests.clients.checks import (
     Session,
     call,
     completed,
+    raised,
     same,
     wait_until_aborted,
 )
@@ -119,12 +120,8 @@ def wrong_field(servers: Servers) -> None:
         async for _ in client.generate([1, 2], max_tokens=-1):
             pass
 
-    try:
-        asyncio.run(with_client(servers, talk))
-    except LMTPStreamError as error:
-        assert "max_tokens" in str(error), error
-    else:
-        raise AssertionError("it was taken")
+    error = raised(LMTPStreamError, lambda: asyncio.run(with_client(servers, talk)))
+    assert "max_tokens" in str(error), error
 
 
 @session.check("parallel")

@@ -6,7 +6,6 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 from pydantic_ai import (  # type: ignore[import-not-found]
     Agent,
-    ModelHTTPError,
     ModelSettings,
     NativeOutput,
     ToolOutput,
@@ -82,36 +81,6 @@ def usage(servers: Servers) -> None:
     used = used() if callable(used) else used
     assert used.input_tokens > 0
     assert used.output_tokens > 0
-
-
-@session.check("a wrong field")
-def wrong_field(servers: Servers) -> None:
-    try:
-        agent(servers.url, temperature=-1).run_sync(QUESTION)
-    except ModelHTTPError as error:
-        same(error.status_code, 400)
-    else:
-        raise AssertionError("it was accepted")
-
-
-@session.check("401")
-def unauthorized(servers: Servers) -> None:
-    try:
-        agent(servers.auto, key="another").run_sync(QUESTION)
-    except ModelHTTPError as error:
-        same(error.status_code, 401)
-    else:
-        raise AssertionError("a wrong key was accepted")
-
-
-@session.check("parallel")
-def parallel(servers: Servers) -> None:
-    async def ask() -> set[str]:
-        one = agent(servers.url, NativeOutput(Animal))
-        answers = await asyncio.gather(*(one.run(DESCRIBE) for _ in range(24)))
-        return {answer.output.model_dump_json() for answer in answers}
-
-    same(len(asyncio.run(ask())), 1)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ each test says in its requests what should go wrong:
     gate           the forward pass does not return until a test writes to the FIFO
     hang           the forward pass says so in the FIFO, and holds the GIL for ever
 
-With `checking`, a runner takes its place that checks every read of KV memory.
+With `checking`, a runner takes its place that checks every read of KV memory; with `model`, a real one.
 
 A prompt that begins with "gate" is not tokenized until a test writes to the FIFO, either. With
 `start_gate`, an engine that is started again waits for that FIFO.
@@ -37,6 +37,7 @@ from server.core.engine_client import EngineClient, EngineDiedError, InProcessCl
 from server.core.engine_process import launch
 from server.core.event_log import Outbox, Recording, TraceFile
 from server.core.kv_publisher import KVPublisher
+from server.core.loading import load, tokenizer_of
 from server.core.settings import ServerSettings
 from server.http.protocol import HttpProtocol
 from server.http.request_log import LogWriter
@@ -134,6 +135,9 @@ class BreakingPolicy(Policy):
 def engine_with(options: dict[str, Any]) -> InProcessClient:
     """The engine that `options` ask for; called in its process."""
     server = options.get("server", {})
+    config = EngineConfig(**options.get("engine", {}))
+    if "model" in options:
+        return load(options["model"], config, paused=bool(options.get("paused")), texts=True)
     outbox = Outbox(texts=server.get("trace_text") != "off")
     if options.get("run", 1) > 1 and "start_gate" in options:
         Path(options["start_gate"]).read_bytes()  # waits for a writer
@@ -141,7 +145,6 @@ def engine_with(options: dict[str, Any]) -> InProcessClient:
     if options.get("checking"):
         runner = PricedRunner(next_letter)
     runner.max_context = options.get("max_context")
-    config = EngineConfig(**options.get("engine", {}))
     engine = Engine(runner, config, tokenizer=TOKENIZER, policy=BreakingPolicy(), log=outbox)
     if options.get("paused"):
         engine.pause()
@@ -158,16 +161,19 @@ def engine_with(options: dict[str, Any]) -> InProcessClient:
 
 def main() -> None:
     options = json.loads(sys.argv[1])
-    settings = ServerSettings(model_name="alphabet", **options.get("server", {}))
+    model = options.get("model")
+    name = Path(model).name if model else "alphabet"
+    settings = ServerSettings(model_name=name, **options.get("server", {}))
     TOKENIZER.gate = options.get("gate")
     two_processes = options.get("two_processes", TWO_PROCESSES)
     runs = itertools.count(1)
 
-    def load(paused: bool) -> EngineClient:
+    def start(paused: bool) -> EngineClient:
         arguments = options | {"paused": paused, "run": next(runs)}
         if two_processes:
             factory = "tests.server.app_under_test:engine_with"
-            return launch(factory, {"options": arguments}, lambda _ready: TOKENIZER)
+            read = tokenizer_of if model else lambda _ready: TOKENIZER
+            return launch(factory, {"options": arguments}, read)
         return engine_with(arguments)
 
     HttpProtocol.head_seconds = options.get("head_seconds", HttpProtocol.head_seconds)
@@ -175,16 +181,14 @@ def main() -> None:
     listeners = [listen(host, options.get("port", 0))]
     try:
         run_server(
-            load(bool(options.get("paused"))),
+            start(bool(options.get("paused"))),
             settings,
             listeners,
-            launch=load if two_processes else None,
+            launch=start if two_processes else None,
             request_log=LogWriter(Path(options["request_log"]))
             if "request_log" in options
             else None,
-            ready=lambda: print(
-                f"Underglass serves alphabet at {url_of(listeners[0])}", flush=True
-            ),
+            ready=lambda: print(f"Underglass serves {name} at {url_of(listeners[0])}", flush=True),
             until_stdin_closes=True,
         )
     except EngineDiedError as error:

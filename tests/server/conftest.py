@@ -1,12 +1,18 @@
 """Servers for the tests: one per module where it can be shared, always over real sockets."""
 
-from collections.abc import Callable, Iterator
+import asyncio
+import inspect
+import os
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import openai
 import pytest
 
 from server.process import BackgroundServer
-from tests.server.harness import start
+from tests.server.harness import Serve, start
+from tests.server.sdk import sdk
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -17,21 +23,39 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("shape", shapes, ids=ids, scope="module")
 
 
-@pytest.fixture(scope="module")
-def shape() -> dict[str, bool]:
-    """Options for `start`; see above."""
-    return {}
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine in an event loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = inspect.signature(pyfuncitem.obj).parameters
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True
 
 
 @pytest.fixture(scope="module")
-def url(shape: dict[str, bool]) -> Iterator[str]:
-    """A running server with room for every request."""
-    with start(engine={"max_kv_tokens": 4096}, **shape) as server:
+def shape(request: pytest.FixtureRequest) -> dict[str, bool]:
+    """Options for `start`; see above. A module with ONE_SHAPE is run with that one."""
+    return getattr(request.module, "ONE_SHAPE", {})
+
+
+@pytest.fixture(scope="module")
+def url(request: pytest.FixtureRequest, shape: dict[str, bool]) -> Iterator[str]:
+    """A running server with the module's SERVER as options; without, it has room for every request."""
+    options = getattr(request.module, "SERVER", {"engine": {"max_kv_tokens": 4096}})
+    with start(**options, **shape) as server:
         yield server.url
 
 
+@pytest.fixture(scope="module")
+def client(url: str) -> Iterator[openai.OpenAI]:
+    """OpenAI's SDK, strict."""
+    with sdk(url) as client:
+        yield client
+
+
 @pytest.fixture
-def serve(shape: dict[str, bool]) -> Iterator[Callable[..., BackgroundServer]]:
+def serve(shape: dict[str, bool]) -> Iterator[Serve]:
     """Start servers with options of one's own; they end with the test."""
     servers: list[BackgroundServer] = []
 
@@ -43,3 +67,11 @@ def serve(shape: dict[str, bool]) -> Iterator[Callable[..., BackgroundServer]]:
     for server in servers:
         server.process.kill()
         server.stop()
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Path:
+    """A FIFO that the fake model waits for; see `app_under_test.py`."""
+    path = tmp_path / "gate"
+    os.mkfifo(path)
+    return path

@@ -3,10 +3,10 @@
 import json
 import socket
 import struct
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from types import TracebackType
-from typing import Any
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Self
 
 import httpx
 import msgspec
@@ -19,20 +19,26 @@ from engine.events.vocabulary import AnyEvent, Event, Keyframe
 from server.process import BackgroundServer
 from tests.server.zygote import ForkedProcess
 
-APP = Path(__file__).parent / "app_under_test.py"
 TIMEOUT = 60.0
+Serve = Callable[..., BackgroundServer]  # `start`, in a fixture that ends the servers
 
 
 def start(**options: Any) -> BackgroundServer:
     """A server process over the alphabet runner; see `app_under_test.py` for the options."""
-    return ForkedServer([json.dumps(options)])
+    return ForkedServer(
+        "tests.server.app_under_test", json.dumps(options, default=str), torch="model" in options
+    )
 
 
 class ForkedServer(BackgroundServer):
     """A server that does not have to import anything."""
 
-    def _launch(self, command: Sequence[str]) -> Any:
-        return ForkedProcess(*command, stderr=self._errors.fileno())
+    def __init__(self, program: str, *arguments: str, **options: Any) -> None:
+        self._options = options
+        super().__init__([program, *arguments])
+
+    def _launch(self, command: Any) -> Any:
+        return ForkedProcess(*command, stderr=self._errors.fileno(), **self._options)
 
 
 def http(url: str, **options: Any) -> httpx.Client:
@@ -63,6 +69,13 @@ def http_request(path: str, body: object, *headers: str) -> bytes:
     return "\r\n".join([*head, "", content]).encode()
 
 
+def curl(url: str, body: str) -> "subprocess.Popen[bytes]":
+    """curl, as a class uses it."""
+    command = ["curl", "-sN", f"{url}/v1/completions", "-d", body]
+    command += ["-H", "Content-Type: application/json"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE)
+
+
 def trace(url: str) -> EventLog:
     with http(url) as client:
         return EventLog.from_bytes(client.get("/trace").content)
@@ -88,10 +101,10 @@ def sse_data(text: str) -> list[Any]:
     return [one if one == "[DONE]" else json.loads(one) for one in data]
 
 
-class Feed:
-    """A viewer of GET /events that folds what it sees. Used with `with`."""
+class EventStream:
+    """A viewer of a server's or a gateway's GET /events. Used with `with`; iterating yields events."""
 
-    _decoder = msgspec.json.Decoder(AnyEvent)
+    _decoder: msgspec.json.Decoder[Any]
 
     def __init__(
         self,
@@ -106,37 +119,47 @@ class Feed:
         params = {} if model is None else {"model": model}
         params |= {"past": "true"} if past else {}
         self._stream = self._client.stream("GET", "/events", headers=headers, params=params)
-        self.state = State()
-        self.run = ""
-        self.seq = -1
-        self.events: list[Event] = []
+        self.events: list[Any] = []
         self.dropped: list[int] = []
         self.status: dict[str, Any] = {}
 
-    def __enter__(self) -> "Feed":
-        self._events = EventSource(self._stream.__enter__()).iter_sse()
+    def __enter__(self) -> Self:
+        self._sent = EventSource(self._stream.__enter__()).iter_sse()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._stream.__exit__(kind, error, traceback)
+    def __exit__(self, *error: Any) -> None:
+        self._stream.__exit__(*error)
         self._client.close()
 
-    def __iter__(self) -> Iterator[Event]:
+    def __iter__(self) -> Iterator[Any]:
         return (event for event in self._read() if event is not None)
+
+    def _read(self) -> Iterator[Any]:
+        """The log's events, and None for each new status."""
+        for sent in self._sent:
+            if not sent.data:  # httpx-sse also yields an event for a comment, the keep-alive
+                continue
+            if sent.event == "dropped":
+                self.dropped.append(sent.json()["dropped"])
+            elif sent.event == "status":
+                self.status = sent.json()
+                yield None
+            else:
+                event = self._decoder.decode(sent.data)
+                self._take(event, sent.id)
+                self.events.append(event)
+                yield event
+
+    def _take(self, event: Any, number: str) -> None:
+        """Handle an event that has been received."""
+
+    def until(self, wanted: Callable[[Any], bool]) -> Any:
+        """Read on until an event matches; return it."""
+        return next(event for event in self if wanted(event))
 
     def until_status(self, **wanted: object) -> None:
         """Read on until the server says this about itself."""
         while not wanted.items() <= self.status.items():
-            next(self._read())
-
-    def until_held(self, *labels: str) -> None:
-        """Read on until the server holds back the submissions with these labels."""
-        while self.status.get("held") != list(labels):
             next(self._read())
 
     def until_not_ready(self) -> str:
@@ -146,29 +169,28 @@ class Feed:
         reason: str = self.status["not_ready"]
         return reason
 
-    def _read(self) -> Iterator[Event | None]:
-        """The log's events, and None for each new status."""
-        for sent in self._events:
-            if not sent.data:  # httpx-sse also yields an event for a comment, the keep-alive
-                continue
-            if sent.event == "dropped":
-                self.dropped.append(sent.json()["dropped"])
-            elif sent.event == "status":
-                self.status = sent.json()
-                yield None
-            else:
-                self.run, _, number = sent.id.partition(":")
-                self.seq = int(number)
-                event = self._decoder.decode(sent.data)
-                self.state.apply(event)
-                self.events.append(event)
-                yield event
 
-    def until(self, wanted: Callable[[Event], bool]) -> Event:
-        """Read on until an event matches; return it."""
-        return next(event for event in self if wanted(event))
+class Feed(EventStream):
+    """A viewer that folds what it sees."""
 
-    def until_kind(self, kind: type[Event], count: int = 1) -> Event:
+    _decoder = msgspec.json.Decoder(AnyEvent)
+
+    def __init__(self, url: str, *arguments: Any, **options: Any) -> None:
+        super().__init__(url, *arguments, **options)
+        self.state = State()
+        self.run = ""
+        self.seq = -1
+
+    def _take(self, event: Event, number: str) -> None:
+        self.run, _, seq = number.partition(":")
+        self.seq = int(seq)
+        self.state.apply(event)
+
+    def until_held(self, *labels: str) -> None:
+        """Read on until the server holds back the submissions with these labels."""
+        self.until_status(held=list(labels))
+
+    def until_kind(self, kind: type[Event], count: int = 1) -> Any:
         """Read on until the `count`-th event of a kind."""
         for _ in range(count):
             event = self.until(lambda event: isinstance(event, kind))
@@ -179,6 +201,14 @@ class Feed:
         event = next(iter(self))
         assert isinstance(event, Keyframe)
         return event
+
+
+@contextmanager
+def watch(url: str, **options: Any) -> Iterator[Feed]:
+    """A viewer that has joined: it folds what happens from now on."""
+    with Feed(url, **options) as feed:
+        feed.keyframe()
+        yield feed
 
 
 class Caller:

@@ -1,7 +1,6 @@
 """A subscriber of KV events, as in vLLM's example: it asks for a replay when numbers are missing."""
 
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Any
 
 import msgspec
@@ -29,12 +28,7 @@ class Subscriber:
     def __enter__(self) -> "Subscriber":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         self._context.destroy(linger=0)
 
     def arrives(self, milliseconds: int = 0) -> bool:

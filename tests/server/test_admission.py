@@ -1,7 +1,5 @@
 """Requests that the queue admits: limits in requests and in tokens, and when to come back."""
 
-from collections.abc import Callable
-
 import pytest
 
 from engine.events.fold import State
@@ -18,9 +16,8 @@ from server.core.admission import Admission
 from server.core.measures import Measures
 from server.core.messages import Prompt
 from server.core.settings import ServerSettings
-from server.process import BackgroundServer
 from tests.server.facts import raises_api_error
-from tests.server.harness import Caller, Feed, post, sse_data, trace
+from tests.server.harness import Caller, Serve, post, sse_data, trace, watch
 
 
 def waiting(*requests: tuple[int, int, int]) -> State:
@@ -86,11 +83,10 @@ def test_retry_after_is_the_time_for_half_of_what_waits(
     assert caught.value.headers["Retry-After"] == str(seconds)
 
 
-def test_over_the_token_limit_there_is_429(serve: Callable[..., BackgroundServer]) -> None:
+def test_over_the_token_limit_there_is_429(serve: Serve) -> None:
     url = serve(paused=True, server={"max_waiting_tokens": 60}).url
     body = {"prompt": "x", "max_tokens": 40}
-    with Feed(url) as feed:
-        feed.keyframe()
+    with watch(url) as feed:
         caller = Caller(url, "/v1/completions", body)
         feed.until_kind(RequestArrived)
         answer = post(url, "/v1/completions", body)

@@ -30,11 +30,10 @@ from server.http.bodies import (
 )
 from server.http.errors import ApiError
 from tests.server.bridges import running
-from tests.server.harness import http, post
+from tests.server.harness import post
 
 JSON = "application/json"
 MANY = 2000
-MESSAGE = {"role": "user", "content": "x"}
 
 
 @pytest.mark.parametrize(
@@ -147,16 +146,10 @@ def test_a_body_beyond_a_limit_is_413_and_names_the_limit(url: str, path: str) -
 
 
 def test_controls_take_small_bodies_only(url: str) -> None:
-    answer = post(url, "/engine/step", {f"field{n}": n for n in range(100)})
-    assert (answer.status_code, answer.json()["error"]["code"]) == (413, "body_too_large")
-    assert "1024" in answer.json()["error"]["message"]
-
-
-def test_json_in_another_encoding_is_not_counted_and_not_read(url: str) -> None:
-    with http(url) as client:
-        content = json.dumps({"prompt": "x"}).encode("utf-16")
-        answer = client.post("/v1/completions", content=content, headers={"Content-Type": JSON})
-    assert answer.status_code == 400
+    for end in ("", "/"):
+        answer = post(url, f"/engine/step{end}", {f"field{n}": n for n in range(100)})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (413, "body_too_large")
+        assert "1024" in answer.json()["error"]["message"]
 
 
 @pytest.fixture
@@ -187,44 +180,38 @@ def body_with(text: str) -> bytes:
 SMALL, LARGE = body_with("small"), body_with("large" * bodies.INLINE_BYTES)
 
 
-def test_the_loop_handles_a_small_body_while_a_large_one_is_counted(
+async def test_the_loop_handles_a_small_body_while_a_large_one_is_counted(
     held_reader: Callable[[], None],
 ) -> None:
-    async def test() -> list[int]:
-        passed: list[int] = []
+    passed: list[int] = []
 
-        async def app(_scope: Any, receive: Any, _send: Any) -> None:
-            passed.append(len((await receive())["body"]))
+    async def app(_scope: Any, receive: Any, _send: Any) -> None:
+        passed.append(len((await receive())["body"]))
 
-        limit = BodyLimit(app, BodyLimits(1 << 20, 1 << 20), 60)
-        large = asyncio.create_task(limit(scope(), message_of(LARGE), app))
-        await limit(scope(), message_of(SMALL), app)
-        assert passed == [len(SMALL)]
-        held_reader()
-        await large
-        return passed
-
-    assert asyncio.run(test()) == [len(SMALL), len(LARGE)]
+    limit = BodyLimit(app, BodyLimits(1 << 20, 1 << 20), 60)
+    large = asyncio.create_task(limit(scope(), message_of(LARGE), app))
+    await limit(scope(), message_of(SMALL), app)
+    assert passed == [len(SMALL)]
+    held_reader()
+    await large
+    assert passed == [len(SMALL), len(LARGE)]
 
 
-def test_the_loop_handles_a_small_body_while_a_large_one_is_validated(
+async def test_the_loop_handles_a_small_body_while_a_large_one_is_validated(
     held_reader: Callable[[], None],
 ) -> None:
-    async def test() -> list[int]:
-        passed: list[int] = []
+    passed: list[int] = []
 
-        async def handler(body: CompletionRequest) -> Any:
-            passed.append(len(str(body.prompt)))
+    async def handler(body: CompletionRequest) -> Any:
+        passed.append(len(str(body.prompt)))
 
-        route = JsonRoute("/", handler, methods=["POST"]).get_route_handler()
-        large = asyncio.create_task(route(Request(scope(), message_of(LARGE))))
-        await route(Request(scope(), message_of(SMALL)))
-        assert passed == [5]
-        held_reader()
-        await large
-        return passed
-
-    assert asyncio.run(test()) == [5, 5 * bodies.INLINE_BYTES]
+    route = JsonRoute("/", handler, methods=["POST"]).get_route_handler()
+    large = asyncio.create_task(route(Request(scope(), message_of(LARGE))))
+    await route(Request(scope(), message_of(SMALL)))
+    assert passed == [5]
+    held_reader()
+    await large
+    assert passed == [5, 5 * bodies.INLINE_BYTES]
 
 
 def test_a_json_route_ignores_no_parameter() -> None:
@@ -235,31 +222,25 @@ def test_a_json_route_ignores_no_parameter() -> None:
         JsonRoute("/", handler, methods=["POST"])
 
 
-def test_the_loop_serves_one_session_while_a_large_frame_of_another_is_parsed(
+async def test_the_loop_serves_one_session_while_a_large_frame_of_another_is_parsed(
     held_reader: Callable[[], None],
 ) -> None:
-    async def test() -> None:
-        async with running() as bridge:
-            sent: dict[str, asyncio.Queue[str]] = {
-                "large": asyncio.Queue(),
-                "small": asyncio.Queue(),
-            }
-            serving = []
-            for name, size in (("large", bodies.INLINE_BYTES), ("small", 0)):
+    async with running() as bridge:
+        sent: dict[str, asyncio.Queue[str]] = {"large": asyncio.Queue(), "small": asyncio.Queue()}
+        serving = []
+        for name, size in (("large", bodies.INLINE_BYTES), ("small", 0)):
 
-                async def frames(size: int = size) -> Any:
-                    data = " " * size
-                    yield 'MODEL_INFO {"stream_id": 1, "data": "' + data + '"}'
-                    await asyncio.Future()
+            async def frames(size: int = size) -> Any:
+                data = " " * size
+                yield 'MODEL_INFO {"stream_id": 1, "data": "' + data + '"}'
+                await asyncio.Future()
 
-                session = Session(Models(bridge), sent[name].put)
-                serving.append(asyncio.create_task(session.serve(frames())))
-            assert "model_info" in await sent["small"].get()
-            assert sent["large"].empty()
-            held_reader()
-            assert "model_info" in await sent["large"].get()
-            for task in serving:
-                task.cancel()
-            await asyncio.gather(*serving, return_exceptions=True)
-
-    asyncio.run(test())
+            session = Session(Models(bridge), sent[name].put)
+            serving.append(asyncio.create_task(session.serve(frames())))
+        assert "model_info" in await sent["small"].get()
+        assert sent["large"].empty()
+        held_reader()
+        assert "model_info" in await sent["large"].get()
+        for task in serving:
+            task.cancel()
+        await asyncio.gather(*serving, return_exceptions=True)

@@ -1,17 +1,32 @@
 """The bridge alone, in the test's own event loop: a request that leaves gives everything back."""
 
 import asyncio
-import threading
-from collections.abc import Awaitable, Callable
+import gc
+import weakref
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Any
 
 import pytest
+from starlette.types import Message
 
 from engine.events.vocabulary import RequestArrived, RequestFinished
+from engine.scheduling.request import TokenScore
+from engine.scheduling.sampling_params import SamplingParams
+from server.api.openai.chat import ChatRequest, ChatSerializer
+from server.api.openai.completions import TeachingSerializer
+from server.core import bridge as bridge_module
+from server.core import request_stream
 from server.core.bridge import Bridge
-from server.core.messages import Prompt
-from server.core.request_stream import GenerationRequest, RequestStream
-from tests.server.bridges import order, read, running
+from server.core.messages import Logprobs, OutputDelta, Prompt
+from server.core.models import Models
+from server.core.request_stream import GenerationRequest, RequestContext, RequestStream, StreamPacer
+from server.core.settings import ServerSettings
+from server.http.streaming import Answer, Connection, StreamedAnswer, StreamSerializer
+from tests.server.bridges import TOKENIZER, order, read, running
 from tests.server.facts import raises_api_error
+from tests.server.harness import sse_data
 
 
 async def until(bridge: Bridge, wanted: Callable[[], bool]) -> None:
@@ -24,28 +39,16 @@ def finished(bridge: Bridge) -> list[tuple[int, str]]:
     return [(e.request, e.reason) for e in events if isinstance(e, RequestFinished)]
 
 
-def test_prompts_of_one_request_are_neighbours_and_choices_keep_their_order() -> None:
-    async def test() -> None:
-        async with running() as bridge, bridge.generate(order("a", "b", "c")) as generation:
-            assert generation.request_ids == [1, 2, 3]
-            assert await read(generation) == dict.fromkeys(range(3), "abcdefgh")
+async def test_requests_reach_the_queue_in_the_order_in_which_they_were_asked() -> None:
+    async def ask(label: str) -> None:
+        async with bridge.generate(order("x", label=label)):
+            pass
 
-    asyncio.run(test())
-
-
-def test_requests_reach_the_queue_in_the_order_in_which_they_were_asked() -> None:
-    async def test() -> None:
-        async def ask(label: str) -> None:
-            async with bridge.generate(order("x", label=label)):
-                pass
-
-        async with running() as bridge:
-            labels = [f"r{number}" for number in range(40)]
-            await asyncio.gather(*(ask(label) for label in labels))
-            events = bridge.window.since(0)
-            assert [e.label for e in events if isinstance(e, RequestArrived)] == labels
-
-    asyncio.run(test())
+    async with running() as bridge:
+        labels = [f"r{number}" for number in range(40)]
+        await asyncio.gather(*(ask(label) for label in labels))
+        events = bridge.window.since(0)
+        assert [e.label for e in events if isinstance(e, RequestArrived)] == labels
 
 
 async def raises(_generation: RequestStream) -> None:
@@ -58,60 +61,352 @@ async def is_cancelled(_generation: RequestStream) -> None:
 
 
 @pytest.mark.parametrize("leave", [raises, is_cancelled])
-def test_a_handler_that_fails_in_whatever_way_ends_its_request(
+async def test_a_handler_that_fails_in_whatever_way_ends_its_request(
     leave: Callable[[RequestStream], Awaitable[None]],
 ) -> None:
     async def handler(bridge: Bridge) -> None:
         async with bridge.generate(order("a", "b", max_tokens=1000)) as generation:
             await leave(generation)
 
-    async def test() -> None:
-        async with running() as bridge:
-            await bridge.pause()
-            await asyncio.gather(asyncio.create_task(handler(bridge)), return_exceptions=True)
-            await until(bridge, lambda: len(finished(bridge)) == 2)
-            assert finished(bridge) == [(1, "abort"), (2, "abort")]
-            assert not bridge.window.state.requests
-
-    asyncio.run(test())
+    async with running() as bridge:
+        await bridge.pause()
+        await asyncio.gather(asyncio.create_task(handler(bridge)), return_exceptions=True)
+        await until(bridge, lambda: len(finished(bridge)) == 2)
+        assert finished(bridge) == [(1, "abort"), (2, "abort")]
+        assert not bridge.window.state.requests
 
 
-def test_a_client_that_leaves_while_its_prompt_is_tokenized_never_arrives() -> None:
-    async def test() -> None:
-        tokenizing, go_on = threading.Event(), threading.Event()
-
-        def encode(bridge: Bridge) -> list[Prompt]:
-            tokenizing.set()
-            go_on.wait(30)
-            return order("slow").encode(bridge)
-
-        async def handler() -> None:
-            async with bridge.generate(GenerationRequest(encode)):
+async def test_what_prepare_raises_leaves_nothing_behind() -> None:
+    async with running() as bridge:
+        fields = {"max_tokens": "m"}
+        with raises_api_error(400, "context_length_exceeded", "max_tokens", param="m"):
+            async with bridge.generate(order("x", max_tokens=10**6, fields=fields)):
                 pass
+        assert bridge.pending_submit == 0
+        await bridge.drain()  # returns at once: no request is live
+
+
+# The garbage collector runs after the last request has ended, and never while one waits
+
+
+class Knot:
+    """Only the collector frees it: it holds itself."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@pytest.fixture
+def nothing_is_collected_by_itself(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(bridge_module, "COLLECT_AFTER_SECONDS", 0)
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+async def _knot_after(*, another_comes: bool) -> bool:
+    """Whether a knot is still there once the last request has left."""
+    async with running() as bridge, AsyncExitStack() as others:
+        await bridge.pause()
+        async with bridge.generate(order("a")):
+            knot = weakref.ref(Knot())
+        if another_comes:
+            await others.enter_async_context(bridge.generate(order("b")))
+        for _ in range(3):  # turns of the loop
+            await asyncio.sleep(0)
+        return knot() is not None
+
+
+@pytest.mark.usefixtures("nothing_is_collected_by_itself")
+def test_cycles_are_freed_when_the_last_request_has_left() -> None:
+    assert not asyncio.run(_knot_after(another_comes=False))
+
+
+@pytest.mark.usefixtures("nothing_is_collected_by_itself")
+def test_nothing_is_looked_through_while_another_request_is_in() -> None:
+    assert asyncio.run(_knot_after(another_comes=True))
+
+
+@pytest.mark.usefixtures("nothing_is_collected_by_itself")
+async def test_an_idle_server_is_waited_for_while_a_request_is_in_and_not_before() -> None:
+    async with running() as idle:
+        await idle.drain()  # no request has come yet
+    async with running() as busy:
+        await busy.pause()
+        async with busy.generate(order("a", max_tokens=2000)):
+            draining = asyncio.create_task(busy.drain())
+            await asyncio.sleep(0)
+            before = draining.done()
+        await draining
+        assert (before, draining.done()) == (False, True)
+
+
+# Many streams are written to less often; the first token, the end and a lone stream never wait
+
+
+def generation() -> RequestStream:
+    one = RequestStream(0, 10_000, lambda: None)
+    one.queued([Prompt([1], SamplingParams(max_tokens=99))], [1])
+    return one
+
+
+async def taken(one: RequestStream) -> list[list[int]]:
+    """The tokens of each turn of a handler that takes all there is."""
+    turns = []
+    while not one.finished:
+        turns.append([id_ for gain in await one.deltas(60) for id_ in gain.ids])
+    return turns
+
+
+async def write(pacer: StreamPacer, streams: list[RequestStream], tokens: range, last: int) -> None:
+    for token in tokens:
+        for one in streams:
+            one.put(
+                OutputDelta(
+                    0, at=token, ids=[token], finish_reason="length" if token == last else None
+                )
+            )
+        pacer.add(streams)
+        for _ in range(3):  # by then, everything due has woken
+            await asyncio.sleep(0)
+
+
+def turns(count: int, rest: float, monkeypatch: pytest.MonkeyPatch) -> list[list[list[int]]]:
+    monkeypatch.setattr(request_stream, "SECONDS_PER_STREAM", rest)
+    monkeypatch.setattr(request_stream, "MAX_REST", 3600)
+
+    async def test() -> list[list[list[int]]]:
+        pacer, streams = StreamPacer(lambda: None), [generation() for _ in range(count)]
+        readers = [asyncio.create_task(taken(one)) for one in streams]
+        await asyncio.sleep(0)
+        await write(pacer, streams, range(6), last=5)
+        return await asyncio.gather(*readers)
+
+    return asyncio.run(test())
+
+
+def test_streams_that_gained_between_two_writes_get_it_in_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert turns(3, 3600, monkeypatch) == [[[0], [1, 2, 3, 4, 5]]] * 3
+
+
+def test_a_handful_get_each_token_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert turns(3, request_stream.SECONDS_PER_STREAM, monkeypatch) == [[[n] for n in range(6)]] * 3
+
+
+async def test_after_a_rest_what_the_engine_handed_over_meanwhile_is_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(request_stream, "MIN_REST", 0)
+
+    one = generation()
+    handed_over = [OutputDelta(0, at=2, ids=[2])]
+
+    def look() -> None:
+        while handed_over:
+            one.put(handed_over.pop())
+            pacer.add([one])
+
+    pacer = StreamPacer(look)
+    reader = asyncio.create_task(taken(one))
+    await asyncio.sleep(0)
+    await write(pacer, [one], range(2), last=9)
+    while handed_over or one._deltas:  # no step comes to push it out
+        await asyncio.sleep(0)
+    one.put(OutputDelta(0, at=3, finish_reason="length"))
+    assert [token for turn in await reader for token in turn] == [0, 1, 2]
+
+
+async def test_first_tokens_ends_and_replies_do_not_wait_for_a_rest_to_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(request_stream, "MIN_REST", 0)
+    monkeypatch.setattr(request_stream, "SECONDS_PER_STREAM", 3600)
+    monkeypatch.setattr(request_stream, "MAX_REST", 3600)
+
+    async with running() as bridge:
+        await bridge.pause()  # so that the rest begins with the first step, however fast they are
+        async with bridge.generate(order("a", max_tokens=2000)) as long:
+            reader = asyncio.create_task(long.deltas(60))
+            await asyncio.sleep(0)
+            await bridge.step(1)
+            assert await reader
+            assert bridge._pacer.resting
+            await bridge.resume()
+            async with bridge.generate(order("b")) as short:
+                assert await read(short) == {0: "abcdefgh"}
+            step = await bridge.pause()
+            async with bridge.generate(order("c")):  # by now the long one may have ended
+                assert await bridge.step(3) == step + 3
+
+
+async def test_a_wake_that_comes_too_late_hands_nothing_over() -> None:
+    """A turn without a delta would look like silence, and the client would get a keep-alive."""
+
+    one = generation()
+    one.put(OutputDelta(0, at=0, ids=[0]))
+    one.put(OutputDelta(0, at=1, ids=[1]))
+    assert [gain.ids for gain in await one.deltas(60)] == [[0, 1]]
+    waiting = asyncio.create_task(one.deltas(60))
+    await asyncio.sleep(0)
+    assert not one.wake()  # as the pacer does when its rest ends
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    one.put(OutputDelta(0, at=2, ids=[2], finish_reason="length"))
+    assert [gain.ids for gain in await waiting] == [[2]]
+
+
+# The output that waits for a slow reader: merged per choice, nothing lost, and bounded
+
+
+def token_of(choice: int, token: int, *, forced: bool = False) -> OutputDelta:
+    text = chr(token)
+    logprobs = Logprobs([text], [-0.5], [[(token, -0.5), (1, -2.0)]], [forced])
+    return OutputDelta(choice, at=token, ids=[token], texts=[text], logprobs=logprobs)
+
+
+def buffered(buffer_bytes: int = 10_000) -> RequestStream:
+    one = RequestStream(0, buffer_bytes, lambda: None)
+    one.queued([Prompt([1, 2], SamplingParams(n=2, logprobs=2))], [1])
+    return one
+
+
+def test_steps_that_wait_are_merged_per_choice_with_their_logprobs() -> None:
+    one = buffered()
+    first = token_of(0, 97)
+    first.prompt_scores = [TokenScore(-1.0, [])]
+    for gain in (first, token_of(1, 98), token_of(0, 99, forced=True), token_of(1, 100)):
+        one.put(gain)
+    one.put(OutputDelta(0, at=101, finish_reason="abort"))  # an end that brings no token
+    zero, other = asyncio.run(one.deltas(1))
+    assert (zero.ids, zero.texts, zero.finish_reason) == ([97, 99], ["a", "c"], "abort")
+    assert zero.logprobs == Logprobs(
+        ["a", "c"], [-0.5, -0.5], [[(97, -0.5), (1, -2.0)], [(99, -0.5), (1, -2.0)]], [False, True]
+    )
+    assert zero.prompt_scores == [TokenScore(-1.0, [])]
+    assert (other.ids, other.logprobs.pieces) == ([98, 100], ["b", "d"])
+
+
+def test_logprobs_count_for_the_buffer_limit() -> None:
+    one = buffered(buffer_bytes=500)
+    one.put(token_of(0, 97))
+    one.put(token_of(0, 98))
+    with raises_api_error(500, "slow_reader", 500):
+        asyncio.run(one.deltas(1))
+
+
+# In how many writes an answer leaves: each one stops the engine for a moment
+
+
+SCOPE = {"type": "http", "state": {"context": RequestContext(lambda _stream: None)}}
+
+
+def writes(serializer: Callable[..., StreamSerializer], **sampling: Any) -> list[list[Any]]:
+    """The events of each write of a streamed answer, after its headers."""
+
+    async def test() -> list[bytes]:
+        sent: list[bytes] = []
+
+        async def receive() -> Message:
+            return await asyncio.Future()  # the client stays
+
+        async def send(message: Message) -> None:
+            sent.append(message.get("body", b""))
 
         async with running() as bridge:
-            task = asyncio.create_task(handler())
-            await asyncio.to_thread(tokenizing.wait, 30)
-            assert bridge.pending_submit == 1
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-            assert bridge.pending_submit == 0
-            go_on.set()
-            async with bridge.generate(order("next")) as generation:
-                assert generation.request_ids == [1]  # the engine never heard of the other
-                assert await read(generation) == {0: "abcdefgh"}
+            prompt = Prompt(TOKENIZER.encode("x"), SamplingParams(**sampling))
+            answer = StreamedAnswer(
+                Models(bridge), None, GenerationRequest(lambda _bridge: [prompt]), serializer
+            )
+            await answer(SCOPE, receive, send)
+        return sent
 
-    asyncio.run(test())
+    _head, *pieces = asyncio.run(test())
+    return [sse_data(piece.decode()) for piece in pieces]
 
 
-def test_what_prepare_raises_leaves_nothing_behind() -> None:
-    async def test() -> None:
-        async with running() as bridge:
-            fields = {"max_tokens": "m"}
-            with raises_api_error(400, "context_length_exceeded", "max_tokens", param="m"):
-                async with bridge.generate(order("x", max_tokens=10**6, fields=fields)):
-                    pass
-            assert bridge.pending_submit == 0
-            await bridge.drain()  # returns at once: no request is live
+def chat_writes(*, include_usage: bool = False, **sampling: Any) -> list[list[Any]]:
+    options = {"include_usage": include_usage}
+    body = ChatRequest.model_validate({"messages": [], "stream": True, "stream_options": options})
+    return writes(partial(ChatSerializer, body, ServerSettings()), **sampling)
 
-    asyncio.run(test())
+
+def test_the_last_token_and_the_end_leave_in_one_write() -> None:
+    pieces = writes(TeachingSerializer, max_tokens=3)
+    *rest, last = [[event.get("token") for event in piece] for piece in pieces]
+    assert [token for piece in (*rest, last) for token in piece] == ["a", "b", "c", None]
+    assert last[-2:] == ["c", None]
+
+
+def test_the_roles_of_a_chat_leave_in_one_write_with_its_first_tokens() -> None:
+    pieces = chat_writes(max_tokens=4, n=2)
+    deltas = [
+        [event["choices"][0]["delta"] for event in piece if event != "[DONE]"] for piece in pieces
+    ]
+    assert deltas[0][:2] == [{"role": "assistant", "content": ""}] * 2
+    assert [event["choices"][0]["index"] for event in pieces[0][:2]] == [0, 1]
+    assert deltas[0][2]["content"].startswith("a")
+    assert sum("role" in delta for piece in deltas for delta in piece) == 2
+
+
+def test_a_chat_without_text_has_a_role_and_an_end() -> None:
+    *chunks, usage, done = [
+        event
+        for piece in chat_writes(max_tokens=4, stop=["a"], include_usage=True)
+        for event in piece
+    ]
+    choices = [chunk["choices"][0] for chunk in chunks]
+    assert [(one["delta"], one["finish_reason"]) for one in choices] == [
+        ({"role": "assistant", "content": ""}, None),
+        ({}, "stop"),
+    ]
+    assert (usage["choices"], usage["usage"]["completion_tokens"]) == ([], 1)
+    assert done == "[DONE]"
+
+
+def test_the_role_of_a_chat_comes_with_a_first_token_that_is_held_back() -> None:
+    """The time to the first chunk is the time to the first token, whatever text it gives."""
+    first, *_ = chat_writes(max_tokens=8, stop=["ab"])
+    assert first[0]["choices"][0]["delta"] == {"role": "assistant", "content": ""}
+
+
+def test_log_probabilities_belong_to_the_tokens_of_a_chat_and_not_to_its_role() -> None:
+    chunks = [event for piece in chat_writes(max_tokens=3, logprobs=1) for event in piece]
+    role, *tokens = [chunk["choices"][0] for chunk in chunks if chunk != "[DONE]"]
+    assert (role["delta"]["role"], role["logprobs"]) == ("assistant", None)
+    told = [token for one in tokens if one["logprobs"] for token in one["logprobs"]["content"]]
+    assert [token["token"] for token in told] == ["a", "b", "c"]
+
+
+async def test_a_cancelled_answer_is_cancelled_also_while_it_cleans_up() -> None:
+    started, cleaning, clean = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    class SlowToEnd(Answer):
+        async def _answer(
+            self, bridge: Bridge, generation: RequestStream, connection: Connection
+        ) -> None:
+            started.set()
+            try:
+                await asyncio.Future()
+            finally:
+                cleaning.set()
+                await clean.wait()
+
+    async def receive() -> Message:
+        await started.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        pytest.fail(f"nothing should be sent: {message}")
+
+    async with running() as bridge:
+        answering = asyncio.create_task(
+            SlowToEnd(Models(bridge), None, order("x"), None)(SCOPE, receive, send)
+        )
+        await cleaning.wait()
+        answering.cancel()
+        await asyncio.wait({answering})
+        clean.set()
+    assert answering.cancelled()

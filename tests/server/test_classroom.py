@@ -18,7 +18,7 @@ from engine.events.vocabulary import Preempted, RequestArrived, RequestFinished,
 from server.api.live import PAGES
 from solutions.lesson_13 import report
 from tests.facts import assert_names
-from tests.server.harness import Caller, Feed, get, post, trace, until
+from tests.server.harness import Caller, get, post, trace, until, watch
 
 DOC = (Path(__file__).parents[2] / "docs" / "classroom.md").read_text()
 COMMAND = re.search(r"underglass (class.*?)\n```", DOC, re.S)[1]
@@ -44,8 +44,7 @@ class Class:
     def tap(self, prompts: Iterable[str], names: Iterable[str] = NAMES) -> list[Caller]:
         """Send chats as the page does, one after the other; wait until all are queued."""
         callers = []
-        with Feed(self.url) as feed:
-            feed.keyframe()
+        with watch(self.url) as feed:
             for prompt, name in zip(prompts, names, strict=False):
                 body = {"messages": [{"role": "user", "content": prompt}], "user": name}
                 body |= {"max_tokens": 200, "temperature": 0, "stream": True}
@@ -144,35 +143,6 @@ def test_the_bundled_model_answers_the_pages_prompts_with_the_tokens_that_the_ta
     assert all("know no stories" not in answer for answer in answers)
 
 
-def test_held_prompts_arrive_together_and_a_freed_seat_is_taken_in_the_next_step(
-    room: Class,
-) -> None:
-    post(room.url, "/engine/hold_submissions")
-    callers = []
-    with Feed(room.url) as feed:
-        feed.keyframe()
-        for count, name in enumerate(NAMES, 1):
-            body = {"prompt": "What is a KV cache?", "max_tokens": 24, "user": name}
-            callers.append(Caller(room.url, "/v1/completions", body))
-            feed.until_held(*NAMES[:count])
-        post(room.url, "/engine/release_submissions")
-        feed.until_kind(RequestArrived, 30)
-    room.step(2)
-    assert len(room.rows(2)) == 8
-    stopped = room.run_until("finish")
-    assert stopped["reason"] == "finish"
-    log = trace(room.url)
-    assert all(one.admitted_step in {1, 2, None} for one in log.request_rows)
-    after = room.step()
-    freed = len([one for one in log.of(RequestFinished)])
-    admitted = [one for one in trace(room.url).request_rows if one.admitted_step == after]
-    assert len(admitted) == freed > 0
-    with Feed(room.url, past=True) as late:  # a late joiner sees the past
-        assert late.until_kind(RequestArrived, 30) and late.until_kind(StepScheduled, after)
-    for caller in callers:
-        caller.close()
-
-
 def test_the_ninth_waits(room: Class) -> None:
     callers = room.tap(STORIES[:8])
     room.step(2)
@@ -180,8 +150,6 @@ def test_the_ninth_waits(room: Class) -> None:
     stopped = room.run_until("waiting")
     assert (stopped["reason"], stopped["step"], stopped["request"]) == ("waiting", 3, 9)
     assert trace(room.url).of(StepScheduled)[2].blocked.reason == "batch_full"
-    for caller in callers:
-        caller.close()
 
 
 def test_a_long_document_takes_four_steps_beside_four_stories(room: Class) -> None:
@@ -192,8 +160,6 @@ def test_a_long_document_takes_four_steps_beside_four_stories(room: Class) -> No
     assert stopped["step"] == 14
     chunks = [row[2] for step in range(11, 15) for row in room.rows(step) if row[0] == 5]
     assert chunks == [60, 60, 60, 30]
-    for caller in callers:
-        caller.close()
 
 
 def test_a_long_prompt_again_is_computed_but_for_two_tokens(room: Class) -> None:
@@ -201,22 +167,18 @@ def test_a_long_prompt_again_is_computed_but_for_two_tokens(room: Class) -> None
     post(room.url, "/engine/resume")
     first.read_all()
     post(room.url, "/engine/pause")
-    callers = room.tap([LONG] * 8)
+    _open = room.tap([LONG] * 8)
     at = room.step()
     assert [row[1:] for row in room.rows(at)] == [(208, 2)] * 8
-    for caller in callers:
-        caller.close()
 
 
 def test_the_same_prompt_at_once_is_shared_by_the_table_and_not_by_the_tree(room: Class) -> None:
-    callers = room.tap([SAME] * 30)
+    _open = room.tap([SAME] * 30)
     room.step()
     assert [row[1:] for row in room.rows(1)] == [(0, 20)] * 3 + [(0, 4)]
     room.restart("together", prefix_cache="hash")
     room.step()
     assert [row[1:] for row in room.rows(1)] == [(0, 20)] + [(16, 4)] * 7
-    for caller in callers:
-        caller.close()
 
 
 def test_different_stories_fill_the_memory_and_equal_ones_do_not(room: Class) -> None:
@@ -237,8 +199,6 @@ def test_different_stories_fill_the_memory_and_equal_ones_do_not(room: Class) ->
     assert len(log.of(Preempted)) > 0
     found = report(log)
     assert found["cause"] == "batch_full" and found["gain"] >= 1
-    for caller in callers:
-        caller.close()
 
 
 def options_of(command: str) -> set[str]:

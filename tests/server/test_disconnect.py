@@ -1,14 +1,21 @@
 """A client that leaves, in every state and in every way, frees its blocks at once."""
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from engine.events.vocabulary import Preempted, RequestArrived, RequestFinished, StepFinished
-from server.process import BackgroundServer
-from tests.server.harness import Caller, Feed, get, http_request, post, sse_data, trace, until
+from tests.server.harness import (
+    Caller,
+    Serve,
+    get,
+    http_request,
+    post,
+    sse_data,
+    until,
+    watch,
+)
 
 STEPS = {"waiting": 0, "prefilling": 2, "active": 12}
 BODIES = {
@@ -33,8 +40,7 @@ def held(request: pytest.FixtureRequest) -> Iterator[str]:
 def test_leaving_frees_everything_between_two_steps(
     held: str, state: str, body: str, leave: Callable[[Caller], None]
 ) -> None:
-    with Feed(held) as feed:
-        feed.keyframe()
+    with watch(held) as feed:
         # A prompt of its own, so that nothing of it is in the cache.
         prompt = f"{leave.__name__} {state} {body}: forty tokens, which is several chunks"
         caller = Caller(held, "/v1/completions", BODIES[body] | {"prompt": prompt})
@@ -56,14 +62,9 @@ def test_leaving_frees_everything_between_two_steps(
 @pytest.mark.parametrize("leave", [Caller.close, Caller.reset, Caller.half_close])
 @pytest.mark.parametrize("body", BODIES)
 def test_leaving_while_the_prompt_is_tokenized_is_noticed_at_once(
-    serve: Callable[..., BackgroundServer],
-    tmp_path: Path,
-    body: str,
-    leave: Callable[[Caller], None],
+    serve: Serve, gate: Path, body: str, leave: Callable[[Caller], None]
 ) -> None:
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    url = serve(gate=str(gate)).url
+    url = serve(gate=gate).url
     prompts = ["gate: it is being tokenized", "it is next"]
     callers = [Caller(url, "/v1/completions", BODIES[body] | {"prompt": one}) for one in prompts]
     until(url, "/health", lambda answer: answer.json()["pending_submit"] == 2)
@@ -76,13 +77,10 @@ def test_leaving_while_the_prompt_is_tokenized_is_noticed_at_once(
 
 
 @pytest.mark.parametrize("body", BODIES)
-def test_leaving_while_preempted_frees_everything(
-    serve: Callable[..., BackgroundServer], body: str
-) -> None:
+def test_leaving_while_preempted_frees_everything(serve: Serve, body: str) -> None:
     engine = {"block_size": 4, "max_kv_tokens": 64, "preemption": True}
     url = serve(paused=True, engine=engine).url
-    with Feed(url) as feed:
-        feed.keyframe()
+    with watch(url) as feed:
         stayer = Caller(url, "/v1/completions", {"prompt": "a" * 20, "max_tokens": 40})
         feed.until_kind(RequestArrived)
         leaver = Caller(
@@ -107,41 +105,10 @@ def test_leaving_after_asking_for_more_is_noticed(
     held: str, body: str, leave: Callable[[Caller], None]
 ) -> None:
     """The second request on the connection waits for the first one's answer (pipelining)."""
-    with Feed(held) as feed:
-        feed.keyframe()
+    with watch(held) as feed:
         caller = Caller.open(held)
         caller.socket.sendall(http_request("/v1/completions", BODIES[body] | {"prompt": "x"}))
         feed.until_kind(RequestArrived)
         caller.socket.sendall(2 * http_request("/v1/completions", {"prompt": "y"}))
         leave(caller)
         assert feed.until_kind(RequestFinished).reason == "abort"
-
-
-def test_others_are_served_as_if_nothing_had_been(held: str) -> None:
-    with Feed(held) as feed:
-        feed.keyframe()
-        leaver = Caller(held, "/v1/completions", {"prompt": "x", "max_tokens": 50})
-        stayer = Caller(held, "/v1/completions", {"prompt": "y", "max_tokens": 10})
-        feed.until_kind(RequestArrived, 2)
-        post(held, "/engine/step", {"steps": 3})
-        leaver.close()
-        feed.until_kind(RequestFinished)
-        post(held, "/engine/step", {"steps": 7})
-        assert sse_data(stayer.read_all())[-1]["full_text"] == "abcdefghij"
-
-
-def test_a_running_engine_notices_within_a_step_or_two(
-    serve: Callable[..., BackgroundServer],
-) -> None:
-    """The client leaves after its first tokens; of 200,000 asked for, few are made."""
-    url = serve(engine={"max_kv_tokens": 262_144}).url
-    with Feed(url) as feed:
-        feed.keyframe()
-        caller = Caller(url, "/v1/completions", {"prompt": "x", "max_tokens": 200_000})
-        assert caller.socket.recv(4096)
-        caller.reset()
-        finished = feed.until_kind(RequestFinished)
-    assert finished.reason == "abort"
-    tokens = sum(len(row.ids) for step in trace(url).of(StepFinished) for row in step.tokens)
-    assert tokens < 200_000
-    assert get(url, "/health")["active"] == 0

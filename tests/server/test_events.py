@@ -3,7 +3,6 @@
 import asyncio
 import errno
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,18 +20,26 @@ from engine.events.vocabulary import (
 )
 from server.api import live
 from server.core.event_log import Outbox, Window
-from server.process import BackgroundServer
 from tests.engine.workloads import make_engine, play, random_workload
 from tests.facts import assert_names
 from tests.server.bridges import running
-from tests.server.harness import Caller, Feed, get, http, limit_files, post, sse_data, trace
+from tests.server.harness import (
+    Caller,
+    Feed,
+    Serve,
+    get,
+    http,
+    limit_files,
+    post,
+    sse_data,
+    trace,
+    watch,
+)
 
 BODY = {"prompt": "Once upon a time", "max_tokens": 5}
 
 
-def test_a_viewer_from_the_start_sees_what_the_trace_has(
-    serve: Callable[..., BackgroundServer],
-) -> None:
+def test_a_viewer_from_the_start_sees_what_the_trace_has(serve: Serve) -> None:
     url = serve().url
     with Feed(url) as feed:
         assert feed.keyframe().seq == 0  # run_started is event 0
@@ -44,16 +51,6 @@ def test_a_viewer_from_the_start_sees_what_the_trace_has(
     assert feed.events[1:] == log.since(1)
     assert feed.seq == log.next_seq - 1
     assert feed.state.core() == log.state().core()
-
-
-def test_a_viewer_that_joins_late_has_the_same_state(url: str) -> None:
-    post(url, "/v1/completions", BODY)
-    with Feed(url) as feed:
-        keyframe = feed.keyframe()
-        assert feed.state.core() == trace(url).state(keyframe.seq).core()
-        post(url, "/v1/completions", BODY)
-        feed.until_kind(RequestFinished)
-    assert feed.state.core() == trace(url).state().core()
 
 
 def test_a_viewer_that_comes_back_gets_what_it_missed_and_no_keyframe(url: str) -> None:
@@ -71,13 +68,13 @@ def test_a_viewer_that_comes_back_gets_what_it_missed_and_no_keyframe(url: str) 
 
 @pytest.mark.parametrize("last", [0, 3])
 def test_a_viewer_that_missed_too_much_learns_the_count_and_starts_over(
-    serve: Callable[..., BackgroundServer], last: int
+    serve: Serve, last: int
 ) -> None:
     url = serve(server={"log_window": 20}).url
     for _ in range(5):
         post(url, "/v1/completions", BODY)
-    with Feed(url) as feed:
-        feed.keyframe()
+    with watch(url) as feed:
+        pass
     with Feed(url, last_event_id=f"{feed.run}:{last}") as feed:
         keyframe = feed.keyframe()
     assert feed.dropped == [keyframe.seq - last]
@@ -89,21 +86,21 @@ def test_a_viewer_that_missed_too_much_learns_the_count_and_starts_over(
 
 @pytest.mark.parametrize("number", [10**9, -7, "x", "9" * 5000, "²", ""])
 def test_a_number_that_is_none_of_this_runs_starts_over(url: str, number: object) -> None:
-    with Feed(url) as feed:
-        feed.keyframe()
+    with watch(url) as feed:
+        pass
     for last in (f"{feed.run}:{number}", number):
         with Feed(url, last_event_id=str(last).encode()) as again:
             again.keyframe()
         assert again.dropped == []
 
 
-def test_a_viewer_of_a_run_that_is_over_begins_anew(serve: Callable[..., BackgroundServer]) -> None:
+def test_a_viewer_of_a_run_that_is_over_begins_anew(serve: Serve) -> None:
     """Its number may well exist in the new run, where it is that of another event."""
     old, new = serve(), serve()
     for url in (old.url, new.url):
         post(url, "/v1/completions", BODY)
-    with Feed(old.url) as feed:
-        feed.keyframe()
+    with watch(old.url) as feed:
+        pass
     with Feed(new.url, last_event_id=f"{feed.run}:3") as again:
         again.keyframe()
     assert again.run != feed.run
@@ -112,8 +109,7 @@ def test_a_viewer_of_a_run_that_is_over_begins_anew(serve: Callable[..., Backgro
 
 
 def test_viewers_get_the_status_on_the_same_connection(url: str) -> None:
-    with Feed(url) as feed:
-        feed.keyframe()
+    with watch(url) as feed:
         feed.until_status(paused=False, not_ready="", model="alphabet", controls=True)
         assert feed.status["run"] == feed.run
         post(url, "/engine/pause")
@@ -122,31 +118,23 @@ def test_viewers_get_the_status_on_the_same_connection(url: str) -> None:
         feed.until_status(paused=False)
 
 
-def test_viewers_hear_that_the_server_is_about_to_stop(
-    serve: Callable[..., BackgroundServer], tmp_path: Path
-) -> None:
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    server = serve(gate=str(gate), server={"keep_alive": 1000.0})
+def test_viewers_hear_that_the_server_is_about_to_stop(serve: Serve, gate: Path) -> None:
+    server = serve(gate=gate, server={"keep_alive": 1000.0})
     caller = Caller(server.url, "/v1/completions", BODY, X_Client="gate")
-    with Feed(server.url) as feed:
-        feed.keyframe()
+    with watch(server.url) as feed:
         server.process.terminate()
         assert feed.until_not_ready()
         gate.write_text("open")
     assert sse_data(caller.read_all())[-1]["full_text"] == "abcde"
 
 
-def test_a_full_disk_is_told_wherever_the_server_is_watched(
-    serve: Callable[..., BackgroundServer], tmp_path: Path
-) -> None:
+def test_a_full_disk_is_told_wherever_the_server_is_watched(serve: Serve, tmp_path: Path) -> None:
     path = tmp_path / "class.jsonl"
     server = serve(trace_file=str(path))
     url = server.url
     assert get(url, "/health")["trace_error"] == get(url, "/ready")["trace_error"] == ""
     limit_files(server, path.stat().st_size)  # the disk is full now
-    with Feed(url) as feed:
-        feed.keyframe()
+    with watch(url) as feed:
         assert sse_data(post(url, "/v1/completions", BODY).text)[-1]["full_text"] == "abcde"
         while not feed.status.get("trace_error"):
             next(feed._read())
@@ -163,19 +151,7 @@ def test_a_full_disk_is_told_wherever_the_server_is_watched(
     assert get(url, "/health")["trace_error"] == ""
 
 
-def test_viewers_hear_that_the_engine_has_failed(serve: Callable[..., BackgroundServer]) -> None:
-    url = serve(paused=True, server={"keep_alive": 1000.0}).url
-    with Feed(url) as feed:
-        feed.keyframe()
-        callers = [Caller(url, "/v1/completions", BODY, X_Client=name) for name in ("x", "break")]
-        feed.until_kind(RequestArrived, 2)
-        Caller(url, "/engine/resume", None).read_all()
-        for caller in callers:
-            caller.read_all()
-        assert feed.until_not_ready() == get(url, "/ready")["error"]["message"]
-
-
-def test_the_trace_on_disk_is_the_log(serve: Callable[..., BackgroundServer], tmp_path) -> None:
+def test_the_trace_on_disk_is_the_log(serve: Serve, tmp_path) -> None:
     """Also when the server is killed: every finished step is in the file."""
     path = tmp_path / "trace.jsonl"
     server = serve(trace_file=str(path), server={"log_window": 20})
@@ -187,13 +163,6 @@ def test_the_trace_on_disk_is_the_log(serve: Callable[..., BackgroundServer], tm
     log = EventLog.load(path)
     assert isinstance(log[0], RunStarted)
     assert log.state().core() == expected
-
-
-def test_health_is_the_folded_log(url: str) -> None:
-    post(url, "/v1/completions", BODY)
-    health, state = get(url, "/health"), trace(url).state()
-    assert health["step"] == state.step
-    assert health["blocks"]["free"] == len(state.free)
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -217,7 +186,7 @@ def test_a_window_is_a_log_that_folds_to_the_whole_logs_state(seed: int) -> None
     play(engine, workload, check)
 
 
-def test_a_feed_that_fails_says_so_and_does_not_end_in_silence() -> None:
+async def test_a_feed_that_fails_says_so_and_does_not_end_in_silence() -> None:
     async def stays() -> Message:
         return await asyncio.Future()
 
@@ -225,17 +194,14 @@ def test_a_feed_that_fails_says_so_and_does_not_end_in_silence() -> None:
         if message.get("body"):
             raise ZeroDivisionError
 
-    async def test() -> None:
-        async with running() as bridge:
-            with pytest.raises(ZeroDivisionError):
-                await live.Feed(bridge, None, controls=False)({"type": "http"}, stays, fails)
-
-    asyncio.run(test())
+    async with running() as bridge:
+        with pytest.raises(ZeroDivisionError):
+            await live.Feed(bridge, None, controls=False)({"type": "http"}, stays, fails)
 
 
 @pytest.mark.parametrize("window", [50, 50_000])
 def test_a_late_viewer_that_asks_for_the_past_gets_the_window_and_then_what_follows(
-    serve: Callable[..., BackgroundServer], window: int
+    serve: Serve, window: int
 ) -> None:
     url = serve(paused=True, engine={"max_kv_tokens": 4096}, server={"log_window": window}).url
     with Feed(url) as first:

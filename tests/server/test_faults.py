@@ -1,10 +1,8 @@
 """Failures on the server's side: every client learns of them, nothing hangs, the rest goes on."""
 
+import asyncio
 import json
-import os
 import signal
-import socket
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,12 +11,10 @@ import pytest
 from websockets.sync.client import ClientConnection, connect
 
 from engine.events.vocabulary import RequestArrived, RequestFinished
-from server.process import BackgroundServer
-from tests.server.harness import Caller, Feed, get, http, post, sse_data, trace, until
+from server.core.signals import on_signal
+from tests.server.harness import Caller, Serve, get, http, post, sse_data, trace, until, watch
 
 BOTH_SHAPES = True
-
-Serve = Callable[..., BackgroundServer]
 
 
 def until_ready_says(url: str, status: int) -> None:
@@ -56,28 +52,12 @@ def test_a_chat_stream_that_fails_before_its_first_token_starts_with_the_error(u
     assert (error["error"]["code"], done) == ("forward_pass_failed", "[DONE]")
 
 
-def test_a_prompt_that_fails_before_its_samples_fork_ends_for_all_of_them(url: str) -> None:
-    body = {"prompt": "x", "n": 3, "stream": False}
-    assert post(url, "/v1/completions", body, **{"X-Client": "fail-after-0"}).status_code == 500
-    assert get(url, "/health")["active"] == 0
-
-
-def test_the_server_goes_on_after_a_failed_forward_pass(url: str) -> None:
-    post(url, "/v1/completions", {"prompt": "x"}, **{"X-Client": "fail-after-1"})
-    after = sse_data(post(url, "/v1/completions", {"prompt": "x", "max_tokens": 3}).text)
-    assert after[-1]["full_text"] == "abc"
-    health = get(url, "/health")
-    assert health["blocks"]["free"] + health["blocks"]["cached"] == health["blocks"]["total"]
-    assert get(url, "/ready") == {"status": "ready", "trace_error": ""}
-
-
 # The engine's own loop raises
 
 
 def test_a_broken_loop_ends_every_stream_and_is_said_on_ready(serve: Serve) -> None:
     url = serve(paused=True).url
-    with Feed(url) as feed:
-        feed.keyframe()
+    with watch(url) as feed:
         streams = [
             Caller(url, "/v1/completions", {"prompt": "x", "stream": True}) for _ in range(3)
         ]
@@ -91,6 +71,7 @@ def test_a_broken_loop_ends_every_stream_and_is_said_on_ready(serve: Serve) -> N
             assert (error["error"]["code"], done) == ("engine_failed", "[DONE]")
         assert "503" in whole.read_all().splitlines()[0]
         assert "engine_failed" in breaking.read_all()
+        assert feed.until_not_ready() == get(url, "/ready")["error"]["message"]
     ready = http(url).get("/ready")
     assert (ready.status_code, ready.json()["error"]["code"]) == (503, "not_ready")
     assert "told to break" in ready.json()["error"]["message"]
@@ -106,14 +87,11 @@ def test_a_broken_loop_ends_every_stream_and_is_said_on_ready(serve: Serve) -> N
 
 
 def test_a_hanging_step_ends_what_waits_for_it_and_the_server_recovers(
-    serve: Serve, tmp_path: Path
+    serve: Serve, gate: Path
 ) -> None:
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    url = serve(gate=str(gate), server={"stuck_seconds": 0.3}).url
+    url = serve(gate=gate, server={"stuck_seconds": 0.3}).url
     body = {"prompt": "x", "max_tokens": 2}
-    with Feed(url) as feed:
-        feed.keyframe()
+    with watch(url) as feed:
         hanging = Caller(url, "/v1/completions", body, X_Client="gate")
         until(url, "/health", lambda answer: answer.json()["pending_submit"] == 0)
         behind = Caller(url, "/v1/completions", body | {"stream": True})
@@ -128,6 +106,9 @@ def test_a_hanging_step_ends_what_waits_for_it_and_the_server_recovers(
             assert "engine_stuck" in answer
             assert "retry-after: 1" in answer.lower()
         assert http(url).get("/ready").status_code == 503
+        for method in ("GET", "POST"):
+            stuck = http(url).request(method, "/ping")
+            assert (stuck.status_code, stuck.json()["error"]["code"]) == (503, "engine_stuck")
         feed.until_not_ready()
         refused = post(url, "/v1/completions", body)
         assert (refused.status_code, refused.json()["error"]["code"]) == (503, "engine_stuck")
@@ -147,11 +128,9 @@ def test_a_hanging_step_ends_what_waits_for_it_and_the_server_recovers(
 
 
 def test_lmtp_streams_behind_a_hanging_step_end_and_the_connection_goes_on(
-    serve: Serve, tmp_path: Path
+    serve: Serve, gate: Path
 ) -> None:
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    url = serve(gate=str(gate), server={"stuck_seconds": 0.3}).url
+    url = serve(gate=gate, server={"stuck_seconds": 0.3}).url
 
     def generate(stream: int, user: str) -> str:
         call = {"stream_id": stream, "prompt": [97], "max_tokens": 2, "user": user}
@@ -176,10 +155,8 @@ def test_lmtp_streams_behind_a_hanging_step_end_and_the_connection_goes_on(
         assert tokens == [97, 98]
 
 
-def test_a_step_that_never_returns_does_not_keep_the_process(serve: Serve, tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    server = serve(gate=str(gate), server={"stuck_seconds": 0.1, "drain_seconds": 60})
+def test_a_step_that_never_returns_does_not_keep_the_process(serve: Serve, gate: Path) -> None:
+    server = serve(gate=gate, server={"stuck_seconds": 0.1, "drain_seconds": 60})
     caller = Caller(server.url, "/v1/completions", {"prompt": "x"}, X_Client="gate")
     assert "engine_stuck" in caller.read_all()
     server.process.send_signal(signal.SIGTERM)
@@ -189,26 +166,9 @@ def test_a_step_that_never_returns_does_not_keep_the_process(serve: Serve, tmp_p
 # Too many, too slow
 
 
-def test_over_the_queue_limit_there_is_429(serve: Serve) -> None:
-    url = serve(paused=True, server={"max_waiting": 2}).url
-    with Feed(url) as feed:
-        feed.keyframe()
-        callers = [Caller(url, "/v1/completions", {"prompt": "x"}) for _ in range(2)]
-        feed.until_kind(RequestArrived, 2)
-        refused = post(url, "/v1/completions", {"prompt": "x"})
-        assert refused.status_code == 429
-        assert refused.headers["retry-after"] == "1"
-        assert refused.json()["error"]["code"] == "queue_full"
-        post(url, "/engine/resume")
-        for caller in callers:
-            assert len(sse_data(caller.read_all())) == 51
-    assert post(url, "/v1/completions", {"prompt": "x"}).status_code == 200
-
-
 def test_a_slow_reader_is_disconnected_without_stalling_others(serve: Serve) -> None:
     url = serve(engine={"max_kv_tokens": 262_144}, server={"buffer_bytes": 100_000}).url
-    with Feed(url) as feed:
-        feed.keyframe()
+    with watch(url) as feed:
         body = {"prompt": "x", "max_tokens": 50_000}
         slow = Caller(url, "/v1/completions", body, receive_buffer=4096)
         feed.until_kind(RequestArrived)
@@ -224,8 +184,7 @@ def test_a_slow_reader_is_disconnected_without_stalling_others(serve: Serve) -> 
 
 def test_a_reader_that_accepts_nothing_is_cut_off_after_a_while(serve: Serve) -> None:
     url = serve(
-        engine={"max_kv_tokens": 262_144},
-        server={"buffer_bytes": 1 << 30, "stall_seconds": 0.1},
+        engine={"max_kv_tokens": 262_144}, server={"buffer_bytes": 1 << 30, "stall_seconds": 0.1}
     ).url
     body = {"prompt": "x", "max_tokens": 200_000}
     slow = Caller(url, "/v1/completions", body, receive_buffer=4096)
@@ -240,14 +199,11 @@ def test_a_reader_that_accepts_nothing_is_cut_off_after_a_while(serve: Serve) ->
 
 
 @pytest.mark.parametrize("paused", [False, True])
-def test_sigterm_lets_running_requests_finish(serve: Serve, tmp_path: Path, paused: bool) -> None:
+def test_sigterm_lets_running_requests_finish(serve: Serve, gate: Path, paused: bool) -> None:
     """While it drains it still answers: /ready and new requests get 503. Held requests run, too."""
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    server = serve(gate=str(gate), paused=paused)
+    server = serve(gate=gate, paused=paused)
     url = server.url
-    with Feed(url) as feed:
-        feed.keyframe()
+    with watch(url) as feed:
         body = {"prompt": "x", "max_tokens": 30}
         callers = [Caller(url, "/v1/completions", body, X_Client="gate")]
         feed.until_kind(RequestArrived)
@@ -267,12 +223,9 @@ def test_sigterm_lets_running_requests_finish(serve: Serve, tmp_path: Path, paus
     assert [text["full_text"] for text in texts] == ["abcdefghijklmnopqrstuvwxyzabcd"] * 2
 
 
-def test_a_request_that_outlasts_the_shutdown_gets_an_error(serve: Serve, tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    server = serve(gate=str(gate), server={"drain_seconds": 0.2})
-    with Feed(server.url) as feed:
-        feed.keyframe()
+def test_a_request_that_outlasts_the_shutdown_gets_an_error(serve: Serve, gate: Path) -> None:
+    server = serve(gate=gate, server={"drain_seconds": 0.2})
+    with watch(server.url) as feed:
         body = {"prompt": "x", "stream": True}
         caller = Caller(server.url, "/v1/completions", body, X_Client="gate")
         feed.until_kind(RequestArrived)
@@ -282,10 +235,8 @@ def test_a_request_that_outlasts_the_shutdown_gets_an_error(serve: Serve, tmp_pa
         assert server.process.wait(30) == 0
 
 
-def test_a_second_sigterm_stops_at_once(serve: Serve, tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    server = serve(gate=str(gate))
+def test_a_second_sigterm_stops_at_once(serve: Serve, gate: Path) -> None:
+    server = serve(gate=gate)
     caller = Caller(server.url, "/v1/completions", {"prompt": "x"}, X_Client="gate")
     caller.socket.recv(1)
     server.process.send_signal(signal.SIGTERM)
@@ -294,19 +245,9 @@ def test_a_second_sigterm_stops_at_once(serve: Serve, tmp_path: Path) -> None:
     assert server.process.wait(30) == 128 + signal.SIGTERM
 
 
-def test_the_server_exits_when_its_parent_process_exits(serve: Serve) -> None:
-    server = serve()
-    server.process.stdin.close()
-    assert server.process.wait(30) == 0
-    host, _, port = server.url.removeprefix("http://").partition(":")
-    with pytest.raises(OSError):
-        socket.create_connection((host, int(port)))
-
-
 def test_ctrl_c_ends_an_idle_server_and_its_viewers(serve: Serve) -> None:
     server = serve()
-    with Feed(server.url) as feed:
-        feed.keyframe()
+    with watch(server.url) as feed:
         server.process.send_signal(signal.SIGINT)
         assert list(feed) == []  # the feed ends on its own, in good order
         assert server.process.wait(30) == 0
@@ -327,3 +268,29 @@ def test_silence_is_filled_with_comments(serve: Serve) -> None:
         assert received.startswith(b"HTTP/1.1 200 OK")
         assert b"x-underglass-request" in received
         assert b"data:" not in received
+
+
+# A signal reaches the event loop, also where the loop itself cannot wait for one
+
+
+@pytest.mark.parametrize("loop_has_handlers", [True, False], ids=["posix", "windows"])
+def test_a_signal_calls_the_function_on_the_event_loop(
+    loop_has_handlers: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def not_on_windows(self, number, call):
+        raise NotImplementedError
+
+    async def wait_for_a_signal() -> bool:
+        if not loop_has_handlers:
+            kind = type(asyncio.get_running_loop())
+            monkeypatch.setattr(kind, "add_signal_handler", not_on_windows)
+        came = asyncio.Event()
+        on_signal(signal.SIGTERM, came.set)
+        signal.raise_signal(signal.SIGTERM)
+        return await asyncio.wait_for(came.wait(), 10)
+
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        assert asyncio.run(wait_for_a_signal())
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -97,30 +97,6 @@ def test_other_values_are_rejected_by_name(client: httpx.Client, endpoint: str) 
             assert_names(error["message"], name, field.instead)
 
 
-@pytest.mark.parametrize("endpoint", PATHS)
-def test_a_field_of_no_server_is_rejected_by_name(client: httpx.Client, endpoint: str) -> None:
-    answer = client.post(PATHS[endpoint], json=body(endpoint, temprature=0))
-    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "temprature")
-
-
-@pytest.mark.parametrize("name", ["regex", "ebnf", "json_schema", "guided_json", "guided_choice"])
-def test_a_grammar_under_another_name_is_told_the_name_here(
-    client: httpx.Client, name: str
-) -> None:
-    answer = client.post(PATHS["chat"], json=body("chat", **{name: "x"}))
-    assert_names(answer.json()["error"]["message"], name, "structured_outputs")
-
-
-@pytest.mark.parametrize("endpoint", ["chat", "completions"])
-def test_a_top_k_of_minus_1_is_off(client: httpx.Client, endpoint: str) -> None:
-    def answer(**fields: Any) -> Any:
-        fields |= {"temperature": 2.0, "seed": 5, "max_tokens": 20}
-        choices = client.post(PATHS[endpoint], json=body(endpoint, **fields)).json()["choices"]
-        return choices[0]
-
-    assert answer(top_k=-1) == answer(top_k=0) == answer()
-
-
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(("endpoint", "prefix"), [("chat", "chatcmpl-"), ("completions", "cmpl-")])
 def test_a_client_chooses_the_id_of_the_answer(
@@ -129,51 +105,6 @@ def test_a_client_chooses_the_id_of_the_answer(
     for fields, expected in (({"request_id": "a-1"}, f"{prefix}a-1"), ({"rid": "b-2"}, "b-2")):
         answer = client.post(PATHS[endpoint], json=body(endpoint, stream=stream, **fields))
         assert f'"id":"{expected}"' in answer.text
-
-
-# What clients send by default: from their sources, with the version.
-CLIENTS = {
-    "guidellm 0.8.1": [
-        ("completions", {"stream": True, "stop": None, "ignore_eos": True}),
-        ("chat", {"stream": True, "max_completion_tokens": 4, "stop": None, "ignore_eos": True}),
-    ],
-    "aiperf 0.13.0": [
-        ("chat", {"stream": True, "stream_options": {"include_usage": True}, "min_tokens": 1}),
-        ("completions", {"stream": True, "stream_options": {"include_usage": True}}),
-    ],
-    "vllm bench serve 0.32.0": [
-        (
-            "completions",
-            {
-                "repetition_penalty": 1.0,
-                "logprobs": None,
-                "stream": True,
-                "stream_options": {"include_usage": True},
-                "ignore_eos": True,
-                "temperature": 0.0,
-                "top_k": -1,
-            },
-        )
-    ],
-    "sglang.benchmark.serving 0.5.23": [
-        ("completions", {"best_of": 1, "temperature": 0.0, "ignore_eos": True, "stream": True}),
-        ("chat", {"max_completion_tokens": 4, "temperature": 0.0, "ignore_eos": True}),
-    ],
-    "lm-eval 0.4.13": [
-        ("completions", {"prompt": [[104, 105]], "logprobs": 1, "echo": True, "seed": 1234}),
-        ("chat", {"max_completion_tokens": 4, "temperature": 0, "stop": ["x"], "seed": 1234}),
-    ],
-    "langchain-openai 1.7.4": [("chat", {"stream": False, "n": 1, "temperature": 0.7})],
-    "litellm 1.109.1": [("chat", {"stream": True, "stream_options": {"include_usage": True}})],
-    "Open WebUI 0.12.4": [("chat", {"stream": True, "stream_options": {"include_usage": True}})],
-}
-
-
-@pytest.mark.parametrize("name", CLIENTS)
-def test_what_clients_send_is_accepted(client: httpx.Client, name: str) -> None:
-    for endpoint, fields in CLIENTS[name]:
-        answer = client.post(PATHS[endpoint], json=LEAST[endpoint] | fields)
-        assert answer.status_code == 200, answer.text
 
 
 def test_the_page_is_up_to_date() -> None:

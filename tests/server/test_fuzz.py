@@ -3,11 +3,12 @@
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from benchmarks.load import faults, leavers, overload, slow_readers, streams
 from benchmarks.load.client import Reply, ask, send
 from benchmarks.load.leavers import open_sockets
 from engine.config import EngineConfig
@@ -18,9 +19,9 @@ from server.core.engine_client import InProcessClient
 from server.core.event_log import Outbox
 from server.core.models import Models
 from server.core.settings import ServerSettings
-from server.process import BackgroundServer
 from tests.server import fuzz
 from tests.server.app_under_test import TOKENIZER, AlphabetRunner
+from tests.server.harness import Serve
 
 AT_ONCE = 16
 FRAMES_PER_SESSION = 500
@@ -54,8 +55,8 @@ async def live_and_held(url: str) -> tuple[int, int]:
     return live, blocks["total"] - blocks["free"] - blocks["cached"]
 
 
-def test_http_bodies(serve: Callable[..., BackgroundServer], soak: bool, first_seed: int) -> None:
-    count = 50_000 if soak else 600
+def test_http_bodies(serve: Serve, soak: bool, first_seed: int) -> None:
+    count = 50_000 if soak else 300
     server = serve(engine=ENGINE, server={"log_window": LOG_WINDOW}, paused=False)
     print(f"{count} HTTP bodies, seed {first_seed}")
 
@@ -90,51 +91,46 @@ async def _frames(dice: random.Random, count: int) -> AsyncIterator[str]:
         await asyncio.sleep(0)
 
 
-def test_lmtp_frames(soak: bool, first_seed: int) -> None:
-    count = 50_000 if soak else 2_000
+async def test_lmtp_frames(soak: bool, first_seed: int) -> None:
+    count = 50_000 if soak else 1_000
     print(f"{count} LMTP frames, seed {first_seed}")
 
-    async def test() -> None:
-        outbox = Outbox()
-        engine = Engine(
-            AlphabetRunner(None), EngineConfig(**ENGINE), tokenizer=TOKENIZER, log=outbox
-        )
-        client = InProcessClient(engine, outbox)
-        bridge = Bridge(client, ServerSettings(log_window=LOG_WINDOW))
-        bridge.start()
-        models = Models(bridge)
-        for seed in range(first_seed, first_seed + count // FRAMES_PER_SESSION):
-            sent: list[str] = []
+    outbox = Outbox()
+    engine = Engine(AlphabetRunner(None), EngineConfig(**ENGINE), tokenizer=TOKENIZER, log=outbox)
+    client = InProcessClient(engine, outbox)
+    bridge = Bridge(client, ServerSettings(log_window=LOG_WINDOW))
+    bridge.start()
+    models = Models(bridge)
+    for seed in range(first_seed, first_seed + count // FRAMES_PER_SESSION):
+        sent: list[str] = []
 
-            async def send(text: str, sent: list[str] = sent) -> None:
-                sent.append(text)
+        async def send(text: str, sent: list[str] = sent) -> None:
+            sent.append(text)
 
-            tasks = asyncio.all_tasks()
-            await Session(models, send).serve(_frames(random.Random(seed), FRAMES_PER_SESSION))
-            assert sent, f"seed {seed}"
-            for text in sent:
-                word, _, items = text.partition(" ")
-                assert word in {"TOKEN", "MSG"}, f"seed {seed}"
-                codes = {item.get("code") for item in json.loads(items)}
-                assert "internal_error" not in codes, f"seed {seed}: {text}"
-            assert asyncio.all_tasks() == tasks, f"seed {seed}"
-            async with asyncio.timeout(60):
-                while bridge.window.state.requests or bridge.window.state.holds:
-                    await bridge.window.changed(1)
-        assert not bridge.failure
-        assert not bridge._live
-        state = bridge.window.state
-        assert len(state.free) + sum(len(node.blocks) for node in state.nodes.values()) == len(
-            state.refs
-        )
-        assert all(node.lock == 0 for node in state.nodes.values())
-        await bridge.stop()
-
-    asyncio.run(test())
+        tasks = asyncio.all_tasks()
+        await Session(models, send).serve(_frames(random.Random(seed), FRAMES_PER_SESSION))
+        assert sent, f"seed {seed}"
+        for text in sent:
+            word, _, items = text.partition(" ")
+            assert word in {"TOKEN", "MSG"}, f"seed {seed}"
+            codes = {item.get("code") for item in json.loads(items)}
+            assert "internal_error" not in codes, f"seed {seed}: {text}"
+        assert asyncio.all_tasks() == tasks, f"seed {seed}"
+        async with asyncio.timeout(60):
+            while bridge.window.state.requests or bridge.window.state.holds:
+                await bridge.window.changed(1)
+    assert not bridge.failure
+    assert not bridge._live
+    state = bridge.window.state
+    assert len(state.free) + sum(len(node.blocks) for node in state.nodes.values()) == len(
+        state.refs
+    )
+    assert all(node.lock == 0 for node in state.nodes.values())
+    await bridge.stop()
 
 
 @pytest.mark.parametrize("count", [40])
-def test_lmtp_frames_over_a_socket(url: str, count: int, soak: bool, first_seed: int) -> None:
+async def test_lmtp_frames_over_a_socket(url: str, count: int, soak: bool, first_seed: int) -> None:
     from websockets.asyncio.client import connect
     from websockets.exceptions import ConnectionClosed
 
@@ -148,11 +144,51 @@ def test_lmtp_frames_over_a_socket(url: str, count: int, soak: bool, first_seed:
                 except ConnectionClosed:  # binary frames are refused
                     return
 
-    async def test() -> None:
-        for seed in range(first_seed, first_seed + (250 if soak else 10)):
-            await one(seed)
-        async with asyncio.timeout(60):
-            while await live_and_held(url) != (0, 0):
-                pass
+    for seed in range(first_seed, first_seed + (250 if soak else 10)):
+        await one(seed)
+    async with asyncio.timeout(60):
+        while await live_and_held(url) != (0, 0):
+            pass
 
-    asyncio.run(test())
+
+# `benchmarks/load` on small counts: whatever happens, nothing is lost and nothing stays
+
+
+ROOM = {"max_kv_tokens": 16_384, "token_budget": 512}
+
+
+def test_many_streams_are_complete_and_have_the_tokens_they_have_alone(serve: Serve) -> None:
+    url = serve(engine=ROOM | {"max_batch_size": 16}).url
+    figures = asyncio.run(streams.measure(url, count=60, max_tokens=24))
+    assert (figures["complete"], figures["differ"]) == (60, 0)
+
+
+def test_under_overload_admitted_requests_finish_and_the_others_get_429(serve: Serve) -> None:
+    url = serve(engine=ROOM | {"max_batch_size": 2}, server={"max_waiting": 4}).url
+    figures = asyncio.run(overload.measure(url, count=60, max_tokens=100))
+    assert figures["other"] == 0
+    assert figures["complete"] >= 4
+    assert figures["refused"] > 0
+
+
+def test_of_clients_that_leave_at_random_moments_nothing_stays(serve: Serve) -> None:
+    server = serve(engine=ROOM | {"max_batch_size": 8})
+    figures = asyncio.run(
+        leavers.measure(server.url, server.process.pid, count=90, at_once=30, seconds=0.05)
+    )
+    assert (figures["held"], figures["live"], figures["sockets"]) == (0, 0, 0)
+    assert figures["next_is_unaffected"]
+
+
+def test_streams_beside_slow_readers_are_complete(serve: Serve) -> None:
+    url = serve(engine=ROOM | {"max_batch_size": 32}).url
+    replies = asyncio.run(slow_readers.beside(url, 5, 10, slow=True, max_tokens=24))
+    assert [len(reply.tokens()) for reply in replies] == [24] * 5
+
+
+def test_after_kill_the_trace_has_what_clients_have_seen(serve: Serve, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.jsonl"
+    server = serve(engine=ROOM | {"max_batch_size": 16}, trace_file=str(trace))
+    figures = asyncio.run(faults.killed(server, trace, count=8))
+    assert figures["events"] > 10
+    assert figures["seen_but_not_in_trace"] == 0

@@ -39,65 +39,42 @@ async def worker(**options: float) -> AsyncIterator[GrammarWorker]:
     one.close()
 
 
-def run(work: object) -> None:
-    asyncio.run(work)  # type: ignore[arg-type]
-
-
 # The process
 
 
-def test_a_grammar_is_tried_and_what_is_wrong_with_it_is_named() -> None:
-    async def work() -> None:
-        async with worker() as one:
-            await one.check(regex("a|b"), ADA)
-            with pytest.raises(GrammarError) as caught:
-                await one.check(regex("(a?){200}a{200}"), ADA)
-            assert_names(caught.value, "step_lexer_fuel", "20,000")
-            await one.check(regex("[a-z]+"), ADA)
-
-    run(work())
-
-
-def test_a_grammar_that_takes_too_long_ends_the_process_and_the_next_one_works() -> None:
-    async def work() -> None:
-        async with worker(cpu_seconds=0.01) as one:
-            with pytest.raises(GrammarError) as caught:
-                await one.check(StructuredOutput("grammar", CHAIN), ADA)
-            assert_names(caught.value, "0.01 s", "limit")
-            assert one.process is None
-        async with worker() as one:
+async def test_a_grammar_that_takes_too_long_ends_the_process_and_the_next_one_works() -> None:
+    async with worker(cpu_seconds=0.01) as one:
+        with pytest.raises(GrammarError) as caught:
             await one.check(StructuredOutput("grammar", CHAIN), ADA)
-
-    run(work())
-
-
-def test_a_grammar_is_tried_again_when_its_process_is_killed() -> None:
-    async def work() -> None:
-        async with worker() as one:
-            await one.check(regex("a"), ADA)
-            assert one.process is not None
-            first = one.process.pid
-            os.kill(first, signal.SIGSTOP)
-            waiting = asyncio.create_task(one.check(regex("b"), ADA))
-            while one.trying is None:
-                await asyncio.sleep(0)
-            os.kill(first, signal.SIGKILL)
-            await waiting
-            assert one.process.pid != first
-
-    run(work())
+        assert_names(caught.value, "0.01 s", "limit")
+        assert one.process is None
+    async with worker() as one:
+        await one.check(StructuredOutput("grammar", CHAIN), ADA)
 
 
-def test_a_process_that_ends_again_and_again_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_grammar_is_tried_again_when_its_process_is_killed() -> None:
+    async with worker() as one:
+        await one.check(regex("a"), ADA)
+        assert one.process is not None
+        first = one.process.pid
+        os.kill(first, signal.SIGSTOP)
+        waiting = asyncio.create_task(one.check(regex("b"), ADA))
+        while one.trying is None:
+            await asyncio.sleep(0)
+        os.kill(first, signal.SIGKILL)
+        await waiting
+        assert one.process.pid != first
+
+
+async def test_a_process_that_ends_again_and_again_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
 
-    async def work() -> None:
-        async with worker() as one:
-            with pytest.raises(GrammarWorkerError) as caught:
-                await one.check(regex("a"), ADA)
-            assert_names(caught.value, "exit code 1")
-
-    run(work())
+    async with worker() as one:
+        with pytest.raises(GrammarWorkerError) as caught:
+            await one.check(regex("a"), ADA)
+        assert_names(caught.value, "exit code 1")
 
 
 def test_the_process_ends_with_its_parent() -> None:
@@ -168,22 +145,6 @@ def test_clients_take_turns(jobs: list[tuple[tuple[str, str], str]], expected: l
     assert asyncio.run(tried(*jobs)) == expected
 
 
-def test_a_known_grammar_does_not_wait() -> None:
-    async def work() -> None:
-        gated = Gated()
-        gated.gate.release()
-        await gated.check(regex("known"), ADA)
-        slow = asyncio.create_task(gated.check(regex("slow"), BO))
-        await asyncio.sleep(0)
-        await gated.check(regex("known"), ADA)
-        assert not slow.done()
-        gated.gate.release()
-        await slow
-        gated.close()
-
-    run(work())
-
-
 # With an engine
 
 
@@ -197,95 +158,78 @@ async def answer(bridge: Bridge, request: GenerationRequest) -> dict[int, str]:
         return await read(stream)
 
 
-def test_a_plain_request_neither_starts_the_process_nor_waits_for_it() -> None:
-    async def work() -> None:
-        async with running() as bridge:
+async def test_a_plain_request_neither_starts_the_process_nor_waits_for_it() -> None:
+    async with running() as bridge:
+        await answer(bridge, order("hello"))
+        assert bridge.grammars.process is None
+        assert await answer(bridge, shaped("[a-z]{4}")) == {0: "abcd"}
+        assert bridge.grammars.process is not None
+        stopped = bridge.grammars.process.pid
+        os.kill(stopped, signal.SIGSTOP)
+        slow = asyncio.create_task(answer(bridge, shaped("[a-z]{3,4}")))
+        assert await answer(bridge, order("hello", max_tokens=3)) == {0: "abc"}
+        assert await answer(bridge, shaped("[a-z]{4}")) == {0: "abcd"}  # a known grammar
+        assert not slow.done()
+        os.kill(stopped, signal.SIGCONT)
+        assert await slow == {0: "abcd"}
+
+
+async def test_a_client_that_leaves_while_its_grammar_is_tried_frees_its_place() -> None:
+    async with running(max_waiting=1) as bridge:
+        await answer(bridge, shaped("a|b"))
+        assert bridge.grammars.process is not None
+        stopped = bridge.grammars.process.pid
+        os.kill(stopped, signal.SIGSTOP)
+        leaving = asyncio.create_task(answer(bridge, shaped("[a-z]{4}")))
+        while bridge.grammars.trying is None:
+            await asyncio.sleep(0)
+        with pytest.raises(ApiError) as full:
             await answer(bridge, order("hello"))
-            assert bridge.grammars.process is None
-            assert await answer(bridge, shaped("[a-z]{4}")) == {0: "abcd"}
-            assert bridge.grammars.process is not None
-            stopped = bridge.grammars.process.pid
-            os.kill(stopped, signal.SIGSTOP)
-            slow = asyncio.create_task(answer(bridge, shaped("[a-z]{3,4}")))
-            assert await answer(bridge, order("hello", max_tokens=3)) == {0: "abc"}
-            assert await answer(bridge, shaped("[a-z]{4}")) == {0: "abcd"}  # a known grammar
-            assert not slow.done()
-            os.kill(stopped, signal.SIGCONT)
-            assert await slow == {0: "abcd"}
-
-    run(work())
+        assert full.value.status == 429
+        leaving.cancel()
+        await asyncio.wait({leaving})
+        assert (bridge.pending_submit, bridge.unfinished) == (0, 0)
+        assert await answer(bridge, order("hello", max_tokens=3)) == {0: "abc"}
+        os.kill(stopped, signal.SIGCONT)
+        assert await answer(bridge, shaped("[a-z]{3,4}")) == {0: "abcd"}
 
 
-def test_a_client_that_leaves_while_its_grammar_is_tried_frees_its_place() -> None:
-    async def work() -> None:
-        async with running(max_waiting=1) as bridge:
-            await answer(bridge, shaped("a|b"))
-            assert bridge.grammars.process is not None
-            stopped = bridge.grammars.process.pid
-            os.kill(stopped, signal.SIGSTOP)
-            leaving = asyncio.create_task(answer(bridge, shaped("[a-z]{4}")))
-            while bridge.grammars.trying is None:
-                await asyncio.sleep(0)
-            with pytest.raises(ApiError) as full:
-                await answer(bridge, order("hello"))
-            assert full.value.status == 429
-            leaving.cancel()
-            await asyncio.wait({leaving})
-            assert (bridge.pending_submit, bridge.unfinished) == (0, 0)
-            assert await answer(bridge, order("hello", max_tokens=3)) == {0: "abc"}
-            os.kill(stopped, signal.SIGCONT)
-            assert await answer(bridge, shaped("[a-z]{3,4}")) == {0: "abcd"}
-
-    run(work())
-
-
-def test_a_client_that_leaves_while_the_engine_compiles_is_not_served(
+async def test_a_client_that_leaves_while_the_engine_compiles_is_not_served(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def work() -> None:
-        async with running() as bridge:
-            engine = bridge.client.engine  # type: ignore[attr-defined]
-            validate, began, gate = engine.validate, asyncio.Event(), threading.Event()
-            loop = asyncio.get_running_loop()
+    async with running() as bridge:
+        engine = bridge.client.engine  # type: ignore[attr-defined]
+        validate, began, gate = engine.validate, asyncio.Event(), threading.Event()
+        loop = asyncio.get_running_loop()
 
-            def slow(*arguments: object) -> object:
-                loop.call_soon_threadsafe(began.set)
-                gate.wait()
-                return validate(*arguments)
+        def slow(*arguments: object) -> object:
+            loop.call_soon_threadsafe(began.set)
+            gate.wait()
+            return validate(*arguments)
 
-            monkeypatch.setattr(engine, "validate", slow)
-            leaving = asyncio.create_task(answer(bridge, shaped("[a-z]{4}")))
-            await began.wait()
-            assert await answer(bridge, order("hello", max_tokens=3)) == {0: "abc"}
-            leaving.cancel()
-            await asyncio.wait({leaving})
-            gate.set()
-            assert await answer(bridge, shaped("[a-z]{3,4}")) == {0: "abcd"}
-            assert (
-                len([one for one in bridge.window.trace() if isinstance(one, RequestArrived)]) == 2
-            )
-
-    run(work())
+        monkeypatch.setattr(engine, "validate", slow)
+        leaving = asyncio.create_task(answer(bridge, shaped("[a-z]{4}")))
+        await began.wait()
+        assert await answer(bridge, order("hello", max_tokens=3)) == {0: "abc"}
+        leaving.cancel()
+        await asyncio.wait({leaving})
+        gate.set()
+        assert await answer(bridge, shaped("[a-z]{3,4}")) == {0: "abcd"}
+        assert len([one for one in bridge.window.trace() if isinstance(one, RequestArrived)]) == 2
 
 
-def test_a_grammar_that_only_the_engine_rejects_is_an_error_of_its_request() -> None:
-    async def work() -> None:
-        async with running() as bridge:
-            bridge.grammars.check = lambda *_: asyncio.sleep(0)  # type: ignore[method-assign]
-            with pytest.raises(ApiError) as caught:
-                await answer(bridge, shaped("(a"))
-            assert (caught.value.status, caught.value.error["param"]) == (400, "structured")
-            assert await answer(bridge, order("hello", max_tokens=3)) == {0: "abc"}
-
-    run(work())
+async def test_a_grammar_that_only_the_engine_rejects_is_an_error_of_its_request() -> None:
+    async with running() as bridge:
+        bridge.grammars.check = lambda *_: asyncio.sleep(0)  # type: ignore[method-assign]
+        with pytest.raises(ApiError) as caught:
+            await answer(bridge, shaped("(a"))
+        assert (caught.value.status, caught.value.error["param"]) == (400, "structured")
+        assert await answer(bridge, order("hello", max_tokens=3)) == {0: "abc"}
 
 
-def test_a_stopped_bridge_ends_its_process() -> None:
-    async def work() -> None:
-        async with running() as bridge:
-            await answer(bridge, shaped("[a-z]{4}"))
-            process = bridge.grammars.process
-            assert process is not None
-        assert process.wait() == -signal.SIGKILL
-
-    run(work())
+async def test_a_stopped_bridge_ends_its_process() -> None:
+    async with running() as bridge:
+        await answer(bridge, shaped("[a-z]{4}"))
+        process = bridge.grammars.process
+        assert process is not None
+    assert process.wait() == -signal.SIGKILL

@@ -1,15 +1,18 @@
 """HTTP on the wire: requests that follow each other on a connection, and offers to leave HTTP."""
 
+import asyncio
+import gzip
 import json
-from collections.abc import Callable
+from typing import Any
 
 import httpx
 import pytest
 
 from engine.events.vocabulary import RequestArrived, RequestFinished
 from server.cli.serving import KEEP_ALIVE_SECONDS
-from server.process import BackgroundServer
-from tests.server.harness import Caller, Feed, http_request
+from server.http.access import HostCheck
+from tests.facts import assert_names
+from tests.server.harness import Caller, Serve, http, http_request, post, watch
 
 BODY = {"prompt": "x", "stream": False, "max_tokens": 3}
 
@@ -33,11 +36,10 @@ def test_requests_that_do_not_wait_for_answers_are_answered_in_order(url: str) -
 
 @pytest.mark.parametrize("nonsense", [b"\0", b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * 20_000])
 def test_nonsense_after_a_request_ends_the_connection_and_gets_into_no_answer(
-    serve: Callable[..., BackgroundServer], nonsense: bytes
+    serve: Serve, nonsense: bytes
 ) -> None:
     url = serve(paused=True).url
-    with Feed(url) as feed:
-        feed.keyframe()
+    with watch(url) as feed:
         caller = Caller.open(url)
         caller.socket.sendall(http_request("/v1/completions", {"prompt": "x"}))
         feed.until_kind(RequestArrived)
@@ -70,11 +72,10 @@ def test_an_offer_to_leave_http_is_ignored_and_the_request_answered(
     assert text_of(first) == text_of(second) == "abc"
 
 
-def test_a_websocket_waits_for_no_answer(serve: Callable[..., BackgroundServer]) -> None:
+def test_a_websocket_waits_for_no_answer(serve: Serve) -> None:
     """It would take the connection away from the request that is being answered."""
     url = serve(paused=True).url
-    with Feed(url) as feed:
-        feed.keyframe()
+    with watch(url) as feed:
         caller = Caller.open(url)
         caller.socket.sendall(http_request("/v1/completions", BODY))
         feed.until_kind(RequestArrived)
@@ -96,12 +97,202 @@ def test_this_is_no_proxy(url: str) -> None:
     assert caller.read_all().startswith("HTTP/1.1 400 ")
 
 
-def test_an_https_request_to_the_http_port_is_logged(
-    serve: Callable[..., BackgroundServer],
-) -> None:
+def test_an_https_request_to_the_http_port_is_logged(serve: Serve) -> None:
     server = serve()
     caller = Caller.open(server.url)
     caller.socket.sendall(bytes.fromhex("16030100f1010000ed0303"))  # how TLS begins
     assert caller.read_all().startswith("HTTP/1.1 400 ")
     server.stop()
     assert "https" in server.output().lower()
+
+
+# Bodies that cannot be read, and requests that fit no route: an error object, never a 422 or a 500
+
+
+@pytest.mark.parametrize("content", ["", "{", "[1]", "nonsense", '"text"', "\x00", "NaN"])
+def test_bodies_that_are_no_object(url: str, content: str) -> None:
+    with http(url) as client:
+        headers = {"Content-Type": "application/json"}
+        answer = client.post("/v1/completions", content=content, headers=headers)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["type"] == "invalid_request_error"
+
+
+def test_a_body_without_a_json_content_type_gets_an_error_naming_the_header(url: str) -> None:
+    with http(url) as client:
+        answer = client.post("/v1/completions", data={"prompt": "x"})
+    assert answer.status_code == 400
+    assert_names(answer.json()["error"]["message"], "Content-Type", "application/json")
+
+
+@pytest.mark.parametrize("kind", ["Application/JSON; charset=utf-8", "application/x+json"])
+def test_json_by_another_name_is_json(url: str, kind: str) -> None:
+    for body, status, param in (({"prompt": "x"}, 200, None), ({"prompt": 1}, 400, "prompt")):
+        with http(url) as client:
+            content = json.dumps(body)
+            answer = client.post("/v1/completions", content=content, headers={"Content-Type": kind})
+        assert answer.status_code == status, answer.text
+        assert status == 200 or answer.json()["error"]["param"] == param
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/tokenize"])
+@pytest.mark.parametrize(
+    "content",
+    [b'{"prompt": "\xe9"}', b'{"n": ' + b"9" * 5000 + b"}", '{"prompt": "x"}'.encode("utf-16")],
+)
+def test_an_unreadable_body_gets_an_error_naming_the_expected_format(
+    url: str, path: str, content: bytes
+) -> None:
+    with http(url) as client:
+        answer = client.post(path, content=content, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 400
+    error = answer.json()["error"]
+    assert (error["type"], error["param"]) == ("invalid_request_error", None)
+    assert_names(error["message"], "JSON", "UTF-8")
+
+
+def test_a_compressed_body_is_refused_by_its_encoding(url: str) -> None:
+    content = gzip.compress(json.dumps({"prompt": "x"}).encode())
+    headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    with http(url) as client:
+        answer = client.post("/v1/completions", content=content, headers=headers)
+    assert (answer.status_code, answer.headers["accept-encoding"]) == (415, "identity")
+    assert_names(answer.json()["error"]["message"], "gzip")
+
+
+def test_unknown_routes_and_wrong_methods(url: str) -> None:
+    with http(url) as client:
+        for method, path, status, allowed, code in (
+            ("GET", "/v1/nothing", 404, None, "not_found"),
+            ("GET", "/v1/completions", 405, "POST", "method_not_allowed"),
+            ("DELETE", "/health", 405, "GET", "method_not_allowed"),
+            ("PUT", "/engine/step", 405, "POST", "method_not_allowed"),
+        ):
+            answer = client.request(method, path)
+            assert (answer.status_code, answer.headers.get("allow")) == (status, allowed)
+            assert set(answer.json()["error"]) == {"message", "type", "param", "code"}
+            assert answer.json()["error"]["code"] == code
+
+
+def test_a_prompt_that_is_longer_than_the_context(serve: Serve) -> None:
+    url = serve(max_context=32).url
+    for field, body in (
+        ("prompt", {"prompt": "x" * 40}),
+        ("max_tokens", {"prompt": "x" * 20, "max_tokens": 20}),
+    ):
+        answer = post(url, "/v1/completions", body)
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, field)
+    # Chat without a limit takes what is left of the context.
+    answer = post(url, "/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}]})
+    assert answer.json()["usage"]["total_tokens"] == 32
+
+
+# Clients that the server accepts: names against DNS rebinding, and other sites' WebSockets
+
+
+OURS = [
+    "localhost",
+    "LOCALHOST:8000",
+    "localhost.",
+    "localhost:",
+    "underglass.localhost:80",
+    "127.0.0.1",
+    "127.9.9.9:1",
+    "[::1]:8000",
+    "192.168.1.5:8000",
+]
+FOREIGN = [
+    "evil.example",
+    "evil.example:8000",
+    "localhost.evil.example",
+    "notlocalhost",
+    "127.0.0.1.evil.example",
+    "localhost@evil.example",
+    "evil.example#localhost",
+    "localhost:8000:8000",
+    "[::1",
+    "",
+]
+
+
+@pytest.mark.parametrize("host", OURS)
+def test_loopback_names_and_addresses_in_digits_pass(url: str, host: str) -> None:
+    with http(url) as client:
+        assert client.get("/health", headers={"Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize("host", FOREIGN)
+@pytest.mark.parametrize("path", ["/health", "/", "/v1/models", "/nowhere"])
+def test_a_name_that_is_not_ours_is_refused_on_every_route(url: str, host: str, path: str) -> None:
+    with http(url) as client:
+        refused = client.get(path, headers={"Host": host})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "host_not_allowed")
+    assert_names(refused.json()["error"]["message"], "--allowed-host")
+
+
+def test_names_given_at_the_start_pass_too(serve: Serve) -> None:
+    url = serve(server={"allowed_hosts": ["Lab.example.org"], "host": "teacher"}).url
+    with http(url) as client:
+        for host, status in (
+            ("lab.example.org:443", 200),
+            ("teacher", 200),
+            ("other.example.org", 403),
+            ("x.lab.example.org", 403),
+        ):
+            assert client.get("/health", headers={"Host": host}).status_code == status, host
+
+
+@pytest.mark.parametrize("hosts", [[], ["localhost", "evil.example"], ["localhost", "localhost"]])
+def test_there_is_exactly_one_host_header(url: str, hosts: list[str]) -> None:
+    caller = Caller.raw(
+        url, "GET /health HTTP/1.1", *(f"Host: {host}" for host in hosts), "Connection: close"
+    )
+    assert caller.read_all().startswith("HTTP/1.1 400")
+
+
+def upgrade(headers: dict[str, str], origins: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+    """HostCheck's answer to a WebSocket's client; "app" if it got through."""
+    sent: list[dict[str, Any]] = []
+
+    async def app(_scope: Any, _receive: Any, send: Any) -> None:
+        await send({"type": "app"})
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "websocket",
+        "http_version": "1.1",
+        "path": "/",
+        "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()],
+        "extensions": {"websocket.http.response": {}},
+    }
+    check = HostCheck(app, "127.0.0.1", [], origins)
+    asyncio.run(check(scope, None, send))  # type: ignore[arg-type]
+    return sent
+
+
+@pytest.mark.parametrize(
+    ("headers", "origins", "passes"),
+    [
+        ({"Host": "localhost:8000"}, (), True),  # no browser: no Origin
+        ({"Host": "localhost:8000", "Origin": "http://localhost:8000"}, (), True),
+        ({"Host": "localhost:8000", "Origin": "https://evil.example"}, (), False),
+        ({"Host": "localhost:8000", "Origin": "http://localhost:3000"}, (), False),
+        ({"Host": "localhost:8000", "Origin": "null"}, (), False),
+        ({"Host": "localhost:8000", "Origin": "http://[::1"}, (), False),
+        ({"Host": "evil.example", "Origin": "http://evil.example"}, (), False),
+        ({"Host": "localhost", "Origin": "https://a.example"}, ("https://a.example",), True),
+        ({"Host": "localhost", "Origin": "https://b.example"}, ("https://a.example",), False),
+        ({"Host": "localhost", "Origin": "https://b.example"}, ("*",), True),
+        ({"Host": "evil.example", "Origin": "https://b.example"}, ("*",), False),
+    ],
+)
+def test_pages_of_other_sites_open_no_websocket(
+    headers: dict[str, str], origins: tuple[str, ...], passes: bool
+) -> None:
+    first, *_ = upgrade(headers, origins)
+    if passes:
+        assert first["type"] == "app"
+    else:
+        assert (first["type"], first["status"]) == ("websocket.http.response.start", 403)

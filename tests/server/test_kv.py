@@ -3,7 +3,7 @@
 import json
 import struct
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import httpx
 import msgspec
@@ -19,8 +19,7 @@ from server.core.kv_transfer import (
     max_body_bytes,
 )
 from server.http.errors import ApiError
-from server.process import serve_in_background
-from tests.server.harness import http, trace
+from tests.server.harness import http, start, trace
 
 KEY = "the cluster's key"
 TOKENS = [10 + 7 * index % 1400 for index in range(100)]
@@ -29,11 +28,11 @@ LAYOUT = KVLayout(KVFormat("model", "float32", (2, 4), 8), 4, 16)
 
 @pytest.fixture(scope="module")
 def servers() -> Iterator[tuple[httpx.Client, httpx.Client]]:
-    options = dict(cluster_key=KEY, max_kv_tokens=1024)
+    options = dict(model="bundled", server={"cluster_key": KEY}, engine={"max_kv_tokens": 1024})
     headers = {"x-underglass-cluster-key": KEY}
     with (
-        serve_in_background(**options) as source,
-        serve_in_background(**options) as target,
+        start(**options) as source,
+        start(**options) as target,
         http(source.url, headers=headers) as one,
         http(target.url, headers=headers) as other,
     ):
@@ -78,16 +77,13 @@ def test_what_is_not_cached_is_an_empty_move(servers: tuple[httpx.Client, httpx.
     assert answer == {"blocks": 0, "sent": 0, "bytes": 0}
 
 
-def test_only_the_gateway_moves_kv(servers: tuple[httpx.Client, httpx.Client]) -> None:
+def test_only_the_gateway_moves_kv(servers: tuple[httpx.Client, httpx.Client], url: str) -> None:
     source, _ = servers
     for path in ("/kv/export", "/kv/adopt"):
         headers = {"x-underglass-cluster-key": "wrong"}
         answer = source.post(path, json={"tokens": TOKENS}, headers=headers)
         assert (answer.status_code, answer.json()["error"]["code"]) == (403, "cluster_key")
-
-
-def test_without_a_cluster_key_kv_stays(serve: Callable[..., object]) -> None:
-    with http(serve().url) as client:
+    with http(url) as client:  # of a server without a cluster key
         answer = client.post("/kv/export", json={"tokens": TOKENS})
     assert (answer.status_code, answer.json()["error"]["code"]) == (403, "cluster_key")
 

@@ -1,7 +1,6 @@
 """KV events say what the prefix cache has, as vLLM's do, and arrive over ZMQ with replay."""
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,10 +20,9 @@ from server.core.settings import ServerSettings
 from server.process import serve_in_background
 from tests.engine.workloads import make_engine, play, random_workload
 from tests.facts import assert_names, raises_naming
-from tests.server.console import invoke, refused
 from tests.server.harness import get, post, start, trace
 from tests.server.subscriber import Event, Subscriber, View, events_of
-from tests.server.test_cli import URL, start_with
+from tests.server.test_banner import URL, start_with
 
 RECORDED = Path("tests/fixtures/vllm_kv_events.jsonl")
 STORED = {
@@ -56,11 +54,10 @@ def folded(log: EventLog) -> State:
     return state
 
 
-@pytest.mark.parametrize("first", range(0, 120, 40))
-def test_a_subscriber_knows_exactly_the_cached_prefixes(first: int) -> None:
+def test_a_subscriber_knows_exactly_the_cached_prefixes(soak: bool, first_seed: int) -> None:
     """After every step of random workloads: splits, joins, duplicates, failed passes, drafts."""
     stored = 0
-    for seed in range(first, first + 40):
+    for seed in range(first_seed, first_seed + (2_000 if soak else 40)):
         workload = random_workload(seed, may_be_async=True)
         outbox, state, events, view = Outbox(), State(), KVEvents(), View()
 
@@ -261,27 +258,6 @@ def test_a_port_alone_is_local(value: str, expected: tuple[str, str]) -> None:
 def test_a_wrong_address_is_one_line(value: str) -> None:
     with raises_naming(ConfigError, "kv_events", "tcp://ADDRESS:PORT", repr(value)):
         endpoints(value)
-
-
-def test_an_address_in_use_is_one_line() -> None:
-    publisher = KVPublisher("0")
-    taken = publisher.endpoint
-    refused(invoke("serve", "--port", "0", "--kv-events", taken), "--kv-events", taken)
-    publisher.close()
-
-
-def test_what_cannot_be_published_is_refused(tmp_path: Path) -> None:
-    options = ["serve", "--port", "0", "--kv-events", "0"]
-    refused(invoke(*options, "--trace-text", "off"), "--kv-events", "--trace-text")
-    shelf = ["--model", "auto", "--model-dir", str(tmp_path)]
-    refused(invoke(*options, *shelf), "--kv-events", "--model")
-
-
-def test_without_pyzmq_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "zmq", None)
-    monkeypatch.delitem(sys.modules, "server.core.kv_publisher")
-    done = invoke("serve", "--port", "0", "--kv-events", "0")
-    refused(done, "--kv-events", "zmq", "underglass[kv-events]")
 
 
 @pytest.mark.parametrize(("address", "warned"), [("0", False), ("tcp://*:0", True)])

@@ -4,17 +4,17 @@ The requests are lm-eval's: ids, one token, `echo` and `logprobs: 1`. lm-eval it
 `tests/clients`.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
 
 from engine.compute.loader import BUNDLED
-from server.process import serve_in_background
 from tests.lazy import transformers
 from tests.server.harness import post
 
+# A budget smaller than the texts: their scores come from several steps.
+SERVER = {"model": "bundled", "engine": {"token_budget": 16}}
 CLOSE = 1e-4
 TEXTS = [
     "Once upon a time there was a fox called Mia, who lived under a hill.",
@@ -22,13 +22,6 @@ TEXTS = [
     "Continuous batching",
     "xqzj 0x7f zzz <- nothing that the model has seen",
 ]
-
-
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    # A budget smaller than the texts: their scores come from several steps.
-    with serve_in_background(token_budget=16) as server:
-        yield server.url
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 """/metrics says what the event log says, under the names that vLLM's dashboards ask for."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -15,63 +15,30 @@ from engine.events.log import EventLog
 from engine.scheduling.sampling_params import SamplingParams
 from engine.simulation.checking_runner import CheckingRunner
 from server.core.measures import Measures
-from server.process import BackgroundServer
 from tests.engine.workloads import TOKENIZER, next_token
-from tests.server.harness import Caller, Feed, http, post, trace
+from tests.server.harness import Caller, Serve, http, post, trace, watch
 
 # vLLM 0.32's metrics (`vllm/v1/metrics/loggers.py`) that are served, and what they are.
-VLLM = {
-    "num_requests_running": "gauge",
-    "num_requests_waiting": "gauge",
-    "num_requests_waiting_by_reason": "gauge",
-    "kv_cache_usage_perc": "gauge",
-    "cache_config_info": "gauge",
-    "prefix_cache_queries": "counter",
-    "prefix_cache_hits": "counter",
-    "num_preemptions": "counter",
-    "spec_decode_num_drafts": "counter",
-    "spec_decode_num_draft_tokens": "counter",
-    "spec_decode_num_accepted_tokens": "counter",
-    "prompt_tokens": "counter",
-    "generation_tokens": "counter",
-    "request_success": "counter",
-    "request_prompt_tokens": "histogram",
-    "request_generation_tokens": "histogram",
-    "iteration_tokens_total": "histogram",
-    "request_max_num_generation_tokens": "histogram",
-    "request_params_n": "histogram",
-    "request_params_max_tokens": "histogram",
-    "time_to_first_token_seconds": "histogram",
-    "inter_token_latency_seconds": "histogram",
-    "request_time_per_output_token_seconds": "histogram",
-    "e2e_request_latency_seconds": "histogram",
-    "request_queue_time_seconds": "histogram",
-    "request_inference_time_seconds": "histogram",
-    "request_prefill_time_seconds": "histogram",
-    "request_decode_time_seconds": "histogram",
-    "request_num_preemptions": "histogram",
-    "request_prefill_kv_computed_tokens": "histogram",
+NAMES = {
+    "gauge": """
+        num_requests_running num_requests_waiting num_requests_waiting_by_reason
+        kv_cache_usage_perc cache_config_info
+    """,
+    "counter": """
+        prefix_cache_queries prefix_cache_hits num_preemptions spec_decode_num_drafts
+        spec_decode_num_draft_tokens spec_decode_num_accepted_tokens prompt_tokens
+        generation_tokens request_success
+    """,
+    "histogram": """
+        request_prompt_tokens request_generation_tokens iteration_tokens_total
+        request_max_num_generation_tokens request_params_n request_params_max_tokens
+        time_to_first_token_seconds inter_token_latency_seconds
+        request_time_per_output_token_seconds e2e_request_latency_seconds
+        request_queue_time_seconds request_inference_time_seconds request_prefill_time_seconds
+        request_decode_time_seconds request_num_preemptions request_prefill_kv_computed_tokens
+    """,
 }
-# The others, and why they are left out.
-LEFT_OUT = {
-    "num_requests_kv_fetch_by_stage": "no KV transfer",
-    "engine_sleep_state": "the engine does not sleep",
-    "corrupted_requests": "only with a debugging variable of vLLM",
-    "watermark_requests": "no watermarks",
-    "external_prefix_cache_queries": "no external cache",
-    "external_prefix_cache_hits": "no external cache",
-    "mm_cache_queries": "no images",
-    "mm_cache_hits": "no images",
-    "prompt_tokens_by_source": "prompt_tokens and prefix_cache_hits say it: there is one cache",
-    "prompt_tokens_cached": "equals prefix_cache_hits: there is one cache",
-    "prompt_tokens_cached_by_source": "equals prefix_cache_hits: there is one cache",
-    "admission_rejections": "a rejected request is not in the event log; the request log has its 429",
-    "kv_block_lifetime_seconds": "off by default in vLLM; the board draws it from the log",
-    "kv_block_idle_before_evict_seconds": "off by default in vLLM; the board draws it from the log",
-    "kv_block_reuse_gap_seconds": "off by default in vLLM; the board draws it from the log",
-    "lora_requests_info": "no LoRA",
-    "spec_decode_num_accepted_tokens_per_pos": "the board draws the accepted drafts of each step",
-}
+VLLM = {name: kind for kind, names in NAMES.items() for name in names.split()}
 # The names in the queries of vLLM's dashboards (`examples/observability`: grafana.json,
 # performance_statistics.json, query_statistics.json), and the labels by which they group or filter.
 DASHBOARD = {
@@ -120,8 +87,7 @@ def measured() -> Iterator[tuple[Values, EventLog]]:
         post(url, "/v1/completions", {"prompt": ["a" * 20, "b" * 20, "c" * 20], "stream": False})
         post(url, "/v1/completions", {"prompt": "x"}, **{"X-Client": "fail-after-3"})
         post(url, "/engine/pause")
-        with Feed(url) as feed:
-            feed.keyframe()
+        with watch(url) as feed:
             leaving = Caller(url, "/v1/completions", {"prompt": "left"})
             feed.until_kind(v.RequestArrived)
             leaving.reset()
@@ -164,7 +130,6 @@ def test_the_names_are_those_of_vllm(url: str) -> None:
     assert {family.name: family.type for family in families} == {
         f"vllm:{name}": kind for name, kind in VLLM.items()
     } | own
-    assert not VLLM.keys() & LEFT_OUT.keys()
     labels = {sample.name: sample.labels.keys() for one in families for sample in one.samples}
     assert {f"vllm:{name}" for name in DASHBOARD} <= labels.keys()
     for name, present in labels.items():
@@ -276,11 +241,10 @@ def test_histograms(measured: Measured, name: str) -> None:
         assert count == sum(time <= float(limit) for time in times), limit
 
 
-def test_gauges_of_a_held_engine(serve: Callable[..., BackgroundServer]) -> None:
+def test_gauges_of_a_held_engine(serve: Serve) -> None:
     url = serve(paused=True, engine={"max_kv_tokens": 64, "max_batch_size": 2}).url
     prompts = [letter * 16 for letter in "xyz"]  # alike, they would share their blocks
-    with Feed(url) as feed:
-        feed.keyframe()
+    with watch(url) as feed:
         callers = [Caller(url, "/v1/completions", {"prompt": p, "max_tokens": 4}) for p in prompts]
         feed.until_kind(v.RequestArrived, 3)
         post(url, "/engine/step")

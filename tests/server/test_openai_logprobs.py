@@ -1,7 +1,6 @@
 """Log-probabilities, echo and best_of over HTTP: what each says, and that they agree."""
 
 import unicodedata
-from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -13,17 +12,12 @@ from engine.scheduling.request import TokenScore
 from engine.scheduling.sampling_params import SamplingParams
 from engine.text.byte_tokenizer import ByteTokenizer
 from engine.text.tokenizer import HFTokenizer
-from server.api.openai.completions import (
-    CompletionRequest,
-    CompletionSerializer,
-    best_choices,
-)
+from server.api.openai.completions import CompletionRequest, CompletionSerializer, best_choices
 from server.core.messages import Logprobs, OutputDelta, Prompt
 from server.core.request_stream import RequestStream
-from server.process import serve_in_background
 from tests.server.harness import post, sse_data
-from tests.server.sdk import lenient, sdk
 
+SERVER = {"model": "bundled"}
 TOKENIZER = HFTokenizer(BUNDLED)
 END = 4  # the bundled model's end token
 PROMPT = "Once upon a time"
@@ -31,18 +25,6 @@ HARD = "The 😀 é"  # the bundled model writes the emoji as four tokens of a b
 ASKED = {"model": "m", "prompt": PROMPT, "max_tokens": 12, "temperature": 0}
 CHAT = {"messages": [{"role": "user", "content": "Tell me a story."}], "max_tokens": 12}
 LISTS = ("tokens", "token_logprobs", "top_logprobs", "text_offset")
-
-
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with serve_in_background() as server:
-        yield server.url
-
-
-@pytest.fixture(scope="module")
-def client(url: str) -> Iterator[openai.OpenAI]:
-    with sdk(url) as client:
-        yield client
 
 
 def complete(url: str, **fields: Any) -> dict[str, Any]:
@@ -64,12 +46,6 @@ def streamed(url: str, **fields: Any) -> dict[int, dict[str, Any]]:
             for name in LISTS if choice["logprobs"] else ():
                 known["logprobs"][name] += choice["logprobs"][name]
     return choices
-
-
-def test_logprobs_are_null_unless_requested(url: str) -> None:
-    assert complete(url)["choices"][0]["logprobs"] is None
-    chat = post(url, "/v1/chat/completions", CHAT).json()
-    assert chat["choices"][0]["logprobs"] is None
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 20])
@@ -96,12 +72,6 @@ def test_completions_tell_of_every_token_and_of_the_likeliest(
             for logprob, top in zip(told.token_logprobs, told.top_logprobs, strict=True)
         ]
         assert True in chosen_likeliest and False in chosen_likeliest
-
-
-def test_greedy_tokens_have_the_greatest_of_their_log_probabilities(url: str) -> None:
-    told = complete(url, logprobs=1)["choices"][0]["logprobs"]
-    for logprob, top in zip(told["token_logprobs"], told["top_logprobs"], strict=True):
-        assert max(top.values()) == logprob  # the same float: clients compare them
 
 
 @pytest.mark.parametrize(
@@ -141,46 +111,6 @@ def test_text_that_is_held_back_changes_no_offset(url: str) -> None:
     )
     assert held["choices"][0]["logprobs"] == free["choices"][0]["logprobs"]
     assert held["choices"][0]["text"] == free["choices"][0]["text"]
-
-
-def test_what_lm_eval_asks(url: str) -> None:
-    """Its `local-completions` sums `token_logprobs[ctxlen:-1]` and asks whether it is greedy."""
-    texts = [PROMPT + ", a prince called", HARD]
-    prompts = [TOKENIZER.encode(text) for text in texts]
-    answer = complete(url, prompt=prompts, max_tokens=1, logprobs=1, echo=True, seed=1234)
-    for choice, prompt in zip(answer["choices"], prompts, strict=True):
-        told = choice["logprobs"]
-        assert {len(told[name]) for name in LISTS} == {len(prompt) + 1}
-        assert (told["token_logprobs"][0], told["top_logprobs"][0]) == (None, None)
-        for logprob, top in zip(told["token_logprobs"][1:], told["top_logprobs"][1:], strict=True):
-            assert logprob <= max(top.values()) <= 0
-    continuation = slice(len(TOKENIZER.encode(PROMPT)), -1)
-    told = answer["choices"][0]["logprobs"]
-    for logprob, top in zip(
-        told["token_logprobs"][continuation], told["top_logprobs"][continuation], strict=True
-    ):
-        assert logprob == max(top.values())  # the model would write it anyway
-
-
-def test_a_text_has_the_same_log_probabilities_as_prompt_and_as_output(url: str) -> None:
-    """Computed in a prompt's chunks, or token by token: within the rounding of float32."""
-    written = complete(url, logprobs=0)["choices"][0]
-    read = complete(url, prompt=PROMPT + written["text"], logprobs=0, echo=True, max_tokens=0)
-    told = read["choices"][0]["logprobs"]
-    assert told["tokens"][-12:] == written["logprobs"]["tokens"]
-    assert told["token_logprobs"][-12:] == pytest.approx(
-        written["logprobs"]["token_logprobs"], abs=1e-4
-    )
-    assert told["text_offset"][-12:] == [
-        at + len(PROMPT) for at in written["logprobs"]["text_offset"]
-    ]
-
-
-def test_echo_puts_the_prompt_in_front(url: str) -> None:
-    bare = complete(url)["choices"][0]["text"]
-    assert complete(url, echo=True)["choices"][0]["text"] == PROMPT + bare
-    ids = TOKENIZER.encode(PROMPT)
-    assert complete(url, prompt=ids, echo=True)["choices"][0]["text"] == "<|bos|>" + PROMPT + bare
 
 
 def test_max_tokens_0_with_echo_is_the_prompt_alone(url: str) -> None:
@@ -278,13 +208,6 @@ def test_best_of_does_not_count_the_tokens_that_a_tool_forced() -> None:
     assert best is likelier
 
 
-def test_best_of_as_many_as_n_may_be_streamed(client: openai.OpenAI) -> None:
-    chunks = lenient(client).completions.create(
-        model="m", prompt=PROMPT, n=2, best_of=2, stream=True
-    )
-    assert {chunk.choices[0].index for chunk in chunks} == {0, 1}
-
-
 @pytest.mark.parametrize("count", [None, 0, 2])
 def test_chat_tells_of_every_token(client: openai.OpenAI, count: int | None) -> None:
     fields = CHAT | {"model": "m", "seed": 1, "logprobs": True}
@@ -307,15 +230,6 @@ def test_chat_tells_of_every_token(client: openai.OpenAI, count: int | None) -> 
         if chunk.choices[0].logprobs is not None:
             streamed += chunk.choices[0].logprobs.content
     assert [one.to_dict() for one in streamed] == [one.to_dict() for one in told]
-
-
-def test_bytes_tell_apart_what_has_no_name(client: openai.OpenAI) -> None:
-    forced = {str(token): 30 for token in range(180, 260)}
-    answer = client.chat.completions.create(
-        model="m", **CHAT, logit_bias=forced, logprobs=True, top_logprobs=20
-    )
-    for one in answer.choices[0].logprobs.content:
-        assert len({bytes(other.bytes) for other in one.top_logprobs}) == 20
 
 
 def test_tokens_that_a_tool_forces_were_certain(client: openai.OpenAI) -> None:

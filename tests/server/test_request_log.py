@@ -3,15 +3,20 @@
 import errno
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from engine.config import EngineConfig
 from engine.engine import Engine
+from engine.events.log import EventLog
 from engine.events.vocabulary import RequestArrived, RequestFinished, StepFinished
+from engine.events.without_text import without_text
+from engine.scheduling.sampling_params import SamplingParams
+from engine.scheduling.structured_output import StructuredOutput
+from engine.simulation.workload import Workload
 from engine.text.byte_tokenizer import ByteTokenizer
 from server.cli import serving
 from server.core.engine_client import InProcessClient
@@ -19,10 +24,9 @@ from server.core.event_log import Outbox, open_log
 from server.core.settings import ServerSettings
 from server.http.request_log import LogWriter
 from server.process import BackgroundServer
+from tests.facts import assert_names
 from tests.server.app_under_test import AlphabetRunner
-from tests.server.harness import Caller, Feed, get, http, post, trace
-
-Serve = Callable[..., BackgroundServer]
+from tests.server.harness import Caller, Feed, Serve, get, http, post, start, trace, watch
 
 
 def lines_of(server: BackgroundServer, path: Path) -> list[dict[str, Any]]:
@@ -65,8 +69,7 @@ def test_refused_failed_and_abandoned_requests_have_lines(serve: Serve, tmp_path
     post(url, "/v1/completions", {"prompt": "x", "max_tokens": -1})
     get(url, "/v1/nothing")
     get(url, "/health")  # a watcher's routine is not worth a line
-    with Feed(url) as feed:
-        feed.keyframe()
+    with watch(url) as feed:
         whole = Caller(url, "/v1/completions", {"prompt": "x", "n": 2, "stream": False})
         feed.until_kind(RequestArrived)
         whole.close()
@@ -189,3 +192,90 @@ def test_an_old_log_is_replaced_or_appended_to(tmp_path: Path) -> None:
     with open_log(path) as file:
         file.write(b'{"time": 3}\n')
     assert path.read_bytes() == b'{"time": 3}\n'
+
+
+# `--trace-text off`: names and texts reach the client that sent them, and no record of it
+
+
+# A request that says all it can. The prompt and the answer are spelled letter by letter in the log.
+NAME, STOP, SHAPE = "Quentin", "klm", "Xylophone"
+SAYS_ALL = {
+    "prompt": "zzzzzzzzzz",
+    "model": "alphabet",
+    "max_tokens": 20,
+    "stop": [STOP],
+    "stop_token_ids": [121],
+    "logit_bias": {"98": 1.5},
+    "structured_outputs": {"regex": f"[a-z]*|{SHAPE}"},
+    "user": NAME,
+}
+
+
+def recorded_of(folder: Path, text: str) -> tuple[dict[str, str], str]:
+    """Everything that a server records of one request, by where; and the client's answer."""
+    options: dict[str, Any] = {
+        "engine": {"max_kv_tokens": 4096, "block_size": 4},
+        "server": {"trace_text": text},
+        "trace_file": str(folder / "trace.jsonl"),
+        "request_log": str(folder / "requests.log"),
+    }
+    recorded = {}
+    with start(paused=True, **options) as server, Feed(server.url) as feed:
+        url = server.url
+        feed.keyframe()
+        post(url, "/engine/hold_submissions")
+        caller = Caller(url, "/v1/completions", SAYS_ALL)
+        feed.until_held("" if text == "off" else NAME)
+        recorded["the page's status"] = json.dumps(feed.status)
+        post(url, "/engine/release_submissions")
+        post(url, "/engine/step", {"steps": 6})
+        with Feed(url) as late:
+            recorded["a keyframe"] = msgspec.json.encode(late.keyframe()).decode()
+        post(url, "/engine/resume")
+        answer = json.loads(caller.read_all().partition("\r\n\r\n")[2])
+        with http(url) as client:
+            for path in ("/trace", "/metrics", "/health"):
+                recorded[path] = client.get(path).text
+    for file in ("trace.jsonl", "requests.log"):
+        recorded[file] = (folder / file).read_text()
+    return recorded, answer["choices"][0]["text"]
+
+
+def test_nothing_that_records_a_request_has_its_name_its_text_or_its_tokens(
+    tmp_path: Path,
+) -> None:
+    """Lengths, decisions and blocks stay. With texts, the same search finds everything."""
+    logs = {}
+    for text in ("on", "off"):
+        (tmp_path / text).mkdir()
+        recorded, answer = recorded_of(tmp_path / text, text)
+        assert answer == "abcdefghij"  # its own client gets it
+        for where, told in recorded.items():
+            parts = {NAME} if where not in ("/metrics", "/health") else set()
+            if where in ("a keyframe", "/trace", "trace.jsonl"):
+                parts |= {STOP, SHAPE, '"z"', '"c"'}  # and pieces of prompt and answer
+            found = {one for one in (NAME, STOP, SHAPE, '"z"', '"c"') if one in told}
+            assert found >= parts if text == "on" else not found, where
+        logs[text] = EventLog.load(str(tmp_path / text / "trace.jsonl"))
+    [arrived] = logs["off"].of(RequestArrived)
+    assert (arrived.label, set(arrived.prompt), set(arrived.texts)) == ("", {-1}, {""})
+    left_out = {"stop", "stop_token_ids", "logit_bias", "structured"}
+    assert not left_out & set(arrived.sampling)
+    steps = logs["off"].of(StepFinished)
+    assert {id_ for step in steps for row in step.tokens for id_ in row.ids} == {-1}
+    same = [name for name in logs["on"].requests.columns if name.endswith(("_tokens", "_step"))]
+    assert logs["on"].requests[same].equals(logs["off"].requests[same])
+    assert len(logs["on"]) == len(logs["off"])
+    assert Workload.from_log(logs["on"]).inputs
+    with pytest.raises(ValueError) as error:
+        Workload.from_log(logs["off"])
+    assert_names(str(error.value), "--trace-text")
+
+
+def test_tokens_that_a_grammar_forbade_are_left_out() -> None:
+    engine = Engine.load("bundled", log=EventLog())
+    shape = StructuredOutput("choice", '["yes", "no"]')
+    engine.complete(["Once upon a time"], SamplingParams(structured=shape))
+    steps = [event for event in engine.log if isinstance(event, StepFinished)]
+    assert any("wanted" in step.t for step in steps)
+    assert not any("wanted" in without_text(step).t for step in steps)

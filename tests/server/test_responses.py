@@ -8,8 +8,7 @@ import pytest
 from openai.types.responses import ResponseCompletedEvent, ResponseIncompleteEvent
 from pydantic import BaseModel, Field
 
-from server.process import serve_in_background
-from tests.server.harness import post
+from tests.server.harness import post, start
 from tests.server.sdk import sdk
 
 TOOL: Any = {
@@ -34,26 +33,9 @@ class Legs(BaseModel):
 
 
 @pytest.fixture(scope="module")
-def client(url: str) -> Iterator[openai.OpenAI]:
-    with sdk(url) as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
 def bundled() -> Iterator[openai.OpenAI]:
-    with serve_in_background() as server, sdk(server.url) as client:
+    with start(model="bundled") as server, sdk(server.url) as client:
         yield client
-
-
-def test_text(client: openai.OpenAI) -> None:
-    answer = client.responses.create(model="any", input="Once", max_output_tokens=4)
-    assert (answer.output_text, answer.status) == ("abcd", "incomplete")
-    assert answer.incomplete_details is not None
-    assert answer.incomplete_details.reason == "max_output_tokens"
-    assert answer.usage is not None
-    assert answer.usage.output_tokens == 4
-    assert answer.usage.input_tokens + 4 == answer.usage.total_tokens
-    assert answer.to_dict()["store"] is False
 
 
 def test_the_conversation_is_that_of_a_chat(client: openai.OpenAI) -> None:
@@ -128,14 +110,6 @@ def test_log_probabilities(client: openai.OpenAI) -> None:
     assert [one.to_dict() for one in part.logprobs] == expected
 
 
-def test_a_schema(bundled: openai.OpenAI) -> None:
-    answer = bundled.responses.parse(
-        model="bundled", input="An owl", text_format=Legs, max_output_tokens=40, temperature=0
-    )
-    assert answer.output_parsed is not None
-    assert answer.status == "completed"
-
-
 def test_a_tool_is_called_and_its_output_is_read(bundled: openai.OpenAI) -> None:
     asked: Any = {"model": "bundled", "tools": [TOOL], "max_output_tokens": 40, "temperature": 0}
     items: list[Any] = [{"role": "user", "content": "An owl"}]
@@ -177,7 +151,7 @@ CUT_OFF: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("fields", CUT_OFF.values(), ids=CUT_OFF)
-@pytest.mark.parametrize("limit", [1, 4, 7, 8])
+@pytest.mark.parametrize("limit", [1, 7])
 def test_a_stream_that_is_cut_off_can_be_read_to_its_end(
     bundled: openai.OpenAI, fields: dict[str, Any], limit: int
 ) -> None:
@@ -193,54 +167,3 @@ def test_a_stream_that_is_cut_off_can_be_read_to_its_end(
     assert begun == ended == [item.id for item in last.response.output]
     assert (last.response.status, last.response.output[-1].status) == ("incomplete", "incomplete")
     assert last.response.usage.output_tokens == limit
-
-
-@pytest.mark.parametrize(
-    ("fields", "param"),
-    [
-        ({"previous_response_id": "resp_1"}, "previous_response_id"),
-        ({"background": True}, "background"),
-        ({"truncation": "auto"}, "truncation"),
-        ({"include": ["file_search_call.results"]}, "include"),
-        ({"max_tokens": 4}, "max_tokens"),
-        ({"temperature": -1}, "temperature"),
-        ({"seed": "x"}, "seed"),
-        ({"input": []}, "input"),
-        ({"input": "x" * 100_000}, "input"),
-        ({"max_output_tokens": 10**6}, "max_output_tokens"),
-        (
-            {"input": [{"role": "user", "content": [{"type": "input_image"}]}]},
-            "input[0].content[0]",
-        ),
-        ({"input": [{"type": "item_reference", "id": "msg_1"}]}, "input[0]"),
-        ({"text": {"format": {"type": "json_schema", "name": "x"}}}, "text.format.schema"),
-        ({"text": {"format": {"type": "xml"}}}, "text.format.type"),
-        ({"tools": [{"type": "web_search"}]}, "tools[0]"),
-        ({"tools": [TOOL], "tool_choice": {"type": "function", "name": "no"}}, "tool_choice"),
-        ({"unknown": 1}, "unknown"),
-        ({"enable_response_messages": True}, "enable_response_messages"),
-        ({"top_logprobs": 3}, "include"),
-    ],
-)
-def test_a_wrong_field_is_named(url: str, fields: dict[str, Any], param: str) -> None:
-    answer = post(url, "/v1/responses", {"input": "Once"} | fields)
-    assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"store": True},
-        {"store": False, "background": False, "truncation": "disabled"},
-        {
-            "reasoning": {"effort": None, "summary": None},
-            "include": ["reasoning.encrypted_content"],
-        },
-        {"metadata": {"run": "1"}, "service_tier": "auto", "text": {"verbosity": "medium"}},
-        {"top_k": 5, "seed": 3, "ignore_eos": True},
-        {"enable_response_messages": False, "include_reasoning": True, "mm_payload": "tensors"},
-    ],
-)
-def test_fields_that_ask_for_nothing_are_accepted(url: str, fields: dict[str, Any]) -> None:
-    answer = post(url, "/v1/responses", {"input": "Once", "max_output_tokens": 2} | fields)
-    assert answer.status_code == 200, answer.text

@@ -1,10 +1,8 @@
 """Restart with other settings: a new run of the same model, and the old run's log kept."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from engine.events.log import EventLog
@@ -13,12 +11,10 @@ from engine.events.vocabulary import (
     RequestArrived,
     RequestFinished,
     RunStarted,
-    StepScheduled,
     StepStarted,
 )
-from server.process import BackgroundServer
 from tests.facts import assert_names
-from tests.server.harness import Caller, Feed, get, http, post, sse_data, start, trace
+from tests.server.harness import Caller, Feed, Serve, get, http, post, sse_data, start, trace, watch
 
 BOTH_SHAPES = True
 
@@ -53,8 +49,7 @@ def old_trace(url: str) -> EventLog:
 
 def ask(url: str, *names: str, max_tokens: int = 6) -> list[Caller]:
     callers = []
-    with Feed(url) as feed:
-        feed.keyframe()
+    with watch(url) as feed:
         for name in names:
             body = {"prompt": f"Once upon a time {name}", "max_tokens": max_tokens}
             callers.append(Caller(url, "/v1/completions", body, X_Client=name))
@@ -84,9 +79,7 @@ def until_idle(url: str) -> None:
         pass
 
 
-def test_the_new_run_has_the_new_settings_and_the_old_log_is_kept(
-    serve: Callable[..., BackgroundServer],
-) -> None:
+def test_the_new_run_has_the_new_settings_and_the_old_log_is_kept(serve: Serve) -> None:
     url = serve(engine=ENGINE).url
     post(url, "/v1/completions", {"prompt": "x", "max_tokens": 3})
     before = trace(url)
@@ -106,12 +99,9 @@ def test_the_new_run_has_the_new_settings_and_the_old_log_is_kept(
     assert old_trace(url)[0].settings["prefix_cache"] == "hash"  # type: ignore[union-attr]
 
 
-def test_an_open_feed_goes_on_with_the_new_run_from_its_first_event(
-    serve: Callable[..., BackgroundServer],
-) -> None:
+def test_an_open_feed_goes_on_with_the_new_run_from_its_first_event(serve: Serve) -> None:
     url = serve(engine=ENGINE).url
-    with Feed(url) as feed:
-        feed.keyframe()
+    with watch(url) as feed:
         told = restart(url, policy="sjf")
         post(url, "/v1/completions", {"prompt": "x", "max_tokens": 3})
         feed.until_kind(RequestFinished)
@@ -129,7 +119,7 @@ def test_an_open_feed_goes_on_with_the_new_run_from_its_first_event(
 
 @pytest.mark.parametrize("async_scheduling", [False, True])
 def test_unfinished_requests_refuse_it_unless_they_may_be_ended(
-    serve: Callable[..., BackgroundServer], async_scheduling: bool
+    serve: Serve, async_scheduling: bool
 ) -> None:
     url = serve(paused=True, engine=ENGINE | {"async_scheduling": async_scheduling}).url
     callers = ask(url, "Ada", "Bo", "Cy")
@@ -144,26 +134,16 @@ def test_unfinished_requests_refuse_it_unless_they_may_be_ended(
         assert '"engine_restarted"' in caller.read_all()
     ended = old_trace(url).of(RequestFinished)
     assert {event.request: event.reason for event in ended} == dict.fromkeys((1, 2, 3), "abort")
-    assert get(url, "/health") | {"blocks": None} == {
-        "status": "ok",
-        "step": 0,
-        "waiting": 0,
-        "prefilling": 0,
-        "active": 0,
-        "pending_submit": 0,
-        "paused": True,
-        "blocks": None,
-        "failure": "",
-        "trace_error": "",
-    }
+    health = get(url, "/health")
+    assert (health["status"], health["failure"], health["trace_error"]) == ("ok", "", "")
+    counts = ("step", "waiting", "prefilling", "active", "pending_submit")
+    assert [health[name] for name in counts] == [0] * 5
+    assert health["paused"] is True
 
 
-def test_held_submissions_are_ended_and_the_next_ones_are_still_held(
-    serve: Callable[..., BackgroundServer],
-) -> None:
+def test_held_submissions_are_ended_and_the_next_ones_are_still_held(serve: Serve) -> None:
     url = serve(engine=ENGINE).url
-    with Feed(url) as feed:
-        feed.keyframe()
+    with watch(url) as feed:
         post(url, "/engine/hold_submissions")
         held = Caller(url, "/v1/completions", {"prompt": "x", "max_tokens": 3}, X_Client="Ada")
         feed.until_held("Ada")
@@ -175,9 +155,7 @@ def test_held_submissions_are_ended_and_the_next_ones_are_still_held(
     assert '"full_text":"abc"' in later.read_all()
 
 
-def test_the_same_prompts_arrive_before_the_same_steps_and_make_the_same_run(
-    serve: Callable[..., BackgroundServer],
-) -> None:
+def test_the_same_prompts_arrive_before_the_same_steps_and_make_the_same_run(serve: Serve) -> None:
     url = serve(paused=True, engine=ENGINE).url
     callers = ask(url, "Ada", "Bo", max_tokens=9)
     post(url, "/engine/step", {"steps": 3})
@@ -188,8 +166,6 @@ def test_the_same_prompts_arrive_before_the_same_steps_and_make_the_same_run(
     until_idle(url)
     callers += ask(url, "Eve")
     until_idle(url)
-    for caller in callers:
-        caller.close()
     old = trace(url)
     assert len(arrivals(old)) == 5
 
@@ -207,58 +183,8 @@ def test_the_same_prompts_arrive_before_the_same_steps_and_make_the_same_run(
     assert [event.reason for event in trace(url).of(RequestFinished)].count("abort") == 1
 
 
-def test_all_prompts_together_start_in_one_step(serve: Callable[..., BackgroundServer]) -> None:
-    url = serve(engine=ENGINE | {"max_batch_size": 4}).url
-    for name in ("Ada", "Bo", "Cy"):
-        post(
-            url,
-            "/v1/completions",
-            {"prompt": f"Once {name}", "max_tokens": 3},
-            **{"X-Client": name},
-        )
-    with Feed(url) as feed:
-        feed.keyframe()
-        restart(url, prompts="together", prefix_cache="off")
-        feed.until_kind(RequestFinished, 3)
-    log = trace(url)
-    assert arrivals(log) == [("Ada", 1), ("Bo", 1), ("Cy", 1)]
-    assert len(log.of(StepScheduled)[0].rows) == 3
-
-
-@pytest.mark.parametrize(
-    ("body", "param"),
-    [
-        ({"settings": {"polcy": "sjf"}}, "settings.polcy"),
-        ({"settings": {"policy": "shortest"}}, "settings.policy"),
-        ({"settings": {"prefix_cache": "tree"}}, "settings.prefix_cache"),
-        ({"settings": {"prefix_cache": "hash", "eviction": "lfu"}}, "settings.eviction"),
-        ({"settings": {"max_batch_size": 0}}, "settings.max_batch_size"),
-        ({"settings": {"max_batch_size": "4"}}, "settings.max_batch_size"),
-        ({"settings": {"max_kv_tokens": 4}}, "settings.max_kv_tokens"),
-        ({"settings": {"max_kv_tokens": 10**12}}, "settings.max_kv_tokens"),
-        ({"settings": {"preemption": 1}}, "settings.preemption"),
-        ({"prompts": "all"}, "prompts"),
-        ({"prompts": "together", "settings": {"max_kv_tokens": 16}}, "prompts"),
-        ({"keep": True}, "keep"),
-    ],
-)
-def test_a_wrong_setting_is_named_and_nothing_changes(
-    url: str, body: dict[str, Any], param: str
-) -> None:
-    if not trace(url).of(RequestFinished):
-        post(url, "/v1/completions", {"prompt": "x" * 30, "max_tokens": 3}, **{"X-Client": "Ada"})
-    before = trace(url).to_bytes()
-    error = refused(url, body)
-    assert error["param"] == param
-    assert_names(error["message"], param.rpartition(".")[2])
-    if body.get("prompts") == "together":
-        assert_names(error["message"], "Ada", "max_kv_tokens")
-    assert trace(url).to_bytes() == before
-    assert get(url, "/ready") == {"status": "ready", "trace_error": ""}
-
-
 def test_a_log_without_its_beginning_or_without_texts_cannot_be_submitted_again(
-    serve: Callable[..., BackgroundServer],
+    serve: Serve,
 ) -> None:
     for settings, fix in (
         ({"log_window": 20}, "--log-window"),
@@ -273,23 +199,16 @@ def test_a_log_without_its_beginning_or_without_texts_cannot_be_submitted_again(
         restart(url)
 
 
-def test_only_clients_that_may_pause_the_engine_may_restart_it(
-    serve: Callable[..., BackgroundServer],
-) -> None:
-    url = serve(engine=ENGINE).url
-    answer = post(url, "/engine/restart", {}, Origin="https://example.com")
-    assert (answer.status_code, answer.json()["error"]["code"]) == (403, "cross_site")
-    transport = httpx.HTTPTransport(local_address="127.0.0.1")
-    headers = {"X-Forwarded-For": "203.0.113.7"}
-    with httpx.Client(base_url=url, transport=transport, headers=headers) as client:
-        assert client.post("/engine/restart", json={}).status_code == 403
-        assert client.get("/compare").status_code == 403
-    assert get(url, "/trace?previous=true")["error"]["code"] == "no_previous_run"
+def test_a_prompt_that_does_not_fit_the_new_memory_is_named(url: str) -> None:
+    post(url, "/v1/completions", {"prompt": "x" * 30, "max_tokens": 3}, **{"X-Client": "Ada"})
+    before = trace(url).to_bytes()
+    error = refused(url, {"prompts": "together", "settings": {"max_kv_tokens": 16}})
+    assert error["param"] == "prompts"
+    assert_names(error["message"], "Ada", "max_kv_tokens")
+    assert trace(url).to_bytes() == before
 
 
-def test_the_next_run_is_written_to_the_next_trace_file(
-    serve: Callable[..., BackgroundServer], tmp_path: Path
-) -> None:
+def test_the_next_run_is_written_to_the_next_trace_file(serve: Serve, tmp_path: Path) -> None:
     file = tmp_path / "class.jsonl"
     url = serve(engine=ENGINE, trace_file=str(file)).url
     post(url, "/v1/completions", {"prompt": "x", "max_tokens": 3})
@@ -305,7 +224,7 @@ def test_the_next_run_is_written_to_the_next_trace_file(
     assert post(url, "/v1/completions", {"prompt": "x", "max_tokens": 3}).status_code == 200
 
 
-def test_an_engine_that_has_failed_works_again(serve: Callable[..., BackgroundServer]) -> None:
+def test_an_engine_that_has_failed_works_again(serve: Serve) -> None:
     url = serve(engine=ENGINE).url
     broken = post(url, "/v1/completions", {"prompt": "x", "max_tokens": 3}, **{"X-Client": "break"})
     assert "engine_failed" in broken.text
@@ -315,15 +234,14 @@ def test_an_engine_that_has_failed_works_again(serve: Callable[..., BackgroundSe
     assert answer(url, **{"X-Client": "break"}) == "abc"  # its policy is the named one now
 
 
-def test_old_and_new_are_compared(serve: Callable[..., BackgroundServer]) -> None:
+def test_old_and_new_are_compared(serve: Serve) -> None:
     url = serve(engine=ENGINE | {"max_batch_size": 4}).url
     for _ in range(2):
         post(url, "/v1/completions", {"prompt": "Once upon a time", "max_tokens": 3})
     assert get(url, "/compare")["error"]["code"] == "no_previous_run"
     restart(url, prefix_cache="off")
     assert get(url, "/compare")["error"]["code"] == "nothing_to_compare"
-    with Feed(url) as feed:
-        feed.keyframe()
+    with watch(url) as feed:
         restart(url, prefix_cache="radix")
         restart(url)
     post(url, "/v1/completions", {"prompt": "Once upon a time", "max_tokens": 3})
@@ -340,9 +258,7 @@ def test_old_and_new_are_compared(serve: Callable[..., BackgroundServer]) -> Non
 
 def test_a_server_that_stops_right_after_a_restart_ends() -> None:
     server = start(paused=True, engine=ENGINE)
-    callers = ask(server.url, "Ada", max_tokens=60)
+    _open = ask(server.url, "Ada", max_tokens=60)
     post(server.url, "/engine/step")
     restart(server.url, prompts="same_steps", abort=True)
     assert server.stop() == 0
-    for caller in callers:
-        caller.close()

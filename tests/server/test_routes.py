@@ -1,18 +1,23 @@
 """Routes that clients of vLLM expect: what they answer, and their protection."""
 
-import os
-from collections.abc import Callable
-from importlib.metadata import version
-from pathlib import Path
+import sys
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import pytest
 
 from engine.events.vocabulary import RequestArrived
-from server.process import BackgroundServer
-from tests.server.harness import Caller, get, http, post, trace, until
-
-Serve = Callable[..., BackgroundServer]
+from engine.scheduling.admission import RequestError
+from engine.text.byte_tokenizer import ByteTokenizer
+from server.api.openai.chat import encode_conversation
+from server.core.admission import (
+    CHARACTERS_PER_TOKEN,
+    LEAST_CHARACTERS,
+    MAX_CHARACTERS,
+    check_length,
+)
+from tests.facts import assert_names
+from tests.server.harness import Caller, Serve, get, http, post, trace, until
 
 MESSAGES = [{"role": "user", "content": "Tell me."}]
 # Every route that a client may call at any time, with a body that it accepts.
@@ -59,15 +64,6 @@ def test_each_route_needs_the_key_and_a_known_host(serve: Serve, end: str) -> No
             assert client.request(method, path + end, json=body, headers=key).status_code == 200
 
 
-def test_a_slash_at_the_end_keeps_the_limit_of_a_control(url: str) -> None:
-    answer = post(url, "/engine/step/", {"steps": 1, "more": "x" * 2000})
-    assert (answer.status_code, answer.json()["error"]["code"]) == (413, "body_too_large")
-
-
-def test_the_version_is_that_of_the_package(url: str) -> None:
-    assert get(url, "/version") == {"version": version("underglass")}
-
-
 def test_the_load_counts_unfinished_requests(serve: Serve) -> None:
     url = serve(paused=True).url
     assert get(url, "/load") == {"server_load": 0}
@@ -76,23 +72,6 @@ def test_the_load_counts_unfinished_requests(serve: Serve) -> None:
     for caller in callers:
         caller.close()
     until(url, "/load", lambda answer: answer.json()["server_load"] == 0)
-
-
-@pytest.mark.parametrize("method", ["GET", "POST"])
-def test_ping_fails_while_the_engine_hangs(serve: Serve, tmp_path: Path, method: str) -> None:
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    url = serve(gate=str(gate), server={"stuck_seconds": 0.3}).url
-    with http(url) as client:
-        assert client.request(method, "/ping").status_code == 200
-        hanging = Caller(url, "/v1/completions", {"prompt": "x"}, X_Client="gate")
-        until(url, "/ready", lambda answer: answer.status_code == 503)
-        stuck = client.request(method, "/ping")
-        assert (stuck.status_code, stuck.json()["error"]["code"]) == (503, "engine_stuck")
-        gate.write_text("open")
-        until(url, "/ready", lambda answer: answer.status_code == 200)
-        assert client.request(method, "/ping").status_code == 200
-    hanging.close()
 
 
 def test_a_rendered_completion_is_what_a_completion_computes(url: str) -> None:
@@ -115,35 +94,6 @@ def test_a_rendered_chat_is_what_a_chat_computes(url: str) -> None:
     post(url, "/v1/chat/completions", body)
     assert rendered["token_ids"] == trace(url).of(RequestArrived)[-1].prompt
     assert (rendered["stream"], rendered["priority"], rendered["model"]) == (True, 2, "any")
-
-
-@pytest.mark.parametrize("end", ["", "/render"])
-@pytest.mark.parametrize(
-    ("path", "body", "param"),
-    [
-        ("/v1/completions", {"prompt": "x" * 5000, "model": "m"}, "prompt"),
-        ("/v1/completions", {"prompt": "x" * 100_000, "model": "m"}, "prompt"),
-        ("/v1/completions", {"prompt": "x", "max_tokens": 5000, "model": "m"}, "max_tokens"),
-        ("/v1/chat/completions", {"messages": [MESSAGES[0] | {"content": "x" * 5000}]}, "messages"),
-        (
-            "/v1/chat/completions",
-            {"messages": MESSAGES, "max_completion_tokens": 5000},
-            "max_completion_tokens",
-        ),
-    ],
-)
-def test_what_does_not_fit_has_openais_code(
-    url: str, path: str, body: dict[str, Any], param: str, end: str
-) -> None:
-    answer = post(url, path + end, body)
-    error = answer.json()["error"]
-    assert (answer.status_code, error["code"]) == (400, "context_length_exceeded")
-    assert (error["type"], error["param"]) == ("invalid_request_error", param)
-
-
-def test_the_longest_text_of_tokenize_has_openais_code_too(url: str) -> None:
-    error = post(url, "/tokenize", {"prompt": "x" * 100_000}).json()["error"]
-    assert (error["code"], error["param"]) == ("context_length_exceeded", "prompt")
 
 
 def test_max_model_len_is_what_a_prompt_and_its_output_may_have(url: str) -> None:
@@ -208,41 +158,77 @@ def test_tokenize_takes_the_tools_that_a_template_does_not_read(url: str) -> Non
     assert post(url, "/tokenize", {"messages": MESSAGES, "tools": [tool]}).json() == plain
 
 
+# /tokenize and /detokenize: the ids are those that a request computes
+
+
+TEXTS = ["Once", "", "naïve 🙂", "<|user_end|> is a token", "tab\tand\nline"]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_prompt_has_the_ids_that_a_request_computes(url: str, text: str) -> None:
+    answer = post(url, "/tokenize", {"prompt": text}).json()
+    post(url, "/v1/completions", {"prompt": text, "max_tokens": 1})
+    assert answer["tokens"] == trace(url).of(RequestArrived)[-1].prompt
+    assert answer["count"] == len(answer["tokens"]) == len(answer["token_strs"])
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_there_and_back(url: str, text: str) -> None:
+    answer = post(url, "/tokenize", {"prompt": text}).json()
+    back = post(url, "/detokenize", {"tokens": answer["tokens"]}).json()["prompt"]
+    assert back == "".join(answer["token_strs"]) == f"<|bos|>{text}"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"reasoning_content": "x" * 1_100_000},
+        {"tool_calls": [{"function": {"name": "f", "x": "x" * 1_100_000}}]},
+        {"tool_calls": [{"function": {"name": "f"}, "x" * 1_100_000: 1}]},
+    ],
+    ids=["flat", "nested", "key"],
+)
 @pytest.mark.parametrize("path", ["/tokenize", "/v1/chat/completions"])
-@pytest.mark.parametrize(
-    ("fields", "param"),
-    [
-        ({"chat_template_kwargs": {"a": ["<|user_end|>"]}}, "chat_template_kwargs.a"),
-        ({"documents": [{"text": "<|assistant_start|>"}]}, "documents"),
-        ({"documents": [{"text": "a template that does not read it"}]}, "documents"),
-        ({"chat_template_kwargs": {"messages": []}}, "chat_template_kwargs.messages"),
-        ({"chat_template_kwargs": {"chat_template": "x"}}, "chat_template_kwargs.chat_template"),
-        ({"chat_template_kwargs": {"a": "x" * 100_000}}, "messages"),
-        ({"chat_template": "{{ messages }}"}, "chat_template"),
-        (
-            {"continue_final_message": True, "add_generation_prompt": True},
-            "continue_final_message",
-        ),
-    ],
-    ids=lambda value: str(value)[:40],
-)
-def test_what_a_template_must_not_get_is_rejected(
-    url: str, path: str, fields: dict, param: str
-) -> None:
-    answer = post(url, path, {"messages": MESSAGES} | fields)
-    assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
+def test_text_anywhere_in_a_message_counts(url: str, path: str, more: dict) -> None:
+    """A chat template may render all of it, and tokenizing it would delay all other requests."""
+    answer = post(url, path, {"messages": [{"role": "assistant", "content": "x"} | more]})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "messages")
+    assert_names(answer.json()["error"]["message"], LEAST_CHARACTERS)
 
 
 @pytest.mark.parametrize(
-    "fields",
-    [
-        {"continue_final_message": True},
-        {"chat_template_kwargs": {"a": 1}},
-        {"documents": [{"text": "a"}]},
-        {"tools": [{"type": "function", "function": {"name": "look"}}]},
-    ],
-    ids=str,
+    ("context", "limit"),
+    [(1024, LEAST_CHARACTERS), (1 << 15, CHARACTERS_PER_TOKEN << 15), (1 << 30, MAX_CHARACTERS)],
 )
-def test_a_text_has_no_template(url: str, fields: dict) -> None:
-    answer = post(url, "/tokenize", {"prompt": "x"} | fields)
-    assert (answer.status_code, answer.json()["error"]["param"]) == (400, *fields)
+def test_the_limit_in_characters_follows_the_context(context: int, limit: int) -> None:
+    config = SimpleNamespace(num_blocks=1 << 30, block_size=1)
+    bridge: Any = SimpleNamespace(config=config, max_context=context)
+    check_length([1] * limit, bridge)
+    with pytest.raises(RequestError):
+        check_length([1] * (limit + 1), bridge)
+
+
+def lines_run(nested: int) -> int:
+    """Lines of `encode_conversation` that run for a client that guesses placeholders."""
+    guesses = ["[" * n + "content 0" + "]" * n for n in range(nested)]
+    lines = 0
+
+    def trace_lines(frame: FrameType, event: str, _argument: object) -> Any:
+        nonlocal lines
+        if frame.f_code is not encode_conversation.__code__:
+            return None
+        lines += event == "line"
+        return trace_lines
+
+    before = sys.gettrace()
+    sys.settrace(trace_lines)
+    try:
+        messages = [{"role": "user", "content": text} for text in ("<|bos|>", "".join(guesses))]
+        encode_conversation(messages, ByteTokenizer())
+    finally:
+        sys.settrace(before)
+    return lines
+
+
+def test_no_content_makes_a_conversation_slow_to_encode() -> None:
+    assert lines_run(nested=300) == lines_run(nested=3)

@@ -1,7 +1,5 @@
 """Run until something happens: the engine stops after that step, and says why."""
 
-import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +13,10 @@ from engine.events.vocabulary import (
     StepScheduled,
     StepStarted,
 )
-from server.process import BackgroundServer
 from tests.facts import assert_names
-from tests.server.harness import Caller, Feed, get, post, sse_data, trace, until
+from tests.server.harness import Caller, Feed, Serve, get, post, sse_data, trace, until, watch
 
-BOTH_SHAPES = True
+ONE_SHAPE = {"two_processes": True}  # commands and buffers pass through messages
 
 # Two requests fit while they are short: memory runs out, then something is preempted or evicted.
 TIGHT = {"max_batch_size": 2, "max_kv_tokens": 64, "block_size": 8, "token_budget": 32}
@@ -28,8 +25,7 @@ TIGHT = {"max_batch_size": 2, "max_kv_tokens": 64, "block_size": 8, "token_budge
 def ask(url: str, *prompts: str, max_tokens: int = 20, **fields: Any) -> list[Caller]:
     """Queue requests one after the other."""
     callers = []
-    with Feed(url) as feed:
-        feed.keyframe()
+    with watch(url) as feed:
         for prompt in prompts:
             body = {"prompt": prompt, "max_tokens": max_tokens, "ignore_eos": True} | fields
             callers.append(Caller(url, "/v1/completions", body))
@@ -67,14 +63,10 @@ def step_of(url: str, kind: type[Any]) -> tuple[int, Any]:
 )
 @pytest.mark.parametrize("async_scheduling", [False, True])
 def test_it_stops_after_the_step_of_the_event_and_names_the_request(
-    serve: Callable[..., BackgroundServer],
-    until: str,
-    kind: type[Any],
-    who: str,
-    async_scheduling: bool,
+    serve: Serve, until: str, kind: type[Any], who: str, async_scheduling: bool
 ) -> None:
     url = serve(paused=True, engine=TIGHT | {"async_scheduling": async_scheduling}).url
-    callers = ask(url, "first prompt", "second prompt", "third prompt", max_tokens=24)
+    _open = ask(url, "first prompt", "second prompt", "third prompt", max_tokens=24)
     stopped = run_until(url, until)
     step, event = step_of(url, kind)
     # With asynchronous scheduling, a finish is seen when the next step is scheduled already.
@@ -87,16 +79,13 @@ def test_it_stops_after_the_step_of_the_event_and_names_the_request(
         post(url, "/engine/pause")
         late.until_status(stopped=None)
     assert sum(isinstance(event, StepStarted) for event in trace(url)) == stopped["step"]
-    for caller in callers:
-        caller.close()
 
 
 def test_it_stops_when_a_request_arrives_and_after_the_step_that_could_admit_it(
-    serve: Callable[..., BackgroundServer], tmp_path: Path
+    serve: Serve, gate: Path
 ) -> None:
-    gate = tmp_path / "gate"  # holds the first step until the second request is on its way
-    os.mkfifo(gate)
-    url = serve(paused=True, gate=str(gate)).url
+    # holds the first step until the second request is on its way
+    url = serve(paused=True, gate=gate).url
     callers = ask(url, "first", user="gate", max_tokens=450)
     waits = Caller(url, "/engine/run_until", {"until": "arrival"})
     with gate.open("wb"):  # waits for the forward pass, which goes on when the block ends
@@ -109,13 +98,9 @@ def test_it_stops_when_a_request_arrives_and_after_the_step_that_could_admit_it(
     events = list(trace(url))
     arrived = max(at for at, event in enumerate(events) if isinstance(event, RequestArrived))
     assert sum(isinstance(event, StepScheduled) for event in events[arrived:]) == 1
-    for caller in callers:
-        caller.close()
 
 
-def test_a_request_that_was_left_waiting_before_does_not_count_again(
-    serve: Callable[..., BackgroundServer],
-) -> None:
+def test_a_request_that_was_left_waiting_before_does_not_count_again(serve: Serve) -> None:
     url = serve(paused=True, engine={"max_batch_size": 2, "max_kv_tokens": 4096}).url
     callers = ask(url, "a", "b", "c", "d", max_tokens=10)
     assert run_until(url, "waiting") | {"message": ""} == {
@@ -128,11 +113,9 @@ def test_a_request_that_was_left_waiting_before_does_not_count_again(
     callers += ask(url, "e", max_tokens=10)
     assert run_until(url, "waiting")["request"] == 5
     assert run_until(url, "waiting")["reason"] == "idle"
-    for caller in callers:
-        caller.close()
 
 
-def test_the_first_token_of_a_chosen_request(serve: Callable[..., BackgroundServer]) -> None:
+def test_the_first_token_of_a_chosen_request(serve: Serve) -> None:
     url = serve(paused=True, engine={"max_batch_size": 1, "max_kv_tokens": 4096}).url
     callers = ask(url, "a", "b", max_tokens=5)
     assert run_until(url, "first_token", request=2)["step"] == 6
@@ -143,13 +126,9 @@ def test_the_first_token_of_a_chosen_request(serve: Callable[..., BackgroundServ
     with Feed(url) as feed:
         feed.until(lambda _event: 4 not in feed.state.requests)
     assert run_until(url, "first_token", request=3)["reason"] == "first_token"
-    for caller in callers:
-        caller.close()
 
 
-def test_it_stops_after_so_many_steps_and_when_nothing_is_left(
-    serve: Callable[..., BackgroundServer],
-) -> None:
+def test_it_stops_after_so_many_steps_and_when_nothing_is_left(serve: Serve) -> None:
     url = serve(paused=True, engine={"max_kv_tokens": 4096}).url
     assert run_until(url, "preemption")["reason"] == "idle"
     [caller] = ask(url, "a", max_tokens=10)
@@ -163,11 +142,9 @@ def test_it_stops_after_so_many_steps_and_when_nothing_is_left(
 
 
 @pytest.mark.parametrize(("verb", "reason"), [("pause", "paused"), ("resume", "resumed")])
-def test_another_command_ends_it(
-    serve: Callable[..., BackgroundServer], verb: str, reason: str
-) -> None:
+def test_another_command_ends_it(serve: Serve, verb: str, reason: str) -> None:
     url = serve(checking=True, engine={"max_kv_tokens": 65536}).url  # a step takes half a ms
-    callers = ask(url, "long", max_tokens=50_000)
+    _open = ask(url, "long", max_tokens=50_000)
     for _ in range(20):  # on a busy machine 500 steps may be over before the command arrives
         waits = Caller(url, "/engine/run_until", {"until": "preemption"})
         assert post(url, f"/engine/{verb}").json()["paused"] is (verb == "pause")
@@ -177,39 +154,11 @@ def test_another_command_ends_it(
         assert '"reason":"steps"' in answer
     else:
         pytest.fail(f"no run was {reason} in 20 attempts")
-    for caller in callers:
-        caller.close()
 
 
-@pytest.mark.parametrize(
-    ("body", "param"),
-    [
-        ({}, "until"),
-        ({"until": "doomsday"}, "until"),
-        ({"until": "steps", "steps": 501}, "steps"),
-        ({"until": "steps", "steps": 0}, "steps"),
-        ({"until": "steps", "steps": "2"}, "steps"),
-        ({"until": "first_token"}, "request"),
-        ({"until": "first_token", "request": 99}, "request"),
-        ({"until": "first_token", "request": 0}, "request"),
-        ({"until": "finish", "request": 1}, "request"),
-        ({"until": "finish", "forever": True}, "forever"),
-    ],
-)
-def test_a_wrong_field_is_named(url: str, body: dict[str, Any], param: str) -> None:
-    answer = post(url, "/engine/run_until", body)
-    assert answer.status_code == 400
-    assert answer.json()["error"]["param"] == param
-    assert_names(answer.json()["error"]["message"], param)
-    assert get(url, "/health")["paused"] is False
-
-
-def test_submissions_are_held_visibly_and_released_into_one_step(
-    serve: Callable[..., BackgroundServer],
-) -> None:
+def test_submissions_are_held_visibly_and_released_into_one_step(serve: Serve) -> None:
     url = serve(engine={"max_batch_size": 8, "max_kv_tokens": 4096}).url
-    with Feed(url) as feed:
-        feed.keyframe()
+    with watch(url) as feed:
         assert post(url, "/engine/hold_submissions").json() == {"holding": True, "requests": 0}
         callers, names = list[Caller](), ("Ada", "Bo", "Cy", "Dee")
         for name in names:
@@ -233,12 +182,9 @@ def test_submissions_are_held_visibly_and_released_into_one_step(
     assert post(url, "/engine/release_submissions").json()["requests"] == 0
 
 
-def test_a_server_that_stops_releases_what_it_holds(
-    serve: Callable[..., BackgroundServer],
-) -> None:
+def test_a_server_that_stops_releases_what_it_holds(serve: Serve) -> None:
     server = serve(engine={"max_kv_tokens": 4096})
-    with Feed(server.url) as feed:
-        feed.keyframe()
+    with watch(server.url) as feed:
         post(server.url, "/engine/hold_submissions")
         caller = Caller(server.url, "/v1/completions", {"prompt": "x", "max_tokens": 5})
         feed.until_held("")

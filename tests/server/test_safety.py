@@ -1,18 +1,21 @@
 """The server's protection from its clients: the key, other sites' pages, and endless bodies."""
 
 import json
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
+from fastapi import FastAPI
 
+from engine.extras import MissingExtraError
+from server.api import live
+from server.api.live import BOARD, PAGES
 from server.http.bodies import BodyLimits
-from server.process import BackgroundServer
-from tests.facts import assert_names
-from tests.server.harness import Caller, get, http, post, start
+from tests.server.harness import Caller, Serve, get, http, post, start
 
 LIMITS = BodyLimits(bytes=(1 << 20) + 16 * 2049, values=(1 << 16) + 2049)  # 2048 slots of memory
-Serve = Callable[..., BackgroundServer]
 SITE = "https://course.example"
 
 
@@ -208,76 +211,6 @@ def test_json_that_is_nested_too_deep(guarded: str, content: str, code: str | No
         assert (answer.status_code, error_of(answer)["code"]) == (400, code)
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "param"),
-    [
-        ("/v1/completions", {"prompt": [[1]] * 1025, "stream": False}, "prompt"),
-        ("/v1/completions", {"prompt": ["x"] * 1025, "stream": False}, "prompt"),
-        (
-            "/v1/chat/completions",
-            {"messages": [{"role": "user", "content": ""}] * 4097},
-            "messages",
-        ),
-    ],
-)
-def test_limits_are_named(url: str, path: str, body: dict, param: str) -> None:
-    error = error_of(post(url, path, body))
-    assert error["param"] == param
-    assert_names(error["message"], 1024 if param == "prompt" else 4096)
-
-
-@pytest.mark.parametrize(
-    ("path", "body", "param", "named"),
-    [
-        ("/v1/completions", {"prompt": "x" * 100_000}, "prompt", 100_000),
-        ("/v1/completions", {"prompt": ["y", "x" * 100_000], "stream": False}, "prompt", 100_001),
-        (
-            "/v1/chat/completions",
-            {"messages": [{"role": "user", "content": "x" * 50_000}] * 2},
-            "messages",
-            100_008,
-        ),
-        (
-            "/v1/chat/completions",
-            {"messages": [{"role": "user", "content": "x", "name": "x" * 100_000}]},
-            "messages",
-            100_005,
-        ),
-        ("/tokenize", {"prompt": "x" * 300_000}, "prompt", 1 << 16),
-        (
-            "/tokenize",
-            {"messages": [{"role": "user", "content": "x" * 300_000}]},
-            "messages",
-            1 << 16,
-        ),
-    ],
-)
-def test_a_text_that_cannot_fit_is_refused_before_it_is_tokenized(
-    url: str, path: str, body: dict, param: str, named: int
-) -> None:
-    answer = post(url, path, body)
-    assert (answer.status_code, error_of(answer)["param"]) == (400, param)
-    # Characters are counted, not tokens: BOS and the template's tokens are not among them.
-    assert_names(error_of(answer)["message"], named)
-
-
-@pytest.mark.parametrize("prompts", [["x" * 2_000] * 36, "x" * 1_100_000])
-def test_prompts_that_would_hold_up_the_tokenizer_are_refused(
-    url: str, prompts: str | list[str]
-) -> None:
-    error = error_of(post(url, "/v1/completions", {"prompt": prompts, "stream": False}))
-    assert error["param"] == "prompt"
-    assert_names(error["message"], 1 << 16)
-
-
-def test_a_text_that_may_fit_is_counted_exactly(url: str) -> None:
-    error = error_of(post(url, "/v1/completions", {"prompt": "x" * 50_000}))
-    assert error["param"] == "prompt"
-    assert_names(error["message"], 50_001)  # BOS is counted: these are tokens
-    long = "<|user_start|>" * 1000  # 14 characters a token
-    assert post(url, "/v1/completions", {"prompt": long, "max_tokens": 1}).status_code == 200
-
-
 # What is hardly HTTP
 
 
@@ -305,18 +238,6 @@ def test_headers_have_an_end(url: str, endless: bytes) -> None:
     answer, _, body = caller.read_all().partition("\r\n\r\n")
     assert answer.startswith("HTTP/1.1 431 ")
     assert json.loads(body)["error"]["code"] == "head_too_large"
-
-
-def test_a_wrong_method_gets_405_with_the_allowed_methods(url: str) -> None:
-    with http(url) as client:
-        for method, path, allowed in (
-            ("GET", "/v1/completions", "POST"),
-            ("DELETE", "/health", "GET"),
-            ("PUT", "/engine/step", "POST"),
-        ):
-            answer = client.request(method, path)
-            assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
-            assert error_of(answer)["code"] == "method_not_allowed"
 
 
 @pytest.fixture(scope="module")
@@ -375,3 +296,61 @@ def test_head_answers_as_get_without_a_body(url: str, path: str) -> None:
 def test_a_head_of_the_endless_feed_is_refused(url: str) -> None:
     with http(url) as client:
         assert client.head("/events").status_code == 405
+
+
+# The live page's files: open to a browser, complete without any other server
+
+
+FILES = [f"/page/{path.name}" for path in PAGES.iterdir()] + ["/board/live.js"]
+
+
+@pytest.mark.parametrize("path", ["/", *FILES])
+def test_a_browser_gets_the_page_without_a_key_and_what_it_draws_only_with_one(
+    guarded: str, path: str
+) -> None:
+    with http(guarded) as client:
+        answer = client.get(path)
+        assert (answer.status_code, answer.headers["cache-control"]) == (200, "no-cache")
+        assert client.get("/events").status_code == 401
+    assert post(guarded, "/engine/pause").status_code == 401
+
+
+def test_nothing_is_loaded_from_elsewhere(url: str) -> None:
+    with http(url) as client:
+        page, docs = client.get("/"), client.get("/docs")
+    policy = dict(
+        part.strip().split(" ", 1) for part in page.headers["content-security-policy"].split(";")
+    )
+    assert policy["default-src"] == "'none'"
+    assert policy["connect-src"] == "'self'"
+    assert policy["frame-ancestors"] == "'none'"
+    assert docs.headers["content-security-policy"].startswith("default-src 'none'")
+    for path in PAGES.iterdir():
+        addresses = re.findall(
+            r"""(?:src|href)="([^"]*)"|from "([^"]*)"|url\(([^)]*)\)""", path.read_text()
+        )
+        for address in filter(None, (one for found in addresses for one in found)):
+            assert address.startswith(("/", "data:")) and not address.startswith("//"), address
+
+
+def test_only_the_pages_own_files_are_served(url: str) -> None:
+    (PAGES / "live.html").resolve(strict=True)
+    with http(url) as client:
+        for path in (
+            "/page/../app.py",
+            "/page/%2e%2e/app.py",
+            "/board/..%2fhtml.py",
+            "/page/",
+            "/page/x",
+        ):
+            answer = client.get(path)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (404, "not_found")
+        assert client.get("/board/live.js").content == (BOARD / "live.js").read_bytes()
+
+
+def test_a_missing_bundle_is_an_error_that_names_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "BOARD", tmp_path)
+    with pytest.raises(MissingExtraError, match="`make setup`"):
+        live.install_page(FastAPI())

@@ -7,12 +7,10 @@ import pytest
 
 from server.cli.replicas import replica_environment
 from server.core.settings import ServerSettings
-from server.process import serve_in_background
 from tests.facts import assert_names
-from tests.server.console import invoke, refused
 from tests.server.gateway.cluster import start_gateway
 from tests.server.gateway.conftest import wait_for
-from tests.server.harness import get, http, post
+from tests.server.harness import get, http, post, start
 
 MESSAGES = [{"role": "user", "content": "Hi"}]
 BODIES: dict[str, dict[str, Any]] = {
@@ -27,7 +25,7 @@ BODIES: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module", params=["server", "gateway"])
 def named(request: pytest.FixtureRequest) -> Iterator[str]:
-    with serve_in_background(served_model_name="story/teller") as server:
+    with start(server={"served_names": ["story/teller", "story"]}) as server:
         if request.param == "server":
             yield server.url
             return
@@ -45,25 +43,20 @@ def test_only_a_chosen_name_is_served(named: str, path: str, stream: bool) -> No
     assert (unknown.status_code, error["code"]) == (404, "model_not_found")
     assert error["param"] == "model"
     assert_names(error["message"], "gpt-4o", "/v1/models")
-    for right in ("story/teller", "", None):
+    for right in ("story/teller", "story", "", None):
         assert post(named, path, body | {"model": right}).status_code == 200, right
 
 
 def test_the_list_has_the_chosen_name(named: str) -> None:
-    assert [model["id"] for model in get(named, "/v1/models")["data"]] == ["story/teller"]
+    assert [model["id"] for model in get(named, "/v1/models")["data"]] == ["story/teller", "story"]
     assert get(named, "/v1/models/story/teller")["id"] == "story/teller"
     with http(named) as client:
-        assert client.get("/v1/models/bundled").status_code == 404
+        assert client.get("/v1/models/alphabet").status_code == 404
 
 
 @pytest.mark.parametrize("path", BODIES)
 def test_one_model_without_a_chosen_name_answers_for_any_name(url: str, path: str) -> None:
     assert post(url, path, BODIES[path] | {"model": "gpt-4o"}).status_code == 200
-
-
-@pytest.mark.parametrize("name", ["", "x" * 257, "two\nlines", "two words"])
-def test_a_name_that_no_request_can_have_is_refused(name: str) -> None:
-    refused(invoke("serve", "--port", "0", "--served-model-name", name), "--served-model-name")
 
 
 def test_replicas_get_every_name() -> None:
@@ -72,8 +65,3 @@ def test_replicas_get_every_name() -> None:
     variables = replica_environment(given, ServerSettings())
     assert variables["UNDERGLASS_SERVED_MODEL_NAME"].split() == ["story", "teller"]
     assert variables["UNDERGLASS_TOKEN_BUDGET"] == "64"
-
-
-def test_a_gateway_leaves_the_name_to_its_replicas() -> None:
-    arguments = ("--replica", "http://127.0.0.1:1", "--served-model-name", "story")
-    refused(invoke("serve", "--port", "0", *arguments), "--served-model-name", "--replica")

@@ -1,16 +1,12 @@
 """A learner's engine.py, server.py and visualizer.py in the working directory hide nothing of ours."""
 
-import ast
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from jupyter_client.blocking import BlockingKernelClient
-from jupyter_client.manager import start_new_kernel
 
 from server.process import BackgroundServer, serve_in_background
 from tests.facts import assert_names
@@ -60,12 +56,17 @@ def test_a_module_whose_package_is_hidden_is_one_line(folder: Path) -> None:
     assert_names(done.stderr, str(folder / "engine.py"), "rename")
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_each_name_is_checked(folder: Path, name: str) -> None:
-    for other in set(NAMES) - {name}:
-        (folder / f"{other}.py").unlink()
-    done = run(sys.executable, "-c", "import underglass.shadowed")
-    assert_names(done.stderr.splitlines()[-1], "ImportError", str(folder / f"{name}.py"), name)
+def test_a_lesson_names_the_files_until_all_are_renamed(folder: Path) -> None:
+    """A kernel, too, looks for packages in its directory first."""
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "notebooks")])
+    lesson = (sys.executable, "-c", "".join(IMPORTS))
+    for name in NAMES:
+        file = folder / f"{name}.py"
+        done = run(*lesson, PYTHONPATH=paths)
+        assert_names(done.stderr.splitlines()[-1], "ImportError", str(file), name)
+        file.rename(folder / f"my_{name}.py")
+    done = run(*lesson, PYTHONPATH=paths)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.usefixtures("folder")
@@ -81,13 +82,6 @@ def test_a_background_server_starts_and_two_runs_are_compared() -> None:
         check_comparison(server)
 
 
-@pytest.mark.usefixtures("folder")
-def test_a_server_of_the_console_command_compares_two_runs() -> None:
-    command = [UNDERGLASS, "serve", "--port", "0", "--request-log", "off", "--until-stdin-closes"]
-    with BackgroundServer(command) as server:
-        check_comparison(server)
-
-
 def check_comparison(server: BackgroundServer) -> None:
     ask = {"prompt": "Once", "max_tokens": 2, "stream": False}
     for number in range(2):
@@ -96,37 +90,3 @@ def check_comparison(server: BackgroundServer) -> None:
             assert post(server.url, "/engine/restart", restart).status_code == 200
         assert post(server.url, "/v1/completions", ask).status_code == 200
     assert ["max_batch_size", "8", "4"] in get(server.url, "/compare")["facts"]["settings"]
-
-
-@pytest.fixture
-def kernel(
-    folder: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[BlockingKernelClient]:
-    """A kernel in the folder that finds the packages where an installed one finds them: after ''."""
-    site = tmp_path_factory.mktemp("path")
-    (site / "sitecustomize.py").write_text(
-        "import sys\n"
-        "at = next(i for i, one in enumerate(sys.path) if one.endswith('site-packages'))\n"
-        f"sys.path.insert(at + 1, {str(ROOT)!r})\n"
-    )
-    paths = os.pathsep.join([str(site), str(ROOT / "notebooks")])
-    manager, client = start_new_kernel(
-        kernel_name="python3", cwd=str(folder), env=os.environ | {"PYTHONPATH": paths}
-    )
-    yield client
-    client.stop_channels()
-    manager.shutdown_kernel(now=True)
-
-
-def test_a_lesson_in_a_kernel_names_the_files_until_all_are_renamed(
-    folder: Path, kernel: BlockingKernelClient
-) -> None:
-    assert ast.parse("".join(IMPORTS)).body
-    for name in NAMES:
-        file = folder / f"{name}.py"
-        answer = kernel.execute_interactive("".join(IMPORTS), output_hook=lambda _: None)
-        assert answer["content"]["ename"] == "ImportError"
-        assert_names(answer["content"]["evalue"], str(file), name)
-        file.rename(folder / f"my_{name}.py")
-    answer = kernel.execute_interactive("".join(IMPORTS), output_hook=lambda _: None)
-    assert answer["content"]["status"] == "ok", answer["content"]

@@ -1,227 +1,57 @@
-"""`response_format` and `structured_outputs`: over HTTP, with the bundled model and OpenAI's SDK."""
+"""`response_format` and `structured_outputs`: what a request asks for, and the limits of a grammar.
+
+That samples have the shape, the engine's tests show, and clients in `tests/clients`.
+"""
 
 import json
-import re
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Literal
+from typing import Any
 
-import openai
 import pytest
-from pydantic import BaseModel, ConfigDict
 
-from engine.events.vocabulary import RequestArrived
-from server.process import serve_in_background
 from tests.facts import assert_names
-from tests.server.harness import post, sse_data, trace
-from tests.server.sdk import sdk
-from tests.server.test_openai_fields import ANSWERS, ask
+from tests.server.harness import post, sse_data
+from tests.server.test_openai_fields import BODIES, rendered
 
+SERVER = {"model": "bundled"}
 MESSAGES = [{"role": "user", "content": "What is 17 + 25?"}]
-SCHEMA = {
-    "type": "object",
-    "properties": {"city": {"enum": ["Paris", "Rome"]}, "days": {"type": "integer", "maximum": 99}},
-    "required": ["city", "days"],
-}
-CODE = "[A-Z]{3}-[0-9]{2}"
-OPTIONAL = {"type": "object", "properties": {f"p{i}": {"type": "integer"} for i in range(900)}}
-ENDLESS = {"type": "object", "properties": {"n": {"$ref": "#"}}, "required": ["n"]}
+SCHEMA = {"type": "object", "properties": {"city": {"enum": ["Paris", "Rome"]}}}
+INDENTED = json.dumps(SCHEMA, indent=2)
 LATER = "[xyz]{40}(a?){200}a{200}"  # reaches a limit after 40 letters
-
-
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with serve_in_background() as server:
-        yield server.url
-
-
-@pytest.fixture(scope="module")
-def client(url: str) -> Iterator[openai.OpenAI]:
-    with sdk(url) as client:
-        yield client
-
-
-def is_trip(text: str) -> bool:
-    trip = json.loads(text)
-    return list(trip) == ["city", "days"] and trip["city"] in ("Paris", "Rome")
-
-
-def format_of(schema: Any) -> dict[str, Any]:
-    return {"type": "json_schema", "json_schema": {"name": "trip", "schema": schema}}
-
-
-# What the body asks for, what the log says about it, and whether a text has the shape.
-SHAPES: list[tuple[dict[str, Any], tuple[str, str], Any]] = [
-    ({"response_format": format_of(SCHEMA)}, ("json_schema", json.dumps(SCHEMA)), is_trip),
-    ({"structured_outputs": {"json": SCHEMA}}, ("json_schema", json.dumps(SCHEMA)), is_trip),
-    (
-        {"structured_outputs": {"json": json.dumps(SCHEMA, indent=2)}},
-        ("json_schema", json.dumps(SCHEMA, indent=2)),
-        is_trip,
-    ),
-    ({"structured_outputs": {"regex": CODE}}, ("regex", CODE), re.compile(CODE).fullmatch),
+FORMAT = {"type": "json_schema", "json_schema": {"name": "trip", "schema": SCHEMA}}
+# What the body asks for, and what the engine gets.
+SHAPES: list[tuple[dict[str, Any], dict[str, Any] | None]] = [
+    ({"response_format": FORMAT}, {"kind": "json_schema", "text": json.dumps(SCHEMA)}),
+    ({"structured_outputs": {"json": SCHEMA}}, {"kind": "json_schema", "text": json.dumps(SCHEMA)}),
+    ({"structured_outputs": {"json": INDENTED}}, {"kind": "json_schema", "text": INDENTED}),
+    ({"structured_outputs": {"regex": "[A-Z]{3}"}}, {"kind": "regex", "text": "[A-Z]{3}"}),
     (
         {"structured_outputs": {"choice": ["yés", "no"]}},
-        ("choice", '["yés", "no"]'),
-        lambda text: text in ("yés", "no"),
+        {"kind": "choice", "text": '["yés", "no"]'},
     ),
     (
         {"structured_outputs": {"grammar": 'start: "a" "b"'}},
-        ("grammar", 'start: "a" "b"'),
-        lambda text: text == "ab",
+        {"kind": "grammar", "text": 'start: "a" "b"'},
     ),
+    ({"response_format": {"type": "text"}}, None),
+    ({"structured_outputs": None}, None),
+]
+ANY_OBJECT = [
+    {"response_format": {"type": "json_object"}},
+    {"structured_outputs": {"json_object": True}},
+    {"structured_outputs": {"json_object": True, "disable_any_whitespace": False}},
 ]
 
 
-@pytest.mark.parametrize("answer", ANSWERS, ids=lambda one: f"{one[0]}-{one[1]}")
-@pytest.mark.parametrize(
-    ("fields", "logged", "has_shape"), SHAPES, ids=[logged[0] for _, logged, _ in SHAPES]
-)
-def test_every_sample_has_the_shape(
-    client: openai.OpenAI,
-    url: str,
-    answer: tuple[str, bool],
-    fields: dict[str, Any],
-    logged: tuple[str, str],
-    has_shape: Any,
-) -> None:
-    got = ask(client, *answer, **fields, n=3, temperature=1.0, seed=5, max_tokens=60)
-    assert got.reasons == dict.fromkeys(range(3), "stop")
-    assert all(has_shape(text) for text in got.texts.values()), got.texts
-    structured = trace(url).of(RequestArrived)[-1].sampling["structured"]
-    assert (structured["kind"], structured["text"]) == logged
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"response_format": {"type": "json_object"}},
-        {"structured_outputs": {"json_object": True}},
-        {"structured_outputs": {"json_object": True, "disable_any_whitespace": False}},
-    ],
-    ids=str,
-)
-def test_any_json_object(client: openai.OpenAI, fields: dict[str, Any]) -> None:
-    text = ask(client, "chat", False, **fields, max_tokens=30).texts[0]
-    assert text.startswith("{")
-    with pytest.raises(ValueError):
-        json.loads(text + " {")
-
-
-def test_text_and_null_ask_for_nothing(client: openai.OpenAI, url: str) -> None:
-    for fields in ({"response_format": {"type": "text"}}, {"structured_outputs": None}):
-        assert ask(client, "chat", False, **fields) == ask(client, "chat", False)
-        assert "structured" not in trace(url).of(RequestArrived)[-2].sampling
-
-
-class Trip(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    city: Literal["Paris", "Rome"]
-    days: Literal[1, 2, 3]
-
-
-def test_the_sdk_parses_a_model(client: openai.OpenAI) -> None:
-    answer = client.chat.completions.parse(model="any", messages=MESSAGES, response_format=Trip)
-    parsed = answer.choices[0].message.parsed
-    assert isinstance(parsed, Trip)
-
-
-def test_the_sdk_streams_a_model(client: openai.OpenAI) -> None:
-    with client.chat.completions.stream(
-        model="any", messages=MESSAGES, response_format=Trip
-    ) as stream:
-        kinds = [event.type for event in stream]
-        answer = stream.get_final_completion()
-    assert "content.delta" in kinds
-    assert isinstance(answer.choices[0].message.parsed, Trip)
-
-
-def test_a_cut_off_answer_says_so(client: openai.OpenAI) -> None:
-    with pytest.raises(openai.LengthFinishReasonError):
-        client.chat.completions.parse(
-            model="any", messages=MESSAGES, response_format=Trip, max_tokens=3
-        )
-
-
-# Bodies, the field that the error names, and words of its message.
-WRONG: list[tuple[dict[str, Any], str, tuple[str, ...]]] = [
-    ({"response_format": {"type": "structural_tag"}}, "response_format.type", ("structural_tag",)),
-    ({"response_format": {"type": "json_schema"}}, "response_format.json_schema", ()),
-    (
-        {"response_format": {"type": "json_object", "schema": SCHEMA}},
-        "response_format.schema",
-        (),
-    ),
-    (
-        {"response_format": format_of({"properties": {"a": {"type": "whole"}}})},
-        "response_format.json_schema.schema",
-        ("properties.a", "whole"),
-    ),
-    (
-        {"response_format": format_of({"description": "x" * 70_000})},
-        "response_format.json_schema.schema",
-        ("characters",),
-    ),
-    ({"structured_outputs": {}}, "structured_outputs", ("none",)),
-    ({"structured_outputs": {"json_object": False}}, "structured_outputs", ("none",)),
-    (
-        {"structured_outputs": {"regex": "a", "choice": ["a"]}},
-        "structured_outputs",
-        ("regex and choice",),
-    ),
-    (
-        {"structured_outputs": {"structural_tag": "{}"}},
-        "structured_outputs.structural_tag",
-        ("not supported",),
-    ),
-    ({"structured_outputs": {"schema": {}}}, "structured_outputs.schema", ()),
-    ({"structured_outputs": {"choice": []}}, "structured_outputs.choice", ()),
-    ({"structured_outputs": {"regex": "(a"}}, "structured_outputs.regex", ("position 0",)),
-    ({"structured_outputs": {"regex": "a" * 70_000}}, "structured_outputs.regex", ("65536",)),
-    ({"structured_outputs": {"json": "{"}}, "structured_outputs.json", ("JSON",)),
-    ({"structured_outputs": {"grammar": "start: b"}}, "structured_outputs.grammar", ()),
-    (
-        {"structured_outputs": {"regex": "a"}, "response_format": {"type": "json_object"}},
-        "structured_outputs",
-        ("response_format",),
-    ),
-    (
-        {"structured_outputs": {"regex": "(a?){200}a{200}"}},
-        "structured_outputs.regex",
-        ("step_lexer_fuel", "20,000"),
-    ),
-    (
-        {"structured_outputs": {"regex": "((a{100}){100}){100}"}},
-        "structured_outputs.regex",
-        ("step_lexer_fuel", "20,000"),
-    ),
-    (
-        {"response_format": format_of(OPTIONAL)},
-        "response_format.json_schema.schema",
-        ("max_items_in_row", "2,000", "optional properties"),
-    ),
-    (
-        {"structured_outputs": {"json": ENDLESS}},
-        "structured_outputs.json",
-        ("step_max_items", "5,000", "its own schema"),
-    ),
-    ({"guided_json": SCHEMA}, "guided_json", ("structured_outputs", "json")),
-    ({"guided_regex": CODE}, "guided_regex", ("structured_outputs", "regex")),
-    ({"ebnf": "root ::= x"}, "ebnf", ("structured_outputs", "grammar")),
-]
-
-
-@pytest.mark.parametrize(("fields", "param", "words"), WRONG, ids=lambda one: str(one)[:50])
-@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions"])
-def test_a_wrong_field_is_named(
-    url: str, path: str, fields: dict[str, Any], param: str, words: tuple[str, ...]
-) -> None:
-    prompt = {"messages": MESSAGES} if "chat" in path else {"prompt": "x"}
-    answer = post(url, path, prompt | {"model": "any"} | fields)
-    error = answer.json()["error"]
-    assert (answer.status_code, error["param"]) == (400, param), error
-    assert all(word in error["message"] for word in words), error
+@pytest.mark.parametrize("endpoint", BODIES)
+def test_the_engine_gets_the_shape(url: str, endpoint: str) -> None:
+    for fields, shape in SHAPES:
+        assert rendered(url, endpoint, **fields)["structured"] == shape, fields
+    shapes = [rendered(url, endpoint, **fields)["structured"] for fields in ANY_OBJECT]
+    assert shapes == [{"kind": "json_object", "text": ""}] * 3
+    answer = post(url, f"/v1/{endpoint}", BODIES[endpoint] | SHAPES[4][0] | {"n": 3}).json()
+    texts = [one.get("text") or one["message"]["content"] for one in answer["choices"]]
+    assert set(texts) <= {"yés", "no"} and len(texts) == 3
 
 
 @pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions"])
@@ -244,23 +74,3 @@ def test_a_limit_that_an_output_reaches_is_named_and_ends_no_other_request(
     streamed = sse_data(post(url, path, limited | {"stream": True}).text)
     assert [one["error"] for one in streamed if "error" in one] == [error]
     assert len(streamed) > 10  # with the output so far
-
-
-def test_the_sdk_raises_the_limit_that_a_stream_reaches(client: openai.OpenAI) -> None:
-    stream = client.chat.completions.create(
-        model="any",
-        messages=MESSAGES,
-        max_tokens=60,
-        stream=True,
-        extra_body={"structured_outputs": {"regex": LATER}},
-    )
-    with pytest.raises(openai.APIError) as caught:
-        for _ in stream:
-            pass
-    assert_names(caught.value, "step_lexer_fuel")
-    assert caught.value.code == "grammar_limit"
-
-
-def test_completions_have_no_tools(url: str) -> None:
-    answer = post(url, "/v1/completions", {"prompt": "x", "tools": [{"function": {"name": "f"}}]})
-    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "tools")

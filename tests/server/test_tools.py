@@ -9,23 +9,21 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import openai
 import pytest
 from openai.lib.streaming.chat import FunctionToolCallArgumentsDoneEvent
-from pydantic import BaseModel
 
-from engine.events.vocabulary import RequestArrived, RequestFinished
+from engine.events.vocabulary import RequestArrived
 from engine.text.chat_template import ChatTemplate
 from server.api.openai.tool_messages import without_tool_messages
 from server.api.openai.tool_parsers import TOOL_PARSERS
 from server.api.openai.tools import required_schema
 from server.core.settings import TOOL_CALL_PARSERS
-from server.process import serve_in_background
-from tests.server.harness import Caller, Feed, post, sse_data, trace
-from tests.server.sdk import sdk
+from tests.server.harness import post, sse_data, start, trace
 
+SERVER = {"model": "bundled"}
 BUNDLED = Path("engine/bundled")
 ASK = {"role": "user", "content": "What is 17 + 25?"}
 WEATHER = {
@@ -49,18 +47,6 @@ NAMED = {"type": "function", "function": {"name": "get_weather"}}
 ONE = {"tool_choice": "required", "parallel_tool_calls": False}
 
 
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with serve_in_background() as server:
-        yield server.url
-
-
-@pytest.fixture(scope="module")
-def client(url: str) -> Iterator[openai.OpenAI]:
-    with sdk(url) as client:
-        yield client
-
-
 def complete(client: openai.OpenAI, **fields: Any) -> Any:
     body = {"model": "any", "messages": [ASK], "tools": TOOLS, "temperature": 0} | fields
     return client.chat.completions.create(**body)
@@ -76,25 +62,7 @@ def check_weather(arguments: str) -> None:
 # Forced calls
 
 
-def test_required_makes_one_call(client: openai.OpenAI) -> None:
-    (choice,) = complete(client, **ONE).choices
-    assert (choice.finish_reason, choice.message.content) == ("tool_calls", None)
-    (call,) = choice.message.tool_calls
-    assert call.type == "function"
-    assert call.function.name in ("get_weather", "now")
-    json.loads(call.function.arguments)
-
-
-def test_required_may_make_several_calls(client: openai.OpenAI) -> None:
-    """The list is forced to go on by the only tool that is there and a count of its tokens."""
-    (choice,) = complete(client, tools=[NOW], tool_choice="required", max_tokens=64).choices
-    calls = choice.message.tool_calls
-    assert [call.function.name for call in calls] == ["now"] * len(calls)
-    assert len({call.id for call in calls}) == len(calls) > 1
-
-
-@pytest.mark.parametrize("tools", [[WEATHER], [NOW], TOOLS])
-@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("tools", "stream"), [([NOW], False), (TOOLS, True)])
 def test_required_ends_although_the_model_repeats_its_call(
     client: openai.OpenAI, tools: list[dict], stream: bool
 ) -> None:
@@ -111,14 +79,6 @@ def test_required_ends_although_the_model_repeats_its_call(
     assert 1 < len(choice.message.tool_calls) <= 3
     for call in choice.message.tool_calls:
         assert isinstance(json.loads(call.function.arguments), dict)
-
-
-def test_a_named_function_is_called(client: openai.OpenAI) -> None:
-    (choice,) = complete(client, tool_choice=NAMED).choices
-    assert (choice.finish_reason, choice.message.content) == ("stop", None)  # OpenAI's too
-    (call,) = choice.message.tool_calls
-    assert call.function.name == "get_weather"
-    check_weather(call.function.arguments)
 
 
 def test_every_sample_makes_its_own_call(client: openai.OpenAI) -> None:
@@ -209,25 +169,6 @@ def any_cut(answer: Any) -> bool:
     return any(choice.finish_reason == "length" for choice in answer.choices)
 
 
-class GetWeather(BaseModel):
-    """Look the weather up."""
-
-    city: Literal["Paris", "Rome"]
-    days: Literal[1, 2, 3]
-
-
-def test_the_sdk_parses_the_arguments(client: openai.OpenAI) -> None:
-    answer = client.chat.completions.parse(
-        model="any",
-        messages=[ASK],
-        tools=[openai.pydantic_function_tool(GetWeather)],
-        tool_choice="required",
-        parallel_tool_calls=False,
-    )
-    (call,) = answer.choices[0].message.tool_calls
-    assert isinstance(call.function.parsed_arguments, GetWeather)
-
-
 def test_logprobs_cover_every_token(url: str) -> None:
     choices = deltas_of(url, **ONE, logprobs=True)
     tokens = [
@@ -240,17 +181,6 @@ def test_logprobs_cover_every_token(url: str) -> None:
     expected = whole["choices"][0]["logprobs"]["content"]
     assert tokens == [entry["token"] for entry in expected]
     assert len(tokens) == whole["usage"]["completion_tokens"]
-
-
-def test_a_client_that_leaves_frees_its_constrained_request(url: str) -> None:
-    body = {"messages": [ASK], "tools": [NOW], "tool_choice": "required", "stream": True, "n": 2}
-    with Feed(url) as feed:
-        feed.keyframe()
-        caller = Caller(url, "/v1/chat/completions", body | {"max_tokens": 1000})
-        feed.until_kind(RequestArrived)
-        caller.reset()
-        reasons = [feed.until_kind(RequestFinished).reason for _ in range(2)]
-        assert reasons == ["abort", "abort"]
 
 
 # Conversations
@@ -332,67 +262,6 @@ def test_the_schema_of_required() -> None:
     assert schema["$defs"]["get_weather"] == WEATHER["function"]["parameters"]
 
 
-# Errors
-
-F = {"type": "function", "function": {"name": "f"}}
-WRONG: list[tuple[dict[str, Any], str, tuple[str, ...]]] = [
-    ({"tools": []}, "tools", ()),
-    ({"tools": [{"type": "custom", "custom": {"name": "f"}}]}, "tools[0].type", ("custom",)),
-    ({"tools": [{"type": "function"}]}, "tools[0].function", ()),
-    ({"tools": [{"function": {"name": ""}}]}, "tools[0].function.name", ()),
-    ({"tools": [F] * 129}, "tools", ("128",)),
-    ({"tools": [F]}, "tool_choice", ("auto", "required")),  # the bundled model cannot choose
-    ({"tools": [F], "tool_choice": "auto"}, "tool_choice", ("auto", "required")),
-    ({"tools": [F], "tool_choice": "always"}, "tool_choice", ("required", "always")),
-    ({"tools": [F], "tool_choice": {"name": "f"}}, "tool_choice", ("function",)),
-    ({"tools": [F], "tool_choice": NAMED}, "tool_choice", ("get_weather",)),
-    ({"tool_choice": "required"}, "tool_choice", ("tools",)),
-    ({"tool_choice": NAMED}, "tool_choice", ("tools",)),
-    (
-        {"tools": [F], "tool_choice": "required", "structured_outputs": {"regex": "a"}},
-        "structured_outputs",
-        (),
-    ),
-    (
-        {
-            "tools": [
-                {"function": {"name": "f", "parameters": {"properties": {"x": {"type": "int"}}}}}
-            ],
-            "tool_choice": "required",
-        },
-        "tools",
-        ("f.properties.x", "int"),
-    ),
-    ({"functions": [{"name": "f"}]}, "functions", ()),
-    (
-        {"messages": [{"role": "assistant", "tool_calls": [{"id": "1"}]}]},
-        "messages[0].tool_calls[0].function",
-        (),
-    ),
-]
-
-
-@pytest.mark.parametrize(("fields", "param", "words"), WRONG, ids=lambda one: str(one)[:60])
-def test_a_wrong_field_is_named(
-    url: str, fields: dict[str, Any], param: str, words: tuple[str, ...]
-) -> None:
-    answer = post(url, "/v1/chat/completions", {"messages": [ASK]} | fields)
-    error = answer.json()["error"]
-    assert (answer.status_code, error["param"]) == (400, param), error
-    assert all(word in error["message"] for word in words), error
-
-
-def test_neutral_values_without_tools(url: str) -> None:
-    for fields in (
-        {"tools": None},
-        {"tool_choice": "none"},
-        {"tool_choice": "auto"},
-        {"parallel_tool_calls": True},
-    ):
-        body = {"messages": [ASK], "max_tokens": 1} | fields
-        assert post(url, "/v1/chat/completions", body).status_code == 200
-
-
 # auto
 
 # Qwen's way to write calls, between the bundled model's marks.
@@ -428,7 +297,7 @@ def auto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     directory = tmp_path_factory.mktemp("models") / "hermes"
     shutil.copytree(BUNDLED, directory)
     (directory / "chat_template.jinja").write_text(HERMES)
-    with serve_in_background(str(directory)) as server:
+    with start(model=directory) as server:
         yield server.url
 
 
@@ -522,12 +391,12 @@ def test_a_format_that_is_not_known_is_an_error_that_names_the_option(tmp_path: 
     template = tmp_path / "model" / "chat_template.jinja"
     template.write_text("{% if tools %}{% endif %}{{ messages[0].content }}")
     body = {"messages": [ASK], "tools": TOOLS}
-    with serve_in_background(str(tmp_path / "model")) as server:
+    with start(model=tmp_path / "model") as server:
         answer = post(server.url, "/v1/chat/completions", body)
     error = answer.json()["error"]
     assert (answer.status_code, error["param"]) == (400, "tool_choice")
     assert "--tool-call-parser" in error["message"]
-    with serve_in_background(str(tmp_path / "model"), tool_call_parser="mistral") as server:
+    with start(model=tmp_path / "model", server={"tool_call_parser": "mistral"}) as server:
         said = '[TOOL_CALLS][{"name": "now", "arguments": {}}]'
         answer = post(server.url, "/v1/chat/completions", body | say(said)).json()
     (call,) = answer["choices"][0]["message"]["tool_calls"]

@@ -3,10 +3,8 @@
 What both shapes of the server have in common is tested in the modules with `BOTH_SHAPES`.
 """
 
-import json
 import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +18,9 @@ from server.core.engine_process import LaunchError, launch
 from server.process import BackgroundServer, serve_in_background
 from tests.engine.compute.models import add_tokenizer, save
 from tests.facts import assert_names
-from tests.server.harness import Caller, Feed, get, http, post, sse_data, start, until
+from tests.server.harness import Caller, Serve, get, http, post, sse_data, start, until, watch
 from tests.server.lmtp.wire import Wire, letters
 
-Serve = Callable[..., BackgroundServer]
 ROOM = {"max_batch_size": 64, "max_kv_tokens": 8192, "token_budget": 512}
 
 
@@ -62,8 +59,7 @@ def test_kill_9_of_the_engine_is_told_to_all_clients_and_the_engine_is_started_a
     url, first = server.url, child(server)
     descriptors = psutil.Process(server.process.pid).num_fds()
     forms: list[dict[str, Any]] = [{}, {"stream": True}, {"stream": False}]
-    with Feed(url) as feed:
-        feed.keyframe()
+    with watch(url) as feed:
         callers = []
         for number in range(51):
             body = {"prompt": f"x{number}", "max_tokens": 99} | forms[number % 3]
@@ -106,8 +102,7 @@ def test_kill_9_of_the_engine_is_told_to_all_clients_and_the_engine_is_started_a
 
 def test_an_engine_that_dies_again_soon_ends_the_server(serve: Serve) -> None:
     server = serve(two_processes=True)
-    with Feed(server.url) as feed:
-        feed.keyframe()
+    with watch(server.url) as feed:
         child(server).kill()
         feed.until_status(not_ready="", paused=False)
         while not feed.status["previous"]:
@@ -119,11 +114,9 @@ def test_an_engine_that_dies_again_soon_ends_the_server(serve: Serve) -> None:
 
 
 def test_while_the_engine_is_gone_new_requests_wait_and_are_answered(
-    serve: Serve, tmp_path: Path
+    serve: Serve, gate: Path
 ) -> None:
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    server = serve(two_processes=True, start_gate=str(gate))
+    server = serve(two_processes=True, start_gate=gate)
     url = server.url
     child(server).kill()
     until(url, "/ready", lambda response: response.status_code == 503)
@@ -142,11 +135,9 @@ def test_while_the_engine_is_gone_new_requests_wait_and_are_answered(
 
 
 def test_no_more_requests_wait_for_the_engine_than_for_a_place_in_the_batch(
-    serve: Serve, tmp_path: Path
+    serve: Serve, gate: Path
 ) -> None:
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    server = serve(two_processes=True, start_gate=str(gate), server={"max_waiting": 1})
+    server = serve(two_processes=True, start_gate=gate, server={"max_waiting": 1})
     child(server).kill()
     until(server.url, "/ready", lambda response: response.status_code == 503)
     callers = [Caller(server.url, "/v1/completions", {"prompt": "x"}) for _ in range(5)]
@@ -178,10 +169,8 @@ def test_an_lmtp_connection_outlives_the_engine_and_its_buffers_do_too(serve: Se
         assert wire.next("MSG", 4)["status"] == "released"
 
 
-def test_a_dead_engine_does_not_hold_up_the_servers_end(serve: Serve, tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    server = serve(two_processes=True, gate=str(gate))
+def test_a_dead_engine_does_not_hold_up_the_servers_end(serve: Serve, gate: Path) -> None:
+    server = serve(two_processes=True, gate=gate)
     caller = Caller(server.url, "/v1/completions", {"prompt": "x"}, X_Client="gate")
     caller.socket.recv(1)
     server.process.send_signal(signal.SIGTERM)
@@ -212,27 +201,16 @@ def test_a_model_of_a_directory_that_dies_is_loaded_again_and_the_first_one_serv
 # The server's process ends
 
 
-def test_the_engine_ends_with_the_server(serve: Serve) -> None:
-    server = serve(two_processes=True)
-    assert child(server).is_running()
-    server.process.kill()
-    assert server.process.stdout.read() == b""  # the end of the file: both have closed it
-
-
-def test_the_engine_ends_although_a_step_hangs(serve: Serve, tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    server = serve(two_processes=True, gate=str(gate))
+def test_the_engine_ends_although_a_step_hangs(serve: Serve, gate: Path) -> None:
+    server = serve(two_processes=True, gate=gate)
     caller = Caller(server.url, "/v1/completions", {"prompt": "x"}, X_Client="gate")
     caller.socket.recv(1)
     server.process.kill()
     assert server.process.stdout.read() == b""
 
 
-def test_the_engine_ends_although_a_step_holds_the_gil(serve: Serve, tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    server = serve(two_processes=True, gate=str(gate))
+def test_the_engine_ends_although_a_step_holds_the_gil(serve: Serve, gate: Path) -> None:
+    server = serve(two_processes=True, gate=gate)
     caller = Caller(server.url, "/v1/completions", {"prompt": "x"}, X_Client="hang")
     caller.socket.recv(1)
     assert gate.read_bytes() == b"hangs"
@@ -281,25 +259,3 @@ def test_only_the_engines_process_has_torch_and_the_weights() -> None:
         maps = [Path(f"/proc/{pid}/maps").read_text() for pid in (server.process.pid, engine.pid)]
         assert ["libtorch" in one for one in maps] == [False, True]
         assert post(server.url, "/v1/completions", {"prompt": "x"}).status_code == 200
-
-
-def test_many_streams_give_the_same_tokens_in_both_shapes() -> None:
-    assert _outputs(two_processes=False) == _outputs(two_processes=True)
-
-
-def _outputs(*, two_processes: bool) -> list[list[str]]:
-    """The texts of all choices of a hundred requests at the same time."""
-    with start(two_processes=two_processes, engine=ROOM) as server:
-        bodies = [
-            {"prompt": f"{number}", "max_tokens": 1 + number % 40, "n": 1 + number % 3}
-            for number in range(100)
-        ]
-        callers = [
-            Caller(server.url, "/v1/completions", body | {"stream": False}) for body in bodies
-        ]
-        answers = [json.loads(caller.read_all().partition("\r\n\r\n")[2]) for caller in callers]
-    texts = [[choice["text"] for choice in answer["choices"]] for answer in answers]
-    assert [[len(text) for text in one] for one in texts] == [
-        [body["max_tokens"]] * body["n"] for body in bodies
-    ]
-    return texts

@@ -1,36 +1,21 @@
 """vLLM's own request fields, on the wire as in vLLM 0.32: over HTTP, whole and streamed."""
 
 from collections import defaultdict
-from collections.abc import Iterator
 from typing import Any
 
-import openai
 import pytest
 
 from engine.events.vocabulary import RequestArrived, StepFinished
 from engine.text.tokenizer import HFTokenizer
-from server.process import serve_in_background
-from tests.server.harness import http, post, sse_data, trace
-from tests.server.sdk import lenient, sdk
+from tests.server.harness import post, sse_data, trace
 
+SERVER = {"model": "bundled", "engine": {"max_batch_size": 4}}
 TOKENIZER = HFTokenizer("engine/bundled")
 PROMPT = "Once upon a time"
 SUM = [{"role": "user", "content": "What is 17 + 25?"}]
 TOOL_TEXT = "<|python_start|>17+25<|python_end|><|output_start|>42<|output_end|>"
 ANSWER = "17 + 25 = 42."
 ENDPOINTS = ["completions", "chat"]
-
-
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with serve_in_background(max_batch_size=4) as server:
-        yield server.url
-
-
-@pytest.fixture(scope="module")
-def client(url: str) -> Iterator[openai.OpenAI]:
-    with sdk(url) as client:
-        yield client
 
 
 class Caller:
@@ -122,13 +107,6 @@ def test_a_chat_has_the_answer_and_no_tool_call(chat: Caller, url: str) -> None:
         assert "".join(texts) == TOOL_TEXT + ANSWER
 
 
-def test_a_completion_has_no_special_tokens_either(url: str) -> None:
-    prompt = TOKENIZER.chat_template.render(SUM)
-    ask = Caller(url, "completions", stream=False)
-    assert ask.text(prompt=prompt, max_tokens=60) == ANSWER
-    assert ask.text(prompt=prompt, max_tokens=60, skip_special_tokens=False) == TOOL_TEXT + ANSWER
-
-
 def test_logprobs_have_every_token_and_offsets_follow_the_text(url: str) -> None:
     ask = Caller(url, "chat", stream=False)
     _, answer = ask.send(logprobs=True)
@@ -190,14 +168,6 @@ def test_the_stop_token_is_the_stop_reason(ask: Caller) -> None:
     assert kept["text"] == end["text"] + TOKENIZER.decode([token])
 
 
-def test_other_ends_have_no_stop_reason(ask: Caller) -> None:
-    (end,) = ask.choices(max_tokens=3)
-    assert (end["finish_reason"], end["stop_reason"]) == ("length", None)
-    if ask.endpoint == "chat":
-        (end,) = ask.choices()
-        assert (end["finish_reason"], end["stop_reason"]) == ("stop", None)
-
-
 # Token ids and log-probabilities of the prompt
 
 
@@ -212,12 +182,6 @@ def test_token_ids_are_those_of_the_log(ask: Caller, url: str) -> None:
         assert choice["prompt_token_ids"] == arrived.prompt
 
 
-def test_token_ids_come_on_request_only(ask: Caller) -> None:
-    _, answer = ask.send(max_tokens=2)
-    assert "token_ids" not in str(answer)
-    assert "prompt_logprobs" not in str(answer)
-
-
 def test_a_stream_has_the_prompt_s_ids_once_per_choice(streamed: Caller) -> None:
     _, chunks = streamed.send(max_tokens=4, return_token_ids=True)
     if streamed.endpoint == "chat":
@@ -226,18 +190,6 @@ def test_a_stream_has_the_prompt_s_ids_once_per_choice(streamed: Caller) -> None
     else:
         told = [one for chunk in chunks for one in chunk["choices"] if "prompt_token_ids" in one]
         assert told == [chunks[0]["choices"][0]]
-
-
-def test_every_chunk_of_the_output_has_token_ids(streamed: Caller) -> None:
-    _, chunks = streamed.send(max_tokens=4, return_token_ids=True)
-    for chunk in chunks:
-        (choice,) = chunk["choices"]
-        assert ("token_ids" in choice) != ("role" in choice.get("delta", {}))
-
-
-def test_every_token_is_sent_even_if_it_has_no_text(url: str) -> None:
-    (chat,) = Caller(url, "chat", stream=True).choices(return_token_ids=True)
-    assert TOKENIZER.decode(chat["token_ids"]) == TOOL_TEXT + ANSWER + "<|assistant_end|>"
 
 
 def test_prompt_logprobs(whole: Caller) -> None:
@@ -258,12 +210,6 @@ def test_prompt_logprobs(whole: Caller) -> None:
         assert [one["rank"] for one in ranked[:3]] == [1, 2, 3]
         assert ranked == sorted(ranked, key=lambda one: -one["logprob"])
         assert set(entry[own]) == {"logprob", "rank", "decoded_token"}
-
-
-def test_prompt_logprobs_of_zero_have_the_prompt_s_tokens_alone(whole: Caller) -> None:
-    _, answer = whole.send(max_tokens=1, prompt_logprobs=0)
-    owner = answer if whole.endpoint == "chat" else answer["choices"][0]
-    assert {len(entry) for entry in owner["prompt_logprobs"][1:]} == {1}
 
 
 def test_prompt_logprobs_are_those_of_echo(url: str) -> None:
@@ -307,13 +253,6 @@ def test_continuous_usage(streamed: Caller) -> None:
     assert closing["usage"]["completion_tokens"] == 10
 
 
-@pytest.mark.parametrize("options", [{"continuous_usage_stats": True}, {"include_usage": True}])
-def test_continuous_usage_needs_both_options(streamed: Caller, options: dict[str, bool]) -> None:
-    _, chunks = streamed.send(stream_options=options, max_tokens=3)
-    told = [chunk for chunk in chunks if "usage" in chunk]
-    assert [chunk["choices"] for chunk in told] == ([[]] if "include_usage" in options else [])
-
-
 # Prompts
 
 
@@ -350,11 +289,6 @@ def test_a_continued_message_of_the_user_has_no_control_tokens(url: str) -> None
     assert TOKENIZER.decode(prompt).endswith("a<|user_end|>b")
 
 
-def test_a_message_is_continued_or_begun(chat: Caller) -> None:
-    both = {"continue_final_message": True, "add_generation_prompt": True}
-    assert chat.refused(**both) == "continue_final_message"
-
-
 @pytest.mark.parametrize("side", [None, "left", "right"])
 def test_truncated_prompts(ask: Caller, url: str, side: str | None) -> None:
     ask.send(max_tokens=1)
@@ -379,73 +313,6 @@ def test_a_prompt_that_is_too_long_is_cut_to_what_fits(whole: Caller, url: str) 
     assert len(arrived.prompt) + 7 == trace(url)[0].model["max_context"]
 
 
-def test_truncation_beyond_the_context_is_refused(ask: Caller) -> None:
-    for limit in (-2, 10**7):
-        assert ask.refused(truncate_prompt_tokens=limit) == "truncate_prompt_tokens"
-    assert ask.refused(truncation_side="middle") == "truncation_side"
-    assert ask.refused(truncate_prompt_tokens=0) in ("prompt", "messages")
-
-
-def test_a_truncated_prompt_is_echoed_as_it_was_read(url: str) -> None:
-    ask = Caller(url, "completions", stream=False)
-    told = ask.text(echo=True, max_tokens=0, truncate_prompt_tokens=2)
-    assert told == TOKENIZER.decode(TOKENIZER.encode(PROMPT)[-2:])
-
-
-# Bans
-
-
-def test_bad_words(ask: Caller) -> None:
-    plain = ask.text(max_tokens=20)
-    word = plain.split()[-2]
-    without = ask.text(max_tokens=20, bad_words=[word])
-    assert word in plain
-    assert word not in without
-    assert without != plain
-    assert ask.text(max_tokens=20, bad_words=[]) == plain
-
-
-def test_a_tool_call_can_be_a_bad_word(chat: Caller) -> None:
-    (told,) = chat.choices(bad_words=["<|python_start|>"], return_token_ids=True, max_tokens=9)
-    assert TOKENIZER.token_id("<|python_start|>") not in told["token_ids"]
-
-
-def test_allowed_token_ids(ask: Caller) -> None:
-    (told,) = ask.choices(
-        max_tokens=20, allowed_token_ids=[20, 22, 23], temperature=2.0, return_token_ids=True
-    )
-    assert len(set(told["token_ids"])) > 1
-    assert set(told["token_ids"]) <= {20, 22, 23}
-    assert ask.text(max_tokens=20, allowed_token_ids=[20]) == "," * 20
-
-
-@pytest.mark.parametrize(
-    ("fields", "param"),
-    [
-        ({"bad_words": [""]}, "bad_words"),
-        ({"bad_words": [" "]}, "bad_words"),
-        ({"bad_words": "word"}, "bad_words"),
-        ({"bad_words": ["a"] * 129}, "bad_words"),
-        ({"bad_words": ["a" * 257]}, "bad_words[0]"),
-        ({"bad_words": [f"word {n}" for n in range(128)]}, "bad_words"),
-        ({"allowed_token_ids": []}, "allowed_token_ids"),
-        ({"allowed_token_ids": [1536]}, "allowed_token_ids"),
-        ({"allowed_token_ids": [-1]}, "allowed_token_ids"),
-        ({"allowed_token_ids": [1] * 1025}, "allowed_token_ids"),
-        ({"allowed_token_ids": ["a"]}, "allowed_token_ids[0]"),
-        ({"skip_special_tokens": 1}, "skip_special_tokens"),
-        ({"include_stop_str_in_output": "no"}, "include_stop_str_in_output"),
-        ({"return_token_ids": 1}, "return_token_ids"),
-        ({"prompt_logprobs": -1}, "prompt_logprobs"),
-        ({"prompt_logprobs": 21}, "prompt_logprobs"),
-        ({"n": 1025}, "n"),
-    ],
-    ids=lambda one: str(one)[:40],
-)
-def test_bad_values_are_refused_by_name(ask: Caller, fields: dict[str, Any], param: str) -> None:
-    assert ask.refused(**fields) == param
-
-
 # More samples than seats
 
 
@@ -462,77 +329,4 @@ def test_samples_beyond_the_batch_are_queued(ask: Caller, url: str) -> None:
     assert ask.choices(**fields, skip_special_tokens=False) == choices
 
 
-def test_the_best_of_more_samples_than_seats(url: str) -> None:
-    ask = Caller(url, "completions", stream=False)
-    fields = {"max_tokens": 4, "temperature": 1.0, "seed": 5, "ignore_eos": True}
-    every = ask.send(n=9, logprobs=0, **fields)[1]["choices"]
-    best = sorted(every, key=lambda one: -sum(one["logprobs"]["token_logprobs"]))[:2]
-    answer = ask.send(n=2, best_of=9, **fields)[1]
-    assert [one["text"] for one in answer["choices"]] == [one["text"] for one in best]
-    assert answer["usage"]["completion_tokens"] == 36
-
-
-def test_the_siblings_find_is_no_cached_prompt(url: str) -> None:
-    ask = Caller(url, "completions", stream=False)
-    prompt = "A prompt that no other test sends, and that fills a block or two of the memory."
-    for cached in (0, 16):
-        _, answer = ask.send(prompt=prompt, n=9, max_tokens=2, temperature=1.0)
-        assert (answer["usage"]["prompt_tokens_details"]["cached_tokens"] >= 16) == (cached > 0)
-
-
-def test_too_many_choices_are_refused(url: str) -> None:
-    ask = Caller(url, "completions", stream=False)
-    assert ask.refused(prompt=["x"] * 600, n=2) == "prompt"
-    assert ask.refused(best_of=1025) == "best_of"
-
-
-def test_a_client_that_leaves_takes_its_queued_samples_with_it(url: str) -> None:
-    body = {"model": "m", "prompt": PROMPT, "n": 40, "max_tokens": 400, "temperature": 1.0}
-    body |= {"stream": True, "ignore_eos": True}
-    with http(url) as client, client.stream("POST", "/v1/completions", json=body) as answer:
-        next(answer.iter_lines())
-    with http(url) as client:
-        for _ in range(200):
-            metrics = client.get("/metrics").text
-            waiting = [line for line in metrics.splitlines() if "requests_waiting" in line]
-            if any(line.endswith(" 0") or line.endswith(" 0.0") for line in waiting):
-                break
-    assert Caller(url, "completions", stream=False).text(max_tokens=2)
-
-
 # OpenAI's SDK
-
-
-def test_the_sdk_reads_all_of_it(client: openai.OpenAI) -> None:
-    extra = {"return_token_ids": True, "prompt_logprobs": 1, "stop_token_ids": [20]}
-    answer = client.chat.completions.create(
-        model="any", messages=SUM, max_tokens=30, temperature=0, extra_body=extra
-    )
-    assert answer.choices[0].message.content == ANSWER
-    assert answer.choices[0].stop_reason is None
-    assert TOKENIZER.decode(answer.choices[0].token_ids).endswith("<|assistant_end|>")
-    assert answer.prompt_logprobs[0] is None
-    assert len(answer.prompt_token_ids) == len(answer.prompt_logprobs)
-    completion = client.completions.create(
-        model="any", prompt=PROMPT, max_tokens=30, temperature=0, extra_body=extra
-    )
-    assert completion.choices[0].stop_reason == 20
-    assert completion.choices[0].token_ids[-1] == 20
-
-
-def test_the_sdk_reads_streams(client: openai.OpenAI) -> None:
-    extra = {"return_token_ids": True, "bad_words": ["prince"], "skip_special_tokens": False}
-    options = {"include_usage": True, "continuous_usage_stats": True}
-    chunks = list(
-        client.chat.completions.create(
-            model="any", messages=SUM, stream=True, stream_options=options, extra_body=extra
-        )
-    )
-    assert chunks[0].prompt_token_ids
-    assert all(chunk.usage.total_tokens for chunk in chunks)
-    texts = list(
-        lenient(client).completions.create(
-            model="any", prompt=PROMPT, stream=True, stream_options=options, extra_body=extra
-        )
-    )
-    assert sum(len(chunk.choices[0].token_ids) for chunk in texts[:-1]) == 16

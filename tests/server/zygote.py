@@ -1,9 +1,9 @@
 """Server processes by fork: a process that has imported the server, and forks for each `start`.
 
-Importing takes longer than most tests. The zygote imports `app_under_test` once per test process and
-then answers two requests: fork a server, and return the exit code of one that has ended. A server is in
-a session of its own and has its own streams, environment and working directory, like one that was
-started by a command.
+Importing takes longer than most tests. The zygote imports `app_under_test` and the command once per
+test process, and torch when a server first needs it. It then answers two requests: fork a server, and
+return the exit code of one that has ended. A server is in a session of its own and has its own streams,
+environment and working directory, like one that was started by a command.
 """
 
 import array
@@ -19,6 +19,7 @@ import subprocess
 import sys
 import traceback
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +31,15 @@ STREAMS = 3
 class ForkedProcess:
     """A server, with the part of `subprocess.Popen` that tests use."""
 
-    def __init__(self, argument: str, stderr: int) -> None:
+    def __init__(
+        self, program: str, *arguments: str, stderr: int, torch: bool = False, **environment: str
+    ) -> None:
+        """Run `main` of the module `program` with these arguments and variables."""
         self.returncode: int | None = None
         read_in, write_in = os.pipe()
         read_out, write_out = os.pipe()
-        fork = {"argument": argument, "environ": dict(os.environ), "directory": str(Path.cwd())}
+        fork = {"program": program, "arguments": arguments, "torch": torch}
+        fork |= {"environ": os.environ | environment, "directory": str(Path.cwd())}
         self.pid = _ask(fork, read_in, write_out, stderr)
         os.close(read_in)
         os.close(write_out)
@@ -96,8 +101,13 @@ def _send(connection: socket.socket, message: object, *streams: int) -> None:
 
 def main() -> None:
     """Answer requests until the test process has ended."""
-    from tests.server import app_under_test
-
+    for program in (
+        "tests.server.app_under_test",
+        "server.cli",
+        "server.gateway.run",
+        "server.app",
+    ):
+        import_module(program)
     connection = socket.socket(fileno=int(sys.argv[1]))
     gc.collect()
     gc.freeze()  # collections in the servers leave the shared pages alone
@@ -109,6 +119,8 @@ def main() -> None:
         if "wait" in request:
             _send(connection, os.waitpid(request["wait"], 0)[1])
             continue
+        if request["torch"]:
+            import_module("engine.compute.loader")
         if pid := os.fork():
             for stream in streams:
                 os.close(stream)
@@ -116,7 +128,7 @@ def main() -> None:
             continue
         connection.close()
         _become_server(request, streams)
-        _run(app_under_test.main)
+        _run(import_module(request["program"]).main)
 
 
 def _become_server(request: dict[str, Any], streams: list[int]) -> None:
@@ -127,7 +139,7 @@ def _become_server(request: dict[str, Any], streams: list[int]) -> None:
     os.environ.clear()
     os.environ.update(request["environ"])
     os.chdir(request["directory"])
-    sys.argv = ["app_under_test.py", request["argument"]]
+    sys.argv = [request["program"], *request["arguments"]]
     random.seed()
 
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from server.process import BackgroundServer
-from tests.server.gateway.cluster import ClusterFeed, Serve, start_gateway
-from tests.server.harness import start
+from tests.server.gateway.cluster import ClusterFeed, start_gateway
+from tests.server.harness import Serve, start
 
 ENGINE = {"max_kv_tokens": 4096}
 

@@ -1,6 +1,8 @@
 """Clients that leave, replicas that die, replicas that come back."""
 
+import asyncio
 import json
+import signal
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -8,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from engine.events.cluster import ReplicaJoined, ReplicaLeft, RequestLost, Routed
 from engine.events.vocabulary import RequestFinished
+from server.api.lmtp.client import connect
 from server.process import BackgroundServer
-from tests.server.gateway.cluster import ClusterFeed, Serve, cluster_trace
-from tests.server.harness import Caller, Feed, get, http, limit_files, post, until
+from tests.server.gateway.cluster import ClusterFeed, cluster_trace
+from tests.server.harness import Caller, Feed, Serve, get, http, limit_files, post, until
 
 STREAMS = {
     "openai": ("/v1/completions", {"model": "m", "prompt": "x", "max_tokens": 9, "stream": True}),
@@ -128,16 +132,6 @@ def test_whole_answer_comes_from_another_replica(serve: Serve, gateway: Serve) -
     assert answers[0].headers["x-underglass-replica"] == second.replica != dead
 
 
-def test_new_requests_are_served_after_a_death(serve: Serve, gateway: Serve) -> None:
-    replicas = [serve(), serve()]
-    url = gateway(*(replica.url for replica in replicas)).url
-    kill(replicas[0])
-    body = {"model": "m", "prompt": "x", "max_tokens": 2}
-    answers = [post(url, "/v1/completions", body) for _ in range(10)]
-    assert {answer.status_code for answer in answers} == {200}
-    assert {answer.headers["x-underglass-replica"] for answer in answers} == {"1"}
-
-
 def test_no_replica_is_503_with_retry_after(serve: Serve, gateway: Serve) -> None:
     replica = serve(paused=True)
     url = gateway(replica.url).url
@@ -216,3 +210,65 @@ def test_the_gateway_tells_a_full_disk_and_that_every_engine_has_failed(
     assert get(url, "/health")["status"] == "no_replica"
     for caller in callers:
         caller.read_all()
+
+
+# SIGTERM: running streams end as they would have, new requests get 503, the replicas go on
+
+
+@pytest.mark.parametrize("kind", STREAMS)
+def test_running_stream_ends_before_the_gateway_does(
+    serve: Serve, gateway: Serve, kind: str
+) -> None:
+    replica = serve(paused=True)
+    server = gateway(replica.url)
+    with stream(server.url, *STREAMS[kind]) as response, ClusterFeed(server.url) as feed:
+        server.process.send_signal(signal.SIGTERM)
+        assert "shutting down" in feed.until_not_ready()
+        refused = post(server.url, "/v1/completions", {"prompt": "x"})
+        post(replica.url, "/engine/resume")
+        events = read_events(response.iter_lines())
+    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "shutdown")
+    assert refused.headers["retry-after"]
+    assert events
+    assert not any("error" in event for event in events)
+    assert server.process.wait() == 0
+    assert get(replica.url, "/ready")["status"] == "ready"
+
+
+def test_stream_that_outlasts_the_drain_is_told(serve: Serve, gateway: Serve) -> None:
+    replica = serve(paused=True)
+    server = gateway(replica.url, drain_seconds=0)
+    with stream(server.url, *STREAMS["openai"]) as response:
+        server.process.send_signal(signal.SIGTERM)
+        error, done = read_events(response.iter_lines())
+    assert (error["error"]["code"], done) == ("shutdown", "[DONE]")
+    assert server.process.wait() == 0
+
+
+def test_drain_waits_for_lmtp_streams_but_not_for_idle_connections(
+    serve: Serve, gateway: Serve
+) -> None:
+    replica = serve(paused=True)
+    server = gateway(replica.url, drain_seconds=1000)
+
+    async def talk() -> str:
+        async with connect(server.url) as client, connect(server.url) as idle:
+            await idle.model_info()
+            queued = asyncio.Event()
+            client.on_message = lambda _message: queued.set()
+            tokens = client.generate("x", max_tokens=3)
+            first = asyncio.create_task(anext(tokens))
+            await queued.wait()
+
+            def resume() -> None:
+                with ClusterFeed(server.url) as feed:
+                    server.process.send_signal(signal.SIGTERM)
+                    feed.until_not_ready()
+                    post(replica.url, "/engine/resume")
+
+            await asyncio.to_thread(resume)
+            rest = [(await first)["text"]] + [token["text"] async for token in tokens]
+            return "".join(rest)
+
+    assert asyncio.run(talk()) == "abc"
+    assert server.process.wait() == 0

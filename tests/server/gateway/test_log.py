@@ -1,15 +1,23 @@
 """The cluster log: complete, on one clock, and resumable."""
 
+import asyncio
+import signal
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from engine.events.cluster import ClusterStarted, Of, Placed, ReplicaJoined, Routed
+from engine.events.cluster import ClusterStarted, Of, Placed, ReplicaJoined, ReplicaLeft, Routed
 from engine.events.cluster_log import ClusterLog, ClusterState
 from engine.events.vocabulary import Keyframe, RequestArrived, RequestFinished, StepFinished
+from server.api.lmtp.client import StreamError, connect
+from server.core.settings import ServerSettings
+from server.gateway.follower import Times
+from server.gateway.gateway import Gateway
+from server.gateway.replica_set import Member, UrlSet
 from server.process import BackgroundServer
-from tests.server.gateway.cluster import ClusterFeed, Serve, cluster_trace
-from tests.server.harness import post, trace
+from tests.server.gateway.cluster import ClusterFeed, cluster_trace
+from tests.server.harness import Feed, Serve, post, trace
 
 Pair = tuple[BackgroundServer, BackgroundServer, BackgroundServer]
 PREFIXES = ["The first of the prefixes " * 3, "Another one, also shared " * 3]
@@ -138,3 +146,179 @@ def test_restarted_engine_joins_again(serve: Serve, gateway: Serve) -> None:
         assert post(url, "/v1/completions", body).status_code == 200
         feed.until(lambda event: isinstance(event, Of) and isinstance(event.event, RequestFinished))
     assert cluster_trace(url).replicas["0"].state().core() == trace(replica.url).state().core()
+
+
+# LMTP through a gateway: a connection belongs to one replica, with its buffers
+
+
+Pair = tuple[BackgroundServer, BackgroundServer, BackgroundServer]
+
+
+def test_connection_keeps_its_buffers_because_it_is_pinned(pair: Pair) -> None:
+    async def talk() -> list[str]:
+        texts = []
+        async with connect(pair[0].url, label="Ada") as client:
+            for fields in ({"keep": "story"}, {"from": "story"}):
+                tokens = client.generate("x", max_tokens=3, **fields)
+                texts.append("".join([token["text"] async for token in tokens]))
+        return texts
+
+    assert asyncio.run(talk()) == ["abc", "abc"]
+    *_, routed = [one for one in cluster_trace(pair[0].url) if isinstance(one, Routed)]
+    assert (routed.reason, routed.label) == ("pinned", "Ada")
+    arrived = trace(pair[1 + int(routed.replica)].url).of(RequestArrived)[-2:]
+    assert [(one.label, len(one.prompt)) for one in arrived] == [("Ada", 2), ("Ada", 6)]
+    log = cluster_trace(pair[0].url)
+    placed = [(one.request, one.its_request) for one in log if isinstance(one, Placed)][-2:]
+    assert placed == [(routed.request, one.request) for one in arrived]
+    assert {row.request for row in log.token_rows if row.label == "Ada"} == {routed.request}
+    last = log.decision_rows[-1]
+    assert (last.reason, last.its_request) == ("pinned", None)
+
+
+async def test_dead_replica_ends_each_open_stream(serve: Serve, gateway: Serve) -> None:
+    replica = serve(paused=True)
+    url = gateway(replica.url).url
+
+    codes = []
+
+    async def read(client: Any) -> None:
+        with pytest.raises(StreamError) as caught:
+            async for _ in client.generate("x", max_tokens=9):
+                pass
+        assert caught.value.retry
+        codes.append(caught.value.code)
+
+    async with connect(url) as client:
+        queued = asyncio.Queue[Any]()
+        client.on_message = queued.put_nowait
+        readers = [asyncio.create_task(read(client)) for _ in range(3)]
+        for _ in readers:
+            await queued.get()
+        replica.process.kill()
+        await asyncio.gather(*readers)
+    assert codes == ["replica_lost"] * 3
+
+
+def test_client_that_leaves_is_aborted(serve: Serve, gateway: Serve) -> None:
+    replica = serve(paused=True)
+    url = gateway(replica.url).url
+
+    async def leave() -> None:
+        async with connect(url) as client:
+            queued = asyncio.Event()
+            client.on_message = lambda _message: queued.set()
+            reading = asyncio.create_task(anext(client.generate("x", max_tokens=9)))
+            await queued.wait()
+        reading.cancel()
+
+    with Feed(replica.url) as feed:
+        asyncio.run(leave())
+        assert feed.until_kind(RequestFinished).reason == "abort"
+    assert post(url, "/engine/resume").status_code == 200
+
+
+def test_no_replica_rejects_the_handshake(gateway: Serve) -> None:
+    from websockets.exceptions import InvalidStatus
+
+    url = gateway("http://127.0.0.1:9", wait=False).url
+
+    async def talk() -> None:
+        async with connect(url):
+            pass
+
+    with pytest.raises(InvalidStatus) as caught:
+        asyncio.run(talk())
+    assert caught.value.response.status_code == 503
+
+
+# Clocks that drift, and replicas that are silent, in a gateway of this process
+
+
+async def until(gateway: Gateway, wanted: Callable[[], object]) -> None:
+    """Wait until the log has changed so that `wanted` is true."""
+    while not wanted():
+        assert await gateway.log.changed(60)
+
+
+def happened(gateway: Gateway, kind: type) -> list[object]:
+    return [event for event in gateway.log if isinstance(event, kind)]
+
+
+def test_silent_replica_leaves_and_its_work_ends(serve: Serve) -> None:
+    replica = serve()
+
+    async def follow() -> tuple[str, str]:
+        times = Times(between=0.01, unanswered=1.0)
+        gateway = Gateway(UrlSet([replica.url]), "random", ServerSettings(), times)
+        gateway.start()
+        await until(gateway, lambda: gateway.ready)
+        work = asyncio.create_task(wait(gateway))
+        await asyncio.sleep(0)
+        replica.process.send_signal(signal.SIGSTOP)  # like a machine that has lost its power
+        await until(gateway, lambda: happened(gateway, ReplicaLeft))
+        ended = await work
+        replica.process.send_signal(signal.SIGCONT)
+        await until(gateway, lambda: gateway.ready)
+        await gateway.stop()
+        return ended, happened(gateway, ReplicaLeft)[0].why  # type: ignore[attr-defined]
+
+    async def wait(gateway: Gateway) -> str:
+        try:
+            async with gateway.followers["0"].work.block():
+                await asyncio.Event().wait()
+        except TimeoutError:
+            return "ended"
+        return ""
+
+    assert asyncio.run(follow()) == ("ended", "no answer within 1 s")
+
+
+def test_clock_that_has_drifted_is_logged_again(serve: Serve) -> None:
+    replica = serve()
+
+    async def follow() -> tuple[int, int]:
+        times = Times(between=0.01)
+        gateway = Gateway(UrlSet([replica.url]), "random", ServerSettings(), times)
+        gateway.start()
+        await until(gateway, lambda: gateway.ready)
+        own = gateway.now
+        gateway.now = lambda: own() + 5_000_000  # type: ignore[method-assign] # five seconds
+        await until(gateway, lambda: len(happened(gateway, ReplicaJoined)) > 1)
+        await gateway.stop()
+        before, after = happened(gateway, ReplicaJoined)[:2]
+        return before.t["offset"], after.t["offset"]  # type: ignore[attr-defined]
+
+    before, after = asyncio.run(follow())
+    assert abs(after - before - 5_000_000) < 1_000_000
+
+
+async def test_removed_member_gets_no_requests_but_may_finish(serve: Serve) -> None:
+    replica = serve()
+
+    gateway = Gateway(members := Announced(), "random", ServerSettings())
+    gateway.start()
+    await asyncio.sleep(0)
+    members.add(Member("a", replica.url))
+    await until(gateway, lambda: gateway.ready)
+    members.remove("a", "scaled down")
+    states = [bool(gateway.ready), gateway.followers["a"].joined]
+    await asyncio.to_thread(replica.stop)
+    await until(gateway, lambda: happened(gateway, ReplicaLeft))
+    left = happened(gateway, ReplicaLeft)[0]
+    states.append(left.why == "scaled down")  # type: ignore[attr-defined]
+    states.append(not gateway.followers)
+    await gateway.stop()
+    assert states == [False, True, True, True]
+
+
+class Announced:
+    """A replica set whose members come and go as a test says."""
+
+    async def start(
+        self, add: Callable[[Member], None], remove: Callable[[str, str], None]
+    ) -> None:
+        self.add, self.remove = add, remove
+
+    async def stop(self) -> None:
+        pass

@@ -1,22 +1,19 @@
 """Buffers: tokens kept under a name, held in the tree, given back with the session."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from engine.events import vocabulary as v
 from engine.events.fold import State
-from server.process import BackgroundServer
-from tests.server.harness import Feed, get, trace
+from tests.server.harness import Serve, get, trace, watch
 from tests.server.lmtp.wire import Wire, letters
-
-BOTH_SHAPES = True
 
 ENGINE = {"block_size": 4, "max_kv_tokens": 256}
 
 
 @pytest.fixture
-def url(serve: Callable[..., BackgroundServer]) -> Iterator[str]:
+def url(serve: Serve) -> Iterator[str]:
     yield serve(engine=ENGINE).url
 
 
@@ -62,15 +59,13 @@ def test_a_buffer_is_released_by_message(url: str) -> None:
         assert wire.next("MSG", 3)["code"] == "no_such_buffer"
         wire.generate(4, [121], **{"from": "tale"})
         assert wire.error(4)["code"] == "no_such_buffer"
-        with Feed(url) as feed:
-            feed.keyframe()
+        with watch(url) as feed:
             while feed.state.holds:
                 next(iter(feed))
 
 
 def test_buffers_end_with_their_connection(url: str) -> None:
-    with Feed(url) as feed:
-        feed.keyframe()
+    with watch(url) as feed:
         with Wire(url) as wire:
             for stream, name in enumerate(["one", "two"]):
                 wire.generate(stream, [120 + stream] * 8, max_tokens=1, keep=name)
@@ -109,18 +104,6 @@ def test_all_buffers_together_hold_a_quarter_of_memory_at_most(url: str) -> None
         assert trace(url).of(v.RequestArrived)[-1].prompt == [107] * 24 + [97, 97]
 
 
-def test_a_request_that_needs_the_memory_gets_it(url: str) -> None:
-    with Wire(url) as wire:
-        wire.generate(1, [120] * 32, max_tokens=1, keep="tale")
-        wire.tokens(1)
-        wire.generate(2, [121] * 200, max_tokens=57)
-        assert len(wire.tokens(2)) == 57
-        [released] = trace(url).of(v.PrefixReleased)
-        assert released.reason == "room"
-        wire.generate(3, [97], max_tokens=1, **{"from": "tale"})  # the tokens are kept
-        assert letters(wire.tokens(3)) == "a"
-
-
 def test_a_session_has_so_many_buffers_and_no_more(url: str) -> None:
     with Wire(url) as wire:
         for stream in range(64):
@@ -134,7 +117,7 @@ def test_a_session_has_so_many_buffers_and_no_more(url: str) -> None:
         assert letters(wire.tokens(66)) == "a"
 
 
-def test_running_calls_count_towards_the_limit(serve: Callable[..., BackgroundServer]) -> None:
+def test_running_calls_count_towards_the_limit(serve: Serve) -> None:
     url = serve(paused=True, engine=ENGINE).url  # all of them are queued, none has ended
     with Wire(url) as wire:
         for stream in range(64):

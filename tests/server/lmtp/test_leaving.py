@@ -1,23 +1,26 @@
 """A client that leaves or reads nothing costs no other client anything; other sites are rejected."""
 
 import json
+import os
+import pty
 import socket
-from collections.abc import Callable
+import subprocess
+import sys
+from typing import Any
 
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from engine.events.vocabulary import RequestArrived, RequestFinished
-from server.process import BackgroundServer
-from tests.server.harness import TIMEOUT, Feed, get, post, trace
+from server.api.lmtp.interactive import PARAMETERS, RETRY_HINT, LineError, parse_line
+from tests.facts import assert_names
+from tests.server.harness import TIMEOUT, Feed, Serve, get, post, trace, watch
 from tests.server.lmtp.wire import Wire, letters
 
 
 @pytest.mark.parametrize("how", ["close", "drop"])
 @pytest.mark.parametrize("steps", [0, 1, 5], ids=["waiting", "prefilling", "active"])
-def test_leaving_frees_every_stream_of_the_connection(
-    serve: Callable[..., BackgroundServer], steps: int, how: str
-) -> None:
+def test_leaving_frees_every_stream_of_the_connection(serve: Serve, steps: int, how: str) -> None:
     url = serve(paused=True, engine={"token_budget": 64, "block_size": 4}).url
     with Feed(url) as feed, Wire(url) as wire:
         feed.keyframe()
@@ -35,9 +38,7 @@ def test_leaving_frees_every_stream_of_the_connection(
         assert health["blocks"]["free"] + health["blocks"]["cached"] == health["blocks"]["total"]
 
 
-def test_a_client_that_does_not_read_is_disconnected_without_delaying_others(
-    serve: Callable[..., BackgroundServer],
-) -> None:
+def test_a_client_that_does_not_read_is_disconnected_without_delaying_others(serve: Serve) -> None:
     """Its streams end; those of others, and the next connection, do not notice."""
     url = serve(
         engine={"max_kv_tokens": 1 << 16, "max_batch_size": 16}, server={"buffer_bytes": 1 << 18}
@@ -52,8 +53,7 @@ def test_a_client_that_does_not_read_is_disconnected_without_delaying_others(
             idle.generate(stream, [120 + stream], max_tokens=4000)
         wire.generate(1, [97], max_tokens=30)
         assert len(wire.tokens(1)) == 30
-        with Feed(url) as feed:
-            feed.keyframe()
+        with watch(url) as feed:
             while feed.state.requests:
                 next(iter(feed))
         reasons = [one.reason for one in trace(url).of(RequestFinished)]
@@ -61,9 +61,7 @@ def test_a_client_that_does_not_read_is_disconnected_without_delaying_others(
     assert reasons.count("length") >= 1
 
 
-def test_a_stopping_server_lets_streams_finish_and_takes_no_more(
-    serve: Callable[..., BackgroundServer],
-) -> None:
+def test_a_stopping_server_lets_streams_finish_and_takes_no_more(serve: Serve) -> None:
     server = serve(paused=True)
     with Wire(server.url) as wire, Feed(server.url) as feed:
         wire.generate(1, [120], max_tokens=5)
@@ -77,9 +75,7 @@ def test_a_stopping_server_lets_streams_finish_and_takes_no_more(
 
 
 @pytest.mark.parametrize("path", ["/", "/lmtp"])
-def test_connections_without_the_configured_key_get_401(
-    serve: Callable[..., BackgroundServer], path: str
-) -> None:
+def test_connections_without_the_configured_key_get_401(serve: Serve, path: str) -> None:
     url = serve(server={"api_key": "secret"}).url
     for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "secret"}):
         with pytest.raises(InvalidStatus) as refused, Wire(url, path, additional_headers=headers):
@@ -92,7 +88,7 @@ def test_connections_without_the_configured_key_get_401(
         assert letters(wire.tokens(1)) == "a"
 
 
-def test_a_key_may_be_part_of_the_address(serve: Callable[..., BackgroundServer]) -> None:
+def test_a_key_may_be_part_of_the_address(serve: Serve) -> None:
     """LMQL's client takes only a URL like http://user:KEY@host, which becomes Basic authentication."""
     url = serve(server={"api_key": "se:cret"}).url
     with Wire(url.replace("://", "://any:se%3Acret@")) as wire:
@@ -100,16 +96,6 @@ def test_a_key_may_be_part_of_the_address(serve: Callable[..., BackgroundServer]
         assert letters(wire.tokens(1)) == "a"
     with pytest.raises(InvalidStatus), Wire(url.replace("://", "://se:cret@")):
         pass
-
-
-def test_a_page_of_another_site_opens_no_socket(url: str) -> None:
-    for headers in ({"Origin": "https://evil.example"}, {"Origin": "null"}):
-        with pytest.raises(InvalidStatus) as refused, Wire(url, additional_headers=headers):
-            pass
-        assert refused.value.response.status_code == 403
-    with Wire(url, additional_headers={"Origin": url}) as wire:
-        wire.generate(1, [120], max_tokens=1)
-        assert letters(wire.tokens(1)) == "a"
 
 
 def test_a_frame_that_is_too_large_ends_its_connection_only(url: str) -> None:
@@ -128,3 +114,122 @@ def test_a_binary_frame_ends_the_connection(url: str) -> None:
         with pytest.raises(ConnectionClosed) as closed:
             wire.receive()
         assert closed.value.rcvd.code == 1003
+
+
+# `underglass lmtp`, as a process: from a pipe, at a terminal, and with nothing to connect to
+
+
+COMMAND = [sys.executable, "-m", "server.cli", "lmtp"]
+
+
+def pipe(url: str, text: str, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [*COMMAND, "--url", url, *options]
+    return subprocess.run(command, input=text, text=True, capture_output=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "prompt", "parameters"),
+    [
+        ("Once upon a time", "Once upon a time", {}),
+        ("max_tokens=3 Once", "Once", {"max_tokens": 3}),
+        ("Once upon max_tokens=3", "Once upon", {"max_tokens": 3}),
+        ("max_tokens=3 temperature=0.5", "", {"max_tokens": 3, "temperature": 0.5}),
+        ('stop="a b" user=Ada Hi', "Hi", {"stop": "a b", "user": "Ada"}),
+        ('stop=["a","b"] Hi', "Hi", {"stop": ["a", "b"]}),
+        ('max_tokens=3 "x=5 is"', "x=5 is", {"max_tokens": 3}),
+        (r'"two\nlines"', "two\nlines", {}),
+        ("top_p=null Hi", "Hi", {"top_p": None}),
+        ("a = b", "a = b", {}),
+        ("", "", {}),
+    ],
+)
+def test_words_with_a_name_and_a_value_are_parameters(
+    text: str, prompt: str, parameters: dict[str, Any]
+) -> None:
+    line = parse_line(text)
+    assert (line.prompt, line.parameters) == (prompt, parameters)
+
+
+def test_a_name_that_is_no_parameter_is_refused_with_the_way_out() -> None:
+    with pytest.raises(LineError) as refused:
+        parse_line("temprature=1 Once")
+    assert_names(str(refused.value), "temprature", *PARAMETERS)
+    assert parse_line('"temprature=1 Once"').prompt == "temprature=1 Once"
+
+
+def test_from_a_pipe_each_line_is_answered_in_order(url: str) -> None:
+    done = pipe(url, "max_tokens=3 one\nmax_tokens=5\ntwo\n\nwhat?\n", "--label", "Ada")
+    assert done.stdout == "abc\nabcde\nabcde\n"
+    assert done.returncode == 0
+    assert [one.label for one in trace(url).of(RequestArrived)][-3:] == ["Ada"] * 3
+
+
+def test_the_address_needs_no_scheme_and_a_foreign_one_is_named(url: str) -> None:
+    assert pipe(url.removeprefix("http://"), "max_tokens=2 one\n").stdout == "ab\n"
+    refused = pipe(url.replace("http://", "ftp://"), "max_tokens=2 one\n")
+    assert refused.returncode == 2
+    assert_names(refused.stderr, "underglass:", url.replace("http://", "ftp://"))
+    assert "wsftp" not in refused.stderr
+
+
+def test_buffers_are_kept_gone_on_after_and_released(url: str) -> None:
+    lines = (
+        "max_tokens=2 keep=tale one\nmax_tokens=1 from=tale two\nrelease=tale\nfrom=tale three\n"
+    )
+    done = pipe(url, lines)
+    assert done.stdout == "ab\na\n\n"
+    assert len(done.stderr.splitlines()) == 1
+    assert_names(done.stderr, "underglass:", "from", "tale")
+    assert done.returncode == 1
+    _bos, *prompt = trace(url).of(RequestArrived)[-1].prompt
+    assert bytes(prompt) == b"oneabtwo"  # and no second beginning of sequence
+
+
+def test_an_error_is_one_line_and_the_next_prompt_is_answered(url: str) -> None:
+    done = pipe(url, "max_tokens=0 one\nfoo=1 two\nuser=fail-after-1 three\nmax_tokens=1 four\n")
+    errors = done.stderr.splitlines()
+    assert [line.split(":")[0] for line in errors] == ["underglass"] * 3
+    assert_names(errors[0], "max_tokens")
+    assert_names(errors[1], "foo")
+    assert [error.endswith(RETRY_HINT) for error in errors] == [False, False, True]
+    assert done.stdout.splitlines()[-1] == "a"
+    assert done.returncode == 1
+
+
+def test_without_the_key_it_says_so(serve: Serve) -> None:
+    url = serve(server={"api_key": "secret"}).url
+    assert_names(pipe(url, "hello\n").stderr, 401)
+    assert pipe(url, "max_tokens=1 hello\n", "--api-key", "secret").stdout == "a\n"
+
+
+def test_ctrl_c_ends_the_answer_and_not_the_client(serve: Serve) -> None:
+    url = serve(engine={"max_kv_tokens": 1 << 20}).url
+    ours, theirs = pty.openpty()
+    command = [*COMMAND, "--url", url]
+    client = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, process_group=0)
+    os.close(theirs)
+    screen = b""
+
+    def until(wanted: bytes) -> None:
+        nonlocal screen
+        while wanted not in screen:
+            screen += os.read(ours, 65536)
+        screen = screen.partition(wanted)[2]
+
+    try:
+        with watch(url) as feed:
+            until(b"> ")
+            os.write(ours, b"max_tokens=500000 hello\n")
+            until(b"abcdefghij")
+            client.send_signal(2)
+            assert feed.until_kind(RequestFinished).reason == "abort"
+            until(b"> ")
+            os.write(ours, b"max_tokens=3 again\n")
+            until(b"abc\r\n")
+            until(b"> ")
+            os.write(ours, b"\x04")  # Ctrl-D
+            assert client.wait(60) == 0
+    finally:
+        client.kill()
+        client.wait()
+        os.close(ours)

@@ -2,16 +2,19 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+import re
+from pathlib import Path
+from typing import Any
 
 import pytest
 from websockets.exceptions import InvalidStatus
 
 from engine.events.vocabulary import RequestArrived, StepScheduled
 from server.api.lmtp.client import connect
-from server.process import BackgroundServer
+from server.api.lmtp.interactive import PARAMETERS
+from server.api.lmtp.messages import CALLS
 from tests.facts import assert_names
-from tests.server.harness import post, sse_data, trace
+from tests.server.harness import Serve, post, sse_data, trace
 from tests.server.lmtp.wire import Wire, letters
 
 A_TOKEN = {"token", "stream_id", "logprob", "finish_reason", "top_logprobs"}
@@ -49,14 +52,6 @@ def test_score_echoes_exactly_what_is_scored_and_stops_with_the_last(url: str) -
     assert all("top_logprobs" not in token for token in tokens)
 
 
-def test_model_info_is_a_message(url: str) -> None:
-    with Wire(url) as wire:
-        wire.send("MODEL_INFO", stream_id=1, model="any", data={"model": "any"})
-        info = wire.next("MSG", 1)["model_info"]
-    assert info["model"] == "alphabet"
-    assert info["max_kv_tokens"] == 4096
-
-
 def test_many_streams_share_a_connection_and_each_keeps_its_order(url: str) -> None:
     with Wire(url) as wire:
         for stream in range(40):
@@ -65,9 +60,7 @@ def test_many_streams_share_a_connection_and_each_keeps_its_order(url: str) -> N
     assert texts == ["abcdefghijklmnop"[: 10 + stream % 7] for stream in reversed(range(40))]
 
 
-def test_streams_share_the_batch_with_http_and_are_in_the_log(
-    serve: Callable[..., BackgroundServer],
-) -> None:
+def test_streams_share_the_batch_with_http_and_are_in_the_log(serve: Serve) -> None:
     url = serve(paused=True).url
     with Wire(url, additional_headers={"X-Client": "Ada"}) as wire:
         wire.generate(1, [120], max_tokens=3)
@@ -86,7 +79,7 @@ def test_streams_share_the_batch_with_http_and_are_in_the_log(
     assert [row.request for row in first.rows][:2] == [arrived[0].request, arrived[1].request]
 
 
-def test_a_label_may_be_part_of_the_address(serve: Callable[..., BackgroundServer]) -> None:
+def test_a_label_may_be_part_of_the_address(serve: Serve) -> None:
     """LMQL's client can send no header."""
     url = serve().url
     with Wire(url, "/?client=Ada") as wire:
@@ -101,9 +94,7 @@ def test_a_label_may_be_part_of_the_address(serve: Callable[..., BackgroundServe
     assert [one.label for one in trace(url).of(RequestArrived)] == ["Ada", "Zoë 東京"]
 
 
-def test_a_waiting_stream_reports_how_many_are_ahead_of_it(
-    serve: Callable[..., BackgroundServer],
-) -> None:
+def test_a_waiting_stream_reports_how_many_are_ahead_of_it(serve: Serve) -> None:
     url = serve(paused=True).url
     with Wire(url) as wire:
         for stream in range(3):
@@ -128,7 +119,7 @@ def test_a_stop_string_is_not_in_the_text(url: str) -> None:
 
 
 @pytest.mark.parametrize("prompt", [[None], [], ""])
-def test_an_empty_prompt_begins_with_bos(serve: Callable[..., BackgroundServer], prompt: object):
+def test_an_empty_prompt_begins_with_bos(serve: Serve, prompt: object):
     """LMQL sends `[null]` where its tokenizer knows no beginning of sequence."""
     url = serve().url
     with Wire(url) as wire:
@@ -139,7 +130,7 @@ def test_an_empty_prompt_begins_with_bos(serve: Callable[..., BackgroundServer],
     assert trace(url).of(RequestArrived)[0].prompt == [bos]
 
 
-def test_max_tokens_is_cut_to_what_fits(serve: Callable[..., BackgroundServer]) -> None:
+def test_max_tokens_is_cut_to_what_fits(serve: Serve) -> None:
     """LMQL asks in chunks and does not know how much room is left."""
     url = serve(max_context=10).url
     with Wire(url) as wire:
@@ -160,9 +151,7 @@ def test_a_websocket_to_an_unknown_path_gets_404(url: str, path: str) -> None:
     assert json.loads(answer.body)["error"]["code"] == "not_found"
 
 
-def test_a_websocket_that_was_refused_is_no_error_in_the_log(
-    serve: Callable[..., BackgroundServer],
-) -> None:
+def test_a_websocket_that_was_refused_is_no_error_in_the_log(serve: Serve) -> None:
     server = serve()
     for path, origin in (("/nowhere", server.url), ("/", "https://evil.example")):
         with pytest.raises(InvalidStatus):
@@ -171,64 +160,39 @@ def test_a_websocket_that_was_refused_is_no_error_in_the_log(
     assert "ERROR" not in server.output()
 
 
-def test_null_fields_are_absent_ones(url: str) -> None:
-    with Wire(url) as wire:
-        wire.generate(1, [120], max_tokens=2, top_p=None, logit_bias=None, temperature=None)
-        assert letters(wire.tokens(1)) == "ab"
+X64, LONG_NAME = ["x"] * 65, "x" * 257
+WRONG = {  # a field of GENERATE, and values that it may not have
+    "prompt": [None, [100_000], {"a": 1}, [120] * 5000, "x" * 1_100_000],
+    "length_penalty": [2],
+    "max_tokens": ["3", 0],
+    "temperature": [-1],
+    "structured_outputs": [{}, {"regex": "("}, {"choice": [1]}],
+    "top_logprobs": [100_000],
+    "logit_bias": [{"97": 1000}, {"a": 1}],
+    "keep": [""],
+    "from": ["nothing"],
+    "stop": [X64, LONG_NAME],
+    "stop_token_ids": [[1] * 1025],
+    "seed": [2**63],
+    "priority": [2**31],
+    "top_k": [2**31],
+    "user": [LONG_NAME],
+}
 
 
-@pytest.mark.parametrize(
-    ("word", "payload", "param"),
-    [
-        ("GENERATE", {}, "prompt"),
-        ("GENERATE", {"prompt": [120], "length_penalty": 2}, "length_penalty"),
-        ("GENERATE", {"prompt": [120], "max_tokens": "3"}, "max_tokens"),
-        ("GENERATE", {"prompt": [120], "max_tokens": 0}, "max_tokens"),
-        ("GENERATE", {"prompt": [120], "temperature": -1}, "temperature"),
-        ("GENERATE", {"prompt": [120], "structured_outputs": {}}, "structured_outputs"),
-        (
-            "GENERATE",
-            {"prompt": [120], "structured_outputs": {"regex": "("}},
-            "structured_outputs",
-        ),
-        (
-            "GENERATE",
-            {"prompt": [120], "structured_outputs": {"choice": [1]}},
-            "structured_outputs.choice[0]",
-        ),
-        ("GENERATE", {"prompt": [120], "top_logprobs": 100_000}, "top_logprobs"),
-        ("GENERATE", {"prompt": [120], "logit_bias": {"97": 1000}}, "logit_bias"),
-        ("GENERATE", {"prompt": [120], "logit_bias": {"a": 1}}, "logit_bias"),
-        ("GENERATE", {"prompt": [100_000]}, "prompt"),
-        ("GENERATE", {"prompt": {"a": 1}}, "prompt"),
-        ("GENERATE", {"prompt": [120] * 5000}, "prompt"),
-        ("GENERATE", {"prompt": [120], "keep": ""}, "keep"),
-        ("GENERATE", {"prompt": [120], "from": "nothing"}, "from"),
-        ("GENERATE", {"prompt": [120], "stop": ["x"] * 65}, "stop"),
-        ("GENERATE", {"prompt": [120], "stop": "x" * 257}, "stop"),
-        ("GENERATE", {"prompt": [120], "stop_token_ids": [1] * 1025}, "stop_token_ids"),
-        ("GENERATE", {"prompt": [120], "seed": 2**63}, "seed"),
-        ("GENERATE", {"prompt": [120], "priority": 2**31}, "priority"),
-        ("GENERATE", {"prompt": [120], "top_k": 2**31}, "top_k"),
-        ("GENERATE", {"prompt": [120], "user": "x" * 257}, "user"),
-        ("GENERATE", {"prompt": "x" * 1_100_000}, "prompt"),
-        ("SCORE", {"prompt": [120]}, "scored"),
-        ("SCORE", {"prompt": [120], "scored": []}, "scored"),
-        ("SCORE", {"prompt": [120], "scored": [100_000]}, "scored"),
-    ],
-)
-def test_what_is_wrong_ends_the_stream_and_names_the_field(
-    url: str, word: str, payload: dict, param: str
-) -> None:
-    with Wire(url) as wire:
-        wire.send(word, stream_id=7, **payload)
-        error = wire.error(7)
-        assert error["param"].startswith(param)
-        too_long = error["code"] == "context_length_exceeded"  # in OpenAI's words
-        assert_names(error["error"], "maximum context length" if too_long else param)
-        assert error["retry"] is False
-        wire.generate(7, [120], max_tokens=1)  # the number is free again
-        assert letters(wire.tokens(7)) == "a"
+@pytest.mark.parametrize("field", [*WRONG, "scored"])
+def test_what_is_wrong_ends_the_stream_and_names_the_field(url: str, field: str) -> None:
+    word = "SCORE" if field == "scored" else "GENERATE"
+    for value in WRONG.get(field, (None, [], [100_000])):
+        with Wire(url) as wire:
+            wire.send(word, stream_id=7, **{"prompt": [120], field: value})
+            error = wire.error(7)
+            assert error["param"].startswith(field)
+            too_long = error["code"] == "context_length_exceeded"  # in OpenAI's words
+            assert_names(error["error"], "maximum context length" if too_long else field)
+            assert error["retry"] is False
+            wire.generate(7, [120], max_tokens=1)  # the number is free again
+            assert letters(wire.tokens(7)) == "a"
 
 
 @pytest.mark.parametrize(
@@ -276,9 +240,7 @@ def test_an_unreadable_frame_ends_its_stream_with_an_error(
         assert (error["code"], error.get("param")) == (code, param)
 
 
-def test_a_number_in_use_is_refused_without_touching_its_stream(
-    serve: Callable[..., BackgroundServer],
-) -> None:
+def test_a_number_in_use_is_refused_without_touching_its_stream(serve: Serve) -> None:
     url = serve(paused=True).url
     with Wire(url) as wire:
         wire.generate(1, [120], max_tokens=3)
@@ -291,18 +253,7 @@ def test_a_number_in_use_is_refused_without_touching_its_stream(
         assert letters(wire.tokens(1)) == "abc"
 
 
-def test_a_failed_forward_pass_is_an_error_that_can_be_retried(url: str) -> None:
-    with Wire(url) as wire:
-        wire.generate(1, [120], user="fail-after-2")
-        error = wire.error(1)
-        assert (error["code"], error["retry"]) == ("forward_pass_failed", True)
-        wire.generate(2, [120], max_tokens=2)
-        assert letters(wire.tokens(2)) == "ab"
-
-
-def test_a_full_queue_is_an_error_that_can_be_retried(
-    serve: Callable[..., BackgroundServer],
-) -> None:
+def test_a_full_queue_is_an_error_that_can_be_retried(serve: Serve) -> None:
     url = serve(paused=True, server={"max_waiting": 2}).url
     with Wire(url) as wire:
         for stream in (1, 2):
@@ -318,9 +269,7 @@ def test_a_full_queue_is_an_error_that_can_be_retried(
         assert letters(wire.tokens(3)) == "a"
 
 
-def test_a_cancelled_stream_sends_nothing_more_and_gives_everything_back(
-    serve: Callable[..., BackgroundServer],
-) -> None:
+def test_a_cancelled_stream_sends_nothing_more_and_gives_everything_back(serve: Serve) -> None:
     url = serve(paused=True).url
     with Wire(url) as wire:
         wire.generate(1, [120], max_tokens=10)
@@ -336,3 +285,53 @@ def test_a_cancelled_stream_sends_nothing_more_and_gives_everything_back(
         assert [item for kind, item in wire.items if kind == "TOKEN"][3:] == []
     ended = [line for line in trace(url).to_bytes().splitlines() if b"request_finished" in line]
     assert [json.loads(line)["reason"] for line in ended] == ["abort", "length"]
+
+
+# The examples of docs/lmtp.md: what is sent there gets the answers that are printed there
+
+
+DOCUMENT = (Path(__file__).parents[3] / "docs" / "lmtp.md").read_text()
+
+
+def examples() -> list[str]:
+    """The frames of all examples, with the side that sends each."""
+    blocks = re.findall(r"```lmtp\n(.*?)```", DOCUMENT, re.DOTALL)
+    return [line for block in blocks for line in block.splitlines()]
+
+
+def kind_of(value: Any) -> str:
+    return "number" if isinstance(value, int | float) else type(value).__name__
+
+
+# Fields that tell one item of a stream from another.
+FIELDS = ("model_info", "status", "error", "token")
+# Values that are not measured, and so must be as printed.
+SAID = ("stream_id", "status", "code", "param", "retry", "finish_reason", "buffer", "error")
+
+
+def shape(item: dict[str, Any]) -> dict[str, Any]:
+    """An item with values that may differ from run to run replaced by their kind."""
+    return {name: value if name in SAID else kind_of(value) for name, value in item.items()}
+
+
+def test_every_example_is_answered_as_printed(url: str) -> None:
+    assert sum(line.startswith("<") for line in examples()) > 10
+    with Wire(url) as wire:
+        for line in examples():
+            if line.startswith("> "):
+                wire.socket.send(line[2:])
+                continue
+            word, content = line[2:].split(" ", 1)
+            for told in json.loads(content):
+                field = next(name for name in FIELDS if name in told)
+                item = wire.next(word, told["stream_id"], field)
+                assert shape(item) == shape(told)
+                if field == "model_info":
+                    assert set(item[field]) == set(told[field])
+
+
+def test_the_tables_name_every_command_and_field() -> None:
+    rows = re.findall(r"^\| (`.*?) \|", DOCUMENT, re.MULTILINE)
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert set(CALLS) <= named
+    assert PARAMETERS | {"prompt"} <= named

@@ -1,52 +1,22 @@
-"""Every field of GENERATE changes the answer, and log-probabilities are the real model's."""
+"""Every field of GENERATE reaches the engine, and log-probabilities are the real model's."""
 
 import asyncio
-from collections.abc import Iterator
+import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from engine import Engine, SamplingParams
 from server.api.lmtp.client import connect
 from server.api.lmtp.inprocess import in_process
 from server.api.lmtp.interactive import PARAMETERS
-from server.process import serve_in_background
+from server.api.lmtp.messages import GenerateCall, parse_call
+from tests.server.test_openai_fields import SAME
 
+SERVER = {"model": "bundled"}
 PROMPT = "Once upon a time"
-COMMA, END = 20, 4  # token ids of the bundled model
-BOLD = {"temperature": 2.0, "seed": 1}
-COMMAS = {"logit_bias": {str(COMMA): 100}}
-
-# Field -> (common fields, two values of it that give different answers).
-CHANGES: dict[str, tuple[dict[str, Any], Any, Any]] = {
-    "max_tokens": ({}, 3, 5),
-    "min_tokens": ({"logit_bias": {str(END): 100}}, 0, 4),
-    "temperature": ({"seed": 1}, 0.0, 2.0),
-    "top_p": (BOLD, 1.0, 0.01),
-    "top_k": (BOLD, 0, 1),
-    "min_p": (BOLD, 0.0, 1.0),
-    "repetition_penalty": ({"logit_bias": {str(COMMA): 12}}, 1.0, 100.0),
-    "presence_penalty": ({"logit_bias": {str(COMMA): 10}}, -2.0, 2.0),
-    "frequency_penalty": (COMMAS | {"logit_bias": {str(COMMA): 12}}, -2.0, 2.0),
-    "logit_bias": ({}, None, {str(COMMA): 100}),
-    "stop": ({}, None, [","]),
-    "stop_token_ids": ({}, None, [COMMA]),
-    "include_stop_str_in_output": ({"stop": [","]}, False, True),
-    "skip_special_tokens": ({"logit_bias": {"5": 100}}, False, True),
-    "bad_words": ({}, None, ["prince"]),
-    "allowed_token_ids": ({}, None, [COMMA]),
-    "ignore_eos": ({"logit_bias": {str(END): 100}}, False, True),
-    "seed": ({"temperature": 2.0}, 1, 2),
-    "top_logprobs": ({}, 1, 5),
-    "structured_outputs": ({}, None, {"choice": ["yes", "no"]}),
-}
 TESTED_ELSEWHERE = {"keep", "from", "user", "priority", "model"}
-
-
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with serve_in_background() as server:
-        yield server.url
 
 
 @pytest.fixture(scope="module")
@@ -70,20 +40,25 @@ def score(url: str, prompt: Any, scored: Any) -> list[dict[str, Any]]:
     return asyncio.run(run())
 
 
-def test_every_field_is_tested() -> None:
-    assert set(CHANGES) | TESTED_ELSEWHERE == PARAMETERS
+def test_a_field_reaches_the_engine() -> None:
+    """What it does there, the sampler's tests show."""
+    others = {
+        "top_logprobs": (3, {"logprobs": 3}),
+        "stop": ("a", {"stop": ["a"]}),
+        "structured_outputs": ({"regex": "a"}, {"structured": {"kind": "regex", "text": "a"}}),
+    }
+    same = {name: (value, {name: value}) for name, value in SAME.items() if name != "n"}
+    assert same.keys() | others.keys() | TESTED_ELSEWHERE == PARAMETERS
 
+    def sampling(**fields: Any) -> dict[str, Any]:
+        call = parse_call("GENERATE", json.dumps({"stream_id": 1, "prompt": [1]} | fields))
+        assert isinstance(call, GenerateCall)
+        return json.loads(msgspec.json.encode(call.sampling(vocab_size=1536, room=99)))
 
-@pytest.mark.parametrize("name", CHANGES)
-def test_the_field_changes_the_answer(url: str, name: str) -> None:
-    common, one, other = CHANGES[name]
-    answers = [generate(url, **common | {name: value}) for value in (one, other)]
-    keys = ("token", "finish_reason", "text")
-    told = [
-        [[token[key] for key in keys] + [len(token["top_logprobs"])] for token in answer]
-        for answer in answers
-    ]
-    assert told[0] != told[1]
+    for name, (value, expected) in [*same.items(), *others.items()]:
+        more = {"max_tokens": 16} if name == "min_tokens" else {}
+        assert sampling(**more | {name: value}) == sampling() | more | expected, name
+    assert sampling(logit_bias={"20": 1, "1536": 1})["logit_bias"] == {"20": 1}
 
 
 def test_the_tokens_and_their_logprobs_are_those_of_the_engine(url: str, engine: Engine) -> None:
@@ -96,23 +71,9 @@ def test_the_tokens_and_their_logprobs_are_those_of_the_engine(url: str, engine:
         assert token["top_logprobs"] == pytest.approx(theirs, abs=1e-4)
 
 
-def test_a_bias_is_added_before_the_logprob(url: str) -> None:
-    assert all(token["logprob"] > -1e-3 for token in generate(url, **COMMAS))
-
-
 def test_the_chosen_token_is_in_top_logprobs_also_if_it_is_not_likely(url: str) -> None:
     for token in generate(url, temperature=5.0, seed=3, top_logprobs=0):
         assert token["top_logprobs"] == {str(token["token"]): token["logprob"]}
-
-
-def test_a_score_is_the_sum_of_what_generating_said(url: str) -> None:
-    tokens = generate(url)
-    prompt = [token["token"] for token in tokens[:4]]
-    again = score(url, PROMPT, [token["token"] for token in tokens])
-    assert [one["token"] for one in again] == [token["token"] for token in tokens]
-    logprobs = [token["logprob"] for token in tokens]
-    assert [one["logprob"] for one in again] == pytest.approx(logprobs, abs=1e-4)
-    assert len(score(url, prompt, prompt)) == 4
 
 
 def test_scores_are_those_of_the_engine(url: str, engine: Engine) -> None:

@@ -1,7 +1,6 @@
 """A client of LMTP that shares nothing with ours: it speaks as LMQL's does, frame by frame."""
 
 import json
-from types import TracebackType
 from typing import Any
 
 from websockets.sync.client import connect
@@ -26,13 +25,8 @@ class Wire:
         self.socket = self._connection.__enter__()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._connection.__exit__(kind, error, traceback)
+    def __exit__(self, *error: Any) -> None:
+        self._connection.__exit__(*error)
 
     def send(self, word: str, **payload: Any) -> None:
         self.socket.send(f"{word} {json.dumps(payload)}")
