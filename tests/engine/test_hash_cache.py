@@ -30,6 +30,18 @@ def submit(engine: Engine, prompt: list[int], output: int = 2, **more: object) -
     return engine.submit(prompt, params, **more).id
 
 
+def test_blocks_of_a_failed_forward_pass_are_not_found() -> None:
+    engine = engine_with(failures={1})
+    for own in (1, 2):
+        submit(engine, [*STEM, 100 + own])
+    engine.step()
+    assert len(engine.log.of(v.BlockWithdrawn)) == 3
+    assert not engine.requests
+    submit(engine, [*STEM, 103])
+    finish(engine, check_after_step)
+    assert engine.log.of(v.Admitted)[-1].blocks == []
+
+
 def test_what_a_victim_was_scheduled_in_the_same_step_is_not_found() -> None:
     """The less urgent request fills a block in the step in which the urgent one takes its memory."""
     engine = engine_with(policy="priority", token_budget=8, max_kv_tokens=28)
