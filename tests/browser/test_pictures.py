@@ -11,7 +11,7 @@ from playwright.sync_api import Page
 from authoring.apng import Picture, Pixels, png
 from tests.browser.conftest import REPOSITORY, NewPage
 
-# Decodes an animation: its size, and of some frames the duration in ms and pixels at some places.
+# Decodes an animation; returns its size and, for some frames, the duration in ms and a few pixels.
 DECODE = """
   async ({ data, frames, places }) => {
     const bytes = Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0));

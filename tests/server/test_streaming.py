@@ -1,4 +1,4 @@
-"""In how many writes an answer leaves: each one stops the engine for a moment."""
+"""An answer is sent in few writes, because each of them stops the engine for a moment."""
 
 import asyncio
 from collections.abc import Callable
