@@ -90,7 +90,7 @@ def _palette(colours: NDArray[np.int32]) -> NDArray[np.int32]:
 
 
 def _rows(colours: NDArray[np.int32], palette: NDArray[np.int32]) -> bytes:
-    """Return palette entries row by row, each row after its filter type 0, none."""
+    """Return palette entries row by row; each row begins with filter type 0, which means no filter."""
     entries = np.zeros(1 << 15, np.uint8)
     groups = np.unique(_group(colours[colours >= 0]))
     channels = np.stack([groups >> 10, groups >> 5 & 31, groups & 31], axis=1) * 8 + 4

@@ -124,7 +124,7 @@ def test_false_leaves_a_switch_off_and_turns_a_setting_off() -> None:
         (["grade", "folder", "--jobs", "0"], ["--jobs", 1, 0]),
         (["what-if"], ["FILE"]),
         (["what-if", "hit"], ["SETTING=VALUE..."]),
-        (["what-if", "hit", "max_batchsize=8"], ["max_batchsize", "max_batch_size"]),
+        (["what-if", "hit", "max_batchsize=8"], ["max_batchsize", "did you mean max_batch_size?"]),
         (["what-if", "hit", "colour=8"], ["colour", "token_budget", "jump_forward"]),
         (["what-if", "hit", "max_batch_size=x"], ["max_batch_size", 1, "x"]),
         (["what-if", "hit", "max_batch_size="], ["max_batch_size", "max_batch_size=VALUE"]),

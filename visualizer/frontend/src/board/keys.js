@@ -20,7 +20,7 @@ export const KEYS = [
   ["P", "keep the selected request's lane on top; press it again to put it back"],
   ["X", "switch the timeline between steps and wall time"],
   ["[ ]", "begin or end a range of steps at the cursor"],
-  ["Y", "why so slow: where the time of each request went; again, back to the board"],
+  ["Y", "why so slow: where the time of each request went; press it again for the board"],
   ["/", "search: a request, its text, block 7, step 42, preempted"],
   ["1 to 6, 0", "show one panel: timeline, blocks, tree, decisions, tokens, experts; 0 shows all"],
   ["E", "open the run in the Perfetto UI (in a notebook)"],

@@ -157,7 +157,7 @@ export class RunSummary {
   }
 }
 
-/** From the start of the first step to the end of the last one that has times. */
+/** The time from the start of the first step to the end of the last one that has times. */
 function runTime(/** @type {import("./measures.js").MeasureArrays} */ { start, end }) {
   const first = start.find((time) => !Number.isNaN(time)) ?? NaN;
   return (end.findLast((time) => !Number.isNaN(time)) ?? NaN) - first;
