@@ -144,7 +144,7 @@ class KVEvents:
 
     def apply(self, event: Event) -> KVEvent | None:
         """Return the KV event that an event of the log stands for, if there is one."""
-        # isinstance would take several times as long if it is false, because events are msgspec structs.
+        # A false isinstance takes several times as long, because events are msgspec structs.
         kind = type(event)
         if kind is StepFinished:
             for row in event.tokens:  # type: ignore[attr-defined]
