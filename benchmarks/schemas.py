@@ -98,7 +98,7 @@ class Mixed:
 
 
 def random_settings(rng: Random) -> tuple[EngineConfig, dict[str, Any]]:
-    """Return settings under which every token must be the same: memory is tight, and more."""
+    """Return settings under which every token must be the same, for example with little memory."""
     asynchronous = rng.random() < 0.5
     config = EngineConfig(
         token_budget=rng.choice([16, 48]),

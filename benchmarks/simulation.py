@@ -130,7 +130,7 @@ class Machine:
 
     def __init__(self) -> None:
         self._runner, self._tokenizer = loader.load("bundled")
-        # As the server does it: no collection looks through all that the libraries have loaded.
+        # As in the server, no collection has to look at the objects that the libraries have loaded.
         gc.collect()
         gc.freeze()
 

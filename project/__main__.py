@@ -56,7 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     two.set_defaults(run=_verify)
     three = commands.add_parser("leaderboard", help="print the table, and write it as a page")
     three.set_defaults(run=_leaderboard)
-    four = commands.add_parser("rescore", help="score each name's best file anew, on your seeds")
+    four = commands.add_parser("rescore", help="score each name's best file again, on your seeds")
     four.set_defaults(run=_rescore)
     for command in (one, two, three, four):
         command.add_argument("--board", type=Path, default=HERE / "leaderboard.jsonl")

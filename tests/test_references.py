@@ -29,6 +29,7 @@ LINK = re.compile(
     r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)|(?:src|srcset)=\"([^\"]+)\""
 )
 TEST = re.compile(r"(?<![\w/.])test_\w{20,}(?!\.py)\b")
+JS_COMMENT = re.compile(r"/\*.*?\*/|(?<![:\"'`])//[^\n]*", re.DOTALL)
 BACKTICKS = re.compile(r"`+([^`]+)`+")
 
 
@@ -46,6 +47,8 @@ def sources() -> list[Path]:
     files += [ROOT / "engine/bundled/README.md", *(ROOT / "notebooks").glob("*.ipynb")]
     for package in PACKAGES:
         files += (f for f in (ROOT / package).rglob("*.py") if "node_modules" not in f.parts)
+    for folder in ("visualizer/frontend/src", "visualizer/frontend/test", "server/pages"):
+        files += (ROOT / folder).rglob("*.js")
     return sorted(files)
 
 
@@ -58,6 +61,9 @@ def texts(file: Path) -> Iterator[Text]:
         for number, cell in enumerate(json.loads(source)["cells"], 1):
             if cell["cell_type"] == "markdown":
                 yield Text(file, number, "".join(cell["source"]))
+    elif file.suffix == ".js":
+        for comment in JS_COMMENT.finditer(source):
+            yield Text(file, 1 + source.count("\n", 0, comment.start()), comment[0])
     else:
         for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):

@@ -213,7 +213,7 @@ def measure(name: str, asked: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Measure the named routers, or all that are there."""
+    """Measure the named routers, or all routers if none is named."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("routers", nargs="*", help="names; without one, all")
     parser.add_argument("--replicas", type=int, default=2)

@@ -44,8 +44,8 @@ class State(EngineState):
     def _dereference(self, blocks: list[int]) -> None:
         """Drop references of a block table. With the hash cache, cached blocks join the queue.
 
-        Of the blocks that become free, the first is allocated first, and without a radix tree the last.
-        Of those that become evictable, the last is evicted first.
+        The first of the blocks that become free is allocated first, or the last one if there is no
+        radix tree. The last of the blocks that become evictable is evicted first.
         """
         for block in blocks:
             self.refs[block] -= 1

@@ -13,7 +13,7 @@ class Reproduced:
     """How many of the recorded steps an unchanged replay decides alike, with arrivals at their steps.
 
     first  the first step that differs, or the last one if the replay goes on after it; None if the
-           replay decides the same, and no more
+           replay makes the same decisions and then ends
     """
 
     equal: int

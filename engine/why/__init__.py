@@ -4,7 +4,7 @@ Read in this order: `log_index.py` (the requests and steps of a log), `facts.py`
 says about one request in one step), `shortfall.py` (what the head of the queue lacks), `answer.py` (the
 words).
 
-Then `missed.py` (why a request found no longer prefix), `stuck.py` (the queue of a step) and
+Then `missed.py` (why the cached prefix was not longer), `stuck.py` (the queue of a step) and
 `inference.py` (the reasons that a foreign log lacks). `engine/events/waterfall` says where a request's
 time went.
 """

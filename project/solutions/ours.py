@@ -2,8 +2,8 @@
 
 It comes from a search over settings and rules, on other seeds than the public ones. What it does:
 
-- A request that can no longer meet its TTFT goal earns nothing. It waits behind all that still can,
-  until it is about to starve, which would cost points.
+- A request that can no longer meet its TTFT goal earns nothing. It waits behind the requests that
+  still can, until it is about to starve, which would cost points.
 - Among the others, little work goes first, but each millisecond of waiting counts as much as a token of
   work. So a long request gets its turn.
 - A preemption breaks the gap goal. `admit` leaves two blocks free, so running requests can grow.

@@ -22,7 +22,7 @@ def lab(
         ),
     ] = [],  # noqa: B006 (Typer copies it)
     fresh: Annotated[
-        str, option("Options", "Put your copy of this lesson (04) aside and make it anew.")
+        str, option("Options", "Put your copy of this lesson (04) aside and make a new one.")
     ] = "",
     port: Annotated[
         int | None,

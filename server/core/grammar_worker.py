@@ -50,7 +50,7 @@ CPU_SECONDS = 2.0  # for one grammar; those of honest clients take less than 0.1
 _TRIES = 2  # how many workers may end by themselves while they try one grammar
 _KNOWN = 256  # verdicts
 # A grammar that is known to compile in less time is not tried again. The others are: the engine's
-# process compiles each of them anew, so each takes its turn.
+# process compiles each of them again, so each takes its turn.
 _CHEAP = 0.02  # seconds
 
 Client = tuple[str, str]  # address, label

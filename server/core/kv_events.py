@@ -144,7 +144,7 @@ class KVEvents:
 
     def apply(self, event: Event) -> KVEvent | None:
         """Return the KV event that an event of the log stands for, if there is one."""
-        # Not isinstance: a negative answer takes several times as long for msgspec's structs.
+        # A false isinstance takes several times as long, because events are msgspec structs.
         kind = type(event)
         if kind is StepFinished:
             for row in event.tokens:  # type: ignore[attr-defined]

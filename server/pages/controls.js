@@ -1,6 +1,6 @@
 /**
  * The teacher's controls: pause, step, resume, run until something happens, hold prompts and release them
- * together. What the engine does is in the feed's status; nothing is polled.
+ * together. The feed's status says what the engine does, so the page does not poll.
  */
 
 import { restartWords } from "/page/restart.js";

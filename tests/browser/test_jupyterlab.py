@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("patience")
 CELLS = [
     'from visualizer import show\nboard = show("run.jsonl")\nboard',
     "print('kernel:', board.step, board.selected, len(board.state()['free']))",
-    # A slow kernel answers late what widgets it has: their state is then set once more, as here.
+    # A slow kernel sends the state of its widgets late, so it is set a second time; this does the same.
     "board.view_model.send_state()\nboard.step = 7\nboard.selected = 5",
 ]
 

@@ -18,12 +18,12 @@ pytestmark = pytest.mark.usefixtures("patience")
 CELLS = [
     'from visualizer import predict\ngame = predict("run.jsonl", questions=3, seed=2)\ngame',
     "print('kernel:', [one['right'] for one in game.answers])",
-    # A slow kernel answers late what widgets it has: their state is then set once more, as here.
+    # A slow kernel sends the state of its widgets late, so it is set a second time; this does the same.
     "game.game.send_state()\nprint('sent')",
     'predict("run.jsonl", questions=3, seed=2)',
 ]
 
-# The state of every widget that the page has, unpacked, and all that page and notebook say and hold.
+# The unpacked state of every widget on the page, and the whole text of the page and the notebook.
 EVERYTHING = """async () => {
   const unpack = async (bytes) => {
     const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));

@@ -1,4 +1,4 @@
-"""The timeline by wall time: one key away, in links, and with all that is done on it."""
+"""The timeline by wall time: its key, its links, and everything that a reader can do on it."""
 
 from playwright.sync_api import expect
 

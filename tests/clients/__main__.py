@@ -40,6 +40,7 @@ CLIENTS = {
     "instructor": Client("instructor_session", "instructor"),
     "guidellm": Client("guidellm_session", "guidellm"),
     "aiperf": Client("aiperf_session", "aiperf"),
+    "sglang": Client("sglang_session", "sglang"),
 }
 
 

@@ -29,7 +29,8 @@ def set_up(environment: str) -> None:
     else:
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
         python = str(folder / "bin" / "python")
-        install = [python, "-m", "pip", "install", "-q", "-r", str(requirements)]
+        # The files list everything, and SGLang's server, which is not needed, would bring much more.
+        install = [python, "-m", "pip", "install", "-q", "--no-deps", "-r", str(requirements)]
     subprocess.run(install, cwd=folder, env=with_path(), check=True)
     installed.write_text(requirements.read_text())
 

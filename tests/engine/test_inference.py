@@ -35,7 +35,7 @@ def test_inferred_reasons_of_random_workloads_are_the_recorded_ones(
 
 
 def test_what_is_inferred_with_a_policy_of_unknown_order_is_true() -> None:
-    """Only reasons that hold whatever the order is are given."""
+    """Only reasons that do not depend on the order are given."""
     found = 0
     for seed in range(60):
         if random_workload(seed).config.policy in KNOWN_ORDER:
@@ -80,7 +80,7 @@ def test_the_inferred_reasons_of_a_real_vllm_are_those_that_its_scheduler_gave(n
 
 @pytest.mark.parametrize("name", ["async", "rotated.part2"])
 def test_without_token_ids_the_reasons_are_right_and_the_numbers_may_not_be(name: str) -> None:
-    """What the head would find in the cache is unknown, so that it may need fewer blocks."""
+    """What the head would find in the cache is unknown, so it may need fewer blocks."""
     found = of_vllm(name)
     assert all(said == inferred for _, said, inferred in found.counts)
     assert found.total > 20

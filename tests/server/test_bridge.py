@@ -297,7 +297,7 @@ def test_logprobs_count_for_the_buffer_limit() -> None:
         asyncio.run(one.deltas(1))
 
 
-# In how many writes an answer leaves: each one stops the engine for a moment
+# An answer is sent in few writes, because each of them stops the engine for a moment
 
 
 SCOPE = {"type": "http", "state": {"context": RequestContext(lambda _stream: None)}}

@@ -149,7 +149,7 @@ grade class --write nosuch/x.csv            | --write nosuch/x.csv
 grade folder --jobs 0                       | --jobs 1 0
 what-if                                     | FILE
 what-if hit                                 | SETTING=VALUE...
-what-if hit max_batchsize=8                 | max_batchsize max_batch_size
+what-if hit max_batchsize=8                 | max_batchsize max_batch_size?
 what-if hit colour=8                        | colour token_budget jump_forward
 what-if hit max_batch_size=x                | max_batch_size 1 x
 what-if hit max_batch_size=                 | max_batch_size max_batch_size=VALUE

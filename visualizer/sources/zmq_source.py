@@ -2,7 +2,7 @@
 
 A publisher numbers its messages. If one does not arrive, the source asks the replay endpoint for it.
 Messages that the endpoint no longer has become an `events_missing` event. If the publisher is started
-again, ZMQ reconnects, and the numbers begin anew.
+again, ZMQ reconnects, and the numbers start again.
 
 Differs from vLLM's example subscriber: this one asks for all messages at the start, so that the cache
 is known from the first message on. It can also bind, because vLLM's publisher connects to an address

@@ -145,7 +145,7 @@ class LongRopeScaling(_Scaling, frozen=True, tag="longrope"):
     The factors were searched for, short_factor for texts up to original_max_position_embeddings and
     long_factor for longer ones (arXiv:2402.13753). The choice is made once, by the longest text that
     the engine can hold, as in vLLM (`phi3_long_rope_scaled_rope.py`) and llama.cpp. transformers
-    changes the frequencies when a text grows beyond the original length, and computes the text anew:
+    changes the frequencies when a text grows beyond the original length, and computes the text again:
     keys that are cached, and perhaps shared with a shorter text, would be wrong.
     """
 

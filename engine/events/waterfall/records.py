@@ -299,8 +299,8 @@ def _set_times(step: Step, t: dict[str, Any], before: int) -> None:
 def _infer_others_prefill(steps: list[Step]) -> None:
     """Compare each step that decodes and prefills with steps nearby that only decode.
 
-    Of the steps that only decode, those count whose number of decodes is closest to this step's (the
-    larger one, if two are equally close); of these, the three before it and the three after it. Their
+    The steps to compare with only decode, and their number of decodes is closest to this step's (the
+    larger one, if two are equally close): the last three before it and the first three after it. Their
     low median is what the decodes alone would have taken. Without such a step, nothing is inferred.
     """
     alone: dict[int, list[int]] = {}  # number of decodes -> indexes of steps

@@ -74,7 +74,7 @@ export class ClusterBoard {
   #scheduled = false;
   /** Whether lanes have to be laid out again. */
   #stale = true;
-  /** Of the board of one replica. @type {AbortController | undefined} */
+  /** Aborted when the board of one replica closes. @type {AbortController | undefined} */
   #ends;
 
   /**
@@ -378,7 +378,7 @@ export class ClusterBoard {
     this.set({ view: panView(view, (view.to - view.from) * share, this.axis) });
   }
 
-  /** Shows the whole run; again, the selected request. */
+  /** Shows the whole run or, if it is shown already, the selected request. */
   fit() {
     const whole = wholeView(this.axis);
     const { view } = this.state;

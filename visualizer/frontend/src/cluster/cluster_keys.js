@@ -19,7 +19,7 @@ const KEYS = [
   ["Home End", "first or last moment"],
   ["W S", "zoom in or out"],
   ["A D", "move the time axis left or right"],
-  ["F", "show the whole run; again, the selected request"],
+  ["F", "show the whole run; press it again for the selected request"],
   ["O", "open the board of the selected request's replica"],
   ["Esc", "close the box or the replica; then clear the selection"],
   ["?", "show this list"],

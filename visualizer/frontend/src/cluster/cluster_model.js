@@ -45,7 +45,7 @@ export class ClusterModel {
   /** The number of each name that several requests have. @type {Map<string, number>} */
   #names = new Map();
   #lanes = 0;
-  /** In order of joining. @type {Replica[]} */
+  /** The replicas in the order in which they joined. @type {Replica[]} */
   replicas = [];
   /** @type {Route[]} */
   routes = [];
@@ -72,7 +72,7 @@ export class ClusterModel {
     this.#readReplicas();
   }
 
-  /** In order of their first decision. */
+  /** The requests in the order of their first decisions. */
   get requests() {
     return [...this.#requests.values()].filter(({ routes }) => routes.length);
   }

@@ -18,7 +18,7 @@ export class ReplicaBoard {
     this.replica = replica;
   }
 
-  /** As the panels know it. */
+  /** The board as its panels see it. */
   get board() {
     return /** @type {Board} */ (/** @type {unknown} */ (this));
   }

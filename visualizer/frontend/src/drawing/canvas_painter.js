@@ -42,7 +42,7 @@ export class CanvasPainter {
     this.context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
     /** @type {Map<string, CanvasPattern>} */
     this.patterns = new Map();
-    /** By paint or mark, and opacity. @type {Map<Paint, Map<number, Tile>>} */
+    /** The tiles that have been drawn, by paint or mark and by opacity. @type {Map<Paint, Map<number, Tile>>} */
     this.tiles = new Map();
     /** Has the cached picture. @type {CanvasPainter | null} */
     this.kept = null;

@@ -45,7 +45,7 @@ export function drawMark(painter, x, y, width, height, lane) {
 }
 
 /**
- * Whole dots in the middle of the rectangle, and around them the hue.
+ * Draws whole dots in the middle of the rectangle, and fills the space around them with the hue.
  *
  * @param {CanvasPainter} painter @param {Rect} box @param {string} hue
  */
@@ -64,7 +64,7 @@ function drawDots(painter, [x, y, width, height], hue) {
     tile.arc(PITCH / 2, PITCH / 2, RADIUS, 0, 7);
     tile.fill("evenodd");
   });
-  // Of a shape narrower than a tile, the tile's middle.
+  // A shape that is narrower than a tile shows the middle of the tile.
   const [shiftX, shiftY] = [Math.max(0, across - width) / 2, Math.max(0, down - height) / 2];
   const { context } = painter;
   context.translate(left - shiftX, top - shiftY);

@@ -22,7 +22,7 @@ const PATIENCE = 30_000; // ms; a kernel may be busy for long, and a dead one ne
 const page = /** @type {Record<symbol, Map<string, WeakRef<KernelSync>>>} */ (
   /** @type {unknown} */ (globalThis)
 );
-/** By the name in the saved state, for widgets that have each loaded their own copy of this module. */
+/** The name in the saved state is the key, because each widget may have loaded its own copy of this module. */
 const syncs = (page[Symbol.for("underglass.syncs")] ??= new Map());
 
 /**
@@ -58,7 +58,7 @@ export class KernelSync {
     return Object.fromEntries(this.#changes());
   }
 
-  /** To be called when the view may have changed. */
+  /** The caller calls this when the view may have changed. */
   moved() {
     if (!this.#changes().length) return;
     this.onSync(false);

@@ -73,7 +73,7 @@ export class LiveBoard {
   /** @type {TrimmedModel | null} */
   #trimmed = null;
   #momentAt = -Infinity; // when the current picture was drawn
-  /** For the next picture. @type {ReturnType<typeof setTimeout> | undefined} */
+  /** The timer of the next picture. @type {ReturnType<typeof setTimeout> | undefined} */
   #timer;
 
   /**

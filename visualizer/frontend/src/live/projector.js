@@ -313,7 +313,7 @@ function drawRow(
   painter.text(tail(painter, said, width - right - 16), right + 14, base, { ...WORDS, color });
 }
 
-/** The end of a text, from a word on, that fits. */
+/** Returns the last words of a text that fit. */
 function tail(
   /** @type {CanvasPainter} */ painter,
   /** @type {string} */ text,

@@ -24,7 +24,7 @@ export const COMMIT = new Set(
 /** Up to this many requests that get a victim's blocks are named; more are counted. */
 const MOST_TAKERS = 3;
 
-/** By kind. @type {Record<string, (frame: Frame, add: Add) => void>} */
+/** Functions that add the clauses of each kind. @type {Record<string, (frame: Frame, add: Add) => void>} */
 export const CLAUSES = {
   gaps,
   aborted,

@@ -87,9 +87,9 @@ export class State {
     this.source = {};
     /** @type {number[]} */
     this.running = [];
-    /** By step: the rows of scheduled and unfinished steps; replaced, never changed. @type {Map<number, PlannedRow[]>} */
+    /** Maps a scheduled, unfinished step to its rows, which are replaced and never changed. @type {Map<number, PlannedRow[]>} */
     this.plans = new Map();
-    /** With sliding layers: the blocks that have a window page; replaced, never changed. @type {Set<number> | null} */
+    /** The blocks that have a window page, if the model has sliding layers; the set is replaced, never changed. @type {Set<number> | null} */
     this.windowPages = null;
     /** @type {CowList<number>} */
     this.free = new CowList();
@@ -105,7 +105,7 @@ export class State {
     this.reported = null;
     /** How many tokens each expert has computed so far; replaced, never changed. @type {Loads} */
     this.expertLoads = [];
-    /** By number, see `lanes.js`; replaced, never changed. @type {Lane[]} */
+    /** The lanes by their number (see `lanes.js`); the list is replaced, never changed. @type {Lane[]} */
     this.lanes = [];
     /** The number of blocks of each kind; together, all blocks. */
     this.counts = { unshared: 0, shared: 0, cached: 0, free: 0 };

@@ -208,7 +208,7 @@ export class Frame {
     return this.#once("blocks", () => this.#describeBlocks());
   }
 
-  /** With sliding layers: how many window pages blocks have, of all, and how many blocks lack one. */
+  /** If the model has sliding layers: the number of window pages, how many blocks have one, and how many lack one. */
   get windowPages() {
     const { windowPages, settings } = this.state;
     if (!windowPages) return null;

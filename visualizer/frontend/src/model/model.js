@@ -44,7 +44,7 @@ export class Model {
   #requestSpans;
   #heads = new Heads();
   #times = new TimeRecords();
-  /** Of the events so far. @type {Waterfall | null} */
+  /** The waterfall of the events so far. @type {Waterfall | null} */
   #waterfall = null;
   /** Copies of the state at the end of a step. @type {{step: number, state: State}[]} */
   #copies = [];
@@ -75,7 +75,7 @@ export class Model {
     this.gaps = new Map();
     /** Where a foreign log comes from; empty for an engine of ours. @type {LogSource} */
     this.source = {};
-    /** Of a log that begins with run_started. @type {{model?: any, tokenizer?: any, clock?: string}} */
+    /** The fields of run_started, if the log begins with it. @type {{model?: any, tokenizer?: any, clock?: string}} */
     this.info = {};
     this.append(events);
   }
@@ -133,7 +133,7 @@ export class Model {
     return this.steps.length;
   }
 
-  /** In order of appearance. @returns {import("./request_spans.js").RequestSpan[]} */
+  /** All requests in the order in which they appear in the log. @returns {import("./request_spans.js").RequestSpan[]} */
   get requests() {
     return this.#requestSpans.list;
   }

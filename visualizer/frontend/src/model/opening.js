@@ -48,8 +48,8 @@ export function openingScores(model) {
 }
 
 /**
- * The step with the highest score. Of equal ones, the earliest in which something happens or a request waits; if
- * there is none, the last.
+ * Returns the step with the highest score. If several have it, this is the earliest in which something happens or
+ * a request waits, or else the last.
  *
  * @param {import("./model.js").Model} model
  */

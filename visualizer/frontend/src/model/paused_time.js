@@ -4,7 +4,7 @@
  */
 
 export class PausedTime {
-  /** In microseconds since the run started, in order. @type {{begin: number, end: number}[]} */
+  /** The pauses in order, in microseconds since the run started. @type {{begin: number, end: number}[]} */
   intervals = [];
   /** When the current pause began. @type {number | null} */
   #since = null;

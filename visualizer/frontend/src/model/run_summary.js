@@ -37,9 +37,9 @@ const PERCENTILES = [
 export class RunSummary {
   /** Times between tokens, with how often each occurs. @type {Map<number, number>} */
   #gaps = new Map();
-  /** By request: the tokens that are counted, and its gaps. @type {Map<number, {counted: number, gaps: number[]}>} */
+  /** Maps a request to its counted tokens and the gaps between them. @type {Map<number, {counted: number, gaps: number[]}>} */
   #tokens = new Map();
-  /** By finished request: its slowest times. @type {Map<number, {ttft: number, itl: number}>} */
+  /** Maps a finished request to its slowest times. @type {Map<number, {ttft: number, itl: number}>} */
   #ended = new Map();
 
   /** @param {import("./model.js").Model} model */
@@ -129,7 +129,7 @@ export class RunSummary {
     return Number.isNaN(ttft) ? null : ttft;
   }
 
-  /** For how long requests waited, by what they waited for. */
+  /** How long requests waited, for each cause of waiting. */
   #waits() {
     const { model } = this;
     const { measures, firstStep, stepCount } = model;
@@ -157,7 +157,7 @@ export class RunSummary {
   }
 }
 
-/** From the start of the first step to the end of the last one that has times. */
+/** The time from the start of the first step to the end of the last one that has times. */
 function runTime(/** @type {import("./measures.js").MeasureArrays} */ { start, end }) {
   const first = start.find((time) => !Number.isNaN(time)) ?? NaN;
   return (end.findLast((time) => !Number.isNaN(time)) ?? NaN) - first;

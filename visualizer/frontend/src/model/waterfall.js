@@ -41,7 +41,7 @@ export class Waterfall {
   #known = new Map();
   #records;
   #steps;
-  /** By index of the step: how much longer its decodes took because of its prefills. */
+  /** How much longer the decodes of each step took because of its prefills, by the step's index. */
   #others;
   /** When each step ended. */
   #ends;

@@ -242,7 +242,7 @@ export function share(part, whole) {
   return percent < 0.5 ? "< 1 %" : `${Math.round(percent)} %`;
 }
 
-/** With linear interpolation, as in pandas. @param {number[]} sorted @param {number} at */
+/** Returns a quantile by linear interpolation, as pandas does. @param {number[]} sorted @param {number} at */
 function quantile(sorted, at) {
   if (!sorted.length) return 0;
   const rank = at * (sorted.length - 1);

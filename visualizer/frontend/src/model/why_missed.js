@@ -1,6 +1,6 @@
 /**
- * Why a request found no longer prefix in the cache. `engine/why/missed.py` explains the kinds and answers the same; a
- * golden test compares them.
+ * Why a request's cached prefix was not longer. `engine/why/missed.py` explains the kinds and gives the same answers,
+ * which a golden test compares.
  *
  * @typedef {object} WhyMissed  counts are of tokens
  * @property {string} kind

@@ -174,7 +174,7 @@ function hideCutLines(list, unit) {
     return row ? { row, seen: (edge - row.offsetTop) / unit - PADDING } : null;
   };
   const [above, below] = [cutAt(top), cutAt(bottom)];
-  // Of a row of several lines, whole lines stay.
+  // A row of several lines is cut between two lines.
   const hidden = above ? Math.ceil(above.seen / LINE) * LINE - above.seen : 0;
   const under = !below ? 0 : below.seen < LINE ? below.seen + PADDING : below.seen % LINE;
   const clip = above || below ? `inset(${hidden * unit}px 0px ${under * unit}px)` : "";

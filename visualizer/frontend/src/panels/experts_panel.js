@@ -1,6 +1,6 @@
 /**
- * Of a mixture of experts: how many tokens each expert of each layer computed in this step, and so far. With
- * asynchronous scheduling, it is the step that was computed while this one was scheduled.
+ * The loads of a mixture of experts: how many tokens each expert of each layer has computed in this step and in all
+ * steps so far. With asynchronous scheduling, that is the step that was computed while this one was scheduled.
  */
 
 /** @import { Board } from "../board/board.js" */

@@ -263,7 +263,7 @@ function inVain(step) {
   return h("p", { class: "note in-vain" }, words);
 }
 
-/** Without spaces around it, unless there is nothing else. @param {string} text */
+/** Strips the spaces around a text, unless it has only spaces. @param {string} text */
 const trimmed = (text) => shown(text.trim() || text);
 
 /** A newline as an arrow, an empty piece (part of a character) as a thin mark. @param {string} text */

@@ -438,7 +438,7 @@ export class WaterfallPanel {
   }
 }
 
-/** Without a frame: names have their marks whatever the step is. @param {Board} board @returns {WaterfallContext} */
+/** Returns a context without a frame, in which a name's mark does not depend on the step. @param {Board} board @returns {WaterfallContext} */
 function contextOf({ model, theme, store }) {
   return { model, theme, selected: store.selected };
 }

@@ -1,4 +1,4 @@
-/** Lanes: smallest free one, kept until the end, rested, and no two live requests of a step alike. */
+/** A request gets the smallest free lane, keeps it until it ends, and shares it with no live request. */
 
 import assert from "node:assert/strict";
 import test from "node:test";
