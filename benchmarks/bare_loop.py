@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from engine.compute.loader import BUNDLED
-from engine.compute.model.config import LlamaConfig
-from engine.compute.model.config_file import read_config
-from engine.compute.model.linear import Linear
-from engine.compute.model.norm import RMSNorm
-from engine.compute.model.rope import rotary_table
-from engine.compute.weights.checkpoint import Checkpoint
+from engine.models.config import LlamaConfig
+from engine.models.config_file import read_config
+from engine.models.linear import Linear
+from engine.models.loader import BUNDLED
+from engine.models.norm import RMSNorm
+from engine.models.rope import rotary_table
+from engine.models.weights.checkpoint import Checkpoint
 
 
 @dataclass

@@ -17,9 +17,9 @@ from benchmarks.pairs import compare
 from benchmarks.report import MUTED, bars, panels, save
 from benchmarks.workload import story_prompts
 from engine import Engine, EngineConfig, SamplingParams
-from engine.compute import loader
-from engine.compute.loader import BUNDLED
-from engine.speculation.draft_model import DraftModel
+from engine.extensions.draft_model import DraftModel
+from engine.models import loader
+from engine.models.loader import BUNDLED
 from engine.training.export import export
 from engine.training.model import Model, ModelConfig
 from engine.training.run import learning_rate, make_batch

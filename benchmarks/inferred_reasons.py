@@ -1,7 +1,7 @@
 """How often the reasons inferred from a foreign-style log equal the recorded ones.
 
 Logs of this engine lose what a foreign log lacks: why the head of the queue waits, why running requests
-got no tokens, which request needed the blocks of a preempted one. `engine.why.inference` infers them
+got no tokens, which request needed the blocks of a preempted one. `visualizer.reading.why.inference` infers them
 again, and a decision counts as equal only if request, reason, need and have are. The policies "lpm" and
 "fair" are left out: the order of their queue cannot be read off a foreign log.
 
@@ -16,9 +16,9 @@ from typing import Any
 import msgspec
 
 from engine import Cost, EngineConfig, EventLog, Workload, simulate
-from engine.events import vocabulary as v
+from engine.core.log import vocabulary as v
 from engine.simulation.workload import Arrival, lognormal, poisson, uniform
-from engine.why.inference import UNKNOWN, infer_reasons
+from visualizer.reading.why.inference import UNKNOWN, infer_reasons
 
 _TIGHT = dict(max_kv_tokens=320, block_size=8)
 SETTINGS: dict[str, dict[str, Any]] = {

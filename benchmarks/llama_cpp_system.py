@@ -14,7 +14,7 @@ import gguf
 import numpy as np
 from safetensors.numpy import load_file
 
-from engine.compute.loader import BUNDLED
+from engine.models.loader import BUNDLED
 
 INSTALL = (
     "llama.cpp is not installed: `make bench` builds it (a few minutes, needs a C++ compiler), or "

@@ -76,10 +76,10 @@ def _written(folder: Path, stored: str) -> Path:
 
 def _measure(path: Path, dtype: torch.dtype) -> dict[str, float]:
     """Load a model in this process, whose libraries are loaded already."""
-    from engine.compute.loader import build
-    from engine.compute.model.config_file import read_config
-    from engine.compute.weights.checkpoint import Checkpoint
-    from engine.compute.weights.gguf_checkpoint import GGUFCheckpoint
+    from engine.models.config_file import read_config
+    from engine.models.loader import build
+    from engine.models.weights.checkpoint import Checkpoint
+    from engine.models.weights.gguf_checkpoint import GGUFCheckpoint
 
     torch.set_num_threads(1)
     gaps = [0.0]

@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from benchmarks.report import panels, save
 from engine import Engine, EngineConfig, SamplingParams
-from engine.compute import loader
+from engine.models import loader
 from server.core.event_log import Outbox, Window
 
 REQUESTS = int(os.environ.get("UNDERGLASS_SOAK_REQUESTS", "20000"))  # fewer for a quick look

@@ -11,15 +11,15 @@ import numpy as np
 import torch
 from gguf.constants import GGML_QUANT_SIZES
 
-from engine.byte_sizes import byte_size
-from engine.compute.device import Device
-from engine.compute.memory import kv_bytes_per_token, working_bytes
-from engine.compute.model.config import ModelConfig
-from engine.compute.model.config_file import SUPPORTED, parse_config
-from engine.compute.precision import Precision
-from engine.compute.weights.gguf_architectures import ARCHITECTURES
-from engine.config import EngineConfig
-from engine.text.pre_tokenizers import SPLITS
+from engine.core.compute.device import Device
+from engine.core.compute.precision import Precision
+from engine.core.config import EngineConfig
+from engine.models.byte_sizes import byte_size
+from engine.models.config import ModelConfig
+from engine.models.config_file import SUPPORTED, parse_config
+from engine.models.memory import kv_bytes_per_token, working_bytes
+from engine.models.text.pre_tokenizers import SPLITS
+from engine.models.weights.gguf_architectures import ARCHITECTURES
 
 PAGE = Path(__file__).parent.parent / "docs" / "models.md"
 BEGIN, END = "<!-- begin: python -m benchmarks.models_page -->\n", "<!-- end -->\n"

@@ -20,13 +20,13 @@ from typing import Any
 import httpx
 
 from benchmarks.report import save
-from engine.events import cluster as c
-from engine.events import vocabulary as v
-from engine.events.cluster_log import ClusterLog
-from engine.events.log import EventLog
-from engine.events.rows import RequestRow
-from engine.routing.transfer import TransferCosts
+from engine.cluster import events as c
+from engine.cluster.cluster_log import ClusterLog
+from engine.cluster.transfer import TransferCosts
+from engine.core.log import vocabulary as v
+from engine.core.log.log import EventLog
 from server.process import BackgroundServer, serve_in_background
+from visualizer.reading.rows import RequestRow
 
 REQUESTS = int(os.environ.get("UNDERGLASS_MOVING_REQUESTS", "300"))
 KEY = "benchmark"

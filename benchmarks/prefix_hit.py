@@ -11,7 +11,7 @@ from benchmarks.pairs import Ratio
 from benchmarks.report import bars, panels, save
 from benchmarks.workload import story_prompts
 from engine import Engine, EngineConfig, SamplingParams
-from engine.compute import loader
+from engine.models import loader
 
 PROMPT = 1000
 PAIRS = 30

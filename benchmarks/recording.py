@@ -7,15 +7,15 @@ nothing replaces their classes.
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import engine.cache.kv_cache_manager
-import engine.engine
-import engine.recorder
-import engine.scheduling.scheduler
+import engine.core.cache.kv_cache_manager
+import engine.core.engine
+import engine.core.log.recorder
+import engine.core.scheduling.scheduler
 from benchmarks.pairs import compare
 from benchmarks.report import save
 from benchmarks.workload import Bench
-from engine.events import vocabulary
-from engine.events.log import EventLog
+from engine.core.log import vocabulary
+from engine.core.log.log import EventLog
 
 MAKERS = (
     engine.engine,

@@ -25,11 +25,11 @@ from tqdm import tqdm
 from benchmarks.memory import resident_mib
 from benchmarks.report import bars, panels, save
 from engine import Cost, EngineConfig, SamplingParams, Workload
-from engine.events import cluster as c
-from engine.events import vocabulary as v
-from engine.events.cluster_log import ClusterLog
-from engine.routing import Decision, Router, router_named
-from engine.simulation.cluster import simulate_cluster
+from engine.cluster import Decision, Router, router_named
+from engine.cluster import events as c
+from engine.cluster.cluster_log import ClusterLog
+from engine.cluster.simulate_cluster import simulate_cluster
+from engine.core.log import vocabulary as v
 from engine.simulation.workload import Arrival
 
 REQUESTS = int(os.environ.get("UNDERGLASS_ROUTING_REQUESTS", "10000"))

@@ -18,9 +18,9 @@ from tqdm import tqdm
 from benchmarks.pairs import Ratio
 from benchmarks.report import panels, save
 from engine import CostRunner, Engine, EngineConfig, EventLog, SamplingParams
-from engine.cache.radix_tree import RadixTree
-from engine.events.vocabulary import Event, StepFinished
-from engine.scheduling.policies import POLICIES
+from engine.core.cache.radix_tree import RadixTree
+from engine.core.log.vocabulary import Event, StepFinished
+from engine.core.scheduling.policies import POLICIES
 
 WAITING = (100, 10_000)
 STEPS = 50  # in a run

@@ -8,8 +8,8 @@ from typing import Any
 import jsonschema
 
 from engine import EngineConfig, SamplingParams
-from engine.scheduling.structured_output import StructuredOutput
-from engine.speculation.prompt_lookup import PromptLookup
+from engine.core.speculation.prompt_lookup import PromptLookup
+from engine.core.structured_output import StructuredOutput
 
 _WORDS = "name age city owner tags notes price day kind size legs color".split()
 _PROMPTS = [

@@ -31,9 +31,9 @@ from benchmarks.memory import resident_mib
 from benchmarks.report import panels, save
 from benchmarks.workload import Bench
 from engine import Cost, Engine, EngineConfig, EventLog, SamplingParams, Workload, simulate
-from engine.compute import loader
-from engine.events.vocabulary import Event, Preempted, RequestFinished
-from engine.recorder import WallClock
+from engine.core.log.recorder import WallClock
+from engine.core.log.vocabulary import Event, Preempted, RequestFinished
+from engine.models import loader
 from engine.simulation.fit import fit
 from engine.simulation.workload import (
     Arrival,

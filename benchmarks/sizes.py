@@ -37,9 +37,9 @@ from benchmarks.pairs import ratio
 from benchmarks.random_model import NAMES, SHAPES, NumberTokenizer, RandomModel, quantize_gguf
 from benchmarks.transformers_systems import greedy
 from engine import Engine, EngineConfig, SamplingParams
-from engine.compute.model.linear import Linear
-from engine.compute.threads import set_threads
-from engine.scheduling.request import Request
+from engine.core.request import Request
+from engine.models.linear import Linear
+from engine.models.threads import set_threads
 
 PROMPT = 1  # tokens; decoding is measured, and the rows with a context measure long prompts
 FULL = os.environ.get("UNDERGLASS_SIZES") == "full"

@@ -19,13 +19,13 @@ from benchmarks import report
 from benchmarks.bare import Served
 from benchmarks.workload import story_prompts
 from engine import Engine
-from engine.compute import torch_runner
-from engine.compute.attention.paged_attention import PagedAttention
-from engine.compute.loader import BUNDLED
-from engine.compute.model.config import LlamaConfig
-from engine.compute.model.config_file import read_config
-from engine.compute.model.linear import Linear
-from engine.compute.threads import set_threads
+from engine.core.compute import torch_runner
+from engine.core.compute.attention.paged_attention import PagedAttention
+from engine.models.config import LlamaConfig
+from engine.models.config_file import read_config
+from engine.models.linear import Linear
+from engine.models.loader import BUNDLED
+from engine.models.threads import set_threads
 
 BATCHES = (1, 8, 32)
 CONTEXTS = (128, 448)  # the middle of the realistic run of `bare`, and a long one

@@ -24,14 +24,14 @@ from random import Random
 from benchmarks.pairs import compare
 from benchmarks.schemas import Mixed, fits, random_schema, random_settings
 from engine import Engine, EngineConfig, SamplingParams
-from engine.compute import loader
-from engine.events import vocabulary as v
-from engine.offline import Completion
-from engine.output.grammar import GrammarCompiler
-from engine.output.grammar_error import GrammarError
-from engine.scheduling.structured_output import StructuredOutput
-from engine.text.byte_tokenizer import ByteTokenizer
-from engine.text.tokenizer import Tokenizer
+from engine.core.log import vocabulary as v
+from engine.core.offline import Completion
+from engine.core.structured_output import StructuredOutput
+from engine.extensions.grammars.grammar import GrammarCompiler
+from engine.extensions.grammars.grammar_error import GrammarError
+from engine.models import loader
+from engine.models.text.byte_tokenizer import ByteTokenizer
+from engine.models.text.tokenizer import Tokenizer
 
 SCHEMAS = 1000
 AMPLE = EngineConfig(token_budget=256, max_kv_tokens=8192, jump_forward=False)

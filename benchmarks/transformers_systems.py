@@ -11,7 +11,7 @@ import transformers
 from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedModel
 from transformers.generation import BaseStreamer, ContinuousBatchingConfig
 
-from engine.compute.loader import BUNDLED
+from engine.models.loader import BUNDLED
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()

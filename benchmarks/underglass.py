@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from engine import Engine, EngineConfig, SamplingParams
-from engine.compute import loader
+from engine.models import loader
 
 
 class Underglass:

@@ -3,8 +3,8 @@
 from random import Random
 
 from engine import Engine, EngineConfig, EventLog, SamplingParams
-from engine.compute import loader
-from engine.text.tokenizer import HFTokenizer
+from engine.models import loader
+from engine.models.text.tokenizer import HFTokenizer
 from engine.training import stories
 
 PROMPTS = [

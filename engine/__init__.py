@@ -2,7 +2,7 @@
 
     from engine import Engine, EngineConfig, SamplingParams, EventLog
 
-Names are imported lazily, so `import engine.events` stays fast: code that only reads logs needs
+Names are imported lazily, so `import engine.core.log` stays fast: code that only reads logs needs
 neither the scheduler nor a model.
 """
 
@@ -10,16 +10,16 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from engine.config import ConfigError, EngineConfig
-    from engine.engine import Engine
-    from engine.events.cluster_log import ClusterLog
-    from engine.events.log import EventLog, LogError
-    from engine.offline import Completion
-    from engine.routing.router import Decision, Replica, Router
-    from engine.scheduling.admission import RequestError
-    from engine.scheduling.policy import Policy
-    from engine.scheduling.sampling_params import SamplingError, SamplingParams
-    from engine.simulation.cluster import simulate_cluster
+    from engine.cluster.cluster_log import ClusterLog
+    from engine.cluster.router import Decision, Replica, Router
+    from engine.cluster.simulate_cluster import simulate_cluster
+    from engine.core.config import ConfigError, EngineConfig
+    from engine.core.engine import Engine
+    from engine.core.log.log import EventLog, LogError
+    from engine.core.offline import Completion
+    from engine.core.sampling_params import SamplingError, SamplingParams
+    from engine.core.scheduling.admission import RequestError
+    from engine.core.scheduling.policy import Policy
     from engine.simulation.cost_runner import Cost, CostRunner
     from engine.simulation.simulate import simulate
     from engine.simulation.study import study
@@ -27,25 +27,25 @@ if TYPE_CHECKING:
     from engine.simulation.workload import Workload
 
 _HOME = {
-    "ClusterLog": "engine.events.cluster_log",
-    "Completion": "engine.offline",
-    "ConfigError": "engine.config",
+    "ClusterLog": "engine.cluster.cluster_log",
+    "Completion": "engine.core.offline",
+    "ConfigError": "engine.core.config",
     "Cost": "engine.simulation.cost_runner",
     "CostRunner": "engine.simulation.cost_runner",
-    "Decision": "engine.routing.router",
-    "Engine": "engine.engine",
-    "EngineConfig": "engine.config",
-    "EventLog": "engine.events.log",
-    "LogError": "engine.events.log",
-    "Policy": "engine.scheduling.policy",
-    "Replica": "engine.routing.router",
-    "RequestError": "engine.scheduling.admission",
-    "Router": "engine.routing.router",
-    "SamplingError": "engine.scheduling.sampling_params",
-    "SamplingParams": "engine.scheduling.sampling_params",
+    "Decision": "engine.cluster.router",
+    "Engine": "engine.core.engine",
+    "EngineConfig": "engine.core.config",
+    "EventLog": "engine.core.log.log",
+    "LogError": "engine.core.log.log",
+    "Policy": "engine.core.scheduling.policy",
+    "Replica": "engine.cluster.router",
+    "RequestError": "engine.core.scheduling.admission",
+    "Router": "engine.cluster.router",
+    "SamplingError": "engine.core.sampling_params",
+    "SamplingParams": "engine.core.sampling_params",
     "Workload": "engine.simulation.workload",
     "simulate": "engine.simulation.simulate",
-    "simulate_cluster": "engine.simulation.cluster",
+    "simulate_cluster": "engine.cluster.simulate_cluster",
     "study": "engine.simulation.study",
     "what_if": "engine.simulation.what_if",
 }

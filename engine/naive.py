@@ -6,9 +6,9 @@ the engine against it.
 
 from collections.abc import Sequence
 
-from engine.runner import Row, Runner
-from engine.scheduling.request import Request
-from engine.scheduling.sampling_params import SamplingParams
+from engine.core.request import Request
+from engine.core.runner import Row, Runner
+from engine.core.sampling_params import SamplingParams
 
 
 def generate(

@@ -13,13 +13,13 @@ from checks.broken import Broken
 from checks.lesson_05 import YourPool
 from checks.lesson_06 import YourSplit
 from checks.lesson_07 import YourEviction
-from engine.cache.prefix_cache import PrefixLookup
-from engine.cache.radix_tree import RadixNode, RadixTree
-from engine.config import ConfigError, EngineConfig
-from engine.scheduling.policies import policy_named
-from engine.scheduling.policy import AdmissionLimits, Policy
-from engine.scheduling.request import Request
-from engine.scheduling.waiting_queue import WaitingQueue
+from engine.core.cache.prefix_cache import PrefixLookup
+from engine.core.cache.radix_tree import RadixNode, RadixTree
+from engine.core.config import ConfigError, EngineConfig
+from engine.core.request import Request
+from engine.core.scheduling.policies import policy_named
+from engine.core.scheduling.policy import AdmissionLimits, Policy
+from engine.core.scheduling.waiting_queue import WaitingQueue
 from project.learner import Mine, MineError
 from project.workloads import BLOCK_SIZE, MACHINE, SEATS, Kind
 

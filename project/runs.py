@@ -3,16 +3,16 @@
 from dataclasses import dataclass
 
 from checks.broken import Broken
-from engine.config import ConfigError
-from engine.events.log import EventLog
-from engine.part_errors import PartError
-from engine.scheduling.admission import RequestError
+from engine.core.config import ConfigError
+from engine.core.log.log import EventLog
+from engine.core.part_errors import PartError
+from engine.core.scheduling.admission import RequestError
 from engine.simulation.cost_runner import US_PER_MS, CostRunner
 from engine.simulation.simulate import simulate
-from engine.why import why
 from project.learner import MineError, Source, said
 from project.parts import config_of, parts_of
 from project.workloads import MACHINE, Kind
+from visualizer.reading.why import why
 
 STARVED = 5  # a request whose TTFT is more than this many times the goal has starved
 

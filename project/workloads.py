@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from engine.scheduling.sampling_params import SamplingParams
+from engine.core.sampling_params import SamplingParams
 from engine.simulation.cost_runner import Cost
 from engine.simulation.workload import Answer, Arrival, Workload
 

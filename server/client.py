@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import underglass.shadowed  # noqa: F401 (first, because it names a file that hides the engine)
-from engine.events.log import EventLog
-from engine.extras import needs_extra
+from engine.core.extras import needs_extra
+from engine.core.log.log import EventLog
 
 with needs_extra("server.client"):
     import httpx

@@ -49,7 +49,7 @@ import hypothesis
 import pytest
 import typer
 
-SCOPE = "engine/scheduling/*.py engine/cache/*.py engine/events/fold.py engine/events/state.py"
+SCOPE = "engine/core/scheduling/*.py engine/core/cache/*.py engine/core/log/fold.py engine/core/log/state.py"
 TESTS = "tests/engine tests/parity tests/sources"
 WITH_MODELS = "tests/engine/compute tests/engine/text tests/engine/training"
 SEED = 27

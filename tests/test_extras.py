@@ -16,7 +16,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from engine.extras import EXTRA_OF
+from engine.core.extras import EXTRA_OF
 
 REPOSITORY = Path(__file__).parents[1]
 OURS = ("engine", "server", "underglass", "visualizer")
@@ -49,7 +49,7 @@ def test_the_event_log_needs_only_msgspec_and_no_other_room() -> None:
         ONLY_MSGSPEC
         + """
 import gzip
-import engine.events
+import engine.core.log
 
 log = engine.events.EventLog.from_bytes(gzip.open("visualizer/scenarios/preemption.jsonl.gz").read())
 log.state(), log.request_rows, log.step_rows, log.token_rows, log.waterfall.totals
@@ -163,10 +163,10 @@ def test_a_function_that_needs_an_extra_names_it() -> None:
         + """
 import json
 from engine import Engine, SamplingParams
-from engine.extras import MissingExtraError
+from engine.core.extras import MissingExtraError
 from engine.simulation.cost_runner import CostRunner
-from engine.text.byte_tokenizer import ByteTokenizer
-from engine.text.tokenizer import HFTokenizer
+from engine.models.text.byte_tokenizer import ByteTokenizer
+from engine.models.text.tokenizer import HFTokenizer
 from visualizer import gallery, to_postcard
 from visualizer.comparing.compared_runs import compare_logs
 
@@ -235,4 +235,4 @@ def test_each_library_that_is_imported_is_installed_by_its_extra() -> None:
     for library in sorted(set(imported_libraries()) - own):
         names = set(map(canonicalize_name, distributions.get(library, [])))
         allowed = core if library not in EXTRA_OF else installs[EXTRA_OF[library]]
-        assert names & allowed, f"{library} is in no extra that engine/extras.py names for it"
+        assert names & allowed, f"{library} is in no extra that engine/core/extras.py names for it"

@@ -168,7 +168,7 @@ def has_attributes(module: str, names: list[str]) -> bool:
 
 def is_variable(text: Text, found: re.Match[str]) -> bool:
     """`engine.step()`: the instance that examples call `engine`, or `server`."""
-    files = {"engine": "engine/engine.py", "server": "server/process.py"}
+    files = {"engine": "engine/core/engine.py", "server": "server/process.py"}
     first, second, *_ = found[0].split(".")
     if first not in files:
         return False
@@ -188,7 +188,7 @@ def test_every_reference_leads_somewhere() -> None:
         "`engine/no_such_file.py`",
         "see engine/no_such_file.py",
         "`engine/no_such_folder/`",
-        "engine.engine.NoSuchClass",
+        "engine.core.engine.NoSuchClass",
         "`engine.no_such_module`",
         "`test_that_has_not_been_written_so_far`",
         "[here](docs/no_such_page.md)",

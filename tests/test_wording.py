@@ -11,19 +11,19 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 import pytest
 
-from engine.config import EngineConfig
-from engine.engine import Engine
-from engine.events import EventLog
-from engine.events import vocabulary as v
-from engine.scheduling.sampling_params import SamplingParams
+from engine.core.config import EngineConfig
+from engine.core.engine import Engine
+from engine.core.log import EventLog
+from engine.core.log import vocabulary as v
+from engine.core.sampling_params import SamplingParams
 from engine.simulation.cost_runner import CostRunner
-from engine.why import WhyError, why
 from tests.engine.workloads import make_engine, play, random_workload
 from tests.visualizer.storytellers import storytellers
 from visualizer.comparing.differences import first_difference, pair
 from visualizer.moments import Moment, plain
 from visualizer.predicting.asking import KINDS
 from visualizer.predicting.questions import questions
+from visualizer.reading.why import WhyError, why
 from visualizer.summary import summary
 
 Snapshot = Callable[[str, str], None]

@@ -33,7 +33,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import underglass.shadowed  # noqa: F401 (first, so that it can name a file that hides the engine)
-from engine.extras import needs_extra
+from engine.core.extras import needs_extra
 
 if TYPE_CHECKING:
     from visualizer.comparing.clusters import ClusterComparison

@@ -2,7 +2,7 @@
 
 import gzip
 
-from engine.events.cluster_log import ClusterLog
+from engine.cluster.cluster_log import ClusterLog
 from visualizer.logs import Select
 
 

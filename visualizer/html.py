@@ -11,7 +11,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from engine.extras import MissingExtraError
+from engine.core.extras import MissingExtraError
 from visualizer.logs import ClusterLogLike, LogLike, Select
 from visualizer.packed import packed_log
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from engine.events import Event, EventLog, LogError, State
-from engine.events.cluster_log import ClusterLog
-from engine.events.vocabulary import (
+from engine.cluster.cluster_log import ClusterLog
+from engine.core.log import Event, EventLog, LogError, State
+from engine.core.log.vocabulary import (
     Admitted,
     BlockEvicted,
     Keyframe,

@@ -1,6 +1,6 @@
 """Describe one step of a log in words: what happened to each request, and why.
 
-The sentences come from `engine/events/messages.py`. Each is a list of texts and request ids, which
+The sentences come from `visualizer/reading/messages.py`. Each is a list of texts and request ids, which
 `plain` turns into a string. Every number is read from the folded log.
 """
 
@@ -9,10 +9,12 @@ import itertools
 import re
 import unicodedata
 
-from engine.events import EventLog, State
-from engine.events import vocabulary as v
-from engine.events.knowledge import half_dot
-from engine.events.messages import (
+from engine.core.log import EventLog, State
+from engine.core.log import vocabulary as v
+from engine.core.log.state import ROOT
+from visualizer.logs import state_before
+from visualizer.reading.knowledge import half_dot
+from visualizer.reading.messages import (
     MESSAGES,
     Words,
     admission_words,
@@ -25,8 +27,6 @@ from engine.events.messages import (
     supply_words,
     wasted_words,
 )
-from engine.events.state import ROOT
-from visualizer.logs import state_before
 
 _SAME_FOR_ALL = ("after_preemption", "static_batch")
 _NAME_LENGTH = 16

@@ -21,7 +21,7 @@ from difflib import get_close_matches
 from functools import cache, cached_property
 from pathlib import Path
 
-from engine.events import EventLog
+from engine.core.log import EventLog
 
 FOLDER = Path(__file__).parent / "scenarios"
 RECORDED = FOLDER / "recorded.json"

@@ -6,8 +6,8 @@ too, because a board has a current step before a browser shows it.
 
 from dataclasses import dataclass, field
 
-from engine.events import Event, EventLog, State
-from engine.events import vocabulary as v
+from engine.core.log import Event, EventLog, State
+from engine.core.log import vocabulary as v
 from visualizer.logs import StepIndex
 
 SEARCHED = (

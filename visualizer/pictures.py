@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.extras import needs_extra
+from engine.core.extras import needs_extra
 from visualizer.html import to_html
 from visualizer.logs import LogLike, Select, StepIndex, read_log
 

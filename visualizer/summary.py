@@ -3,14 +3,14 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from engine.events import EventLog
-from engine.events import vocabulary as v
-from engine.events.durations import duration
-from engine.events.facts import Fact
-from engine.events.knowledge import UNKNOWN, gap_words
-from engine.events.quantile import quantile
-from engine.events.rows import OutputTokenRow, StepRow
+from engine.core.log import EventLog
+from engine.core.log import vocabulary as v
+from engine.core.log.facts import Fact
+from engine.simulation.quantile import quantile
 from visualizer.logs import settings_of
+from visualizer.reading.durations import duration
+from visualizer.reading.knowledge import UNKNOWN, gap_words
+from visualizer.reading.rows import OutputTokenRow, StepRow
 
 PERCENTILES = {"median": 0.5, "p95": 0.95, "p99": 0.99}
 # The facts that a foreign log must have for each row.

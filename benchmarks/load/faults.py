@@ -19,8 +19,8 @@ from typing import Any, cast
 
 from benchmarks.load.client import Reply, ask, begin
 from benchmarks.load.streams import fire
-from engine.events.log import EventLog
-from engine.events.vocabulary import StepFinished
+from engine.core.log.log import EventLog
+from engine.core.log.vocabulary import StepFinished
 from server.process import BackgroundServer, serve_in_background
 
 FORMS: dict[str, dict[str, Any]] = {

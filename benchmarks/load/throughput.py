@@ -18,7 +18,7 @@ from benchmarks.load.streams import fire, prompts
 def engine_alone() -> None:
     """The other process: for each line on stdin, do the work and print its duration."""
     from engine import Engine, EngineConfig, SamplingParams
-    from engine.events.log import EventLog
+    from engine.core.log.log import EventLog
 
     class Forgetful(EventLog):
         """A log that keeps nothing, so that later runs are no slower than the first."""

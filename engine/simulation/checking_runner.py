@@ -19,8 +19,8 @@ from array import array
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from engine.runner import KVFormat, Row, Sampled
-from engine.scheduling.request import Request, TokenScore
+from engine.core.request import Request, TokenScore
+from engine.core.runner import KVFormat, Row, Sampled
 from engine.simulation.cost_runner import accept_drafts
 
 _Slots = list[int | None]

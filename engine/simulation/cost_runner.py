@@ -27,17 +27,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from engine.events.vocabulary import ScheduledRow
-from engine.runner import KVFormat, Row, Sampled, TokenMask, attention_groups
-from engine.scheduling.request import TokenScore
-from engine.text.byte_tokenizer import ByteTokenizer
+from engine.core.log.vocabulary import ScheduledRow
+from engine.core.request import TokenScore
+from engine.core.runner import KVFormat, Row, Sampled, TokenMask, attention_groups
+from engine.models.text.byte_tokenizer import ByteTokenizer
 
 US_PER_MS = 1000
 FIRST_TOKENS = 16
 
 
 class VirtualClock:
-    """Simulated time; see `engine.recorder.Clock`.
+    """Simulated time; see `engine.core.log.recorder.Clock`.
 
     It passes only when a runner advances it, and by `cpu_us` for the scheduling of each step.
     """
@@ -77,7 +77,7 @@ class Work(NamedTuple):
     woken     1 after a pause longer than the previous step, else 0
 
     Rows that share an attention call are padded to the longest context among them (see
-    `engine/runner.py`). Padding is computed, so it counts.
+    `engine/core/runner.py`). Padding is computed, so it counts.
     """
 
     tokens: int

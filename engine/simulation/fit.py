@@ -27,11 +27,11 @@ from math import isclose, sqrt
 from operator import mul
 from statistics import fmean, median
 
-from engine.events.log import EventLog
-from engine.events.quantile import quantile
-from engine.events.vocabulary import RunStarted, StepFinished, StepScheduled, StepStarted
+from engine.core.log.log import EventLog
+from engine.core.log.vocabulary import RunStarted, StepFinished, StepScheduled, StepStarted
 from engine.simulation.cost_runner import US_PER_MS, Cost, Work
 from engine.simulation.least_squares import non_negative_least_squares
+from engine.simulation.quantile import quantile
 
 INTERRUPTED = 3.0  # times the expected duration
 ROUNDS = 20

@@ -7,9 +7,9 @@ predicts (`HeldBack.predicted_at`): that shows what the model's error does to ea
 from collections.abc import Callable
 from typing import NamedTuple
 
-from engine.events import vocabulary as v
-from engine.events.log import EventLog
-from engine.events.quantile import quantile
+from engine.core.log import vocabulary as v
+from engine.core.log.log import EventLog
+from engine.simulation.quantile import quantile
 
 US_PER_MS, US_PER_S = 1_000, 1_000_000
 FEWEST_FOR_P99 = 100  # with fewer values, the 99th percentile is the maximum

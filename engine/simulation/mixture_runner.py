@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from engine.runner import Row
+from engine.core.runner import Row
 from engine.simulation.cost_runner import CostRunner
 
 

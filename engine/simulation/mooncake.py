@@ -21,7 +21,7 @@ from pathlib import Path
 
 import msgspec
 
-from engine.scheduling.sampling_params import SamplingParams
+from engine.core.sampling_params import SamplingParams
 from engine.simulation.workload import Arrival, Input, Workload
 
 BLOCK = 512  # tokens that a hash id stands for

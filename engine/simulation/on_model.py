@@ -10,10 +10,10 @@ from pathlib import Path
 
 import msgspec
 
-from engine.config import EngineConfig
-from engine.engine import Engine
-from engine.events.log import EventLog
-from engine.recorder import WallClock
+from engine.core.config import EngineConfig
+from engine.core.engine import Engine
+from engine.core.log.log import EventLog
+from engine.core.log.recorder import WallClock
 from engine.simulation.cost_runner import US_PER_MS
 from engine.simulation.workload import Arrival, Workload
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
-from engine.events import vocabulary as v
-from engine.events.log import EventLog
+from engine.core.log import vocabulary as v
+from engine.core.log.log import EventLog
 
 
 @dataclass(frozen=True, slots=True)

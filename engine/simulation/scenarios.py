@@ -19,16 +19,16 @@ from typing import Any
 
 import msgspec
 
-from engine.config import EngineConfig
-from engine.events.log import EventLog
-from engine.events.vocabulary import RunStarted
+from engine.core.config import EngineConfig
+from engine.core.log.log import EventLog
+from engine.core.log.vocabulary import RunStarted
+from engine.core.speculation.drafter import Drafter
+from engine.core.speculation.prompt_lookup import PromptLookup
 from engine.simulation.cost_runner import Cost, CostRunner
 from engine.simulation.mixture_runner import MixtureRunner
 from engine.simulation.simulate import simulate
 from engine.simulation.speakers import COMMON, NAMES, Speaker, workload_of
 from engine.simulation.workload import Workload
-from engine.speculation.drafter import Drafter
-from engine.speculation.prompt_lookup import PromptLookup
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,15 +5,16 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from engine.config import EngineConfig
-from engine.engine import Engine
-from engine.events.log import EventLog
-from engine.events.vocabulary import FinishReason
-from engine.output.constraint import Constraint
-from engine.output.detokenizer import IncrementalDetokenizer
-from engine.output.processor import OutputProcessor
-from engine.scheduling.request import Request
-from engine.scheduling.sampling_params import SamplingParams
+from engine.core.config import EngineConfig
+from engine.core.engine import Engine
+from engine.core.log.log import EventLog
+from engine.core.log.vocabulary import FinishReason
+from engine.core.output.detokenizer import IncrementalDetokenizer
+from engine.core.output.processor import OutputProcessor
+from engine.core.request import Request
+from engine.core.sampling_params import SamplingParams
+from engine.extensions.grammars.constraint import Constraint
+from engine.models.text.byte_tokenizer import ByteTokenizer
 from engine.simulation.cost_runner import US_PER_MS, Cost, CostRunner
 from engine.simulation.workload import (
     Abort,
@@ -26,7 +27,6 @@ from engine.simulation.workload import (
     Release,
     Workload,
 )
-from engine.text.byte_tokenizer import ByteTokenizer
 
 UNKNOWN_TEXT = "\u00b7"  # shown for a token that is not in the log
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
 
-from engine.scheduling.sampling_params import SamplingParams
+from engine.core.sampling_params import SamplingParams
 from engine.simulation.workload import Answer, Arrival, Workload
 
 NAMES = (

@@ -17,15 +17,15 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from engine.config import ConfigError
-from engine.events import vocabulary as v
-from engine.events.log import EventLog
-from engine.events.messages import count
+from engine.core.config import ConfigError
+from engine.core.log import vocabulary as v
+from engine.core.log.log import EventLog
 from engine.simulation.fit import HeldBack, fit, held_back
 from engine.simulation.measures import Measure, measures
 from engine.simulation.replayable import has_unknown
 from engine.simulation.reproduced import Reproduced, reproduced
 from engine.simulation.what_if import error_record, what_if
+from visualizer.reading.messages import count
 
 VAGUE = 0.5  # median held-back error above which the times are of no use
 MAX_RUNS = 24

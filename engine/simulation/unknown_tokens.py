@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from engine.events import vocabulary as v
-from engine.events.log import EventLog
+from engine.core.log import vocabulary as v
+from engine.core.log.log import EventLog
 
 UNKNOWN = -1
 

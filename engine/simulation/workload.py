@@ -15,11 +15,11 @@ from typing import Any
 
 import msgspec
 
-from engine.cache.kv_transfer import ADOPTING
-from engine.events import vocabulary as v
-from engine.events.fold import State
-from engine.events.log import EventLog
-from engine.scheduling.sampling_params import SamplingParams
+from engine.core.log import vocabulary as v
+from engine.core.log.fold import State
+from engine.core.log.log import EventLog
+from engine.core.sampling_params import SamplingParams
+from engine.extensions.kv_transfer import ADOPTING
 from engine.simulation.cost_runner import US_PER_MS
 
 ArrivalProcess = Callable[[random.Random, int], list[float]]  # -> arrival times in ms

@@ -1,7 +1,7 @@
 """Export: write the trained model as an ordinary Hugging Face directory.
 
 Everything that reads Hugging Face models can load it: ``transformers``, vLLM, and the loader in
-``engine.compute``. There, the architecture is called Qwen3.
+`engine.core.compute`. There, the architecture is called Qwen3.
 """
 
 import json

@@ -4,7 +4,7 @@ A decoder of the Qwen3 family (Qwen3 Technical Report, arXiv:2505.09388): RMSNor
 block, grouped-query attention with a norm on every query and key head (QK-norm), rotary
 positions, a SwiGLU feed-forward, and one matrix as both embedding and output layer. The names of the
 submodules are those of Hugging Face's ``Qwen3ForCausalLM``, so the state dict is the checkpoint.
-The engine runs the same weights through its own paged decoder in ``engine.compute``; a test checks
+The engine runs the same weights through its own paged decoder in `engine.core.compute`; a test checks
 that this model equals ``transformers``.
 """
 

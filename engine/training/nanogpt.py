@@ -8,7 +8,7 @@
 - A token is a character of the training text, so the vocabulary fits on one line. A character that is
   not in the text becomes `<unk>`: the prompt is accepted, and the log shows what was lost.
 - The network is GPT-2 as published. Its modules are named as in transformers, so the state dict is
-  the checkpoint. It computes whole sequences and has no KV cache; `engine/compute/model/gpt2.py` runs
+  the checkpoint. It computes whole sequences and has no KV cache; `engine/models/gpt2.py` runs
   the same weights over KV blocks.
 - Two tricks make the training fast. A character model must first learn to look at the last few
   characters, which are hard to find among 160 learned positions, so attention starts with a short
@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from tqdm.auto import tqdm
 
-from engine.compute.threads import set_threads
+from engine.models.threads import set_threads
 from engine.training.export import write_directory
 from engine.training.stories import plain_story
 

@@ -18,8 +18,8 @@ from playwright.sync_api import Browser, ViewportSize, expect, sync_playwright
 
 from authoring.lab import CHROMIUM_FLAGS, REPOSITORY, chromium_path
 from authoring.palette import png
-from engine.events import EventLog
-from engine.events.vocabulary import Preempted, StepStarted
+from engine.core.log import EventLog
+from engine.core.log.vocabulary import Preempted, StepStarted
 from engine.simulation.speakers import NAMES
 from server.process import serve_in_background
 from tests.visualizer.storytellers import storytellers

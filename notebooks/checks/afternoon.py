@@ -7,7 +7,7 @@ numbers are drawn from one seed.
 import random
 
 from engine import Cost, EngineConfig, simulate
-from engine.events import EventLog
+from engine.core.log import EventLog
 from engine.simulation.speakers import NAMES, Speaker, workload_of
 from engine.simulation.workload import Workload
 

@@ -13,10 +13,10 @@ from torch import Tensor
 from checks.guard import watched
 from checks.judging import counted
 from checks.lesson_02 import Promise
-from engine.compute.attention.kv_cache import KVCache
-from engine.compute.batch import Batch
-from engine.compute.model.attention_block import Attend
-from engine.compute.model.config import ModelConfig
+from engine.core.compute.attention.kv_cache import KVCache
+from engine.core.compute.batch import Batch
+from engine.models.attention_block import Attend
+from engine.models.config import ModelConfig
 
 Array = NDArray[np.float64]
 LearnersAttend = Callable[..., Any]

@@ -1,7 +1,7 @@
 """The beginning of a log, for a picture that must not show the future."""
 
-from engine.events import EventLog
-from engine.events.vocabulary import StepStarted
+from engine.core.log import EventLog
+from engine.core.log.vocabulary import StepStarted
 
 
 def until(log: EventLog, step: int) -> EventLog:

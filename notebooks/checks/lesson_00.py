@@ -12,8 +12,8 @@ from checks.broken import Promises
 from checks.guard import watched
 from checks.judging import counted, listed
 from engine import Cost, EngineConfig, simulate
-from engine.events import EventLog
-from engine.events import vocabulary as v
+from engine.core.log import EventLog
+from engine.core.log import vocabulary as v
 from engine.simulation.speakers import NAMES, Speaker, workload_of
 
 ANSWERS = {

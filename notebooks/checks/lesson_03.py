@@ -11,7 +11,7 @@ from checks.broken import Broken, Promises
 from checks.guard import call
 from checks.judging import counted, listed
 from engine import CostRunner
-from engine.runner import Row
+from engine.core.runner import Row
 
 _SHARED = "The weights, which are most of what is fetched, are fetched once for all eight."
 ANSWERS = {

@@ -10,9 +10,9 @@ from checks.answer import Answer
 from checks.broken import Promises
 from checks.guard import call
 from checks.judging import counted, listed
-from engine.scheduling.policies import Fcfs
-from engine.scheduling.policy import AdmissionLimits, Policy
-from engine.scheduling.request import Request
+from engine.core.request import Request
+from engine.core.scheduling.policies import Fcfs
+from engine.core.scheduling.policy import AdmissionLimits, Policy
 
 _SHARED = "All requests in a step share its 10 ms. Only the time for each token adds up."
 ANSWERS = {

@@ -9,7 +9,7 @@ from checks.broken import Broken, Promises
 from checks.guard import watched
 from checks.judging import counted, listed
 from checks.pool_stories import Act, Story, cases  # noqa: F401 (the judge takes them from here)
-from engine.cache.block_pool import BlockPool
+from engine.core.cache.block_pool import BlockPool
 
 ANSWERS = {
     "empty": Answer(

@@ -10,7 +10,7 @@ from checks.answer import Answer
 from checks.broken import Promises
 from checks.guard import watched
 from checks.judging import counted, listed
-from engine.cache.radix_tree import RadixNode, RadixTree
+from engine.core.cache.radix_tree import RadixNode, RadixTree
 
 Split = Callable[[RadixNode, int, int, int], Any]  # (node, at, block size, new id) -> upper
 

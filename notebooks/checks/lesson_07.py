@@ -10,7 +10,7 @@ from checks.answer import Answer
 from checks.broken import Promises
 from checks.guard import call
 from checks.judging import counted
-from engine.cache.radix_tree import RadixNode, RadixTree
+from engine.core.cache.radix_tree import RadixNode, RadixTree
 
 ANSWERS = {
     "first": Answer(

@@ -11,10 +11,10 @@ from checks.broken import Promises
 from checks.guard import call, watched
 from checks.judging import counted, listed
 from engine import Cost, EngineConfig, simulate
-from engine.part_errors import PolicyError
-from engine.scheduling.policies import Priority
-from engine.scheduling.policy import Policy
-from engine.scheduling.request import Request
+from engine.core.part_errors import PolicyError
+from engine.core.request import Request
+from engine.core.scheduling.policies import Priority
+from engine.core.scheduling.policy import Policy
 from engine.simulation.speakers import NAMES, Speaker, workload_of
 
 ANSWERS = {

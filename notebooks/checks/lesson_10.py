@@ -10,7 +10,7 @@ from checks.answer import Answer
 from checks.broken import Broken, Promises
 from checks.guard import call, watched
 from checks.judging import counted, listed
-from engine.speculation.verification import Pick, Verifier
+from engine.core.speculation.verification import Pick, Verifier
 
 ANSWERS = {
     "further": Answer(

@@ -13,9 +13,9 @@ from checks.broken import Promises
 from checks.guard import watched
 from checks.judging import counted, listed
 from engine import EngineConfig, simulate, what_if
-from engine.events import EventLog
-from engine.events.vocabulary import RunStarted, StepScheduled
-from engine.part_errors import PartError
+from engine.core.log import EventLog
+from engine.core.log.vocabulary import RunStarted, StepScheduled
+from engine.core.part_errors import PartError
 from engine.simulation.speakers import NAMES, Speaker, workload_of
 
 Report = Callable[[EventLog], Mapping[str, Any]]

@@ -11,10 +11,10 @@ from checks.broken import Broken, Promises
 from checks.guard import call
 from checks.judging import counted
 from engine import Cost, EngineConfig, simulate
-from engine.events import EventLog, State
-from engine.events import vocabulary as v
+from engine.core.log import EventLog, State
+from engine.core.log import vocabulary as v
 from engine.simulation.speakers import COMMON, NAMES, Speaker, workload_of
-from engine.why.shortfall import CachedPrefix
+from visualizer.reading.why.shortfall import CachedPrefix
 
 ANSWERS = {
     "equal": Answer(

@@ -11,9 +11,9 @@ from checks.broken import Promises
 from checks.guard import call
 from checks.judging import counted, listed
 from engine import Engine, SamplingParams
-from engine.output.constraint import Beginning, Constraint
-from engine.output.regex_mask import automaton
-from engine.text.tokenizer import Tokenizer
+from engine.extensions.grammars.constraint import Beginning, Constraint
+from engine.extensions.grammars.regex_mask import automaton
+from engine.models.text.tokenizer import Tokenizer
 
 Moves = dict[tuple[int, str], int]
 Shape = tuple[Moves, Collection[int]]
@@ -296,7 +296,7 @@ class YourEngine(Engine):
 
 
 class YourMatcher:
-    """A matcher whose masks come from the learner; see `engine.output.constraint.Matcher`."""
+    """A matcher whose masks come from the learner; see `engine.extensions.grammars.constraint.Matcher`."""
 
     def __init__(
         self, mask: Mask, shape: Shape, vocab: Sequence[str], end_ids: frozenset[int]

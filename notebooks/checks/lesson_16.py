@@ -10,9 +10,9 @@ from checks.broken import Broken, Promises
 from checks.guard import watched
 from checks.judging import counted, listed
 from engine import Engine
-from engine.runner import Row, Sampled
-from engine.scheduling.request import Request
-from engine.scheduling.scheduler import Plan
+from engine.core.request import Request
+from engine.core.runner import Row, Sampled
+from engine.core.scheduling.scheduler import Plan
 
 ANSWERS = {
     "passes": Answer(

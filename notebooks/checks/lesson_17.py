@@ -11,13 +11,13 @@ from checks.broken import Broken, Promises
 from checks.guard import call
 from checks.judging import listed
 from engine import Cost, EngineConfig, SamplingParams
-from engine.events.vocabulary import Event
-from engine.routing import Decision, Replica, Router
-from engine.routing.block_index import BlockIndex
-from engine.routing.checked import RouterError
-from engine.routing.prefix_events import PrefixEvents
-from engine.routing.replica_tree import ReplicaTree
-from engine.simulation.cluster import simulate_cluster
+from engine.cluster import Decision, Replica, Router
+from engine.cluster.block_index import BlockIndex
+from engine.cluster.checked import RouterError
+from engine.cluster.prefix_events import PrefixEvents
+from engine.cluster.replica_tree import ReplicaTree
+from engine.cluster.simulate_cluster import simulate_cluster
+from engine.core.log.vocabulary import Event
 from engine.simulation.workload import Arrival, Workload
 
 Route = Callable[..., Any]

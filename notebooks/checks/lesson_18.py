@@ -10,7 +10,7 @@ from checks.answer import Answer
 from checks.broken import Broken, Promises
 from checks.guard import call
 from checks.judging import counted
-from engine.routing.transfer import TransferCosts, blocks_to_move
+from engine.cluster.transfer import TransferCosts, blocks_to_move
 
 # (tokens of the prompt, blocks here, blocks there, block size, costs) -> blocks to fetch
 Rule = Callable[[int, int, int, int, TransferCosts], int]

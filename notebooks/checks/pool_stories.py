@@ -7,7 +7,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from checks.judging import counted
-from engine.cache.block_pool import BlockPool
+from engine.core.cache.block_pool import BlockPool
 
 PEOPLE = "ABC"
 

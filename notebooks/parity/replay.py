@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from engine.config import EngineConfig
-from engine.engine import Engine
-from engine.events.vocabulary import Preempted
-from engine.scheduling.sampling_params import SamplingParams
-from engine.scheduling.scheduler import Plan
+from engine.core.config import EngineConfig
+from engine.core.engine import Engine
+from engine.core.log.vocabulary import Preempted
+from engine.core.sampling_params import SamplingParams
+from engine.core.scheduling.scheduler import Plan
 from engine.simulation.cost_runner import CostRunner
 from parity.records import (
     DECISIONS_OF_VLLM,

@@ -1,7 +1,7 @@
 """Lesson 00: in which step does each request get its first token?"""
 
-from engine.events import EventLog
-from engine.events.vocabulary import StepFinished, StepStarted
+from engine.core.log import EventLog
+from engine.core.log.vocabulary import StepFinished, StepStarted
 
 
 def first_token_steps(log: EventLog) -> dict[int, int]:

@@ -1,6 +1,6 @@
 """Lesson 06: split an edge of the radix tree."""
 
-from engine.cache.radix_tree import RadixNode
+from engine.core.cache.radix_tree import RadixNode
 
 
 def split(node: RadixNode, at: int, block_size: int, new_id: int) -> RadixNode:

@@ -1,6 +1,6 @@
 """Lesson 10: the acceptance rule of speculative decoding (arXiv:2211.17192)."""
 
-from engine.speculation.verification import Pick
+from engine.core.speculation.verification import Pick
 
 
 def accept(

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from engine.output.tool_use import ToolTokens
-from engine.text.tokenizer import Tokenizer
+from engine.core.output.tool_use import ToolTokens
+from engine.models.text.tokenizer import Tokenizer
 
 
 class ToolState:

@@ -5,8 +5,8 @@ from typing import Any
 
 from checks.afternoon import MACHINE
 from engine import what_if
-from engine.events import EventLog
-from engine.events.vocabulary import Blocked, RunStarted, StepScheduled
+from engine.core.log import EventLog
+from engine.core.log.vocabulary import Blocked, RunStarted, StepScheduled
 
 LIMITS = {"batch_full": "max_batch_size", "token_budget": "token_budget"}
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from checks.broken import Broken
 from checks.judging import listed
 from engine import Engine, EngineConfig, SamplingParams
-from engine.part_errors import PartError
+from engine.core.part_errors import PartError
 from engine.simulation.checking_runner import CheckingRunner
 from project.learner import Mine, MineError, Source, said
 from project.parts import parts_of

@@ -33,8 +33,8 @@ from starlette.responses import FileResponse, Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
-from engine.events.vocabulary import Event
-from engine.extras import MissingExtraError
+from engine.core.extras import MissingExtraError
+from engine.core.log.vocabulary import Event
 from server.api.operation import may_control
 from server.core.bridge import Bridge
 from server.core.event_log import PreviousRun, Window, encode_event

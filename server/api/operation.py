@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from engine.events.fold import State
+from engine.core.log.fold import State
 from server.core.bridge import Bridge
 from server.core.models import Models, ViewedModel
 from server.core.replay import Prompts

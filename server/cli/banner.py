@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from engine.byte_sizes import byte_size
-from engine.config import EngineConfig
+from engine.core.config import EngineConfig
+from engine.models.byte_sizes import byte_size
 from server.core.addresses import network_addresses
 from server.core.settings import ServerSettings
 from server.http.access import is_loopback

@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from engine.cache.eviction import eviction_named
-from engine.config import EngineConfig
-from engine.extras import needs_extra
-from engine.scheduling.policies import policy_named
+from engine.core.cache.eviction import eviction_named
+from engine.core.config import EngineConfig
+from engine.core.extras import needs_extra
+from engine.core.scheduling.policies import policy_named
 from server.cli.banner import gateway_banner
 from server.core.settings import ServerSettings
 

@@ -11,8 +11,8 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from engine.config import ConfigError, EngineConfig
-from engine.extras import needs_extra
+from engine.core.config import ConfigError, EngineConfig
+from engine.core.extras import needs_extra
 from server.cli.options import check_environment, option, with_flags
 from server.core.settings import DRAFTERS, LARGEST_COUNT, ServerSettings
 from visualizer.cli.options import fail
@@ -320,7 +320,7 @@ def _print_plan(ctx: typer.Context, options: Mapping[str, Any]) -> None:
     if options["train"] or options["model_dir"] is not None:
         other = "--train" if options["train"] else "--model auto"
         fail(f"--dry-run cannot be used with {other}: name the model that you want to check")
-    from engine.compute import loader
+    from engine.models import loader
 
     chosen = {name: options[name] for name in ("dtype", "device", "draft_model", "draft_length")}
     try:

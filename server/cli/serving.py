@@ -27,11 +27,11 @@ import msgspec
 import uvicorn
 from fastapi import FastAPI
 
-from engine.cache.eviction import eviction_named
-from engine.config import ConfigError, EngineConfig
-from engine.events.vocabulary import RunStarted
-from engine.extras import needs_extra
-from engine.scheduling.policies import policy_named
+from engine.core.cache.eviction import eviction_named
+from engine.core.config import ConfigError, EngineConfig
+from engine.core.extras import needs_extra
+from engine.core.log.vocabulary import RunStarted
+from engine.core.scheduling.policies import policy_named
 from server.app import create_app
 from server.cli.banner import banner
 from server.core.addresses import network_addresses

@@ -51,8 +51,8 @@ def what_if(  # noqa: PLR0917 (typer needs one parameter per option)
 
         underglass what-if run.jsonl token_budget=32,64,128 --html out.html
     """
-    from engine.config import ConfigError
-    from engine.events.log import EventLog, LogError
+    from engine.core.config import ConfigError
+    from engine.core.log.log import EventLog, LogError
     from engine.simulation.study import study
 
     if arrivals not in ("time", "step"):
@@ -88,7 +88,7 @@ _OF_VLLM = {
 
 def _parsed(settings: list[str]) -> dict[str, list[Any]]:
     """Return {name: values} from words such as "token_budget=32,64". Raises ConfigError."""
-    from engine.config import ConfigError, EngineConfig
+    from engine.core.config import ConfigError, EngineConfig
 
     fields = EngineConfig.__struct_fields__
     parsed: dict[str, list[Any]] = {}

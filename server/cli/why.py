@@ -12,8 +12,8 @@ from visualizer.cli.options import KINDS, fail
 from visualizer.cli.read_log import read_named
 
 if TYPE_CHECKING:
-    from engine.events.cluster_log import ClusterLog
-    from engine.events.log import EventLog
+    from engine.cluster.cluster_log import ClusterLog
+    from engine.core.log.log import EventLog
 
 
 _question = partial(typer.Option, rich_help_panel="Other questions", show_envvar=False)
@@ -47,8 +47,8 @@ def why(
 
     Without a request, --stuck explains the queue.
     """
-    from engine.events.log import LogError
-    from engine.why import WhyError
+    from engine.core.log.log import LogError
+    from visualizer.reading.why import WhyError
 
     if missed and (stuck or step is not None):
         fail(f"--missed and {'--stuck' if stuck else '--step'} are two questions: ask one")
@@ -64,9 +64,9 @@ def why(
 def _answer(
     log: "EventLog | ClusterLog", request: str | None, *, missed: bool, step: int | None
 ) -> str:
-    from engine.events.log import EventLog
-    from engine.why import WhyError, why
-    from engine.why.find import request_named, request_names
+    from engine.core.log.log import EventLog
+    from visualizer.reading.why import WhyError, why
+    from visualizer.reading.why.find import request_named, request_names
 
     if missed and request is not None:
         return str(log.why_missed(request))

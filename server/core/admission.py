@@ -28,10 +28,10 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from engine.events.fold import State
-from engine.scheduling.admission import ContextLengthError, RequestError
-from engine.text.chat_template import ChatTemplateError
-from engine.text.tokenizer import Tokenizer, TokenizerError
+from engine.core.log.fold import State
+from engine.core.scheduling.admission import ContextLengthError, RequestError
+from engine.models.text.chat_template import ChatTemplateError
+from engine.models.text.tokenizer import Tokenizer, TokenizerError
 from server.core.measures import Measures
 from server.core.messages import Prompt
 from server.core.settings import ServerSettings

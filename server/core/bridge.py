@@ -25,9 +25,9 @@ from typing import Any
 
 import msgspec
 
-from engine.output.grammar_error import GrammarError
-from engine.scheduling.admission import RequestError
-from engine.scheduling.structured_output import StructuredOutput
+from engine.core.scheduling.admission import RequestError
+from engine.core.structured_output import StructuredOutput
+from engine.extensions.grammars.grammar_error import GrammarError
 from server.core.admission import Admission, as_api_errors
 from server.core.engine_client import EngineClient
 from server.core.event_log import PreviousRun, Window

@@ -26,10 +26,10 @@ from typing import Any
 
 import msgspec
 
-from engine.config import ConfigError
-from engine.extras import MissingExtraError
+from engine.core.config import ConfigError
+from engine.core.extras import MissingExtraError
+from engine.models.text.tokenizer import HFTokenizer
 from engine.simulation.workload import Abort, Arrival
-from engine.text.tokenizer import HFTokenizer
 from server.core.engine_client import InProcessClient, StartError, freeze_heap
 from server.core.engine_process import (
     LENGTH,

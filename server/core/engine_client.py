@@ -18,13 +18,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
-from engine.config import EngineConfig
-from engine.engine import Engine
-from engine.events.vocabulary import AnyEvent
-from engine.scheduling.admission import RequestError
-from engine.scheduling.sampling_params import SamplingParams
+from engine.core.config import EngineConfig
+from engine.core.engine import Engine
+from engine.core.log.vocabulary import AnyEvent
+from engine.core.sampling_params import SamplingParams
+from engine.core.scheduling.admission import RequestError
+from engine.models.text.tokenizer import Tokenizer
 from engine.simulation.workload import Abort, Arrival
-from engine.text.tokenizer import Tokenizer
 from server.core.engine_thread import EngineThread, Prepared, busy_seconds
 from server.core.event_log import KVSource, Outbox, Recording
 from server.core.messages import AnyCommand, Report, Submit

@@ -38,12 +38,12 @@ from typing import Any
 
 import msgspec
 
-from engine.config import ConfigError, EngineConfig
-from engine.events.vocabulary import AnyEvent
-from engine.output.validation import RequestValidator
-from engine.scheduling.sampling_params import SamplingParams
+from engine.core.config import ConfigError, EngineConfig
+from engine.core.log.vocabulary import AnyEvent
+from engine.core.output.validation import RequestValidator
+from engine.core.sampling_params import SamplingParams
+from engine.models.text.tokenizer import Tokenizer
 from engine.simulation.workload import Arrival
-from engine.text.tokenizer import Tokenizer
 from server.core.engine_client import (
     EngineClient,
     EngineDiedError,

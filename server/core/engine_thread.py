@@ -17,11 +17,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from engine.engine import Engine, StepOutput
-from engine.events.vocabulary import Admitted, AnyEvent, StepFinished
-from engine.output.constraint import Constraint
-from engine.output.processor import TokenOutput
-from engine.scheduling.request import Request
+from engine.core.engine import Engine, StepOutput
+from engine.core.log.vocabulary import Admitted, AnyEvent, StepFinished
+from engine.core.output.processor import TokenOutput
+from engine.core.request import Request
+from engine.extensions.grammars.constraint import Constraint
 from server.core.event_log import Outbox
 from server.core.kv_commands import run_kv_command
 from server.core.messages import (

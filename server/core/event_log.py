@@ -31,11 +31,11 @@ import msgspec
 if sys.platform != "win32":
     import fcntl
 
-from engine.events.fold import State
-from engine.events.log import EventLog
-from engine.events.vocabulary import AnyEvent, Event
-from engine.events.without_text import without_text
+from engine.core.log.fold import State
+from engine.core.log.log import EventLog
+from engine.core.log.vocabulary import AnyEvent, Event
 from server.core.measures import Measures
+from visualizer.reading.without_text import without_text
 
 if TYPE_CHECKING:
     from server.core.kv_publisher import KVPublisher

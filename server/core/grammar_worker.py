@@ -38,13 +38,13 @@ from typing import IO, TYPE_CHECKING, NamedTuple, cast
 
 import msgspec
 
-from engine.extras import MissingExtraError
-from engine.output.grammar import GrammarCompiler
-from engine.output.grammar_error import GrammarError
-from engine.scheduling.structured_output import StructuredOutput
+from engine.core.extras import MissingExtraError
+from engine.core.structured_output import StructuredOutput
+from engine.extensions.grammars.grammar import GrammarCompiler
+from engine.extensions.grammars.grammar_error import GrammarError
 
 if TYPE_CHECKING:
-    from engine.text.tokenizer import Tokenizer
+    from engine.models.text.tokenizer import Tokenizer
 
 CPU_SECONDS = 2.0  # for one grammar; those of honest clients take less than 0.1 s
 _TRIES = 2  # how many workers may end by themselves while they try one grammar

@@ -1,7 +1,7 @@
 """What the engine thread does for moves of KV between servers; `kv_transfer.py` has the body."""
 
-from engine.engine import Engine
-from engine.part_errors import RECOVERABLE
+from engine.core.engine import Engine
+from engine.core.part_errors import RECOVERABLE
 from server.core.messages import AdoptKV, DescribeKV, ExportedPages, ExportKV, KVCommand, KVLayout
 from server.core.run_until import Refusal
 

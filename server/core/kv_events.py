@@ -31,7 +31,7 @@ from typing import Any
 
 import msgspec
 
-from engine.events.vocabulary import (
+from engine.core.log.vocabulary import (
     BlockEvicted,
     BlocksStored,
     BlockWithdrawn,

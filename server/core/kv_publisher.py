@@ -27,8 +27,8 @@ from typing import Any
 import msgspec
 import zmq
 
-from engine.config import ConfigError
-from engine.events.vocabulary import Event
+from engine.core.config import ConfigError
+from engine.core.log.vocabulary import Event
 from server.core.event_log import KVSource
 from server.core.kv_events import KVEventBatch, KVEvents
 

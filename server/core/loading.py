@@ -7,10 +7,10 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.config import EngineConfig
-from engine.engine import Engine
-from engine.speculation.prompt_lookup import PromptLookup
-from engine.text.tokenizer import HFTokenizer, Tokenizer
+from engine.core.config import EngineConfig
+from engine.core.engine import Engine
+from engine.core.speculation.prompt_lookup import PromptLookup
+from engine.models.text.tokenizer import HFTokenizer, Tokenizer
 from server.core.engine_client import InProcessClient, StartError
 from server.core.engine_process import Ready
 from server.core.event_log import Outbox, Recording, TraceFile
@@ -73,7 +73,7 @@ def tokenizer_of(ready: Ready) -> Tokenizer:
     assert ready.tokenizer is not None
     path, name = Path(ready.tokenizer[0]), ready.tokenizer[1]
     if path.is_file():
-        from engine.text.gguf_tokenizer import GGUFTokenizer
+        from engine.models.text.gguf_tokenizer import GGUFTokenizer
 
         return GGUFTokenizer(path)
     return HFTokenizer(path, name)

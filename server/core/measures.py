@@ -9,8 +9,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from engine.events.paused_time import PausedTime
-from engine.events.vocabulary import (
+from engine.core.log.vocabulary import (
     Admitted,
     EnginePaused,
     EngineResumed,
@@ -24,6 +23,7 @@ from engine.events.vocabulary import (
     StepScheduled,
     StepStarted,
 )
+from visualizer.reading.paused_time import PausedTime
 
 # vLLM's bucket limits in seconds (`vllm/v1/metrics/loggers.py`), plus smaller ones, because a small
 # model computes a token in a millisecond.

@@ -12,10 +12,10 @@ from itertools import count
 
 import msgspec
 
-from engine.events.vocabulary import AnyEvent
-from engine.runner import KVFormat
-from engine.scheduling.request import TokenScore
-from engine.scheduling.sampling_params import SamplingParams
+from engine.core.log.vocabulary import AnyEvent
+from engine.core.request import TokenScore
+from engine.core.runner import KVFormat
+from engine.core.sampling_params import SamplingParams
 from server.core.run_until import Refusal, Stopped, Until
 
 # Buffer cost of a token in addition to its text: about the size of its event on the wire.

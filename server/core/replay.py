@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Literal
 
-from engine.engine import Engine
+from engine.core.engine import Engine
 from engine.simulation.workload import Abort, Arrival
 
 Prompts = Literal["none", "same_steps", "together"]

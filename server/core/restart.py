@@ -12,12 +12,12 @@ from typing import Any
 
 import msgspec
 
-from engine.cache.eviction import eviction_named
-from engine.config import ConfigError, EngineConfig
-from engine.events.log import EventLog
-from engine.events.vocabulary import Event
-from engine.scheduling.admission import RequestError, check_request
-from engine.scheduling.policies import policy_named
+from engine.core.cache.eviction import eviction_named
+from engine.core.config import ConfigError, EngineConfig
+from engine.core.log.log import EventLog
+from engine.core.log.vocabulary import Event
+from engine.core.scheduling.admission import RequestError, check_request
+from engine.core.scheduling.policies import policy_named
 from engine.simulation.workload import Abort, Arrival, Workload
 from server.core.bridge import Bridge
 from server.core.engine_client import EngineClient, EngineDiedError, Inputs

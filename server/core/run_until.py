@@ -18,8 +18,8 @@ from typing import Literal
 
 import msgspec
 
-from engine.engine import Engine
-from engine.events.vocabulary import (
+from engine.core.engine import Engine
+from engine.core.log.vocabulary import (
     BlockEvicted,
     Event,
     Preempted,

@@ -1,10 +1,10 @@
-"""The server's settings, and its fixed limits. The engine's settings are in `engine/config.py`."""
+"""The server's settings, and its fixed limits. The engine's settings are in `engine/core/config.py`."""
 
 import re
 
 import msgspec
 
-from engine.config import ConfigError
+from engine.core.config import ConfigError
 
 # Upper bounds on a request's fields, for every API. A field is bounded here if a larger value would be
 # useless or would slow down every other request: the engine thread searches for each stop string after

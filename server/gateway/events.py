@@ -14,7 +14,7 @@ from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from engine.events.cluster import AnyClusterEvent
+from engine.cluster.events import AnyClusterEvent
 from server.api.live import EVENTS, PIECE, TRACE, number_in
 from server.api.operation import may_control
 from server.core.event_log import encode_event

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import msgspec
 
-from engine.events.cluster import ReplicaJoined
-from engine.events.vocabulary import AnyEvent, Event, Keyframe, RunStarted
+from engine.cluster.events import ReplicaJoined
+from engine.core.log.vocabulary import AnyEvent, Event, Keyframe, RunStarted
 from server.gateway.replica_set import Member
 from server.gateway.scopes import Scopes
 from server.gateway.upstream import error_message, reason

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 import aiohttp
 import msgspec
 
-from engine.events.cluster import ClusterStarted
-from engine.routing.dispatcher import Dispatcher
-from engine.routing.router import NoReplicaError, Router
+from engine.cluster.dispatcher import Dispatcher
+from engine.cluster.events import ClusterStarted
+from engine.cluster.router import NoReplicaError, Router
 from server.core.settings import ServerSettings
 from server.gateway.follower import Follower, Times
 from server.gateway.replica_set import Member, ReplicaSet

@@ -14,7 +14,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from engine.events.cluster import Controlled
+from engine.cluster.events import Controlled
 from server.api.operation import EngineCounts, Ready, check_allowed, engine_counts
 from server.api.status import Load, Ping, Version
 from server.gateway.follower import Follower

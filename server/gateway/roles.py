@@ -9,7 +9,7 @@ compute the last prompt token anyway: a hit never covers it. So the whole output
 and seeds, log-probabilities, grammars and stop strings work as without roles.
 
 A move is worth it if it takes less time than computing the prompt on the decode replica, whose streams
-would wait (`engine/routing/transfer.py`). Both are measured once, when the first replica of each role
+would wait (`engine/cluster/transfer.py`). Both are measured once, when the first replica of each role
 has joined, with prompts of random ids. Until then nothing is moved.
 
 Nothing depends on a move. If the prefill replica fails, in step 1 or 2, or has no room, or the blocks
@@ -29,10 +29,10 @@ from typing import TYPE_CHECKING, TypeVar
 import aiohttp
 import msgspec
 
-from engine.config import ConfigError
-from engine.events.cluster import Moved
-from engine.events.fold import State
-from engine.routing.transfer import TransferCosts, blocks_to_move, least_blocks_to_move
+from engine.cluster.events import Moved
+from engine.cluster.transfer import TransferCosts, blocks_to_move, least_blocks_to_move
+from engine.core.config import ConfigError
+from engine.core.log.fold import State
 from server.gateway.follower import Follower
 from server.gateway.upstream import LostError, error_message, lost
 from server.http.errors import ApiError

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from urllib.parse import urlsplit
 
-from engine.config import ConfigError
-from engine.routing.router import Router
+from engine.cluster.router import Router
+from engine.core.config import ConfigError
 from server.cli.serving import listen_for, open_request_log, run_app, url_of
 from server.core.settings import ServerSettings
 from server.gateway.app import create_gateway_app

@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Iterator
 from itertools import islice
 
-from engine.events.cluster import AnyClusterEvent
-from engine.events.cluster_log import ClusterLog, ClusterState
+from engine.cluster.cluster_log import ClusterLog, ClusterState
+from engine.cluster.events import AnyClusterEvent
 from server.core.event_log import Changes
 
 

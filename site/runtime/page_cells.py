@@ -29,8 +29,8 @@ from typing import Any
 import checks
 from checks.answer import answer_to
 from checks.prediction import Guess
-from engine.events import EventLog
-from engine.events.cluster_log import ClusterLog
+from engine.cluster.cluster_log import ClusterLog
+from engine.core.log import EventLog
 from visualizer import cluster_logs, draw_with
 from visualizer.comparing.compared_clusters import ComparedClusters
 from visualizer.comparing.compared_runs import ComparedRuns

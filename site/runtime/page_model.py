@@ -22,10 +22,11 @@ from typing import Any, Protocol
 
 import engine
 from engine import Engine
-from engine.compute.sampling.randomness import uniforms
-from engine.compute.sampling.reference import draw, probabilities, process_logits
-from engine.config import ConfigError, EngineConfig
-from engine.runner import (
+from engine.core.compute.sampling.randomness import uniforms
+from engine.core.compute.sampling.reference import draw, probabilities, process_logits
+from engine.core.config import ConfigError, EngineConfig
+from engine.core.request import TokenScore
+from engine.core.runner import (
     KVFormat,
     LogitPosition,
     Row,
@@ -34,9 +35,8 @@ from engine.runner import (
     TokenMask,
     logit_positions,
 )
-from engine.scheduling.request import TokenScore
-from engine.speculation.verification import Verifier, apply_verifier, split_output
-from engine.text.byte_pair_tokenizer import BytePairTokenizer
+from engine.core.speculation.verification import Verifier, apply_verifier, split_output
+from engine.models.text.byte_pair_tokenizer import BytePairTokenizer
 
 BUNDLED = Path(engine.__file__).parent / "bundled"
 _FLOAT_BYTES = 4

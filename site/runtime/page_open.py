@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from engine.events.cluster_log import ClusterLog
+from engine.cluster.cluster_log import ClusterLog
 from page_cells import Output, display
 from visualizer.packed import packed_log
 from visualizer.sources import read_source

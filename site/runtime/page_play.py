@@ -2,7 +2,7 @@
 
 import json
 
-from engine.events import EventLog
+from engine.core.log import EventLog
 from page_cells import Output, display
 from visualizer.packed import packed_log
 from visualizer.playing.numbers import numbers, table

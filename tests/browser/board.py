@@ -6,7 +6,7 @@ from typing import Any
 
 from playwright.sync_api import JSHandle, Locator, Page, expect
 
-from engine.events import EventLog
+from engine.core.log import EventLog
 from visualizer.logs import StepIndex, state_at
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine.events import EventLog
+from engine.core.log import EventLog
 from tests.browser.board import BoardOnPage
 from tests.visualizer.storytellers import storytellers
 from visualizer import to_html

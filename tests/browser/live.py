@@ -5,7 +5,7 @@ from typing import Any
 
 from playwright.sync_api import Locator, Page, expect
 
-from engine.events.vocabulary import RequestArrived
+from engine.core.log.vocabulary import RequestArrived
 from server.process import BackgroundServer
 from tests.browser.board import BoardOnPage, counts_at, swatches_for
 from tests.server.harness import Caller, Feed, post, start, trace

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from playwright.sync_api import expect
 
-from engine.events.log import EventLog
+from engine.core.log.log import EventLog
 from tests.browser.axe import expect_no_violation
 from tests.facts import assert_names
 from visualizer.sources import read_source

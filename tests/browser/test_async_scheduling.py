@@ -5,8 +5,8 @@ from functools import cache
 from playwright.sync_api import expect
 
 from engine import Engine, EngineConfig, SamplingParams
-from engine.events import EventLog
-from engine.events import vocabulary as v
+from engine.core.log import EventLog
+from engine.core.log import vocabulary as v
 from engine.simulation.cost_runner import CostRunner
 from tests.browser.axe import expect_no_violation
 

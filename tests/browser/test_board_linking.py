@@ -101,9 +101,9 @@ def test_a_token_leads_to_the_step_that_brought_it_and_to_its_block(board):
 
 def test_a_decision_selects_its_request_and_names_the_function_that_made_it(board):
     source = board.root.locator(".decisions .source code")
-    expect(source).to_have_text("engine/scheduling/scheduler.py::_schedule_running")
+    expect(source).to_have_text("engine/core/scheduling/scheduler.py::_schedule_running")
     board.root.locator(".decisions tr[data-kind=waits]").first.hover()
-    expect(source).to_have_text("engine/scheduling/scheduler.py::_admit_waiting")
+    expect(source).to_have_text("engine/core/scheduling/scheduler.py::_admit_waiting")
     board.root.locator(".decisions tr[data-kind=decode]", has_text="r6").click()
     expect_everywhere(board, 6)
     # Offline it is a path to copy; in JupyterLab a link, see test_jupyterlab.py.

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from engine.events.cluster import Moved, Routed
-from engine.events.cluster_log import ClusterLog
-from engine.events.rows.decisions import DecisionRow
-from engine.simulation.cluster import simulate_cluster
+from engine.cluster.cluster_log import ClusterLog
+from engine.cluster.events import Moved, Routed
+from engine.cluster.simulate_cluster import simulate_cluster
 from tests.browser.axe import expect_no_violation
 from tests.browser.board import BoardOnPage, counts_at
 from tests.visualizer.clusters import (
@@ -23,6 +22,7 @@ from tests.visualizer.clusters import (
     three_replicas,
 )
 from visualizer import compare, to_html
+from visualizer.reading.rows.decisions import DecisionRow
 
 
 class ClusterOnPage(BoardOnPage):

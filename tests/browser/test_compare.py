@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from engine import what_if
-from engine.events import EventLog
+from engine.core.log import EventLog
 from engine.simulation.study import study
 from tests.browser.axe import expect_no_violation
 from tests.browser.exported import the_log

@@ -6,9 +6,9 @@ from functools import cache
 import pytest
 from playwright.sync_api import expect
 
-from engine.events import EventLog
-from engine.events.facts import FACTS
-from engine.events.vocabulary import StepReported
+from engine.core.log import EventLog
+from engine.core.log.facts import FACTS
+from engine.core.log.vocabulary import StepReported
 from tests.browser.conftest import REPOSITORY
 from tests.facts import assert_names
 from tests.visualizer.foreign import ENGINE, RECORDER, foreign, foreign_label

@@ -54,8 +54,8 @@ def test_browser_and_kernel_agree(open_cells, jupyter):
     board.expect_selected(8)
     # A decision links to its function where JupyterLab serves the project.
     link = board.root.locator(".source a")
-    expect(link).to_have_text("engine/scheduling/scheduler.py::_schedule_running")
-    expect(link).to_have_attribute("href", "/lab/tree/engine/scheduling/scheduler.py")
+    expect(link).to_have_text("engine/core/scheduling/scheduler.py::_schedule_running")
+    expect(link).to_have_attribute("href", "/lab/tree/engine/core/scheduling/scheduler.py")
 
     # JupyterLab draws the output again when its static picture arrives; the board keeps the focus.
     board.root.focus()
@@ -123,7 +123,7 @@ def nth(page: Page, index: int) -> BoardOnPage:
 
 def test_panels_of_one_log_move_together_in_the_page_and_the_kernel_hears(open_cells):
     cells = [
-        "from engine.events import EventLog\nfrom visualizer import BlockMap, Timeline, Tokens, show\n"
+        "from engine.core.log import EventLog\nfrom visualizer import BlockMap, Timeline, Tokens, show\n"
         'log = EventLog.load("run.jsonl")\ntimeline = Timeline(log)\ntimeline',
         "blocks = BlockMap(log)\nblocks",
         "show(log, step=5)",
@@ -210,7 +210,7 @@ STATE = "application/vnd.jupyter.widget-state+json"
 PNG = b"\x89PNG\r\n\x1a\n"
 COMPARED = """\
 from engine import what_if
-from engine.events import EventLog
+from engine.core.log import EventLog
 from visualizer import compare
 log = EventLog.load("run.jsonl")
 compare(log, what_if(log, token_budget=48))"""

@@ -20,7 +20,7 @@ from authoring.lab import (
     widgets_of,
 )
 from authoring.parts import lessons
-from engine.events import EventLog
+from engine.core.log import EventLog
 from tests.browser.board import counts_at
 from tests.facts import assert_names
 from underglass.workbook import without_answers

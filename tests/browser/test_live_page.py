@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import expect
 
-from engine.events.vocabulary import Preempted
+from engine.core.log.vocabulary import Preempted
 from tests.browser.axe import expect_no_violation
 from tests.browser.board import BoardOnPage
 from tests.browser.live import (

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from engine.events import EventLog
+from engine.core.log import EventLog
 from tests.browser.board import BoardOnPage
 from tests.browser.live import open_live, send
 from tests.server.harness import http, start

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 import pytest
 from playwright.sync_api import Download, Page, expect
 
-from engine.events import EventLog
+from engine.core.log import EventLog
 from tests.browser.axe import expect_no_violation
 from tests.browser.exported import the_log
 from tests.facts import raises_naming

@@ -6,8 +6,8 @@ import re
 import pytest
 from playwright.sync_api import Locator, expect
 
-from engine.events import EventLog
-from engine.events import vocabulary as v
+from engine.core.log import EventLog
+from engine.core.log import vocabulary as v
 from tests.browser.exported import the_log
 from tests.browser.notebooks import expect_said, run_cell
 from tests.facts import assert_names

@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from engine.events.vocabulary import Preempted
+from engine.core.log.vocabulary import Preempted
 from tests.browser.axe import expect_no_violation
 from tests.browser.live import ask, held_server, open_live, run_until, send, steps
 from tests.facts import assert_names

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from engine import Cost, EngineConfig, Workload, simulate
-from engine.events import EventLog
+from engine.core.log import EventLog
 from engine.simulation.workload import bursts, uniform
 from tests.browser.board import BoardOnPage
 from tests.browser.live import ask, open_live, steps

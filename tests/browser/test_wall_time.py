@@ -3,7 +3,7 @@
 from playwright.sync_api import expect
 
 from engine import Engine, EngineConfig, SamplingParams
-from engine.events import EventLog
+from engine.core.log import EventLog
 from engine.simulation.cost_runner import CostRunner
 from tests.browser.axe import expect_no_violation
 from tests.browser.board import BoardOnPage

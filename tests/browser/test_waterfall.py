@@ -2,10 +2,10 @@
 
 from playwright.sync_api import Locator, expect
 
-from engine.events.durations import duration
 from tests.browser.axe import expect_no_violation
 from tests.browser.board import BoardOnPage
 from tests.browser.exported import OpenBoard, the_log
+from visualizer.reading.durations import duration
 
 TOP = 22  # px above the first row
 PITCH = 38

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from engine.extras import EXTRA_OF
+from engine.core.extras import EXTRA_OF
 
 # A command without its bar, and tests of the whole repository.
 _TOLERATED = {"tqdm"}

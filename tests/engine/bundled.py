@@ -4,14 +4,14 @@ import functools
 import random
 from typing import Any
 
-from engine.config import EngineConfig
-from engine.engine import Engine
+from engine.core.config import EngineConfig
+from engine.core.engine import Engine
 
 
 @functools.cache
 def bundled() -> tuple[Any, Any]:
     """Return the runner and the tokenizer; a new engine reserves its memory anew."""
-    from engine.compute.loader import load  # not at the top: Pyodide collects this without torch
+    from engine.models.loader import load  # not at the top: Pyodide collects this without torch
 
     return load("bundled")
 

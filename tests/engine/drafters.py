@@ -3,7 +3,7 @@
 import random
 from collections.abc import Iterable, Sequence
 
-from engine.scheduling.request import Request
+from engine.core.request import Request
 
 
 def another(token: int) -> int:

@@ -2,11 +2,11 @@
 
 from typing import NamedTuple
 
-from engine.events.log import EventLog
-from engine.why.answer import why
-from engine.why.facts import Facts
-from engine.why.log_index import LogIndex, RequestSpan
-from engine.why.shortfall import CachedPrefix, Shortfall
+from engine.core.log.log import EventLog
+from visualizer.reading.why.answer import why
+from visualizer.reading.why.facts import Facts
+from visualizer.reading.why.log_index import LogIndex, RequestSpan
+from visualizer.reading.why.shortfall import CachedPrefix, Shortfall
 
 
 class Explanation(NamedTuple):

@@ -7,15 +7,15 @@ counter that the engine keeps for itself.
 from collections.abc import Callable
 from typing import Any
 
-from engine.cache.holds import HELD_SHARE
-from engine.engine import Engine
-from engine.events import vocabulary as v
-from engine.events.fold import State
-from engine.events.log import EventLog
-from engine.events.state import HoldState
-from engine.scheduling.policies import LongestPrefixMatch, Policy
+from engine.core.engine import Engine
+from engine.core.log import vocabulary as v
+from engine.core.log.fold import State
+from engine.core.log.log import EventLog
+from engine.core.log.state import HoldState
+from engine.core.scheduling.policies import LongestPrefixMatch, Policy
+from engine.extensions.draft_model import DraftModel
+from engine.extensions.holds import HELD_SHARE
 from engine.simulation.checking_runner import CheckingRunner
-from engine.speculation.draft_model import DraftModel
 from tests.engine.workloads import Workload, make_engine, play, reference
 
 # The events that move a request's lock to a node and those above it.

@@ -4,10 +4,10 @@ import json
 from functools import cache
 from random import Random
 
-from engine.output.constraint import Constraint
-from engine.output.grammar import GrammarCompiler
-from engine.scheduling.structured_output import StructuredOutput
-from engine.text.byte_tokenizer import ByteTokenizer
+from engine.core.structured_output import StructuredOutput
+from engine.extensions.grammars.constraint import Constraint
+from engine.extensions.grammars.grammar import GrammarCompiler
+from engine.models.text.byte_tokenizer import ByteTokenizer
 
 TOKENIZER = ByteTokenizer()
 

@@ -6,11 +6,11 @@ A prompt is written as (shared, own): `shared` tokens of a common beginning, `ow
 from dataclasses import dataclass, replace
 from zlib import crc32
 
-from engine.config import EngineConfig
-from engine.engine import Engine
-from engine.scheduling.policies import Fcfs
-from engine.scheduling.request import Request
-from engine.scheduling.sampling_params import SamplingParams
+from engine.core.config import EngineConfig
+from engine.core.engine import Engine
+from engine.core.request import Request
+from engine.core.sampling_params import SamplingParams
+from engine.core.scheduling.policies import Fcfs
 from engine.simulation.checking_runner import CheckingRunner
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from engine.config import EngineConfig
-from engine.engine import Engine
-from engine.scheduling.admission import RequestError
-from engine.scheduling.sampling_params import SamplingParams
+from engine.core.config import EngineConfig
+from engine.core.engine import Engine
+from engine.core.sampling_params import SamplingParams
+from engine.core.scheduling.admission import RequestError
 from engine.simulation.cost_runner import CostRunner
 from tests.engine.workloads import finish
 

@@ -6,24 +6,24 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from engine.config import EngineConfig
-from engine.engine import Engine
-from engine.events import vocabulary as v
-from engine.events.log import EventLog
-from engine.events.messages import MESSAGES, text
-from engine.part_errors import PolicyError
-from engine.scheduling.policies import Fcfs
-from engine.scheduling.request import Request
-from engine.scheduling.sampling_params import SamplingParams
+from engine.core.config import EngineConfig
+from engine.core.engine import Engine
+from engine.core.log import vocabulary as v
+from engine.core.log.log import EventLog
+from engine.core.part_errors import PolicyError
+from engine.core.request import Request
+from engine.core.sampling_params import SamplingParams
+from engine.core.scheduling.policies import Fcfs
 from engine.simulation.checking_runner import CheckingRunner
 from engine.simulation.cost_runner import Cost, CostRunner
 from engine.simulation.scenarios import scenario
 from engine.simulation.simulate import simulate
 from engine.simulation.workload import Answer, Arrival
-from engine.why import why
 from tests.engine.bundled import bundled_engine
 from tests.engine.invariants import check
 from tests.engine.workloads import finish, next_token, random_workload
+from visualizer.reading.messages import MESSAGES, text
+from visualizer.reading.why import why
 
 DEFAULTS = dict(token_budget=64, max_kv_tokens=256, block_size=4, async_scheduling=True)
 

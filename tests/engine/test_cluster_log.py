@@ -7,17 +7,17 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from engine.config import EngineConfig
-from engine.events import cluster as c
-from engine.events import vocabulary as v
-from engine.events.cluster_log import ClusterLog
-from engine.events.log import EventLog, LogError
-from engine.events.rows.decisions import DecisionRow
-from engine.simulation.cluster import simulate_cluster
+from engine.cluster import events as c
+from engine.cluster.cluster_log import ClusterLog
+from engine.cluster.simulate_cluster import simulate_cluster
+from engine.core.config import EngineConfig
+from engine.core.log import vocabulary as v
+from engine.core.log.log import EventLog, LogError
 from engine.simulation.cost_runner import Cost
 from engine.simulation.workload import Arrival, Workload
 from tests.engine.routing.clusters import Case, cases
 from tests.facts import raises_naming
+from visualizer.reading.rows.decisions import DecisionRow
 
 SMALL = simulate_cluster(
     Workload([Arrival(prompt=[97] * 20, at_ms=10 * at, label="Ada") for at in range(4)]),

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from engine import Engine, EngineConfig, SamplingParams
-from engine.compute.loader import BUNDLED
-from engine.compute.torch_runner import TorchRunner
-from engine.compute.weights.checkpoint import CheckpointError
-from engine.config import ConfigError
-from engine.events import vocabulary as v
-from engine.speculation.draft_model import DraftModel
-from engine.text.byte_tokenizer import ByteTokenizer
+from engine.core.compute.torch_runner import TorchRunner
+from engine.core.config import ConfigError
+from engine.core.log import vocabulary as v
+from engine.extensions.draft_model import DraftModel
+from engine.models.loader import BUNDLED
+from engine.models.text.byte_tokenizer import ByteTokenizer
+from engine.models.weights.checkpoint import CheckpointError
 from tests.engine.compute.parity import ROWS, make_prompts
 from tests.facts import assert_names, raises_naming
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.output.grammar_error import GrammarError
+from engine.extensions.grammars.grammar_error import GrammarError
 from tests.engine.random_outputs import allows, compiled
 from tests.facts import raises_naming
 

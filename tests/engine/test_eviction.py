@@ -2,10 +2,10 @@
 
 import pytest
 
-from engine.cache.eviction import LFU, EvictionOrder
-from engine.cache.radix_tree import RadixTree
-from engine.config import ConfigError, EngineConfig
-from engine.engine import Engine
+from engine.core.cache.eviction import LFU, EvictionOrder
+from engine.core.cache.radix_tree import RadixTree
+from engine.core.config import ConfigError, EngineConfig
+from engine.core.engine import Engine
 from engine.simulation.cost_runner import Cost
 from engine.simulation.what_if import what_if
 from tests.engine.invariants import CheckingLog

@@ -5,11 +5,11 @@ That the log tells every hold truly is a property of random workloads: `test_ran
 
 import pytest
 
-from engine.cache.holds import HELD_SHARE
-from engine.config import EngineConfig
-from engine.engine import Engine
-from engine.events import vocabulary as v
-from engine.scheduling.sampling_params import SamplingParams
+from engine.core.config import EngineConfig
+from engine.core.engine import Engine
+from engine.core.log import vocabulary as v
+from engine.core.sampling_params import SamplingParams
+from engine.extensions.holds import HELD_SHARE
 from engine.simulation.checking_runner import CheckingRunner
 from tests.engine.invariants import check_after_step
 from tests.engine.workloads import next_token

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks.inferred_reasons import Confusion, measure, report, stripped
-from engine.events import vocabulary as v
-from engine.events.log import EventLog
-from engine.why.inference import infer_reasons
+from engine.core.log import vocabulary as v
+from engine.core.log.log import EventLog
 from tests.engine.workloads import random_log, random_workload
+from visualizer.reading.why.inference import infer_reasons
 from visualizer.sources import read_source
 
 VLLM = Path(__file__).parents[1] / "fixtures" / "vllm"

@@ -10,18 +10,18 @@ from collections.abc import Sequence
 
 import pytest
 
-from engine.cache.block_pool import BlockPool
-from engine.config import EngineConfig
-from engine.engine import Engine
-from engine.events import vocabulary as v
-from engine.events.log import EventLog
-from engine.part_errors import PoolError
-from engine.runner import Row, Sampled
-from engine.scheduling.sampling_params import SamplingParams
+from engine.core.cache.block_pool import BlockPool
+from engine.core.config import EngineConfig
+from engine.core.engine import Engine
+from engine.core.log import vocabulary as v
+from engine.core.log.log import EventLog
+from engine.core.part_errors import PoolError
+from engine.core.runner import Row, Sampled
+from engine.core.sampling_params import SamplingParams
 from engine.simulation.checking_runner import CheckingRunner
-from engine.why import why
 from tests.engine.invariants import check_after_step
 from tests.engine.workloads import finish, next_token
+from visualizer.reading.why import why
 
 SIZE, BLOCKS = 4, 16
 PREFIX = [97 + index % 5 for index in range(SIZE * 6)]

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.config import EngineConfig
-from engine.engine import Engine
-from engine.events import vocabulary as v
-from engine.events.fold import State
-from engine.events.log import EventLog, LogError
-from engine.scheduling.policies import Policy
-from engine.scheduling.sampling_params import SamplingParams
+from engine.core.config import EngineConfig
+from engine.core.engine import Engine
+from engine.core.log import vocabulary as v
+from engine.core.log.fold import State
+from engine.core.log.log import EventLog, LogError
+from engine.core.sampling_params import SamplingParams
+from engine.core.scheduling.policies import Policy
 from engine.simulation.cost_runner import CostRunner
 from tests.engine.workloads import random_log
 from tests.facts import raises_naming

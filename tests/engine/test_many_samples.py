@@ -3,9 +3,9 @@
 import pytest
 
 from engine import Engine, EngineConfig, SamplingParams
-from engine.scheduling.policies import Fcfs
-from engine.scheduling.request import Request
-from engine.scheduling.sampling_params import split_samples
+from engine.core.request import Request
+from engine.core.sampling_params import split_samples
+from engine.core.scheduling.policies import Fcfs
 from engine.simulation.checking_runner import CheckingRunner
 from tests.engine.invariants import check_after_step
 from tests.engine.workloads import TOKENIZER, next_token, reference

@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, get_args
 
-from engine.events import vocabulary as v
-from engine.events.messages import MESSAGES, fill, text
+from engine.core.log import vocabulary as v
+from visualizer.reading.messages import MESSAGES, fill, text
 
 
 def every_message(found: Any = MESSAGES) -> Iterator[str]:

@@ -10,13 +10,13 @@ from types import FunctionType, ModuleType
 
 import pytest
 
-from engine.config import EngineConfig
-from engine.engine import Engine
-from engine.events.log import EventLog
-from engine.events.vocabulary import Event
-from engine.scheduling.policies import POLICIES
-from engine.scheduling.request import Request
-from engine.scheduling.sampling_params import SamplingParams
+from engine.core.config import EngineConfig
+from engine.core.engine import Engine
+from engine.core.log.log import EventLog
+from engine.core.log.vocabulary import Event
+from engine.core.request import Request
+from engine.core.sampling_params import SamplingParams
+from engine.core.scheduling.policies import POLICIES
 from tests.engine.workloads import FailingRunner, Workload, finish, make_engine
 
 ROUND = 150  # requests

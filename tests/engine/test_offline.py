@@ -5,8 +5,8 @@ from itertools import islice
 import pytest
 
 from engine import CostRunner, Engine, EngineConfig, RequestError, SamplingParams
-from engine.events import vocabulary as v
-from engine.runner import Sampled
+from engine.core.log import vocabulary as v
+from engine.core.runner import Sampled
 from tests.engine.workloads import finish
 from tests.facts import raises_naming
 

@@ -1,11 +1,11 @@
 """A held engine is not a slow one: the log says when it was paused."""
 
-from engine.config import EngineConfig
-from engine.engine import Engine
-from engine.events import vocabulary as v
-from engine.events.paused_time import PausedTime
-from engine.scheduling.sampling_params import SamplingParams
+from engine.core.config import EngineConfig
+from engine.core.engine import Engine
+from engine.core.log import vocabulary as v
+from engine.core.sampling_params import SamplingParams
 from engine.simulation.cost_runner import CostRunner
+from visualizer.reading.paused_time import PausedTime
 
 
 def paused_engine() -> Engine:

@@ -5,12 +5,12 @@ from collections import defaultdict
 import msgspec
 import pytest
 
-from engine.config import EngineConfig
-from engine.engine import Engine
-from engine.events import vocabulary as v
-from engine.events.log import EventLog
-from engine.scheduling.policies import Fcfs, LongestPrefixMatch
-from engine.scheduling.sampling_params import SamplingParams
+from engine.core.config import EngineConfig
+from engine.core.engine import Engine
+from engine.core.log import vocabulary as v
+from engine.core.log.log import EventLog
+from engine.core.sampling_params import SamplingParams
+from engine.core.scheduling.policies import Fcfs, LongestPrefixMatch
 from engine.simulation.checking_runner import CheckingRunner
 from engine.simulation.cost_runner import CostRunner
 from tests.engine.explanations import explain
@@ -201,7 +201,7 @@ def test_why_names_the_request_whose_prefix_a_deferred_one_waits_for() -> None:
 
 
 def test_fairness_remembers_no_more_labels_than_it_must(monkeypatch) -> None:
-    monkeypatch.setattr("engine.scheduling.fairness.MAX_LABELS", 40)
+    monkeypatch.setattr("engine.core.scheduling.fairness.MAX_LABELS", 40)
     runner = CostRunner(1, 0)
     engine = Engine(runner, EngineConfig(policy="fair", max_batch_size=2), clock=runner.clock)
     greedy = [engine.submit([97] * 8, SamplingParams(max_tokens=8), label="greedy") for _ in "abc"]

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine import SamplingParams
-from engine.scheduling.request import Request
-from engine.speculation.prompt_lookup import PromptLookup
+from engine.core.request import Request
+from engine.core.speculation.prompt_lookup import PromptLookup
 from tests.facts import raises_naming
 
 

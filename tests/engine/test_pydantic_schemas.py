@@ -27,7 +27,7 @@ from pydantic import (
 )
 from typing_extensions import TypedDict
 
-from engine.output.grammar_error import GrammarError
+from engine.extensions.grammars.grammar_error import GrammarError
 from tests.engine.random_outputs import compiled, random_output
 from tests.facts import raises_naming
 

@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from engine.cache.eviction import LFU, LRU, EvictionOrder
-from engine.cache.radix_tree import RadixNode, RadixTree
+from engine.core.cache.eviction import LFU, LRU, EvictionOrder
+from engine.core.cache.radix_tree import RadixNode, RadixTree
 
 SIZE = 2
 texts = st.lists(st.integers(0, 2), min_size=SIZE, max_size=14).map(

@@ -8,13 +8,19 @@ from functools import cache
 
 import pytest
 
-from engine.compute.sampling.masks import as_array
-from engine.output.grammar import GrammarCompiler
-from engine.output.regex_mask import MAX_ALTERNATIVES, Automaton, automaton, token_mask, walk
-from engine.output.regex_syntax import RegexError
-from engine.scheduling.structured_output import StructuredOutput
-from engine.text.byte_tokenizer import ByteTokenizer
-from engine.text.tokenizer import HFTokenizer, Tokenizer
+from engine.core.compute.sampling.masks import as_array
+from engine.core.structured_output import StructuredOutput
+from engine.extensions.grammars.grammar import GrammarCompiler
+from engine.extensions.grammars.regex_mask import (
+    MAX_ALTERNATIVES,
+    Automaton,
+    automaton,
+    token_mask,
+    walk,
+)
+from engine.extensions.grammars.regex_syntax import RegexError
+from engine.models.text.byte_tokenizer import ByteTokenizer
+from engine.models.text.tokenizer import HFTokenizer, Tokenizer
 
 CHARACTERS = 'abcdeht n0123,.:-"{é'
 WORDS = ("animal", '": "', "the end", "r\u00e9sum\u00e9 ")

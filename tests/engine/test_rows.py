@@ -6,10 +6,10 @@ import msgspec
 import pandas as pd
 import pytest
 
-from engine.config import EngineConfig
-from engine.events import EventLog, LogError
-from engine.events import vocabulary as v
-from engine.scheduling.sampling_params import SamplingParams
+from engine.core.config import EngineConfig
+from engine.core.log import EventLog, LogError
+from engine.core.log import vocabulary as v
+from engine.core.sampling_params import SamplingParams
 from tests.engine.workloads import Arrival, Workload, make_engine, play, random_log
 from tests.facts import raises_naming
 

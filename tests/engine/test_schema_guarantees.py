@@ -8,8 +8,8 @@ from random import Random
 import jsonschema
 import pytest
 
-from engine.output.grammar_error import GrammarError
-from engine.output.string_formats import EXPRESSIONS
+from engine.extensions.grammars.grammar_error import GrammarError
+from engine.extensions.grammars.string_formats import EXPRESSIONS
 from tests.engine.random_outputs import TOKENIZER, allows, compiled, random_output
 from tests.facts import raises_naming
 

@@ -8,11 +8,11 @@ from collections import Counter
 import pytest
 
 from engine import Engine, EngineConfig, SamplingParams
-from engine.events import vocabulary as v
+from engine.core.log import vocabulary as v
+from engine.core.speculation.prompt_lookup import PromptLookup
+from engine.models.text.bad_words import bad_word_ids
+from engine.models.text.byte_tokenizer import ByteTokenizer
 from engine.simulation.checking_runner import CheckingRunner
-from engine.speculation.prompt_lookup import PromptLookup
-from engine.text.bad_words import bad_word_ids
-from engine.text.byte_tokenizer import ByteTokenizer
 from tests.engine.bundled import bundled, token_prompts
 from tests.engine.drafters import Guessing, Knowing
 from tests.engine.workloads import FailingRunner, play, random_workload

@@ -14,12 +14,12 @@ import pytest
 import torch
 
 from engine import Engine, EngineConfig, SamplingParams
-from engine.compute.model.config_file import read_config
-from engine.compute.model.decoder import Decoder
-from engine.compute.torch_runner import TorchRunner
-from engine.compute.weights.checkpoint import Checkpoint
-from engine.events import vocabulary as v
-from engine.speculation.draft_model import DraftModel
+from engine.core.compute.torch_runner import TorchRunner
+from engine.core.log import vocabulary as v
+from engine.extensions.draft_model import DraftModel
+from engine.models.config_file import read_config
+from engine.models.decoder import Decoder
+from engine.models.weights.checkpoint import Checkpoint
 from tests.lazy import transformers
 
 VOCAB = 4

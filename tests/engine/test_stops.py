@@ -5,10 +5,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engine import CostRunner, Engine, EngineConfig, RequestError, SamplingParams
-from engine.events import vocabulary as v
-from engine.output.stop_strings import StopStrings
-from engine.speculation.drafter import Drafter
-from engine.text.bad_words import bad_word_ids
+from engine.core.log import vocabulary as v
+from engine.core.output.stop_strings import StopStrings
+from engine.core.speculation.drafter import Drafter
+from engine.models.text.bad_words import bad_word_ids
 from tests.engine.bundled import bundled, bundled_engine
 from tests.engine.workloads import first_stop
 from tests.facts import raises_naming

@@ -2,8 +2,8 @@
 
 import pytest
 
-from engine.config import EngineConfig
-from engine.events import vocabulary as v
+from engine.core.config import EngineConfig
+from engine.core.log import vocabulary as v
 from tests.engine.storyboard import (
     DOCUMENTS,
     FIRST_LOOK,

@@ -6,19 +6,19 @@ import re
 
 import pytest
 
-from engine.config import EngineConfig
-from engine.engine import Engine
-from engine.events import vocabulary as v
-from engine.output.constraint import Constraint
-from engine.output.grammar import GrammarCompiler
-from engine.output.validation import RequestValidator
-from engine.scheduling.admission import RequestError
-from engine.scheduling.sampling_params import SamplingParams
-from engine.scheduling.structured_output import StructuredOutput
+from engine.core.config import EngineConfig
+from engine.core.engine import Engine
+from engine.core.log import vocabulary as v
+from engine.core.output.validation import RequestValidator
+from engine.core.sampling_params import SamplingParams
+from engine.core.scheduling.admission import RequestError
+from engine.core.structured_output import StructuredOutput
+from engine.extensions.grammars.constraint import Constraint
+from engine.extensions.grammars.grammar import GrammarCompiler
+from engine.models.text.byte_tokenizer import ByteTokenizer
 from engine.simulation.cost_runner import Cost, CostRunner
 from engine.simulation.simulate import simulate
 from engine.simulation.workload import Workload
-from engine.text.byte_tokenizer import ByteTokenizer
 from tests.engine.bundled import bundled, bundled_engine
 from tests.engine.workloads import finish
 from tests.facts import assert_names, raises_naming
@@ -228,7 +228,7 @@ def test_a_shape_that_cannot_be_compiled_is_rejected_with_the_part(kind, text, n
 def test_a_grammar_that_was_compiled_is_not_compiled_again(monkeypatch):
     engine = bundled_engine()
     constraint = engine.validate([1], shape("regex", "a|b"))
-    monkeypatch.setattr("engine.output.grammar.GrammarCompiler._compile", None)
+    monkeypatch.setattr("engine.extensions.grammars.grammar.GrammarCompiler._compile", None)
     engine.submit("x", shape("regex", "a|b"), constraint=constraint)
 
 

@@ -2,15 +2,15 @@
 
 import pytest
 
-from engine.config import EngineConfig
-from engine.engine import Engine
-from engine.events import vocabulary as v
-from engine.events.log import EventLog
-from engine.scheduling.sampling_params import SamplingParams
+from engine.core.config import EngineConfig
+from engine.core.engine import Engine
+from engine.core.log import vocabulary as v
+from engine.core.log.log import EventLog
+from engine.core.sampling_params import SamplingParams
 from engine.simulation.cost_runner import CostRunner
-from engine.why import WhyError
 from tests.engine.workloads import make_engine, play, random_workload
 from tests.facts import assert_names
+from visualizer.reading.why import WhyError
 
 
 class Watched(EventLog):

@@ -4,15 +4,15 @@ from collections.abc import Sequence
 
 import pytest
 
-from engine.config import EngineConfig
-from engine.engine import Engine
-from engine.events import vocabulary as v
-from engine.events.fold import State
-from engine.part_errors import ToolError
-from engine.scheduling.request import Request
-from engine.scheduling.sampling_params import SamplingParams
+from engine.core.config import EngineConfig
+from engine.core.engine import Engine
+from engine.core.log import vocabulary as v
+from engine.core.log.fold import State
+from engine.core.part_errors import ToolError
+from engine.core.request import Request
+from engine.core.sampling_params import SamplingParams
+from engine.models.text.byte_tokenizer import ByteTokenizer
 from engine.simulation.cost_runner import CostRunner
-from engine.text.byte_tokenizer import ByteTokenizer
 from tests.engine.tool_scripts import (
     CALL,
     END_CALL,

@@ -11,12 +11,12 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from engine.events import vocabulary as v
-from engine.events.fold import State
-from engine.events.log import EventLog, LogError
-from engine.events.upgrade import UPGRADES, schema_of
-from engine.why import why
+from engine.core.log import vocabulary as v
+from engine.core.log.fold import State
+from engine.core.log.log import EventLog, LogError
+from engine.core.log.upgrade import UPGRADES, schema_of
 from tests.facts import raises_naming
+from visualizer.reading.why import why
 
 LOGS = Path(__file__).parents[1] / "fixtures" / "logs"
 RUNS = sorted(path.stem for path in LOGS.glob("*.jsonl") if "window" not in path.stem)

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.cache.radix_tree import RadixTree
-from engine.scheduling.policies import LongestPrefixMatch, Policy, policy_named
-from engine.scheduling.request import Request
-from engine.scheduling.sampling_params import SamplingParams
-from engine.scheduling.waiting_queue import WaitingQueue
+from engine.core.cache.radix_tree import RadixTree
+from engine.core.request import Request
+from engine.core.sampling_params import SamplingParams
+from engine.core.scheduling.policies import LongestPrefixMatch, Policy, policy_named
+from engine.core.scheduling.waiting_queue import WaitingQueue
 
 
 def request(id_: int, priority: int, length: int) -> Request:

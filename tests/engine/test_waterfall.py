@@ -5,17 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from engine.config import EngineConfig
-from engine.engine import Engine
-from engine.events import vocabulary as v
-from engine.events.fold import State
-from engine.events.log import EventLog
-from engine.events.waterfall import RequestTime, Waterfall
-from engine.events.waterfall.causes import CAUSES, FOR_ALL
-from engine.events.waterfall.records import Life
-from engine.scheduling.sampling_params import SamplingParams
+from engine.core.config import EngineConfig
+from engine.core.engine import Engine
+from engine.core.log import vocabulary as v
+from engine.core.log.fold import State
+from engine.core.log.log import EventLog
+from engine.core.sampling_params import SamplingParams
 from engine.simulation.cost_runner import CostRunner
 from tests.engine.workloads import finish, random_log
+from visualizer.reading.waterfall import RequestTime, Waterfall
+from visualizer.reading.waterfall.causes import CAUSES, FOR_ALL
+from visualizer.reading.waterfall.records import Life
 from visualizer.sources import read_source
 
 VLLM = Path(__file__).parents[1] / "fixtures" / "vllm"

@@ -4,12 +4,12 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from engine.events import vocabulary as v
-from engine.why.facts import Admission
+from engine.core.log import vocabulary as v
 from tests.engine.explanations import Explanation, explain
 from tests.engine.witness import Seen, Witness, starts_with, watched_engine
 from tests.engine.workloads import Workload, play, random_workload, sliding_workload
 from tests.facts import assert_names
+from visualizer.reading.why.facts import Admission
 
 # A prompt of one token has nothing to be scored; a request behind one that preempts itself.
 ONCE_UNTRUE = (1110, 47)

@@ -4,21 +4,21 @@ from collections import Counter
 
 import pytest
 
-from engine.config import EngineConfig
-from engine.engine import Engine
-from engine.events import vocabulary as v
-from engine.events.cluster import Of
-from engine.events.cluster_log import ClusterLog
-from engine.events.log import EventLog
-from engine.scheduling.sampling_params import SamplingParams
+from engine.cluster.cluster_log import ClusterLog
+from engine.cluster.events import Of
+from engine.core.config import EngineConfig
+from engine.core.engine import Engine
+from engine.core.log import vocabulary as v
+from engine.core.log.log import EventLog
+from engine.core.sampling_params import SamplingParams
 from engine.simulation.cost_runner import CostRunner
-from engine.why import WhyError
-from engine.why.find import request_named
-from engine.why.miss import WhyMissed
 from tests.engine.witness import common, spelled, watched_engine
 from tests.engine.workloads import Workload, finish, play, random_workload, sliding_workload
 from tests.facts import assert_names
 from tests.visualizer.clusters import one_dies
+from visualizer.reading.why import WhyError
+from visualizer.reading.why.find import request_named
+from visualizer.reading.why.miss import WhyMissed
 
 
 class Moment:

@@ -4,14 +4,14 @@ In a script { and } stand for the tokens around a call, [ and ] for those around
 end. Where the engine must force tokens the runner says question marks, which show if it does not.
 """
 
-from engine.config import EngineConfig
-from engine.engine import Engine
-from engine.events import vocabulary as v
-from engine.output.calculator import evaluate
-from engine.scheduling.request import Request
-from engine.scheduling.sampling_params import SamplingParams
+from engine.core.config import EngineConfig
+from engine.core.engine import Engine
+from engine.core.log import vocabulary as v
+from engine.core.output.calculator import evaluate
+from engine.core.request import Request
+from engine.core.sampling_params import SamplingParams
+from engine.models.text.byte_tokenizer import ByteTokenizer
 from engine.simulation.cost_runner import CostRunner
-from engine.text.byte_tokenizer import ByteTokenizer
 
 TOKENIZER = ByteTokenizer()
 CALL, END_CALL = TOKENIZER.encode("<|python_start|><|python_end|>")[1:]

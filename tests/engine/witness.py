@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from engine.cache.block_pool import BlockPool
-from engine.cache.hash_cache import HashCache, HashNode
-from engine.cache.prefix_cache import BlockOwner
-from engine.cache.radix_tree import RadixNode, RadixTree
-from engine.engine import Engine
-from engine.events import vocabulary as v
-from engine.events.log import EventLog
-from engine.scheduling.request import Request
+from engine.core.cache.block_pool import BlockPool
+from engine.core.cache.hash_cache import HashCache, HashNode
+from engine.core.cache.prefix_cache import BlockOwner
+from engine.core.cache.radix_tree import RadixNode, RadixTree
+from engine.core.engine import Engine
+from engine.core.log import vocabulary as v
+from engine.core.log.log import EventLog
+from engine.core.request import Request
 from tests.engine.workloads import Workload, make_engine
 
 

@@ -12,19 +12,19 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from engine.cache.kv_transfer import Pages
-from engine.config import EngineConfig
-from engine.engine import Engine
-from engine.events.log import EventLog
-from engine.runner import Row, Sampled
-from engine.scheduling.admission import RequestError
-from engine.scheduling.request import Request
-from engine.scheduling.sampling_params import SamplingParams
+from engine.core.config import EngineConfig
+from engine.core.engine import Engine
+from engine.core.log.log import EventLog
+from engine.core.request import Request
+from engine.core.runner import Row, Sampled
+from engine.core.sampling_params import SamplingParams
+from engine.core.scheduling.admission import RequestError
+from engine.core.speculation.drafter import Drafter
+from engine.extensions.draft_model import DraftModel
+from engine.extensions.kv_transfer import Pages
+from engine.models.text.byte_tokenizer import ByteTokenizer
 from engine.simulation.checking_runner import CheckingRunner, prefix_hashes
 from engine.simulation.cost_runner import VirtualClock
-from engine.speculation.draft_model import DraftModel
-from engine.speculation.drafter import Drafter
-from engine.text.byte_tokenizer import ByteTokenizer
 
 TOKENIZER = ByteTokenizer()
 EOS = min(TOKENIZER.eos_ids)

@@ -11,14 +11,14 @@ from checks import check, lesson_00, lesson_03, lesson_08, lesson_09, lesson_11,
 from checks.broken import CommonPromise
 from checks.judging import judge, listed
 from engine import Engine
-from engine.cache.block_pool import BlockPool
-from engine.cache.radix_tree import RadixTree
-from engine.compute.attention.paged_attention import PagedAttention
-from engine.compute.sampling import truncation
-from engine.output.tool_use import ToolUse
-from engine.routing.prefix_events import PrefixEvents
-from engine.routing.transfer import blocks_to_move
-from engine.scheduling.policies import Fcfs, Priority
+from engine.cluster.prefix_events import PrefixEvents
+from engine.cluster.transfer import blocks_to_move
+from engine.core.cache.block_pool import BlockPool
+from engine.core.cache.radix_tree import RadixTree
+from engine.core.compute.attention.paged_attention import PagedAttention
+from engine.core.compute.sampling import truncation
+from engine.core.output.tool_use import ToolUse
+from engine.core.scheduling.policies import Fcfs, Priority
 from solutions.lesson_08 import pick_budget
 from tests.lessons.wrong import LESSONS, made, solution_of
 

@@ -7,7 +7,7 @@ import pytest
 
 from checks import check
 from engine import Cost, simulate
-from engine.events.vocabulary import BlockCopied, BlocksAllocated
+from engine.core.log.vocabulary import BlockCopied, BlocksAllocated
 from engine.simulation.scenarios import scenario
 from solutions.lesson_05 import BlockPool as Solution
 

@@ -7,9 +7,9 @@ import pytest
 from checks import check
 from checks.lesson_06 import YourSplit
 from engine import Cost, EngineConfig, simulate
-from engine.cache.eviction import LFU, EvictionOrder
-from engine.cache.radix_tree import RadixNode
-from engine.events.vocabulary import RadixEvicted, RadixSplit
+from engine.core.cache.eviction import LFU, EvictionOrder
+from engine.core.cache.radix_tree import RadixNode
+from engine.core.log.vocabulary import RadixEvicted, RadixSplit
 from engine.simulation.scenarios import scenario
 from engine.simulation.workload import Workload, poisson, uniform
 from solutions.lesson_06 import split as solution

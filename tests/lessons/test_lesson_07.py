@@ -6,7 +6,7 @@ import pytest
 from checks import check
 from checks.lesson_07 import YourEviction, cases
 from engine import Cost, simulate
-from engine.events.vocabulary import RadixEvicted
+from engine.core.log.vocabulary import RadixEvicted
 from engine.simulation.scenarios import scenario
 from solutions.lesson_07 import choose_leaf as solution
 

@@ -5,7 +5,7 @@ import pytest
 from checks import check
 from checks.lesson_09 import Crowd, YourVictims, attempt, cases
 from engine import Cost, simulate
-from engine.events.vocabulary import Preempted
+from engine.core.log.vocabulary import Preempted
 from engine.simulation.scenarios import scenario
 from solutions.lesson_09 import victim as solution
 

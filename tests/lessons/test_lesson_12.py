@@ -4,8 +4,8 @@ import pytest
 
 from checks import check
 from engine import CostRunner, Engine, EngineConfig, SamplingParams
-from engine.output.tool_use import ToolUse
-from engine.text.byte_tokenizer import ByteTokenizer
+from engine.core.output.tool_use import ToolUse
+from engine.models.text.byte_tokenizer import ByteTokenizer
 from solutions.lesson_12 import ToolState as Solution
 
 

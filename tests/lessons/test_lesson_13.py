@@ -9,7 +9,7 @@ from checks.afternoon import MACHINE, afternoon
 from checks.judging import Verdict, judge
 from checks.lesson_13 import Promise, Trace, attempt, cases, waits
 from engine import what_if
-from engine.events.vocabulary import StepScheduled
+from engine.core.log.vocabulary import StepScheduled
 from solutions.lesson_13 import report as solution
 from tests.facts import assert_names
 

@@ -8,8 +8,8 @@ import pytest
 from checks import check
 from checks.lesson_15 import YourEngine, cases
 from engine import EngineConfig, SamplingParams
-from engine.compute.loader import load
-from engine.scheduling.structured_output import StructuredOutput
+from engine.core.structured_output import StructuredOutput
+from engine.models.loader import load
 from solutions.lesson_15 import mask as solution
 
 SHAPE = r'\{"animal": "(cat|dog|owl|fox|hen)", "legs": [0-8]\}'

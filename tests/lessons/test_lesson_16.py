@@ -8,8 +8,8 @@ import pytest
 from checks import check
 from checks.lesson_16 import YourEngine, YourRequest
 from engine import CostRunner, Engine, EngineConfig, SamplingParams
-from engine.events import EventLog
-from engine.events import vocabulary as v
+from engine.core.log import EventLog
+from engine.core.log import vocabulary as v
 from solutions.lesson_16 import Ahead as Solution
 
 

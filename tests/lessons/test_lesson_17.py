@@ -17,8 +17,8 @@ from checks.lesson_17 import (
     choices,
     is_overloaded,
 )
-from engine.routing.checked import RouterError
-from engine.simulation.cluster import simulate_cluster
+from engine.cluster.checked import RouterError
+from engine.cluster.simulate_cluster import simulate_cluster
 from solutions.lesson_17 import route as solution
 from tests.facts import raises_naming
 

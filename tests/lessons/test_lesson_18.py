@@ -6,10 +6,10 @@ import pytest
 from checks import check
 from checks.lesson_18 import Handover, Line, Steps, YourRule, attempt, cases
 from engine import Cost, EngineConfig
-from engine.events.cluster import Moved
-from engine.routing.transfer import TransferCosts, blocks_to_move
-from engine.simulation.cluster import simulate_cluster
-from engine.simulation.roles import Roles
+from engine.cluster.events import Moved
+from engine.cluster.simulate_cluster import simulate_cluster
+from engine.cluster.simulated_roles import Roles
+from engine.cluster.transfer import TransferCosts, blocks_to_move
 from engine.simulation.speakers import Speaker, workload_of
 from solutions.lesson_18 import fetch as solution
 

@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from engine.cache.radix_cache import RadixCache
-from engine.config import EngineConfig
-from engine.engine import Engine
-from engine.scheduling.request import Request
-from engine.scheduling.sampling_params import SamplingParams
+from engine.core.cache.radix_cache import RadixCache
+from engine.core.config import EngineConfig
+from engine.core.engine import Engine
+from engine.core.request import Request
+from engine.core.sampling_params import SamplingParams
 from engine.simulation.cost_runner import CostRunner
 from tests.parity import FIXTURES
 from tests.parity.radix_records import Edge, History, first_difference, read

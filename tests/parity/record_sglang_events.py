@@ -20,9 +20,9 @@ from typing import Any
 
 import msgspec
 
-from engine.events import EventLog
-from engine.events import vocabulary as v
-from engine.events.fold import State
+from engine.core.log import EventLog
+from engine.core.log import vocabulary as v
+from engine.core.log.fold import State
 from tests.parity.record_sglang import import_sglang, played
 from visualizer.sources.frames import write_frame
 

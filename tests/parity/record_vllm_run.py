@@ -18,7 +18,7 @@ import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from engine.events.vocabulary import RequestArrived, StepFinished, StepStarted
+from engine.core.log.vocabulary import RequestArrived, StepFinished, StepStarted
 from parity.records import Ask, Recording, Workload, write
 from tests.parity import FIXTURES
 from tests.parity.record_vllm import MODEL, QUIET, installed

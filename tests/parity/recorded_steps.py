@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from engine.events.fold import State
-from engine.events.log import EventLog
-from engine.events.vocabulary import Preempted, RequestFinished, StepScheduled, StepStarted
+from engine.core.log.fold import State
+from engine.core.log.log import EventLog
+from engine.core.log.vocabulary import Preempted, RequestFinished, StepScheduled, StepStarted
 from parity.records import Row, Step
 from visualizer.sources import read_source
 

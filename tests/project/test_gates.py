@@ -87,7 +87,7 @@ def test_a_wrong_part_fails_its_gate(gate: str, code: str) -> None:
 def test_requests_that_preempt_each_other_for_ever_are_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from engine.engine import Engine
+    from engine.core.engine import Engine
 
     step: Callable[..., object] = Engine.step
     monkeypatch.setattr(Engine, "step", lambda self: self.empty_output())

@@ -17,8 +17,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from engine.events.fold import State
-from engine.events.vocabulary import EventsMissing
+from engine.core.log.fold import State
+from engine.core.log.vocabulary import EventsMissing
 from parity.records import Workload
 from tests.parity.record_vllm import FILLER, QUIET, SchedulerFactory, run
 from tests.parity.recorded_steps import recording_to

@@ -7,7 +7,7 @@ import gzip
 import json
 from pathlib import Path
 
-from engine.events.vocabulary import RunStarted
+from engine.core.log.vocabulary import RunStarted
 from visualizer.named_logs import FOLDER, RECORDED
 from visualizer.sources import read_source
 

@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from engine.events.facts import FACTS
-from engine.events.fold import State
-from engine.events.vocabulary import (
+from engine.core.log.facts import FACTS
+from engine.core.log.fold import State
+from engine.core.log.vocabulary import (
     Admitted,
     BlockEvicted,
     EventsMissing,

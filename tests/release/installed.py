@@ -27,7 +27,7 @@ SECONDS = 300
 MEGABYTE = 1_000_000
 BARE = """
 from importlib.util import find_spec
-from engine.extras import EXTRA_OF
+from engine.core.extras import EXTRA_OF
 installed = sorted(name for name in EXTRA_OF if find_spec(name))
 assert not installed, f"the core brings what belongs to an extra: {installed}"
 """
@@ -136,8 +136,8 @@ def check_core(wheel: Path, home: Path) -> None:
     with timed("pip install"):
         there.run("python", "-m", "pip", "install", "--quiet", wheel)
     there.python(BARE)
-    with timed("import engine.events, engine, visualizer"):
-        there.python("import engine.events, engine, visualizer")
+    with timed("import engine.core.log, engine, visualizer"):
+        there.python("import engine.core.log, engine, visualizer")
     version = there.python("import underglass; print(underglass.__version__)")
     assert there.run("underglass", "--version").strip() == f"underglass {version}"
     assert wheel.name.split("-")[1] == version

@@ -13,9 +13,9 @@ import msgspec
 import psutil
 from httpx_sse import EventSource
 
-from engine.events.fold import State
-from engine.events.log import EventLog
-from engine.events.vocabulary import AnyEvent, Event, Keyframe
+from engine.core.log.fold import State
+from engine.core.log.log import EventLog
+from engine.core.log.vocabulary import AnyEvent, Event, Keyframe
 from server.process import BackgroundServer
 from tests.server.zygote import ForkedProcess
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from engine.events.fold import State
-from engine.events.vocabulary import (
+from engine.core.log.fold import State
+from engine.core.log.vocabulary import (
     Event,
     RequestArrived,
     RunStarted,
@@ -11,7 +11,7 @@ from engine.events.vocabulary import (
     StepFinished,
     StepScheduled,
 )
-from engine.scheduling.sampling_params import SamplingParams
+from engine.core.sampling_params import SamplingParams
 from server.core.admission import Admission
 from server.core.measures import Measures
 from server.core.messages import Prompt

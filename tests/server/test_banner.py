@@ -9,8 +9,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from engine.config import EngineConfig
-from engine.events.log import EventLog
+from engine.core.config import EngineConfig
+from engine.core.log.log import EventLog
 from server.cli.banner import banner
 from server.cli.serving import Start
 from server.core.addresses import Address

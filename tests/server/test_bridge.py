@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from starlette.types import Message
 
-from engine.events.vocabulary import RequestArrived, RequestFinished
-from engine.scheduling.request import TokenScore
-from engine.scheduling.sampling_params import SamplingParams
+from engine.core.log.vocabulary import RequestArrived, RequestFinished
+from engine.core.request import TokenScore
+from engine.core.sampling_params import SamplingParams
 from server.api.openai.chat import ChatRequest, ChatSerializer
 from server.api.openai.completions import TeachingSerializer
 from server.core import bridge as bridge_module

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from engine.events.log import EventLog
-from engine.events.vocabulary import Preempted, RequestArrived, RequestFinished, StepScheduled
+from engine.core.log.log import EventLog
+from engine.core.log.vocabulary import Preempted, RequestArrived, RequestFinished, StepScheduled
 from server.api.live import PAGES
 from solutions.lesson_13 import report
 from tests.facts import assert_names

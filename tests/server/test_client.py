@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 import httpx
 import pytest
 
-from engine.events.vocabulary import RequestArrived
+from engine.core.log.vocabulary import RequestArrived
 from server.client import Client, RequestFailedError, Stream, StreamEvent
 from tests.facts import assert_names, raises_naming
 from tests.server.harness import Serve, http, post

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from engine.compute import loader, memory
-from engine.config import EngineConfig
-from engine.events.log import EventLog
-from engine.events.vocabulary import RunStarted
+from engine.core.config import EngineConfig
+from engine.core.log.log import EventLog
+from engine.core.log.vocabulary import RunStarted
+from engine.models import loader, memory
 from server.cli import app
 from server.core.event_log import open_log
 from server.gateway import ray_cluster

@@ -5,7 +5,7 @@ import sys
 import httpx
 import pytest
 
-from engine.events.vocabulary import RequestArrived, RequestFinished, StepFinished
+from engine.core.log.vocabulary import RequestArrived, RequestFinished, StepFinished
 from tests.server.harness import Caller, Serve, get, post, sse_data, watch
 
 

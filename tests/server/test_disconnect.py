@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.events.vocabulary import Preempted, RequestArrived, RequestFinished, StepFinished
+from engine.core.log.vocabulary import Preempted, RequestArrived, RequestFinished, StepFinished
 from tests.server.harness import (
     Caller,
     Serve,

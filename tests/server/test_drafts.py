@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from engine import Engine, EngineConfig, SamplingParams
-from engine.events import vocabulary as v
+from engine.core.log import vocabulary as v
 from server.core.loading import load
 from server.process import BackgroundServer, serve_in_background
 from tests.server.harness import http, post, trace

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from starlette.types import Message
 
-from engine.engine import Engine
-from engine.events.fold import State
-from engine.events.log import EventLog
-from engine.events.vocabulary import (
+from engine.core.engine import Engine
+from engine.core.log.fold import State
+from engine.core.log.log import EventLog
+from engine.core.log.vocabulary import (
     Keyframe,
     RequestArrived,
     RequestFinished,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from websockets.sync.client import ClientConnection, connect
 
-from engine.events.vocabulary import RequestArrived, RequestFinished
+from engine.core.log.vocabulary import RequestArrived, RequestFinished
 from server.core.signals import on_signal
 from tests.server.harness import Caller, Serve, get, http, post, sse_data, trace, until, watch
 

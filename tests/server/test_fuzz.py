@@ -11,8 +11,8 @@ import pytest
 from benchmarks.load import faults, leavers, overload, slow_readers, streams
 from benchmarks.load.client import Reply, ask, send
 from benchmarks.load.leavers import open_sockets
-from engine.config import EngineConfig
-from engine.engine import Engine
+from engine.core.config import EngineConfig
+from engine.core.engine import Engine
 from server.api.lmtp.session import Session
 from server.core.bridge import Bridge
 from server.core.engine_client import InProcessClient

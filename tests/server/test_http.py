@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from engine.events.vocabulary import RequestArrived, RequestFinished
+from engine.core.log.vocabulary import RequestArrived, RequestFinished
 from server.cli.serving import KEEP_ALIVE_SECONDS
 from server.http.access import HostCheck
 from tests.facts import assert_names

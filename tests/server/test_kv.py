@@ -9,8 +9,8 @@ import httpx
 import msgspec
 import pytest
 
-from engine.events.vocabulary import Admitted, PrefixAdopted, RequestArrived
-from engine.runner import KVFormat
+from engine.core.log.vocabulary import Admitted, PrefixAdopted, RequestArrived
+from engine.core.runner import KVFormat
 from server.core.kv_transfer import (
     ExportedPages,
     KVLayout,

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from engine.config import ConfigError, EngineConfig
-from engine.engine import Engine
-from engine.events import vocabulary as v
-from engine.events.fold import State
-from engine.events.log import EventLog
+from engine.core.config import ConfigError, EngineConfig
+from engine.core.engine import Engine
+from engine.core.log import vocabulary as v
+from engine.core.log.fold import State
+from engine.core.log.log import EventLog
 from server.cli.banner import banner
 from server.core.event_log import Outbox
 from server.core.kv_events import KVEvent, KVEvents

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from engine.compute.loader import BUNDLED
+from engine.models.loader import BUNDLED
 from tests.lazy import transformers
 from tests.server.harness import post
 

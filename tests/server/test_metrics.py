@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from engine.config import EngineConfig
-from engine.engine import Engine
-from engine.events import vocabulary as v
-from engine.events.log import EventLog
-from engine.scheduling.sampling_params import SamplingParams
+from engine.core.config import EngineConfig
+from engine.core.engine import Engine
+from engine.core.log import vocabulary as v
+from engine.core.log.log import EventLog
+from engine.core.sampling_params import SamplingParams
 from engine.simulation.checking_runner import CheckingRunner
 from server.core.measures import Measures
 from tests.engine.workloads import TOKENIZER, next_token

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from starlette.types import Message
 
-from engine.engine import Engine
-from engine.events.log import EventLog
-from engine.events.vocabulary import RequestArrived
-from engine.scheduling.sampling_params import SamplingParams
+from engine.core.engine import Engine
+from engine.core.log.log import EventLog
+from engine.core.log.vocabulary import RequestArrived
+from engine.core.sampling_params import SamplingParams
 from server.api.lmtp.client import StreamError
 from server.api.lmtp.inprocess import client_of
 from server.app import create_app

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from engine.events.vocabulary import RequestArrived
+from engine.core.log.vocabulary import RequestArrived
 from server.api.openai.chat import ChatRequest, with_one_system_message
 from server.api.openai.completions import CompletionRequest
 from tests.facts import assert_names

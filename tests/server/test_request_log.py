@@ -9,15 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from engine.config import EngineConfig
-from engine.engine import Engine
-from engine.events.log import EventLog
-from engine.events.vocabulary import RequestArrived, RequestFinished, StepFinished
-from engine.events.without_text import without_text
-from engine.scheduling.sampling_params import SamplingParams
-from engine.scheduling.structured_output import StructuredOutput
+from engine.core.config import EngineConfig
+from engine.core.engine import Engine
+from engine.core.log.log import EventLog
+from engine.core.log.vocabulary import RequestArrived, RequestFinished, StepFinished
+from engine.core.sampling_params import SamplingParams
+from engine.core.structured_output import StructuredOutput
+from engine.models.text.byte_tokenizer import ByteTokenizer
 from engine.simulation.workload import Workload
-from engine.text.byte_tokenizer import ByteTokenizer
 from server.cli import serving
 from server.core.engine_client import InProcessClient
 from server.core.event_log import Outbox, open_log
@@ -27,6 +26,7 @@ from server.process import BackgroundServer
 from tests.facts import assert_names
 from tests.server.app_under_test import AlphabetRunner
 from tests.server.harness import Caller, Feed, Serve, get, http, post, start, trace, watch
+from visualizer.reading.without_text import without_text
 
 
 def lines_of(server: BackgroundServer, path: Path) -> list[dict[str, Any]]:

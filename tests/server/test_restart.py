@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from engine.events.log import EventLog
-from engine.events.vocabulary import (
+from engine.core.log.log import EventLog
+from engine.core.log.vocabulary import (
     EnginePaused,
     RequestArrived,
     RequestFinished,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from engine.events.vocabulary import (
+from engine.core.log.vocabulary import (
     Preempted,
     RadixEvicted,
     RequestArrived,

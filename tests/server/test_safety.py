@@ -9,7 +9,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from engine.extras import MissingExtraError
+from engine.core.extras import MissingExtraError
 from server.api import live
 from server.api.live import BOARD, PAGES
 from server.http.bodies import BodyLimits

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from engine.text.chat_template import ChatTemplate
+from engine.models.text.chat_template import ChatTemplate
 from server.api.openai.tool_parsers import TOOL_PARSERS, find_parser
 from server.api.openai.tool_parsers.forced import NamedParser, RequiredParser
 from server.api.openai.tool_parsers.reader import CallArguments, CallStart, ToolParser

@@ -15,8 +15,8 @@ import openai
 import pytest
 from openai.lib.streaming.chat import FunctionToolCallArgumentsDoneEvent
 
-from engine.events.vocabulary import RequestArrived
-from engine.text.chat_template import ChatTemplate
+from engine.core.log.vocabulary import RequestArrived
+from engine.models.text.chat_template import ChatTemplate
 from server.api.openai.tool_messages import without_tool_messages
 from server.api.openai.tool_parsers import TOOL_PARSERS
 from server.api.openai.tools import required_schema

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.events.vocabulary import RequestArrived
+from engine.core.log.vocabulary import RequestArrived
 from server.process import BackgroundServer, serve_in_background
 from tests.server.harness import curl, get, post, sse_data, watch
 

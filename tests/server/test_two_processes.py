@@ -12,8 +12,8 @@ import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from engine.events.log import EventLog
-from engine.events.vocabulary import RequestArrived, RequestFinished, StepFinished
+from engine.core.log.log import EventLog
+from engine.core.log.vocabulary import RequestArrived, RequestFinished, StepFinished
 from server.core.engine_process import LaunchError, launch
 from server.process import BackgroundServer, serve_in_background
 from tests.engine.compute.models import add_tokenizer, save

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from engine.events.vocabulary import RunStarted
+from engine.core.log.vocabulary import RunStarted
 from tests.facts import assert_names
 from tests.server.harness import get, http, post, trace
 

@@ -120,7 +120,7 @@ def main() -> None:
             _send(connection, os.waitpid(request["wait"], 0)[1])
             continue
         if request["torch"]:
-            import_module("engine.compute.loader")
+            import_module("engine.models.loader")
         if pid := os.fork():
             for stream in streams:
                 os.close(stream)

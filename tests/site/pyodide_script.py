@@ -3,7 +3,7 @@
 import json
 
 from engine import Engine, EngineConfig, SamplingParams
-from engine.config import ConfigError
+from engine.core.config import ConfigError
 
 STORY = "Once upon a time, a fox called Theo lived near a quiet river. One day"
 engine = Engine.load("bundled", EngineConfig(token_budget=16, max_batch_size=8))

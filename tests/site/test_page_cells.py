@@ -9,7 +9,7 @@ import pytest
 import checks
 import page_cells
 import visualizer
-from engine.events import EventLog
+from engine.core.log import EventLog
 from engine.simulation.scenarios import scenario
 
 Run = Callable[..., list[dict]]

@@ -9,14 +9,14 @@ import pytest
 
 from checks.lesson_01 import YourDistribution
 from engine import Engine, EngineConfig, SamplingParams
-from engine.config import ConfigError
-from engine.engine import ModelLoader
-from engine.runner import Row
-from engine.scheduling.request import Request
-from engine.scheduling.structured_output import StructuredOutput
-from engine.speculation.prompt_lookup import PromptLookup
-from engine.text.byte_pair_tokenizer import BytePairTokenizer
-from engine.text.tokenizer import HFTokenizer, TokenizerError
+from engine.core.config import ConfigError
+from engine.core.engine import ModelLoader
+from engine.core.request import Request
+from engine.core.runner import Row
+from engine.core.speculation.prompt_lookup import PromptLookup
+from engine.core.structured_output import StructuredOutput
+from engine.models.text.byte_pair_tokenizer import BytePairTokenizer
+from engine.models.text.tokenizer import HFTokenizer, TokenizerError
 from page_model import BUNDLED, PageLoader
 from solutions import lesson_01
 from tests.facts import raises_naming

@@ -15,7 +15,7 @@ from site_pages import REPOSITORY, Site
         ("project/README.md", "docs/project/README.html"),
         ("notebooks/04_continuous_batching.ipynb", "lessons/04_continuous_batching.html"),
         ("docs/board-dark.png", "images/docs/board-dark.png"),
-        ("engine/engine.py", "source/engine/engine.py.html"),
+        ("engine/core/engine.py", "source/engine/core/engine.py.html"),
     ],
 )
 def test_each_kind_of_file_has_its_place(path, place):
@@ -26,13 +26,13 @@ def test_a_link_is_relative_to_the_page_that_shows_it():
     links = Links(REPOSITORY)
     resolve = links.resolver("notebooks/05_paged_kv.ipynb", "lessons/05_paged_kv.html")
     assert resolve("../docs/glossary.md#block") == "../docs/glossary.html#block"
-    assert resolve("../engine/engine.py") == "../source/engine/engine.py.html"
+    assert resolve("../engine/core/engine.py") == "../source/engine/core/engine.py.html"
     assert resolve("04_continuous_batching.ipynb") == "04_continuous_batching.html"
     assert resolve("../project") == "../docs/project/README.html"
     assert resolve("contents.ipynb") == "../index.html#lessons"
     assert resolve("https://vllm.ai") == "https://vllm.ai"
     assert resolve("#here") == "#here"
-    assert "engine/engine.py" in links.used
+    assert "engine/core/engine.py" in links.used
 
 
 def test_a_link_to_no_file_stops_the_build():

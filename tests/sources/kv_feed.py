@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from engine.events.fold import State
-from engine.events.vocabulary import Event
+from engine.core.log.fold import State
+from engine.core.log.vocabulary import Event
 from visualizer.sources.frames import write_frame
 from visualizer.sources.kv_events import KVTranslator
 

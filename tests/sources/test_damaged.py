@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from engine.events import LogError
+from engine.core.log import LogError
 from visualizer.sources import hash_memory, read_source
 from visualizer.sources.hash_memory import HashMemory, Owner
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.events.facts import FACTS
-from engine.events.knowledge import WORDS
+from engine.core.log.facts import FACTS
 from visualizer.html import MODULE
+from visualizer.reading.knowledge import WORDS
 from visualizer.sources import READERS
 
 DOC = Path(__file__).parents[2] / "docs" / "sources.md"

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from engine.events import EventLog, LogError
-from engine.events import vocabulary as v
-from engine.events.fold import State
-from engine.events.state import NodeState
+from engine.core.log import EventLog, LogError
+from engine.core.log import vocabulary as v
+from engine.core.log.fold import State
+from engine.core.log.state import NodeState
 from tests.sources.kv_feed import chains, folded, line, removed, stored, translated
 from visualizer.sources import read_source
 from visualizer.sources.frames import write_frame

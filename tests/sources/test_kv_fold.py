@@ -4,10 +4,10 @@ from pathlib import Path
 
 import msgspec
 
-from engine.engine import Engine
-from engine.events.fold import State
-from engine.events.log import EventLog
-from engine.events.vocabulary import BlockEvicted, BlocksReported, EventsMissing, Keyframe
+from engine.core.engine import Engine
+from engine.core.log.fold import State
+from engine.core.log.log import EventLog
+from engine.core.log.vocabulary import BlockEvicted, BlocksReported, EventsMissing, Keyframe
 from server.core.event_log import Outbox
 from server.core.kv_events import KVEvents
 from tests.engine.workloads import make_engine, play, random_workload

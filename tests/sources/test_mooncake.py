@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.config import EngineConfig
-from engine.events import vocabulary as v
-from engine.events.log import EventLog
+from engine.core.config import EngineConfig
+from engine.core.log import vocabulary as v
+from engine.core.log.log import EventLog
 from engine.simulation.cost_runner import Cost
 from engine.simulation.mooncake import BLOCK, MooncakeError, workload_from_mooncake
 from engine.simulation.simulate import simulate

@@ -7,9 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from engine.events import EventLog, LogError
-from engine.events import vocabulary as v
-from engine.events.fold import State
+from engine.core.log import EventLog, LogError
+from engine.core.log import vocabulary as v
+from engine.core.log.fold import State
 from tests.sources.kv_feed import chains
 from visualizer.sources import read_source
 from visualizer.sources.frames import write_frame

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.events import EventLog
-from engine.events import vocabulary as v
-from engine.events.fold import State
+from engine.core.log import EventLog
+from engine.core.log import vocabulary as v
+from engine.core.log.fold import State
 from engine.simulation.cost_runner import Cost
 from engine.simulation.measures import measures
 from engine.simulation.reproduced import reproduced

@@ -13,8 +13,8 @@ import msgspec
 import pytest
 import zmq
 
-from engine.events.log import EventLog
-from engine.events.vocabulary import Event, EventsMissing, StepReported
+from engine.core.log.log import EventLog
+from engine.core.log.vocabulary import Event, EventsMissing, StepReported
 from server.core.kv_publisher import KVPublisher
 from tests.engine.workloads import make_engine, play, random_workload
 from tests.server.console import invoke, refused

@@ -5,9 +5,9 @@ from collections.abc import Collection
 
 import msgspec
 
-from engine.events import Event, EventLog
-from engine.events import vocabulary as v
-from engine.events.facts import FACTS, Fact, Knowledge
+from engine.core.log import Event, EventLog
+from engine.core.log import vocabulary as v
+from engine.core.log.facts import FACTS, Fact, Knowledge
 
 ENGINE, RECORDER = "vLLM 0.32.0", "underglass-vllm 1"
 INFERRED: tuple[Fact, ...] = ("waiting_reasons", "preemption_causes", "eviction_causes")

@@ -10,13 +10,13 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from engine.config import EngineConfig
-from engine.engine import Engine
-from engine.events import EventLog
-from engine.runner import Row, Sampled
-from engine.scheduling.sampling_params import SamplingParams
+from engine.core.config import EngineConfig
+from engine.core.engine import Engine
+from engine.core.log import EventLog
+from engine.core.runner import Row, Sampled
+from engine.core.sampling_params import SamplingParams
+from engine.models.text.byte_tokenizer import ByteTokenizer
 from engine.simulation.cost_runner import VirtualClock
-from engine.text.byte_tokenizer import ByteTokenizer
 
 _KIND = "You are a kind storyteller. Use short words. Keep it under ten lines.\n"
 _DRAGON = _KIND + "Tell me a story about a small dragon who lost her fire.\n"

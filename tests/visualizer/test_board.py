@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from engine.events import EventLog, LogError
-from engine.events.vocabulary import Forked, Preempted, StepStarted
+from engine.core.log import EventLog, LogError
+from engine.core.log.vocabulary import Forked, Preempted, StepStarted
 from tests.facts import assert_names, raises_naming
 from tests.visualizer.storytellers import storytellers
 from visualizer import BlockMap, Board, RadixTree, Scheduler, Timeline, Tokens, show, to_perfetto

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from engine.events.cluster_log import ClusterLog
+from engine.cluster.cluster_log import ClusterLog
 from tests.facts import assert_names, raises_naming
 from tests.visualizer.clusters import crowd, three_replicas
 from tests.visualizer.storytellers import storytellers

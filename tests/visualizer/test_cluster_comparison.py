@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from engine.simulation.cluster import simulate_cluster
+from engine.cluster.simulate_cluster import simulate_cluster
 from tests.facts import assert_names, raises_naming
 from tests.visualizer.clusters import COST, config, speakers, three_replicas
 from tests.visualizer.storytellers import storytellers

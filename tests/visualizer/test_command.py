@@ -9,14 +9,14 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from engine.events import EventLog
-from engine.events.durations import duration
-from engine.events.vocabulary import SCHEMA_VERSION
+from engine.core.log import EventLog
+from engine.core.log.vocabulary import SCHEMA_VERSION
 from tests.engine.workloads import make_engine, play, random_workload
 from tests.facts import assert_names
 from tests.visualizer.storytellers import storytellers
 from visualizer.__main__ import app
 from visualizer.html import to_html
+from visualizer.reading.durations import duration
 
 
 @pytest.fixture(scope="module")

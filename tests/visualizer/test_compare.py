@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from engine.config import EngineConfig
-from engine.events import EventLog, State
-from engine.events import vocabulary as v
-from engine.scheduling.policies import POLICIES
+from engine.core.config import EngineConfig
+from engine.core.log import EventLog, State
+from engine.core.log import vocabulary as v
+from engine.core.scheduling.policies import POLICIES
 from engine.simulation.cost_runner import Cost
 from engine.simulation.simulate import simulate
 from engine.simulation.what_if import what_if

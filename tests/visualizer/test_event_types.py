@@ -5,13 +5,13 @@ To renew it: `pytest tests/visualizer/test_event_types.py --update-snapshots`.
 
 import msgspec.inspect as inspect
 
-from engine.events import vocabulary
+from engine.core.log import vocabulary
 from visualizer.html import MODULE
 
 FILE = MODULE.parents[1] / "frontend" / "src" / "model" / "events.d.ts"
 HEADER = """\
 /**
- * The event vocabulary, generated from `engine/events/vocabulary.py`. Do not edit;
+ * The event vocabulary, generated from `engine/core/log/vocabulary.py`. Do not edit;
  * `pytest tests/visualizer/test_event_types.py --update-snapshots` writes it.
  */
 """

@@ -13,9 +13,9 @@ import plotly.graph_objects as go
 import pytest
 
 from engine import Cost, EngineConfig
-from engine.events import EventLog
-from engine.events.cluster_log import ClusterLog
-from engine.simulation.cluster import simulate_cluster
+from engine.cluster.cluster_log import ClusterLog
+from engine.cluster.simulate_cluster import simulate_cluster
+from engine.core.log import EventLog
 from engine.simulation.scenarios import scenario
 from engine.simulation.simulate import simulate
 from engine.simulation.speakers import Speaker, workload_of

@@ -4,16 +4,16 @@ import re
 
 import pytest
 
-from engine.events import vocabulary as v
-from engine.events.facts import FACTS, Fact
-from engine.events.knowledge import WORDS
-from engine.events.rows.unknown import REQUEST_FACTS, STEP_FACTS, TOKEN_FACTS
-from engine.why import why
+from engine.core.log import vocabulary as v
+from engine.core.log.facts import FACTS, Fact
 from tests.facts import assert_names, raises_naming
 from tests.visualizer.foreign import ENGINE, NO_TEXT, RECORDER, foreign, foreign_label
 from tests.visualizer.storytellers import storytellers
 from visualizer import compare
 from visualizer.moments import names_of
+from visualizer.reading.knowledge import WORDS
+from visualizer.reading.rows.unknown import REQUEST_FACTS, STEP_FACTS, TOKEN_FACTS
+from visualizer.reading.why import why
 from visualizer.summary import summary
 
 HALF_DOT = WORDS["half_dot"].strip()

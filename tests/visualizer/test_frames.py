@@ -9,15 +9,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from engine.config import EngineConfig
-from engine.events import EventLog, State
-from engine.events import vocabulary as v
-from engine.events.rows import OutputTokenRow, RequestRow, StepRow
-from engine.scheduling.request import Request
-from engine.scheduling.sampling_params import SamplingParams
+from engine.core.config import EngineConfig
+from engine.core.log import EventLog, State
+from engine.core.log import vocabulary as v
+from engine.core.request import Request
+from engine.core.sampling_params import SamplingParams
 from tests.engine.workloads import Arrival, Workload, make_engine, play, random_workload
 from tests.facts import assert_names
 from tests.visualizer.storytellers import storytellers
+from visualizer.reading.rows import OutputTokenRow, RequestRow, StepRow
 
 FRAMES = {  # the first field of a request's and of a step's row is the frame's index
     "requests": RequestRow.__struct_fields__[1:],

@@ -4,14 +4,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-from engine.events.log import EventLog
-from engine.events.vocabulary import RequestArrived, RunStarted, StepFinished
-from engine.why.miss import WhyMissed
-from engine.why.stuck import Waiting
+from engine.core.log.log import EventLog
+from engine.core.log.vocabulary import RequestArrived, RunStarted, StepFinished
 from tests.engine.test_waterfall import recorded
 from tests.engine.workloads import sliding_workload
 from tests.visualizer.test_golden_fold import REAL, node, played, save, windowed
 from visualizer.named_logs import gallery
+from visualizer.reading.why.miss import WhyMissed
+from visualizer.reading.why.stuck import Waiting
 from visualizer.sources import read_source
 
 

@@ -14,17 +14,17 @@ from typing import Any
 
 import pytest
 
-from engine.config import EngineConfig
-from engine.events.durations import duration
-from engine.events.fold import State
-from engine.events.log import EventLog
-from engine.events.vocabulary import Keyframe
+from engine.core.config import EngineConfig
+from engine.core.log.fold import State
+from engine.core.log.log import EventLog
+from engine.core.log.vocabulary import Keyframe
 from engine.simulation.mixture_runner import MixtureRunner
 from engine.simulation.simulate import simulate
 from engine.simulation.speakers import NAMES, Speaker, workload_of
 from tests.engine.workloads import Workload, make_engine, play, random_workload, sliding_workload
 from visualizer.logs import StepIndex, settings_of
 from visualizer.opening import opening
+from visualizer.reading.durations import duration
 from visualizer.sources import read_source
 
 ROOT = Path(__file__).parents[2]

@@ -4,14 +4,14 @@ import json
 import re
 from pathlib import Path
 
-from engine.events.log import EventLog
-from engine.events.vocabulary import StepFinished
-from engine.events.waterfall.picture import COLOURS
-from engine.events.waterfall.words import helped
+from engine.core.log.log import EventLog
+from engine.core.log.vocabulary import StepFinished
 from tests.engine.test_waterfall import recorded
 from tests.visualizer.test_golden_fold import SCRIPTS, node, save, windowed
 from visualizer.logs import settings_of
 from visualizer.named_logs import gallery
+from visualizer.reading.waterfall.picture import COLOURS
+from visualizer.reading.waterfall.words import helped
 
 
 def compare(logs: dict[str, EventLog], folder: Path) -> int:

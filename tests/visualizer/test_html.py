@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 
-from engine.events import EventLog
+from engine.core.log import EventLog
 from tests.facts import raises_naming
 from tests.visualizer.storytellers import storytellers
 from visualizer import to_html

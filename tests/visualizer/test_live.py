@@ -12,10 +12,10 @@ import pytest
 from httpx_sse import ServerSentEvent
 
 import visualizer.watching.feed_widget
-from engine.config import EngineConfig
-from engine.engine import Engine
-from engine.events import State
-from engine.events.vocabulary import AnyEvent
+from engine.core.config import EngineConfig
+from engine.core.engine import Engine
+from engine.core.log import State
+from engine.core.log.vocabulary import AnyEvent
 from tests.server.app_under_test import TOKENIZER, AlphabetRunner
 from tests.server.harness import post, start, trace
 from visualizer import watch

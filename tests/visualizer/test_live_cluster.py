@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from httpx_sse import ServerSentEvent
 
-from engine.events.cluster_log import ClusterLog, ClusterState
+from engine.cluster.cluster_log import ClusterLog, ClusterState
 from tests.visualizer.clusters import three_replicas
 from visualizer import watch
 from visualizer.watching.live_cluster import LiveCluster

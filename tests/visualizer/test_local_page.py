@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from engine.events import EventLog
-from engine.events.vocabulary import AnyEvent, Event
+from engine.core.log import EventLog
+from engine.core.log.vocabulary import AnyEvent, Event
 from tests.visualizer.storytellers import storytellers
 from visualizer import to_html
 from visualizer.local import pages

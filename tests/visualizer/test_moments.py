@@ -1,10 +1,10 @@
 """A moment says what a log with asynchronous scheduling shows only later."""
 
 from engine import Engine, EngineConfig, SamplingParams
-from engine.events import vocabulary as v
-from engine.events.messages import MESSAGES, text
+from engine.core.log import vocabulary as v
 from engine.simulation.cost_runner import CostRunner
 from visualizer.moments import Moment, plain
+from visualizer.reading.messages import MESSAGES, text
 
 
 def test_a_row_computed_in_vain_is_named_with_its_reason():

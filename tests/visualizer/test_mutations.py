@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.events import EventLog, LogError
+from engine.core.log import EventLog, LogError
 from tests.visualizer.clusters import three_replicas
 from tests.visualizer.storytellers import crowd
 from visualizer.sources import READERS, read_source

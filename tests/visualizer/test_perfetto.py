@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from engine.config import EngineConfig
-from engine.engine import Engine
-from engine.events import EventLog
-from engine.events import vocabulary as v
-from engine.part_errors import DrafterError
-from engine.scheduling.request import Request
-from engine.scheduling.sampling_params import SamplingParams
+from engine.core.config import EngineConfig
+from engine.core.engine import Engine
+from engine.core.log import EventLog
+from engine.core.log import vocabulary as v
+from engine.core.part_errors import DrafterError
+from engine.core.request import Request
+from engine.core.sampling_params import SamplingParams
 from engine.simulation.checking_runner import CheckingRunner
 from engine.simulation.cost_runner import Cost
 from engine.simulation.scenarios import scenario

@@ -8,8 +8,8 @@ import threading
 import ipywidgets as widgets
 import pytest
 
-from engine.config import EngineConfig
-from engine.events.vocabulary import Preempted
+from engine.core.config import EngineConfig
+from engine.core.log.vocabulary import Preempted
 from engine.simulation.cost_runner import Cost
 from engine.simulation.scenarios import scenario
 from engine.simulation.simulate import simulate

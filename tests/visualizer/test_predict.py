@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from engine.events import EventLog
-from engine.events import vocabulary as v
+from engine.core.log import EventLog
+from engine.core.log import vocabulary as v
 from tests.engine.workloads import make_engine, play, random_workload
 from tests.facts import assert_names, raises_naming
 from tests.visualizer.storytellers import storytellers

@@ -7,9 +7,9 @@ from functools import cache
 
 import pytest
 
-from engine.events import EventLog, LogError
-from engine.events.cluster_log import ClusterLog
-from engine.events.vocabulary import Keyframe, RunStarted
+from engine.cluster.cluster_log import ClusterLog
+from engine.core.log import EventLog, LogError
+from engine.core.log.vocabulary import Keyframe, RunStarted
 from tests.facts import assert_names, raises_naming
 from tests.visualizer.clusters import three_replicas
 from tests.visualizer.storytellers import storytellers

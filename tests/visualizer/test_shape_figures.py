@@ -5,8 +5,8 @@ import re
 import pytest
 
 from engine import Engine, EngineConfig, SamplingParams
-from engine.events import EventLog
-from engine.scheduling.structured_output import StructuredOutput
+from engine.core.log import EventLog
+from engine.core.structured_output import StructuredOutput
 from visualizer import figures
 from visualizer.figures.shape import Edge, edges_of
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from engine.config import EngineConfig
+from engine.core.config import EngineConfig
 from engine.simulation.what_if import what_if
 from tests.engine.simulation.test_replayable import stripped, vllm_log
 from tests.engine.simulation.test_study import slowed

@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
-from engine.extras import MissingExtraError, needs_extra
+from engine.core.extras import MissingExtraError, needs_extra
 from visualizer.cli.options import fail
 
 PREFIX = "UNDERGLASS"

@@ -37,8 +37,8 @@ def listen(  # noqa: PLR0917
     endpoint, this command binds it.
     """
     check_theme(theme)
-    from engine.events import LogError
-    from engine.extras import MissingExtraError
+    from engine.core.extras import MissingExtraError
+    from engine.core.log import LogError
     from visualizer.sources.zmq_source import ZmqSource
 
     try:

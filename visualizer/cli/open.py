@@ -25,8 +25,8 @@ from visualizer.cli.read_log import named_scenario, read_named
 from visualizer.cli.serve_page import serve, serve_live
 
 if TYPE_CHECKING:
-    from engine.events import EventLog
-    from engine.events.cluster_log import ClusterLog
+    from engine.cluster.cluster_log import ClusterLog
+    from engine.core.log import EventLog
     from visualizer.logs import Select
 
 
@@ -116,7 +116,7 @@ def _board(
     text: bool,
 ) -> "Callable[..., str]":
     """Return a function that makes the page of one log: `(path=None, **options)`."""
-    from engine.events import EventLog
+    from engine.core.log import EventLog
 
     if isinstance(log, EventLog):
         _check_step(log, step)
@@ -164,10 +164,10 @@ def _write_exports(
     summarize: bool,
 ) -> None:
     """Write the exports other than the page, and print their paths. Print the summary."""
-    from engine.events import EventLog
-    from engine.events.frames import write_csv
-    from engine.events.rows import OutputTokenRow, RequestRow, StepRow
-    from engine.events.rows.decisions import DecisionRow
+    from engine.core.log import EventLog
+    from visualizer.reading.frames import write_csv
+    from visualizer.reading.rows import OutputTokenRow, RequestRow, StepRow
+    from visualizer.reading.rows.decisions import DecisionRow
 
     if csv is not None:
         csv.mkdir(parents=True, exist_ok=True)
@@ -214,13 +214,13 @@ def _check_step(log: "EventLog", step: int | None) -> None:
 
 
 def _selected(log: "EventLog | ClusterLog", select: str) -> "Select":
-    from engine.events import EventLog
+    from engine.core.log import EventLog
 
     if select in ("auto", "none"):
         return "auto" if select == "auto" else None
     if isinstance(log, EventLog):
-        from engine.why import WhyError
-        from engine.why.find import request_named, request_names
+        from visualizer.reading.why import WhyError
+        from visualizer.reading.why.find import request_named, request_names
 
         try:
             return request_named(request_names(log), select)

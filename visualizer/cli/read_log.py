@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, BinaryIO
 from visualizer.cli.options import fail, tell
 
 if TYPE_CHECKING:
-    from engine.events import EventLog
-    from engine.events.cluster_log import ClusterLog
+    from engine.cluster.cluster_log import ClusterLog
+    from engine.core.log import EventLog
     from visualizer.named_logs import Scenario
 
 
@@ -21,8 +21,8 @@ def read_named(
 
     With `whole`, every event is checked against the events before it.
     """
-    from engine.events import EventLog, LogError
-    from engine.events.without_text import log_without_text
+    from engine.core.log import EventLog, LogError
+    from visualizer.reading.without_text import log_without_text
     from visualizer.sources import read_source
 
     try:

@@ -10,8 +10,8 @@ import math
 from statistics import fmean, pstdev
 from typing import NamedTuple
 
-from engine.events import EventLog
-from engine.events import vocabulary as v
+from engine.core.log import EventLog
+from engine.core.log import vocabulary as v
 
 FEWEST_STEPS = 8  # steps that both runs must have decided alike; with fewer, the noise is unknown
 

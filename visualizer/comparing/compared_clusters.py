@@ -13,13 +13,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from engine.events.cluster import Moved, Routed
-from engine.events.cluster_log import ClusterLog
-from engine.events.frames import import_pandas
-from engine.events.messages import count
-from engine.events.rows.decisions import DecisionRow
+from engine.cluster.cluster_log import ClusterLog
+from engine.cluster.events import Moved, Routed
 from visualizer.cluster_logs import pack
 from visualizer.logs import LogLike, read_any
+from visualizer.reading.frames import import_pandas
+from visualizer.reading.messages import count
+from visualizer.reading.rows.decisions import DecisionRow
 
 if TYPE_CHECKING:
     import pandas as pd

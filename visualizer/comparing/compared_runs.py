@@ -16,13 +16,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.events import EventLog
-from engine.events import vocabulary as v
-from engine.events.cluster_log import ClusterLog
-from engine.events.facts import Fact
-from engine.events.frames import import_pandas
-from engine.events.messages import count
-from engine.events.rows import RequestRow
+from engine.cluster.cluster_log import ClusterLog
+from engine.core.log import EventLog
+from engine.core.log import vocabulary as v
+from engine.core.log.facts import Fact
 from visualizer.comparing.accuracy import accuracy
 from visualizer.comparing.compared_clusters import ComparedClusters
 from visualizer.comparing.differences import differing_steps, first_difference, pair
@@ -32,6 +29,9 @@ from visualizer.comparing.run_totals import ADOPTED, is_better, run_totals
 from visualizer.comparing.same_machine import end_error, fit_record, fitted, model_error, retime
 from visualizer.logs import AXES, LogLike, StepIndex, count_requests, pack, read_log, settings_of
 from visualizer.moments import names_of, plain
+from visualizer.reading.frames import import_pandas
+from visualizer.reading.messages import count
+from visualizer.reading.rows import RequestRow
 
 if TYPE_CHECKING:
     import pandas as pd

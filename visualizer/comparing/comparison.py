@@ -12,9 +12,9 @@ from typing import Any, overload
 import ipywidgets
 import traitlets
 
-from engine.events import EventLog
-from engine.events import vocabulary as v
-from engine.events.cluster_log import ClusterLog
+from engine.cluster.cluster_log import ClusterLog
+from engine.core.log import EventLog
+from engine.core.log import vocabulary as v
 from visualizer.comparing.clusters import ClusterComparison
 from visualizer.comparing.compared_runs import ComparedRuns
 from visualizer.html import MODULE

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
-from engine.events import EventLog, State
-from engine.events import vocabulary as v
-from engine.events.facts import Fact
-from engine.events.messages import Words, count, supply_words
+from engine.core.log import EventLog, State
+from engine.core.log import vocabulary as v
+from engine.core.log.facts import Fact
 from visualizer.comparing.engines import is_foreign, match_equal, match_foreign
 from visualizer.moments import Moment
+from visualizer.reading.messages import Words, count, supply_words
 
 # If the two decisions are of different kinds, the rarer kind is described.
 _KINDS = ("preempted", "evicted", "admitted", "scheduled", "finished", "output")

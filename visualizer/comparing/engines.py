@@ -10,10 +10,10 @@ from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from engine.events import EventLog
-from engine.events import vocabulary as v
-from engine.events.facts import FACTS, Fact
-from engine.events.knowledge import WORDS
+from engine.core.log import EventLog
+from engine.core.log import vocabulary as v
+from engine.core.log.facts import FACTS, Fact
+from visualizer.reading.knowledge import WORDS
 
 
 class Arrival(NamedTuple):

@@ -1,7 +1,7 @@
 """Differences between the inputs of two runs: arrivals, aborts and request parameters."""
 
-from engine.events import EventLog
-from engine.events import vocabulary as v
+from engine.core.log import EventLog
+from engine.core.log import vocabulary as v
 from visualizer.comparing.engines import is_foreign
 
 _PARAMETERS = ("priority", "max_tokens", "n", "sampling")

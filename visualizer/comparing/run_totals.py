@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from statistics import fmean
 
-from engine.events import EventLog
-from engine.events import vocabulary as v
-from engine.events.facts import Fact
-from engine.events.quantile import quantile
-from engine.events.rows import RequestRow
+from engine.core.log import EventLog
+from engine.core.log import vocabulary as v
+from engine.core.log.facts import Fact
+from engine.simulation.quantile import quantile
 from visualizer.comparing.accuracy import Accuracy
 from visualizer.logs import settings_of
+from visualizer.reading.rows import RequestRow
 from visualizer.summary import MIN_VALUES
 
 US_PER_S = 1_000_000

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from engine.events import EventLog
-from engine.events import vocabulary as v
+from engine.core.log import EventLog
+from engine.core.log import vocabulary as v
 
 
 def fit_record(replay: EventLog, log: EventLog) -> dict[str, Any] | None:

@@ -14,7 +14,7 @@ background and colours that are readable on both light and dark pages. Times com
 clock, real or virtual.
 """
 
-from engine.extras import needs_extra
+from engine.core.extras import needs_extra
 
 with needs_extra("visualizer.figures"):
     from visualizer.figures.break_even import break_even

@@ -12,8 +12,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from engine.events import EventLog
-from engine.events.durations import duration
+from engine.core.log import EventLog
 from visualizer.figures.theme import (
     MAX_POINTS,
     Palette,
@@ -24,6 +23,7 @@ from visualizer.figures.theme import (
     short_name,
 )
 from visualizer.logs import Logs, logs_by_name
+from visualizer.reading.durations import duration
 from visualizer.summary import PERCENTILES, percentiles, percentiles_text
 
 MAX_DOTS = 200

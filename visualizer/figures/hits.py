@@ -5,7 +5,7 @@ from itertools import accumulate
 
 import plotly.graph_objects as go
 
-from engine.events.cluster_log import ClusterLog
+from engine.cluster.cluster_log import ClusterLog
 from visualizer.figures.theme import (
     MAX_POINTS,
     empty_figure,

@@ -2,7 +2,7 @@
 
 import plotly.graph_objects as go
 
-from engine.events import EventLog
+from engine.core.log import EventLog
 from visualizer.figures.theme import empty_figure, new_figure, palette_of, swatch
 
 MAX_TOKENS = 80

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
 
-from engine.events import EventLog
-from engine.events import vocabulary as v
-from engine.events.durations import duration
+from engine.core.log import EventLog
+from engine.core.log import vocabulary as v
 from visualizer.figures.theme import (
     NO_STEP,
     Palette,
@@ -23,6 +22,7 @@ from visualizer.figures.theme import (
     swatch,
 )
 from visualizer.logs import Logs, logs_by_name
+from visualizer.reading.durations import duration
 
 MAX_STEPS = 400  # steps of a log to draw; more bars would not be visible on a screen
 MAX_NUMBERED = 24  # with more steps, their numbers would not fit into the bars

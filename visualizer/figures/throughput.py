@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from engine.events.durations import duration
 from visualizer.figures.theme import empty_figure, escaped, new_figure, palette_of, short_name
 from visualizer.logs import Logs, logs_by_name
+from visualizer.reading.durations import duration
 from visualizer.summary import three_digits
 
 WINDOWS = 50  # approximate number of windows in the longest run

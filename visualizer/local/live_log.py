@@ -13,11 +13,11 @@ from typing import Protocol
 
 import msgspec
 
-from engine.events import Event, EventLog, LogError
-from engine.events.cluster import AnyClusterEvent, ClusterStarted
-from engine.events.cluster_log import ClusterLog
-from engine.events.vocabulary import Keyframe, RunStarted
-from engine.events.without_text import event_without_text
+from engine.cluster.cluster_log import ClusterLog
+from engine.cluster.events import AnyClusterEvent, ClusterStarted
+from engine.core.log import Event, EventLog, LogError
+from engine.core.log.vocabulary import Keyframe, RunStarted
+from visualizer.reading.without_text import event_without_text
 from visualizer.sources import READERS
 from visualizer.sources.collector import without_gc
 from visualizer.sources.follow import FollowedFile

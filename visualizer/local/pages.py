@@ -8,7 +8,7 @@ from http import HTTPStatus
 from pathlib import Path
 from string import Template
 
-from engine.events import EventLog, LogError
+from engine.core.log import EventLog, LogError
 from visualizer.html import CLUSTER_MODULE, MODULE
 from visualizer.local.live_log import LiveLog
 from visualizer.local.server import Answer, Request, Route

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from engine.events.vocabulary import BlockEvicted, Preempted, RadixEvicted
+from engine.core.log.vocabulary import BlockEvicted, Preempted, RadixEvicted
 from visualizer.perfetto.step import CATCH_UP, DECODE, PREFILL, Step
 from visualizer.perfetto.trace import Trace
 

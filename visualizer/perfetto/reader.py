@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from engine.events import EventLog, State
-from engine.events import vocabulary as v
-from engine.events.vocabulary import Event
+from engine.core.log import EventLog, State
+from engine.core.log import vocabulary as v
+from engine.core.log.vocabulary import Event
 from visualizer.logs import count_requests, settings_of
 from visualizer.perfetto.engine_tracks import EngineTracks
 from visualizer.perfetto.lanes import MAX_OWN_LANES, Lanes

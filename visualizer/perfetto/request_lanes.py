@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.events.vocabulary import Admitted, Preempted
+from engine.core.log.vocabulary import Admitted, Preempted
 from visualizer.perfetto.lanes import Lanes
 from visualizer.perfetto.step import DECODE, Step
 from visualizer.perfetto.trace import Trace, Track

@@ -4,8 +4,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.events.fold import State
-from engine.events.vocabulary import (
+from engine.core.log.fold import State
+from engine.core.log.vocabulary import (
     Admitted,
     BlockEvicted,
     Forked,

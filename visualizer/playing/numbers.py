@@ -10,7 +10,7 @@ import math
 from statistics import fmean, median
 from typing import Any
 
-from engine.events import EventLog
+from engine.core.log import EventLog
 
 MIME = "application/vnd.plotly.v1+json"
 

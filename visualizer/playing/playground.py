@@ -19,7 +19,7 @@ from typing import Any
 import ipywidgets as widgets
 import traitlets
 
-from engine.events import EventLog
+from engine.core.log import EventLog
 from visualizer.logs import StepIndex
 from visualizer.opening import opening
 from visualizer.playing import controls

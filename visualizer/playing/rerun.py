@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
-from engine.config import ConfigError, EngineConfig
-from engine.events import EventLog
-from engine.scheduling.admission import RequestError
-from engine.scheduling.policies import POLICIES
+from engine.core.config import ConfigError, EngineConfig
+from engine.core.log import EventLog
+from engine.core.scheduling.admission import RequestError
+from engine.core.scheduling.policies import POLICIES
 from engine.simulation.cost_runner import Cost
 from engine.simulation.on_model import play_on_model
 from engine.simulation.simulate import simulate

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from engine.events.durations import duration
-from engine.events.messages import count
 from visualizer.playing.rerun import Run
 from visualizer.playing.settings import NAMES
+from visualizer.reading.durations import duration
+from visualizer.reading.messages import count
 
 
 def changes(before: dict[str, Any], now: dict[str, Any]) -> str:

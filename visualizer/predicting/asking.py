@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from engine.events import EventLog, State
-from engine.events import vocabulary as v
-from engine.events.messages import Words, count
-from engine.events.state import ROOT, NodeState
+from engine.core.log import EventLog, State
+from engine.core.log import vocabulary as v
+from engine.core.log.state import ROOT, NodeState
 from visualizer.moments import Moment, prefix_text
+from visualizer.reading.messages import Words, count
 
 MOST_PREFIXES = 6
 

@@ -18,14 +18,14 @@ import anywidget
 import ipywidgets
 import traitlets
 
-from engine.events import EventLog
-from engine.events import vocabulary as v
-from engine.events.messages import Words, count
+from engine.core.log import EventLog
+from engine.core.log import vocabulary as v
 from visualizer.html import MODULE
 from visualizer.logs import LogLike, part_of, read_log
 from visualizer.moments import names_of, plain
 from visualizer.predicting.asking import KINDS, Question
 from visualizer.predicting.questions import questions
+from visualizer.reading.messages import Words, count
 
 MAX_EVENTS = 20_000  # sent to the page; a keyframe replaces older events
 

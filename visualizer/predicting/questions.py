@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from engine.events import EventLog, State
-from engine.events import vocabulary as v
+from engine.core.log import EventLog, State
+from engine.core.log import vocabulary as v
 from visualizer.predicting.asking import KINDS, Question, ask, evictable_leaves
 
 MOST_CHOICES = 10  # requests to choose from

@@ -12,8 +12,8 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import BinaryIO
 
-from engine.events import EventLog, LogError
-from engine.events.cluster_log import ClusterLog
+from engine.cluster.cluster_log import ClusterLog
+from engine.core.log import EventLog, LogError
 from visualizer.sources.collector import without_gc
 from visualizer.sources.feed import Feed
 from visualizer.sources.kv_events import KV_EVENTS

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from engine.events import LogError
+from engine.core.log import LogError
 from visualizer.sources.detect import detect
 from visualizer.sources.reader import LogEvent, Reader, SourceError, Translator
 from visualizer.sources.unpack import Lines

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from engine.events import LogError
+from engine.core.log import LogError
 
 _BEGINNING = re.compile(rb'\s*\{[^{}\[\]]*?"(?:payload"\s*:\s*"(....)|batch"\s*:\s*(.))', re.DOTALL)
 _MAP = re.compile(rb"[\x80-\x8f\xde\xdf]")  # the first byte of a msgpack map

@@ -7,7 +7,7 @@ In our log, an eviction event precedes the allocation. Requests are identified b
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from engine.events.vocabulary import BlockEvicted, BlocksAllocated, BlocksStored, Event
+from engine.core.log.vocabulary import BlockEvicted, BlocksAllocated, BlocksStored, Event
 
 MOST_EVICTED = 1_000_000  # evicted hashes that keep their numbers
 

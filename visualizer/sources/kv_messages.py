@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from engine.events import LogError
+from engine.core.log import LogError
 from visualizer.sources.frames import Frame, check_time
 
 # The fields of an event's array after the type, up to the last one that is read.

@@ -8,8 +8,8 @@ import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from engine.events import LogError
-from engine.events.vocabulary import BlockEvicted, BlocksReported, Event, EvictionReason
+from engine.core.log import LogError
+from engine.core.log.vocabulary import BlockEvicted, BlocksReported, Event, EvictionReason
 from visualizer.sources.limits import MAX_BLOCKS
 
 ROOT = 0

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from engine.events import LogError
+from engine.core.log import LogError
 
 LAST = 50_000_000  # unpacked bytes of a long log to show; its events take 20 times as much memory
 MAX_LINE = 16 << 20  # bytes of one line or message, unpacked

@@ -11,8 +11,8 @@ The simulated machine is small, and every length is divided by 32. One hash id o
 
 from collections.abc import Sequence
 
-from engine.config import EngineConfig
-from engine.events import Event
+from engine.core.config import EngineConfig
+from engine.core.log import Event
 from engine.simulation.cost_runner import Cost
 from engine.simulation.mooncake import BLOCK, MooncakeError, MooncakeRequest, parse
 from engine.simulation.mooncake import workload_from_mooncake as workload_from

@@ -3,12 +3,12 @@
 import re
 from typing import get_args
 
-from engine.events import Event
-from engine.events.cluster import AnyClusterEvent, Of
-from engine.events.cluster_log import ClusterDecoder
-from engine.events.facts import FACTS
-from engine.events.log import LogDecoder
-from engine.events.vocabulary import AnyEvent, Keyframe, RunStarted
+from engine.cluster.cluster_log import ClusterDecoder
+from engine.cluster.events import AnyClusterEvent, Of
+from engine.core.log import Event
+from engine.core.log.facts import FACTS
+from engine.core.log.log import LogDecoder
+from engine.core.log.vocabulary import AnyEvent, Keyframe, RunStarted
 from visualizer.sources.limits import check_settings
 from visualizer.sources.reader import Reader
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from engine.events import Event, LogError
-from engine.events.cluster import AnyClusterEvent
-from engine.events.facts import Fact, Knowledge
+from engine.cluster.events import AnyClusterEvent
+from engine.core.log import Event, LogError
+from engine.core.log.facts import Fact, Knowledge
 
 LogEvent = Event | AnyClusterEvent
 

@@ -14,9 +14,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from engine.events import LogError
-from engine.events.facts import Fact, Knowledge
-from engine.events.vocabulary import (
+from engine.core.log import LogError
+from engine.core.log.facts import Fact, Knowledge
+from engine.core.log.vocabulary import (
     SCHEMA_VERSION,
     Event,
     EventsMissing,

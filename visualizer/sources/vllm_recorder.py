@@ -10,9 +10,9 @@ import codecs
 from collections.abc import Iterator
 from typing import Any
 
-from engine.events.facts import FACTS, Fact, Knowledge
-from engine.events.log import NOT_JSON
-from engine.events.vocabulary import (
+from engine.core.log.facts import FACTS, Fact, Knowledge
+from engine.core.log.log import NOT_JSON
+from engine.core.log.vocabulary import (
     SCHEMA_VERSION,
     Admitted,
     Blocked,

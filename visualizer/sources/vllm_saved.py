@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from engine.events.vocabulary import SCHEMA_VERSION
+from engine.core.log.vocabulary import SCHEMA_VERSION
 from visualizer.sources.hash_memory import HashMemory
 from visualizer.sources.vllm_lines import Saved, Tokens, known_ids
 

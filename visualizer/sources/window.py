@@ -3,10 +3,10 @@
 from collections import deque
 from collections.abc import Sequence
 
-from engine.events import Event, EventLog, State
-from engine.events.cluster import ClusterEvent
-from engine.events.cluster_log import ClusterLog, ClusterState
-from engine.events.log import apply
+from engine.cluster.cluster_log import ClusterLog, ClusterState
+from engine.cluster.events import ClusterEvent
+from engine.core.log import Event, EventLog, State
+from engine.core.log.log import apply
 from visualizer.sources.reader import LogEvent, SourceError
 
 

@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from typing import Any, BinaryIO
 
-from engine.events.vocabulary import Event
-from engine.extras import needs_extra
+from engine.core.extras import needs_extra
+from engine.core.log.vocabulary import Event
 from visualizer.sources.frames import holds_map, write_frame
 from visualizer.sources.kv_events import KV_EVENTS
 from visualizer.sources.limits import MAX_LINE

@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 from httpx_sse import ServerSentEvent
 
-from engine.events import State
-from engine.events.vocabulary import AnyEvent, Event, Keyframe, RunStarted
+from engine.core.log import State
+from engine.core.log.vocabulary import AnyEvent, Event, Keyframe, RunStarted
 from visualizer.html import MODULE
 from visualizer.local.live_log import LiveLog, LiveSource, open_live
 from visualizer.local.pages import live_routes

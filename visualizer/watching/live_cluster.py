@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 from httpx_sse import ServerSentEvent
 
-from engine.events.cluster import AnyClusterEvent, ClusterStarted
-from engine.events.cluster_log import ClusterState
+from engine.cluster.cluster_log import ClusterState
+from engine.cluster.events import AnyClusterEvent, ClusterStarted
 from visualizer.html import CLUSTER_MODULE
 from visualizer.watching.feed_widget import FeedWidget
 

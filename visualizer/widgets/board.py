@@ -10,11 +10,11 @@ from typing import Any, overload
 import ipywidgets
 import traitlets
 
-from engine.events.cluster_log import ClusterLog
-from engine.events.messages import count
+from engine.cluster.cluster_log import ClusterLog
 from visualizer.html import MODULE
 from visualizer.logs import AXES, LogLike, Select, read_any, state_at
 from visualizer.named_logs import find_scenario
+from visualizer.reading.messages import count
 from visualizer.widgets.cluster_board import ClusterBoard
 from visualizer.widgets.log_model import SLO, LogModel, model_of
 from visualizer.widgets.picture import PictureWidget

@@ -5,12 +5,12 @@ from typing import Any
 
 import traitlets
 
-from engine.events import EventLog
-from engine.events.cluster_log import ClusterLog
-from engine.events.messages import count
+from engine.cluster.cluster_log import ClusterLog
+from engine.core.log import EventLog
 from visualizer.cluster_logs import opening_options, pack
 from visualizer.html import CLUSTER_MODULE
 from visualizer.logs import ClusterLogLike, Select, read_any
+from visualizer.reading.messages import count
 from visualizer.widgets.log_model import SAVED_BYTES
 from visualizer.widgets.picture import PictureWidget
 

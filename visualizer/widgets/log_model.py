@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 import ipywidgets
 import traitlets
 
-from engine.events import EventLog
+from engine.core.log import EventLog
 from visualizer.html import MODULE
 from visualizer.logs import (
     AXES,

@@ -13,9 +13,9 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from engine.engine import Engine
-from engine.events.log import EventLog
-from engine.events.vocabulary import Event
+from engine.core.engine import Engine
+from engine.core.log.log import EventLog
+from engine.core.log.vocabulary import Event
 from server.api.lmtp.client import Client, over
 from server.api.lmtp.session import Session
 from server.core.bridge import Bridge

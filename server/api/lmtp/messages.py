@@ -20,8 +20,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from engine.scheduling.sampling_params import SamplingParams
-from engine.text.bad_words import MAX_SEQUENCES
+from engine.core.sampling_params import SamplingParams
+from engine.models.text.bad_words import MAX_SEQUENCES
 from server.api.openai.structured import Shape, shape_of
 from server.core.settings import (
     LARGEST_COUNT,

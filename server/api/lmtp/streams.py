@@ -8,9 +8,9 @@ request samples at least one token; the token that SCORE samples needs no extra 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
-from engine.scheduling.admission import RequestError
-from engine.scheduling.sampling_params import SamplingError, SamplingParams
-from engine.text.tokenizer import Tokenizer, encode_continuation
+from engine.core.sampling_params import SamplingError, SamplingParams
+from engine.core.scheduling.admission import RequestError
+from engine.models.text.tokenizer import Tokenizer, encode_continuation
 from server.api.lmtp.buffers import Buffer, Buffers
 from server.api.lmtp.messages import (
     MIN_LOGPROB,

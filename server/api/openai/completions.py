@@ -12,8 +12,8 @@ from fastapi import APIRouter
 from pydantic import Field, model_validator
 from starlette.responses import Response
 
-from engine.scheduling.sampling_params import SamplingParams
-from engine.text.tokenizer import Tokenizer, encode_continuation
+from engine.core.sampling_params import SamplingParams
+from engine.models.text.tokenizer import Tokenizer, encode_continuation
 from server.api.openai.requests import (
     FIRST_ERROR,
     MAX_LOGPROBS,
@@ -298,7 +298,7 @@ class CompletionSerializer(OpenAISerializer):
 def best_choices(stream: RequestStream, choices: list[OutputDelta]) -> list[OutputDelta]:
     """Return the n best samples of each prompt, best first and renumbered.
 
-    Without `best_of`, return all of them unchanged. See `engine.output.processor.best`.
+    Without `best_of`, return all of them unchanged. See `engine.core.output.processor.best`.
     """
     params = stream.prompts[0].params  # the same for all prompts of a request
     if params.best_of is None:

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal, Self
 from fastapi import Header
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
-from engine.scheduling.sampling_params import SamplingError, SamplingParams
-from engine.text.bad_words import MAX_SEQUENCES
+from engine.core.sampling_params import SamplingError, SamplingParams
+from engine.models.text.bad_words import MAX_SEQUENCES
 from server.api.openai.fields import check_unsupported
 from server.api.openai.structured import (
     ResponseFormat,

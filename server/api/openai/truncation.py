@@ -9,7 +9,7 @@ output instead.
 from dataclasses import dataclass
 from typing import Literal
 
-from engine.scheduling.admission import RequestError
+from engine.core.scheduling.admission import RequestError
 from server.api.openai.requests import SamplingRequest
 from server.core.admission import max_request_tokens
 from server.core.bridge import Bridge

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import torch
 
-from engine.compute.loader import build
-from engine.compute.model.config import ModelConfig
-from engine.compute.model.config_file import read_config
-from engine.compute.torch_runner import TorchRunner
-from engine.compute.weights.checkpoint import Checkpoint
-from engine.runner import Row, Sampled
-from engine.scheduling.request import Request
-from engine.scheduling.sampling_params import SamplingParams
+from engine.core.compute.torch_runner import TorchRunner
+from engine.core.request import Request
+from engine.core.runner import Row, Sampled
+from engine.core.sampling_params import SamplingParams
+from engine.models.config import ModelConfig
+from engine.models.config_file import read_config
+from engine.models.loader import build
+from engine.models.weights.checkpoint import Checkpoint
 
 BLOCK_SIZE = 4
 

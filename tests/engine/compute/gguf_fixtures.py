@@ -22,12 +22,12 @@ import gguf
 import numpy as np
 import torch
 
-from engine.compute.loader import build
-from engine.compute.torch_runner import TorchRunner
-from engine.compute.weights.gguf_checkpoint import GGUFCheckpoint
-from engine.runner import Row
-from engine.scheduling.request import Request
-from engine.scheduling.sampling_params import SamplingParams
+from engine.core.compute.torch_runner import TorchRunner
+from engine.core.request import Request
+from engine.core.runner import Row
+from engine.core.sampling_params import SamplingParams
+from engine.models.loader import build
+from engine.models.weights.gguf_checkpoint import GGUFCheckpoint
 from tests.engine.compute import gguf_files
 from tests.engine.compute.judge import PROMPT, reference_logits
 

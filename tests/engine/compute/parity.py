@@ -19,16 +19,16 @@ from pathlib import Path
 import torch
 
 from engine import Engine, EngineConfig, EventLog, SamplingParams
-from engine.compute import loader
-from engine.compute.model.config_file import read_config
-from engine.compute.torch_runner import TorchRunner
-from engine.compute.weights.checkpoint import Checkpoint
-from engine.events import vocabulary as v
-from engine.runner import Row, Sampled
-from engine.scheduling.request import Request
-from engine.speculation.draft_model import DraftModel
-from engine.speculation.drafter import Drafter
-from engine.text.byte_tokenizer import ByteTokenizer
+from engine.core.compute.torch_runner import TorchRunner
+from engine.core.log import vocabulary as v
+from engine.core.request import Request
+from engine.core.runner import Row, Sampled
+from engine.core.speculation.drafter import Drafter
+from engine.extensions.draft_model import DraftModel
+from engine.models import loader
+from engine.models.config_file import read_config
+from engine.models.text.byte_tokenizer import ByteTokenizer
+from engine.models.weights.checkpoint import Checkpoint
 from tests.engine.compute import gguf_files, gguf_fixtures
 from tests.engine.compute.models import MODELS, save
 from tests.engine.drafters import Knowing, another

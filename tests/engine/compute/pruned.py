@@ -7,7 +7,7 @@ from pathlib import Path
 
 from safetensors.torch import load_file, save_file
 
-from engine.compute.loader import BUNDLED
+from engine.models.loader import BUNDLED
 
 
 def save_without_layers(directory: Path, dropped: Collection[int]) -> None:

@@ -5,9 +5,9 @@ import random
 
 import torch
 
-from engine.runner import LogitPosition
-from engine.scheduling.request import Request
-from engine.scheduling.sampling_params import SamplingParams
+from engine.core.request import Request
+from engine.core.runner import LogitPosition
+from engine.core.sampling_params import SamplingParams
 
 
 def logit_position(

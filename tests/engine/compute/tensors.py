@@ -12,7 +12,7 @@ def tensors_of(part: object) -> Iterator[torch.Tensor]:
     elif isinstance(part, list | tuple):
         for one in part:
             yield from tensors_of(one)
-    elif type(part).__module__.startswith("engine.compute"):
+    elif type(part).__module__.startswith("engine.core.compute"):
         names = [*getattr(part, "__dict__", ()), *getattr(type(part), "__slots__", ())]
         for name in names:
             yield from tensors_of(getattr(part, name))

@@ -9,24 +9,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from engine.cache.window_pages import WindowPages
-from engine.compute.attention.kv_cache import KVCache
-from engine.compute.attention.paged_attention import PagedAttention
-from engine.compute.attention.reference import ReferenceAttention
-from engine.compute.batch import make_batch
-from engine.compute.loader import build
-from engine.compute.model.config import ModelConfig
-from engine.compute.model.config_file import read_config
-from engine.compute.torch_runner import TorchRunner
-from engine.compute.weights.checkpoint import Checkpoint
-from engine.config import EngineConfig
-from engine.engine import Engine
-from engine.events import vocabulary as v
-from engine.runner import Row
-from engine.scheduling.request import Request
-from engine.scheduling.sampling_params import SamplingParams
+from engine.core.compute.attention.kv_cache import KVCache
+from engine.core.compute.attention.paged_attention import PagedAttention
+from engine.core.compute.attention.reference import ReferenceAttention
+from engine.core.compute.batch import make_batch
+from engine.core.compute.torch_runner import TorchRunner
+from engine.core.config import EngineConfig
+from engine.core.engine import Engine
+from engine.core.log import vocabulary as v
+from engine.core.request import Request
+from engine.core.runner import Row
+from engine.core.sampling_params import SamplingParams
+from engine.extensions.window_pages import WindowPages
+from engine.models.config import ModelConfig
+from engine.models.config_file import read_config
+from engine.models.loader import build
+from engine.models.text.byte_tokenizer import ByteTokenizer
+from engine.models.weights.checkpoint import Checkpoint
 from engine.simulation.cost_runner import CostRunner
-from engine.text.byte_tokenizer import ByteTokenizer
 from tests.engine.drafters import Knowing
 
 BLOCKS = 400

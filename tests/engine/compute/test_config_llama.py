@@ -2,8 +2,8 @@
 
 import pytest
 
-from engine.compute.model.config_file import parse_config
-from engine.compute.weights.checkpoint import CheckpointError
+from engine.models.config_file import parse_config
+from engine.models.weights.checkpoint import CheckpointError
 from tests.facts import raises_naming
 from tests.lazy import transformers
 

@@ -9,11 +9,10 @@ import pytest
 import torch
 
 from engine import Engine, EngineConfig, SamplingParams
-from engine.compute import loader
-from engine.compute.attention.reference import ReferenceAttention
-from engine.compute.device import CPU
-from engine.compute.model import products
-from engine.events import vocabulary as v
+from engine.core.compute.attention.reference import ReferenceAttention
+from engine.core.compute.device import CPU
+from engine.core.log import vocabulary as v
+from engine.models import loader, products
 from tests.engine.compute.gguf_files import Type, write
 from tests.engine.compute.simulated_device import DEVICE, MixedDevicesError, simulated_device
 from tests.engine.compute.tensors import tensors_of

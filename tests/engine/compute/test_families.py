@@ -11,11 +11,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from engine import Engine
-from engine.compute.model.config import LlamaConfig
-from engine.compute.model.config_file import SUPPORTED, read_config
-from engine.compute.model.families import Norms
-from engine.compute.weights.checkpoint import Checkpoint, CheckpointError
-from engine.compute.weights.gguf_architectures import ARCHITECTURES
+from engine.models.config import LlamaConfig
+from engine.models.config_file import SUPPORTED, read_config
+from engine.models.families import Norms
+from engine.models.weights.checkpoint import Checkpoint, CheckpointError
+from engine.models.weights.gguf_architectures import ARCHITECTURES
 from tests.engine.compute.driver import BLOCK_SIZE, Driver
 from tests.engine.compute.gguf_files import finish
 from tests.engine.compute.judge import PROMPT, departs, last_logits, reference_logits

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from engine.compute.loader import load
-from engine.compute.model.config import LlamaConfig
-from engine.compute.weights.checkpoint import CheckpointError
-from engine.compute.weights.gguf_architectures import ARCHITECTURES, config_entries
-from engine.compute.weights.gguf_checkpoint import GGUFCheckpoint
-from engine.text.gguf_tokenizer import GGUFTokenizer
-from engine.text.tokenizer import TokenizerError
+from engine.models.config import LlamaConfig
+from engine.models.loader import load
+from engine.models.text.gguf_tokenizer import GGUFTokenizer
+from engine.models.text.tokenizer import TokenizerError
+from engine.models.weights.checkpoint import CheckpointError
+from engine.models.weights.gguf_architectures import ARCHITECTURES, config_entries
+from engine.models.weights.gguf_checkpoint import GGUFCheckpoint
 from tests.engine.compute.gguf_converted import LOGITS, MODELS, file_of
 from tests.engine.compute.gguf_files import KINDS, Type, finish, make, write
 from tests.engine.compute.gguf_fixtures import NUM_LOGITS, our_logits

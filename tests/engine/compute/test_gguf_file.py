@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 import torch
 
-from engine.compute.loader import build
-from engine.compute.weights.checkpoint import CheckpointError
-from engine.compute.weights.gguf_checkpoint import GGUFCheckpoint
-from engine.compute.weights.matrix import Int8Matrix
-from engine.gguf_file import GGUFFile
+from engine.models.loader import build
+from engine.models.weights.checkpoint import CheckpointError
+from engine.models.weights.gguf_checkpoint import GGUFCheckpoint
+from engine.models.weights.gguf_file import GGUFFile
+from engine.models.weights.matrix import Int8Matrix
 from tests.engine.compute.gguf_files import finish, write
 from tests.engine.compute.gguf_fixtures import (
     FIXTURES,

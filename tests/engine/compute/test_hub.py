@@ -11,9 +11,9 @@ from huggingface_hub.errors import (
     RepositoryNotFoundError,
 )
 
-from engine.compute.loader import load
-from engine.compute.weights.checkpoint import CheckpointError
-from engine.compute.weights.hub import download, is_hub_name
+from engine.models.loader import load
+from engine.models.weights.checkpoint import CheckpointError
+from engine.models.weights.hub import download, is_hub_name
 from tests.engine.compute.gguf_files import Type, write
 from tests.facts import raises_naming
 

@@ -11,14 +11,15 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from engine import Engine
-from engine.compute import threads, torch_runner
-from engine.compute.loader import load
-from engine.compute.weights.checkpoint import CheckpointError
-from engine.config import ConfigError, EngineConfig
-from engine.runner import Row
-from engine.scheduling.request import Request
-from engine.scheduling.sampling_params import SamplingParams
-from engine.text.tokenizer import TokenizerError
+from engine.core.compute import torch_runner
+from engine.core.config import ConfigError, EngineConfig
+from engine.core.request import Request
+from engine.core.runner import Row
+from engine.core.sampling_params import SamplingParams
+from engine.models import threads
+from engine.models.loader import load
+from engine.models.text.tokenizer import TokenizerError
+from engine.models.weights.checkpoint import CheckpointError
 from tests.engine.compute.driver import Driver
 from tests.engine.compute.judge import PROMPT, reference_logits
 from tests.engine.compute.models import save

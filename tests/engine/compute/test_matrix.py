@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from engine.compute.model import linear, products
-from engine.compute.model.embedding import Embedding
-from engine.compute.model.linear import Linear
-from engine.compute.model.products import product, rounded_int8_product
-from engine.compute.weights.matrix import Int8Matrix, equal
+from engine.models import linear, products
+from engine.models.embedding import Embedding
+from engine.models.linear import Linear
+from engine.models.products import product, rounded_int8_product
+from engine.models.weights.matrix import Int8Matrix, equal
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 

@@ -8,10 +8,10 @@ import torch
 from safetensors.torch import save_file
 
 from engine import Engine, EngineConfig
-from engine.byte_sizes import byte_size
-from engine.compute import loader, memory
-from engine.compute.weights.checkpoint import Checkpoint
-from engine.config import ConfigError
+from engine.core.config import ConfigError
+from engine.models import loader, memory
+from engine.models.byte_sizes import byte_size
+from engine.models.weights.checkpoint import Checkpoint
 from tests.engine.compute.gguf_files import Type, write
 from tests.engine.compute.tensors import tensors_of
 from tests.facts import raises_naming

@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.models_page import BEGIN, END, PAGE, num_parameters, render
-from engine.compute.model.config_file import read_config
+from engine.models.config_file import read_config
 from tests.engine.compute.models import save
 
 

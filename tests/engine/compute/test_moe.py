@@ -5,10 +5,10 @@ import copy
 import pytest
 import torch
 
-from engine.compute.model.config_file import read_config
-from engine.compute.model.moe import MixtureOfExperts, token_by_token
-from engine.compute.weights.checkpoint import Checkpoint
-from engine.compute.weights.matrix import Int8Matrix
+from engine.models.config_file import read_config
+from engine.models.moe import MixtureOfExperts, token_by_token
+from engine.models.weights.checkpoint import Checkpoint
+from engine.models.weights.matrix import Int8Matrix
 
 EXPERTS, PER_TOKEN, HIDDEN = 8, 2, 48
 CLOSE = {"atol": 1e-5, "rtol": 1e-5}

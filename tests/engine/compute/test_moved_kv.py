@@ -5,14 +5,14 @@ from collections import Counter
 
 import torch
 
-from engine.compute.loader import load
-from engine.compute.torch_runner import TorchRunner
-from engine.config import EngineConfig
-from engine.engine import Engine
-from engine.events import vocabulary as v
-from engine.routing.transfer import TransferCosts, blocks_to_move
-from engine.scheduling.sampling_params import SamplingParams
-from engine.text.tokenizer import HFTokenizer
+from engine.cluster.transfer import TransferCosts, blocks_to_move
+from engine.core.compute.torch_runner import TorchRunner
+from engine.core.config import EngineConfig
+from engine.core.engine import Engine
+from engine.core.log import vocabulary as v
+from engine.core.sampling_params import SamplingParams
+from engine.models.loader import load
+from engine.models.text.tokenizer import HFTokenizer
 
 Order = tuple[list[int], SamplingParams]
 Model = tuple[TorchRunner, HFTokenizer]

@@ -7,8 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine import runner
-from engine.config import ConfigError
+from engine.core import runner
+from engine.core.config import ConfigError
 from tests.engine.compute.driver import BLOCK_SIZE, Driver
 from tests.engine.compute.judge import PROMPT, reference_logits
 from tests.facts import raises_naming

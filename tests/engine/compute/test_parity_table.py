@@ -10,9 +10,9 @@ import functools
 import pytest
 import torch
 
-from engine.events import vocabulary as v
-from engine.events.expert_loads import unpacked
-from engine.speculation import verification
+from engine.core.log import vocabulary as v
+from engine.core.log.expert_loads import unpacked
+from engine.core.speculation import verification
 from tests.engine.compute.parity import COLUMNS, ROWS, TIE, TOGETHER, fill, make_prompts, served
 
 PROMPTS, OUTPUT = 6, 12

@@ -8,12 +8,12 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from engine import Engine, EngineConfig, SamplingParams
-from engine.compute.device import CPU, Device, resolve_device
-from engine.compute.loader import load
-from engine.compute.precision import Precision, is_native, resolve_dtype
-from engine.compute.weights.checkpoint import Checkpoint, CheckpointError
-from engine.compute.weights.gguf_checkpoint import GGUFCheckpoint
-from engine.config import ConfigError
+from engine.core.compute.device import CPU, Device, resolve_device
+from engine.core.compute.precision import Precision, is_native, resolve_dtype
+from engine.core.config import ConfigError
+from engine.models.loader import load
+from engine.models.weights.checkpoint import Checkpoint, CheckpointError
+from engine.models.weights.gguf_checkpoint import GGUFCheckpoint
 from tests.engine.compute.gguf_files import Type, write
 from tests.engine.compute.tensors import tensors_of
 from tests.facts import raises_naming

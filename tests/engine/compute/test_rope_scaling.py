@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine import Engine, EngineConfig, SamplingParams
-from engine.compute.model.rope_scaling import (
+from engine.core.scheduling.admission import RequestError
+from engine.models.rope_scaling import (
     LinearScaling,
     Llama3Scaling,
     YarnScaling,
     read_scaling,
 )
-from engine.compute.weights.checkpoint import CheckpointError
-from engine.scheduling.admission import RequestError
+from engine.models.weights.checkpoint import CheckpointError
 from tests.engine.compute.driver import BLOCK_SIZE, Driver
 from tests.engine.compute.judge import PROMPT, departs, last_logits, reference_logits
 from tests.facts import raises_naming

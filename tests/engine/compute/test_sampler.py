@@ -10,14 +10,14 @@ import torch
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from engine.compute.sampling import reference
-from engine.compute.sampling.prompt_logprobs import score_prompts
-from engine.compute.sampling.randomness import uniforms
-from engine.compute.sampling.reference import probabilities
-from engine.compute.sampling.sampler import draw, process_logits, sample, top_logprobs
-from engine.compute.sampling.truncation import truncated_probs
-from engine.runner import LogitPosition, Row
-from engine.scheduling.sampling_params import SamplingParams
+from engine.core.compute.sampling import reference
+from engine.core.compute.sampling.prompt_logprobs import score_prompts
+from engine.core.compute.sampling.randomness import uniforms
+from engine.core.compute.sampling.reference import probabilities
+from engine.core.compute.sampling.sampler import draw, process_logits, sample, top_logprobs
+from engine.core.compute.sampling.truncation import truncated_probs
+from engine.core.runner import LogitPosition, Row
+from engine.core.sampling_params import SamplingParams
 from tests.engine.compute.sampler_cases import (
     log_softmax,
     logit_position,

@@ -3,9 +3,9 @@
 import pytest
 
 from engine import Engine, EngineConfig, SamplingParams
-from engine.runner import LogitPosition
-from engine.scheduling.request import Request
-from engine.speculation.verification import ask_verifier
+from engine.core.request import Request
+from engine.core.runner import LogitPosition
+from engine.core.speculation.verification import ask_verifier
 from tests.facts import raises_naming
 
 

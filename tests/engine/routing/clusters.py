@@ -4,11 +4,11 @@ from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
-from engine.config import EngineConfig
-from engine.events.cluster_log import ClusterLog
-from engine.routing import ROUTERS
-from engine.scheduling.sampling_params import SamplingParams
-from engine.simulation.cluster import simulate_cluster
+from engine.cluster import ROUTERS
+from engine.cluster.cluster_log import ClusterLog
+from engine.cluster.simulate_cluster import simulate_cluster
+from engine.core.config import EngineConfig
+from engine.core.sampling_params import SamplingParams
 from engine.simulation.cost_runner import Cost
 from engine.simulation.workload import Abort, Answer, Arrival, Clear, Input, Workload
 

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.routing.block_index import BlockIndex, block_keys
+from engine.cluster.block_index import BlockIndex, block_keys
 
 TOKENS = st.lists(st.sampled_from([1, 2]), max_size=14)
 

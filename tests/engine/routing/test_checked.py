@@ -2,10 +2,10 @@
 
 import pytest
 
-from engine.routing import Decision, NoReplicaError, Router
-from engine.routing.checked import RouterError, checked_router
-from engine.routing.load import RoundRobin
-from engine.simulation.cluster import simulate_cluster
+from engine.cluster import Decision, NoReplicaError, Router
+from engine.cluster.checked import RouterError, checked_router
+from engine.cluster.load import RoundRobin
+from engine.cluster.simulate_cluster import simulate_cluster
 from engine.simulation.workload import Arrival, Workload
 from tests.engine.routing.clusters import COST
 from tests.facts import raises_naming

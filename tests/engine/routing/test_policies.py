@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.routing import ROUTERS, Decision, Replica, Router, router_named
+from engine.cluster import ROUTERS, Decision, Replica, Router, router_named
 from tests.engine.routing.test_block_index import common
 from tests.facts import raises_naming
 

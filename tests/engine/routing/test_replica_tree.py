@@ -3,10 +3,10 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.events import vocabulary as v
-from engine.events.state import ROOT, EngineState
-from engine.routing.block_index import BlockIndex, block_keys
-from engine.routing.replica_tree import ReplicaTree
+from engine.cluster.block_index import BlockIndex, block_keys
+from engine.cluster.replica_tree import ReplicaTree
+from engine.core.log import vocabulary as v
+from engine.core.log.state import ROOT, EngineState
 from tests.engine.workloads import make_engine, play, random_workload
 from tests.facts import raises_naming
 

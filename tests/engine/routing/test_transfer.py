@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.routing.transfer import (
+from engine.cluster.transfer import (
     TransferCosts,
     blocks_to_move,
     is_cheaper_to_move,

@@ -1,8 +1,8 @@
 """Requests submitted before given steps to a simulated machine, and the lesson's long document."""
 
-from engine.config import EngineConfig
-from engine.engine import Engine
-from engine.scheduling.sampling_params import SamplingParams
+from engine.core.config import EngineConfig
+from engine.core.engine import Engine
+from engine.core.sampling_params import SamplingParams
 from engine.simulation.cost_runner import CostRunner
 
 

@@ -3,14 +3,14 @@
 import pytest
 from hypothesis import given, settings
 
-from engine.config import EngineConfig
-from engine.events import cluster as c
-from engine.events import vocabulary as v
-from engine.events.cluster_log import ClusterLog
-from engine.routing import router_named
-from engine.scheduling.policies import LongestPrefixMatch
-from engine.scheduling.sampling_params import SamplingParams
-from engine.simulation.cluster import simulate_cluster
+from engine.cluster import events as c
+from engine.cluster import router_named
+from engine.cluster.cluster_log import ClusterLog
+from engine.cluster.simulate_cluster import simulate_cluster
+from engine.core.config import EngineConfig
+from engine.core.log import vocabulary as v
+from engine.core.sampling_params import SamplingParams
+from engine.core.scheduling.policies import LongestPrefixMatch
 from engine.simulation.cost_runner import Cost, CostRunner
 from engine.simulation.simulate import simulate
 from engine.simulation.workload import Arrival, Hold, Input, Workload, poisson, uniform

@@ -2,14 +2,13 @@
 
 import pytest
 
-from engine.config import EngineConfig
-from engine.engine import Engine
-from engine.events import EventLog, State
-from engine.events import vocabulary as v
-from engine.events.expert_loads import packed, summed, unpacked
-from engine.events.log import LogError
-from engine.events.without_text import log_without_text
-from engine.scheduling.sampling_params import SamplingParams
+from engine.core.config import EngineConfig
+from engine.core.engine import Engine
+from engine.core.log import EventLog, State
+from engine.core.log import vocabulary as v
+from engine.core.log.expert_loads import packed, summed, unpacked
+from engine.core.log.log import LogError
+from engine.core.sampling_params import SamplingParams
 from engine.simulation.cost_runner import CostRunner, Work
 from engine.simulation.mixture_runner import MixtureRunner
 from engine.simulation.simulate import simulate
@@ -17,6 +16,7 @@ from engine.simulation.speakers import Speaker, workload_of
 from tests.engine.drafters import Knowing
 from tests.engine.simulation.pinned import run_pinned
 from tests.facts import raises_naming
+from visualizer.reading.without_text import log_without_text
 
 
 def test_a_request_stops_where_the_script_says() -> None:

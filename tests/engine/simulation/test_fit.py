@@ -5,9 +5,9 @@ from dataclasses import asdict
 
 import pytest
 
-from engine.config import EngineConfig
-from engine.events import vocabulary as v
-from engine.events.log import EventLog
+from engine.core.config import EngineConfig
+from engine.core.log import vocabulary as v
+from engine.core.log.log import EventLog
 from engine.simulation.cost_runner import Cost, CostRunner
 from engine.simulation.fit import fit
 from tests.engine.simulation.pinned import long_document, run_pinned

@@ -3,11 +3,10 @@
 import msgspec
 import pytest
 
-from engine.config import ConfigError, EngineConfig
-from engine.events import vocabulary as v
-from engine.events.facts import simulated_facts
-from engine.events.log import EventLog
-from engine.events.without_text import without_text
+from engine.core.config import ConfigError, EngineConfig
+from engine.core.log import vocabulary as v
+from engine.core.log.facts import simulated_facts
+from engine.core.log.log import EventLog
 from engine.simulation.cost_runner import Cost
 from engine.simulation.measures import measures
 from engine.simulation.reproduced import reproduced
@@ -18,6 +17,7 @@ from engine.simulation.what_if import what_if
 from engine.simulation.workload import Workload, lognormal, poisson, uniform
 from tests.engine.workloads import make_engine, play, random_workload
 from tests.facts import assert_names, raises_naming
+from visualizer.reading.without_text import without_text
 
 COST = Cost(10, 0.25)
 SOURCE = {"engine": "vLLM 0.32.0", "recorder": "test", "facts": simulated_facts({})}

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from engine import Cost, EngineConfig, SamplingParams
-from engine.events import cluster as c
-from engine.events.cluster_log import ClusterLog
-from engine.routing.router import NoReplicaError
-from engine.routing.transfer import TransferCosts, blocks_to_move
-from engine.simulation.cluster import simulate_cluster
-from engine.simulation.roles import Roles
+from engine.cluster import events as c
+from engine.cluster.cluster_log import ClusterLog
+from engine.cluster.router import NoReplicaError
+from engine.cluster.simulate_cluster import simulate_cluster
+from engine.cluster.simulated_roles import Roles
+from engine.cluster.transfer import TransferCosts, blocks_to_move
 from engine.simulation.workload import Abort, Arrival, Workload
 
 COST = Cost(10, 0.25)

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 import visualizer
-from engine.events import EventLog, State
-from engine.events import vocabulary as v
-from engine.events.rows.requests import RequestRow
+from engine.core.log import EventLog, State
+from engine.core.log import vocabulary as v
 from engine.simulation.scenarios import SCENARIOS, Scenario, scenario, write
 from engine.simulation.speakers import Speaker, workload_of
 from tests.facts import raises_naming
 from visualizer.named_logs import RECORDED
+from visualizer.reading.rows.requests import RequestRow
 
 Claim = Callable[["Told"], None]
 

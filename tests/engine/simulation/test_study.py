@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from engine.config import ConfigError
-from engine.events import vocabulary as v
-from engine.events.log import EventLog
+from engine.core.config import ConfigError
+from engine.core.log import vocabulary as v
+from engine.core.log.log import EventLog
 from engine.simulation.fit import FEWEST_STEPS, held_back
 from engine.simulation.study import study
 from tests.engine.simulation.test_fit import mixed_log

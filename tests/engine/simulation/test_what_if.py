@@ -2,9 +2,9 @@
 
 import pytest
 
-from engine.config import ConfigError, EngineConfig
-from engine.events import vocabulary as v
-from engine.events.log import EventLog
+from engine.core.config import ConfigError, EngineConfig
+from engine.core.log import vocabulary as v
+from engine.core.log.log import EventLog
 from engine.simulation.cost_runner import Cost
 from engine.simulation.what_if import what_if
 from tests.engine.storyboard import (

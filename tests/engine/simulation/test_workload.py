@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from engine.config import EngineConfig
-from engine.events import vocabulary as v
+from engine.core.config import EngineConfig
+from engine.core.log import vocabulary as v
 from engine.simulation.cost_runner import Cost
 from engine.simulation.on_model import IdleSkippingClock, play_on_model
 from engine.simulation.simulate import simulate

@@ -12,8 +12,8 @@ import gguf
 import pytest
 import sentencepiece
 
-from engine.text.gguf_tokenizer import GGUFTokenizer
-from engine.text.pre_tokenizers import SPLITS
+from engine.models.text.gguf_tokenizer import GGUFTokenizer
+from engine.models.text.pre_tokenizers import SPLITS
 from tests.engine.compute.gguf_files import finish
 from tests.engine.text.conftest import SPECIAL, byte_level_bpe
 from tests.engine.text.test_sentencepiece import KINDS, train, write_gguf

@@ -6,15 +6,15 @@ a window. Texts come byte by byte, as far as that goes, which is the worst a voc
 
 import pytest
 
-from engine.config import EngineConfig
-from engine.engine import Engine
-from engine.events import vocabulary as v
-from engine.events.fold import State
-from engine.scheduling.sampling_params import SamplingParams
+from engine.core.config import EngineConfig
+from engine.core.engine import Engine
+from engine.core.log import vocabulary as v
+from engine.core.log.fold import State
+from engine.core.sampling_params import SamplingParams
+from engine.core.speculation.prompt_lookup import PromptLookup
+from engine.models.text.byte_tokenizer import ByteTokenizer
+from engine.models.text.tokenizer import HFTokenizer
 from engine.simulation.cost_runner import CostRunner
-from engine.speculation.prompt_lookup import PromptLookup
-from engine.text.byte_tokenizer import ByteTokenizer
-from engine.text.tokenizer import HFTokenizer
 
 BROKEN = "\ufffd"
 TEXTS = {

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine import Engine
-from engine.compute.loader import BUNDLED as DIRECTORY
-from engine.output.calculator import evaluate as calculate
+from engine.core.output.calculator import evaluate as calculate
+from engine.models.loader import BUNDLED as DIRECTORY
 from engine.training import evaluate, numbers, serving, stories, words
 from engine.training.corpus import PLAIN, documents
 from engine.training.documents import (

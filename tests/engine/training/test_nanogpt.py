@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from engine import Engine, SamplingParams
-from engine.compute.weights.checkpoint import Checkpoint
-from engine.engine import EngineConfig
-from engine.text.tokenizer import HFTokenizer
+from engine.core.engine import EngineConfig
+from engine.models.text.tokenizer import HFTokenizer
+from engine.models.weights.checkpoint import Checkpoint
 from engine.training import nanogpt
 from engine.training.nanogpt import STORIES, NanoConfig, NanoGPT, train_nanogpt
 from engine.training.stories import plain_story

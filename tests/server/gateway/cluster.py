@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
-from engine.events.cluster import AnyClusterEvent
-from engine.events.cluster_log import ClusterLog
+from engine.cluster.cluster_log import ClusterLog
+from engine.cluster.events import AnyClusterEvent
 from server.process import BackgroundServer
 from tests.server.harness import EventStream, ForkedServer, http
 

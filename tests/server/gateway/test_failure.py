@@ -12,8 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
-from engine.events.cluster import ReplicaJoined, ReplicaLeft, RequestLost, Routed
-from engine.events.vocabulary import RequestFinished
+from engine.cluster.events import ReplicaJoined, ReplicaLeft, RequestLost, Routed
+from engine.core.log.vocabulary import RequestFinished
 from server.api.lmtp.client import connect
 from server.process import BackgroundServer
 from tests.server.gateway.cluster import ClusterFeed, cluster_trace

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from engine.events.cluster import ClusterStarted, Of, Placed, ReplicaJoined, ReplicaLeft, Routed
-from engine.events.cluster_log import ClusterLog, ClusterState
-from engine.events.vocabulary import Keyframe, RequestArrived, RequestFinished, StepFinished
+from engine.cluster.cluster_log import ClusterLog, ClusterState
+from engine.cluster.events import ClusterStarted, Of, Placed, ReplicaJoined, ReplicaLeft, Routed
+from engine.core.log.vocabulary import Keyframe, RequestArrived, RequestFinished, StepFinished
 from server.api.lmtp.client import StreamError, connect
 from server.core.settings import ServerSettings
 from server.gateway.follower import Times

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from engine.config import ConfigError
-from engine.events import cluster as c
-from engine.events import vocabulary as v
+from engine.cluster import events as c
+from engine.core.config import ConfigError
+from engine.core.log import vocabulary as v
 from server.gateway.replica_set import Member, WithRoles
 from server.gateway.roles import parse_roles
 from server.process import BackgroundServer

@@ -5,8 +5,8 @@ from typing import Any
 import openai
 import pytest
 
-from engine.events.cluster import Controlled
-from engine.events.vocabulary import RequestFinished
+from engine.cluster.events import Controlled
+from engine.core.log.vocabulary import RequestFinished
 from server.process import BackgroundServer
 from tests.server.gateway.cluster import cluster_trace
 from tests.server.harness import Feed, Serve, get, http, post

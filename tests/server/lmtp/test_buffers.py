@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.events import vocabulary as v
-from engine.events.fold import State
+from engine.core.log import vocabulary as v
+from engine.core.log.fold import State
 from tests.server.harness import Serve, get, trace, watch
 from tests.server.lmtp.wire import Wire, letters
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from engine.config import EngineConfig
-from engine.engine import Engine
-from engine.events.vocabulary import RequestArrived, RequestFinished
-from engine.scheduling.sampling_params import SamplingParams
+from engine.core.config import EngineConfig
+from engine.core.engine import Engine
+from engine.core.log.vocabulary import RequestArrived, RequestFinished
+from engine.core.sampling_params import SamplingParams
 from server.api.lmtp import session
 from server.api.lmtp.client import Client, StreamError
 from server.api.lmtp.inprocess import client_of, in_process

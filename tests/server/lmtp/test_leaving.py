@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from engine.events.vocabulary import RequestArrived, RequestFinished
+from engine.core.log.vocabulary import RequestArrived, RequestFinished
 from server.api.lmtp.interactive import PARAMETERS, RETRY_HINT, LineError, parse_line
 from tests.facts import assert_names
 from tests.server.harness import TIMEOUT, Feed, Serve, get, post, trace, watch

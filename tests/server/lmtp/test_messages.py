@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from engine.events.vocabulary import RequestArrived, StepScheduled
+from engine.core.log.vocabulary import RequestArrived, StepScheduled
 from server.api.lmtp.client import connect
 from server.api.lmtp.interactive import PARAMETERS
 from server.api.lmtp.messages import CALLS

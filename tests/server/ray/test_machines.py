@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from engine.events.cluster import ReplicaLeft
+from engine.cluster.events import ReplicaLeft
 from server.gateway.ray_cluster import hide_slow_import
 from server.process import BackgroundServer
 from tests.server.console import run

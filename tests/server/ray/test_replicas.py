@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from engine.events.cluster import ReplicaJoined, ReplicaLeft
+from engine.cluster.events import ReplicaJoined, ReplicaLeft
 from server.process import BackgroundServer
 from tests.server.gateway.cluster import ClusterFeed
 from tests.server.gateway.conftest import wait_for

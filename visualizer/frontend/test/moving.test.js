@@ -121,11 +121,11 @@ test("a file has an address in JupyterLab only if JupyterLab serves it", () => {
     getElementById: () => (config ? { textContent: JSON.stringify(config) } : null),
   });
   const root = { path: "/home/ada/under glass", home: "/home/ada" };
-  const address = (config) => labAddress("engine/engine.py", root, page(config));
+  const address = (config) => labAddress("engine/core/engine.py", root, page(config));
   assert.equal(address(null), null);
   assert.equal(address({ serverRoot: "/srv", baseUrl: "/" }), null);
   assert.equal(address({ serverRoot: "/home/ad", baseUrl: "/" }), null);
-  const inside = "lab/tree/under%20glass/engine/engine.py";
+  const inside = "lab/tree/under%20glass/engine/core/engine.py";
   assert.equal(address({ serverRoot: "/home/ada", baseUrl: "/user/ada/" }), `/user/ada/${inside}`);
   assert.equal(address({ serverRoot: "~", baseUrl: "/" }), `/${inside}`);
 });

@@ -8,10 +8,10 @@
 /** @import { Decision } from "../model/decisions.js" */
 /** @import { Frame } from "../model/frame.js" */
 
-const SCHEDULER = "engine/scheduling/scheduler.py";
-const CACHE = "engine/cache/kv_cache_manager.py";
-const RADIX = "engine/cache/radix_cache.py";
-const ENGINE = "engine/engine.py";
+const SCHEDULER = "engine/core/scheduling/scheduler.py";
+const CACHE = "engine/core/cache/kv_cache_manager.py";
+const RADIX = "engine/core/cache/radix_cache.py";
+const ENGINE = "engine/core/engine.py";
 
 /** @type {Record<string, string[]>} */
 const DECIDED_BY = {

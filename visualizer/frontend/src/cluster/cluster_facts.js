@@ -1,6 +1,6 @@
 /**
  * The figures of a cluster run: how many requests, how fast, how much was found in the caches, and how often the router
- * was right. `ClusterLog` in `engine/events/cluster_log.py` has the same.
+ * was right. `ClusterLog` in `engine/cluster/cluster_log.py` has the same.
  *
  * @typedef {object} ClusterFacts
  * @property {number} requests

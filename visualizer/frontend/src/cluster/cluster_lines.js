@@ -1,6 +1,6 @@
 /**
  * The lines of a cluster log, and what each may be. A cluster log has the events of the gateway and, in envelopes, those
- * of its replicas: `engine/events/cluster.py` describes them.
+ * of its replicas: `engine/cluster/events.py` describes them.
  *
  * @typedef {{at: number}} At  us since the gateway started
  * @typedef {{type: "cluster_started", schema: number, router: string, options: Record<string, unknown>}} ClusterStarted

@@ -1,5 +1,5 @@
 /**
- * A cluster log prepared for display: one `Model` per replica, the router's decisions, one clock. `engine/events/
+ * A cluster log prepared for display: one `Model` per replica, the router's decisions, one clock. `engine/core/log/
  * cluster.py` gives the same facts. Times in microseconds since the gateway started.
  *
  * @typedef {object} Route  a decision of the router

@@ -1,6 +1,6 @@
 /**
  * Microseconds in words: "35.1 s", "120 ms". Three significant digits; from 1000 s on, whole seconds.
- * `engine/events/durations.py` writes the same.
+ * `visualizer/reading/durations.py` writes the same.
  *
  * @param {number} us
  */

@@ -1,5 +1,5 @@
 /**
- * The event vocabulary, generated from `engine/events/vocabulary.py`. Do not edit;
+ * The event vocabulary, generated from `engine/core/log/vocabulary.py`. Do not edit;
  * `pytest tests/visualizer/test_event_types.py --update-snapshots` writes it.
  */
 

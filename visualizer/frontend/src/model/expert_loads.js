@@ -1,5 +1,5 @@
 /**
- * How many tokens each expert of a mixture computed, by layer; `engine/events/expert_loads.py` explains the packed form.
+ * How many tokens each expert of a mixture computed, by layer; `engine/core/log/expert_loads.py` explains the packed form.
  *
  * @typedef {number[][]} Loads  [layer][expert]; an empty layer has no experts
  */

@@ -1,5 +1,5 @@
 /**
- * The fold: computes the engine's state from its events. `engine/events/fold.py` does the same in Python, and a
+ * The fold: computes the engine's state from its events. `engine/core/log/fold.py` does the same in Python, and a
  * golden test checks that the two agree after every event.
  *
  * Applying events 0..k gives exactly the state the engine had after event k. Three helpers do most of the work:
@@ -285,7 +285,7 @@ export class State {
   }
 
   /**
-   * The blocks of a cached prefix that a request can use; `usable_prefix` in `engine/events/state.py` explains it.
+   * The blocks of a cached prefix that a request can use; `usable_prefix` in `engine/core/log/state.py` explains it.
    *
    * @param {number[][]} copies  of each block, the oldest first
    */

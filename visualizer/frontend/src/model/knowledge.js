@@ -1,13 +1,13 @@
 /**
  * What a log knows: recorded facts carry no mark, a half dot precedes each inferred statement, and an unknown fact is
- * named instead of drawn. Python's twin is `engine/events/knowledge.py`; both have their words from `knowledge.json`.
+ * named instead of drawn. Python's twin is `visualizer/reading/knowledge.py`; both have their words from `knowledge.json`.
  *
  * @typedef {keyof typeof words.facts} Fact
  * @typedef {"recorded" | "inferred" | "unknown"} Knowledge
  * @typedef {{source: import("./fold.js").LogSource}} Log  a model or a state
  */
 
-import words from "../../../../engine/events/knowledge.json" with { type: "json" };
+import words from "../../../../visualizer/reading/knowledge.json" with { type: "json" };
 import { agree, count } from "./words.js";
 
 export { words as knowledgeWords };

@@ -1,7 +1,7 @@
 /**
  * Lanes: a request gets one when it is first admitted or forked and keeps it until it ends, even while preempted. The
  * lane decides the request's mark (`drawing/palette.js`), and there are thirty marks. A request that was never
- * admitted has none. Pure functions; `engine/events/lanes.py` is the same in Python.
+ * admitted has none. Pure functions; `engine/core/log/lanes.py` is the same in Python.
  *
  * Lanes are part of the folded state and of a keyframe, so that all viewers of a run see the same marks, however late
  * they join.

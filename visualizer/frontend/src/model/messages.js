@@ -1,9 +1,9 @@
 /**
- * The words for decisions. The catalogue is `engine/events/messages.json`; Python's `messages.py` beside it
+ * The words for decisions. The catalogue is `visualizer/reading/messages.json`; Python's `messages.py` beside it
  * fills the same messages and explains the placeholders.
  */
 
-import messages from "../../../../engine/events/messages.json" with { type: "json" };
+import messages from "../../../../visualizer/reading/messages.json" with { type: "json" };
 import { count, plain, say } from "./words.js";
 
 export { messages };

@@ -1,6 +1,6 @@
 /**
  * The time in which the engine was paused and no forward pass ran: a held engine is not a slow one.
- * `engine/events/paused_time.py` does the same.
+ * `visualizer/reading/paused_time.py` does the same.
  */
 
 export class PausedTime {

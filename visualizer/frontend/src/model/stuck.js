@@ -1,5 +1,5 @@
 /**
- * What is stuck: the queue of a step, with the age and the blocker of each request. `engine/why/stuck.py` answers the
+ * What is stuck: the queue of a step, with the age and the blocker of each request. `visualizer/reading/why/stuck.py` answers the
  * same; a golden test compares them.
  *
  * @typedef {object} Waiting  a request that waits after a step was scheduled

@@ -1,6 +1,6 @@
 /**
  * What each step took and what each request did in it: collected while a log is read, for the waterfall.
- * `engine/events/waterfall/records.py` collects the same.
+ * `visualizer/reading/waterfall/records.py` collects the same.
  *
  * @typedef {object} Step  a finished step; times in microseconds, NaN if the log has none
  * @property {number} number

@@ -1,6 +1,6 @@
 /**
  * Where each request's time went: ordered spans without a gap, from its arrival to its end.
- * `engine/events/waterfall` explains the causes and cuts the same spans; a golden test compares them.
+ * `visualizer/reading/waterfall` explains the causes and cuts the same spans; a golden test compares them.
  *
  * @typedef {object} Span
  * @property {number} start  since the run started, in the waterfall's unit

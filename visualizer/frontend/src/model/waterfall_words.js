@@ -1,6 +1,6 @@
 /**
  * The waterfall in words: what the run's time went to, and why one request was slow.
- * `engine/events/waterfall/words.py` says the same of a request.
+ * `visualizer/reading/waterfall/words.py` says the same of a request.
  *
  * @typedef {object} CauseRow  all spans of a request with one cause; waiting behind others is a row of its own
  * @property {string} cause
@@ -19,7 +19,7 @@
 /** @import { Model } from "./model.js" */
 /** @import { RequestTime } from "./waterfall.js" */
 /** @import { Span } from "./words.js" */
-import causeFacts from "../../../../engine/events/waterfall/cause_facts.json" with { type: "json" };
+import causeFacts from "../../../../visualizer/reading/waterfall/cause_facts.json" with { type: "json" };
 import { duration } from "./duration.js";
 import { levelOf } from "./knowledge.js";
 import { adoptedWords, fill, messages, reasonWords } from "./messages.js";

@@ -1,5 +1,5 @@
 /**
- * Why a request's cached prefix was not longer. `engine/why/missed.py` explains the kinds and gives the same answers,
+ * Why a request's cached prefix was not longer. `visualizer/reading/why/missed.py` explains the kinds and gives the same answers,
  * which a golden test compares.
  *
  * @typedef {object} WhyMissed  counts are of tokens

@@ -1,0 +1,200 @@
+"""The bookkeeping around a router: live replicas, requests in flight, and the log of decisions.
+
+The gateway and the simulator both route through a `Dispatcher`. It tells the router what happened,
+counts requests in flight, and appends each decision to the cluster log.
+
+When a replica dies, each of its requests without a token goes to another replica, but only once. A
+request that has tokens is lost, because its client already has them and another replica might continue
+differently.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from engine.cluster.checked import checked_router
+from engine.cluster.cluster_log import ClusterLog
+from engine.cluster.events import (
+    CLUSTER_SCHEMA_VERSION,
+    ClusterStarted,
+    Of,
+    Placed,
+    ReplicaJoined,
+    ReplicaLeft,
+    RequestLost,
+    Routed,
+)
+from engine.cluster.router import Decision, NoReplicaError, Replica, Router, described
+from engine.core.log.vocabulary import Event
+
+MAX_ATTEMPTS = 2
+
+
+@dataclass(slots=True)
+class _Live:
+    """A request that was routed and has not ended. `is_lost` says whether its replica died."""
+
+    replica: str
+    attempt: int
+    has_token: bool = False
+    is_lost: bool = False
+
+
+class Dispatcher:
+    """Routes requests and logs its decisions. Times are microseconds since the gateway started.
+
+    router   a name, or a Router, which is checked if a learner wrote it. Raises ValueError for
+             anything else
+    unix_us  the wall time of the start
+    timer    returns nanoseconds, to measure how long a decision takes; None in a simulation
+
+    replicas  by id, in the order in which they joined
+    """
+
+    def __init__(
+        self,
+        router: Router | str,
+        log: ClusterLog,
+        *,
+        unix_us: int,
+        timer: Callable[[], int] | None = None,
+    ) -> None:
+        self.router = checked_router(router)
+        self.log = log
+        self.replicas: dict[str, Replica] = {}
+        self._timer = timer
+        self._live: dict[int, _Live] = {}
+        name, options = described(router if isinstance(router, Router) else self.router)
+        log.append(ClusterStarted(CLUSTER_SCHEMA_VERSION, name, options, {"unix_us": unix_us}))
+
+    # Replicas
+
+    def join(
+        self,
+        replica: str,
+        block_size: int,
+        now_us: int,
+        *,
+        url: str = "",
+        role: str = "",
+        offset: int = 0,
+        rtt: int = 0,
+    ) -> None:
+        """Add a replica. `ReplicaJoined` describes the last four arguments."""
+        t = {"at": now_us, "offset": offset, "rtt": rtt}
+        self.log.append(ReplicaJoined(replica, url, role, t))
+        self.replicas[replica] = Replica(replica)
+        self.router.on_joined(replica, block_size)
+
+    def leave(self, replica: str, why: str, now_us: int) -> list[int]:
+        """Drop a replica. Return those of its requests that must be routed again; others are lost."""
+        self.log.append(ReplicaLeft(replica, why, {"at": now_us}))
+        affected = [
+            request
+            for request, live in self._live.items()
+            if live.replica == replica and not live.is_lost
+        ]
+        again = [request for request in affected if self.lost(request, now_us)]
+        del self.replicas[replica]
+        self.router.on_left(replica)
+        return again
+
+    def event(self, replica: str, seq: int, event: Event, now_us: int) -> None:
+        """Log an event of a replica, and pass it to the router."""
+        self.log.append(Of(replica, seq, event))  # type: ignore[arg-type] # one of AnyEvent
+        self.router.on_event(replica, event, now_us)
+
+    # Requests
+
+    def route(
+        self,
+        request: int,
+        tokens: Sequence[int],
+        label: str,
+        now_us: int,
+        *,
+        among: Collection[str] | None = None,
+        pinned: bool = False,
+    ) -> Decision:
+        """Choose a replica for a request, and log the decision.
+
+        request  a new number, or one that `leave` returned
+        among    the replicas to choose from; None means all
+        pinned   the client's session belongs to one replica, the only one in `among`
+
+        Raises NoReplicaError if none of the replicas is alive, and RouterError for a mistake of a
+        learner's router.
+        """
+        candidates = [
+            replica for replica in self.replicas.values() if among is None or replica.id in among
+        ]
+        if not candidates:
+            names = "" if among is None else f" of {', '.join(sorted(among))}"
+            raise NoReplicaError(f"request {request} cannot be routed: no replica{names} is alive")
+        began = self._timer() if self._timer is not None else 0
+        if pinned:
+            decision = Decision(candidates[0].id, "pinned")
+        else:
+            decision = self.router.choose(request, tokens, candidates, now_us)
+        t: dict[str, Any] = {"at": now_us}
+        if self._timer is not None:
+            t["us"] = (self._timer() - began) // 1000
+        previous = self._live.get(request)
+        live = _Live(decision.replica, 1 if previous is None else previous.attempt + 1)
+        self._live[request] = live
+        self.log.append(
+            Routed(
+                request=request,
+                label=label,
+                replica=decision.replica,
+                attempt=live.attempt,
+                reason=decision.reason,
+                prompt=len(tokens),
+                hits=decision.hits,
+                loads={replica.id: replica.in_flight for replica in candidates},
+                scores=decision.scores,
+                t=t,
+            )
+        )
+        self.replicas[decision.replica].in_flight += 1
+        self.router.on_routed(request, tokens, decision.replica, now_us)
+        return decision
+
+    def placed(self, request: int, its_request: int, now_us: int) -> None:
+        """Log that a request arrived at its replica, which calls it `its_request`."""
+        live = self._live.get(request)
+        if live is not None and not live.is_lost:
+            self.log.append(Placed(request, live.replica, its_request, {"at": now_us}))
+
+    def first_token(self, request: int, now_us: int) -> None:
+        """Note that a request has a token. Only the first call counts."""
+        live = self._live.get(request)
+        if live is not None and not live.has_token:
+            live.has_token = True
+            self.router.on_first_token(request, now_us)
+
+    def lost(self, request: int, now_us: int, *, again: bool = True) -> bool:
+        """Note that a request's replica failed, and return whether to route the request again.
+
+        `again` is False if there is no other replica. `leave` calls this for all requests of the
+        replica; a second call for a request returns the same answer.
+        """
+        live = self._live.get(request)
+        if live is None:
+            return False
+        if not live.is_lost:
+            live.is_lost = True
+            self.replicas[live.replica].in_flight -= 1
+            self.router.on_ended(request, now_us)
+        if again and not live.has_token and live.attempt < MAX_ATTEMPTS:
+            return True
+        del self._live[request]
+        self.log.append(RequestLost(request, live.replica, {"at": now_us}))
+        return False
+
+    def ended(self, request: int, now_us: int) -> None:
+        """Note that a request ended, for whatever reason. Only the first call counts."""
+        live = self._live.pop(request, None)
+        if live is not None and not live.is_lost:
+            self.replicas[live.replica].in_flight -= 1
+            self.router.on_ended(request, now_us)

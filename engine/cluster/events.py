@@ -1,0 +1,157 @@
+"""The vocabulary of the cluster log: several replicas behind one gateway, in one log.
+
+Notes before reading:
+
+- `of` carries an event of a replica, unchanged. The other events record what the gateway did. So the
+  log splits back into one `EventLog` per replica (`cluster_log.py`).
+- Events are in the order in which the gateway learned of them. A replica's event is therefore a little
+  late: a request may be routed between an event and its `of`.
+- Measured values are under the last key `t`, as in `vocabulary.py`. Times are integer microseconds
+  since the gateway started; the times inside an `of` are the replica's own. Cluster time is the
+  replica's time plus the `offset` of its `replica_joined`.
+- A request has a number here, from 1, and another one in its replica's log: `placed` joins the two.
+  As in a replica's log, a request with k samples takes k numbers.
+- A window of the log begins with `cluster_started`, the `replica_joined` of each replica that is
+  present, and for each an `of` with a `keyframe`.
+"""
+
+from typing import Any, Literal
+
+import msgspec
+
+from engine.core.log.vocabulary import AnyEvent, snake_case
+
+CLUSTER_SCHEMA_VERSION = 1
+
+RoutingReason = Literal[
+    "longest_prefix",  # it has the longest cached prefix, or one of them
+    "prefix_on_its_way",  # a request on its way there is about to compute the prefix
+    "lowest_cost",  # another replica has a longer prefix, but more work
+    "least_loaded",  # no replica has a prefix, or the policy looks at the load alone
+    "least_cached",  # no prefix is long enough, and it has the most room for a new one
+    "load_unbalanced",  # the loads differ so much that the prefix does not count
+    "random",
+    "next_in_turn",
+    "pinned",  # the client's session belongs to this replica
+]
+
+
+class ClusterEvent(msgspec.Struct, tag_field="type", tag=snake_case, omit_defaults=True, gc=False):
+    """Base of all events. `type` is the class name in snake_case."""
+
+
+class ClusterStarted(ClusterEvent):
+    """The first event of a cluster log. `options` are the router's settings."""
+
+    schema: int
+    router: str
+    options: dict[str, Any]
+    t: dict[str, Any] = {}  # unix_us
+
+
+class ReplicaJoined(ClusterEvent):
+    """A replica is ready. `role` is "" unless replicas have different tasks.
+
+    t  `at`; cluster time is the replica's time plus `offset`; `rtt` is the round trip of the ping that
+       measured the offset, so the offset is wrong by at most half of it
+    """
+
+    replica: str
+    url: str = ""
+    role: str = ""
+    t: dict[str, Any] = {}  # at, offset, rtt
+
+
+class ReplicaLeft(ClusterEvent):
+    """A replica is gone. `why` is for display."""
+
+    replica: str
+    why: str
+    t: dict[str, Any] = {}  # at
+
+
+class Of(ClusterEvent):
+    """An event of a replica's log, unchanged; `seq` is its number there."""
+
+    replica: str
+    seq: int
+    event: AnyEvent
+
+
+class Routed(ClusterEvent):
+    """A decision of the router: this request goes to `replica`.
+
+    attempt  1, or 2 if its first replica died before the first token
+    prompt   the number of prompt tokens
+    hits     by replica: how many prompt tokens are predicted to be cached there
+    loads    by replica: requests routed there that had not ended
+    scores   by replica: what the policy compared, lower is better; empty if it compared nothing
+    t        `at`, and how long the decision took, `us`; not in a simulation
+    """
+
+    request: int
+    label: str
+    replica: str
+    attempt: int
+    reason: RoutingReason
+    prompt: int
+    hits: dict[str, int]
+    loads: dict[str, int]
+    scores: dict[str, float]
+    t: dict[str, Any] = {}  # at, us
+
+
+class Placed(ClusterEvent):
+    """A request arrived at its replica; in the replica's log its number is `its_request`.
+
+    An LMTP connection is one request of the cluster; each of its streams is placed.
+    """
+
+    request: int
+    replica: str
+    its_request: int
+    t: dict[str, Any] = {}  # at
+
+
+class RequestLost(ClusterEvent):
+    """The replica died, and the request ended there: it had tokens, or had been moved before."""
+
+    request: int
+    replica: str
+    t: dict[str, Any] = {}  # at
+
+
+class Controlled(ClusterEvent):
+    """A client controlled one replica, or all of them (None). `what` is the control's name."""
+
+    what: str
+    replica: str | None = None
+    t: dict[str, Any] = {}  # at
+
+
+class Moved(ClusterEvent):
+    """The KV blocks of a request's first `tokens` tokens were copied from `source` to `target`.
+
+    t  when the copy began, `at`, and how long it took, `us`
+    """
+
+    request: int
+    source: str
+    target: str
+    tokens: int
+    blocks: int
+    bytes: int
+    t: dict[str, Any] = {}  # at, us
+
+
+AnyClusterEvent = (
+    ClusterStarted
+    | ReplicaJoined
+    | ReplicaLeft
+    | Of
+    | Routed
+    | Placed
+    | RequestLost
+    | Controlled
+    | Moved
+)

@@ -1,0 +1,104 @@
+"""A replica's real prefix tree as block keys, folded from its log and kept in a `BlockIndex`.
+
+The fold (`engine/core/log/fold.py`) knows the tree of both caches, radix and hash. After each event that
+changes the tree, only the keys of the changed node are updated.
+"""
+
+from engine.cluster.block_index import START, BlockIndex, block_keys
+from engine.core.log import vocabulary as v
+from engine.core.log.fold import State
+from engine.core.log.state import ROOT
+
+
+class ReplicaTree:
+    """The tree of one replica, which must be in `index`.
+
+    state  the replica's folded state; None before the first event
+    seats  the requests that fit into a batch, as the log says; 1 before the first event
+    """
+
+    def __init__(self, replica: str, index: BlockIndex) -> None:
+        self.state: State | None = None
+        self.seats = 1
+        self._block_size = 0
+        self._replica = replica
+        self._index = index
+        self._keys: dict[int, list[int]] = {}  # node -> the keys of its blocks
+
+    def apply(self, event: v.Event) -> list[int]:
+        """Apply the next event and return the keys of blocks that are new in the tree.
+
+        A run_started or a keyframe starts over. Raises ValueError for any other first event and, like
+        `State.apply`, for an event that contradicts the earlier ones.
+        """
+        if isinstance(event, v.RunStarted | v.Keyframe):
+            self.clear()
+            self.state = State()
+            self.state.apply(event)
+            self._block_size = self.state.block_size
+            self.seats = self.state.settings["max_batch_size"]
+            return self._add_all()
+        if self.state is None:
+            raise ValueError(
+                f"the events of replica {self._replica} must begin with run_started or keyframe, got "
+                f"{type(event).__struct_config__.tag}"
+            )
+        self.state.apply(event)
+        match event:
+            case v.RadixInserted() | v.RadixExtended():
+                return self._grow(event.node)
+            case v.BlocksStored() | v.PrefixAdopted():
+                return [key for node in event.nodes for key in self._grow(node)]
+            case v.RadixSplit():
+                keys = self._keys[event.node]
+                self._keys[event.upper], self._keys[event.node] = keys[: event.at], keys[event.at :]
+            case v.RadixEvicted() | v.BlockEvicted() | v.BlockWithdrawn():
+                if event.node not in self.state.nodes:  # otherwise another copy is left
+                    self._index.discard(self._replica, self._keys.pop(event.node))
+        return []
+
+    def clear(self) -> None:
+        """Remove all blocks from the tree and the index."""
+        for keys in self._keys.values():
+            self._index.discard(self._replica, keys)
+        self._keys.clear()
+        self.state = None
+
+    @property
+    def is_off(self) -> bool:
+        """Whether the replica, according to its log, caches no prefixes."""
+        return self.state is not None and self.state.settings["prefix_cache"] == "off"
+
+    @property
+    def free(self) -> int:
+        """Token slots in blocks that are neither cached nor in use."""
+        return 0 if self.state is None else len(self.state.free) * self._block_size
+
+    @property
+    def owed(self) -> int:
+        """Prompt tokens that the replica, according to its log, has still to compute."""
+        if self.state is None:
+            return 0
+        requests = self.state.requests.values()
+        return sum(max(0, request.prompt_length - request.computed) for request in requests)
+
+    def _grow(self, node: int) -> list[int]:
+        """Add the keys of blocks that are new at the end of a node's edge."""
+        assert self.state is not None
+        changed, size = self.state.nodes[node], self._block_size
+        keys = self._keys.setdefault(node, [])
+        before = START if changed.parent == ROOT else self._keys[changed.parent][-1]
+        new = block_keys(changed.tokens[len(keys) * size :], size, keys[-1] if keys else before)
+        keys += new
+        self._index.add(self._replica, new)
+        return new
+
+    def _add_all(self) -> list[int]:
+        assert self.state is not None
+        new, nodes = list[int](), [ROOT]
+        while nodes:
+            node = nodes.pop()
+            nodes += self.state.nodes[node].children
+            if node != ROOT:
+                new += self._grow(node)
+        return new

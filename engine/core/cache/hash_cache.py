@@ -1,0 +1,302 @@
+"""The prefix cache of vLLM: full blocks in a hash table, and one queue of evictable blocks.
+
+A full block's key is its tokens together with the key of the block before it, so equal keys mean equal
+prefixes. Three rules differ from the radix tree (`radix_cache.py`):
+
+1. A block can be found from the moment it is *scheduled*. That is sound, because in each layer
+   attention writes all new keys and values before it reads any. So equal prompts that are admitted in
+   one step share their blocks.
+2. Block tables only ever grow at their end. If two requests compute the same block at the same time,
+   both copies are kept, and each is evicted on its own.
+3. When the last owner of a cached block releases it, the block joins the end of a queue; the blocks
+   of one table join from the last to the first. The block at the front of the queue is evicted first.
+   So the least recently used prefix is evicted first, starting at its end.
+
+A planned step is not guaranteed to run: its request may be preempted in the same step, the plan may be
+dropped, or the forward pass may fail. Blocks that were only scheduled are then withdrawn before a
+request can read them.
+
+A node stands for a key. It has one block, or several if there are duplicates; a match finds the
+oldest one.
+
+Source: vLLM's `vllm/v1/core/block_pool.py` and `vllm/v1/core/single_type_kv_cache_manager.py`.
+
+Differs from vLLM in three ways. vLLM's key is a SHA-256 hash of the tokens and of the previous block's
+hash; here it is the tokens themselves and the previous node's number, so keys cannot collide. vLLM
+keeps free and evictable blocks in one queue, with the blocks without a key at its front; here those
+blocks are in the pool's free stack. vLLM does not withdraw the blocks of a request that is preempted in
+the step that scheduled them.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
+
+from engine.core.cache.block_pool import BlockPool
+from engine.core.cache.prefix_cache import NO_REQUEST, Adopted, BlockOwner
+from engine.core.log.vocabulary import (
+    BlockEvicted,
+    BlocksStored,
+    BlocksTrimmed,
+    BlockWithdrawn,
+    Event,
+    EvictionReason,
+)
+from engine.core.request import Request
+from engine.extensions.window_pages import WindowPages
+
+ROOT = 0
+_Key = tuple[int, tuple[int, ...]]  # the previous node's id, and the block's tokens
+
+
+@dataclass(slots=True, eq=False)
+class HashNode:
+    """A key of the hash table.
+
+    depth   blocks from the beginning of the prefix to the end of this one
+    blocks  the block that a match finds: the oldest copy
+    copies  the other copies, oldest first
+    """
+
+    # A snapshot reads these two, but reference counts replace locks and the queue replaces times.
+    lock_ref: ClassVar[int] = 0
+    last: ClassVar[int] = 0
+
+    id: int
+    parent: "HashNode | None"
+    tokens: tuple[int, ...] = ()
+    depth: int = 0
+    blocks: list[int] = field(default_factory=list)
+    copies: list[int] = field(default_factory=list)
+
+
+class HashMatch(NamedTuple):
+    """The cached prefix of a token sequence: its last node, and a block for each node."""
+
+    node: HashNode
+    blocks: list[int]
+
+
+class HashCache:
+    """A hash table over the full blocks of a pool.
+
+    nodes  the nodes by id; the root, 0, is the empty prefix
+    tick   always 0, because the queue keeps the order of accesses
+    """
+
+    enabled = True
+    tick = 0
+
+    def __init__(
+        self,
+        pool: BlockPool,
+        block_size: int,
+        emit: Callable[[Event], None],
+        pages: WindowPages | None = None,
+    ) -> None:
+        self.block_size = block_size
+        self.lookup = self
+        self._root = HashNode(ROOT, None)
+        self.nodes: dict[int, HashNode] = {ROOT: self._root}
+        self._by_key: dict[_Key, HashNode] = {}
+        self._node_of: dict[int, HashNode] = {}  # block -> its node
+        self._queue: OrderedDict[int, None] = OrderedDict()  # cached blocks without an owner
+        self._next_id = 1
+        self._pool = pool
+        self._pages = pages
+        self._emit = emit
+
+    @property
+    def num_evictable_blocks(self) -> int:
+        """The number of cached blocks that no owner uses."""
+        return len(self._queue)
+
+    @property
+    def eviction_queue(self) -> list[int]:
+        """The cached blocks that no owner uses, in the order in which they will be evicted."""
+        return list(self._queue)
+
+    def match(self, tokens: Sequence[int], limit: int) -> HashMatch:
+        """Return the longest cached prefix of `tokens`, at most `limit` blocks. Changes nothing."""
+        node, blocks, size = self._root, list[int](), self.block_size
+        for start in range(0, limit * size, size):
+            child = self._by_key.get((node.id, tuple(tokens[start : start + size])))
+            if child is None:
+                break
+            node = child
+            blocks.append(node.blocks[0] if self._pages is None else self._with_page(node))
+        return HashMatch(node, blocks)
+
+    def _with_page(self, node: HashNode) -> int:
+        """Return the oldest copy that has a window page, or the oldest copy if none has one."""
+        assert self._pages is not None
+        copies = [*node.blocks, *node.copies]
+        return next(filter(self._pages.has_page, copies), copies[0])
+
+    def is_scheduled(self, block: int) -> bool:
+        """Return whether a partly filled block already has a key, because this step fills it."""
+        return block in self._node_of
+
+    # Owners
+
+    def attach(self, owner: BlockOwner, match: HashMatch) -> None:
+        """Give an owner the blocks of its match. The caller emits the event."""
+        for block in match.blocks:
+            self._queue.pop(block, None)
+        self._pool.share(match.blocks)
+        owner.block_table = list(match.blocks)
+        owner.num_computed_tokens = len(match.blocks) * self.block_size
+        owner.last_node = match.node.id
+
+    def share(self, parent: Request, sample: Request) -> None:
+        """Let a forked sample share all blocks of its parent."""
+        sample.block_table = list(parent.block_table)
+        self._pool.share(sample.block_table)
+        sample.last_node = parent.last_node
+
+    def release(self, owner: BlockOwner, keep: int = 0) -> None:
+        """Release the blocks after the first `keep`; the tail is allocated or evicted first."""
+        blocks = owner.block_table[keep:]
+        for block in reversed(blocks):
+            if block in self._node_of and self._pool.refs[block] == 2:  # this owner and the cache
+                self._queue[block] = None
+        self._pool.release(blocks[::-1])
+        del owner.block_table[keep:]
+        node = self.nodes[owner.last_node]
+        while node.depth > keep:
+            assert node.parent is not None
+            node = node.parent
+        owner.last_node = node.id
+
+    # Evicting
+
+    def evict(self, needed_by: Request | None) -> None:
+        """Evict the block at the front of the queue."""
+        if needed_by is None:
+            self._evict(1, NO_REQUEST, "adopted")
+        else:
+            self._evict(1, needed_by.id, "room")
+
+    def clear(self) -> None:
+        """Evict every block in the queue."""
+        self._evict(len(self._queue), NO_REQUEST, "cleared")
+
+    def _evict(self, count: int, needed_by: int, reason: EvictionReason) -> None:
+        """Evict blocks from the front of the queue, and emit the events when all of them are free.
+
+        The evicted blocks go to the bottom of the free stack, so they are allocated last, and each
+        goes below those evicted before it. They are inserted together, because inserting them one by
+        one would move the whole stack each time.
+        """
+        blocks = [self._queue.popitem(last=False)[0] for _ in range(count)]
+        nodes = [self._remove(block) for block in blocks]
+        for block in blocks:
+            self._pool.refs[block] = 0
+        self._pool.free[:0] = reversed(blocks)
+        for node, block in zip(nodes, blocks, strict=True):
+            self._emit(BlockEvicted(node.id, block, needed_by, reason))
+
+    def _remove(self, block: int) -> HashNode:
+        """Remove a block from the hash table, and its node if this was the last copy."""
+        node = self._node_of.pop(block)
+        if block in node.copies:
+            node.copies.remove(block)
+        else:
+            node.blocks = node.copies[:1]
+            del node.copies[:1]
+        if not node.blocks:
+            assert node.parent is not None
+            del self.nodes[node.id]
+            del self._by_key[node.parent.id, node.tokens]
+        return node
+
+    # Caching
+
+    def adopt(self, match: HashMatch, tokens: list[int]) -> Adopted:
+        """Allocate blocks for tokens that continue a match, and make them findable."""
+        node, nodes, size = match.node, list[int](), self.block_size
+        blocks = self._pool.allocate(len(tokens) // size)
+        for index, block in enumerate(blocks):
+            node = self._child(node, tokens[index * size : (index + 1) * size])
+            node.blocks.append(block)
+            self._node_of[block] = node
+            nodes.append(node.id)
+        # Queue the prefix as if a request had released it, so that its tail is evicted first.
+        while node.parent is not None:
+            if self._pool.refs[block := node.blocks[0]] == 1:
+                self._queue[block] = None
+                self._queue.move_to_end(block)
+            node = node.parent
+        return Adopted(match.node.id, nodes, blocks)
+
+    def cache_scheduled(self, request: Request, end: int) -> None:
+        """Make the full blocks before token `end` findable. Drafts must not be among them."""
+        node = parent = self.nodes[request.last_node]
+        if end // self.block_size <= node.depth:
+            return
+        nodes, blocks = list[int](), request.block_table[node.depth : end // self.block_size]
+        for block in blocks:
+            start = node.depth * self.block_size
+            node = self._child(node, request.tokens[start : start + self.block_size])
+            (node.copies if node.blocks else node.blocks).append(block)
+            self._node_of[block] = node
+            nodes.append(node.id)
+        self._pool.share(blocks)
+        request.last_node = node.id
+        self._emit(BlocksStored(request.id, parent.id, nodes, blocks))
+
+    def cache_computed(self, request: Request) -> None:
+        """Make the blocks that accepted drafts have filled findable, too."""
+        self.cache_scheduled(request, request.num_computed_tokens)
+
+    def _child(self, node: HashNode, block_tokens: list[int]) -> HashNode:
+        key = node.id, tuple(block_tokens)
+        child = self._by_key.get(key)
+        if child is None:
+            child = HashNode(self._next_id, node, key[1], node.depth + 1)
+            self._next_id += 1
+            self._by_key[key] = self.nodes[child.id] = child
+        return child
+
+    def withdraw(self, requests: Sequence[Request], lost: Set[int] = frozenset()) -> None:
+        """Remove the blocks that these requests will not compute from the hash table.
+
+        If a request has found such a block of an earlier request, or one of the `lost` blocks, it
+        loses that block and all blocks after it.
+        """
+        uncomputed = set(lost)
+        for request in requests:
+            uncomputed.update(self._uncomputed_blocks(request))
+        for request in reversed(requests):  # a request finds only blocks of earlier requests
+            for block in reversed(self._uncomputed_blocks(request)):
+                node = self._remove(block)
+                assert node.parent is not None
+                self._pool.refs[block] -= 1
+                request.last_node = node.parent.id
+                self._emit(BlockWithdrawn(request.id, node.id, block))
+            depth = self.nodes[request.last_node].depth
+            keep = next((i for i in range(depth) if request.block_table[i] in uncomputed), depth)
+            if keep < depth:
+                self.release(request, keep)
+                request.num_computed_tokens = keep * self.block_size
+                self._emit(BlocksTrimmed(request.id, keep))
+
+    def _uncomputed_blocks(self, request: Request) -> list[int]:
+        computed = request.num_scheduled_tokens // self.block_size
+        return request.block_table[computed : self.nodes[request.last_node].depth]
+
+    def check_integrity(self) -> None:
+        """Raise AssertionError unless table, nodes, queue and reference counts agree."""
+        for block, node in self._node_of.items():
+            assert block in node.blocks + node.copies
+            assert self.nodes.get(node.id) is node
+            assert (self._pool.refs[block] == 1) == (block in self._queue)
+        for node in self.nodes.values():
+            if node.parent is not None:
+                assert self._by_key[node.parent.id, node.tokens] is node
+                assert self.nodes.get(node.parent.id) is node.parent, "a prefix has a gap"
+                assert node.depth == node.parent.depth + 1
+                assert len(node.blocks) == 1
+        assert len(self._by_key) == len(self.nodes) - 1
+        assert set(self._queue) <= set(self._node_of)

@@ -1,0 +1,166 @@
+"""Attention that reads keys and values from KV blocks.
+
+Each layer writes the new tokens' keys and values into their slots. Then each group of rows gathers
+its context block by block, following its block tables, and attends to it. `reference.py` does the
+same in a few lines, one row at a time.
+
+A context may end in the middle of a block. The slots past its end hold garbage, possibly NaN, because
+they were never written or belonged to a freed request. If all rows of a group end at the same offset,
+these slots are sliced off. Otherwise a mask hides them and their gathered copies are set to zero,
+because with a mask alone, 0 * NaN would still be NaN.
+
+Differs from vLLM (PagedAttention, arXiv:2309.06180):
+
+- The context is gathered into a contiguous buffer. vLLM's GPU kernels read the blocks in place.
+- Rows are grouped by query length and context length, with one call per group. vLLM's kernels
+  handle rows of different lengths in one call.
+
+To use another kernel, pass a class with the interface of `PagedAttention` to the engine.
+"""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
+from engine.core.compute.attention.kv_cache import KVCache
+from engine.core.compute.batch import Batch, Group
+from engine.core.compute.precision import activation_dtype
+from engine.models.config import ModelConfig
+
+
+class PagedAttention:
+    """One step's attention, created once per step and called once per layer."""
+
+    def __init__(self, config: ModelConfig, kv_cache: KVCache, batch: Batch) -> None:
+        self._kv_cache = kv_cache
+        # Layers with the same window share their slots and groups.
+        self._windows = config.windows
+        kinds = {window: layer for layer, window in enumerate(config.windows)}
+        self._slots = {
+            window: kv_cache.slots_in(layer, batch.slot_mapping) for window, layer in kinds.items()
+        }
+        self._groups = {
+            window: [_GroupAttention(config, kv_cache, group, layer) for group in batch.groups]
+            for window, layer in kinds.items()
+        }
+
+    def __call__(self, layer: int, queries: Tensor, keys_values: Tensor) -> Tensor:
+        """Write the new keys and values, then attend from each token to its context.
+
+        queries      [tokens, heads, head_dim]
+        keys_values  [tokens, 2 * kv_heads, head_dim], all key heads, then all value heads
+        returns      [tokens, heads * head_dim]
+        """
+        window, cache = self._windows[layer], self._kv_cache
+        keys_values = keys_values.to(cache.tensor.dtype)
+        cache.by_slot[layer].index_copy_(0, self._slots[window], keys_values)
+        blocks, groups = cache.by_block[layer], self._groups[window]
+        outputs = [group.attend(queries[group.tokens], blocks) for group in groups]
+        return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
+
+
+class _GroupAttention:
+    """Rows with the same number of tokens: one gather and one attention call per layer."""
+
+    def __init__(self, config: ModelConfig, kv_cache: KVCache, group: Group, layer: int) -> None:
+        self.tokens = group.tokens
+        rows, size = len(group.seq_lens), kv_cache.block_size
+        kv_heads, head_dim = config.num_kv_heads, config.head_dim
+        self._shape = (rows, group.query_len, kv_heads, config.num_heads // kv_heads, head_dim)
+
+        # Read whole blocks, starting at the window of the row's first new token. Without a window,
+        # read them all.
+        window = config.windows[layer] or group.seq_lens[-1]
+        low = size  # the first slot that any row reads in its first block
+        first_positions, ends = list[int](), list[int]()  # ends: slots from the first block on
+        tables: list[list[int]] = []
+        for seq_len, table in zip(group.seq_lens, group.block_tables, strict=True):
+            start = max(seq_len - group.query_len - window + 1, 0)
+            first = start - start % size
+            low = min(low, start % size)
+            first_positions.append(first)
+            ends.append(seq_len - first)
+            tables.append(table[first // size : -(-seq_len // size)])
+        # Pad shorter tables with a full block, because a full block holds no garbage.
+        widest = max(tables, key=len)
+        block_index: list[int] = []
+        for table in tables:
+            block_index += table + widest[:1] * (len(widest) - len(table))
+        device = kv_cache.tensor.device
+        self._block_index = kv_cache.blocks_in(layer, torch.tensor(block_index, device=device))
+
+        # All layers share one buffer, so even a long context allocates only once per step.
+        num_slots = len(widest) * size
+        buffer = kv_cache.tensor.new_empty(rows, num_slots, 2, kv_heads, head_dim)
+        self._blocks = buffer.view(len(block_index), -1)
+        self._slots = buffer.view(rows * num_slots, -1)
+        high = max(ends)
+        # On a CPU without half precision, the gathered blocks are converted to float32.
+        dtype = activation_dtype(buffer.dtype, buffer.device)
+        self._buffer, self._wide = buffer, buffer
+        if dtype != buffer.dtype:
+            self._wide = torch.empty_like(buffer, dtype=dtype)
+        keys, values = self._wide[:, low:high].unbind(dim=2)
+        self._keys, self._values = keys.transpose(1, 2), values.transpose(1, 2)
+
+        self._mask: Tensor | None = None
+        self._garbage: Tensor | None = None
+        # A whole prompt attends only to itself, and the kernel has a fast path for this shape.
+        self._causal = 1 < group.query_len == group.seq_lens[-1] <= window
+        ragged = group.seq_lens[0] != group.seq_lens[-1]
+        if ragged or (group.query_len > 1 and not self._causal):
+            positions = np.array(first_positions)[:, None] + np.arange(low, high)
+            mask = _mask(positions, np.array(group.seq_lens)[:, None], group.query_len, window)
+            # Repeat for the query heads that share a KV head: [rows, 1, query_len * sharing, keys].
+            mask = mask.repeat(self._shape[3], axis=1)[:, None]
+            self._mask = torch.from_numpy(mask).to(device, dtype)
+        if ragged:
+            garbage: list[int] = []
+            for i, (end, table) in enumerate(zip(ends, tables, strict=True)):
+                garbage += range(i * num_slots + end, i * num_slots + len(table) * size)
+            self._garbage = torch.tensor(garbage, dtype=torch.int64, device=device)
+
+    def attend(self, queries: Tensor, blocks: Tensor) -> Tensor:
+        """`queries` [rows * query_len, heads, head_dim] -> [rows * query_len, heads * head_dim]."""
+        torch.index_select(blocks, 0, self._block_index, out=self._blocks)
+        if self._garbage is not None:
+            self._slots.index_fill_(0, self._garbage, 0.0)
+        if self._wide is not self._buffer:
+            self._wide.copy_(self._buffer)
+        rows, query_len, kv_heads, _, head_dim = self._shape
+        if self._causal:
+            own = queries.view(rows, query_len, -1, head_dim).transpose(1, 2)
+            output = F.scaled_dot_product_attention(
+                own, self._keys, self._values, is_causal=True, enable_gqa=True
+            )
+            return output.transpose(1, 2).reshape(rows * query_len, -1)
+        # Stack the query heads that share a KV head as additional tokens of that head. The kernel
+        # then reads the keys once for all of them; `enable_gqa` reads them once per query head.
+        stacked = queries.view(self._shape).transpose(1, 2).reshape(rows, kv_heads, -1, head_dim)
+        output = F.scaled_dot_product_attention(
+            stacked, self._keys, self._values, attn_mask=self._mask
+        )
+        if query_len == 1:
+            return output.view(rows, -1)
+        unstacked = output.view(rows, kv_heads, query_len, -1, head_dim).transpose(1, 2)
+        return unstacked.reshape(rows * query_len, -1)
+
+
+def _mask(
+    positions: NDArray[np.int64], seq_lens: NDArray[np.int64], query_len: int, window: int
+) -> NDArray[np.float32]:
+    """Return the mask to add to the scores: [rows, query_len, keys], 0 if visible, else -inf.
+
+    positions  [rows, keys] each key's position in its text
+    seq_lens   [rows, 1] context lengths
+
+    A token sees itself and the tokens before it, within its window. The last token of a chunk sees
+    the whole context, so the triangle is aligned to the bottom right. `is_causal=True` aligns it to
+    the top left, which is correct only for a prompt computed from its first token.
+    """
+    queries = (seq_lens - query_len + np.arange(query_len))[:, :, None]
+    keys = positions[:, None]
+    visible = (keys <= queries) & (keys > queries - window)
+    return np.where(visible, np.float32(0), np.float32(-np.inf))

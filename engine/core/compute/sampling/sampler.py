@@ -1,0 +1,176 @@
+"""Sampling: from logits to tokens, for all positions of a step at once; `reference.py` handles one.
+
+    logit bias -> log-probabilities (reported) -> penalties -> min_tokens
+        -> bad_words -> allowed_token_ids -> mask
+        -> greedy: the likeliest token | else temperature -> min-p -> top-k -> top-p -> one draw
+
+Stages that no request uses are skipped. All reported log-probabilities are read from one tensor, so a
+token's own and its entry among the most likely tokens are the same float. Clients compare them: lm-eval
+checks whether a text is the greedy one.
+
+Differs from vLLM (`vllm/v1/sample/sampler.py`):
+
+- The random number is a hash of seed, sample and position (`randomness.py`). vLLM draws from a
+  `torch.Generator`, one per request with a seed and one for all others.
+- The token is looked up in the cumulative probabilities, in order of ids. vLLM divides the
+  probabilities by exponential noise and takes the maximum; the distribution is the same. Ordering by
+  probability would make the draw fragile: a change in the last bit of a logit may swap two almost
+  equally likely tokens.
+- Reported log-probabilities include the logit bias. vLLM's default (`raw_logprobs`) leaves it out.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from engine.core.compute.sampling.logits_processors import (
+    apply_allowed_token_ids,
+    apply_bad_words,
+    apply_frequency_and_presence_penalties,
+    apply_logit_bias,
+    apply_min_tokens,
+    apply_repetition_penalty,
+)
+from engine.core.compute.sampling.masks import apply_masks
+from engine.core.compute.sampling.randomness import uniforms
+from engine.core.compute.sampling.truncation import TokenProbs, truncated_probs
+from engine.core.runner import LogitPosition, SamplerOutput
+
+
+def sample(
+    logits: Tensor,
+    positions: list[LogitPosition],
+    logits_to_probs: TokenProbs = truncated_probs,
+) -> SamplerOutput:
+    """Sample a token for each position from its row of `logits` [positions, vocab].
+
+    `logits` are changed in place. `logits_to_probs` computes the probabilities to draw with, for
+    requests that are not greedy. Raises FloatingPointError if the logits are not finite.
+    """
+    logprobs = process_logits(logits, positions)
+    masks = apply_masks(logits, positions, logprobs)
+    # Use numpy's argmax, because torch's takes ten times as long; both return the first maximum.
+    ids = torch.from_numpy(logits.numpy().argmax(axis=-1))
+    drawn = [i for i, position in enumerate(positions) if position.params.temperature > 0]
+    if drawn:
+        rows = drawn if len(drawn) < len(positions) else slice(None)
+        chosen = [positions[i] for i in drawn]
+        numbers = uniforms(
+            [position.request.seed for position in chosen],
+            [position.sample for position in chosen],
+            [position.position for position in chosen],
+        )
+        probs = _probs(logits[rows], chosen, logits_to_probs)
+        ids[rows] = draw(probs, torch.tensor(numbers, dtype=torch.float64))
+    top: dict[int, list[tuple[int, float]]] = {}
+    reported = [i for i, position in enumerate(positions) if position.params.logprobs is not None]
+    if reported:
+        counts = [positions[i].params.logprobs or 0 for i in reported]
+        top = dict(zip(reported, top_logprobs(logprobs[reported], counts), strict=True))
+    own = logprobs.gather(1, ids[:, None])[:, 0].tolist()
+    return SamplerOutput(ids.tolist(), own, top, masks)
+
+
+def probabilities(
+    logits: Tensor,
+    positions: list[LogitPosition],
+    logits_to_probs: TokenProbs = truncated_probs,
+) -> tuple[Tensor, Tensor]:
+    """Return the reported log-probabilities and the probabilities that `sample` draws with.
+
+    Both are [positions, vocab]. A greedy request puts all probability on one token. `logits` are
+    changed in place.
+    """
+    logprobs = process_logits(logits, positions)
+    apply_masks(logits, positions, logprobs)
+    ids = torch.from_numpy(logits.numpy().argmax(axis=-1))
+    probs = torch.nn.functional.one_hot(ids, logits.shape[-1]).to(logits.dtype)
+    drawn = [i for i, position in enumerate(positions) if position.params.temperature > 0]
+    if drawn:
+        probs[drawn] = _probs(logits[drawn], [positions[i] for i in drawn], logits_to_probs)
+    return logprobs, probs
+
+
+def draw(probs: Tensor, numbers: Tensor) -> Tensor:
+    """Return the ids [rows] at which the cumulative probability passes `numbers` [rows] in [0, 1).
+
+    `probs` [rows, vocab] need not sum to 1.
+    """
+    # Use double precision: over a large vocabulary, a float32 sum misses 1 by more than the
+    # probability of a rare token.
+    cumulative = probs.cumsum(dim=-1, dtype=torch.float64)
+    targets = numbers[:, None] * cumulative[:, -1:]
+    return torch.searchsorted(cumulative, targets, right=True)[:, 0]
+
+
+def process_logits(logits: Tensor, positions: list[LogitPosition]) -> Tensor:
+    """Apply bias, penalties and bans to `logits` in place; return the logprobs to report."""
+    params = [position.params for position in positions]
+    if rows := [i for i, p in enumerate(params) if p.logit_bias]:
+        apply_logit_bias(logits, positions, rows)
+    logprobs = compute_logprobs(logits)
+    if rows := [i for i, p in enumerate(params) if p.repetition_penalty != 1]:
+        apply_repetition_penalty(logits, positions, rows)
+    if rows := [i for i, p in enumerate(params) if p.frequency_penalty or p.presence_penalty]:
+        apply_frequency_and_presence_penalties(logits, positions, rows)
+    if rows := [
+        i
+        for i, p in enumerate(params)
+        if p.min_tokens and p.min_tokens > positions[i].output_length
+    ]:
+        # The masks come last, so that no penalty changes the logits of forbidden tokens.
+        apply_min_tokens(logits, positions, rows)
+    if rows := [i for i, p in enumerate(params) if p.bad_words]:
+        apply_bad_words(logits, positions, rows)
+    if rows := [i for i, p in enumerate(params) if p.allowed_token_ids]:
+        apply_allowed_token_ids(logits, positions, rows)
+    return logprobs
+
+
+def compute_logprobs(logits: Tensor) -> Tensor:
+    """Return the natural logarithms of the probabilities, [rows, vocab] like `logits`.
+
+    Raises FloatingPointError if the logits are not finite.
+    """
+    logprobs = torch.log_softmax(logits, dim=-1)
+    if logprobs[:, 0].isnan().any():  # one bad logit makes its whole row NaN
+        raise FloatingPointError(
+            "the model's logits are not finite: its weights or KV are damaged, or its values exceed "
+            "the range of float16, so load it with dtype bfloat16 or float32"
+        )
+    return logprobs
+
+
+def top_logprobs(logprobs: Tensor, counts: Sequence[int]) -> list[list[tuple[int, float]]]:
+    """Return the `counts[i]` most likely tokens of row i of `logprobs` [rows, vocab].
+
+    The most likely token comes first, and ties are ordered by id. A row's result must not depend on
+    how many tokens another row asks for.
+    """
+    table = logprobs.numpy()
+    most = min(max(counts, default=0), table.shape[-1])
+    if most == 0:
+        return [[] for _ in counts]
+    threshold = np.partition(table, -most, axis=-1)[:, -most]
+    # This also finds tokens tied with the last one. They are cut off at the end.
+    rows, ids = np.divmod(np.flatnonzero(table >= threshold[:, None]), table.shape[-1])
+    values = table[rows, ids]
+    order = np.lexsort((-values, rows))  # stable, and ids ascend within a row
+    pairs = list(zip(ids[order].tolist(), values[order].tolist(), strict=True))
+    firsts = np.searchsorted(rows, np.arange(len(counts))).tolist()
+    return [
+        pairs[first : first + min(count, most)] for first, count in zip(firsts, counts, strict=True)
+    ]
+
+
+def _probs(logits: Tensor, positions: list[LogitPosition], logits_to_probs: TokenProbs) -> Tensor:
+    params = [position.params for position in positions]
+    return logits_to_probs(
+        logits,
+        torch.tensor([p.temperature for p in params], dtype=torch.float32),
+        torch.tensor([p.min_p for p in params], dtype=torch.float32),
+        torch.tensor([min(p.top_k, logits.shape[-1]) for p in params]),
+        torch.tensor([p.top_p for p in params], dtype=torch.float64),
+    )

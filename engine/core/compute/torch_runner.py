@@ -1,0 +1,174 @@
+"""The runner that runs the model: one forward pass over a step's rows, then sampling.
+
+    block copies -> batch -> decoder (attention reads KV blocks) -> sampler -> verification of drafts
+
+Differs from vLLM (`vllm/v1/worker/gpu_model_runner.py`):
+
+- The batch is rebuilt in every step. vLLM keeps a persistent batch and updates it.
+- There are no CUDA graphs and no compilation: the model runs eagerly.
+- On any device, logits are copied to the CPU and sampled there.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from engine.core.compute.attention.kv_cache import KVCache
+from engine.core.compute.attention.paged_attention import PagedAttention
+from engine.core.compute.batch import Batch, make_batch
+from engine.core.compute.precision import dtype_name
+from engine.core.compute.sampling.prompt_logprobs import score_prompts
+from engine.core.compute.sampling.sampler import probabilities, sample, top_logprobs
+from engine.core.compute.sampling.truncation import TokenProbs, truncated_probs
+from engine.core.runner import KVFormat, Row, Sampled
+from engine.core.speculation.verification import Verifier, apply_verifier, split_output
+from engine.models.attention_block import Attend
+from engine.models.config import LlamaConfig, ModelConfig
+from engine.models.decoder import Decoder
+from engine.models.gpt2 import GPT2
+from engine.models.memory import check_kv_fits, kv_bytes_per_token
+
+
+class TorchRunner:
+    """A decoder with a paged KV cache; see `engine.runner.Runner`.
+
+    max_context      longest text (prompt plus output) that the model supports
+    window           widest sliding window of a layer; None if no layer slides
+    vocab_size       token ids are 0 .. vocab_size - 1
+    kv_cache         the KV memory; None before `reserve`
+    attention        a class like `PagedAttention`: created once per step, called once per layer
+    verifier         a learner's own verifier of drafts; None for `count_accepted`
+    logits_to_probs  a function like `truncated_probs`, for requests that are not greedy
+    """
+
+    def __init__(self, model: Decoder | GPT2, name: str = "") -> None:
+        self._model = model
+        self._name = name
+        self.kv_cache: KVCache | None = None
+        self.attention: Callable[[ModelConfig, KVCache, Batch], Attend] = PagedAttention
+        self.verifier: Verifier | None = None
+        self.logits_to_probs: TokenProbs = truncated_probs
+        self.max_context: int | None = model.config.max_context
+        self.window: int | None = model.config.window
+        self.vocab_size = model.config.vocab_size
+
+    @property
+    def expert_loads(self) -> list[list[int]]:
+        """How many tokens each expert of each layer computed in the latest `run`; see `Runner`."""
+        return self._model.expert_loads if isinstance(self._model, Decoder) else []
+
+    def describe(self) -> dict[str, Any]:
+        """Return the model's sizes, its precision and its KV memory in bytes.
+
+        `kv_bytes_per_token` counts every layer. `kv_bytes` is the KV memory that is reserved; it is
+        less than that for all tokens if sliding layers have window pages.
+        """
+        config = self._model.config
+        reserved = {} if self.kv_cache is None else {"kv_bytes": self.kv_cache.nbytes}
+        experts = {}
+        if isinstance(config, LlamaConfig) and config.num_experts:
+            experts = {
+                "experts": config.num_experts,
+                "experts_per_token": config.experts_per_token,
+            }
+        return {
+            "name": self._name,
+            "architecture": config.architecture,
+            "parameters": self._model.num_parameters,
+            "layers": config.num_layers,
+            "hidden_size": config.hidden_size,
+            "heads": config.num_heads,
+            "kv_heads": config.num_kv_heads,
+            "head_dim": config.head_dim,
+            "vocab_size": config.vocab_size,
+            "max_context": config.max_context,
+            "dtype": dtype_name(self._model.dtype),
+            "device": self._model.device.type,
+            "weight_bytes": self._model.weight_bytes,
+            "kv_bytes_per_token": kv_bytes_per_token(config, self._model.dtype),
+            **reserved,
+            **experts,
+        }
+
+    def reserve(
+        self, num_blocks: int, block_size: int, num_window_pages: int | None = None
+    ) -> None:
+        """Allocate the KV cache. Raises ConfigError if it does not fit in memory.
+
+        Each engine calls this once. An earlier engine's KV cache is freed first, so the two never
+        exist at the same time.
+        """
+        config = self._model.config
+        dtype, device = self._model.dtype, self._model.device
+        self.kv_cache = None
+        check_kv_fits(config, num_blocks, block_size, num_window_pages, dtype=dtype, device=device)
+        self.kv_cache = KVCache(
+            config, num_blocks, block_size, dtype, device, num_window_pages=num_window_pages
+        )
+        self._model.prepare(min(config.max_context, num_blocks * block_size))
+
+    def map_window_pages(self, pages: Sequence[tuple[int, int]]) -> None:
+        """Note which block has which window page."""
+        self._reserved().map_window_pages(pages)
+
+    def kv_format(self) -> KVFormat:
+        """Return the format of a page: the KV of one block in all layers, see `KVCache`."""
+        cache, dtype = self._reserved(), dtype_name(self._model.dtype)
+        model = self._model.fingerprint
+        if len(cache.window_tensor):
+            model += f", sliding layers only in a window of {self.window}"
+        return KVFormat(model, dtype, cache.page_shape, cache.page_bytes)
+
+    def read_pages(self, blocks: Sequence[int]) -> bytes:
+        """Return the pages of blocks."""
+        return self._reserved().read_pages(blocks)
+
+    def write_pages(self, blocks: Sequence[int], pages: memoryview) -> None:
+        """Write one page to each of `blocks`."""
+        self._reserved().write_pages(blocks, pages)
+
+    def _reserved(self) -> KVCache:
+        if self.kv_cache is None:
+            raise RuntimeError("reserve(num_blocks, block_size) must be called first")
+        return self.kv_cache
+
+    @torch.inference_mode()
+    def run(self, rows: Sequence[Row], copies: Sequence[tuple[int, int]]) -> list[list[Sampled]]:
+        """Copy blocks (source, destination), then compute all rows in one forward pass.
+
+        Returns, for each row, one `Sampled` per entry of `row.samples`, and fills `row.scores`.
+        """
+        if self.kv_cache is None:
+            raise RuntimeError("reserve(num_blocks, block_size) must be called before run()")
+        if copies:
+            self.kv_cache.copy(copies)
+        if not rows:
+            return []
+        batch = make_batch(rows, self.kv_cache.block_size, self._model.device)
+        attention = self.attention(self._model.config, self.kv_cache, batch)
+        logits = self._model.forward(
+            batch.token_ids, batch.positions, attention, batch.logits_indices
+        ).cpu()
+        positions = batch.logit_positions
+        if len(logits) > len(positions):
+            score_prompts(logits[len(positions) :], rows)
+        if not positions:
+            return [[] for _ in rows]
+        logits = logits[: len(positions)]
+        if self.verifier is None or not any(row.drafts for row in rows):
+            return split_output(rows, sample(logits, positions, self.logits_to_probs))
+        output = sample(logits.clone(), positions, self.logits_to_probs)
+        results = split_output(rows, output)
+        logprobs, probs = probabilities(logits, positions, self.logits_to_probs)
+
+        def report(first: int, ids: list[int]) -> Sampled:
+            at = range(first, first + len(ids))
+            own = logprobs[at, ids].tolist()
+            count, top = positions[first].params.logprobs, list[list[tuple[int, float]]]()
+            if count is not None:
+                top = top_logprobs(logprobs[first : first + len(ids)], [count] * len(ids))
+            return Sampled(ids, own, top, [output.masks[i] for i in at if i in output.masks])
+
+        apply_verifier(self.verifier, rows, positions, results, probs=probs.tolist(), report=report)
+        return results

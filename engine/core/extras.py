@@ -1,0 +1,45 @@
+"""The libraries that a plain `pip install underglass` leaves out, and the error for a missing one.
+
+The core needs msgspec, and typer for its console command; every other library belongs to an extra. A
+module imports such a library where it is used, or at the top if the whole module is about it. Where
+the code of a user imports such a module, the error says in one line what to install:
+
+    with needs_extra("Engine.load"):
+        loader = importlib.import_module("engine.models.loader")
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+# The extras in pyproject.toml, and the modules that each one installs.
+_MODULES = {
+    "model": "gguf huggingface_hub jinja2 llguidance numpy safetensors tokenizers torch tqdm",
+    "server": "fastapi httptools prometheus_client psutil segno starlette uvicorn websockets",
+    "lab": "IPython anywidget httpx httpx_sse ipywidgets jupyterlab nbformat pandas plotly traitlets",
+    "gateway": "aiohttp",
+    "cluster": "ray",
+    "kv-events": "zmq",
+    "pictures": "playwright",
+}
+EXTRA_OF = {module: extra for extra, modules in _MODULES.items() for module in modules.split()}
+
+
+class MissingExtraError(ModuleNotFoundError):
+    """A library or the front end is missing. The message says how to install or build it."""
+
+
+@contextmanager
+def needs_extra(what: str) -> Iterator[None]:
+    """Turn the failed import of an optional library into a MissingExtraError about `what`."""
+    try:
+        yield
+    except MissingExtraError:
+        raise
+    except ModuleNotFoundError as error:
+        library = (error.name or "").partition(".")[0]
+        if library not in EXTRA_OF:
+            raise
+        raise MissingExtraError(
+            f"{what} needs {library}: pip install 'underglass[{EXTRA_OF[library]}]'",
+            name=error.name,
+        ) from None

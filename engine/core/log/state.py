@@ -1,0 +1,375 @@
+"""The state of an engine as plain values, without any engine object.
+
+This is all the state that serving needs: a queue and a batch; a free stack and a reference count per
+block; each request's computed tokens and block table; the tree of cached prefixes. `fold.py` applies
+each event.
+
+The whole state is an event, too: a keyframe. A window of the log begins with one, and so does the feed
+of a client that joins a running engine.
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from msgspec import structs
+
+from engine.core.log.expert_loads import packed, unpacked
+from engine.core.log.lanes import Lanes
+from engine.core.log.vocabulary import (
+    SCHEMA_VERSION,
+    BlockEvicted,
+    Keyframe,
+    RadixEvicted,
+    ScheduledRow,
+    StepReported,
+)
+
+ROOT = 0
+
+
+@dataclass(slots=True)
+class RequestState:
+    """A live request. `texts` has one piece per token; `texts` and later fields are for display."""
+
+    id: int
+    root: int
+    sample: int
+    prompt_length: int
+    tokens: list[int]
+    computed: int
+    table: list[int]
+    lock: int
+    slots: int
+    preemptions: int
+    texts: list[str]
+    label: str
+    priority: int
+    max_tokens: int
+    sampling: dict[str, Any]
+
+
+@dataclass(slots=True)
+class HoldState:
+    """A held prefix. `label` is for display."""
+
+    id: int
+    table: list[int]
+    lock: int
+    label: str
+
+
+@dataclass(slots=True)
+class NodeState:
+    """A node of the prefix tree with the edge above it.
+
+    With the hash cache a node has one block, and `copies` has the block's duplicates, oldest first.
+    Then `last` and `lock` are 0: the eviction queue and the reference counts take their place.
+    `source` names the replica that computed an adopted node; it is for display.
+
+    A reported node (see `BlocksReported`) has the `hash` of its block, and `media` says where that and
+    each copy is; without a block it only connects those below it.
+    """
+
+    id: int
+    parent: int
+    tokens: list[int]
+    texts: list[str]
+    blocks: list[int]
+    last: int
+    lock: int = 0
+    copies: list[int] = field(default_factory=list)
+    children: set[int] = field(default_factory=set)
+    source: str = ""
+    hash: str = ""
+    media: list[str] = field(default_factory=list)
+
+
+class EngineState:
+    """The fields are named as in the keyframe and in `core()`.
+
+    seq       number of the last applied event, -1 before the first
+    tick      logical time: the number of lock moves so far
+    paused    whether steps run only on demand
+    settings  the EngineConfig's fields plus `num_blocks`
+    classes   the parts that run, as in `run_started`
+    source    where a foreign log comes from, as in `run_started`; not part of the engine's state
+    waiting   request ids in queue order
+    running   request ids in order of admission
+    plans     by step: the rows of the steps that are scheduled and have not finished. With asynchronous
+              scheduling there may be two
+    free      free blocks; the last is allocated first
+    queue     with the hash cache: cached blocks that nothing uses; the first is evicted first
+    refs      by block: the number of block tables that name it, plus 1 while it is cached
+    node_of   with the hash cache: the node of each cached block
+    window_pages  with sliding layers: the blocks that have a window page
+    reported  the latest counts of a foreign log that has only counts
+    expert_loads  by layer and expert: how many tokens it has computed so far; not part of the engine's
+              state
+    lanes     the rows in which viewers draw the requests; not part of the engine's state
+    """
+
+    def __init__(self) -> None:
+        self.seq = -1
+        self.step = 0
+        self.tick = 0
+        self.paused = False
+        self.settings: dict[str, Any] = {}
+        self.classes: dict[str, str] = {}
+        self.source: dict[str, Any] = {}
+        self.waiting: OrderedDict[int, None] = OrderedDict()
+        self.running: list[int] = []
+        self.plans: dict[int, list[ScheduledRow]] = {}
+        self.free: OrderedDict[int, None] = OrderedDict()
+        self.queue: OrderedDict[int, None] = OrderedDict()
+        self.refs: list[int] = []
+        self.requests: dict[int, RequestState] = {}
+        self.nodes: dict[int, NodeState] = {}
+        self.node_of: dict[int, int] = {}
+        self.window_pages: set[int] = set()
+        self.holds: dict[int, HoldState] = {}
+        self.reported: StepReported | None = None
+        self.expert_loads: list[list[int]] = []
+        self.lanes = Lanes()
+
+    @property
+    def plan(self) -> list[ScheduledRow]:
+        """The rows of the current step; empty before it is scheduled and after it finished."""
+        return self.plans.get(self.step, [])
+
+    @property
+    def block_size(self) -> int:
+        """Token slots in a block."""
+        return int(self.settings["block_size"])
+
+    @property
+    def has_windows(self) -> bool:
+        """Whether sliding layers have a memory of window pages."""
+        return "num_window_pages" in self.settings
+
+    def usable_prefix(self, copies: Sequence[Sequence[int]]) -> list[int]:
+        """Return the blocks of a cached prefix that a request can use.
+
+        `copies` has each block's copies, the oldest first; without sliding layers that is the one that
+        is used. With them, it is the oldest that has a window page, and the prefix ends where each
+        block in the window before its end has one.
+        """
+        blocks = [
+            next((one for one in same if one in self.window_pages), same[0]) for same in copies
+        ]
+        if not self.has_windows:
+            return blocks
+        size, before = self.block_size, int(self.settings["window"]) - 1
+        longest = in_a_row = 0
+        for end, block in enumerate(blocks, start=1):
+            in_a_row = in_a_row + 1 if block in self.window_pages else 0
+            if in_a_row * size >= min(before, end * size):
+                longest = end
+        return blocks[:longest]
+
+    def evicted_blocks(self, event: RadixEvicted | BlockEvicted) -> list[int]:
+        """Return the blocks that the next event, an eviction, will free."""
+        return [event.block] if isinstance(event, BlockEvicted) else self.nodes[event.node].blocks
+
+    @property
+    def is_hashed(self) -> bool:
+        """Whether the prefix cache is a hash table, not a radix tree."""
+        return bool(self.settings["prefix_cache"] == "hash")
+
+    @property
+    def frees_tail_first(self) -> bool:
+        """Whether the last block of a released block table is the first to be allocated again."""
+        return bool(self.settings["prefix_cache"] != "radix")
+
+    @property
+    def evictable(self) -> int:
+        """The number of cached blocks that no request or hold uses."""
+        if self.is_hashed:
+            return len(self.queue)
+        return sum(len(node.blocks) for node in self.nodes.values() if not node.lock)
+
+    def free_before_drafts(self, rows: list[ScheduledRow]) -> int:
+        """Count the free blocks when the head of the queue was examined, before drafts took any."""
+        free = len(self.free)
+        for row in rows:
+            end = row.start + row.count - len(row.drafts)
+            free += len(self.requests[row.request].table) - -(-end // self.block_size)
+        return free
+
+    def adopted_prefix(self, node: int) -> tuple[int, str]:
+        """Return how many tokens of a prefix, to the end of a node, were adopted, and from where."""
+        tokens, sources = 0, dict[str, None]()
+        while node != ROOT:
+            here = self.nodes[node]
+            if here.source:
+                tokens += len(here.tokens)
+                sources[here.source] = None
+            node = here.parent
+        return tokens, " and ".join(sources)
+
+    def prefix_tokens(self, node: int) -> list[int]:
+        """Return all tokens from the root to the end of a node's edge."""
+        tokens: list[int] = []
+        while node != ROOT:
+            tokens = self.nodes[node].tokens + tokens
+            node = self.nodes[node].parent
+        return tokens
+
+    def prefix_texts(self, node: int) -> list[str]:
+        """Return the pieces of `prefix_tokens`, one per token."""
+        texts: list[str] = []
+        while node != ROOT:
+            texts = self.nodes[node].texts + texts
+            node = self.nodes[node].parent
+        return texts
+
+    def core(self) -> dict[str, Any]:
+        """Return the state without display fields, equal to `Engine.snapshot()`."""
+        windows = {"window_pages": sorted(self.window_pages)} if self.has_windows else {}
+        return windows | {
+            "seq": self.seq,
+            "step": self.step,
+            "tick": self.tick,
+            "paused": self.paused,
+            "waiting": list(self.waiting),
+            "running": list(self.running),
+            "plan": _plain_rows(self.plan),
+            "in_flight": [
+                [step, _plain_rows(rows)]
+                for step, rows in self.plans.items()
+                if rows and step != self.step
+            ],
+            "free": list(self.free),
+            "queue": list(self.queue),
+            "refs": list(self.refs),
+            "requests": [
+                {name: _plain(getattr(request, name)) for name in _CORE_REQUEST}
+                for _, request in sorted(self.requests.items())
+            ],
+            "nodes": [
+                {name: _plain(getattr(node, name)) for name in _CORE_NODE}
+                for _, node in sorted(self.nodes.items())
+            ],
+            "holds": [
+                {"id": hold.id, "table": list(hold.table), "lock": hold.lock}
+                for _, hold in sorted(self.holds.items())
+            ],
+        }
+
+    def keyframe(self) -> Keyframe:
+        """Return the whole state as an event: the start of a window or of a live join."""
+        state = self.core()
+        state |= {"schema": SCHEMA_VERSION, "settings": dict(self.settings)}
+        state["classes"] = dict(self.classes)
+        if self.source:
+            state["source"] = dict(self.source)
+        if self.reported:
+            state["reported"] = structs.asdict(self.reported)
+        if self.expert_loads:
+            state["expert_loads"] = [packed(layer) for layer in self.expert_loads]
+        state["lanes"] = self.lanes.plain()
+        for entry in state["requests"]:
+            request = self.requests[entry["id"]]
+            entry |= {name: _plain(getattr(request, name)) for name in _DISPLAY_REQUEST}
+        for entry in state["nodes"]:
+            entry["texts"] = list(self.nodes[entry["id"]].texts)
+            entry["source"] = self.nodes[entry["id"]].source
+            if self.nodes[entry["id"]].hash:
+                entry["hash"] = self.nodes[entry["id"]].hash
+                entry["media"] = list(self.nodes[entry["id"]].media)
+        for entry in state["holds"]:
+            entry["label"] = self.holds[entry["id"]].label
+        return Keyframe(self.seq, state)
+
+    def restore(self, event: Keyframe) -> None:
+        """Replace the state with a keyframe's."""
+        state = event.state
+        self.seq, self.step, self.tick = event.seq, state["step"], state["tick"]
+        self.paused = state.get("paused", False)  # older logs do not say
+        self.settings = dict(state["settings"])
+        self.classes = dict(state.get("classes", {}))  # older logs have none
+        self.source = dict(state.get("source", {}))
+        self.waiting = OrderedDict.fromkeys(state["waiting"])
+        self.running = list(state["running"])
+        # Older logs have no step that is still being computed.
+        plans = [*state.get("in_flight", []), [self.step, state["plan"]]]
+        self.plans = {step: [ScheduledRow(*row) for row in rows] for step, rows in plans if rows}
+        self.free = OrderedDict.fromkeys(state["free"])
+        self.queue = OrderedDict.fromkeys(state["queue"])
+        self.window_pages = set(state.get("window_pages", ()))
+        fields = (*_CORE_REQUEST, *_DISPLAY_REQUEST)
+        self.requests = {
+            entry["id"]: RequestState(**{name: _plain(entry[name]) for name in fields})
+            for entry in state["requests"]
+        }
+        self.nodes = {
+            entry["id"]: NodeState(
+                **{name: _plain(entry[name]) for name in (*_CORE_NODE, "texts")},
+                source=entry.get("source", ""),  # older logs have none
+                hash=entry.get("hash", ""),
+                media=list(entry.get("media", [])),
+            )
+            for entry in state["nodes"]
+        }
+        self.holds = {
+            entry["id"]: HoldState(entry["id"], list(entry["table"]), entry["lock"], entry["label"])
+            for entry in state.get("holds", [])  # older logs have none
+        }
+        self.reported = StepReported(**state["reported"]) if "reported" in state else None
+        self.expert_loads = [unpacked(layer) for layer in state.get("expert_loads", [])]
+        self.lanes = Lanes(state.get("lanes"))  # older logs have none
+        for request in (*self.running, *self.waiting):
+            if request in self.running or self.requests[request].preemptions:
+                self._take_lane(request)
+        self._recount()
+
+    def _take_lane(self, request: int) -> None:
+        """Give a request a lane, unless it has one."""
+        if self.lanes.of(request) is None:
+            label, seats = self.requests[request].label, self.settings["max_batch_size"]
+            self.lanes.take(request, label, self.step, seats)
+
+    def _reference(self, blocks: list[int]) -> None:
+        for block in blocks:
+            self.refs[block] += 1
+
+    def _recount(self) -> None:
+        """Derive children and reference counts, which a keyframe lacks or may have wrong."""
+        self.refs = [0] * self.settings["num_blocks"]
+        self.node_of = {}
+        for node in self.nodes.values():
+            self._reference(node.blocks)
+            self._reference(node.copies)
+            if node.id != ROOT:
+                self.nodes[node.parent].children.add(node.id)
+            if self.is_hashed:
+                self.node_of |= dict.fromkeys(node.blocks + node.copies, node.id)
+        for request in self.requests.values():
+            self._reference(request.table)
+        for hold in self.holds.values():
+            self._reference(hold.table)
+
+
+_CORE_REQUEST = (
+    "id",
+    "root",
+    "sample",
+    "prompt_length",
+    "tokens",
+    "computed",
+    "table",
+    "lock",
+    "slots",
+    "preemptions",
+)
+_DISPLAY_REQUEST = ("texts", "label", "priority", "max_tokens", "sampling")
+_CORE_NODE = ("id", "parent", "tokens", "blocks", "copies", "last", "lock")
+
+
+def _plain_rows(rows: list[ScheduledRow]) -> list[list[Any]]:
+    return [[row.request, row.start, row.count, list(row.drafts)] for row in rows]
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, list) else value

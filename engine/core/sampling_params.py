@@ -1,0 +1,244 @@
+"""How a request's tokens are chosen, and when its output ends.
+
+Fields are validated in the constructor, so an error points at the caller.
+"""
+
+import sys
+from typing import Any
+
+import msgspec
+
+from engine.core.structured_output import StructuredOutput
+
+_MAX = sys.float_info.max
+MAX_SAMPLES = 16384  # vLLM's limit (VLLM_MAX_N_SEQUENCES)
+_MIN_WHOLE = {  # whole numbers, with their lower bounds
+    "max_tokens": 1,
+    "min_tokens": 0,
+    "top_k": 0,
+    "n": 1,
+    "best_of": 1,
+    "logprobs": 0,
+    "prompt_logprobs": 0,
+}
+_RANGES = {  # numbers, with their bounds
+    "temperature": (0, _MAX, "0 or more"),
+    "min_p": (0, 1, "from 0 to 1"),
+    "top_p": (sys.float_info.min, 1, "above 0 and at most 1"),
+    "repetition_penalty": (sys.float_info.min, _MAX, "above 0"),
+    "presence_penalty": (-2, 2, "from -2 to 2"),
+    "frequency_penalty": (-2, 2, "from -2 to 2"),
+}
+
+
+class SamplingError(ValueError):
+    """A sampling parameter is invalid. `field` names it."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(f"{field} {message}")
+        self.field = field
+
+
+class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
+    """Sampling parameters of one request, with OpenAI's and vLLM's names.
+
+    Length:
+
+    max_tokens          maximum number of output tokens, including forced ones
+    min_tokens          minimum number of output tokens before an end token or a stop string applies
+    stop                strings that end the output; the text ends before them
+    stop_token_ids      tokens that end the output, in addition to the model's end tokens
+    include_stop_str_in_output  keep the stop string, or the text of the stop token, in the text
+    ignore_eos          continue after the model's end tokens
+
+    Text:
+
+    skip_special_tokens  leave special tokens, tool calls and tool results out of the text; stop
+                        strings are searched for in the remaining text. vLLM's default is True
+
+    Choice of a token, in the order of application:
+
+    structured          the format of the output; tokens that would break it are not allowed
+    logit_bias          token id -> number added to its logit; -100 forbids it, 100 forces it
+    repetition_penalty  divides the positive logits of tokens in the prompt or output and multiplies
+                        their negative logits; 1 is off (CTRL, arXiv:1909.05858)
+    frequency_penalty   subtracted from a token's logit for each use in the output; 0 is off
+    presence_penalty    subtracted once if the token occurs in the output; 0 is off
+    bad_words           texts that must not be sampled: the last token of such a text is forbidden
+                        where the tokens before it are already there (`engine/models/text/bad_words.py`)
+    allowed_token_ids   sample only these tokens; None allows all
+    temperature         0 always takes the most likely token (greedy); higher is more random
+    min_p               keep tokens with at least this probability relative to the most likely one;
+                        0 keeps all (arXiv:2407.01082)
+    top_k               keep only the k most likely tokens; 0 keeps all
+    top_p               keep the smallest set of most likely tokens whose probability reaches p
+                        (arXiv:1904.09751)
+    seed                the same seed gives the same random numbers, whatever else is in the batch,
+                        and so the same tokens, up to rounding (`compute/sampling/randomness.py`);
+                        None uses the request's id, so a run can be repeated
+
+    Samples:
+
+    n                   samples of one prompt; they share its KV blocks. Samples beyond the batch's
+                        seats are queued as requests of their own (`split_samples`)
+    best_of             compute this many samples and return the n with the highest mean
+                        log-probability per sampled token; None means n
+
+    Log-probabilities: natural logarithms of the model's distribution, after logit_bias and before
+    penalties, temperature and truncation:
+
+    logprobs            record this many of the most likely tokens at each output position; None is
+                        off. The chosen token's own log-probability is always recorded
+    prompt_logprobs     the same for the prompt's tokens from the second on, without logit_bias.
+                        Such a prompt is computed in full, because the prefix cache keeps no
+                        log-probabilities
+    """
+
+    max_tokens: int = 16
+    min_tokens: int = 0
+    stop: tuple[str, ...] = ()
+    stop_token_ids: tuple[int, ...] = ()
+    include_stop_str_in_output: bool = False
+    ignore_eos: bool = False
+    skip_special_tokens: bool = False
+    structured: StructuredOutput | None = None
+    logit_bias: dict[int, float] = {}
+    repetition_penalty: float = 1.0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    bad_words: tuple[str, ...] = ()
+    allowed_token_ids: tuple[int, ...] | None = None
+    temperature: float = 0.0
+    min_p: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int | None = None
+    n: int = 1
+    best_of: int | None = None
+    logprobs: int | None = None
+    prompt_logprobs: int | None = None
+
+    @property
+    def samples(self) -> int:
+        """Number of samples to compute."""
+        return self.n if self.best_of is None else self.best_of
+
+    def changed(self) -> dict[str, Any]:
+        """Return the fields that differ from their defaults, as JSON values."""
+        given: dict[str, Any] = msgspec.to_builtins(self, str_keys=True)
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in given.items()
+            if value != _DEFAULTS[name]
+        }
+
+    def __post_init__(self) -> None:
+        for field, low in _MIN_WHOLE.items():
+            value, optional = getattr(self, field), _DEFAULTS[field] is None
+            if not (optional and value is None) and (not is_whole(value) or value < low):
+                bounds = f"a whole number of at least {low}" + (" or None" if optional else "")
+                raise SamplingError(field, f"must be {bounds}, got {value!r}")
+        for field, (least, most, bounds) in _RANGES.items():
+            value = getattr(self, field)
+            if not isinstance(value, int | float) or isinstance(value, bool):
+                raise SamplingError(field, f"must be a number, got {value!r}")
+            if not least <= value <= most:  # NaN is in no range
+                raise SamplingError(field, f"must be {bounds}, got {value!r}")
+        if self.seed is not None and not is_whole(self.seed):
+            raise SamplingError("seed", f"must be a whole number or None, got {self.seed!r}")
+        for field in ("ignore_eos", "include_stop_str_in_output", "skip_special_tokens"):
+            if not isinstance(getattr(self, field), bool):
+                got = getattr(self, field)
+                raise SamplingError(field, f"must be True or False, got {got!r}")
+        if not isinstance(self.structured, StructuredOutput | None):
+            raise SamplingError(
+                "structured", f"must be a StructuredOutput, got {self.structured!r}"
+            )
+        if self.min_tokens > self.max_tokens:
+            raise SamplingError(
+                "min_tokens",
+                f"must be at most max_tokens ({self.max_tokens}), got {self.min_tokens}",
+            )
+        if self.samples < self.n:
+            raise SamplingError("best_of", f"must be at least n ({self.n}), got {self.best_of}")
+        if self.samples > MAX_SAMPLES:
+            field = "n" if self.best_of is None else "best_of"
+            raise SamplingError(field, f"must be at most {MAX_SAMPLES}, got {self.samples}")
+        self._check_lists()
+        self._check_logit_bias()
+
+    def _check_lists(self) -> None:
+        stop = (self.stop,) if isinstance(self.stop, str) else self.stop
+        texts = {"stop": stop, "bad_words": self.bad_words}
+        ids: dict[str, Any] = {"stop_token_ids": self.stop_token_ids}
+        if self.allowed_token_ids is not None:
+            ids["allowed_token_ids"] = self.allowed_token_ids
+        for field, values in (texts | ids).items():
+            if not isinstance(values, list | tuple):
+                raise SamplingError(field, f"must be a list, got {values!r}")
+            msgspec.structs.force_setattr(self, field, tuple(values))
+        for field, values in texts.items():
+            for text in values:
+                if not isinstance(text, str) or not text:
+                    raise SamplingError(field, f"must hold non-empty strings, got {text!r}")
+        for field, values in ids.items():
+            for token in values:
+                if not is_whole(token):
+                    raise SamplingError(field, f"must hold whole numbers, got {token!r}")
+        if self.allowed_token_ids == ():
+            raise SamplingError(
+                "allowed_token_ids",
+                "must have at least one token id or be None to allow all, got []",
+            )
+
+    def _check_logit_bias(self) -> None:
+        if not isinstance(self.logit_bias, dict):
+            raise SamplingError(
+                "logit_bias", f"must be a dict from token ids to numbers, got {self.logit_bias!r}"
+            )
+        for token, bias in self.logit_bias.items():
+            number = isinstance(bias, int | float) and not isinstance(bias, bool)
+            if not is_whole(token) or not number or not -100 <= bias <= 100:
+                raise SamplingError(
+                    "logit_bias",
+                    f"must map token ids to numbers from -100 to 100, got {token!r}: {bias!r}",
+                )
+
+
+def split_samples(params: SamplingParams, seats: int) -> list[SamplingParams]:
+    """Divide samples among requests that each fit into a batch with this many seats.
+
+    The first request has as many samples as there are seats, and they fork from one prompt. Each
+    further sample is a request of its own, which finds the prompt in the prefix cache. If the caller
+    set a seed, the sample's index is added to it, as in vLLM, so that no two requests draw the same
+    numbers.
+
+    Differs from vLLM, which turns every sample into a request of its own
+    (`vllm/v1/engine/parallel_sampling.py`).
+    """
+    if params.samples <= seats:
+        return [params]
+    ranking = params.best_of is not None
+    parts = []
+    for first in (0, *range(seats, params.samples)):
+        size = 1 if first else seats
+        parts.append(
+            msgspec.structs.replace(
+                params,
+                n=min(params.n, size),
+                best_of=size if ranking else None,
+                seed=None if params.seed is None else params.seed + first,
+            )
+        )
+    return parts
+
+
+def is_whole(value: object) -> bool:
+    """Return whether a value is a whole number; True and False are not."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+_DEFAULTS: dict[str, Any] = {
+    field.name: field.default_factory() if field.default is msgspec.NODEFAULT else field.default
+    for field in msgspec.structs.fields(SamplingParams)
+}

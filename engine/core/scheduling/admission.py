@@ -1,0 +1,142 @@
+"""Reject a request on submission if it can never be served, so that no request waits forever.
+
+A request that passes these checks will finish, because it fits into memory on its own and every
+other request can be preempted or will finish first.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from engine.core.config import EngineConfig
+from engine.core.sampling_params import SamplingParams, is_whole
+
+MAX_PRIORITY = 2**31
+
+
+class RequestError(ValueError):
+    """A request cannot be accepted. `field` names the invalid field."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(f"{field}: {message}")
+        self.field = field
+
+
+class ContextLengthError(RequestError):
+    """The prompt, or the prompt and its output, do not fit the model's context or the memory.
+
+    longest   the largest number of tokens that fits
+    """
+
+    def __init__(self, field: str, message: str, longest: int) -> None:
+        super().__init__(field, message)
+        self.longest = longest
+
+
+def token_ids(prompt: object) -> list[int]:
+    """Return a prompt of token ids as a list. Raises RequestError if it is not a sequence."""
+    if not isinstance(prompt, Sequence):
+        got = type(prompt).__name__
+        raise RequestError("prompt", f"must be text or a list of token ids, got {got}")
+    return list(prompt)
+
+
+def check_request(
+    tokens: Sequence[int],
+    params: SamplingParams,
+    priority: int,
+    *,
+    config: EngineConfig,
+    vocab_size: int,
+    max_context: int | None,
+) -> None:
+    """Raise RequestError, with the field and the fix, for a request that can never be served."""
+    if not isinstance(params, SamplingParams):
+        raise RequestError("params", f"must be SamplingParams(...), got {params!r}")
+    if not tokens:
+        raise RequestError("prompt", "is empty; give it at least one token")
+    _check_ids("prompt", tokens, vocab_size)
+    _check_ids("logit_bias", params.logit_bias, vocab_size)
+    _check_ids("stop_token_ids", params.stop_token_ids, vocab_size)
+    _check_ids("allowed_token_ids", params.allowed_token_ids or (), vocab_size)
+    if not is_whole(priority) or abs(priority) > MAX_PRIORITY:
+        bounds = f"a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}"
+        raise RequestError("priority", f"must be {bounds}, got {priority!r}")
+    length = f"{len(tokens)} prompt tokens and up to {params.max_tokens} output tokens"
+    need = max_blocks(len(tokens), params.max_tokens, 1, config)
+    if need > config.num_blocks:
+        raise ContextLengthError(
+            "prompt" if config.blocks_for(len(tokens)) > config.num_blocks else "max_tokens",
+            f"{length} need {need} KV blocks of {config.block_size}, but memory has "
+            f"{config.num_blocks}: shorten the prompt, lower max_tokens or raise max_kv_tokens",
+            config.num_blocks * config.block_size + 1,  # the last token needs no slot
+        )
+    if max_context is not None and len(tokens) + params.max_tokens > max_context:
+        raise ContextLengthError(
+            "prompt" if len(tokens) >= max_context else "max_tokens",
+            f"{length} exceed the model's context of {max_context}: shorten the prompt or lower "
+            "max_tokens",
+            max_context,
+        )
+    samples = "n" if params.best_of is None else "best_of"
+    need = required_blocks(len(tokens), params, config)
+    if need > config.num_blocks:
+        raise RequestError(
+            samples,
+            f"with preemption off, {min(params.samples, config.max_batch_size)} samples reserve "
+            f"{need} KV blocks, but memory has {config.num_blocks}: lower {samples} or max_tokens, "
+            "raise max_kv_tokens or turn preemption on",
+        )
+    if not config.chunked_prefill and len(tokens) > config.token_budget:
+        raise ContextLengthError(
+            "prompt",
+            f"{len(tokens)} tokens do not fit into a step of {config.token_budget}: shorten the "
+            "prompt, raise token_budget or turn chunked_prefill on",
+            config.token_budget,
+        )
+
+
+def required_blocks(prompt_length: int, params: SamplingParams, config: EngineConfig) -> int:
+    """Count the KV blocks that a request needs to finish when it runs alone.
+
+    With preemption, blocks for one sample are enough, because the samples can run one after
+    another. Samples beyond the batch's seats always run later.
+    """
+    samples = 1 if config.preemption else min(params.samples, config.max_batch_size)
+    return max_blocks(prompt_length, params.max_tokens, samples, config)
+
+
+def max_blocks(prompt_length: int, max_tokens: int, samples: int, config: EngineConfig) -> int:
+    """Count the KV blocks that all samples of a prompt need if each of them reaches max_tokens.
+
+    The samples share the full blocks of the prompt. The last sampled token is never computed and
+    needs no slot.
+    """
+    whole = config.blocks_for(prompt_length + max_tokens - 1)
+    shared = prompt_length // config.block_size
+    return shared + samples * (whole - shared)
+
+
+def max_output(
+    prompt_length: int, samples: int, config: EngineConfig, *, max_context: int | None
+) -> int:
+    """Return the largest `max_tokens` with which every sample of a prompt can be served.
+
+    The result is at least 1, even for a prompt that is too long: `check_request` rejects that
+    prompt with an error that says so.
+    """
+    at_once = 1 if config.preemption else max(1, min(samples, config.max_batch_size))
+    shared = prompt_length // config.block_size
+    blocks = shared + (config.num_blocks - shared) // at_once
+    longest = blocks * config.block_size + 1 - prompt_length  # the last token needs no slot
+    if max_context is not None:
+        longest = min(longest, max_context - prompt_length)
+    return max(1, longest)
+
+
+def _check_ids(field: str, ids: Iterable[int], vocab_size: int) -> None:
+    for token in ids:
+        if not isinstance(token, int) or isinstance(token, bool):
+            raise RequestError(field, f"token ids must be whole numbers, got {token!r}")
+        if not 0 <= token < vocab_size:
+            raise RequestError(
+                field, f"token id {token} is not in the vocabulary (0 to {vocab_size - 1})"
+            )

@@ -1,0 +1,79 @@
+"""The sizes and switches of a decoder; `config_file.py` reads them from a config.json."""
+
+from dataclasses import dataclass
+
+from engine.models.families import Family
+from engine.models.rope import Rope
+from engine.models.weights.checkpoint import CheckpointError
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfig:
+    """The sizes of a decoder; GPT-2 needs no others.
+
+    num_kv_heads  number of KV heads, shared by num_heads query heads (grouped-query attention)
+    max_context   longest text (prompt plus output) that the position embeddings support
+    windows       [layers] number of tokens each token sees in this layer, including itself; None:
+                  all before it
+    """
+
+    architecture: str
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    max_context: int
+    norm_eps: float
+    tied_embeddings: bool
+    windows: tuple[int | None, ...]
+
+    @property
+    def window(self) -> int | None:
+        """The widest sliding window of a layer; None if no layer slides."""
+        return max((window for window in self.windows if window is not None), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class LlamaConfig(ModelConfig):
+    """The configuration of a Llama-like decoder.
+
+    family             the switches that its architecture implies
+    activation         of the feed-forward networks, see `activation.py`
+    qkv_bias           queries, keys and values have a bias
+    output_bias        the projection after attention has a bias
+    mlp_bias           the projections of dense feed-forward networks have a bias
+    query_scale        a factor for normalised queries, besides attention's 1 / sqrt(head_dim)
+    ropes              [layers] how the layer rotates; None: it does not
+    num_experts        feed-forward networks of a sparse layer (mixture of experts); 0: no layer is
+                       sparse
+    experts_per_token  how many of them compute each token
+    expert_size        inner size of an expert, as intermediate_size is of a dense layer's network
+    norm_topk_prob     the chosen experts' weights are scaled to a sum of one
+    sparse_layers      [layers] whether the layer is sparse
+    """
+
+    family: Family
+    activation: str
+    qkv_bias: bool
+    output_bias: bool
+    mlp_bias: bool
+    query_scale: float
+    ropes: tuple[Rope | None, ...]
+    num_experts: int
+    experts_per_token: int
+    expert_size: int
+    norm_topk_prob: bool
+    sparse_layers: tuple[bool, ...]
+
+
+def check_entries(*entries: tuple[str, object, object]) -> None:
+    """Check entries of a config.json, given as (name, value, the only supported value).
+
+    Raises CheckpointError, which names the entry.
+    """
+    for entry, value, supported in entries:
+        if value != supported:
+            raise CheckpointError(f"{entry} = {value!r} is not supported, only {supported!r}")

@@ -1,0 +1,78 @@
+"""Read and check a Hugging Face `config.json`.
+
+Every entry that changes the computation is either supported or rejected by name. If an entry were
+silently ignored, the model would run and write nonsense.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from engine.models.config import ModelConfig
+from engine.models.config_gpt2 import GPT2, read_gpt2
+from engine.models.config_llama import read_llama
+from engine.models.families import FAMILIES
+from engine.models.weights.checkpoint import CheckpointError
+from engine.models.weights.quantized_directory import reject_quantized
+
+SUPPORTED = frozenset({*FAMILIES, GPT2})
+
+
+def read_config(directory: Path) -> ModelConfig:
+    """Read the configuration in `directory`: a LlamaConfig for every model but GPT-2.
+
+    Raises CheckpointError, which names the entry, if an entry is not supported.
+    """
+    file = directory / "config.json"
+    if not file.is_file():
+        raise CheckpointError(
+            f"{directory} has no config.json: give the directory of a Hugging Face model"
+        )
+    try:
+        return parse_config(msgspec.json.decode(file.read_bytes(), type=dict[str, Any]))
+    except (msgspec.DecodeError, CheckpointError) as error:
+        raise CheckpointError(f"{file}: {error}") from error
+
+
+def parse_config(entries: dict[str, Any]) -> ModelConfig:
+    """Convert the entries of a config.json; raises the same errors as `read_config`."""
+    architecture = _checked_architecture(entries.get("architectures"))
+    reject_quantized(entries)
+    read = read_gpt2 if architecture == GPT2 else read_llama
+    try:
+        config = read(architecture, entries)
+    except msgspec.ValidationError as error:
+        raise CheckpointError(str(error)) from error
+    _check_sizes(config)
+    return config
+
+
+def _checked_architecture(architectures: object) -> str:
+    supported = f"supported are {', '.join(sorted(SUPPORTED))}"
+    if not isinstance(architectures, list) or not architectures:
+        raise CheckpointError(
+            f"architectures is missing, so the kind of model is unknown; {supported}"
+        )
+    if architectures[0] not in SUPPORTED:
+        raise CheckpointError(f"architecture {architectures[0]} is not supported; {supported}")
+    return str(architectures[0])
+
+
+def _check_sizes(config: ModelConfig) -> None:
+    for name in (
+        "vocab_size", "hidden_size", "intermediate_size", "num_layers", "num_heads", "num_kv_heads",
+        "head_dim", "max_context",
+    ):  # fmt: skip
+        if getattr(config, name) < 1:
+            raise CheckpointError(f"{name} must be at least 1, got {getattr(config, name)}")
+    if config.num_heads % config.num_kv_heads:
+        raise CheckpointError(
+            f"num_attention_heads ({config.num_heads}) must be a multiple of "
+            f"num_key_value_heads ({config.num_kv_heads})"
+        )
+    if not 0 <= config.norm_eps < 1:
+        raise CheckpointError(f"the norm's epsilon must be between 0 and 1, got {config.norm_eps}")
+    for window in config.windows:
+        if window is not None and window < 1:
+            raise CheckpointError(f"sliding_window must be at least 1, got {window}")

@@ -1,0 +1,227 @@
+"""The weights of a Hugging Face model directory, by name and checked as they are loaded.
+
+A directory holds `model.safetensors`, or several files and `model.safetensors.index.json`, which says
+which tensor is in which file. A model loads the tensors it needs with the shapes that its
+configuration implies. A leftover tensor is an error, too: a bias that is never read would produce
+wrong text without an error message.
+"""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from engine.core.compute.device import CPU
+from engine.core.compute.precision import dtype_name
+from engine.models.weights.matrix import Matrix, equal
+from engine.models.weights.safetensors_file import DTYPES, SafetensorsFile, StoredTensor
+
+INDEX_FILE = "model.safetensors.index.json"
+SINGLE_FILE = "model.safetensors"
+_FINGERPRINT_VALUES = 256  # of each tensor; fine-tuning changes nearly all values
+
+
+class CheckpointError(ValueError):
+    """A model directory cannot be loaded. The message names the file or tensor, and the fix."""
+
+
+class Checkpoint:
+    """The tensors of a model directory, converted to `dtype` as they are loaded.
+
+    dtype, device   where tensors go; the loader sets them before it loads the first tensor
+    num_parameters  number of values loaded so far
+    fingerprint     hash over some values of each tensor loaded so far
+    on_loaded       called with the bytes of each loaded tensor
+
+    Raises CheckpointError if there are no weights or a file is damaged.
+    """
+
+    on_loaded: Callable[[int], object] = staticmethod(lambda _size: None)
+
+    def __init__(
+        self, directory: Path, dtype: torch.dtype = torch.float32, device: torch.device = CPU
+    ) -> None:
+        self.directory = directory
+        self.dtype, self.device = dtype, device
+        self.num_parameters = 0
+        self.fingerprint = hashlib.sha256()
+        self._location: dict[str, Path] = {}  # tensor -> file
+        self._opened: dict[Path, SafetensorsFile] = {}
+        for path in self._files():
+            try:
+                file = SafetensorsFile(path)
+            except (SafetensorError, OSError) as error:
+                raise CheckpointError(
+                    f"{path} is damaged or incomplete ({error}): download it again"
+                ) from error
+            self._opened[path] = file
+            self._location |= dict.fromkeys(file.tensors, path)
+        self._unused = set(self._location)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._location
+
+    def stored_dtype(self) -> torch.dtype:
+        """Return the type in which the files hold most of the weights."""
+        values: Counter[str] = Counter()
+        for tensor in self._stored():
+            values[tensor.dtype] += tensor.numel
+        kind = max(values, key=values.__getitem__, default="")
+        return DTYPES.get(kind, torch.float32)  # other types are rejected when they are loaded
+
+    def weight_bytes(self) -> int:
+        """Return the bytes that the weights will take in memory, from the files' headers alone."""
+        return sum(tensor.numel for tensor in self._stored()) * self.dtype.itemsize
+
+    @property
+    def is_quantized(self) -> bool:
+        """Whether weights are stored in fewer than 16 bits."""
+        return False
+
+    def get_tensor(self, name: str) -> Tensor:
+        """Return a tensor as it is stored: a view of the file. Raises CheckpointError."""
+        path = self._location[name]
+        if (kind := self._opened[path].tensors[name].dtype) not in DTYPES:
+            raise CheckpointError(
+                f"{name} in {path} is {kind}: quantized weights are not supported, use the float16, "
+                "bfloat16 or float32 model"
+            )
+        return self._opened[path].view(name)
+
+    def release(self, name: str) -> None:
+        """Drop the pages of a tensor that has been copied."""
+        self._opened[self._location[name]].release(name)
+
+    def _stored(self) -> Iterator[StoredTensor]:
+        for name, path in self._location.items():
+            yield self._opened[path].tensors[name]
+
+    def _files(self) -> list[Path]:
+        index = self.directory / INDEX_FILE
+        files = [self.directory / SINGLE_FILE]
+        if index.is_file():
+            try:
+                names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                raise CheckpointError(f"{index} is damaged ({error}): download it again") from error
+            files = [self.directory / name for name in sorted(names)]
+        for file in files:
+            if not file.is_file():
+                raise CheckpointError(
+                    f"{file} is missing: download it, or save the model with "
+                    "`save_pretrained(..., safe_serialization=True)`"
+                )
+        return files
+
+    def load(self, name: str, *shape: int) -> Tensor:
+        """Load a tensor. Raises CheckpointError if it is missing, not finite or not of this shape.
+
+        A tensor that is stored in the right type stays a view of the file.
+        """
+        stored = self._view(name, *shape)
+        if stored.dtype == self.dtype and self.device == CPU:
+            self._register(name, stored)
+            return stored
+        tensor = torch.empty(shape, dtype=self.dtype, device=self.device)
+        self._copy(name, stored, tensor)
+        return tensor
+
+    def load_transposed(self, name: str, rows: int, columns: int) -> Tensor:
+        """Load a matrix that is stored as [rows, columns] as [columns, rows]."""
+        tensor = torch.empty(columns, rows, dtype=self.dtype, device=self.device)
+        self._copy(name, self._view(name, rows, columns).t(), tensor)
+        return tensor
+
+    def load_matrix(self, rows: Mapping[str, int], columns: int) -> Matrix:
+        """Load matrices and stack them: [sum of `rows`, columns].
+
+        `rows` maps each tensor's name to its number of rows. One memory block is allocated for the
+        result, and each tensor is copied into it, so the weights never exist twice.
+        """
+        if len(rows) == 1:
+            [(name, count)] = rows.items()
+            return self.load(name, count, columns)
+        stacked = torch.empty(sum(rows.values()), columns, dtype=self.dtype, device=self.device)
+        first = 0
+        for name, count in rows.items():
+            self._copy(name, self._view(name, count, columns), stacked[first : first + count])
+            first += count
+        return stacked
+
+    def _view(self, name: str, *shape: int) -> Tensor:
+        """Return a tensor as it is stored. Raises CheckpointError if it is missing or unsuitable."""
+        if name not in self._location:
+            raise CheckpointError(
+                f"{self.directory} has no tensor {name}: weights and config.json do not belong "
+                "together"
+            )
+        stored = self.get_tensor(name)
+        if stored.shape != shape:
+            raise CheckpointError(
+                f"{name} in {self._location[name]} has shape {list(stored.shape)}, config.json implies "
+                f"{list(shape)}: weights and config.json do not belong together"
+            )
+        return stored
+
+    def _copy(self, name: str, stored: Tensor, target: Tensor) -> None:
+        """Convert a stored tensor into its place, without another tensor in between."""
+        target.copy_(stored)
+        self.release(name)
+        self._register(name, target)
+
+    def _register(self, name: str, tensor: Matrix) -> None:
+        """Count a loaded tensor. Raises CheckpointError if it is not finite."""
+        parts = [tensor] if isinstance(tensor, Tensor) else [tensor.scales, tensor.values]
+        # NaN and infinity show in the smallest and largest value; isfinite() would need a copy.
+        if not torch.stack(parts[0].aminmax()).isfinite().all():
+            raise CheckpointError(
+                f"{name} in {self._location[name]} holds NaN or infinity as "
+                f"{dtype_name(self.dtype)}: download it again, or load the model as float32"
+            )
+        self._unused.discard(name)
+        self.num_parameters += tensor.numel()
+        self.fingerprint.update(name.encode())
+        for part in parts:
+            some = part.flatten()[:: max(1, part.numel() // _FINGERPRINT_VALUES)]
+            self.fingerprint.update(some.float().cpu().numpy().tobytes())
+        self.on_loaded(tensor.nbytes)
+
+    def load_lm_head(
+        self, embedding: Matrix, *, tied: bool, name: str = "lm_head.weight"
+    ) -> Matrix:
+        """Load the output layer [vocab, hidden]: the tensor `name`, or the embedding if tied.
+
+        A checkpoint with tied embeddings may still contain the tensor. If it differs from the
+        embedding, it is used, as in transformers.
+        """
+        if tied and name not in self:
+            return embedding
+        vocab_size, hidden_size = embedding.shape
+        output = self.load_matrix({name: vocab_size}, hidden_size)
+        if tied and equal(output, embedding):
+            self.num_parameters -= output.numel()
+            return embedding
+        return output
+
+    def ignore(self, *names: str) -> None:
+        """Allow these tensors to stay unused."""
+        self._unused -= set(names)
+
+    def ignore_others(self, prefix: str) -> None:
+        """Forget tensors whose names do not start with `prefix`, such as those of an image encoder."""
+        for name in [name for name in self._location if not name.startswith(prefix)]:
+            del self._location[name]
+            self._unused.discard(name)
+
+    def check_all_loaded(self) -> None:
+        """Raise CheckpointError if a tensor was never loaded."""
+        if self._unused:
+            raise CheckpointError(
+                f"{self.directory} has {len(self._unused)} tensors that this architecture does not "
+                f"use, {min(self._unused)} for one: weights and config.json do not belong together"
+            )

@@ -1,0 +1,101 @@
+"""A weight matrix as the model holds it: a plain tensor, or int8 values with a scale per row.
+
+Weight-only quantization: the values are multiplied as floating-point numbers, and each output is
+multiplied by its row's scale. A decode step is limited by reading the weights, and int8 weights are a
+quarter of the bytes of float32. Activations are not quantized.
+
+Source: symmetric quantization per output channel, as in vLLM's `W8A16` and torchao's
+`Int8WeightOnlyConfig`.
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from engine.core.compute.device import CPU
+
+_LARGEST = 127  # -128 is not used, so that the range is symmetric
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Int8Matrix:
+    """The matrix `values * scales[:, None]`, [out, in].
+
+    values  int8 [out, in]
+    scales  float32 [out]
+    dtype   the model's precision, in which rows are returned
+    """
+
+    values: Tensor
+    scales: Tensor
+    dtype: torch.dtype
+
+    @classmethod
+    def quantize(cls, weight: Tensor, dtype: torch.dtype) -> "Int8Matrix":
+        """Round `weight` [out, in] to 127 steps on either side of 0, per row."""
+        matrix = cls.empty(*weight.shape, dtype=dtype, device=weight.device)
+        matrix[:] = weight
+        return matrix
+
+    @classmethod
+    def empty(
+        cls, rows: int, columns: int, *, dtype: torch.dtype, device: torch.device = CPU
+    ) -> "Int8Matrix":
+        """Allocate a matrix whose rows are still to be filled."""
+        values = torch.empty(rows, columns, dtype=torch.int8, device=device)
+        return cls(values, torch.empty(rows, device=device), dtype)
+
+    def __getitem__(self, rows: slice) -> "Int8Matrix":
+        """Return these rows; they share memory with the matrix."""
+        return Int8Matrix(self.values[rows], self.scales[rows], self.dtype)
+
+    def __setitem__(self, rows: slice, weight: Tensor) -> None:
+        """Quantize `weight` [n, in] into these rows."""
+        wide = weight.float()
+        scales = wide.abs().amax(dim=1) / _LARGEST
+        steps = scales.where(scales > 0, 1)  # a row of zeros stays one
+        self.values[rows] = (wide / steps[:, None]).round_()
+        self.scales[rows] = scales
+
+    @property
+    def shape(self) -> torch.Size:
+        """[out, in]"""
+        return self.values.shape
+
+    def numel(self) -> int:
+        """Return the number of parameters."""
+        return self.values.numel()
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of values and scales."""
+        return self.values.nbytes + self.scales.nbytes
+
+    def rows(self, indices: Tensor) -> Tensor:
+        """Return rows [*indices.shape, in], dequantized to `dtype`."""
+        return (self.values[indices] * self.scales[indices].unsqueeze(-1)).to(self.dtype)
+
+    def dequantize(self) -> Tensor:
+        """Return the whole matrix in `dtype`."""
+        return (self.values * self.scales[:, None]).to(self.dtype)
+
+
+Matrix: TypeAlias = Tensor | Int8Matrix
+
+
+def has_int8_kernel(device: torch.device) -> bool:
+    """Return whether torch multiplies by int8 weights on this device with a kernel of its own."""
+    return device.type == "cpu" and hasattr(torch.ops.aten, "_weight_int8pack_mm")
+
+
+def equal(one: Matrix, other: Matrix) -> bool:
+    """Return whether two matrices are of the same kind and hold the same values."""
+    if isinstance(one, Int8Matrix):
+        return (
+            isinstance(other, Int8Matrix)
+            and torch.equal(one.values, other.values)
+            and torch.equal(one.scales, other.scales)
+        )
+    return not isinstance(other, Int8Matrix) and torch.equal(one, other)

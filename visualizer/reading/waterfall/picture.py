@@ -1,0 +1,147 @@
+"""The waterfall as HTML for a notebook: one bar per request in SVG, with a table's words beside it.
+
+Height and temperature tell the families apart: work is cool, waiting is warm, lost time is red. The
+colours are those of the board (`visualizer/frontend/src/drawing/causes.js`). The ground is transparent,
+and the colours follow the notebook's theme.
+"""
+
+import html
+from collections.abc import Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from visualizer.reading.waterfall.causes import CAUSES, WAITING
+from visualizer.reading.waterfall.words import cause_name, in_words
+
+if TYPE_CHECKING:
+    from visualizer.reading.waterfall.spans import Span
+    from visualizer.reading.waterfall.waterfall import RequestTime
+
+MOST_ROWS = 40
+_WIDTH, _NAME, _END, _PITCH, _BAR = 900, 110, 80, 30, 20
+# cause: colour in light, in dark; the same families as on the board
+COLOURS = {
+    "prefill": ("#44526b", "#8fa3c4"),
+    "decode": ("#a9b4c7", "#56647d"),
+    "batch_full": ("#e3c94f", "#8f7d22"),
+    "no_free_blocks": ("#b0601c", "#d9803a"),
+    "whole_sequence": ("#b0601c", "#d9803a"),
+    "reserved_blocks": ("#8f4d14", "#a8602a"),
+    "token_budget": ("#7d8443", "#99a35a"),
+    "static_batch": ("#c7ab2e", "#b39c2c"),
+    "policy": ("#a4977a", "#8d826a"),
+    "awaits_token": ("#8e8a80", "#8e8a80"),
+    "step_in_progress": ("#cfc3a6", "#665c45"),
+    "after_preemption": ("#dd8d84", "#84453b"),
+    "preempted": ("#c23b26", "#ef6f5a"),
+    "recomputed": ("#c23b26", "#ef6f5a"),
+    "others_prefill": ("#c23b26", "#ef6f5a"),
+    "between_passes": ("#bfc4cd", "#454a54"),
+    "failed_step": ("#16181d", "#eceef2"),
+    "paused": ("#8a909c", "#7b828e"),
+    "unknown": ("#8a909c", "#7b828e"),
+}
+_HEIGHTS = dict.fromkeys((*WAITING, "preempted", "paused"), 9) | {
+    "prefill": _BAR,
+    "recomputed": _BAR,
+}
+_HATCH = (
+    '<defs><pattern id="ug-again" width="5" height="5" patternUnits="userSpaceOnUse" '
+    'patternTransform="rotate(-45)"><rect class="stripe" width="3.3" height="5"/></pattern></defs>'
+)
+
+
+def picture(times: Sequence["RequestTime"], count: int, words: str) -> str:
+    """Return HTML: the bars of `times` on one scale, and `words` below. `count` is of all requests."""
+    shown = times[:MOST_ROWS]
+    longest = max((time.total for time in shown), default=0)
+    if not longest:
+        return f"<pre>{html.escape(words)}</pre>"
+    scale = (_WIDTH - _NAME - _END) / longest
+    rows = [_row(time, index * _PITCH, scale) for index, time in enumerate(shown)]
+    more = f"<p>and {count - len(shown)} more requests</p>" if count > len(shown) else ""
+    used = [cause for cause in CAUSES if any(cause in time.by_cause for time in shown)]
+    return (
+        f'<div class="ug-waterfall"><style>{_style()}</style><p>{"".join(map(_key, used))}</p>'
+        f'<svg viewBox="0 0 {_WIDTH} {_PITCH * len(shown)}" width="{_WIDTH}" role="img" '
+        f'aria-label="Where the time of {len(shown)} requests went">{_HATCH}{"".join(rows)}</svg>'
+        f"{more}<pre>{html.escape(words)}</pre></div>"
+    )
+
+
+def _row(time: "RequestTime", top: int, scale: float) -> str:
+    base = top + _PITCH - 5
+    begin = time.spans[0].start if time.spans else 0
+    bars = "".join(
+        _bar(run, _NAME + (run[0].start - begin) * scale, base, scale, time)
+        for run in _runs(time.spans)
+    )
+    name, total = html.escape(time.name), in_words(time.total, time.unit)
+    first = ""
+    if time.first_token is not None and time.arrived is not None:
+        x = _NAME + (time.first_token - begin) * scale
+        first = f'<circle class="first" cx="{x:.1f}" cy="{base - _BAR - 2}" r="2.5"/>'
+    return (
+        f'<text x="0" y="{base - 2}">{name}</text>{bars}{first}'
+        f'<text x="{_WIDTH}" y="{base - 2}" text-anchor="end">{total}</text>'
+    )
+
+
+def _runs(spans: Sequence["Span"]) -> list[list["Span"]]:
+    """Return the spans, neighbours with one cause together."""
+    groups = groupby(spans, key=lambda span: (span.cause, span.about))
+    return [list(group) for _, group in groups]
+
+
+def _bar(run: list["Span"], x: float, base: int, scale: float, time: "RequestTime") -> str:
+    first, last = run[0], run[-1]
+    cause, spent = first.cause, last.end - first.start
+    height, width = _HEIGHTS.get(cause, 12), spent * scale
+    behind = ' fill-opacity=".5"' if first.about is not None and cause in WAITING else ""
+    steps = f"step {first.step}" if len(run) == 1 else f"steps {first.step} to {last.step}"
+    tip = html.escape(f"{cause_name(cause)}, {in_words(spent, time.unit)}, {steps}")
+    start = ""
+    if cause == "preempted":  # the moment, and the dashes of the wait
+        start = f'<path class="moment" d="M{x:.2f} {base - _BAR}V{base}"/>'
+    return (
+        f'<rect class="{cause}" x="{x:.2f}" y="{base - height}" width="{width:.2f}" '
+        f'height="{height}"{behind}><title>{tip}</title></rect>{start}'
+    )
+
+
+def _key(cause: str) -> str:
+    return f'<span><i class="{cause}"></i>{html.escape(cause_name(cause))}</span> '
+
+
+def _style() -> str:
+    def rules(theme: int, before: str = "") -> str:
+        colours = {cause: both[theme] for cause, both in COLOURS.items()}
+        lost = colours["preempted"]
+        plain = "".join(
+            f"{before}.ug-waterfall .{cause}{{fill:{colour};background:{colour}}}"
+            for cause, colour in colours.items()
+        )
+        return (
+            f"{plain}{before}.ug-waterfall .stripe{{fill:{lost}}}"
+            f"{before}.ug-waterfall :is(.moment,rect.preempted,rect.others_prefill){{stroke:{lost}}}"
+            f"{before}.ug-waterfall i.preempted{{background:none;outline:1.5px dashed {lost}}}"
+            f"{before}.ug-waterfall i.recomputed{{background:"
+            f"repeating-linear-gradient(45deg,{lost} 0 3px,transparent 3px 5px)}}"
+        )
+
+    jupyter = "body[data-jp-theme-light={}] "
+    return (
+        ".ug-waterfall svg{max-width:100%;height:auto;font:12px Arial,'Liberation Sans',sans-serif}"
+        ".ug-waterfall pre{font:12px/1.5 Menlo,Consolas,'Liberation Mono',monospace}"
+        ".ug-waterfall text,.ug-waterfall .first{fill:currentColor}"
+        ".ug-waterfall span{margin-right:12px;font-size:12px;white-space:nowrap}"
+        ".ug-waterfall i{display:inline-block;width:14px;height:10px;margin-right:5px}"
+        f"{rules(0)}@media (prefers-color-scheme:dark){{{rules(1)}}}"
+        f"{rules(0, jupyter.format('true'))}{rules(1, jupyter.format('false'))}"
+        ".ug-waterfall .moment{stroke-width:2}"
+        "body .ug-waterfall rect.preempted{fill-opacity:0;stroke-dasharray:4 2.5}"
+        "body .ug-waterfall rect.others_prefill{fill-opacity:.18}"
+        "body .ug-waterfall rect.paused{fill-opacity:.35}"
+        "body .ug-waterfall.ug-waterfall rect.recomputed{fill:url(#ug-again)}"
+        ".ug-waterfall i.others_prefill{opacity:.4}"
+    )

@@ -1,0 +1,211 @@
+"""`log.waterfall`: where the time of each request went.
+
+log.waterfall                    the picture: one bar per request, slowest first
+ada = log.waterfall[1]           one request
+print(ada)                       why it was slow, in words
+ada.parts                        the same as rows; they add up to `ada.total` exactly
+ada.spans                        its spans; they add up to `ada.total` exactly
+log.waterfall.totals             time by cause, over all requests
+log.waterfall.frame              all spans as a pandas frame
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+from visualizer.reading.frames import import_pandas
+from visualizer.reading.waterfall.causes import CAUSES, LOST, WORK
+from visualizer.reading.waterfall.parts import Part, parts_of
+from visualizer.reading.waterfall.records import Life, Records
+from visualizer.reading.waterfall.spans import Span, spans_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from engine.core.log.log import EventLog
+
+Unit = Literal["us", "steps"]
+Order = Literal["slowest", "arrival", "lost", "first_token"]
+ORDERS: tuple[Order, ...] = ("slowest", "arrival", "lost", "first_token")
+
+
+@dataclass(frozen=True)
+class RequestTime:
+    """The time of one request. Times are in the waterfall's unit, since the run started.
+
+    arrived      None if it arrived before the log begins
+    spans        in order, without a gap, from its arrival to its end
+    first_token  when its first token was appended; None if it has none, or had it before the log begins
+    reason       its finish reason; None while it lives
+    """
+
+    request: int
+    name: str
+    unit: Unit
+    arrived: int | None
+    spans: list[Span]
+    first_token: int | None
+    reason: str | None
+    life: Life = field(repr=False)
+    names: dict[int, str] = field(repr=False)  # of all requests
+    source: dict[str, Any] = field(repr=False)  # as in run_started
+
+    @property
+    def total(self) -> int:
+        """Arrival to end: its latency. For an aborted request, to the end of its last step."""
+        return self.spans[-1].end - self.spans[0].start if self.spans else 0
+
+    @cached_property
+    def by_cause(self) -> dict[str, int]:
+        """Time by cause. The values add up to `total`."""
+        times = Counter[str]()
+        for span in self.spans:
+            times[span.cause] += span.duration
+        return {cause: times[cause] for cause in CAUSES if cause in times}
+
+    @cached_property
+    def parts(self) -> list[Part]:
+        """One part per cause, each marked as recorded, inferred or unknown. They add up to `total`."""
+        from visualizer.reading.waterfall.words import part_words
+
+        parts = parts_of(self.spans, self.source)
+        for part in parts:
+            part.words = part_words(part, self, self.names)
+        return parts
+
+    @property
+    def work(self) -> int:
+        """Time in which it computed tokens for the first time."""
+        return sum(self.by_cause.get(cause, 0) for cause in WORK)
+
+    @property
+    def lost(self) -> int:
+        """Time lost: preempted, computed again, or made longer by others' prefill."""
+        return sum(self.by_cause.get(cause, 0) for cause in LOST)
+
+    @property
+    def ttft(self) -> int | None:
+        """Arrival to first token, without the time in which the engine was paused."""
+        if self.first_token is None or self.arrived is None:
+            return None
+        paused = sum(
+            min(span.end, self.first_token) - span.start
+            for span in self.spans
+            if span.cause == "paused" and span.start < self.first_token
+        )
+        return self.first_token - self.arrived - paused
+
+    def __str__(self) -> str:
+        from visualizer.reading.waterfall.words import why_slow
+
+        return why_slow(self)
+
+    def _repr_html_(self) -> str:
+        from visualizer.reading.waterfall.picture import picture
+
+        return picture([self], 1, str(self))
+
+
+class Waterfall:
+    """The time of every request of a log; see `RequestTime`. Iterating yields them, slowest first.
+
+    unit   "us" (microseconds), or "steps" if the log was saved without times
+    names  name of each request
+    """
+
+    def __init__(self, log: "EventLog") -> None:
+        self._records = Records(log)
+        self.unit = self._records.unit
+        self._known: dict[int, RequestTime] = {}
+        lives = self._records.lives.values()
+        labels = Counter(life.label for life in lives)
+        self.names = {life.id: _name(life, labels[life.label]) for life in lives}
+
+    @property
+    def requests(self) -> list[int]:
+        """The ids of all requests, in order of appearance."""
+        return list(self._records.lives)
+
+    def __len__(self) -> int:
+        return len(self._records.lives)
+
+    def __getitem__(self, request: int) -> RequestTime:
+        """Return the time of a request. Raises KeyError if the log does not have it."""
+        if request not in self._known:
+            life = self._records.lives.get(request)
+            if life is None:
+                raise KeyError(f"request: {request!r} is not in this log")
+            self._known[request] = self._time_of(life)
+        return self._known[request]
+
+    def __iter__(self) -> Iterator[RequestTime]:
+        return iter(self.sorted())
+
+    def sorted(self, order: Order = "slowest") -> list[RequestTime]:
+        """Return all requests: slowest first, by arrival, by time lost, or by time to first token."""
+        times = [self[request] for request in self.requests]
+        match order:
+            case "slowest":
+                times.sort(key=lambda one: -one.total)
+            case "lost":
+                times.sort(key=lambda one: -one.lost)
+            case "first_token":
+                times.sort(key=lambda one: (one.ttft is not None, -(one.ttft or 0)))
+            case "arrival":
+                times.sort(key=lambda one: -1 if one.arrived is None else one.arrived)
+            case _:
+                raise ValueError(f"order must be one of {', '.join(ORDERS)}, got {order!r}")
+        return times
+
+    @cached_property
+    def totals(self) -> dict[str, int]:
+        """Time by cause, over all requests."""
+        times = Counter[str]()
+        for request in self.requests:
+            times.update(self[request].by_cause)
+        return {cause: times[cause] for cause in CAUSES if cause in times}
+
+    @property
+    def frame(self) -> "pd.DataFrame":
+        """One row per span: request, start, end, cause, step, about (a request, or missing)."""
+        pd = import_pandas("a table of spans")
+        rows = [
+            (request, span.start, span.end, span.cause, span.step, span.about)
+            for request in self.requests
+            for span in self[request].spans
+        ]
+        frame = pd.DataFrame(rows, columns=["request", "start", "end", "cause", "step", "about"])
+        return frame.astype({"about": "Int64"})
+
+    def __str__(self) -> str:
+        from visualizer.reading.waterfall.words import overview
+
+        return overview(self)
+
+    def _repr_html_(self) -> str:
+        from visualizer.reading.waterfall.picture import picture
+
+        return picture(self.sorted(), len(self), str(self))
+
+    def _time_of(self, life: Life) -> RequestTime:
+        spans, first = spans_of(self._records, life), life.first_token
+        return RequestTime(
+            request=life.id,
+            name=self.names[life.id],
+            unit=self.unit,
+            arrived=life.arrived,
+            spans=spans,
+            first_token=None if first is None else self._records.steps[first].end,
+            reason=life.reason,
+            life=life,
+            names=self.names,
+            source=self._records.source,
+        )
+
+
+def _name(life: Life, same: int) -> str:
+    """Return its label, with its id if other requests have the same; "r7" without a label."""
+    short = f"r{life.id}"
+    return f"{life.label} ({short})" if life.label and same > 1 else life.label or short

@@ -1,0 +1,66 @@
+"""Why a request of a cluster missed: what its replica answers, and what other replicas had cached."""
+
+from dataclasses import replace
+
+from engine.cluster.cluster_log import ClusterLog, ClusterState
+from engine.cluster.events import Of, Placed, Routed
+from engine.core.log import vocabulary as v
+from engine.core.log.fold import State
+from visualizer.reading.why.find import request_named
+from visualizer.reading.why.miss import MissKind, WhyMissed
+from visualizer.reading.why.missed import why_missed
+from visualizer.reading.why.prompts import common_length
+
+# Reasons that its own replica does not give: another replica is then the better answer.
+_REPLACED: tuple[MissKind, ...] = ("never_stored", "shorter", "differs", "first", "computing")
+
+
+def why_missed_in_cluster(log: ClusterLog, request: int | str) -> WhyMissed:
+    """Explain how much of a request's prompt its first replica had cached, and why not more.
+
+    request  its number in the cluster, or its label
+
+    For the other replicas, this is what the gateway knew when it learned of the admission. Raises
+    WhyError for a request that is not in the log.
+    """
+    names, places = dict[int, str](), dict[int, Placed]()
+    for event in log:
+        match event:
+            case Routed():
+                names.setdefault(event.request, event.label or f"r{event.request}")
+            case Placed():
+                places.setdefault(event.request, event)
+    number = request_named({one: names.get(one, f"r{one}") for one in places}, request)
+    place = places[number]
+    answer = why_missed(log.replicas[place.replica], place.its_request)
+    if answer.kind in ("whole", "off", "scored", "waiting", "before", "unknown"):
+        return answer
+    replica, tokens = _longest_elsewhere(log, place, answer)
+    if tokens <= answer.found:
+        return answer
+    kind = "other_replica" if answer.kind in _REPLACED else answer.kind
+    return replace(answer, kind=kind, elsewhere=(replica, tokens))
+
+
+def _longest_elsewhere(log: ClusterLog, place: Placed, answer: WhyMissed) -> tuple[str, int]:
+    """Return the other replica that had most of the prompt cached, and how much, in whole blocks."""
+    cluster = ClusterState()
+    for event in log:
+        match event:
+            case Of(replica=place.replica, event=v.Admitted(request=place.its_request)):
+                break
+        cluster.add(event)
+    own = cluster.states[place.replica].requests[place.its_request].tokens[: answer.most]
+    cached = {
+        replica: _cached(state, own)
+        for replica, state in cluster.states.items()
+        if replica != place.replica
+    }
+    best = max(cached, key=lambda one: cached[one], default="")
+    return best, cached.get(best, 0)
+
+
+def _cached(state: State, tokens: list[int]) -> int:
+    leaves = (node.id for node in state.nodes.values() if not node.children)
+    agree = max((common_length(state.prefix_tokens(leaf), tokens) for leaf in leaves), default=0)
+    return agree // state.block_size * state.block_size

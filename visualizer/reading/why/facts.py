@@ -1,0 +1,233 @@
+"""Facts about one request in one step, counted from the folded state.
+
+`Facts.of` folds the log once, up to the step's step_scheduled, and counts at the decisive moments: the
+request's preemption, its admission, and earlier evictions of its prefix.
+"""
+
+import itertools
+from dataclasses import dataclass, field
+
+from engine.core.config import EngineConfig
+from engine.core.log import vocabulary as v
+from engine.core.log.fold import State
+from engine.core.log.log import EventLog
+from visualizer.reading.messages import wasted_words
+from visualizer.reading.rows import OutputTokenRow
+from visualizer.reading.why.scoring import Unscored
+from visualizer.reading.why.shortfall import Shortfall, common_length, shortfall
+
+
+@dataclass(slots=True)
+class Preemption:
+    """A victim's losses.
+
+    free, evictable  blocks before the preemption
+    held             number of blocks that the victim held
+    shared           how many of them other requests keep
+    cached           how many of them only the cache keeps
+    freed            how many of them become free
+    """
+
+    event: v.Preempted
+    free: int
+    evictable: int
+    held: int
+    shared: int
+    cached: int
+    freed: int
+
+
+@dataclass(slots=True)
+class Eviction:
+    """An eviction from a cached prefix of the request, which was `tokens` long until then."""
+
+    tokens: int
+    step: int
+    event: v.RadixEvicted | v.BlockEvicted
+
+    def usable(self, admission: "Admission", size: int) -> int:
+        """Return how many of `tokens` an admission could use: whole blocks, but not its last token."""
+        return min(self.tokens, admission.tokens - 1) // size * size
+
+
+@dataclass(slots=True)
+class Admission:
+    """The cached prefix of a request when it was admitted.
+
+    tokens   number of tokens of the request
+    found    how many of its tokens were cached
+    most     largest possible hit: hits come in whole blocks, and at least one token is computed
+    agree    length of its longest common prefix with anything cached
+    sharers  requests that held the found blocks
+    lost     the last eviction from a cached prefix that would have been a larger hit
+    scored   its prompt is scored (prompt_logprobs), so all of it is computed
+    adopted  how many of the found tokens another replica computed, and which one
+    """
+
+    resumed: bool
+    tokens: int
+    found: int
+    most: int
+    agree: int
+    sharers: list[int]
+    lost: Eviction | None = None
+    scored: bool = False
+    adopted: tuple[int, str] = (0, "")
+
+
+@dataclass(slots=True)
+class Facts:
+    """One request in one step.
+
+    state       when the step was scheduled
+    event       the decision
+    victims     requests preempted in the step, as far as the log shows
+    preemption  of this request in this step, if any
+    admission   of this request in this step, if any
+    unscored    requests whose prompts still have to be scored; they cannot use the cache
+    wasted      why the work of its row was wasted, in words; None if it was not
+    draft_error why the draft model failed after the forward pass of this step, usually ""
+    masked      the tokens of this step that its grammar allowed or forced
+    gaps        missing messages of a foreign log just before the step
+    """
+
+    state: State
+    event: v.StepScheduled
+    victims: list[int] = field(default_factory=list)
+    preemption: Preemption | None = None
+    admission: Admission | None = None
+    unscored: Unscored = field(default_factory=Unscored)
+    wasted: str | None = None
+    draft_error: str = ""
+    masked: list[OutputTokenRow] = field(default_factory=list)
+    gaps: list[v.EventsMissing] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, log: EventLog, request: int, at: int) -> "Facts":
+        """Return the facts about `request` in the step whose step_scheduled is event `at` of `log`."""
+        event = log[at]
+        assert isinstance(event, v.StepScheduled)
+        facts, lost = cls(State(), event), list[Eviction]()
+        tokens: list[int] = []  # what the request is admitted with
+        if admitted := _is_admitted(log, request, at):
+            seq = log.next_seq - len(log) + at
+            tokens = log.state(seq).requests[request].tokens
+        for before in log[: at + 1]:
+            match before:
+                case v.StepStarted():
+                    facts.victims, facts.preemption, facts.admission = [], None, None
+                case v.RadixEvicted() | v.BlockEvicted() if admitted:
+                    prefix = facts.state.prefix_tokens(before.node)
+                    agree = common_length(prefix, tokens)
+                    lost.append(Eviction(agree, facts.state.step, before))
+                case v.EventsMissing():
+                    facts.gaps.append(before)
+                case v.StepScheduled() if before is not event:
+                    facts.gaps = []
+                case v.Preempted():
+                    facts.victims.append(before.request)
+                    if before.request == request:
+                        facts.preemption = _preemption(facts.state, before)
+                case v.Admitted() if before.request == request:
+                    facts.admission = _admission(facts.state, before, lost)
+                    facts.admission.scored = request in facts.unscored
+            facts.unscored.note(before, facts.state)
+            facts.state.apply(before)
+        facts.wasted = wasted_words(facts.state, itertools.islice(log, at + 1, None), request)
+        later = (one for one in itertools.islice(log, at + 1, None))
+        ends = (one for one in later if isinstance(one, v.StepFinished))
+        facts.draft_error = next(
+            (one.draft_error for one in ends if one.step == facts.state.step), ""
+        )
+        live = facts.state.requests.get(request)
+        if live is not None and "structured" in live.sampling:
+            step = facts.state.step
+            facts.masked = [
+                token
+                for token in log.token_rows
+                if token.request == request and token.step == step and token.allowed
+            ]
+        return facts
+
+    @property
+    def config(self) -> EngineConfig:
+        """The run's settings."""
+        names, settings = EngineConfig.__struct_fields__, self.state.settings
+        return EngineConfig(**{name: settings[name] for name in names if name in settings})
+
+    def shortfall(self, classes: dict[str, str] | None) -> Shortfall | None:
+        """Return what the blocked head of the queue would have needed to start, if that alone is
+        enough."""
+        return shortfall(self.state, self.event, self.config, classes, self.unscored)
+
+    def longest_shared_prefix(self, request: int) -> tuple[int, int]:
+        """Return the scheduled request with the longest prefix in common with `request`, and how
+        many tokens of it fill whole blocks.
+        """
+        requests, size = self.state.requests, self.state.block_size
+        tokens = requests[request].tokens[:-1]
+        shared = {
+            row.request: common_length(requests[row.request].tokens, tokens)
+            for row in self.event.rows
+        }
+        other = max(shared, key=lambda id_: shared[id_] // size)
+        return other, shared[other] // size * size
+
+
+def _preemption(before: State, event: v.Preempted) -> Preemption:
+    table = before.requests[event.request].table
+    others = {
+        block
+        for other in before.requests.values()
+        if other.id != event.request
+        for block in other.table
+    }
+    others.update(block for hold in before.holds.values() for block in hold.table)
+    shared = sum(block in others for block in table)
+    freed = sum(before.refs[block] == 1 for block in table)
+    return Preemption(
+        event=event,
+        free=len(before.free),
+        evictable=before.evictable,
+        held=len(table),
+        shared=shared,
+        cached=len(table) - shared - freed,
+        freed=freed,
+    )
+
+
+def _admission(before: State, event: v.Admitted, lost: list[Eviction]) -> Admission:
+    request, size = before.requests[event.request], before.block_size
+    blocks = set(event.blocks)
+    admission = Admission(
+        resumed=event.resumed,
+        tokens=len(request.tokens),
+        found=len(event.blocks) * size,
+        adopted=before.adopted_prefix(event.node),
+        most=(len(request.tokens) - 1) // size * size,
+        agree=max(
+            common_length(before.prefix_tokens(node.id), request.tokens)
+            for node in before.nodes.values()
+            if not node.children  # these contain the prefixes above
+        ),
+        sharers=[
+            other.id
+            for other in before.requests.values()
+            if other.id != request.id and blocks & set(other.table)
+        ],
+    )
+    for eviction in lost:
+        # With sliding layers, the cache may have more tokens than the request can use.
+        if eviction.usable(admission, size) > max(admission.found, admission.agree // size * size):
+            admission.lost = eviction
+    return admission
+
+
+def _is_admitted(log: EventLog, request: int, at: int) -> bool:
+    """Return whether the request is admitted in the step whose step_scheduled is event `at`."""
+    while at > 0 and not isinstance(log[at], v.StepStarted):
+        at -= 1
+        event = log[at]
+        if isinstance(event, v.Admitted) and event.request == request:
+            return True
+    return False

@@ -1,0 +1,57 @@
+"""The names of a log's requests, and a request by its id or its label."""
+
+from collections import Counter
+from collections.abc import Mapping
+from difflib import get_close_matches
+
+from engine.core.log.log import EventLog
+from visualizer.reading.why.log_index import LogIndex, WhyError
+
+_MOST = 5
+
+
+def request_names(log: EventLog) -> dict[int, str]:
+    """Return each request's label, with its id if other requests have the same label; "r7" without one.
+
+    Samples have the label of the request that they fork off from.
+    """
+    index = LogIndex.of(log)
+    same = Counter(index.labels[request] for request in index.spans)
+    return {request: _name(request, index.labels[request], same) for request in index.spans}
+
+
+def _name(request: int, label: str, same: Counter[str]) -> str:
+    short = f"r{request}"
+    return f"{label} ({short})" if label and same[label] > 1 else label or short
+
+
+def request_named(names: Mapping[int, str], key: int | str) -> int:
+    """Return the id of a request, given its id, its name, "r" and its id, or a part of its name.
+
+    vLLM puts a client's id in the middle of its own ("cmpl-ID-0-1a2b3c4d"), so a part is enough if no
+    other label has it. A label that several requests have means the first one. Raises WhyError, with
+    similar names, if there is none.
+    """
+    if key in names:
+        return int(key)
+    by_name, by_label = dict[str, int](), dict[str, int]()
+    for request, name in names.items():
+        label = name.removesuffix(f" (r{request})")
+        by_label.setdefault(label, request)
+        for one in (name, label, f"r{request}", str(request)):
+            by_name.setdefault(one, request)
+    if key in by_name:
+        return by_name[str(key)]
+    parts = [label for label in by_label if key and str(key) in label]
+    if len(parts) == 1 and not str(key).isdigit():
+        return by_label[parts[0]]
+    near = [name for name in names.values() if key and str(key) in name]
+    near += [
+        name
+        for name in get_close_matches(str(key), list(names.values()), n=_MOST, cutoff=0.5)
+        if name not in near
+    ]
+    known = f"its requests are {min(names)} to {max(names)}" if names else "it has no request"
+    if near and not str(key).isdigit():
+        known = f"similar: {', '.join(near[:_MOST])}"
+    raise WhyError(f"request: {key!r} is not in this log; {known}")

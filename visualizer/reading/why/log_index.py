@@ -1,0 +1,118 @@
+"""Find the requests, steps and labels of a log in one pass over the events, without folding."""
+
+from dataclasses import dataclass, field
+
+from engine.core.log import vocabulary as v
+from engine.core.log.log import EventLog
+
+
+class WhyError(ValueError):
+    """The log has no such request or no such step."""
+
+
+@dataclass(slots=True)
+class RequestSpan:
+    """The first and the last event of a request's life, as indexes into the log.
+
+    A sample that has not forked off yet has an id and a span that has not begun.
+
+    begin   its arrival or fork; -1: before the log begins; None: it has not begun
+    end     its end, or one past the log's last event
+    parent  the request that it forks off from; None if it arrives on its own
+    reason  its finish reason; "" while it lives
+    """
+
+    begin: int | None
+    end: int
+    parent: int | None = None
+    sample: int = 0
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class LogIndex:
+    """A log's steps, requests and labels.
+
+    steps      step -> index of its step_scheduled
+    abandoned  steps that failed before their step_scheduled
+    spans      by request
+    labels     by request
+    classes    as in run_started; None if the log does not have them
+    vocab      number of tokens in the vocabulary; 0 if the log begins later
+    """
+
+    steps: dict[int, int] = field(default_factory=dict)
+    abandoned: set[int] = field(default_factory=set)
+    spans: dict[int, RequestSpan] = field(default_factory=dict)
+    labels: dict[int, str] = field(default_factory=dict)
+    classes: dict[str, str] | None = None
+    vocab: int = 0
+
+    @classmethod
+    def of(cls, log: EventLog) -> "LogIndex":
+        """Index a log."""
+        found, step, planned = cls(), 0, True
+        for index, event in enumerate(log):
+            match event:
+                case v.RunStarted():
+                    found.classes = event.classes
+                    found.vocab = event.tokenizer.get("vocab_size", 0)
+                case v.Keyframe():
+                    step = event.state["step"]
+                    found.classes = event.state.get("classes") or None
+                    for entry in event.state["requests"]:
+                        found._add(entry["id"], -1, entry["slots"], entry["label"], len(log))
+                case v.StepStarted():
+                    step, planned = event.step, False
+                case v.StepScheduled():
+                    found.steps[step], planned = index, True
+                case v.StepFinished() if not planned:
+                    found.abandoned.add(step)
+                case v.RequestArrived():
+                    found._add(event.request, index, event.n, event.label, len(log))
+                case v.Forked(request=request, parent=parent):
+                    found.labels[request] = found.labels[parent]
+                    found.spans[request] = RequestSpan(index, len(log), parent, event.sample)
+                case v.RequestFinished():
+                    span = found.spans[event.request]
+                    span.end, span.reason = index, event.reason
+        return found
+
+    def find(self, request: int, step: int | None) -> tuple[RequestSpan, int]:
+        """Return the request's span and a step; None: its last step.
+
+        Raises WhyError for a request or a step that is not in the log.
+        """
+        if not self.steps:
+            raise WhyError("step: the log has no scheduled step yet; run one")
+        if request not in self.spans:
+            known = f"{min(self.spans)} to {max(self.spans)}" if self.spans else "none"
+            raise WhyError(f"request: {request!r} is not in this log; its requests are {known}")
+        span, last = self.spans[request], max(self.steps)
+        if step is None and span.begin is not None:
+            lived = [number for number, at in self.steps.items() if span.begin < at < span.end]
+            step = max(lived, default=last)
+        step = last if step is None else step
+        if step in self.abandoned:
+            raise WhyError(f"step: {step} decided nothing, because its scheduling failed")
+        if step not in self.steps:
+            raise WhyError(
+                f"step: {step} is not in this log; its steps are {min(self.steps)} to {last}"
+            )
+        return span, step
+
+    def name(self, request: int) -> str:
+        """Return "Ada (r1)", or "r1" for a request without a label."""
+        label = self.labels.get(request, "")
+        return f"{label} (r{request})" if label not in ("", f"r{request}") else f"r{request}"
+
+    def names(self, requests: list[int]) -> str:
+        """Return the names, separated by commas, or "none"."""
+        return ", ".join(self.name(request) for request in requests) or "none"
+
+    def _add(self, request: int, begin: int, samples: int, label: str, end: int) -> None:
+        self.spans[request] = RequestSpan(begin, end)
+        self.labels[request] = label
+        for sample in range(1, samples):
+            self.spans[request + sample] = RequestSpan(None, end, request, sample)
+            self.labels[request + sample] = label

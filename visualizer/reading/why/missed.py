@@ -1,0 +1,172 @@
+"""Why the cached prefix of a request was not longer: `log.why_missed(request)`.
+
+A hit ends at a block that was not cached when the request was admitted. For that block the log says
+which of these it was: cached once and evicted, being computed by another request at that moment, never
+computed or never stored, or different from every prompt before it; then from which token on. With
+sliding layers, a hit also ends where they lack a part of the window before each later end.
+
+If a foreign log has no tokens but the hashes of their blocks, whole blocks are compared.
+"""
+
+from collections.abc import Mapping
+
+from engine.core.log import vocabulary as v
+from engine.core.log.facts import Fact, Knowledge, knowledge
+from engine.core.log.fold import State
+from engine.core.log.log import EventLog
+from visualizer.reading.why.find import request_named, request_names
+from visualizer.reading.why.miss import MissKind, WhyMissed
+from visualizer.reading.why.prompts import Prompts, common_length
+from visualizer.reading.why.scoring import Unscored
+
+# The facts that each kind follows from, besides the number of cached tokens.
+_FACTS: dict[MissKind, tuple[Fact, ...]] = {
+    "evicted": ("evictions",),
+    "computing": ("scheduled_tokens",),
+    "never_stored": ("scheduled_tokens",),
+}
+_BY_TOKENS = ("never_stored", "shorter", "differs", "first")
+_AGREEING = ("computing", "never_stored", "shorter", "differs", "no_window")
+_Eviction = v.RadixEvicted | v.BlockEvicted
+
+
+def why_missed(log: EventLog, request: int | str) -> WhyMissed:
+    """Explain how much of a request's prompt was cached when it was admitted, and why not more.
+
+    request  its id or its label; a sample has the answer of the request that it forked from
+
+    Raises WhyError for a request that is not in the log.
+    """
+    names = request_names(log)
+    return _Search(log, request_named(names, request), names).answer()
+
+
+class _Search:
+    """A single pass over the log, up to the request's admission."""
+
+    def __init__(self, log: EventLog, request: int, names: Mapping[int, str]) -> None:
+        self.log, self.id, self.names = log, request, names
+        self.state, self.unscored = State(), Unscored()
+        self.prompts = Prompts.of(log)
+        self.own = self.prompts.whole.get(self.prompts.root(request), [])
+        # The last eviction of each block of the prompt, by its index.
+        self.evicted: dict[int, tuple[int, _Eviction]] = {}
+
+    def answer(self) -> WhyMissed:
+        """Fold up to the admission and look at that moment."""
+        root = self.prompts.root(self.id)
+        for event in self.log:
+            if isinstance(event, v.Admitted) and event.request == root and not event.resumed:
+                return self._admitted(event)
+            if isinstance(event, v.RadixEvicted | v.BlockEvicted):
+                self._note_eviction(event)
+            self.unscored.note(event, self.state)
+            self.state.apply(event)
+            self.prompts.note(event, self.state)
+        kind: MissKind = "waiting" if root in self.prompts.arrived else "before"
+        return WhyMissed(request=self.id, kind=kind, names=self.names)
+
+    def _note_eviction(self, event: v.RadixEvicted | v.BlockEvicted) -> None:
+        state, size = self.state, self.state.block_size
+        node = state.nodes[event.node]
+        if isinstance(event, v.BlockEvicted) and len(node.copies) + len(node.blocks) > 1:
+            return  # another copy of the block stays
+        path = self.prompts.path(event.node, state)
+        agree = common_length(path, self.own) // size
+        for index in range((len(path) - len(node.tokens)) // size, agree):
+            self.evicted[index] = state.step, event
+
+    def _admitted(self, event: v.Admitted) -> WhyMissed:
+        state, size, own = self.state, self.state.block_size, self.own
+        found, most = len(event.blocks) * size, (len(own) - 1) // size * size
+        about, agree = self.prompts.nearest(event.request, own)
+        cached = max(
+            common_length(self.prompts.path(node.id, state), own)
+            for node in state.nodes.values()
+            if not node.children
+        )
+        if cached > agree:
+            about, agree = None, cached
+        missing = found // size  # the first block that was not cached
+        kind: MissKind
+        if state.settings["prefix_cache"] == "off":
+            kind = "off"
+        elif event.request in self.unscored:
+            kind = "scored"
+        elif found >= most:
+            kind = "whole"
+        elif state.has_windows and min(cached, most) >= found + size:
+            kind, agree = "no_window", min(cached, most) // size * size
+        elif (owner := self._computing(event.request, found + size)) is not None:
+            kind, about = "computing", owner
+            agree = common_length(self.prompts.so_far[owner], own)
+        elif missing in self.evicted:
+            kind = "evicted"
+        elif not self.prompts.is_known(own[found : found + size]):
+            kind = "unknown"
+        elif agree >= found + size:
+            kind = "never_stored"
+        elif not agree:
+            kind = "first"
+        else:
+            is_end = about is not None and agree == len(self.prompts.so_far[about])
+            kind = "shorter" if is_end else "differs"
+        evicted, lost = (
+            self.evicted.get(missing, (None, None)) if kind == "evicted" else (None,) * 2
+        )
+        token, other = (
+            self._texts(event.request, about, agree) if kind == "differs" else (None,) * 2
+        )
+        return WhyMissed(
+            request=self.id,
+            kind=kind,
+            step=state.step,
+            length=len(own),
+            found=found,
+            most=most,
+            block_size=size,
+            about=about if kind in ("computing", "never_stored", "shorter", "differs") else None,
+            agree=agree if kind in _AGREEING else found,
+            token=token,
+            other=other,
+            evicted=evicted,
+            needed_by=lost.needed_by if lost is not None and lost.needed_by >= 0 else None,
+            eviction="" if lost is None else lost.reason,
+            by_hash=self._is_by_hash,
+            mark=self._mark(kind, lost),
+            names=self.names,
+        )
+
+    def _computing(self, request: int, end: int) -> int | None:
+        """Return a running request that has the tokens up to `end` and has not computed them all."""
+        for other in self.state.running:
+            if other == request or self.state.requests[other].computed >= end:
+                continue
+            if common_length(self.prompts.so_far[other], self.own) >= end:
+                return other
+        return None
+
+    def _texts(self, request: int, about: int | None, at: int) -> tuple[str | None, str | None]:
+        """Return the texts of the two tokens that differ, this request's first, as far as they are
+        known."""
+        if about is None or not isinstance(self.own[at], int):
+            return None, None
+        both = self.prompts.texts[request], self.prompts.texts[about]
+        if not all(len(texts) > at and texts[at] for texts in both):
+            return None, None
+        return both[0][at], both[1][at]
+
+    def _mark(self, kind: MissKind, lost: _Eviction | None) -> Knowledge:
+        facts: list[Fact] = ["cached_tokens", *_FACTS.get(kind, ())]
+        if lost is not None and lost.needed_by >= 0:
+            facts.append("eviction_causes")
+        known = {knowledge(self.state.source, fact) for fact in facts}
+        if kind == "unknown" or "unknown" in known:
+            return "unknown"
+        # Only prompts have hashes, so a prefix that continues an output cannot be recognized.
+        is_guess = kind in _BY_TOKENS and self._is_by_hash
+        return "inferred" if "inferred" in known or is_guess else "recorded"
+
+    @property
+    def _is_by_hash(self) -> bool:
+        return any(isinstance(token, str) for token in self.own)

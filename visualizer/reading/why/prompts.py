@@ -1,0 +1,145 @@
+"""The token sequences of a log's requests, and of its cached prefixes, up to a moment.
+
+Where token ids are unknown (-1), each token of a block is replaced by the block's hash, if the log has
+it: hashes cover all tokens before them, so equal hashes mean equal prefixes.
+"""
+
+from collections.abc import Sequence
+
+from engine.core.log import vocabulary as v
+from engine.core.log.fold import State
+from engine.core.log.log import EventLog
+from engine.core.log.state import ROOT
+
+Tokens = list[int | str]
+_CHUNK = 64
+
+
+def common_length(one: Sequence[int | str], other: Sequence[int | str]) -> int:
+    """Return the length of the longest common prefix. An unknown token, -1, equals no other."""
+    end, at = min(len(one), len(other)), 0
+    while at < end and one[at : at + _CHUNK] == other[at : at + _CHUNK]:
+        if -1 in one[at : at + _CHUNK]:
+            break
+        at += _CHUNK
+    at = min(at, end)
+    while at < end and one[at] == other[at] != -1:
+        at += 1
+    return at
+
+
+class Prompts:
+    """Sequences by request id. Feed `note` every event after it was applied.
+
+    whole    the prompt of each request of the log, as it arrived
+    so_far   prompt and output of each request that has arrived, also after its end
+    texts    one piece per token of `so_far`
+    arrived  the requests that the log has in the queue, from their arrival on
+    begun    the requests that were admitted, and samples that forked off
+    """
+
+    def __init__(self) -> None:
+        self.whole: dict[int, Tokens] = {}
+        self.so_far: dict[int, Tokens] = {}
+        self.texts: dict[int, list[str]] = {}
+        self.arrived: set[int] = set()
+        self.begun: set[int] = set()
+        self._parents: dict[int, int] = {}
+        self._node_tokens: dict[int, Tokens] = {}
+
+    @classmethod
+    def of(cls, log: EventLog) -> "Prompts":
+        """Return the prompts of a log, before its first event."""
+        prompts, size = cls(), 1
+        for event in log:
+            match event:
+                case v.RunStarted():
+                    size = event.settings["block_size"]
+                case v.RequestArrived():
+                    prompts.whole[event.request] = _with_hashes(event, size)
+                    for sample in range(1, event.n):
+                        prompts._parents[event.request + sample] = event.request
+                case v.Forked():
+                    prompts._parents[event.request] = prompts.root(event.parent)
+                case v.Keyframe():
+                    size = event.state["settings"]["block_size"]
+                    for entry in event.state["requests"]:
+                        prompts.whole[entry["id"]] = entry["tokens"][: entry["prompt_length"]]
+                        prompts._parents[entry["id"]] = entry["root"]
+        return prompts
+
+    def root(self, request: int) -> int:
+        """Return the request that a sample forks off from, or the request itself."""
+        return self._parents.get(request, request)
+
+    def note(self, event: v.Event, state: State) -> None:
+        """Note an event that was applied to `state`."""
+        match event:
+            case v.Keyframe():
+                self.arrived = {one for one in state.waiting if not state.requests[one].preemptions}
+                self.begun = set(state.requests) - self.arrived
+                for request in state.requests.values():
+                    self.so_far[request.id] = list(request.tokens)
+                    self.texts[request.id] = list(request.texts)
+            case v.RequestArrived():
+                self.arrived.add(event.request)
+                self.so_far[event.request] = list(self.whole[event.request])
+                self.texts[event.request] = list(event.texts)
+            case v.Admitted():
+                self.begun.add(event.request)
+            case v.Forked():
+                self.begun.add(event.request)
+                self.so_far[event.request] = list(self.so_far[event.parent])
+                self.texts[event.request] = list(self.texts[event.parent])
+            case v.StepFinished():
+                for row in event.tokens:
+                    self.so_far[row.request] += row.ids
+                    self.texts[row.request] += row.texts
+            case v.BlocksStored() if -1 in state.requests[event.request].tokens:
+                size, tokens = state.block_size, self.so_far[event.request]
+                depth = sum(1 for _ in _above(event.parent, state))
+                for index, node in enumerate(event.nodes, start=depth):
+                    self._node_tokens[node] = tokens[index * size : (index + 1) * size]
+
+    def path(self, node: int, state: State) -> Tokens:
+        """Return all tokens from the root to the end of a node's edge."""
+        edges: list[Tokens] = [
+            self._node_tokens.get(one, []) or list(state.nodes[one].tokens)
+            for one in _above(node, state)
+        ]
+        return [token for edge in reversed(edges) for token in edge]
+
+    def nearest(self, request: int, own: Tokens) -> tuple[int | None, int]:
+        """Return the other request with the longest common prefix (the last of several), and its
+        length.
+
+        Only requests that were admitted earlier count.
+        """
+        best, length = None, 0
+        for other, tokens in self.so_far.items():
+            if other not in self.begun or self.root(other) == request:
+                continue
+            agree = common_length(tokens, own)
+            if agree and agree >= length:
+                best, length = other, agree
+        return best, length
+
+    @staticmethod
+    def is_known(tokens: Tokens) -> bool:
+        """Return whether none of the tokens is unknown."""
+        return -1 not in tokens
+
+
+def _above(node: int, state: State) -> list[int]:
+    """Return a node and those above it, without the root."""
+    path = []
+    while node != ROOT:
+        path.append(node)
+        node = state.nodes[node].parent
+    return path
+
+
+def _with_hashes(event: v.RequestArrived, size: int) -> Tokens:
+    """Return a prompt; unknown tokens are replaced by the hashes of their blocks."""
+    known: Tokens = [one for one in event.hashes for _ in range(size)]
+    return known + event.prompt[len(known) :]

@@ -1,0 +1,123 @@
+"""The shortfall of the head of the queue: how much more would have let it start.
+
+Everything is recomputed from the folded state, with the checks of `scheduling/scheduler.py`. There is
+no answer if it would need a check that is not repeated here.
+"""
+
+from typing import Literal, NamedTuple
+
+from engine.core.config import EngineConfig
+from engine.core.log import vocabulary as v
+from engine.core.log.fold import State
+from engine.core.log.state import ROOT, RequestState
+
+
+class CachedPrefix:
+    """The cached prefix that a waiting request can use, found by comparing tokens.
+
+    blocks    number of whole blocks found
+    unlocked  how many of them no request has locked; evicting those would destroy what is about to
+              be reused
+    """
+
+    def __init__(self, state: State, request: RequestState, *, unscored: bool) -> None:
+        size = state.block_size
+        reads_cache = state.settings["prefix_cache"] != "off" and not unscored
+        limit = (len(request.tokens) - 1) // size if reads_cache else 0
+        found: list[list[int]] = []  # copies of each block
+        node = state.nodes[ROOT]
+        while len(found) < limit:
+            rest = request.tokens[len(found) * size : limit * size]
+            below = [state.nodes[child] for child in node.children]
+            shared = {child.id: common_length(child.tokens, rest) // size for child in below}
+            node = max(below, key=lambda child: shared[child.id], default=node)
+            depth = shared.get(node.id, 0)
+            found += [[block, *node.copies] for block in node.blocks[:depth]]
+            if depth == 0 or depth < len(node.blocks):
+                break
+        usable = state.usable_prefix(found)
+        self.blocks = len(usable)
+        self.unlocked = sum(state.refs[block] == 1 for block in usable)
+
+
+def common_length(one: list[int], other: list[int]) -> int:
+    """Return the length of the longest common prefix. An unknown token, -1, equals no other."""
+    for index, (a, b) in enumerate(zip(one, other, strict=False)):
+        if a != b or a < 0:
+            return index
+    return min(len(one), len(other))
+
+
+class Shortfall(NamedTuple):
+    """With `more` additional units, the head of the queue would have started.
+
+    seat        in the batch (max_batch_size)
+    free block  at the moment when the head was examined
+    token       in the step's budget (token_budget), of which running requests get their share first
+    """
+
+    more: int
+    unit: Literal["seat", "free block", "token"]
+
+
+NEVER_DEFER = ("Fcfs", "Priority", "ShortestJobFirst", "Fair")  # policies, by class
+
+
+def shortfall(
+    state: State,
+    event: v.StepScheduled,
+    config: EngineConfig,
+    classes: dict[str, str] | None,
+    unscored: set[int],
+) -> Shortfall | None:
+    """Return what the blocked head of the queue would have needed to start, if that alone is enough.
+
+    classes   as in run_started; None if they are not known
+    unscored  requests whose prompts still have to be scored
+
+    There is no answer without preemption or without chunked prefill, because other checks decide then,
+    or if the policy might then defer the head. Neither is there an answer for the token budget with
+    asynchronous scheduling. Drafts do not count: they get only what is left.
+    """
+    blocked = event.blocked
+    if blocked is None or not (config.preemption and config.chunked_prefill):
+        return None
+    head = state.requests[blocked.request]
+    prefix = CachedPrefix(state, head, unscored=head.id in unscored)
+    length = len(head.tokens)
+    lack = blocked.need - blocked.have
+    not_deferred = classes is not None and classes.get("policy") in NEVER_DEFER
+    tokens_left = config.token_budget - sum(row.count - len(row.drafts) for row in event.rows)
+    available = state.free_before_drafts(event.rows) + state.evictable - prefix.unlocked
+
+    def fits(tokens: int, blocks: int) -> bool:
+        end = min(length, prefix.blocks * state.block_size + tokens)
+        if config.admission == "whole" and tokens > 0:
+            end = length
+        return tokens > 0 and config.blocks_for(end) - prefix.blocks <= blocks
+
+    match blocked.reason:
+        case "batch_full" if not_deferred and fits(tokens_left, available):
+            return Shortfall(lack, "seat")
+        case "no_free_blocks" | "whole_sequence" if fits(tokens_left, available + lack):
+            return Shortfall(lack, "free block")
+        # With asynchronous scheduling, other requests may be skipped whatever the budget is.
+        case "token_budget" if not_deferred and not config.async_scheduling:
+            tokens, blocks = _running_first(state, event, config)
+            if fits(lack, available - blocks):
+                return Shortfall(tokens + lack, "token")
+    return None
+
+
+def _running_first(state: State, event: v.StepScheduled, config: EngineConfig) -> tuple[int, int]:
+    """Return the tokens and blocks that running requests would get first from a larger budget."""
+    planned = {row.request: row.start + row.count for row in event.rows}
+    tokens = blocks = 0
+    for id_ in state.running:
+        request = state.requests[id_]
+        tokens += len(request.tokens) - planned.get(id_, request.computed)
+        blocks += config.blocks_for(len(request.tokens)) - len(request.table)
+        writes_shared = request.computed % config.block_size and state.refs[request.table[-1]] > 1
+        if id_ not in planned and writes_shared:
+            blocks += 1  # for the copy
+    return tokens, blocks

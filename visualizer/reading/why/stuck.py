@@ -1,0 +1,158 @@
+"""List the queue of one step, with the age and the blocker of each request."""
+
+import html
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from engine.core.log import vocabulary as v
+from engine.core.log.facts import Knowledge
+from engine.core.log.fold import State
+from engine.core.log.log import EventLog
+from visualizer.reading.durations import duration
+from visualizer.reading.messages import MESSAGES, reason_words, text
+from visualizer.reading.waterfall.causes import FOR_ALL
+from visualizer.reading.waterfall.parts import mark_of
+from visualizer.reading.why.find import request_names
+from visualizer.reading.why.log_index import LogIndex, WhyError
+
+_WORDS = MESSAGES["stuck"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waiting:
+    """A waiting request after a step was scheduled.
+
+    steps   for how many steps it has waited, this one included; after a preemption, since then
+    age     microseconds from its arrival to when the step was scheduled; None if the log does not know,
+            or the step has not finished
+    reason  why it was not admitted; None if the log does not say
+    behind  the head of the queue, whose reason it is; None if the reason is its own
+    need, have   of the head, in the reason's unit; None if the reason has no numbers
+    mark    whether the log recorded the reason, or it is inferred or unknown
+    words   the reason, with its numbers
+    """
+
+    request: int
+    name: str
+    steps: int
+    age: int | None
+    is_preempted: bool
+    reason: str | None
+    behind: int | None
+    need: int | None
+    have: int | None
+    mark: Knowledge
+    words: str
+
+
+@dataclass(frozen=True)
+class Stuck:
+    """The queue of a step, in its order: see `Waiting`."""
+
+    step: int
+    requests: list[Waiting]
+
+    def __str__(self) -> str:
+        """Return a line for each request."""
+        if not self.requests:
+            return text(_WORDS["none"], step=str(self.step)) + "."
+        head = text(_WORDS["queue"], count=len(self.requests), step=str(self.step))
+        names = max(len(one.name) for one in self.requests)
+        return "\n".join([f"{head}.", *(self._line(one, names) for one in self.requests)])
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+    @staticmethod
+    def _line(one: Waiting, width: int) -> str:
+        age = f"{one.steps} step{'s' * (one.steps != 1)}"
+        age = age if one.age is None else f"{duration(one.age / 1000)}, {age}"
+        mark = ", inferred" if one.mark == "inferred" else ""
+        state = ", preempted" if one.is_preempted else ""
+        return f"{one.name:{width}}  {age:>20}{state}  {one.words}{mark}"
+
+
+def stuck(log: EventLog, step: int | None = None) -> Stuck:
+    """Return the queue after a step was scheduled; None: the last one.
+
+    Raises WhyError for a step that the log does not have.
+    """
+    index = LogIndex.of(log)
+    if not index.steps:
+        raise WhyError("step: the log has no scheduled step, so there is no queue")
+    step = max(index.steps) if step is None else step
+    if step not in index.steps:
+        known = f"its steps are {min(index.steps)} to {max(index.steps)}"
+        raise WhyError(f"step: {step} is not in this log; {known}")
+    return Stuck(step, _Queue(log, index.steps[step], request_names(log)).requests())
+
+
+class _Queue:
+    """One pass over the log, up to the step's step_scheduled."""
+
+    def __init__(self, log: EventLog, at: int, names: Mapping[int, str]) -> None:
+        self.names, self.state = names, State()
+        self.arrived: dict[int, int | None] = {}
+        self.since: dict[int, int] = {}  # the number of steps scheduled before it began to wait
+        self.scheduled = 0
+        self.now: int | None = None
+        for event in log[: at + 1]:
+            self._note(event)
+            self.state.apply(event)
+        event = log[at]
+        assert isinstance(event, v.StepScheduled)
+        self.event = event
+        for later in log[at:]:
+            if (
+                isinstance(later, v.StepFinished)
+                and (later.step or self.state.step) == self.state.step
+            ):
+                self.now = later.t.get("scheduled", later.t.get("end"))
+                break
+
+    def _note(self, event: v.Event) -> None:
+        match event:
+            case v.RequestArrived():
+                self.arrived[event.request] = event.t.get("at")
+                self.since[event.request] = self.scheduled
+            case v.Forked():
+                self.arrived[event.request] = self.arrived.get(event.parent)
+            case v.Preempted():
+                self.since[event.request] = self.scheduled
+            case v.StepScheduled():
+                self.scheduled += 1
+
+    def requests(self) -> list[Waiting]:
+        """Return the waiting requests, in the queue's order."""
+        return [self._waiting(request) for request in self.state.waiting]
+
+    def _waiting(self, id_: int) -> Waiting:
+        request, blocked = self.state.requests[id_], self.event.blocked
+        reason, behind, need, have, words = None, None, None, None, _WORDS["unknown"]
+        if (id_, "policy") in self.event.skipped:
+            reason = "policy"
+            words = text(MESSAGES["reasons"]["policy"]["clause"], who="it")
+        elif blocked is not None:
+            reason = blocked.reason
+            if blocked.request == id_ or reason in FOR_ALL:
+                words = "".join(map(str, reason_words(self.state, self.event)))
+            else:
+                behind = blocked.request
+                words = text(_WORDS["behind"], who=self.names[behind])
+            if "numbers" in MESSAGES["reasons"][reason]:
+                need, have = blocked.need, blocked.have
+        arrived = self.arrived.get(id_)
+        mark = "unknown" if reason is None else mark_of(reason, self.state.source)
+        return Waiting(
+            request=id_,
+            name=self.names[id_],
+            steps=self.scheduled - self.since.get(id_, 0),
+            age=None if arrived is None or self.now is None else max(0, self.now - arrived),
+            is_preempted=request.preemptions > 0,
+            reason=reason,
+            behind=behind,
+            need=need,
+            have=have,
+            mark=mark,
+            words=words,
+        )
