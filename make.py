@@ -213,7 +213,7 @@ def build_front_end(*, everything: bool = False) -> None:
     has_packages = is_newer(packages, lock) or is_newer(packages.with_name(".everything"), lock)
     folders = (FRONTEND / "src", ROOT / "visualizer" / "scenarios")
     sources = [one for folder in folders for one in folder.rglob("*") if one.is_file()]
-    sources += [ROOT / "visualizer" / "reading" / "messages.json", *FRONTEND.glob("*.mjs"), *lock]
+    sources += [*(ROOT / "visualizer" / "reading").rglob("*.json"), *FRONTEND.glob("*.mjs"), *lock]
     is_built = is_newer(BUNDLE, sources)
     if is_built and (has_packages or not everything):
         return

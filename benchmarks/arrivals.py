@@ -18,7 +18,7 @@ from benchmarks.transformers_systems import FirstToken, greedy, load
 from benchmarks.underglass import Underglass
 from benchmarks.workload import story_tokens
 from engine import SamplingParams
-from engine.models.text.tokenizer import HFTokenizer
+from engine.models.text.hf_tokenizer import HFTokenizer
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from benchmarks.pairs import Ratio, in_turns, ratio
 from benchmarks.workload import story_prompts
 from engine import Engine, EngineConfig, SamplingParams
 from engine.models import loader
-from engine.models.text.tokenizer import HFTokenizer
+from engine.models.text.hf_tokenizer import HFTokenizer
 
 BATCHES = {1: 0.65, 8: 0.75, 32: 0.75}  # batch size -> the ratio to reach
 PROMPT, OUTPUT = 64, 128

@@ -15,9 +15,8 @@ from torch.nn import functional as F
 
 from engine.models.config import LlamaConfig
 from engine.models.config_file import read_config
-from engine.models.linear import Linear
+from engine.models.layers import Linear, RMSNorm
 from engine.models.loader import BUNDLED
-from engine.models.norm import RMSNorm
 from engine.models.rope import rotary_table
 from engine.models.weights.checkpoint import Checkpoint
 

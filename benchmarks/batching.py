@@ -7,6 +7,7 @@ interleaved pairs, as a ratio.
 from benchmarks.pairs import compare
 from benchmarks.report import panels, save
 from benchmarks.workload import Bench
+from visualizer import read
 
 
 def main() -> None:
@@ -16,7 +17,7 @@ def main() -> None:
     counted: dict[str, object] = {}
     for axes, (kind, bench) in zip(columns, kinds.items(), strict=True):
         log = bench.run().log
-        steps, requests = log.steps, log.requests
+        steps, requests = read(log).steps, read(log).requests
         counted[kind] = {
             "steps": len(steps),
             "output_tokens_per_step": float(steps.sampled_tokens.sum() / len(steps)),

@@ -25,6 +25,7 @@ from engine.training.model import Model, ModelConfig
 from engine.training.run import learning_rate, make_batch
 from engine.training.tokenizer import IGNORED
 from tests.engine.compute.pruned import save_without_layers
+from visualizer import read
 
 REQUESTS, TOKENS = 8, 48
 PAIRS = 5
@@ -68,7 +69,7 @@ def main() -> None:
                 (drafted, same), (plain, tokens) = serve(length), serve(0)
                 assert same == tokens, "drafts changed a token"
                 count = sum(map(len, tokens))
-                table = drafted.log.steps
+                table = read(drafted.log).steps
                 accepted = table.accepted_tokens.sum() / table.drafted_tokens.sum()
                 time = table.drafting_ms.sum() / table.duration_ms.sum()
                 label = f"{name}, {length} drafts, batch {batch}, temperature {temperature}"

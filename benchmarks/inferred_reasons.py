@@ -1,9 +1,9 @@
 """How often the reasons inferred from a foreign-style log equal the recorded ones.
 
 Logs of this engine lose what a foreign log lacks: why the head of the queue waits, why running requests
-got no tokens, which request needed the blocks of a preempted one. `visualizer.reading.why.inference` infers them
-again, and a decision counts as equal only if request, reason, need and have are. The policies "lpm" and
-"fair" are left out: the order of their queue cannot be read off a foreign log.
+got no tokens, which request needed the blocks of a preempted one. `visualizer.reading.why.inference`
+infers them again, and a decision counts as equal only if request, reason, need and have are. The
+policies "lpm" and "fair" are left out: the order of their queue cannot be read off a foreign log.
 
     python -m benchmarks.inferred_reasons
 """

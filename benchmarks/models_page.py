@@ -11,13 +11,12 @@ import numpy as np
 import torch
 from gguf.constants import GGML_QUANT_SIZES
 
-from engine.core.compute.device import Device
-from engine.core.compute.precision import Precision
+from engine.core.compute.device import Device, Precision
+from engine.core.compute.model import ModelConfig, kv_bytes_per_token
 from engine.core.config import EngineConfig
 from engine.models.byte_sizes import byte_size
-from engine.models.config import ModelConfig
 from engine.models.config_file import SUPPORTED, parse_config
-from engine.models.memory import kv_bytes_per_token, working_bytes
+from engine.models.memory import working_bytes
 from engine.models.text.pre_tokenizers import SPLITS
 from engine.models.weights.gguf_architectures import ARCHITECTURES
 

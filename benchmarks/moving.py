@@ -26,6 +26,7 @@ from engine.cluster.transfer import TransferCosts
 from engine.core.log import vocabulary as v
 from engine.core.log.log import EventLog
 from server.process import BackgroundServer, serve_in_background
+from visualizer import read
 from visualizer.reading.rows import RequestRow
 
 REQUESTS = int(os.environ.get("UNDERGLASS_MOVING_REQUESTS", "300"))
@@ -81,8 +82,8 @@ def run(gateway: BackgroundServer, alone: BackgroundServer) -> dict[str, Any]:
     replicas = log.replicas
     decode = replicas["1"]
     placed = {e.request: e.its_request for e in log if isinstance(e, c.Placed) and e.replica == "1"}
-    work = {row.request: row for row in decode.request_rows}
-    lone_rows = lone.request_rows
+    work = {row.request: row for row in read(decode).request_rows}
+    lone_rows = read(lone).request_rows
     right = {True: 0, False: 0}
     gains = list[float]()
     for number, body in enumerate(asked, start=1):

@@ -12,6 +12,7 @@ from benchmarks.report import bars, panels, save
 from benchmarks.workload import story_prompts
 from engine import Engine, EngineConfig, SamplingParams
 from engine.models import loader
+from visualizer import read
 
 PROMPT = 1000
 PAIRS = 30
@@ -31,7 +32,7 @@ def main() -> None:
                 engine.submit(prompt, SamplingParams(max_tokens=1))
                 while engine.has_work():
                     engine.step()
-        frame = engine.log.requests.iloc[2:]  # the first pair warms up
+        frame = read(engine.log).requests.iloc[2:]  # the first pair warms up
         cold, cached = frame.iloc[0::2], frame.iloc[1::2]
         assert (cold.cached_tokens < config.block_size).all()
         shares = Ratio([b / a for a, b in zip(cold.ttft_ms, cached.ttft_ms, strict=True)])

@@ -17,10 +17,10 @@ import transformers
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
+from engine.core.byte_tokenizer import ByteTokenizer
 from engine.core.compute.torch_runner import TorchRunner
 from engine.models.config_file import parse_config
 from engine.models.loader import build
-from engine.models.text.byte_tokenizer import ByteTokenizer
 from engine.models.weights.checkpoint import Checkpoint
 from engine.models.weights.matrix import Int8Matrix, Matrix
 

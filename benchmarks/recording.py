@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import engine.core.cache.kv_cache_manager
-import engine.core.engine
 import engine.core.log.recorder
+import engine.core.loop
 import engine.core.scheduling.scheduler
 from benchmarks.pairs import compare
 from benchmarks.report import save
@@ -18,10 +18,10 @@ from engine.core.log import vocabulary
 from engine.core.log.log import EventLog
 
 MAKERS = (
-    engine.engine,
-    engine.recorder,
-    engine.cache.kv_cache_manager,
-    engine.scheduling.scheduler,
+    engine.core.loop,
+    engine.core.log.recorder,
+    engine.core.cache.kv_cache_manager,
+    engine.core.scheduling.scheduler,
 )
 
 

@@ -31,6 +31,7 @@ from engine.cluster.cluster_log import ClusterLog
 from engine.cluster.simulate_cluster import simulate_cluster
 from engine.core.log import vocabulary as v
 from engine.simulation.workload import Arrival
+from visualizer import read
 
 REQUESTS = int(os.environ.get("UNDERGLASS_ROUTING_REQUESTS", "10000"))
 MACHINE = Cost(10, 0.2)
@@ -75,11 +76,13 @@ def compare_policies() -> dict[str, dict[str, dict[str, float]]]:
             rows = [
                 row
                 for seed in SEEDS
-                for row in simulate_cluster(
-                    prefixed(rate, each, seed),
-                    config,
-                    cost=MACHINE,
-                    router=router_named(name, **options),
+                for row in read(
+                    simulate_cluster(
+                        prefixed(rate, each, seed),
+                        config,
+                        cost=MACHINE,
+                        router=router_named(name, **options),
+                    )
                 ).decision_rows
             ]
             found[scene][shown] = one = {

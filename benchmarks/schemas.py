@@ -8,8 +8,8 @@ from typing import Any
 import jsonschema
 
 from engine import EngineConfig, SamplingParams
-from engine.core.speculation.prompt_lookup import PromptLookup
-from engine.core.structured_output import StructuredOutput
+from engine.core.sampling_params import StructuredOutput
+from engine.extensions.prompt_lookup import PromptLookup
 
 _WORDS = "name age city owner tags notes price day kind size legs color".split()
 _PROMPTS = [

@@ -43,6 +43,7 @@ from engine.simulation.workload import (
     poisson,
     uniform,
 )
+from visualizer import read
 
 ROUNDS = 3
 CALIBRATION = [1, 4, 2, 8, 1, 16, 3, 6, 1, 12] * 3  # requests that come together
@@ -178,7 +179,7 @@ class Machine:
 
 def summary(log: EventLog) -> dict[str, float]:
     """Return output tokens per second, ms in steps, mean ms to the first token and between tokens."""
-    requests, steps = log.requests, log.steps
+    requests, steps = read(log).requests, read(log).steps
     lasted = steps.start_ms.iloc[-1] + steps.duration_ms.iloc[-1] - requests.arrived_ms.min()
     gaps = (requests.output_tokens - 1).sum()
     return {
@@ -295,7 +296,7 @@ def log_sizes() -> dict[str, object]:
     figures: dict[str, object] = {}
     for batch in (8, 32):
         log = Bench(max_batch_size=batch, max_kv_tokens=8192, block_size=16).run().log
-        thousands = log.requests.output_tokens.sum() / 1000
+        thousands = read(log).requests.output_tokens.sum() / 1000
         plain = log.to_bytes()
         sizes = {
             "bytes": round(len(plain) / thousands),

@@ -38,7 +38,7 @@ from benchmarks.random_model import NAMES, SHAPES, NumberTokenizer, RandomModel,
 from benchmarks.transformers_systems import greedy
 from engine import Engine, EngineConfig, SamplingParams
 from engine.core.request import Request
-from engine.models.linear import Linear
+from engine.models.layers import Linear
 from engine.models.threads import set_threads
 
 PROMPT = 1  # tokens; decoding is measured, and the rows with a context measure long prompts

@@ -10,9 +10,9 @@ from benchmarks.pairs import compare
 from benchmarks.report import MUTED, bars, panels, save
 from benchmarks.workload import story_prompts
 from engine import Engine, EngineConfig, SamplingParams
-from engine.core.speculation.prompt_lookup import PromptLookup
+from engine.extensions.prompt_lookup import PromptLookup
 from engine.models import loader
-from engine.models.text.tokenizer import HFTokenizer
+from engine.models.text.hf_tokenizer import HFTokenizer
 from engine.training import words
 
 REQUESTS = 16

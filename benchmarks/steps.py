@@ -20,10 +20,11 @@ from benchmarks.bare import Served
 from benchmarks.workload import story_prompts
 from engine import Engine
 from engine.core.compute import torch_runner
-from engine.core.compute.attention.paged_attention import PagedAttention
+from engine.core.compute.paged_attention import PagedAttention
 from engine.models.config import LlamaConfig
 from engine.models.config_file import read_config
-from engine.models.linear import Linear
+from engine.models.decoder import Decoder
+from engine.models.layers import Linear
 from engine.models.loader import BUNDLED
 from engine.models.threads import set_threads
 
@@ -103,13 +104,12 @@ def watched(engine: Engine) -> Iterator[Stopwatch]:
         (run.TorchRunner, "run", "batch"),
         (run, "make_batch", "batch"),
         (run, "PagedAttention", "batch"),
-        (run.Decoder, "forward", "norms"),
+        (Decoder, "forward", "norms"),
         (PagedAttention, "__call__", "page write"),
         (torch, "index_select", "page read"),
         (F, "scaled_dot_product_attention", "attention"),
         (F, "silu", "feed-forward"),
         (run, "sample", "sampling"),
-        (run, "_sampled", "sampling"),
     ]
     saved = [(owner, name, getattr(owner, name)) for owner, name, _ in places]
     saved.append((Linear, "__call__", Linear.__call__))

@@ -24,14 +24,15 @@ from random import Random
 from benchmarks.pairs import compare
 from benchmarks.schemas import Mixed, fits, random_schema, random_settings
 from engine import Engine, EngineConfig, SamplingParams
+from engine.core.byte_tokenizer import ByteTokenizer
 from engine.core.log import vocabulary as v
 from engine.core.offline import Completion
-from engine.core.structured_output import StructuredOutput
+from engine.core.sampling_params import StructuredOutput
+from engine.core.tokenizer import Tokenizer
 from engine.extensions.grammars.grammar import GrammarCompiler
 from engine.extensions.grammars.grammar_error import GrammarError
 from engine.models import loader
-from engine.models.text.byte_tokenizer import ByteTokenizer
-from engine.models.text.tokenizer import Tokenizer
+from visualizer import read
 
 SCHEMAS = 1000
 AMPLE = EngineConfig(token_budget=256, max_kv_tokens=8192, jump_forward=False)
@@ -71,7 +72,7 @@ def schemas(count: int, first: int = 0) -> dict[str, int]:
         neighbours, _ = serve(alone, AMPLE)
         counts["schemas"] += 10
         counts["preemptions"] += sum(isinstance(event, v.Preempted) for event in engine.log)
-        counts["forced tokens"] += sum(token.forced for token in engine.log.token_rows)
+        counts["forced tokens"] += sum(token.forced for token in read(engine.log).token_rows)
         counts["asynchronous"] += config.async_scheduling
         counts["with drafts"] += bool(parts)
         for schema, one, same in zip(mixed.samples(), done, expected, strict=True):

@@ -23,10 +23,10 @@ import torch
 from tokenizers import decoders, models, pre_tokenizers
 
 from engine import Engine, EngineConfig, SamplingParams
-from engine.core.structured_output import StructuredOutput
+from engine.core.sampling_params import StructuredOutput
 from engine.extensions.grammars.grammar import GrammarCompiler
 from engine.models import loader
-from engine.models.text.tokenizer import HFTokenizer
+from engine.models.text.hf_tokenizer import HFTokenizer
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from random import Random
 
 from engine import Engine, EngineConfig, EventLog, SamplingParams
 from engine.models import loader
-from engine.models.text.tokenizer import HFTokenizer
+from engine.models.text.hf_tokenizer import HFTokenizer
 from engine.training import stories
 
 PROMPTS = [

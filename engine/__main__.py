@@ -8,6 +8,7 @@ import sys
 import time
 
 from engine import Engine, EngineConfig, SamplingParams
+from engine.core.log.vocabulary import StepFinished
 from engine.naive import generate
 
 PROMPTS = [
@@ -37,7 +38,8 @@ def main() -> int:
     engine_seconds = time.perf_counter() - start
 
     # The naive loop has no tools, so requests with forced tokens are left out.
-    forced = {token.request for token in engine.log.token_rows if token.forced}
+    steps = engine.log.of(StepFinished)
+    forced = {row.request for step in steps for row in step.tokens if row.forced}
     compared = [sample for sample in completions if sample.request_id not in forced]
     start = time.perf_counter()
     naive = [

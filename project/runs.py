@@ -12,6 +12,7 @@ from engine.simulation.simulate import simulate
 from project.learner import MineError, Source, said
 from project.parts import config_of, parts_of
 from project.workloads import MACHINE, Kind
+from visualizer import read
 from visualizer.reading.why import why
 
 STARVED = 5  # a request whose TTFT is more than this many times the goal has starved
@@ -54,7 +55,7 @@ def serve(source: Source, kind: Kind, seed: int) -> EventLog:
 
 def measure(log: EventLog, kind: Kind) -> Run:
     """Measure a run. The run ends with the last token."""
-    frame = log.requests
+    frame = read(log).requests
     in_time = (frame.ttft_ms <= kind.ttft_ms) & ~(frame.itl_max_ms > kind.gap_ms)
     seconds = (frame.arrived_ms + frame.e2e_ms).max() / 1000
     return Run(
@@ -66,7 +67,7 @@ def measure(log: EventLog, kind: Kind) -> Run:
 
 def worst_request(log: EventLog) -> str:
     """Return what happened to the request that waited longest for its first token, in words."""
-    frame = log.requests
+    frame = read(log).requests
     request = int(frame.ttft_ms.idxmax())
     row = frame.loc[request]
     step = max(int(row.arrived_step), int(row.admitted_step) - 1)  # the last step of its wait

@@ -49,7 +49,13 @@ import hypothesis
 import pytest
 import typer
 
-SCOPE = "engine/core/scheduling/*.py engine/core/cache/*.py engine/core/log/fold.py engine/core/log/state.py"
+SCOPE = (
+    "engine/core/scheduling/*.py engine/core/cache/*.py engine/core/log/fold.py "
+    "engine/core/log/state.py engine/core/request.py engine/core/sampling_params.py "
+    "engine/extensions/holds.py "
+    "engine/extensions/kv_transfer.py engine/extensions/window_pages.py "
+    "engine/extensions/grammars/constraint.py"
+)
 TESTS = "tests/engine tests/parity tests/sources"
 WITH_MODELS = "tests/engine/compute tests/engine/text tests/engine/training"
 SEED = 27

@@ -15,7 +15,6 @@ FAST = (
     "tests/engine/test_eviction.py",
     "tests/engine/test_hash_cache.py",
     "tests/engine/test_messages.py",
-    "tests/engine/test_upgrade.py",
     "tests/engine/test_waiting_queue.py",
     "tests/engine/test_why.py",
 )

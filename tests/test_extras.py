@@ -49,12 +49,13 @@ def test_the_event_log_needs_only_msgspec_and_no_other_room() -> None:
         ONLY_MSGSPEC
         + """
 import gzip
-import engine.core.log
+from engine.core.log import EventLog
 
-log = engine.events.EventLog.from_bytes(gzip.open("visualizer/scenarios/preemption.jsonl.gz").read())
-log.state(), log.request_rows, log.step_rows, log.token_rows, log.waterfall.totals
-rooms = ("scheduling", "cache", "text", "output", "simulation", "engine")
-print([room for room in rooms if f"engine.{room}" in sys.modules])
+log = EventLog.from_bytes(gzip.open("visualizer/scenarios/preemption.jsonl.gz").read())
+log.state()
+rooms = ("visualizer", "engine.core.scheduling", "engine.core.cache", "engine.core.output",
+    "engine.core.engine", "engine.extensions", "engine.models", "engine.simulation", "engine.cluster")
+print([room for room in rooms if room in sys.modules])
 """
     )
     assert (done.stdout.strip(), done.stderr) == ("[]", "")
@@ -67,7 +68,7 @@ def test_the_simulator_the_explanations_and_the_comparisons_need_only_msgspec() 
 from engine import EngineConfig, simulate, simulate_cluster, study, what_if
 from engine.simulation.cost_runner import Cost
 from engine.simulation.traffic import Traffic
-from visualizer import gallery, to_html, to_perfetto
+from visualizer import gallery, read, to_html, to_perfetto
 from visualizer.comparing.compared_runs import ComparedRuns, compare_logs
 from visualizer.playing.numbers import numbers, table
 from visualizer.predicting.questions import questions
@@ -83,7 +84,10 @@ cluster = simulate_cluster(workload, config, cost=Cost(10, 0.25), replicas=2)
 assert "<html" in compare_logs(cluster, cluster).to_html()
 preemption = gallery()["preemption"].log
 assert to_html(preemption) and to_perfetto(preemption) and questions(preemption, 5, 0)
-for text in (log.why_slow(1), log.stuck(2), study(log, {"token_budget": [32]}), summary(log)):
+reading = read(log)
+assert reading.request_rows and reading.step_rows and reading.token_rows and reading.waterfall.totals
+studied = study(log, {"token_budget": [32]})
+for text in (reading.why_slow(1), reading.stuck(2), reading.why(1), studied, summary(log)):
     assert str(text)
 assert table(numbers(log), numbers(changed))
 """
@@ -149,8 +153,8 @@ def test_a_function_that_needs_an_extra_names_it() -> None:
         "from visualizer import watch": "lab",
         "from visualizer import figures": "lab",
         "from server.client import Client": "lab",
-        "log.requests": "lab",
-        "log.waterfall.frame": "lab",
+        "read(log).requests": "lab",
+        "read(log).waterfall.frame": "lab",
         "compare_logs(log, log).requests": "lab",
         "compare_logs(log, log).totals": "lab",
         "Engine.load()": "model",
@@ -165,9 +169,9 @@ import json
 from engine import Engine, SamplingParams
 from engine.core.extras import MissingExtraError
 from engine.simulation.cost_runner import CostRunner
-from engine.models.text.byte_tokenizer import ByteTokenizer
-from engine.models.text.tokenizer import HFTokenizer
-from visualizer import gallery, to_postcard
+from engine.core.byte_tokenizer import ByteTokenizer
+from engine.models.text.hf_tokenizer import HFTokenizer
+from visualizer import gallery, read, to_postcard
 from visualizer.comparing.compared_runs import compare_logs
 
 log = gallery()["preemption"].log

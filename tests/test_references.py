@@ -44,7 +44,8 @@ class Text(NamedTuple):
 def sources() -> list[Path]:
     """Every file whose prose is checked."""
     files = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
-    files += [ROOT / "engine/bundled/README.md", *(ROOT / "notebooks").glob("*.ipynb")]
+    files += [ROOT / "engine/README.md", ROOT / "engine/bundled/README.md"]
+    files += (ROOT / "notebooks").glob("*.ipynb")
     for package in PACKAGES:
         files += (f for f in (ROOT / package).rglob("*.py") if "node_modules" not in f.parts)
     for folder in ("visualizer/frontend/src", "visualizer/frontend/test", "server/pages"):

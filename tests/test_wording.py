@@ -19,6 +19,7 @@ from engine.core.sampling_params import SamplingParams
 from engine.simulation.cost_runner import CostRunner
 from tests.engine.workloads import make_engine, play, random_workload
 from tests.visualizer.storytellers import storytellers
+from visualizer import read
 from visualizer.comparing.differences import first_difference, pair
 from visualizer.moments import Moment, plain
 from visualizer.predicting.asking import KINDS
@@ -82,8 +83,8 @@ def shapes(answers: Iterable[str]) -> str:
 def test_why(logs: list[EventLog], snapshot: Snapshot) -> None:
     def answers() -> Iterator[str]:
         for log in logs:
-            for request in log.requests.index:
-                for step in log.steps.index:
+            for request in read(log).requests.index:
+                for step in read(log).steps.index:
                     try:
                         yield why(log, int(request), int(step))
                     except WhyError as error:
@@ -95,9 +96,9 @@ def test_why(logs: list[EventLog], snapshot: Snapshot) -> None:
 def test_moments(logs: list[EventLog], snapshot: Snapshot) -> None:
     def answers() -> Iterator[str]:
         for log in logs:
-            for step in log.steps.index:
+            for step in read(log).steps.index:
                 moment = Moment(log, int(step))
-                for request in log.requests.index:
+                for request in read(log).requests.index:
                     yield plain(moment.fate(int(request)), {})
                 for event in moment.events:
                     evicted = isinstance(event, v.RadixEvicted | v.BlockEvicted)

@@ -8,6 +8,7 @@ Two modules start an engine, `playing/rerun.py` and `sources/mooncake_run.py`; a
     Timeline(log); BlockMap(log)        # single panels; panels of one log move together
     playground()                        # a workload that runs again when you move a control
     compare(log, what_if(log, token_budget=32))     # two runs in one picture
+    read(log).step_rows                 # rows, tables, and answers to "why?"
     predict(log)                        # asks what comes next, then shows it
     watch("http://localhost:8000")      # a running server, a file that grows, or KV events
     show("run.jsonl.gz")                # a saved log of this engine, vLLM or SGLang
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from visualizer.pictures import to_gif, to_postcard
     from visualizer.playing.playground import Playground, playground
     from visualizer.predicting.prediction import Prediction, predict
+    from visualizer.reading.reading import read
     from visualizer.watching.live import Live, watch
     from visualizer.watching.live_cluster import LiveCluster
     from visualizer.widgets.board import (
@@ -77,6 +79,7 @@ __all__ = [
     "gallery",
     "playground",
     "predict",
+    "read",
     "show",
     "to_gif",
     "to_html",
@@ -98,6 +101,7 @@ _MODULES = {
     "visualizer.pictures": "to_gif to_postcard",
     "visualizer.playing.playground": "Playground playground",
     "visualizer.predicting.prediction": "Prediction predict",
+    "visualizer.reading.reading": "read",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 

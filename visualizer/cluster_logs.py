@@ -3,6 +3,7 @@
 import gzip
 
 from engine.cluster.cluster_log import ClusterLog
+from visualizer import read
 from visualizer.logs import Select
 
 
@@ -20,7 +21,7 @@ def opening_options(log: ClusterLog, at_ms: float | None, select: Select) -> dic
     if at_ms is not None:
         options["at"] = round(1000 * at_ms)
     if select != "auto":
-        if select is not None and select not in {row.request for row in log.decision_rows}:
+        if select is not None and select not in {row.request for row in read(log).decision_rows}:
             raise ValueError(f"select must be the number of a routed request or None, got {select}")
         options["selected"] = select
     return options

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Sequence
 
 from engine.core.log import EventLog
 from engine.core.log import vocabulary as v
-from engine.core.log.facts import Fact
+from engine.simulation.facts import Fact
 from engine.simulation.quantile import quantile
+from visualizer import read
 from visualizer.logs import settings_of
 from visualizer.reading.durations import duration
 from visualizer.reading.knowledge import UNKNOWN, gap_words
@@ -32,8 +33,8 @@ def summary(log: EventLog) -> str:
     The summary of a foreign log also names its engine and its gaps, and has "unknown" in a row whose
     facts the log lacks.
     """
-    knows = log.knowledge
-    requests, steps, tokens = log.request_rows, log.step_rows, log.token_rows
+    knows = read(log).knowledge
+    requests, steps, tokens = read(log).request_rows, read(log).step_rows, read(log).token_rows
     prompts = [row for row in requests if row.sample == 0 and row.cached_tokens is not None]
     found = _total(row.cached_tokens for row in prompts)
     asked = _total(row.prompt_tokens for row in prompts)

@@ -6,7 +6,7 @@ One file for a gateway and all its replicas, JSON Lines like `EventLog`. It spli
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -21,14 +21,6 @@ from engine.cluster.events import (
 from engine.core.log.fold import State
 from engine.core.log.log import NOT_JSON, EventLog, LogError, apply
 from engine.core.log.vocabulary import SCHEMA_VERSION, Event, Keyframe, RunStarted
-from visualizer.reading.frames import frame
-from visualizer.reading.rows.decisions import DecisionRow, decision_rows
-from visualizer.reading.rows.delivered import DeliveredRow, delivered_rows
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from visualizer.reading.why.miss import WhyMissed
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(AnyClusterEvent)
@@ -112,30 +104,6 @@ class ClusterLog:
             known = ", ".join(joined) or "none"
             raise LogError(f"replica: {replica!r} is not in this log; its replicas are {known}")
         return int(joined[replica].t.get("offset", 0))
-
-    @property
-    def decision_rows(self) -> list[DecisionRow]:
-        """One row per decision of the router, in order. Computed on access."""
-        return decision_rows(self)
-
-    @property
-    def decisions(self) -> "pd.DataFrame":
-        """`decision_rows` as a frame."""
-        return frame(DecisionRow, self.decision_rows)
-
-    @property
-    def token_rows(self) -> list[DeliveredRow]:
-        """One row per token that reached a client, in order. Computed on access."""
-        return delivered_rows(self)
-
-    def why_missed(self, request: int | str) -> "WhyMissed":
-        """Return why no more of a request's prompt was cached on its replica; see `EventLog`.
-
-        `request` is its number in the cluster, or its label. Raises WhyError for another one.
-        """
-        from visualizer.reading.why.elsewhere import why_missed_in_cluster
-
-        return why_missed_in_cluster(self, request)
 
     def deterministic(self) -> list[bytes]:
         """Return the lines without measured values. Two runs of a simulation give the same lines."""

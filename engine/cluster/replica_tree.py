@@ -1,7 +1,7 @@
 """A replica's real prefix tree as block keys, folded from its log and kept in a `BlockIndex`.
 
-The fold (`engine/core/log/fold.py`) knows the tree of both caches, radix and hash. After each event that
-changes the tree, only the keys of the changed node are updated.
+The fold (`engine/core/log/fold.py`) knows the tree of both caches, radix and hash. After each event
+that changes the tree, only the keys of the changed node are updated.
 """
 
 from engine.cluster.block_index import START, BlockIndex, block_keys

@@ -31,9 +31,9 @@ from engine.cluster.events import Controlled, Moved
 from engine.cluster.router import Router
 from engine.cluster.simulated_roles import Move, Roles, prefill_of
 from engine.core.config import EngineConfig, checked
-from engine.core.engine import StepOutput
 from engine.core.log.log import EventLog
 from engine.core.log.vocabulary import Event
+from engine.core.loop import StepOutput
 from engine.simulation.cost_runner import US_PER_MS, Cost, CostRunner, VirtualClock
 from engine.simulation.simulate import ReplayEngine, at_us
 from engine.simulation.workload import Abort, Arrival, Clear, Input, Workload

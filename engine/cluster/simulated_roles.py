@@ -87,7 +87,8 @@ class Move:
 def _cached(engine: ReplayEngine, prompt: list[int]) -> int:
     """Return how many blocks a request with this prompt would find: never the last token's."""
     whole = (len(prompt) - 1) // engine.config.block_size
-    return min(engine.kv_transfer.cached_blocks(prompt), whole)
+    cached: int = engine.kv_transfer.cached_blocks(prompt)
+    return min(cached, whole)
 
 
 def prefill_of(one: Arrival) -> Arrival:

@@ -1,6 +1,6 @@
 """Asynchronous scheduling: step k+1 is scheduled while step k is computed.
 
-    schedule k+1  |  wait for k  |  commit k  |  start k+1      one call of `Engine.step`
+    schedule k+1  |  wait for k  |  commit k  |  start k+1      one call of `step`
     ...pass k.....................|            |...pass k+1...
 
 A GPU that waits for the scheduler does nothing, so the scheduler works one step ahead. At that time it
@@ -30,15 +30,12 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from engine.core.log.recorder import Clock, VirtualTime
+from engine.core.loop import Loop, StepOutput
 from engine.core.request import Request
 from engine.core.runner import Row, Runner, Sampled
 from engine.core.scheduling.scheduler import Plan
-
-if TYPE_CHECKING:
-    from engine.core.engine import Engine, StepOutput
 
 _Copy = tuple[Request, int, int]
 
@@ -127,35 +124,39 @@ class Flight:
     forward: ForwardPass
 
 
-@dataclass(slots=True)
-class AsyncLoop:
+@dataclass(slots=True, kw_only=True)
+class AsyncLoop(Loop):
     """The step loop of an engine with asynchronous scheduling.
 
     flight  the step that is being computed between two calls, if any
     """
 
-    engine: "Engine"
     flight: Flight | None = None
     _pending_copies: list[_Copy] = field(default_factory=list)  # block copies for the next pass
     _worker: Worker | None = None
 
-    def step(self, *, drain: bool = False) -> "StepOutput":
+    @property
+    def is_in_flight(self) -> bool:
+        """Whether a forward pass is running between two steps."""
+        return self.flight is not None
+
+    def _step(self, drain: bool) -> StepOutput:
         """Schedule a step, finish the previous one and start the new one.
 
         The output is that of the step that finished, and it is empty if none did. With `drain`, or if
-        there are no requests, no step is scheduled. Raises the same errors as `Engine.step`. If
-        scheduling fails, the step in flight stays in flight.
+        there are no requests, no step is scheduled. If scheduling fails, the step in flight stays in
+        flight.
         """
-        engine, ahead = self.engine, None
-        if engine.requests and not drain:
-            ahead = engine.schedule()
+        ahead = None
+        if self.requests and not drain:
+            ahead = self.schedule()
             if ahead.error is not None:
                 self._pending_copies += ahead.copies
-                engine.recorder.step_finished(ahead.step, [])
+                self.recorder.step_finished(ahead.step, [])
                 raise ahead.error
             # Committing the previous step may release blocks that the new step still writes to.
             tables = [list(row.request.block_table) for row in ahead.rows]
-        output = engine.empty_output()
+        output = StepOutput(self.step_count)
         if self.flight is not None:
             flight, self.flight = self.flight, None
             try:
@@ -163,8 +164,8 @@ class AsyncLoop:
             except Exception as error:
                 return self._fail(flight, ahead, error)
             if flight.rows:  # without rows, no pass was run
-                flight.plan.expert_loads = engine.runner.expert_loads
-            output = engine.commit(flight.plan, flight.rows, sampled)
+                flight.plan.expert_loads = self.runner.expert_loads
+            output = self.commit(flight.plan, flight.rows, sampled)
         if ahead is not None:
             self._launch(ahead, tables)
         return output
@@ -183,22 +184,21 @@ class AsyncLoop:
         try:
             sampled = flight.forward.wait()
         except KeyboardInterrupt as pressed:  # this thread was interrupted, not the pass
-            self.engine.interrupt = pressed
+            self.interrupt = pressed
             sampled = flight.forward.wait()
-        self.engine.interrupt = self.engine.interrupt or flight.forward.interrupt
+        self.interrupt = self.interrupt or flight.forward.interrupt
         for row, frozen in zip(flight.rows, flight.frozen, strict=True):
             row.scores = frozen.scores
         forward = flight.forward
-        self.engine.recorder.pass_ended(flight.plan.step, forward.launched, forward.ready)
+        self.recorder.pass_ended(flight.plan.step, forward.launched, forward.ready)
         return sampled
 
     def _launch(self, plan: Plan, tables: list[list[int]]) -> None:
         """Start a step's forward pass. All of its input tokens are known now."""
-        engine = self.engine
         self._pending_copies += plan.copies
         if not plan.rows:
-            engine.scheduler.plans.remove(plan)
-            engine.recorder.step_finished(plan.step, [])
+            self.scheduler.plans.remove(plan)
+            self.recorder.step_finished(plan.step, [])
             return
         frozen = []
         for row, table in zip(plan.rows, tables, strict=True):
@@ -210,51 +210,51 @@ class AsyncLoop:
             frozen.append(Row(copy, row.start, row.count, samples=row.samples))
         copied = [request for request, _, _ in self._pending_copies]
         copies, self._pending_copies = [(source, to) for _, source, to in self._pending_copies], []
-        runner, pages = engine.runner, engine.cache.pages
+        runner, pages = self.runner, self.cache.pages
         mapped = [] if pages is None else pages.take_unsent()
-        forward = ForwardPass(lambda: run_pass(runner, frozen, copies, mapped), engine.clock)
+        forward = ForwardPass(lambda: run_pass(runner, frozen, copies, mapped), self.clock)
         self.flight = Flight(plan, list(plan.rows), frozen, copied, forward)
-        if isinstance(engine.clock, VirtualTime):
-            engine.clock.overlapped(forward.run)
+        if isinstance(self.clock, VirtualTime):
+            self.clock.overlapped(forward.run)
         else:
             self._worker = self._worker or Worker()
             self._worker.start(forward)
 
-    def _fail(self, flight: Flight, ahead: Plan | None, error: Exception) -> "StepOutput":
+    def _fail(self, flight: Flight, ahead: Plan | None, error: Exception) -> StepOutput:
         """End the requests of a failed pass, and drop the step that was scheduled after it.
 
         No request may find blocks in the prefix cache that the failed pass should have written. The
         requests of the dropped step keep their computed tokens and are scheduled again.
         """
-        engine = self.engine
         rows, dropped = flight.plan.rows, [] if ahead is None else ahead.rows
         computed = dict.fromkeys([*(row.request for row in rows), *flight.copied])
         failed = [request for request in computed if request.finish_reason is None]
         requests = list(dict.fromkeys([*failed, *(row.request for row in dropped)]))
         for request in requests:
             request.forget_in_flight()
-        size = engine.config.block_size
+        size = self.config.block_size
         written = [
             {*row.request.block_table[row.start // size : -(-(row.start + row.count) // size)]}
             for row in flight.frozen
         ]
         lost = set[int]().union(*written)
-        engine.holds.release_blocks(lost)
-        engine.cache.prefix_cache.withdraw(requests, lost)
+        if self.holds is not None:
+            self.holds.release_blocks(lost)
+        self.cache.prefix_cache.withdraw(requests, lost)
         for row in dropped:
-            engine.cache.trim(row.request)
+            self.cache.trim(row.request)
         if ahead is not None:
             self._pending_copies += ahead.copies
-        engine.recorder.pass_ended(flight.plan.step, flight.forward.launched, flight.forward.ready)
-        output = engine.end_requests(flight.plan, failed, error)
+        self.recorder.pass_ended(flight.plan.step, flight.forward.launched, flight.forward.ready)
+        output = self.end_requests(flight.plan, failed, error)
         # If a request of the pass was preempted or has finished, it has released blocks that the pass
         # did not write.
         if len(rows) < len(flight.rows) or any(row.request not in failed for row in rows):
-            engine.clear_prefix_cache()
+            self.cache.prefix_cache.clear()
         if ahead is not None:
-            engine.scheduler.plans.remove(ahead)
+            self.scheduler.plans.remove(ahead)
             wasted = [row.request.id for row in dropped]
-            engine.recorder.step_finished(ahead.step, [], wasted)
+            self.recorder.step_finished(ahead.step, [], wasted)
         return output
 
 

@@ -8,8 +8,10 @@ the code of a user imports such a module, the error says in one line what to ins
         loader = importlib.import_module("engine.models.loader")
 """
 
+import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import ModuleType
 
 # The extras in pyproject.toml, and the modules that each one installs.
 _MODULES = {
@@ -43,3 +45,8 @@ def needs_extra(what: str) -> Iterator[None]:
             f"{what} needs {library}: pip install 'underglass[{EXTRA_OF[library]}]'",
             name=error.name,
         ) from None
+
+
+def extension(name: str) -> ModuleType:
+    """Return a module of `engine/extensions`."""
+    return importlib.import_module(f"engine.extensions.{name}")

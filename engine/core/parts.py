@@ -30,7 +30,7 @@ from engine.core.runner import Runner
 from engine.core.scheduling.policies import POLICIES
 from engine.core.scheduling.policy import AdmissionLimits, Policy
 from engine.core.scheduling.waiting_queue import WaitingQueue
-from engine.models.text.tokenizer import Tokenizer
+from engine.core.tokenizer import Tokenizer
 
 # The method that each part must have; "" for a part that is itself callable.
 _METHODS = {

@@ -5,11 +5,48 @@ each step computes some of them. When all of them are computed, the request gets
 counts the same way, with `num_computed_tokens` and `num_tokens` (`vllm/v1/request.py`).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from engine.core.sampling_params import SamplingParams
-from engine.extensions.grammars.constraint import Constraint
+
+
+class Constraint(Protocol):
+    """What the output of one sample must match; see `engine/extensions/grammars/constraint.py`.
+
+    end_ids  tokens that may end the output
+    error    why the output cannot match any more, or ""
+    misread  whether the error is the engine's own, and not that of the grammar
+    """
+
+    end_ids: frozenset[int]
+    error: str
+    misread: bool
+
+    def fork(self) -> "Constraint":
+        """Return a constraint for another sample, which reads its output from the beginning."""
+        ...
+
+    def mask(self, output: list[int]) -> int:
+        """Return the tokens that may follow `output`: bit i is 1 if token i is allowed."""
+        ...
+
+    def draft_mask(self, output: list[int]) -> int:
+        """Return `mask` for an output that ends with drafts."""
+        ...
+
+    def is_complete(self, output: list[int]) -> bool:
+        """Return whether only an end token can follow `output`, or `output` ends with one."""
+        ...
+
+    def forced(self, output: list[int]) -> list[int]:
+        """Return the tokens that must follow `output`, up to the next choice; usually none."""
+        ...
+
+    def count_allowed(self, output: list[int], drafts: Sequence[int]) -> int:
+        """Return how many of the drafts are allowed after `output`, without end tokens."""
+        ...
 
 
 class TokenScore(NamedTuple):

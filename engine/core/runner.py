@@ -1,8 +1,8 @@
 """The step loop's interface to a model: one forward pass over a flat batch of tokens.
 
-The loop does not import torch. A runner may compute (`engine/core/compute/torch_runner.py`), advance a virtual
-clock (`simulation/cost_runner.py`) or check each read against what was written
-(`simulation/checking_runner.py`). vLLM has the same boundary at its model runner
+The loop does not import torch. A runner may compute (`engine/core/compute/torch_runner.py`), advance a
+virtual clock (`engine/simulation/cost_runner.py`) or check each read against what was written
+(`engine/simulation/checking_runner.py`). vLLM has the same boundary at its model runner
 (`vllm/v1/worker/gpu_model_runner.py`).
 """
 
@@ -54,7 +54,7 @@ class Row:
 
 
 class TokenMask(NamedTuple):
-    """The tokens that a mask allowed at a token's position; see `engine.extensions.grammars.constraint`.
+    """The tokens that a mask allowed at a token's position; see `engine/extensions/grammars`.
 
     allowed  number of allowed tokens; 0 without a mask; 1 for a token that the grammar forced
     wanted   the token that the model found most likely, if the mask forbids it

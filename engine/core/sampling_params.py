@@ -4,11 +4,30 @@ Fields are validated in the constructor, so an error points at the caller.
 """
 
 import sys
-from typing import Any
+from typing import Any, Literal, get_args
 
 import msgspec
 
-from engine.core.structured_output import StructuredOutput
+Kind = Literal["json_schema", "json_object", "regex", "choice", "grammar"]
+
+
+class StructuredOutput(msgspec.Struct, frozen=True):
+    """The format that every output of a request must match; named as vLLM's `StructuredOutputsParams`.
+
+    kind  "json_schema", "json_object" (any JSON object), "regex", "choice" (one of several texts) or
+          "grammar" (EBNF, or llguidance's dialect of Lark)
+    text  the schema or the list of choices as JSON, the expression or the grammar; "" for json_object
+    """
+
+    kind: Kind
+    text: str = ""
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(Kind):
+            raise ValueError(f"kind must be one of {', '.join(get_args(Kind))}, got {self.kind!r}")
+        if not isinstance(self.text, str):
+            raise ValueError(f"text must be a string, got {self.text!r}")
+
 
 _MAX = sys.float_info.max
 MAX_SAMPLES = 16384  # vLLM's limit (VLLM_MAX_N_SEQUENCES)
@@ -65,7 +84,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     frequency_penalty   subtracted from a token's logit for each use in the output; 0 is off
     presence_penalty    subtracted once if the token occurs in the output; 0 is off
     bad_words           texts that must not be sampled: the last token of such a text is forbidden
-                        where the tokens before it are already there (`engine/models/text/bad_words.py`)
+                        where the tokens before it are already there (`engine/extensions/bad_words.py`)
     allowed_token_ids   sample only these tokens; None allows all
     temperature         0 always takes the most likely token (greedy); higher is more random
     min_p               keep tokens with at least this probability relative to the most likely one;
@@ -74,7 +93,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     top_p               keep the smallest set of most likely tokens whose probability reaches p
                         (arXiv:1904.09751)
     seed                the same seed gives the same random numbers, whatever else is in the batch,
-                        and so the same tokens, up to rounding (`compute/sampling/randomness.py`);
+                        and so the same tokens, up to rounding (`compute/randomness.py`);
                         None uses the request's id, so a run can be repeated
 
     Samples:

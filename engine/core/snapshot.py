@@ -1,7 +1,7 @@
 """The engine's state, read from the live objects.
 
-It shares no code with the fold of the log (`engine/core/log/fold.py`), and tests compare the two after every
-event.
+It shares no code with the fold of the log (`engine/core/log/fold.py`), and tests compare the two after
+every event.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def snapshot(engine: "Engine") -> dict[str, Any]:
     """Return the engine's state as plain values, in the names and order of `State.core()`."""
-    pages = engine.cache.pages
+    pages, holds = engine.cache.pages, {} if engine.loop.holds is None else engine.loop.holds.live
     windows = {} if pages is None else {"window_pages": pages.blocks}
     return windows | {
         "seq": engine.log.next_seq - 1,
@@ -61,7 +61,7 @@ def snapshot(engine: "Engine") -> dict[str, Any]:
         ],
         "holds": [
             {"id": hold.id, "table": list(hold.block_table), "lock": hold.last_node}
-            for _, hold in sorted(engine.holds.live.items())
+            for _, hold in sorted(holds.items())
         ],
     }
 

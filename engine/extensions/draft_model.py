@@ -44,14 +44,13 @@ Differs from vLLM:
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from engine.core.config import ConfigError, EngineConfig
-from engine.core.request import Request
-from engine.core.runner import KVFormat, Row, Runner, Sampled
-from engine.extensions.grammars.constraint import Constraint
+from engine.core.request import Constraint, Request
+from engine.core.runner import KVFormat, PageStore, Row, Runner, Sampled
 
 MAX_FAILURES = 3  # drafting is switched off after this many failures in a row
 
@@ -100,6 +99,10 @@ class DraftModel:
     def describe(self) -> dict[str, Any]:
         """Return the draft model's summary and the number of drafts, as JSON values."""
         return self.runner.describe() | {"draft_length": self.length}
+
+    def paired(self, target: PageStore) -> "PairedPages":
+        """Return the pages of both models together."""
+        return PairedPages(target, self.runner)
 
     def reserve(self, config: EngineConfig, vocab_size: int) -> None:
         """Allocate KV memory for an engine whose tokenizer has `vocab_size` tokens.
@@ -240,8 +243,8 @@ class DraftModel:
         return len(request.tokens) < draft.limit and not is_end
 
 
-class _DraftConstraint(Constraint):
-    """A request's constraint, as the sampler of the draft model asks it."""
+class _DraftConstraint:
+    """A request's constraint, as the sampler of the draft model asks it: for masks only."""
 
     def __init__(self, constraint: Constraint) -> None:
         self._constraint = constraint
@@ -261,7 +264,7 @@ def _with_tokens(request: Request, new: list[int]) -> Request:
     if params.logprobs is not None or params.prompt_logprobs is not None:
         params = msgspec.structs.replace(params, logprobs=None, prompt_logprobs=None)
     tokens, block_table = request.tokens + new, list(request.block_table)
-    constraint = request.constraint and _DraftConstraint(request.constraint)
+    constraint = request.constraint and cast(Constraint, _DraftConstraint(request.constraint))
     return replace(
         request, tokens=tokens, block_table=block_table, params=params, constraint=constraint
     )
@@ -274,7 +277,7 @@ class PairedPages:
     lack the draft model's KV, which costs the other replica some drafts.
     """
 
-    def __init__(self, target: Runner, draft: Runner) -> None:
+    def __init__(self, target: PageStore, draft: PageStore) -> None:
         self._target = target
         self._draft = draft
 

@@ -28,13 +28,14 @@ request is submitted.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from engine.core.cache.kv_cache_manager import KVCacheManager
 from engine.core.log.recorder import Recorder
 from engine.core.runner import PageStore
+from engine.core.tokenizer import Tokenizer
 from engine.extensions.holds import Holds
-from engine.models.text.tokenizer import Tokenizer
+from engine.extensions.window_pages import WindowPages
 
 ADOPTING = "adopting"  # the label of the hold on blocks that are already cached
 
@@ -115,9 +116,9 @@ class KVTransfer:
         new = list(tokens[num_cached * size : end * size])
         num_window_pages = self._make_room_in_windows(match.blocks, len(tokens) // size, end)
         adopted = prefix_cache.adopt(match, new)
-        if self._cache.pages is not None:
-            self._cache.pages.assign_adopted(adopted.blocks, num_window_pages)
-            self._cache.pages.send()
+        if (window_pages := self._window_pages) is not None:
+            window_pages.assign_adopted(adopted.blocks, num_window_pages)
+            window_pages.send()
         view = memoryview(pages)[(num_cached - first) * page_bytes : (end - first) * page_bytes]
         self.pages.write_pages(adopted.blocks, view)
         texts = self._tokenizer.pieces(list(tokens[: end * size]))[num_cached * size :]
@@ -133,7 +134,7 @@ class KVTransfer:
         enough pages for all of them, none gets one, because a hole in the window makes a prefix
         useless.
         """
-        if (pages := self._cache.pages) is None:
+        if (pages := self._window_pages) is None:
             return 0
         first = pages.first_needed(sent * self._cache.block_size)
         count = max(0, end - max(first, len(prefix)))
@@ -142,6 +143,11 @@ class KVTransfer:
         pages.touch(prefix)
         pages.make_room(count)
         return count
+
+    @property
+    def _window_pages(self) -> WindowPages | None:
+        """The window pages of the cache, which the core knows by its protocol only."""
+        return cast(WindowPages | None, self._cache.pages)
 
     def _cached(self, tokens: Sequence[int]) -> list[int]:
         lookup = self._cache.prefix_cache.lookup

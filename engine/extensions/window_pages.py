@@ -116,6 +116,10 @@ class WindowPages:
         """The blocks that have a window page, in ascending order."""
         return sorted(block for block in self._page_of if self._pool.refs[block])
 
+    def limited(self, lookup: PrefixLookup) -> "WindowLookup":
+        """Return a lookup that finds only prefixes whose window pages are present."""
+        return WindowLookup(lookup, self)
+
     def first_needed(self, num_tokens: int) -> int:
         """Return the index of the first block that the token after `num_tokens` tokens reads."""
         return max(num_tokens - self.window + 1, 0) // self._block_size

@@ -7,20 +7,16 @@ Queries, keys and values are computed by one matrix, as in vLLM, because a small
 limited by the number of operations, not by arithmetic.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from engine.core.compute.model import Attend
 from engine.models.config import LlamaConfig
-from engine.models.linear import Linear
-from engine.models.norm import HeadNorm, ProjectionNorm
+from engine.models.layers import HeadNorm, Linear, ProjectionNorm
 from engine.models.weights.checkpoint import Checkpoint
-
-# (layer, queries [tokens, heads, head_dim], keys and values [tokens, 2 * kv_heads, head_dim])
-# -> [tokens, heads * head_dim]; see `PagedAttention`.
-Attend = Callable[[int, Tensor, Tensor], Tensor]
 
 _QK_NORMS: dict[str, type[HeadNorm | ProjectionNorm]] = {
     "head": HeadNorm,

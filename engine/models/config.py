@@ -2,38 +2,10 @@
 
 from dataclasses import dataclass
 
+from engine.core.compute.model import ModelConfig
 from engine.models.families import Family
 from engine.models.rope import Rope
 from engine.models.weights.checkpoint import CheckpointError
-
-
-@dataclass(frozen=True, slots=True)
-class ModelConfig:
-    """The sizes of a decoder; GPT-2 needs no others.
-
-    num_kv_heads  number of KV heads, shared by num_heads query heads (grouped-query attention)
-    max_context   longest text (prompt plus output) that the position embeddings support
-    windows       [layers] number of tokens each token sees in this layer, including itself; None:
-                  all before it
-    """
-
-    architecture: str
-    vocab_size: int
-    hidden_size: int
-    intermediate_size: int
-    num_layers: int
-    num_heads: int
-    num_kv_heads: int
-    head_dim: int
-    max_context: int
-    norm_eps: float
-    tied_embeddings: bool
-    windows: tuple[int | None, ...]
-
-    @property
-    def window(self) -> int | None:
-        """The widest sliding window of a layer; None if no layer slides."""
-        return max((window for window in self.windows if window is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)

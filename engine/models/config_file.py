@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from engine.models.config import ModelConfig
+from engine.core.compute.model import ModelConfig
 from engine.models.config_gpt2 import GPT2, read_gpt2
 from engine.models.config_llama import read_llama
 from engine.models.families import FAMILIES

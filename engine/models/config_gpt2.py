@@ -4,7 +4,8 @@ from typing import Any
 
 import msgspec
 
-from engine.models.config import ModelConfig, check_entries
+from engine.core.compute.model import ModelConfig
+from engine.models.config import check_entries
 from engine.models.weights.checkpoint import CheckpointError
 
 GPT2 = "GPT2LMHeadModel"

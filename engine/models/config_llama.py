@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 
-from engine.models.activation import ACTIVATIONS
 from engine.models.config import LlamaConfig, check_entries
 from engine.models.families import FAMILIES, Family
+from engine.models.layers import ACTIVATIONS
 from engine.models.rope import Rope
 from engine.models.rope_scaling import YarnScaling, read_scaling
 from engine.models.weights.checkpoint import CheckpointError

@@ -11,14 +11,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from engine.core.compute.precision import activation_dtype
-from engine.models.attention_block import Attend, Attention, Rotation
+from engine.core.compute.device import activation_dtype
+from engine.core.compute.model import Attend
+from engine.models.attention_block import Attention, Rotation
 from engine.models.config import LlamaConfig
-from engine.models.embedding import Embedding
-from engine.models.feed_forward import FeedForward
-from engine.models.linear import Linear
+from engine.models.layers import Embedding, FeedForward, Linear, RMSNorm, load_norm
+from engine.models.memory import check_kv_fits
 from engine.models.moe import MixtureOfExperts
-from engine.models.norm import RMSNorm, load_norm
 from engine.models.rope import rotary_table
 from engine.models.weights.checkpoint import Checkpoint
 
@@ -115,6 +114,17 @@ class Decoder:
             return []
         networks = [layer.feed_forward for layer in self._layers]
         return [one.loads if isinstance(one, MixtureOfExperts) else [] for one in networks]
+
+    def check_kv(self, num_blocks: int, block_size: int, num_window_pages: int | None) -> None:
+        """Raise ConfigError if KV memory of this size does not fit; see `check_kv_fits`."""
+        check_kv_fits(
+            self.config,
+            num_blocks,
+            block_size,
+            num_window_pages,
+            dtype=self.dtype,
+            device=self.device,
+        )
 
     def prepare(self, positions: int) -> None:
         """Precompute the rotary tables for this many positions. Must be called before `forward`."""

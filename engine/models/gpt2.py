@@ -14,10 +14,10 @@ from collections.abc import Callable
 from torch import Tensor
 from torch.nn import functional as F
 
-from engine.core.compute.precision import activation_dtype
-from engine.models.attention_block import Attend
-from engine.models.config import ModelConfig
-from engine.models.linear import Linear
+from engine.core.compute.device import activation_dtype
+from engine.core.compute.model import Attend, ModelConfig
+from engine.models.layers import Linear
+from engine.models.memory import check_kv_fits
 from engine.models.weights.checkpoint import Checkpoint
 
 
@@ -84,6 +84,22 @@ class GPT2:
         self.num_parameters = weights.num_parameters
         self.weight_bytes = weights.weight_bytes()
         self.fingerprint = weights.fingerprint.hexdigest()
+
+    def check_kv(self, num_blocks: int, block_size: int, num_window_pages: int | None) -> None:
+        """Raise ConfigError if KV memory of this size does not fit; see `check_kv_fits`."""
+        check_kv_fits(
+            self.config,
+            num_blocks,
+            block_size,
+            num_window_pages,
+            dtype=self.dtype,
+            device=self.device,
+        )
+
+    @property
+    def expert_loads(self) -> list[list[int]]:
+        """Empty: GPT-2 has no experts."""
+        return []
 
     def prepare(self, positions: int) -> None:
         """Do nothing: position embeddings are weights."""

@@ -5,17 +5,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.core.compute.device import Device, resolve_device
-from engine.core.compute.precision import Precision, resolve_dtype
+from engine.core.compute.device import Device, Precision, resolve_device, resolve_dtype
+from engine.core.compute.model import ModelConfig
 from engine.core.compute.torch_runner import TorchRunner
 from engine.core.config import EngineConfig
-from engine.models.config import LlamaConfig, ModelConfig
+from engine.core.tokenizer import TokenizerError
+from engine.models.config import LlamaConfig
 from engine.models.config_file import read_config
 from engine.models.decoder import Decoder
 from engine.models.gpt2 import GPT2
 from engine.models.memory import MemoryPlan, plan_memory
 from engine.models.text.gguf_tokenizer import GGUFTokenizer
-from engine.models.text.tokenizer import HFTokenizer, TokenizerError
+from engine.models.text.hf_tokenizer import HFTokenizer
 from engine.models.threads import set_threads
 from engine.models.weights.checkpoint import Checkpoint, CheckpointError
 from engine.models.weights.gguf_checkpoint import GGUFCheckpoint

@@ -20,12 +20,12 @@ from pathlib import Path
 import psutil
 import torch
 
-from engine.core.compute.precision import dtype_name
+from engine.core.compute.device import dtype_name
+from engine.core.compute.model import ModelConfig, kv_bytes, kv_bytes_per_token
 from engine.core.config import ConfigError, EngineConfig
 from engine.extensions.draft_model import num_draft_blocks
 from engine.extensions.window_pages import num_window_pages
 from engine.models.byte_sizes import byte_size
-from engine.models.config import ModelConfig
 from engine.models.weights.checkpoint import Checkpoint
 
 _FLOAT32 = torch.float32.itemsize
@@ -144,26 +144,6 @@ def plan_memory(
         is_quantized=weights.is_quantized,
         draft=draft,
     )
-
-
-def kv_bytes(
-    model: ModelConfig,
-    dtype: torch.dtype,
-    num_blocks: int,
-    block_size: int,
-    num_window_pages: int | None = None,
-) -> int:
-    """Return the bytes of a `KVCache` of this size."""
-    sliding = sum(window is not None for window in model.windows)
-    if num_window_pages is None:
-        sliding = num_window_pages = 0
-    blocks = (model.num_layers - sliding) * num_blocks + sliding * num_window_pages
-    return blocks * block_size * 2 * model.num_kv_heads * model.head_dim * dtype.itemsize
-
-
-def kv_bytes_per_token(model: ModelConfig, dtype: torch.dtype) -> int:
-    """Return the bytes of a token's keys and values in all layers."""
-    return kv_bytes(model, dtype, 1, 1)
 
 
 def working_bytes(model: ModelConfig, engine: EngineConfig, dtype: torch.dtype) -> int:

@@ -12,7 +12,7 @@ cheap, and a few tokens can cost nearly as much as many.
 
 Sources: GShard, arXiv:2006.16668, and Switch Transformers, arXiv:2101.03961, for routing and dispatch;
 the Qwen3 report, arXiv:2505.09388, whose models have no shared expert; `Qwen3MoeSparseMoeBlock` in
-transformers' `models/qwen3_moe/modeling_qwen3_moe.py`.
+`transformers/models/qwen3_moe/modeling_qwen3_moe.py`.
 
 Differs from vLLM (`vllm/model_executor/layers/fused_moe/`):
 
@@ -27,8 +27,7 @@ import torch
 from torch import Tensor
 
 from engine.models.config import LlamaConfig
-from engine.models.feed_forward import FeedForward
-from engine.models.linear import Linear
+from engine.models.layers import FeedForward, Linear
 from engine.models.weights.checkpoint import Checkpoint
 
 

@@ -27,10 +27,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
+from engine.core.byte_tokenizer import ByteTokenizer
 from engine.core.log.vocabulary import ScheduledRow
 from engine.core.request import TokenScore
 from engine.core.runner import KVFormat, Row, Sampled, TokenMask, attention_groups
-from engine.models.text.byte_tokenizer import ByteTokenizer
 
 US_PER_MS = 1000
 FIRST_TOKENS = 16

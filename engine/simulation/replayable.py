@@ -17,10 +17,10 @@ from typing import Any
 
 import msgspec
 
-from engine.cluster.sharing import Sharing
 from engine.core.log import vocabulary as v
-from engine.core.log.facts import Fact, knowledge
 from engine.core.log.log import EventLog
+from engine.simulation.facts import Fact, knowledge
+from engine.simulation.sharing import Sharing
 from engine.simulation.unknown_tokens import UNKNOWN
 
 _END = 0  # ends an output

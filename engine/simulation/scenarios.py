@@ -23,7 +23,7 @@ from engine.core.config import EngineConfig
 from engine.core.log.log import EventLog
 from engine.core.log.vocabulary import RunStarted
 from engine.core.speculation.drafter import Drafter
-from engine.core.speculation.prompt_lookup import PromptLookup
+from engine.extensions.prompt_lookup import PromptLookup
 from engine.simulation.cost_runner import Cost, CostRunner
 from engine.simulation.mixture_runner import MixtureRunner
 from engine.simulation.simulate import simulate

@@ -5,16 +5,15 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from engine.core.byte_tokenizer import ByteTokenizer
 from engine.core.config import EngineConfig
 from engine.core.engine import Engine
 from engine.core.log.log import EventLog
-from engine.core.log.vocabulary import FinishReason
+from engine.core.loop import StepOutput
 from engine.core.output.detokenizer import IncrementalDetokenizer
 from engine.core.output.processor import OutputProcessor
 from engine.core.request import Request
 from engine.core.sampling_params import SamplingParams
-from engine.extensions.grammars.constraint import Constraint
-from engine.models.text.byte_tokenizer import ByteTokenizer
 from engine.simulation.cost_runner import US_PER_MS, Cost, CostRunner
 from engine.simulation.workload import (
     Abort,
@@ -84,6 +83,7 @@ class ReplayEngine(Engine):
         described = workload.tokenizer
         tokenizer = ByteTokenizer() if described is None else _LogTokenizer(described, workload)
         super().__init__(runner, config, tokenizer=tokenizer, clock=runner.clock, **parts)
+        self.loop.new_output = self._new_output
         self._outputs = runner.outputs
         self.answers: dict[int, Answer] = {}
         self.held: dict[int, int] = {}  # a hold's number in the log -> in this engine
@@ -119,15 +119,27 @@ class ReplayEngine(Engine):
                 self._outputs[request.id + sample] = answer.ids or answer.length
         return request
 
-    def _finish(self, request: Request, reason: FinishReason, matched: str = "") -> None:
-        super()._finish(request, reason, matched)
-        self.answers.pop(request.id, None)  # a long run has many
-        self._outputs.pop(request.id, None)
+    def step(self) -> StepOutput:
+        """See `Engine.step`."""
+        output = super().step()
+        for request in output.finished:
+            self._forget(request.id)
+        return output
 
-    def _constraint(self, params: SamplingParams) -> None:
+    def abort(self, request: Request | int) -> bool:
+        """See `Engine.abort`."""
+        self._forget(request if isinstance(request, int) else request.id)
+        return super().abort(request)
+
+    def _forget(self, request: int) -> None:
+        """Drop the answers of a request that has ended, because a long run has many."""
+        self.answers.pop(request, None)
+        self._outputs.pop(request, None)
+
+    def constraint(self, params: SamplingParams) -> None:
         """Return None."""
 
-    def _new_output_processor(self, request: Request) -> OutputProcessor:
+    def _new_output(self, request: Request) -> OutputProcessor:
         """Return an output processor that needs neither the logged run's tokenizer nor its tools."""
         answer = self.answers.get(request.id, Answer(0))
         if request.params.structured is not None and answer.stopped:
@@ -153,21 +165,27 @@ class _LogDetokenizer:
         return ""
 
 
-class _LogShape(Constraint):
-    """Allows every token until the answer of the log ends by itself, and none after it."""
+class _LogShape:
+    """A `Constraint` that allows every token until the answer of the log ends by itself."""
 
     def __init__(self, length: int, vocab_size: int) -> None:
         self.error = ""
-        self.end_ids = frozenset()
+        self.misread = False
+        self.end_ids: frozenset[int] = frozenset()
         self._length = length
-        self._all = (1 << vocab_size) - 1
+        self._vocab_size = vocab_size
 
-    @property
-    def takes_drafts(self) -> bool:
-        return True
+    def fork(self) -> "_LogShape":
+        return _LogShape(self._length, self._vocab_size)
 
     def mask(self, output: list[int]) -> int:  # noqa: ARG002
-        return self._all
+        return (1 << self._vocab_size) - 1
+
+    def draft_mask(self, output: list[int]) -> int:
+        return self.mask(output)
+
+    def forced(self, output: list[int]) -> list[int]:  # noqa: ARG002
+        return []
 
     def is_complete(self, output: list[int]) -> bool:
         return len(output) == self._length

@@ -25,7 +25,6 @@ from engine.simulation.measures import Measure, measures
 from engine.simulation.replayable import has_unknown
 from engine.simulation.reproduced import Reproduced, reproduced
 from engine.simulation.what_if import error_record, what_if
-from visualizer.reading.messages import count
 
 VAGUE = 0.5  # median held-back error above which the times are of no use
 MAX_RUNS = 24
@@ -214,13 +213,13 @@ def _notes(log: EventLog, pinned: str) -> list[str]:
     ended = {event.request for event in log.of(v.RequestFinished)}
     if started.source and (left := len({row.request for row in log.of(v.RequestArrived)} - ended)):
         notes.append(
-            f"{count(left, 'request')} had not ended when the recording did; replays end there, too."
+            f"{_count(left, 'request')} had not ended when the recording did; replays end there, too."
         )
     if any(row.drafts for event in log.of(v.StepScheduled) for row in event.rows):
         notes.append("The recorded run had drafts (speculative decoding); the replays have none.")
     if gaps := len(log.of(v.EventsMissing)):
         notes.append(
-            f"The recording has {count(gaps, 'gap')}; the replays know nothing of what they hide."
+            f"The recording has {_count(gaps, 'gap')}; the replays know nothing of what they hide."
         )
     return notes
 
@@ -263,3 +262,7 @@ def _figure(value: float | None) -> str:
     if value is None:
         return "-"
     return f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.3g}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"

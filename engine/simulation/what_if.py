@@ -18,12 +18,12 @@ from typing import Any
 
 from engine.core.cache.eviction import EVICTIONS
 from engine.core.config import ConfigError, EngineConfig
-from engine.core.log.facts import Fact, Knowledge, simulated_facts
 from engine.core.log.log import EventLog
 from engine.core.log.vocabulary import DECIDING_PARTS, RunStarted
 from engine.core.scheduling.admission import RequestError
 from engine.core.scheduling.policies import POLICIES
 from engine.simulation.cost_runner import US_PER_MS, Cost, Work
+from engine.simulation.facts import Fact, Knowledge, simulated_facts
 from engine.simulation.fit import FEWEST_STEPS, HeldBack, finished_steps, fit, held_back
 from engine.simulation.replayable import replayable
 from engine.simulation.simulate import simulate

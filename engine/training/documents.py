@@ -8,7 +8,7 @@ the engine forces, are masked from the loss.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from engine.core.output.calculator import evaluate
+from engine.extensions.calculator import evaluate
 
 BOS = "<|bos|>"
 USER_START, USER_END = "<|user_start|>", "<|user_end|>"

@@ -29,7 +29,8 @@ UNSEEN = words.load("unseen")
 
 def chat_prompt(engine: Engine, question: str) -> str:
     """Return a chat up to the beginning of the model's answer."""
-    return engine.tokenizer.chat_template.render([{"role": "user", "content": question}])
+    prompt: str = engine.tokenizer.chat_template.render([{"role": "user", "content": question}])
+    return prompt
 
 
 def answers(engine: Engine, questions: Sequence[str]) -> list[str]:

@@ -10,7 +10,7 @@ from random import Random
 from string import ascii_lowercase
 from zlib import crc32
 
-from engine.core.output.calculator import evaluate
+from engine.extensions.calculator import evaluate
 from engine.training import words
 from engine.training.documents import Turn, calculate
 

@@ -13,10 +13,9 @@ from torch import Tensor
 from checks.guard import watched
 from checks.judging import counted
 from checks.lesson_02 import Promise
-from engine.core.compute.attention.kv_cache import KVCache
 from engine.core.compute.batch import Batch
-from engine.models.attention_block import Attend
-from engine.models.config import ModelConfig
+from engine.core.compute.kv_cache import KVCache
+from engine.core.compute.model import Attend, ModelConfig
 
 Array = NDArray[np.float64]
 LearnersAttend = Callable[..., Any]

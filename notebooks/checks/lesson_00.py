@@ -15,6 +15,7 @@ from engine import Cost, EngineConfig, simulate
 from engine.core.log import EventLog
 from engine.core.log import vocabulary as v
 from engine.simulation.speakers import NAMES, Speaker, workload_of
+from visualizer import read
 
 ANSWERS = {
     "eva": Answer(
@@ -80,7 +81,7 @@ def adapt(first_token_steps: FirstTokenSteps | None) -> FirstTokenSteps:
 def truth(log: EventLog) -> dict[int, int]:
     """Return the right answer, from the rows of tokens."""
     first: dict[int, int] = {}
-    for token in log.token_rows:
+    for token in read(log).token_rows:
         first.setdefault(token.request, token.step)
     return first
 
@@ -148,7 +149,7 @@ def _why_not_in_it(key: Any, names: dict[int, str]) -> str:
 
 def _where_it_is(log: EventLog, request: int, names: dict[int, str], step: int) -> str:
     """Return a hint about the step of a missing request's first token."""
-    rows = [token.request for token in log.token_rows if token.step == step]
+    rows = [token.request for token in read(log).token_rows if token.step == step]
     look = f"Its first token is in step {step}. "
     if len(rows) == 1:
         return look + "Which event says so, and does yours get that far?"
@@ -162,11 +163,12 @@ def _where_it_is(log: EventLog, request: int, names: dict[int, str], step: int) 
 
 def _where_to_look(log: EventLog, request: int, name: str, said: Any, step: int) -> str:
     """Return a hint about what happened in the returned step."""
-    row = log.request(request)
+    row = read(log).request(request)
     arrived, admitted = row.arrived_step, row.admitted_step
-    if not 0 < said <= len(log.step_rows):
+    steps = read(log).step_rows
+    if not 0 < said <= len(steps):
         return (
-            f"There is no step {said}: the log has {counted(len(log.step_rows), 'step')}, from step 1 "
+            f"There is no step {said}: the log has {counted(len(steps), 'step')}, from step 1 "
             "on. Is yours a step's number, or a count of something else?"
         )
     if said == admitted:
@@ -174,11 +176,11 @@ def _where_to_look(log: EventLog, request: int, name: str, said: Any, step: int)
             f"{name} is admitted in step {said} and gets its first token in step {step}. What happens "
             "in between?"
         )
-    if said < step and any(one.step == said for one in log.step_rows):
+    if said < step and any(one.step == said for one in steps):
         return f"Step {said} has no token of {name}. What does it have?"
     if arrived is not None and said in (step - arrived, step - arrived + 1):
         return "Return the step's number, not the length of the wait."
-    if any(token.request == request and token.step == said for token in log.token_rows):
+    if any(token.request == request and token.step == said for token in read(log).token_rows):
         return f"Step {said} has a token of {name}, but not its first one."
     return f"Go through the log up to {name}'s first token. Which step has it?"
 

@@ -15,7 +15,7 @@ from checks.judging import counted
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from engine.core.compute.sampling import truncation
+    from engine.core.compute import truncation
 
 ANSWERS = {
     "kept": Answer(
@@ -89,7 +89,7 @@ class YourDistribution:
         top_k: "Tensor",
         top_p: "Tensor",
     ) -> "Tensor":
-        """See `engine.core.compute.sampling.truncation.truncated_probs`; min_p is not part of the lesson."""
+        """See `engine.core.compute.truncation.truncated_probs`; min_p is not part of the lesson."""
         del min_p
         rows = zip(*(one.tolist() for one in (logits, temperature, top_k, top_p)), strict=True)
         # By a method, because a page has no torch; see `page_model.Rows`.
@@ -104,7 +104,7 @@ def adapt(distribution: Weigh | None) -> "truncation.TokenProbs | None":
     if distribution:
         return YourDistribution(distribution)
     try:
-        from engine.core.compute.sampling import truncation
+        from engine.core.compute import truncation
     except ModuleNotFoundError:
         return None
     return truncation.truncated_probs

@@ -45,7 +45,7 @@ class Promise(Promises):
 def adapt(attend: Callable[..., Any] | None) -> Any:
     """Return an attention for the engine's runner: the learner's, or ours."""
     from checks.attending import YourAttention
-    from engine.core.compute.attention.paged_attention import PagedAttention
+    from engine.core.compute.paged_attention import PagedAttention
 
     if attend is None:
         return PagedAttention

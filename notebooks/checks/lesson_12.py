@@ -9,9 +9,9 @@ from typing import Any
 from checks.answer import Answer
 from checks.broken import Promises
 from checks.guard import watched
-from engine.core.output.calculator import evaluate
+from engine.core.byte_tokenizer import ByteTokenizer
 from engine.core.output.tool_use import Tool, ToolTokens, ToolUse
-from engine.models.text.byte_tokenizer import ByteTokenizer
+from engine.extensions.calculator import evaluate
 
 TOKENIZER = ByteTokenizer()
 _marks = ToolTokens.of(TOKENIZER)

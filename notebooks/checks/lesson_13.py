@@ -17,6 +17,7 @@ from engine.core.log import EventLog
 from engine.core.log.vocabulary import RunStarted, StepScheduled
 from engine.core.part_errors import PartError
 from engine.simulation.speakers import NAMES, Speaker, workload_of
+from visualizer import read
 
 Report = Callable[[EventLog], Mapping[str, Any]]
 
@@ -80,9 +81,9 @@ class Trace:
     log: EventLog
 
     def __str__(self) -> str:
-        settings = self.log.of(RunStarted)[0].settings
+        settings, reading = self.log.of(RunStarted)[0].settings, read(self.log)
         return (
-            f"{self.name}: {len(self.log.request_rows)} requests, {len(self.log.step_rows)} steps, "
+            f"{self.name}: {len(reading.request_rows)} requests, {len(reading.step_rows)} steps, "
             f"{counted(settings['max_batch_size'], 'seat')}, a budget of "
             f"{settings['token_budget']} and {settings['num_blocks']} blocks."
         )
@@ -94,7 +95,7 @@ class Trace:
 
     def reasons(self, request: int) -> dict[int, str]:
         """Return step -> reason that blocked the queue, for every step in which the request waited."""
-        row, steps = self.log.request(request), self.log.of(StepScheduled)
+        row, steps = read(self.log).request(request), self.log.of(StepScheduled)
         assert row.arrived_step is not None and row.admitted_step is not None
         span = range(row.arrived_step, row.admitted_step)
         blocked = {step: steps[step - 1].blocked for step in span}
@@ -109,7 +110,7 @@ def adapt(report: Report | None) -> Report | None:
 def waits(log: EventLog) -> dict[int, int]:
     """Return request -> steps from its arrival to its first admission."""
     found = {}
-    for row in log.request_rows:
+    for row in read(log).request_rows:
         assert row.arrived_step is not None and row.admitted_step is not None
         found[row.request] = row.admitted_step - row.arrived_step
     return found
@@ -140,7 +141,7 @@ def cases() -> list[Trace]:
     tight_twice = {"token_budget": 16, "max_batch_size": 3, "max_kv_tokens": 128}
     workloads.append((tight_twice, two_locks))
     traces = [Trace("A small workload", _served(people, change)) for change, people in workloads]
-    small = sorted(traces, key=lambda one: len(one.log.request_rows))
+    small = sorted(traces, key=lambda one: len(read(one.log).request_rows))
     return [*small, Trace("The afternoon", afternoon())]
 
 
@@ -191,7 +192,7 @@ def _request(named: Any, trace: Trace) -> int:
         )
     if rows[request] == longest:
         return request
-    row = trace.log.request(request)
+    row = read(trace.log).request(request)
     assert row.finished_step is not None and row.admitted_step is not None
     ran = row.finished_step - row.admitted_step
     waited = f"it waited {counted(rows[request], 'step')}" if rows[request] else "it never waited"
@@ -281,7 +282,7 @@ def _check_gain(found: Mapping[str, Any], request: int, trace: Trace, other: Eve
 
 
 def _first_token_steps(log: EventLog) -> dict[int, int]:
-    return {row.request: row.first_token_step or 0 for row in log.request_rows}
+    return {row.request: row.first_token_step or 0 for row in read(log).request_rows}
 
 
 def _check_cost(stated: Any, trace: Trace, other: EventLog) -> None:

@@ -11,9 +11,10 @@ from checks.broken import Promises
 from checks.guard import call
 from checks.judging import counted, listed
 from engine import Engine, SamplingParams
-from engine.extensions.grammars.constraint import Beginning, Constraint
+from engine.core.request import Constraint
+from engine.core.tokenizer import Tokenizer
+from engine.extensions.grammars.constraint import Beginning, GrammarConstraint
 from engine.extensions.grammars.regex_mask import automaton
-from engine.models.text.tokenizer import Tokenizer
 
 Moves = dict[tuple[int, str], int]
 Shape = tuple[Moves, Collection[int]]
@@ -286,17 +287,18 @@ class YourEngine(Engine):
 
     mask: ClassVar[Mask]
 
-    def _constraint(self, params: SamplingParams) -> Constraint | None:
+    def constraint(self, params: SamplingParams) -> Constraint | None:
+        """See `Engine`."""
         shape = params.structured
         if shape is None or shape.kind != "regex":
-            return super()._constraint(params)
+            return super().constraint(params)
         vocab, ends = vocabulary_of(self.tokenizer), self.tokenizer.eos_ids
         matcher = YourMatcher(type(self).mask, shape_of(shape.text), vocab, ends)
-        return Constraint(Beginning(lambda: matcher), ends, ignore_eos=params.ignore_eos)
+        return GrammarConstraint(Beginning(lambda: matcher), ends, ignore_eos=params.ignore_eos)
 
 
 class YourMatcher:
-    """A matcher whose masks come from the learner; see `engine.extensions.grammars.constraint.Matcher`."""
+    """A matcher whose masks come from the learner; see `Matcher` in `constraint.py`."""
 
     def __init__(
         self, mask: Mask, shape: Shape, vocab: Sequence[str], end_ids: frozenset[int]

@@ -10,6 +10,8 @@ from checks.broken import Broken, Promises
 from checks.guard import watched
 from checks.judging import counted, listed
 from engine import Engine
+from engine.core.async_loop import AsyncLoop
+from engine.core.loop import Loop, StepOutput
 from engine.core.request import Request
 from engine.core.runner import Row, Sampled
 from engine.core.scheduling.scheduler import Plan
@@ -124,8 +126,18 @@ class YourEngine(Engine):
         YourRequest.parts[request] = self.part(request.prompt_length, request.params.max_tokens)
         return request
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.loop.__class__ = YourAsyncLoop if self.config.async_scheduling else YourLoop
+
+
+class YourLoop(Loop):
+    """A loop that tells a learner's part what happens to its request."""
+
+    __slots__ = ()
+
     def schedule(self) -> Plan:
-        """See `Engine`."""
+        """See `Loop`."""
         before = {request: request.preemptions for request in self.requests.values()}
         plan = super().schedule()
         for request, count in before.items():
@@ -135,13 +147,19 @@ class YourEngine(Engine):
             YourRequest.parts[row.request].scheduled(row.count)
         return plan
 
-    def commit(self, plan: Plan, rows: list[Row], sampled: list[list[Sampled]]) -> Any:
-        """See `Engine`."""
+    def commit(self, plan: Plan, rows: list[Row], sampled: list[list[Sampled]]) -> StepOutput:
+        """See `Loop`."""
         for row, samples in zip(rows, sampled, strict=True):
             for one in samples:
                 [token] = one.ids
                 YourRequest.parts[row.request].commit(token, token in row.request.end_ids)
         return super().commit(plan, rows, sampled)
+
+
+class YourAsyncLoop(YourLoop, AsyncLoop):
+    """The same with asynchronous scheduling."""
+
+    __slots__ = ()
 
 
 def cases() -> list[Story]:

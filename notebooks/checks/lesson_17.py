@@ -19,6 +19,7 @@ from engine.cluster.replica_tree import ReplicaTree
 from engine.cluster.simulate_cluster import simulate_cluster
 from engine.core.log.vocabulary import Event
 from engine.simulation.workload import Arrival, Workload
+from visualizer import read
 
 Route = Callable[..., Any]
 # (replica, blocks of the prompt, when it was sent in ms, whether the replica's events have reported it)
@@ -352,7 +353,7 @@ def attempt_run(route: Route, run: Run) -> None:
         )
     except RouterError as error:
         raise error.__cause__ or error from None
-    rows = log.decision_rows
+    rows = read(log).decision_rows
     found = sum(row.cached_tokens or 0 for row in rows)
     best = run.prefixes * (run.each - 1) * run.prefix
     if found < SHARE_OF_BEST * best:

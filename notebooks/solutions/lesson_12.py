@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from engine.core.output.tool_use import ToolTokens
-from engine.models.text.tokenizer import Tokenizer
+from engine.core.tokenizer import Tokenizer
 
 
 class ToolState:

@@ -14,6 +14,7 @@ from engine.core.part_errors import PartError
 from engine.simulation.checking_runner import CheckingRunner
 from project.learner import Mine, MineError, Source, said
 from project.parts import parts_of
+from visualizer import read
 
 BLOCK_SIZE = 4
 STEP_MS = 10.0
@@ -109,12 +110,13 @@ def _serve(mine: Mine, tight: Tight) -> None:
             engine.submit(list(one.prompt), params, priority=one.priority)
         finished += engine.step().finished
         if steps > limit:
+            preemptions = read(engine.log).requests.preemptions
             raise Broken(
                 f"After {limit:,} steps, {listed(f'request {id_}' for id_ in engine.requests)} had not "
                 "finished.",
                 "every request finishes",
-                f"{len(engine.log.requests.preemptions)} requests, "
-                f"{engine.log.requests.preemptions.sum()} preemptions. Which one goes on to its end?",
+                f"{len(preemptions)} requests, {preemptions.sum()} preemptions. "
+                "Which one goes on to its end?",
             )
     for request in finished:
         if request.finish_reason == "error":

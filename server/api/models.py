@@ -17,7 +17,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from engine.models.text.tokenizer import encode_continuation
+from engine.core.tokenizer import encode_continuation
 from server.api.openai.chat import (
     MAX_MESSAGES,
     ChatMessage,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from visualizer import read
 from visualizer.cli.options import KINDS, fail
 from visualizer.cli.read_log import read_named
 
@@ -69,11 +70,11 @@ def _answer(
     from visualizer.reading.why.find import request_named, request_names
 
     if missed and request is not None:
-        return str(log.why_missed(request))
+        return str(read(log).why_missed(request))
     if not isinstance(log, EventLog):
         raise WhyError("a cluster log answers only --missed; use the log of one replica")
     if request is None:
-        return str(log.stuck(step))
+        return str(read(log).stuck(step))
     if step is not None:
         return why(log, request_named(request_names(log), request), step)
-    return str(log.why_slow(request))
+    return str(read(log).why_slow(request))

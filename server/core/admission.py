@@ -30,8 +30,8 @@ from typing import TYPE_CHECKING
 
 from engine.core.log.fold import State
 from engine.core.scheduling.admission import ContextLengthError, RequestError
+from engine.core.tokenizer import Tokenizer, TokenizerError
 from engine.models.text.chat_template import ChatTemplateError
-from engine.models.text.tokenizer import Tokenizer, TokenizerError
 from server.core.measures import Measures
 from server.core.messages import Prompt
 from server.core.settings import ServerSettings

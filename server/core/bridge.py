@@ -25,8 +25,8 @@ from typing import Any
 
 import msgspec
 
+from engine.core.sampling_params import StructuredOutput
 from engine.core.scheduling.admission import RequestError
-from engine.core.structured_output import StructuredOutput
 from engine.extensions.grammars.grammar_error import GrammarError
 from server.core.admission import Admission, as_api_errors
 from server.core.engine_client import EngineClient

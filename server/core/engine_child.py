@@ -28,7 +28,7 @@ import msgspec
 
 from engine.core.config import ConfigError
 from engine.core.extras import MissingExtraError
-from engine.models.text.tokenizer import HFTokenizer
+from engine.models.text.hf_tokenizer import HFTokenizer
 from engine.simulation.workload import Abort, Arrival
 from server.core.engine_client import InProcessClient, StartError, freeze_heap
 from server.core.engine_process import (

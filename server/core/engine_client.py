@@ -23,7 +23,7 @@ from engine.core.engine import Engine
 from engine.core.log.vocabulary import AnyEvent
 from engine.core.sampling_params import SamplingParams
 from engine.core.scheduling.admission import RequestError
-from engine.models.text.tokenizer import Tokenizer
+from engine.core.tokenizer import Tokenizer
 from engine.simulation.workload import Abort, Arrival
 from server.core.engine_thread import EngineThread, Prepared, busy_seconds
 from server.core.event_log import KVSource, Outbox, Recording

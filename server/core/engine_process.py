@@ -40,9 +40,9 @@ import msgspec
 
 from engine.core.config import ConfigError, EngineConfig
 from engine.core.log.vocabulary import AnyEvent
-from engine.core.output.validation import RequestValidator
 from engine.core.sampling_params import SamplingParams
-from engine.models.text.tokenizer import Tokenizer
+from engine.core.scheduling.admission import RequestValidator
+from engine.core.tokenizer import Tokenizer
 from engine.simulation.workload import Arrival
 from server.core.engine_client import (
     EngineClient,

@@ -17,11 +17,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from engine.core.engine import Engine, StepOutput
+from engine.core.engine import Engine
 from engine.core.log.vocabulary import Admitted, AnyEvent, StepFinished
+from engine.core.loop import StepOutput
 from engine.core.output.processor import TokenOutput
-from engine.core.request import Request
-from engine.extensions.grammars.constraint import Constraint
+from engine.core.request import Constraint, Request
 from server.core.event_log import Outbox
 from server.core.kv_commands import run_kv_command
 from server.core.messages import (

@@ -39,12 +39,12 @@ from typing import IO, TYPE_CHECKING, NamedTuple, cast
 import msgspec
 
 from engine.core.extras import MissingExtraError
-from engine.core.structured_output import StructuredOutput
+from engine.core.sampling_params import StructuredOutput
 from engine.extensions.grammars.grammar import GrammarCompiler
 from engine.extensions.grammars.grammar_error import GrammarError
 
 if TYPE_CHECKING:
-    from engine.models.text.tokenizer import Tokenizer
+    from engine.core.tokenizer import Tokenizer
 
 CPU_SECONDS = 2.0  # for one grammar; those of honest clients take less than 0.1 s
 _TRIES = 2  # how many workers may end by themselves while they try one grammar

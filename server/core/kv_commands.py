@@ -16,9 +16,10 @@ def run_kv_command(engine: Engine, command: KVCommand) -> KVLayout | ExportedPag
             return ExportedPages(_layout(engine), command.first, blocks, data)
         case AdoptKV():
             try:
-                return engine.kv_transfer.adopt(
+                adopted: int = engine.kv_transfer.adopt(
                     command.tokens, command.pages, first=command.first, source=command.source
                 )
+                return adopted
             except RECOVERABLE as error:
                 return Refusal(500, str(error), code="part_failed")
 

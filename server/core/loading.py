@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from engine.core.config import EngineConfig
 from engine.core.engine import Engine
-from engine.core.speculation.prompt_lookup import PromptLookup
-from engine.models.text.tokenizer import HFTokenizer, Tokenizer
+from engine.core.tokenizer import Tokenizer
+from engine.extensions.prompt_lookup import PromptLookup
+from engine.models.text.hf_tokenizer import HFTokenizer
 from server.core.engine_client import InProcessClient, StartError
 from server.core.engine_process import Ready
 from server.core.event_log import Outbox, Recording, TraceFile

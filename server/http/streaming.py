@@ -18,7 +18,7 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from engine.models.text.tokenizer import Tokenizer
+from engine.core.tokenizer import Tokenizer
 from server.core.bridge import Bridge
 from server.core.messages import OutputDelta
 from server.core.models import Models

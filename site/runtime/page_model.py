@@ -3,8 +3,8 @@
     rows -> flat arrays -> JavaScript: forward pass, likeliest tokens -> Python: the rest of sampling
 
 The model is in `visualizer/frontend/src/site/model/`. The engine's own code chooses the tokens:
-`sampling/reference.py`, `sampling/randomness.py` and `speculation/verification.py`. So a request gets
-the same tokens as with torch, even if they are sampled.
+`sampling_reference.py` and `randomness.py` of `engine/core/compute`, and `speculation/verification.py`.
+So a request gets the same tokens as with torch, even if they are sampled.
 
 A page has no other models and no half precision. It also lacks the part `attention`, which computes
 with torch, structured output by llguidance, and threads, which `async_scheduling` needs.
@@ -22,8 +22,8 @@ from typing import Any, Protocol
 
 import engine
 from engine import Engine
-from engine.core.compute.sampling.randomness import uniforms
-from engine.core.compute.sampling.reference import draw, probabilities, process_logits
+from engine.core.compute.randomness import uniforms
+from engine.core.compute.sampling_reference import draw, probabilities, process_logits
 from engine.core.config import ConfigError, EngineConfig
 from engine.core.request import TokenScore
 from engine.core.runner import (
@@ -145,7 +145,7 @@ class JsModel:
 
 
 class PageRunner:
-    """Implements `engine.runner.Runner` with the JavaScript model.
+    """Implements `engine.core.runner.Runner` with the JavaScript model.
 
     verifier         a learner's own verifier of drafts; None uses the engine's
     logits_to_probs  a learner's own function for requests that are not greedy, which gets and returns
@@ -335,7 +335,7 @@ class _Step:
         self._logits_to_probs = logits_to_probs
 
     def sample(self, positions: Sequence[LogitPosition]) -> SamplerOutput:
-        """Return a token for each position; see `sampling/sampler.py`."""
+        """Return a token for each position; see `compute/sampler.py`."""
         output = SamplerOutput([], [])
         numbers = uniforms(
             [position.request.seed for position in positions],
@@ -415,7 +415,7 @@ class _Step:
         return [one - log_sum for one in logits]
 
     def _mask(self, i: int, position: LogitPosition) -> TokenMask:
-        """Return how much of the probability a constraint allows; see `sampling/masks.py`."""
+        """Return how much probability a constraint allows; see `compute/logits_processors.py`."""
         assert position.request.constraint is not None
         mask = position.request.constraint.mask(position.output())
         logprobs = self._logprobs(i, position.params.logit_bias)
@@ -447,7 +447,7 @@ def _top(logprobs: list[float], count: int) -> list[tuple[int, float]]:
 
 
 class PageLoader:
-    """Loads the bundled model for `Engine.load`; see `engine.engine.ModelLoader`.
+    """Loads the bundled model for `Engine.load`; see `engine.core.engine.ModelLoader`.
 
     fetch  returns the model; called once, when it is first needed
     """

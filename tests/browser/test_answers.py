@@ -8,6 +8,7 @@ from playwright.sync_api import expect
 from engine.core.log.log import EventLog
 from tests.browser.axe import expect_no_violation
 from tests.facts import assert_names
+from visualizer import read
 from visualizer.sources import read_source
 
 VLLM = Path(__file__).parents[1] / "fixtures" / "vllm" / "vllm_tight.jsonl.gz"
@@ -26,11 +27,11 @@ def test_why_a_request_missed_and_what_is_stuck(open_board):
     board = open_board(log, f"#step=88&selected={IVO}")
     board.press("y")
     missed = board.root.locator(".missed")
-    expect(missed).to_have_attribute("data-kind", log.why_missed(IVO).kind)
-    assert str(log.why_missed(IVO)) in board.text(".missed").replace(" :", ":")
+    expect(missed).to_have_attribute("data-kind", read(log).why_missed(IVO).kind)
+    assert str(read(log).why_missed(IVO)) in board.text(".missed").replace(" :", ":")
     expect_no_violation(board.page)
     board.press("y", "q")
-    head, *others = log.stuck(88).requests
+    head, *others = read(log).stuck(88).requests
     assert head.age is not None
     expect(board.root.locator(".queue .stuck")).to_be_visible()
     words = board.text(".queue .stuck")

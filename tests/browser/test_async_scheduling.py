@@ -9,6 +9,7 @@ from engine.core.log import EventLog
 from engine.core.log import vocabulary as v
 from engine.simulation.cost_runner import CostRunner
 from tests.browser.axe import expect_no_violation
+from visualizer import read
 
 
 @cache
@@ -41,7 +42,7 @@ def test_both_lanes_are_shown_and_a_click_on_them_finds_the_step(open_board):
         left, right = (float(x) for x in str(plot).split())
         box = board.canvas(".overlap")
         board.page.mouse.click(box["x"] + 6 + right - 1, box["y"] + 8)
-        board.expect_step(int(log.steps.index.max()))
+        board.expect_step(int(read(log).steps.index.max()))
         board.page.mouse.click(box["x"] + 6 + left + 1, box["y"] + 8)
         board.expect_step(1)
         board.press("x")

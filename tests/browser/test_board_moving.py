@@ -9,7 +9,7 @@ from tests.browser.board import expect_fold, numbers_in
 from tests.browser.exported import the_log
 from tests.facts import assert_names
 from tests.visualizer.storytellers import crowd
-from visualizer import show
+from visualizer import read, show
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def test_brackets_sum_up_a_range_and_escape_forgets_it(board):
     expect(words).to_be_hidden()
     board.expect_selected(8)
     # The means of a range are those of the requests that finish in it.
-    ended = the_log().requests.query("finish_reason.notna()")
+    ended = read(the_log()).requests.query("finish_reason.notna()")
     board.press("Home", "[", "End", "]")
     expect(board.root).to_have_attribute("data-range", "1-53")
     assert_names(words.inner_text(), len(ended))

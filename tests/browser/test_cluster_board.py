@@ -21,7 +21,7 @@ from tests.visualizer.clusters import (
     speakers,
     three_replicas,
 )
-from visualizer import compare, to_html
+from visualizer import compare, read, to_html
 from visualizer.reading.rows.decisions import DecisionRow
 
 
@@ -35,7 +35,7 @@ class ClusterOnPage(BoardOnPage):
         self.wait()
 
     def row(self, index: int) -> DecisionRow:
-        return self.log.decision_rows[index]
+        return read(self.log).decision_rows[index]
 
 
 OpenCluster = Callable[..., ClusterOnPage]
@@ -62,13 +62,13 @@ def wrong(log: ClusterLog) -> list[int]:
     """The decisions whose prediction was wrong."""
     return [
         index
-        for index, row in enumerate(log.decision_rows)
+        for index, row in enumerate(read(log).decision_rows)
         if row.cached_tokens is not None and row.predicted_tokens != row.cached_tokens
     ]
 
 
 def test_it_opens_at_a_wrong_prediction_with_the_runs_figures(board):
-    rows = board.log.decision_rows
+    rows = read(board.log).decision_rows
     assert int(board.data("route")) in wrong(board.log)
     row = board.row(int(board.data("route")))
     board.expect_data(
@@ -97,7 +97,7 @@ def test_it_opens_at_a_wrong_prediction_with_the_runs_figures(board):
     # The maps show the memory that Python's fold has.
     board.press("End")
     for replica, log in board.log.replicas.items():
-        counts = counts_at(log, int(log.steps.index[-1]))
+        counts = counts_at(log, int(read(log).steps.index[-1]))
         section = board.root.locator(f".blocks[data-replica='{replica}']")
         for kind in ("cached", "unshared", "shared", "free"):
             expect(section).to_have_attribute(f"data-{kind}", str(counts[kind]))
@@ -164,7 +164,9 @@ def test_a_replica_opens_as_a_board_of_its_own_and_closes_again(board):
     own = board.root.locator(".underglass")
     expect(own).to_have_attribute("data-ready", "true")
     expect(own).to_have_attribute("data-selected", str(row.its_request))
-    expect(own).to_have_attribute("data-steps", str(len(board.log.replicas[row.replica].steps)))
+    expect(own).to_have_attribute(
+        "data-steps", str(len(read(board.log.replicas[row.replica]).steps))
+    )
     board.root.locator("[data-act=all-replicas]").click()
     expect(own).to_have_count(0)
     expect(board.root.locator(".picture")).to_be_visible()
@@ -172,13 +174,15 @@ def test_a_replica_opens_as_a_board_of_its_own_and_closes_again(board):
 
 def test_a_replica_that_died_and_its_lost_requests_are_told(opened):
     log = one_dies()
-    lost = next(row for row in log.decision_rows if row.lost)
+    lost = next(row for row in read(log).decision_rows if row.lost)
     board = opened(log, select=lost.request)
     board.expect_data(selected=lost.request)
     summary = board.root.locator(".summary")
-    expect(summary).to_have_attribute("data-lost", str(sum(row.lost for row in log.decision_rows)))
     expect(summary).to_have_attribute(
-        "data-retried", str(sum(row.attempt > 1 for row in log.decision_rows))
+        "data-lost", str(sum(row.lost for row in read(log).decision_rows))
+    )
+    expect(summary).to_have_attribute(
+        "data-retried", str(sum(row.attempt > 1 for row in read(log).decision_rows))
     )
     board.press("End")
     group = board.root.locator(f".replica[data-replica='{lost.replica}']")
@@ -187,12 +191,12 @@ def test_a_replica_that_died_and_its_lost_requests_are_told(opened):
 
 def test_more_than_eight_replicas_are_folded_but_not_the_chosen_one(opened):
     log = crowd()
-    last = next(row for row in log.decision_rows if row.replica == "9")
+    last = next(row for row in read(log).decision_rows if row.replica == "9")
     board = opened(log, 1280, 1600, select=last.request)
     shown = board.data("shown").split()
     assert len(shown) == 8
     assert "9" in shown
-    hidden = sum(row.replica not in shown for row in log.decision_rows)
+    hidden = sum(row.replica not in shown for row in read(log).decision_rows)
     expect(board.root.locator(".folded")).to_contain_text(str(hidden))
 
 

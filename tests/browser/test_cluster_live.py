@@ -6,6 +6,7 @@ from playwright.sync_api import expect
 from tests.browser.axe import expect_no_violation
 from tests.server.gateway.cluster import ClusterFeed, cluster_trace, start_gateway
 from tests.server.harness import post, start
+from visualizer import read
 
 ENGINE = {"max_batch_size": 4, "max_kv_tokens": 512, "block_size": 8, "token_budget": 64}
 PREFIXES = ["The first of the prefixes " * 3, "Another one, also shared " * 3]
@@ -40,7 +41,7 @@ def test_the_page_follows_the_gateway_asks_it_and_outlives_it(new_page, cluster)
     ask(cluster.url, 6)
     expect(root).to_have_attribute("data-ready", "true")
     expect(root).to_have_attribute("data-judged", "6")
-    rows = cluster_trace(cluster.url).decision_rows
+    rows = read(cluster_trace(cluster.url)).decision_rows
     summary = root.locator(".summary")
     for name, value in {
         "requests": 6,

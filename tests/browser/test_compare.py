@@ -13,7 +13,7 @@ from tests.browser.axe import expect_no_violation
 from tests.browser.exported import the_log
 from tests.facts import assert_names
 from tests.visualizer.storytellers import crowd, storytellers
-from visualizer import compare, gallery
+from visualizer import compare, gallery, read
 from visualizer.comparing.comparison import Comparison
 from visualizer.comparing.differences import differing_steps, pair
 
@@ -87,9 +87,9 @@ def board_of(root: Locator, run: str) -> Locator:
 
 def ends_of(log: EventLog) -> list[float]:
     """When each request ends, in ms since the run began."""
-    frame = log.steps
+    frame = read(log).steps
     ends = frame["start_ms"] + frame["duration_ms"] - frame["start_ms"].iloc[0]
-    return [float(ends[step]) for step in log.requests["finished_step"]]
+    return [float(ends[step]) for step in read(log).requests["finished_step"]]
 
 
 def test_the_picture_has_the_fork_and_the_gap_of_every_request(opened):
@@ -100,10 +100,10 @@ def test_the_picture_has_the_fork_and_the_gap_of_every_request(opened):
     assert_names(words_of(root.locator(".changes-line")), "max_kv_tokens", 320, 280)
     expect(root.locator(".model-error")).to_have_count(0)
     picture = Picture(root)
-    assert picture.data("shown") == [str(id_) for id_ in logs()[0].requests.index]
+    assert picture.data("shown") == [str(id_) for id_ in read(logs()[0]).requests.index]
     gaps = [b - a for a, b in zip(*map(ends_of, logs()), strict=True)]
     assert [int(gap) for gap in picture.data("gaps")] == pytest.approx([1000 * g for g in gaps])
-    steps = logs()[0].requests["finished_step"]
+    steps = read(logs()[0]).requests["finished_step"]
     before = [gap == 0 and step < FIRST for gap, step in zip(gaps, steps, strict=True)]
     assert [state == "before" for state in picture.data("states")] == before
     # Both decisions and both memories are beside it.
@@ -162,7 +162,7 @@ def test_a_what_if_shows_three_runs_and_the_error_beside_each_number(opened):
 def test_a_click_opens_that_step_on_the_board_of_its_run(opened):
     root = opened()
     picture = Picture(root)
-    frames = [log.steps for log in logs()]
+    frames = [read(log).steps for log in logs()]
     ends = [frame["start_ms"] + frame["duration_ms"] for frame in frames]
     for run, below in (("a", False), ("b", True)):
         picture.click(8, 0.8, below)
@@ -224,7 +224,7 @@ def test_the_keyboard_reaches_everything(opened):
 def test_it_opens_by_steps_where_that_was_asked_for_or_no_times_are_known(opened):
     root = opened(compare(*logs(), axis="steps"))
     expect(root).to_have_attribute("data-axis", "steps")
-    gaps = logs()[1].requests["finished_step"] - logs()[0].requests["finished_step"]
+    gaps = read(logs()[1]).requests["finished_step"] - read(logs()[0]).requests["finished_step"]
     assert Picture(root).data("gaps") == [str(gap) for gap in gaps]
     timeless = [EventLog.from_bytes(log.to_bytes()) for log in logs()]
     for log in timeless:

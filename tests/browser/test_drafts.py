@@ -4,6 +4,7 @@ from playwright.sync_api import expect
 
 from engine.simulation.scenarios import scenario
 from tests.browser.board import numbers_in
+from visualizer import read
 
 
 def test_the_tokens_panel_says_what_became_of_each_draft_of_the_step(open_board):
@@ -24,7 +25,7 @@ def test_the_tokens_panel_says_what_became_of_each_draft_of_the_step(open_board)
         board.settle()
         box, panel = board.root.locator(".drafts").bounding_box(), board.root.bounding_box()
         assert box and panel and box["x"] + box["width"] <= panel["x"] + panel["width"]
-    drafted, accepted = log.steps.drafted_tokens.sum(), log.steps.accepted_tokens.sum()
+    drafted, accepted = read(log).steps.drafted_tokens.sum(), read(log).steps.accepted_tokens.sum()
     cell = board.root.locator(".summary .cell").filter(has_text="drafts accepted")
     expect(cell).to_contain_text(f"{100 * accepted / drafted:.0f} %")
     board.press(".")

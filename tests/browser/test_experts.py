@@ -10,6 +10,7 @@ from engine.simulation.mixture_runner import MixtureRunner
 from engine.simulation.scenarios import scenario
 from tests.browser.axe import expect_no_violation
 from tests.browser.board import numbers_in
+from visualizer import read
 
 
 @cache
@@ -24,12 +25,12 @@ def test_each_step_says_what_the_log_says(open_board):
     for step in (8, 9, 10):
         board.expect_step(step)
         said = words.inner_text()
-        assert said.endswith(str(the_log().expert_loads(step)))
-        assert said.startswith(f"{the_log().step(step).tokens} tokens × 2 experts; ")
+        assert said.endswith(str(read(the_log()).expert_loads(step)))
+        assert said.startswith(f"{read(the_log()).step(step).tokens} tokens × 2 experts; ")
         board.press(".")
     board.press("t")
     board.expect_step(11)
-    layers = the_log().expert_loads(11).layers
+    layers = read(the_log()).expert_loads(11).layers
     expect(panel.locator("caption")).to_contain_text("11")
     rows = [numbers_in(row.inner_text()) for row in panel.locator("tbody tr").all()]
     cells = [row for row in rows if len(row) == 4]
@@ -39,8 +40,8 @@ def test_each_step_says_what_the_log_says(open_board):
     # Asynchronous scheduling shows the step that was computed.
     log = the_log(asynchronous=True)
     said = open_board(log, "#step=9", on=board.page).text(".experts .swatches span")
-    assert said.endswith(str(log.expert_loads(8)))
-    assert said.startswith(f"{log.step(8).tokens} tokens × 2 experts")
+    assert said.endswith(str(read(log).expert_loads(8)))
+    assert said.startswith(f"{read(log).step(8).tokens} tokens × 2 experts")
     # A dense model has no such panel.
     board = open_board(on=board.page)
     expect(panel).to_be_hidden()

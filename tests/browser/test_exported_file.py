@@ -12,6 +12,7 @@ from tests.browser.board import counts_at, expect_fold, numbers_in, swatches_for
 from tests.browser.exported import the_log
 from tests.facts import assert_names
 from tests.visualizer.storytellers import crowd
+from visualizer import read
 
 
 @pytest.fixture
@@ -83,7 +84,7 @@ def test_it_fits_every_width_and_takes_up_a_new_one(board):
 
 def test_rows_of_decisions_that_wrap_do_not_overlap(open_board):
     log = crowd(requests=8, labels=[f"Student {i}" for i in range(8)])
-    finishes = log.steps.query("finished > 0 and batch > 2").index[0]
+    finishes = read(log).steps.query("finished > 0 and batch > 2").index[0]
     board = open_board(log, step=int(finishes), width=760)
     boxes = board.root.evaluate(
         """(root) => [...root.querySelectorAll(".decisions tr")].map((row) => {

@@ -7,12 +7,13 @@ import pytest
 from playwright.sync_api import expect
 
 from engine.core.log import EventLog
-from engine.core.log.facts import FACTS
 from engine.core.log.vocabulary import StepReported
+from engine.simulation.facts import FACTS
 from tests.browser.conftest import REPOSITORY
 from tests.facts import assert_names
 from tests.visualizer.foreign import ENGINE, RECORDER, foreign, foreign_label
 from tests.visualizer.storytellers import storytellers
+from visualizer import read
 from visualizer.sources import read_source
 
 GAP = 20
@@ -28,7 +29,7 @@ def test_the_board_shows_the_source_and_marks_what_is_inferred(open_board):
     board = open_board(log)
     first = board.root.locator(".summary .cell").first
     assert_names(first.inner_text(), ENGINE, RECORDER)
-    levels = [log.knowledge.facts(level) for level in ("recorded", "inferred", "unknown")]
+    levels = [read(log).knowledge.facts(level) for level in ("recorded", "inferred", "unknown")]
     assert [dot.inner_text() for dot in first.locator(".known").all()] == [
         str(len(facts)) for facts in levels
     ]

@@ -123,7 +123,8 @@ def nth(page: Page, index: int) -> BoardOnPage:
 
 def test_panels_of_one_log_move_together_in_the_page_and_the_kernel_hears(open_cells):
     cells = [
-        "from engine.core.log import EventLog\nfrom visualizer import BlockMap, Timeline, Tokens, show\n"
+        "from engine.core.log import EventLog\n"
+        "from visualizer import BlockMap, Timeline, Tokens, show\n"
         'log = EventLog.load("run.jsonl")\ntimeline = Timeline(log)\ntimeline',
         "blocks = BlockMap(log)\nblocks",
         "show(log, step=5)",
@@ -169,6 +170,7 @@ def shut_down(page: Page) -> None:
 
 LARGE = """\
 import random
+from visualizer import read
 from engine import Engine, EngineConfig, SamplingParams
 from engine.simulation.cost_runner import CostRunner
 from visualizer import show

@@ -30,6 +30,7 @@ TELL = """
 import json as _json
 from pathlib import Path as _Path
 from ipywidgets.widgets.widget import _instances
+from visualizer import read as _read
 
 _told, _clusters = {}, {}
 for _id, _widget in _instances.items():
@@ -40,7 +41,7 @@ for _id, _widget in _instances.items():
     if _views:
         _told[_id] = [[view.step, view.selected] for view in _views]
     elif hasattr(_widget, "replicas"):
-        _rows = _widget.events.decision_rows
+        _rows = _read(_widget.events).decision_rows
         _clusters[_id] = sum(row.cached_tokens or 0 for row in _rows)
 _ = _Path("told.json").write_text(_json.dumps([_told, _clusters]))
 """

@@ -12,8 +12,9 @@ from visualizer.playing.settings import NAMES
 pytestmark = pytest.mark.usefixtures("patience")
 
 CELLS = [
-    "from visualizer import playground\np = playground()\np",
-    "print('steps:', len(p.previous.steps), len(p.log.steps), p.settings['max_batch_size'])",
+    "from visualizer import playground, read\np = playground()\np",
+    "print('steps:', *(len(read(log).steps) for log in (p.previous, p.log)), "
+    "p.settings['max_batch_size'])",
 ]
 
 

@@ -10,6 +10,7 @@ from tests.browser.axe import expect_no_violation
 from tests.browser.live import ask, held_server, open_live, run_until, send, steps
 from tests.facts import assert_names
 from tests.server.harness import get, post, trace
+from visualizer import read
 
 
 @pytest.fixture
@@ -70,7 +71,7 @@ def test_everything_fits_the_screen_and_shows_one_step(new_page, server):
         f"{blocks['total'] - blocks['free'] - blocks['cached']} of {blocks['total']}",
         str(len(log.of(Preempted))),
     ]
-    name = log.requests.label[lost.request]
+    name = read(log).requests.label[lost.request]
     assert_names(stage.locator(".sentence").inner_text(), step, name)
     assert_names(stage.locator(".decided .hot").inner_text(), name)
     expect(stage.locator("canvas").first).to_have_attribute(

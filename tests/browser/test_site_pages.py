@@ -7,6 +7,7 @@ from tests.browser.axe import expect_no_violation
 from tests.browser.board import BoardOnPage
 from tests.browser.conftest import REPOSITORY
 from tests.browser.test_open_log import drop
+from visualizer import read
 from visualizer.named_logs import gallery
 from visualizer.playing.rerun import Setup
 
@@ -28,7 +29,8 @@ def test_the_front_page_plays_until_it_is_paused(site, new_page):
     expect(board.root).to_have_attribute("data-playing", "false")
     stopped = board.data("step")
     board.press("Home")
-    assert board.data("step") == "1" != stopped
+    board.expect_data(step=1)
+    assert stopped != "1"
     expect(page.locator("html")).to_have_attribute("data-loop", "false")
     # It stands still for readers who want that.
     page.emulate_media(reduced_motion="reduce")
@@ -76,7 +78,7 @@ def test_a_trace_of_another_engine_is_read_in_the_page(site, new_page):
     scenario = gallery()["vllm_tight"]
     board = BoardOnPage(page)
     expect(board.root).to_have_attribute("data-ready", "true", timeout=60_000)
-    assert int(board.data("steps")) == scenario.log.step_rows[-1].step
+    assert int(board.data("steps")) == read(scenario.log).step_rows[-1].step
     drop(page, b'{"hello": 1}\n', "notes.jsonl")
     alert = page.get_by_role("alert")
     expect(alert).to_contain_text("notes.jsonl cannot be opened: line 1: no known log begins with")
@@ -92,12 +94,12 @@ def test_a_setting_of_the_playground_runs_the_workload_again(site, new_page):
     page.goto(f"{site}play/index.html")
     board = _board(page)
     before = Setup()
-    assert int(board.data("steps")) == before.run().log.step_rows[-1].step
+    assert int(board.data("steps")) == read(before.run().log).step_rows[-1].step
     page.get_by_label("batching").select_option("static")
     expect(page.locator("#status")).to_contain_text("continuous → static", timeout=60_000)
     after = before.changed(batching="static")
     log = simulate(after.traffic.workload, after.config, cost=after.cost)
-    steps = str(log.step_rows[-1].step)
+    steps = str(read(log).step_rows[-1].step)
     expect(page.locator("#numbers tbody tr").nth(1).locator("td").first).to_have_text(steps)
     now, previous = page.locator("main > .board .underglass").all()
     expect(now).to_have_attribute("data-steps", steps)

@@ -7,6 +7,7 @@ from engine.core.log import EventLog
 from engine.simulation.cost_runner import CostRunner
 from tests.browser.axe import expect_no_violation
 from tests.browser.board import BoardOnPage
+from visualizer import read
 
 
 def one_long_document() -> EventLog:
@@ -26,7 +27,7 @@ def one_long_document() -> EventLog:
 
 def middle_of(board: BoardOnPage, log: EventLog, step: int) -> tuple[float, float]:
     """The place on the strip to click for a step, from the log's times alone."""
-    frame = log.steps
+    frame = read(log).steps
     row = frame.loc[step]
     end = (frame["start_ms"] + frame["duration_ms"]).max()
     share = (row["start_ms"] + row["duration_ms"] / 2) / end
@@ -46,7 +47,7 @@ def test_x_shows_steps_as_wide_as_they_took_and_a_click_finds_them(open_board):
     page.wait_for_function("location.hash.endsWith('axis=time')")
     expect_no_violation(page)
     canvas = board.root.locator(".lanes canvas")
-    ends = (log.steps["start_ms"] + log.steps["duration_ms"]) * 1000
+    ends = (read(log).steps["start_ms"] + read(log).steps["duration_ms"]) * 1000
     expect(canvas).to_have_attribute("data-view", f"0 {round(ends.max())}")
     for step in (3, 8, 12, 1):
         x, y = middle_of(board, log, step)

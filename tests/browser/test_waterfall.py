@@ -5,6 +5,7 @@ from playwright.sync_api import Locator, expect
 from tests.browser.axe import expect_no_violation
 from tests.browser.board import BoardOnPage
 from tests.browser.exported import OpenBoard, the_log
+from visualizer import read
 from visualizer.reading.durations import duration
 
 TOP = 22  # px above the first row
@@ -27,7 +28,7 @@ def opened(open_board: OpenBoard, **options: object) -> BoardOnPage:
 
 
 def test_rows_are_in_the_chosen_order_and_reasons_are_those_of_the_log(open_board):
-    board, waterfall = opened(open_board), the_log().waterfall
+    board, waterfall = opened(open_board), read(the_log()).waterfall
     for time in waterfall.sorted()[:4]:
         board.root.locator(f".names .chip[data-request='{time.request}']").click()
         board.expect_selected(time.request)
@@ -52,7 +53,7 @@ def test_clicks_keys_and_addresses_lead_to_a_decision_and_back(open_board):
     board = opened(open_board)
     row, time, span = next(
         (row, time, span)
-        for row, time in enumerate(the_log().waterfall.sorted())
+        for row, time in enumerate(read(the_log()).waterfall.sorted())
         for span in time.spans
         if span.cause == "preempted"
     )

@@ -397,5 +397,5 @@ def check(workload: Workload, drop: type[v.Event] | None = None, **parts: object
     # Once more from the start: an event that shared a list with a live object would have changed.
     assert drop or log.state().core() == engine.snapshot()
     assert len(engine.pool.free) == engine.config.num_blocks, "blocks are still held at the end"
-    assert not engine.output_processors
+    assert not engine.loop.outputs
     return log

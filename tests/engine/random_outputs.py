@@ -4,10 +4,10 @@ import json
 from functools import cache
 from random import Random
 
-from engine.core.structured_output import StructuredOutput
-from engine.extensions.grammars.constraint import Constraint
+from engine.core.byte_tokenizer import ByteTokenizer
+from engine.core.sampling_params import StructuredOutput
+from engine.extensions.grammars.constraint import GrammarConstraint
 from engine.extensions.grammars.grammar import GrammarCompiler
-from engine.models.text.byte_tokenizer import ByteTokenizer
 
 TOKENIZER = ByteTokenizer()
 
@@ -17,7 +17,7 @@ def _compiler() -> GrammarCompiler:
     return GrammarCompiler(TOKENIZER)
 
 
-def compiled(shape: object, kind: str = "json_schema") -> Constraint:
+def compiled(shape: object, kind: str = "json_schema") -> GrammarConstraint:
     """Compile a schema, or the text of another kind of shape. Raises GrammarError."""
     text = shape if isinstance(shape, str) else json.dumps(shape)
     return _compiler().constraint(StructuredOutput(kind, text))

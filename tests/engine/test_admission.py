@@ -8,6 +8,7 @@ from engine.core.sampling_params import SamplingParams
 from engine.core.scheduling.admission import RequestError
 from engine.simulation.cost_runner import CostRunner
 from tests.engine.workloads import finish
+from visualizer import read
 
 SMALL = {"block_size": 4, "max_kv_tokens": 24}  # six blocks
 
@@ -40,7 +41,7 @@ def test_a_limit_is_where_it_is_said_to_be(
 ) -> None:
     engine = submit(settings, **fits)
     finish(engine)
-    requests = engine.log.requests
+    requests = read(engine.log).requests
     assert set(requests.finish_reason) == {"length"}
     assert len(requests) == fits.get("n", fits.get("best_of", 1))
     with pytest.raises(RequestError) as refused:

@@ -196,7 +196,7 @@ def test_ctrl_c_while_waiting_for_the_pass_loses_no_token(monkeypatch) -> None:
     engine = Engine(GatedRunner(lambda: None), EngineConfig(**DEFAULTS))
     request = say(engine, 4, ignore_eos=True)
     engine.step()
-    done = engine._async.flight.forward._done
+    done = engine.loop.flight.forward._done
     waits = []
 
     class Interrupted:
@@ -209,7 +209,7 @@ def test_ctrl_c_while_waiting_for_the_pass_loses_no_token(monkeypatch) -> None:
         def set(self) -> None:
             done.set()
 
-    engine._async.flight.forward._done = Interrupted()
+    engine.loop.flight.forward._done = Interrupted()
     with pytest.raises(KeyboardInterrupt):
         engine.step()
     assert len(request.output_ids) == 1

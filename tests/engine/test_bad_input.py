@@ -13,6 +13,7 @@ from engine.core.scheduling.admission import RequestError
 from engine.core.scheduling.policies import Policy
 from engine.simulation.cost_runner import CostRunner
 from tests.facts import assert_names, raises_naming
+from visualizer import read
 
 ANYTHING = (
     None, True, -1, 0, 3, 0.5, float("nan"), float("inf"), "", "x", "5", b"x", [], [1], ["a"], [None],
@@ -110,7 +111,7 @@ def test_what_is_submitted_is_taken_or_refused_by_name_and_nothing_changes(field
         while serving.has_work():
             serving.step()
         assert request.finish_reason
-        assert len(serving.log.requests) == 1
+        assert len(read(serving.log).requests) == 1
         assert serving.log.from_bytes(serving.log.to_bytes()).state().core() == serving.snapshot()
     assert 1 <= taken <= 6
 

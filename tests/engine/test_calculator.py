@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from engine.core.output.calculator import MAX_LENGTH, MAX_MAGNITUDE, evaluate
+from engine.extensions.calculator import MAX_LENGTH, MAX_MAGNITUDE, evaluate
 
 ATTACKS = re.split(
     r" \|\s",

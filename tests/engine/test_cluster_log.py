@@ -17,6 +17,7 @@ from engine.simulation.cost_runner import Cost
 from engine.simulation.workload import Arrival, Workload
 from tests.engine.routing.clusters import Case, cases
 from tests.facts import raises_naming
+from visualizer import read
 from visualizer.reading.rows.decisions import DecisionRow
 
 SMALL = simulate_cluster(
@@ -41,7 +42,7 @@ def test_a_saved_log_comes_back_equal(case: Case) -> None:
     log = case.run()
     again = ClusterLog.from_bytes(log.to_bytes())
     assert list(again) == list(log)
-    assert again.decision_rows == log.decision_rows
+    assert read(again).decision_rows == read(log).decision_rows
     assert list(log.replicas) == [str(number) for number in range(case.replicas)]
     for its in log.replicas.values():
         assert list(EventLog.from_bytes(its.to_bytes())) == list(its)
@@ -73,8 +74,8 @@ def test_a_window_begins_with_what_is_there_and_ends_in_the_same_states(
     for replica, log in again.replicas.items():
         assert log.state().core() == whole.replicas[replica].state().core()
         assert log.next_seq == whole.replicas[replica].next_seq
-    kept_rows = {(row.request, row.attempt): row for row in kept.decision_rows}
-    for row in whole.decision_rows:
+    kept_rows = {(row.request, row.attempt): row for row in read(kept).decision_rows}
+    for row in read(whole).decision_rows:
         mine = kept_rows.get((row.request, row.attempt))
         assert mine is None or mine.reason == row.reason
 
@@ -159,10 +160,10 @@ def test_a_gap_that_ends_with_a_keyframe_begins_a_replica_s_log_anew() -> None:
 
 
 def test_a_row_has_the_prediction_and_what_was_delivered() -> None:
-    first, second, *_ = SMALL.decision_rows
+    first, second, *_ = read(SMALL).decision_rows
     assert (first.predicted_tokens, first.cached_tokens) == (0, 0)
     assert second.label == "Ada"
-    its = SMALL.replicas[second.replica].request(second.its_request)
+    its = read(SMALL.replicas[second.replica]).request(second.its_request)
     assert second.cached_tokens == its.cached_tokens
     assert second.ttft_ms == its.ttft_ms
     shifted = ClusterLog()
@@ -170,15 +171,17 @@ def test_a_row_has_the_prediction_and_what_was_delivered() -> None:
         if isinstance(event, c.ReplicaJoined):  # its clock is 7 ms behind the cluster's
             event = msgspec.structs.replace(event, t=event.t | {"offset": 7_000})
         shifted.append(event)
-    assert [row.ttft_ms for row in shifted.decision_rows] == [
-        row.ttft_ms + 7 for row in SMALL.decision_rows
+    assert [row.ttft_ms for row in read(shifted).decision_rows] == [
+        row.ttft_ms + 7 for row in read(SMALL).decision_rows
     ]
-    frame = SMALL.decisions
-    assert list(frame.predicted_tokens) == [row.predicted_tokens for row in SMALL.decision_rows]
+    frame = read(SMALL).decisions
+    assert list(frame.predicted_tokens) == [
+        row.predicted_tokens for row in read(SMALL).decision_rows
+    ]
 
 
 def test_the_page_about_frames_lists_every_column_in_order() -> None:
     page = (Path(__file__).parents[2] / "docs" / "frames.md").read_text("utf-8")
-    section = page.split("## `cluster_log.decisions`")[1]
+    section = page.split("## `read(cluster_log).decisions`")[1]
     listed = [line.split("`")[1] for line in section.splitlines() if line.startswith("| `")]
-    assert listed == list(SMALL.decisions) == list(DecisionRow.__struct_fields__)
+    assert listed == list(read(SMALL).decisions) == list(DecisionRow.__struct_fields__)

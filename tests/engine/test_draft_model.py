@@ -9,15 +9,16 @@ import pytest
 import torch
 
 from engine import Engine, EngineConfig, SamplingParams
+from engine.core.byte_tokenizer import ByteTokenizer
 from engine.core.compute.torch_runner import TorchRunner
 from engine.core.config import ConfigError
 from engine.core.log import vocabulary as v
 from engine.extensions.draft_model import DraftModel
 from engine.models.loader import BUNDLED
-from engine.models.text.byte_tokenizer import ByteTokenizer
 from engine.models.weights.checkpoint import CheckpointError
 from tests.engine.compute.parity import ROWS, make_prompts
 from tests.facts import assert_names, raises_naming
+from visualizer import read
 
 TOKENIZER = ByteTokenizer()
 ROOMY = dict(token_budget=64, max_batch_size=4, max_kv_tokens=1024, block_size=4)
@@ -160,7 +161,7 @@ def test_a_failed_draft_pass_costs_drafts_and_nothing_else(models, situation, ca
     engine, outputs = failing(models, {call}, WARM, settings)
     assert outputs == serve(models("qwen3"), None, WARM, settings)[1]
     [error] = draft_errors(engine)
-    for said in (error, engine.why(1, 1) if call == 1 else error):
+    for said in (error, read(engine.log).why(1, 1) if call == 1 else error):
         assert_names(said, "FloatingPointError", "no finite logits")
     proposed, accepted = drafted(engine)
     assert proposed == accepted > 30

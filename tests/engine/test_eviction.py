@@ -11,6 +11,7 @@ from engine.simulation.what_if import what_if
 from tests.engine.invariants import CheckingLog
 from tests.engine.storyboard import Speaker, prompt_of, simulate
 from tests.facts import raises_naming
+from visualizer import read
 
 # A is asked three times at first, then only others: twelve blocks hold three documents of 24 tokens.
 POPULAR_ONCE = [
@@ -29,7 +30,7 @@ def run(**parts) -> Engine:
 
 def found(engine: Engine) -> list[int]:
     """Cached tokens of each request, in the order of POPULAR_ONCE."""
-    return engine.log.requests.cached_tokens.tolist()
+    return read(engine.log).requests.cached_tokens.tolist()
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from engine.simulation.cost_runner import CostRunner
 from tests.engine.invariants import check, check_after_step, checked
 from tests.engine.workloads import random_workload
 from tests.facts import assert_names, raises_naming
+from visualizer import read
 
 DOC = Path(__file__).parents[2] / "docs" / "extending.md"
 CELLS = re.findall(r"```python\n(.*?)```", DOC.read_text(), re.DOTALL)
@@ -73,7 +74,7 @@ def test_a_part_from_a_cell_runs_changes_the_result_as_it_says_and_is_named(
 
 
 def test_a_verifier_from_a_cell_has_drafts_to_decide_on(cells) -> None:
-    assert cells["Distrustful"][0].log.steps.drafted_tokens.sum() > 0
+    assert read(cells["Distrustful"][0].log).steps.drafted_tokens.sum() > 0
 
 
 @pytest.mark.parametrize("part", ["attention", "verifier", "logits_to_probs"])

@@ -21,6 +21,7 @@ from engine.core.sampling_params import SamplingParams
 from engine.simulation.checking_runner import CheckingRunner
 from tests.engine.invariants import check_after_step
 from tests.engine.workloads import finish, next_token
+from visualizer import read
 from visualizer.reading.why import why
 
 SIZE, BLOCKS = 4, 16
@@ -152,7 +153,7 @@ def test_a_request_whose_prompt_was_adopted_says_so(cache: str) -> None:
     request = engine.log.of(v.RequestArrived)[0].request
     said = why(engine.log, request, engine.log.of(v.StepStarted)[0].step)
     assert "24 of them were computed by replica 0 and moved here" in said
-    time = engine.log.waterfall[request]
+    time = read(engine.log).waterfall[request]
     assert "24 of them were computed by replica 0 and moved here" in str(time)
 
 

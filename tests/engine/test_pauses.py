@@ -5,6 +5,7 @@ from engine.core.engine import Engine
 from engine.core.log import vocabulary as v
 from engine.core.sampling_params import SamplingParams
 from engine.simulation.cost_runner import CostRunner
+from visualizer import read
 from visualizer.reading.paused_time import PausedTime
 
 
@@ -36,9 +37,9 @@ def test_a_pause_is_outside_ttft_and_itl_but_not_outside_e2e() -> None:
     engine.clock.advance(2_000_000)
     engine.step()  # by hand: the step is not paused
     first, second = (event.t["end"] - event.t["start"] for event in engine.log.of(v.StepFinished))
-    row = engine.log.requests.loc[1]
+    row = read(engine.log).requests.loc[1]
     assert (row.queue_ms, row.ttft_ms * 1000) == (0, first)
-    assert row.itl_ms * 1000 == engine.log.tokens.gap_ms[1] * 1000 == second
+    assert row.itl_ms * 1000 == read(engine.log).tokens.gap_ms[1] * 1000 == second
     assert row.e2e_ms * 1000 == 3_000_000 + first + second
 
 

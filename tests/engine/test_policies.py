@@ -17,6 +17,7 @@ from tests.engine.explanations import explain
 from tests.engine.invariants import check, check_after_step, checked
 from tests.engine.workloads import finish, random_workload
 from tests.facts import assert_names
+from visualizer import read
 
 
 def engine_with(policy=None, **settings) -> Engine:
@@ -45,7 +46,7 @@ def put_off(log: EventLog) -> dict[int, list[int]]:
 
 def admitted_in(log: EventLog) -> dict[int, int]:
     """Return request -> the step of its first admission."""
-    return log.requests.admitted_step.dropna().astype(int).to_dict()
+    return read(log).requests.admitted_step.dropna().astype(int).to_dict()
 
 
 # lpm: a prefix that several requests wait for is computed once

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from engine import SamplingParams
 from engine.core.request import Request
-from engine.core.speculation.prompt_lookup import PromptLookup
+from engine.extensions.prompt_lookup import PromptLookup
 from tests.facts import raises_naming
 
 

@@ -8,8 +8,10 @@ from functools import cache
 
 import pytest
 
-from engine.core.compute.sampling.masks import as_array
-from engine.core.structured_output import StructuredOutput
+from engine.core.byte_tokenizer import ByteTokenizer
+from engine.core.compute.logits_processors import as_array
+from engine.core.sampling_params import StructuredOutput
+from engine.core.tokenizer import Tokenizer
 from engine.extensions.grammars.grammar import GrammarCompiler
 from engine.extensions.grammars.regex_mask import (
     MAX_ALTERNATIVES,
@@ -19,8 +21,7 @@ from engine.extensions.grammars.regex_mask import (
     walk,
 )
 from engine.extensions.grammars.regex_syntax import RegexError
-from engine.models.text.byte_tokenizer import ByteTokenizer
-from engine.models.text.tokenizer import HFTokenizer, Tokenizer
+from engine.models.text.hf_tokenizer import HFTokenizer
 
 CHARACTERS = 'abcdeht n0123,.:-"{é'
 WORDS = ("animal", '": "', "the end", "r\u00e9sum\u00e9 ")

@@ -12,6 +12,7 @@ from engine.core.log import vocabulary as v
 from engine.core.sampling_params import SamplingParams
 from tests.engine.workloads import Arrival, Workload, make_engine, play, random_log
 from tests.facts import raises_naming
+from visualizer import read
 
 SEEDS = range(20)
 KINDS = {"request_rows": "requests", "step_rows": "steps", "token_rows": "tokens"}
@@ -35,7 +36,7 @@ def logs() -> list[EventLog]:
 def test_every_cell_of_a_frame_is_the_field_of_a_row(name: str, logs: list[EventLog]) -> None:
     values = missing = 0
     for log in logs:
-        rows, frame = getattr(log, name), getattr(log, KINDS[name])
+        rows, frame = getattr(read(log), name), getattr(read(log), KINDS[name])
         assert len(rows) == len(frame)
         if frame.index.name:
             frame = frame.reset_index()
@@ -52,7 +53,7 @@ def test_every_cell_of_a_frame_is_the_field_of_a_row(name: str, logs: list[Event
 def test_a_field_without_none_never_is_none(logs: list[EventLog]) -> None:
     for log in logs:
         for name in KINDS:
-            rows = getattr(log, name)
+            rows = getattr(read(log), name)
             plain_rows = msgspec.to_builtins(rows)
             if rows:
                 assert msgspec.convert(plain_rows, list[type(rows[0])]) == rows
@@ -69,25 +70,25 @@ def served(*labels: str, n: int = 1) -> EventLog:
 
 def test_a_request_is_found_by_id_or_label_and_a_step_by_its_number() -> None:
     log = served("Ada", "Bo", "Ada", n=2)
-    ada, second, bo, _, again, _ = sorted(log.request_rows, key=lambda row: row.request)
-    assert log.request(ada.request) == ada
-    assert log.request(second.request) == second
-    assert log.request("Bo") == bo, "the first of its samples"
-    assert [log.step(row.step) for row in log.step_rows] == log.step_rows
+    ada, second, bo, _, again, _ = sorted(read(log).request_rows, key=lambda row: row.request)
+    assert read(log).request(ada.request) == ada
+    assert read(log).request(second.request) == second
+    assert read(log).request("Bo") == bo, "the first of its samples"
+    assert [read(log).step(row.step) for row in read(log).step_rows] == read(log).step_rows
     for key, facts in {
         "Cleo": ("Ada", "Bo"),
         99: ("Ada", "Bo"),
         "Ada": (f"{ada.request}, {again.request}",),  # ambiguous
     }.items():
         with raises_naming(LogError, "request", repr(key), *facts):
-            log.request(key)
-    with raises_naming(LogError, "step", 0, f"1 to {len(log.step_rows)}"):
-        log.step(0)
+            read(log).request(key)
+    with raises_naming(LogError, "step", 0, f"1 to {len(read(log).step_rows)}"):
+        read(log).step(0)
 
 
 def test_an_empty_log_has_no_request_and_no_step() -> None:
     log = make_engine(Workload(EngineConfig(), [])).log
-    assert not log.request_rows and not log.step_rows and not log.token_rows
-    for find, key in ((log.request, "Ada"), (log.step, 1)):
+    assert not read(log).request_rows and not read(log).step_rows and not read(log).token_rows
+    for find, key in ((read(log).request, "Ada"), (read(log).step, 1)):
         with raises_naming(LogError, "none"):
             find(key)

@@ -8,10 +8,10 @@ from collections import Counter
 import pytest
 
 from engine import Engine, EngineConfig, SamplingParams
+from engine.core.byte_tokenizer import ByteTokenizer
 from engine.core.log import vocabulary as v
-from engine.core.speculation.prompt_lookup import PromptLookup
-from engine.models.text.bad_words import bad_word_ids
-from engine.models.text.byte_tokenizer import ByteTokenizer
+from engine.extensions.bad_words import bad_word_ids
+from engine.extensions.prompt_lookup import PromptLookup
 from engine.simulation.checking_runner import CheckingRunner
 from tests.engine.bundled import bundled, token_prompts
 from tests.engine.drafters import Guessing, Knowing

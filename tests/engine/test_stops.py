@@ -8,7 +8,7 @@ from engine import CostRunner, Engine, EngineConfig, RequestError, SamplingParam
 from engine.core.log import vocabulary as v
 from engine.core.output.stop_strings import StopStrings
 from engine.core.speculation.drafter import Drafter
-from engine.models.text.bad_words import bad_word_ids
+from engine.extensions.bad_words import bad_word_ids
 from tests.engine.bundled import bundled, bundled_engine
 from tests.engine.workloads import first_stop
 from tests.facts import raises_naming

@@ -15,6 +15,7 @@ from tests.engine.storyboard import (
     Speaker,
     simulate,
 )
+from visualizer import read
 
 ROOMY = {"token_budget": 64, "max_kv_tokens": 1024}
 TWELVE = [Speaker(f"r{i}", 1, "", 0, 8, [4, 24, 6, 8][i % 4]) for i in range(12)]
@@ -60,8 +61,8 @@ def test_the_figures_of_a_lesson(lesson, speakers, settings, run, counts) -> Non
     policy = {"policy": OldestGivesWay()} if settings.get("policy") == "oldest" else {}
     config = EngineConfig(**(settings | {"policy": "fcfs"} if policy else settings))
     engine, requests = simulate(config, speakers, **policy)
-    last = engine.log.requests.first_token_step[requests[speakers[-1].name].id]
-    assert (engine.step_count, engine.log.steps.tokens.sum(), last) == run
+    last = read(engine.log).requests.first_token_step[requests[speakers[-1].name].id]
+    assert (engine.step_count, read(engine.log).steps.tokens.sum(), last) == run
     hits = [event for event in engine.log.of(v.Admitted) if event.blocks]
     kinds = (v.Preempted, v.RadixEvicted, v.BlockCopied)
     assert (len(hits), *(len(engine.log.of(kind)) for kind in kinds)) == counts

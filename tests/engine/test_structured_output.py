@@ -6,22 +6,21 @@ import re
 
 import pytest
 
+from engine.core.byte_tokenizer import ByteTokenizer
 from engine.core.config import EngineConfig
 from engine.core.engine import Engine
 from engine.core.log import vocabulary as v
-from engine.core.output.validation import RequestValidator
-from engine.core.sampling_params import SamplingParams
-from engine.core.scheduling.admission import RequestError
-from engine.core.structured_output import StructuredOutput
-from engine.extensions.grammars.constraint import Constraint
+from engine.core.sampling_params import SamplingParams, StructuredOutput
+from engine.core.scheduling.admission import RequestError, RequestValidator
+from engine.extensions.grammars.constraint import GrammarConstraint
 from engine.extensions.grammars.grammar import GrammarCompiler
-from engine.models.text.byte_tokenizer import ByteTokenizer
 from engine.simulation.cost_runner import Cost, CostRunner
 from engine.simulation.simulate import simulate
 from engine.simulation.workload import Workload
 from tests.engine.bundled import bundled, bundled_engine
 from tests.engine.workloads import finish
 from tests.facts import assert_names, raises_naming
+from visualizer import read
 
 ANIMAL = {
     "type": "object",
@@ -133,14 +132,14 @@ def test_a_request_for_logprobs_samples_every_token():
 
 def test_the_log_says_what_the_grammar_left_to_choose_from():
     _, engine = serve([shape("json_schema", ANIMAL), PLAIN, PLAIN])
-    masked = [token for token in engine.log.token_rows if token.request == 1]
+    masked = [token for token in read(engine.log).token_rows if token.request == 1]
     assert [token.allowed for token in masked if not token.forced] == [1, 6, 10]
     assert all(token.allowed == 1 and token.mass is None for token in masked if token.forced)
     for token in masked:
         if not token.forced:
             assert 0 < token.mass < 1 and token.wanted not in (None, token.id)
             assert token.wanted_text == engine.tokenizer.decode([token.wanted])
-    plain = [token for token in engine.log.token_rows if token.request == 2]
+    plain = [token for token in read(engine.log).token_rows if token.request == 2]
     assert {(token.allowed, token.wanted, token.mass) for token in plain} == {(0, None, None)}
     arrived = next(event for event in engine.log if isinstance(event, v.RequestArrived))
     assert arrived.sampling["structured"] == {"kind": "json_schema", "text": json.dumps(ANIMAL)}
@@ -150,7 +149,7 @@ def test_the_mass_is_the_probability_of_the_allowed_tokens():
     params = SamplingParams(max_tokens=1, logprobs=1536)
     free = dict(answer(params).top_logprobs[0])
     _, engine = serve([shape("regex", "[a-z]{2}", max_tokens=1)], prompts=PROMPTS[:1])
-    [token] = engine.log.token_rows
+    [token] = read(engine.log).token_rows
     mask = engine.submit("x", shape("regex", "[a-z]{2}")).constraint.mask([])
     mass = sum(math.exp(logprob) for id_, logprob in free.items() if mask >> id_ & 1)
     assert token.mass == pytest.approx(mass, rel=1e-2)
@@ -160,7 +159,7 @@ def test_the_mass_is_the_probability_of_the_allowed_tokens():
 def test_a_replay_of_a_log_needs_no_grammar():
     _, engine = serve([shape("json_schema", ANIMAL), PLAIN, shape("regex", "[ab]{9}")])
     replay = simulate(Workload.from_log(engine.log), cost=Cost(1, 1))
-    ids = [[token.id for token in log.token_rows] for log in (engine.log, replay)]
+    ids = [[token.id for token in read(log).token_rows] for log in (engine.log, replay)]
     assert ids[0] == ids[1]
 
 
@@ -299,7 +298,7 @@ def test_a_constraint_answers_for_any_output_in_any_order():
 
 def test_drafts_are_cut_where_the_grammar_forbids_them():
     engine = bundled_engine()
-    constraint: Constraint = engine.submit("x", shape("regex", "[ab]+")).constraint
+    constraint: GrammarConstraint = engine.submit("x", shape("regex", "[ab]+")).constraint
     a, b, c = (engine.tokenizer.encode_ordinary(letter)[0] for letter in "abc")
     end = min(engine.tokenizer.eos_ids)
     assert constraint.count_allowed([a], [b, a, c, a]) == 2

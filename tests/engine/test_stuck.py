@@ -10,6 +10,7 @@ from engine.core.sampling_params import SamplingParams
 from engine.simulation.cost_runner import CostRunner
 from tests.engine.workloads import make_engine, play, random_workload
 from tests.facts import assert_names
+from visualizer import read
 from visualizer.reading.why import WhyError
 
 
@@ -49,7 +50,7 @@ def test_the_queue_of_every_step_is_the_live_one(soak: bool, first_seed: int) ->
             if isinstance(event, v.StepScheduled):
                 steps[step] = event
         for step, queue in log.queues.items():
-            found = log.stuck(step).requests
+            found = read(log).stuck(step).requests
             assert [(one.request, one.steps, one.is_preempted) for one in found] == queue, seed
             blocked = steps[step].blocked
             for one in found:
@@ -76,11 +77,11 @@ def two_wait() -> EventLog:
 
 
 def test_age_and_blocker_in_words() -> None:
-    queue = two_wait().stuck()
+    queue = read(two_wait()).stuck()
     assert queue.step == 2
     bo, cy = queue.requests
     assert (bo.age, bo.steps, bo.need, bo.have) == (20_000, 2, 1, 0)
     assert (cy.age, cy.behind) == (20_000, 2)
     assert_names(str(queue), "2 requests", "step 2", "20 ms", "2 steps", "behind Bo")
     with pytest.raises(WhyError, match=r"step: 9 .*1 to 2"):
-        two_wait().stuck(9)
+        read(two_wait()).stuck(9)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from engine.core.byte_tokenizer import ByteTokenizer
 from engine.core.config import EngineConfig
 from engine.core.engine import Engine
 from engine.core.log import vocabulary as v
@@ -11,7 +12,6 @@ from engine.core.log.fold import State
 from engine.core.part_errors import ToolError
 from engine.core.request import Request
 from engine.core.sampling_params import SamplingParams
-from engine.models.text.byte_tokenizer import ByteTokenizer
 from engine.simulation.cost_runner import CostRunner
 from tests.engine.tool_scripts import (
     CALL,
@@ -26,6 +26,7 @@ from tests.engine.tool_scripts import (
     submit,
 )
 from tests.facts import raises_naming
+from visualizer import read
 
 TURN = "ab{1+1}c{20*3}de"  # two calls with text around them
 
@@ -77,7 +78,7 @@ def test_skipped_special_tokens_take_the_call_and_its_answer_with_them() -> None
     assert text == "".join(request.texts[request.prompt_length :])
     assert forced(engine, request.id) == ids("[2][60]")
     assert [one.ids[-one.forced :] for one in gained if one.forced] == [ids("[2]"), ids("[60]")]
-    tokens = engine.log.tokens
+    tokens = read(engine.log).tokens
     assert tokens[tokens.forced].id.tolist() == ids("[2][60]")
     assert "<|python_start|>1+1<|python_end|><|output_start|>2<|output_end|>" in text
 
@@ -121,7 +122,7 @@ def test_the_state_of_a_call_starts_with_the_sample_and_ends_with_it() -> None:
     ended = run(engine)
     said = [ended[i].output_ids for i in range(1, len(texts) + 1)]
     assert said == [ids(answered(text) + "$") for text in texts]
-    assert not engine.output_processors
+    assert not engine.loop.outputs
 
 
 def test_a_sample_preempted_in_a_call_or_before_its_answer_is_computed_loses_nothing() -> None:

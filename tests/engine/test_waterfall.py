@@ -13,6 +13,7 @@ from engine.core.log.log import EventLog
 from engine.core.sampling_params import SamplingParams
 from engine.simulation.cost_runner import CostRunner
 from tests.engine.workloads import finish, random_log
+from visualizer import read
 from visualizer.reading.waterfall import RequestTime, Waterfall
 from visualizer.reading.waterfall.causes import CAUSES, FOR_ALL
 from visualizer.reading.waterfall.records import Life
@@ -114,7 +115,7 @@ def check(log: EventLog) -> int:
         elif isinstance(event, v.StepScheduled):
             blocked[step] = event.blocked
     allowed = allowed_causes(log)
-    e2e = log.requests.e2e_ms
+    e2e = read(log).requests.e2e_ms
     for request, latency, reason in latencies(log):
         time = waterfall[request]
         assert time.total == latency, (request, reason)
@@ -142,7 +143,7 @@ def engine_with(**settings: object) -> Engine:
 
 def run(engine: Engine) -> Waterfall:
     finish(engine)
-    return engine.log.waterfall
+    return read(engine.log).waterfall
 
 
 def causes(time: RequestTime) -> list[str]:
@@ -153,8 +154,8 @@ def causes(time: RequestTime) -> list[str]:
 def test_the_parts_of_a_real_vllm_add_up_to_the_measured_latency(name: str) -> None:
     log = read_source(VLLM / f"vllm_{name}.jsonl.gz")
     assert isinstance(log, EventLog)
-    for row in log.request_rows:
-        parts = log.why_slow(row.request).parts
+    for row in read(log).request_rows:
+        parts = read(log).why_slow(row.request).parts
         assert row.e2e_ms is not None
         assert sum(part.time for part in parts) == pytest.approx(1000 * row.e2e_ms, rel=0.01)
         assert "unknown" not in {part.mark for part in parts}
@@ -231,9 +232,9 @@ def test_a_cause_is_marked_as_the_source_knows_its_facts() -> None:
     [started] = engine.log.of(v.RunStarted)
     facts = dict.fromkeys(("scheduled_tokens", "step_times", "queue"), "recorded")
     started.source = {"engine": "other 1", "facts": facts | {"waiting_reasons": "inferred"}}
-    marks = {part.cause: part.mark for part in engine.log.why_slow(2).parts}
+    marks = {part.cause: part.mark for part in read(engine.log).why_slow(2).parts}
     assert marks == {"prefill": "recorded", "decode": "recorded", "batch_full": "inferred"}
-    assert "batch full (steps 1, 2), inferred" in str(engine.log.why_slow(2))
+    assert "batch full (steps 1, 2), inferred" in str(read(engine.log).why_slow(2))
 
 
 @pytest.mark.parametrize(
@@ -264,7 +265,7 @@ def test_a_window_says_what_it_does_not_know() -> None:
     log = EventLog(window=40)
     for event in whole:
         log.append(event)
-    waterfall = log.waterfall
+    waterfall = read(log).waterfall
     known = [time for time in waterfall if time.arrived is None]
     assert known
     for time in known:

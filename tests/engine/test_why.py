@@ -16,6 +16,7 @@ from engine.simulation.cost_runner import CostRunner
 from tests.engine.explanations import explain
 from tests.engine.storyboard import FULL_MEMORY, FULL_MEMORY_CONFIG, simulate
 from tests.facts import assert_names, raises_naming
+from visualizer import read
 from visualizer.reading.why import WhyError, why
 
 
@@ -28,9 +29,9 @@ def full_memory():
 def test_what_the_log_does_not_know_is_an_error() -> None:
     engine, ids = full_memory()
     with raises_naming(WhyError, "request", 99, 1, 3):
-        engine.why(99)
+        read(engine.log).why(99)
     with raises_naming(WhyError, "step", 0, 1, 31):
-        engine.why(ids["r1"], step=0)
+        read(engine.log).why(ids["r1"], step=0)
 
 
 def test_a_window_knows_which_policy_chose_the_victim() -> None:
@@ -46,7 +47,7 @@ def test_a_window_knows_which_policy_chose_the_victim() -> None:
         window.append(event)
     told = why(window, ids["r3"], 20)
     assert_names(told, "Fcfs")
-    assert told == engine.why(ids["r3"], step=20)
+    assert told == read(engine.log).why(ids["r3"], step=20)
 
 
 def test_a_step_that_a_part_spoiled_is_said_to_have_decided_nothing() -> None:
@@ -66,6 +67,6 @@ def test_a_step_that_a_part_spoiled_is_said_to_have_decided_nothing() -> None:
         engine.step()
     engine.step()
     with raises_naming(WhyError, "step", 1):
-        engine.why(1, step=1)
+        read(engine.log).why(1, step=1)
     started = explain(engine.log, 2)
     assert (started.step, started.facts.admission.resumed) == (2, False)

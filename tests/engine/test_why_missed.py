@@ -16,6 +16,7 @@ from tests.engine.witness import common, spelled, watched_engine
 from tests.engine.workloads import Workload, finish, play, random_workload, sliding_workload
 from tests.facts import assert_names
 from tests.visualizer.clusters import one_dies
+from visualizer import read
 from visualizer.reading.why import WhyError
 from visualizer.reading.why.find import request_named
 from visualizer.reading.why.miss import WhyMissed
@@ -125,7 +126,7 @@ def ask_all(workloads: dict[int, Workload]) -> Counter[str]:
     for seed, workload in workloads.items():
         log, seen, ends = moments(workload)
         for request, moment in seen.items():
-            answer = log.why_missed(request)
+            answer = read(log).why_missed(request)
             kinds[answer.kind] += 1
             assert (answer.kind == "off") == (workload.config.prefix_cache == "off")
             if answer.kind != "off":
@@ -149,7 +150,7 @@ def run(engine: Engine, *prompts: str) -> EventLog:
 
 
 def test_the_first_token_that_differs_is_named_with_both_texts() -> None:
-    answer = run(engine_with(), "abcdefghij", "abcdeXghij").why_missed("abc (r2)")
+    answer = read(run(engine_with(), "abcdefghij", "abcdeXghij")).why_missed("abc (r2)")
     assert (answer.kind, answer.found, answer.most, answer.about) == ("differs", 4, 8, 1)
     bos = 1
     assert (answer.agree, answer.token, answer.other) == (bos + 5, "X", "f")
@@ -160,7 +161,7 @@ def test_the_first_token_that_differs_is_named_with_both_texts() -> None:
 def test_an_evicted_prefix_is_named_with_the_step_and_the_request(cache: str) -> None:
     engine = engine_with(max_kv_tokens=32, prefix_cache=cache)
     log = run(engine, "abcdefghijkl", "A" * 28, "abcdefghijkl")
-    answer = log.why_missed(3)
+    answer = read(log).why_missed(3)
     assert (answer.kind, answer.needed_by, answer.eviction) == ("evicted", 2, "room")
     assert_names(str(answer), "AAA", f"step {answer.evicted}")
 
@@ -170,11 +171,11 @@ def test_a_request_in_the_queue_and_an_unknown_one() -> None:
     engine.submit([1] * 4, SamplingParams(max_tokens=5, ignore_eos=True), label="first")
     engine.submit([1] * 4, SamplingParams(max_tokens=5), label="chatcmpl-1234")
     engine.step()
-    assert engine.log.why_missed("chatcmpl-1234").kind == "waiting"
+    assert read(engine.log).why_missed("chatcmpl-1234").kind == "waiting"
     with pytest.raises(WhyError, match="similar: chatcmpl-1234"):
-        engine.log.why_missed("chatcmpl-1243")
+        read(engine.log).why_missed("chatcmpl-1243")
     with pytest.raises(WhyError, match="1 to 2"):
-        engine.log.why_slow(7)
+        read(engine.log).why_slow(7)
 
 
 def test_a_part_that_only_one_label_has_names_its_request() -> None:
@@ -189,7 +190,7 @@ def test_a_part_that_only_one_label_has_names_its_request() -> None:
 
 def test_another_replica_that_has_the_prefix_is_named() -> None:
     log: ClusterLog = one_dies()
-    answers = [log.why_missed(number) for number in range(1, 29)]
+    answers = [read(log).why_missed(number) for number in range(1, 29)]
     elsewhere = [one for one in answers if one.kind == "other_replica"]
     assert elsewhere
     replicas = {event.replica for event in log if isinstance(event, Of)}

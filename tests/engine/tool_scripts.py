@@ -4,13 +4,13 @@ In a script { and } stand for the tokens around a call, [ and ] for those around
 end. Where the engine must force tokens the runner says question marks, which show if it does not.
 """
 
+from engine.core.byte_tokenizer import ByteTokenizer
 from engine.core.config import EngineConfig
 from engine.core.engine import Engine
 from engine.core.log import vocabulary as v
-from engine.core.output.calculator import evaluate
 from engine.core.request import Request
 from engine.core.sampling_params import SamplingParams
-from engine.models.text.byte_tokenizer import ByteTokenizer
+from engine.extensions.calculator import evaluate
 from engine.simulation.cost_runner import CostRunner
 
 TOKENIZER = ByteTokenizer()

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from engine.core.byte_tokenizer import ByteTokenizer
 from engine.core.config import EngineConfig
 from engine.core.engine import Engine
 from engine.core.log.log import EventLog
@@ -22,7 +23,6 @@ from engine.core.scheduling.admission import RequestError
 from engine.core.speculation.drafter import Drafter
 from engine.extensions.draft_model import DraftModel
 from engine.extensions.kv_transfer import Pages
-from engine.models.text.byte_tokenizer import ByteTokenizer
 from engine.simulation.checking_runner import CheckingRunner, prefix_hashes
 from engine.simulation.cost_runner import VirtualClock
 

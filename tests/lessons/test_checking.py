@@ -11,6 +11,7 @@ from checks.broken import Broken, CommonPromise
 from checks.guard import NotWrittenError, call, is_stub, stubs
 from checks.judging import judge
 from engine.simulation.scenarios import scenario
+from visualizer import read
 
 
 @pytest.fixture
@@ -200,5 +201,5 @@ def test_checks_are_found_by_their_lesson() -> None:
 def test_the_beginning_of_a_log_ends_with_its_step() -> None:
     log = scenario("continuous_batching").run()
     beginning = until(log, 20)
-    assert len(beginning.steps) == 20
+    assert len(read(beginning).steps) == 20
     assert beginning.state().core() == log.state(len(beginning) - 1).core()

@@ -15,12 +15,13 @@ from engine.cluster.prefix_events import PrefixEvents
 from engine.cluster.transfer import blocks_to_move
 from engine.core.cache.block_pool import BlockPool
 from engine.core.cache.radix_tree import RadixTree
-from engine.core.compute.attention.paged_attention import PagedAttention
-from engine.core.compute.sampling import truncation
+from engine.core.compute import truncation
+from engine.core.compute.paged_attention import PagedAttention
 from engine.core.output.tool_use import ToolUse
 from engine.core.scheduling.policies import Fcfs, Priority
 from solutions.lesson_08 import pick_budget
 from tests.lessons.wrong import LESSONS, made, solution_of
+from visualizer import read
 
 
 def every_goal(pick) -> list[int | None]:
@@ -107,7 +108,7 @@ SIZES = {
     "lesson_10": lambda one: len(one.p) if hasattr(one, "after") else 9 + len(one.drafts),
     "lesson_11": lambda one: len(one.acts),
     "lesson_12": lambda one: len(one.words),
-    "lesson_13": lambda one: len(one.log.request_rows),
+    "lesson_13": lambda one: len(read(one.log).request_rows),
     "lesson_14": lambda one: one.step.head is not None,
     "lesson_15": lambda one: len(one.vocab),
     "lesson_17": lambda one: len(one.sent) if hasattr(one, "sent") else 9,

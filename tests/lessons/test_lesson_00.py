@@ -6,14 +6,15 @@ from checks import check
 from checks.lesson_00 import cases, truth
 from engine.simulation.scenarios import scenario
 from solutions.lesson_00 import first_token_steps as solution
+from visualizer import read
 
 
 def with_pandas(log):
-    return log.tokens.groupby("request").step.min().to_dict()
+    return read(log).tokens.groupby("request").step.min().to_dict()
 
 
 def from_request_rows(log):
-    steps = {row.request: row.first_token_step for row in log.request_rows}
+    steps = {row.request: row.first_token_step for row in read(log).request_rows}
     return {request: step for request, step in steps.items() if step is not None}
 
 

@@ -7,7 +7,7 @@ from checks import check
 from checks.judging import judge
 from checks.lesson_02 import attempt, cases
 from engine import Engine, EngineConfig, SamplingParams
-from engine.core.compute.attention.paged_attention import PagedAttention
+from engine.core.compute.paged_attention import PagedAttention
 from solutions.lesson_02 import attend as solution
 from tests.facts import assert_names
 

@@ -8,6 +8,7 @@ from checks.lesson_03 import BUNDLED, LLAMA_2_7B, YourMachine, truth
 from engine import Engine, EngineConfig, simulate
 from engine.simulation.speakers import Speaker, workload_of
 from solutions.lesson_03 import count_work as solution
+from visualizer import read
 
 H100 = (989e12, 3.35e12)
 
@@ -34,7 +35,7 @@ def test_every_right_count_is_accepted_and_times_a_machine(right) -> None:
     people = workload_of([Speaker("Ada", own=1000, output=4)])
     config = EngineConfig(token_budget=2048, max_kv_tokens=4096)
     log = simulate(people, config, cost=YourMachine(right, LLAMA_2_7B, 2, *H100))
-    assert [round(one, 1) for one in log.steps.duration_ms] == [13.4, 4.1, 4.1, 4.1]
+    assert [round(one, 1) for one in read(log).steps.duration_ms] == [13.4, 4.1, 4.1, 4.1]
 
 
 @pytest.mark.parametrize(

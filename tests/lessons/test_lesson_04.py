@@ -8,6 +8,7 @@ from checks.lesson_04 import YourAdmission
 from engine import Cost, simulate
 from engine.simulation.scenarios import scenario
 from solutions.lesson_04 import admit as solution
+from visualizer import read
 
 
 def as_a_tuple(*given):
@@ -33,8 +34,12 @@ def test_every_right_admission_is_accepted_and_runs_in_the_engine(right) -> None
     assert log[0].classes["policy"] == "YourAdmission"
     # The same decisions as the engine's own, step by step.
     own = table.run()
-    assert log.requests.drop(columns="policy_key").equals(own.requests.drop(columns="policy_key"))
-    assert len(log.steps) == 40
+    assert (
+        read(log)
+        .requests.drop(columns="policy_key")
+        .equals(read(own).requests.drop(columns="policy_key"))
+    )
+    assert len(read(log).steps) == 40
 
 
 def test_the_engine_uses_the_learners_part() -> None:
@@ -42,4 +47,4 @@ def test_the_engine_uses_the_learners_part() -> None:
     table = scenario("continuous_batching")
     policy = YourAdmission(lambda waiting, *room: [waiting[0][0]])
     log = simulate(table.workload, table.config, cost=Cost(10, 0.25), policy=policy)
-    assert log.requests.admitted_step.tolist()[:4] == [1, 2, 3, 4]
+    assert read(log).requests.admitted_step.tolist()[:4] == [1, 2, 3, 4]

@@ -10,6 +10,7 @@ from engine import Cost, simulate
 from engine.core.log.vocabulary import BlockCopied, BlocksAllocated
 from engine.simulation.scenarios import scenario
 from solutions.lesson_05 import BlockPool as Solution
+from visualizer import read
 
 
 class AsAQueue(Solution):
@@ -60,8 +61,8 @@ def test_every_right_pool_is_accepted_and_runs_in_the_engine(right) -> None:
         assert log[0].classes["pool"] == "YourPool"
         own = one.run()
         # The same decisions as with the engine's own pool; only block numbers may differ.
-        assert log.requests.equals(own.requests)
-        assert log.steps.equals(own.steps)
+        assert read(log).requests.equals(read(own).requests)
+        assert read(log).steps.equals(read(own).steps)
         assert len(log.of(BlockCopied)) == len(own.of(BlockCopied))
 
 

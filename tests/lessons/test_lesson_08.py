@@ -9,6 +9,7 @@ from checks.lesson_08 import cases
 from engine import Cost, EngineConfig, simulate
 from engine.simulation.speakers import NAMES, Speaker, workload_of
 from solutions.lesson_08 import pick_budget as solution
+from visualizer import read
 
 
 def divides_exactly(base_ms, per_token_ms, decodes, itl_goal_ms):
@@ -28,7 +29,7 @@ def worst_gap(budget: int, base_ms: float, per_token_ms: float, decodes: int) ->
     people = workload_of([*chats, Speaker("Zoe", 3, own=400, output=2)])
     config = EngineConfig(token_budget=budget, max_kv_tokens=1024, prefix_cache=False)
     log = simulate(people, config, cost=Cost(base_ms, per_token_ms))
-    return float(log.requests.itl_max_ms.iloc[:decodes].max())
+    return float(read(log).requests.itl_max_ms.iloc[:decodes].max())
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from engine import Cost, simulate
 from engine.core.log.vocabulary import Preempted
 from engine.simulation.scenarios import scenario
 from solutions.lesson_09 import victim as solution
+from visualizer import read
 
 
 def the_least_work_bar_the_oldest(running, needed_by):
@@ -42,23 +43,23 @@ def test_every_right_rule_is_accepted_and_no_urgent_request_is_stopped_by_it(rig
     hurry = scenario("priority")
     log = simulate(hurry.workload, hurry.config, cost=Cost(10, 0.25), policy=policy)
     assert log[0].classes["policy"] == "YourVictims"
-    dev = log.requests.loc[4]
+    dev = read(log).requests.loc[4]
     assert (dev.preemptions, dev.finished_step) == (0, 21)
-    assert set(log.requests.finish_reason) == {"length"}
+    assert set(read(log).requests.finish_reason) == {"length"}
 
 
 def test_the_solution_is_the_engines_own_rule() -> None:
     hurry = scenario("priority")
     log = simulate(hurry.workload, hurry.config, cost=Cost(10, 0.25), policy=YourVictims(solution))
     own = hurry.run()
-    assert log.requests.equals(own.requests)
+    assert read(log).requests.equals(read(own).requests)
 
 
 def test_a_right_rule_may_be_quicker_than_the_engines_own_as_the_lesson_says() -> None:
     hurry = scenario("priority")
     policy = YourVictims(the_least_work_bar_the_oldest)
     log = simulate(hurry.workload, hurry.config, cost=Cost(10, 0.25), policy=policy)
-    assert len(log.steps) < len(hurry.run().steps) == 39
+    assert len(read(log).steps) < len(read(hurry.run()).steps) == 39
 
 
 def test_the_engine_uses_the_learners_part() -> None:

@@ -9,6 +9,7 @@ from checks.lesson_10 import OneDraft, attempt, cases
 from engine import Engine, EngineConfig, SamplingParams
 from solutions.lesson_10 import accept as solution
 from tests.lessons.wrong import ROWS, made
+from visualizer import read
 
 
 @pytest.mark.parametrize(
@@ -59,12 +60,12 @@ RIGHT = [solution, as_a_comparison_of_products, as_a_tuple_with_numpy]
 def test_every_right_rule_is_accepted_and_decides_for_the_model(right) -> None:
     rule = check.lesson_10(right)
     assert type(rule).__name__ == "YourRule"
-    told = run(None, None).tokens.id.tolist()
+    told = read(run(None, None)).tokens.id.tolist()
     log = run(rule, Told(told))
-    assert log.tokens.id.tolist() == told, "greedy: the same text"
-    drafts = log.steps.drafted_tokens.sum()
-    assert 0 < log.steps.accepted_tokens.sum() < drafts
-    assert len(log.steps) < 24
+    assert read(log).tokens.id.tolist() == told, "greedy: the same text"
+    drafts = read(log).steps.drafted_tokens.sum()
+    assert 0 < read(log).steps.accepted_tokens.sum() < drafts
+    assert len(read(log).steps) < 24
 
 
 class Told:

@@ -10,6 +10,7 @@ from checks.judging import judge
 from checks.lesson_11 import PlainOutbox, Promise, attempt, cases
 from engine import CostRunner, Engine, EngineConfig, SamplingParams
 from solutions.lesson_11 import Outbox as Solution
+from visualizer import read
 
 
 class KeepsTheThreadWaiting(Solution):
@@ -151,5 +152,5 @@ def test_every_right_outbox_is_accepted_and_cuts_off_the_sleeping_reader_alone(r
         return await asyncio.gather(*awake)
 
     assert asyncio.run(serve()) == [(30, "length"), (30, "length")]
-    assert engine.log.requests.finish_reason.tolist() == ["length", "length", "abort"]
-    assert engine.log.requests.output_tokens.tolist() == [30, 30, 9]
+    assert read(engine.log).requests.finish_reason.tolist() == ["length", "length", "abort"]
+    assert read(engine.log).requests.output_tokens.tolist() == [30, 30, 9]

@@ -4,9 +4,10 @@ import pytest
 
 from checks import check
 from engine import CostRunner, Engine, EngineConfig, SamplingParams
+from engine.core.byte_tokenizer import ByteTokenizer
 from engine.core.output.tool_use import ToolUse
-from engine.models.text.byte_tokenizer import ByteTokenizer
 from solutions.lesson_12 import ToolState as Solution
+from visualizer import read
 
 
 class AsAGenerator:
@@ -77,6 +78,6 @@ def test_every_right_state_is_accepted_and_answers_in_the_engine(right) -> None:
         while engine.has_work():
             engine.step()
         assert engine.log[0].classes["tool"] == part.__name__
-        logs.append(engine.log.tokens)
+        logs.append(read(engine.log).tokens)
     assert logs[0].equals(logs[1])
     assert logs[0].forced.sum() == 4

@@ -12,6 +12,7 @@ from engine import what_if
 from engine.core.log.vocabulary import StepScheduled
 from solutions.lesson_13 import report as solution
 from tests.facts import assert_names
+from visualizer import read
 
 AFTERNOON = Trace("The afternoon", afternoon())
 
@@ -53,7 +54,7 @@ def test_a_report_that_changes_the_log_is_rejected_and_the_next_gets_a_fresh_log
 def by_hand(log):
     """One pass over the events, and everything twice as large, whatever the cause is."""
     arrived, admitted, reasons = {}, {}, []
-    rows = log.requests
+    rows = read(log).requests
     for request in rows.index:
         arrived[request], admitted[request] = (
             rows.arrived_step[request],
@@ -66,7 +67,7 @@ def by_hand(log):
     cause = max(Counter(reason for reason, _ in reasons).items(), key=lambda pair: pair[1])[0]
     names = ("token_budget", "max_batch_size", "max_kv_tokens")
     change = {name: 3 * log[0].settings[name] for name in names}
-    other = what_if(log, cost=MACHINE, **change).requests
+    other = read(what_if(log, cost=MACHINE, **change)).requests
     later = {id_: other.first_token_step[id_] - rows.first_token_step[id_] for id_ in rows.index}
     worst = max(later, key=later.get)
     return {
@@ -100,7 +101,7 @@ def one_limit_only(log):
     name = limits.get(found["cause"], "max_kv_tokens")
     change = {name: 2 * log[0].settings[name]}
     other = what_if(log, cost=MACHINE, **change)
-    later = (other.requests.first_token_step - log.requests.first_token_step).to_dict()
+    later = (read(other).requests.first_token_step - read(log).requests.first_token_step).to_dict()
     cost = max(later.items(), key=lambda pair: pair[1])
     gain = waits(log)[found["request"]] - waits(other)[found["request"]]
     return found | {"change": change, "gain": gain, "cost": cost if cost[1] > 0 else None}
@@ -108,7 +109,7 @@ def one_limit_only(log):
 
 def the_last_first_token(log):
     """Take the wait for the first token for the wait for a seat."""
-    rows = log.requests
+    rows = read(log).requests
     return solution(log) | {"request": (rows.first_token_step - rows.arrived_step).idxmax()}
 
 
@@ -117,7 +118,9 @@ def the_last_first_token(log):
     [(one_limit_only, Promise.SHORTER), (the_last_first_token, Promise.LONGEST_WAIT)],
 )
 def test_one_small_workload_is_short_of_two_things_and_slow_to_compute(wrong, promise) -> None:
-    found = verdict(wrong, [trace for trace in cases() if len(trace.log.requests) == 6]).broken
+    found = verdict(
+        wrong, [trace for trace in cases() if len(read(trace.log).requests) == 6]
+    ).broken
     assert found is not None and found.promise is promise
 
 

@@ -9,6 +9,7 @@ from checks.lesson_14 import REASONS, cases, moments
 from engine import Cost, EngineConfig, simulate
 from engine.simulation.traffic import Traffic
 from solutions.lesson_14 import reason as solution
+from visualizer import read
 
 CROWD = EngineConfig.like(
     "vllm", token_budget=32, max_batch_size=6, max_kv_tokens=160, block_size=8
@@ -50,7 +51,7 @@ def test_there_are_500_cases_with_all_reasons_and_the_smallest_come_first() -> N
 def test_every_admission_of_a_log_is_a_moment_without_a_reason() -> None:
     log = simulate(Traffic(requests=40, rate=60, seed=4).workload, CROWD, cost=Cost(10, 0.25))
     admitted = [one for one in moments(log) if one.step.head and one.logged is None]
-    rows = log.request_rows
+    rows = read(log).request_rows
     assert len(admitted) == len(rows) + sum(row.preemptions for row in rows)
     first = {}
     for one in admitted:

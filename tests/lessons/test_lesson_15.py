@@ -8,7 +8,7 @@ import pytest
 from checks import check
 from checks.lesson_15 import YourEngine, cases
 from engine import EngineConfig, SamplingParams
-from engine.core.structured_output import StructuredOutput
+from engine.core.sampling_params import StructuredOutput
 from engine.models.loader import load
 from solutions.lesson_15 import mask as solution
 

@@ -21,6 +21,7 @@ from engine.cluster.checked import RouterError
 from engine.cluster.simulate_cluster import simulate_cluster
 from solutions.lesson_17 import route as solution
 from tests.facts import raises_naming
+from visualizer import read
 
 SIX, HOT = RUNS
 
@@ -88,7 +89,7 @@ def test_every_right_function_is_accepted_and_routes(right) -> None:
     router = make()
     assert isinstance(router, YourRouter)
     log = simulate_cluster(SIX.workload(), SETTINGS, cost=MACHINE, replicas=3, router=router)
-    rows = log.decision_rows
+    rows = read(log).decision_rows
     assert {row.replica for row in rows} == {"0", "1", "2"}
     assert all(row.ttft_ms is not None for row in rows)
 
@@ -113,7 +114,7 @@ def test_what_the_function_gets_is_true() -> None:
             assert reported or not known[replica].issuperset(sent)
     guesses = [row for *_, in_flight, _ in asked for row in in_flight]
     assert any(row[3] for row in guesses) and not all(row[3] for row in guesses)
-    rows = log.decision_rows
+    rows = read(log).decision_rows
     assert sum(row.predicted_tokens == row.cached_tokens for row in rows) > 0.9 * len(rows)
 
 
@@ -122,7 +123,7 @@ def test_a_dead_replica_gets_nothing_and_its_requests_go_elsewhere() -> None:
         HOT.workload(), SETTINGS, cost=MACHINE, replicas=3, router=YourRouter(solution),
         fail={"1": 400.0},
     )  # fmt: skip
-    rows = log.decision_rows
+    rows = read(log).decision_rows
     assert any(row.replica == "1" for row in rows if (row.routed_ms or 0) < 400)
     assert not any(row.replica == "1" for row in rows if (row.routed_ms or 0) > 400)
     assert any(row.attempt == 2 for row in rows)

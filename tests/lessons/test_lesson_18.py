@@ -12,6 +12,7 @@ from engine.cluster.simulated_roles import Roles
 from engine.cluster.transfer import TransferCosts, blocks_to_move
 from engine.simulation.speakers import Speaker, workload_of
 from solutions.lesson_18 import fetch as solution
+from visualizer import read
 
 
 def the_most_of_equal_ones(tokens, here, there, block_size, move_ms, compute_ms):
@@ -69,7 +70,7 @@ def test_a_right_part_decides_in_the_simulator(part) -> None:
     log = run(YourRule(fetch))
     assert set(asked) == {0, 48}  # the first of 49 blocks is here, from Ada
     assert [one.blocks for one in log if isinstance(one, Moved)] == [48]
-    assert log.token_rows == run(blocks_to_move).token_rows
+    assert read(log).token_rows == read(run(blocks_to_move)).token_rows
 
 
 def test_in_some_cases_neither_all_nor_nothing_is_the_best() -> None:

@@ -89,7 +89,7 @@ def another_kernel(notebook) -> None:
         (say("look", "[**wibble**](../docs/glossary.md)"), '"wibble" is not in docs/glossary.md'),
         (say("look", "[**batch**](../docs/glossary.md)"), '"batch" is introduced twice'),
         (say("look", "[**seat**](../docs/glossary.md) " * 2), "here: ["),
-        (write("run", "assert log.requests.ttft_ms[1] < 20"), "it asserts a time"),
+        (write("run", "assert read(log).requests.ttft_ms[1] < 20"), "it asserts a time"),
         (write("run", "x = 1\n" * 16), "at most 15"),
         (lose_pictures, "no stored output has a picture"),
         (keep_widgets, "a widget's reference is stored"),

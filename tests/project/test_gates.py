@@ -87,10 +87,10 @@ def test_a_wrong_part_fails_its_gate(gate: str, code: str) -> None:
 def test_requests_that_preempt_each_other_for_ever_are_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from engine.core.engine import Engine
+    from engine.core.engine import Engine, StepOutput
 
     step: Callable[..., object] = Engine.step
-    monkeypatch.setattr(Engine, "step", lambda self: self.empty_output())
+    monkeypatch.setattr(Engine, "step", lambda self: StepOutput(self.step_count))
     failure = GATE["pressure"].failure(source("def order(request): return 0"))
     monkeypatch.setattr(Engine, "step", step)
     assert failure is not None

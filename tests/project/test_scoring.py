@@ -15,6 +15,7 @@ from project.runs import Run, serve, worst_request
 from project.scoring import OURS, Result, hidden_seeds, score, total
 from project.workloads import WORKLOADS, Kind
 from tests.facts import assert_names, raises_naming
+from visualizer import read
 
 TEMPLATE = Path(scoring.__file__).parent / "template.py"
 SMALL = tuple(replace(kind, requests=40) for kind in WORKLOADS)
@@ -106,8 +107,8 @@ def test_a_part_that_throws_dice_is_found() -> None:
 
 def test_the_worst_request_comes_with_its_reason() -> None:
     log = serve(Source.read(TEMPLATE), RUSH, 1)
-    worst = int(log.requests.ttft_ms.idxmax())
-    assert_names(worst_request(log), worst, log.requests.label[worst], "Step")
+    worst = int(read(log).requests.ttft_ms.idxmax())
+    assert_names(worst_request(log), worst, read(log).requests.label[worst], "Step")
 
 
 # What parts see
@@ -164,7 +165,7 @@ def test_a_part_sees_neither_the_future_nor_the_length_of_an_answer(
 ) -> None:
     """With another future after a moment, the parts see the same until then."""
     moment, spy, workload = 1000, Source("spy.py", SPY), kind.workload(1)
-    tokens = serve(spy, kind, 1).tokens
+    tokens = read(serve(spy, kind, 1)).tokens
     first = [call for at, call in notes.calls if at <= moment]
     assert {name for name, *_ in first} >= {"order", "admit"}
     so_far = tokens[tokens.time_ms <= moment].groupby("request").size()

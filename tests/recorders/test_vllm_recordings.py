@@ -5,7 +5,6 @@ import json
 
 import pytest
 
-from engine.core.log.facts import FACTS
 from engine.core.log.fold import State
 from engine.core.log.vocabulary import (
     Admitted,
@@ -18,7 +17,9 @@ from engine.core.log.vocabulary import (
     StepFinished,
     StepStarted,
 )
+from engine.simulation.facts import FACTS
 from tests.recorders.scenarios import RECORDINGS, translated
+from visualizer import read
 from visualizer.named_logs import FOLDER, RECORDED, gallery
 from visualizer.sources import SourceError, read_source
 from visualizer.sources.vllm_recorder import VllmTranslator
@@ -95,7 +96,7 @@ def test_without_token_ids_their_counts_and_their_sharing_are_known() -> None:
         "texts",
         "probabilities",
     }
-    rows = log.request_rows
+    rows = read(log).request_rows
     assert any(row.cached_tokens for row in rows)
     assert all(row.prompt_tokens for row in rows)
     assert {id_ for event in log.of(StepFinished) for row in event.tokens for id_ in row.ids} == {
@@ -159,7 +160,8 @@ def test_a_recording_that_misses_blocks_says_so_once() -> None:
 
 def test_the_captions_are_true() -> None:
     calm, tight, shared = (gallery()[name].log for name in json.loads(RECORDED.read_text()))
-    finn, bo, gus = calm.request("Finn"), calm.request("Bo"), shared.request("Gus")
+    finn, bo = (read(calm).request(name) for name in ("Finn", "Bo"))
+    gus = read(shared).request("Gus")
     assert (finn.arrived_step, finn.admitted_step, bo.finished_step) == (31, 37, 36)
     assert not calm.of(Preempted)
     step, told = 0, list[tuple[int, int]]()

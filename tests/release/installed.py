@@ -34,9 +34,9 @@ assert not installed, f"the core brings what belongs to an extra: {installed}"
 SIMULATION = """
 from engine import Cost, simulate
 from engine.simulation.speakers import Speaker, workload_of
-from visualizer import to_html
+from visualizer import read, to_html
 log = simulate(workload_of([Speaker("Ada", own=8, output=4)]), cost=Cost(20, 0.5))
-assert log.request("Ada").first_token_step is not None
+assert read(log).request("Ada").first_token_step is not None
 to_html(log, "simulated.html")
 """
 COPY = """

@@ -24,13 +24,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from engine.core.byte_tokenizer import ByteTokenizer
 from engine.core.cache.radix_tree import RadixTree
 from engine.core.config import EngineConfig
 from engine.core.engine import Engine
 from engine.core.request import Request, TokenScore
 from engine.core.runner import Row, Sampled
 from engine.core.scheduling.policies import Policy
-from engine.models.text.byte_tokenizer import ByteTokenizer
 from engine.simulation.checking_runner import CheckingRunner
 from server.cli.serving import listen, run_server, url_of
 from server.core.engine_client import EngineClient, EngineDiedError, InProcessClient

@@ -3,10 +3,10 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from engine.core.byte_tokenizer import ByteTokenizer
 from engine.core.config import EngineConfig
 from engine.core.engine import Engine
 from engine.core.sampling_params import SamplingParams
-from engine.models.text.byte_tokenizer import ByteTokenizer
 from server.core.bridge import Bridge
 from server.core.engine_client import InProcessClient
 from server.core.event_log import Outbox

@@ -19,6 +19,7 @@ from server.api.live import PAGES
 from solutions.lesson_13 import report
 from tests.facts import assert_names
 from tests.server.harness import Caller, get, post, trace, until, watch
+from visualizer import read
 
 DOC = (Path(__file__).parents[2] / "docs" / "classroom.md").read_text()
 COMMAND = re.search(r"underglass (class.*?)\n```", DOC, re.S)[1]
@@ -116,7 +117,7 @@ def test_the_class_of_the_page_runs_from_the_teachers_command_to_the_words_of_it
         answers = [one.communicate()[0] for one in students]
         assert all('"done"' in answer and '"ttft_ms"' in answer for answer in answers)
     log = EventLog.load(str(tmp_path / "class.jsonl"))
-    assert set(log.requests.label) == {"Ada"}
+    assert set(read(log).requests.label) == {"Ada"}
     printed = subprocess.run(
         [sys.executable, "-c", from_its_trace], cwd=tmp_path, capture_output=True, text=True
     )
@@ -136,10 +137,10 @@ def test_the_bundled_model_answers_the_pages_prompts_with_the_tokens_that_the_ta
     answers = [caller.read_all() for caller in callers]
     post(room.url, "/engine/pause")
     log = trace(room.url)
-    rows = [f"{one.prompt_tokens} | {one.output_tokens}" for one in log.request_rows]
+    rows = [f"{one.prompt_tokens} | {one.output_tokens}" for one in read(log).request_rows]
     assert dict(zip(table, rows, strict=False)) == table
-    assert {one.prompt_tokens for one in log.request_rows[len(table) :]} == {12, 13}
-    assert all(135 <= one.output_tokens <= 170 for one in log.request_rows[len(table) :])
+    assert {one.prompt_tokens for one in read(log).request_rows[len(table) :]} == {12, 13}
+    assert all(135 <= one.output_tokens <= 170 for one in read(log).request_rows[len(table) :])
     assert all("know no stories" not in answer for answer in answers)
 
 
@@ -194,7 +195,7 @@ def test_different_stories_fill_the_memory_and_equal_ones_do_not(room: Class) ->
     # Homework: the run's file, for the report of lesson 13.
     room.step(100)
     room.restart()  # ends the file
-    files = sorted(room.folder.glob("class*.jsonl"), key=lambda path: path.stat().st_mtime_ns)
+    files = sorted(room.folder.glob("class*.jsonl"), key=lambda path: (len(path.stem), path.stem))
     log = EventLog.load(str(files[-2]))
     assert len(log.of(Preempted)) > 0
     found = report(log)

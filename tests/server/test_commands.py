@@ -23,6 +23,7 @@ from tests.facts import assert_names
 from tests.server.console import invoke, refused, run
 from tests.server.harness import get, trace
 from underglass.workbook import LESSONS
+from visualizer import read
 from visualizer.sources import read_source
 
 COMMANDS = get_command(app).commands
@@ -376,10 +377,10 @@ def test_each_question_has_the_answer_of_the_log(file: Path) -> None:
     log = read_source(file)
     assert isinstance(log, EventLog)
     asked = {
-        ("2",): log.why_slow(2),
-        ("2", "--missed"): log.why_missed(2),
-        ("--stuck",): log.stuck(),
-        ("--stuck", "--step", "3"): log.stuck(3),
+        ("2",): read(log).why_slow(2),
+        ("2", "--missed"): read(log).why_missed(2),
+        ("--stuck",): read(log).stuck(),
+        ("--stuck", "--step", "3"): read(log).stuck(3),
     }
     for arguments, answer in asked.items():
         done = invoke("why", str(file), *arguments)

@@ -11,11 +11,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from engine.core.byte_tokenizer import ByteTokenizer
 from engine.core.log.vocabulary import RequestArrived
-from engine.core.sampling_params import SamplingParams
-from engine.core.structured_output import StructuredOutput
+from engine.core.sampling_params import SamplingParams, StructuredOutput
 from engine.extensions.grammars.grammar_error import GrammarError
-from engine.models.text.byte_tokenizer import ByteTokenizer
 from server.core.bridge import Bridge
 from server.core.grammar_worker import GrammarWorker, GrammarWorkerError, Verdict
 from server.core.messages import Prompt

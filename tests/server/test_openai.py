@@ -3,8 +3,8 @@
 import openai
 import pytest
 
+from engine.core.byte_tokenizer import ByteTokenizer
 from engine.core.log.vocabulary import Admitted, Preempted, RequestArrived, StepFinished
-from engine.models.text.byte_tokenizer import ByteTokenizer
 from tests.server.harness import Serve, curl, post, sse_data, trace
 from tests.server.sdk import lenient
 

@@ -7,11 +7,11 @@ from typing import Any
 import openai
 import pytest
 
+from engine.core.byte_tokenizer import ByteTokenizer
 from engine.core.request import TokenScore
 from engine.core.sampling_params import SamplingParams
 from engine.models.loader import BUNDLED
-from engine.models.text.byte_tokenizer import ByteTokenizer
-from engine.models.text.tokenizer import HFTokenizer
+from engine.models.text.hf_tokenizer import HFTokenizer
 from server.api.openai.completions import CompletionRequest, CompletionSerializer, best_choices
 from server.core.messages import Logprobs, OutputDelta, Prompt
 from server.core.request_stream import RequestStream

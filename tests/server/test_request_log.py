@@ -9,13 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from engine.core.byte_tokenizer import ByteTokenizer
 from engine.core.config import EngineConfig
 from engine.core.engine import Engine
 from engine.core.log.log import EventLog
 from engine.core.log.vocabulary import RequestArrived, RequestFinished, StepFinished
-from engine.core.sampling_params import SamplingParams
-from engine.core.structured_output import StructuredOutput
-from engine.models.text.byte_tokenizer import ByteTokenizer
+from engine.core.sampling_params import SamplingParams, StructuredOutput
 from engine.simulation.workload import Workload
 from server.cli import serving
 from server.core.engine_client import InProcessClient
@@ -26,6 +25,7 @@ from server.process import BackgroundServer
 from tests.facts import assert_names
 from tests.server.app_under_test import AlphabetRunner
 from tests.server.harness import Caller, Feed, Serve, get, http, post, start, trace, watch
+from visualizer import read
 from visualizer.reading.without_text import without_text
 
 
@@ -263,8 +263,10 @@ def test_nothing_that_records_a_request_has_its_name_its_text_or_its_tokens(
     assert not left_out & set(arrived.sampling)
     steps = logs["off"].of(StepFinished)
     assert {id_ for step in steps for row in step.tokens for id_ in row.ids} == {-1}
-    same = [name for name in logs["on"].requests.columns if name.endswith(("_tokens", "_step"))]
-    assert logs["on"].requests[same].equals(logs["off"].requests[same])
+    same = [
+        name for name in read(logs["on"]).requests.columns if name.endswith(("_tokens", "_step"))
+    ]
+    assert read(logs["on"]).requests[same].equals(read(logs["off"]).requests[same])
     assert len(logs["on"]) == len(logs["off"])
     assert Workload.from_log(logs["on"]).inputs
     with pytest.raises(ValueError) as error:

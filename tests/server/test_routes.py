@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from engine.core.byte_tokenizer import ByteTokenizer
 from engine.core.log.vocabulary import RequestArrived
 from engine.core.scheduling.admission import RequestError
-from engine.models.text.byte_tokenizer import ByteTokenizer
 from server.api.openai.chat import encode_conversation
 from server.core.admission import (
     CHARACTERS_PER_TOKEN,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from engine.core.log.vocabulary import RequestArrived, StepFinished
-from engine.models.text.tokenizer import HFTokenizer
+from engine.models.text.hf_tokenizer import HFTokenizer
 from tests.server.harness import post, sse_data, trace
 
 SERVER = {"model": "bundled", "engine": {"max_batch_size": 4}}

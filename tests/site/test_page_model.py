@@ -13,14 +13,16 @@ from engine.core.config import ConfigError
 from engine.core.engine import ModelLoader
 from engine.core.request import Request
 from engine.core.runner import Row
-from engine.core.speculation.prompt_lookup import PromptLookup
-from engine.core.structured_output import StructuredOutput
+from engine.core.sampling_params import StructuredOutput
+from engine.core.tokenizer import TokenizerError
+from engine.extensions.prompt_lookup import PromptLookup
 from engine.models.text.byte_pair_tokenizer import BytePairTokenizer
-from engine.models.text.tokenizer import HFTokenizer, TokenizerError
+from engine.models.text.hf_tokenizer import HFTokenizer
 from page_model import BUNDLED, PageLoader
 from solutions import lesson_01
 from tests.facts import raises_naming
 from tests.site.page_models import NODE, NodeModel
+from visualizer import read
 
 pytestmark = pytest.mark.skipif(NODE is None, reason="needs Node")
 
@@ -160,7 +162,7 @@ def test_masks_are_reported_as_with_torch(in_page):
     logs = []
     for engine in in_page("bundled", EngineConfig(jump_forward=False)):
         run(engine, [(STORY, SamplingParams(structured=shape))])
-        logs.append([(row.allowed, row.wanted, row.mass) for row in engine.log.token_rows])
+        logs.append([(row.allowed, row.wanted, row.mass) for row in read(engine.log).token_rows])
     theirs, ours = logs
     assert [one[:2] for one in ours] == [one[:2] for one in theirs]
     assert [one[2] for one in ours] == near([one[2] for one in theirs])
@@ -191,7 +193,7 @@ def test_drafts_are_verified_as_with_torch(in_page, parts):
     theirs, ours = (engine for engine in in_page("bundled", EngineConfig(), **given()))
     assert_equal(run(theirs, asked), run(ours, asked))
     drafted = [
-        sum(step.drafted_tokens for step in engine.log.step_rows) for engine in (theirs, ours)
+        sum(step.drafted_tokens for step in read(engine.log).step_rows) for engine in (theirs, ours)
     ]
     assert drafted[0] == drafted[1] > 0
 

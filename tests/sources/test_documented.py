@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.core.log.facts import FACTS
+from engine.simulation.facts import FACTS
 from visualizer.html import MODULE
 from visualizer.reading.knowledge import WORDS
 from visualizer.sources import READERS

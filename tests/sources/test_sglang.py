@@ -11,6 +11,7 @@ from engine.core.log import EventLog, LogError
 from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
 from tests.sources.kv_feed import chains
+from visualizer import read
 from visualizer.sources import read_source
 from visualizer.sources.frames import write_frame
 from visualizer.sources.sglang_metrics import MetricsTranslator
@@ -89,7 +90,7 @@ def test_wrong_metrics_name_the_field(change: dict[str, object], message: str) -
 
 def test_the_rows_have_the_counts_and_nothing_else() -> None:
     log = log_of(METRICS)
-    rows = list(zip(log.step_rows, log.of(v.StepReported), strict=True))
+    rows = list(zip(read(log).step_rows, log.of(v.StepReported), strict=True))
     for row, report in rows:
         assert (row.prefill_tokens, row.decode_tokens) == (report.prefill_tokens, report.decodes)
         assert (row.tokens, row.batch) == (
@@ -115,6 +116,6 @@ def test_the_cached_blocks_of_a_step() -> None:
         state.apply(event)
         if isinstance(event, v.StepFinished):
             cached.append(sum(len(one.blocks + one.copies) for one in state.nodes.values()))
-    assert [row.cached_blocks for row in log.step_rows] == cached
+    assert [row.cached_blocks for row in read(log).step_rows] == cached
     assert max(cached) > 20
     assert cached[-1] == 0

@@ -17,6 +17,7 @@ from engine.simulation.unknown_tokens import with_unknown_tokens
 from engine.simulation.what_if import what_if
 from tests.facts import assert_names
 from tests.sources.kv_feed import Chain
+from visualizer import read
 from visualizer.sources import read_source
 
 
@@ -143,9 +144,16 @@ def without_tokens(name: str) -> EventLog:
 def test_hashes_and_tokens_give_the_same_reasons_for_a_miss() -> None:
     name = "vllm_shared_prefix.jsonl.gz"
     by_tokens, by_hash = read_source(FIXTURES / name), without_tokens(name)
-    assert {row.id for row in by_hash.token_rows} == {None}
-    for request in by_tokens.request_rows:
-        one, other = by_tokens.why_missed(request.label), by_hash.why_missed(request.label)
+    assert {row.id for row in read(by_hash).token_rows} == {None}
+    for request in read(by_tokens).request_rows:
+        one, other = (
+            read(by_tokens).why_missed(request.label),
+            read(by_hash).why_missed(request.label),
+        )
         assert (one.length, one.found, one.evicted) == (other.length, other.found, other.evicted)
-    gus = by_hash.why_missed("Gus")
-    assert (gus.kind, gus.found, by_hash.request(gus.needed_by).label) == ("evicted", 32, "Dev")
+    gus = read(by_hash).why_missed("Gus")
+    assert (gus.kind, gus.found, read(by_hash).request(gus.needed_by).label) == (
+        "evicted",
+        32,
+        "Dev",
+    )

@@ -7,9 +7,9 @@ from engine.cluster.cluster_log import ClusterLog
 from engine.cluster.simulate_cluster import simulate_cluster
 from engine.cluster.simulated_roles import Roles
 from engine.cluster.transfer import TransferCosts
+from engine.core.byte_tokenizer import ByteTokenizer
 from engine.core.config import EngineConfig
 from engine.core.sampling_params import SamplingParams
-from engine.models.text.byte_tokenizer import ByteTokenizer
 from engine.simulation.cost_runner import Cost
 from engine.simulation.workload import Arrival, Workload
 

@@ -7,7 +7,7 @@ import msgspec
 
 from engine.core.log import Event, EventLog
 from engine.core.log import vocabulary as v
-from engine.core.log.facts import FACTS, Fact, Knowledge
+from engine.simulation.facts import FACTS, Fact, Knowledge
 
 ENGINE, RECORDER = "vLLM 0.32.0", "underglass-vllm 1"
 INFERRED: tuple[Fact, ...] = ("waiting_reasons", "preemption_causes", "eviction_causes")

@@ -11,7 +11,17 @@ from engine.core.log import EventLog, LogError
 from engine.core.log.vocabulary import Forked, Preempted, StepStarted
 from tests.facts import assert_names, raises_naming
 from tests.visualizer.storytellers import storytellers
-from visualizer import BlockMap, Board, RadixTree, Scheduler, Timeline, Tokens, show, to_perfetto
+from visualizer import (
+    BlockMap,
+    Board,
+    RadixTree,
+    Scheduler,
+    Timeline,
+    Tokens,
+    read,
+    show,
+    to_perfetto,
+)
 from visualizer.logs import StepIndex, read_log
 from visualizer.opening import opening
 
@@ -51,7 +61,7 @@ def test_without_preemption_it_opens_at_the_fork_and_without_a_fork_at_a_large_h
     roomy = show(log)
     (fork,) = log.of(Forked)
     assert roomy.selected == fork.request
-    assert roomy.step == log.requests.first_token_step[fork.request]
+    assert roomy.step == read(log).requests.first_token_step[fork.request]
     plain = read_log("hit")
     step, request = opening(plain, StepIndex(plain))
     assert StepIndex(plain).hits[step] == request

@@ -14,7 +14,7 @@ from engine.cluster.cluster_log import ClusterLog
 from tests.facts import assert_names, raises_naming
 from tests.visualizer.clusters import crowd, three_replicas
 from tests.visualizer.storytellers import storytellers
-from visualizer import ClusterBoard, show, to_html
+from visualizer import ClusterBoard, read, show, to_html
 from visualizer.__main__ import app
 from visualizer.html import CLUSTER_MODULE, MODULE
 from visualizer.widgets import cluster_board
@@ -125,7 +125,7 @@ def test_the_command_writes_a_page_or_the_decisions(path, tmp_path):
     )
     table = run(path, "--csv", tmp_path / "tables").stdout.strip()
     lines = Path(table).read_text("utf-8").splitlines()
-    assert len(lines) == 1 + len(three_replicas().decision_rows)
+    assert len(lines) == 1 + len(read(three_replicas()).decision_rows)
     for option in (["--step", 3], ["--summary"], ["--perfetto", tmp_path / "x.json"]):
         failed = run(path, *option)
         assert failed.exit_code == 2
@@ -140,4 +140,4 @@ def test_an_invalid_line_of_a_cluster_log_is_named(tmp_path):
     done = CliRunner().invoke(app, [str(tmp_path / "bad.jsonl")])
     assert done.exit_code == 2
     assert_names(done.output, routed + 1)
-    assert ClusterLog.from_bytes(b"".join(lines[:routed])).decision_rows == []
+    assert read(ClusterLog.from_bytes(b"".join(lines[:routed]))).decision_rows == []

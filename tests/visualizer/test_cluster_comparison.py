@@ -8,7 +8,7 @@ from engine.cluster.simulate_cluster import simulate_cluster
 from tests.facts import assert_names, raises_naming
 from tests.visualizer.clusters import COST, config, speakers, three_replicas
 from tests.visualizer.storytellers import storytellers
-from visualizer import ClusterComparison, compare
+from visualizer import ClusterComparison, compare, read
 
 
 @pytest.fixture(scope="module")
@@ -20,11 +20,11 @@ def comparison():
 
 def test_the_totals_are_those_of_the_decisions(comparison):
     for log, name in zip(comparison.logs, ("random", "tree"), strict=True):
-        rows, totals = log.decisions, comparison.totals[name]
+        rows, totals = read(log).decisions, comparison.totals[name]
         assert totals["requests"] == 28
         assert totals["hit_rate"] == rows.cached_tokens.sum() / rows.prompt_tokens.sum()
         assert totals["ttft_mean_ms"] == pytest.approx(rows.ttft_ms.mean())
-    tree = comparison.logs[1].decisions
+    tree = read(comparison.logs[1]).decisions
     right = comparison.totals.loc["right_predictions"]
     assert right["tree"] == (tree.predicted_tokens == tree.cached_tokens).mean()
     assert math.isnan(right["random"])  # it predicts nothing
@@ -37,7 +37,7 @@ def test_each_request_has_its_replica_and_its_first_token_in_both(comparison):
     changes = table.ttft_change_ms.abs()
     assert list(changes) == sorted(changes, reverse=True)
     for log, name in zip(comparison.logs, ("random", "tree"), strict=True):
-        for row in log.decision_rows:
+        for row in read(log).decision_rows:
             assert table.loc[row.request, f"replica_{name}"] == row.replica
             assert table.loc[row.request, f"ttft_ms_{name}"] == row.ttft_ms
     moved = int((table.replica_random != table.replica_tree).sum())

@@ -14,6 +14,7 @@ from engine.core.log.vocabulary import SCHEMA_VERSION
 from tests.engine.workloads import make_engine, play, random_workload
 from tests.facts import assert_names
 from tests.visualizer.storytellers import storytellers
+from visualizer import read
 from visualizer.__main__ import app
 from visualizer.html import to_html
 from visualizer.reading.durations import duration
@@ -50,10 +51,10 @@ def test_exports_write_what_was_named_and_no_page(trace, log, tmp_path):
     with gzip.open(tmp_path / names[0]) as file:
         assert json.load(file)["traceEvents"]
     for name in ("requests", "steps", "tokens"):
-        read = pd.read_csv(tmp_path / "tables" / "new" / f"{name}.csv", keep_default_na=False)
-        frame = getattr(log, name)
-        assert len(read) == len(frame)
-        assert set(frame.columns) <= set(read.columns)
+        table = pd.read_csv(tmp_path / "tables" / "new" / f"{name}.csv", keep_default_na=False)
+        frame = getattr(read(log), name)
+        assert len(table) == len(frame)
+        assert set(frame.columns) <= set(table.columns)
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
@@ -68,12 +69,12 @@ def test_standard_input_and_packed_logs_are_read(pack, log, tmp_path):
 def test_the_summary_says_what_happened(trace, log):
     lines = run(trace, "--summary").stdout.splitlines()
     said = {line[:13].strip(): line[13:] for line in lines}
-    ttft, gaps = log.requests.ttft_ms, log.tokens.gap_ms
+    ttft, gaps = read(log).requests.ttft_ms, read(log).tokens.gap_ms
     assert_names(said["requests"], 12, 9, "length", 3, "stop")
-    first, last = log.steps.iloc[0], log.steps.iloc[-1]
+    first, last = read(log).steps.iloc[0], read(log).steps.iloc[-1]
     lasted = last.start_ms + last.duration_ms - first.start_ms
-    assert_names(said["steps"], len(log.steps), duration(lasted))
-    assert_names(said["tokens"], log.steps.tokens.sum(), len(log.tokens))
+    assert_names(said["steps"], len(read(log).steps), duration(lasted))
+    assert_names(said["tokens"], read(log).steps.tokens.sum(), len(read(log).tokens))
     assert_names(said["TTFT"], duration(ttft.median()), duration(ttft.max()))
     assert "p95" not in said["TTFT"], "12 requests have no 95th percentile"
     assert_names(said["ITL"], duration(gaps.median()), "p95", duration(gaps.quantile(0.95)))

@@ -22,7 +22,7 @@ from tests.engine.test_kv_transfer import PREFIX, compute, make, pages
 from tests.engine.workloads import Workload, make_engine, play, random_workload
 from tests.facts import assert_names
 from tests.visualizer.storytellers import storytellers
-from visualizer import compare
+from visualizer import compare, read
 from visualizer.comparing.differences import decisions, differing_steps, first_difference, pair
 from visualizer.comparing.same_machine import retime
 from visualizer.moments import Moment, names_of, plain
@@ -256,9 +256,9 @@ def test_the_models_error_is_stated_and_kept_out_of_the_effect(log):
     same, other = what_if(origin), what_if(origin, token_budget=32)
     comparison = compare(origin, EventLog.from_bytes(other.to_bytes()))
     assert comparison.settings == {"token_budget": (64, 32)}
-    effect = other.requests.ttft_ms - same.requests.ttft_ms
+    effect = read(other).requests.ttft_ms - read(same).requests.ttft_ms
     assert comparison.requests.ttft_ms_change.tolist() == pytest.approx(effect.tolist())
-    error = (same.requests.ttft_ms - origin.requests.ttft_ms).abs().mean()
+    error = (read(same).requests.ttft_ms - read(origin).requests.ttft_ms).abs().mean()
     assert error > 1
     assert comparison.model_error["ttft_ms"] == pytest.approx(error)
     assert f"{error:.3g} ms in TTFT" in comparison.facts["note"]
@@ -372,14 +372,14 @@ def test_only_a_replay_of_this_very_log_is_timed_with_it(log):
         comparison = compare(a, b)
         assert comparison.model_error is None
         assert (comparison.facts["note"] is None) == (b is other), "else the machines differ"
-        mean = a.requests.ttft_ms.mean(), b.requests.ttft_ms.mean()
+        mean = read(a).requests.ttft_ms.mean(), read(b).requests.ttft_ms.mean()
         assert tuple(comparison.totals.loc["mean TTFT, ms", ["a", "b"]]) == pytest.approx(mean)
 
 
 def test_a_replay_pinned_to_time_keeps_measured_times_and_says_so(log):
     origin = measured(log)
     comparison = compare(origin, what_if(origin, pinned="time"))
-    mean = origin.requests.ttft_ms.mean()
+    mean = read(origin).requests.ttft_ms.mean()
     assert comparison.totals.loc["mean TTFT, ms", "a"] == pytest.approx(mean)
     assert comparison.model_error["ttft_ms"] > 1
     assert 'what_if(log, pinned="time")' in comparison.note

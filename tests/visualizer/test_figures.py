@@ -23,7 +23,7 @@ from engine.simulation.workload import Answer, Arrival, Workload, lognormal, poi
 from tests.engine.workloads import make_engine, play, random_workload
 from tests.facts import assert_names
 from tests.visualizer.storytellers import storytellers
-from visualizer import figures
+from visualizer import figures, read
 from visualizer.figures.overlap import MAX_STEPS
 from visualizer.figures.theme import LINE_WIDTH, MAX_POINTS, PALETTES, TITLE_WIDTH
 
@@ -71,22 +71,22 @@ def drawn(figure: go.Figure, name: str) -> go.Scatter:
 def test_ttft_is_the_distribution_of_all_requests(busy):
     figure = figures.ttft(busy)
     curve, dots = figure.data
-    values = np.sort(busy.requests.ttft_ms.dropna())
+    values = np.sort(read(busy).requests.ttft_ms.dropna())
     assert np.array_equal(curve.x[1:], values)
     assert np.allclose(curve.y[1:], np.arange(1, len(values) + 1) / len(values))
     assert curve.y[0] == 0 and curve.line.shape == "hv"
     assert dots.y == (0.5, 0.95, 0.99)
     assert dots.x == tuple(np.quantile(values, [0.5, 0.95, 0.99]))
     assert curve.customdata[1:] == tuple(
-        f"r{id_} {label}<br>" for id_, label in busy.requests.label[
-            busy.requests.sort_values("ttft_ms").index
+        f"r{id_} {label}<br>" for id_, label in read(busy).requests.label[
+            read(busy).requests.sort_values("ttft_ms").index
         ].items()
     )  # fmt: skip
 
 
 def test_itl_is_the_distribution_of_all_gaps_thinned_out_but_true(busy):
     curve = figures.itl(busy).data[0]
-    gaps = np.sort(busy.tokens.gap_ms.dropna())
+    gaps = np.sort(read(busy).tokens.gap_ms.dropna())
     assert len(gaps) > MAX_POINTS >= len(curve.x) - 1
     for x, y in list(zip(curve.x, curve.y, strict=True))[1::50]:
         below, upto = np.searchsorted(gaps, x, "left"), np.searchsorted(gaps, x, "right")
@@ -107,7 +107,7 @@ def test_throughput_counts_every_token_once(busy, static):
         scale = 1 if "(ms)" in figure.layout.xaxis.title.text else 1000
         lasted = np.diff(np.array(trace.x) * scale) / 1000
         assert (lasted > 0).all()
-        assert (lasted * trace.y[:-1]).sum() == pytest.approx(len(one.tokens))
+        assert (lasted * trace.y[:-1]).sum() == pytest.approx(len(read(one).tokens))
     assert_names(" ".join(heading(figure)), "a", "b")
     # A token in the last millisecond is no peak.
     line = figures.throughput("thirty").data[0]  # 801 ms, in windows of 100
@@ -116,7 +116,7 @@ def test_throughput_counts_every_token_once(busy, static):
 
 
 def test_memory_stacks_up_to_the_frames_columns(log):
-    steps = log.steps
+    steps = read(log).steps
     memory = figures.memory(log)
     used, cached = drawn(memory, "held by requests"), drawn(memory, "cached")
     assert used.y[:-1] == tuple(steps.used_blocks) and cached.y[:-1] == tuple(steps.cached_blocks)
@@ -130,12 +130,12 @@ def test_memory_stacks_up_to_the_frames_columns(log):
 
 def test_a_long_run_is_drawn_with_few_points_and_says_so():
     long = served(20, requests=640)
-    assert len(long.steps) > 2 * MAX_POINTS
+    assert len(read(long).steps) > 2 * MAX_POINTS
     figure = figures.memory(long)
     assert max(len(trace.x) for trace in figure.data[:2]) <= MAX_POINTS + 1
-    assert_names(" ".join(heading(figure)), "fullest", -(-len(long.steps) // MAX_POINTS))
+    assert_names(" ".join(heading(figure)), "fullest", -(-len(read(long).steps) // MAX_POINTS))
     assert len(figure.to_json()) < 400_000
-    assert max(drawn(figure, "held by requests").y) == long.steps.used_blocks.max()
+    assert max(drawn(figure, "held by requests").y) == read(long).steps.used_blocks.max()
 
 
 def twelve(cpu_ms: float = 5, extra_tokens: int = 0, **settings: Any) -> EventLog:
@@ -197,7 +197,7 @@ def test_overlap_marks_wasted_rows():
 
 
 def test_overlap_of_a_long_run_draws_its_first_steps_and_says_so(busy):
-    assert len(busy.steps) > MAX_STEPS
+    assert len(read(busy).steps) > MAX_STEPS
     figure = figures.overlap(busy)
     assert [len(one) for one in bars(figure, "schedules")] == [MAX_STEPS]
     assert_names(" ".join(heading(figure)), MAX_STEPS)
@@ -371,7 +371,7 @@ def test_each_curve_ends_at_the_routers_hit_rate():
     figure = figures.hits(logs)
     assert [curve.name for curve in figure.data] == list(logs)
     for curve, log in zip(figure.data, logs.values(), strict=True):
-        rows = log.decision_rows
+        rows = read(log).decision_rows
         rate = sum(row.cached_tokens for row in rows) / sum(row.prompt_tokens for row in rows)
         assert curve.y[-1] == pytest.approx(100 * rate)
         assert len(curve.x) == len(rows) == 12

@@ -5,11 +5,11 @@ import re
 import pytest
 
 from engine.core.log import vocabulary as v
-from engine.core.log.facts import FACTS, Fact
+from engine.simulation.facts import FACTS, Fact
 from tests.facts import assert_names, raises_naming
 from tests.visualizer.foreign import ENGINE, NO_TEXT, RECORDER, foreign, foreign_label
 from tests.visualizer.storytellers import storytellers
-from visualizer import compare
+from visualizer import compare, read
 from visualizer.moments import names_of
 from visualizer.reading.knowledge import WORDS
 from visualizer.reading.rows.unknown import REQUEST_FACTS, STEP_FACTS, TOKEN_FACTS
@@ -35,12 +35,14 @@ def rows_of(text: str) -> dict[str, str]:
 
 
 def test_a_log_says_what_it_knows(own, log):
-    assert [log.knowledge.of(fact) for fact in CAUSES] == ["inferred"] * 3
-    assert log.knowledge.facts("unknown") == list(NO_TEXT)
-    assert_names(repr(log.knowledge), ENGINE, RECORDER, *(WORDS["facts"][fact] for fact in FACTS))
-    assert own.knowledge.facts("recorded") == list(FACTS)
+    assert [read(log).knowledge.of(fact) for fact in CAUSES] == ["inferred"] * 3
+    assert read(log).knowledge.facts("unknown") == list(NO_TEXT)
+    assert_names(
+        repr(read(log).knowledge), ENGINE, RECORDER, *(WORDS["facts"][fact] for fact in FACTS)
+    )
+    assert read(own).knowledge.facts("recorded") == list(FACTS)
     with raises_naming(ValueError, "weather"):
-        log.knowledge.of("weather")  # type: ignore[arg-type]
+        read(log).knowledge.of("weather")  # type: ignore[arg-type]
     assert set(WORDS["facts"]) == set(FACTS)
 
 
@@ -65,7 +67,7 @@ def test_columns_of_an_unknown_fact_are_missing_and_all_others_stay(own, fact):
         ("steps", STEP_FACTS),
         ("tokens", TOKEN_FACTS),
     ):
-        before, after = getattr(own, name), getattr(without, name)
+        before, after = getattr(read(own), name), getattr(read(without), name)
         lost = {column for column, facts in columns.items() if fact in facts}
         assert all(after[column].isna().all() for column in lost)
         own_labels = ("label", "logprob")  # the helper replaces these
@@ -76,8 +78,8 @@ def test_columns_of_an_unknown_fact_are_missing_and_all_others_stay(own, fact):
 
 def test_why_answers_every_question_about_a_log_without_tokens_and_causes(own):
     log = foreign(own, unknown=(*NO_TEXT, *CAUSES), inferred=())
-    for step in log.steps.index[::4]:
-        for request in log.requests.index:
+    for step in read(log).steps.index[::4]:
+        for request in read(log).requests.index:
             assert "r-1" not in why(log, request, step)
 
 
@@ -89,7 +91,7 @@ def test_why_marks_inferred_reasons_only(own, log):
     assert HALF_DOT in why(log, waits.blocked.request, step)
     assert HALF_DOT not in why(own, waits.blocked.request, step)
     preempted = log.of(v.Preempted)[0].request
-    assert HALF_DOT in why(log, preempted, int(log.steps.query("preempted > 0").index[0]))
+    assert HALF_DOT in why(log, preempted, int(read(log).steps.query("preempted > 0").index[0]))
 
 
 def test_why_mentions_a_gap_before_the_step_only(log):
@@ -100,10 +102,10 @@ def test_why_mentions_a_gap_before_the_step_only(log):
 def test_names_are_short_unique_and_prefixes_of_the_number(log):
     names = names_of(log)
     assert len(set(names.values())) == len(names)
-    for request, label in log.requests.label.items():
+    for request, label in read(log).requests.label.items():
         assert re.fullmatch("[0-9a-f]{4,6}", names[int(str(request))])
         assert label.startswith(f"cmpl-{names[int(str(request))]}")
-    assert log.requests.label[1] == foreign_label(1)
+    assert read(log).requests.label[1] == foreign_label(1)
 
 
 def test_equal_runs_of_two_engines_do_not_differ(own, log):

@@ -17,6 +17,7 @@ from engine.core.sampling_params import SamplingParams
 from tests.engine.workloads import Arrival, Workload, make_engine, play, random_workload
 from tests.facts import assert_names
 from tests.visualizer.storytellers import storytellers
+from visualizer import read
 from visualizer.reading.rows import OutputTokenRow, RequestRow, StepRow
 
 FRAMES = {  # the first field of a request's and of a step's row is the frame's index
@@ -55,7 +56,7 @@ def test_tokens_are_what_the_engine_gave_its_requests(seeds):
     kinds: Counter[str] = Counter()
     for seed in seeds:
         log, played = recorded(seed)
-        frame = log.tokens
+        frame = read(log).tokens
         for id_, of_one in frame.groupby("request"):
             request = played[id_]
             assert of_one["id"].tolist() == request.output_ids
@@ -96,7 +97,7 @@ def test_requests_are_what_the_events_say_of_each(seeds):
     seen: Counter[str] = Counter()
     for seed in seeds:
         log, played = recorded(seed)
-        frame = log.requests
+        frame = read(log).requests
         assert set(played) <= set(frame.index)  # one aborted before any step never was in `played`
         for id_, row in frame.iterrows():
             expect = facts_of(log, id_)
@@ -177,7 +178,7 @@ def test_steps_add_up_with_the_folded_state_and_the_other_frames(seeds):
     seen: Counter[str] = Counter()
     for seed in seeds:
         log, _ = recorded(seed)
-        frame = log.steps
+        frame = read(log).steps
         kinds = frame.prefill_tokens + frame.catchup_tokens + frame.decode_tokens
         assert (frame.tokens == kinds).all()
         assert (
@@ -185,10 +186,10 @@ def test_steps_add_up_with_the_folded_state_and_the_other_frames(seeds):
             .eq(log[0].settings["num_blocks"])
             .all()
         )
-        per_step = log.tokens.groupby("step")["id"].count().reindex(frame.index, fill_value=0)
+        per_step = read(log).tokens.groupby("step")["id"].count().reindex(frame.index, fill_value=0)
         assert (frame.sampled_tokens + frame.forced_tokens == per_step).all()
-        assert frame.forced_tokens.sum() == log.tokens.forced.sum()
-        assert frame.accepted_tokens.sum() == log.tokens.drafted.sum()
+        assert frame.forced_tokens.sum() == read(log).tokens.forced.sum()
+        assert frame.accepted_tokens.sum() == read(log).tokens.drafted.sum()
         assert frame.preempted.sum() == len(log.of(v.Preempted))
         assert frame.admitted.sum() == len(log.of(v.Admitted))
         begun = [i for i, event in enumerate(log) if isinstance(event, v.StepStarted)] or [len(log)]
@@ -259,7 +260,7 @@ def test_a_window_tells_what_it_knows_and_nothing_else(seeds):
         if not isinstance(part[0], v.Keyframe):
             continue
         deterministic = [name for name in FRAMES["requests"] if not name.endswith("_ms")]
-        full, known = whole.requests, part.requests
+        full, known = read(whole).requests, read(part).requests
         assert {entry["id"] for entry in part[0].state["requests"]} <= set(known.index)
         for id_, row in known.iterrows():
             for name in deterministic:
@@ -273,13 +274,15 @@ def test_a_window_tells_what_it_knows_and_nothing_else(seeds):
             assert not came_before or all(missing(row[name]) for name in timed)
         names = [name for name in FRAMES["steps"] if not name.endswith("_ms")]
         first = part[0].state["step"]
-        late = whole.steps[names]
+        late = read(whole).steps[names]
         late = late[late.index > first + 1]  # earlier requests are truncated in the first
-        pd.testing.assert_frame_equal(part.steps[names].loc[late.index], late)
-        assert all(step > first for step in part.steps.index)
+        steps = read(part).steps
+        pd.testing.assert_frame_equal(steps[names].loc[late.index], late)
+        assert all(step > first for step in steps.index)
         columns = ["request", "index", "step", "id", "text", "forced", "drafted"]
-        tail = whole.tokens[columns].tail(len(part.tokens)).reset_index(drop=True)
-        pd.testing.assert_frame_equal(part.tokens[columns], tail)
+        tokens = read(part).tokens[columns]
+        tail = read(whole).tokens[columns].tail(len(tokens)).reset_index(drop=True)
+        pd.testing.assert_frame_equal(tokens, tail)
     assert gaps > 100, "no window hid anything"
 
 
@@ -288,7 +291,7 @@ def test_a_log_without_times_has_the_same_counts_and_no_times():
     bare = EventLog.from_bytes(b"".join(line + b"\n" for line in log.deterministic()))
     for name, columns in FRAMES.items():
         timed = [column for column in columns if column.endswith("_ms") or column == "logprob"]
-        with_times, without = getattr(log, name), getattr(bare, name)
+        with_times, without = getattr(read(log), name), getattr(read(bare), name)
         assert without[timed].isna().all(axis=None)
         pd.testing.assert_frame_equal(
             with_times.drop(columns=timed), without.drop(columns=timed), check_exact=True
@@ -310,13 +313,13 @@ def expected_type(frame: str, column: str) -> str:
 @pytest.mark.parametrize("name", FRAMES)
 def test_columns_and_types_are_the_same_for_an_empty_log(name):
     workload = Workload(EngineConfig(), [])
-    empty = getattr(make_engine(workload).log, name)
+    empty = getattr(read(make_engine(workload).log), name)
     assert len(empty) == 0
     assert list(empty) == list(FRAMES[name])
     for column in empty:
         assert str(empty[column].dtype) == expected_type(name, column), column
     assert str(empty.index.dtype) == "int64"
-    full = getattr(storytellers(), name)
+    full = getattr(read(storytellers()), name)
     assert full.dtypes.equals(empty.dtypes)
     assert full.index.name == empty.index.name
 
@@ -324,7 +327,7 @@ def test_columns_and_types_are_the_same_for_an_empty_log(name):
 @pytest.mark.parametrize("name", FRAMES)
 def test_the_page_about_frames_lists_every_column_in_order(name):
     page = (Path(__file__).parents[2] / "docs" / "frames.md").read_text("utf-8")
-    section = page.split(f"## `log.{name}`")[1].split("\n## ")[0]
+    section = page.split(f"## `read(log).{name}`")[1].split("\n## ")[0]
     listed = [line.split("`")[1] for line in section.splitlines() if line.startswith("| `")]
     assert listed == list(FRAMES[name])
 
@@ -334,7 +337,11 @@ def test_a_failed_forward_pass_is_an_error_with_its_message_and_no_tokens():
     workload = Workload(EngineConfig(), [Arrival(1, [97] * 5, params)], failures={2})
     engine = make_engine(workload)
     play(engine, workload)
-    (row,) = engine.log.requests.itertuples()
+    (row,) = read(engine.log).requests.itertuples()
     assert (row.finish_reason, row.output_tokens, row.finished_step) == ("error", 1, 2)
     assert_names(row.message, "RuntimeError")
-    assert engine.log.steps.loc[2, ["batch", "sampled_tokens", "finished"]].tolist() == [1, 0, 1]
+    assert read(engine.log).steps.loc[2, ["batch", "sampled_tokens", "finished"]].tolist() == [
+        1,
+        0,
+        1,
+    ]

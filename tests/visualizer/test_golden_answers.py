@@ -9,6 +9,7 @@ from engine.core.log.vocabulary import RequestArrived, RunStarted, StepFinished
 from tests.engine.test_waterfall import recorded
 from tests.engine.workloads import sliding_workload
 from tests.visualizer.test_golden_fold import REAL, node, played, save, windowed
+from visualizer import read
 from visualizer.named_logs import gallery
 from visualizer.reading.why.miss import WhyMissed
 from visualizer.reading.why.stuck import Waiting
@@ -36,16 +37,19 @@ def compare(logs: dict[str, EventLog], folder: Path) -> set[str]:
     kinds = set[str]()
     for name, log in logs.items():
         for said in theirs[name]["missed"]:
-            answer = log.why_missed(said["request"])
+            answer = read(log).why_missed(said["request"])
             words = said.pop("words")
             assert said == missed(answer), (name, said["request"])
             if words and not (answer.about or answer.needed_by):  # the board numbers equal labels
                 assert words == answer.sentences()[1:]
             kinds.add(answer.kind)
         for step, queue in theirs[name]["queues"]:
-            assert queue == [waiting(one) for one in log.stuck(step).requests], (name, step)
+            assert queue == [waiting(one) for one in read(log).stuck(step).requests], (name, step)
         for request, marks in theirs[name]["marks"]:
-            assert marks == [part.mark for part in log.why_slow(request).parts], (name, request)
+            assert marks == [part.mark for part in read(log).why_slow(request).parts], (
+                name,
+                request,
+            )
     return kinds
 
 
@@ -107,8 +111,11 @@ def test_without_token_ids_blocks_are_compared_by_their_hashes(tmp_path):
     kinds = compare(logs, tmp_path)
     assert kinds >= {"evicted", "first", "whole"}
     for name, log in logs.items():
-        for row in known[name].request_rows:
-            one, other = known[name].why_missed(row.request), log.why_missed(row.request)
+        for row in read(known[name]).request_rows:
+            one, other = (
+                read(known[name]).why_missed(row.request),
+                read(log).why_missed(row.request),
+            )
             assert one.found == other.found
             if other.kind == "evicted":
                 assert (one.kind, one.evicted) == ("evicted", other.evicted)

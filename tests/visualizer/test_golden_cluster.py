@@ -20,6 +20,7 @@ from tests.visualizer.clusters import (
     three_replicas,
 )
 from tests.visualizer.test_golden_fold import node
+from visualizer import read
 from visualizer.html import MODULE
 
 SOURCES = MODULE.parents[1] / "frontend" / "src" / "cluster"
@@ -40,7 +41,7 @@ def logs() -> dict[str, ClusterLog]:
 
 def test_a_moved_prefix_is_expected_where_it_went(theirs):
     facts = theirs["roles"]["facts"]
-    assert facts["judged"] == len(prefill_and_decode().decision_rows)
+    assert facts["judged"] == len(read(prefill_and_decode()).decision_rows)
     assert facts["wrong"] == 0
 
 
@@ -62,7 +63,7 @@ def test_the_log_splits_into_the_same_logs(theirs):
         split = {
             replica: {
                 "events": len(events),
-                "requests": len(events.requests),
+                "requests": len(read(events).request_rows),
                 "offset": log.offset(replica),
             }
             for replica, events in log.replicas.items()
@@ -72,7 +73,7 @@ def test_the_log_splits_into_the_same_logs(theirs):
 
 def test_the_decisions_have_the_same_facts(theirs):
     for name, log in logs().items():
-        ours = log.decision_rows
+        ours = read(log).decision_rows
         assert len(theirs[name]["rows"]) == len(ours), name
         for said, row in zip(theirs[name]["rows"], ours, strict=True):
             known = msgspec.structs.asdict(row)
@@ -83,7 +84,7 @@ def test_the_decisions_have_the_same_facts(theirs):
 
 def test_the_figures_are_the_sums_of_the_rows(theirs):
     for name in ("three", "dies", "crowd"):
-        rows, facts = logs()[name].decisions, theirs[name]["facts"]
+        rows, facts = read(logs()[name]).decisions, theirs[name]["facts"]
         judged = rows[rows.cached_tokens.notna()]
         assert facts["requests"] == rows.request.nunique()
         predicts = [bool(event.hits) for event in logs()[name] if isinstance(event, c.Routed)]

@@ -22,6 +22,7 @@ from engine.simulation.mixture_runner import MixtureRunner
 from engine.simulation.simulate import simulate
 from engine.simulation.speakers import NAMES, Speaker, workload_of
 from tests.engine.workloads import Workload, make_engine, play, random_workload, sliding_workload
+from visualizer import read
 from visualizer.logs import StepIndex, settings_of
 from visualizer.opening import opening
 from visualizer.reading.durations import duration
@@ -141,8 +142,8 @@ def test_both_folds_sum_the_loads_of_experts_and_say_the_same_of_them(tmp_path):
     for name, log in logs.items():
         said = dict(json.loads(node("loads.js", tmp_path / f"{name}.jsonl")))
         assert len(said) > 15
-        assert said.pop("all") == str(log.expert_loads())
-        assert said == {step: str(log.expert_loads(step)) for step in said}
+        assert said.pop("all") == str(read(log).expert_loads())
+        assert said == {step: str(read(log).expert_loads(step)) for step in said}
 
 
 def test_what_the_model_says_is_true(soak, first_seed, tmp_path):
@@ -167,7 +168,7 @@ def test_the_board_and_the_frame_say_the_same_of_each_request(first_seed, tmp_pa
     said = json.loads(node("request_spans.js", tmp_path))
     aborted = 0
     for name, log in logs.items():
-        rows = log.requests
+        rows = read(log).requests
         if settings_of(log).get("async_scheduling"):  # the board shows a token when it is known
             rows["first_token_step"] += 1
         ours = json.loads(rows.to_json(orient="index"))
@@ -185,7 +186,7 @@ def test_python_and_the_board_open_at_the_same_step(first_seed, tmp_path):
     theirs = json.loads(node("openings.js", tmp_path))
     ours = {name: list(opening(log, StepIndex(log))) for name, log in logs.items()}
     assert theirs == ours
-    assert any(log.steps.preempted.sum() for log in logs.values())
+    assert any(read(log).steps.preempted.sum() for log in logs.values())
 
 
 def test_python_and_the_board_write_durations_alike():

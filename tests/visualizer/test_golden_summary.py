@@ -10,6 +10,7 @@ from engine import Cost, EngineConfig, EventLog, Workload, simulate
 from engine.simulation.workload import poisson, uniform
 from tests.visualizer.storytellers import storytellers
 from tests.visualizer.test_golden_fold import node, recorded, save, windowed
+from visualizer import read
 from visualizer.summary import PERCENTILES, percentiles
 
 SLO_MS = {"ttft": 50, "itl": 12}
@@ -36,8 +37,8 @@ def in_us(values: Any) -> dict[str, float]:
 
 def good(log: EventLog) -> int:
     """The finished requests within the limits."""
-    gaps = log.tokens.dropna(subset="gap_ms").groupby("request").gap_ms.quantile(0.99)
-    rows = log.requests[log.requests.finish_reason.isin(["stop", "length"])]
+    gaps = read(log).tokens.dropna(subset="gap_ms").groupby("request").gap_ms.quantile(0.99)
+    rows = read(log).requests[read(log).requests.finish_reason.isin(["stop", "length"])]
     slowest = gaps.reindex(rows.index).fillna(0)
     return int(((rows.ttft_ms <= SLO_MS["ttft"]) & (slowest <= SLO_MS["itl"] + 1e-9)).sum())
 
@@ -53,24 +54,24 @@ def test_the_board_and_python_summarize_alike(first_seed, tmp_path):
     save(logs, tmp_path)
     theirs = json.loads(node("summaries.js", tmp_path))
     for name, log in logs.items():
-        ours, said = log.requests, theirs[name]
+        ours, said = read(log).requests, theirs[name]
         assert said["ttft"] == pytest.approx(in_us(ours.ttft_ms)), name
-        assert said["itl"] == pytest.approx(in_us(log.tokens.gap_ms)), name
+        assert said["itl"] == pytest.approx(in_us(read(log).tokens.gap_ms)), name
         assert said["requests"] == len(ours)
-        assert said["preemptions"] == log.steps.preempted.sum()
+        assert said["preemptions"] == read(log).steps.preempted.sum()
         ends = ours.finish_reason.value_counts().to_dict()
         unfinished = int(ours.finish_reason.isna().sum())
         assert said["ends"] == ends | ({"unfinished": unfinished} if unfinished else {}), name
     for name in ("story", "crowd", "static"):
         log, said = logs[name], theirs[name]
-        prompts = log.requests[log.requests["sample"] == 0]
+        prompts = read(log).requests[read(log).requests["sample"] == 0]
         assert (said["found"], said["asked"]) == (
             prompts.cached_tokens.sum(),
             prompts.prompt_tokens.sum(),
         )
         assert said["good"] == good(log)
         assert 0 < said["good"] < said["requests"]
-        steps = log.steps
+        steps = read(log).steps
         end = (steps.start_ms + steps.duration_ms).max() - steps.start_ms.min()
         assert said["duration"] == pytest.approx(1000 * end)
 
@@ -81,7 +82,7 @@ def test_the_waits_add_up_to_the_time_that_requests_waited(tmp_path):
     theirs = json.loads(node("summaries.js", tmp_path))
     for name, log in logs.items():
         said = theirs[name]
-        steps = log.steps
+        steps = read(log).steps
         waited = (steps.waiting * steps.duration_ms).sum()
         assert said["waited"] == pytest.approx(1000 * waited)
         assert math.isclose(sum(wait["amount"] for wait in said["waits"]), said["waited"])

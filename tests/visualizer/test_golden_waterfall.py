@@ -8,6 +8,7 @@ from engine.core.log.log import EventLog
 from engine.core.log.vocabulary import StepFinished
 from tests.engine.test_waterfall import recorded
 from tests.visualizer.test_golden_fold import SCRIPTS, node, save, windowed
+from visualizer import read
 from visualizer.logs import settings_of
 from visualizer.named_logs import gallery
 from visualizer.reading.waterfall.picture import COLOURS
@@ -19,7 +20,7 @@ def compare(logs: dict[str, EventLog], folder: Path) -> int:
     theirs = json.loads(node("waterfalls.js", folder))
     compared = 0
     for name, log in logs.items():
-        waterfall = log.waterfall
+        waterfall = read(log).waterfall
         assert [int(request) for request in theirs[name]] == sorted(waterfall.requests)
         for request, said in theirs[name].items():
             time = waterfall[int(request)]
@@ -54,7 +55,7 @@ def test_logs_without_times(first_seed, tmp_path):
         str(seed): EventLog.from_bytes(b"\n".join([*recorded(seed).deterministic(), b""]))
         for seed in seeds
     }
-    units = {log.waterfall.unit for log in logs.values() if log.of(StepFinished)}
+    units = {read(log).waterfall.unit for log in logs.values() if log.of(StepFinished)}
     assert units == {"steps"}
     compare(logs, tmp_path)
 

@@ -19,7 +19,7 @@ import pytest
 from engine.core.log import EventLog
 from engine.core.log.vocabulary import AnyEvent, Event
 from tests.visualizer.storytellers import storytellers
-from visualizer import to_html
+from visualizer import read, to_html
 from visualizer.local import pages
 from visualizer.local.live_log import LiveLog, open_live
 from visualizer.local.pages import board_routes, live_routes, routes_of_several
@@ -267,7 +267,7 @@ def test_without_text_nothing_on_the_page_has_a_prompt_an_output_or_a_name(log, 
     window = EventLog(window=60)
     for event in log:
         window.append(event)
-    row = log.request_rows[0]
+    row = read(log).request_rows[0]
     secrets = {row.label.encode(), *(text.encode() for text in log.state().prefix_texts(1))}
     for events in (log, window):
         path = tmp_path / "board.html"

@@ -24,7 +24,7 @@ from engine.simulation.workload import Workload, lognormal, poisson
 from tests.engine.workloads import make_engine, next_token, play, random_workload
 from tests.facts import assert_names
 from tests.visualizer.storytellers import storytellers
-from visualizer import to_perfetto
+from visualizer import read, to_perfetto
 
 ENGINE, REQUESTS = 1, 2
 Event = dict[str, Any]
@@ -372,7 +372,7 @@ def test_counters_are_the_frames_numbers(crowd):
     def at(name: str, time: int) -> dict[str, int]:
         return [args for ts, args in values[name] if ts <= time][-1]
 
-    for step in crowd.steps.iloc[::40].itertuples():
+    for step in read(crowd).steps.iloc[::40].itertuples():
         time = round(step.start_ms * 1000)
         blocks = {"used": step.used_blocks, "cached": step.cached_blocks, "free": step.free_blocks}
         assert at("KV blocks", time) == blocks

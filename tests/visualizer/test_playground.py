@@ -14,7 +14,7 @@ from engine.simulation.cost_runner import Cost
 from engine.simulation.scenarios import scenario
 from engine.simulation.simulate import simulate
 from tests.facts import assert_names, raises_naming
-from visualizer import playground, show
+from visualizer import playground, read, show
 from visualizer.logs import StepIndex
 from visualizer.opening import opening
 from visualizer.playing import rerun
@@ -45,8 +45,8 @@ def at_once(**settings: object) -> Playground:
 def test_the_first_run_has_preemptions_hits_and_a_queue():
     p = playground()
     assert p.log.of(Preempted)
-    assert p.log.steps.cached_tokens.sum() > 0
-    assert p.log.steps.waiting.max() > 0
+    assert read(p.log).steps.cached_tokens.sum() > 0
+    assert read(p.log).steps.waiting.max() > 0
     assert (p.board.step, p.board.selected) == opening(p.log, StepIndex(p.log))
     assert p.previous is None
     assert repr(p).startswith("Playground(token_budget=48, ")
@@ -108,7 +108,7 @@ def test_the_cursor_and_the_selection_stay_whatever_is_changed():
         p.set(token_budget=budget)
         assert (p.board.step, p.board.selected) == (9, 3)
         assert (p.board_before.step, p.board_before.selected) == (9, 3)
-    p.board.selected = p.log.requests.index[-1]
+    p.board.selected = read(p.log).requests.index[-1]
     p.set(requests=2)
     assert p.board.selected is None
     p.board.step = max(StepIndex(p.log).ends)
@@ -198,18 +198,19 @@ def test_a_given_workload_is_served_and_has_no_controls_for_traffic():
 def test_a_run_that_would_take_too_long_is_truncated_and_says_so(monkeypatch):
     monkeypatch.setattr(rerun, "SIMULATED_TOKENS", 300)
     p = playground(requests=14)
-    left = 14 - len(p.log.requests)
+    left = 14 - len(read(p.log).requests)
     assert 0 < left < 14
     assert_names(words(p), left)
-    total = p.log.requests.prompt_tokens.sum() + p.log.requests.max_tokens.sum()
+    total = read(p.log).requests.prompt_tokens.sum() + read(p.log).requests.max_tokens.sum()
     assert total <= 300
 
 
 def test_the_model_serves_the_same_requests():
     p = playground(requests=3, output_tokens=4)
     p.set(model=True)
-    assert p.previous.requests.label.tolist() == p.log.requests.label.tolist()
-    assert p.previous.requests.output_tokens.tolist() == p.log.requests.output_tokens.tolist()
+    before, after = read(p.previous).requests, read(p.log).requests
+    assert before.label.tolist() == after.label.tolist()
+    assert before.output_tokens.tolist() == after.output_tokens.tolist()
     assert p.log[0].model["parameters"] > 0
 
 

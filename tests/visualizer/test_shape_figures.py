@@ -6,8 +6,8 @@ import pytest
 
 from engine import Engine, EngineConfig, SamplingParams
 from engine.core.log import EventLog
-from engine.core.structured_output import StructuredOutput
-from visualizer import figures
+from engine.core.sampling_params import StructuredOutput
+from visualizer import figures, read
 from visualizer.figures.shape import Edge, edges_of
 
 # a, then x or y twice, then z: (state, character) -> state
@@ -72,7 +72,7 @@ def test_a_bar_for_each_sampled_token_is_split_into_allowed_and_removed():
     shape = StructuredOutput("regex", "(cat|dog) [0-9]")
     prompt = engine.tokenizer.encode("Once")
     engine.complete([prompt], SamplingParams(temperature=0, structured=shape), progress=False)
-    rows = engine.log.token_rows
+    rows = read(engine.log).token_rows
     allowed, removed = figures.masks(engine.log).data
     assert allowed.y == tuple(row.mass for row in rows)
     assert all(a + b == pytest.approx(1) for a, b in zip(allowed.y, removed.y, strict=True))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from visualizer import read
 from visualizer.cli.options import (
     Browser,
     Names,
@@ -175,7 +176,7 @@ def _write_exports(
         given = {"perfetto": perfetto, "summary": summarize}
         refuse(given, f"must be omitted: {name} is the log of a cluster")
         if csv is not None:
-            typer.echo(write_csv(csv / "decisions.csv", DecisionRow, log.decision_rows))
+            typer.echo(write_csv(csv / "decisions.csv", DecisionRow, read(log).decision_rows))
         return
     if summarize:
         from visualizer.summary import summary
@@ -186,9 +187,9 @@ def _write_exports(
 
         typer.echo(to_perfetto(log, perfetto))
     if csv is not None:
-        typer.echo(write_csv(csv / "requests.csv", RequestRow, log.request_rows))
-        typer.echo(write_csv(csv / "steps.csv", StepRow, log.step_rows))
-        typer.echo(write_csv(csv / "tokens.csv", OutputTokenRow, log.token_rows))
+        typer.echo(write_csv(csv / "requests.csv", RequestRow, read(log).request_rows))
+        typer.echo(write_csv(csv / "steps.csv", StepRow, read(log).step_rows))
+        typer.echo(write_csv(csv / "tokens.csv", OutputTokenRow, read(log).token_rows))
 
 
 def _follow(path: Path, *, theme: str | None, text: bool, port: int, browser: bool | None) -> None:
@@ -226,6 +227,8 @@ def _selected(log: "EventLog | ClusterLog", select: str) -> "Select":
             return request_named(request_names(log), select)
         except WhyError as error:
             fail(f"--select must be auto, none or a request of the log: {error}")
-    if not select.isdecimal() or int(select) not in {row.request for row in log.decision_rows}:
+    if not select.isdecimal() or int(select) not in {
+        row.request for row in read(log).decision_rows
+    }:
         fail(f"--select must be auto, none or the id of a request in the log, got {select}")
     return int(select)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from engine.cluster.cluster_log import ClusterLog
 from engine.cluster.events import Moved, Routed
+from visualizer import read
 from visualizer.cluster_logs import pack
 from visualizer.logs import LogLike, read_any
 from visualizer.reading.frames import import_pandas
@@ -44,7 +45,7 @@ class ComparedClusters:
         A request whose first token comes earlier in the second run has a negative change.
         """
         one, two = (
-            log.decisions.groupby("request").last()[list(MEASURES)].add_suffix(f"_{name}")
+            read(log).decisions.groupby("request").last()[list(MEASURES)].add_suffix(f"_{name}")
             for log, name in zip(self.logs, self.names, strict=True)
         )
         table = one.join(two, how="inner")
@@ -78,7 +79,9 @@ class ComparedClusters:
         )
 
     def __repr__(self) -> str:
-        one, two = ({row.request: row.replica for row in log.decision_rows} for log in self.logs)
+        one, two = (
+            {row.request: row.replica for row in read(log).decision_rows} for log in self.logs
+        )
         paired = one.keys() & two.keys()
         moved = sum(one[request] != two[request] for request in paired)
         return f"{type(self).__name__}({count(len(paired), 'request')}, {moved} on another replica)"
@@ -95,7 +98,7 @@ def _read(log: LogLike | ClusterLog, name: str) -> ClusterLog:
 
 
 def _totals(log: ClusterLog) -> dict[str, float]:
-    rows = log.decision_rows
+    rows = read(log).decision_rows
     judged = [row for row in rows if row.cached_tokens is not None]
     first_tokens: dict[int, float] = {}
     for row in rows:
@@ -126,6 +129,6 @@ def _predictions(log: ClusterLog) -> list[tuple[DecisionRow, int]]:
     }
     return [
         (row, max(row.predicted_tokens, moved.get((row.request, row.replica), 0)))
-        for row, event in zip(log.decision_rows, routed, strict=True)
+        for row, event in zip(read(log).decision_rows, routed, strict=True)
         if event.hits and row.cached_tokens is not None
     ]

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 from engine.cluster.cluster_log import ClusterLog
 from engine.core.log import EventLog
 from engine.core.log import vocabulary as v
-from engine.core.log.facts import Fact
+from engine.simulation.facts import Fact
+from visualizer import read
 from visualizer.comparing.accuracy import accuracy
 from visualizer.comparing.compared_clusters import ComparedClusters
 from visualizer.comparing.differences import differing_steps, first_difference, pair
@@ -36,7 +37,7 @@ from visualizer.reading.rows import RequestRow
 if TYPE_CHECKING:
     import pandas as pd
 
-# The fields of `log.request_rows` to compare.
+# The fields of `read(log).request_rows` to compare.
 MEASURES = ("ttft_ms", "itl_ms", "e2e_ms", "finished_step", "preemptions", "cached_tokens")
 _COUNTS = ("finished_step", "preemptions", "cached_tokens")
 MAX_ROWS = 300  # the page lists only the requests that changed most
@@ -146,7 +147,8 @@ class ComparedRuns:
         if self.difference:
             return str(self.first_difference)
         if (lacking := self._without_decisions) is not None:
-            return f"No decision can be compared. {lacking.knowledge.missing('scheduled_tokens')}"
+            missing = read(lacking).knowledge.missing("scheduled_tokens")
+            return f"No decision can be compared. {missing}"
         a, b = self.logs
         if a.deterministic() == b.deterministic():
             return "No difference: the two runs are identical, event by event."
@@ -155,11 +157,13 @@ class ComparedRuns:
     @property
     def _without_decisions(self) -> EventLog | None:
         """The first log that does not record what its steps computed."""
-        return next((log for log in self.logs if log.knowledge.lacks("scheduled_tokens")), None)
+        return next(
+            (log for log in self.logs if read(log).knowledge.lacks("scheduled_tokens")), None
+        )
 
     @cached_property
     def _rows(self) -> tuple[dict[int, RequestRow], dict[int, RequestRow]]:
-        a, b = ({row.request: row for row in log.request_rows} for log in self.logs)
+        a, b = ({row.request: row for row in read(log).request_rows} for log in self.logs)
         return a, b
 
     @property
@@ -248,8 +252,10 @@ class ComparedRuns:
     def _unknown_inputs(self) -> list[str]:
         """Return a sentence for each kind of input that one of the logs does not record."""
         kinds: tuple[Fact, ...] = ("settings", "arrivals")
-        lacking = {fact: log for log in self.logs for fact in kinds if log.knowledge.lacks(fact)}
-        return [log.knowledge.missing(fact) for fact, log in lacking.items()]
+        lacking = {
+            fact: log for log in self.logs for fact in kinds if read(log).knowledge.lacks(fact)
+        }
+        return [read(log).knowledge.missing(fact) for fact, log in lacking.items()]
 
     def __repr__(self) -> str:
         runs = ", ".join(
@@ -280,7 +286,7 @@ def _changed_settings(a: EventLog, b: EventLog) -> dict[str, tuple[Any, Any]]:
     """
     if is_foreign(a, b):
         one, two = settings_of(a), settings_of(b)
-        known = not any(log.knowledge.lacks("settings") for log in (a, b))
+        known = not any(read(log).knowledge.lacks("settings") for log in (a, b))
         names = [name for name in one if name in two and known]
     else:
         one, two = _settings_and_classes(a), _settings_and_classes(b)

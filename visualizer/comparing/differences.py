@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 from engine.core.log import EventLog, State
 from engine.core.log import vocabulary as v
-from engine.core.log.facts import Fact
+from engine.simulation.facts import Fact
+from visualizer import read
 from visualizer.comparing.engines import is_foreign, match_equal, match_foreign
 from visualizer.moments import Moment
 from visualizer.reading.messages import Words, count, supply_words
@@ -185,7 +186,7 @@ def differing_steps(a: EventLog, b: EventLog, pairs: dict[int, int]) -> list[int
 
 
 def _unknown_in(*logs: EventLog) -> frozenset[Fact]:
-    return frozenset(fact for log in logs for fact in log.knowledge.facts("unknown"))
+    return frozenset(fact for log in logs for fact in read(log).knowledge.facts("unknown"))
 
 
 def _one_goes_on(

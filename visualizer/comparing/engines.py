@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from engine.core.log import EventLog
 from engine.core.log import vocabulary as v
-from engine.core.log.facts import FACTS, Fact
+from engine.simulation.facts import FACTS, Fact
+from visualizer import read
 from visualizer.reading.knowledge import WORDS
 
 
@@ -27,7 +28,7 @@ class Arrival(NamedTuple):
 
 def is_foreign(*logs: EventLog) -> bool:
     """Return whether another engine wrote at least one of the logs."""
-    return any(log.knowledge.source for log in logs)
+    return any(read(log).knowledge.source for log in logs)
 
 
 def match_foreign(a: EventLog, b: EventLog) -> list[tuple[Arrival, Arrival]]:
@@ -70,7 +71,7 @@ def engines_note(a: EventLog, b: EventLog, names: tuple[str, str]) -> str:
     """Say how the requests of two engines were matched, and which facts only one of the logs has."""
     matched = "label" if _shared_labels(a, b) else "order of arrival"
     sentences = [f"The requests are matched by {matched}."]
-    knows = a.knowledge, b.knowledge
+    knows = read(a).knowledge, read(b).knowledge
     engines = [one.source.get("engine", "Underglass") for one in knows]
     if engines[0] != engines[1]:
         on = [re.sub("^simulation of", "a simulation of", engine) for engine in engines]

@@ -5,8 +5,9 @@ from statistics import fmean
 
 from engine.core.log import EventLog
 from engine.core.log import vocabulary as v
-from engine.core.log.facts import Fact
+from engine.simulation.facts import Fact
 from engine.simulation.quantile import quantile
+from visualizer import read
 from visualizer.comparing.accuracy import Accuracy
 from visualizer.logs import settings_of
 from visualizer.reading.rows import RequestRow
@@ -31,13 +32,13 @@ _LARGER = ("throughput", "tokens found in the cache")
 
 
 def run_totals(log: EventLog, requests: Sequence[RequestRow]) -> dict[str, float | None]:
-    """Return the measures of a run by name. `requests` is `log.request_rows`."""
+    """Return the measures of a run by name. `requests` is `read(log).request_rows`."""
     finished = [event for event in log.of(v.StepFinished) if "start" in event.t]
     seconds = (finished[-1].t["end"] - finished[0].t["start"]) / US_PER_S if finished else 0.0
     output = sum(row.output_tokens for row in requests)
     ttft = [row.ttft_ms for row in requests if row.ttft_ms is not None]
     itl = [row.itl_ms for row in requests if row.itl_ms is not None]
-    gaps = [row.gap_ms for row in log.token_rows if row.gap_ms is not None]
+    gaps = [row.gap_ms for row in read(log).token_rows if row.gap_ms is not None]
     size = int(settings_of(log)["block_size"])
     cached_blocks = sum(len(event.blocks) for event in log.of(v.Admitted))
     adopted_blocks = sum(len(event.blocks) for event in log.of(v.PrefixAdopted))
@@ -55,7 +56,7 @@ def run_totals(log: EventLog, requests: Sequence[RequestRow]) -> dict[str, float
         "tokens computed twice": _computed_twice(log),
         "output tokens": output,
     }
-    lacked = [name for name, fact in _FACTS.items() if log.knowledge.lacks(fact)]
+    lacked = [name for name, fact in _FACTS.items() if read(log).knowledge.lacks(fact)]
     return totals | dict.fromkeys(lacked)
 
 

@@ -13,6 +13,7 @@ import msgspec
 
 from engine.core.log import EventLog
 from engine.core.log import vocabulary as v
+from visualizer import read
 
 
 def fit_record(replay: EventLog, log: EventLog) -> dict[str, Any] | None:
@@ -87,7 +88,7 @@ def end_error(measured: EventLog, timed: EventLog) -> dict[str, float]:
 def _mean_error(measured: EventLog, timed: EventLog, name: str) -> float | None:
     pairs = [
         (getattr(one, name), getattr(two, name))
-        for one, two in zip(measured.request_rows, timed.request_rows, strict=True)
+        for one, two in zip(read(measured).request_rows, read(timed).request_rows, strict=True)
     ]
     errors = [abs(b - a) for a, b in pairs if a is not None and b is not None]
     return fmean(errors) if errors else None

@@ -13,6 +13,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from engine.core.log import EventLog
+from visualizer import read
 from visualizer.figures.theme import (
     MAX_POINTS,
     Palette,
@@ -34,7 +35,7 @@ def ttft(logs: Logs, *, theme: str | None = None) -> go.Figure:
     """Draw the distribution of the time to first token, measured from each request's arrival."""
 
     def values(log: EventLog) -> tuple[pd.Series, list[str]]:
-        frame = log.requests
+        frame = read(log).requests
         frame = frame[frame.ttft_ms.notna()].sort_values("ttft_ms")
         names = [f"r{id_} {label}".strip() for id_, label in frame.label.items()]
         return frame.ttft_ms, names
@@ -49,7 +50,7 @@ def itl(logs: Logs, *, theme: str | None = None) -> go.Figure:
     """
 
     def values(log: EventLog) -> tuple[pd.Series, list[str]]:
-        frame = log.tokens
+        frame = read(log).tokens
         frame = frame[frame.gap_ms.notna()].sort_values("gap_ms")
         names = [
             f"r{request}, token {index + 1}"

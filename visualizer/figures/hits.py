@@ -6,6 +6,7 @@ from itertools import accumulate
 import plotly.graph_objects as go
 
 from engine.cluster.cluster_log import ClusterLog
+from visualizer import read
 from visualizer.figures.theme import (
     MAX_POINTS,
     empty_figure,
@@ -25,7 +26,7 @@ def hits(logs: ClusterLog | Mapping[str, ClusterLog], *, theme: str | None = Non
     palette = palette_of(theme)
     by_name = {"": logs} if isinstance(logs, ClusterLog) else dict(logs)
     runs = {
-        name: [row for row in log.decision_rows if row.cached_tokens is not None]
+        name: [row for row in read(log).decision_rows if row.cached_tokens is not None]
         for name, log in by_name.items()
     }
     runs = {name: rows for name, rows in runs.items() if rows}

@@ -3,6 +3,7 @@
 import plotly.graph_objects as go
 
 from engine.core.log import EventLog
+from visualizer import read
 from visualizer.figures.theme import empty_figure, new_figure, palette_of, swatch
 
 MAX_TOKENS = 80
@@ -16,7 +17,7 @@ def masks(log: EventLog, *, request: int | None = None, theme: str | None = None
              that has masks
     """
     palette = palette_of(theme)
-    rows = [row for row in log.token_rows if row.mass is not None]
+    rows = [row for row in read(log).token_rows if row.mass is not None]
     rows = [row for row in rows if row.request == (request or rows[0].request)][:MAX_TOKENS]
     if not rows:
         return empty_figure(palette, "No mask to show yet", NO_MASK)

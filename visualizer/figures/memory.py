@@ -6,6 +6,7 @@ Several logs are drawn one below the other on the same scales.
 import pandas as pd
 import plotly.graph_objects as go
 
+from visualizer import read
 from visualizer.figures.theme import (
     MAX_POINTS,
     Palette,
@@ -28,7 +29,7 @@ def memory(logs: Logs, *, theme: str | None = None) -> go.Figure:
     """
     palette = palette_of(theme)
     by_name = logs_by_name(logs)
-    frames = {name: log.steps for name, log in by_name.items()}
+    frames = {name: read(log).steps for name, log in by_name.items()}
     frames = {name: steps for name, steps in frames.items() if len(steps)}
     if not frames:
         return empty_figure(palette, "No KV blocks to show yet")

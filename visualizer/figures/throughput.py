@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from visualizer import read
 from visualizer.figures.theme import empty_figure, escaped, new_figure, palette_of, short_name
 from visualizer.logs import Logs, logs_by_name
 from visualizer.reading.durations import duration
@@ -21,7 +22,9 @@ def throughput(logs: Logs, *, theme: str | None = None) -> go.Figure:
     A step's tokens are counted when the step ends. A window spans at least five median steps.
     """
     palette = palette_of(theme)
-    frames = {name: log.steps.dropna(subset="start_ms") for name, log in logs_by_name(logs).items()}
+    frames = {
+        name: read(log).steps.dropna(subset="start_ms") for name, log in logs_by_name(logs).items()
+    }
     frames = {name: steps for name, steps in frames.items() if len(steps)}
     if not frames:
         return empty_figure(palette, "No throughput to show yet")

@@ -11,6 +11,7 @@ from statistics import fmean, median
 from typing import Any
 
 from engine.core.log import EventLog
+from visualizer import read
 
 MIME = "application/vnd.plotly.v1+json"
 
@@ -33,14 +34,14 @@ def numbers(log: EventLog) -> dict[str, float]:
 
     TTFT is measured per request and ITL over all tokens.
     """
-    steps = log.step_rows
+    steps = read(log).step_rows
     start, last, took = steps[0].start_ms, steps[-1].start_ms, steps[-1].duration_ms
     assert start is not None and last is not None and took is not None, (
         "a playground's log has times"
     )
     seconds = (last + took - start) / 1000
-    ttft = [row.ttft_ms for row in log.request_rows if row.ttft_ms is not None] or [math.nan]
-    gaps = [row.gap_ms for row in log.token_rows if row.gap_ms is not None] or [math.nan]
+    ttft = [row.ttft_ms for row in read(log).request_rows if row.ttft_ms is not None] or [math.nan]
+    gaps = [row.gap_ms for row in read(log).token_rows if row.gap_ms is not None] or [math.nan]
     measured = (
         len(steps),
         seconds,

@@ -20,6 +20,7 @@ import ipywidgets as widgets
 import traitlets
 
 from engine.core.log import EventLog
+from visualizer import read
 from visualizer.logs import StepIndex
 from visualizer.opening import opening
 from visualizer.playing import controls
@@ -176,7 +177,7 @@ class Playground(widgets.VBox):  # type: ignore[misc]
         else:
             self.board_before.view_model.replace(previous, step, selected)
         last = max(StepIndex(self.log).ends)
-        known = any(row.request == selected for row in self.log.request_rows)
+        known = any(row.request == selected for row in read(self.log).request_rows)
         self.board.view_model.replace(self.log, min(step, last), selected if known else None)
         self._run_choice.value = "this run"
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from visualizer import read
 from visualizer.playing.rerun import Run
 from visualizer.playing.settings import NAMES
 from visualizer.reading.durations import duration
@@ -27,7 +28,10 @@ def _value_text(value: Any) -> str:
 
 def description(run: Run, now: dict[str, float]) -> str:
     """Return how many requests and steps a run had, and how long it took."""
-    requests, seconds = count(len(run.log.request_rows), "request"), duration(1000 * run.seconds)
+    requests, seconds = (
+        count(len(read(run.log).request_rows), "request"),
+        duration(1000 * run.seconds),
+    )
     text = f"{requests} in {now['steps']:.0f} steps; the run took {seconds}."
     if run.left_out:
         text += f" Another {run.left_out} were left out to keep the run short."

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.core.log.facts import FACTS, Fact, Knowledge, knowledge
 from engine.core.log.vocabulary import EventsMissing
+from engine.simulation.facts import FACTS, Fact, Knowledge, knowledge
 
 WORDS: dict[str, Any] = json.loads(Path(__file__).with_name("knowledge.json").read_text("utf-8"))
 UNKNOWN: str = WORDS["unknown"]

@@ -15,12 +15,14 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engine.core.log import vocabulary as v
-from engine.core.log.expert_loads import ExpertLoads
 from engine.core.log.fold import State
 from visualizer.reading.knowledge import half_dot
+
+if TYPE_CHECKING:
+    from visualizer.reading.expert_loads import ExpertLoads
 
 Words = list[str | int]
 
@@ -190,7 +192,7 @@ def percent(share: float) -> str:
     return f"{100 * share:.2g}%" if share < 0.1 else f"{round(100 * share)}%"
 
 
-def expert_load_words(loads: ExpertLoads) -> str:
+def expert_load_words(loads: "ExpertLoads") -> str:
     """Say which expert is the busiest and how many have nothing to do."""
     busiest, words = loads.busiest, MESSAGES["experts"]
     return text(

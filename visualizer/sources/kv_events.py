@@ -9,7 +9,6 @@ cache.
 from collections.abc import Iterator, Mapping
 
 from engine.core.log import LogError
-from engine.core.log.facts import Fact, Knowledge
 from engine.core.log.vocabulary import (
     SCHEMA_VERSION,
     Event,
@@ -18,6 +17,7 @@ from engine.core.log.vocabulary import (
     StepFinished,
     StepStarted,
 )
+from engine.simulation.facts import Fact, Knowledge
 from visualizer.sources.frames import holds_map, read_frame
 from visualizer.sources.kv_messages import (
     Batch,

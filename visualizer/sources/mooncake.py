@@ -1,6 +1,6 @@
 """Recognize Mooncake's request traces, which `mooncake_run.py` plays on the simulator."""
 
-from engine.core.log.facts import simulated_facts
+from engine.simulation.facts import simulated_facts
 from visualizer.sources.reader import Reader, Translator
 
 FACTS = simulated_facts({"arrivals": "recorded"})

@@ -6,9 +6,9 @@ from typing import get_args
 from engine.cluster.cluster_log import ClusterDecoder
 from engine.cluster.events import AnyClusterEvent, Of
 from engine.core.log import Event
-from engine.core.log.facts import FACTS
 from engine.core.log.log import LogDecoder
 from engine.core.log.vocabulary import AnyEvent, Keyframe, RunStarted
+from engine.simulation.facts import FACTS
 from visualizer.sources.limits import check_settings
 from visualizer.sources.reader import Reader
 
@@ -28,7 +28,7 @@ def _check(event: Event) -> None:
 
 
 class EngineLog:
-    """Decodes the log of one engine. Older schemas are upgraded."""
+    """Decodes the log of one engine."""
 
     def __init__(self) -> None:
         self._decoder = LogDecoder()

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from engine.cluster.events import AnyClusterEvent
 from engine.core.log import Event, LogError
-from engine.core.log.facts import Fact, Knowledge
+from engine.simulation.facts import Fact, Knowledge
 
 LogEvent = Event | AnyClusterEvent
 

@@ -15,7 +15,6 @@ from collections.abc import Mapping
 import msgspec
 
 from engine.core.log import LogError
-from engine.core.log.facts import Fact, Knowledge
 from engine.core.log.vocabulary import (
     SCHEMA_VERSION,
     Event,
@@ -25,6 +24,7 @@ from engine.core.log.vocabulary import (
     StepReported,
     StepStarted,
 )
+from engine.simulation.facts import Fact, Knowledge
 from visualizer.sources.frames import Frame, holds_map, read_frame
 from visualizer.sources.limits import MAX_REQUESTS
 from visualizer.sources.reader import Reader

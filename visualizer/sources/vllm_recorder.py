@@ -10,7 +10,6 @@ import codecs
 from collections.abc import Iterator
 from typing import Any
 
-from engine.core.log.facts import FACTS, Fact, Knowledge
 from engine.core.log.log import NOT_JSON
 from engine.core.log.vocabulary import (
     SCHEMA_VERSION,
@@ -30,6 +29,7 @@ from engine.core.log.vocabulary import (
     StepStarted,
     TokenRow,
 )
+from engine.simulation.facts import FACTS, Fact, Knowledge
 from visualizer.sources import vllm_lines as lines
 from visualizer.sources.hash_memory import HashMemory, Owner
 from visualizer.sources.reader import Reader, SourceError

@@ -7,6 +7,7 @@ import traitlets
 
 from engine.cluster.cluster_log import ClusterLog
 from engine.core.log import EventLog
+from visualizer import read
 from visualizer.cluster_logs import opening_options, pack
 from visualizer.html import CLUSTER_MODULE
 from visualizer.logs import ClusterLogLike, Select, read_any
@@ -78,7 +79,7 @@ class ClusterBoard(PictureWidget):
 
     def __repr__(self) -> str:
         log = self.events
-        requests = len({row.request for row in log.decision_rows})
+        requests = len({row.request for row in read(log).decision_rows})
         return f"ClusterBoard({count(len(log.replicas), 'replica')}, {count(requests, 'request')})"
 
     def _answer(self, _: Any, message: Any, __: Any) -> None:

@@ -34,7 +34,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
 from engine.core.cache.block_pool import BlockPool
-from engine.core.cache.prefix_cache import NO_REQUEST, Adopted, BlockOwner
+from engine.core.cache.prefix_cache import NO_REQUEST, Adopted, BlockOwner, WindowPages
 from engine.core.log.vocabulary import (
     BlockEvicted,
     BlocksStored,
@@ -44,7 +44,6 @@ from engine.core.log.vocabulary import (
     EvictionReason,
 )
 from engine.core.request import Request
-from engine.extensions.window_pages import WindowPages
 
 ROOT = 0
 _Key = tuple[int, tuple[int, ...]]  # the previous node's id, and the block's tokens

@@ -13,10 +13,15 @@ samples of one prompt also share its partly filled block until the first write.
 from collections.abc import Callable
 
 from engine.core.cache.block_pool import BlockPool
-from engine.core.cache.prefix_cache import BlockOwner, PrefixCache, PrefixLookup, PrefixMatch
+from engine.core.cache.prefix_cache import (
+    BlockOwner,
+    PrefixCache,
+    PrefixLookup,
+    PrefixMatch,
+    WindowPages,
+)
 from engine.core.log.vocabulary import BlockCopied, BlocksAllocated, BlocksTrimmed, Event
 from engine.core.request import Request
-from engine.extensions.window_pages import WindowLookup, WindowPages
 
 
 class KVCacheManager:
@@ -39,7 +44,7 @@ class KVCacheManager:
         self.pages = pages
         self.lookup: PrefixLookup = prefix_cache.lookup
         if pages is not None:
-            self.lookup = WindowLookup(prefix_cache.lookup, pages)
+            self.lookup = pages.limited(prefix_cache.lookup)
         self.block_size = self.lookup.block_size
         self._emit = emit
 

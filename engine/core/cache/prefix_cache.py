@@ -10,7 +10,7 @@ cache holds it. A block with count 0 is on the free stack, and a cached block wi
 evicted.
 """
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, NamedTuple, Protocol
 
 from engine.core.request import Request
@@ -55,6 +55,55 @@ class PrefixLookup(Protocol):
 
     def match(self, tokens: Sequence[int], limit: int) -> PrefixMatch:
         """Return the longest cached prefix of `tokens`, at most `limit` blocks."""
+        ...
+
+
+class WindowPages(Protocol):
+    """Which blocks sliding layers have KV of; see `engine/extensions/window_pages.py`.
+
+    Only a model whose sliding layers have a memory of their own has one. Its methods follow what caches
+    and manager do with blocks.
+    """
+
+    window: int
+    num_pages: int
+    running: Sequence[Request]
+
+    @property
+    def blocks(self) -> list[int]:
+        """The blocks that have a window page, in ascending order."""
+        ...
+
+    def limited(self, lookup: PrefixLookup) -> PrefixLookup:
+        """Return a lookup that finds only prefixes whose window pages are present."""
+        ...
+
+    def has_page(self, block: int) -> bool:
+        """Return whether a block is in use and has a window page."""
+        ...
+
+    def make_room(self, count: int, needed_by: int = NO_REQUEST) -> None:
+        """Evict idle pages until `count` pages are free."""
+        ...
+
+    def assign(self, blocks: Iterable[int]) -> None:
+        """Give each newly allocated block a page."""
+        ...
+
+    def move(self, own: Iterable[int], cached: Iterable[int]) -> None:
+        """Move the pages of a request's own blocks to equal cached blocks that have none."""
+        ...
+
+    def touch(self, blocks: Sequence[int]) -> None:
+        """Mark the pages in the window of an owner of these blocks as just used."""
+        ...
+
+    def send(self) -> None:
+        """Send changes to the runner."""
+        ...
+
+    def take_unsent(self) -> list[tuple[int, int]]:
+        """Return the changes that the runner does not know yet."""
         ...
 
 

@@ -10,7 +10,7 @@ Source: SGLang's `python/sglang/srt/mem_cache/radix_cache.py`.
 from collections.abc import Callable, Mapping, Sequence, Set
 
 from engine.core.cache.block_pool import BlockPool
-from engine.core.cache.prefix_cache import NO_REQUEST, Adopted, BlockOwner
+from engine.core.cache.prefix_cache import NO_REQUEST, Adopted, BlockOwner, WindowPages
 from engine.core.cache.radix_tree import Match, RadixNode, RadixTree
 from engine.core.log.vocabulary import (
     Event,
@@ -22,7 +22,6 @@ from engine.core.log.vocabulary import (
     RadixSplit,
 )
 from engine.core.request import Request
-from engine.extensions.window_pages import WindowPages
 
 
 class RadixCache:

@@ -14,20 +14,15 @@ from typing import Any
 
 import torch
 
-from engine.core.compute.attention.kv_cache import KVCache
-from engine.core.compute.attention.paged_attention import PagedAttention
 from engine.core.compute.batch import Batch, make_batch
-from engine.core.compute.precision import dtype_name
-from engine.core.compute.sampling.prompt_logprobs import score_prompts
-from engine.core.compute.sampling.sampler import probabilities, sample, top_logprobs
-from engine.core.compute.sampling.truncation import TokenProbs, truncated_probs
+from engine.core.compute.device import dtype_name
+from engine.core.compute.kv_cache import KVCache
+from engine.core.compute.model import Attend, Model, ModelConfig, kv_bytes_per_token
+from engine.core.compute.paged_attention import PagedAttention
+from engine.core.compute.sampler import probabilities, sample, score_prompts, top_logprobs
+from engine.core.compute.truncation import TokenProbs, truncated_probs
 from engine.core.runner import KVFormat, Row, Sampled
 from engine.core.speculation.verification import Verifier, apply_verifier, split_output
-from engine.models.attention_block import Attend
-from engine.models.config import LlamaConfig, ModelConfig
-from engine.models.decoder import Decoder
-from engine.models.gpt2 import GPT2
-from engine.models.memory import check_kv_fits, kv_bytes_per_token
 
 
 class TorchRunner:
@@ -42,7 +37,7 @@ class TorchRunner:
     logits_to_probs  a function like `truncated_probs`, for requests that are not greedy
     """
 
-    def __init__(self, model: Decoder | GPT2, name: str = "") -> None:
+    def __init__(self, model: Model, name: str = "") -> None:
         self._model = model
         self._name = name
         self.kv_cache: KVCache | None = None
@@ -56,7 +51,7 @@ class TorchRunner:
     @property
     def expert_loads(self) -> list[list[int]]:
         """How many tokens each expert of each layer computed in the latest `run`; see `Runner`."""
-        return self._model.expert_loads if isinstance(self._model, Decoder) else []
+        return self._model.expert_loads
 
     def describe(self) -> dict[str, Any]:
         """Return the model's sizes, its precision and its KV memory in bytes.
@@ -67,11 +62,9 @@ class TorchRunner:
         config = self._model.config
         reserved = {} if self.kv_cache is None else {"kv_bytes": self.kv_cache.nbytes}
         experts = {}
-        if isinstance(config, LlamaConfig) and config.num_experts:
-            experts = {
-                "experts": config.num_experts,
-                "experts_per_token": config.experts_per_token,
-            }
+        if num_experts := getattr(config, "num_experts", 0):
+            per_token = getattr(config, "experts_per_token", 0)
+            experts = {"experts": num_experts, "experts_per_token": per_token}
         return {
             "name": self._name,
             "architecture": config.architecture,
@@ -102,7 +95,7 @@ class TorchRunner:
         config = self._model.config
         dtype, device = self._model.dtype, self._model.device
         self.kv_cache = None
-        check_kv_fits(config, num_blocks, block_size, num_window_pages, dtype=dtype, device=device)
+        self._model.check_kv(num_blocks, block_size, num_window_pages)
         self.kv_cache = KVCache(
             config, num_blocks, block_size, dtype, device, num_window_pages=num_window_pages
         )

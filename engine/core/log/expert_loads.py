@@ -1,4 +1,4 @@
-"""How many tokens each expert of a mixture computed: the log's compact form, and its figures.
+"""How many tokens each expert of a mixture computed, in the log's compact form.
 
 A model of 48 layers with 128 experts has 6,144 loads per step. In a step with one token, 8 of 128 are
 not 0; in a long prefill nearly all are. So a layer is the list of its loads in which -n stands for n
@@ -14,8 +14,6 @@ counts of each step.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
 
 MOST_EXPERTS = 65_536  # a damaged number would fill the memory
 
@@ -53,52 +51,3 @@ def summed(loads: list[list[int]], layers: Sequence[Sequence[int]]) -> list[list
         [before + load for before, load in zip(*both, strict=True)]
         for both in zip(loads, step, strict=True)
     ]
-
-
-class Busiest(NamedTuple):
-    """The expert with the most tokens, and its load as a multiple of the mean of its layer."""
-
-    layer: int
-    expert: int
-    tokens: int
-    times_mean: float
-
-
-@dataclass(frozen=True, slots=True)
-class ExpertLoads:
-    """How many tokens each expert computed: `layers[3][17]` for expert 17 of layer 3.
-
-    Layers and experts count from 0, as in the names of the weights. A layer without experts is [].
-    """
-
-    layers: list[list[int]]
-
-    @property
-    def busiest(self) -> Busiest:
-        """The busiest expert; of several, the first."""
-        tokens, layer = max((max(loads), -i) for i, loads in enumerate(self.layers) if loads)
-        expert = self.layers[-layer].index(tokens)
-        return Busiest(-layer, expert, tokens, self.imbalance(-layer))
-
-    def imbalance(self, layer: int) -> float:
-        """Return the largest load of a layer as a multiple of the mean; 1 is perfect balance.
-
-        With one device per expert, all others would wait that long for the busiest one.
-        """
-        loads = self.layers[layer]
-        return max(loads) * len(loads) / max(1, sum(loads))
-
-    @property
-    def idle(self) -> int:
-        """The number of experts without a token, in all layers."""
-        return sum(loads.count(0) for loads in self.layers)
-
-    @property
-    def experts(self) -> int:
-        """The number of experts in all layers."""
-        return sum(map(len, self.layers))
-
-    def __str__(self) -> str:
-        from visualizer.reading.messages import expert_load_words
-
-        return expert_load_words(self)

@@ -233,8 +233,7 @@ class State(EngineState):
         siblings.remove(lower.id)
         siblings.add(upper.id)
         lower.parent = upper.id
-        if event.touched:
-            lower.last = self.tick + 1
+        lower.last = self.tick + 1
         lower.tokens, lower.texts = lower.tokens[cut:], lower.texts[cut:]
         lower.blocks = lower.blocks[event.at :]
 

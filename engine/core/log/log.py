@@ -3,49 +3,24 @@
 On disk a log is JSON Lines, one event per line: any tool can read it, and a log that is cut off while
 being written loses only its last line. In memory it is a list. A server that runs for weeks keeps a
 window: when the window is full, the oldest events are folded into a keyframe.
+
+Rows, tables and explanations are computed from a log by others; see `visualizer/reading`.
 """
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, overload
+from typing import TypeVar, overload
 
 import msgspec
 
-from engine.core.log.expert_loads import ExpertLoads, unpacked
 from engine.core.log.fold import State
-from engine.core.log.upgrade import UPGRADES, schema_of, upgrade
 from engine.core.log.vocabulary import (
     SCHEMA_VERSION,
     AnyEvent,
     Event,
     Keyframe,
     RunStarted,
-    StepFinished,
 )
-from visualizer.reading.frames import frame
-from visualizer.reading.knowledge import LogKnowledge
-from visualizer.reading.rows import (
-    OutputTokenRow,
-    RequestRow,
-    StepRow,
-    request_rows,
-    step_rows,
-    token_rows,
-)
-from visualizer.reading.rows.unknown import (
-    REQUEST_FACTS,
-    STEP_FACTS,
-    TOKEN_FACTS,
-    remove_unknown,
-    source_of,
-)
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from visualizer.reading.waterfall import RequestTime, Waterfall
-    from visualizer.reading.why.miss import WhyMissed
-    from visualizer.reading.why.stuck import Stuck
 
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(AnyEvent)
@@ -165,130 +140,6 @@ class EventLog:
         log._events = events
         return log
 
-    @property
-    def knowledge(self) -> LogKnowledge:
-        """Which facts the log recorded, which are inferred, and which are unknown."""
-        return LogKnowledge(source_of(self._events))
-
-    # One record per request, step and token, computed on access; see `visualizer.reading.rows`. What the
-    # source of a foreign log does not know is None.
-
-    @property
-    def request_rows(self) -> list[RequestRow]:
-        """One row per request and sample, in order of appearance."""
-        rows = request_rows(self)
-        remove_unknown(rows, REQUEST_FACTS, source_of(self._events))
-        return rows
-
-    @property
-    def step_rows(self) -> list[StepRow]:
-        """One row per step, in order."""
-        rows = step_rows(self)
-        remove_unknown(rows, STEP_FACTS, source_of(self._events))
-        return rows
-
-    @property
-    def token_rows(self) -> list[OutputTokenRow]:
-        """One row per output token, in order of appearance."""
-        rows = token_rows(self)
-        remove_unknown(rows, TOKEN_FACTS, source_of(self._events))
-        return rows
-
-    def request(self, key: int | str) -> RequestRow:
-        """Return the row of a request, by its id or its label; of its samples, the first.
-
-        Raises LogError if no request has this id or label, or if several requests have the label.
-        """
-        rows = self.request_rows
-        found = [row for row in rows if key in (row.request, row.label)]
-        if not found:
-            known = ", ".join(f"{row.request} ({row.label})" for row in rows) or "none"
-            raise LogError(f"request: {key!r} is not in this log; its requests are {known}")
-        firsts = {row.root: row for row in reversed(found)}
-        if len(firsts) > 1:
-            ids = ", ".join(str(row.request) for row in reversed(firsts.values()))
-            raise LogError(f"request: several are labelled {key!r}; use one of their ids: {ids}")
-        return found[0]
-
-    def step(self, number: int) -> StepRow:
-        """Return the row of a step. Raises LogError if the log does not have it."""
-        rows = {row.step: row for row in self.step_rows}
-        if number not in rows:
-            known = f"{min(rows)} to {max(rows)}" if rows else "none"
-            raise LogError(f"step: {number!r} is not in this log; its steps are {known}")
-        return rows[number]
-
-    def expert_loads(self, step: int | None = None) -> ExpertLoads:
-        """Return how many tokens each expert of each layer computed in a step; None: in the whole run.
-
-        Raises LogError if the log has none: the model is dense, the step failed or is not here.
-        """
-        if step is None:
-            loads = self.state().expert_loads
-        else:
-            finished = [event for event in self.of(StepFinished) if event.step == step]
-            loads = [unpacked(layer) for event in finished for layer in event.expert_loads]
-        if not any(loads):
-            what = "this log has" if step is None else f"step {step!r} of this log has"
-            raise LogError(
-                f"expert_loads: {what} none; only steps of a model with a mixture of experts have some"
-            )
-        return ExpertLoads(loads)
-
-    # The same rows as pandas frames, with the same columns in the same order.
-
-    @property
-    def requests(self) -> "pd.DataFrame":
-        """`request_rows` as a frame, indexed by id."""
-        return frame(RequestRow, self.request_rows, "request")
-
-    @property
-    def steps(self) -> "pd.DataFrame":
-        """`step_rows` as a frame, indexed by step number."""
-        return frame(StepRow, self.step_rows, "step")
-
-    @property
-    def tokens(self) -> "pd.DataFrame":
-        """`token_rows` as a frame."""
-        return frame(OutputTokenRow, self.token_rows)
-
-    @property
-    def waterfall(self) -> "Waterfall":
-        """Where each request's time went; see `visualizer.reading.waterfall`."""
-        from visualizer.reading.waterfall import Waterfall
-
-        return Waterfall(self)
-
-    # Answers about one request or one step; see `visualizer.reading.why`.
-
-    def why_slow(self, request: int | str) -> "RequestTime":
-        """Return where the time of a request went: its `parts`, in words and as a bar.
-
-        `request` is an id or a label. Raises WhyError for a request that is not in the log.
-        """
-        from visualizer.reading.why.find import request_named
-
-        waterfall = self.waterfall
-        return waterfall[request_named(waterfall.names, request)]
-
-    def why_missed(self, request: int | str) -> "WhyMissed":
-        """Return why no more of a request's prompt was cached when it was admitted.
-
-        `request` is an id or a label. Raises WhyError for a request that is not in the log.
-        """
-        from visualizer.reading.why.missed import why_missed
-
-        return why_missed(self, request)
-
-    def stuck(self, step: int | None = None) -> "Stuck":
-        """Return the queue after a step was scheduled, with ages and reasons; None: the last step.
-
-        Raises WhyError for a step that is not in the log.
-        """
-        from visualizer.reading.why.stuck import stuck
-
-        return stuck(self, step)
-
     def __repr__(self) -> str:
         return f"EventLog({len(self)} events)"
 
@@ -316,44 +167,40 @@ def apply(state: State, event: Event) -> None:
 
 
 class LogDecoder:
-    """Decodes the lines of one log, in order. Lines of an older schema are upgraded."""
+    """Decodes the lines of one log, in order."""
 
     def __init__(self) -> None:
-        self._schema: int | None = None  # before the first line
+        self._is_first = True
 
     def decode(self, line: bytes) -> Event:
         """Return the event of a line. Raises LogError, without the line's number."""
-        if self._schema is None:
-            self._schema = _readable_schema(line)
-            event = self._decode(line, self._schema)
-            if not isinstance(event, RunStarted | Keyframe):
-                raise LogError(_NO_BEGINNING)
-            return event
-        return self._decode(line, self._schema)
-
-    def _decode(self, line: bytes, schema: int) -> Event:
+        if self._is_first:
+            _check_schema(line)
         try:
-            return _decoder.decode(line if schema == SCHEMA_VERSION else _upgraded(line, schema))
+            event = _decoder.decode(line)
         except NOT_JSON as error:
             raise LogError(str(error)) from error
+        if self._is_first and not isinstance(event, RunStarted | Keyframe):
+            raise LogError(_NO_BEGINNING)
+        self._is_first = False
+        return event
 
 
-def _upgraded(line: bytes, schema: int) -> bytes:
+class _Start(msgspec.Struct):
+    """The part of a log's first line, run_started or keyframe, that gives the schema."""
+
+    schema: int = SCHEMA_VERSION
+    state: "_Start | None" = None
+
+
+def _check_schema(line: bytes) -> None:
+    """Raise LogError if a log that begins with this line has another schema."""
     try:
-        return upgrade(line, schema)
-    except (*NOT_JSON, KeyError, TypeError, AttributeError) as error:
-        raise LogError(f"not an event of schema {schema}: {error!r}") from error
-
-
-def _readable_schema(line: bytes) -> int:
-    """Return the schema of a log from its first line. Raises LogError if there is no upgrade."""
-    try:
-        schema = schema_of(line)
+        start = msgspec.json.decode(line, type=_Start)
     except NOT_JSON as error:
         raise LogError(str(error)) from error
-    if schema != SCHEMA_VERSION and schema not in UPGRADES:
+    if (schema := (start.state or start).schema) != SCHEMA_VERSION:
         raise LogError(
-            f"the log has schema version {schema}, this version of Underglass reads up to "
-            f"{SCHEMA_VERSION}: open it with the version that wrote it"
+            f"the log has schema version {schema}, this version of Underglass reads {SCHEMA_VERSION}: "
+            "open it with the version that wrote it"
         )
-    return schema

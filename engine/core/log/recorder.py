@@ -12,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
-from engine.core.cache.prefix_cache import Adopted
+from engine.core.cache.prefix_cache import Adopted, WindowPages
 from engine.core.config import EngineConfig
 from engine.core.log.expert_loads import packed
 from engine.core.log.vocabulary import (
@@ -29,8 +29,7 @@ from engine.core.log.vocabulary import (
 )
 from engine.core.output.processor import TokenOutput
 from engine.core.request import Request
-from engine.extensions.window_pages import WindowPages
-from engine.models.text.tokenizer import Tokenizer
+from engine.core.tokenizer import Tokenizer
 
 
 class Clock(Protocol):

@@ -301,7 +301,7 @@ class StepFinished(Event):
 
     With asynchronous scheduling the next step may have started and may be scheduled already.
 
-    step    the step that finished; 0 in a log of schema 1, where it is the one that started last
+    step    the step that finished; 0 means the one that started last
     wasted  requests whose row was in vain: they had ended when it was computed, or the pass before
             failed, so that it was not. A request that was preempted in the meantime still gains its
             token, unless the row would have forked it
@@ -342,13 +342,12 @@ class BlocksTrimmed(Event):
 class RadixSplit(Event):
     """A node was split after `at` blocks: they moved to the new node `upper` above it.
 
-    `touched`: the access that follows counts for `node`, too. It does not in logs of schema 1.
+    The access that follows counts for `node`, too.
     """
 
     node: int
     at: int
     upper: int
-    touched: bool = True
 
 
 class RadixJoined(Event):

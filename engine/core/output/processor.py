@@ -4,18 +4,20 @@ Each sample has its own stateful output processor, because characters, stop stri
 may span several tokens.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
+from engine.core.config import EngineConfig
+from engine.core.extras import extension
 from engine.core.log.vocabulary import FinishReason
 from engine.core.output.detokenizer import IncrementalDetokenizer
-from engine.core.output.special_tokens import SpecialTokens
 from engine.core.output.stop_strings import StopStrings
-from engine.core.output.tool_use import Tool
-from engine.core.request import Request
+from engine.core.output.tool_use import SpecialTokens, Tool, ToolTokens
+from engine.core.request import Constraint, Request
 from engine.core.runner import NO_MASK, Sampled, TokenMask
 from engine.core.sampling_params import SamplingParams
-from engine.extensions.grammars.constraint import Constraint
+from engine.core.tokenizer import Tokenizer
 
 
 @dataclass(slots=True)
@@ -183,6 +185,34 @@ class OutputProcessor:
             self.request.error = f"structured: {constraint.error}"
             return "error"
         return "stop" if complete else None
+
+
+def output_maker(
+    config: EngineConfig, tokenizer: Tokenizer, tool: type[Tool]
+) -> Callable[[Request], OutputProcessor]:
+    """Return what creates output processors, with a tool if the tokenizer has the tokens for one."""
+    tool_tokens = ToolTokens.of(tokenizer)
+    new_tool: Callable[[], Tool] | None = None
+    if tool_tokens is not None:
+        new_tool = partial(tool, tool_tokens, tokenizer, extension("calculator").evaluate)
+
+    def new_output(request: Request) -> OutputProcessor:
+        params, special = request.params, None
+        if params.skip_special_tokens:
+            special = SpecialTokens(tokenizer.special_ids, tool_tokens)
+        # A forced token has no log-probability, so a request that needs log-probabilities gets no
+        # tokens that its grammar forces.
+        jump = request.constraint is not None and config.jump_forward
+        jump = jump and params.logprobs is None and params.best_of is None
+        return OutputProcessor(
+            request,
+            tokenizer.detokenizer(request.tokens[: request.prompt_length]),
+            new_tool and new_tool(),
+            special,
+            jump_forward=jump,
+        )
+
+    return new_output
 
 
 def best(samples: Sequence[Request], params: SamplingParams) -> list[Request]:

@@ -5,9 +5,14 @@ other request can be preempted or will finish first.
 """
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Any
 
 from engine.core.config import EngineConfig
+from engine.core.extras import extension
+from engine.core.request import Constraint
 from engine.core.sampling_params import SamplingParams, is_whole
+from engine.core.tokenizer import Tokenizer
 
 MAX_PRIORITY = 2**31
 
@@ -140,3 +145,68 @@ def _check_ids(field: str, ids: Iterable[int], vocab_size: int) -> None:
             raise RequestError(
                 field, f"token id {token} is not in the vocabulary (0 to {vocab_size - 1})"
             )
+
+
+def bad_word_ids(params: SamplingParams, tokenizer: Tokenizer) -> tuple[tuple[int, ...], ...]:
+    """Return the token sequences of `params.bad_words`. Raises RequestError."""
+    if not params.bad_words:
+        return ()
+    try:
+        found: tuple[tuple[int, ...], ...] = extension("bad_words").bad_word_ids(
+            params.bad_words, tokenizer
+        )
+    except ValueError as error:
+        raise RequestError("bad_words", str(error)) from error
+    return found
+
+
+class RequestValidator:
+    """Validates requests. Any thread may call it."""
+
+    def __init__(self, config: EngineConfig, tokenizer: Tokenizer) -> None:
+        self._config = config
+        self._tokenizer = tokenizer
+
+    @cached_property
+    def _grammars(self) -> Any:
+        """The compiler of what outputs must match, loaded for the first request that asks for it."""
+        return extension("grammars.grammar").GrammarCompiler(self._tokenizer)
+
+    def validate(
+        self,
+        tokens: Sequence[int],
+        params: SamplingParams,
+        priority: int,
+        *,
+        max_context: int | None,
+    ) -> None:
+        """Raise RequestError unless an otherwise empty engine can serve this request.
+
+        What `structured` asks for is compiled by `constraint`.
+        """
+        check_request(
+            tokens,
+            params,
+            priority,
+            config=self._config,
+            vocab_size=self._tokenizer.vocab_size,
+            max_context=max_context,
+        )
+        if params.bad_words:
+            bad_word_ids(params, self._tokenizer)
+
+    def prepare(self) -> None:
+        """Prepare for structured outputs, so that the first one does not delay other requests."""
+        self._grammars.prepare()
+
+    def constraint(self, params: SamplingParams) -> Constraint | None:
+        """Compile what the output must match, if anything. Raises RequestError."""
+        if params.structured is None:
+            return None
+        try:
+            constraint: Constraint = self._grammars.constraint(
+                params.structured, ignore_eos=params.ignore_eos
+            )
+        except ValueError as error:  # GrammarError
+            raise RequestError("structured", str(error)) from error
+        return constraint

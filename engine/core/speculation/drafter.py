@@ -12,12 +12,14 @@ before the requests behind it (`num_tokens_with_spec` in `vllm/v1/core/sched/sch
 compete for the token budget and may cause evictions and preemptions.
 """
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
 
 from engine.core.cache.kv_cache_manager import KVCacheManager
+from engine.core.config import EngineConfig
 from engine.core.part_errors import DrafterError, ask, checked_ids
 from engine.core.request import Request
-from engine.core.runner import Row
+from engine.core.runner import PageStore, Row, Sampled
 
 
 class Drafter(Protocol):
@@ -33,6 +35,39 @@ class Drafter(Protocol):
         A wrong guess costs computation but changes no token. A long list is cut to what the budget
         and memory allow. `request` must not be changed.
         """
+        ...
+
+
+@runtime_checkable
+class FollowingDrafter(Drafter, Protocol):
+    """A drafter with KV of its own, which follows every forward pass.
+
+    See `engine/extensions/draft_model.py`.
+    """
+
+    @property
+    def is_off(self) -> bool:
+        """Whether drafting is switched off."""
+        ...
+
+    def reserve(self, config: EngineConfig, vocab_size: int) -> None:
+        """Allocate KV memory."""
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """Return a summary for the log's first event."""
+        ...
+
+    def paired(self, target: PageStore) -> PageStore:
+        """Return the pages of the target and of this drafter together."""
+        ...
+
+    def copy(self, source: int, destination: int) -> None:
+        """Copy a block, as the target does."""
+        ...
+
+    def follow(self, rows: Sequence[Row], sampled: Sequence[Sequence[Sampled]]) -> str:
+        """Compute the rows of a step and the next drafts. Return an error, or ""."""
         ...
 
 

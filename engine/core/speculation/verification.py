@@ -23,8 +23,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
-from engine.core.compute.sampling.randomness import uniforms
-from engine.core.compute.sampling.reference import draw
+from engine.core.compute.randomness import uniforms
+from engine.core.compute.sampling_reference import draw
 from engine.core.runner import LogitPosition, Row, Sampled, SamplerOutput
 
 Pick = Callable[[Sequence[float]], int]

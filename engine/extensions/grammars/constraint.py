@@ -103,7 +103,7 @@ class Beginning:
             self.limit = limit
 
 
-class Constraint:
+class GrammarConstraint:
     """The shape of one sample's output, and where in it the output is.
 
     beginning   the grammar before an output; the samples of a request share it
@@ -126,9 +126,9 @@ class Constraint:
         self._tokens: list[int] = []  # what the matcher has read
         self._mask = 0  # of the state after them; 0 means that it is not computed yet
 
-    def fork(self) -> "Constraint":
+    def fork(self) -> "GrammarConstraint":
         """Return a constraint for another sample, which reads its output from the beginning."""
-        return Constraint(self._beginning, self.end_ids, ignore_eos=self._ignore_eos)
+        return GrammarConstraint(self._beginning, self.end_ids, ignore_eos=self._ignore_eos)
 
     @property
     def takes_drafts(self) -> bool:

@@ -11,7 +11,7 @@ the "end". Such a mask takes about 2 ms with a vocabulary of 150,000 tokens.
 Every mistake in the text is found here, so the line and the column of an error are the client's own.
 
 Source: xgrammar's `EBNFParser` (`cpp/grammar_parser.cc`), which reads llama.cpp's GBNF
-(`grammars/README.md`) with C's escapes. vLLM tells EBNF from Lark by its `::=`, too
+(`llama.cpp/grammars/README.md`) with C's escapes. vLLM tells EBNF from Lark by its `::=`, too
 (`vllm/v1/structured_output/utils.py`). Differs from xgrammar: lookahead and its functions, such as
 `TagDispatch`, are rejected.
 """

@@ -24,8 +24,9 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from engine.core.extras import needs_extra
-from engine.core.structured_output import StructuredOutput
-from engine.extensions.grammars.constraint import Beginning, Constraint, Matcher
+from engine.core.sampling_params import StructuredOutput
+from engine.core.tokenizer import Tokenizer
+from engine.extensions.grammars.constraint import Beginning, GrammarConstraint, Matcher
 from engine.extensions.grammars.ebnf import ebnf_to_lark, is_ebnf
 from engine.extensions.grammars.exact_schema import make_exact
 from engine.extensions.grammars.grammar_error import GrammarError
@@ -38,7 +39,6 @@ from engine.extensions.grammars.limits import (
     reason_of,
 )
 from engine.extensions.grammars.unique_items import keep_items_unique
-from engine.models.text.tokenizer import Tokenizer
 
 _REHEARSED = 4  # tokens
 _LARGE = 50_000  # tokens; a smaller vocabulary is read in less than 0.2 s
@@ -65,10 +65,12 @@ class GrammarCompiler:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
 
-    def constraint(self, structured: StructuredOutput, *, ignore_eos: bool = False) -> Constraint:
+    def constraint(
+        self, structured: StructuredOutput, *, ignore_eos: bool = False
+    ) -> GrammarConstraint:
         """Return a new constraint. Raises GrammarError."""
         beginning = Beginning(lambda: self._compile(structured))
-        return Constraint(beginning, self._tokenizer.eos_ids, ignore_eos=ignore_eos)
+        return GrammarConstraint(beginning, self._tokenizer.eos_ids, ignore_eos=ignore_eos)
 
     def prepare(self) -> None:
         """Read a large vocabulary now, not with the first grammar.
@@ -108,7 +110,9 @@ class GrammarCompiler:
         The compiler finds neither all limits nor a recursion without an end. Most grammars that reach
         a limit while they are read do so here, before their request is queued.
         """
-        rehearsal = Constraint(Beginning(lambda: matcher), self._tokenizer.eos_ids, ignore_eos=True)
+        rehearsal = GrammarConstraint(
+            Beginning(lambda: matcher), self._tokenizer.eos_ids, ignore_eos=True
+        )
         output: list[int] = []
         while len(output) < _REHEARSED and not (output and rehearsal.is_complete(output)):
             mask = rehearsal.mask(output)

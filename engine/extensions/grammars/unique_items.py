@@ -23,10 +23,10 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
+from engine.core.tokenizer import Tokenizer
 from engine.extensions.grammars.constraint import Matcher
 from engine.extensions.grammars.grammar_error import GrammarError
 from engine.extensions.grammars.json_schema import Schema, resolve
-from engine.models.text.tokenizer import Tokenizer
 
 MARK = "x-uniqueItems"  # in a schema for the library, which ignores unknown keywords
 _MAX_ALTERNATIVES = 100

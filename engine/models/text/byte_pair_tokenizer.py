@@ -16,12 +16,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from engine.core.tokenizer import TokenizerError, checked
 from engine.models.text.chat_template import ChatTemplate
-from engine.models.text.tokenizer import (
+from engine.models.text.hf_tokenizer import (
     HFTokenizer,
-    TokenizerError,
     byte_level_bytes,
-    checked,
     end_ids,
     read_json,
     special_tokens,

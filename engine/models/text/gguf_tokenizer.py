@@ -13,11 +13,12 @@ import tokenizers
 from gguf import TokenType
 from tokenizers import models
 
+from engine.core.tokenizer import TokenizerError
 from engine.models.text.chat_template import ChatTemplate
+from engine.models.text.hf_tokenizer import HFTokenizer
 from engine.models.text.pre_tokenizers import SPLITS
 from engine.models.text.sentencepiece_model import SentencePieceModel
 from engine.models.text.sentencepiece_tokenizer import SPECIAL, build_sentencepiece
-from engine.models.text.tokenizer import HFTokenizer, TokenizerError
 from engine.models.weights.gguf_file import GGUFFile
 
 # These tokens end a turn of a chat, even if the file does not say so.

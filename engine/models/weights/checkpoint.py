@@ -16,8 +16,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from engine.core.compute.device import CPU
-from engine.core.compute.precision import dtype_name
+from engine.core.compute.device import CPU, dtype_name
 from engine.models.weights.matrix import Matrix, equal
 from engine.models.weights.safetensors_file import DTYPES, SafetensorsFile, StoredTensor
 

@@ -3,8 +3,8 @@
 A stream with `keep` stores its prompt and output in a buffer when it ends. A stream with `from`
 continues from a buffer's tokens without sending them again. The engine holds a buffer's prefix: the
 prefix stays locked in the radix tree until the buffer is released or the session ends. The engine
-limits the number of blocks that may be held (`engine/extensions/holds.py`). Tokens beyond that limit stay in
-the buffer and are computed again when needed.
+limits the number of blocks that may be held (`engine/extensions/holds.py`). Tokens beyond that limit
+stay in the buffer and are computed again when needed.
 
 The engine thread acquires the hold right after the step in which the request ends, before any of its
 blocks can be evicted, and reports the hold with the last tokens. The engine knows a buffer only by its

@@ -21,7 +21,7 @@ import msgspec
 from msgspec import Meta
 
 from engine.core.sampling_params import SamplingParams
-from engine.models.text.bad_words import MAX_SEQUENCES
+from engine.extensions.bad_words import MAX_SEQUENCES
 from server.api.openai.structured import Shape, shape_of
 from server.core.settings import (
     LARGEST_COUNT,

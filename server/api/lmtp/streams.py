@@ -10,7 +10,7 @@ from typing import Any
 
 from engine.core.sampling_params import SamplingError, SamplingParams
 from engine.core.scheduling.admission import RequestError
-from engine.models.text.tokenizer import Tokenizer, encode_continuation
+from engine.core.tokenizer import Tokenizer, encode_continuation
 from server.api.lmtp.buffers import Buffer, Buffers
 from server.api.lmtp.messages import (
     MIN_LOGPROB,

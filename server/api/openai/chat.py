@@ -21,8 +21,8 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 from starlette.responses import Response
 
 from engine.core.sampling_params import SamplingParams
+from engine.core.tokenizer import Tokenizer, encode_continuation
 from engine.models.text.chat_template import ChatTemplate, ChatTemplateError
-from engine.models.text.tokenizer import Tokenizer, encode_continuation
 from server.api.openai.requests import (
     FIRST_ERROR,
     MAX_LOGPROBS,

@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from starlette.responses import Response
 
 from engine.core.sampling_params import SamplingParams
-from engine.models.text.tokenizer import Tokenizer, encode_continuation
+from engine.core.tokenizer import Tokenizer, encode_continuation
 from server.api.openai.requests import (
     FIRST_ERROR,
     MAX_LOGPROBS,

@@ -12,7 +12,7 @@ from fastapi import Header
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
 from engine.core.sampling_params import SamplingError, SamplingParams
-from engine.models.text.bad_words import MAX_SEQUENCES
+from engine.extensions.bad_words import MAX_SEQUENCES
 from server.api.openai.fields import check_unsupported
 from server.api.openai.structured import (
     ResponseFormat,

@@ -31,7 +31,7 @@ from typing import Any
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from engine.models.text.tokenizer import Tokenizer
+from engine.core.tokenizer import Tokenizer
 from server.api.openai.chat import generation
 from server.api.openai.requests import Client
 from server.api.openai.response_request import ResponseRequest, own_name, renamed

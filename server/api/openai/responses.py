@@ -22,7 +22,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from engine.core.request import TokenScore
-from engine.models.text.tokenizer import Tokenizer
+from engine.core.tokenizer import Tokenizer
 from server.api.openai.requests import SamplingRequest
 from server.core.messages import Logprobs, OutputDelta, Prompt
 from server.core.request_stream import RequestStream

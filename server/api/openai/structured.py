@@ -14,9 +14,9 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from engine.core.structured_output import StructuredOutput
+from engine.core.sampling_params import StructuredOutput
+from engine.core.tokenizer import TokenizerError, checked
 from engine.extensions.grammars.limits import MAX_TEXT
-from engine.models.text.tokenizer import TokenizerError, checked
 from server.core.settings import MAX_NAME_LENGTH
 from server.http.errors import bad_request, invalid_body
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, Field, model_validator
 
-from engine.models.text.tokenizer import Tokenizer
+from engine.core.tokenizer import Tokenizer
 from server.api.openai.requests import FIRST_ERROR
 from server.api.openai.tools import Tool, check_ordinary
 from server.core.settings import MAX_TOOLS

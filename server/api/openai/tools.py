@@ -26,8 +26,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from engine.core.tokenizer import Tokenizer, encode_continuation
 from engine.models.text.chat_template import ChatTemplate
-from engine.models.text.tokenizer import Tokenizer, encode_continuation
 from server.api.openai.structured import Shape, json_shape
 from server.api.openai.tool_parsers import TOOL_PARSERS, find_parser
 from server.api.openai.tool_parsers.forced import NamedParser, RequiredParser

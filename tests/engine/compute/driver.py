@@ -6,11 +6,11 @@ from pathlib import Path
 
 import torch
 
+from engine.core.compute.model import ModelConfig
 from engine.core.compute.torch_runner import TorchRunner
 from engine.core.request import Request
 from engine.core.runner import Row, Sampled
 from engine.core.sampling_params import SamplingParams
-from engine.models.config import ModelConfig
 from engine.models.config_file import read_config
 from engine.models.loader import build
 from engine.models.weights.checkpoint import Checkpoint

@@ -19,6 +19,7 @@ from pathlib import Path
 import torch
 
 from engine import Engine, EngineConfig, EventLog, SamplingParams
+from engine.core.byte_tokenizer import ByteTokenizer
 from engine.core.compute.torch_runner import TorchRunner
 from engine.core.log import vocabulary as v
 from engine.core.request import Request
@@ -27,7 +28,6 @@ from engine.core.speculation.drafter import Drafter
 from engine.extensions.draft_model import DraftModel
 from engine.models import loader
 from engine.models.config_file import read_config
-from engine.models.text.byte_tokenizer import ByteTokenizer
 from engine.models.weights.checkpoint import Checkpoint
 from tests.engine.compute import gguf_files, gguf_fixtures
 from tests.engine.compute.models import MODELS, save

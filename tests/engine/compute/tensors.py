@@ -6,13 +6,13 @@ import torch
 
 
 def tensors_of(part: object) -> Iterator[torch.Tensor]:
-    """Yield the tensors in `part`, in the lists in it, and in its parts that are of engine.compute."""
+    """Yield the tensors in `part`, in the lists in it, and in those of its parts that compute."""
     if isinstance(part, torch.Tensor):
         yield part
     elif isinstance(part, list | tuple):
         for one in part:
             yield from tensors_of(one)
-    elif type(part).__module__.startswith("engine.core.compute"):
+    elif type(part).__module__.startswith(("engine.core.compute", "engine.models")):
         names = [*getattr(part, "__dict__", ()), *getattr(type(part), "__slots__", ())]
         for name in names:
             yield from tensors_of(getattr(part, name))

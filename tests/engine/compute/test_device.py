@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from engine import Engine, EngineConfig, SamplingParams
-from engine.core.compute.attention.reference import ReferenceAttention
+from engine.core.compute.attention_reference import ReferenceAttention
 from engine.core.compute.device import CPU
 from engine.core.log import vocabulary as v
 from engine.models import loader, products

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
+from engine.core.tokenizer import TokenizerError
 from engine.models.config import LlamaConfig
 from engine.models.loader import load
 from engine.models.text.gguf_tokenizer import GGUFTokenizer
-from engine.models.text.tokenizer import TokenizerError
 from engine.models.weights.checkpoint import CheckpointError
 from engine.models.weights.gguf_architectures import ARCHITECTURES, config_entries
 from engine.models.weights.gguf_checkpoint import GGUFCheckpoint

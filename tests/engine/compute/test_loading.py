@@ -16,9 +16,9 @@ from engine.core.config import ConfigError, EngineConfig
 from engine.core.request import Request
 from engine.core.runner import Row
 from engine.core.sampling_params import SamplingParams
+from engine.core.tokenizer import TokenizerError
 from engine.models import threads
 from engine.models.loader import load
-from engine.models.text.tokenizer import TokenizerError
 from engine.models.weights.checkpoint import CheckpointError
 from tests.engine.compute.driver import Driver
 from tests.engine.compute.judge import PROMPT, reference_logits

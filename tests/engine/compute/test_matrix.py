@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from engine.models import linear, products
-from engine.models.embedding import Embedding
-from engine.models.linear import Linear
+from engine.models import layers as linear
+from engine.models import products
+from engine.models.layers import Embedding, Linear
 from engine.models.products import product, rounded_int8_product
 from engine.models.weights.matrix import Int8Matrix, equal
 

@@ -12,7 +12,7 @@ from engine.core.engine import Engine
 from engine.core.log import vocabulary as v
 from engine.core.sampling_params import SamplingParams
 from engine.models.loader import load
-from engine.models.text.tokenizer import HFTokenizer
+from engine.models.text.hf_tokenizer import HFTokenizer
 
 Order = tuple[list[int], SamplingParams]
 Model = tuple[TorchRunner, HFTokenizer]

@@ -14,6 +14,7 @@ from engine.core.log import vocabulary as v
 from engine.core.log.expert_loads import unpacked
 from engine.core.speculation import verification
 from tests.engine.compute.parity import COLUMNS, ROWS, TIE, TOGETHER, fill, make_prompts, served
+from visualizer import read
 
 PROMPTS, OUTPUT = 6, 12
 # One of each: layer norm, grouped heads, windows, two rotations, experts, half precision, int8.
@@ -111,10 +112,10 @@ def test_recorded_loads_are_those_of_transformers_router(subject, name, column):
             expected = [a + b for a, b in zip(expected, loads, strict=True)]
         recorded = [unpacked(layer) for layer in finished.expert_loads]
         assert recorded == [layer.tolist() for layer in expected], finished.step
-        assert log.expert_loads(finished.step).layers == recorded
+        assert read(log).expert_loads(finished.step).layers == recorded
         computed = sum(row.count for row in scheduled.rows)
         assert {sum(recorded[layer]) for layer in MODELS[name]} == {2 * computed}
-    every = [log.expert_loads(event.step).layers for event in log.of(v.StepFinished)]
-    assert log.expert_loads().layers == [
+    every = [read(log).expert_loads(event.step).layers for event in log.of(v.StepFinished)]
+    assert read(log).expert_loads().layers == [
         [sum(loads) for loads in zip(*layer, strict=True)] for layer in zip(*every, strict=True)
     ]

@@ -8,8 +8,14 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from engine import Engine, EngineConfig, SamplingParams
-from engine.core.compute.device import CPU, Device, resolve_device
-from engine.core.compute.precision import Precision, is_native, resolve_dtype
+from engine.core.compute.device import (
+    CPU,
+    Device,
+    Precision,
+    is_native,
+    resolve_device,
+    resolve_dtype,
+)
 from engine.core.config import ConfigError
 from engine.models.loader import load
 from engine.models.weights.checkpoint import Checkpoint, CheckpointError

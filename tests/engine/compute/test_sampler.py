@@ -10,12 +10,11 @@ import torch
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from engine.core.compute.sampling import reference
-from engine.core.compute.sampling.prompt_logprobs import score_prompts
-from engine.core.compute.sampling.randomness import uniforms
-from engine.core.compute.sampling.reference import probabilities
-from engine.core.compute.sampling.sampler import draw, process_logits, sample, top_logprobs
-from engine.core.compute.sampling.truncation import truncated_probs
+from engine.core.compute import sampling_reference as reference
+from engine.core.compute.randomness import uniforms
+from engine.core.compute.sampler import draw, process_logits, sample, score_prompts, top_logprobs
+from engine.core.compute.sampling_reference import probabilities
+from engine.core.compute.truncation import truncated_probs
 from engine.core.runner import LogitPosition, Row
 from engine.core.sampling_params import SamplingParams
 from tests.engine.compute.sampler_cases import (

@@ -7,17 +7,17 @@ import pytest
 import torch
 
 from engine import Engine, EngineConfig, SamplingParams
-from engine.core.compute.sampling import reference
-from engine.core.compute.sampling.randomness import uniforms
+from engine.core.byte_tokenizer import ByteTokenizer
+from engine.core.compute import sampling_reference as reference
+from engine.core.compute.randomness import uniforms
 from engine.core.compute.torch_runner import TorchRunner
 from engine.core.log.vocabulary import StepFinished
 from engine.core.runner import LogitPosition
+from engine.core.sampling_params import StructuredOutput
 from engine.core.scheduling.admission import RequestError
-from engine.core.speculation.prompt_lookup import PromptLookup
-from engine.core.structured_output import StructuredOutput
+from engine.extensions.prompt_lookup import PromptLookup
 from engine.models.config_file import read_config
 from engine.models.loader import build
-from engine.models.text.byte_tokenizer import ByteTokenizer
 from engine.models.weights.checkpoint import Checkpoint
 from tests.engine.compute.judge import PROMPT, reference_logits
 from tests.facts import raises_naming

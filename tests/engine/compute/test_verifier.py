@@ -7,6 +7,7 @@ from engine.core.request import Request
 from engine.core.runner import LogitPosition
 from engine.core.speculation.verification import ask_verifier
 from tests.facts import raises_naming
+from visualizer import read
 
 
 class Paper:
@@ -56,8 +57,10 @@ def test_greedy_text_and_accepted_drafts_are_those_of_the_engine_s_own_rule():
     log, own = run(None, told)
     yours_log, yours = run(Paper(), told)
     assert yours == own == told
-    assert yours_log.tokens.drafted.sum() == log.tokens.drafted.sum() > 10
-    assert yours_log.tokens.logprob.tolist() == pytest.approx(log.tokens.logprob.tolist(), abs=1e-3)
+    assert read(yours_log).tokens.drafted.sum() == read(log).tokens.drafted.sum() > 10
+    assert read(yours_log).tokens.logprob.tolist() == pytest.approx(
+        read(log).tokens.logprob.tolist(), abs=1e-3
+    )
 
 
 def positions(seed, drafts):
@@ -80,4 +83,4 @@ def test_a_wrong_answer_ends_the_request_and_not_the_engine():
         engine.submit(prompt, SamplingParams(max_tokens=9, ignore_eos=True))
         while engine.has_work():
             engine.step()
-    assert engine.log.requests.finish_reason.tolist() == ["error", "length"]
+    assert read(engine.log).requests.finish_reason.tolist() == ["error", "length"]

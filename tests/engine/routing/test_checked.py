@@ -9,6 +9,7 @@ from engine.cluster.simulate_cluster import simulate_cluster
 from engine.simulation.workload import Arrival, Workload
 from tests.engine.routing.clusters import COST
 from tests.facts import raises_naming
+from visualizer import read
 
 ONE = Workload([Arrival(prompt=[97, 98])])
 
@@ -48,7 +49,7 @@ def test_a_mistake_in_a_hook_is_named_and_a_router_without_mistakes_is_in_the_lo
     with raises_naming(RouterError, "Deaf.on_event", "KeyError"):
         simulate_cluster(ONE, cost=COST, router=Deaf())
     log = simulate_cluster(ONE, cost=COST, router=Mine(lambda *_: Decision("1", "random")))
-    assert [row.replica for row in log.decision_rows] == ["1"]
+    assert [row.replica for row in read(log).decision_rows] == ["1"]
     assert next(iter(log)).router == "Mine"
 
 

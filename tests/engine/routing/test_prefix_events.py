@@ -12,6 +12,7 @@ from engine.core.sampling_params import SamplingParams
 from engine.simulation.cost_runner import CostRunner
 from tests.engine.routing.clusters import Case, cases
 from tests.engine.routing.test_policies import OTHER, PROMPT, route
+from visualizer import read
 
 SECOND = 1_000_000
 
@@ -105,7 +106,7 @@ def test_a_replica_that_left_is_forgotten() -> None:
 def test_predictions_hold_exactly_when_the_news_has_arrived(case: Case) -> None:
     case.router = "prefix_events"
     case.fail = {}
-    rows = case.run().decision_rows
+    rows = read(case.run()).decision_rows
     admitted = [row for row in rows if row.cached_tokens is not None]
     assert [row.predicted_tokens for row in admitted] == [row.cached_tokens for row in admitted]
 

@@ -16,6 +16,7 @@ from engine.simulation.simulate import simulate
 from engine.simulation.workload import Arrival, Hold, Input, Workload, poisson, uniform
 from tests.engine.routing.clusters import COST, Case, cases
 from tests.facts import raises_naming
+from visualizer import read
 
 
 def without_start(log: object) -> list[object]:
@@ -77,7 +78,7 @@ def test_every_request_ends_on_one_replica_or_is_lost(case: Case) -> None:
     for replica, its in log.replicas.items():
         assert replica in died or not its.state().requests
     rows: dict[int, list] = {}
-    for row in log.decision_rows:
+    for row in read(log).decision_rows:
         rows.setdefault(row.request, []).append(row)
     arrivals = [one for one in case.workload.inputs if isinstance(one, Arrival)]
     assert len(rows) == len(arrivals)
@@ -103,8 +104,8 @@ def test_loads_count_what_is_in_flight() -> None:
     )
     log = simulate_cluster(workload, cost=Cost(10, 0.5), replicas=3, router="power_of_two")
     logs, ends = log.replicas, {}
-    for row in log.decision_rows:
-        its = logs[row.replica].request(row.its_request)
+    for row in read(log).decision_rows:
+        its = read(logs[row.replica]).request(row.its_request)
         assert row.routed_ms is not None and its.e2e_ms is not None
         ends[row.request] = row.routed_ms + its.e2e_ms
     before: list[c.Routed] = []
@@ -137,7 +138,7 @@ def test_news_is_late_by_the_lag() -> None:
             router=router_named("prefix_events", guesses=False),
             lag_ms=lag_ms,
         )
-        return log.decision_rows[1].predicted_tokens
+        return read(log).decision_rows[1].predicted_tokens
 
     assert predicted(19.9, 0) == 0  # the step takes 20 ms
     assert predicted(20, 0) == 96
@@ -159,7 +160,7 @@ def dying(at_ms: float) -> tuple[ClusterLog, list[str]]:
 def test_a_request_without_a_token_moves() -> None:
     log, kinds = dying(19)  # its first token would come at 20 ms
     assert "RequestLost" not in kinds
-    first, _, again = log.decision_rows
+    first, _, again = read(log).decision_rows
     assert (again.request, again.attempt, again.replica) == (first.request, 2, "1")
     assert again.routed_ms == 19
     assert again.ttft_ms is not None and again.ttft_ms > 20  # since the first decision
@@ -172,8 +173,10 @@ def test_a_request_with_a_token_is_lost() -> None:
     assert kinds.count("Routed") == 2
     (lost,) = [event for event in log if isinstance(event, c.RequestLost)]
     assert (lost.request, lost.replica, lost.t["at"]) == (1, "0", 20_000)
-    assert log.decision_rows[0].lost
-    assert log.decision_rows[0].ttft_ms == 20  # sent before the death, though the lag was longer
+    assert read(log).decision_rows[0].lost
+    assert (
+        read(log).decision_rows[0].ttft_ms == 20
+    )  # sent before the death, though the lag was longer
 
 
 @pytest.mark.parametrize(
@@ -210,4 +213,4 @@ def test_each_replica_has_parts_of_its_own() -> None:
     )
     for its in log.replicas.values():
         assert its[0].classes["policy"] == "LongestPrefixMatch"
-        assert its.request(1).output_tokens == 2
+        assert read(its).request(1).output_tokens == 2

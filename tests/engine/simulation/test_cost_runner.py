@@ -16,16 +16,17 @@ from engine.simulation.speakers import Speaker, workload_of
 from tests.engine.drafters import Knowing
 from tests.engine.simulation.pinned import run_pinned
 from tests.facts import raises_naming
+from visualizer import read
 from visualizer.reading.without_text import log_without_text
 
 
 def test_a_request_stops_where_the_script_says() -> None:
     runner = CostRunner(10, 0.25, outputs={1: 3, 2: [104, 105]})
     engine = run_pinned(runner, EngineConfig(), [(1, 5, 20)] * 3)
-    outputs = engine.log.requests
+    outputs = read(engine.log).requests
     assert outputs.output_tokens.tolist() == [3, 20, 20]
     assert outputs.finish_reason.tolist() == ["stop", "length", "length"]
-    said = engine.log.tokens
+    said = read(engine.log).tokens
     assert "".join(said.text[said.request == 2]).startswith("hi")
 
 
@@ -58,7 +59,7 @@ def test_a_machine_of_ones_own_says_how_long_a_step_takes() -> None:
             return float(sum(row.start + row.count for row in rows))
 
     log = simulate(workload_of([Speaker("Ada", own=64, output=3)]), cost=Slower(0, 0))
-    assert log.steps.duration_ms.tolist() == [64, 65, 66]
+    assert read(log).steps.duration_ms.tolist() == [64, 65, 66]
 
 
 def test_what_cannot_be_is_refused() -> None:
@@ -79,7 +80,7 @@ def test_every_scheduled_token_counts_once_per_expert():
     assert log.of(v.Preempted), "recomputed tokens count, too"
     for scheduled, finished in zip(log.of(v.StepScheduled), log.of(v.StepFinished), strict=True):
         tokens = sum(row.count for row in scheduled.rows)
-        loads = log.expert_loads(finished.step)
+        loads = read(log).expert_loads(finished.step)
         assert [sum(layer) for layer in loads.layers] == [2 * tokens] * 3
         assert all(max(layer) <= tokens for layer in loads.layers), "2 different experts per token"
 
@@ -93,7 +94,7 @@ def test_a_step_without_rows_has_no_loads():
 
 
 def test_skew_makes_some_experts_busier():
-    flat, steep = served(skew=0.0).expert_loads(), served(skew=2.0).expert_loads()
+    flat, steep = (read(served(skew=skew)).expert_loads() for skew in (0.0, 2.0))
     for layer in range(3):
         assert flat.imbalance(layer) < 1.8
         assert steep.imbalance(layer) > 2
@@ -101,8 +102,8 @@ def test_skew_makes_some_experts_busier():
 
 def test_a_step_costs_what_its_experts_cost():
     free, priced = served(), served(per_expert_ms=0.25)
-    for before, after in zip(free.step_rows, priced.step_rows, strict=True):
-        loads = priced.expert_loads(after.step)
+    for before, after in zip(read(free).step_rows, read(priced).step_rows, strict=True):
+        loads = read(priced).expert_loads(after.step)
         used = loads.experts - loads.idle
         assert after.duration_ms - before.duration_ms == pytest.approx(0.25 * used, abs=0.01)
 
@@ -117,7 +118,7 @@ def test_rejected_drafts_were_computed_and_count():
     accepted = sum(row.accepted for event in log.of(v.StepFinished) for row in event.tokens)
     assert accepted < drafted
     computed = sum(row.count for event in log.of(v.StepScheduled) for row in event.rows)
-    assert sum(log.expert_loads().layers[0]) == 2 * computed
+    assert sum(read(log).expert_loads().layers[0]) == 2 * computed
 
 
 def texts_of(log: EventLog) -> list[list[int]]:
@@ -178,13 +179,13 @@ def test_the_fold_sums_loads_and_a_keyframe_keeps_them():
     log, state = served(), State()
     for event in log:
         state.apply(event)
-    steps = [log.expert_loads(event.step).layers for event in log.of(v.StepFinished)]
-    assert state.expert_loads == log.expert_loads().layers
+    steps = [read(log).expert_loads(event.step).layers for event in log.of(v.StepFinished)]
+    assert state.expert_loads == read(log).expert_loads().layers
     assert sum(state.expert_loads[0]) == sum(sum(step[0]) for step in steps)
     restored = State()
     restored.restore(state.keyframe())
     assert restored.expert_loads == state.expert_loads
-    assert windowed(log).expert_loads().layers == state.expert_loads
+    assert read(windowed(log)).expert_loads().layers == state.expert_loads
 
 
 def test_a_log_without_experts_says_so():
@@ -193,9 +194,9 @@ def test_a_log_without_experts_says_so():
     assert "expert_loads" not in dense.state().keyframe().state
     for step in (None, 1):
         with raises_naming(LogError, "mixture of experts"):
-            dense.expert_loads(step)
+            read(dense).expert_loads(step)
     with raises_naming(LogError, "step 999"):
-        served().expert_loads(999)
+        read(served()).expert_loads(999)
 
 
 def test_loads_leave_the_log_with_its_texts():

@@ -5,9 +5,9 @@ import pytest
 
 from engine.core.config import ConfigError, EngineConfig
 from engine.core.log import vocabulary as v
-from engine.core.log.facts import simulated_facts
 from engine.core.log.log import EventLog
 from engine.simulation.cost_runner import Cost
+from engine.simulation.facts import simulated_facts
 from engine.simulation.measures import measures
 from engine.simulation.reproduced import reproduced
 from engine.simulation.simulate import simulate

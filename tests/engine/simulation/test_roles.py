@@ -14,6 +14,7 @@ from engine.cluster.simulate_cluster import simulate_cluster
 from engine.cluster.simulated_roles import Roles
 from engine.cluster.transfer import TransferCosts, blocks_to_move
 from engine.simulation.workload import Abort, Arrival, Workload
+from visualizer import read
 
 COST = Cost(10, 0.25)
 LINK = TransferCosts(2, 0.13, 0.25)
@@ -63,7 +64,7 @@ def roles(seed: int = 0, **how) -> Roles:
 
 
 def lengths(log: ClusterLog) -> Counter[int]:
-    return Counter(row.request for row in log.token_rows)
+    return Counter(row.request for row in read(log).token_rows)
 
 
 def moves(log: ClusterLog) -> list[c.Moved]:
@@ -97,7 +98,7 @@ def test_answers_are_whole_causes_come_first_and_runs_repeat(seeds: range) -> No
             assert (here + blocks) * SIZE < tokens
         again = run(workload(seed), roles(seed))
         assert log.deterministic() == again.deterministic()
-        assert log.token_rows == again.token_rows
+        assert read(log).token_rows == read(again).token_rows
         for replica in ClusterLog.from_bytes(log.to_bytes()).replicas.values():
             state = replica.state()
             assert not state.requests
@@ -108,7 +109,7 @@ def test_answers_are_whole_causes_come_first_and_runs_repeat(seeds: range) -> No
 def check_causes(log: ClusterLog) -> None:
     role = {event.replica: event.role for event in log if isinstance(event, c.ReplicaJoined)}
     first: dict[int, float] = {}
-    for row in log.token_rows:
+    for row in read(log).token_rows:
         assert role[row.replica] == "decode"
         first.setdefault(row.request, row.time_ms)
     for move in moves(log):
@@ -121,7 +122,7 @@ def check_causes(log: ClusterLog) -> None:
         assert times == sorted(times)
         assert routed[1] == move.t["at"]
         assert first[move.request] > placed[move.target] / 1000
-    assert all(ttft > 0 for row in log.decision_rows if (ttft := row.ttft_ms) is not None)
+    assert all(ttft > 0 for row in read(log).decision_rows if (ttft := row.ttft_ms) is not None)
 
 
 def test_when_replicas_die_every_request_ends_once(seeds: range) -> None:
@@ -129,7 +130,7 @@ def test_when_replicas_die_every_request_ends_once(seeds: range) -> None:
         chance = random.Random(seed)
         setting = replace(roles(seed), prefill=2, decode=2)
         work = workload(seed)
-        end = max(row.time_ms for row in run(work, setting).token_rows)
+        end = max(row.time_ms for row in read(run(work, setting)).token_rows)
         dying = chance.sample("0123", 2) if seed % 2 else [chance.choice("0123")]
         if set(dying) == {"2", "3"}:  # one decode replica has to stay
             dying.pop()
@@ -165,7 +166,7 @@ def test_a_prompt_moves_once_and_a_longer_one_moves_only_the_rest() -> None:
     first, second = list(range(17)), list(range(30))
     log = run(one_after_the_other(first, first, second), Roles(1, 1, LINK))
     assert [(one.request, one.tokens, one.blocks) for one in moves(log)] == [(1, 16, 4), (3, 28, 3)]
-    cached = [row.cached_tokens for row in log.decision_rows if row.ttft_ms is not None]
+    cached = [row.cached_tokens for row in read(log).decision_rows if row.ttft_ms is not None]
     assert cached == [16, 16, 28]
 
 
@@ -173,13 +174,13 @@ def test_a_move_takes_a_fixed_time_and_a_time_for_each_block() -> None:
     log = run(one_after_the_other(list(range(17))), Roles(1, 1, TransferCosts(5, 3, 9)))
     [move] = moves(log)
     assert move.t == {"at": 24_250, "us": 17_000}  # after steps of 16 tokens and of 1
-    assert log.token_rows[0].time_ms == 24.25 + 17 + 10.25
+    assert read(log).token_rows[0].time_ms == 24.25 + 17 + 10.25
 
 
 def test_without_a_prefill_replica_a_decode_replica_does_both() -> None:
     log = run(one_after_the_other(list(range(17))), Roles(1, 1, LINK), fail={"0": 0.001})
     assert lengths(log) == {1: 3}
-    assert {row.replica for row in log.token_rows} == {"1"}
+    assert {row.replica for row in read(log).token_rows} == {"1"}
 
 
 def test_a_role_without_a_replica_and_a_prompt_with_samples_are_rejected() -> None:

@@ -15,6 +15,7 @@ from engine.core.log import vocabulary as v
 from engine.simulation.scenarios import SCENARIOS, Scenario, scenario, write
 from engine.simulation.speakers import Speaker, workload_of
 from tests.facts import raises_naming
+from visualizer import read
 from visualizer.named_logs import RECORDED
 from visualizer.reading.rows.requests import RequestRow
 
@@ -28,7 +29,7 @@ class Told:
         self.scenario = one
         self.log = one.run(**changes)
         self.id_of = one.id_of
-        self.steps = self.log.step_rows
+        self.steps = read(self.log).step_rows
         self.at: dict[int, list[v.Event]] = {}
         step = 0
         for event in self.log:
@@ -36,7 +37,7 @@ class Told:
             self.at.setdefault(step, []).append(event)
 
     def __getitem__(self, name: str) -> RequestRow:
-        return self.log.request(name)
+        return read(self.log).request(name)
 
     def events(self, step: int, kind: type[v.Event]) -> list:
         return [event for event in self.at[step] if isinstance(event, kind)]
@@ -249,7 +250,7 @@ def overload(told: Told) -> None:
 
 @claims
 def fairness(told: Told) -> None:
-    adas = [row.request for row in told.log.request_rows if row.label == "Ada"]
+    adas = [row.request for row in read(told.log).request_rows if row.label == "Ada"]
     first, second = told.events(13, v.Admitted)
     assert len(adas) == 6 and max(adas) < told.id_of("Bo") == first.request
     assert first.key < second.key
@@ -270,7 +271,7 @@ def speculation(told: Told) -> None:
 
 @claims
 def experts(told: Told) -> None:
-    loads, before = told.log.expert_loads(8), told.log.expert_loads(7)
+    loads, before = read(told.log).expert_loads(8), read(told.log).expert_loads(7)
     assert [len(layer) for layer in loads.layers] == [16] * 8
     assert {sum(layer) for layer in loads.layers} == {2 * 61}
     assert {sum(layer) for layer in before.layers} == {2 * 3}
@@ -282,7 +283,7 @@ def experts(told: Told) -> None:
 @claims
 def thirty(told: Told) -> None:
     assert [row.admitted for row in told.steps[:2]] == [2, 6]
-    assert {row.arrived_step for row in told.log.request_rows} == {1}
+    assert {row.arrived_step for row in read(told.log).request_rows} == {1}
     assert {len(blocks) * 8 for blocks in told.hits(2)} == {24}
     assert (told.queue(2)[1], told["Dora"].admitted_step) == (22, 47)
 
@@ -338,5 +339,5 @@ def test_an_answer_shorter_than_what_was_asked_for_ends_by_itself() -> None:
         step=1,
         select="Ada",
     )
-    assert one.run().requests.finish_reason.tolist() == ["stop", "length"]
-    assert one.run().requests.output_tokens.tolist() == [3, 3]
+    assert read(one.run()).requests.finish_reason.tolist() == ["stop", "length"]
+    assert read(one.run()).requests.output_tokens.tolist() == [3, 3]

@@ -17,6 +17,7 @@ from tests.engine.storyboard import (
 from tests.engine.storyboard import simulate as play_speakers
 from tests.engine.workloads import HalfRightDrafter, make_engine, play, random_workload
 from tests.facts import raises_naming
+from visualizer import read
 
 COST = Cost(10, 0.25)
 
@@ -52,7 +53,7 @@ def test_a_changed_setting_leaves_what_people_say() -> None:
     log, _ = first_look()
     other = what_if(log, token_budget=8, block_size=4, cost=COST)
     for mine, theirs in zip(
-        log.tokens.groupby("request"), other.tokens.groupby("request"), strict=True
+        read(log).tokens.groupby("request"), read(other).tokens.groupby("request"), strict=True
     ):
         assert mine[1].text.tolist() == theirs[1].text.tolist()
 
@@ -83,8 +84,8 @@ def test_a_policy_of_your_own_has_to_come_along() -> None:
     engine, _ = play_speakers(config, FULL_MEMORY, policy=OldestGivesWay())
     with raises_naming(ConfigError, "policy", "OldestGivesWay"):
         what_if(engine.log, cost=COST)
-    assert len(what_if(engine.log, cost=COST, policy=OldestGivesWay()).steps) == 33
-    assert len(what_if(engine.log, cost=COST, policy="fcfs").steps) == 31
+    assert len(read(what_if(engine.log, cost=COST, policy=OldestGivesWay())).steps) == 33
+    assert len(read(what_if(engine.log, cost=COST, policy="fcfs")).steps) == 31
 
 
 @pytest.mark.parametrize(
@@ -120,4 +121,4 @@ def test_an_answer_of_another_tokenizer_ends_as_it_did() -> None:
         event.prompt[-1] = 0xC3  # the first byte of two
         event.prompt[-2] = event.request
     again = what_if(log, cost=COST)
-    assert again.tokens.text.tolist() == log.tokens.text.tolist()
+    assert read(again).tokens.text.tolist() == read(log).tokens.text.tolist()

@@ -21,6 +21,7 @@ from engine.simulation.workload import (
 from tests.engine.storyboard import FIRST_LOOK, FIRST_LOOK_CONFIG
 from tests.engine.storyboard import simulate as play_speakers
 from tests.facts import raises_naming
+from visualizer import read
 
 COST = Cost(10, 0.25)
 
@@ -54,7 +55,7 @@ def test_arrival_processes() -> None:
 
 def test_an_arrival_inside_a_step_waits_for_its_end() -> None:
     workload = drawn(2, arrivals=bursts(1, 5), prompt=uniform(8, 8), output=uniform(4, 4), groups=0)
-    frame = simulate(workload, cost=COST).requests
+    frame = read(simulate(workload, cost=COST)).requests
     assert frame.arrived_ms.tolist() == [0, 5]
     assert frame.admitted_step.tolist() == [1, 2]
     assert frame.ttft_ms[2] == pytest.approx(12 - 5 + 10 + 0.25 * 9)
@@ -74,15 +75,15 @@ def test_a_log_gives_its_inputs() -> None:
 def test_a_replay_by_time_keeps_the_times_of_arrival() -> None:
     log = simulate(drawn(40), cost=COST)
     faster = simulate(Workload.from_log(log, pinned="time"), cost=Cost(1, 0.01))
-    assert faster.requests.arrived_ms.tolist() == log.requests.arrived_ms.tolist()
-    assert faster.requests.ttft_ms.mean() < log.requests.ttft_ms.mean()
+    assert read(faster).requests.arrived_ms.tolist() == read(log).requests.arrived_ms.tolist()
+    assert read(faster).requests.ttft_ms.mean() < read(log).requests.ttft_ms.mean()
     same = simulate(Workload.from_log(log, pinned="time"), cost=COST)
     assert same.deterministic()[1:] == log.deterministic()[1:]
 
 
 def test_answers_have_their_drawn_lengths() -> None:
     workload = drawn(60)
-    frame = simulate(workload, cost=COST).requests
+    frame = read(simulate(workload, cost=COST)).requests
     assert frame.output_tokens.tolist() == [one.answers[0].length for one in workload.inputs]
     assert set(frame.finish_reason) == {"stop", "length"}
     assert set(frame.label) == {"group 1", "group 2", "group 3"}
@@ -139,8 +140,8 @@ def test_a_model_serves_all_requests_at_full_length_and_skips_idle_time() -> Non
     traffic = Traffic(requests=3, rate=0.001, prompt_tokens=12, output_tokens=4)
     log = play_on_model(traffic.workload, EngineConfig())
     asked = [one.params.max_tokens for one in arrivals(traffic)]
-    assert log.requests.output_tokens.tolist() == asked
-    assert log.requests.arrived_ms.tolist() == pytest.approx(
+    assert read(log).requests.output_tokens.tolist() == asked
+    assert read(log).requests.arrived_ms.tolist() == pytest.approx(
         [one.at_ms for one in arrivals(traffic)], abs=0.001
     )
     first = log.of(v.RequestArrived)[0]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from engine.models.text.chat_template import ChatTemplate, ChatTemplateError
-from engine.models.text.tokenizer import HFTokenizer
+from engine.models.text.hf_tokenizer import HFTokenizer
 from tests.engine.text.conftest import TEMPLATE
 from tests.facts import raises_naming
 from tests.lazy import transformers

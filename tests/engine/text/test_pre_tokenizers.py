@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, normalizers, pre_tokenizers
 
+from engine.models.text.hf_tokenizer import HFTokenizer, byte_level_bytes
 from engine.models.text.pre_tokenizers import SPLITS
-from engine.models.text.tokenizer import HFTokenizer, byte_level_bytes
 from tests.engine.text.conftest import TEXT, byte_level_bpe, write
 from tests.lazy import transformers
 

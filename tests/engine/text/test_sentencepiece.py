@@ -10,10 +10,11 @@ import sentencepiece
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from engine.core.tokenizer import TokenizerError
 from engine.models.text.gguf_tokenizer import GGUFTokenizer
+from engine.models.text.hf_tokenizer import HFTokenizer
 from engine.models.text.sentencepiece_model import read_sentencepiece
 from engine.models.text.sentencepiece_tokenizer import build_sentencepiece, merges_of
-from engine.models.text.tokenizer import HFTokenizer, TokenizerError
 from tests.engine.compute.gguf_files import finish
 from tests.engine.text.conftest import TEXT
 from tests.facts import raises_naming

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.models.text.byte_tokenizer import SPECIAL_TOKENS, ByteTokenizer
-from engine.models.text.tokenizer import HFTokenizer, TokenizerError
+from engine.core.byte_tokenizer import SPECIAL_TOKENS, ByteTokenizer
+from engine.core.tokenizer import TokenizerError
+from engine.models.text.hf_tokenizer import HFTokenizer
 from tests.engine.text.conftest import TEXT, byte_level_bpe, write
 from tests.facts import raises_naming
 from tests.lazy import transformers

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine import Engine
-from engine.core.output.calculator import evaluate as calculate
+from engine.extensions.calculator import evaluate as calculate
 from engine.models.loader import BUNDLED as DIRECTORY
 from engine.training import evaluate, numbers, serving, stories, words
 from engine.training.corpus import PLAIN, documents

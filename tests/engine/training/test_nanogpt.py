@@ -9,7 +9,7 @@ import torch
 
 from engine import Engine, SamplingParams
 from engine.core.engine import EngineConfig
-from engine.models.text.tokenizer import HFTokenizer
+from engine.models.text.hf_tokenizer import HFTokenizer
 from engine.models.weights.checkpoint import Checkpoint
 from engine.training import nanogpt
 from engine.training.nanogpt import STORIES, NanoConfig, NanoGPT, train_nanogpt

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from checks.broken import Broken
 from checks.judging import Verdict, judge
+from visualizer import read
 
 
 class Wrong(NamedTuple):
@@ -56,6 +57,7 @@ def made(lesson: str, name: str, changes: dict[str, str] | str) -> Any:
         "__name__": f"wrong.{lesson}.{name}",
         "solution": solution,
         "Solution": solution,
+        "read": read,  # a lesson has imported it by then
     }
     exec(compile(source, file, "exec"), space)
     part = space[written]

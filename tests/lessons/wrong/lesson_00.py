@@ -4,7 +4,7 @@ from checks.lesson_00 import Promise
 from tests.lessons.wrong import Wrong
 
 TOLD = "first.setdefault(row.request, step)"
-WAITS = "{r: step + 1 - log.request(r).arrived_step for r, step in first.items()}"
+WAITS = "{r: step + 1 - read(log).request(r).arrived_step for r, step in first.items()}"
 WRONG = [
     Wrong(
         "return_inside_the_loop",
@@ -21,13 +21,14 @@ WRONG = [
     Wrong(
         "admission_of_those_who_spoke",
         Promise.FIRST_STEP,
-        {TOLD: "first[row.request] = log.request(row.request).admitted_step"},
+        {TOLD: "first[row.request] = read(log).request(row.request).admitted_step"},
     ),
     Wrong("keeps_the_latest", Promise.FIRST_STEP, {TOLD: "first[row.request] = step"}, ["Ada", 1]),
     Wrong(
         "one_step_after_admission",
         Promise.FIRST_STEP,
-        "return {r: min(log.request(r).admitted_step + 1, step) for r, step in solution(log).items()}",
+        "admitted = {row.request: row.admitted_step for row in read(log).request_rows}\n"
+        "return {r: min(admitted[r] + 1, step) for r, step in solution(log).items()}",
         [2, "Ada", 1],
     ),
     Wrong(
@@ -41,13 +42,13 @@ WRONG = [
     Wrong(
         "names_instead_of_numbers",
         Promise.ONLY_WITH_TOKENS,
-        {"setdefault(row.request": "setdefault(log.request(row.request).label"},
+        {"setdefault(row.request": "setdefault(read(log).request(row.request).label"},
         ["'Ada'"],
     ),
     Wrong(
         "none_for_those_without_tokens",
         Promise.ONLY_WITH_TOKENS,
-        "return {row.request: row.first_token_step for row in log.request_rows}",
+        "return {row.request: row.first_token_step for row in read(log).request_rows}",
         ["Ada", 1],
     ),
     Wrong(

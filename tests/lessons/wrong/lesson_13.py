@@ -13,7 +13,7 @@ def with_(name: str, promise: str, entries: str, facts: tuple[object, ...] = ())
 
 
 WRONG = [
-    Wrong("returns_an_id", Promise.KEYS, "return log.requests.index[0]", ["request", "cost"]),
+    Wrong("returns_an_id", Promise.KEYS, "return read(log).requests.index[0]", ["request", "cost"]),
     with_("a_stranger", Promise.IN_THE_LOG, "'request': 99", [99, 24]),
     with_("the_longest_run", Promise.LONGEST_WAIT, "'request': 11", ["r11", 64, 9]),
     with_(

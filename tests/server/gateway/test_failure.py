@@ -18,6 +18,7 @@ from server.api.lmtp.client import connect
 from server.process import BackgroundServer
 from tests.server.gateway.cluster import ClusterFeed, cluster_trace
 from tests.server.harness import Caller, Feed, Serve, get, http, limit_files, post, until
+from visualizer import read
 
 STREAMS = {
     "openai": ("/v1/completions", {"model": "m", "prompt": "x", "max_tokens": 9, "stream": True}),
@@ -79,8 +80,10 @@ def test_dead_replica_ends_its_streams_with_replica_lost(serve: Serve, gateway: 
             assert last.get("error", {}).get("code") == ("replica_lost" if replica == "0" else None)
     log = cluster_trace(url)
     lost = [event.request for event in log if isinstance(event, RequestLost)]
-    assert sorted(lost) == [row.request for row in log.decision_rows if row.replica == "0"]
-    assert [row.lost for row in log.decision_rows] == [replica == "0" for replica, _ in streams]
+    assert sorted(lost) == [row.request for row in read(log).decision_rows if row.replica == "0"]
+    assert [row.lost for row in read(log).decision_rows] == [
+        replica == "0" for replica, _ in streams
+    ]
 
 
 def test_request_without_a_token_goes_to_another_replica(serve: Serve, gateway: Serve) -> None:

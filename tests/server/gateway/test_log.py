@@ -18,6 +18,7 @@ from server.gateway.replica_set import Member, UrlSet
 from server.process import BackgroundServer
 from tests.server.gateway.cluster import ClusterFeed, cluster_trace
 from tests.server.harness import Feed, Serve, post, trace
+from visualizer import read
 
 Pair = tuple[BackgroundServer, BackgroundServer, BackgroundServer]
 PREFIXES = ["The first of the prefixes " * 3, "Another one, also shared " * 3]
@@ -49,7 +50,7 @@ def test_log_splits_into_each_replicas_own(pair: Pair, log: ClusterLog) -> None:
 
 
 def test_predicted_hits_are_delivered(log: ClusterLog) -> None:
-    rows = log.decision_rows
+    rows = read(log).decision_rows
     assert len(rows) == 12
     assert [row.cached_tokens for row in rows] == [row.predicted_tokens for row in rows]
     assert sum(row.predicted_tokens > 0 for row in rows) == 10
@@ -171,8 +172,8 @@ def test_connection_keeps_its_buffers_because_it_is_pinned(pair: Pair) -> None:
     log = cluster_trace(pair[0].url)
     placed = [(one.request, one.its_request) for one in log if isinstance(one, Placed)][-2:]
     assert placed == [(routed.request, one.request) for one in arrived]
-    assert {row.request for row in log.token_rows if row.label == "Ada"} == {routed.request}
-    last = log.decision_rows[-1]
+    assert {row.request for row in read(log).token_rows if row.label == "Ada"} == {routed.request}
+    last = read(log).decision_rows[-1]
     assert (last.reason, last.its_request) == ("pinned", None)
 
 

@@ -12,6 +12,7 @@ from tests.server.gateway.cluster import cluster_trace
 from tests.server.harness import Feed, Serve, get, http, post
 from tests.server.sdk import lenient, sdk
 from tests.server.test_openapi import HEALTH, RESPONSES, ROUTES, operations
+from visualizer import read
 
 Pair = tuple[BackgroundServer, BackgroundServer, BackgroundServer]
 MESSAGES: Any = [{"role": "user", "content": "Tell me."}]
@@ -45,7 +46,7 @@ def test_openai_sdk_streams_through_a_gateway(url: str) -> None:
 def test_response_names_replica_and_its_request_and_keeps_the_request_id(url: str) -> None:
     body = {"prompt": "x", "max_tokens": 1}
     response = post(url, "/v1/completions", body, **{"X-Request-Id": "mine", "X-Client": "Ada"})
-    row = cluster_trace(url).decision_rows[-1]
+    row = read(cluster_trace(url)).decision_rows[-1]
     assert response.headers["x-underglass-replica"] == row.replica
     assert int(response.headers["x-underglass-request"]) == row.its_request
     assert response.headers.get_list("x-request-id") == ["mine"]
@@ -276,4 +277,4 @@ def test_sums_are_those_of_the_replicas(pair: Pair) -> None:
     routed = [
         value for name, value in values.items() if name.startswith("cluster:requests_routed_t")
     ]
-    assert sum(routed) == len(cluster_trace(gateway.url).decision_rows)
+    assert sum(routed) == len(read(cluster_trace(gateway.url)).decision_rows)

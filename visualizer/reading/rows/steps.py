@@ -5,8 +5,8 @@ from collections.abc import Iterable
 import msgspec
 
 from engine.core.log import vocabulary as v
-from engine.core.log.facts import Fact, knowledge
 from engine.core.log.fold import State
+from engine.simulation.facts import Fact, knowledge
 from visualizer.reading.rows.times import in_ms
 from visualizer.reading.rows.unknown import plus
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import msgspec
 
+from engine.core.log import EventLog
 from engine.core.log import vocabulary as v
-from engine.core.log.facts import Fact, knowledge
+from engine.simulation.facts import Fact, knowledge
 
 # A column is None if one of its facts is unknown. Columns that are None without times are left out.
 REQUEST_FACTS: dict[str, tuple[Fact, ...]] = {
@@ -39,9 +40,9 @@ STEP_FACTS: dict[str, tuple[Fact, ...]] = {
 TOKEN_FACTS: dict[str, tuple[Fact, ...]] = {"id": ("token_ids",), "text": ("texts",)}
 
 
-def source_of(events: Sequence[v.Event]) -> Mapping[str, Any]:
+def source_of(log: EventLog) -> Mapping[str, Any]:
     """Return `run_started.source` of a log; empty for a log of this project's engine."""
-    match events[0] if events else None:
+    match log[0] if len(log) else None:
         case v.RunStarted(source=source):
             return source
         case v.Keyframe(state=state):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from engine.core.log.facts import Fact, Knowledge, knowledge
+from engine.simulation.facts import Fact, Knowledge, knowledge
 from visualizer.reading.waterfall.causes import LOST, WAITING, WORK
 from visualizer.reading.waterfall.spans import Span
 

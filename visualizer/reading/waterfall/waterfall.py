@@ -1,12 +1,12 @@
-"""`log.waterfall`: where the time of each request went.
+"""`read(log).waterfall`: where the time of each request went.
 
-log.waterfall                    the picture: one bar per request, slowest first
-ada = log.waterfall[1]           one request
+read(log).waterfall              the picture: one bar per request, slowest first
+ada = read(log).waterfall[1]     one request
 print(ada)                       why it was slow, in words
 ada.parts                        the same as rows; they add up to `ada.total` exactly
 ada.spans                        its spans; they add up to `ada.total` exactly
-log.waterfall.totals             time by cause, over all requests
-log.waterfall.frame              all spans as a pandas frame
+read(log).waterfall.totals       time by cause, over all requests
+read(log).waterfall.frame        all spans as a pandas frame
 """
 
 from collections import Counter

@@ -5,8 +5,8 @@ says about one request in one step), `shortfall.py` (what the head of the queue 
 words).
 
 Then `missed.py` (why the cached prefix was not longer), `stuck.py` (the queue of a step) and
-`inference.py` (the reasons that a foreign log lacks). `visualizer/reading/waterfall` says where a request's
-time went.
+`inference.py` (the reasons that a foreign log lacks). `visualizer/reading/waterfall` says where a
+request's time went.
 """
 
 from visualizer.reading.why.answer import why

@@ -12,7 +12,7 @@ from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
 from engine.core.log.log import EventLog
 from visualizer.reading.messages import wasted_words
-from visualizer.reading.rows import OutputTokenRow
+from visualizer.reading.rows import OutputTokenRow, token_rows
 from visualizer.reading.why.scoring import Unscored
 from visualizer.reading.why.shortfall import Shortfall, common_length, shortfall
 
@@ -144,7 +144,7 @@ class Facts:
             step = facts.state.step
             facts.masked = [
                 token
-                for token in log.token_rows
+                for token in token_rows(log)
                 if token.request == request and token.step == step and token.allowed
             ]
         return facts

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from engine.core.log.facts import Knowledge
+from engine.simulation.facts import Knowledge
 from visualizer.reading.messages import MESSAGES, fill
 
 MissKind = Literal[

@@ -1,4 +1,4 @@
-"""Why the cached prefix of a request was not longer: `log.why_missed(request)`.
+"""Why the cached prefix of a request was not longer: `read(log).why_missed(request)`.
 
 A hit ends at a block that was not cached when the request was admitted. For that block the log says
 which of these it was: cached once and evicted, being computed by another request at that moment, never
@@ -11,9 +11,9 @@ If a foreign log has no tokens but the hashes of their blocks, whole blocks are 
 from collections.abc import Mapping
 
 from engine.core.log import vocabulary as v
-from engine.core.log.facts import Fact, Knowledge, knowledge
 from engine.core.log.fold import State
 from engine.core.log.log import EventLog
+from engine.simulation.facts import Fact, Knowledge, knowledge
 from visualizer.reading.why.find import request_named, request_names
 from visualizer.reading.why.miss import MissKind, WhyMissed
 from visualizer.reading.why.prompts import Prompts, common_length

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from engine.core.log import vocabulary as v
-from engine.core.log.facts import Knowledge
 from engine.core.log.fold import State
 from engine.core.log.log import EventLog
+from engine.simulation.facts import Knowledge
 from visualizer.reading.durations import duration
 from visualizer.reading.messages import MESSAGES, reason_words, text
 from visualizer.reading.waterfall.causes import FOR_ALL

@@ -20,7 +20,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator
 from dataclasses import dataclass
 
-from engine.models.text.tokenizer import checked
+from engine.core.tokenizer import checked
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ const SCHEDULER = "engine/core/scheduling/scheduler.py";
 const CACHE = "engine/core/cache/kv_cache_manager.py";
 const RADIX = "engine/core/cache/radix_cache.py";
 const ENGINE = "engine/core/engine.py";
+const LOOP = "engine/core/loop.py";
 
 /** @type {Record<string, string[]>} */
 const DECIDED_BY = {
@@ -28,9 +29,9 @@ const DECIDED_BY = {
   joined: [RADIX, "_join"],
   arrived: [ENGINE, "submit"],
   aborted: [ENGINE, "abort"],
-  forked: [ENGINE, "_fork"],
-  finished: [ENGINE, "_finish"],
-  wasted: [ENGINE, "commit"],
+  forked: [LOOP, "_fork"],
+  finished: [LOOP, "finish"],
+  wasted: [LOOP, "commit"],
 };
 
 /** @type {Record<string, string[]>} */

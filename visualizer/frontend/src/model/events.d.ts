@@ -112,7 +112,6 @@ export interface RadixSplit {
   node: number;
   at: number;
   upper: number;
-  touched?: boolean;
 }
 
 export interface RadixJoined {

@@ -640,7 +640,7 @@ export class State {
   }
 
   step_finished(/** @type {Events.StepFinished} */ event) {
-    const { step = this.step, wasted = [] } = event; // logs of schema 1 have neither
+    const { step = this.step, wasted = [] } = event; // without it, the step that started last
     // Rows are read by index: they are half of a log, and an iterator for each takes as long as the rest.
     for (const row of this.plans.get(step) ?? []) {
       const request = this.requests.get(row[0]);
@@ -678,10 +678,8 @@ export class State {
     const lower = this.#writable(this.nodes, this.node(event.node));
     this.#addNode({ ...lower, id: event.upper, blocks: lower.blocks.slice(0, event.at) });
     lower.parent = event.upper;
-    if (event.touched ?? true) {
-      lower.last = this.tick + 1;
-      lower.used = this.step;
-    }
+    lower.last = this.tick + 1; // the access that follows counts for it, too
+    lower.used = this.step;
     lower.from += event.at * this.blockSize;
     lower.blocks = lower.blocks.slice(event.at);
   }
@@ -907,9 +905,9 @@ export class State {
     for (const [step, rows] of [...(state.in_flight ?? []), [this.step, state.plan]])
       if (rows.length) this.#setPlan(step, rows.map(withDrafts));
     if (this.windowPages) this.windowPages = new Set(state.window_pages);
-    this.queue = state.queue ?? []; // logs of schema 1 have none
+    this.queue = state.queue;
     for (const entry of state.nodes) {
-      const { id, parent, tokens, texts, blocks, copies = [], last, source, hash, media } = entry;
+      const { id, parent, tokens, texts, blocks, copies, last, source, hash, media } = entry;
       if (id === ROOT) continue;
       const content = { tokens, texts };
       this.#addNode({ id, parent, content, blocks, copies, last, source, hash, media });

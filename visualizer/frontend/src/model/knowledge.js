@@ -7,7 +7,7 @@
  * @typedef {{source: import("./fold.js").LogSource}} Log  a model or a state
  */
 
-import words from "../../../../visualizer/reading/knowledge.json" with { type: "json" };
+import words from "../../../reading/knowledge.json" with { type: "json" };
 import { agree, count } from "./words.js";
 
 export { words as knowledgeWords };

@@ -1,7 +1,6 @@
 /** Checks that an event has a known type and the fields of that type. */
 
 export const SCHEMA = 2;
-const OLDEST = 1; // the fold reads its events as they are
 
 /** An error in a log: its `line` in the file (from 1), or the `seq` of a parsed event. */
 export class LogError extends Error {
@@ -77,7 +76,7 @@ const problemOf = checkerOf({
   forked: "request:i parent:i sample:i",
   step_finished: "tokens:a step:i? wasted:I? expert_loads:L? draft_error:s? t:o?",
   blocks_trimmed: "request:i keep:i",
-  radix_split: "node:i at:i upper:i touched:b?",
+  radix_split: "node:i at:i upper:i",
   radix_joined: "request:i node:i blocks:I",
   radix_inserted: "request:i node:i parent:i blocks:I",
   radix_extended: "request:i node:i blocks:I",
@@ -130,7 +129,7 @@ function problemOfFirst(event) {
     return "a log begins with run_started or keyframe: is this an event log?";
   }
   const { schema } = event;
-  if (event.type === "run_started" && (schema > SCHEMA || schema < OLDEST)) {
+  if (event.type === "run_started" && schema !== SCHEMA) {
     return (
       `this log has schema ${JSON.stringify(schema)}, and this viewer reads ${SCHEMA}: ` +
       "open it with the Underglass that wrote it"

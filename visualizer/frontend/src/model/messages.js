@@ -3,7 +3,7 @@
  * fills the same messages and explains the placeholders.
  */
 
-import messages from "../../../../visualizer/reading/messages.json" with { type: "json" };
+import messages from "../../../reading/messages.json" with { type: "json" };
 import { count, plain, say } from "./words.js";
 
 export { messages };

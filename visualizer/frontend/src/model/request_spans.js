@@ -120,7 +120,7 @@ export class RequestSpans {
       case "request_finished": {
         const span = this.#of(event.request);
         const { reason, message = "" } = event;
-        // The last step in which it existed, as `finished_step` in `log.requests`.
+        // The last step in which it existed, as `finished_step` in `read(log).requests`.
         const last = Math.max(hasBegun ? step : step - 1, span.arrived ?? 0);
         span.finished = { step: last, reason, message, seq };
         this.#endWait(span, step - 1);

@@ -228,7 +228,7 @@ export class TimeRecords {
 
   /** @param {Events.StepFinished} event @param {State} state */
   #finish(event, state) {
-    const number = event.step ?? state.step; // logs of schema 1 do not name it
+    const number = event.step ?? state.step; // without it, the one that started last
     const step = this.#open.get(number) ?? unfinished(number);
     this.#open.delete(number);
     for (const id of event.wasted ?? [])

@@ -19,7 +19,7 @@
 /** @import { Model } from "./model.js" */
 /** @import { RequestTime } from "./waterfall.js" */
 /** @import { Span } from "./words.js" */
-import causeFacts from "../../../../visualizer/reading/waterfall/cause_facts.json" with { type: "json" };
+import causeFacts from "../../../reading/waterfall/cause_facts.json" with { type: "json" };
 import { duration } from "./duration.js";
 import { levelOf } from "./knowledge.js";
 import { adoptedWords, fill, messages, reasonWords } from "./messages.js";

@@ -1,6 +1,6 @@
 /**
- * Why a request's cached prefix was not longer. `visualizer/reading/why/missed.py` explains the kinds and gives the same answers,
- * which a golden test compares.
+ * Why a request's cached prefix was not longer. `visualizer/reading/why/missed.py` explains the kinds and gives the same
+ * answers, which a golden test compares.
  *
  * @typedef {object} WhyMissed  counts are of tokens
  * @property {string} kind

@@ -1,6 +1,6 @@
 /**
  * Prints the model's facts about each request of each log of a folder, as JSON by log and request: those that
- * `log.requests` has too. tests/visualizer/test_golden_fold.py compares the two.
+ * `read(log).requests` has too. tests/visualizer/test_golden_fold.py compares the two.
  *
  *   node request_spans.js FOLDER
  */

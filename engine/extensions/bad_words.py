@@ -12,7 +12,7 @@ tokens than the word alone; the word then stays possible after a space.
 
 from functools import lru_cache
 
-from engine.models.text.tokenizer import Tokenizer, encode_continuation
+from engine.core.tokenizer import Tokenizer, encode_continuation
 
 MAX_SEQUENCES = 128
 MAX_TOKENS = 1024

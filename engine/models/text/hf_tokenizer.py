@@ -1,4 +1,4 @@
-"""The tokenizer interface, and the tokenizer of a Hugging Face directory.
+"""The tokenizer of a Hugging Face directory.
 
 - `encode` gives the same ids as transformers' tokenizer: special tokens written out in the text are
   recognised, and the BOS token is prepended only if the model's files say so.
@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from engine.core.extras import needs_extra
 from engine.core.output.detokenizer import (
@@ -19,6 +19,7 @@ from engine.core.output.detokenizer import (
     IncrementalDetokenizer,
     WindowDetokenizer,
 )
+from engine.core.tokenizer import TokenizerError, checked
 from engine.models.text.chat_template import ChatTemplate
 
 if TYPE_CHECKING:
@@ -26,66 +27,6 @@ if TYPE_CHECKING:
 
 # SentencePiece uses tokens of this form for the bytes of a character that has no token.
 _BYTE_TOKEN = re.compile("<0x[0-9A-F]{2}>")
-
-
-class TokenizerError(ValueError):
-    """A tokenizer file or a text cannot be used. The message names the fix."""
-
-
-class Tokenizer(Protocol):
-    """Converts text to token ids and back.
-
-    eos_ids        ids that end an output
-    bos_id         the beginning-of-sequence id; None if the model has none
-    special_ids    ids of special tokens, such as those that frame a chat; plain text has none
-    vocab_size     ids are 0 .. vocab_size - 1
-    chat_template  turns a conversation into a prompt
-    """
-
-    eos_ids: frozenset[int]
-    bos_id: int | None
-    special_ids: frozenset[int]
-    vocab_size: int
-    chat_template: ChatTemplate
-
-    def describe(self) -> dict[str, Any]:
-        """Return a summary for the log's first event: JSON values only."""
-        ...
-
-    def encode(self, text: str) -> list[int]:
-        """Return a prompt's ids: special tokens are recognised, and the model's BOS is prepended."""
-        ...
-
-    def encode_ordinary(self, text: str) -> list[int]:
-        """Return the ids of plain text: no special tokens, no BOS."""
-        ...
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """Return the whole text; bytes that are not UTF-8 become U+FFFD."""
-        ...
-
-    def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Return one piece of text per id; joined they are `decode(ids)`.
-
-        A character that the last id leaves incomplete is in no piece: `detokenizer(ids)` adds it to
-        the first piece of the output.
-        """
-        ...
-
-    def token_bytes(self, token_id: int) -> bytes:
-        """Return the bytes of one token, independent of its context; perhaps part of a character.
-
-        Special tokens, including end tokens, give their names; ids without a token give b"".
-        """
-        ...
-
-    def token_id(self, text: str) -> int | None:
-        """Return the id of a special token; None if the model has no such token."""
-        ...
-
-    def detokenizer(self, prompt_ids: Sequence[int]) -> IncrementalDetokenizer:
-        """Return a detokenizer for an output that follows `prompt_ids`. End tokens give ""."""
-        ...
 
 
 class HFTokenizer:
@@ -223,8 +164,11 @@ class HFTokenizer:
     def _encode(self, text: str, *, special: bool) -> list[int]:
         """Return a text's ids; `special` tells whether special tokens are recognised in it."""
         tokenizer = self._tokenizer if special else self._ordinary
-        # The library releases the GIL for a batch only, so this is a batch of one.
-        [encoding] = tokenizer.encode_batch_fast([checked(text)], add_special_tokens=False)
+        try:  # the library releases the GIL for a batch only, so this is a batch of one
+            [encoding] = tokenizer.encode_batch_fast([text], add_special_tokens=False)
+        except TypeError:
+            checked(text)  # the text is half a surrogate pair, or the error is another one
+            raise
         ids: list[int] = encoding.ids
         return ids
 
@@ -234,30 +178,6 @@ class HFTokenizer:
 
     def _bytes(self, ids: Sequence[int]) -> bytes:
         return b"".join(self._table[i] for i in ids if i < len(self._table))
-
-
-def encode_continuation(text: str, tokenizer: Tokenizer) -> list[int]:
-    """Encode text that follows other text.
-
-    Removes the beginning-of-sequence token that some tokenizers add to every text. If the text itself
-    begins with that token, it stays.
-    """
-    ids, bos = tokenizer.encode(text), tokenizer.bos_id
-    if bos is not None and ids[:1] == [bos] and not text.startswith(tokenizer.decode([bos])):
-        return ids[1:]
-    return ids
-
-
-def checked(text: str) -> str:
-    """Return the text. Raises TokenizerError for half a surrogate pair, which JSON can express."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise TokenizerError(
-            f"the text is not valid Unicode: character {error.start} is a lone surrogate "
-            f"({text[error.start]!r}); remove it"
-        ) from error
-    return text
 
 
 def _read_directory(

@@ -4,13 +4,14 @@ Tests, simulations and lessons use it where they need a tokenizer but no model d
 nanochat's tests of its engine do.
 """
 
+import importlib
 import re
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 from engine.core.output.detokenizer import ByteDetokenizer
-from engine.models.text.chat_template import ChatTemplate
-from engine.models.text.tokenizer import checked
+from engine.core.tokenizer import checked
 
 SPECIAL_TOKENS = (
     "<|bos|>",
@@ -48,7 +49,12 @@ class ByteTokenizer:
         self.special_ids = frozenset(self._special.values())
         self.bos_id: int | None = self._special["<|bos|>"]
         self.eos_ids = frozenset({self._special["<|assistant_end|>"], self._special["<|bos|>"]})
-        self.chat_template = ChatTemplate(_CHAT_TEMPLATE, {"bos_token": "<|bos|>"})
+
+    @cached_property
+    def chat_template(self) -> Any:
+        """See `Tokenizer`."""
+        module = importlib.import_module("engine.models.text.chat_template")
+        return module.ChatTemplate(_CHAT_TEMPLATE, {"bos_token": "<|bos|>"})
 
     def describe(self) -> dict[str, Any]:
         """See `Tokenizer`."""

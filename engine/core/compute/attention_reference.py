@@ -6,9 +6,9 @@
 import torch
 from torch import Tensor
 
-from engine.core.compute.attention.kv_cache import KVCache
 from engine.core.compute.batch import Batch
-from engine.models.config import ModelConfig
+from engine.core.compute.kv_cache import KVCache
+from engine.core.compute.model import ModelConfig
 
 
 class ReferenceAttention:

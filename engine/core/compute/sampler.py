@@ -25,18 +25,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.core.compute.sampling.logits_processors import (
+from engine.core.compute.logits_processors import (
     apply_allowed_token_ids,
     apply_bad_words,
     apply_frequency_and_presence_penalties,
     apply_logit_bias,
+    apply_masks,
     apply_min_tokens,
     apply_repetition_penalty,
 )
-from engine.core.compute.sampling.masks import apply_masks
-from engine.core.compute.sampling.randomness import uniforms
-from engine.core.compute.sampling.truncation import TokenProbs, truncated_probs
-from engine.core.runner import LogitPosition, SamplerOutput
+from engine.core.compute.randomness import uniforms
+from engine.core.compute.truncation import TokenProbs, truncated_probs
+from engine.core.request import TokenScore
+from engine.core.runner import LogitPosition, Row, SamplerOutput, TokenMask
 
 
 def sample(
@@ -50,7 +51,9 @@ def sample(
     requests that are not greedy. Raises FloatingPointError if the logits are not finite.
     """
     logprobs = process_logits(logits, positions)
-    masks = apply_masks(logits, positions, logprobs)
+    masks: dict[int, TokenMask] = {}
+    if any(position.request.constraint is not None for position in positions):
+        masks = apply_masks(logits, positions, logprobs)
     # Use numpy's argmax, because torch's takes ten times as long; both return the first maximum.
     ids = torch.from_numpy(logits.numpy().argmax(axis=-1))
     drawn = [i for i, position in enumerate(positions) if position.params.temperature > 0]
@@ -174,3 +177,29 @@ def _probs(logits: Tensor, positions: list[LogitPosition], logits_to_probs: Toke
         torch.tensor([min(p.top_k, logits.shape[-1]) for p in params]),
         torch.tensor([p.top_p for p in params], dtype=torch.float64),
     )
+
+
+# Number of prompt positions scored at once. A chunk can have thousands of positions, and each needs
+# another float32 per vocabulary entry in addition to its logits.
+_CHUNK = 256
+
+
+def score_prompts(logits: Tensor, rows: Sequence[Row]) -> None:
+    """Fill `row.scores` of the rows whose prompts are scored: how likely the model found given tokens.
+
+    `logits` [scored positions, vocab] follow the order of the rows. Raises FloatingPointError if they
+    are not finite. vLLM's counterpart is `_get_prompt_logprobs_dict` in
+    `vllm/v1/worker/gpu_model_runner.py`.
+    """
+    first = 0
+    for row in rows:
+        tokens = row.request.tokens[row.start + 1 : row.start + 1 + row.scored]
+        top = row.request.params.prompt_logprobs or 0
+        for start in range(0, len(tokens), _CHUNK):
+            chunk = torch.tensor(tokens[start : start + _CHUNK])
+            logprobs = compute_logprobs(logits[first : first + len(chunk)])
+            own = logprobs.gather(1, chunk[:, None])
+            ranks = (logprobs >= own).sum(dim=-1).tolist()
+            likeliest = top_logprobs(logprobs, [top] * len(chunk))
+            row.scores += map(TokenScore, own[:, 0].tolist(), likeliest, ranks)
+            first += len(chunk)

@@ -5,8 +5,8 @@ token is one operation. Each block is contiguous, so reading a block is one copy
 
     [layers, num_blocks, block_size, 2 (keys, values), kv_heads, head_dim]
 
-If sliding layers free what is behind their window (`engine/extensions/window_pages.py`), they have a smaller
-tensor with window pages in place of blocks, and `page_of` says which page a block has.
+If sliding layers free what is behind their window (`engine/extensions/window_pages.py`), they have a
+smaller tensor with window pages in place of blocks, and `page_of` says which page a block has.
 
 Differs from vLLM (`vllm/v1/attention/backends/flash_attn.py`):
 
@@ -21,9 +21,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.core.compute.device import CPU
+from engine.core.compute.device import CPU, activation_dtype
+from engine.core.compute.model import ModelConfig
 from engine.core.config import ConfigError
-from engine.models.config import ModelConfig
 
 
 class KVCache:
@@ -33,6 +33,7 @@ class KVCache:
     window_tensor  the memory of sliding layers that have window pages, in the same layout; empty if
                    there are none
     page_of        [num_blocks] each block's window page; -1 for none
+    activation_dtype  the type that attention computes in; see `device.py`
     by_slot[l]     layer l as `[blocks or pages * block_size, 2 * kv_heads, head_dim]`, for writing
                    tokens
     by_block[l]    layer l as `[blocks or pages, block_size * 2 * kv_heads * head_dim]`, for reading
@@ -68,6 +69,8 @@ class KVCache:
                 f"max_kv_tokens: {num_blocks} KV blocks of {block_size} tokens do not fit in "
                 f"memory; lower it ({error})"
             ) from error
+        self.has_window_pages = bool(self._sliding)
+        self.activation_dtype = activation_dtype(dtype, device)
         self.page_of = torch.full((num_blocks if self._sliding else 0,), -1, device=device)
         memory = dict(zip(self._full, self.tensor, strict=True))
         memory |= zip(self._sliding, self.window_tensor, strict=True)

@@ -24,10 +24,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from engine.core.compute.attention.kv_cache import KVCache
 from engine.core.compute.batch import Batch, Group
-from engine.core.compute.precision import activation_dtype
-from engine.models.config import ModelConfig
+from engine.core.compute.kv_cache import KVCache
+from engine.core.compute.model import ModelConfig
 
 
 class PagedAttention:
@@ -39,7 +38,10 @@ class PagedAttention:
         self._windows = config.windows
         kinds = {window: layer for layer, window in enumerate(config.windows)}
         self._slots = {
-            window: kv_cache.slots_in(layer, batch.slot_mapping) for window, layer in kinds.items()
+            window: kv_cache.slots_in(layer, batch.slot_mapping)
+            if kv_cache.has_window_pages
+            else batch.slot_mapping
+            for window, layer in kinds.items()
         }
         self._groups = {
             window: [_GroupAttention(config, kv_cache, group, layer) for group in batch.groups]
@@ -89,7 +91,9 @@ class _GroupAttention:
         for table in tables:
             block_index += table + widest[:1] * (len(widest) - len(table))
         device = kv_cache.tensor.device
-        self._block_index = kv_cache.blocks_in(layer, torch.tensor(block_index, device=device))
+        self._block_index = torch.tensor(block_index, device=device)
+        if kv_cache.has_window_pages:
+            self._block_index = kv_cache.blocks_in(layer, self._block_index)
 
         # All layers share one buffer, so even a long context allocates only once per step.
         num_slots = len(widest) * size
@@ -98,7 +102,7 @@ class _GroupAttention:
         self._slots = buffer.view(rows * num_slots, -1)
         high = max(ends)
         # On a CPU without half precision, the gathered blocks are converted to float32.
-        dtype = activation_dtype(buffer.dtype, buffer.device)
+        dtype = kv_cache.activation_dtype
         self._buffer, self._wide = buffer, buffer
         if dtype != buffer.dtype:
             self._wide = torch.empty_like(buffer, dtype=dtype)

@@ -1,0 +1,134 @@
+"""Wire the parts of an engine: pool, prefix cache, scheduler, drafter, log and loop.
+
+`Engine` passes on the parts that its user wrote; every other part is the engine's own. Parts that a
+user wrote are checked once, here, where they enter; see `parts.py`.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypedDict
+
+from engine.core.cache.block_pool import BlockPool
+from engine.core.cache.eviction import EvictionOrder, eviction_named
+from engine.core.cache.kv_cache_manager import KVCacheManager
+from engine.core.cache.prefix_cache import PrefixCache, WindowPages
+from engine.core.cache.radix_cache import RadixCache
+from engine.core.cache.radix_tree import RadixTree
+from engine.core.config import EngineConfig
+from engine.core.extras import extension
+from engine.core.log.recorder import Clock, Recorder
+from engine.core.log.vocabulary import Event
+from engine.core.loop import Loop
+from engine.core.output.processor import output_maker
+from engine.core.output.tool_use import Tool, ToolUse
+from engine.core.parts import (
+    check_parts,
+    checked_eviction,
+    checked_policy,
+    checked_pool,
+    checked_tool,
+    class_names,
+    set_model_parts,
+)
+from engine.core.runner import Runner
+from engine.core.scheduling.policies import policy_named
+from engine.core.scheduling.policy import Policy
+from engine.core.scheduling.scheduler import Scheduler
+from engine.core.speculation.drafter import Drafter, FollowingDrafter, Speculation
+from engine.core.tokenizer import Tokenizer
+
+
+class Parts(TypedDict, total=False):
+    """The parts that a user may write; see `docs/extending.md`. None is the engine's own.
+
+    `attention`, `verifier` and `logits_to_probs` are parts of a model, and passed on to its runner.
+    """
+
+    policy: Policy | None
+    pool: BlockPool | None
+    tree: RadixTree | None
+    eviction: EvictionOrder | None
+    drafter: Drafter | None
+    tool: type[Tool] | None
+    attention: Callable[..., Any] | None
+    verifier: object | None
+    logits_to_probs: Callable[..., Any] | None
+
+
+def build(
+    runner: Runner,
+    config: EngineConfig,
+    tokenizer: Tokenizer,
+    *,
+    clock: Clock,
+    emit: Callable[[Event], None],
+    parts: Parts,
+) -> Loop:
+    """Return the loop of a new engine, whose KV memory is allocated and whose log has begun.
+
+    Raises ConfigError for a part that does not fit its role, and if there is not enough memory.
+    """
+    given: dict[str, Any] = {"runner": runner, **dict.fromkeys(Parts.__annotations__), **parts}
+    check_parts(given, config)
+    pool = given["pool"] = given["pool"] or BlockPool(config.num_blocks)
+    policy = given["policy"] = given["policy"] or policy_named(config.policy)
+    used_pool = checked_pool(pool)
+    pages = _reserve(
+        runner, config, used_pool, emit
+    )  # early, because there may be too little memory
+    set_model_parts(runner, given)
+    prefix_cache = _prefix_cache(config, used_pool, emit, pages, given)
+    cache = KVCacheManager(used_pool, prefix_cache, emit, pages)
+    drafter = given["drafter"]
+    draft = drafter if isinstance(drafter, FollowingDrafter) else None
+    if draft is not None:
+        draft.reserve(config, tokenizer.vocab_size)
+    speculation = drafter and Speculation(drafter, cache, tokenizer.vocab_size)
+    recorder = Recorder(clock, emit)
+    kind = Loop
+    if config.async_scheduling:
+        from engine.core.async_loop import AsyncLoop
+
+        kind = AsyncLoop
+    loop = kind(
+        config=config,
+        runner=runner,
+        cache=cache,
+        scheduler=Scheduler(config, checked_policy(policy), cache, emit, speculation),
+        recorder=recorder,
+        clock=clock,
+        emit=emit,
+        new_output=output_maker(config, tokenizer, checked_tool(given["tool"] or ToolUse)),
+        draft=draft,
+    )
+    model = runner.describe() | ({"draft_model": draft.describe()} if draft else {})
+    recorder.run_started(config, model, tokenizer, class_names(given), pages)
+    return loop
+
+
+def _reserve(
+    runner: Runner, config: EngineConfig, pool: BlockPool, emit: Callable[[Event], None]
+) -> WindowPages | None:
+    """Let a runner allocate its KV memory. Return the window pages of its sliding layers, if any."""
+    if runner.window is None:
+        runner.reserve(config.num_blocks, config.block_size)
+        return None
+    pages: WindowPages | None = extension("window_pages").reserve(runner, config, pool, emit)
+    return pages
+
+
+def _prefix_cache(
+    config: EngineConfig,
+    pool: BlockPool,
+    emit: Callable[[Event], None],
+    pages: WindowPages | None,
+    given: dict[str, Any],
+) -> PrefixCache:
+    if config.prefix_cache == "hash":
+        from engine.core.cache.hash_cache import HashCache
+
+        return HashCache(pool, config.block_size, emit, pages)
+    tree = given["tree"] = given["tree"] or RadixTree(config.block_size)
+    given["eviction"] = given["eviction"] or eviction_named(config.eviction)
+    tree.eviction = checked_eviction(given["eviction"])
+    tree.enabled = config.prefix_cache != "off"
+    return RadixCache(pool, tree, emit, pages)

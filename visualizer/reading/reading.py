@@ -1,0 +1,208 @@
+"""Everything that a log can be asked: rows, tables, and answers about one request or one step.
+
+    from visualizer import read
+
+    read(engine.log).request_rows         one row per request; also step_rows and token_rows
+    read(engine.log).requests             the same as a pandas frame; also steps and tokens
+    read(engine.log).why("Ada", step=7)   the causal chain in words
+    read(engine.log).waterfall            where each request's time went
+
+A log only records: `engine/core/log` appends, saves, loads and folds. Nothing here is stored either,
+because each property is computed from the events when it is asked for.
+"""
+
+from typing import TYPE_CHECKING, overload
+
+from engine.cluster.cluster_log import ClusterLog
+from engine.core.log.expert_loads import unpacked
+from engine.core.log.log import EventLog, LogError
+from engine.core.log.vocabulary import StepFinished
+from visualizer.reading.expert_loads import ExpertLoads
+from visualizer.reading.frames import frame
+from visualizer.reading.knowledge import LogKnowledge
+from visualizer.reading.rows import (
+    OutputTokenRow,
+    RequestRow,
+    StepRow,
+    request_rows,
+    step_rows,
+    token_rows,
+)
+from visualizer.reading.rows.decisions import DecisionRow, decision_rows
+from visualizer.reading.rows.delivered import DeliveredRow, delivered_rows
+from visualizer.reading.rows.unknown import (
+    REQUEST_FACTS,
+    STEP_FACTS,
+    TOKEN_FACTS,
+    remove_unknown,
+    source_of,
+)
+from visualizer.reading.waterfall import RequestTime, Waterfall
+from visualizer.reading.why import answer
+from visualizer.reading.why.elsewhere import why_missed_in_cluster
+from visualizer.reading.why.find import request_named
+from visualizer.reading.why.miss import WhyMissed
+from visualizer.reading.why.missed import why_missed
+from visualizer.reading.why.stuck import Stuck, stuck
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@overload
+def read(log: EventLog) -> "Reading": ...
+@overload
+def read(log: ClusterLog) -> "ClusterReading": ...
+def read(log: EventLog | ClusterLog) -> "Reading | ClusterReading":
+    """Return what can be asked of the log of one engine, or of a cluster."""
+    return ClusterReading(log) if isinstance(log, ClusterLog) else Reading(log)
+
+
+class Reading:
+    """The questions to the log of one engine. A `request` is an id or a label."""
+
+    def __init__(self, log: EventLog) -> None:
+        self.log = log
+
+    @property
+    def knowledge(self) -> LogKnowledge:
+        """Which facts the log recorded, which are inferred, and which are unknown."""
+        return LogKnowledge(source_of(self.log))
+
+    # One record per request, step and token; see `rows`. A value that the source of a foreign log does
+    # not know is None.
+
+    @property
+    def request_rows(self) -> list[RequestRow]:
+        """One row per request and sample, in order of appearance."""
+        rows = request_rows(self.log)
+        remove_unknown(rows, REQUEST_FACTS, source_of(self.log))
+        return rows
+
+    @property
+    def step_rows(self) -> list[StepRow]:
+        """One row per step, in order."""
+        rows = step_rows(self.log)
+        remove_unknown(rows, STEP_FACTS, source_of(self.log))
+        return rows
+
+    @property
+    def token_rows(self) -> list[OutputTokenRow]:
+        """One row per output token, in order of appearance."""
+        rows = token_rows(self.log)
+        remove_unknown(rows, TOKEN_FACTS, source_of(self.log))
+        return rows
+
+    def request(self, key: int | str) -> RequestRow:
+        """Return the row of a request; of its samples, the first.
+
+        Raises LogError if no request has this id or label, or if several requests have the label.
+        """
+        rows = self.request_rows
+        found = [row for row in rows if key in (row.request, row.label)]
+        if not found:
+            known = ", ".join(f"{row.request} ({row.label})" for row in rows) or "none"
+            raise LogError(f"request: {key!r} is not in this log; its requests are {known}")
+        firsts = {row.root: row for row in reversed(found)}
+        if len(firsts) > 1:
+            ids = ", ".join(str(row.request) for row in reversed(firsts.values()))
+            raise LogError(f"request: several are labelled {key!r}; use one of their ids: {ids}")
+        return found[0]
+
+    def step(self, number: int) -> StepRow:
+        """Return the row of a step. Raises LogError if the log does not have it."""
+        rows = {row.step: row for row in self.step_rows}
+        if number not in rows:
+            known = f"{min(rows)} to {max(rows)}" if rows else "none"
+            raise LogError(f"step: {number!r} is not in this log; its steps are {known}")
+        return rows[number]
+
+    def expert_loads(self, step: int | None = None) -> ExpertLoads:
+        """Return how many tokens each expert of each layer computed in a step; None: in the whole run.
+
+        Raises LogError if the log has none: the model is dense, the step failed or is not here.
+        """
+        if step is None:
+            loads = self.log.state().expert_loads
+        else:
+            finished = [event for event in self.log.of(StepFinished) if event.step == step]
+            loads = [unpacked(layer) for event in finished for layer in event.expert_loads]
+        if not any(loads):
+            what = "this log has" if step is None else f"step {step!r} of this log has"
+            raise LogError(
+                f"expert_loads: {what} none; only steps of a model with a mixture of experts have some"
+            )
+        return ExpertLoads(loads)
+
+    # The same rows as pandas frames, with the same columns in the same order.
+
+    @property
+    def requests(self) -> "pd.DataFrame":
+        """`request_rows` as a frame, indexed by id."""
+        return frame(RequestRow, self.request_rows, "request")
+
+    @property
+    def steps(self) -> "pd.DataFrame":
+        """`step_rows` as a frame, indexed by step number."""
+        return frame(StepRow, self.step_rows, "step")
+
+    @property
+    def tokens(self) -> "pd.DataFrame":
+        """`token_rows` as a frame."""
+        return frame(OutputTokenRow, self.token_rows)
+
+    # Answers, in words; see `waterfall` and `why`. They raise WhyError for a request or a step that is
+    # not in the log.
+
+    @property
+    def waterfall(self) -> Waterfall:
+        """Where each request's time went."""
+        return Waterfall(self.log)
+
+    def why(self, request: int | str, step: int | None = None) -> str:
+        """Return what happened to a request in a step, and why; None: in the last step."""
+        if isinstance(request, str):
+            request = request_named(self.waterfall.names, request)
+        return answer.why(self.log, request, step)
+
+    def why_slow(self, request: int | str) -> RequestTime:
+        """Return where the time of a request went: its `parts`, in words and as a bar."""
+        waterfall = self.waterfall
+        return waterfall[request_named(waterfall.names, request)]
+
+    def why_missed(self, request: int | str) -> WhyMissed:
+        """Return why no more of a request's prompt was cached when it was admitted."""
+        return why_missed(self.log, request)
+
+    def stuck(self, step: int | None = None) -> Stuck:
+        """Return the queue after a step was scheduled, with ages and reasons; None: the last step."""
+        return stuck(self.log, step)
+
+
+class ClusterReading:
+    """The questions to the log of a cluster. `read(log.replicas[ID])` answers those to one replica."""
+
+    def __init__(self, log: ClusterLog) -> None:
+        self.log = log
+
+    @property
+    def decision_rows(self) -> list[DecisionRow]:
+        """One row per decision of the router, in order."""
+        return decision_rows(self.log)
+
+    @property
+    def decisions(self) -> "pd.DataFrame":
+        """`decision_rows` as a frame."""
+        return frame(DecisionRow, self.decision_rows)
+
+    @property
+    def token_rows(self) -> list[DeliveredRow]:
+        """One row per token that reached a client, in order."""
+        return delivered_rows(self.log)
+
+    def why_missed(self, request: int | str) -> WhyMissed:
+        """Return why no more of a request's prompt was cached on its replica.
+
+        `request` is its number in the cluster, or its label. Raises WhyError for another one.
+        """
+        return why_missed_in_cluster(self.log, request)
