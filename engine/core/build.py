@@ -72,9 +72,8 @@ def build(
     pool = given["pool"] = given["pool"] or BlockPool(config.num_blocks)
     policy = given["policy"] = given["policy"] or policy_named(config.policy)
     used_pool = checked_pool(pool)
-    pages = _reserve(
-        runner, config, used_pool, emit
-    )  # early, because there may be too little memory
+    # KV memory is allocated early, because there may be too little of it.
+    pages = _reserve(runner, config, used_pool, emit)
     set_model_parts(runner, given)
     prefix_cache = _prefix_cache(config, used_pool, emit, pages, given)
     cache = KVCacheManager(used_pool, prefix_cache, emit, pages)

@@ -192,8 +192,7 @@ class RequestValidator:
             vocab_size=self._tokenizer.vocab_size,
             max_context=max_context,
         )
-        if params.bad_words:
-            bad_word_ids(params, self._tokenizer)
+        bad_word_ids(params, self._tokenizer)
 
     def prepare(self) -> None:
         """Prepare for structured outputs, so that the first one does not delay other requests."""
@@ -207,6 +206,6 @@ class RequestValidator:
             constraint: Constraint = self._grammars.constraint(
                 params.structured, ignore_eos=params.ignore_eos
             )
-        except ValueError as error:  # GrammarError
+        except extension("grammars.grammar_error").GrammarError as error:
             raise RequestError("structured", str(error)) from error
         return constraint
