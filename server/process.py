@@ -99,7 +99,12 @@ def serve_in_background(model: str | None = None, **options: object) -> Backgrou
     `chunked_prefill=False`. With `train=True`, a model is trained first and then served.
     Raises ServerError with the command's message if an option is invalid.
     """
-    command = child.python("server.cli", "serve", "--port", 0, "--until-stdin-closes")
+    return BackgroundServer(child.python("server.cli", *serve_arguments(model, **options)))
+
+
+def serve_arguments(model: str | None = None, **options: object) -> list[str]:
+    """Return the command's arguments for these options."""
+    command = ["serve", "--port", "0", "--until-stdin-closes"]
     if model is not None:
         command += ["--model", model]
     for name, value in options.items():
@@ -110,4 +115,4 @@ def serve_in_background(model: str | None = None, **options: object) -> Backgrou
             command += [] if name in SWITCHES else [f"--no-{flag}"]
         else:
             command += [f"--{flag}", str(value)]
-    return BackgroundServer(command)
+    return command

@@ -5,12 +5,13 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from server.process import serve_in_background
+from server.process import BackgroundServer, serve_in_background
 from tests.clients.checks import KEY, Servers
 from tests.clients.environments import BIN, BUILD, HERE, set_up, with_path
 from tests.clients.recording import recorder
@@ -80,7 +81,13 @@ def main() -> None:
     sys.exit(bool(failures))
 
 
-def start_servers(stack: ExitStack, empty: Path, *, through_gateway: bool) -> Servers:
+def start_servers(
+    stack: ExitStack,
+    empty: Path,
+    serve: Callable[..., BackgroundServer] = serve_in_background,
+    *,
+    through_gateway: bool = False,
+) -> Servers:
     """Start the three servers that every session talks to; they stop with the stack.
 
     With a gateway, the first has two replicas and the second has one; a gateway knows no other models,
@@ -89,14 +96,14 @@ def start_servers(stack: ExitStack, empty: Path, *, through_gateway: bool) -> Se
 
     def address(replicas: int, **settings: int) -> str:
         count = replicas if through_gateway else 1
-        servers = [stack.enter_context(serve_in_background(**settings)) for _ in range(count)]
+        servers = [stack.enter_context(serve(**settings)) for _ in range(count)]
         if not through_gateway:
             return servers[0].url
         gateway = stack.enter_context(start_gateway(*(server.url for server in servers)))
         wait_for(gateway.url, *map(str, range(count)))
         return gateway.url
 
-    auto = serve_in_background("auto", model_dir=empty, api_key=KEY)
+    auto = serve("auto", model_dir=empty, api_key=KEY)
     return Servers(
         url=address(2, max_batch_size=32),
         full=address(1, max_waiting=1),

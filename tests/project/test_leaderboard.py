@@ -86,31 +86,46 @@ def test_changed_code_and_another_engine_are_found_without_a_run(line: Line) -> 
     assert_names(engine, "engine", "0123456789ab")
 
 
-def run(*command: str) -> subprocess.CompletedProcess[str]:
-    """`python -m project` with these arguments."""
+def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """`python -m project` with these arguments, after the folder's `sitecustomize.py`."""
+    paths = map(str, (folder, ROOT, ROOT / "notebooks"))
     return subprocess.run(
         [sys.executable, "-m", "project", *command],
         cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT / "notebooks")},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
         capture_output=True,
         text=True,
         check=False,
     )
 
 
+# Makes the workloads small, also for the processes that a command starts.
+SMALL = """
+from dataclasses import replace
+from project import workloads
+workloads.WORKLOADS = tuple(replace(kind, requests=25) for kind in workloads.WORKLOADS)
+"""
+
+
 @pytest.mark.timeout(900)
-def test_a_better_score_in_a_real_line_is_found_by_running_it_again(tmp_path: Path) -> None:
+def test_a_better_score_in_a_real_line_is_found_by_running_it_again(
+    tmp_path: Path, soak: bool
+) -> None:
     """The round trip of the commands: score and submit, verify, then verify what was changed."""
     board, mine = tmp_path / "board.jsonl", tmp_path / "mine.py"
+    if not soak:
+        (tmp_path / "sitecustomize.py").write_text(SMALL, encoding="utf-8")
     mine.write_text("SETTINGS = {'token_budget': 80}\n", encoding="utf-8")
 
-    submitted = run("score", "--mine", str(mine), "--submit", "Ada", "--board", str(board))
+    submitted = run(
+        tmp_path, "score", "--mine", str(mine), "--submit", "Ada", "--board", str(board)
+    )
     assert submitted.returncode == 0, submitted.stderr
     assert_names(submitted.stdout, "Ada", "total", "assistants", "Step")
     [line] = read(board)
     line.score["total"] += 1
     submit("Bo", line, board)
-    verified = run("verify", "--board", str(board))
+    verified = run(tmp_path, "verify", "--board", str(board))
     assert verified.returncode == 1
     ada, bo, _ = verified.stdout.splitlines()
     assert_names(ada, "Ada", "same")
@@ -144,7 +159,7 @@ def test_a_final_round_scores_each_best_file_on_new_seeds(
 def test_a_file_that_fails_a_gate_is_not_scored(tmp_path: Path) -> None:
     mine, board = tmp_path / "mine.py", tmp_path / "board.jsonl"
     mine.write_text("def pick_budget(*machine): return -1\n", encoding="utf-8")
-    scored = run("score", "--mine", str(mine), "--submit", "Ada", "--board", str(board))
+    scored = run(tmp_path, "score", "--mine", str(mine), "--submit", "Ada", "--board", str(board))
     assert scored.returncode == 1
     assert_names(scored.stderr, "pressure", "pick_budget", -1)
     assert not board.exists()

@@ -16,7 +16,7 @@ from httpx_sse import EventSource
 from engine.core.log.fold import State
 from engine.core.log.log import EventLog
 from engine.core.log.vocabulary import AnyEvent, Event, Keyframe
-from server.process import BackgroundServer
+from server.process import BackgroundServer, serve_arguments
 from tests.server.zygote import ForkedProcess
 
 TIMEOUT = 60.0
@@ -39,6 +39,11 @@ class ForkedServer(BackgroundServer):
 
     def _launch(self, command: Any) -> Any:
         return ForkedProcess(*command, stderr=self._errors.fileno(), **self._options)
+
+
+def serve_forked(model: str | None = None, **options: object) -> BackgroundServer:
+    """`serve_in_background`, but neither of the two processes imports anything."""
+    return ForkedServer("server.cli", *serve_arguments(model, **options), torch=True)
 
 
 def http(url: str, **options: Any) -> httpx.Client:

@@ -7,8 +7,8 @@ import pytest
 from engine import Engine, EngineConfig, SamplingParams
 from engine.core.log import vocabulary as v
 from server.core.loading import load
-from server.process import BackgroundServer, serve_in_background
-from tests.server.harness import http, post, trace
+from server.process import BackgroundServer
+from tests.server.harness import http, post, serve_forked, trace
 
 PROMPT = "Once upon a time there was a fox"
 LENGTH = 3
@@ -17,7 +17,7 @@ LENGTH = 3
 @pytest.fixture(scope="module")
 def server() -> Iterator[BackgroundServer]:
     """The bundled model is its own draft model."""
-    with serve_in_background(draft_model="bundled", draft_length=LENGTH) as running:
+    with serve_forked(draft_model="bundled", draft_length=LENGTH) as running:
         yield running
 
 

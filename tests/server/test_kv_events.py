@@ -17,10 +17,9 @@ from server.core.event_log import Outbox
 from server.core.kv_events import KVEvent, KVEvents
 from server.core.kv_publisher import KVPublisher, endpoints
 from server.core.settings import ServerSettings
-from server.process import serve_in_background
 from tests.engine.workloads import make_engine, play, random_workload
 from tests.facts import assert_names, raises_naming
-from tests.server.harness import get, post, start, trace
+from tests.server.harness import get, post, serve_forked, start, trace
 from tests.server.subscriber import Event, Subscriber, View, events_of
 from tests.server.test_banner import URL, start_with
 
@@ -179,7 +178,7 @@ def test_a_restarted_engine_begins_with_an_empty_cache(served: tuple[str, Subscr
 
 
 def test_the_command_publishes_what_the_hash_cache_has() -> None:
-    with serve_in_background(prefix_cache="hash", kv_events="0") as server:
+    with serve_forked(prefix_cache="hash", kv_events="0") as server:
         ask(server.url, "Once upon a time there was a fox who lived near a river. The fox")
         told = get(server.url, "/kv_event_sources")["0"]
         with Subscriber(told["endpoint"], told["replay_endpoint"]) as subscriber:

@@ -20,13 +20,12 @@ from server.api.lmtp.inprocess import client_of
 from server.app import create_app
 from server.core.models import Models
 from server.http.errors import ApiError
-from server.process import serve_in_background
 from tests.engine.compute.gguf_files import write
 from tests.engine.compute.models import add_tokenizer, save
 from tests.facts import assert_names
 from tests.server.bridges import order, read
 from tests.server.facts import raises_api_error
-from tests.server.harness import Feed, get, http, post, watch
+from tests.server.harness import Feed, get, http, post, serve_forked, watch
 from tests.server.shelf import Shelf, registry
 
 IDS = [5, 6, 7, 8]  # a prompt for every vocabulary
@@ -373,7 +372,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def auto(directory: Path) -> Iterator[str]:
-    with serve_in_background("auto", model_dir=directory, max_models=2, one_process=True) as server:
+    with serve_forked("auto", model_dir=directory, max_models=2, one_process=True) as server:
         yield server.url
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from engine.core.log.vocabulary import RequestArrived
-from server.process import BackgroundServer, serve_in_background
-from tests.server.harness import curl, get, post, sse_data, watch
+from server.process import BackgroundServer
+from tests.server.harness import curl, get, post, serve_forked, sse_data, watch
 
 PROMPT = "Once upon a time there was a fox"
 
@@ -25,7 +25,7 @@ def temporary(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def server(temporary: Path) -> Iterator[BackgroundServer]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", str(temporary))
-        with serve_in_background(train=True, train_steps=20) as server:
+        with serve_forked(train=True, train_steps=20) as server:
             yield server
     assert server.process.returncode == 0
 

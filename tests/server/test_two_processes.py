@@ -18,7 +18,18 @@ from server.core.engine_process import LaunchError, launch
 from server.process import BackgroundServer, serve_in_background
 from tests.engine.compute.models import add_tokenizer, save
 from tests.facts import assert_names
-from tests.server.harness import Caller, Serve, get, http, post, sse_data, start, until, watch
+from tests.server.harness import (
+    Caller,
+    Serve,
+    get,
+    http,
+    post,
+    serve_forked,
+    sse_data,
+    start,
+    until,
+    watch,
+)
 from tests.server.lmtp.wire import Wire, letters
 
 ROOM = {"max_batch_size": 64, "max_kv_tokens": 8192, "token_budget": 512}
@@ -186,7 +197,7 @@ def test_a_model_of_a_directory_that_dies_is_loaded_again_and_the_first_one_serv
     save(tmp_path / "gpt2", "gpt2")
     add_tokenizer(tmp_path / "gpt2")
     body = {"model": "gpt2", "prompt": [5, 6, 7], "max_tokens": 3, "stream": False}
-    with serve_in_background("auto", model_dir=tmp_path, request_log="off") as server:
+    with serve_forked("auto", model_dir=tmp_path, request_log="off") as server:
         first = child(server)
         before = post(server.url, "/v1/completions", body).json()["choices"]
         [second] = set(psutil.Process(server.process.pid).children()) - {first}

@@ -4,11 +4,14 @@ Importing takes longer than most tests. The zygote imports `app_under_test` and 
 test process, and torch when a server first needs it. It then answers two requests: fork a server, and
 return the exit code of one that has ended. A server is in a session of its own and has its own streams,
 environment and working directory, like one that was started by a command.
+
+A server that starts an engine process forks, too, see `ForkedEngine`.
 """
 
 import array
 import atexit
 import gc
+import itertools
 import json
 import os
 import random
@@ -17,12 +20,15 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import traceback
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+from server.core import engine_child, engine_process
 from underglass import child
 
 STREAMS = 3
@@ -72,6 +78,32 @@ class ForkedProcess:
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
+
+
+class ForkedEngine(subprocess.Popen[bytes]):
+    """An engine process that has imported what its server has; for `engine_process.subprocess`.
+
+    A process with more than one thread cannot fork safely, so a second engine is started by its
+    command.
+    """
+
+    def __init__(self, command: list[str], pass_fds: tuple[int, ...], **options: Any) -> None:
+        def become_engine() -> None:
+            """Run the engine's process instead of the command that would have been executed."""
+            ends = [2, *sorted(pass_fds), os.sysconf("SC_OPEN_MAX")]
+            for lower, upper in itertools.pairwise(ends):
+                os.closerange(lower + 1, upper)
+            sys.argv = ["engine_child", *map(str, pass_fds)]
+            _run(engine_child._main)
+
+        alone = threading.active_count() == 1
+        super().__init__(
+            command,
+            pass_fds=pass_fds,
+            preexec_fn=become_engine if alone else None,
+            restore_signals=not alone,  # Python ignores SIGPIPE when it starts
+            **options,
+        )
 
 
 @cache
@@ -141,6 +173,7 @@ def _become_server(request: dict[str, Any], streams: list[int]) -> None:
     os.chdir(request["directory"])
     sys.argv = [request["program"], *request["arguments"]]
     random.seed()
+    engine_process.subprocess = SimpleNamespace(**vars(subprocess) | {"Popen": ForkedEngine})
 
 
 def _run(work: Any) -> None:
