@@ -149,17 +149,12 @@ def test_a_wrong_build_of_pytorch_is_named(monkeypatch: pytest.MonkeyPatch) -> N
         make.install_torch()
 
 
-@pytest.mark.parametrize(
-    ("task", "path"),
-    [("test-browser", "tests/browser/test_open.py"), ("test-fast", "tests/test_make.py")],
-)
-def test_a_path_replaces_the_folder_of_a_task(task: str, path: str) -> None:
+@pytest.mark.parametrize("task", ["test-browser", "test-fast", "test-notebooks"])
+def test_a_path_replaces_the_folder_of_a_task(task: str) -> None:
+    """pytest adds a path to those that a command names, so it may name none."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     _, *arguments = shlex.split(project["tool"]["poe"]["tasks"][task]["cmd"])
-    command = [sys.executable, "-m", "pytest", *arguments, path, "--collect-only", "-q", "-n", "0"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    collected = [line for line in done.stdout.splitlines() if line.startswith("tests/")]
-    assert {line.partition(":")[0] for line in collected} == {path}
+    assert [one for one in arguments if (ROOT / one).exists()] == []
 
 
 def test_workers_start_with_files_that_are_there() -> None:

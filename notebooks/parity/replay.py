@@ -113,9 +113,7 @@ class _Player:
             step.rows.append(Row(row.request.id, row.start, row.count))
             step.tables[row.request.id] = list(row.request.block_table)
         step.preempted = [
-            event.request
-            for event in list(log)[start - log.next_seq :]
-            if isinstance(event, Preempted)
+            event.request for event in log.since(start) if isinstance(event, Preempted)
         ]
         step.free = self._engine.cache.num_available_blocks
         return plan

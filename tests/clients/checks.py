@@ -12,12 +12,14 @@ prints one line of JSON per check. `checks.mjs` prints the same.
 """
 
 import argparse
+import asyncio
 import http.client
 import json
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -69,6 +71,21 @@ class Session:
 
         return add
 
+    def texts(self, **ways: Callable[[Servers], str]) -> None:
+        """Add checks of texts that a plain request gets, too; `chat_streamed` is "chat, streamed"."""
+        for name, ask in ways.items():
+            expected = completed if name.startswith("completion") else answered
+            self.checks[name.replace("_", ", ")] = partial(_same_text, ask, expected)
+
+    def animals(self, ways: dict[str, Callable[[Servers], object]]) -> None:
+        """Add checks of answers that must fit ANIMAL."""
+        for name, ask in ways.items():
+            self.checks[name] = partial(_fits, ask)
+
+    def cancel(self, ask: Callable[[Servers], Coroutine[Any, Any, object]]) -> None:
+        """Add the check that the engine ends an endless request whose task is cancelled."""
+        self.checks["cancel"] = partial(ends_when_cancelled, ask)
+
     def main(self) -> None:
         """Run all against the servers named on the command line."""
         parser = argparse.ArgumentParser()
@@ -111,6 +128,30 @@ def answered(url: str, content: object = QUESTION, **fields: object) -> str:
     body["messages"] = [{"role": "user", "content": content}]
     text: str = call(url, "/v1/chat/completions", body)["choices"][0]["message"]["content"]
     return text
+
+
+def _same_text(
+    ask: Callable[[Servers], str], expected: Callable[[str], str], servers: Servers
+) -> None:
+    same(ask(servers), expected(servers.url))
+
+
+def _fits(ask: Callable[[Servers], object], servers: Servers) -> None:
+    found = ask(servers)
+    assert is_animal(found), found
+
+
+def ends_when_cancelled(
+    ask: Callable[[Servers], Coroutine[Any, Any, object]], servers: Servers
+) -> None:
+    async def test() -> None:
+        task = asyncio.create_task(ask(servers))
+        await asyncio.sleep(0.2)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(test())
+    wait_until_aborted(servers.url)
 
 
 def is_animal(value: Any) -> bool:

@@ -1,6 +1,7 @@
 """langchain-openai: ChatOpenAI for chats, OpenAI for completions."""
 
-import asyncio
+from functools import reduce
+from operator import add
 
 from langchain_core.messages import HumanMessage, ToolMessage  # type: ignore[import-not-found]
 from langchain_openai import ChatOpenAI, OpenAI  # type: ignore[import-not-found]
@@ -13,11 +14,8 @@ from tests.clients.checks import (
     QUESTION,
     Servers,
     Session,
-    answered,
     completed,
-    is_animal,
     same,
-    wait_until_aborted,
 )
 
 session = Session("langchain-openai")
@@ -32,11 +30,6 @@ def chat(url: str, **fields: object) -> ChatOpenAI:
     return ChatOpenAI(**common(url, **fields))
 
 
-@session.check("completion")
-def whole(servers: Servers) -> None:
-    same(OpenAI(**common(servers.url)).invoke(PROMPT), completed(servers.url))
-
-
 @session.check("completion, streamed")
 def streamed(servers: Servers) -> None:
     pieces = list(OpenAI(**common(servers.url)).stream(PROMPT))
@@ -44,25 +37,19 @@ def streamed(servers: Servers) -> None:
     assert len(pieces) > 8, "it came in one piece"
 
 
-@session.check("chat")
-def talk(servers: Servers) -> None:
-    answer = chat(servers.url).invoke(QUESTION)
-    same(answer.content, answered(servers.url))
-    same(answer.response_metadata["finish_reason"], "stop")
-
-
-@session.check("chat, streamed")
-def talk_streamed(servers: Servers) -> None:
-    pieces = [chunk.content for chunk in chat(servers.url).stream(QUESTION)]
-    same("".join(pieces), answered(servers.url))
+session.texts(
+    completion=lambda servers: OpenAI(**common(servers.url)).invoke(PROMPT),
+    chat=lambda servers: chat(servers.url).invoke(QUESTION).content,
+    chat_streamed=lambda servers: "".join(
+        chunk.content for chunk in chat(servers.url).stream(QUESTION)
+    ),
+)
 
 
 @session.check("usage")
 def usage(servers: Servers) -> None:
     whole = chat(servers.url).invoke(QUESTION).usage_metadata
-    counted = None
-    for chunk in chat(servers.url, stream_usage=True).stream(QUESTION):
-        counted = chunk if counted is None else counted + chunk
+    counted = reduce(add, chat(servers.url, stream_usage=True).stream(QUESTION))
     same(counted.usage_metadata["total_tokens"], whole["total_tokens"])
     assert whole["input_token_details"]["cache_read"] >= 0
 
@@ -80,30 +67,27 @@ NOTE = {"type": "function", "function": {"name": "note", "parameters": ANIMAL}}
 SHAPE = {"title": "animal", "description": "An animal and its legs."} | ANIMAL
 
 
-@session.check("schema")
-def schema(servers: Servers) -> None:
-    model = chat(servers.url, max_tokens=60).with_structured_output(SHAPE, method="json_schema")
-    assert is_animal(model.invoke(DESCRIBE))
+def noted(servers: Servers, **options: object) -> ChatOpenAI:
+    return chat(servers.url, max_tokens=80).bind_tools([NOTE], **options)
 
 
-@session.check("a tool, required")
-def tool_required(servers: Servers) -> None:
-    model = chat(servers.url, max_tokens=80)
-    answer = model.bind_tools([NOTE], tool_choice="required", parallel_tool_calls=False).invoke(
-        DESCRIBE
-    )
-    (called,) = answer.tool_calls
-    assert is_animal(called["args"])
-
-
-@session.check("a tool, streamed")
-def tool_streamed(servers: Servers) -> None:
-    model = chat(servers.url, max_tokens=60).bind_tools([NOTE], tool_choice="note")
-    answer = None
-    for chunk in model.stream(DESCRIBE):
-        answer = chunk if answer is None else answer + chunk
-    (called,) = answer.tool_calls
-    assert is_animal(called["args"])
+session.animals(
+    {
+        "schema": lambda servers: (
+            chat(servers.url, max_tokens=60)
+            .with_structured_output(SHAPE, method="json_schema")
+            .invoke(DESCRIBE)
+        ),
+        "a tool, required": lambda servers: (
+            noted(servers, tool_choice="required", parallel_tool_calls=False)
+            .invoke(DESCRIBE)
+            .tool_calls[0]["args"]
+        ),
+        "a tool, streamed": lambda servers: reduce(
+            add, noted(servers, tool_choice="note").stream(DESCRIBE)
+        ).tool_calls[0]["args"],
+    }
+)
 
 
 @session.check("a tool's result")
@@ -115,19 +99,10 @@ def tool_result(servers: Servers) -> None:
     assert model.bind_tools([NOTE], tool_choice="none").invoke(history).content
 
 
-@session.check("cancel")
-def cancelled(servers: Servers) -> None:
+@session.cancel
+async def endless(servers: Servers) -> None:
     """A call only: a stream that is closed early keeps its connection open, in this client."""
-
-    async def test() -> None:
-        endless = chat(servers.url, max_tokens=1000, extra_body={"ignore_eos": True})
-        task = asyncio.create_task(endless.ainvoke(QUESTION))
-        await asyncio.sleep(0.2)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-    asyncio.run(test())
-    wait_until_aborted(servers.url)
+    await chat(servers.url, max_tokens=1000, extra_body={"ignore_eos": True}).ainvoke(QUESTION)
 
 
 if __name__ == "__main__":

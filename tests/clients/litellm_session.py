@@ -1,6 +1,5 @@
 """litellm, as the gateway that many tools put in front of a model."""
 
-import asyncio
 import json
 import os
 import threading
@@ -20,11 +19,8 @@ from tests.clients.checks import (
     Session,
     answered,
     call,
-    completed,
-    is_animal,
     raised,
     same,
-    wait_until_aborted,
 )
 
 session = Session("litellm")
@@ -58,30 +54,19 @@ def models(servers: Servers) -> None:
     assert any(name.endswith("bundled") for name in found), found
 
 
-@session.check("completion")
-def whole(servers: Servers) -> None:
-    answer = completion(servers.url).choices[0]
-    same((answer.text, answer.finish_reason), (completed(servers.url), "length"))
+def text_of(chunks: Any) -> str:
+    """The text of a stream of chats."""
+    return "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
 
 
-@session.check("completion, streamed")
-def streamed(servers: Servers) -> None:
-    chunks = list(completion(servers.url, stream=True))
-    same("".join(chunk.choices[0].text or "" for chunk in chunks), completed(servers.url))
-
-
-@session.check("chat")
-def talk(servers: Servers) -> None:
-    answer = chat(servers.url).choices[0]
-    same((answer.message.content, answer.finish_reason), (answered(servers.url), "stop"))
-
-
-@session.check("chat, streamed")
-def talk_streamed(servers: Servers) -> None:
-    chunks = list(chat(servers.url, stream=True))
-    text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
-    same(text, answered(servers.url))
-    same(chunks[-1].choices[0].finish_reason, "stop")
+session.texts(
+    completion=lambda servers: completion(servers.url).choices[0].text,
+    completion_streamed=lambda servers: "".join(
+        chunk.choices[0].text or "" for chunk in completion(servers.url, stream=True)
+    ),
+    chat=lambda servers: chat(servers.url).choices[0].message.content,
+    chat_streamed=lambda servers: text_of(chat(servers.url, stream=True)),
+)
 
 
 @session.check("usage")
@@ -106,25 +91,29 @@ TOOLS = {"tools": [{"type": "function", "function": {"name": "note", "parameters
 NAMED = {"tool_choice": {"type": "function", "function": {"name": "note"}}}
 
 
-@session.check("schema")
-def schema(servers: Servers) -> None:
-    shape = {"type": "json_schema", "json_schema": {"name": "animal", "schema": ANIMAL}}
-    answer = chat(servers.url, response_format=shape, **SHAPED).choices[0]
-    assert is_animal(json.loads(answer.message.content))
+SCHEMA = {"type": "json_schema", "json_schema": {"name": "animal", "schema": ANIMAL}}
 
 
-@session.check("a tool, required")
-def tool_required(servers: Servers) -> None:
-    answer = chat(servers.url, tool_choice="required", **SHAPED | TOOLS).choices[0]
-    same(answer.finish_reason, "tool_calls")
-    assert is_animal(json.loads(answer.message.tool_calls[0].function.arguments))
+def noted(answer: Any) -> Any:
+    """The arguments of an answer's call."""
+    return json.loads(answer.choices[0].message.tool_calls[0].function.arguments)
 
 
-@session.check("a tool, streamed")
-def tool_streamed(servers: Servers) -> None:
-    chunks = list(chat(servers.url, stream=True, **SHAPED | TOOLS | NAMED))
-    answer = litellm.stream_chunk_builder(chunks).choices[0]
-    assert is_animal(json.loads(answer.message.tool_calls[0].function.arguments))
+session.animals(
+    {
+        "schema": lambda servers: json.loads(
+            chat(servers.url, response_format=SCHEMA, **SHAPED).choices[0].message.content
+        ),
+        "a tool, required": lambda servers: noted(
+            chat(servers.url, tool_choice="required", **SHAPED | TOOLS)
+        ),
+        "a tool, streamed": lambda servers: noted(
+            litellm.stream_chunk_builder(
+                list(chat(servers.url, stream=True, **SHAPED | TOOLS | NAMED))
+            )
+        ),
+    }
+)
 
 
 @session.check("a wrong field")
@@ -154,21 +143,14 @@ def full(servers: Servers) -> None:
     raised(litellm.RateLimitError, chat, url=servers.full)
     threading.Timer(0.3, call, (servers.full, "/engine/resume", {})).start()
     text = chat(servers.full, max_retries=8).choices[0].message.content
-    same("".join(chunk.choices[0].delta.content or "" for chunk in first), text)
+    same(text_of(first), text)
 
 
-@session.check("cancel")
-def cancelled(servers: Servers) -> None:
-    async def test() -> None:
-        asked = common(servers.url, messages=MESSAGES, max_tokens=1000)
-        asked["extra_body"] = {"ignore_eos": True}
-        task = asyncio.create_task(litellm.acompletion(model="openai/bundled", **asked))
-        await asyncio.sleep(0.2)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-    asyncio.run(test())
-    wait_until_aborted(servers.url)
+@session.cancel
+async def endless(servers: Servers) -> None:
+    asked = common(servers.url, messages=MESSAGES, max_tokens=1000)
+    asked["extra_body"] = {"ignore_eos": True}
+    await litellm.acompletion(model="openai/bundled", **asked)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.clients.checks import KEY, PROMPT, QUESTION, Servers, Session, answered, completed, same
+from tests.clients.checks import KEY, PROMPT, QUESTION, Servers, Session, same
 
 session = Session("llm")
 HOME = tempfile.TemporaryDirectory()
@@ -43,32 +43,21 @@ def models(servers: Servers) -> None:
     assert "local" in llm(servers, "models")
 
 
-@session.check("completion")
-def completion(servers: Servers) -> None:
-    text = llm(servers, "-m", "text", *GREEDY, "--no-stream", PROMPT)
-    same(text.rstrip("\n"), completed(servers.url))
+def said(servers: Servers, model: str, *arguments: str) -> str:
+    return llm(servers, "-m", model, *GREEDY, *arguments).rstrip("\n")
 
 
-@session.check("completion, streamed")
-def completion_streamed(servers: Servers) -> None:
-    text = llm(servers, "-m", "text", *GREEDY, PROMPT)
-    same(text.rstrip("\n"), completed(servers.url))
-
-
-@session.check("chat")
-def chat(servers: Servers) -> None:
-    text = llm(servers, "-m", "local", *GREEDY, "--no-stream", QUESTION)
-    same(text.rstrip("\n"), answered(servers.url))
-
-
-@session.check("chat, streamed")
-def chat_streamed(servers: Servers) -> None:
-    same(llm(servers, "-m", "local", *GREEDY, QUESTION).rstrip("\n"), answered(servers.url))
+session.texts(
+    completion=lambda servers: said(servers, "text", "--no-stream", PROMPT),
+    completion_streamed=lambda servers: said(servers, "text", PROMPT),
+    chat=lambda servers: said(servers, "local", "--no-stream", QUESTION),
+    chat_streamed=lambda servers: said(servers, "local", QUESTION),
+)
 
 
 @session.check("usage")
 def usage(servers: Servers) -> None:
-    llm(servers, "-m", "local", *GREEDY, QUESTION)
+    said(servers, "local", QUESTION)
     (logged,) = json.loads(llm(servers, "logs", "-n", "1", "--json"))
     assert logged["input_tokens"] > 0, logged
     assert logged["output_tokens"] > 0, logged

@@ -56,10 +56,9 @@ def models(servers: Servers) -> None:
     assert "bundled" in str(info), info
 
 
-@session.check("completion")
-def completion(servers: Servers) -> None:
-    text = model(servers).generate_sync(PROMPT, max_tokens=24, temperature=0)
-    same(text, completed(servers.url))
+session.texts(
+    completion=lambda servers: model(servers).generate_sync(PROMPT, max_tokens=24, temperature=0)
+)
 
 
 @session.check("completion, streamed")

@@ -20,6 +20,7 @@ from tests.clients.checks import (
     answered,
     call,
     completed,
+    ends_when_cancelled,
     is_animal,
     raised,
     same,
@@ -365,15 +366,11 @@ def cancelled(servers: Servers) -> None:
         stream.close()
         wait_until_aborted(servers.url)
 
-    async def test() -> None:
+    async def endless(servers: Servers) -> None:
         async with AsyncOpenAI(base_url=f"{servers.url}/v1", api_key=KEY) as api:
-            task = asyncio.create_task(api.completions.create(prompt=PROMPT, **long))
-            await asyncio.sleep(0.1)
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await api.completions.create(prompt=PROMPT, **long)
 
-    asyncio.run(test())
-    wait_until_aborted(servers.url)
+    ends_when_cancelled(endless, servers)
 
 
 if __name__ == "__main__":

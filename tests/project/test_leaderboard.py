@@ -86,13 +86,13 @@ def test_changed_code_and_another_engine_are_found_without_a_run(line: Line) -> 
     assert_names(engine, "engine", "0123456789ab")
 
 
-def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """`python -m project` with these arguments, after the folder's `sitecustomize.py`."""
     paths = map(str, (folder, ROOT, ROOT / "notebooks"))
     return subprocess.run(
         [sys.executable, "-m", "project", *command],
         cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)} | environment,
         capture_output=True,
         text=True,
         check=False,
@@ -125,7 +125,7 @@ def test_a_better_score_in_a_real_line_is_found_by_running_it_again(
     [line] = read(board)
     line.score["total"] += 1
     submit("Bo", line, board)
-    verified = run(tmp_path, "verify", "--board", str(board))
+    verified = run(tmp_path, "verify", "--board", str(board), PYTHONHASHSEED="0")
     assert verified.returncode == 1
     ada, bo, _ = verified.stdout.splitlines()
     assert_names(ada, "Ada", "same")
@@ -159,7 +159,8 @@ def test_a_final_round_scores_each_best_file_on_new_seeds(
 def test_a_file_that_fails_a_gate_is_not_scored(tmp_path: Path) -> None:
     mine, board = tmp_path / "mine.py", tmp_path / "board.jsonl"
     mine.write_text("def pick_budget(*machine): return -1\n", encoding="utf-8")
-    scored = run(tmp_path, "score", "--mine", str(mine), "--submit", "Ada", "--board", str(board))
+    options = ("--mine", str(mine), "--submit", "Ada", "--board", str(board))
+    scored = run(tmp_path, "score", *options, PYTHONHASHSEED="0")
     assert scored.returncode == 1
     assert_names(scored.stderr, "pressure", "pick_budget", -1)
     assert not board.exists()

@@ -1,26 +1,33 @@
 """Running the console command in tests: as a process, or in this one where nothing is started."""
 
-import os
 import subprocess
 import sys
+import tempfile
 
 from typer.testing import CliRunner
 
 from server.cli import app
 from tests.facts import assert_names
+from tests.server.zygote import ForkedProcess
 
 COMMAND = [sys.executable, "-m", "server.cli"]
 
 
-def run(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [*COMMAND, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env=os.environ | environment,
-        check=False,
-    )
+def run(
+    *arguments: str, text: str = "", torch: bool = False, **environment: str
+) -> "subprocess.CompletedProcess[str]":
+    """Run the command in a process that has imported it, with `text` on its standard input."""
+    with tempfile.TemporaryFile("w+") as errors:
+        process = ForkedProcess(
+            "server.cli", *arguments, stderr=errors.fileno(), torch=torch, **environment
+        )
+        process.stdin.write(text.encode())
+        process.stdin.close()
+        with process.stdout as output:
+            said = output.read().decode()
+        code = process.wait(60)
+        errors.seek(0)
+        return subprocess.CompletedProcess(arguments, code, said, errors.read())
 
 
 def invoke(*arguments: str) -> "subprocess.CompletedProcess[str]":

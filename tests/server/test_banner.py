@@ -1,6 +1,5 @@
 """The banner of a server that starts: its curl works, and it says where everything is."""
 
-import re
 import socket
 import subprocess
 import sys
@@ -16,8 +15,7 @@ from server.cli.serving import Start
 from server.core.addresses import Address
 from server.core.settings import ServerSettings
 from tests.facts import assert_names
-from tests.server.console import COMMAND
-from tests.server.harness import get, sse_data
+from tests.server.harness import ForkedServer, get, sse_data
 
 
 def start_with(**fields: object) -> Start:
@@ -34,21 +32,16 @@ def test_the_banner_has_a_curl_that_works(tmp_path: Path) -> None:
     """As a person starts it: the banner's command, pasted into a shell, streams tokens."""
     trace = tmp_path / "trace.jsonl"
     options = ["--port", "0", "--trace-file", str(trace), "--api-key", "the teacher's"]
-    serve = [*COMMAND, "serve", *options]
-    with subprocess.Popen(serve, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            lines = [process.stdout.readline() for _ in range(9)]
-            assert re.search(r"\bbundled\b.* http://127\.0\.0\.1:\d+$", lines[0])
-            [at] = [index for index, line in enumerate(lines) if line.strip().startswith("curl ")]
-            command = "".join(lines[at : at + 2])
-            output = subprocess.run(
-                ["sh", "-c", command], capture_output=True, text=True, timeout=60, check=True
-            ).stdout
-            *tokens, last = sse_data(output)
-            assert "".join(event["token"] for event in tokens) == last["full_text"] != ""
-        finally:
-            process.terminate()
-    assert process.returncode == 0
+    with ForkedServer("server.cli", "serve", *options, torch=True) as server:
+        lines = [server.process.stdout.readline().decode() for _ in range(8)]
+        [at] = [index for index, line in enumerate(lines) if line.strip().startswith("curl ")]
+        command = "".join(lines[at : at + 2])
+        output = subprocess.run(
+            ["sh", "-c", command], capture_output=True, text=True, timeout=60, check=True
+        ).stdout
+        *tokens, last = sse_data(output)
+        assert "".join(event["token"] for event in tokens) == last["full_text"] != ""
+    assert server.process.returncode == 0
     assert len(EventLog.load(trace)) > 10
 
 

@@ -1,12 +1,11 @@
 """docs/classroom.md: its command, its student's cell, its prompts, its moments with a class."""
 
-import os
 import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,13 +17,13 @@ from engine.core.log.vocabulary import Preempted, RequestArrived, RequestFinishe
 from server.api.live import PAGES
 from solutions.lesson_13 import report
 from tests.facts import assert_names
-from tests.server.harness import Caller, get, post, trace, until, watch
+from tests.server.console import invoke
+from tests.server.harness import Caller, ForkedServer, get, post, trace, until, watch
 from visualizer import read
 
 DOC = (Path(__file__).parents[2] / "docs" / "classroom.md").read_text()
 COMMAND = re.search(r"underglass (class.*?)\n```", DOC, re.S)[1]
 CELLS = re.findall(r"```python\n(.*?)```", DOC, re.S)
-UNDERGLASS = str(Path(sys.executable).with_name("underglass"))
 
 # The page's prompts, as its buttons send them.
 SOURCE = (PAGES / "suggestions.js").read_text()
@@ -76,14 +75,10 @@ class Class:
 @contextmanager
 def started(folder: Path) -> Iterator[Class]:
     """The server of the page's command, on a free port."""
-    command = [UNDERGLASS, *shlex.split(COMMAND), "--port", "0"]
-    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as server:
-        try:
-            found = (re.search(r"http://[\d.:]+", line) for line in server.stdout)
-            yield Class(next(url[0] for url in found if url), folder)
-        finally:
-            server.terminate()
-            server.communicate()
+    with chdir(folder):
+        started = ForkedServer("server.cli", *shlex.split(COMMAND), "--port", "0", torch=True)
+    with started as server:
+        yield Class(server.url, folder)
 
 
 @pytest.fixture(scope="module")
@@ -203,15 +198,12 @@ def test_different_stories_fill_the_memory_and_equal_ones_do_not(room: Class) ->
 
 
 def options_of(command: str) -> set[str]:
-    text = subprocess.run(
-        [UNDERGLASS, command, "--help"],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"COLUMNS": "200"},
-    ).stdout
-    return set(re.findall(r"--[a-z][a-z-]+", text))
+    return set(re.findall(r"--[a-z][a-z-]+", invoke(command, "--help").stdout))
 
 
-def test_flags_that_the_page_names_are_flags_of_the_class_or_of_the_server() -> None:
+def test_flags_that_the_page_names_are_flags_of_the_class_or_of_the_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     flags = set(re.findall(r"--[a-z][a-z-]+", DOC))
     assert flags and flags - options_of("class") == {"--max-waiting"} <= options_of("serve")

@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import pytest
 from engine.core.log.vocabulary import RequestArrived
 from server.process import BackgroundServer
 from tests.server.harness import curl, get, post, serve_forked, sse_data, watch
+from tests.server.zygote import ForkedProcess
 
 PROMPT = "Once upon a time there was a fox"
 
@@ -66,22 +65,21 @@ def test_chat_is_a_400_that_names_its_messages(server: BackgroundServer) -> None
 
 
 def test_ctrl_c_during_the_training_ends_it_at_once(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "server.cli", "serve", "--train", "--port", "0"]
-    with subprocess.Popen(
-        [*command, "--train-steps", "100000"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=os.environ | {"TMPDIR": str(tmp_path)},
-    ) as process:
-        seen = b""
+    arguments = ["serve", "--train", "--port", "0", "--train-steps", "100000"]
+    errors, stderr = os.pipe()
+    process = ForkedProcess(
+        "server.cli", *arguments, stderr=stderr, torch=True, TMPDIR=str(tmp_path)
+    )
+    os.close(stderr)
+    seen = b""
+    with os.fdopen(errors, "rb") as said, process.stdout as output:
         while b"loss=" not in seen:  # the training is under way
-            received = process.stderr.read1(4096)
+            received = said.read1(4096)
             assert received, seen
             seen += received
         assert list(tmp_path.glob("underglass-*"))
         process.send_signal(signal.SIGINT)
-        output, errors = process.communicate(timeout=60)
-    assert process.returncode == 128 + signal.SIGINT
-    assert b"Traceback" not in errors
-    assert output == b""
+        assert process.wait(60) == 128 + signal.SIGINT
+        assert b"Traceback" not in said.read()
+        assert output.read() == b""
     assert list(tmp_path.glob("underglass-*")) == []

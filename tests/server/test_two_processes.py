@@ -4,6 +4,7 @@ What both shapes of the server have in common is tested in the modules with `BOT
 """
 
 import os
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from engine.core.log.log import EventLog
 from engine.core.log.vocabulary import RequestArrived, RequestFinished, StepFinished
+from engine.models.loader import BUNDLED
 from server.core.engine_process import LaunchError, launch
 from server.process import BackgroundServer, serve_in_background
-from tests.engine.compute.models import add_tokenizer, save
 from tests.facts import assert_names
 from tests.server.harness import (
     Caller,
@@ -194,15 +195,14 @@ def test_a_dead_engine_does_not_hold_up_the_servers_end(serve: Serve, gate: Path
 def test_a_model_of_a_directory_that_dies_is_loaded_again_and_the_first_one_serves_on(
     tmp_path: Path,
 ) -> None:
-    save(tmp_path / "gpt2", "gpt2")
-    add_tokenizer(tmp_path / "gpt2")
-    body = {"model": "gpt2", "prompt": [5, 6, 7], "max_tokens": 3, "stream": False}
+    shutil.copytree(BUNDLED, tmp_path / "second")
+    body = {"model": "second", "prompt": [5, 6, 7], "max_tokens": 3, "stream": False}
     with serve_forked("auto", model_dir=tmp_path, request_log="off") as server:
         first = child(server)
         before = post(server.url, "/v1/completions", body).json()["choices"]
         [second] = set(psutil.Process(server.process.pid).children()) - {first}
         second.kill()
-        until(server.url, "/health?model=gpt2", lambda now: now.json()["status"] == "failed")
+        until(server.url, "/health?model=second", lambda now: now.json()["status"] == "failed")
         assert post(server.url, "/v1/completions", body | {"model": None}).status_code == 200
         assert post(server.url, "/v1/completions", body).json()["choices"] == before
         assert len(psutil.Process(server.process.pid).children()) == 2

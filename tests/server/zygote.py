@@ -20,7 +20,7 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
+import tempfile
 import traceback
 from functools import cache
 from importlib import import_module
@@ -83,25 +83,26 @@ class ForkedProcess:
 class ForkedEngine(subprocess.Popen[bytes]):
     """An engine process that has imported what its server has; for `engine_process.subprocess`.
 
-    A process with more than one thread cannot fork safely, so a second engine is started by its
-    command.
+    Only a server's first engine forks. When a later one starts, the server has threads that may hold
+    locks, so its command is executed.
     """
+
+    first = True
 
     def __init__(self, command: list[str], pass_fds: tuple[int, ...], **options: Any) -> None:
         def become_engine() -> None:
-            """Run the engine's process instead of the command that would have been executed."""
             ends = [2, *sorted(pass_fds), os.sysconf("SC_OPEN_MAX")]
             for lower, upper in itertools.pairwise(ends):
                 os.closerange(lower + 1, upper)
             sys.argv = ["engine_child", *map(str, pass_fds)]
             _run(engine_child._main)
 
-        alone = threading.active_count() == 1
+        forks, ForkedEngine.first = ForkedEngine.first, False
         super().__init__(
             command,
             pass_fds=pass_fds,
-            preexec_fn=become_engine if alone else None,
-            restore_signals=not alone,  # Python ignores SIGPIPE when it starts
+            preexec_fn=become_engine if forks else None,  # does not return, so nothing is executed
+            restore_signals=not forks,  # Python ignores SIGPIPE when it starts
             **options,
         )
 
@@ -173,6 +174,7 @@ def _become_server(request: dict[str, Any], streams: list[int]) -> None:
     os.chdir(request["directory"])
     sys.argv = [request["program"], *request["arguments"]]
     random.seed()
+    tempfile.tempdir = None  # TMPDIR may be another one now
     engine_process.subprocess = SimpleNamespace(**vars(subprocess) | {"Popen": ForkedEngine})
 
 

@@ -5,7 +5,6 @@ import os
 import pty
 import socket
 import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from engine.core.log.vocabulary import RequestArrived, RequestFinished
 from server.api.lmtp.interactive import PARAMETERS, RETRY_HINT, LineError, parse_line
 from tests.facts import assert_names
+from tests.server.console import COMMAND, run
 from tests.server.harness import TIMEOUT, Feed, Serve, get, post, trace, watch
 from tests.server.lmtp.wire import Wire, letters
 
@@ -119,12 +119,8 @@ def test_a_binary_frame_ends_the_connection(url: str) -> None:
 # `underglass lmtp`, as a process: from a pipe, at a terminal, and with nothing to connect to
 
 
-COMMAND = [sys.executable, "-m", "server.cli", "lmtp"]
-
-
-def pipe(url: str, text: str, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [*COMMAND, "--url", url, *options]
-    return subprocess.run(command, input=text, text=True, capture_output=True, check=False)
+def pipe(url: str, text: str, *options: str) -> "subprocess.CompletedProcess[str]":
+    return run("lmtp", "--url", url, *options, text=text)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +201,7 @@ def test_without_the_key_it_says_so(serve: Serve) -> None:
 def test_ctrl_c_ends_the_answer_and_not_the_client(serve: Serve) -> None:
     url = serve(engine={"max_kv_tokens": 1 << 20}).url
     ours, theirs = pty.openpty()
-    command = [*COMMAND, "--url", url]
+    command = [*COMMAND, "lmtp", "--url", url]
     client = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, process_group=0)
     os.close(theirs)
     screen = b""

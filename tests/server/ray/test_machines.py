@@ -1,9 +1,11 @@
-"""`underglass serve --replicas 2 --ray ADDRESS`: two raylets on loopback addresses as two machines."""
+"""`underglass serve --replicas 2 --ray ADDRESS`: two raylets on loopback addresses as two machines.
+
+These start fifteen processes of Ray, so they run in `make soak`.
+"""
 
 import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import psutil
 import pytest
@@ -11,12 +13,12 @@ import pytest
 from engine.cluster.events import ReplicaLeft
 from server.gateway.ray_cluster import hide_slow_import
 from server.process import BackgroundServer
-from tests.server.console import run
 from tests.server.gateway.cluster import ClusterFeed
 from tests.server.gateway.conftest import wait_for
 from tests.server.harness import get, post
 from tests.server.ray.cluster import Machine, free_port, servers_below, start_replicas
 
+pytestmark = pytest.mark.soak
 # 127.0.0.1 would not do: Ray replaces it by the host's own address.
 HEAD, SECOND = "127.0.0.3", "127.0.0.2"
 
@@ -54,14 +56,6 @@ def server(
     with start_replicas("--ray", address, environment=token) as server:
         wait_for(server.url, "0", "1")
         yield server
-
-
-@pytest.mark.usefixtures("machines")
-def test_join_without_the_token_is_rejected(address: str, tmp_path: Path) -> None:
-    arguments = ["serve", "--port", "0", "--replicas", "1", "--ray", address]
-    done = run(*arguments, HOME=str(tmp_path))
-    assert done.returncode == 2
-    assert "RAY_AUTH_TOKEN_PATH" in done.stderr.splitlines()[-1]
 
 
 def test_each_machine_runs_a_replica(
