@@ -7,6 +7,7 @@
 
 import os
 import signal
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,9 @@ import pytest
 
 # Two workers share two cores: more torch threads would spin and wait for one another.
 os.environ["OMP_NUM_THREADS"] = "1"
+
+# jsonschema compiles this package's grammar for a check that we do not use, which takes two seconds.
+sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 
 # In a script's background job Ctrl-C is ignored, here and in every server that a test starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

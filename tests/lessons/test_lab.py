@@ -4,7 +4,6 @@ import os
 from pathlib import Path
 
 import pytest
-from jupyterlab import labapp
 
 from tests.server.console import invoke, refused
 from underglass.workbook import LESSONS
@@ -14,7 +13,7 @@ from underglass.workbook import LESSONS
 def started(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The command lines that JupyterLab was started with."""
     calls: list[list[str]] = []
-    monkeypatch.setattr(labapp, "main", calls.append)
+    monkeypatch.setattr("jupyterlab.labapp.main", calls.append)
     monkeypatch.setenv("PYTHONPATH", "mine")  # restored, because the command changes it
     return calls
 
