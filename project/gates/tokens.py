@@ -3,7 +3,6 @@
 from functools import cache
 from typing import Any
 
-from checks.attending import YourAttention
 from checks.broken import Broken
 from checks.lesson_01 import YourDistribution
 from engine import Engine, SamplingParams
@@ -22,6 +21,8 @@ LIKELIEST = SamplingParams(max_tokens=12, temperature=1, top_k=1)
 
 def attempt(source: Source) -> None:
     """Compare the texts of 20 prompts."""
+    from checks.attending import YourAttention  # it imports torch, which other gates do not need
+
     mine = source.load()
     parts: dict[str, Any] = {}
     if (attend := mine.guarded("attend")) is not None:

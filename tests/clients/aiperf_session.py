@@ -1,35 +1,25 @@
 """aiperf: NVIDIA's load generator, end to end, and what its report says."""
 
-import json
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
-from tests.clients.checks import Servers, Session, same
+from tests.clients.checks import MODEL, Servers, Session, reported, same
 
 session = Session("aiperf")
-MODEL = Path(__file__).parents[2] / "engine" / "bundled"
 
 
 def profile(servers: Servers, *options: str) -> None:
     """Send 20 requests of 64 prompt and 16 output tokens, 4 at a time; check the report."""
-    with tempfile.TemporaryDirectory() as folder:
-        done = subprocess.run(
-            [
-                *(Path(sys.executable).parent / "aiperf", "profile", "--model", "bundled"),
-                *("--url", servers.url, "--tokenizer", MODEL, "--artifact-dir", folder),
-                *("--concurrency", "4", "--request-count", "20", "--streaming", "--ui", "none"),
-                *("--synthetic-input-tokens-mean", "64", "--output-tokens-mean", "16"),
-                *("--extra-inputs", "ignore_eos:true", *options),
-            ],
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout[-2000:]
-        report = json.loads(Path(folder, "profile_export_aiperf.json").read_text())
+    report = reported(
+        lambda report: [
+            *(Path(sys.executable).parent / "aiperf", "profile", "--model", "bundled"),
+            *("--url", servers.url, "--tokenizer", MODEL, "--artifact-dir", report.parent),
+            *("--concurrency", "4", "--request-count", "20", "--streaming", "--ui", "none"),
+            *("--synthetic-input-tokens-mean", "64", "--output-tokens-mean", "16"),
+            *("--extra-inputs", "ignore_eos:true", *options),
+        ],
+        "profile_export_aiperf.json",
+    )
     same(report["request_count"]["avg"], 20)
     same(report.get("error_request_count", {"avg": 0})["avg"], 0)
     first = report["time_to_first_token"]["avg"]

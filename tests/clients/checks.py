@@ -15,11 +15,15 @@ import argparse
 import asyncio
 import http.client
 import json
+import os
+import subprocess
+import tempfile
 import time
 import traceback
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -39,6 +43,7 @@ ANIMAL: dict[str, Any] = {
     "additionalProperties": False,
 }
 DESCRIBE = "Describe an animal."
+MODEL = Path(__file__).parents[2] / "engine" / "bundled"
 
 
 @dataclass(frozen=True)
@@ -198,6 +203,22 @@ def raised(error: type[Exception], function: Callable[..., object], **fields: An
     except error as caught:
         return caught
     raise AssertionError(f"it was accepted: {fields}")
+
+
+def reported(command: Callable[[Path], list[object]], name: str = "report.json") -> Any:
+    """Run a load generator's command, which writes its report to a file of this name; return it."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder, name)
+        done = subprocess.run(
+            command(report),
+            env=os.environ | {"HF_HUB_OFFLINE": "1"},
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, (done.stdout + done.stderr)[-2000:]
+        return json.loads(report.read_text())
 
 
 def same(left: object, right: object) -> None:

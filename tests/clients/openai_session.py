@@ -71,7 +71,11 @@ def completion_streamed(servers: Servers) -> None:
     with lenient(servers.url) as api:
         chunks = list(api.completions.create(prompt=PROMPT, stream=True, **ASKED))
     same("".join(chunk.choices[0].text for chunk in chunks), completed(servers.url))
-    same([chunk.choices[0].finish_reason for chunk in chunks][-1], "length")
+    *before, last = chunks
+    same({chunk.choices[0].finish_reason for chunk in before}, {None})
+    same({chunk.usage for chunk in before}, {None})
+    same(last.choices[0].finish_reason, "length")
+    assert last.choices[0].text, "the last text and its reason share a chunk"
     assert len(chunks) > 8, "it came in one piece"
     same(len({(chunk.id, chunk.created) for chunk in chunks}), 1)
 

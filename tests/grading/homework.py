@@ -137,7 +137,6 @@ def the_class(stolen: str, port: int) -> list[Homework]:
         Homework("a_list", raw="[1, 2]", says="not a notebook"),
         Homework("deep_json", raw="[" * 100_000, says="not a notebook"),
         Homework("endless", function("while True: pass"), says="100,000 lines"),
-        Homework("endless_in_c", function("return max(iter(int, 1))"), limit="time"),
         Homework("sleeps", attack("import time\ntime.sleep(3600)"), limit="time"),
         Homework(
             "memory_bomb",

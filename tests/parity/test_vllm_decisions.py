@@ -6,7 +6,6 @@ test fails if one appears or disappears. After an intended change, run this and 
     pytest tests/parity --update-snapshots
 """
 
-
 import msgspec
 import pytest
 

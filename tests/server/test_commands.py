@@ -13,7 +13,6 @@ from typer.main import get_command
 
 from engine.core.config import EngineConfig
 from engine.core.log.log import EventLog
-from engine.core.log.vocabulary import RunStarted
 from engine.models import loader, memory
 from server.cli import app
 from server.core.event_log import open_log
@@ -21,7 +20,6 @@ from server.gateway import ray_cluster
 from server.process import SWITCHES, ServerError, serve_in_background
 from tests.facts import assert_names
 from tests.server.console import invoke, refused, run
-from tests.server.harness import get, trace
 from underglass.workbook import LESSONS
 from visualizer import read
 from visualizer.sources import read_source
@@ -352,16 +350,6 @@ def test_a_background_server_knows_the_switches_without_an_opposite() -> None:
     serve = COMMANDS["serve"].params
     flags = {one.name for one in serve if getattr(one, "is_flag", False)}
     assert flags - WITH_AN_OPPOSITE["serve"] == SWITCHES
-
-
-def test_settings_reach_the_engine_and_false_turns_one_off() -> None:
-    off = dict.fromkeys(SWITCHES | {"chunked_prefill"}, False)
-    with serve_in_background(request_log="off", policy="sjf", token_budget=48, **off) as server:
-        assert get(server.url, "/health")["paused"] is False
-        settings = trace(server.url).of(RunStarted)[0].settings
-    told = (settings["policy"], settings["token_budget"], settings["chunked_prefill"])
-    assert told == ("sjf", 48, False)
-    assert server.stop() == 0  # twice is harmless
 
 
 # `underglass why`: the answers of a log on the console, and one line for what it cannot answer

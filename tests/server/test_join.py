@@ -14,9 +14,7 @@ from server.cli.serving import listen_for
 from server.core import addresses
 from server.core.addresses import Address, network_addresses
 from server.core.settings import ServerSettings
-from server.process import BackgroundServer
-from tests.server.harness import Serve, get, post
-from underglass import child
+from tests.server.harness import ForkedServer, Serve, get, post
 
 V4, V6 = socket.AF_INET, socket.AF_INET6
 
@@ -130,8 +128,8 @@ def test_a_class_may_listen_on_one_network_and_prints_where(
     tmp_path: Path, address: Address
 ) -> None:
     trace = str(tmp_path / "class.jsonl")
-    command = child.python("server.cli", "class", "--port", 0, "--host", address.address)
-    with BackgroundServer([*command, "--trace-file", trace]) as server:
+    arguments = ["class", "--port", "0", "--host", address.address, "--trace-file", trace]
+    with ForkedServer("server.cli", *arguments, torch=True) as server:
         port = server.url.rpartition(":")[2]
         assert server.url == f"http://127.0.0.1:{port}"
         [joined] = get(server.url, "/join")["addresses"]

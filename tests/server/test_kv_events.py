@@ -11,7 +11,6 @@ from engine.core.config import ConfigError, EngineConfig
 from engine.core.engine import Engine
 from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
-from engine.core.log.log import EventLog
 from server.cli.banner import banner
 from server.core.event_log import Outbox
 from server.core.kv_events import KVEvent, KVEvents
@@ -22,6 +21,7 @@ from tests.facts import assert_names, raises_naming
 from tests.server.harness import get, post, serve_forked, start, trace
 from tests.server.subscriber import Event, Subscriber, View, events_of
 from tests.server.test_banner import URL, start_with
+from tests.sources.kv_feed import folded
 
 RECORDED = Path("tests/fixtures/vllm_kv_events.jsonl")
 STORED = {
@@ -44,13 +44,6 @@ def cached_prefixes(state: State) -> set[tuple[int, ...]]:
         first = len(tokens) - len(state.nodes[node].tokens)
         prefixes |= {tuple(tokens[:end]) for end in range(first + size, len(tokens) + 1, size)}
     return prefixes
-
-
-def folded(log: EventLog) -> State:
-    state = State()
-    for event in log:
-        state.apply(event)
-    return state
 
 
 def test_a_subscriber_knows_exactly_the_cached_prefixes(soak: bool, first_seed: int) -> None:
@@ -137,7 +130,7 @@ def test_what_is_published_is_what_the_log_says(served: tuple[str, Subscriber]) 
     events, view = replayed(subscriber), View()
     for event in events:
         view.apply(event)
-    assert set(view.prefixes.values()) == cached_prefixes(folded(trace(url)))
+    assert set(view.prefixes.values()) == cached_prefixes(folded([*trace(url)]))
     kinds = {"BlockStored": STORED, "BlockRemoved": REMOVED, "AllBlocksCleared": {"type"}}
     assert {event["type"] for event in events} == set(kinds)
     for event in events:
@@ -174,7 +167,7 @@ def test_a_restarted_engine_begins_with_an_empty_cache(served: tuple[str, Subscr
     view = View()
     for event in again:
         view.apply(event)
-    assert set(view.prefixes.values()) == cached_prefixes(folded(trace(url)))
+    assert set(view.prefixes.values()) == cached_prefixes(folded([*trace(url)]))
 
 
 def test_the_command_publishes_what_the_hash_cache_has() -> None:
@@ -186,7 +179,7 @@ def test_the_command_publishes_what_the_hash_cache_has() -> None:
             for event in replayed(subscriber):
                 view.apply(event)
         assert view.prefixes
-        assert set(view.prefixes.values()) == cached_prefixes(folded(trace(server.url)))
+        assert set(view.prefixes.values()) == cached_prefixes(folded([*trace(server.url)]))
 
 
 def test_a_slow_subscriber_sees_a_gap_that_is_replayed() -> None:

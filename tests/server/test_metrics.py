@@ -98,7 +98,7 @@ def measured() -> Iterator[tuple[Values, EventLog]]:
 Measured = tuple[Values, EventLog]
 
 
-def test_counters(measured: Measured) -> None:
+def test_counters_gauges_and_settings(measured: Measured) -> None:
     values, log = measured
     admitted = [event for event in log.of(v.Admitted) if not event.resumed]
     prompts = {event.request: len(event.prompt) for event in log.of(v.RequestArrived)}
@@ -112,14 +112,15 @@ def test_counters(measured: Measured) -> None:
     assert values[("vllm:prefix_cache_hits_total",)] == hits
     assert values[("vllm:num_preemptions_total",)] == preempted
     assert values[("vllm:generation_tokens_total",)] == sum(len(row.ids) for row in tokens)
-
-
-def test_requests_by_finish_reason(measured: Measured) -> None:
-    values, log = measured
     reasons = Counter(event.reason for event in log.of(v.RequestFinished))
     assert set(reasons) == {"stop", "length", "abort", "error"}
     for reason, count in reasons.items():
         assert values[("vllm:request_success_total", reason)] == count
+    for name in ("num_requests_running", "num_requests_waiting", "kv_cache_usage_perc"):
+        assert values[(f"vllm:{name}",)] == 0
+    # By name: block_size, enable_prefix_caching, num_gpu_blocks.
+    settings = map(str, (4, True, log.of(v.RunStarted)[0].settings["num_blocks"]))
+    assert values[("vllm:cache_config_info", *settings)] == 1
 
 
 def test_the_names_are_those_of_vllm(url: str) -> None:
@@ -138,20 +139,6 @@ def test_the_names_are_those_of_vllm(url: str) -> None:
         expected |= {"finished_reason"} if name == "vllm:request_success_total" else set()
         if name not in ("vllm:cache_config_info", "vllm:num_requests_waiting_by_reason"):
             assert present == expected, name
-
-
-def test_settings_of_the_cache(measured: Measured) -> None:
-    values, log = measured
-    settings = log.of(v.RunStarted)[0].settings
-    blocks = str(settings["num_blocks"])
-    # By name: block_size, enable_prefix_caching, num_gpu_blocks.
-    assert values[("vllm:cache_config_info", str(settings["block_size"]), "True", blocks)] == 1
-
-
-def test_gauges(measured: Measured) -> None:
-    values, _ = measured
-    for name in ("num_requests_running", "num_requests_waiting", "kv_cache_usage_perc"):
-        assert values[(f"vllm:{name}",)] == 0
 
 
 def expected_times(log: EventLog) -> dict[str, list[float]]:

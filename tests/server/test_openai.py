@@ -6,30 +6,9 @@ import pytest
 from engine.core.byte_tokenizer import ByteTokenizer
 from engine.core.log.vocabulary import Admitted, Preempted, RequestArrived, StepFinished
 from tests.server.harness import Serve, curl, post, sse_data, trace
-from tests.server.sdk import lenient
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyz"
 TOKENIZER = ByteTokenizer()
-
-
-def test_completion_stream_chunks(client: openai.OpenAI) -> None:
-    chunks = list(
-        lenient(client).completions.create(
-            model="any",
-            prompt="Once",
-            max_tokens=5,
-            stream=True,
-            stream_options={"include_usage": True},
-        )
-    )
-    *texts, last = chunks
-    assert "".join(chunk.choices[0].text for chunk in texts) == "abcde"
-    reasons = [chunk.choices[0].finish_reason for chunk in texts]
-    assert reasons == [None] * (len(texts) - 1) + ["length"]
-    assert texts[-1].choices[0].text != ""  # the last text and its reason share a chunk
-    assert (last.choices, last.usage.completion_tokens) == ([], 5)
-    assert len({(chunk.id, chunk.created) for chunk in chunks}) == 1
-    assert all(chunk.usage is None for chunk in texts)
 
 
 def test_chat_fills_the_cap_unless_asked_otherwise(client: openai.OpenAI) -> None:
@@ -37,33 +16,6 @@ def test_chat_fills_the_cap_unless_asked_otherwise(client: openai.OpenAI) -> Non
         model="any", messages=[{"role": "user", "content": "Hi"}]
     )
     assert answer.usage.completion_tokens == 256
-
-
-def test_chat_stream_chunks(client: openai.OpenAI) -> None:
-    chunks = list(
-        client.chat.completions.create(
-            model="any",
-            messages=[{"role": "user", "content": "Hi"}],
-            max_tokens=4,
-            n=2,
-            stream=True,
-            stream_options={"include_usage": True},
-        )
-    )
-    roles, rest, last = chunks[:2], chunks[2:-1], chunks[-1]
-    assert [(c.choices[0].index, c.choices[0].delta.role) for c in roles] == [
-        (0, "assistant"),
-        (1, "assistant"),
-    ]
-    assert all(chunk.choices[0].delta.content == "" for chunk in roles)
-    for index, text in ((0, "abcd"), (1, "bcde")):
-        mine = [chunk.choices[0] for chunk in rest if chunk.choices[0].index == index]
-        assert "".join(choice.delta.content or "" for choice in mine) == text
-        assert mine[-1].finish_reason == "length"
-        assert mine[-1].delta.content is None
-        assert all(choice.finish_reason is None for choice in mine[:-1])
-    assert (last.choices, last.usage.completion_tokens) == ([], 8)
-    assert len({(chunk.id, chunk.created) for chunk in chunks}) == 1
 
 
 def test_usage_counts_cached_tokens(client: openai.OpenAI) -> None:

@@ -14,10 +14,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from engine.core.log.log import EventLog
-from engine.core.log.vocabulary import RequestArrived, RequestFinished, StepFinished
+from engine.core.log.vocabulary import RequestArrived, RequestFinished, RunStarted, StepFinished
 from engine.models.loader import BUNDLED
 from server.core.engine_process import LaunchError, launch
-from server.process import BackgroundServer, serve_in_background
+from server.process import SWITCHES, BackgroundServer, serve_in_background
 from tests.facts import assert_names
 from tests.server.harness import (
     Caller,
@@ -28,6 +28,7 @@ from tests.server.harness import (
     serve_forked,
     sse_data,
     start,
+    trace,
     until,
     watch,
 )
@@ -264,9 +265,16 @@ def test_an_engine_that_cannot_start_says_why(
     assert psutil.Process().children() == children
 
 
-def test_only_the_engines_process_has_torch_and_the_weights() -> None:
-    with serve_in_background(request_log="off") as server:
-        engine = child(server)
-        maps = [Path(f"/proc/{pid}/maps").read_text() for pid in (server.process.pid, engine.pid)]
+def test_settings_reach_the_engines_process_which_alone_has_torch() -> None:
+    """A switch that is False is off, also one without an opposite."""
+    off = dict.fromkeys(SWITCHES | {"chunked_prefill"}, False)
+    with serve_in_background(request_log="off", policy="sjf", token_budget=48, **off) as server:
+        pids = server.process.pid, child(server).pid
+        maps = [Path(f"/proc/{pid}/maps").read_text() for pid in pids]
         assert ["libtorch" in one for one in maps] == [False, True]
+        assert get(server.url, "/health")["paused"] is False
+        settings = trace(server.url).of(RunStarted)[0].settings
+        told = (settings["policy"], settings["token_budget"], settings["chunked_prefill"])
+        assert told == ("sjf", 48, False)
         assert post(server.url, "/v1/completions", {"prompt": "x"}).status_code == 200
+    assert server.stop() == 0  # twice is harmless

@@ -24,6 +24,10 @@ Pair = tuple[BackgroundServer, BackgroundServer, BackgroundServer]
 PREFIXES = ["The first of the prefixes " * 3, "Another one, also shared " * 3]
 
 
+def has_finished(event: object) -> bool:
+    return isinstance(event, Of) and isinstance(event.event, RequestFinished)
+
+
 @pytest.fixture(scope="module")
 def log(pair: Pair) -> ClusterLog:
     """Twelve requests with two prefixes, and what the gateway knows once both replicas are idle."""
@@ -33,9 +37,7 @@ def log(pair: Pair) -> ClusterLog:
             body = {"prompt": f"{PREFIXES[number % 2]}{number}", "max_tokens": 4, "model": "m"}
             assert post(gateway.url, "/v1/completions", body).status_code == 200
         for _ in range(12):
-            feed.until(
-                lambda event: isinstance(event, Of) and isinstance(event.event, RequestFinished)
-            )
+            feed.until(has_finished)
     return cluster_trace(gateway.url)
 
 
@@ -121,9 +123,7 @@ def test_bounded_window_is_a_complete_log(serve: Serve, gateway: Serve) -> None:
         for _ in range(10):
             post(url, "/v1/completions", {"prompt": PREFIXES[0], "max_tokens": 9, "model": "m"})
         for _ in range(10):
-            feed.until(
-                lambda event: isinstance(event, Of) and isinstance(event.event, RequestFinished)
-            )
+            feed.until(has_finished)
     log = cluster_trace(url)
     head: list[Any] = list(log)[:3]
     assert [type(event) for event in head] == [ClusterStarted, ReplicaJoined, Of]
@@ -145,14 +145,11 @@ def test_restarted_engine_joins_again(serve: Serve, gateway: Serve) -> None:
         body = {"prompt": "x", "max_tokens": 1, "model": "m"}
         feed.until_ready("0")
         assert post(url, "/v1/completions", body).status_code == 200
-        feed.until(lambda event: isinstance(event, Of) and isinstance(event.event, RequestFinished))
+        feed.until(has_finished)
     assert cluster_trace(url).replicas["0"].state().core() == trace(replica.url).state().core()
 
 
 # LMTP through a gateway: a connection belongs to one replica, with its buffers
-
-
-Pair = tuple[BackgroundServer, BackgroundServer, BackgroundServer]
 
 
 def test_connection_keeps_its_buffers_because_it_is_pinned(pair: Pair) -> None:

@@ -77,15 +77,18 @@ def expected(prompt: str) -> str:
     return TOKENIZER.decode(tokens[-12:])
 
 
+def happens(feed: ClusterFeed, kind: type[v.Event], at: str = "") -> c.Of:
+    """Read on until an event of a kind has happened at a replica, or at any."""
+    return feed.until(
+        lambda one: type(one) is c.Of and type(one.event) is kind and at in ("", one.replica)
+    )
+
+
 def test_a_long_prompt_is_computed_here_and_continued_there(pair: list[BackgroundServer]) -> None:
     url = pair[0].url
     with ClusterFeed(url) as feed:
         assert complete(url, ask(), **{"X-Client": "Ada"}) == expected(LONG)
-        done = feed.until(lambda one: type(one) is c.Of and type(one.event) is v.RequestFinished)
-        while done.replica != "1":
-            done = feed.until(
-                lambda one: type(one) is c.Of and type(one.event) is v.RequestFinished
-            )
+        happens(feed, v.RequestFinished, at="1")
     log = cluster_trace(url)
     [moved] = [event for event in log if isinstance(event, c.Moved)]
     assert (moved.source, moved.target, moved.tokens) == ("0", "1", 16 * moved.blocks)
@@ -136,15 +139,6 @@ def control(server: BackgroundServer, what: str) -> None:
     post(server.url, f"/engine/{what}", **GATEWAY_KEY).raise_for_status()
 
 
-def arrives(feed: ClusterFeed, replica: str) -> None:
-    """Read on until a request has arrived at a replica."""
-    feed.until(
-        lambda one: (
-            type(one) is c.Of and one.replica == replica and type(one.event) is v.RequestArrived
-        )
-    )
-
-
 def joined(url: str) -> list[str]:
     return sorted(get(url, "/health")["replicas"])
 
@@ -154,7 +148,7 @@ def test_a_prefill_replica_dies_during_prefill() -> None:
         with ClusterFeed(gateway.url) as feed:
             control(prefill, "pause")
             answer = pool.submit(complete, gateway.url, ask())
-            arrives(feed, "0")
+            happens(feed, v.RequestArrived, at="0")
             prefill.process.kill()
             assert answer.result(60) == expected(LONG)
         log = cluster_trace(gateway.url)
@@ -170,7 +164,7 @@ def test_a_replica_dies_during_the_move(victim: str) -> None:
         with ClusterFeed(gateway.url) as feed:
             control(prefill, "pause")
             answer = pool.submit(complete, gateway.url, ask())
-            arrives(feed, "0")
+            happens(feed, v.RequestArrived, at="0")
             decode.process.send_signal(signal.SIGSTOP)  # so that the move cannot end
             control(prefill, "resume")
             feed.until(lambda one: type(one) is c.Routed and one.replica == "1")
@@ -188,9 +182,7 @@ def test_a_decode_replica_dies_before_the_first_token() -> None:
                 control(one, "pause")
             answer = pool.submit(complete, gateway.url, ask())
             feed.until(lambda one: type(one) is c.Moved)
-            first = feed.until(
-                lambda one: type(one) is c.Of and type(one.event) is v.RequestArrived
-            )
+            first = happens(feed, v.RequestArrived)
             control(decoding[2 - int(first.replica)], "resume")
             decoding[int(first.replica) - 1].process.kill()
             assert answer.result(60) == expected(LONG)

@@ -163,9 +163,6 @@ def test_every_route_is_described(url: str) -> None:
 # The teacher's controls through a gateway, and the cluster's key
 
 
-Pair = tuple[BackgroundServer, BackgroundServer, BackgroundServer]
-
-
 def paused(*servers: BackgroundServer) -> list[bool]:
     return [get(server.url, "/health")["paused"] for server in servers]
 

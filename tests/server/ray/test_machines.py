@@ -6,6 +6,7 @@ These start fifteen processes of Ray, so they run in `make soak`.
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from engine.cluster.events import ReplicaLeft
 from server.gateway.ray_cluster import hide_slow_import
 from server.process import BackgroundServer
+from tests.server.console import run
 from tests.server.gateway.cluster import ClusterFeed
 from tests.server.gateway.conftest import wait_for
 from tests.server.harness import get, post
@@ -56,6 +58,14 @@ def server(
     with start_replicas("--ray", address, environment=token) as server:
         wait_for(server.url, "0", "1")
         yield server
+
+
+@pytest.mark.usefixtures("machines")
+def test_join_without_the_token_is_rejected(address: str, tmp_path: Path) -> None:
+    arguments = ["serve", "--port", "0", "--replicas", "1", "--ray", address]
+    done = run(*arguments, HOME=str(tmp_path))
+    assert done.returncode == 2
+    assert "RAY_AUTH_TOKEN_PATH" in done.stderr.splitlines()[-1]
 
 
 def test_each_machine_runs_a_replica(

@@ -11,7 +11,6 @@ import pytest
 
 from engine.cluster.events import ReplicaJoined, ReplicaLeft
 from server.process import BackgroundServer
-from tests.server.console import run
 from tests.server.gateway.cluster import ClusterFeed
 from tests.server.gateway.conftest import wait_for
 from tests.server.gateway.test_failure import read_events, stream
@@ -72,19 +71,6 @@ def test_replica_takes_controls_from_its_gateway_only(server: BackgroundServer) 
     assert post(server.url, "/engine/pause").status_code == 200
     assert get(replica, "/health")["paused"]
     post(server.url, "/engine/resume")
-
-
-def test_join_without_the_token_is_rejected(server: BackgroundServer, tmp_path: Path) -> None:
-    """The command's own Ray is a cluster that others may find."""
-    flags = [
-        flag
-        for process in psutil.Process(server.process.pid).children(recursive=True)
-        for flag in process.cmdline()
-    ]
-    [address] = {flag[14:] for flag in flags if flag.startswith("--gcs-address=")}
-    done = run("serve", "--port", "0", "--replicas", "1", "--ray", address, HOME=str(tmp_path))
-    assert done.returncode == 2
-    assert "RAY_AUTH_TOKEN_PATH" in done.stderr.splitlines()[-1]
 
 
 def test_killed_replica_is_replaced(server: BackgroundServer) -> None:
