@@ -49,6 +49,8 @@ def main(arguments: list[str]) -> None:
     """Run the task that a command line names, after the set-up that every task needs."""
     variables = [one for one in arguments if re.match(r"[A-Z_]+=", one)]
     os.environ.update(dict(one.split("=", 1) for one in variables))
+    # Images of containers set this. Then each process compiles everything that it imports anew.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     task, *rest = [one for one in arguments if one not in variables] or ["help"]
     if sys.version_info < (3, 11):  # noqa: UP036 (any Python may run this file)
         raise SystemExit(
