@@ -21,8 +21,7 @@ os.environ["OMP_NUM_THREADS"] = "1"
 # jsonschema compiles this package's grammar for a check that we do not use, which takes two seconds.
 sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 
-# Images of containers set this. Then each worker, server and kernel compiles what it imports anew,
-# which is a third of the CPU time of all tests.
+# Images of containers set this. Then each worker, server and kernel compiles what it imports anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
