@@ -205,13 +205,15 @@ def raised(error: type[Exception], function: Callable[..., object], **fields: An
     raise AssertionError(f"it was accepted: {fields}")
 
 
-def reported(command: Callable[[Path], list[object]], name: str = "report.json") -> Any:
+def reported(
+    command: Callable[[Path], list[object]], name: str = "report.json", **environment: str
+) -> Any:
     """Run a load generator's command, which writes its report to a file of this name; return it."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, name)
         done = subprocess.run(
             command(report),
-            env=os.environ | {"HF_HUB_OFFLINE": "1"},
+            env=os.environ | environment,
             capture_output=True,
             text=True,
             timeout=300,

@@ -19,7 +19,8 @@ def benchmark(servers: Servers, kind: str, request_format: str) -> None:
             *("--tokenizer", f"kind=hf_auto,model={MODEL}"),
             *("--data", "kind=synthetic_text,prompt_tokens=64,output_tokens=16"),
             *("--output", f"kind=json,path={report}"),
-        ]
+        ],
+        HF_HUB_OFFLINE="1",
     )["benchmarks"]
     totals = found["metrics"]["request_totals"]
     same((totals["successful"], totals["errored"]), (20, 0))

@@ -16,7 +16,8 @@ def benchmark(servers: Servers, backend: str, *options: str) -> None:
             *("--dataset-name", "random-ids", "--num-prompts", "20", "--max-concurrency", "4"),
             *("--random-input-len", "64", "--random-output-len", "16"),
             *("--random-range-ratio", "1", "--output-file", report, *options, "--output-details"),
-        ]
+        ],
+        HF_HUB_OFFLINE="1",
     )
     same((found["completed"], found["errors"]), (20, [""] * 20))
     same(found["output_lens"], [16] * 20)
