@@ -7,6 +7,7 @@ from typing import Any
 import openai
 import pytest
 
+from engine import Engine
 from engine.core.byte_tokenizer import ByteTokenizer
 from engine.core.request import TokenScore
 from engine.core.sampling_params import SamplingParams
@@ -91,6 +92,17 @@ def test_completions_tell_of_every_token_and_of_the_likeliest(
 def test_a_stream_tells_the_same_as_the_whole_answer(url: str, fields: dict) -> None:
     whole = complete(url, seed=3, **fields)["choices"]
     assert list(streamed(url, seed=3, **fields).values()) == whole
+
+
+def test_the_log_probabilities_of_a_prompt_are_those_of_the_engine(url: str) -> None:
+    """They are transformers' as well, as the sampler's tests show. The request is lm-eval's."""
+    ids = TOKENIZER.encode(HARD)
+    params = SamplingParams(max_tokens=1, logprobs=1, prompt_logprobs=1)
+    [expected] = Engine.load("bundled").complete([ids], params, progress=False)
+    told = complete(url, prompt=ids, echo=True, logprobs=1, max_tokens=1)["choices"][0]["logprobs"]
+    scores = [one.logprob for one in expected.prompt_scores]
+    assert told["token_logprobs"][0] is None
+    assert told["token_logprobs"][1:] == pytest.approx([*scores, *expected.logprobs], abs=1e-4)
 
 
 def test_stop_string_tokens_have_logprobs_although_their_text_is_hidden(url: str) -> None:
