@@ -21,7 +21,7 @@ from server.process import BackgroundServer
 from tests.facts import raises_naming
 from tests.server.app_under_test import TOKENIZER, next_letter
 from tests.server.gateway.cluster import ClusterFeed, cluster_trace, start_gateway
-from tests.server.harness import get, http, post, start
+from tests.server.harness import http, post, start, until
 
 KEY = "key"
 TEXT = "Once upon a time there was a gateway with several replicas. "
@@ -43,8 +43,7 @@ def cluster(prefill: int = 1, decode: int = 1) -> Iterator[list[BackgroundServer
         servers.insert(0, start_gateway(*urls, key=KEY, roles=roles))
         with ClusterFeed(servers[0].url) as feed:
             feed.until_ready(*(str(number) for number in range(len(urls))))
-        while not get(servers[0].url, "/health")["moving"]:
-            pass
+        until(servers[0].url, "/health", lambda told: told.json()["moving"])
         yield servers
     finally:
         for server in servers:
@@ -139,10 +138,6 @@ def control(server: BackgroundServer, what: str) -> None:
     post(server.url, f"/engine/{what}", **GATEWAY_KEY).raise_for_status()
 
 
-def joined(url: str) -> list[str]:
-    return sorted(get(url, "/health")["replicas"])
-
-
 def test_a_prefill_replica_dies_during_prefill() -> None:
     with cluster() as (gateway, prefill, _decode), ThreadPoolExecutor(1) as pool:
         with ClusterFeed(gateway.url) as feed:
@@ -193,8 +188,7 @@ def test_a_decode_replica_dies_before_the_first_token() -> None:
         # The last one dies, too: the prefill replica does everything.
         decoding[2 - int(first.replica)].process.kill()
         assert prefill.process.poll() is None
-        while joined(gateway.url) != ["0"]:
-            pass
+        until(gateway.url, "/health", lambda told: list(told.json()["replicas"]) == ["0"])
         other = LONG[::-1]
         assert complete(gateway.url, ask(other)) == expected(other)
 
