@@ -16,7 +16,7 @@ from httpx_sse import EventSource
 
 from engine.core.log.fold import State
 from engine.core.log.log import EventLog
-from engine.core.log.vocabulary import AnyEvent, Event, Keyframe
+from engine.core.log.vocabulary import AnyEvent, Event, Keyframe, RequestArrived
 from server.process import BackgroundServer, serve_arguments
 from tests.server.zygote import ForkedProcess
 
@@ -121,6 +121,7 @@ class EventStream:
         *,
         past: bool = False,
     ) -> None:
+        self.url = url
         self._client = http(url)
         headers = {} if last_event_id is None else {"Last-Event-ID": last_event_id}
         params = {} if model is None else {"model": model}
@@ -202,6 +203,12 @@ class Feed(EventStream):
         for _ in range(count):
             event = self.until(lambda event: isinstance(event, kind))
         return event
+
+    def queued(self, body: Any, **options: Any) -> "Caller":
+        """Send a completion, and read on until it has arrived."""
+        caller = Caller(self.url, "/v1/completions", body, **options)
+        self.until_kind(RequestArrived)
+        return caller
 
     def keyframe(self) -> Keyframe:
         """The event that every viewer joins with."""

@@ -17,7 +17,7 @@ from server.core.measures import Measures
 from server.core.messages import Prompt
 from server.core.settings import ServerSettings
 from tests.server.facts import raises_api_error
-from tests.server.harness import Caller, Serve, post, sse_data, trace, watch
+from tests.server.harness import Serve, post, sse_data, trace, watch
 
 
 def waiting(*requests: tuple[int, int, int]) -> State:
@@ -87,12 +87,10 @@ def test_over_the_token_limit_there_is_429(serve: Serve) -> None:
     url = serve(paused=True, server={"max_waiting_tokens": 60}).url
     body = {"prompt": "x", "max_tokens": 40}
     with watch(url) as feed:
-        caller = Caller(url, "/v1/completions", body)
-        feed.until_kind(RequestArrived)
+        caller = feed.queued(body)
         answer = post(url, "/v1/completions", body)
         assert (answer.status_code, answer.json()["error"]["code"]) == (429, "queue_full")
-        small = Caller(url, "/v1/completions", {"prompt": "x", "max_tokens": 5})
-        feed.until_kind(RequestArrived)
+        small = feed.queued({"prompt": "x", "max_tokens": 5})
         post(url, "/engine/resume")
         assert len(sse_data(caller.read_all())) == 41
         assert len(sse_data(small.read_all())) == 6

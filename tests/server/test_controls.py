@@ -5,16 +5,15 @@ import sys
 import httpx
 import pytest
 
-from engine.core.log.vocabulary import RequestArrived, RequestFinished, StepFinished
-from tests.server.harness import Caller, Serve, get, post, sse_data, watch
+from engine.core.log.vocabulary import RequestFinished, StepFinished
+from tests.server.harness import Serve, get, post, sse_data, watch
 
 
 def test_stepping_stops_when_there_is_nothing_to_do(serve: Serve) -> None:
     url = serve(paused=True).url
     assert post(url, "/engine/step", {"steps": 5}).json()["step"] == 0
     with watch(url) as feed:
-        caller = Caller(url, "/v1/completions", {"prompt": "x", "max_tokens": 3})
-        feed.until_kind(RequestArrived)
+        caller = feed.queued({"prompt": "x", "max_tokens": 3})
         assert post(url, "/engine/step", {"steps": 100}).json()["step"] == 3
         assert sse_data(caller.read_all())[-1]["full_text"] == "abc"
     assert post(url, "/engine/step").json()["step"] == 3
@@ -24,18 +23,18 @@ def test_stepping_stops_when_there_is_nothing_to_do(serve: Serve) -> None:
 def test_a_running_engine_can_be_held_in_the_middle(serve: Serve, async_scheduling: bool) -> None:
     """With asynchronous scheduling, a pause also waits for the step in flight."""
     url = serve(engine={"max_kv_tokens": 65536, "async_scheduling": async_scheduling}).url
+    tokens = 3_000 if async_scheduling else 10_000
     with watch(url) as feed:
-        caller = Caller(url, "/v1/completions", {"prompt": "x", "max_tokens": 10_000})
-        feed.until_kind(RequestArrived)
+        caller = feed.queued({"prompt": "x", "max_tokens": tokens})
         step = post(url, "/engine/pause").json()["step"]
         feed.until(lambda event: isinstance(event, StepFinished) and event.step == step)
         for _ in range(3):
-            assert get(url, "/health")["step"] == step < 10_000
+            assert get(url, "/health")["step"] == step < tokens
         assert post(url, "/engine/step", {"steps": 2}).json()["step"] == step + 2
         feed.until(lambda event: isinstance(event, StepFinished) and event.step == step + 2)
         post(url, "/engine/resume")
         feed.until_kind(RequestFinished)
-    assert len(sse_data(caller.read_all())) == 10_001
+    assert len(sse_data(caller.read_all())) == tokens + 1
 
 
 def test_stepping_an_engine_that_runs_by_itself_is_refused(url: str) -> None:

@@ -43,8 +43,7 @@ def test_leaving_frees_everything_between_two_steps(
     with watch(held) as feed:
         # A prompt of its own, so that nothing of it is in the cache.
         prompt = f"{leave.__name__} {state} {body}: forty tokens, which is several chunks"
-        caller = Caller(held, "/v1/completions", BODIES[body] | {"prompt": prompt})
-        feed.until_kind(RequestArrived)
+        caller = feed.queued(BODIES[body] | {"prompt": prompt})
         if STEPS[state]:
             post(held, "/engine/step", {"steps": STEPS[state]})
         health = get(held, "/health")
@@ -81,8 +80,7 @@ def test_leaving_while_preempted_frees_everything(serve: Serve, body: str) -> No
     engine = {"block_size": 4, "max_kv_tokens": 64, "preemption": True}
     url = serve(paused=True, engine=engine).url
     with watch(url) as feed:
-        stayer = Caller(url, "/v1/completions", {"prompt": "a" * 20, "max_tokens": 40})
-        feed.until_kind(RequestArrived)
+        stayer = feed.queued({"prompt": "a" * 20, "max_tokens": 40})
         leaver = Caller(
             url, "/v1/completions", BODIES[body] | {"prompt": "b" * 8, "max_tokens": 40}
         )

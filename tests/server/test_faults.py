@@ -170,8 +170,7 @@ def test_a_slow_reader_is_disconnected_without_stalling_others(serve: Serve) -> 
     url = serve(engine={"max_kv_tokens": 262_144}, server={"buffer_bytes": 100_000}).url
     with watch(url) as feed:
         body = {"prompt": "x", "max_tokens": 50_000}
-        slow = Caller(url, "/v1/completions", body, receive_buffer=4096)
-        feed.until_kind(RequestArrived)
+        slow = feed.queued(body, receive_buffer=4096)
         fast = sse_data(post(url, "/v1/completions", {"prompt": "y", "max_tokens": 500}).text)
         assert len(fast) == 501
         feed.until_kind(RequestFinished, 2)
@@ -227,8 +226,7 @@ def test_a_request_that_outlasts_the_shutdown_gets_an_error(serve: Serve, gate: 
     server = serve(gate=gate, server={"drain_seconds": 0.2})
     with watch(server.url) as feed:
         body = {"prompt": "x", "stream": True}
-        caller = Caller(server.url, "/v1/completions", body, X_Client="gate")
-        feed.until_kind(RequestArrived)
+        caller = feed.queued(body, X_Client="gate")
         server.process.send_signal(signal.SIGTERM)
         error, done = sse_data(caller.read_all())
         assert (error["error"]["code"], done) == ("shutdown", "[DONE]")

@@ -88,8 +88,7 @@ def measured() -> Iterator[tuple[Values, EventLog]]:
         post(url, "/v1/completions", {"prompt": "x"}, **{"X-Client": "fail-after-3"})
         post(url, "/engine/pause")
         with watch(url) as feed:
-            leaving = Caller(url, "/v1/completions", {"prompt": "left"})
-            feed.until_kind(v.RequestArrived)
+            leaving = feed.queued({"prompt": "left"})
             leaving.reset()
             feed.until_kind(v.RequestFinished)
         yield scrape(url), trace(url)

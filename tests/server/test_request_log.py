@@ -70,12 +70,10 @@ def test_refused_failed_and_abandoned_requests_have_lines(serve: Serve, tmp_path
     get(url, "/v1/nothing")
     get(url, "/health")  # a watcher's routine is not worth a line
     with watch(url) as feed:
-        whole = Caller(url, "/v1/completions", {"prompt": "x", "n": 2, "stream": False})
-        feed.until_kind(RequestArrived)
+        whole = feed.queued({"prompt": "x", "n": 2, "stream": False})
         whole.close()
         feed.until_kind(RequestFinished)
-        stream = Caller(url, "/v1/completions", {"prompt": "x"})
-        feed.until_kind(RequestArrived)
+        stream = feed.queued({"prompt": "x"})
         stream.reset()
         feed.until_kind(RequestFinished)
         post(url, "/engine/resume")

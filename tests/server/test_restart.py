@@ -52,8 +52,7 @@ def ask(url: str, *names: str, max_tokens: int = 6) -> list[Caller]:
     with watch(url) as feed:
         for name in names:
             body = {"prompt": f"Once upon a time {name}", "max_tokens": max_tokens}
-            callers.append(Caller(url, "/v1/completions", body, X_Client=name))
-            feed.until_kind(RequestArrived)
+            callers.append(feed.queued(body, X_Client=name))
     return callers
 
 

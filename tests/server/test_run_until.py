@@ -28,8 +28,7 @@ def ask(url: str, *prompts: str, max_tokens: int = 20, **fields: Any) -> list[Ca
     with watch(url) as feed:
         for prompt in prompts:
             body = {"prompt": prompt, "max_tokens": max_tokens, "ignore_eos": True} | fields
-            callers.append(Caller(url, "/v1/completions", body))
-            feed.until_kind(RequestArrived)
+            callers.append(feed.queued(body))
     return callers
 
 
