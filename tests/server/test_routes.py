@@ -165,16 +165,11 @@ TEXTS = ["Once", "", "naïve 🙂", "<|user_end|> is a token", "tab\tand\nline"]
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_a_prompt_has_the_ids_that_a_request_computes(url: str, text: str) -> None:
+def test_a_prompt_has_the_ids_that_a_request_computes_there_and_back(url: str, text: str) -> None:
     answer = post(url, "/tokenize", {"prompt": text}).json()
     post(url, "/v1/completions", {"prompt": text, "max_tokens": 1})
     assert answer["tokens"] == trace(url).of(RequestArrived)[-1].prompt
     assert answer["count"] == len(answer["tokens"]) == len(answer["token_strs"])
-
-
-@pytest.mark.parametrize("text", TEXTS)
-def test_there_and_back(url: str, text: str) -> None:
-    answer = post(url, "/tokenize", {"prompt": text}).json()
     back = post(url, "/detokenize", {"tokens": answer["tokens"]}).json()["prompt"]
     assert back == "".join(answer["token_strs"]) == f"<|bos|>{text}"
 

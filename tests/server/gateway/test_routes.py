@@ -82,9 +82,12 @@ def test_gateway_answers_as_a_replica_does(pair: Pair, method: str, path: str, b
     assert kinds[0] == kinds[1]
 
 
-def test_wrong_request_gets_the_replicas_error(pair: Pair) -> None:
-    wrong = {"prompt": "x", "max_tokens": "many"}
-    answers = [post(server.url, "/v1/completions", wrong) for server in pair[:2]]
+@pytest.mark.parametrize(
+    ("path", "wrong"),
+    [("/v1/completions", {"prompt": "x", "max_tokens": "many"}), ("/engine/step", {"steps": 0})],
+)
+def test_wrong_request_gets_the_replicas_error(pair: Pair, path: str, wrong: Any) -> None:
+    answers = [post(server.url, path, wrong) for server in pair[:2]]
     assert answers[0].status_code == answers[1].status_code == 400
     assert answers[0].json() == answers[1].json()
 
@@ -147,16 +150,12 @@ ONE_ENGINE = {
 }
 
 
-def test_gateway_has_the_routes_of_one_server(url: str) -> None:
-    document: dict[str, Any] = get(url, "/openapi.json")
+def test_gateway_has_the_routes_of_one_server_and_describes_them(url: str) -> None:
+    described = dict(operations(get(url, "/openapi.json")))
     one_server = {route.strip() for route in ROUTES.replace("\n", " ").split(",")}
-    assert {name for name, _ in operations(document)} == one_server - ONE_ENGINE
-
-
-def test_every_route_is_described(url: str) -> None:
-    for name, operation in operations(get(url, "/openapi.json")):
-        assert operation["description"], name
-        assert operation["tags"], name
+    assert described.keys() == one_server - ONE_ENGINE
+    for name, operation in described.items():
+        assert operation["description"] and operation["tags"], name
         assert set(operation["responses"]) == RESPONSES | HEALTH.get(name, set()), name
 
 
@@ -178,7 +177,7 @@ def test_control_reaches_all_replicas_or_one(pair: Pair) -> None:
     post(gateway.url, "/engine/resume")
     assert paused(first, second) == [False, False]
     controlled = [one for one in cluster_trace(gateway.url) if isinstance(one, Controlled)]
-    assert [(one.what, one.replica) for one in controlled] == [
+    assert [(one.what, one.replica) for one in controlled[-3:]] == [
         ("pause", None),
         ("resume", "1"),
         ("resume", None),
@@ -196,13 +195,6 @@ def test_held_requests_are_counted_over_all_replicas(pair: Pair) -> None:
             "1": {"holding": False, "requests": 0},
         },
     }
-
-
-def test_wrong_control_gets_the_replicas_error(pair: Pair) -> None:
-    wrong: Any = {"steps": 0}
-    answers = [post(server.url, "/engine/step", wrong) for server in pair[:2]]
-    assert answers[0].status_code == answers[1].status_code == 400
-    assert answers[0].json() == answers[1].json()
 
 
 def test_unknown_replica_is_404(url: str) -> None:
