@@ -30,7 +30,7 @@ def log_of(path: Path) -> EventLog:
 
 def test_a_radix_cache_is_rebuilt() -> None:
     """SGLang's pages become blocks; each of its caches is empty after its last message."""
-    log, state, most, clears = log_of(KV), State(), 0, 0
+    log, state, most, clears, cached = log_of(KV), State(), 0, 0, list[int]()
     media = set[str]()
     for event in log:
         state.apply(event)
@@ -40,7 +40,9 @@ def test_a_radix_cache_is_rebuilt() -> None:
             assert prefixes <= held  # every page's beginning is cached, too
             most = max(most, len(held))
             clears += not held
+            cached.append(sum(len(one.blocks + one.copies) for one in state.nodes.values()))
             media |= {place for node in state.nodes.values() for place in node.media}
+    assert [row.cached_blocks for row in read(log).step_rows] == cached
     assert most > 20
     assert clears >= 12
     assert media == {"GPU", "CPU_PINNED"}
@@ -108,14 +110,3 @@ def test_a_missing_message_is_a_gap() -> None:
     events = [event for line in (lines[0], lines[3]) for event in translator.feed(line)]
     [gap] = [event for event in events if isinstance(event, v.EventsMissing)]
     assert (gap.count, gap.message) == (2, "numbers 1 to 2")
-
-
-def test_the_cached_blocks_of_a_step() -> None:
-    log, state, cached = log_of(KV), State(), list[int]()
-    for event in log:
-        state.apply(event)
-        if isinstance(event, v.StepFinished):
-            cached.append(sum(len(one.blocks + one.copies) for one in state.nodes.values()))
-    assert [row.cached_blocks for row in read(log).step_rows] == cached
-    assert max(cached) > 20
-    assert cached[-1] == 0

@@ -77,28 +77,21 @@ async def test_an_error_says_whether_trying_again_helps() -> None:
         assert failed.value.code == "forward_pass_failed"
 
 
-def test_a_failing_callback_raises_its_error_in_the_client() -> None:
-    def fails(_message: object) -> None:
+@pytest.mark.parametrize("part", ["callback", "session"])
+def test_an_error_in_a_callback_or_in_the_session_is_raised_in_the_client(
+    part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_text: object) -> None:
         raise ZeroDivisionError
 
     async def run() -> None:
         async with in_process(alphabet()) as client:
-            client.on_message = fails
+            if part == "callback":
+                client.on_message = fails
             await anext(client.generate("x"))
 
-    with pytest.raises(ZeroDivisionError):
-        asyncio.run(run())
-
-
-def test_a_session_that_fails_ends_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(_text: str) -> None:
-        raise ZeroDivisionError
-
-    async def run() -> None:
-        async with in_process(alphabet()) as client:
-            await anext(client.generate("x"))
-
-    monkeypatch.setattr(session, "split", fails)
+    if part == "session":
+        monkeypatch.setattr(session, "split", fails)
     with pytest.raises(ZeroDivisionError):
         asyncio.run(run())
 

@@ -102,20 +102,14 @@ def test_a_waiting_stream_reports_how_many_are_ahead_of_it(serve: Serve) -> None
             assert wire.next("MSG", stream)["ahead"] == stream
 
 
-def test_text_prompts_give_text_pieces(url: str) -> None:
-    with Wire(url) as wire:
-        wire.generate(1, "Once", max_tokens=3)
-        wire.send("SCORE", prompt="Once", scored=" up", stream_id=2)
-        assert [token["text"] for token in wire.tokens(1)] == ["a", "b", "c"]
-        assert [token["text"] for token in wire.tokens(2)] == [" ", "u", "p"]
-
-
-def test_a_stop_string_is_not_in_the_text(url: str) -> None:
+def test_text_prompts_give_text_pieces_without_the_stop_string(url: str) -> None:
     with Wire(url) as wire:
         wire.generate(1, "Once", stop="de")
+        wire.send("SCORE", prompt="Once", scored=" up", stream_id=2)
         tokens = wire.tokens(1)
-    assert "".join(token["text"] for token in tokens) == "abc"
-    assert tokens[-1]["finish_reason"] == "stop"
+        assert "".join(token["text"] for token in tokens) == "abc"
+        assert tokens[-1]["finish_reason"] == "stop"
+        assert [token["text"] for token in wire.tokens(2)] == [" ", "u", "p"]
 
 
 @pytest.mark.parametrize("prompt", [[None], [], ""])
@@ -195,49 +189,44 @@ def test_what_is_wrong_ends_the_stream_and_names_the_field(url: str, field: str)
             assert letters(wire.tokens(7)) == "a"
 
 
+DEEP = "[" * 100_000
+NOT_READ: list[tuple[str, int | None, str, str | None]] = [  # the frame, and its error
+    ("", None, "not_a_frame", None),
+    ("GENERATE", None, "not_a_frame", None),
+    ("generate {}", None, "not_a_frame", None),
+    ("GENERATE {", None, "not_json", None),
+    ("GENERATE []", None, "invalid_request", None),
+    ("GENERATE {}", None, "invalid_request", "stream_id"),
+    ('GENERATE {"stream_id": 1.5}', None, "invalid_request", "stream_id"),
+    (f'GENERATE {{"stream_id": {2**70}, "prompt": "x"}}', None, "invalid_request", "stream_id"),
+    (
+        f'GENERATE {{"stream_id": "{LONG_NAME}", "prompt": "x"}}',
+        None,
+        "invalid_request",
+        "stream_id",
+    ),
+    (f'MODEL_INFO {{"data": {DEEP}', None, "not_json", None),
+    ("DESTROY {}", None, "unknown_command", None),
+    ('GENERATE {"stream_id": 7, "prompt": "\\ud800"}', 7, "not_json", None),
+    ('GENERATE {"prompt": "half a frame", "stream_id": 7, "max_to', 7, "not_json", None),
+    ('GENERATE {"prompt": "\\"stream_id\\": 3, ", "stream_id":7, "stop', 7, "not_json", None),
+    (f'GENERATE {{"stream_id": 7, "prompt": {DEEP}', 7, "invalid_request", "prompt[0]"),
+]
+
+
 @pytest.mark.parametrize(
-    ("frame", "code"),
-    [
-        ("", "not_a_frame"),
-        ("GENERATE", "not_a_frame"),
-        ("generate {}", "not_a_frame"),
-        ("GENERATE {", "not_json"),
-        ("GENERATE []", "invalid_request"),
-        ("GENERATE {}", "invalid_request"),
-        ('GENERATE {"stream_id": 1.5}', "invalid_request"),
-        (f'GENERATE {{"stream_id": {2**70}, "prompt": "x"}}', "invalid_request"),
-        (f'GENERATE {{"stream_id": "{"x" * 257}", "prompt": "x"}}', "invalid_request"),
-        ('MODEL_INFO {"data": ' + "[" * 100_000, "not_json"),
-        ("DESTROY {}", "unknown_command"),
-    ],
+    ("frame", "stream", "code", "param"), NOT_READ, ids=lambda one: str(one)[:20]
 )
-def test_a_frame_that_says_nothing_is_answered_and_the_connection_lives(
-    url: str, frame: str, code: str
+def test_a_frame_that_cannot_be_read_is_answered_and_the_connection_lives(
+    url: str, frame: str, stream: int | None, code: str, param: str | None
 ) -> None:
+    """An error of a stream that can be told ends this stream."""
     with Wire(url) as wire:
         wire.socket.send(frame)
-        assert wire.next("MSG", None)["code"] == code
+        error = wire.next("MSG" if stream is None else "TOKEN", stream)
+        assert (error["code"], error.get("param")) == (code, param)
         wire.generate(1, [120], max_tokens=2)
         assert letters(wire.tokens(1)) == "ab"
-
-
-@pytest.mark.parametrize(
-    ("content", "code", "param"),
-    [
-        ('{"stream_id": 7, "prompt": "\\ud800"}', "not_json", None),
-        ('{"prompt": "half a frame", "stream_id": 7, "max_to', "not_json", None),
-        ('{"prompt": "\\"stream_id\\": 3, ", "stream_id":7, "stop', "not_json", None),
-        ('{"stream_id": 7, "prompt": ' + "[" * 100_000, "invalid_request", "prompt[0]"),
-    ],
-    ids=lambda one: str(one)[:20],
-)
-def test_an_unreadable_frame_ends_its_stream_with_an_error(
-    url: str, content: str, code: str, param: str | None
-) -> None:
-    with Wire(url) as wire:
-        wire.socket.send(f"GENERATE {content}")
-        error = wire.next("TOKEN", 7, "error")
-        assert (error["code"], error.get("param")) == (code, param)
 
 
 def test_a_number_in_use_is_refused_without_touching_its_stream(serve: Serve) -> None:
