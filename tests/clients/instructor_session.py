@@ -1,5 +1,6 @@
 """instructor: answers as pydantic models, by tools or by a JSON schema."""
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import instructor  # type: ignore[import-not-found]
@@ -25,32 +26,26 @@ def create(servers: Servers, mode: instructor.Mode, **fields: Any) -> Any:
     return instructor.from_openai(api, mode=mode).chat.completions.create(**asked | fields)
 
 
-@session.check("schema")
-def schema(servers: Servers) -> None:
-    assert isinstance(create(servers, instructor.Mode.JSON_SCHEMA), Animal)
+def last(pieces: Iterable[Any]) -> dict[str, Any]:
+    """The answer of a stream, which comes in several pieces."""
+    *before, answer = pieces
+    assert before, "it came in one piece"
+    return answer.model_dump()
 
 
-@session.check("schema, streamed")
-def schema_streamed(servers: Servers) -> None:
-    partial = instructor.Partial[Animal]
-    pieces = list(create(servers, instructor.Mode.JSON_SCHEMA, response_model=partial, stream=True))
-    Animal.model_validate(pieces[-1].model_dump())
-    assert len(pieces) > 1, "it came in one piece"
-
-
-@session.check("a tool, named")
-def tool(servers: Servers) -> None:
-    assert isinstance(create(servers, instructor.Mode.TOOLS), Animal)
-
-
-@session.check("a tool, streamed")
-def tool_streamed(servers: Servers) -> None:
-    pieces = list(
-        create(
-            servers, instructor.Mode.TOOLS, response_model=instructor.Partial[Animal], stream=True
-        )
-    )
-    Animal.model_validate(pieces[-1].model_dump())
+STREAMED: Any = {"response_model": instructor.Partial[Animal], "stream": True}
+session.animals(
+    {
+        "schema": lambda servers: create(servers, instructor.Mode.JSON_SCHEMA).model_dump(),
+        "schema, streamed": lambda servers: last(
+            create(servers, instructor.Mode.JSON_SCHEMA, **STREAMED)
+        ),
+        "a tool, named": lambda servers: create(servers, instructor.Mode.TOOLS).model_dump(),
+        "a tool, streamed": lambda servers: last(
+            create(servers, instructor.Mode.TOOLS, **STREAMED)
+        ),
+    }
+)
 
 
 @session.check("tools, parallel")

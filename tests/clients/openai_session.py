@@ -150,36 +150,21 @@ def several(servers: Servers) -> None:
 @session.check("logprobs")
 def logprobs(servers: Servers) -> None:
     story = messages("Tell me a story")  # in sums the calculator's tokens come without alternatives
-    with client(servers.url) as api, lenient(servers.url) as echoing:
+    asked: Any = {"messages": story, "logprobs": True, "top_logprobs": 2, **ASKED}
+    with client(servers.url) as api:
         answer = api.completions.create(prompt=PROMPT, logprobs=3, **ASKED).choices[0]
-        talk = api.chat.completions.create(messages=story, logprobs=True, top_logprobs=2, **ASKED)
-        chunks = list(
-            api.chat.completions.create(
-                messages=story, logprobs=True, top_logprobs=2, stream=True, **ASKED
-            )
-        )
-        echoed = echoing.completions.create(prompt=PROMPT, echo=True, logprobs=1, **ASKED).choices[
-            0
-        ]
-    found = answer.logprobs
-    same("".join(found.tokens), answer.text)
-    for logprob, top in zip(found.token_logprobs, found.top_logprobs, strict=True):
-        assert logprob == max(top.values()) <= 0, (logprob, top)
-        same(len(top), 3)
-    content = talk.choices[0].logprobs.content
+        talk = api.chat.completions.create(**asked).choices[0]
+        chunks = list(api.chat.completions.create(stream=True, **asked))
+    same("".join(answer.logprobs.tokens), answer.text)
+    same({len(top) for top in answer.logprobs.top_logprobs}, {3})
     streamed = [
         one
         for chunk in chunks
         if chunk.choices[0].logprobs
         for one in chunk.choices[0].logprobs.content
     ]
-    same([one.token for one in streamed], [one.token for one in content])
-    same({len(one.top_logprobs) for one in content}, {2})
-    assert echoed.text.startswith(PROMPT)
-    same((echoed.logprobs.token_logprobs[0], echoed.logprobs.text_offset[0]), (None, 0))
-    # A prompt that is computed in one piece differs in the last digits from one found in the cache.
-    for one, other in zip(echoed.logprobs.token_logprobs[-24:], found.token_logprobs, strict=True):
-        assert abs(one - other) < 1e-4, (one, other)
+    same([one.token for one in streamed], [one.token for one in talk.logprobs.content])
+    same({len(one.top_logprobs) for one in streamed}, {2})
 
 
 @session.check("seed")

@@ -119,13 +119,9 @@ async def _knot_after(*, another_comes: bool) -> bool:
 
 
 @pytest.mark.usefixtures("nothing_is_collected_by_itself")
-def test_cycles_are_freed_when_the_last_request_has_left() -> None:
-    assert not asyncio.run(_knot_after(another_comes=False))
-
-
-@pytest.mark.usefixtures("nothing_is_collected_by_itself")
-def test_nothing_is_looked_through_while_another_request_is_in() -> None:
-    assert asyncio.run(_knot_after(another_comes=True))
+def test_cycles_are_freed_when_the_last_request_has_left_and_not_while_another_is_in() -> None:
+    for another_comes in (False, True):
+        assert asyncio.run(_knot_after(another_comes=another_comes)) is another_comes
 
 
 @pytest.mark.usefixtures("nothing_is_collected_by_itself")
@@ -186,14 +182,12 @@ def turns(count: int, rest: float, monkeypatch: pytest.MonkeyPatch) -> list[list
     return asyncio.run(test())
 
 
-def test_streams_that_gained_between_two_writes_get_it_in_one(
+def test_many_streams_get_what_they_gained_in_one_write_and_a_handful_each_token_by_itself(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    handful = request_stream.SECONDS_PER_STREAM
     assert turns(3, 3600, monkeypatch) == [[[0], [1, 2, 3, 4, 5]]] * 3
-
-
-def test_a_handful_get_each_token_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert turns(3, request_stream.SECONDS_PER_STREAM, monkeypatch) == [[[n] for n in range(6)]] * 3
+    assert turns(3, handful, monkeypatch) == [[[n] for n in range(6)]] * 3
 
 
 async def test_after_a_rest_what_the_engine_handed_over_meanwhile_is_written(

@@ -376,12 +376,9 @@ def test_each_question_has_the_answer_of_the_log(file: Path) -> None:
         assert done.stdout == f"{answer}\n"
 
 
-def test_a_label_and_a_step_of_a_real_vllm() -> None:
+def test_a_step_of_a_real_vllm_a_log_of_the_gallery_and_a_part_of_a_label() -> None:
     done = invoke("why", str(VLLM), "Ivo", "--step", "88")
     assert done.stdout.startswith("Step 88: Ivo (r9) waits behind Hal (r8)")
-
-
-def test_a_log_of_the_gallery_and_a_part_of_a_label() -> None:
     expect = invoke("why", str(VLLM), "Ivo").stdout
     assert invoke("why", "vllm_tight", "Ivo").stdout == expect
     assert invoke("why", "vllm_tight", "Iv").stdout == expect
