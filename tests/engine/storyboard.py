@@ -6,10 +6,8 @@ A prompt is written as (shared, own): `shared` tokens of a common beginning, `ow
 from dataclasses import dataclass, replace
 from zlib import crc32
 
-from engine.core.config import EngineConfig
-from engine.core.engine import Engine
+from engine import Engine, EngineConfig, SamplingParams
 from engine.core.request import Request
-from engine.core.sampling_params import SamplingParams
 from engine.core.scheduling.policies import Fcfs
 from engine.simulation.checking_runner import CheckingRunner
 

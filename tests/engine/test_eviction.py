@@ -2,12 +2,9 @@
 
 import pytest
 
+from engine import ConfigError, Cost, Engine, EngineConfig, what_if
 from engine.core.cache.eviction import LFU, EvictionOrder
 from engine.core.cache.radix_tree import RadixTree
-from engine.core.config import ConfigError, EngineConfig
-from engine.core.engine import Engine
-from engine.simulation.cost_runner import Cost
-from engine.simulation.what_if import what_if
 from tests.engine.invariants import CheckingLog
 from tests.engine.storyboard import Speaker, prompt_of, simulate
 from tests.facts import raises_naming

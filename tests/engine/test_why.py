@@ -5,14 +5,10 @@ The sentences themselves: `tests/test_wording.py`.
 
 import pytest
 
-from engine.core.config import EngineConfig
-from engine.core.engine import Engine
+from engine import CostRunner, Engine, EngineConfig, EventLog, SamplingParams
 from engine.core.log import vocabulary as v
-from engine.core.log.log import EventLog
 from engine.core.part_errors import PolicyError
-from engine.core.sampling_params import SamplingParams
 from engine.core.scheduling.policies import Fcfs
-from engine.simulation.cost_runner import CostRunner
 from tests.engine.explanations import explain
 from tests.engine.storyboard import FULL_MEMORY, FULL_MEMORY_CONFIG, simulate
 from tests.facts import assert_names, raises_naming

@@ -5,9 +5,8 @@ import pytest
 
 from checks import check
 from checks.lesson_18 import Handover, Line, Steps, YourRule, attempt, cases
-from engine import Cost, EngineConfig
+from engine import Cost, EngineConfig, simulate_cluster
 from engine.cluster.events import Moved
-from engine.cluster.simulate_cluster import simulate_cluster
 from engine.cluster.simulated_roles import Roles
 from engine.cluster.transfer import TransferCosts, blocks_to_move
 from engine.simulation.speakers import Speaker, workload_of

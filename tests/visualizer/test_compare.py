@@ -10,13 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from engine.core.config import EngineConfig
-from engine.core.log import EventLog, State
+from engine import Cost, EngineConfig, EventLog, simulate, what_if
+from engine.core.log import State
 from engine.core.log import vocabulary as v
 from engine.core.scheduling.policies import POLICIES
-from engine.simulation.cost_runner import Cost
-from engine.simulation.simulate import simulate
-from engine.simulation.what_if import what_if
 from engine.simulation.workload import Workload as SimulatedWorkload
 from tests.engine.test_kv_transfer import PREFIX, compute, make, pages
 from tests.engine.workloads import Workload, make_engine, play, random_workload

@@ -12,14 +12,10 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from engine import Cost, EngineConfig
-from engine.cluster.cluster_log import ClusterLog
-from engine.cluster.simulate_cluster import simulate_cluster
-from engine.core.log import EventLog
+from engine import ClusterLog, Cost, EngineConfig, EventLog, Workload, simulate, simulate_cluster
 from engine.simulation.scenarios import scenario
-from engine.simulation.simulate import simulate
 from engine.simulation.speakers import Speaker, workload_of
-from engine.simulation.workload import Answer, Arrival, Workload, lognormal, poisson
+from engine.simulation.workload import Answer, Arrival, lognormal, poisson
 from tests.engine.workloads import make_engine, play, random_workload
 from tests.facts import assert_names
 from tests.visualizer.storytellers import storytellers

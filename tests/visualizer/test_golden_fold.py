@@ -14,12 +14,10 @@ from typing import Any
 
 import pytest
 
-from engine.core.config import EngineConfig
+from engine import EngineConfig, EventLog, simulate
 from engine.core.log.fold import State
-from engine.core.log.log import EventLog
 from engine.core.log.vocabulary import Keyframe
 from engine.simulation.mixture_runner import MixtureRunner
-from engine.simulation.simulate import simulate
 from engine.simulation.speakers import NAMES, Speaker, workload_of
 from tests.engine.workloads import Workload, make_engine, play, random_workload, sliding_workload
 from visualizer import read

@@ -2,11 +2,8 @@
 
 import pytest
 
-from engine.core.config import ConfigError, EngineConfig
+from engine import ConfigError, Cost, EngineConfig, EventLog, what_if
 from engine.core.log import vocabulary as v
-from engine.core.log.log import EventLog
-from engine.simulation.cost_runner import Cost
-from engine.simulation.what_if import what_if
 from tests.engine.storyboard import (
     FIRST_LOOK,
     FIRST_LOOK_CONFIG,

@@ -4,20 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from engine.core.config import EngineConfig
+from engine import Cost, EngineConfig, Workload, simulate
 from engine.core.log import vocabulary as v
-from engine.simulation.cost_runner import Cost
 from engine.simulation.on_model import IdleSkippingClock, play_on_model
-from engine.simulation.simulate import simulate
 from engine.simulation.traffic import Traffic, TrafficError
-from engine.simulation.workload import (
-    Arrival,
-    Workload,
-    bursts,
-    lognormal,
-    poisson,
-    uniform,
-)
+from engine.simulation.workload import Arrival, bursts, lognormal, poisson, uniform
 from tests.engine.storyboard import FIRST_LOOK, FIRST_LOOK_CONFIG
 from tests.engine.storyboard import simulate as play_speakers
 from tests.facts import raises_naming
