@@ -2,11 +2,11 @@
 
 import pytest
 
-from engine import ConfigError, Cost, EventLog, simulate, what_if
+from engine import ConfigError, Cost, EventLog, Workload, simulate, what_if
 from engine.core.log import vocabulary as v
 from engine.core.scheduling.policies import Fcfs
 from engine.simulation.scenarios import scenario
-from engine.simulation.traffic import Traffic
+from engine.simulation.workload import poisson, uniform
 from tests.engine.workloads import HalfRightDrafter, make_engine, play, random_workload
 from tests.facts import raises_naming
 from visualizer import read
@@ -106,7 +106,10 @@ def test_a_log_without_its_beginning_is_refused() -> None:
 
 def test_an_answer_of_another_tokenizer_ends_as_it_did() -> None:
     """Its prompt's ids are no bytes of UTF-8: nothing of them may be appended to the answer."""
-    log = simulate(Traffic(requests=5).workload, cost=COST)
+    workload = Workload.generate(
+        5, arrivals=poisson(20), prompt=uniform(4, 9), output=uniform(3, 9)
+    )
+    log = simulate(workload, cost=COST)
     started = log[0]
     started.tokenizer = started.tokenizer | {"name": "another"}
     for event in log.of(v.RequestArrived):
