@@ -4,10 +4,8 @@ from functools import cache
 
 from playwright.sync_api import expect
 
-from engine import Engine, EngineConfig, SamplingParams
-from engine.core.log import EventLog
+from engine import CostRunner, Engine, EngineConfig, EventLog, SamplingParams
 from engine.core.log import vocabulary as v
-from engine.simulation.cost_runner import CostRunner
 from tests.browser.axe import expect_no_violation
 from visualizer import read
 

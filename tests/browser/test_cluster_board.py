@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from engine.cluster.cluster_log import ClusterLog
+from engine import ClusterLog, simulate_cluster
 from engine.cluster.events import Moved, Routed
-from engine.cluster.simulate_cluster import simulate_cluster
 from tests.browser.axe import expect_no_violation
 from tests.browser.board import BoardOnPage, counts_at
 from tests.visualizer.clusters import (

@@ -6,9 +6,7 @@ from functools import cache
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from engine import what_if
-from engine.core.log import EventLog
-from engine.simulation.study import study
+from engine import EventLog, study, what_if
 from tests.browser.axe import expect_no_violation
 from tests.browser.exported import the_log
 from tests.facts import assert_names

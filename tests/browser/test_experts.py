@@ -4,8 +4,7 @@ from functools import cache
 
 from playwright.sync_api import expect
 
-from engine import simulate
-from engine.core.log import EventLog
+from engine import EventLog, simulate
 from engine.simulation.mixture_runner import MixtureRunner
 from engine.simulation.scenarios import scenario
 from tests.browser.axe import expect_no_violation

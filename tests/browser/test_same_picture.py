@@ -8,8 +8,7 @@ pictures and words must be equal, pixel by pixel.
 import pytest
 from playwright.sync_api import Page, expect
 
-from engine import Cost, EngineConfig, Workload, simulate
-from engine.core.log import EventLog
+from engine import Cost, EngineConfig, EventLog, Workload, simulate
 from engine.simulation.workload import bursts, uniform
 from tests.browser.board import BoardOnPage
 from tests.browser.live import ask, open_live, steps

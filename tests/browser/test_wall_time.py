@@ -2,9 +2,7 @@
 
 from playwright.sync_api import expect
 
-from engine import Engine, EngineConfig, SamplingParams
-from engine.core.log import EventLog
-from engine.simulation.cost_runner import CostRunner
+from engine import CostRunner, Engine, EngineConfig, EventLog, SamplingParams
 from tests.browser.axe import expect_no_violation
 from tests.browser.board import BoardOnPage
 from visualizer import read

@@ -4,8 +4,7 @@ import functools
 import random
 from typing import Any
 
-from engine.core.config import EngineConfig
-from engine.core.engine import Engine
+from engine import Engine, EngineConfig
 
 
 @functools.cache

@@ -7,10 +7,9 @@ counter that the engine keeps for itself.
 from collections.abc import Callable
 from typing import Any
 
-from engine.core.engine import Engine
+from engine import Engine, EventLog
 from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
-from engine.core.log.log import EventLog
 from engine.core.log.state import HoldState
 from engine.core.scheduling.policies import LongestPrefixMatch, Policy
 from engine.extensions.draft_model import DraftModel

@@ -2,11 +2,7 @@
 
 import pytest
 
-from engine.core.config import EngineConfig
-from engine.core.engine import Engine
-from engine.core.sampling_params import SamplingParams
-from engine.core.scheduling.admission import RequestError
-from engine.simulation.cost_runner import CostRunner
+from engine import CostRunner, Engine, EngineConfig, RequestError, SamplingParams
 from tests.engine.workloads import finish
 from visualizer import read
 

@@ -6,18 +6,13 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from engine.core.config import EngineConfig
-from engine.core.engine import Engine
+from engine import Cost, CostRunner, Engine, EngineConfig, EventLog, SamplingParams, simulate
 from engine.core.log import vocabulary as v
-from engine.core.log.log import EventLog
 from engine.core.part_errors import PolicyError
 from engine.core.request import Request
-from engine.core.sampling_params import SamplingParams
 from engine.core.scheduling.policies import Fcfs
 from engine.simulation.checking_runner import CheckingRunner
-from engine.simulation.cost_runner import Cost, CostRunner
 from engine.simulation.scenarios import scenario
-from engine.simulation.simulate import simulate
 from engine.simulation.workload import Answer, Arrival
 from tests.engine.bundled import bundled_engine
 from tests.engine.invariants import check

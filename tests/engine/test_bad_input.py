@@ -4,14 +4,18 @@ from pathlib import Path
 
 import pytest
 
+from engine import (
+    ConfigError,
+    CostRunner,
+    Engine,
+    EngineConfig,
+    RequestError,
+    SamplingError,
+    SamplingParams,
+)
 from engine.core.cache.block_pool import BlockPool
 from engine.core.cache.radix_tree import RadixTree
-from engine.core.config import ConfigError, EngineConfig
-from engine.core.engine import Engine
-from engine.core.sampling_params import SamplingError, SamplingParams
-from engine.core.scheduling.admission import RequestError
 from engine.core.scheduling.policies import Policy
-from engine.simulation.cost_runner import CostRunner
 from tests.facts import assert_names, raises_naming
 from visualizer import read
 

@@ -7,14 +7,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from engine import ClusterLog, Cost, EngineConfig, EventLog, LogError, Workload, simulate_cluster
 from engine.cluster import events as c
-from engine.cluster.cluster_log import ClusterLog
-from engine.cluster.simulate_cluster import simulate_cluster
-from engine.core.config import EngineConfig
 from engine.core.log import vocabulary as v
-from engine.core.log.log import EventLog, LogError
-from engine.simulation.cost_runner import Cost
-from engine.simulation.workload import Arrival, Workload
+from engine.simulation.workload import Arrival
 from tests.engine.routing.clusters import Case, cases
 from tests.facts import raises_naming
 from visualizer import read

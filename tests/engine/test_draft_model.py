@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine import Engine, EngineConfig, SamplingParams
+from engine import ConfigError, Engine, EngineConfig, SamplingParams
 from engine.core.byte_tokenizer import ByteTokenizer
 from engine.core.compute.torch_runner import TorchRunner
-from engine.core.config import ConfigError
 from engine.core.log import vocabulary as v
 from engine.extensions.draft_model import DraftModel
 from engine.models.loader import BUNDLED

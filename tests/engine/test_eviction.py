@@ -2,35 +2,30 @@
 
 import pytest
 
+from engine import ConfigError, Cost, EngineConfig, EventLog, simulate, what_if
 from engine.core.cache.eviction import LFU, EvictionOrder
 from engine.core.cache.radix_tree import RadixTree
-from engine.core.config import ConfigError, EngineConfig
-from engine.core.engine import Engine
-from engine.simulation.cost_runner import Cost
-from engine.simulation.what_if import what_if
-from tests.engine.invariants import CheckingLog
-from tests.engine.storyboard import Speaker, prompt_of, simulate
+from engine.simulation.speakers import Speaker, workload_of
 from tests.facts import raises_naming
 from visualizer import read
 
+COST = Cost(10, 0.25)
 # A is asked three times at first, then only others: twelve blocks hold three documents of 24 tokens.
-POPULAR_ONCE = [
-    Speaker(f"{document}{i}", 1 + 3 * i, document, 24, 3, 3)
-    for i, document in enumerate("AAABCDABCD")
-]
+DOCUMENTS = {"A": "letter", "B": "clock", "C": "garden", "D": "winter"}
+POPULAR_ONCE = workload_of(
+    Speaker(f"{name}{i}", 1 + 3 * i, common=DOCUMENTS[name], shared=24, own=3, output=3)
+    for i, name in enumerate("AAABCDABCD")
+)
 
 
-def run(**parts) -> Engine:
-    eviction = parts.pop("setting", "lru")
-    config = EngineConfig(token_budget=64, max_kv_tokens=12 * 8, block_size=8, eviction=eviction)
-    log = CheckingLog()
-    engine, _ = simulate(config, POPULAR_ONCE, log=log, **parts)
-    return engine
+def run(setting: str = "lru", **parts) -> EventLog:
+    config = EngineConfig(token_budget=64, max_kv_tokens=12 * 8, block_size=8, eviction=setting)
+    return simulate(POPULAR_ONCE, config, cost=COST, **parts)
 
 
-def found(engine: Engine) -> list[int]:
+def found(log: EventLog) -> list[int]:
     """Cached tokens of each request, in the order of POPULAR_ONCE."""
-    return read(engine.log).requests.cached_tokens.tolist()
+    return read(log).requests.cached_tokens.tolist()
 
 
 @pytest.mark.parametrize(
@@ -43,39 +38,35 @@ def found(engine: Engine) -> list[int]:
     ],
 )
 def test_the_setting_decides_what_is_found_again(eviction: str, name: str, hits: list[int]) -> None:
-    engine = run(setting=eviction)
-    assert engine.log[0].classes["eviction"] == name
-    assert engine.log[0].settings["eviction"] == eviction
-    assert found(engine) == hits
+    log = run(eviction)
+    assert log[0].classes["eviction"] == name
+    assert log[0].settings["eviction"] == eviction
+    assert found(log) == hits
 
 
 class NeverA(EvictionOrder):
     """Evict documents that begin like A last."""
 
     def key(self, node) -> tuple[float, ...]:
-        return (node.tokens[:8] == prompt_of(Speaker("", 1, "A", 8, 0, 0)), node.last)
+        return (node.tokens[:8] == POPULAR_ONCE.inputs[0].prompt[:8], node.last)
 
 
 def test_a_tree_of_ones_own_keeps_to_the_setting() -> None:
-    engine = run(setting="lfu", tree=RadixTree(8))
-    assert isinstance(engine.tree.eviction, LFU)
-    assert found(engine)[6] == 24
+    tree = RadixTree(8)
+    assert found(run("lfu", tree=tree))[6] == 24
+    assert isinstance(tree.eviction, LFU)
 
 
 def test_what_if_replays_with_another_order_and_asks_for_ones_own() -> None:
-    cost = Cost(10, 0.25)
-    lru, lfu, own = run(), run(setting="lfu"), run(eviction=NeverA())
-    assert own.log[0].classes["eviction"] == "NeverA"
+    lru, lfu, own = run(), run("lfu"), run(eviction=NeverA())
+    assert own[0].classes["eviction"] == "NeverA"
     assert found(own)[6] == 24
-    assert what_if(lru.log, cost=cost).deterministic()[1:] == lru.log.deterministic()[1:]
-    assert (
-        what_if(lru.log, cost=cost, eviction="lfu").deterministic()[1:]
-        == (lfu.log.deterministic()[1:])
-    )
+    other = what_if(lru, cost=COST, eviction="lfu")
+    assert other.deterministic()[1:] == lfu.deterministic()[1:]
     with raises_naming(ConfigError, "eviction", "NeverA"):
-        what_if(own.log, cost=cost)
-    again = what_if(own.log, cost=cost, eviction=NeverA())
-    assert again.deterministic()[1:] == own.log.deterministic()[1:]
+        what_if(own, cost=COST)
+    again = what_if(own, cost=COST, eviction=NeverA())
+    assert again.deterministic()[1:] == own.deterministic()[1:]
 
 
 class Ageing(EvictionOrder):

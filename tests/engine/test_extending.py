@@ -6,16 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from engine import CostRunner, Engine, EngineConfig, SamplingParams
 from engine.core.cache.block_pool import BlockPool
 from engine.core.cache.eviction import EvictionOrder
-from engine.core.config import EngineConfig
-from engine.core.engine import Engine
 from engine.core.part_errors import DrafterError, EvictionError, PartError, PolicyError, PoolError
 from engine.core.request import Request
-from engine.core.sampling_params import SamplingParams
 from engine.core.scheduling.policies import Policy
 from engine.simulation.checking_runner import CheckingRunner
-from engine.simulation.cost_runner import CostRunner
 from tests.engine.invariants import check, check_after_step, checked
 from tests.engine.workloads import random_workload
 from tests.facts import assert_names, raises_naming

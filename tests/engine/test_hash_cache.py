@@ -2,15 +2,13 @@
 
 import pytest
 
-from engine import Engine, EngineConfig, SamplingParams
+from engine import ConfigError, CostRunner, Engine, EngineConfig, SamplingParams
 from engine.core.cache.block_pool import BlockPool
 from engine.core.cache.eviction import LFU
 from engine.core.cache.hash_cache import HashCache
 from engine.core.cache.radix_tree import RadixTree
-from engine.core.config import ConfigError
 from engine.core.log import vocabulary as v
 from engine.simulation.checking_runner import WrongKVError
-from engine.simulation.cost_runner import CostRunner
 from tests.engine.invariants import check_after_step, checked
 from tests.engine.workloads import TOKENIZER, FailingRunner, finish
 from tests.facts import raises_naming

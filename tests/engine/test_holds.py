@@ -5,10 +5,8 @@ That the log tells every hold truly is a property of random workloads: `test_ran
 
 import pytest
 
-from engine.core.config import EngineConfig
-from engine.core.engine import Engine
+from engine import Engine, EngineConfig, SamplingParams
 from engine.core.log import vocabulary as v
-from engine.core.sampling_params import SamplingParams
 from engine.extensions.holds import HELD_SHARE
 from engine.simulation.checking_runner import CheckingRunner
 from tests.engine.invariants import check_after_step

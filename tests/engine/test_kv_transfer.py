@@ -10,14 +10,11 @@ from collections.abc import Sequence
 
 import pytest
 
+from engine import Engine, EngineConfig, EventLog, SamplingParams
 from engine.core.cache.block_pool import BlockPool
-from engine.core.config import EngineConfig
-from engine.core.engine import Engine
 from engine.core.log import vocabulary as v
-from engine.core.log.log import EventLog
 from engine.core.part_errors import PoolError
 from engine.core.runner import Row, Sampled
-from engine.core.sampling_params import SamplingParams
 from engine.simulation.checking_runner import CheckingRunner
 from tests.engine.invariants import check_after_step
 from tests.engine.workloads import finish, next_token

@@ -6,14 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.config import EngineConfig
-from engine.core.engine import Engine
+from engine import CostRunner, Engine, EngineConfig, EventLog, LogError, SamplingParams
 from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
-from engine.core.log.log import EventLog, LogError
-from engine.core.sampling_params import SamplingParams
 from engine.core.scheduling.policies import Policy
-from engine.simulation.cost_runner import CostRunner
 from tests.engine.workloads import random_log
 from tests.facts import raises_naming
 

@@ -10,12 +10,9 @@ from types import FunctionType, ModuleType
 
 import pytest
 
-from engine.core.config import EngineConfig
-from engine.core.engine import Engine
-from engine.core.log.log import EventLog
+from engine import Engine, EngineConfig, EventLog, SamplingParams
 from engine.core.log.vocabulary import Event
 from engine.core.request import Request
-from engine.core.sampling_params import SamplingParams
 from engine.core.scheduling.policies import POLICIES
 from tests.engine.workloads import FailingRunner, Workload, finish, make_engine
 

@@ -1,10 +1,7 @@
 """A held engine is not a slow one: the log says when it was paused."""
 
-from engine.core.config import EngineConfig
-from engine.core.engine import Engine
+from engine import CostRunner, Engine, EngineConfig, SamplingParams
 from engine.core.log import vocabulary as v
-from engine.core.sampling_params import SamplingParams
-from engine.simulation.cost_runner import CostRunner
 from visualizer import read
 from visualizer.reading.paused_time import PausedTime
 

@@ -5,14 +5,10 @@ from collections import defaultdict
 import msgspec
 import pytest
 
-from engine.core.config import EngineConfig
-from engine.core.engine import Engine
+from engine import CostRunner, Engine, EngineConfig, EventLog, SamplingParams
 from engine.core.log import vocabulary as v
-from engine.core.log.log import EventLog
-from engine.core.sampling_params import SamplingParams
 from engine.core.scheduling.policies import Fcfs, LongestPrefixMatch
 from engine.simulation.checking_runner import CheckingRunner
-from engine.simulation.cost_runner import CostRunner
 from tests.engine.explanations import explain
 from tests.engine.invariants import check, check_after_step, checked
 from tests.engine.workloads import finish, random_workload

@@ -9,10 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.config import EngineConfig
+from engine import EngineConfig, EventLog, SamplingParams
 from engine.core.log import vocabulary as v
-from engine.core.log.log import EventLog
-from engine.core.sampling_params import SamplingParams
 from tests.engine.invariants import check
 from tests.engine.workloads import ONCE_FAILED, Arrival, Workload, random_workload, sliding_workload
 

@@ -6,10 +6,8 @@ import msgspec
 import pandas as pd
 import pytest
 
-from engine.core.config import EngineConfig
-from engine.core.log import EventLog, LogError
+from engine import EngineConfig, EventLog, LogError, SamplingParams
 from engine.core.log import vocabulary as v
-from engine.core.sampling_params import SamplingParams
 from tests.engine.workloads import Arrival, Workload, make_engine, play, random_log
 from tests.facts import raises_naming
 from visualizer import read

@@ -6,17 +6,22 @@ import re
 
 import pytest
 
+from engine import (
+    Cost,
+    CostRunner,
+    Engine,
+    EngineConfig,
+    RequestError,
+    SamplingParams,
+    Workload,
+    simulate,
+)
 from engine.core.byte_tokenizer import ByteTokenizer
-from engine.core.config import EngineConfig
-from engine.core.engine import Engine
 from engine.core.log import vocabulary as v
-from engine.core.sampling_params import SamplingParams, StructuredOutput
-from engine.core.scheduling.admission import RequestError, RequestValidator
+from engine.core.sampling_params import StructuredOutput
+from engine.core.scheduling.admission import RequestValidator
 from engine.extensions.grammars.constraint import GrammarConstraint
 from engine.extensions.grammars.grammar import GrammarCompiler
-from engine.simulation.cost_runner import Cost, CostRunner
-from engine.simulation.simulate import simulate
-from engine.simulation.workload import Workload
 from tests.engine.bundled import bundled, bundled_engine
 from tests.engine.workloads import finish
 from tests.facts import assert_names, raises_naming

@@ -15,13 +15,11 @@ from random import Random
 
 import pytest
 
+from engine import Engine, EngineConfig, RequestError, SamplingParams
 from engine.core.compute.randomness import uniforms
 from engine.core.compute.torch_runner import TorchRunner
-from engine.core.config import EngineConfig
-from engine.core.engine import Engine
 from engine.core.log import vocabulary as v
-from engine.core.sampling_params import SamplingParams, StructuredOutput
-from engine.core.scheduling.admission import RequestError
+from engine.core.sampling_params import StructuredOutput
 from engine.extensions.draft_model import DraftModel
 from engine.extensions.grammars.grammar import GrammarCompiler
 from engine.extensions.prompt_lookup import PromptLookup

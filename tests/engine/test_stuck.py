@@ -2,12 +2,8 @@
 
 import pytest
 
-from engine.core.config import EngineConfig
-from engine.core.engine import Engine
+from engine import CostRunner, Engine, EngineConfig, EventLog, SamplingParams
 from engine.core.log import vocabulary as v
-from engine.core.log.log import EventLog
-from engine.core.sampling_params import SamplingParams
-from engine.simulation.cost_runner import CostRunner
 from tests.engine.workloads import make_engine, play, random_workload
 from tests.facts import assert_names
 from visualizer import read

@@ -4,15 +4,12 @@ from collections.abc import Sequence
 
 import pytest
 
+from engine import CostRunner, Engine, EngineConfig, SamplingParams
 from engine.core.byte_tokenizer import ByteTokenizer
-from engine.core.config import EngineConfig
-from engine.core.engine import Engine
 from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
 from engine.core.part_errors import ToolError
 from engine.core.request import Request
-from engine.core.sampling_params import SamplingParams
-from engine.simulation.cost_runner import CostRunner
 from tests.engine.tool_scripts import (
     CALL,
     END_CALL,

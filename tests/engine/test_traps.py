@@ -2,13 +2,11 @@
 
 import pytest
 
+from engine import Engine, EngineConfig, SamplingParams
 from engine.core.cache.block_pool import BlockPool
 from engine.core.cache.radix_tree import RadixTree
-from engine.core.config import EngineConfig
-from engine.core.engine import Engine
 from engine.core.log import vocabulary as v
 from engine.core.request import Request
-from engine.core.sampling_params import SamplingParams
 from engine.simulation.checking_runner import CheckingRunner
 from tests.engine.workloads import finish, next_token
 from tests.facts import raises_naming

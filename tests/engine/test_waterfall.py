@@ -5,13 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.core.config import EngineConfig
-from engine.core.engine import Engine
+from engine import CostRunner, Engine, EngineConfig, EventLog, SamplingParams
 from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
-from engine.core.log.log import EventLog
-from engine.core.sampling_params import SamplingParams
-from engine.simulation.cost_runner import CostRunner
 from tests.engine.workloads import finish, random_log
 from visualizer import read
 from visualizer.reading.waterfall import RequestTime, Waterfall

@@ -5,49 +5,36 @@ The sentences themselves: `tests/test_wording.py`.
 
 import pytest
 
-from engine.core.config import EngineConfig
-from engine.core.engine import Engine
+from engine import CostRunner, Engine, EngineConfig, EventLog, SamplingParams
 from engine.core.log import vocabulary as v
-from engine.core.log.log import EventLog
 from engine.core.part_errors import PolicyError
-from engine.core.sampling_params import SamplingParams
 from engine.core.scheduling.policies import Fcfs
-from engine.simulation.cost_runner import CostRunner
+from engine.simulation.scenarios import scenario
 from tests.engine.explanations import explain
-from tests.engine.storyboard import FULL_MEMORY, FULL_MEMORY_CONFIG, simulate
 from tests.facts import assert_names, raises_naming
 from visualizer import read
 from visualizer.reading.why import WhyError, why
 
 
-def full_memory():
-    config = EngineConfig(**FULL_MEMORY_CONFIG)
-    engine, requests = simulate(config, FULL_MEMORY)
-    return engine, {name: request.id for name, request in requests.items()}
-
-
 def test_what_the_log_does_not_know_is_an_error() -> None:
-    engine, ids = full_memory()
+    log = scenario("preemption").run()
     with raises_naming(WhyError, "request", 99, 1, 3):
-        read(engine.log).why(99)
+        read(log).why(99)
     with raises_naming(WhyError, "step", 0, 1, 31):
-        read(engine.log).why(ids["r1"], step=0)
+        read(log).why(1, step=0)
 
 
 def test_a_window_knows_which_policy_chose_the_victim() -> None:
-    engine, ids = full_memory()
+    log = scenario("preemption").run()
     begin = next(
         index
-        for index, event in enumerate(engine.log)
+        for index, event in enumerate(log)
         if isinstance(event, v.StepStarted) and event.step == 19
     )
-    window = EventLog()
-    window.append(engine.log.state(begin - 1).keyframe())
-    for event in engine.log[begin:]:
-        window.append(event)
-    told = why(window, ids["r3"], 20)
+    window = EventLog.from_events([log.state(begin - 1).keyframe(), *log[begin:]])
+    told = why(window, 3, 20)
     assert_names(told, "Fcfs")
-    assert told == read(engine.log).why(ids["r3"], step=20)
+    assert told == read(log).why(3, step=20)
 
 
 def test_a_step_that_a_part_spoiled_is_said_to_have_decided_nothing() -> None:

@@ -4,14 +4,9 @@ from collections import Counter
 
 import pytest
 
-from engine.cluster.cluster_log import ClusterLog
+from engine import ClusterLog, CostRunner, Engine, EngineConfig, EventLog, SamplingParams
 from engine.cluster.events import Of
-from engine.core.config import EngineConfig
-from engine.core.engine import Engine
 from engine.core.log import vocabulary as v
-from engine.core.log.log import EventLog
-from engine.core.sampling_params import SamplingParams
-from engine.simulation.cost_runner import CostRunner
 from tests.engine.witness import common, spelled, watched_engine
 from tests.engine.workloads import Workload, finish, play, random_workload, sliding_workload
 from tests.facts import assert_names

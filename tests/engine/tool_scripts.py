@@ -4,14 +4,11 @@ In a script { and } stand for the tokens around a call, [ and ] for those around
 end. Where the engine must force tokens the runner says question marks, which show if it does not.
 """
 
+from engine import CostRunner, Engine, EngineConfig, SamplingParams
 from engine.core.byte_tokenizer import ByteTokenizer
-from engine.core.config import EngineConfig
-from engine.core.engine import Engine
 from engine.core.log import vocabulary as v
 from engine.core.request import Request
-from engine.core.sampling_params import SamplingParams
 from engine.extensions.calculator import evaluate
-from engine.simulation.cost_runner import CostRunner
 
 TOKENIZER = ByteTokenizer()
 CALL, END_CALL = TOKENIZER.encode("<|python_start|><|python_end|>")[1:]

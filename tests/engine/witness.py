@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from engine import Engine, EventLog
 from engine.core.cache.block_pool import BlockPool
 from engine.core.cache.hash_cache import HashCache, HashNode
 from engine.core.cache.prefix_cache import BlockOwner
 from engine.core.cache.radix_tree import RadixNode, RadixTree
-from engine.core.engine import Engine
 from engine.core.log import vocabulary as v
-from engine.core.log.log import EventLog
 from engine.core.request import Request
 from tests.engine.workloads import Workload, make_engine
 

@@ -12,14 +12,10 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from engine import Engine, EngineConfig, EventLog, RequestError, SamplingParams
 from engine.core.byte_tokenizer import ByteTokenizer
-from engine.core.config import EngineConfig
-from engine.core.engine import Engine
-from engine.core.log.log import EventLog
 from engine.core.request import Request
 from engine.core.runner import Row, Sampled
-from engine.core.sampling_params import SamplingParams
-from engine.core.scheduling.admission import RequestError
 from engine.core.speculation.drafter import Drafter
 from engine.extensions.draft_model import DraftModel
 from engine.extensions.kv_transfer import Pages

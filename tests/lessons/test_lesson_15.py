@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from checks import check
-from checks.lesson_15 import YourEngine, cases
+from checks.lesson_15 import YourEngine
 from engine import EngineConfig, SamplingParams
 from engine.core.sampling_params import StructuredOutput
 from engine.models.loader import load
@@ -96,8 +96,3 @@ def test_the_engine_asks_the_learners_mask(bundled) -> None:
     )
     answers = complete(engine, temperature=1, seed=5, n=4)
     assert {json.loads(one.text)["animal"] for one in answers} == {"hen"}
-
-
-def test_each_kind_of_state_occurs() -> None:
-    kinds = {(question.state in question.shape[1], any(question.due())) for question in cases()}
-    assert kinds == {(True, True), (False, True), (False, False)}

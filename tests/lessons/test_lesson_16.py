@@ -7,8 +7,7 @@ import pytest
 
 from checks import check
 from checks.lesson_16 import YourEngine, YourRequest
-from engine import CostRunner, Engine, EngineConfig, SamplingParams
-from engine.core.log import EventLog
+from engine import CostRunner, Engine, EngineConfig, EventLog, SamplingParams
 from engine.core.log import vocabulary as v
 from solutions.lesson_16 import Ahead as Solution
 

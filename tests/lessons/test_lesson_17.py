@@ -14,8 +14,6 @@ from checks.lesson_17 import (
     Promise,
     YourRouter,
     attempt_choice,
-    choices,
-    is_overloaded,
 )
 from engine.cluster.checked import RouterError
 from engine.cluster.simulate_cluster import simulate_cluster
@@ -135,19 +133,6 @@ def test_a_function_that_names_no_replica_is_an_error_that_says_so() -> None:
     router = YourRouter(lambda *_: "7")
     with raises_naming(RouterError, "7"):
         simulate_cluster(SIX.workload(), SETTINGS, cost=MACHINE, router=router)
-
-
-def test_all_situations_occur() -> None:
-    single = choices()
-    assert any(is_overloaded(one.load, replica) for one in single for replica in one.load)
-    assert any(one.has_holes(replica) for one in single for replica in one.load)
-    assert any(set(one.known) > set(one.load) for one in single)
-    for guesses in ("old", "reported", "none"):
-        assert any(
-            one.hit(replica, guesses=guesses) != one.hit(replica)
-            for one in single
-            for replica in one.load
-        )
 
 
 def test_a_longer_beginning_with_more_load_may_be_chosen_or_not() -> None:

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from checks import check
-from checks.lesson_18 import Handover, Line, Steps, YourRule, attempt, cases
-from engine import Cost, EngineConfig
+from checks.lesson_18 import YourRule
+from engine import Cost, EngineConfig, simulate_cluster
 from engine.cluster.events import Moved
-from engine.cluster.simulate_cluster import simulate_cluster
 from engine.cluster.simulated_roles import Roles
 from engine.cluster.transfer import TransferCosts, blocks_to_move
 from engine.simulation.speakers import Speaker, workload_of
@@ -71,17 +70,3 @@ def test_a_right_part_decides_in_the_simulator(part) -> None:
     assert set(asked) == {0, 48}  # the first of 49 blocks is here, from Ada
     assert [one.blocks for one in log if isinstance(one, Moved)] == [48]
     assert read(log).token_rows == read(run(blocks_to_move)).token_rows
-
-
-def test_in_some_cases_neither_all_nor_nothing_is_the_best() -> None:
-    case = Handover(9, 0, 2, 4, Line(0, 1, "block"), Steps(10, 8))
-    attempt(lambda *_: 1, case)
-    between = [one for one in cases() if 0 < min(range(one.most + 1), key=one.total) < one.most]
-    assert len(between) > 20
-
-
-def test_cases_have_a_last_token_to_compute_and_come_straight_lines_first_then_by_size() -> None:
-    found = cases()
-    assert all(case.here * case.block_size < case.tokens for case in found)
-    order = [(isinstance(case.compute, Steps), case.tokens) for case in found]
-    assert order == sorted(order)

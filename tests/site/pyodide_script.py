@@ -2,8 +2,7 @@
 
 import json
 
-from engine import Engine, EngineConfig, SamplingParams
-from engine.core.config import ConfigError
+from engine import ConfigError, Engine, EngineConfig, SamplingParams
 
 STORY = "Once upon a time, a fox called Theo lived near a quiet river. One day"
 engine = Engine.load("bundled", EngineConfig(token_budget=16, max_batch_size=8))

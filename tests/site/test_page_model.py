@@ -8,8 +8,7 @@ from array import array
 import pytest
 
 from checks.lesson_01 import YourDistribution
-from engine import Engine, EngineConfig, SamplingParams
-from engine.core.config import ConfigError
+from engine import ConfigError, Engine, EngineConfig, SamplingParams
 from engine.core.engine import ModelLoader
 from engine.core.request import Request
 from engine.core.runner import Row

@@ -3,15 +3,11 @@
 import random
 from functools import cache
 
-from engine.cluster.cluster_log import ClusterLog
-from engine.cluster.simulate_cluster import simulate_cluster
+from engine import ClusterLog, Cost, EngineConfig, SamplingParams, Workload, simulate_cluster
 from engine.cluster.simulated_roles import Roles
 from engine.cluster.transfer import TransferCosts
 from engine.core.byte_tokenizer import ByteTokenizer
-from engine.core.config import EngineConfig
-from engine.core.sampling_params import SamplingParams
-from engine.simulation.cost_runner import Cost
-from engine.simulation.workload import Arrival, Workload
+from engine.simulation.workload import Arrival
 
 _NAMES = (
     "Ada Bo Cleo Dev Eva Finn Gus Hana Ivo Jun Kim Lea Max Noa Oto Pia Quin Rosa Sol Tao Uma Vera "

@@ -10,12 +10,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from engine import Engine, EngineConfig, EventLog, SamplingParams
 from engine.core.byte_tokenizer import ByteTokenizer
-from engine.core.config import EngineConfig
-from engine.core.engine import Engine
-from engine.core.log import EventLog
 from engine.core.runner import Row, Sampled
-from engine.core.sampling_params import SamplingParams
 from engine.simulation.cost_runner import VirtualClock
 
 _KIND = "You are a kind storyteller. Use short words. Keep it under ten lines.\n"

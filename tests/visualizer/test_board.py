@@ -26,11 +26,6 @@ from visualizer.logs import StepIndex, read_log
 from visualizer.opening import opening
 
 
-@pytest.fixture(scope="module")
-def log():
-    return storytellers()
-
-
 def test_a_log_is_read_in_every_form(log, tmp_path):
     log.save(tmp_path / "run.jsonl")
     text = log.to_bytes()

@@ -13,16 +13,10 @@ from engine.core.log import EventLog
 from engine.core.log.vocabulary import SCHEMA_VERSION
 from tests.engine.workloads import make_engine, play, random_workload
 from tests.facts import assert_names
-from tests.visualizer.storytellers import storytellers
 from visualizer import read
 from visualizer.__main__ import app
 from visualizer.html import to_html
 from visualizer.reading.durations import duration
-
-
-@pytest.fixture(scope="module")
-def log():
-    return storytellers()
 
 
 @pytest.fixture

@@ -10,13 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from engine.core.config import EngineConfig
-from engine.core.log import EventLog, State
+from engine import Cost, EngineConfig, EventLog, simulate, what_if
+from engine.core.log import State
 from engine.core.log import vocabulary as v
 from engine.core.scheduling.policies import POLICIES
-from engine.simulation.cost_runner import Cost
-from engine.simulation.simulate import simulate
-from engine.simulation.what_if import what_if
 from engine.simulation.workload import Workload as SimulatedWorkload
 from tests.engine.test_kv_transfer import PREFIX, compute, make, pages
 from tests.engine.workloads import Workload, make_engine, play, random_workload
@@ -205,11 +202,6 @@ def test_equal_runs_have_no_difference(seed):
     assert comparison.settings == {}
     assert comparison.inputs == []
     assert comparison.requests["finished_step_change"].dropna().eq(0).all()
-
-
-@pytest.fixture(scope="module")
-def log():
-    return storytellers()
 
 
 def test_the_difference_comes_with_both_reasons(log):
@@ -416,10 +408,7 @@ def test_windows_are_compared_from_where_both_begin(log):
     start = next(
         i for i, event in enumerate(log) if isinstance(event, v.StepStarted) and event.step == 20
     )
-    window = EventLog()
-    window.append(log.state(start - 1).keyframe())
-    for event in log[start:]:
-        window.append(event)
+    window = EventLog.from_events([log.state(start - 1).keyframe(), *log[start:]])
     assert first_difference(log, window, pair(log, window)) is None
 
 
@@ -438,10 +427,8 @@ def test_an_asynchronous_run_differs_from_a_synchronous_one_where_it_decides_oth
 
 
 def test_a_run_that_goes_on_is_a_difference(log):
-    part = EventLog()
     ends = [i for i, event in enumerate(log) if isinstance(event, v.StepStarted)]
-    for event in log[: ends[30]]:
-        part.append(event)
+    part = EventLog.from_events(log[: ends[30]])
     difference = first_difference(log, part, pair(log, part))
     assert difference is not None
     assert (difference.step, difference.requests) == (31, (None, None))

@@ -12,17 +12,12 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from engine import Cost, EngineConfig
-from engine.cluster.cluster_log import ClusterLog
-from engine.cluster.simulate_cluster import simulate_cluster
-from engine.core.log import EventLog
+from engine import ClusterLog, Cost, EngineConfig, EventLog, Workload, simulate, simulate_cluster
 from engine.simulation.scenarios import scenario
-from engine.simulation.simulate import simulate
 from engine.simulation.speakers import Speaker, workload_of
-from engine.simulation.workload import Answer, Arrival, Workload, lognormal, poisson
+from engine.simulation.workload import Answer, Arrival, lognormal, poisson
 from tests.engine.workloads import make_engine, play, random_workload
 from tests.facts import assert_names
-from tests.visualizer.storytellers import storytellers
 from visualizer import figures, read
 from visualizer.figures.overlap import MAX_STEPS
 from visualizer.figures.theme import LINE_WIDTH, MAX_POINTS, PALETTES, TITLE_WIDTH
@@ -31,11 +26,6 @@ OF_A_LOG: dict[str, Callable[..., go.Figure]] = {
     name: getattr(figures, name) for name in ("ttft", "itl", "throughput", "memory", "overlap")
 }
 THEMES = ("light", "dark", None)
-
-
-@pytest.fixture(scope="module")
-def log():
-    return storytellers()
 
 
 def served(per_second: float, requests: int = 120, **settings: Any) -> EventLog:

@@ -9,11 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from engine.core.config import EngineConfig
-from engine.core.log import EventLog, State
+from engine import EngineConfig, EventLog, SamplingParams
+from engine.core.log import State
 from engine.core.log import vocabulary as v
 from engine.core.request import Request
-from engine.core.sampling_params import SamplingParams
 from tests.engine.workloads import Arrival, Workload, make_engine, play, random_workload
 from tests.facts import assert_names
 from tests.visualizer.storytellers import storytellers

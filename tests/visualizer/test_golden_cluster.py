@@ -7,9 +7,8 @@ import msgspec
 import pandas as pd
 import pytest
 
+from engine import ClusterLog, simulate_cluster
 from engine.cluster import events as c
-from engine.cluster.cluster_log import ClusterLog
-from engine.cluster.simulate_cluster import simulate_cluster
 from tests.visualizer.clusters import (
     COST,
     config,

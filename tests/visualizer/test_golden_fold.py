@@ -9,17 +9,16 @@ import json
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from engine.core.config import EngineConfig
+from engine import EngineConfig, EventLog, simulate
 from engine.core.log.fold import State
-from engine.core.log.log import EventLog
 from engine.core.log.vocabulary import Keyframe
 from engine.simulation.mixture_runner import MixtureRunner
-from engine.simulation.simulate import simulate
 from engine.simulation.speakers import NAMES, Speaker, workload_of
 from tests.engine.workloads import Workload, make_engine, play, random_workload, sliding_workload
 from visualizer import read
@@ -61,7 +60,9 @@ def facts_json(state: State) -> str:
     return json.dumps(facts(state), separators=(",", ":"))
 
 
+@cache
 def recorded(seed: int, window: int | None = None) -> EventLog:
+    """The log of a random workload, played once. Read it only."""
     return played(random_workload(seed, may_be_async=True), window)
 
 
@@ -117,9 +118,9 @@ def test_both_folds_agree_on_what_real_engines_wrote(path, tmp_path):
 
 
 def windowed(first_seed: int) -> dict[str, EventLog]:
-    seeds = range(first_seed, first_seed + 40)
+    seeds = range(first_seed, first_seed + 24)
     logs = {str(seed): recorded(seed, window=20 + seed % 60) for seed in seeds}
-    for seed in seeds[:15]:
+    for seed in seeds[:9]:
         logs[f"sliding-{seed}"] = played(sliding_workload(seed), window=20 + seed % 60)
     assert sum(isinstance(log[0], Keyframe) for log in logs.values()) > 10
     return logs
@@ -147,7 +148,7 @@ def test_both_folds_sum_the_loads_of_experts_and_say_the_same_of_them(tmp_path):
 
 
 def test_what_the_model_says_is_true(soak, first_seed, tmp_path):
-    count = 1_000 if soak else 60
+    count = 1_000 if soak else 32
     seeds = range(first_seed, first_seed + count)
     logs = {str(seed): recorded(seed) for seed in seeds}
     logs |= {f"sliding-{seed}": played(sliding_workload(seed)) for seed in seeds[: count // 4]}

@@ -12,8 +12,7 @@ import pytest
 from httpx_sse import ServerSentEvent
 
 import visualizer.watching.feed_widget
-from engine.core.config import EngineConfig
-from engine.core.engine import Engine
+from engine import Engine, EngineConfig
 from engine.core.log import State
 from engine.core.log.vocabulary import AnyEvent
 from tests.server.app_under_test import TOKENIZER, AlphabetRunner

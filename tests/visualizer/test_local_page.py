@@ -18,7 +18,6 @@ import pytest
 
 from engine.core.log import EventLog
 from engine.core.log.vocabulary import AnyEvent, Event
-from tests.visualizer.storytellers import storytellers
 from visualizer import read, to_html
 from visualizer.local import pages
 from visualizer.local.live_log import LiveLog, open_live
@@ -35,11 +34,6 @@ for name in {BLOCKED}: sys.modules[name] = None
 from server.cli import main
 main()
 """
-
-
-@pytest.fixture(scope="module")
-def log():
-    return storytellers()
 
 
 @pytest.fixture

@@ -1,8 +1,7 @@
 """A moment says what a log with asynchronous scheduling shows only later."""
 
-from engine import Engine, EngineConfig, SamplingParams
+from engine import CostRunner, Engine, EngineConfig, SamplingParams
 from engine.core.log import vocabulary as v
-from engine.simulation.cost_runner import CostRunner
 from visualizer.moments import Moment, plain
 from visualizer.reading.messages import MESSAGES, text
 

@@ -9,18 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from engine.core.config import EngineConfig
-from engine.core.engine import Engine
-from engine.core.log import EventLog
+from engine import Cost, Engine, EngineConfig, EventLog, SamplingParams, Workload, simulate
 from engine.core.log import vocabulary as v
 from engine.core.part_errors import DrafterError
 from engine.core.request import Request
-from engine.core.sampling_params import SamplingParams
 from engine.simulation.checking_runner import CheckingRunner
-from engine.simulation.cost_runner import Cost
 from engine.simulation.scenarios import scenario
-from engine.simulation.simulate import simulate
-from engine.simulation.workload import Workload, lognormal, poisson
+from engine.simulation.workload import lognormal, poisson
 from tests.engine.workloads import make_engine, next_token, play, random_workload
 from tests.facts import assert_names
 from tests.visualizer.storytellers import storytellers

@@ -8,11 +8,9 @@ import threading
 import ipywidgets as widgets
 import pytest
 
-from engine.core.config import EngineConfig
+from engine import Cost, EngineConfig, simulate
 from engine.core.log.vocabulary import Preempted
-from engine.simulation.cost_runner import Cost
 from engine.simulation.scenarios import scenario
-from engine.simulation.simulate import simulate
 from tests.facts import assert_names, raises_naming
 from visualizer import playground, read, show
 from visualizer.logs import StepIndex

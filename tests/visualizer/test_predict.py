@@ -10,25 +10,12 @@ import pytest
 
 from engine.core.log import EventLog
 from engine.core.log import vocabulary as v
-from tests.engine.workloads import make_engine, play, random_workload
+from tests.engine.workloads import random_log
 from tests.facts import assert_names, raises_naming
-from tests.visualizer.storytellers import storytellers
 from visualizer import predict
 from visualizer.predicting.asking import KINDS
 from visualizer.predicting.prediction import Prediction
 from visualizer.predicting.questions import questions
-
-
-def random_log(seed: int) -> EventLog:
-    workload = random_workload(seed)
-    engine = make_engine(workload)
-    play(engine, workload)
-    return engine.log
-
-
-@pytest.fixture(scope="module")
-def log():
-    return storytellers()
 
 
 def step_events(log: EventLog, index: int) -> Iterator[v.Event]:
@@ -182,9 +169,6 @@ def test_a_window_can_be_asked_about(log):
     start = next(
         i for i, event in enumerate(log) if isinstance(event, v.StepStarted) and event.step == 20
     )
-    window = EventLog()
-    window.append(log.state(start - 1).keyframe())
-    for event in log[start:]:
-        window.append(event)
+    window = EventLog.from_events([log.state(start - 1).keyframe(), *log[start:]])
     asked = questions(window, most=3, kinds=["preempted"])
     assert [question.answer for question in asked] == [(8,)]

@@ -7,8 +7,7 @@ from functools import cache
 
 import pytest
 
-from engine.cluster.cluster_log import ClusterLog
-from engine.core.log import EventLog, LogError
+from engine import ClusterLog, EventLog, LogError
 from engine.core.log.vocabulary import Keyframe, RunStarted
 from tests.facts import assert_names, raises_naming
 from tests.visualizer.clusters import three_replicas

@@ -4,8 +4,7 @@ import re
 
 import pytest
 
-from engine import Engine, EngineConfig, SamplingParams
-from engine.core.log import EventLog
+from engine import Engine, EngineConfig, EventLog, SamplingParams
 from engine.core.sampling_params import StructuredOutput
 from visualizer import figures, read
 from visualizer.figures.shape import Edge, edges_of

@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from engine.core.config import EngineConfig
-from engine.simulation.what_if import what_if
+from engine import EngineConfig, what_if
 from tests.engine.simulation.test_replayable import stripped, vllm_log
 from tests.engine.simulation.test_study import slowed
 from tests.facts import assert_names

@@ -5,9 +5,6 @@ llama-cpp-python installed:
 
     python -m tests.engine.compute.gguf_fixtures
 
-With the argument `accuracy`, it prints how far logits are from those of the model before it was
-quantized, instead.
-
 The models are those of `gguf_files.make`, with random weights. K-quants need rows of 256 values, and a
 file should stay below 300 KB, hence one layer. Embedding and output layer are tied.
 """
@@ -29,7 +26,7 @@ from engine.core.sampling_params import SamplingParams
 from engine.models.loader import build
 from engine.models.weights.gguf_checkpoint import GGUFCheckpoint
 from tests.engine.compute import gguf_files
-from tests.engine.compute.judge import PROMPT, reference_logits
+from tests.engine.compute.judge import PROMPT
 
 DIRECTORY = Path(__file__).parents[2] / "fixtures" / "gguf"
 LOGITS = DIRECTORY / "logits.npz"
@@ -161,23 +158,5 @@ def write_fixtures() -> None:
     np.savez_compressed(LOGITS, **recorded)
 
 
-def print_accuracy() -> None:
-    """Print how far logits are from those of the model before it was quantized."""
-    with tempfile.TemporaryDirectory() as directory:
-        source, file = Path(directory) / "f32.gguf", Path(directory) / "quantized.gguf"
-        model = gguf_files.write(source, "llama", **_WIDE)
-        expected = reference_logits(model, PROMPT)[-NUM_LOGITS:]
-        for ftype in ("Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "Q3_K_M", "Q2_K"):
-            quantize(source, file, ftype)
-            found = {
-                "float32": our_logits(file, int8=False),
-                "int8": our_logits(file),
-                "llama.cpp": torch.from_numpy(llama_cpp_logits(file)),
-            }
-            far = (f"{name} {distance(logits, expected):.3f}" for name, logits in found.items())
-            sys.stdout.write(f"{ftype}: {', '.join(far)}\n")
-            file.unlink()
-
-
 if __name__ == "__main__":
-    print_accuracy() if sys.argv[1:] == ["accuracy"] else write_fixtures()
+    write_fixtures()

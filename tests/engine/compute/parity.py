@@ -77,6 +77,7 @@ def _from_gguf(kind: str, type_: gguf_files.Type):
             directory, gguf_file="model.gguf", config=written.config, dtype=torch.float32
         )
         runner, tokenizer = loader.load(directory / "model.gguf", dtype="float32")
+        assert runner.describe()["architecture"] == f"{gguf_files.KINDS[kind]}ForCausalLM"
         return Subject(runner, tokenizer, judge)
 
     return make
@@ -105,6 +106,7 @@ ROWS: dict[str, Callable[[Path], Subject]] = {
     "olmo2, bf16": _from_directory("olmo2", torch.bfloat16),
     "phi4-long, fp16": _from_directory("phi4-long", torch.float16),
     "gguf qwen2, F16": _from_gguf("qwen2", gguf_files.Type.F16),
+    "gguf llama, F16": _from_gguf("llama", gguf_files.Type.F16),
     "gguf qwen3, F32": _from_gguf("qwen3", gguf_files.Type.F32),
     "gguf llama, Q8_0": _from_fixture("llama-Q8_0"),
     "gguf qwen3, Q4_K_M": _from_fixture("qwen3-Q4_K_M"),

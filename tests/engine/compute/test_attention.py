@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
+from engine import CostRunner, Engine, EngineConfig, SamplingParams
 from engine.core.byte_tokenizer import ByteTokenizer
 from engine.core.compute.attention_reference import ReferenceAttention
 from engine.core.compute.batch import make_batch
@@ -16,17 +17,13 @@ from engine.core.compute.kv_cache import KVCache
 from engine.core.compute.model import ModelConfig
 from engine.core.compute.paged_attention import PagedAttention
 from engine.core.compute.torch_runner import TorchRunner
-from engine.core.config import EngineConfig
-from engine.core.engine import Engine
 from engine.core.log import vocabulary as v
 from engine.core.request import Request
 from engine.core.runner import Row
-from engine.core.sampling_params import SamplingParams
 from engine.extensions.window_pages import WindowPages
 from engine.models.config_file import read_config
 from engine.models.loader import build
 from engine.models.weights.checkpoint import Checkpoint
-from engine.simulation.cost_runner import CostRunner
 from tests.engine.drafters import Knowing
 
 BLOCKS = 400

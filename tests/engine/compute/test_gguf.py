@@ -37,20 +37,6 @@ def test_logits_are_those_of_the_model_that_was_written(tmp_path, kind, type_):
         close(our_logits(tmp_path / "m.gguf", int8=False), model)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_logits_are_those_of_transformers_reading_the_same_file(tmp_path, kind):
-    pytest.importorskip("accelerate", reason="transformers needs it to read weights from GGUF")
-    model = write(tmp_path / "m.gguf", kind, Type.F16)
-    # It does not read Qwen3's head_dim from the file, so it is given the configuration.
-    judge = transformers.AutoModelForCausalLM.from_pretrained(
-        tmp_path, gguf_file="m.gguf", config=model.config, dtype=torch.float32
-    )
-    runner, _ = load(tmp_path / "m.gguf", dtype="float32")
-    assert runner.describe()["architecture"] == f"{KINDS[kind]}ForCausalLM"
-    assert runner.describe()["name"] == "m"
-    close(our_logits(tmp_path / "m.gguf"), judge)
-
-
 LLAMA3 = dict(
     rope_type="llama3",
     factor=8.0,

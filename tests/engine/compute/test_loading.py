@@ -10,12 +10,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from engine import Engine
+from engine import ConfigError, Engine, EngineConfig, SamplingParams
 from engine.core.compute import torch_runner
-from engine.core.config import ConfigError, EngineConfig
 from engine.core.request import Request
 from engine.core.runner import Row
-from engine.core.sampling_params import SamplingParams
 from engine.core.tokenizer import TokenizerError
 from engine.models import threads
 from engine.models.loader import load

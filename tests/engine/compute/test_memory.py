@@ -7,8 +7,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from engine import Engine, EngineConfig
-from engine.core.config import ConfigError
+from engine import ConfigError, Engine, EngineConfig
 from engine.models import loader, memory
 from engine.models.byte_sizes import byte_size
 from engine.models.weights.checkpoint import Checkpoint

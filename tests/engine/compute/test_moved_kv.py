@@ -5,12 +5,10 @@ from collections import Counter
 
 import torch
 
+from engine import Engine, EngineConfig, SamplingParams
 from engine.cluster.transfer import TransferCosts, blocks_to_move
 from engine.core.compute.torch_runner import TorchRunner
-from engine.core.config import EngineConfig
-from engine.core.engine import Engine
 from engine.core.log import vocabulary as v
-from engine.core.sampling_params import SamplingParams
 from engine.models.loader import load
 from engine.models.text.hf_tokenizer import HFTokenizer
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from engine import Engine, EngineConfig, SamplingParams
+from engine import ConfigError, Engine, EngineConfig, SamplingParams
 from engine.core.compute.device import (
     CPU,
     Device,
@@ -16,7 +16,6 @@ from engine.core.compute.device import (
     resolve_device,
     resolve_dtype,
 )
-from engine.core.config import ConfigError
 from engine.models.loader import load
 from engine.models.weights.checkpoint import Checkpoint, CheckpointError
 from engine.models.weights.gguf_checkpoint import GGUFCheckpoint

@@ -8,8 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine import Engine, EngineConfig, SamplingParams
-from engine.core.scheduling.admission import RequestError
+from engine import Engine, EngineConfig, RequestError, SamplingParams
 from engine.models.rope_scaling import (
     LinearScaling,
     Llama3Scaling,

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 import torch
 
-from engine import Engine, EngineConfig, SamplingParams
+from engine import Engine, EngineConfig, RequestError, SamplingParams
 from engine.core.byte_tokenizer import ByteTokenizer
 from engine.core.compute import sampling_reference as reference
 from engine.core.compute.randomness import uniforms
@@ -14,7 +14,6 @@ from engine.core.compute.torch_runner import TorchRunner
 from engine.core.log.vocabulary import StepFinished
 from engine.core.runner import LogitPosition
 from engine.core.sampling_params import StructuredOutput
-from engine.core.scheduling.admission import RequestError
 from engine.extensions.prompt_lookup import PromptLookup
 from engine.models.config_file import read_config
 from engine.models.loader import build

@@ -4,13 +4,9 @@ from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
+from engine import ClusterLog, Cost, EngineConfig, SamplingParams, Workload, simulate_cluster
 from engine.cluster import ROUTERS
-from engine.cluster.cluster_log import ClusterLog
-from engine.cluster.simulate_cluster import simulate_cluster
-from engine.core.config import EngineConfig
-from engine.core.sampling_params import SamplingParams
-from engine.simulation.cost_runner import Cost
-from engine.simulation.workload import Abort, Answer, Arrival, Clear, Input, Workload
+from engine.simulation.workload import Abort, Answer, Arrival, Clear, Input
 
 COST = Cost(10, 0.25, cpu_ms=1)
 GAPS = st.sampled_from([0.0, 3.0, 11.0, 40.0])

@@ -4,12 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine import CostRunner, Engine, EngineConfig, SamplingParams
 from engine.cluster import Replica
 from engine.cluster.prefix_events import PrefixEvents
-from engine.core.config import EngineConfig
-from engine.core.engine import Engine
-from engine.core.sampling_params import SamplingParams
-from engine.simulation.cost_runner import CostRunner
 from tests.engine.routing.clusters import Case, cases
 from tests.engine.routing.test_policies import OTHER, PROMPT, route
 from visualizer import read

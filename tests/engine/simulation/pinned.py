@@ -1,9 +1,6 @@
 """Requests submitted before given steps to a simulated machine, and the lesson's long document."""
 
-from engine.core.config import EngineConfig
-from engine.core.engine import Engine
-from engine.core.sampling_params import SamplingParams
-from engine.simulation.cost_runner import CostRunner
+from engine import CostRunner, Engine, EngineConfig, SamplingParams
 
 
 def run_pinned(runner: CostRunner, config: EngineConfig, speakers: list[tuple[int, int, int]]):

@@ -3,17 +3,21 @@
 import pytest
 from hypothesis import given, settings
 
+from engine import (
+    ClusterLog,
+    Cost,
+    CostRunner,
+    EngineConfig,
+    SamplingParams,
+    Workload,
+    simulate,
+    simulate_cluster,
+)
 from engine.cluster import events as c
 from engine.cluster import router_named
-from engine.cluster.cluster_log import ClusterLog
-from engine.cluster.simulate_cluster import simulate_cluster
-from engine.core.config import EngineConfig
 from engine.core.log import vocabulary as v
-from engine.core.sampling_params import SamplingParams
 from engine.core.scheduling.policies import LongestPrefixMatch
-from engine.simulation.cost_runner import Cost, CostRunner
-from engine.simulation.simulate import simulate
-from engine.simulation.workload import Arrival, Hold, Input, Workload, poisson, uniform
+from engine.simulation.workload import Arrival, Hold, Input, poisson, uniform
 from tests.engine.routing.clusters import COST, Case, cases
 from tests.facts import raises_naming
 from visualizer import read

@@ -2,16 +2,12 @@
 
 import pytest
 
-from engine.core.config import EngineConfig
-from engine.core.engine import Engine
-from engine.core.log import EventLog, State
+from engine import CostRunner, Engine, EngineConfig, EventLog, LogError, SamplingParams, simulate
+from engine.core.log import State
 from engine.core.log import vocabulary as v
 from engine.core.log.expert_loads import packed, summed, unpacked
-from engine.core.log.log import LogError
-from engine.core.sampling_params import SamplingParams
-from engine.simulation.cost_runner import CostRunner, Work
+from engine.simulation.cost_runner import Work
 from engine.simulation.mixture_runner import MixtureRunner
-from engine.simulation.simulate import simulate
 from engine.simulation.speakers import Speaker, workload_of
 from tests.engine.drafters import Knowing
 from tests.engine.simulation.pinned import run_pinned

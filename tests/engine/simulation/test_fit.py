@@ -5,10 +5,8 @@ from dataclasses import asdict
 
 import pytest
 
-from engine.core.config import EngineConfig
+from engine import Cost, CostRunner, EngineConfig, EventLog
 from engine.core.log import vocabulary as v
-from engine.core.log.log import EventLog
-from engine.simulation.cost_runner import Cost, CostRunner
 from engine.simulation.fit import fit
 from tests.engine.simulation.pinned import long_document, run_pinned
 from tests.facts import assert_names

@@ -3,18 +3,13 @@
 import msgspec
 import pytest
 
-from engine.core.config import ConfigError, EngineConfig
+from engine import ConfigError, Cost, EngineConfig, EventLog, Workload, simulate, study, what_if
 from engine.core.log import vocabulary as v
-from engine.core.log.log import EventLog
-from engine.simulation.cost_runner import Cost
 from engine.simulation.facts import simulated_facts
 from engine.simulation.measures import measures
 from engine.simulation.reproduced import reproduced
-from engine.simulation.simulate import simulate
-from engine.simulation.study import study
 from engine.simulation.unknown_tokens import with_unknown_tokens
-from engine.simulation.what_if import what_if
-from engine.simulation.workload import Workload, lognormal, poisson, uniform
+from engine.simulation.workload import lognormal, poisson, uniform
 from tests.engine.workloads import make_engine, play, random_workload
 from tests.facts import assert_names, raises_naming
 from visualizer.reading.without_text import without_text

@@ -6,14 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from engine import Cost, EngineConfig, SamplingParams
+from engine import ClusterLog, Cost, EngineConfig, SamplingParams, Workload, simulate_cluster
 from engine.cluster import events as c
-from engine.cluster.cluster_log import ClusterLog
 from engine.cluster.router import NoReplicaError
-from engine.cluster.simulate_cluster import simulate_cluster
 from engine.cluster.simulated_roles import Roles
 from engine.cluster.transfer import TransferCosts, blocks_to_move
-from engine.simulation.workload import Abort, Arrival, Workload
+from engine.simulation.workload import Abort, Arrival
 from visualizer import read
 
 COST = Cost(10, 0.25)

@@ -5,11 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from engine.core.config import ConfigError
+from engine import ConfigError, EventLog, study
 from engine.core.log import vocabulary as v
-from engine.core.log.log import EventLog
 from engine.simulation.fit import FEWEST_STEPS, held_back
-from engine.simulation.study import study
 from tests.engine.simulation.test_fit import mixed_log
 from tests.engine.simulation.test_replayable import stripped, vllm_log
 from tests.facts import assert_names, raises_naming

@@ -2,19 +2,11 @@
 
 import pytest
 
-from engine.core.config import ConfigError, EngineConfig
+from engine import ConfigError, Cost, EventLog, Workload, simulate, what_if
 from engine.core.log import vocabulary as v
-from engine.core.log.log import EventLog
-from engine.simulation.cost_runner import Cost
-from engine.simulation.what_if import what_if
-from tests.engine.storyboard import (
-    FIRST_LOOK,
-    FIRST_LOOK_CONFIG,
-    FULL_MEMORY,
-    FULL_MEMORY_CONFIG,
-    OldestGivesWay,
-)
-from tests.engine.storyboard import simulate as play_speakers
+from engine.core.scheduling.policies import Fcfs
+from engine.simulation.scenarios import scenario
+from engine.simulation.workload import poisson, uniform
 from tests.engine.workloads import HalfRightDrafter, make_engine, play, random_workload
 from tests.facts import raises_naming
 from visualizer import read
@@ -44,13 +36,8 @@ def test_with_no_change_the_log_is_reproduced(soak: bool, first_seed: int) -> No
     assert {v.Preempted, v.Forked, v.RadixEvicted, v.RadixJoined, v.BlocksTrimmed} <= kinds
 
 
-def first_look() -> tuple[EventLog, dict[str, int]]:
-    engine, requests = play_speakers(EngineConfig(**FIRST_LOOK_CONFIG), FIRST_LOOK)
-    return engine.log, {name: request.id for name, request in requests.items()}
-
-
 def test_a_changed_setting_leaves_what_people_say() -> None:
-    log, _ = first_look()
+    log = scenario("first_look").run()
     other = what_if(log, token_budget=8, block_size=4, cost=COST)
     for mine, theirs in zip(
         read(log).tokens.groupby("request"), read(other).tokens.groupby("request"), strict=True
@@ -79,13 +66,18 @@ def test_the_header_has_what_the_fitted_cost_takes_for_each_step_of_the_log(soak
     assert "fitted" not in what_if(log, cost=COST)[0].t
 
 
+class OldestGivesWay(Fcfs):
+    def victim(self, running, needed_by):
+        return running[0]
+
+
 def test_a_policy_of_your_own_has_to_come_along() -> None:
-    config = EngineConfig(**FULL_MEMORY_CONFIG)
-    engine, _ = play_speakers(config, FULL_MEMORY, policy=OldestGivesWay())
+    one = scenario("preemption")
+    log = simulate(one.workload, one.config, cost=COST, policy=OldestGivesWay())
     with raises_naming(ConfigError, "policy", "OldestGivesWay"):
-        what_if(engine.log, cost=COST)
-    assert len(read(what_if(engine.log, cost=COST, policy=OldestGivesWay())).steps) == 33
-    assert len(read(what_if(engine.log, cost=COST, policy="fcfs")).steps) == 31
+        what_if(log, cost=COST)
+    assert len(read(what_if(log, cost=COST, policy=OldestGivesWay())).steps) == 33
+    assert len(read(what_if(log, cost=COST, policy="fcfs")).steps) == 31
 
 
 @pytest.mark.parametrize(
@@ -98,13 +90,13 @@ def test_a_policy_of_your_own_has_to_come_along() -> None:
     ],
 )
 def test_a_wrong_setting_is_named(changes: dict, facts: list) -> None:
-    log, _ = first_look()
+    log = scenario("first_look").run()
     with raises_naming(ConfigError, *facts):
         what_if(log, cost=COST, **changes)
 
 
 def test_a_log_without_its_beginning_is_refused() -> None:
-    log, _ = first_look()
+    log = scenario("first_look").run()
     windowed = EventLog(window=20)
     for event in log:
         windowed.append(event)
@@ -114,7 +106,10 @@ def test_a_log_without_its_beginning_is_refused() -> None:
 
 def test_an_answer_of_another_tokenizer_ends_as_it_did() -> None:
     """Its prompt's ids are no bytes of UTF-8: nothing of them may be appended to the answer."""
-    log, _ = first_look()
+    workload = Workload.generate(
+        5, arrivals=poisson(20), prompt=uniform(4, 9), output=uniform(3, 9)
+    )
+    log = simulate(workload, cost=COST)
     started = log[0]
     started.tokenizer = started.tokenizer | {"name": "another"}
     for event in log.of(v.RequestArrived):

@@ -4,22 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from engine.core.config import EngineConfig
+from engine import Cost, EngineConfig, Workload, simulate
 from engine.core.log import vocabulary as v
-from engine.simulation.cost_runner import Cost
 from engine.simulation.on_model import IdleSkippingClock, play_on_model
-from engine.simulation.simulate import simulate
+from engine.simulation.scenarios import scenario
 from engine.simulation.traffic import Traffic, TrafficError
-from engine.simulation.workload import (
-    Arrival,
-    Workload,
-    bursts,
-    lognormal,
-    poisson,
-    uniform,
-)
-from tests.engine.storyboard import FIRST_LOOK, FIRST_LOOK_CONFIG
-from tests.engine.storyboard import simulate as play_speakers
+from engine.simulation.workload import Arrival, bursts, lognormal, poisson, uniform
 from tests.facts import raises_naming
 from visualizer import read
 
@@ -62,14 +52,15 @@ def test_an_arrival_inside_a_step_waits_for_its_end() -> None:
 
 
 def test_a_log_gives_its_inputs() -> None:
-    engine, requests = play_speakers(EngineConfig(**FIRST_LOOK_CONFIG), FIRST_LOOK)
-    workload = Workload.from_log(engine.log)
+    log = scenario("first_look").run()
+    workload = Workload.from_log(log)
     arrivals = [one for one in workload.inputs if isinstance(one, Arrival)]
     assert [one.step for one in arrivals] == [1, 1, 3, 5, 6]
-    assert [one.label for one in arrivals] == list(requests)
-    assert [one.answers[0].ids for one in arrivals] == [r.output_ids for r in requests.values()]
+    assert [one.label for one in arrivals] == ["Ada", "Bo", "Cleo", "Dev", "Eva"]
+    said = read(log).tokens.groupby("request").id.agg(list)
+    assert [one.answers[0].ids for one in arrivals] == said.tolist()
     with raises_naming(ValueError, "pinned", "step", "time", "day"):
-        Workload.from_log(engine.log, pinned="day")
+        Workload.from_log(log, pinned="day")
 
 
 def test_a_replay_by_time_keeps_the_times_of_arrival() -> None:

@@ -6,15 +6,12 @@ a window. Texts come byte by byte, as far as that goes, which is the worst a voc
 
 import pytest
 
+from engine import CostRunner, Engine, EngineConfig, SamplingParams
 from engine.core.byte_tokenizer import ByteTokenizer
-from engine.core.config import EngineConfig
-from engine.core.engine import Engine
 from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
-from engine.core.sampling_params import SamplingParams
 from engine.extensions.prompt_lookup import PromptLookup
 from engine.models.text.hf_tokenizer import HFTokenizer
-from engine.simulation.cost_runner import CostRunner
 
 BROKEN = "\ufffd"
 TEXTS = {

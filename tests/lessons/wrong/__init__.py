@@ -7,7 +7,6 @@ changed words, so a reader sees at once what is wrong. Each finds a promise or a
 import inspect
 import linecache
 import textwrap
-from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -19,7 +18,7 @@ from visualizer import read
 
 
 class Wrong(NamedTuple):
-    """A wrong part, the promise that it breaks, and facts of the message.
+    """A wrong part and the promise that it breaks.
 
     changes  words of the solution's source and what stands there instead, or code: the body of the
              function, or the methods of a class derived from `Solution`. Code may call `solution`
@@ -28,7 +27,6 @@ class Wrong(NamedTuple):
     name: str
     promise: str
     changes: dict[str, str] | str
-    facts: Sequence[object] = ()
 
 
 def solution_of(lesson: str) -> Any:

@@ -1,4 +1,4 @@
-"""Lesson 08: plausible wrong parts, the promises that they break, and facts of the messages."""
+"""Lesson 08: plausible wrong parts and the promises that they break."""
 
 from checks.lesson_08 import Promise
 from tests.lessons.wrong import Wrong
@@ -6,24 +6,23 @@ from tests.lessons.wrong import Wrong
 BUDGET = "int((itl_goal_ms - base_ms) // per_token_ms)"
 FITS = "return budget if budget > decodes else None"
 WRONG = [
-    Wrong("a_whole_float", Promise.WHOLE, {BUDGET: BUDGET[4:-1]}, ["2.0"]),
+    Wrong("a_whole_float", Promise.WHOLE, {BUDGET: BUDGET[4:-1]}),
     Wrong("forgets_the_base", Promise.WITHIN_GOAL, {"(itl_goal_ms - base_ms)": "itl_goal_ms"}),
     Wrong(
         "rounds_up", Promise.WITHIN_GOAL, {BUDGET: "-int((base_ms - itl_goal_ms) // per_token_ms)"}
     ),
-    Wrong("never_gives_up", Promise.WITHIN_GOAL, {FITS: "return max(budget, decodes + 1)"}, [2]),
+    Wrong("never_gives_up", Promise.WITHIN_GOAL, {FITS: "return max(budget, decodes + 1)"}),
     Wrong(
         "leaves_nothing_for_a_prompt",
         Promise.ROOM_FOR_PROMPT,
         {"budget > decodes": "budget >= decodes"},
-        [2, 12],
     ),
     Wrong(
         "without_the_decodes",
         Promise.ROOM_FOR_PROMPT,
         {"return budget if": "return budget - decodes if"},
     ),
-    Wrong("tries_up_to_a_thousand", Promise.LARGEST, {BUDGET: f"min(999, {BUDGET})"}, [999]),
+    Wrong("tries_up_to_a_thousand", Promise.LARGEST, {BUDGET: f"min(999, {BUDGET})"}),
     Wrong(
         "gives_up_early", Promise.NONE_IF_IMPOSSIBLE, {"budget > decodes": "budget > decodes + 1"}
     ),

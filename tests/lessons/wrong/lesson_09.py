@@ -1,4 +1,4 @@
-"""Lesson 09: plausible wrong parts, the promises that they break, and facts of the messages."""
+"""Lesson 09: plausible wrong parts and the promises that they break."""
 
 from checks.broken import CommonPromise
 from checks.lesson_09 import Promise
@@ -11,34 +11,21 @@ WRONG = [
         "none_if_all_are_alike",
         Promise.RUNNING,
         {"return id_": "return id_ if len({row[1] for row in running}) > 1 else None"},
-        [None, "A"],
     ),
     Wrong("whoever_needs_it", Promise.LEAST_URGENT, {"return id_": "return needed_by"}),
     Wrong(
         "anybody_else_if_there_is_one",
         Promise.LEAST_URGENT,
         {"max(running": f"max({OTHERS} or running"},
-        ["A", 0, "B", 5],
     ),
-    Wrong("the_most_blocks", Promise.OLDEST_GOES_ON, {KEY: "(row[1], row[4])"}, ["A", "B"]),
+    Wrong("the_most_blocks", Promise.OLDEST_GOES_ON, {KEY: "(row[1], row[4])"}),
     Wrong(
         "the_last_in_the_list_of_the_least_urgent",
         Promise.OLDEST_GOES_ON,
         {KEY: "(row[1], running.index(row))"},
-        ["B", "A", 2],
     ),
-    Wrong(
-        "anybody_else",
-        CommonPromise.ANSWERS,
-        {"max(running": f"max({OTHERS}"},
-        ["anybody_else", "ValueError", "A"],
-    ),
-    Wrong(
-        "for_letters_only",
-        CommonPromise.ANSWERS,
-        {"return id_": "return id_.upper()"},
-        [8, "for_letters_only", "AttributeError", "'int'", "'upper'"],
-    ),
+    Wrong("anybody_else", CommonPromise.ANSWERS, {"max(running": f"max({OTHERS}"}),
+    Wrong("for_letters_only", CommonPromise.ANSWERS, {"return id_": "return id_.upper()"}),
     Wrong(
         "sorts_in_place",
         CommonPromise.UNCHANGED,

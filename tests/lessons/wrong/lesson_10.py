@@ -1,4 +1,4 @@
-"""Lesson 10: plausible wrong parts, the promises that they break, and facts of the messages."""
+"""Lesson 10: plausible wrong parts and the promises that they break."""
 
 from checks.broken import CommonPromise
 from checks.lesson_10 import Promise
@@ -14,7 +14,6 @@ WRONG = [
         "keeps_what_the_model_likes_at_least_as_much",
         Promise.MODELS_VOICE,
         {REJECTED: "model[draft] < drafter[draft]"},
-        ["0%"],
     ),
     Wrong(
         "compares_with_the_models_probability",
@@ -36,7 +35,6 @@ WRONG = [
             LEFT: LEFT.replace("model, drafter", "p[0], q[0]"),
             "pick(left)": "pick(left if sum(left) else model)",
         },
-        [2],
     ),
     Wrong(
         "goes_on_after_a_refusal",
@@ -53,23 +51,20 @@ WRONG = [
         "one_draft_too_few",
         Promise.OWN_TOKEN,
         {"drafts, uniforms, strict": "drafts[:-1], uniforms, strict"},
-        ["dog", "100%"],
     ),
     Wrong(
         "takes_the_likeliest_instead_of_pick",
         Promise.OWN_TOKEN,
         {"pick(left)": "left.index(max(left))"},
-        ["pick()"],
     ),
     Wrong("draws_the_bonus_from_the_row_before", Promise.BONUS, {"pick(p[-1])": "pick(p[-2])"}),
     Wrong("a_bonus_from_the_second_row", Promise.BONUS, {"pick(p[-1])": "pick(p[1])"}),
     Wrong("too_few_weights", Promise.ONE_WEIGHT_EACH, {"pick(left)": "pick(left[1:])"}),
-    Wrong("negative_weights", Promise.WEIGHTS, {"max(0.0, mine - its)": "mine - its"}, [0]),
+    Wrong("negative_weights", Promise.WEIGHTS, {"max(0.0, mine - its)": "mine - its"}),
     Wrong(
         "rest_of_the_last_row",
         Promise.WEIGHTS,
         {LEFT: LEFT.replace("model, drafter", "p[-1], q[-1]")},
-        ["[0.0, 0.0]"],
     ),
     Wrong(
         "own_random_numbers",
@@ -79,14 +74,13 @@ WRONG = [
             "from engine": "import random\n\nfrom engine",
             "import Pick": "import Pick\n\nCHANCE = random.Random(7)",
         },
-        ["dog"],
     ),
     Wrong(
         "one_number_for_all",
         Promise.KEPT,
         {"uniforms, strict": "uniforms[:1] * len(drafts), strict"},
     ),
-    Wrong("keeps_at_equality", Promise.REJECTED, {"number >=": "number >"}, [0]),
+    Wrong("keeps_at_equality", Promise.REJECTED, {"number >=": "number >"}),
     Wrong(
         "changes_the_drafts",
         CommonPromise.UNCHANGED,

@@ -1,4 +1,4 @@
-"""Lesson 11: plausible wrong parts, the promises that they break, and facts of the messages."""
+"""Lesson 11: plausible wrong parts and the promises that they break."""
 
 from checks.lesson_11 import Promise
 from tests.lessons.wrong import Wrong
@@ -9,28 +9,13 @@ WAIT = "        await self._ready.wait()\n"
 CLEAR = "        if self._reason is None:\n            self._ready.clear()\n"
 END = "return text, self._reason"
 WRONG = [
-    Wrong("WaitsForTheReader", Promise.NEVER_WAITS, {"def put": "async def put"}, ["put()", 29]),
-    Wrong(
-        "DoesNotLetItselfBeAwaited",
-        Promise.GET_WAITS,
-        {"async def get": "def get", WAIT: ""},
-        ["get()", "`def`"],
-    ),
-    Wrong("SaysNothing", Promise.PUT_ANSWERS, {"return True": "return None"}, ["put()"]),
-    Wrong("NeverSaysNo", Promise.BOUNDED, {FULL: "if not text:"}, [3, "'He'", 2]),
-    Wrong(
-        "CountsLetters",
-        Promise.BOUNDED,
-        {FULL: "if len(self._text + text) > self._limit:"},
-        ["'é'", 2],
-    ),
+    Wrong("WaitsForTheReader", Promise.NEVER_WAITS, {"def put": "async def put"}),
+    Wrong("DoesNotLetItselfBeAwaited", Promise.GET_WAITS, {"async def get": "def get", WAIT: ""}),
+    Wrong("SaysNothing", Promise.PUT_ANSWERS, {"return True": "return None"}),
+    Wrong("NeverSaysNo", Promise.BOUNDED, {FULL: "if not text:"}),
+    Wrong("CountsLetters", Promise.BOUNDED, {FULL: "if len(self._text + text) > self._limit:"}),
     Wrong("LimitsASingleText", Promise.BOUNDED, {FULL: "if len(text.encode()) > self._limit:"}),
-    Wrong(
-        "FillsToTheBrimOnly",
-        Promise.TAKES_WHAT_FITS,
-        {"> self._limit": ">= self._limit"},
-        ["'llo'"],
-    ),
+    Wrong("FillsToTheBrimOnly", Promise.TAKES_WHAT_FITS, {"> self._limit": ">= self._limit"}),
     Wrong(
         "CountsWhatHasLeft",
         Promise.TAKES_WHAT_FITS,
@@ -39,19 +24,16 @@ WRONG = [
             "(self._text + text)": "(self._sent + text)",
             "self._text += text": "self._text += text\n        self._sent += text",
         },
-        ["'He'", 0],
     ),
     Wrong(
         "NeverWakes",
         Promise.WAKES,
         {"self._text += text\n        self._ready.set()": "self._text += text"},
-        ["'He'"],
     ),
     Wrong(
         "EndsWithoutWaking",
         Promise.WAKES,
         {"self._reason = reason\n        self._ready.set()": "self._reason = reason"},
-        ["closed"],
     ),
     Wrong(
         "FallsAsleepBeforeTheReason",
@@ -64,11 +46,9 @@ WRONG = [
     Wrong(
         "LosesWhatCameWhileItWasBusy", Promise.WAKES, {WAIT: f"        self._ready.clear()\n{WAIT}"}
     ),
-    Wrong("GivesTextOnly", Promise.GET_ANSWERS, {END: "return text"}, ["get()"]),
-    Wrong(
-        "ReasonSwapped", Promise.GET_ANSWERS, {END: "return self._reason, text"}, ["('stop', '')"]
-    ),
-    Wrong("KeepsWhatIsRead", Promise.SAME_TEXT, {TAKEN: "text = self._text"}, ["'HeHe'"]),
+    Wrong("GivesTextOnly", Promise.GET_ANSWERS, {END: "return text"}),
+    Wrong("ReasonSwapped", Promise.GET_ANSWERS, {END: "return self._reason, text"}),
+    Wrong("KeepsWhatIsRead", Promise.SAME_TEXT, {TAKEN: "text = self._text"}),
     Wrong(
         "MakesRoomForWhatItRejects",
         Promise.SAME_TEXT,
@@ -76,14 +56,13 @@ WRONG = [
             "return False": "self._text = (self._text + text)[-self._limit :]\n            return False"
         },
     ),
-    Wrong("DoesNotWait", Promise.NOT_EMPTY, {WAIT: ""}, ["get()"]),
+    Wrong("DoesNotWait", Promise.NOT_EMPTY, {WAIT: ""}),
     Wrong(
         "TheLastReasonCounts",
         Promise.FIRST_REASON,
         {
             "if self._reason is None:\n            self._reason": "if reason:\n            self._reason"
         },
-        ["'stop'", "'slow_reader'"],
     ),
     Wrong("EmptyStringForNoReason", Promise.FIRST_REASON, {END: f'{END} or ""'}),
     Wrong(
@@ -92,7 +71,6 @@ WRONG = [
         {
             WAIT: f'{WAIT}        if self._reason is not None:\n            return "", self._reason\n'
         },
-        ["'stop'", "'He'"],
     ),
     Wrong(
         "KeepsItsTextInTheClass",

@@ -1,4 +1,4 @@
-"""Lesson 12: plausible wrong parts, the promises that they break, and facts of the messages."""
+"""Lesson 12: plausible wrong parts and the promises that they break."""
 
 from checks.lesson_12 import Promise
 from tests.lessons.wrong import Wrong
@@ -7,7 +7,7 @@ FORCED = "return [self.marks.output_start, *answer, self.marks.output_end]"
 NO_CALL = "self.call: list[int] | None = None"
 DECODED = "self.tokenizer.decode(self.call)"
 WRONG = [
-    Wrong("ReturnsATuple", Promise.LIST, {"return []": "return ()"}, ["()"]),
+    Wrong("ReturnsATuple", Promise.LIST, {"return []": "return ()"}),
     Wrong("SharesItsCall", Promise.OWN_STATE, {"self.call": "ToolState.call"}),
     Wrong(
         "KeepsItsCallInTheClass",
@@ -22,31 +22,23 @@ WRONG = [
         "BeginsTheResultAtTheStart",
         Promise.ONLY_AFTER_END,
         {"self.call = []": "self.call = []\n            return [self.marks.output_start]"},
-        ["<|python_start|>"],
     ),
-    Wrong("NeverStarts", Promise.NO_START, {NO_CALL: "self.call = []"}, [7, "<|python_end|>"]),
+    Wrong("NeverStarts", Promise.NO_START, {NO_CALL: "self.call = []"}),
     Wrong("NeverCloses", Promise.NO_START, {"            self.call = None\n": ""}),
     Wrong(
         "ForcesAnError",
         Promise.NO_RESULT,
         {f"self.evaluate({DECODED})": f'self.evaluate({DECODED}) or "error"'},
-        ["<|python_start|>", "<|python_end|>", "<|output_start|>error<|output_end|>"],
     ),
     Wrong(
-        "KeepsTheFirstStart",
-        Promise.NO_RESULT,
-        {"self.call = []": "self.call = self.call or []"},
-        ["<|python_start|>", 7, "<|python_end|>"],
+        "KeepsTheFirstStart", Promise.NO_RESULT, {"self.call = []": "self.call = self.call or []"}
     ),
     Wrong(
         "DecodesTokenByToken",
         Promise.DECODED_TOGETHER,
         {DECODED: '"".join(self.tokenizer.decode([one]) for one in self.call)'},
-        ["<|python_start|>", "'éèé'", "'é'", "<|output_start|>3<|output_end|>"],
     ),
-    Wrong(
-        "NeverAnswers", Promise.ANSWERED, {"if result is not None": "if result is True"}, ["'7'"]
-    ),
+    Wrong("NeverAnswers", Promise.ANSWERED, {"if result is not None": "if result is True"}),
     Wrong("AnswersWithoutAFrame", Promise.FRAMED, {FORCED: "return answer"}),
     Wrong(
         "ForcesAllResultsSoFar",
@@ -56,6 +48,5 @@ WRONG = [
             FORCED: FORCED.replace("return [", "self.forced = [*self.forced, ")
             + "\n                return self.forced",
         },
-        ["<|output_start|>7<|output_end|>", "'-5'"],
     ),
 ]

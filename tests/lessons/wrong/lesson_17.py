@@ -1,4 +1,4 @@
-"""Lesson 17: plausible wrong parts, the promises that they break, and facts of the messages."""
+"""Lesson 17: plausible wrong parts and the promises that they break."""
 
 from checks.broken import CommonPromise
 from checks.lesson_17 import Promise
@@ -13,71 +13,40 @@ WRONG = [
         "returns_a_number",
         Promise.ALIVE,
         {"return min(free": "return int(min(free", f"{KEY})": f"{KEY}))"},
-        [0, "'0'"],
     ),
     Wrong(
         "asks_the_dead",
         Promise.ALIVE,
         {"for replica in load": "for replica in known", "load[replica]": "load.get(replica, 0)"},
-        ["'3'", "'0'"],
     ),
     Wrong(
         "affinity_then_load_without_a_limit",
         Promise.OVERLOADED,
         {f" if load[replica] <= {LIMIT}": ""},
-        [40, 13.7],
     ),
-    Wrong("piles_up_to_forty", Promise.OVERLOADED, {LIMIT: "max(39, 2 * mean)"}, [9, 2.25]),
-    Wrong(
-        "least_loaded",
-        Promise.LONGEST,
-        {KEY: "load[replica]"},
-        ["replica 0", "replica 1", "first block"],
-    ),
+    Wrong("piles_up_to_forty", Promise.OVERLOADED, {LIMIT: "max(39, 2 * mean)"}),
+    Wrong("least_loaded", Promise.LONGEST, {KEY: "load[replica]"}),
     Wrong(
         "any_hit_will_do",
         Promise.LONGEST,
         {KEY: "(missing(replica) == len(blocks), load[replica])"},
-        ["first 2 blocks"],
     ),
     Wrong(
         "waits_for_the_whole_prompt",
         Promise.LONGEST,
         {KEY: "(missing(replica) > 0, load[replica])"},
-        ["no block", "first 3 blocks"],
     ),
     Wrong(
         "counts_blocks_anywhere",
         Promise.BEGINNING,
         {"missing(replica),": "len(set(blocks) - cached[replica]),"},
-        ["block 2", "not block 1"],
     ),
-    Wrong(
-        "ignores_what_is_in_flight",
-        Promise.GUESSED,
-        {"in in_flight": "in ()"},
-        ["first 3 blocks", "400 ms"],
-    ),
-    Wrong("never_drops_a_guess", Promise.OLD, {FRESH: ""}, ["5,200 ms"]),
-    Wrong(
-        "keeps_guesses_that_are_reported",
-        Promise.REPORTED,
-        {" and not reported": ""},
-        ["blocks 1 and 2"],
-    ),
-    Wrong("only_affinity", Promise.LEAST, {KEY: "missing(replica)"}, ["no block", 1, 0]),
-    Wrong(
-        "load_then_affinity",
-        Promise.SIX,
-        {KEY: "(load[replica], missing(replica))"},
-        ["49%", "74%", 4, 8],
-    ),
-    Wrong(
-        "adds_guesses_of_the_dead",
-        CommonPromise.ANSWERS,
-        {"replica in load and ": ""},
-        ["KeyError", "'3'"],
-    ),
-    Wrong("takes_eight_for_full", CommonPromise.ANSWERS, {LIMIT: "8"}, ["ValueError"]),
-    Wrong("writes_into_known", CommonPromise.UNCHANGED, {KNOWN: "known[replica]"}, ["known"]),
+    Wrong("ignores_what_is_in_flight", Promise.GUESSED, {"in in_flight": "in ()"}),
+    Wrong("never_drops_a_guess", Promise.OLD, {FRESH: ""}),
+    Wrong("keeps_guesses_that_are_reported", Promise.REPORTED, {" and not reported": ""}),
+    Wrong("only_affinity", Promise.LEAST, {KEY: "missing(replica)"}),
+    Wrong("load_then_affinity", Promise.SIX, {KEY: "(load[replica], missing(replica))"}),
+    Wrong("adds_guesses_of_the_dead", CommonPromise.ANSWERS, {"replica in load and ": ""}),
+    Wrong("takes_eight_for_full", CommonPromise.ANSWERS, {LIMIT: "8"}),
+    Wrong("writes_into_known", CommonPromise.UNCHANGED, {KNOWN: "known[replica]"}),
 ]
