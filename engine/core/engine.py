@@ -224,7 +224,7 @@ class Engine:
         end_ids = frozenset(params.stop_token_ids)
         if not params.ignore_eos:
             end_ids |= self.tokenizer.eos_ids
-        bad_words = bad_word_ids(params, self.tokenizer)
+        bad_words = bad_word_ids(params, self.tokenizer) if params.bad_words else ()
         texts = self.tokenizer.pieces(tokens)
         first = self._next_id
         for part in split_samples(params, self.config.max_batch_size):

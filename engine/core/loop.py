@@ -213,8 +213,9 @@ class Loop:
             if tokens.finish_reason is not None:
                 self.finish(tokens.request, tokens.finish_reason, tokens.matched)
                 output.finished.append(tokens.request)
-        for tokens in output.tokens:
-            self.scheduler.policy.on_served(tokens.request, 0, len(tokens.ids))
+        if (on_served := self.scheduler.on_served) is not None:
+            for tokens in output.tokens:
+                on_served(tokens.request, 0, len(tokens.ids))
         return output
 
     def _fork(self, plan: Plan, row: Row, sample: int) -> Request:

@@ -69,7 +69,9 @@ class KVCacheManager:
         At least one token is left to compute, because its logits are needed. A prompt that still
         has tokens to score is computed in full, because the cache keeps no log-probabilities.
         """
-        reads = self.lookup.enabled and not request.unscored
+        reads = self.lookup.enabled
+        if request.params.prompt_logprobs is not None and request.unscored:
+            reads = False
         limit = (len(request.tokens) - 1) // self.block_size if reads else 0
         return self.lookup.match(request.tokens, limit)
 
