@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 from engine.core.cache.block_pool import BlockPool
 from engine.core.cache.eviction import EvictionOrder, eviction_named
 from engine.core.cache.kv_cache_manager import KVCacheManager
-from engine.core.cache.prefix_cache import PrefixCache, WindowPages
+from engine.core.cache.prefix_cache import WindowPages
 from engine.core.cache.radix_cache import RadixCache
 from engine.core.cache.radix_tree import RadixTree
 from engine.core.config import EngineConfig
@@ -75,8 +75,7 @@ def build(
     # KV memory is allocated early, because there may be too little of it.
     pages = _reserve(runner, config, used_pool, emit)
     set_model_parts(runner, given)
-    prefix_cache = _prefix_cache(config, used_pool, emit, pages, given)
-    cache = KVCacheManager(used_pool, prefix_cache, emit, pages)
+    cache = _cache(config, used_pool, emit, pages, given)
     drafter = given["drafter"]
     draft = drafter if isinstance(drafter, FollowingDrafter) else None
     if draft is not None:
@@ -115,13 +114,13 @@ def _reserve(
     return pages
 
 
-def _prefix_cache(
+def _cache(
     config: EngineConfig,
     pool: BlockPool,
     emit: Callable[[Event], None],
     pages: WindowPages | None,
     given: dict[str, Any],
-) -> PrefixCache:
+) -> KVCacheManager:
     if config.prefix_cache == "hash":
         from engine.core.cache.hash_cache import HashCache
 

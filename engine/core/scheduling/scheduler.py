@@ -118,7 +118,7 @@ class Scheduler:
             if self.speculation is not None:
                 self._add_drafts(plan, running_rows, self.speculation)
         except RECOVERABLE as error:
-            self.cache.prefix_cache.withdraw([row.request for row in plan.rows])
+            self.cache.withdraw([row.request for row in plan.rows])
             for row in plan.rows:
                 self.cache.trim(row.request)
             return Plan(self.step, copies=plan.copies, error=error)
@@ -192,7 +192,7 @@ class Scheduler:
         return bool(preempted)
 
     def _preempt(self, plan: Plan, victim: Request, needed_by: Request) -> None:
-        self.cache.prefix_cache.withdraw([victim])
+        self.cache.withdraw([victim])
         self.waiting.add(victim, front=True)  # this comes first because the policy may raise
         refunded = sum(row.count for row in plan.rows if row.request is victim)
         plan.budget += refunded
