@@ -194,7 +194,7 @@ class OutputProcessor:
 
 
 def output_maker(
-    config: EngineConfig, tokenizer: Tokenizer, tool: type[Tool]
+    config: EngineConfig, tokenizer: Tokenizer, tool: Callable[..., Tool]
 ) -> Callable[[Request], OutputProcessor]:
     """Return what creates output processors, with a tool if the tokenizer has the tokens for one."""
     tool_tokens = ToolTokens.of(tokenizer)

@@ -112,5 +112,5 @@ def hook(policy: Policy, method: str) -> Callable[..., Any] | None:
 
     The engine calls a policy only for what it decides, so first come, first served costs nothing.
     """
-    is_default = getattr(type(policy), method) is getattr(Policy, method)
-    return None if is_default else getattr(policy, method)
+    bound: Callable[..., Any] = getattr(policy, method)
+    return None if getattr(bound, "__func__", None) is getattr(Policy, method) else bound
