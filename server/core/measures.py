@@ -199,14 +199,13 @@ class Measures:
         self._admitted.setdefault(self._step, []).append(request)
 
     def _step_finished(self, event: StepFinished) -> None:
-        step = event.step or self._step
-        for request in self._admitted.pop(step, ()):
+        for request in self._admitted.pop(event.step, ()):
             request.scheduled = event.t["scheduled"]
             self.queue.observe(self._seconds(request.arrived, request.scheduled))
         end = event.t["end"]
         # An asynchronous step overlaps with others; its forward pass does not.
         began = event.t.get("launched", event.t["start"])
-        if tokens := self._scheduled.pop(step, 0):
+        if tokens := self._scheduled.pop(event.step, 0):
             self.recent_steps.append((tokens, event.t.get("ready", end) - began))
         for row in event.tokens:
             if drafted := self._drafted.pop(row.request, 0):
