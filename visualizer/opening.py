@@ -107,7 +107,7 @@ class _StepFacts:
             case v.StepScheduled(rows=rows):
                 self.rows += [row.request for row in rows]
             case v.StepFinished():
-                drafts = {row.request: len(row.drafts) for row in _rows(event, state)}
+                drafts = {row.request: len(row.drafts) for row in state.plans.get(event.step, [])}
                 self.rejected += [
                     gain.request
                     for gain in event.tokens
@@ -161,7 +161,3 @@ class _StepFacts:
                 elif block in cached:
                     fates.add("cached")
         return fates
-
-
-def _rows(event: v.StepFinished, state: State) -> list[v.ScheduledRow]:
-    return state.plans.get(event.step or state.step, [])

@@ -240,7 +240,7 @@ class AsyncLoop(Loop):
         lost = set[int]().union(*written)
         if self.holds is not None:
             self.holds.release_blocks(lost)
-        self.cache.prefix_cache.withdraw(requests, lost)
+        self.cache.withdraw(requests, lost)
         for row in dropped:
             self.cache.trim(row.request)
         if ahead is not None:
@@ -250,7 +250,7 @@ class AsyncLoop(Loop):
         # If a request of the pass was preempted or has finished, it has released blocks that the pass
         # did not write.
         if len(rows) < len(flight.rows) or any(row.request not in failed for row in rows):
-            self.cache.prefix_cache.clear()
+            self.cache.clear()
         if ahead is not None:
             self.scheduler.plans.remove(ahead)
             wasted = [row.request.id for row in dropped]

@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 from engine.core.cache.block_pool import BlockPool
 from engine.core.cache.eviction import EvictionOrder, eviction_named
 from engine.core.cache.kv_cache_manager import KVCacheManager
-from engine.core.cache.prefix_cache import PrefixCache, WindowPages
+from engine.core.cache.prefix_cache import WindowPages
 from engine.core.cache.radix_cache import RadixCache
 from engine.core.cache.radix_tree import RadixTree
 from engine.core.config import EngineConfig
@@ -22,9 +22,7 @@ from engine.core.output.processor import output_maker
 from engine.core.output.tool_use import Tool, ToolUse
 from engine.core.parts import (
     check_parts,
-    checked_eviction,
-    checked_policy,
-    checked_pool,
+    checked_part,
     checked_tool,
     class_names,
     set_model_parts,
@@ -71,17 +69,19 @@ def build(
     check_parts(given, config)
     pool = given["pool"] = given["pool"] or BlockPool(config.num_blocks)
     policy = given["policy"] = given["policy"] or policy_named(config.policy)
-    used_pool = checked_pool(pool)
+    used_pool = checked_part("pool", pool)
     # KV memory is allocated early, because there may be too little of it.
     pages = _reserve(runner, config, used_pool, emit)
     set_model_parts(runner, given)
-    prefix_cache = _prefix_cache(config, used_pool, emit, pages, given)
-    cache = KVCacheManager(used_pool, prefix_cache, emit, pages)
+    cache = _cache(config, used_pool, emit, pages, given)
     drafter = given["drafter"]
     draft = drafter if isinstance(drafter, FollowingDrafter) else None
     if draft is not None:
         draft.reserve(config, tokenizer.vocab_size)
-    speculation = drafter and Speculation(drafter, cache, tokenizer.vocab_size)
+    speculation, vocab_size = None, tokenizer.vocab_size
+    if drafter is not None:
+        drafter = checked_part("drafter", drafter, vocab_size=vocab_size)
+        speculation = Speculation(drafter, cache)
     recorder = Recorder(clock, emit)
     kind = Loop
     if config.async_scheduling:
@@ -92,11 +92,13 @@ def build(
         config=config,
         runner=runner,
         cache=cache,
-        scheduler=Scheduler(config, checked_policy(policy), cache, emit, speculation),
+        scheduler=Scheduler(config, checked_part("policy", policy), cache, emit, speculation),
         recorder=recorder,
         clock=clock,
         emit=emit,
-        new_output=output_maker(config, tokenizer, checked_tool(given["tool"] or ToolUse)),
+        new_output=output_maker(
+            config, tokenizer, checked_tool(given["tool"] or ToolUse, vocab_size)
+        ),
         draft=draft,
     )
     model = runner.describe() | ({"draft_model": draft.describe()} if draft else {})
@@ -115,19 +117,19 @@ def _reserve(
     return pages
 
 
-def _prefix_cache(
+def _cache(
     config: EngineConfig,
     pool: BlockPool,
     emit: Callable[[Event], None],
     pages: WindowPages | None,
     given: dict[str, Any],
-) -> PrefixCache:
+) -> KVCacheManager:
     if config.prefix_cache == "hash":
         from engine.core.cache.hash_cache import HashCache
 
         return HashCache(pool, config.block_size, emit, pages)
     tree = given["tree"] = given["tree"] or RadixTree(config.block_size)
     given["eviction"] = given["eviction"] or eviction_named(config.eviction)
-    tree.eviction = checked_eviction(given["eviction"])
+    tree.eviction = checked_part("eviction", given["eviction"])
     tree.enabled = config.prefix_cache != "off"
     return RadixCache(pool, tree, emit, pages)

@@ -224,7 +224,7 @@ class Engine:
         end_ids = frozenset(params.stop_token_ids)
         if not params.ignore_eos:
             end_ids |= self.tokenizer.eos_ids
-        bad_words = bad_word_ids(params, self.tokenizer)
+        bad_words = bad_word_ids(params, self.tokenizer) if params.bad_words else ()
         texts = self.tokenizer.pieces(tokens)
         first = self._next_id
         for part in split_samples(params, self.config.max_batch_size):
@@ -295,7 +295,7 @@ class Engine:
     @property
     def tree(self) -> Any:
         """The part of the prefix cache that finds prefixes."""
-        return self.cache.prefix_cache.lookup
+        return self.cache.tree
 
     # Extensions, loaded when they are first used
 
@@ -338,7 +338,7 @@ class Engine:
 
     def clear_prefix_cache(self) -> None:
         """Evict every prefix that no live request uses."""
-        self.cache.prefix_cache.clear()
+        self.cache.clear()
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state of the live objects. It equals `State.core()` folded from the log."""

@@ -122,7 +122,7 @@ class Loop:
             requests = [row.request for row in plan.rows]
             for request in requests:
                 request.forget_in_flight()
-            self.cache.prefix_cache.withdraw(requests)
+            self.cache.withdraw(requests)
             return self.end_requests(plan, requests, error)
         if plan.error is not None:
             self.recorder.step_finished(plan.step, [])
@@ -208,13 +208,14 @@ class Loop:
         for row in committed:
             if row.drafts:
                 self.cache.trim(row.request)
-            self.cache.prefix_cache.cache_computed(row.request)
+            self.cache.cache_computed(row.request)
         for tokens in output.tokens:
             if tokens.finish_reason is not None:
                 self.finish(tokens.request, tokens.finish_reason, tokens.matched)
                 output.finished.append(tokens.request)
-        for tokens in output.tokens:
-            self.scheduler.policy.on_served(tokens.request, 0, len(tokens.ids))
+        if (on_served := self.scheduler.on_served) is not None:
+            for tokens in output.tokens:
+                on_served(tokens.request, 0, len(tokens.ids))
         return output
 
     def _fork(self, plan: Plan, row: Row, sample: int) -> Request:

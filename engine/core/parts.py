@@ -1,49 +1,123 @@
 """Check the parts that a learner may write when they enter the engine.
 
 The constructor rejects an object that does not fit its role. A part that is not the engine's own is
-then wrapped: the wrapper turns its exceptions and wrong results into the errors of
-`part_errors.py`. The engine calls its own parts directly, so the step loop needs no checks.
+then wrapped in a `CheckedPart` (`part_errors.py`), which turns its exceptions and wrong results into
+errors. `_ROLES` has what is checked. The engine calls its own parts directly, so the step loop needs no
+checks.
 """
 
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from functools import partial
-from typing import Any, cast
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, TypeVar, cast
 
 from engine.core.cache.block_pool import BlockPool
-from engine.core.cache.eviction import EVICTIONS, EvictionOrder
-from engine.core.cache.prefix_cache import PrefixLookup
-from engine.core.cache.radix_tree import RadixNode
+from engine.core.cache.eviction import EvictionOrder
 from engine.core.config import ConfigError, EngineConfig
-from engine.core.output.tool_use import Tool, ToolTokens, ToolUse
+from engine.core.output.tool_use import Tool
 from engine.core.part_errors import (
+    CheckedPart,
+    DrafterError,
     EvictionError,
+    PartMethod,
     PolicyError,
     PoolError,
+    Role,
     ToolError,
-    ask,
-    checked_ids,
-    checked_key,
-    named,
+    is_own,
 )
 from engine.core.request import Request
 from engine.core.runner import Runner
-from engine.core.scheduling.policies import POLICIES
-from engine.core.scheduling.policy import AdmissionLimits, Policy
-from engine.core.scheduling.waiting_queue import WaitingQueue
-from engine.core.tokenizer import Tokenizer
+from engine.core.sampling_params import is_whole
+from engine.core.scheduling.policy import Policy
+from engine.core.speculation.drafter import Drafter
 
-# The method that each part must have; "" for a part that is itself callable.
-_METHODS = {
-    "runner": "run",
-    "policy": "key",
-    "pool": "allocate",
-    "tree": "match",
-    "eviction": "key",
-    "drafter": "propose",
-    "tool": "feed",
-    "attention": "",
-    "verifier": "accept",
-    "logits_to_probs": "",
+_Part = TypeVar("_Part")
+
+
+# Checks of results, see `Role.checks`
+
+
+def _key(method: PartMethod, *args: Any) -> tuple[float, ...]:
+    key = method.ask(*args)
+    if not isinstance(key, tuple) or not all(
+        isinstance(number, int | float) and not math.isnan(number) for number in key
+    ):
+        raise method.wrong(f"must return a tuple of numbers, got {key!r}")
+    return key
+
+
+def _admit(method: PartMethod, *args: Any) -> Collection[Request] | None:
+    admit = method.ask(*args)
+    if not isinstance(admit, Collection | None):
+        raise method.wrong(f"must return a collection of requests or None, got {admit!r}")
+    return admit
+
+
+def _victim(method: PartMethod, running: Sequence[Request], needed_by: Request) -> Request:
+    victim = method.ask(running, needed_by)
+    if victim not in running:
+        got = f"request {victim.id}" if isinstance(victim, Request) else repr(victim)
+        raise method.wrong(f"must return one of the running requests, got {got}")
+    return cast(Request, victim)
+
+
+def _token_ids(method: PartMethod, *args: Any, vocab_size: int) -> list[int]:
+    ids = method.ask(*args)
+    if not isinstance(ids, list):
+        raise method.wrong(f"must return a list of token ids, got {ids!r}")
+    for token in ids:
+        if not is_whole(token) or not 0 <= token < vocab_size:
+            raise method.wrong(
+                f"must return token ids of the vocabulary (0 to {vocab_size - 1}), got {token!r}"
+            )
+    return list(ids)
+
+
+def _allocate(method: PartMethod, count: int) -> list[int]:
+    free = list(_pool(method).free)
+    blocks = method.ask(count)
+    if not isinstance(blocks, list) or len(blocks) != count:
+        raise method.wrong(f"must return a list of {count} blocks, got {blocks!r}")
+    _check_allocated(method, blocks, free)
+    return blocks
+
+
+def _writable(method: PartMethod, block: int) -> int:
+    free, holders = list(_pool(method).free), _pool(method).refs[block]
+    fresh: int = method.ask(block)
+    _check_allocated(method, [fresh], free)
+    if _pool(method).refs[block] != holders - 1:
+        raise method.wrong(f"must drop one reference to block {block} from `refs`")
+    return fresh
+
+
+def _check_allocated(method: PartMethod, blocks: list[int], free: list[int]) -> None:
+    for index, block in enumerate(blocks):
+        if block in blocks[:index]:
+            raise method.wrong(f"handed out block {block} twice")
+        if block not in free:
+            raise method.wrong(f"handed out block {block}, which is in use or does not exist")
+    if _pool(method).free != [block for block in free if block not in blocks]:
+        raise method.wrong("must leave the other blocks in `free`, in their order")
+    if any(_pool(method).refs[block] != 1 for block in blocks):
+        raise method.wrong("must give each block one reference in `refs`")
+
+
+def _pool(method: PartMethod) -> BlockPool:
+    return cast(BlockPool, method.part)
+
+
+_ROLES = {
+    "runner": Role("run"),
+    "policy": Role("key", Policy, PolicyError, {"key": _key, "admit": _admit, "victim": _victim}),
+    "pool": Role("allocate", BlockPool, PoolError, {"allocate": _allocate, "writable": _writable}),
+    "tree": Role("match"),
+    "eviction": Role("key", EvictionOrder, EvictionError, {"key": _key}),
+    "drafter": Role("propose", Drafter, DrafterError, {"propose": _token_ids}),
+    "tool": Role("feed", Tool, ToolError, {"feed": _token_ids}),
+    "attention": Role(""),
+    "verifier": Role("accept"),
+    "logits_to_probs": Role(""),
 }
 _OF_A_MODEL = ("attention", "verifier", "logits_to_probs")
 
@@ -92,7 +166,7 @@ def class_names(parts: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _check_kind(name: str, part: Any) -> None:
-    method = _METHODS[name]
+    method = _ROLES[name].method
     if not method:
         if not callable(part):
             raise ConfigError(f"{name} must be a class or a function, got {part!r}")
@@ -115,150 +189,13 @@ def _check_new(name: str, field: str, got: int, expected: int, *, new: bool) -> 
         raise ConfigError(f"{name} has served another engine: make a new one for this one")
 
 
-# Wrappers
+def checked_part(name: str, part: _Part, **facts: Any) -> _Part:
+    """Return one of the engine's own parts unchanged; wrap any other, with facts for its checks."""
+    return part if is_own(part) else cast(_Part, CheckedPart(part, _ROLES[name], **facts))
 
 
-def checked_policy(policy: Policy) -> Policy:
-    """Return one of the engine's own policies unchanged; wrap any other."""
-    return policy if type(policy) in (Policy, *POLICIES.values()) else _CheckedPolicy(policy)
-
-
-def checked_eviction(order: EvictionOrder) -> EvictionOrder:
-    """Return one of the engine's own eviction orders unchanged; wrap any other."""
-    return order if type(order) in EVICTIONS.values() else _CheckedEviction(order)
-
-
-def checked_pool(pool: BlockPool) -> BlockPool:
-    """Return a plain `BlockPool` unchanged; wrap a subclass."""
-    return pool if type(pool) is BlockPool else _CheckedPool(pool)
-
-
-def checked_tool(tool: type[Tool]) -> type[Tool]:
-    """Return `ToolUse` unchanged; wrap any other tool class."""
-    return tool if tool is ToolUse else cast(type[Tool], partial(_CheckedTool, tool))
-
-
-class _CheckedTool:
-    """A learner's tool. Raises ToolError for its mistakes."""
-
-    def __init__(
-        self,
-        tool: type[Tool],
-        tokens: ToolTokens,
-        tokenizer: Tokenizer,
-        evaluate: Callable[[str], str | None],
-    ) -> None:
-        self._tool = tool(tokens, tokenizer, evaluate)
-        self._vocab_size = tokenizer.vocab_size
-
-    def feed(self, token: int) -> list[int]:
-        """See `Tool.feed`."""
-        forced = ask(ToolError, self._tool.feed, token)
-        return checked_ids(ToolError, self._tool, "feed", forced, self._vocab_size)
-
-
-class _CheckedPolicy(Policy):
-    """A learner's policy. Raises PolicyError for its mistakes."""
-
-    def __init__(self, policy: Policy) -> None:
-        self._policy = policy
-
-    @property
-    def keys_change(self) -> bool:  # type: ignore[override]
-        return self._policy.keys_change
-
-    @property
-    def sort_limit(self) -> int | None:  # type: ignore[override]
-        return self._policy.sort_limit
-
-    def key(self, request: Request, tree: PrefixLookup) -> tuple[float, ...]:
-        key = ask(PolicyError, self._policy.key, request, tree)
-        return checked_key(PolicyError, self._policy, key)
-
-    def group(self, request: Request) -> Hashable:
-        return ask(PolicyError, self._policy.group, request)
-
-    def admit(
-        self, waiting: Iterator[Request], limits: AdmissionLimits
-    ) -> Collection[Request] | None:
-        admit = ask(PolicyError, self._policy.admit, waiting, limits)
-        if not isinstance(admit, Collection | None):
-            name = named(self._policy, "admit")
-            raise PolicyError(f"{name} must return a collection of requests or None, got {admit!r}")
-        return admit
-
-    def victim(self, running: Sequence[Request], needed_by: Request) -> Request:
-        victim = ask(PolicyError, self._policy.victim, running, needed_by)
-        if victim not in running:
-            got = f"request {victim.id}" if isinstance(victim, Request) else repr(victim)
-            name = named(self._policy, "victim")
-            raise PolicyError(f"{name} must return one of the running requests, got {got}")
-        return victim
-
-    def defer(self, request: Request, tree: PrefixLookup, computing: Sequence[Request]) -> bool:
-        return ask(PolicyError, self._policy.defer, request, tree, computing)
-
-    def on_queued(self, request: Request, waiting: WaitingQueue) -> None:
-        ask(PolicyError, self._policy.on_queued, request, waiting)
-
-    def on_served(self, request: Request, prompt_tokens: int, output_tokens: int) -> None:
-        ask(PolicyError, self._policy.on_served, request, prompt_tokens, output_tokens)
-
-
-class _CheckedEviction(EvictionOrder):
-    """A learner's eviction order. Raises EvictionError for its mistakes."""
-
-    def __init__(self, order: EvictionOrder) -> None:
-        self._order = order
-
-    def key(self, node: RadixNode) -> tuple[float, ...]:
-        return checked_key(EvictionError, self._order, ask(EvictionError, self._order.key, node))
-
-
-class _CheckedPool(BlockPool):
-    """A learner's pool. Raises PoolError for its mistakes; the pool must not be used after that."""
-
-    def __init__(self, pool: BlockPool) -> None:
-        self._pool = pool
-        self.num_blocks = pool.num_blocks
-        self.share = pool.share  # type: ignore[method-assign]
-        self.release = pool.release  # type: ignore[method-assign]
-
-    @property
-    def free(self) -> list[int]:  # type: ignore[override]
-        return self._pool.free
-
-    @property
-    def refs(self) -> list[int]:  # type: ignore[override]
-        return self._pool.refs
-
-    def allocate(self, count: int) -> list[int]:
-        free, name = list(self.free), named(self._pool, "allocate")
-        blocks = ask(PoolError, self._pool.allocate, count)
-        if not isinstance(blocks, list) or len(blocks) != count:
-            raise PoolError(f"{name} must return a list of {count} blocks, got {blocks!r}")
-        self._check_allocated(name, blocks, free)
-        return blocks
-
-    def writable(self, block: int) -> int:
-        if type(self._pool).writable is BlockPool.writable:
-            return super().writable(block)  # so its call to `allocate` is checked
-        free, holders, name = list(self.free), self.refs[block], named(self._pool, "writable")
-        fresh = ask(PoolError, self._pool.writable, block)
-        self._check_allocated(name, [fresh], free)
-        if self.refs[block] != holders - 1:
-            raise PoolError(f"{name} must drop one reference to block {block} from `refs`")
-        return fresh
-
-    def _check_allocated(self, name: str, blocks: list[int], free: list[int]) -> None:
-        for index, block in enumerate(blocks):
-            if block in blocks[:index]:
-                raise PoolError(f"{name} handed out block {block} twice")
-            if block not in free:
-                raise PoolError(
-                    f"{name} handed out block {block}, which is in use or does not exist"
-                )
-        if self.free != [block for block in free if block not in blocks]:
-            raise PoolError(f"{name} must leave the other blocks in `free`, in their order")
-        if any(self.refs[block] != 1 for block in blocks):
-            raise PoolError(f"{name} must give each block one reference in `refs`")
+def checked_tool(tool: type[Tool], vocab_size: int) -> Callable[..., Tool]:
+    """Return `ToolUse` unchanged; of any other class, return what makes checked tools."""
+    if is_own(tool):
+        return tool
+    return lambda *args: checked_part("tool", tool(*args), vocab_size=vocab_size)

@@ -143,6 +143,16 @@ class SamplerOutput:
     top_logprobs: dict[int, list[tuple[int, float]]] = field(default_factory=dict)
     masks: dict[int, TokenMask] = field(default_factory=dict)
 
+    def sampled(self, first: int, end: int) -> Sampled:
+        """Return the tokens of one sample, which are those of positions `first .. end`."""
+        at = range(first, end)
+        return Sampled(
+            self.token_ids[first:end],
+            self.logprobs[first:end],
+            [self.top_logprobs[i] for i in at if i in self.top_logprobs],
+            [self.masks[i] for i in at if i in self.masks],
+        )
+
 
 class KVFormat(NamedTuple):
     """What a page holds, which is the KV of one block. Equal formats mean interchangeable pages.

@@ -142,9 +142,9 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
         """Number of samples to compute."""
         return self.n if self.best_of is None else self.best_of
 
-    def changed(self) -> dict[str, Any]:
-        """Return the fields that differ from their defaults, as JSON values."""
-        given: dict[str, Any] = msgspec.to_builtins(self, str_keys=True)
+    def changed(self, seed: int) -> dict[str, Any]:
+        """Return the fields that differ from their defaults, as JSON values, with this seed."""
+        given: dict[str, Any] = msgspec.to_builtins(self, str_keys=True) | {"seed": seed}
         return {
             name: list(value) if isinstance(value, tuple) else value
             for name, value in given.items()

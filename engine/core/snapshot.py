@@ -19,7 +19,7 @@ def snapshot(engine: "Engine") -> dict[str, Any]:
     return windows | {
         "seq": engine.log.next_seq - 1,
         "step": engine.step_count,
-        "tick": engine.cache.prefix_cache.tick,
+        "tick": engine.cache.tick,
         "paused": engine.paused,
         "waiting": [request.id for request in engine.scheduler.waiting],
         "running": [request.id for request in engine.scheduler.running],
@@ -30,7 +30,7 @@ def snapshot(engine: "Engine") -> dict[str, Any]:
             if plan.rows and plan.step != engine.step_count
         ],
         "free": list(engine.pool.free),
-        "queue": list(engine.cache.prefix_cache.eviction_queue),
+        "queue": list(engine.cache.eviction_queue),
         "refs": list(engine.pool.refs),
         "requests": [
             {
@@ -57,7 +57,7 @@ def snapshot(engine: "Engine") -> dict[str, Any]:
                 "last": node.last,
                 "lock": node.lock_ref,
             }
-            for _, node in sorted(engine.cache.prefix_cache.nodes.items())
+            for _, node in sorted(engine.cache.nodes.items())
         ],
         "holds": [
             {"id": hold.id, "table": list(hold.block_table), "lock": hold.last_node}

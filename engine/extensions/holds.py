@@ -90,7 +90,7 @@ class Holds:
 
         The caller releases the hold before the next step.
         """
-        lookup = self._cache.prefix_cache.lookup
+        lookup = self._cache.tree
         hold = Hold(self._next_id, label)
         self._next_id += 1
         self._cache.attach(hold, lookup.match(tokens, limit=blocks))

@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, cast
 
 from engine.core.cache.kv_cache_manager import KVCacheManager
+from engine.core.cache.prefix_cache import NO_REQUEST
 from engine.core.log.recorder import Recorder
 from engine.core.runner import PageStore
 from engine.core.tokenizer import Tokenizer
@@ -106,16 +107,15 @@ class KVTransfer:
                 f"blocks from block {first} on), got {len(pages)}"
             )
         num_cached = len(self._cached(tokens))
-        if num_cached < first or not self._cache.prefix_cache.lookup.enabled or not self._settle():
+        if num_cached < first or not self._cache.tree.enabled or not self._settle():
             return 0
         end = min(end, num_cached + self._make_room(tokens, num_cached, end - num_cached))
         if end <= num_cached:
             return 0
-        prefix_cache = self._cache.prefix_cache
-        match = prefix_cache.lookup.match(tokens, limit=num_cached)
+        match = self._cache.tree.match(tokens, limit=num_cached)
         new = list(tokens[num_cached * size : end * size])
         num_window_pages = self._make_room_in_windows(match.blocks, len(tokens) // size, end)
-        adopted = prefix_cache.adopt(match, new)
+        adopted = self._cache.adopt(match, new)
         if (window_pages := self._window_pages) is not None:
             window_pages.assign_adopted(adopted.blocks, num_window_pages)
             window_pages.send()
@@ -150,7 +150,7 @@ class KVTransfer:
         return cast(WindowPages | None, self._cache.pages)
 
     def _cached(self, tokens: Sequence[int]) -> list[int]:
-        lookup = self._cache.prefix_cache.lookup
+        lookup = self._cache.tree
         return lookup.match(tokens, limit=len(tokens) // self._cache.block_size).blocks
 
     def _make_room(self, tokens: Sequence[int], num_cached: int, wanted: int) -> int:
@@ -166,7 +166,7 @@ class KVTransfer:
         hold = self._holds.pin(tokens, num_cached, label=ADOPTING) if num_cached else None
         try:
             while len(pool.free) < wanted:
-                self._cache.prefix_cache.evict(None)
+                self._cache.evict(NO_REQUEST, "adopted")
         finally:
             if hold is not None:
                 self._holds.release(hold.id)

@@ -66,6 +66,7 @@ class Decoder:
 
     fingerprint  of the weights and, after `prepare`, of the rotary frequencies: equal fingerprints
                  compute equal keys and values
+    expert_loads how many tokens each expert computed in the latest `forward`; see `Runner`
 
     Raises CheckpointError if the weights do not match the configuration.
     """
@@ -106,14 +107,7 @@ class Decoder:
         self._weights_fingerprint = weights.fingerprint
         self.fingerprint = weights.fingerprint.hexdigest()
         self._tables: list[Tensor] = []
-
-    @property
-    def expert_loads(self) -> list[list[int]]:
-        """How many tokens each expert computed in the latest `forward`; see `Runner`."""
-        if not self.config.num_experts:
-            return []
-        networks = [layer.feed_forward for layer in self._layers]
-        return [one.loads if isinstance(one, MixtureOfExperts) else [] for one in networks]
+        self.expert_loads: list[list[int]] = []
 
     def check_kv(self, num_blocks: int, block_size: int, num_window_pages: int | None) -> None:
         """Raise ConfigError if KV memory of this size does not fit; see `check_kv_fits`."""
@@ -153,4 +147,7 @@ class Decoder:
         ]
         for layer in self._layers:
             layer.forward(x, rotations, attend)
+        if self.config.num_experts:
+            networks = [layer.feed_forward for layer in self._layers]
+            self.expert_loads = [getattr(network, "loads", []) for network in networks]
         return self._lm_head(self._norm(x.index_select(0, logits_indices))).float()

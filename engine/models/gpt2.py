@@ -84,6 +84,7 @@ class GPT2:
         self.num_parameters = weights.num_parameters
         self.weight_bytes = weights.weight_bytes()
         self.fingerprint = weights.fingerprint.hexdigest()
+        self.expert_loads: list[list[int]] = []  # it has no experts
 
     def check_kv(self, num_blocks: int, block_size: int, num_window_pages: int | None) -> None:
         """Raise ConfigError if KV memory of this size does not fit; see `check_kv_fits`."""
@@ -95,11 +96,6 @@ class GPT2:
             dtype=self.dtype,
             device=self.device,
         )
-
-    @property
-    def expert_loads(self) -> list[list[int]]:
-        """Empty: GPT-2 has no experts."""
-        return []
 
     def prepare(self, positions: int) -> None:
         """Do nothing: position embeddings are weights."""

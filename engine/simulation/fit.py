@@ -178,7 +178,7 @@ def finished_steps(log: EventLog) -> Iterator[tuple[StepScheduled | None, StepFi
         elif isinstance(event, StepScheduled) and event.rows:
             plans[step] = event
         elif isinstance(event, StepFinished):
-            yield plans.pop(event.step or step, None), event
+            yield plans.pop(event.step, None), event
 
 
 def _steps(log: EventLog) -> tuple[list[Work], _Floats, _Floats]:

@@ -147,7 +147,7 @@ class ReplayEngine(Engine):
         detokenizer: IncrementalDetokenizer = _LogDetokenizer(answer.texts)
         if not isinstance(self.tokenizer, _LogTokenizer):
             detokenizer = self.tokenizer.detokenizer(request.tokens[: request.prompt_length])
-        return OutputProcessor(request, detokenizer, _LogTool(request, answer))
+        return OutputProcessor(request, detokenizer, lambda: _LogTool(request, answer))
 
 
 class _LogDetokenizer:

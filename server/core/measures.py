@@ -24,6 +24,7 @@ from engine.core.log.vocabulary import (
     StepStarted,
 )
 from visualizer.reading.paused_time import PausedTime
+from visualizer.reading.rows.times import TokenGaps
 
 # vLLM's bucket limits in seconds (`vllm/v1/metrics/loggers.py`), plus smaller ones, because a small
 # model computes a token in a millisecond.
@@ -52,10 +53,10 @@ class Histogram:
         self.counts = [0] * (len(self.limits) + 1)
         self.sum = 0.0
 
-    def observe(self, value: float, times: int = 1) -> None:
-        """Count a value `times` times."""
-        self.counts[bisect_left(self.limits, value)] += times
-        self.sum += value * times
+    def observe(self, value: float) -> None:
+        """Count a value."""
+        self.counts[bisect_left(self.limits, value)] += 1
+        self.sum += value
 
 
 @dataclass(slots=True)
@@ -143,6 +144,7 @@ class Measures:
         self.step_tokens = Histogram(_STEP_TOKENS)
         self.recent_steps: deque[tuple[int, int]] = deque(maxlen=RECENT_STEPS)
         self._paused = PausedTime()
+        self._gaps = TokenGaps(self._paused)
         self._step = 0
         self._scheduled: dict[int, int] = {}  # unfinished step -> tokens
         self._drafted: dict[int, int] = {}  # request -> drafts in its row of the scheduled step
@@ -184,6 +186,7 @@ class Measures:
             self._paused.note(event)
         elif type(event) is RequestFinished:
             self.finished[event.reason] += 1
+            self._gaps.forget(event.request)
             self._sample_finished(self._samples.pop(event.request), event.reason)
 
     def _request_admitted(self, event: Admitted) -> None:
@@ -196,14 +199,13 @@ class Measures:
         self._admitted.setdefault(self._step, []).append(request)
 
     def _step_finished(self, event: StepFinished) -> None:
-        step = event.step or self._step
-        for request in self._admitted.pop(step, ()):
+        for request in self._admitted.pop(event.step, ()):
             request.scheduled = event.t["scheduled"]
             self.queue.observe(self._seconds(request.arrived, request.scheduled))
         end = event.t["end"]
         # An asynchronous step overlaps with others; its forward pass does not.
         began = event.t.get("launched", event.t["start"])
-        if tokens := self._scheduled.pop(step, 0):
+        if tokens := self._scheduled.pop(event.step, 0):
             self.recent_steps.append((tokens, event.t.get("ready", end) - began))
         for row in event.tokens:
             if drafted := self._drafted.pop(row.request, 0):
@@ -214,13 +216,12 @@ class Measures:
             self.generation_tokens += tokens
             sample = self._samples[row.request]
             sample.tokens += tokens
-            if sample.last is None:
+            if sample.first is None:
                 sample.first = end
                 self.ttft.observe(self._seconds(sample.request.arrived, end))
-                if tokens > 1:  # accepted drafts, or tokens forced by a tool
-                    self.itl.observe(0.0, tokens - 1)
-            else:
-                self.itl.observe(self._seconds(sample.last, end) / tokens, tokens)
+            for gap in self._gaps.before(row, end):
+                if gap is not None:
+                    self.itl.observe(gap / 1e3)
             sample.last = end
 
     def _sample_finished(self, sample: _Sample, reason: str) -> None:

@@ -32,7 +32,6 @@ import msgspec
 from engine.cluster.events import Moved
 from engine.cluster.transfer import TransferCosts, blocks_to_move, least_blocks_to_move
 from engine.core.config import ConfigError
-from engine.core.log.fold import State
 from server.gateway.follower import Follower
 from server.gateway.upstream import LostError, error_message, lost
 from server.http.errors import ApiError
@@ -106,7 +105,7 @@ class KVMover:
             return None
         states = [gateway.log.state.states[id_] for id_ in decoding]
         size = states[0].block_size
-        here = max(cached_blocks(state, tokens) for state in states)
+        here = max(state.cached_prefix(tokens)[1] for state in states) // size
         if not blocks_to_move(len(tokens), here, len(tokens) // size, size, self.costs):
             return None
         source = gateway.route(number, tokens, label, role=PREFILL)
@@ -129,7 +128,8 @@ class KVMover:
         state = gateway.log.state.states.get(target.member.id)
         if state is None or not target.joined:
             return
-        here, size = cached_blocks(state, tokens), state.block_size
+        size = state.block_size
+        here = state.cached_prefix(tokens)[1] // size
         end = (len(tokens) - 1) // size
         if here >= end:
             return
@@ -236,33 +236,6 @@ async def _fastest(times: dict[int, float], blocks: int, work: Awaitable[_Result
     result = await work
     times[blocks] = min(times.get(blocks, float("inf")), 1e3 * (time.perf_counter() - began))
     return result
-
-
-def cached_blocks(state: State, tokens: Sequence[int]) -> int:
-    """Return how many leading whole blocks of `tokens` a replica has cached according to its log."""
-    size, found, node = state.block_size, 0, state.nodes[0]
-    while True:
-        rest = tokens[found * size :]
-        below, shared = None, 0
-        for child in node.children:
-            blocks = _common_blocks(state.nodes[child].tokens, rest, size)
-            if blocks > shared:
-                below, shared = state.nodes[child], blocks
-        found += shared
-        if below is None or shared * size < len(below.tokens):
-            return found
-        node = below
-
-
-def _common_blocks(one: Sequence[int], other: Sequence[int], size: int) -> int:
-    """Return how many leading whole blocks are equal."""
-    blocks = 0
-    end = min(len(one), len(other)) // size
-    while blocks < end and list(one[blocks * size : (blocks + 1) * size]) == list(
-        other[blocks * size : (blocks + 1) * size]
-    ):
-        blocks += 1
-    return blocks
 
 
 def _labels(headers: Mapping[str, str]) -> dict[str, str]:

@@ -332,7 +332,7 @@ def is_usable(state: State, prefix: list[int]) -> bool:
 def check_after_step(engine: Engine) -> None:
     """Between steps: everything computed is cached, tables fit, locks and counts agree."""
     engine.pool.check_integrity()
-    cache = engine.cache.prefix_cache
+    cache = engine.cache
     cache.check_integrity()
     if engine.cache.pages is not None:
         engine.cache.pages.check_integrity()

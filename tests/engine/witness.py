@@ -60,9 +60,9 @@ class WatchedHash(HashCache):
         self.evicted.append((path, len(path) - (0 if node.blocks else len(node.tokens))))
         return node
 
-    def release(self, owner: BlockOwner, keep: int = 0) -> None:
+    def free(self, owner: BlockOwner, keep: int = 0) -> None:
         self.unlocked_before = self.num_evictable_blocks
-        super().release(owner, keep)
+        super().free(owner, keep)
 
 
 @dataclass
@@ -124,7 +124,7 @@ class Witness(EventLog):
         tables = {block for other in others for block in other.block_table}
         freed = sum(block in engine.pool.free for block in table)
         shared = sum(block in tables for block in table)
-        nodes = engine.cache.prefix_cache.nodes.values()
+        nodes = engine.cache.nodes.values()
         cached = {block for node in nodes for block in (*node.blocks, *node.copies)} - tables
         return {
             "free": free,
@@ -165,7 +165,7 @@ class Witness(EventLog):
         running = {request.id: len(request.block_table) for request in engine.scheduler.running}
         waiting = [request.id for request in engine.scheduler.waiting]
         free = len(engine.pool.free)
-        evictable = engine.cache.prefix_cache.num_evictable_blocks
+        evictable = engine.cache.num_evictable_blocks
         free += drafted_blocks(engine)  # drafts take theirs after the head of the queue is asked
         seen = Seen(event, waiting, running, free, evictable)
         seen.victims, seen.admitted, seen.twin = self._victims, self._admitted, self._twin

@@ -18,8 +18,6 @@ from engine.simulation.cost_runner import CostRunner
 from tests.parity import FIXTURES
 from tests.parity.radix_records import Edge, History, first_difference, read
 
-ASKER = Request(0, [], [], SamplingParams())  # an eviction makes room for it
-
 
 class EngineCache:
     """The engine's `KVCacheManager`, asked as `radix_records.PrefixCache`."""
@@ -33,7 +31,7 @@ class EngineCache:
 
     def match(self, request: int, prompt: list[int]) -> int:
         one = Request(request + 1, prompt, [], SamplingParams(), prompt_length=len(prompt))
-        self._cache.prefix_cache.attach(one, self._cache.match_prefix(one))
+        self._cache.attach(one, self._cache.match_prefix(one))
         self._live[request] = one
         return one.num_computed_tokens
 
@@ -42,23 +40,23 @@ class EngineCache:
         one.tokens = tokens
         self._cache.allocate_slots(one, len(tokens) - one.num_computed_tokens)
         one.num_computed_tokens = len(tokens)
-        self._cache.prefix_cache.cache_computed(one)
+        self._cache.cache_computed(one)
 
     def release(self, request: int) -> None:
         self._cache.free(self._live.pop(request))
 
     def evict(self, tokens: int) -> list[Edge]:
-        radix = self._cache.prefix_cache
+        radix = self._cache
         assert isinstance(radix, RadixCache)
         edges: list[Edge] = []
         while sum(edge.length for edge in edges) < tokens:
-            leaf = radix.lookup.next_victim()
+            leaf = radix.tree.next_victim()
             if leaf is None:
                 break
-            above = reversed(list(radix.lookup.path(leaf)))
+            above = reversed(list(radix.tree.path(leaf)))
             path = [token for node in above for token in node.tokens]
             edges.append(Edge(path, len(leaf.tokens)))
-            radix.evict(ASKER)
+            radix.evict(0, "room")
             assert leaf.id not in radix.nodes
         return edges
 

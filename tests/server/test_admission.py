@@ -36,7 +36,7 @@ def prompt(tokens: int, max_tokens: int, n: int = 1) -> list[Prompt]:
 
 def step(tokens: int, seconds: float) -> list[Event]:
     rows = [ScheduledRow(1, 0, tokens)]
-    return [StepScheduled(rows, []), StepFinished([], t={"start": 0, "end": int(seconds * 1e6)})]
+    return [StepScheduled(rows, []), StepFinished([], 0, t={"start": 0, "end": int(seconds * 1e6)})]
 
 
 def test_tokens_are_prompts_and_all_output_of_all_samples() -> None:

@@ -86,16 +86,12 @@ def _durations(log: EventLog, fork: int | None) -> dict[tuple[int, bool], float]
     An asynchronous step overlaps with others, so the duration of its forward pass is used.
     """
     found: dict[tuple[int, bool], float] = {}
-    step = 0
-    for event in log:
-        if isinstance(event, v.StepStarted):
-            step = event.step
-        elif isinstance(event, v.StepFinished) and "start" in event.t:
-            finished, t = event.step or step, event.t
-            if fork is None or finished < fork:
-                is_async = "launched" in t
-                took = t["ready"] - t["launched"] if is_async else t["end"] - t["start"]
-                found[finished, is_async] = took
+    for event in log.of(v.StepFinished):
+        t = event.t
+        if "start" in t and (fork is None or event.step < fork):
+            is_async = "launched" in t
+            took = t["ready"] - t["launched"] if is_async else t["end"] - t["start"]
+            found[event.step, is_async] = took
     return found
 
 

@@ -114,7 +114,7 @@ def decisions(
                 ]
                 made[step], events = _in_order(events, rows, log, unknown), []
             case v.StepFinished():
-                committed = event.step or step
+                committed = event.step
                 finished.add(committed)
                 if committed in made:  # else it started before the log's window
                     made[committed] += [

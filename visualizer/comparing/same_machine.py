@@ -40,7 +40,6 @@ def retime(log: EventLog, replay: EventLog) -> EventLog:
     assert isinstance(machine, v.RunStarted)
     steps, now, timed = iter(machine.t["fitted"]["step_us"]), 0, EventLog()
     starts: dict[int, int] = {}
-    step = 0
     for event in log:
         match event:
             case v.RunStarted(classes=ran):
@@ -55,11 +54,10 @@ def retime(log: EventLog, replay: EventLog) -> EventLog:
             case v.RequestArrived() | v.EnginePaused() | v.EngineResumed():
                 timed.append(msgspec.structs.replace(event, t=event.t | {"at": now}))
             case v.StepStarted():
-                step = event.step
-                starts[step] = now
+                starts[event.step] = now
                 timed.append(event)
             case v.StepFinished():
-                start, end = starts.pop(event.step or step), now + next(steps)
+                start, end = starts.pop(event.step), now + next(steps)
                 times = {"start": start, "scheduled": start, "end": end}
                 if "launched" in event.t:
                     times |= {"launched": now, "ready": end}

@@ -106,7 +106,7 @@ def _step_times(log: EventLog) -> Iterator[StepTimes]:
             case v.StepScheduled():
                 rows[step] = len(event.rows)
             case v.StepFinished() if "start" in event.t:
-                which, t = event.step or step, event.t
+                which, t = event.step, event.t
                 began, ended = ("launched", "ready") if is_async else ("scheduled", "end")
                 count = rows.pop(which, 0)
                 computed = _ms(t, began, ended) if count and began in t else None

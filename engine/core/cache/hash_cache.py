@@ -34,7 +34,13 @@ from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
 from engine.core.cache.block_pool import BlockPool
-from engine.core.cache.prefix_cache import NO_REQUEST, Adopted, BlockOwner, WindowPages
+from engine.core.cache.kv_cache_manager import KVCacheManager
+from engine.core.cache.prefix_cache import (
+    NO_REQUEST,
+    Adopted,
+    BlockOwner,
+    WindowPages,
+)
 from engine.core.log.vocabulary import (
     BlockEvicted,
     BlocksStored,
@@ -77,15 +83,10 @@ class HashMatch(NamedTuple):
     blocks: list[int]
 
 
-class HashCache:
-    """A hash table over the full blocks of a pool.
-
-    nodes  the nodes by id; the root, 0, is the empty prefix
-    tick   always 0, because the queue keeps the order of accesses
-    """
+class HashCache(KVCacheManager):
+    """A hash table over the full blocks of a pool. The queue keeps the order of accesses."""
 
     enabled = True
-    tick = 0
 
     def __init__(
         self,
@@ -95,16 +96,13 @@ class HashCache:
         pages: WindowPages | None = None,
     ) -> None:
         self.block_size = block_size
-        self.lookup = self
+        super().__init__(pool, self, emit, pages)
         self._root = HashNode(ROOT, None)
         self.nodes: dict[int, HashNode] = {ROOT: self._root}
         self._by_key: dict[_Key, HashNode] = {}
         self._node_of: dict[int, HashNode] = {}  # block -> its node
         self._queue: OrderedDict[int, None] = OrderedDict()  # cached blocks without an owner
         self._next_id = 1
-        self._pool = pool
-        self._pages = pages
-        self._emit = emit
 
     @property
     def num_evictable_blocks(self) -> int:
@@ -124,18 +122,14 @@ class HashCache:
             if child is None:
                 break
             node = child
-            blocks.append(node.blocks[0] if self._pages is None else self._with_page(node))
+            blocks.append(node.blocks[0] if self.pages is None else self._with_page(node))
         return HashMatch(node, blocks)
 
     def _with_page(self, node: HashNode) -> int:
         """Return the oldest copy that has a window page, or the oldest copy if none has one."""
-        assert self._pages is not None
+        assert self.pages is not None
         copies = [*node.blocks, *node.copies]
-        return next(filter(self._pages.has_page, copies), copies[0])
-
-    def is_scheduled(self, block: int) -> bool:
-        """Return whether a partly filled block already has a key, because this step fills it."""
-        return block in self._node_of
+        return next(filter(self.pages.has_page, copies), copies[0])
 
     # Owners
 
@@ -143,39 +137,59 @@ class HashCache:
         """Give an owner the blocks of its match. The caller emits the event."""
         for block in match.blocks:
             self._queue.pop(block, None)
-        self._pool.share(match.blocks)
-        owner.block_table = list(match.blocks)
-        owner.num_computed_tokens = len(match.blocks) * self.block_size
+        super().attach(owner, match)
         owner.last_node = match.node.id
 
-    def share(self, parent: Request, sample: Request) -> None:
+    def share_with(self, parent: Request, sample: Request) -> None:
         """Let a forked sample share all blocks of its parent."""
-        sample.block_table = list(parent.block_table)
-        self._pool.share(sample.block_table)
+        super().share_with(parent, sample)
         sample.last_node = parent.last_node
 
-    def release(self, owner: BlockOwner, keep: int = 0) -> None:
+    def writes_shared_block(self, request: Request) -> bool:
+        """Return whether the next token goes into a shared block, which must be copied first.
+
+        A block that became findable earlier in this step needs no copy, because the requests that
+        found it read only the tokens that this request writes.
+        """
+        if not super().writes_shared_block(request):
+            return False
+        return (
+            request.block_table[request.num_scheduled_tokens // self.block_size]
+            not in self._node_of
+        )
+
+    def allocate_slots(
+        self, request: Request, count: int, drafts: int = 0
+    ) -> list[tuple[int, int]] | None:
+        """Make slots writable, see `KVCacheManager`, and the full blocks among them findable."""
+        copies = super().allocate_slots(request, count)
+        if copies is not None:
+            # A placeholder's token id is not known yet, so its block cannot have a key.
+            end = min(request.num_scheduled_tokens + count - drafts, len(request.tokens))
+            self.cache_scheduled(request, end)
+        return copies
+
+    def free(self, owner: BlockOwner, keep: int = 0) -> None:
         """Release the blocks after the first `keep`; the tail is allocated or evicted first."""
         blocks = owner.block_table[keep:]
         for block in reversed(blocks):
-            if block in self._node_of and self._pool.refs[block] == 2:  # this owner and the cache
+            if block in self._node_of and self.pool.refs[block] == 2:  # this owner and the cache
                 self._queue[block] = None
-        self._pool.release(blocks[::-1])
+        self.pool.release(blocks[::-1])
         del owner.block_table[keep:]
         node = self.nodes[owner.last_node]
         while node.depth > keep:
             assert node.parent is not None
             node = node.parent
         owner.last_node = node.id
+        if not keep:
+            owner.num_computed_tokens = 0
 
     # Evicting
 
-    def evict(self, needed_by: Request | None) -> None:
+    def evict(self, needed_by: int, reason: EvictionReason) -> None:
         """Evict the block at the front of the queue."""
-        if needed_by is None:
-            self._evict(1, NO_REQUEST, "adopted")
-        else:
-            self._evict(1, needed_by.id, "room")
+        self._evict(1, needed_by, reason)
 
     def clear(self) -> None:
         """Evict every block in the queue."""
@@ -191,8 +205,8 @@ class HashCache:
         blocks = [self._queue.popitem(last=False)[0] for _ in range(count)]
         nodes = [self._remove(block) for block in blocks]
         for block in blocks:
-            self._pool.refs[block] = 0
-        self._pool.free[:0] = reversed(blocks)
+            self.pool.refs[block] = 0
+        self.pool.free[:0] = reversed(blocks)
         for node, block in zip(nodes, blocks, strict=True):
             self._emit(BlockEvicted(node.id, block, needed_by, reason))
 
@@ -215,7 +229,7 @@ class HashCache:
     def adopt(self, match: HashMatch, tokens: list[int]) -> Adopted:
         """Allocate blocks for tokens that continue a match, and make them findable."""
         node, nodes, size = match.node, list[int](), self.block_size
-        blocks = self._pool.allocate(len(tokens) // size)
+        blocks = self.pool.allocate(len(tokens) // size)
         for index, block in enumerate(blocks):
             node = self._child(node, tokens[index * size : (index + 1) * size])
             node.blocks.append(block)
@@ -223,7 +237,7 @@ class HashCache:
             nodes.append(node.id)
         # Queue the prefix as if a request had released it, so that its tail is evicted first.
         while node.parent is not None:
-            if self._pool.refs[block := node.blocks[0]] == 1:
+            if self.pool.refs[block := node.blocks[0]] == 1:
                 self._queue[block] = None
                 self._queue.move_to_end(block)
             node = node.parent
@@ -241,7 +255,7 @@ class HashCache:
             (node.copies if node.blocks else node.blocks).append(block)
             self._node_of[block] = node
             nodes.append(node.id)
-        self._pool.share(blocks)
+        self.pool.share(blocks)
         request.last_node = node.id
         self._emit(BlocksStored(request.id, parent.id, nodes, blocks))
 
@@ -271,13 +285,13 @@ class HashCache:
             for block in reversed(self._uncomputed_blocks(request)):
                 node = self._remove(block)
                 assert node.parent is not None
-                self._pool.refs[block] -= 1
+                self.pool.refs[block] -= 1
                 request.last_node = node.parent.id
                 self._emit(BlockWithdrawn(request.id, node.id, block))
             depth = self.nodes[request.last_node].depth
             keep = next((i for i in range(depth) if request.block_table[i] in uncomputed), depth)
             if keep < depth:
-                self.release(request, keep)
+                self.free(request, keep)
                 request.num_computed_tokens = keep * self.block_size
                 self._emit(BlocksTrimmed(request.id, keep))
 
@@ -290,7 +304,7 @@ class HashCache:
         for block, node in self._node_of.items():
             assert block in node.blocks + node.copies
             assert self.nodes.get(node.id) is node
-            assert (self._pool.refs[block] == 1) == (block in self._queue)
+            assert (self.pool.refs[block] == 1) == (block in self._queue)
         for node in self.nodes.values():
             if node.parent is not None:
                 assert self._by_key[node.parent.id, node.tokens] is node

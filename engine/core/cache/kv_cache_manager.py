@@ -1,8 +1,16 @@
-"""The KV cache manager: block tables, on top of a block pool and a prefix cache.
+"""The KV cache manager: block tables over a block pool, and what both kinds of prefix cache share.
+
+Two classes add a prefix cache, each as its original engine does:
+
+radix  `radix_cache.py`: SGLang's tree. A prefix can be found from the end of the step that computes
+       it, whole leaves are evicted, and duplicates are merged.
+hash   `hash_cache.py`: vLLM's block pool. A block can be found from the moment it is scheduled, single
+       blocks are evicted, and duplicates are kept.
 
 Each method completes its changes to pool, cache and request before it emits its event, so the log
 never shows an intermediate state. One rule covers all references: a block's count is the number of
-block tables that contain it, plus one while the prefix cache holds it (`prefix_cache.py`).
+block tables that contain it, plus one while the prefix cache holds it. A block with count 0 is on the
+free stack, and a cached block with count 1 can be evicted.
 
 Source: vLLM's `vllm/v1/core/kv_cache_manager.py`.
 
@@ -10,50 +18,111 @@ Differs from vLLM, which runs samples as separate requests that share full block
 samples of one prompt also share its partly filled block until the first write.
 """
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence, Set
+from typing import Any
 
 from engine.core.cache.block_pool import BlockPool
 from engine.core.cache.prefix_cache import (
+    Adopted,
     BlockOwner,
-    PrefixCache,
     PrefixLookup,
     PrefixMatch,
     WindowPages,
 )
-from engine.core.log.vocabulary import BlockCopied, BlocksAllocated, BlocksTrimmed, Event
+from engine.core.log.vocabulary import (
+    BlockCopied,
+    BlocksAllocated,
+    BlocksTrimmed,
+    Event,
+    EvictionReason,
+)
 from engine.core.request import Request
 
 
-class KVCacheManager:
+class KVCacheManager(ABC):
     """The blocks of an engine.
 
+    tree    finds all cached prefixes
+    lookup  finds the cached prefixes that a request can use, and is the only part that policies get
     pages   the window pages of a model with sliding layers; None if no layer slides, or if memory has
             room for all layers of every block
-    lookup  finds the cached prefixes that a request can use
+    nodes   the nodes of the prefix tree by id; a snapshot names the fields that it reads
+    tick    logical time of the latest access; 0 if the cache does not count accesses
     """
+
+    tree: PrefixLookup
+    nodes: Mapping[int, Any]
+    tick = 0
 
     def __init__(
         self,
         pool: BlockPool,
-        prefix_cache: PrefixCache,
+        tree: PrefixLookup,
         emit: Callable[[Event], None],
-        pages: WindowPages | None = None,
+        pages: WindowPages | None,
     ) -> None:
         self.pool = pool
-        self.prefix_cache = prefix_cache
+        self.tree = tree
         self.pages = pages
-        self.lookup: PrefixLookup = prefix_cache.lookup
-        if pages is not None:
-            self.lookup = pages.limited(prefix_cache.lookup)
-        self.block_size = self.lookup.block_size
+        self.lookup = tree if pages is None else pages.limited(tree)
+        self.block_size = tree.block_size
         self._emit = emit
+
+    # What the two kinds of prefix cache do in their own ways
+
+    @property
+    @abstractmethod
+    def num_evictable_blocks(self) -> int:
+        """The number of cached blocks that no owner uses."""
+
+    @property
+    def eviction_queue(self) -> list[int]:
+        """Evictable blocks in the order of their eviction; empty if the order is not a queue."""
+        return []
+
+    @abstractmethod
+    def free(self, owner: BlockOwner, keep: int = 0) -> None:
+        """Release all of an owner's blocks after the first `keep`. Safe to call twice."""
+
+    @abstractmethod
+    def evict(self, needed_by: int, reason: EvictionReason) -> None:
+        """Evict at least one block. The caller has checked that one can be evicted."""
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Evict every block that no owner uses."""
+
+    @abstractmethod
+    def adopt(self, match: Any, tokens: list[int]) -> Adopted:
+        """Allocate and cache blocks for tokens that continue a match; the tokens fill whole blocks.
+
+        The caller has checked that enough blocks are free, writes their KV and emits the event. The
+        whole prefix counts as accessed.
+        """
+
+    @abstractmethod
+    def cache_computed(self, request: Request) -> None:
+        """Note that a step has computed a request's tokens up to `num_computed_tokens`."""
+
+    def withdraw(  # noqa: B027 (the tree has only computed blocks)
+        self, requests: Sequence[Request], lost: Set[int] = frozenset()
+    ) -> None:
+        """Remove from the cache the blocks of these requests that the step will not compute.
+
+        The `lost` blocks are not computed either, so requests that use them lose them, too.
+        """
+
+    @abstractmethod
+    def check_integrity(self) -> None:
+        """Raise AssertionError if the cache contradicts itself."""
 
     # Counting
 
     @property
     def num_available_blocks(self) -> int:
         """The number of blocks that can be allocated: free ones and evictable ones."""
-        return len(self.pool.free) + self.prefix_cache.num_evictable_blocks
+        return len(self.pool.free) + self.num_evictable_blocks
 
     def num_available_blocks_beside(self, match: PrefixMatch) -> int:
         """Count the blocks that a request can allocate once it has attached `match`."""
@@ -69,7 +138,9 @@ class KVCacheManager:
         At least one token is left to compute, because its logits are needed. A prompt that still
         has tokens to score is computed in full, because the cache keeps no log-probabilities.
         """
-        reads = self.lookup.enabled and not request.unscored
+        reads = self.lookup.enabled
+        if request.params.prompt_logprobs is not None and request.unscored:
+            reads = False
         limit = (len(request.tokens) - 1) // self.block_size if reads else 0
         return self.lookup.match(request.tokens, limit)
 
@@ -79,27 +150,25 @@ class KVCacheManager:
         return total - len(request.block_table) + self.writes_shared_block(request)
 
     def writes_shared_block(self, request: Request) -> bool:
-        """Return whether the next token goes into a shared block, which must be copied first.
-
-        A block that became findable earlier in this step needs no copy, because the requests that
-        found it read only the tokens that this request writes.
-        """
+        """Return whether the next token goes into a shared block, which must be copied first."""
         index, filled = divmod(request.num_scheduled_tokens, self.block_size)
-        if not filled:
-            return False
-        block = request.block_table[index]
-        return self.pool.refs[block] > 1 and not self.prefix_cache.is_scheduled(block)
+        return filled > 0 and self.pool.refs[request.block_table[index]] > 1
 
     # Allocating
 
-    def attach(self, owner: BlockOwner, match: PrefixMatch) -> None:
+    def attach(self, owner: BlockOwner, match: Any) -> None:
         """Give an owner the blocks of its match, so that they stay. The caller emits the event."""
-        self.prefix_cache.attach(owner, match)
+        self.pool.share(match.blocks)
+        owner.block_table = list(match.blocks)
+        owner.num_computed_tokens = len(match.blocks) * self.block_size
         if self.pages is not None:
             self.pages.touch(owner.block_table)
 
     def allocate_slots(
-        self, request: Request, count: int, drafts: int = 0
+        self,
+        request: Request,
+        count: int,
+        drafts: int = 0,  # noqa: ARG002 (only the hash cache asks)
     ) -> list[tuple[int, int]] | None:
         """Make slots for the next `count` tokens writable: evict, copy on write, allocate.
 
@@ -112,7 +181,7 @@ class KVCacheManager:
             if need > self.num_available_blocks:
                 return None
             while len(self.pool.free) < need:
-                self.prefix_cache.evict(request)
+                self.evict(request.id, "room")
             if self.pages is not None:
                 self.pages.make_room(need, request.id)
             if self.writes_shared_block(request):
@@ -129,26 +198,17 @@ class KVCacheManager:
                 if self.pages is not None:
                     self.pages.assign(blocks)
                 self._emit(BlocksAllocated(request.id, blocks))
-        # A placeholder's token id is not known yet, so its block cannot have a key.
-        end = min(request.num_scheduled_tokens + count - drafts, len(request.tokens))
-        self.prefix_cache.cache_scheduled(request, end)
         return copies
 
     def share_with(self, parent: Request, sample: Request) -> None:
         """Let a forked sample share all blocks of its parent."""
+        sample.block_table = list(parent.block_table)
+        self.pool.share(sample.block_table)
         sample.num_computed_tokens = parent.num_computed_tokens
-        self.prefix_cache.share(parent, sample)
-
-    # Releasing
-
-    def free(self, owner: BlockOwner) -> None:
-        """Release all blocks of an owner. Safe to call twice."""
-        self.prefix_cache.release(owner)
-        owner.num_computed_tokens = 0
 
     def trim(self, request: Request) -> None:
         """Release the blocks past the scheduled tokens, which rejected drafts left unused."""
         keep = -(-request.num_scheduled_tokens // self.block_size)
         if keep < len(request.block_table):
-            self.prefix_cache.release(request, keep)
+            self.free(request, keep)
             self._emit(BlocksTrimmed(request.id, keep))

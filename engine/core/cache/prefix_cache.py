@@ -1,17 +1,10 @@
-"""The interface of a prefix cache. Two classes implement it, each as its original engine does.
+"""What a prefix cache shows to others: owners of blocks, matches, lookups and window pages.
 
-radix  `radix_cache.py`: SGLang's tree. A prefix can be found from the end of the step that computes
-       it, whole leaves are evicted, and duplicates are merged.
-hash   `hash_cache.py`: vLLM's block pool. A block can be found from the moment it is scheduled, single
-       blocks are evicted, and duplicates are kept.
-
-In both, a block's reference count is the number of block tables that contain it, plus one while the
-cache holds it. A block with count 0 is on the free stack, and a cached block with count 1 can be
-evicted.
+`kv_cache_manager.py` has the cache itself, and `radix_cache.py` and `hash_cache.py` its two kinds.
 """
 
-from collections.abc import Iterable, Mapping, Sequence, Set
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol
 
 from engine.core.request import Request
 
@@ -104,87 +97,4 @@ class WindowPages(Protocol):
 
     def take_unsent(self) -> list[tuple[int, int]]:
         """Return the changes that the runner does not know yet."""
-        ...
-
-
-class PrefixCache(Protocol):
-    """A prefix cache behind `KVCacheManager`. Each method completes its changes before it emits."""
-
-    @property
-    def lookup(self) -> PrefixLookup:
-        """The part of the cache that finds prefixes, and the only part that policies get."""
-        ...
-
-    @property
-    def nodes(self) -> Mapping[int, Any]:
-        """The nodes of the prefix tree by id; a snapshot names the fields that it reads."""
-        ...
-
-    @property
-    def tick(self) -> int:
-        """Logical time of the latest access; 0 if the cache does not count accesses."""
-        ...
-
-    @property
-    def num_evictable_blocks(self) -> int:
-        """The number of cached blocks that no owner uses."""
-        ...
-
-    @property
-    def eviction_queue(self) -> list[int]:
-        """Evictable blocks in the order of their eviction; empty if the order is not a queue."""
-        ...
-
-    def is_scheduled(self, block: int) -> bool:
-        """Return whether a partly filled block can already be found, because this step fills it."""
-        ...
-
-    def attach(self, owner: BlockOwner, match: Any) -> None:
-        """Give an owner the blocks of a match, so that they cannot be evicted."""
-        ...
-
-    def share(self, parent: Request, sample: Request) -> None:
-        """Let a forked sample share all blocks of its parent."""
-        ...
-
-    def release(self, owner: BlockOwner, keep: int = 0) -> None:
-        """Release all of an owner's blocks after the first `keep`."""
-        ...
-
-    def evict(self, needed_by: Request | None) -> None:
-        """Evict at least one block for a request, or for an adopted prefix if `needed_by` is None.
-
-        The caller has checked that a block can be evicted.
-        """
-        ...
-
-    def clear(self) -> None:
-        """Evict every block that no owner uses."""
-        ...
-
-    def adopt(self, match: Any, tokens: list[int]) -> Adopted:
-        """Allocate and cache blocks for tokens that continue a match; the tokens fill whole blocks.
-
-        The caller has checked that enough blocks are free, writes their KV and emits the event. The
-        whole prefix counts as accessed.
-        """
-        ...
-
-    def cache_scheduled(self, request: Request, end: int) -> None:
-        """Note that a step is going to compute the tokens of a request up to `end`."""
-        ...
-
-    def cache_computed(self, request: Request) -> None:
-        """Note that a step has computed a request's tokens up to `num_computed_tokens`."""
-        ...
-
-    def withdraw(self, requests: Sequence[Request], lost: Set[int] = frozenset()) -> None:
-        """Remove from the cache the blocks of these requests that the step will not compute.
-
-        The `lost` blocks are not computed either, so requests that use them lose them, too.
-        """
-        ...
-
-    def check_integrity(self) -> None:
-        """Raise AssertionError if the cache contradicts itself."""
         ...

@@ -97,7 +97,8 @@ def make_batch(rows: Sequence[Row], block_size: int, device: torch.device = CPU)
         own = logit_positions(row)
         sampled += [last + len(position.drafts) for position in own]
         positions_of_logits += own
-        scored += range(first, first + row.scored)
+        if row.request.params.prompt_logprobs is not None:
+            scored += range(first, first + row.scored)
 
     return Batch(
         token_ids=torch.tensor(token_ids, device=device),

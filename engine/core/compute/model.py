@@ -47,7 +47,8 @@ class ModelConfig:
 class Model(Protocol):
     """A decoder with its weights.
 
-    fingerprint  of what keys and values depend on: equal fingerprints compute equal KV
+    fingerprint   of what keys and values depend on: equal fingerprints compute equal KV
+    expert_loads  how many tokens each expert computed in the latest `forward`; see `Runner`
     """
 
     dtype: torch.dtype
@@ -55,15 +56,11 @@ class Model(Protocol):
     num_parameters: int
     weight_bytes: int
     fingerprint: str
+    expert_loads: list[list[int]]
 
     @property
     def config(self) -> ModelConfig:
         """Its sizes."""
-        ...
-
-    @property
-    def expert_loads(self) -> list[list[int]]:
-        """How many tokens each expert computed in the latest `forward`; see `Runner`."""
         ...
 
     def prepare(self, positions: int) -> None:

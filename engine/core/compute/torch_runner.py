@@ -10,6 +10,7 @@ Differs from vLLM (`vllm/v1/worker/gpu_model_runner.py`):
 """
 
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Any
 
 import torch
@@ -35,6 +36,7 @@ class TorchRunner:
     attention        a class like `PagedAttention`: created once per step, called once per layer
     verifier         a learner's own verifier of drafts; None for `count_accepted`
     logits_to_probs  a function like `truncated_probs`, for requests that are not greedy
+    expert_loads     how many tokens each expert of each layer computed in the latest `run`
     """
 
     def __init__(self, model: Model, name: str = "") -> None:
@@ -47,11 +49,7 @@ class TorchRunner:
         self.max_context: int | None = model.config.max_context
         self.window: int | None = model.config.window
         self.vocab_size = model.config.vocab_size
-
-    @property
-    def expert_loads(self) -> list[list[int]]:
-        """How many tokens each expert of each layer computed in the latest `run`; see `Runner`."""
-        return self._model.expert_loads
+        self.expert_loads: list[list[int]] = []
 
     def describe(self) -> dict[str, Any]:
         """Return the model's sizes, its precision and its KV memory in bytes.
@@ -143,13 +141,19 @@ class TorchRunner:
         logits = self._model.forward(
             batch.token_ids, batch.positions, attention, batch.logits_indices
         ).cpu()
+        self.expert_loads = self._model.expert_loads
         positions = batch.logit_positions
         if len(logits) > len(positions):
             score_prompts(logits[len(positions) :], rows)
         if not positions:
             return [[] for _ in rows]
         logits = logits[: len(positions)]
-        if self.verifier is None or not any(row.drafts for row in rows):
+        if not any(row.drafts for row in rows):
+            output, index = sample(logits, positions, self.logits_to_probs), count()
+            return [
+                [output.sampled(at := next(index), at + 1) for _ in row.samples] for row in rows
+            ]
+        if self.verifier is None:
             return split_output(rows, sample(logits, positions, self.logits_to_probs))
         output = sample(logits.clone(), positions, self.logits_to_probs)
         results = split_output(rows, output)
@@ -158,9 +162,9 @@ class TorchRunner:
         def report(first: int, ids: list[int]) -> Sampled:
             at = range(first, first + len(ids))
             own = logprobs[at, ids].tolist()
-            count, top = positions[first].params.logprobs, list[list[tuple[int, float]]]()
-            if count is not None:
-                top = top_logprobs(logprobs[first : first + len(ids)], [count] * len(ids))
+            wanted, top = positions[first].params.logprobs, list[list[tuple[int, float]]]()
+            if wanted is not None:
+                top = top_logprobs(logprobs[first : first + len(ids)], [wanted] * len(ids))
             return Sampled(ids, own, top, [output.masks[i] for i in at if i in output.masks])
 
         apply_verifier(self.verifier, rows, positions, results, probs=probs.tolist(), report=report)

@@ -192,7 +192,7 @@ class State(EngineState):
                     rows.append(v.ScheduledRow(sample.id, row.start, row.count, list(row.drafts)))
 
     def _step_finished(self, event: v.StepFinished) -> None:
-        for row in self.plans.pop(event.step or self.step, []):
+        for row in self.plans.pop(event.step, []):
             # A row is wasted if its request has ended, or if its step was dropped.
             if row.request in self.requests and row.request not in event.wasted:
                 request = self.requests[row.request]

@@ -126,7 +126,7 @@ class Recorder:
                 max_tokens=params.max_tokens,
                 n=params.samples,
                 priority=request.priority,
-                sampling=msgspec.structs.replace(params, seed=request.seed).changed(),
+                sampling=params.changed(request.seed),
                 t={"at": self._clock.now() if submitted_at is None else submitted_at},
             )
         )

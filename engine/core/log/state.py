@@ -9,8 +9,9 @@ of a client that joins a running engine.
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from msgspec import structs
@@ -27,6 +28,7 @@ from engine.core.log.vocabulary import (
 )
 
 ROOT = 0
+_CHUNK = 64
 
 
 @dataclass(slots=True)
@@ -147,6 +149,33 @@ class EngineState:
     def has_windows(self) -> bool:
         """Whether sliding layers have a memory of window pages."""
         return "num_window_pages" in self.settings
+
+    def cached_prefix(
+        self,
+        tokens: Sequence[int | str],
+        tokens_of: Callable[[NodeState], Sequence[int | str]] = attrgetter("tokens"),
+    ) -> tuple[list[NodeState], int]:
+        """Return the cached prefix of `tokens`: its nodes, and how many tokens agree with them.
+
+        The last node may agree in part. `tokens_of` returns the tokens of a node's edge.
+        """
+        path, length, node = list[NodeState](), 0, self.nodes[ROOT]
+        while node.children:
+            rest = tokens[length:]
+            node, agree = max(
+                (
+                    (child, common_length(tokens_of(child), rest))
+                    for child in map(self.nodes.__getitem__, node.children)
+                ),
+                key=itemgetter(1),
+            )
+            if not agree:
+                break
+            path.append(node)
+            length += agree
+            if agree < len(tokens_of(node)):
+                break
+        return path, length
 
     def usable_prefix(self, copies: Sequence[Sequence[int]]) -> list[int]:
         """Return the blocks of a cached prefix that a request can use.
@@ -349,6 +378,19 @@ class EngineState:
             self._reference(request.table)
         for hold in self.holds.values():
             self._reference(hold.table)
+
+
+def common_length(one: Sequence[int | str], other: Sequence[int | str]) -> int:
+    """Return the length of the longest common prefix. An unknown token, -1, equals no other."""
+    end, at = min(len(one), len(other)), 0
+    while at < end and one[at : at + _CHUNK] == other[at : at + _CHUNK]:
+        if -1 in one[at : at + _CHUNK]:
+            break
+        at += _CHUNK
+    at = min(at, end)
+    while at < end and one[at] == other[at] != -1:
+        at += 1
+    return at
 
 
 _CORE_REQUEST = (

@@ -301,7 +301,7 @@ class StepFinished(Event):
 
     With asynchronous scheduling the next step may have started and may be scheduled already.
 
-    step    the step that finished; 0 means the one that started last
+    step    the step that finished
     wasted  requests whose row was in vain: they had ended when it was computed, or the pass before
             failed, so that it was not. A request that was preempted in the meantime still gains its
             token, unless the row would have forked it
@@ -321,7 +321,7 @@ class StepFinished(Event):
     """
 
     tokens: list[TokenRow]
-    step: int = 0
+    step: int
     wasted: list[int] = []
     expert_loads: list[list[int]] = []
     draft_error: str = ""

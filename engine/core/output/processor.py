@@ -13,7 +13,7 @@ from engine.core.extras import extension
 from engine.core.log.vocabulary import FinishReason
 from engine.core.output.detokenizer import IncrementalDetokenizer
 from engine.core.output.stop_strings import StopStrings
-from engine.core.output.tool_use import SpecialTokens, Tool, ToolTokens
+from engine.core.output.tool_use import SpecialTokens, Tool, ToolTokens, ToolUse
 from engine.core.request import Constraint, Request
 from engine.core.runner import NO_MASK, Sampled, TokenMask
 from engine.core.sampling_params import SamplingParams
@@ -59,6 +59,8 @@ class OutputProcessor:
     `vllm/v1/engine/detokenizer.py`, in another process; nanochat's `Engine.generate` forces the
     tokens of tools.
 
+    new_tool      makes the sample's tool, if it has one
+    call_start    the token at which the tool is made; None makes it at once
     jump_forward  append what the grammar forces; the request has a constraint
     """
 
@@ -66,14 +68,16 @@ class OutputProcessor:
         self,
         request: Request,
         detokenizer: IncrementalDetokenizer,
-        tool: Tool | None,
+        new_tool: Callable[[], Tool] | None,
         special: SpecialTokens | None = None,
         *,
+        call_start: int | None = None,
         jump_forward: bool = False,
     ) -> None:
         self.request = request
         self._detokenizer = detokenizer
-        self._tool = tool
+        self._new_tool, self._call_start = new_tool, call_start
+        self._tool = new_tool() if new_tool is not None and call_start is None else None
         self._jump_forward = jump_forward
         self._special = special
         params = request.params
@@ -105,6 +109,8 @@ class OutputProcessor:
         """Ask the tool about a token and append its answer; the text then is not what it was."""
         if new.finish_reason is not None:
             return True
+        if token == self._call_start and self._tool is None and self._new_tool is not None:
+            self._tool = self._new_tool()
         answer = [] if self._tool is None else self._tool.feed(token)
         for forced in answer:
             if new.finish_reason is None:
@@ -188,13 +194,15 @@ class OutputProcessor:
 
 
 def output_maker(
-    config: EngineConfig, tokenizer: Tokenizer, tool: type[Tool]
+    config: EngineConfig, tokenizer: Tokenizer, tool: Callable[..., Tool]
 ) -> Callable[[Request], OutputProcessor]:
     """Return what creates output processors, with a tool if the tokenizer has the tokens for one."""
     tool_tokens = ToolTokens.of(tokenizer)
     new_tool: Callable[[], Tool] | None = None
+    call_start: int | None = None  # the engine's own tool does nothing before a call
     if tool_tokens is not None:
         new_tool = partial(tool, tool_tokens, tokenizer, extension("calculator").evaluate)
+        call_start = tool_tokens.call_start if tool is ToolUse else None
 
     def new_output(request: Request) -> OutputProcessor:
         params, special = request.params, None
@@ -207,8 +215,9 @@ def output_maker(
         return OutputProcessor(
             request,
             tokenizer.detokenizer(request.tokens[: request.prompt_length]),
-            new_tool and new_tool(),
+            new_tool,
             special,
+            call_start=call_start,
             jump_forward=jump,
         )
 

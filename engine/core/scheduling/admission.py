@@ -66,13 +66,14 @@ def check_request(
         bounds = f"a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}"
         raise RequestError("priority", f"must be {bounds}, got {priority!r}")
     length = f"{len(tokens)} prompt tokens and up to {params.max_tokens} output tokens"
+    memory = config.max_kv_tokens // config.block_size
     need = max_blocks(len(tokens), params.max_tokens, 1, config)
-    if need > config.num_blocks:
+    if need > memory:
         raise ContextLengthError(
-            "prompt" if config.blocks_for(len(tokens)) > config.num_blocks else "max_tokens",
+            "prompt" if config.blocks_for(len(tokens)) > memory else "max_tokens",
             f"{length} need {need} KV blocks of {config.block_size}, but memory has "
-            f"{config.num_blocks}: shorten the prompt, lower max_tokens or raise max_kv_tokens",
-            config.num_blocks * config.block_size + 1,  # the last token needs no slot
+            f"{memory}: shorten the prompt, lower max_tokens or raise max_kv_tokens",
+            memory * config.block_size + 1,  # the last token needs no slot
         )
     if max_context is not None and len(tokens) + params.max_tokens > max_context:
         raise ContextLengthError(
@@ -81,13 +82,12 @@ def check_request(
             "max_tokens",
             max_context,
         )
-    samples = "n" if params.best_of is None else "best_of"
-    need = required_blocks(len(tokens), params, config)
-    if need > config.num_blocks:
+    if not config.preemption and (need := required_blocks(len(tokens), params, config)) > memory:
+        samples = "n" if params.best_of is None else "best_of"
         raise RequestError(
             samples,
             f"with preemption off, {min(params.samples, config.max_batch_size)} samples reserve "
-            f"{need} KV blocks, but memory has {config.num_blocks}: lower {samples} or max_tokens, "
+            f"{need} KV blocks, but memory has {memory}: lower {samples} or max_tokens, "
             "raise max_kv_tokens or turn preemption on",
         )
     if not config.chunked_prefill and len(tokens) > config.token_budget:
@@ -115,7 +115,7 @@ def max_blocks(prompt_length: int, max_tokens: int, samples: int, config: Engine
     The samples share the full blocks of the prompt. The last sampled token is never computed and
     needs no slot.
     """
-    whole = config.blocks_for(prompt_length + max_tokens - 1)
+    whole = -(-(prompt_length + max_tokens - 1) // config.block_size)
     shared = prompt_length // config.block_size
     return shared + samples * (whole - shared)
 
@@ -148,9 +148,7 @@ def _check_ids(field: str, ids: Iterable[int], vocab_size: int) -> None:
 
 
 def bad_word_ids(params: SamplingParams, tokenizer: Tokenizer) -> tuple[tuple[int, ...], ...]:
-    """Return the token sequences of `params.bad_words`. Raises RequestError."""
-    if not params.bad_words:
-        return ()
+    """Return the token sequences of `params.bad_words`, at least one. Raises RequestError."""
     try:
         found: tuple[tuple[int, ...], ...] = extension("bad_words").bad_word_ids(
             params.bad_words, tokenizer
@@ -192,7 +190,8 @@ class RequestValidator:
             vocab_size=self._tokenizer.vocab_size,
             max_context=max_context,
         )
-        bad_word_ids(params, self._tokenizer)
+        if params.bad_words:
+            bad_word_ids(params, self._tokenizer)
 
     def prepare(self) -> None:
         """Prepare for structured outputs, so that the first one does not delay other requests."""

@@ -16,8 +16,8 @@ SGLang's sort a list (`python/sglang/srt/managers/schedule_policy.py`). In both,
 scheduler decides on admission and victims.
 """
 
-from collections.abc import Collection, Hashable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.core.cache.prefix_cache import PrefixLookup
 from engine.core.request import Request
@@ -107,6 +107,10 @@ class Policy:
         """
 
 
-def overrides(policy: Policy, method: str) -> bool:
-    """Return whether a policy's class has its own version of a method."""
-    return getattr(type(policy), method) is not getattr(Policy, method)
+def hook(policy: Policy, method: str) -> Callable[..., Any] | None:
+    """Return a method of a policy, or None if its class does not override the default.
+
+    The engine calls a policy only for what it decides, so first come, first served costs nothing.
+    """
+    bound: Callable[..., Any] = getattr(policy, method)
+    return None if getattr(bound, "__func__", None) is getattr(Policy, method) else bound

@@ -39,7 +39,7 @@ from engine.core.part_errors import RECOVERABLE, PartError
 from engine.core.request import Request
 from engine.core.runner import Row
 from engine.core.scheduling.admission import max_blocks
-from engine.core.scheduling.policy import AdmissionLimits, Policy, overrides
+from engine.core.scheduling.policy import AdmissionLimits, Policy, hook
 from engine.core.scheduling.waiting_queue import WaitingQueue
 from engine.core.speculation.drafter import Speculation
 
@@ -78,6 +78,7 @@ class Scheduler:
     plans    the scheduled steps that have not finished: at most one, or two if scheduling is
              asynchronous
     step     the number of the step that is scheduled next or was scheduled last
+    on_served  the policy's method, or None if it keeps no accounts
     """
 
     def __init__(
@@ -100,8 +101,8 @@ class Scheduler:
         self._emit = emit
         self.speculation = speculation
         self._static_batch: set[int] = set()  # roots of the requests in the current static batch
-        self._policy_admits = overrides(policy, "admit")
-        self._policy_defers = overrides(policy, "defer")
+        self._admits, self._defers = hook(policy, "admit"), hook(policy, "defer")
+        self.on_served = hook(policy, "on_served")
 
     def schedule(self) -> Plan:
         """Hand out one step's tokens, update requests, queue and cache, and emit each change.
@@ -117,7 +118,7 @@ class Scheduler:
             if self.speculation is not None:
                 self._add_drafts(plan, running_rows, self.speculation)
         except RECOVERABLE as error:
-            self.cache.prefix_cache.withdraw([row.request for row in plan.rows])
+            self.cache.withdraw([row.request for row in plan.rows])
             for row in plan.rows:
                 self.cache.trim(row.request)
             return Plan(self.step, copies=plan.copies, error=error)
@@ -191,7 +192,7 @@ class Scheduler:
         return bool(preempted)
 
     def _preempt(self, plan: Plan, victim: Request, needed_by: Request) -> None:
-        self.cache.prefix_cache.withdraw([victim])
+        self.cache.withdraw([victim])
         self.waiting.add(victim, front=True)  # this comes first because the policy may raise
         refunded = sum(row.count for row in plan.rows if row.request is victim)
         plan.budget += refunded
@@ -243,14 +244,15 @@ class Scheduler:
             return None
         if self.config.batching == "static" and not self.running:
             self._form_static_batch()
-        lookup = self.cache.lookup
-        may_defer = self._policy_defers and not self.waiting.is_over_limit
+        defers = self._defers
+        if defers is not None and self.waiting.is_over_limit:
+            defers = None
         admit, size = None, self.config.block_size
-        if self._policy_admits and not after_preemption:
+        if self._admits is not None and not after_preemption:
             blocks = self.cache.num_available_blocks
             limits = AdmissionLimits(self._free_seats(), plan.budget, blocks, size)
             with closing(self.waiting.in_order()) as candidates:
-                admit = self.policy.admit(candidates, limits)
+                admit = self._admits(candidates, limits)
         deferred = 0
         with closing(self.waiting.in_order()) as candidates:
             for request in candidates:
@@ -259,9 +261,9 @@ class Scheduler:
                     obstacle = self._batch_obstacle(plan, request)
                 # A policy may defer a request only while others compute, because every step must
                 # make progress.
-                if obstacle is None and may_defer and plan.rows:
+                if obstacle is None and defers is not None and plan.rows:
                     computing = [row.request for row in plan.rows]
-                    if self.policy.defer(request, lookup, computing):
+                    if defers(request, self.cache.lookup, computing):
                         plan.skipped.append((request.id, "policy"))
                         deferred += 1
                         continue
@@ -305,7 +307,7 @@ class Scheduler:
             return "token_budget", tokens, plan.budget
         whole = self.config.admission == "whole"
         end = cached + (missing if whole else min(missing, plan.budget))
-        need = self.config.blocks_for(end) - len(match.blocks)
+        need = -(-end // self.config.block_size) - len(match.blocks)
         have = self.cache.num_available_blocks_beside(match)
         if need > have:
             return "whole_sequence" if whole else "no_free_blocks", need, have
@@ -323,8 +325,8 @@ class Scheduler:
         self.waiting.remove(request)
         self.running.append(request)
         self._emit(Admitted(request.id, request.last_node, list(request.block_table), resumed, key))
-        if not resumed:
-            self.policy.on_served(request, request.num_uncomputed_tokens, 0)
+        if not resumed and self.on_served is not None:
+            self.on_served(request, request.num_uncomputed_tokens, 0)
         count = min(request.num_uncomputed_tokens, plan.budget)
         copies = self.cache.allocate_slots(request, count)
         assert copies is not None, "an admitted request's first chunk fits"

@@ -8,6 +8,8 @@ three data structures:
     groups    group -> its requests in queue order; by default each request is a group of its own
     heap      (key, position, group) for the first request of each group
 
+Without keys of a policy, the order is that of the queue, and the heap stays empty.
+
 A heap entry is stale when its request has left or its key has grown. Stale entries are dropped or
 updated only when they reach the top. Because a key never shrinks, no request is passed over. Greedy
 algorithms use the same lazy heap.
@@ -24,7 +26,7 @@ from itertools import islice
 
 from engine.core.cache.prefix_cache import PrefixLookup
 from engine.core.request import Request
-from engine.core.scheduling.policy import Policy
+from engine.core.scheduling.policy import Policy, hook
 
 _Entry = tuple[tuple[float, ...], int, Hashable]  # positions are unique, so groups never compare
 
@@ -37,6 +39,8 @@ class WaitingQueue:
 
     def __init__(self, policy: Policy, tree: PrefixLookup) -> None:
         self._policy = policy
+        self._key, self._group = hook(policy, "key"), hook(policy, "group")
+        self._on_queued = hook(policy, "on_queued")
         self._tree = tree
         self._waiting: OrderedDict[int, tuple[Request, int, Hashable]] = OrderedDict()
         self._groups: dict[Hashable, OrderedDict[int, Request]] = {}
@@ -57,8 +61,9 @@ class WaitingQueue:
 
     def add(self, request: Request, *, front: bool = False) -> None:
         """Add a request at the back, or at the front if it was preempted."""
-        self._policy.on_queued(request, self)  # this comes first because it may raise
-        group = self._policy.group(request)
+        if self._on_queued is not None:
+            self._on_queued(request, self)  # this comes first because it may raise
+        group = request.id if self._group is None else self._group(request)
         if front:
             self._front -= 1
             self._waiting[request.id] = (request, self._front, group)
@@ -86,7 +91,7 @@ class WaitingQueue:
 
     def key(self, request: Request) -> tuple[float, ...]:
         """Return the policy's key for a request, as of now."""
-        return self._policy.key(request, self._tree)
+        return () if self._key is None else self._key(request, self._tree)
 
     def first(self) -> Request | None:
         """Return the first request in the policy's order, or None if no request is waiting."""
@@ -104,11 +109,12 @@ class WaitingQueue:
 
         The caller may remove the request that was yielded last.
         """
-        if self.is_over_limit:
+        if self._key is None or self.is_over_limit:
             passed = 0
-            while (request := next(islice(self, passed, None), None)) is not None:
-                yield request
-                passed += request.id in self._waiting
+            while chunk := tuple(islice(self, passed, 2 * passed + 1)):
+                for request in chunk:
+                    yield request
+                    passed += request.id in self._waiting
         elif self._policy.keys_change:
             yield from sorted(self, key=self.key)  # stable: ties keep the queue's order
         else:

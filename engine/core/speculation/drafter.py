@@ -17,7 +17,6 @@ from typing import Any, Protocol, runtime_checkable
 
 from engine.core.cache.kv_cache_manager import KVCacheManager
 from engine.core.config import EngineConfig
-from engine.core.part_errors import DrafterError, ask, checked_ids
 from engine.core.request import Request
 from engine.core.runner import PageStore, Row, Sampled
 
@@ -80,10 +79,9 @@ class Speculation:
     drafts are accepted needs its next blocks sooner.
     """
 
-    def __init__(self, drafter: Drafter, cache: KVCacheManager, vocab_size: int) -> None:
+    def __init__(self, drafter: Drafter, cache: KVCacheManager) -> None:
         self._drafter = drafter
         self._cache = cache
-        self._vocab_size = vocab_size
 
     def drafts(self, row: Row, budget: int) -> list[int]:
         """Return drafts to append to a row, or none unless its request catches up in this step.
@@ -96,8 +94,7 @@ class Speculation:
         if budget == 0 or len(row.samples) != 1:
             return []
         output_left = request.params.max_tokens - (len(request.tokens) - request.prompt_length)
-        proposed = ask(DrafterError, self._drafter.propose, request)
-        drafts = checked_ids(DrafterError, self._drafter, "propose", proposed, self._vocab_size)
+        drafts = self._drafter.propose(request)
         if request.constraint is not None:  # forbidden drafts could never be accepted
             drafts = drafts[: request.constraint.count_allowed(request.output_ids, drafts)]
         drafts = drafts[: max(0, min(budget, output_left - 1))]

@@ -118,10 +118,7 @@ def split_output(rows: Sequence[Row], output: SamplerOutput) -> list[list[Sample
             end = first + 1
             if row.drafts:
                 end += count_accepted(row.drafts, output.token_ids[first : end + len(row.drafts)])
-            top = [output.top_logprobs[i] for i in range(first, end) if i in output.top_logprobs]
-            masks = [output.masks[i] for i in range(first, end) if i in output.masks]
-            ids, logprobs = output.token_ids[first:end], output.logprobs[first:end]
-            samples.append(Sampled(ids, logprobs, top, masks))
+            samples.append(output.sampled(first, end))
             first += len(row.drafts) + 1
         results.append(samples)
     return results

@@ -184,8 +184,7 @@ class _Table:
             self._admitted.setdefault(self._step, []).append(event.request)
 
     def _finish_step(self, event: v.StepFinished) -> None:
-        step = event.step or self._step
-        for request in self._admitted.pop(step, ()):
+        for request in self._admitted.pop(event.step, ()):
             row = self.rows[request]
             row.queue_ms = self._since_arrival(row, event.t.get("start"))
         for request, drafts in self._drafts.items():
@@ -193,7 +192,7 @@ class _Table:
             if row.finish_reason is None:  # otherwise the forward pass failed
                 row.drafted_tokens = plus(row.drafted_tokens, drafts)
         for gain in event.tokens:
-            self._add_tokens(self.rows[gain.request], gain, step, event.t.get("end"))
+            self._add_tokens(self.rows[gain.request], gain, event.step, event.t.get("end"))
 
     def _add_tokens(self, row: RequestRow, gain: v.TokenRow, step: int, end: int | None) -> None:
         arrived = self._arrivals.get(row.root)

@@ -30,3 +30,7 @@ class TokenGaps:
         self._last[gain.request] = end
         first = None if last is None else in_ms(end - last - self._paused.between(last, end))
         return [first, *[0.0] * (len(gain.ids) - 1)]
+
+    def forget(self, request: int) -> None:
+        """Drop a request that has ended, because a server's log has no end."""
+        self._last.pop(request, None)

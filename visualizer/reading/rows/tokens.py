@@ -55,23 +55,19 @@ def token_rows(events: Iterable[v.Event]) -> list[OutputTokenRow]:
     counts: dict[int, int] = {}  # request -> output tokens so far
     paused = PausedTime()
     gaps = TokenGaps(paused)
-    step = 0
     for event in events:
         paused.note(event)
         match event:
             case v.Keyframe():
-                step = event.state["step"]
                 for entry in event.state["requests"]:
                     counts[entry["id"]] = len(entry["tokens"]) - entry["prompt_length"]
-            case v.StepStarted():
-                step = event.step
             case v.StepFinished():
-                rows += _rows(event, event.step or step, counts, gaps)
+                rows += _rows(event, counts, gaps)
     return rows
 
 
 def _rows(
-    event: v.StepFinished, step: int, counts: dict[int, int], gaps: TokenGaps
+    event: v.StepFinished, counts: dict[int, int], gaps: TokenGaps
 ) -> Iterator[OutputTokenRow]:
     """Yield a step's rows and count them in `counts`."""
     end, logprobs = event.t.get("end"), event.t.get("logprobs")
@@ -86,7 +82,7 @@ def _rows(
             yield OutputTokenRow(
                 request=gain.request,
                 index=first + at,
-                step=step,
+                step=event.step,
                 id=id_,
                 text=gain.texts[at],
                 logprob=None if forced or logprobs is None else logprobs[number][at],

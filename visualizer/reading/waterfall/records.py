@@ -249,7 +249,7 @@ class Records:
             step.prefills += not work.is_decode
 
     def _finished(self, event: v.StepFinished) -> None:
-        number = event.step or self._state.step
+        number = event.step
         step = self._open.pop(number, None) or Step(number)
         for request in event.wasted:
             if request in self._state.requests and number in self.lives[request].work:

@@ -5,11 +5,9 @@ from dataclasses import replace
 from engine.cluster.cluster_log import ClusterLog, ClusterState
 from engine.cluster.events import Of, Placed, Routed
 from engine.core.log import vocabulary as v
-from engine.core.log.fold import State
 from visualizer.reading.why.find import request_named
 from visualizer.reading.why.miss import MissKind, WhyMissed
 from visualizer.reading.why.missed import why_missed
-from visualizer.reading.why.prompts import common_length
 
 # Reasons that its own replica does not give: another replica is then the better answer.
 _REPLACED: tuple[MissKind, ...] = ("never_stored", "shorter", "differs", "first", "computing")
@@ -52,15 +50,9 @@ def _longest_elsewhere(log: ClusterLog, place: Placed, answer: WhyMissed) -> tup
         cluster.add(event)
     own = cluster.states[place.replica].requests[place.its_request].tokens[: answer.most]
     cached = {
-        replica: _cached(state, own)
+        replica: state.cached_prefix(own)[1] // state.block_size * state.block_size
         for replica, state in cluster.states.items()
         if replica != place.replica
     }
     best = max(cached, key=lambda one: cached[one], default="")
     return best, cached.get(best, 0)
-
-
-def _cached(state: State, tokens: list[int]) -> int:
-    leaves = (node.id for node in state.nodes.values() if not node.children)
-    agree = max((common_length(state.prefix_tokens(leaf), tokens) for leaf in leaves), default=0)
-    return agree // state.block_size * state.block_size

@@ -11,10 +11,11 @@ from engine.core.config import EngineConfig
 from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
 from engine.core.log.log import EventLog
+from engine.core.log.state import common_length
 from visualizer.reading.messages import wasted_words
 from visualizer.reading.rows import OutputTokenRow, token_rows
 from visualizer.reading.why.scoring import Unscored
-from visualizer.reading.why.shortfall import Shortfall, common_length, shortfall
+from visualizer.reading.why.shortfall import Shortfall, shortfall
 
 
 @dataclass(slots=True)
@@ -205,11 +206,7 @@ def _admission(before: State, event: v.Admitted, lost: list[Eviction]) -> Admiss
         found=len(event.blocks) * size,
         adopted=before.adopted_prefix(event.node),
         most=(len(request.tokens) - 1) // size * size,
-        agree=max(
-            common_length(before.prefix_tokens(node.id), request.tokens)
-            for node in before.nodes.values()
-            if not node.children  # these contain the prefixes above
-        ),
+        agree=before.cached_prefix(request.tokens)[1],
         sharers=[
             other.id
             for other in before.requests.values()

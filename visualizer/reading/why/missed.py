@@ -13,10 +13,11 @@ from collections.abc import Mapping
 from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
 from engine.core.log.log import EventLog
+from engine.core.log.state import common_length
 from engine.simulation.facts import Fact, Knowledge, knowledge
 from visualizer.reading.why.find import request_named, request_names
 from visualizer.reading.why.miss import MissKind, WhyMissed
-from visualizer.reading.why.prompts import Prompts, common_length
+from visualizer.reading.why.prompts import Prompts
 from visualizer.reading.why.scoring import Unscored
 
 # The facts that each kind follows from, besides the number of cached tokens.
@@ -80,11 +81,7 @@ class _Search:
         state, size, own = self.state, self.state.block_size, self.own
         found, most = len(event.blocks) * size, (len(own) - 1) // size * size
         about, agree = self.prompts.nearest(event.request, own)
-        cached = max(
-            common_length(self.prompts.path(node.id, state), own)
-            for node in state.nodes.values()
-            if not node.children
-        )
+        _, cached = state.cached_prefix(own, self.prompts.of_node)
         if cached > agree:
             about, agree = None, cached
         missing = found // size  # the first block that was not cached

@@ -4,28 +4,12 @@ Where token ids are unknown (-1), each token of a block is replaced by the block
 it: hashes cover all tokens before them, so equal hashes mean equal prefixes.
 """
 
-from collections.abc import Sequence
-
 from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
 from engine.core.log.log import EventLog
-from engine.core.log.state import ROOT
+from engine.core.log.state import ROOT, NodeState, common_length
 
 Tokens = list[int | str]
-_CHUNK = 64
-
-
-def common_length(one: Sequence[int | str], other: Sequence[int | str]) -> int:
-    """Return the length of the longest common prefix. An unknown token, -1, equals no other."""
-    end, at = min(len(one), len(other)), 0
-    while at < end and one[at : at + _CHUNK] == other[at : at + _CHUNK]:
-        if -1 in one[at : at + _CHUNK]:
-            break
-        at += _CHUNK
-    at = min(at, end)
-    while at < end and one[at] == other[at] != -1:
-        at += 1
-    return at
 
 
 class Prompts:
@@ -101,12 +85,13 @@ class Prompts:
                 for index, node in enumerate(event.nodes, start=depth):
                     self._node_tokens[node] = tokens[index * size : (index + 1) * size]
 
+    def of_node(self, node: NodeState) -> Tokens:
+        """Return the tokens of a node's edge."""
+        return self._node_tokens.get(node.id, []) or list(node.tokens)
+
     def path(self, node: int, state: State) -> Tokens:
         """Return all tokens from the root to the end of a node's edge."""
-        edges: list[Tokens] = [
-            self._node_tokens.get(one, []) or list(state.nodes[one].tokens)
-            for one in _above(node, state)
-        ]
+        edges = [self.of_node(state.nodes[one]) for one in _above(node, state)]
         return [token for edge in reversed(edges) for token in edge]
 
     def nearest(self, request: int, own: Tokens) -> tuple[int | None, int]:

@@ -23,7 +23,7 @@ class Unscored(set[int]):
                     if entry["sampling"].get("prompt_logprobs") is not None and not scored:
                         self.add(entry["id"])
             case v.StepFinished():
-                for row in state.plans.get(event.step or state.step, []):
+                for row in state.plans.get(event.step, []):
                     request = state.requests.get(row.request)
                     if request and row.start + row.count >= request.prompt_length - 1:
                         self.discard(row.request)

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from engine.core.config import EngineConfig
 from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
-from engine.core.log.state import ROOT, RequestState
+from engine.core.log.state import RequestState
 
 
 class CachedPrefix:
@@ -24,28 +24,11 @@ class CachedPrefix:
         size = state.block_size
         reads_cache = state.settings["prefix_cache"] != "off" and not unscored
         limit = (len(request.tokens) - 1) // size if reads_cache else 0
-        found: list[list[int]] = []  # copies of each block
-        node = state.nodes[ROOT]
-        while len(found) < limit:
-            rest = request.tokens[len(found) * size : limit * size]
-            below = [state.nodes[child] for child in node.children]
-            shared = {child.id: common_length(child.tokens, rest) // size for child in below}
-            node = max(below, key=lambda child: shared[child.id], default=node)
-            depth = shared.get(node.id, 0)
-            found += [[block, *node.copies] for block in node.blocks[:depth]]
-            if depth == 0 or depth < len(node.blocks):
-                break
-        usable = state.usable_prefix(found)
+        path, length = state.cached_prefix(request.tokens[: limit * size])
+        found = [[block, *node.copies] for node in path for block in node.blocks]
+        usable = state.usable_prefix(found[: length // size])
         self.blocks = len(usable)
         self.unlocked = sum(state.refs[block] == 1 for block in usable)
-
-
-def common_length(one: list[int], other: list[int]) -> int:
-    """Return the length of the longest common prefix. An unknown token, -1, equals no other."""
-    for index, (a, b) in enumerate(zip(one, other, strict=False)):
-        if a != b or a < 0:
-            return index
-    return min(len(one), len(other))
 
 
 class Shortfall(NamedTuple):

@@ -103,10 +103,7 @@ class _Queue:
         assert isinstance(event, v.StepScheduled)
         self.event = event
         for later in log[at:]:
-            if (
-                isinstance(later, v.StepFinished)
-                and (later.step or self.state.step) == self.state.step
-            ):
+            if isinstance(later, v.StepFinished) and later.step == self.state.step:
                 self.now = later.t.get("scheduled", later.t.get("end"))
                 break
 
