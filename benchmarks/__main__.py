@@ -1,50 +1,38 @@
-"""Run all figures, one after the other, or only those named on the command line."""
+"""python -m benchmarks [FIGURE [OPTIONS]]: measure one figure, or all of them with their defaults."""
 
-import importlib
-import importlib.util
 import sys
 import time
+from importlib import import_module
 
-# Figure -> what it shows. `benchmarks.FIGURE` holds it and its `main()` measures, prints and saves.
+import typer
+
+# Figure -> what it shows. `main` in `benchmarks.FIGURE` measures, prints and saves it.
 FIGURES = {
-    "batching": "continuous over static batching: steps, throughput, time to first token",
-    "parity": "greedy tokens of every family in every situation, against transformers",
-    "others": "the engine against transformers and llama.cpp, batch 1, 8 and 32",
-    "sizes": "0.6B and 1.5B shapes against transformers and llama.cpp; long contexts",
-    "bare": "the engine against a loop that only decodes: what serving costs",
-    "steps": "where the time of a decode step goes, batch 1, 8 and 32",
-    "ragged": "64 requests arriving over time with one system prompt, against transformers",
-    "recording": "the engine with its event log over the engine without one",
-    "speculation": "prompt lookup: steps and throughput with drafts over without",
-    "draft_models": "draft models: acceptance, steps and throughput with drafts over without",
-    "structured": "1,000 random schemas; the cost of a mask; plain rows beside structured ones",
-    "scheduling": "a step's decisions with 100 and 10,000 waiting; radix costs per token",
-    "prefix_hit": "time to first token of a cached prompt over a cold one",
-    "moving": "prefill on one replica, decode on another: tokens, time per move, decisions",
-    "simulation": "the simulation against the engine; 100,000 requests; the size of a log",
-    "routing": "routers, simulated: hits, TTFT, the cost of a decision, 100 replicas",
-    "board": "the board in a browser at 10,000, 100,000 and 1,000,000 events",
+    "speed": "decode at batch 1, 8 and 32, decisions at 32 and 128; also against another checkout",
+    "sizes": "models of 0.5B and 1.5B against transformers and llama.cpp, and a long context",
     "loading": "memory and time to load each type of file, against its size",
-    "memory": "resident memory and blocks in a soak of 20,000 requests",
+    "routing": "the cost of a router's decision; 100 simulated replicas",
+    "board": "the board in a browser at 10,000, 100,000 and 1,000,000 events",
+    "load": "a server under load and faults, and a gateway whose replica dies",
 }
 
 
 def main() -> None:
-    """Run the figures named on the command line, or all."""
-    names = sys.argv[1:] or list(FIGURES)
-    if {"-h", "--help"} & set(names):
-        print("python -m benchmarks [FIGURE ...]: measure these figures, or all\n")
-        print("\n".join(f"  {name:13} {shows}" for name, shows in FIGURES.items()))
+    """Run the figure named on the command line with its options, or all figures."""
+    name, *options = sys.argv[1:] or [""]
+    if name in ("-h", "--help"):
+        print("python -m benchmarks [FIGURE [OPTIONS]]: measure a figure, or all of them\n")
+        print("\n".join(f"  {figure:8} {shows}" for figure, shows in FIGURES.items()))
+        print("\nFIGURE --help lists its options. Results are also saved in build/benchmarks.")
         return
-    unknown = [name for name in names if name not in FIGURES]
-    if unknown:
-        sys.exit(f"unknown figure: {', '.join(unknown)}; there are {', '.join(FIGURES)}")
-    if importlib.util.find_spec("matplotlib") is None:
-        sys.exit("the plots need matplotlib: run `make bench`, which installs it")
-    for name in names:
-        print(f"\n{name}: {FIGURES[name]}", flush=True)
+    if name and name not in FIGURES:
+        sys.exit(f"unknown figure: {name}; there are {', '.join(FIGURES)}")
+    for figure in [name] if name else FIGURES:
+        print(f"\n{figure}: {FIGURES[figure]}", flush=True)
         start = time.perf_counter()
-        importlib.import_module(f"benchmarks.{name}").main()
+        app = typer.Typer(add_completion=False, rich_markup_mode=None)
+        app.command()(import_module(f"benchmarks.{figure}").main)
+        app(options, prog_name=f"python -m benchmarks {figure}", standalone_mode=bool(name))
         print(f"({time.perf_counter() - start:.0f} s)")
 
 

@@ -19,24 +19,21 @@ Measurements, in the page that `to_html` writes:
 Frames cannot come faster than every 16.7 ms; a 95th percentile above that means that some were late.
 """
 
-import gzip
 import random
 import shutil
 import statistics
-import time
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from matplotlib.figure import Figure
+import typer
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from benchmarks.report import FOLDER, panels, save
+from benchmarks.harness import FOLDER, save, status
 from engine import Cost, EngineConfig, EventLog, Workload, simulate
 from engine.simulation.workload import Abort, Input, bursts, lognormal, poisson
 from visualizer.html import MODULE, to_html
 from visualizer.logs import read_log
 
-SIZES = (10_000, 100_000, 1_000_000)
 SEED = 4
 SEEKS = 200
 FRAMES = 180
@@ -148,7 +145,7 @@ def workload() -> Workload:
     return Workload(sorted(arrivals + leave, key=lambda one: one.at_ms))
 
 
-def big_log() -> list[bytes]:
+def big_log(least: int) -> list[bytes]:
     """The lines of the longest log; made once, which takes a minute or two."""
     if not LOG.exists():
         config = EngineConfig(
@@ -158,21 +155,8 @@ def big_log() -> list[bytes]:
         FOLDER.mkdir(parents=True, exist_ok=True)
         log.save(LOG)
     lines = LOG.read_bytes().splitlines(keepends=True)
-    assert len(lines) >= SIZES[-1], f"{LOG} has only {len(lines)} events: delete it"
+    assert len(lines) >= least, f"the log has only {len(lines)} events, not {least}"
     return lines
-
-
-def contents(log: EventLog) -> dict[str, int]:
-    """Count the contents of a log, for the report."""
-    kinds = "RequestArrived StepStarted Preempted RadixInserted RadixSplit RadixEvicted".split()
-    counted = {kind: 0 for kind in kinds}
-    aborted = 0
-    for event in log:
-        name = type(event).__name__
-        if name in counted:
-            counted[name] += 1
-        aborted += getattr(event, "reason", "") == "abort"
-    return {"events": len(log), "aborted": aborted, **counted}
 
 
 def percentiles(values: list[float]) -> dict[str, float]:
@@ -259,33 +243,8 @@ def tab_peak_mb(page: Page) -> int:
     browser = page.context.browser
     assert browser is not None
     processes = browser.new_browser_cdp_session().send("SystemInfo.getProcessInfo")["processInfo"]
-    peaks = [0]
-    for process in processes:
-        status = Path(f"/proc/{process['id']}/status")
-        if process["type"] == "renderer" and status.exists():
-            [line] = [row for row in status.read_text().splitlines() if row.startswith("VmHWM")]
-            peaks.append(int(line.split()[1]) * 1024 // 10**6)
-    return max(peaks)
-
-
-def in_python(lines: list[bytes]) -> dict[str, float]:
-    """Seconds: reading a log, and `show` beside packing alone."""
-    from visualizer import show
-
-    data = b"".join(lines)
-    begin = time.perf_counter()
-    log = read_log(data)
-    loaded = time.perf_counter()
-    board = show(log)
-    shown = time.perf_counter()
-    gzip.compress(log.to_bytes(), 1, mtime=0)
-    packed = time.perf_counter()
-    return {
-        "read_s": round(loaded - begin, 2),
-        "show_s": round(shown - loaded, 2),
-        "pack_s": round(packed - shown, 2),
-        "saved_mb": round(len(board.view_model.log) / 1e6, 2),
-    }
+    tabs = [one["id"] for one in processes if one["type"] == "renderer"]
+    return max((status(tab)["VmHWM"] for tab in tabs), default=0) // 10**6
 
 
 def table(figures: dict[str, Any]) -> None:
@@ -302,46 +261,24 @@ def table(figures: dict[str, Any]) -> None:
     print("  (ms are p50 / p95)")
 
 
-def draw(figures: dict[str, Any]) -> Figure:
-    """How time and memory grow."""
-    plot, (waits, moves, room) = panels(
-        ["first picture, all read (s)", "seek, p95 (ms)", "memory (MB)"], "events", width=11
-    )
-    sizes = figures["sizes"].values()
-    for name in ("first_picture_ms", "all_read_ms"):
-        waits.plot(SIZES, [one[name] / 1000 for one in sizes], "o-", label=name[:-3])
-    for name in ("seek_ms", "fold_ms"):
-        moves.plot(SIZES, [one[name]["p95"] for one in sizes], "o-", label=name[:-3])
-    for name in ("heap_mb", "buffers_mb", "tab_mb"):
-        room.plot(SIZES, [one[name] for one in sizes], "o-", label=name[:-3])
-    for axes in (waits, moves, room):
-        axes.set_xscale("log")
-        axes.set_ylim(0)
-        axes.legend()
-    return plot
-
-
-def main() -> None:
-    """Measure all three sizes and print a column for each."""
-    lines = big_log()
+def main(
+    events: Annotated[str, typer.Option(help="sizes of the logs")] = "10000,100000,1000000",
+) -> None:
+    """Measure each size and print a column for it."""
+    sizes = sorted(int(size) for size in events.split(","))
+    lines = big_log(sizes[-1])
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))))
     figures: dict[str, Any] = {"bundle_bytes": MODULE.stat().st_size, "sizes": {}}
     with sync_playwright() as playwright:
-        for size in SIZES:
+        for size in sizes:
             log = read_log(b"".join(lines[:size]))
             path = FOLDER / f"board_{size}.html"
             page_of(log, path)
             flags = ["--no-sandbox", "--disable-gpu", "--enable-precise-memory-info"]
             browser = playwright.chromium.launch(executable_path=chromium, args=flags)
-            measured = measure(browser, path)
+            figures["sizes"][str(size)] = {"events": size} | measure(browser, path)
             browser.close()
             path.unlink()
-            figures["sizes"][str(size)] = contents(log) | measured | in_python(lines[:size])
-            print(f"  {size:,}: {figures['sizes'][str(size)]}", flush=True)
     table(figures)
     print(f"  bundle: {figures['bundle_bytes']:,} bytes")
-    save("board", figures, draw(figures))
-
-
-if __name__ == "__main__":
-    main()
+    save("board", figures)

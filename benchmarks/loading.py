@@ -31,8 +31,8 @@ FILES = {
 
 
 def main() -> None:
-    """Write the files, load each in a new process, print and save."""
-    from benchmarks.report import save
+    """Write the files, load each in a new process, and print what it took."""
+    from benchmarks.harness import save
 
     figures: dict[str, object] = {}
     print(f"{'MB':36} {'file':>6} {'stated':>7} {'own':>6} {'mapped':>7} {'peak':>6}   s  GIL ms")
@@ -76,6 +76,7 @@ def _written(folder: Path, stored: str) -> Path:
 
 def _measure(path: Path, dtype: torch.dtype) -> dict[str, float]:
     """Load a model in this process, whose libraries are loaded already."""
+    from benchmarks.harness import status
     from engine.models.config_file import read_config
     from engine.models.loader import build
     from engine.models.weights.checkpoint import Checkpoint
@@ -92,7 +93,7 @@ def _measure(path: Path, dtype: torch.dtype) -> dict[str, float]:
             gaps.append(now - last)
             last = now
 
-    before = _status()
+    before = status()
     thread = threading.Thread(target=tick)
     thread.start()
     start = time.perf_counter()
@@ -106,7 +107,7 @@ def _measure(path: Path, dtype: torch.dtype) -> dict[str, float]:
     seconds = time.perf_counter() - start
     stop.set()
     thread.join()
-    after = _status()
+    after = status()
     files = [path] if path.is_file() else list(path.glob("*.safetensors"))
     return {
         "file": sum(file.stat().st_size for file in files),
@@ -117,13 +118,6 @@ def _measure(path: Path, dtype: torch.dtype) -> dict[str, float]:
         "seconds": seconds,
         "gil": max(gaps),
     }
-
-
-def _status() -> dict[str, int]:
-    """Return the sizes in /proc/self/status in bytes."""
-    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-    pairs = [line.split(":") for line in lines if line.endswith("kB")]
-    return {name: int(value.split()[0]) * 1024 for name, value in pairs}
 
 
 if __name__ == "__main__":

@@ -26,34 +26,24 @@ from engine.models.weights.matrix import Int8Matrix, Matrix
 
 transformers.logging.set_verbosity_error()
 
-_COMMON = {"max_position_embeddings": 32768, "rope_theta": 1e6, "tie_word_embeddings": True}
+_COMMON = {
+    "architectures": ["Qwen2ForCausalLM"],
+    "model_type": "qwen2",
+    "vocab_size": 151936,
+    "max_position_embeddings": 32768,
+    "rope_theta": 1e6,
+    "tie_word_embeddings": True,
+}
 # Published shapes, as in config.json.
 SHAPES: dict[str, dict[str, Any]] = {
     "0.5B": {
-        "architectures": ["Qwen2ForCausalLM"],
-        "model_type": "qwen2",
-        "vocab_size": 151936,
         "hidden_size": 896,
         "intermediate_size": 4864,
         "num_hidden_layers": 24,
         "num_attention_heads": 14,
         "num_key_value_heads": 2,
     },
-    "0.6B": {
-        "architectures": ["Qwen3ForCausalLM"],
-        "model_type": "qwen3",
-        "vocab_size": 151936,
-        "hidden_size": 1024,
-        "intermediate_size": 3072,
-        "num_hidden_layers": 28,
-        "num_attention_heads": 16,
-        "num_key_value_heads": 8,
-        "head_dim": 128,
-    },
     "1.5B": {
-        "architectures": ["Qwen2ForCausalLM"],
-        "model_type": "qwen2",
-        "vocab_size": 151936,
         "hidden_size": 1536,
         "intermediate_size": 8960,
         "num_hidden_layers": 28,
@@ -63,7 +53,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 }
 for _entries in SHAPES.values():
     _entries.update(_COMMON)
-NAMES = {"0.5B": "Qwen2.5-0.5B", "0.6B": "Qwen3-0.6B", "1.5B": "Qwen2.5-1.5B"}
+NAMES = {"0.5B": "Qwen2.5-0.5B", "1.5B": "Qwen2.5-1.5B"}
 
 
 class NumberTokenizer(ByteTokenizer):
@@ -158,8 +148,7 @@ class RandomModel:
         writer.add_rope_freq_base(self.entries["rope_theta"])
         writer.add_tokenizer_model("none")
         writer.add_vocab_size(config.vocab_size)
-        arch = {"qwen2": gguf.MODEL_ARCH.QWEN2, "qwen3": gguf.MODEL_ARCH.QWEN3}
-        names = gguf.get_tensor_name_map(arch[self.entries["model_type"]], config.num_layers)
+        names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.QWEN2, config.num_layers)
         for name, tensor in self.weights.tensors.items():
             kept = torch.float32 if tensor.dim() == 1 else torch.float16
             writer.add_tensor_info(

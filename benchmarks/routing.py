@@ -1,169 +1,38 @@
-"""Routers, simulated: hits and time to first token per policy, the cost of a decision, 100 replicas.
+"""Routers, simulated: the cost of a decision with 2 and with 100 replicas, and 100 replicas under load.
 
-1. Policies: six prefixes of 1,000 tokens on two replicas whose memory holds four, at a moderate rate
-   and in a rush. A step takes 10 ms + 0.2 ms per token, and news of a replica 50 ms.
-2. The cost of a decision with 2 and with 100 replicas: CPU time of `choose` and `on_routed`, and of
-   `on_event` per request.
-3. 100 replicas: UNDERGLASS_ROUTING_REQUESTS requests (a million takes about half an hour of one core)
-   with 1,000 prefixes, served event by event by 100 engines. How long it took, what the router cost,
-   how large it is, and how often the predicted hit was the delivered one.
+1. The cost of a decision for prompts of about 1,000 tokens: CPU time of `choose` and `on_routed`.
+2. 100 replicas: requests with 1,000 prefixes, served event by event by 100 engines. How long it took,
+   what the router cost, how large it is, and how often the predicted hit was the delivered one.
 
 All but the times of Python are virtual, so they are the same on every machine.
 """
 
 import copy
-import os
 import random
 import time
 import tracemalloc
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from tqdm import tqdm
 
-from benchmarks.memory import resident_mib
-from benchmarks.report import bars, panels, save
+from benchmarks.harness import save, status
 from engine import Cost, EngineConfig, SamplingParams, Workload
-from engine.cluster import Decision, Router, router_named
+from engine.cluster import Router, router_named
 from engine.cluster import events as c
 from engine.cluster.cluster_log import ClusterLog
 from engine.cluster.simulate_cluster import simulate_cluster
 from engine.core.log import vocabulary as v
 from engine.simulation.workload import Arrival
-from visualizer import read
 
-REQUESTS = int(os.environ.get("UNDERGLASS_ROUTING_REQUESTS", "10000"))
-MACHINE = Cost(10, 0.2)
-PREFIXES, PREFIX, OWN, OUTPUT = 6, 1000, 30, 16
-SEEDS = (1, 2, 3)
-SCENES = {"8 requests/s, 60 per prefix": (8, 60), "a rush: 30/s, 10 per prefix": (30, 10)}
-ROUTERS: dict[str, tuple[str, dict[str, Any]]] = {
-    "random": ("random", {}),
-    "power_of_two": ("power_of_two", {}),
-    "prefix_tree": ("prefix_tree", {}),
-    "events alone": ("prefix_events", {"guesses": False}),
-    "prefix_events": ("prefix_events", {}),
-}
+NAMES = ("random", "power_of_two", "prefix_tree", "prefix_events")
 
 
 def letters(rng: random.Random, count: int) -> list[int]:
     """Return random tokens."""
     return [97 + rng.randrange(26) for _ in range(count)]
-
-
-def prefixed(rate: float, each: int, seed: int) -> Workload:
-    """Return requests with six long prefixes, in random order."""
-    rng = random.Random(seed)
-    prefixes = [letters(rng, PREFIX) for _ in range(PREFIXES)]
-    prompts = [prefix + letters(rng, OWN) for prefix in prefixes for _ in range(each)]
-    rng.shuffle(prompts)
-    at, inputs = 0.0, []
-    for prompt in prompts:
-        at += rng.expovariate(rate) * 1000
-        inputs.append(Arrival(at_ms=at, prompt=prompt, params=SamplingParams(max_tokens=OUTPUT)))
-    return Workload(list(inputs))
-
-
-def compare_policies() -> dict[str, dict[str, dict[str, float]]]:
-    """Return for each scene and router: hit rate, mean TTFT in ms, share of exact predictions."""
-    config = EngineConfig(max_kv_tokens=4096, token_budget=512)
-    found: dict[str, dict[str, dict[str, float]]] = {}
-    for scene, (rate, each) in SCENES.items():
-        print(f"{scene:30} {'hits':>6} {'TTFT':>9} {'exact':>6}")
-        found[scene] = {}
-        for shown, (name, options) in ROUTERS.items():
-            rows = [
-                row
-                for seed in SEEDS
-                for row in read(
-                    simulate_cluster(
-                        prefixed(rate, each, seed),
-                        config,
-                        cost=MACHINE,
-                        router=router_named(name, **options),
-                    )
-                ).decision_rows
-            ]
-            found[scene][shown] = one = {
-                "hits": sum(row.cached_tokens or 0 for row in rows)
-                / sum(row.prompt_tokens for row in rows),
-                "ttft_ms": sum(row.ttft_ms or 0 for row in rows) / len(rows),
-                "exact": sum(row.predicted_tokens == row.cached_tokens for row in rows) / len(rows),
-            }
-            print(f"  {shown:28} {one['hits']:6.2f} {one['ttft_ms']:6.0f} ms {one['exact']:6.2f}")
-    return found
-
-
-class Timed(Router):
-    """A router whose CPU time is measured, in nanoseconds."""
-
-    def __init__(self, router: Router) -> None:
-        self.router = router
-        self.decisions = 0
-        self.deciding_ns = 0
-        self.folding_ns = 0
-
-    def choose(self, request: int, tokens: Any, replicas: Any, now_us: int) -> Decision:
-        """See `Router`."""
-        began = time.thread_time_ns()
-        decision = self.router.choose(request, tokens, replicas, now_us)
-        self.deciding_ns += time.thread_time_ns() - began
-        self.decisions += 1
-        return decision
-
-    def on_routed(self, request: int, tokens: Any, replica: str, now_us: int) -> None:
-        """See `Router`."""
-        began = time.thread_time_ns()
-        self.router.on_routed(request, tokens, replica, now_us)
-        self.deciding_ns += time.thread_time_ns() - began
-
-    def on_event(self, replica: str, event: v.Event, now_us: int) -> None:
-        """See `Router`."""
-        began = time.thread_time_ns()
-        self.router.on_event(replica, event, now_us)
-        self.folding_ns += time.thread_time_ns() - began
-
-    def on_first_token(self, request: int, now_us: int) -> None:
-        """See `Router`."""
-        self.router.on_first_token(request, now_us)
-
-    def on_ended(self, request: int, now_us: int) -> None:
-        """See `Router`."""
-        self.router.on_ended(request, now_us)
-
-    def on_joined(self, replica: str, block_size: int) -> None:
-        """See `Router`."""
-        self.router.on_joined(replica, block_size)
-
-    def on_left(self, replica: str) -> None:
-        """See `Router`."""
-        self.router.on_left(replica)
-
-    @property
-    def decision_us(self) -> float:
-        """Mean time of a decision."""
-        return self.deciding_ns / self.decisions / 1000
-
-
-def decision_costs() -> dict[str, float]:
-    """Return the microseconds of a decision for a prompt of 1,030 tokens, by policy and replicas."""
-    found: dict[str, float] = {}
-    config = EngineConfig(max_kv_tokens=4096, token_budget=512)
-    for shown, (name, options) in ROUTERS.items():
-        for replicas in (2, 100):
-            timed = Timed(router_named(name, **options))
-            simulate_cluster(
-                prefixed(8, 20, 1),
-                config,
-                cost=MACHINE,
-                router=timed,
-                replicas=replicas,
-                log=Tally(),
-            )
-            found[f"{shown}, {replicas} replicas"] = timed.decision_us
-            print(f"a decision of {shown} with {replicas} replicas: {timed.decision_us:.0f} us")
-    return found
 
 
 @dataclass
@@ -236,8 +105,59 @@ class Tally(ClusterLog):
         self.exact += cached == routed.hits.get(replica, 0)
 
 
+class Stopwatch:
+    """Measure the CPU time of a router's methods, in nanoseconds."""
+
+    def __init__(self, router: Router) -> None:
+        self.ns = {"choose": 0, "on_routed": 0, "on_event": 0}
+        self.decisions = 0
+        for name in self.ns:
+            self._wrap(router, name)
+
+    def _wrap(self, router: Router, name: str) -> None:
+        method = getattr(router, name)
+
+        def timed(*arguments: Any) -> Any:
+            begin = time.thread_time_ns()
+            result = method(*arguments)
+            self.ns[name] += time.thread_time_ns() - begin
+            self.decisions += name == "choose"
+            return result
+
+        setattr(router, name, timed)
+
+    @property
+    def decision_us(self) -> float:
+        """Mean time of a decision."""
+        return (self.ns["choose"] + self.ns["on_routed"]) / self.decisions / 1000
+
+
+def decision_costs() -> dict[str, float]:
+    """Return the microseconds of a decision for long prompts, by policy and number of replicas."""
+    found: dict[str, float] = {}
+    config = EngineConfig(max_kv_tokens=4096, token_budget=512)
+    for name in NAMES:
+        for replicas in (2, 100):
+            router = router_named(name)
+            watch = Stopwatch(router)
+            workload = Workload(Traffic(120, 8, prefixes=6, prefix=1000, seed=1))  # type: ignore[arg-type]
+            simulate_cluster(
+                workload,
+                config,
+                cost=Cost(10, 0.2),
+                router=router,
+                replicas=replicas,
+                log=Tally(),
+            )
+            found[f"{name}, {replicas} replicas"] = watch.decision_us
+            print(f"a decision of {name} with {replicas} replicas: {watch.decision_us:.0f} us")
+    return found
+
+
 def size_mib(router: Router) -> float:
     """Return the memory of a router: that of a copy of it."""
+    for name in ("choose", "on_routed", "on_event"):
+        delattr(router, name)  # the stopwatch's
     tracemalloc.start()
     copied = copy.deepcopy(router)
     size = tracemalloc.get_traced_memory()[0]
@@ -251,11 +171,12 @@ def many_replicas(name: str, requests: int, replicas: int = 100) -> dict[str, fl
     config = EngineConfig(token_budget=2048, max_batch_size=64, max_kv_tokens=4096)
     machine = Cost(50, 0.2)
     workload = Workload(Traffic(requests, per_second=50 * replicas))  # type: ignore[arg-type]
-    timed, began = Timed(router_named(name)), time.process_time()
+    router = router_named(name)
+    watch, began = Stopwatch(router), time.process_time()
     with tqdm(total=requests, desc=f"{name}, {replicas} replicas", leave=False) as bar:
         log = Tally(bar)
         simulate_cluster(
-            workload, config, cost=machine, replicas=replicas, router=timed, log=log, lag_ms=50
+            workload, config, cost=machine, replicas=replicas, router=router, log=log, lag_ms=50
         )
     seconds = time.process_time() - began
     assert log.finished == requests
@@ -265,17 +186,17 @@ def many_replicas(name: str, requests: int, replicas: int = 100) -> dict[str, fl
         "events": log.events,
         "simulated_s": log.last_us / 1e6,
         "cpu_s": seconds,
-        "decision_us": timed.decision_us,
-        "folding_us_per_request": timed.folding_ns / requests / 1000,
-        "router_mib": size_mib(timed.router),
-        "process_mib": resident_mib(),
+        "decision_us": watch.decision_us,
+        "folding_us_per_request": watch.ns["on_event"] / requests / 1000,
+        "router_mib": size_mib(router),
+        "process_mib": status()["VmRSS"] / 2**20,
         "hits": log.cached / log.prompt,
         "ttft_ms": log.ttft_us / log.admitted / 1000,
         "exact": log.exact / log.admitted,
     }
     print(
         f"{name}: {requests:,} requests on {replicas} replicas, {log.events:,} events, in "
-        f"{seconds:.0f} s of CPU time; a decision {timed.decision_us:.0f} us, folding "
+        f"{seconds:.0f} s of CPU time; a decision {watch.decision_us:.0f} us, folding "
         f"{found['folding_us_per_request']:.0f} us per request, the router {found['router_mib']:.1f} "
         f"MiB; hits {found['hits']:.3f}, mean TTFT {found['ttft_ms']:.0f} ms, predicted = delivered "
         f"{found['exact']:.1%}"
@@ -283,19 +204,12 @@ def many_replicas(name: str, requests: int, replicas: int = 100) -> dict[str, fl
     return found
 
 
-def main() -> None:
-    """Print and save all three."""
-    scenes = compare_policies()
-    figures: dict[str, object] = {"policies": scenes, "decision_us": decision_costs()}
-    figures["many"] = {
-        name: many_replicas(name, REQUESTS)
-        for name in ("power_of_two", "prefix_tree", "prefix_events")
-    }
-    plot, row = panels([f"Mean TTFT in ms, {scene}" for scene in scenes], "", width=10)
-    for axes, found in zip(row, scenes.values(), strict=True):
-        bars(axes, {name: one["ttft_ms"] for name, one in reversed(found.items())})
-    save("routing", figures, plot)
-
-
-if __name__ == "__main__":
-    main()
+def main(
+    requests: Annotated[
+        int, typer.Option(help="on 100 replicas; a million take half an hour of one core")
+    ] = 10_000,
+) -> None:
+    """Print and save both."""
+    figures: dict[str, object] = {"decision_us": decision_costs()}
+    figures["many"] = {name: many_replicas(name, requests) for name in NAMES[1:]}
+    save("routing", figures)

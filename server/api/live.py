@@ -228,7 +228,7 @@ class Feed(Response):
         return next_seq
 
     def _status(self) -> bytes:
-        bridge = self._bridge
+        bridge, room = self._bridge, self._bridge.classroom
         return b"event: status\n" + sse(
             {
                 "run": bridge.window.run,
@@ -236,10 +236,10 @@ class Feed(Response):
                 "chats": bridge.tokenizer.chat_template.exists,
                 "paused": bridge.paused,
                 "until": bridge.until,
-                "stopped": _stopped(bridge.last_stop),
-                "holding": bridge.holding,
-                "held": bridge.held,
-                "screen": bridge.screen,
+                "stopped": _stopped(room.last_stop),
+                "holding": room.holding,
+                "held": room.held,
+                "screen": room.screen,
                 "not_ready": bridge.not_ready,
                 "trace_error": bridge.trace_error,
                 "previous": _previous(bridge.previous),

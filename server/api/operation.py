@@ -243,14 +243,14 @@ def routes(models: Models) -> APIRouter:
         """Pause the engine. A paused engine still queues requests, but runs no step."""
         check_allowed(request, settings)
         with models.commanded(model) as bridge:
-            return EngineState(step=await bridge.pause(), paused=True)
+            return EngineState(step=await bridge.classroom.pause(), paused=True)
 
     @router.post("/engine/resume", tags=["Teacher's controls"])
     async def resume(request: Request, model: ViewedModel = None) -> EngineState:
         """Resume the engine."""
         check_allowed(request, settings)
         with models.commanded(model) as bridge:
-            return EngineState(step=await bridge.resume(), paused=False)
+            return EngineState(step=await bridge.classroom.resume(), paused=False)
 
     @router.post("/engine/step", tags=["Teacher's controls"])
     async def step(
@@ -260,7 +260,7 @@ def routes(models: Models) -> APIRouter:
         check_allowed(request, settings)
         steps = body.steps if body else 1
         with models.commanded(model) as bridge:
-            return EngineState(step=await bridge.step(steps), paused=True)
+            return EngineState(step=await bridge.classroom.step(steps), paused=True)
 
     @router.post("/engine/run_until", tags=["Teacher's controls"])
     async def run_until(
@@ -272,7 +272,7 @@ def routes(models: Models) -> APIRouter:
         """
         check_allowed(request, settings)
         with models.commanded(model) as bridge:
-            stopped = await bridge.run_until(body.until, body.request, body.steps)
+            stopped = await bridge.classroom.run_until(body.until, body.request, body.steps)
         return StoppedEngine(
             step=stopped.step,
             paused=stopped.reason != "resumed",
@@ -306,21 +306,21 @@ def routes(models: Models) -> APIRouter:
         """Hold new requests back, so that they do not reach the engine until they are released."""
         check_allowed(request, settings)
         with models.commanded(model) as bridge:
-            bridge.hold_submissions()
-            return Submissions(holding=True, requests=len(bridge.held))
+            bridge.classroom.hold()
+            return Submissions(holding=True, requests=len(bridge.classroom.held))
 
     @router.post("/engine/release_submissions", tags=["Teacher's controls"])
     async def release_submissions(request: Request, model: ViewedModel = None) -> Submissions:
         """Release all held requests into the same step and stop holding new requests back."""
         check_allowed(request, settings)
         with models.commanded(model) as bridge:
-            return Submissions(holding=False, requests=await bridge.release_submissions())
+            return Submissions(holding=False, requests=await bridge.classroom.release())
 
     @router.post("/engine/screen", tags=["Teacher's controls"])
     async def screen(request: Request, body: Screen, model: ViewedModel = None) -> Screen:
         """Tell the class's phones which earlier step the projector's screen shows."""
         check_allowed(request, settings)
-        models.viewed(model).show_on_screen(body.step)
+        models.viewed(model).classroom.show_on_screen(body.step)
         return body
 
     return router

@@ -29,6 +29,7 @@ from engine.core.sampling_params import StructuredOutput
 from engine.core.scheduling.admission import RequestError
 from engine.extensions.grammars.grammar_error import GrammarError
 from server.core.admission import Admission, as_api_errors
+from server.core.classroom import Classroom
 from server.core.engine_client import EngineClient
 from server.core.event_log import PreviousRun, Window
 from server.core.grammar_worker import Client, GrammarWorker, GrammarWorkerError
@@ -36,14 +37,11 @@ from server.core.messages import (
     Answer,
     AnyCommand,
     KVCommand,
-    Pause,
     Prompt,
     Release,
     ReleaseBuffer,
     Report,
     Resume,
-    RunUntil,
-    Step,
     Submit,
     numbers,
 )
@@ -53,7 +51,7 @@ from server.core.request_stream import (
     RequestStream,
     StreamPacer,
 )
-from server.core.run_until import Refusal, Stopped, Until
+from server.core.run_until import Refusal
 from server.core.settings import ServerSettings
 from server.http.errors import ApiError, unavailable
 
@@ -71,9 +69,9 @@ class Bridge:
     paused          whether the engine is paused
     until           what the paused engine runs until, or ""
     trace_error     why the trace file is no longer written, or ""
-    last_stop       why the last `run_until` stopped; None after another command
-    holding         whether new requests are held back
-    screen          the earlier step that the projector's screen looks back at, or None
+    commands        where commands go: the client, or the classroom while it holds requests back
+    classroom       the teacher's controls
+    live            the streams of requests that have not ended, by number
     draining        the server is about to stop and accepts no more requests
     retired         the engine is being replaced by a restarted one
     successor       the bridge of the restarted engine; set before `stopped`
@@ -104,9 +102,8 @@ class Bridge:
         self.paused = client.paused
         self.until = ""
         self.trace_error = ""
-        self.last_stop: Stopped | None = None
-        self.holding = False
-        self.screen: int | None = None
+        self.commands: EngineClient | Classroom = client
+        self.classroom = Classroom(self)
         self.draining = False
         self.retired = False
         self.successor: Bridge | None = None
@@ -116,12 +113,11 @@ class Bridge:
         self.on_died: Callable[[], None] = lambda: None
         self._tokenizing = ThreadPoolExecutor(1, thread_name_prefix="tokenizer")
         self.grammars = GrammarWorker(self.tokenizer)
-        self._live: dict[int, RequestStream] = {}  # by number
+        self.live: dict[int, RequestStream] = {}
         # Admitted, but not in the engine's queue yet. The values are token counts, 0 until known.
         self._pending: dict[RequestStream, int] = {}
         self._prompts: dict[int, list[Prompt]] = {}  # of pending streams, by number
         self._replies: dict[int, asyncio.Future[Any]] = {}  # by number, not answered yet
-        self._held: dict[RequestStream, Submit] = {}  # submissions that are held back
         self._idle = asyncio.Event()  # set while no request is live
         self._idle.set()
         self._collection: asyncio.TimerHandle | None = None
@@ -146,7 +142,7 @@ class Bridge:
         self.draining = True
         self.window.wake()
         if not self.failure:
-            self.client.post(Resume(0), *self._take_held())
+            self.client.post(Resume(0), *self.classroom.take())
         try:
             async with asyncio.timeout(self.settings.drain_seconds):
                 await self._idle.wait()
@@ -200,7 +196,7 @@ class Bridge:
     @property
     def unfinished(self) -> int:
         """The number of requests that clients or the engine are not done with."""
-        return max(len(self._live), len(self.window.state.requests))
+        return max(len(self.live), len(self.window.state.requests))
 
     @property
     def pending_submit(self) -> int:
@@ -245,7 +241,7 @@ class Bridge:
             on_kept=request.on_kept,
             fields=request.fields,
         )
-        self._live[stream.number] = stream
+        self.live[stream.number] = stream
         self._idle.clear()
         if self._collection is not None:
             self._collection.cancel()
@@ -256,8 +252,8 @@ class Bridge:
             stream.close()
             if context is not None:
                 context.on_end(stream)
-            del self._live[stream.number]
-            if not self._live:
+            del self.live[stream.number]
+            if not self.live:
                 self._idle.set()
                 self._collection = self._loop.call_later(COLLECT_AFTER_SECONDS, self.client.collect)
 
@@ -327,120 +323,38 @@ class Bridge:
             submit = Submit(
                 0, stream.number, prompts, request.label, request.priority, stream.submitted_at
             )
-            await self._ask(submit, stream if self.holding else None)
+            await self.ask(submit)
         finally:
             self._pending.pop(stream, None)
             self._prompts.pop(stream.number, None)
 
-    # The teacher's controls
+    # Commands
 
-    async def pause(self) -> int:
-        """Pause the engine after its step; return the number of that step."""
-        self._forget_stop()
-        return int(await self._ask(Pause(0)))
-
-    async def resume(self) -> int:
-        """Resume the engine; return the number of the last step."""
-        self._forget_stop()
-        return int(await self._ask(Resume(0)))
-
-    async def step(self, steps: int) -> int:
-        """Run up to `steps` steps of a paused engine; return the number of the last one."""
-        self._forget_stop()
-        stopped: Stopped = await self._ask(Step(0, steps))
-        return stopped.step
-
-    async def run_until(self, until: Until, request: int | None, steps: int) -> Stopped:
-        """Pause the engine and run it until something happens, for at most `steps` steps."""
-        self._forget_stop()
-        stopped: Stopped = await self._ask(RunUntil(0, until, request, steps))
-        self.last_stop = stopped
-        self.window.wake()
-        return stopped
-
-    def _forget_stop(self) -> None:
-        self.last_stop = None
-        self.window.wake()
-
-    def show_on_screen(self, step: int | None) -> None:
-        """Tell all viewers which earlier step the projector's screen looks back at; None: none."""
-        self.screen = step
-        self.window.wake()
-
-    @property
-    def held(self) -> list[str]:
-        """The labels of the requests that are held back, in order of submission.
-
-        They are empty if the event log has no names.
-        """
-        has_names = self.settings.trace_text == "on"
-        return [stream.label if has_names else "" for stream in self._held]
-
-    def hold_submissions(self) -> None:
-        """Hold new requests back until `release_submissions`."""
-        self.holding = True
-        self.window.wake()
-
-    async def release_submissions(self) -> int:
-        """Queue all held requests before the next step; return their number."""
-        count = len(self._held)
-        await self._ask(Answer(0), before=self._take_held)
-        return count
-
-    def _take_held(self) -> list[AnyCommand]:
-        """Stop holding requests back; return the commands that queue the held ones."""
-        held, self._held = self._held, {}
-        self.holding = False
-        self.window.wake()
-        now = self.client.now()
-        for stream in held:
-            stream.submitted_at = now  # before that, the request waited for the teacher
-        return [
-            msgspec.structs.replace(submit, submitted_at=now)
-            for submit in held.values()
-            if submit.reply in self._replies  # otherwise the client has already got an error
-        ]
-
-    async def _ask(
-        self,
-        command: AnyCommand,
-        held: RequestStream | None = None,
-        before: Callable[[], list[AnyCommand]] = list,
-    ) -> Any:
-        """Run a command on the engine thread and return its reply; fail if that thread does.
-
-        held    the stream whose submission the command is, if it is to be held back
-        before  returns commands to run before it, without a step between them
-        """
+    def check_commandable(self) -> None:
+        """Raise ApiError while the engine takes no commands."""
         self.check_alive()
         if self.retired:
             raise unavailable("the engine is being restarted", "restarting")
-        return await self._answer(command, held, before)
 
-    async def _answer(
-        self,
-        command: AnyCommand,
-        held: RequestStream | None = None,
-        before: Callable[[], list[AnyCommand]] = list,
-    ) -> Any:
+    async def ask(self, command: AnyCommand, *before: AnyCommand) -> Any:
+        """Run a command on the engine thread and return its reply; fail if that thread does.
+
+        before  commands that run before it, without a step between them
+        """
+        self.check_commandable()
+        return await self._answer(command, *before)
+
+    async def _answer(self, command: AnyCommand, *before: AnyCommand) -> Any:
         self._watch_step()
         number, reply = next(numbers), self._loop.create_future()
         self._replies[number] = reply
-        command = msgspec.structs.replace(command, reply=number)
         try:
-            if held is None:
-                self.client.post(*before(), command)
-            else:
-                assert isinstance(command, Submit)
-                self._held[held] = command
-                self.window.wake()
+            self.commands.post(*before, msgspec.structs.replace(command, reply=number))
             return await reply
         finally:
             # A command that was already answered with "stuck", or whose client has left, must not run.
             if self._replies.pop(number, None) is not None:
-                self.client.cancel(number)
-            if held is not None and self._held.pop(held, None) is not None:
-                self.window.wake()  # its client has left
+                self.commands.cancel(number)
 
     def release_buffer(self, buffer: int) -> None:
         """Give up what the engine holds for an LMTP buffer; harmless if it holds nothing."""
@@ -448,7 +362,7 @@ class Bridge:
 
     async def kv_command(self, command: KVCommand) -> Any:
         """Run a command about KV on the engine thread, between two steps, and return its result."""
-        return await self._ask(command)
+        return await self.ask(command)
 
     # Reports of the engine thread
 
@@ -478,7 +392,7 @@ class Bridge:
 
     def _process(self, report: Report) -> None:
         """Pass a report on; streams and replies that nothing waits for any more are left out."""
-        live = self._live
+        live = self.live
         self.paused, self.until = report.paused, report.until
         self.trace_error = report.trace_error
         self.window.extend(report.events)  # wakes the viewers
@@ -533,15 +447,15 @@ class Bridge:
         self._stuck_timer = None
         if stuck := self.stuck:
             self._end_all(unavailable(f"{stuck}: this request was ended", "engine_stuck"))
-        elif self._live or self._replies:
+        elif self.live or self._replies:
             self._watch_step()
 
     def _end_all(self, error: ApiError) -> None:
         replies, self._replies = self._replies, {}
         for number, reply in replies.items():
-            self.client.cancel(number)
+            self.commands.cancel(number)
             if not reply.done():
                 reply.set_exception(error)
-        for stream in list(self._live.values()):
+        for stream in list(self.live.values()):
             stream.fail(error)
         self.window.wake()

@@ -132,7 +132,8 @@ async def succeed(old: Bridge, client: EngineClient, prompts: Prompts = "none") 
         prompts=prompts,
     )
     new = Bridge(client, old.settings, previous=previous)
-    new.holding = old.holding
+    if old.classroom.holding:
+        new.classroom.hold()
     new.start()
     old.successor = new
     old.stopped.set()

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.inferred_reasons import Confusion, measure, report, stripped
 from engine.core.log import vocabulary as v
 from engine.core.log.log import EventLog
+from tests.engine.inferred_reasons import Confusion, measure, report, stripped
 from tests.engine.workloads import random_log, random_workload
 from visualizer.reading.why.inference import infer_reasons
 from visualizer.sources import read_source

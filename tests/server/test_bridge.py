@@ -69,7 +69,7 @@ async def test_a_handler_that_fails_in_whatever_way_ends_its_request(
             await leave(generation)
 
     async with running() as bridge:
-        await bridge.pause()
+        await bridge.classroom.pause()
         await asyncio.gather(asyncio.create_task(handler(bridge)), return_exceptions=True)
         await until(bridge, lambda: len(finished(bridge)) == 2)
         assert finished(bridge) == [(1, "abort"), (2, "abort")]
@@ -108,7 +108,7 @@ def nothing_is_collected_by_itself(monkeypatch: pytest.MonkeyPatch) -> Iterator[
 async def _knot_after(*, another_comes: bool) -> bool:
     """Whether a knot is still there once the last request has left."""
     async with running() as bridge, AsyncExitStack() as others:
-        await bridge.pause()
+        await bridge.classroom.pause()
         async with bridge.generate(order("a")):
             knot = weakref.ref(Knot())
         if another_comes:
@@ -129,7 +129,7 @@ async def test_an_idle_server_is_waited_for_while_a_request_is_in_and_not_before
     async with running() as idle:
         await idle.drain()  # no request has come yet
     async with running() as busy:
-        await busy.pause()
+        await busy.classroom.pause()
         async with busy.generate(order("a", max_tokens=2000)):
             draining = asyncio.create_task(busy.drain())
             await asyncio.sleep(0)
@@ -221,19 +221,21 @@ async def test_first_tokens_ends_and_replies_do_not_wait_for_a_rest_to_end(
     monkeypatch.setattr(request_stream, "MAX_REST", 3600)
 
     async with running() as bridge:
-        await bridge.pause()  # so that the rest begins with the first step, however fast they are
+        await (
+            bridge.classroom.pause()
+        )  # so that the rest begins with the first step, however fast they are
         async with bridge.generate(order("a", max_tokens=2000)) as long:
             reader = asyncio.create_task(long.deltas(60))
             await asyncio.sleep(0)
-            await bridge.step(1)
+            await bridge.classroom.step(1)
             assert await reader
             assert bridge._pacer.resting
-            await bridge.resume()
+            await bridge.classroom.resume()
             async with bridge.generate(order("b")) as short:
                 assert await read(short) == {0: "abcdefgh"}
-            step = await bridge.pause()
+            step = await bridge.classroom.pause()
             async with bridge.generate(order("c")):  # by now the long one may have ended
-                assert await bridge.step(3) == step + 3
+                assert await bridge.classroom.step(3) == step + 3
 
 
 async def test_a_wake_that_comes_too_late_hands_nothing_over() -> None:

@@ -120,7 +120,7 @@ async def test_lmtp_frames(soak: bool, first_seed: int) -> None:
             while bridge.window.state.requests or bridge.window.state.holds:
                 await bridge.window.changed(1)
     assert not bridge.failure
-    assert not bridge._live
+    assert not bridge.live
     state = bridge.window.state
     assert len(state.free) + sum(len(node.blocks) for node in state.nodes.values()) == len(
         state.refs

@@ -94,11 +94,11 @@ def test_what_is_unloaded_gives_its_memory_back_at_once(shelf: Shelf) -> None:
 async def test_a_model_with_a_request_in_it_is_never_unloaded(shelf: Shelf) -> None:
     async with registry(shelf) as models:
         async with models.lease("a") as bridge:
-            await bridge.pause()
+            await bridge.classroom.pause()
             async with bridge.generate(order("x", max_tokens=3)) as generation:
                 with raises_api_error(503, "models_busy"):
                     await answer(models, "b")
-                await bridge.resume()
+                await bridge.classroom.resume()
                 assert await read(generation) == {0: "abc"}
         assert await answer(models, "b") == "abc"
 
@@ -285,7 +285,7 @@ async def test_a_lease_ends_once_when_a_client_disconnects(shelf: Shelf) -> None
     async with registry(shelf) as models:
         await answer(models, "a")
         bridge = models.viewed("a")
-        await bridge.pause()
+        await bridge.classroom.pause()
         first, second = stream(models), stream(models)
         while len(bridge.window.state.waiting) < 2:
             await asyncio.sleep(0)
@@ -317,7 +317,7 @@ async def test_a_lease_ends_when_a_request_ends_or_fails(
 async def test_a_lease_ends_when_its_request_is_cancelled(shelf: Shelf) -> None:
     async with registry(shelf) as models:
         await answer(models, "a")
-        await models.viewed("a").pause()
+        await models.viewed("a").classroom.pause()
         call = AsgiCall(models, "/v1/completions", COMPLETE | {"model": "a", "stream": False})
         while not models.viewed("a").window.state.waiting:
             await asyncio.sleep(0)

@@ -6,8 +6,8 @@ under which it has to arise, and the event log says whether it did. `TOGETHER` b
 in one run.
 
 The judge reads prompt and output at once and says for each output token whether it is the one with
-the highest logit after the tokens before it: greedy decoding, step by step. `test_parity_table.py`
-runs the table on a few prompts, `python -m benchmarks parity` on many.
+the highest logit after the tokens before it: greedy decoding, step by step. `test_parity_table.py` runs
+the table.
 """
 
 import random

@@ -2,13 +2,13 @@
 
 import pytest
 
-from benchmarks.models_page import BEGIN, END, PAGE, num_parameters, render
+from authoring.models_page import BEGIN, END, PAGE, num_parameters, render
 from engine.models.config_file import read_config
 from tests.engine.compute.models import save
 
 
 def test_the_tables_are_up_to_date():
-    """If not: python -m benchmarks.models_page."""
+    """If not: python -m authoring.models_page."""
     written = PAGE.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0]
     assert written == render()
 

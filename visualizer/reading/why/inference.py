@@ -10,7 +10,7 @@ the reason. Three things are inferred:
 - which request needed the blocks of a preempted one: `preempted.needed_by`.
 
 If no check fails, nothing is inferred, because the engine that wrote the log had a reason that this
-module does not know. `benchmarks/inferred_reasons.py` measures how often the inferred reasons equal
+module does not know. `tests/engine/inferred_reasons.py` measures how often the inferred reasons equal
 recorded ones.
 
 Differs from vLLM: nothing here knows about encoder inputs, LoRA adapters or remote KV, which can keep a

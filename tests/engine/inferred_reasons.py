@@ -4,8 +4,6 @@ Logs of this engine lose what a foreign log lacks: why the head of the queue wai
 got no tokens, which request needed the blocks of a preempted one. `visualizer.reading.why.inference`
 infers them again, and a decision counts as equal only if request, reason, need and have are. The
 policies "lpm" and "fair" are left out: the order of their queue cannot be read off a foreign log.
-
-    python -m benchmarks.inferred_reasons
 """
 
 from collections import Counter
@@ -136,12 +134,3 @@ def _reason(decision: v.Blocked | str | int | None) -> str:
         case int():
             return "unknown" if decision == UNKNOWN else "a request"
     return decision
-
-
-def main() -> None:
-    """Print the table."""
-    print(report(measure()))
-
-
-if __name__ == "__main__":
-    main()
