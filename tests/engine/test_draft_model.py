@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from msgspec.structs import replace
 
 from engine import ConfigError, Engine, EngineConfig, SamplingParams
 from engine.core.byte_tokenizer import ByteTokenizer
@@ -81,7 +82,7 @@ def test_a_draft_model_with_the_target_s_weights_is_always_right(models, setting
 
 @pytest.mark.parametrize(
     ("draft", "params"),
-    [("mistral", GREEDY), ("gpt2", WARM), ("gpt2", SamplingParams(**WARM.changed() | dict(n=2)))],
+    [("mistral", GREEDY), ("gpt2", WARM), ("gpt2", replace(WARM, n=2))],
     ids=["greedy", "sampled", "samples"],
 )
 def test_another_draft_model_changes_no_token(models, draft, params):
@@ -168,7 +169,7 @@ def test_a_failed_draft_pass_costs_drafts_and_nothing_else(models, situation, ca
 
 
 def test_a_block_that_could_not_be_copied_is_computed_again(models):
-    params = SamplingParams(**WARM.changed() | dict(n=2))
+    params = replace(WARM, n=2)
     counting = Failing(models("qwen3"))
     _, outputs = serve(models("qwen3"), counting, params)
     copies = [number for number, rows in enumerate(counting.passes, 1) if not rows]
