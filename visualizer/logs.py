@@ -95,7 +95,7 @@ class StepIndex:
         self.ends: dict[int, int] = {}  # step -> index after its last event
         self.preempted: dict[int, int] = {}  # step -> first request preempted
         self.hits: dict[int, int] = {}  # step -> first request with a cache hit
-        step = log[0].state["step"] if len(log) and isinstance(log[0], Keyframe) else 0
+        step = log[0].state.step if len(log) and isinstance(log[0], Keyframe) else 0
         committed, started, is_async = True, step, settings_of(log).get("async_scheduling", False)
         for index, event in enumerate(log):
             if type(event) not in _INDEXED:
@@ -132,7 +132,7 @@ class StepIndex:
 def count_requests(log: EventLog) -> int:
     """Return the number of requests in the log, counting each sample."""
     first = log[0] if len(log) else None
-    known = len(first.state["requests"]) if isinstance(first, Keyframe) else 0
+    known = len(first.state.requests) if isinstance(first, Keyframe) else 0
     return known + sum(event.n for event in log.of(RequestArrived))
 
 
@@ -142,7 +142,7 @@ def settings_of(log: EventLog) -> dict[str, Any]:
         case RunStarted(settings=settings):
             return settings
         case Keyframe(state=state):
-            return dict(state["settings"])
+            return state.settings
     return {}
 
 

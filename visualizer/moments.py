@@ -54,7 +54,7 @@ def names_of(log: EventLog) -> dict[int, str]:
             case v.Forked():
                 added = {event.request: labels.get(event.parent, "")}
             case v.Keyframe():
-                added = {entry["id"]: entry["label"] for entry in event.state["requests"]}
+                added = {one.id: one.label for one in event.state.requests}
             case _:
                 continue
         labels |= added

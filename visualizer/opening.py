@@ -94,7 +94,7 @@ class _StepFacts:
                 self.has_large_hit |= 2 * found >= state.requests[request].prompt_length
             case v.Preempted(request=request):
                 self.preempted.append(request)
-                self.losses.append((list(state.requests[request].table), number))
+                self.losses.append((list(state.requests[request].block_table), number))
             case v.BlocksAllocated(request=request, blocks=blocks):
                 self.taken += [(block, request, number) for block in blocks]
             case v.BlockCopied(request=request, block=block):

@@ -73,7 +73,7 @@ def summary(log: EventLog) -> str:
         if gaps:
             rows["gaps"] = f"{len(gaps):,}, first: {gap_words(gaps[0])}"
     if isinstance(log[0], v.Keyframe):
-        rows["window"] = f"begins after step {log[0].state['step']}; earlier events are missing"
+        rows["window"] = f"begins after step {log[0].state.step}; earlier events are missing"
     return "\n".join(f"{name:13}{text}" for name, text in rows.items())
 
 

@@ -80,7 +80,9 @@ class ReplicaTree:
         if self.state is None:
             return 0
         requests = self.state.requests.values()
-        return sum(max(0, request.prompt_length - request.computed) for request in requests)
+        return sum(
+            max(0, request.prompt_length - request.num_computed_tokens) for request in requests
+        )
 
     def _grow(self, node: int) -> list[int]:
         """Add the keys of blocks that are new at the end of a node's edge."""

@@ -6,6 +6,10 @@ every event.
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from engine.core.log.vocabulary import HoldCore, NodeCore, RequestCore, ScheduledRow, StateCore
+from engine.core.request import Request
 from engine.core.scheduling.scheduler import Plan
 
 if TYPE_CHECKING:
@@ -13,58 +17,50 @@ if TYPE_CHECKING:
 
 
 def snapshot(engine: "Engine") -> dict[str, Any]:
-    """Return the engine's state as plain values, in the names and order of `State.core()`."""
+    """Return the engine's state as plain values: `StateCore`."""
     pages, holds = engine.cache.pages, {} if engine.loop.holds is None else engine.loop.holds.live
-    windows = {} if pages is None else {"window_pages": pages.blocks}
-    return windows | {
-        "seq": engine.log.next_seq - 1,
-        "step": engine.step_count,
-        "tick": engine.cache.tick,
-        "paused": engine.paused,
-        "waiting": [request.id for request in engine.scheduler.waiting],
-        "running": [request.id for request in engine.scheduler.running],
-        "plan": _rows(engine.scheduler.plan),
-        "in_flight": [
-            [plan.step, _rows(plan)]
+    state = StateCore(
+        seq=engine.log.next_seq - 1,
+        step=engine.step_count,
+        tick=engine.cache.tick,
+        paused=engine.paused,
+        waiting=[request.id for request in engine.scheduler.waiting],
+        running=[request.id for request in engine.scheduler.running],
+        plan=_rows(engine.scheduler.plan),
+        in_flight=[
+            (plan.step, _rows(plan))
             for plan in engine.scheduler.plans
             if plan.rows and plan.step != engine.step_count
         ],
-        "free": list(engine.pool.free),
-        "queue": list(engine.cache.eviction_queue),
-        "refs": list(engine.pool.refs),
-        "requests": [
-            {
-                "id": request.id,
-                "root": request.root,
-                "sample": request.sample,
-                "prompt_length": request.prompt_length,
-                "tokens": list(request.tokens),
-                "computed": request.num_computed_tokens,
-                "table": list(request.block_table),
-                "lock": request.last_node,
-                "slots": request.num_seqs,
-                "preemptions": request.preemptions,
-            }
-            for _, request in sorted(engine.requests.items())
+        free=engine.pool.free,
+        queue=engine.cache.eviction_queue,
+        refs=engine.pool.refs,
+        requests=[_request(request) for _, request in sorted(engine.requests.items())],
+        nodes=[_node(node) for _, node in sorted(engine.cache.nodes.items())],
+        holds=[
+            HoldCore(hold.id, hold.block_table, hold.last_node) for _, hold in sorted(holds.items())
         ],
-        "nodes": [
-            {
-                "id": node.id,
-                "parent": -1 if node.parent is None else node.parent.id,
-                "tokens": list(node.tokens),
-                "blocks": list(node.blocks),
-                "copies": list(node.copies),
-                "last": node.last,
-                "lock": node.lock_ref,
-            }
-            for _, node in sorted(engine.cache.nodes.items())
-        ],
-        "holds": [
-            {"id": hold.id, "table": list(hold.block_table), "lock": hold.last_node}
-            for _, hold in sorted(holds.items())
-        ],
-    }
+        window_pages=None if pages is None else pages.blocks,
+    )
+    plain: dict[str, Any] = msgspec.to_builtins(state)  # it shares no list with the live objects
+    return plain
 
 
-def _rows(plan: Plan) -> list[list[Any]]:
-    return [[row.request.id, row.start, row.count, list(row.drafts)] for row in plan.rows]
+def _request(request: Request) -> RequestCore:
+    return RequestCore(*(getattr(request, field) for field in RequestCore.__struct_fields__))
+
+
+def _node(node: Any) -> NodeCore:
+    return NodeCore(
+        id=node.id,
+        parent=-1 if node.parent is None else node.parent.id,
+        tokens=list(node.tokens),
+        blocks=node.blocks,
+        copies=list(node.copies),
+        last=node.last,
+        lock_ref=node.lock_ref,
+    )
+
+
+def _rows(plan: Plan) -> list[ScheduledRow]:
+    return [ScheduledRow(row.request.id, row.start, row.count, row.drafts) for row in plan.rows]

@@ -340,7 +340,7 @@ def _health(bridge: Bridge) -> Health:
 def engine_counts(state: State) -> dict[str, Any]:
     """Return the fields of EngineCounts."""
     running = [state.requests[id_] for id_ in state.running]
-    prefilling = sum(request.computed < request.prompt_length for request in running)
+    prefilling = sum(request.num_computed_tokens < request.prompt_length for request in running)
     return {
         "step": state.step,
         "waiting": len(state.waiting),
@@ -353,7 +353,7 @@ def engine_counts(state: State) -> dict[str, Any]:
 
 def only_cached(state: State) -> int:
     """Return the number of blocks in the prefix tree that no request or hold locks."""
-    return sum(len(node.blocks) for node in state.nodes.values() if node.lock == 0)
+    return sum(len(node.blocks) for node in state.nodes.values() if node.lock_ref == 0)
 
 
 def _status(bridge: Bridge) -> Literal["ok", "stuck", "draining", "failed"]:

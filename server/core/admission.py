@@ -154,7 +154,7 @@ class Admission:
 
     def _tokens_waiting(self) -> int:
         requests = (self._state.requests[id_] for id_ in self._state.waiting)
-        return sum(one.prompt_length + one.slots * one.max_tokens for one in requests)
+        return sum(one.prompt_length + one.num_seqs * one.max_tokens for one in requests)
 
     def _full(self, message: str, pending: int) -> ApiError:
         waiting, steps = self._tokens_waiting() + pending, self._measures.recent_steps

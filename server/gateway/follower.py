@@ -192,7 +192,7 @@ class Follower:
             self._leave("its engine was restarted", gone=False)
         self._offset, self._rtt = await self._clock()
         assert isinstance(event, RunStarted | Keyframe), "a feed begins with one of them"
-        settings = event.state["settings"] if isinstance(event, Keyframe) else event.settings
+        settings = event.state.settings if isinstance(event, Keyframe) else event.settings
         gateway, member = self._gateway, self.member
         gateway.dispatcher.join(
             member.id,

@@ -10,7 +10,7 @@ from typing import Any
 from engine import Engine, EventLog
 from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
-from engine.core.log.state import HoldState
+from engine.core.log.vocabulary import HoldState
 from engine.core.scheduling.policies import LongestPrefixMatch, Policy
 from engine.extensions.draft_model import DraftModel
 from engine.extensions.holds import HELD_SHARE
@@ -88,7 +88,7 @@ class CheckingLog(EventLog):
             holder = self.folded.holds.get(event.hold)
         else:
             holder = self.folded.requests.get(event.request)
-        at = holder.lock if holder else 0
+        at = holder.last_node if holder else 0
         while at:
             path.add(at)
             at = self.folded.nodes[at].parent
@@ -109,32 +109,36 @@ def check_counts(state: State) -> None:
     cached = {block for block, count in enumerate(refs) if count}
     locks = dict.fromkeys(state.nodes, 0)
     for holder in (*state.requests.values(), *state.holds.values()):
-        for block in holder.table:
+        for block in holder.block_table:
             refs[block] += 1
-        path, at = [], holder.lock
+        path, at = [], holder.last_node
         while at != 0:
             node = state.nodes[at]
             if state.is_hashed:
-                path.insert(0, next(b for b in node.blocks + node.copies if b in holder.table))
+                path.insert(
+                    0, next(b for b in node.blocks + node.copies if b in holder.block_table)
+                )
             else:
                 locks[at] += 1
                 path = node.blocks + path
             at = node.parent
-        assert holder.table[: len(path)] == path, "the table's head is not the locked path"
+        assert holder.block_table[: len(path)] == path, "the table's head is not the locked path"
         if isinstance(holder, HoldState):
-            assert holder.table == path, "a hold has more blocks than it has locked"
+            assert holder.block_table == path, "a hold has more blocks than it has locked"
     assert refs == state.refs, "reference counts do not recount"
     assert {block for block, count in enumerate(refs) if count == 0} == set(state.free)
     assert len(state.free) == len(set(state.free)), "a block is free twice"
     if state.is_hashed:
         idle = {block for block in cached if refs[block] == 1}
         assert idle == set(state.queue), "the queue is not the cached blocks without a user"
-    assert locks == {id_: node.lock for id_, node in state.nodes.items()}, "locks do not recount"
+    assert locks == {id_: node.lock_ref for id_, node in state.nodes.items()}, (
+        "locks do not recount"
+    )
 
 
 def check_eviction(before: State, event: v.RadixEvicted, order: str, uses: dict[int, int]) -> None:
     """Check that only unlocked leaves are evicted, the least recently or frequently used first."""
-    leaves = [n for n in before.nodes.values() if n.id and not n.lock and not n.children]
+    leaves = [n for n in before.nodes.values() if n.id and not n.lock_ref and not n.children]
     victim = before.nodes[event.node]
     assert victim in leaves, "evicted a node that is locked or has children"
     assert sum(leaf.last == victim.last for leaf in leaves) == 1, "two evictable leaves tie"
@@ -175,7 +179,7 @@ def check_decisions(state: State, event: v.StepScheduled, engine: Engine, preemp
     assert not stopped or itself.request == itself.needed_by
     assert used <= config.token_budget
     assert all(row.count >= 1 for row in event.rows)
-    assert sum(state.requests[id_].slots for id_ in state.running) <= config.max_batch_size
+    assert sum(state.requests[id_].num_seqs for id_ in state.running) <= config.max_batch_size
     plan = engine.scheduler.plan
     scheduled = {row.request.id for row in plan.rows}
     assert all(request.id in scheduled for request, _, _ in plan.copies), "copies for a victim"
@@ -186,7 +190,7 @@ def check_decisions(state: State, event: v.StepScheduled, engine: Engine, preemp
         request = state.requests[row.request]
         end = row.start + row.count - len(row.drafts)
         before = [one for one in in_flight if one.request == row.request]
-        assert row.start == request.computed + sum(one.count for one in before)
+        assert row.start == request.num_computed_tokens + sum(one.count for one in before)
         # A row in flight that reaches the last token stands for one token more.
         known = len(request.tokens)
         assert end <= known + any(one.start + one.count == known for one in before)
@@ -194,7 +198,7 @@ def check_decisions(state: State, event: v.StepScheduled, engine: Engine, preemp
         needed = request.prompt_length + request.max_tokens - 1
         assert row.start + row.count <= needed, "computes tokens that the request did not ask for"
         for position in range(row.start, row.start + row.count):
-            block = request.table[position // config.block_size]
+            block = request.block_table[position // config.block_size]
             alone = state.refs[block] == 1 + (block in state.node_of)
             # Who found a block of this step reads what the step writes.
             assert alone or block in state.node_of, "writes into a block that others read"
@@ -236,7 +240,7 @@ def check_deferral(state: State, id_: int, event: v.StepScheduled, engine: Engin
             if mine != theirs:
                 break
             shared += 1
-        if state.requests[row.request].computed < shared // size * size:
+        if state.requests[row.request].num_computed_tokens < shared // size * size:
             gains.append(shared // size - cached)
     assert max(gains) * size >= max(1, engine.policy.worth_waiting_for), "deferred for nothing"
 
@@ -262,8 +266,8 @@ def check_reason(
     reads = config.prefix_cache != "off" and not engine.requests[request.id].unscored
     cached, locked = cached_prefix(state, request.tokens, reads)
     if blocked.reason == "batch_full":
-        places = config.max_batch_size - sum(state.requests[i].slots for i in state.running)
-        assert (blocked.need, blocked.have) == (request.slots, places)
+        places = config.max_batch_size - sum(state.requests[i].num_seqs for i in state.running)
+        assert (blocked.need, blocked.have) == (request.num_seqs, places)
     elif blocked.reason == "token_budget":
         assert blocked.have == left
         if config.chunked_prefill:
@@ -272,7 +276,7 @@ def check_reason(
         room = len(state.free) + state.evictable - (cached - locked)
         for row in state.plan:  # drafts took their blocks after the head was asked
             end = row.start + row.count - len(row.drafts)
-            room += len(state.requests[row.request].table) - config.blocks_for(end)
+            room += len(state.requests[row.request].block_table) - config.blocks_for(end)
         if blocked.reason == "whole_sequence":
             assert config.admission == "whole"
             assert blocked.need == config.blocks_for(len(request.tokens)) - cached

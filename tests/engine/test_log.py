@@ -71,7 +71,7 @@ def test_a_log_of_another_schema_version_is_refused_with_both_versions() -> None
     data = random_log(1).to_bytes().replace(b'"schema":2', b'"schema":7', 1)
     window = EventLog()
     window.append(random_log(1).state().keyframe())
-    window[0].state["schema"] = 7
+    window[0].state.schema = 7
     for old in (data, window.to_bytes()):
         with raises_naming(LogError, 7, v.SCHEMA_VERSION):
             EventLog.from_bytes(old)

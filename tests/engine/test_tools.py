@@ -142,7 +142,9 @@ def test_a_sample_preempted_in_a_call_or_before_its_answer_is_computed_loses_not
                 victim = state.requests[event.request]
                 last = [t for t in victim.tokens if t in (CALL, END_CALL)][-1:]
                 in_call += last == [CALL]
-                unread += victim.tokens[-1] == END_OUTPUT and victim.computed < len(victim.tokens)
+                unread += victim.tokens[-1] == END_OUTPUT and victim.num_computed_tokens < len(
+                    victim.tokens
+                )
             state.apply(event)
     assert in_call >= 3
     assert unread >= 3

@@ -198,7 +198,7 @@ def check_reason(told: Explanation, witness: Witness, seen: Seen, request: int) 
             state, own = facts.state, told.head_prefix.unlocked
             free, evictable = state.free_before_drafts(seen.event.rows), state.evictable
             assert (free, evictable, own) == (seen.free, seen.evictable, seen.unlocked)
-            tables = {id_: len(state.requests[id_].table) for id_ in state.running}
+            tables = {id_: len(state.requests[id_].block_table) for id_ in state.running}
             assert tables == seen.running
             assert_names(text, seen.need, *said(free, evictable - own), *([own] if own else []))
             assert_names(text, *ids(tables), *tables.values())

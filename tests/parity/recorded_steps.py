@@ -50,7 +50,7 @@ def steps_of(log: EventLog) -> list[Step]:
             step = steps[-1]
             step.rows += [Row(row.request, row.start, row.count) for row in event.rows]
             step.tables |= {
-                row.request: list(state.requests[row.request].table) for row in event.rows
+                row.request: list(state.requests[row.request].block_table) for row in event.rows
             }
             step.free = len(state.free) + len(state.queue)
     return steps

@@ -58,9 +58,9 @@ def folded(state: State) -> dict[str, Any]:
         "hashed": sorted(state.node_of),
         "running": [label[id_] for id_ in state.running],
         "waiting": [label[id_] for id_ in state.waiting],
-        "tables": {one.label: list(one.table) for one in state.requests.values()},
+        "tables": {one.label: list(one.block_table) for one in state.requests.values()},
         "tokens": {one.label: list(one.tokens) for one in state.requests.values()},
-        "computed": {one.label: one.computed for one in state.requests.values()},
+        "computed": {one.label: one.num_computed_tokens for one in state.requests.values()},
     }
 
 

@@ -125,7 +125,7 @@ async def test_lmtp_frames(soak: bool, first_seed: int) -> None:
     assert len(state.free) + sum(len(node.blocks) for node in state.nodes.values()) == len(
         state.refs
     )
-    assert all(node.lock == 0 for node in state.nodes.values())
+    assert all(node.lock_ref == 0 for node in state.nodes.values())
     await bridge.stop()
 
 

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from engine.core.log import LogError
+from tests.facts import raises_naming
 from visualizer.sources import hash_memory, read_source
 from visualizer.sources.hash_memory import HashMemory, Owner
 
@@ -30,9 +31,9 @@ def test_a_line_nested_too_deeply_is_refused(start: str) -> None:
         read_source(f"{start}{DEEP}}}\n".encode())
 
 
-def test_settings_that_are_no_map_do_not_fit() -> None:
-    with pytest.raises(LogError, match="does not fit"):
-        read_source(json.dumps(KEYFRAME).encode() + b"\n").state()
+def test_settings_that_are_no_map_are_named() -> None:
+    with raises_naming(LogError, "line 1", "state.settings"):
+        read_source(json.dumps(KEYFRAME).encode() + b"\n")
 
 
 def test_hashes_of_evicted_blocks_are_forgotten_at_last(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -337,7 +337,7 @@ def test_tokens_computed_twice_are_those_of_the_logs_preemptions(log):
     state, lost, again = State(), dict[int, int](), 0
     for event in log:
         if isinstance(event, v.Preempted):
-            lost[event.request] = state.requests[event.request].computed
+            lost[event.request] = state.requests[event.request].num_computed_tokens
         elif isinstance(event, v.Admitted) and event.resumed:
             found = len(event.blocks) * state.block_size
             again += max(0, lost[event.request] - found)

@@ -28,7 +28,8 @@ PRIMITIVES = {
 def type_of(kind: inspect.Type) -> str:
     """The TypeScript type of a msgspec type."""
     if isinstance(kind, inspect.StructType):
-        return kind.cls.__name__
+        is_state = kind.cls is vocabulary.KeyframeState  # which the fold declares for itself
+        return "Record<string, any>" if is_state else kind.cls.__name__
     if isinstance(kind, inspect.LiteralType):
         return " | ".join(f'"{value}"' for value in kind.values)
     if isinstance(kind, inspect.UnionType):

@@ -217,7 +217,7 @@ def brute_steps(log: EventLog) -> dict[int, dict[str, object]]:
         if isinstance(event, v.StepStarted):
             rows[state.step] = {"evicted_blocks": 0}
         elif isinstance(event, v.StepScheduled):
-            read = {block for request in state.requests.values() for block in request.table}
+            read = {block for request in state.requests.values() for block in request.block_table}
             idle = [  # no request reads them
                 block
                 for node in state.nodes.values()
@@ -260,7 +260,7 @@ def test_a_window_tells_what_it_knows_and_nothing_else(seeds):
             continue
         deterministic = [name for name in FRAMES["requests"] if not name.endswith("_ms")]
         full, known = read(whole).requests, read(part).requests
-        assert {entry["id"] for entry in part[0].state["requests"]} <= set(known.index)
+        assert {one.id for one in part[0].state.requests} <= set(known.index)
         for id_, row in known.iterrows():
             for name in deterministic:
                 if missing(row[name]):
@@ -268,11 +268,11 @@ def test_a_window_tells_what_it_knows_and_nothing_else(seeds):
                 else:
                     assert row[name] == full.loc[id_, name], (seed, id_, name)
             came_before = missing(row.arrived_step)
-            assert came_before == (row.root in {e["root"] for e in part[0].state["requests"]})
+            assert came_before == (row.root in {one.root for one in part[0].state.requests})
             timed = ("arrived_ms", "queue_ms", "ttft_ms", "e2e_ms")
             assert not came_before or all(missing(row[name]) for name in timed)
         names = [name for name in FRAMES["steps"] if not name.endswith("_ms")]
-        first = part[0].state["step"]
+        first = part[0].state.step
         late = read(whole).steps[names]
         late = late[late.index > first + 1]  # earlier requests are truncated in the first
         steps = read(part).steps

@@ -187,9 +187,9 @@ def finished_steps(log: EventLog) -> tuple[list[int], list[Any], list[Any]]:
     for event in log:
         match event:
             case v.Keyframe():
-                step, waiting = event.state["step"], set(event.state["waiting"])
-                alive = {entry["id"] for entry in event.state["requests"]}
-                planned = [(step, row[0]) for row in event.state["plan"] if row[0] in alive]
+                step, waiting = event.state.step, set(event.state.waiting)
+                alive = {one.id for one in event.state.requests}
+                planned = [(step, row.request) for row in event.state.plan if row.request in alive]
                 stalled = []
             case v.RequestArrived() | v.Preempted():
                 waiting.add(event.request)
@@ -258,7 +258,7 @@ def test_a_window_keeps_the_rules_wherever_it_begins(seeds):
         log = EventLog(window=12 + seed % 50)
         play(make_engine(workload, log), workload)
         check_against(log, parsed(to_perfetto(log)))
-        inside += isinstance(log[0], v.Keyframe) and bool(log[0].state["plan"])
+        inside += isinstance(log[0], v.Keyframe) and bool(log[0].state.plan)
     assert inside > 3, "no window began inside a step"
 
 

@@ -62,9 +62,9 @@ def _arrivals(log: EventLog) -> Iterator[Arrival]:
         if isinstance(event, v.RequestArrived):
             yield Arrival(event.request, event.label, tuple(event.prompt), event.n)
         elif isinstance(event, v.Keyframe):
-            for entry in event.state["requests"]:
-                prompt = tuple(entry["tokens"][: entry["prompt_length"]])
-                yield Arrival(entry["id"], entry["label"], prompt, max(1, entry["slots"]))
+            for one in event.state.requests:
+                prompt = tuple(one.tokens[: one.prompt_length])
+                yield Arrival(one.id, one.label, prompt, max(1, one.num_seqs))
 
 
 def engines_note(a: EventLog, b: EventLog, names: tuple[str, str]) -> str:

@@ -39,7 +39,7 @@ def _inputs(log: EventLog) -> dict[int, dict[str, object]]:
     for event in log:
         match event:
             case v.Keyframe():
-                step = event.state["step"]
+                step = event.state.step
             case v.StepStarted():
                 step = event.step
             case v.RequestArrived():

@@ -60,7 +60,7 @@ class Reader:
                 else:
                     step.evictions.append((event, len(blocks)))
             case v.Preempted() if step is not None:
-                step.lost[event.request] = state.requests[event.request].computed
+                step.lost[event.request] = state.requests[event.request].num_computed_tokens
             case v.Forked() if (forking := self._in_flight or step) is not None:
                 forking.forks.append(event)
             case v.StepStarted() if step is not None and self._is_async:
@@ -80,7 +80,7 @@ class Reader:
     def _open_step(self, event: v.StepFinished) -> Step | None:
         """Return the step that finishes, or None if the log begins in the middle of that step."""
         for step in (self._in_flight, self._current):
-            if step is not None and event.step in (0, step.number):
+            if step is not None and event.step == step.number:
                 return step
         return None
 

@@ -168,7 +168,7 @@ def _evicted(moment: Moment) -> Question | None:
 def evictable_leaves(state: State) -> Iterator[NodeState]:
     """Yield the leaves of the radix tree that can be evicted."""
     for node in state.nodes.values():
-        if node.id != ROOT and not node.lock and not node.children:
+        if node.id != ROOT and not node.lock_ref and not node.children:
             yield node
 
 

@@ -23,7 +23,7 @@ class PausedTime:
         """Add the next event."""
         match event:
             case v.Keyframe():
-                self._since = 0 if event.state.get("paused") else None
+                self._since = 0 if event.state.paused else None
             case v.EnginePaused():
                 self._since = event.t.get("at")
             case v.EngineResumed():

@@ -27,11 +27,13 @@ from engine.core.log.vocabulary import (
     BlocksReported,
     Event,
     Keyframe,
+    KeyframeState,
     PrefixAdopted,
     PrefixHeld,
     RequestArrived,
     RequestFinished,
     RunStarted,
+    ScheduledRow,
     StepFinished,
     StepScheduled,
 )
@@ -58,8 +60,7 @@ def without_text(event: Event) -> Event:
                 "sampling": _without(event.sampling, _ABOUT_TEXT),
             }
         case StepScheduled():
-            rows = [replace(row, drafts=_unknown(row.drafts)) for row in event.rows]
-            changes = {"rows": rows}
+            changes = {"rows": _without_drafts(event.rows)}
         case StepFinished():
             tokens = [
                 replace(row, ids=_unknown(row.ids), texts=_blanks(row.texts))
@@ -104,35 +105,35 @@ def _cluster_event_without_text(event: AnyClusterEvent) -> AnyClusterEvent:
     return event
 
 
-def _state_without_text(state: dict[str, Any]) -> dict[str, Any]:
+def _state_without_text(state: KeyframeState) -> KeyframeState:
     """Return a keyframe's state without names and texts."""
-    in_flight = [[step, _without_drafts(rows)] for step, rows in state.get("in_flight", [])]
-    state = _without(state, ("expert_loads",))
-    return state | {
-        **({"source": _source_without_text(state["source"])} if state.get("source") else {}),
-        "plan": _without_drafts(state["plan"]),
-        "in_flight": in_flight,
-        "lanes": [[owner, last, ""] for owner, last, _label in state.get("lanes", [])],
-        "requests": [
-            entry
-            | {
-                "tokens": _unknown(entry["tokens"]),
-                "texts": _blanks(entry["texts"]),
-                "label": "",
-                "sampling": _without(entry["sampling"], _ABOUT_TEXT),
-            }
-            for entry in state["requests"]
+    return replace(
+        state,
+        source=_source_without_text(state.source),
+        expert_loads=[],
+        plan=_without_drafts(state.plan),
+        in_flight=[(step, _without_drafts(rows)) for step, rows in state.in_flight],
+        lanes=[(owner, last, "") for owner, last, _label in state.lanes],
+        requests=[
+            replace(
+                one,
+                tokens=_unknown(one.tokens),
+                texts=_blanks(one.texts),
+                label="",
+                sampling=_without(one.sampling, _ABOUT_TEXT),
+            )
+            for one in state.requests
         ],
-        "nodes": [
-            entry | {"tokens": _unknown(entry["tokens"]), "texts": _blanks(entry["texts"])}
-            for entry in state["nodes"]
+        nodes=[
+            replace(one, tokens=_unknown(one.tokens), texts=_blanks(one.texts))
+            for one in state.nodes
         ],
-        "holds": [entry | {"label": ""} for entry in state.get("holds", [])],
-    }
+        holds=[replace(one, label="") for one in state.holds],
+    )
 
 
-def _without_drafts(rows: list[list[Any]]) -> list[list[Any]]:
-    return [[*row[:3], *map(_unknown, row[3:])] for row in rows]
+def _without_drafts(rows: list[ScheduledRow]) -> list[ScheduledRow]:
+    return [replace(row, drafts=_unknown(row.drafts)) for row in rows]
 
 
 def _source_without_text(source: dict[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from engine.cluster.cluster_log import ClusterDecoder
 from engine.cluster.events import AnyClusterEvent, Of
 from engine.core.log import Event
 from engine.core.log.log import LogDecoder
-from engine.core.log.vocabulary import AnyEvent, Keyframe, RunStarted
+from engine.core.log.vocabulary import AnyEvent, Keyframe, KeyframeState, RunStarted
 from engine.simulation.facts import FACTS
 from visualizer.sources.limits import check_settings
 from visualizer.sources.reader import Reader
@@ -23,7 +23,7 @@ def _type(line: bytes) -> str | None:
 
 def _check(event: Event) -> None:
     match event:
-        case RunStarted(settings=settings) | Keyframe(state={"settings": dict(settings)}):
+        case RunStarted(settings=settings) | Keyframe(state=KeyframeState(settings=settings)):
             check_settings(settings)
 
 

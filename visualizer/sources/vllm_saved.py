@@ -3,7 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
-from engine.core.log.vocabulary import SCHEMA_VERSION
+from engine.core.log.vocabulary import (
+    SCHEMA_VERSION,
+    KeyframeState,
+    NodeRecord,
+    RequestState,
+    ScheduledRow,
+)
 from visualizer.sources.hash_memory import HashMemory
 from visualizer.sources.vllm_lines import Saved, Tokens, known_ids
 
@@ -14,14 +20,14 @@ def saved_state(
     read: Callable[[int, Tokens], tuple[list[int], list[str]]],
     settings: dict[str, Any],
     source: dict[str, Any],
-) -> dict[str, Any]:
+) -> KeyframeState:
     """Return the state for a keyframe. `memory` must already have the saved tables and cached blocks.
 
     read  returns the ids and the texts of a request's tokens
     """
     size = settings["block_size"]
     nodes = {id_: _node(id_, one.parent, one.blocks, size) for id_, one in memory.nodes.items()}
-    requests: list[dict[str, Any]] = []
+    requests: list[RequestState] = []
     for one in sorted(saved.requests, key=lambda one: one.request):
         owner = memory.owners[one.request]
         prompt, texts = read(one.request, one.prompt)
@@ -29,49 +35,53 @@ def saved_state(
         tokens, texts = prompt + output, texts + output_texts
         for index, id_ in enumerate(owner.path):
             part = slice(index * size, (index + 1) * size)
-            nodes[id_] |= {"tokens": tokens[part], "texts": texts[part]}
+            nodes[id_].tokens, nodes[id_].texts = tokens[part], texts[part]
         requests.append(
-            {
-                "id": one.request,
-                "root": one.request,
-                "sample": 0,
-                "prompt_length": len(prompt),
-                "tokens": tokens,
-                "texts": texts,
-                "computed": one.computed,
-                "table": one.table,
-                "lock": owner.path[-1] if owner.path else 0,
-                "slots": 1,
-                "preemptions": one.preemptions,
-                "label": one.id,
-                "priority": one.priority,
-                "max_tokens": one.max_tokens,
-                "sampling": {},
-            }
+            RequestState(
+                id=one.request,
+                root=one.request,
+                sample=0,
+                prompt_length=len(prompt),
+                tokens=tokens,
+                num_computed_tokens=one.computed,
+                block_table=one.table,
+                last_node=owner.path[-1] if owner.path else 0,
+                num_seqs=1,
+                preemptions=one.preemptions,
+                texts=texts,
+                label=one.id,
+                priority=one.priority,
+                max_tokens=one.max_tokens,
+                sampling={},
+            )
         )
     plans = {
-        step: [[row.request, row.start, row.count, known_ids(row.drafts)] for row in rows]
+        step: [
+            ScheduledRow(row.request, row.start, row.count, known_ids(row.drafts)) for row in rows
+        ]
         for step, rows in saved.in_flight
     }
     cached = set(saved.cached)
-    return {
-        "schema": SCHEMA_VERSION,
-        "settings": settings,
-        "classes": {},
-        "source": source,
-        "step": saved.step,
-        "tick": 0,
-        "paused": False,
-        "waiting": saved.waiting,
-        "running": saved.running,
-        "plan": plans.pop(saved.step, []),
-        "in_flight": [[step, rows] for step, rows in plans.items()],
-        "free": [block for block in reversed(saved.free) if block not in cached],
-        "queue": [block for block in saved.free if block in cached],
-        "requests": requests,
-        "nodes": [_node(0, -1, [], 0), *nodes.values()],
-        "holds": [],
-    }
+    return KeyframeState(
+        seq=0,
+        step=saved.step,
+        tick=0,
+        paused=False,
+        waiting=saved.waiting,
+        running=saved.running,
+        plan=plans.pop(saved.step, []),
+        in_flight=list(plans.items()),
+        free=[block for block in reversed(saved.free) if block not in cached],
+        queue=[block for block in saved.free if block in cached],
+        refs=[],  # the fold counts them
+        requests=requests,
+        nodes=[NodeRecord(0, -1), *nodes.values()],
+        holds=[],
+        settings=settings,
+        classes={},
+        source=source,
+        schema=SCHEMA_VERSION,
+    )
 
 
 def put_cached(memory: HashMemory, saved: Saved) -> None:
@@ -96,16 +106,6 @@ def put_cached(memory: HashMemory, saved: Saved) -> None:
         raise ValueError(f"{len(blocks)} cached blocks follow blocks that are not cached")
 
 
-def _node(id_: int, parent: int, blocks: list[int], size: int) -> dict[str, Any]:
+def _node(id_: int, parent: int, blocks: list[int], size: int) -> NodeRecord:
     """Return a keyframe's node with unknown tokens; the caller sets those that a request has."""
-    return {
-        "id": id_,
-        "parent": parent,
-        "tokens": [-1] * size,
-        "texts": [""] * size,
-        "blocks": blocks[:1],
-        "copies": blocks[1:],
-        "last": 0,
-        "lock": 0,
-        "source": "",
-    }
+    return NodeRecord(id_, parent, [-1] * size, blocks[:1], blocks[1:], texts=[""] * size)

@@ -11,12 +11,13 @@ stack, `_dereference` drops references, and `_move_lock` counts live readers alo
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any, get_args
+
+from msgspec.structs import replace
 
 from engine.core.log import vocabulary as v
 from engine.core.log.expert_loads import summed
-from engine.core.log.state import ROOT, EngineState, HoldState, NodeState, RequestState
+from engine.core.log.state import ROOT, EngineState, NodeState
 
 
 class State(EngineState):
@@ -73,29 +74,29 @@ class State(EngineState):
             node = self.nodes[node].parent
         raise ValueError(f"event {self.seq}: node {node} is above itself")
 
-    def _move_lock(self, holder: RequestState | HoldState, node: int) -> None:
+    def _move_lock(self, holder: v.RequestState | v.HoldState, node: int) -> None:
         if self.is_hashed:
-            holder.lock = node
+            holder.last_node = node
             return
-        if holder.lock == node == ROOT:
+        if holder.last_node == node == ROOT:
             return
         self.tick += 1
         for above in self._path(node):
-            above.lock += 1
+            above.lock_ref += 1
             above.last = self.tick
-        for above in self._path(holder.lock):
-            above.lock -= 1
+        for above in self._path(holder.last_node):
+            above.lock_ref -= 1
             above.last = self.tick
-        holder.lock = node
+        holder.last_node = node
 
-    def _release_request(self, request: RequestState) -> None:
-        self._dereference(request.table)
-        request.table = []
-        request.computed = 0
+    def _release_request(self, request: v.RequestState) -> None:
+        self._dereference(request.block_table)
+        request.block_table = []
+        request.num_computed_tokens = 0
         self._move_lock(request, ROOT)
 
-    def _cached_blocks(self, request: RequestState) -> int:
-        return sum(len(node.blocks) for node in self._path(request.lock))
+    def _cached_blocks(self, request: v.RequestState) -> int:
+        return sum(len(node.blocks) for node in self._path(request.last_node))
 
     # One method per kind of event
 
@@ -106,19 +107,19 @@ class State(EngineState):
         blocks = self.settings["num_blocks"]
         self.free = OrderedDict.fromkeys(range(blocks - 1, -1, -1))
         self.refs = [0] * blocks
-        self.nodes = {ROOT: NodeState(ROOT, -1, [], [], [], 0)}
+        self.nodes = {ROOT: NodeState(ROOT, -1)}
 
     def _request_arrived(self, event: v.RequestArrived) -> None:
-        self.requests[event.request] = RequestState(
+        self.requests[event.request] = v.RequestState(
             id=event.request,
             root=event.request,
             sample=0,
             prompt_length=len(event.prompt),
             tokens=list(event.prompt),
-            computed=0,
-            table=[],
-            lock=ROOT,
-            slots=event.n,
+            num_computed_tokens=0,
+            block_table=[],
+            last_node=ROOT,
+            num_seqs=event.n,
             preemptions=0,
             texts=list(event.texts),
             label=event.label,
@@ -136,18 +137,18 @@ class State(EngineState):
         del self.waiting[event.request]
         self.running.append(event.request)
         self._attach(event.blocks)
-        request.table = list(event.blocks)
-        request.computed = len(event.blocks) * self.block_size
+        request.block_table = list(event.blocks)
+        request.num_computed_tokens = len(event.blocks) * self.block_size
         self._move_lock(request, event.node)
         self._take_lane(event.request)
 
     def _blocks_allocated(self, event: v.BlocksAllocated) -> None:
         self._allocate(event.blocks)
-        self.requests[event.request].table += event.blocks
+        self.requests[event.request].block_table += event.blocks
 
     def _block_copied(self, event: v.BlockCopied) -> None:
         self._allocate([event.block])
-        self.requests[event.request].table[event.index] = event.block
+        self.requests[event.request].block_table[event.index] = event.block
         self._dereference([event.source])
 
     def _preempted(self, event: v.Preempted) -> None:
@@ -170,21 +171,21 @@ class State(EngineState):
 
     def _forked(self, event: v.Forked) -> None:
         parent = self.requests[event.parent]
-        parent.slots = 1
+        parent.num_seqs = 1
         sample = replace(
             parent,
             id=event.request,
             sample=event.sample,
             tokens=list(parent.tokens),
-            table=list(parent.table),
+            block_table=list(parent.block_table),
             texts=list(parent.texts),
-            lock=ROOT,
+            last_node=ROOT,
             preemptions=0,
         )
         self.requests[sample.id] = sample
         self.running.append(sample.id)
-        self._reference(sample.table)
-        self._move_lock(sample, parent.lock)
+        self._reference(sample.block_table)
+        self._move_lock(sample, parent.last_node)
         self._take_lane(sample.id)
         for rows in self.plans.values():
             for row in rows[:]:
@@ -196,23 +197,23 @@ class State(EngineState):
             # A row is wasted if its request has ended, or if its step was dropped.
             if row.request in self.requests and row.request not in event.wasted:
                 request = self.requests[row.request]
-                request.computed = row.start + row.count - len(row.drafts)
+                request.num_computed_tokens = row.start + row.count - len(row.drafts)
         for tokens in event.tokens:
             request = self.requests[tokens.request]
             request.tokens += tokens.ids
             request.texts += tokens.texts
-            request.computed += tokens.accepted
+            request.num_computed_tokens += tokens.accepted
         if event.expert_loads:
             self.expert_loads = summed(self.expert_loads, event.expert_loads)
 
     def _blocks_trimmed(self, event: v.BlocksTrimmed) -> None:
         request = self.requests[event.request]
-        self._dereference(request.table[event.keep :])
-        del request.table[event.keep :]
-        request.computed = min(request.computed, event.keep * self.block_size)
-        path = list(self._path(request.lock))
+        self._dereference(request.block_table[event.keep :])
+        del request.block_table[event.keep :]
+        request.num_computed_tokens = min(request.num_computed_tokens, event.keep * self.block_size)
+        path = list(self._path(request.last_node))
         if len(path) > event.keep and self.is_hashed:
-            request.lock = path[-event.keep].id if event.keep else ROOT
+            request.last_node = path[-event.keep].id if event.keep else ROOT
 
     def _radix_split(self, event: v.RadixSplit) -> None:
         lower = self.nodes[event.node]
@@ -224,7 +225,7 @@ class State(EngineState):
             texts=lower.texts[:cut],
             blocks=lower.blocks[: event.at],
             last=lower.last,
-            lock=lower.lock,
+            lock_ref=lower.lock_ref,
             children={lower.id},
             source=lower.source,
         )
@@ -241,18 +242,18 @@ class State(EngineState):
         request = self.requests[event.request]
         start = self._cached_blocks(request)
         end = start + len(event.blocks)
-        own = request.table[start:end]
+        own = request.block_table[start:end]
         for source, block in zip(own, event.blocks, strict=True):
             if source in self.window_pages and block not in self.window_pages:
                 self.window_pages.remove(source)
                 self.window_pages.add(block)
         self._reference(event.blocks)
         self._dereference(own)
-        request.table[start:end] = event.blocks
+        request.block_table[start:end] = event.blocks
         self._move_lock(request, event.node)
 
     def _radix_inserted(self, event: v.RadixInserted) -> None:
-        self.nodes[event.node] = NodeState(event.node, event.parent, [], [], [], 0)
+        self.nodes[event.node] = NodeState(event.node, event.parent)
         self.nodes[event.parent].children.add(event.node)
         self._radix_extended(event)
 
@@ -276,12 +277,12 @@ class State(EngineState):
                 self.nodes[id_].copies.append(block)
             else:
                 tokens, texts = request.tokens[start:end], request.texts[start:end]
-                self.nodes[id_] = NodeState(id_, parent, tokens, texts, [block], 0)
+                self.nodes[id_] = NodeState(id_, parent, tokens, [block], texts=texts)
                 self.nodes[parent].children.add(id_)
             self.node_of[block] = id_
             parent, start = id_, end
         self._reference(event.blocks)
-        request.lock = parent
+        request.last_node = parent
 
     def _block_evicted(self, event: v.BlockEvicted) -> None:
         node = self.nodes[event.node]
@@ -299,7 +300,7 @@ class State(EngineState):
     def _block_withdrawn(self, event: v.BlockWithdrawn) -> None:
         node = self.nodes[event.node]
         self._remove_copy(node, event.block)
-        self.requests[event.request].lock = node.parent
+        self.requests[event.request].last_node = node.parent
 
     def _remove_copy(self, node: NodeState, block: int) -> None:
         copies = [*node.blocks, *node.copies]
@@ -325,14 +326,14 @@ class State(EngineState):
         self.lanes.leave(event.request, self.step)
 
     def _prefix_held(self, event: v.PrefixHeld) -> None:
-        hold = HoldState(event.hold, list(event.blocks), ROOT, event.label)
+        hold = v.HoldState(event.hold, list(event.blocks), ROOT, event.label)
         self.holds[hold.id] = hold
-        self._attach(hold.table)
+        self._attach(hold.block_table)
         self._move_lock(hold, event.node)
 
     def _prefix_released(self, event: v.PrefixReleased) -> None:
         hold = self.holds.pop(event.hold)
-        self._dereference(hold.table)
+        self._dereference(hold.block_table)
         self._move_lock(hold, ROOT)
 
     def _prefix_adopted(self, event: v.PrefixAdopted) -> None:
@@ -345,18 +346,24 @@ class State(EngineState):
         for index, id_ in enumerate(event.nodes):
             blocks = event.blocks[index * share : (index + 1) * share]
             cut = slice(index * share * size, (index + 1) * share * size)
-            node = NodeState(id_, parent, event.tokens[cut], event.texts[cut], blocks, 0)
-            node.source = event.source
+            node = NodeState(
+                id_,
+                parent,
+                event.tokens[cut],
+                blocks,
+                texts=event.texts[cut],
+                source=event.source,
+            )
             self.nodes[id_] = node
             self.nodes[parent].children.add(id_)
             if self.is_hashed:
                 self.node_of |= dict.fromkeys(blocks, id_)
             parent = id_
         # An access: as if a request had attached the prefix and released it.
-        owner = HoldState(0, [*prefix, *event.blocks], ROOT, "")
-        self._attach(owner.table)
+        owner = v.HoldState(0, [*prefix, *event.blocks], ROOT)
+        self._attach(owner.block_table)
         self._move_lock(owner, parent)
-        self._dereference(owner.table)
+        self._dereference(owner.block_table)
         self._move_lock(owner, ROOT)
 
     def _blocks_reported(self, event: v.BlocksReported) -> None:
@@ -364,7 +371,7 @@ class State(EngineState):
         for index, id_ in enumerate(event.nodes):
             node = self.nodes.get(id_)
             if node is None:
-                node = NodeState(id_, parent, [], [], [], 0, hash=event.hashes[index])
+                node = NodeState(id_, parent, hash=event.hashes[index])
                 self.nodes[id_] = node
                 self.nodes[parent].children.add(id_)
             elif not node.blocks and node.parent != parent:  # now the block before is known

@@ -5,8 +5,8 @@ preempted. Lanes are part of the folded state and of a keyframe, so that all vie
 same marks, however late they join. `visualizer/frontend/src/model/lanes.js` is the same in JavaScript.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 MARKS = 30
 _REST = 2  # steps
@@ -30,12 +30,12 @@ class Lane:
 class Lanes:
     """The lanes of a run in one step, by number."""
 
-    def __init__(self, plain: list[list[Any]] | None = None) -> None:
-        self._lanes = [Lane(*entry) for entry in plain or []]
+    def __init__(self, plain: Iterable[tuple[int | None, int, str]] = ()) -> None:
+        self._lanes = [Lane(*entry) for entry in plain]
 
-    def plain(self) -> list[list[Any]]:
+    def plain(self) -> list[tuple[int | None, int, str]]:
         """Return the lanes as in a keyframe: owner, last and label of each."""
-        return [[lane.owner, lane.last, lane.label] for lane in self._lanes]
+        return [(lane.owner, lane.last, lane.label) for lane in self._lanes]
 
     def of(self, request: int) -> int | None:
         """Return the number of a request's lane, or None."""

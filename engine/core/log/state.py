@@ -9,11 +9,11 @@ of a client that joins a running engine.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter, itemgetter
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
 from msgspec import structs
 
 from engine.core.log.expert_loads import packed, unpacked
@@ -21,71 +21,29 @@ from engine.core.log.lanes import Lanes
 from engine.core.log.vocabulary import (
     SCHEMA_VERSION,
     BlockEvicted,
+    HoldCore,
+    HoldState,
     Keyframe,
+    KeyframeState,
+    NodeCore,
+    NodeRecord,
     RadixEvicted,
+    RequestCore,
+    RequestState,
     ScheduledRow,
+    StateCore,
     StepReported,
 )
 
 ROOT = 0
 _CHUNK = 64
+_Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
 
-@dataclass(slots=True)
-class RequestState:
-    """A live request. `texts` has one piece per token; `texts` and later fields are for display."""
+class NodeState(NodeRecord):
+    """A node of the folded tree, with the nodes below it."""
 
-    id: int
-    root: int
-    sample: int
-    prompt_length: int
-    tokens: list[int]
-    computed: int
-    table: list[int]
-    lock: int
-    slots: int
-    preemptions: int
-    texts: list[str]
-    label: str
-    priority: int
-    max_tokens: int
-    sampling: dict[str, Any]
-
-
-@dataclass(slots=True)
-class HoldState:
-    """A held prefix. `label` is for display."""
-
-    id: int
-    table: list[int]
-    lock: int
-    label: str
-
-
-@dataclass(slots=True)
-class NodeState:
-    """A node of the prefix tree with the edge above it.
-
-    With the hash cache a node has one block, and `copies` has the block's duplicates, oldest first.
-    Then `last` and `lock` are 0: the eviction queue and the reference counts take their place.
-    `source` names the replica that computed an adopted node; it is for display.
-
-    A reported node (see `BlocksReported`) has the `hash` of its block, and `media` says where that and
-    each copy is; without a block it only connects those below it.
-    """
-
-    id: int
-    parent: int
-    tokens: list[int]
-    texts: list[str]
-    blocks: list[int]
-    last: int
-    lock: int = 0
-    copies: list[int] = field(default_factory=list)
-    children: set[int] = field(default_factory=set)
-    source: str = ""
-    hash: str = ""
-    media: list[str] = field(default_factory=list)
+    children: set[int] = msgspec.field(default_factory=set)
 
 
 class EngineState:
@@ -216,14 +174,14 @@ class EngineState:
         """The number of cached blocks that no request or hold uses."""
         if self.is_hashed:
             return len(self.queue)
-        return sum(len(node.blocks) for node in self.nodes.values() if not node.lock)
+        return sum(len(node.blocks) for node in self.nodes.values() if not node.lock_ref)
 
     def free_before_drafts(self, rows: list[ScheduledRow]) -> int:
         """Count the free blocks when the head of the queue was examined, before drafts took any."""
         free = len(self.free)
         for row in rows:
             end = row.start + row.count - len(row.drafts)
-            free += len(self.requests[row.request].table) - -(-end // self.block_size)
+            free += len(self.requests[row.request].block_table) - -(-end // self.block_size)
         return free
 
     def adopted_prefix(self, node: int) -> tuple[int, str]:
@@ -254,100 +212,71 @@ class EngineState:
         return texts
 
     def core(self) -> dict[str, Any]:
-        """Return the state without display fields, equal to `Engine.snapshot()`."""
-        windows = {"window_pages": sorted(self.window_pages)} if self.has_windows else {}
-        return windows | {
+        """Return the state as plain values, without what viewers show: `StateCore`."""
+        core: dict[str, Any] = msgspec.to_builtins(
+            StateCore(
+                **self._engine(),
+                requests=_copies(self.requests, RequestCore),
+                nodes=_copies(self.nodes, NodeCore),
+                holds=_copies(self.holds, HoldCore),
+            )
+        )
+        return core
+
+    def keyframe(self) -> Keyframe:
+        """Return the whole state as an event: the start of a window or of a live join."""
+        state = KeyframeState(
+            **self._engine(),
+            requests=_copies(self.requests, RequestState),
+            nodes=_copies(self.nodes, NodeRecord),
+            holds=_copies(self.holds, HoldState),
+            settings=dict(self.settings),
+            classes=dict(self.classes),
+            source=dict(self.source),
+            reported=self.reported,
+            expert_loads=[packed(layer) for layer in self.expert_loads],
+            lanes=self.lanes.plain(),
+            schema=SCHEMA_VERSION,
+        )
+        return Keyframe(self.seq, state)
+
+    def _engine(self) -> dict[str, Any]:
+        """Return the fields of `StateCore` that are not about requests, nodes and holds."""
+        plans = self.plans.items()
+        return {
             "seq": self.seq,
             "step": self.step,
             "tick": self.tick,
             "paused": self.paused,
             "waiting": list(self.waiting),
             "running": list(self.running),
-            "plan": _plain_rows(self.plan),
-            "in_flight": [
-                [step, _plain_rows(rows)]
-                for step, rows in self.plans.items()
-                if rows and step != self.step
-            ],
+            "plan": list(self.plan),
+            "in_flight": [(step, list(rows)) for step, rows in plans if rows and step != self.step],
             "free": list(self.free),
             "queue": list(self.queue),
             "refs": list(self.refs),
-            "requests": [
-                {name: _plain(getattr(request, name)) for name in _CORE_REQUEST}
-                for _, request in sorted(self.requests.items())
-            ],
-            "nodes": [
-                {name: _plain(getattr(node, name)) for name in _CORE_NODE}
-                for _, node in sorted(self.nodes.items())
-            ],
-            "holds": [
-                {"id": hold.id, "table": list(hold.table), "lock": hold.lock}
-                for _, hold in sorted(self.holds.items())
-            ],
+            "window_pages": sorted(self.window_pages) if self.has_windows else None,
         }
-
-    def keyframe(self) -> Keyframe:
-        """Return the whole state as an event: the start of a window or of a live join."""
-        state = self.core()
-        state |= {"schema": SCHEMA_VERSION, "settings": dict(self.settings)}
-        state["classes"] = dict(self.classes)
-        if self.source:
-            state["source"] = dict(self.source)
-        if self.reported:
-            state["reported"] = structs.asdict(self.reported)
-        if self.expert_loads:
-            state["expert_loads"] = [packed(layer) for layer in self.expert_loads]
-        state["lanes"] = self.lanes.plain()
-        for entry in state["requests"]:
-            request = self.requests[entry["id"]]
-            entry |= {name: _plain(getattr(request, name)) for name in _DISPLAY_REQUEST}
-        for entry in state["nodes"]:
-            entry["texts"] = list(self.nodes[entry["id"]].texts)
-            entry["source"] = self.nodes[entry["id"]].source
-            if self.nodes[entry["id"]].hash:
-                entry["hash"] = self.nodes[entry["id"]].hash
-                entry["media"] = list(self.nodes[entry["id"]].media)
-        for entry in state["holds"]:
-            entry["label"] = self.holds[entry["id"]].label
-        return Keyframe(self.seq, state)
 
     def restore(self, event: Keyframe) -> None:
         """Replace the state with a keyframe's."""
         state = event.state
-        self.seq, self.step, self.tick = event.seq, state["step"], state["tick"]
-        self.paused = state.get("paused", False)  # older logs do not say
-        self.settings = dict(state["settings"])
-        self.classes = dict(state.get("classes", {}))  # older logs have none
-        self.source = dict(state.get("source", {}))
-        self.waiting = OrderedDict.fromkeys(state["waiting"])
-        self.running = list(state["running"])
-        # Older logs have no step that is still being computed.
-        plans = [*state.get("in_flight", []), [self.step, state["plan"]]]
-        self.plans = {step: [ScheduledRow(*row) for row in rows] for step, rows in plans if rows}
-        self.free = OrderedDict.fromkeys(state["free"])
-        self.queue = OrderedDict.fromkeys(state["queue"])
-        self.window_pages = set(state.get("window_pages", ()))
-        fields = (*_CORE_REQUEST, *_DISPLAY_REQUEST)
-        self.requests = {
-            entry["id"]: RequestState(**{name: _plain(entry[name]) for name in fields})
-            for entry in state["requests"]
-        }
-        self.nodes = {
-            entry["id"]: NodeState(
-                **{name: _plain(entry[name]) for name in (*_CORE_NODE, "texts")},
-                source=entry.get("source", ""),  # older logs have none
-                hash=entry.get("hash", ""),
-                media=list(entry.get("media", [])),
-            )
-            for entry in state["nodes"]
-        }
-        self.holds = {
-            entry["id"]: HoldState(entry["id"], list(entry["table"]), entry["lock"], entry["label"])
-            for entry in state.get("holds", [])  # older logs have none
-        }
-        self.reported = StepReported(**state["reported"]) if "reported" in state else None
-        self.expert_loads = [unpacked(layer) for layer in state.get("expert_loads", [])]
-        self.lanes = Lanes(state.get("lanes"))  # older logs have none
+        self.seq, self.step, self.tick = event.seq, state.step, state.tick
+        self.paused, self.reported = state.paused, state.reported
+        self.settings, self.classes = dict(state.settings), dict(state.classes)
+        self.source = dict(state.source)
+        self.waiting = OrderedDict.fromkeys(state.waiting)
+        self.running = list(state.running)
+        plans = [*state.in_flight, (self.step, state.plan)]
+        self.plans = {step: list(rows) for step, rows in plans if rows}
+        self.free = OrderedDict.fromkeys(state.free)
+        self.queue = OrderedDict.fromkeys(state.queue)
+        self.window_pages = set(state.window_pages or ())
+        self.requests = {one.id: _copy(one, RequestState) for one in state.requests}
+        self.nodes = {one.id: _copy(one, NodeState) for one in state.nodes}
+        self.holds = {one.id: _copy(one, HoldState) for one in state.holds}
+        self.expert_loads = [unpacked(layer) for layer in state.expert_loads]
+        self.lanes = Lanes(state.lanes)
         for request in (*self.running, *self.waiting):
             if request in self.running or self.requests[request].preemptions:
                 self._take_lane(request)
@@ -375,9 +304,9 @@ class EngineState:
             if self.is_hashed:
                 self.node_of |= dict.fromkeys(node.blocks + node.copies, node.id)
         for request in self.requests.values():
-            self._reference(request.table)
+            self._reference(request.block_table)
         for hold in self.holds.values():
-            self._reference(hold.table)
+            self._reference(hold.block_table)
 
 
 def common_length(one: Sequence[int | str], other: Sequence[int | str]) -> int:
@@ -393,25 +322,11 @@ def common_length(one: Sequence[int | str], other: Sequence[int | str]) -> int:
     return at
 
 
-_CORE_REQUEST = (
-    "id",
-    "root",
-    "sample",
-    "prompt_length",
-    "tokens",
-    "computed",
-    "table",
-    "lock",
-    "slots",
-    "preemptions",
-)
-_DISPLAY_REQUEST = ("texts", "label", "priority", "max_tokens", "sampling")
-_CORE_NODE = ("id", "parent", "tokens", "blocks", "copies", "last", "lock")
+def _copies(states: Mapping[int, msgspec.Struct], kind: type[_Struct]) -> list[_Struct]:
+    return [_copy(one, kind) for _, one in sorted(states.items())]
 
 
-def _plain_rows(rows: list[ScheduledRow]) -> list[list[Any]]:
-    return [[row.request, row.start, row.count, list(row.drafts)] for row in rows]
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, list) else value
+def _copy(one: msgspec.Struct, kind: type[_Struct]) -> _Struct:
+    """Return the fields that a base or a subclass `kind` has in common, without sharing a list."""
+    values = structs.astuple(one)[: len(kind.__struct_fields__)]
+    return kind(*(list(value) if type(value) is list else value for value in values))

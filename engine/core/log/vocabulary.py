@@ -19,6 +19,7 @@ Differs from vLLM and SGLang: their KV events (`BlockStored`, `BlockRemoved`, `A
 only the blocks and give no reasons.
 """
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -498,11 +499,132 @@ class StepReported(Event):
     waiting_tokens: int
 
 
+# The state. `Engine.snapshot()` reads the fields of `StateCore` from the live objects, the fold derives
+# them from events, and a keyframe has them together with what viewers show. JSON has shorter names.
+
+
+class RequestCore(msgspec.Struct):
+    """A live request; the fields are those of `Request`."""
+
+    id: int
+    root: int
+    sample: int
+    prompt_length: int
+    tokens: list[int]
+    num_computed_tokens: int = msgspec.field(name="computed")
+    block_table: list[int] = msgspec.field(name="table")
+    last_node: int = msgspec.field(name="lock")
+    num_seqs: int = msgspec.field(name="slots")
+    preemptions: int
+
+
+class RequestState(RequestCore):
+    """A live request with what viewers show. `texts` has one piece per token."""
+
+    texts: list[str]
+    label: str
+    priority: int
+    max_tokens: int
+    sampling: dict[str, Any]
+
+
+class NodeCore(msgspec.Struct):
+    """A node of the prefix tree with the edge above it; the parent of the root is -1.
+
+    With the hash cache a node has one block, and `copies` has the block's duplicates, oldest first.
+    Then `last` and `lock_ref` are 0: the eviction queue and the reference counts take their place.
+    """
+
+    id: int
+    parent: int
+    tokens: list[int] = []
+    blocks: list[int] = []
+    copies: list[int] = []
+    last: int = 0
+    lock_ref: int = msgspec.field(default=0, name="lock")
+
+
+class NodeRecord(NodeCore):
+    """A node with what viewers show. `source` names the replica that computed an adopted node.
+
+    A reported node (see `BlocksReported`) has the `hash` of its block, and `media` says where that and
+    each copy is; without a block it only connects those below it.
+    """
+
+    texts: list[str] = []
+    source: str = ""
+    hash: str = ""
+    media: list[str] = []
+
+
+class HoldCore(msgspec.Struct):
+    """A held prefix."""
+
+    id: int
+    block_table: list[int] = msgspec.field(name="table")
+    last_node: int = msgspec.field(name="lock")
+
+
+class HoldState(HoldCore):
+    """A held prefix with what viewers show."""
+
+    label: str = ""
+
+
+class StateCore(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The state of an engine after event `seq`.
+
+    plan       the rows of the current step; empty before it is scheduled and after it finished
+    in_flight  the other steps whose forward pass has not ended, with their rows
+    free       free blocks; the last is allocated first
+    queue      with the hash cache: cached blocks that nothing uses; the first is evicted first
+    refs       by block: the number of block tables that name it, plus 1 while it is cached
+    window_pages  with sliding layers: the blocks that have a window page
+    """
+
+    seq: int
+    step: int
+    tick: int
+    paused: bool
+    waiting: list[int]
+    running: list[int]
+    plan: list[ScheduledRow]
+    in_flight: list[tuple[int, list[ScheduledRow]]]
+    free: list[int]
+    queue: list[int]
+    refs: list[int]
+    requests: Sequence[RequestCore]
+    nodes: Sequence[NodeCore]
+    holds: Sequence[HoldCore]
+    window_pages: list[int] | None = None
+
+
+class KeyframeState(StateCore, kw_only=True, omit_defaults=True):
+    """The whole folded state, with what viewers show.
+
+    settings, classes, source  as in `run_started`
+    reported      the latest counts of a foreign log that has only counts
+    expert_loads  as in `step_finished`, for the run so far
+    lanes         the owner, the last step and the label of each row in which requests are drawn
+    """
+
+    requests: list[RequestState]
+    nodes: list[NodeRecord]
+    holds: list[HoldState]
+    settings: dict[str, Any]
+    classes: dict[str, str]
+    source: dict[str, Any] = {}
+    reported: StepReported | None = None
+    expert_loads: list[list[int]] = []
+    lanes: list[tuple[int | None, int, str]] = []
+    schema: int
+
+
 class Keyframe(Event):
     """The whole folded state after event `seq`: the start of a window or of a live join."""
 
     seq: int
-    state: dict[str, Any]
+    state: KeyframeState
 
 
 AnyEvent = (

@@ -187,7 +187,7 @@ def test_the_fold_sums_loads_and_a_keyframe_keeps_them():
 def test_a_log_without_experts_says_so():
     dense = simulate(PEOPLE, cost=CostRunner(5, 0.5))
     assert b"expert" not in dense.to_bytes()
-    assert "expert_loads" not in dense.state().keyframe().state
+    assert not dense.state().keyframe().state.expert_loads
     for step in (None, 1):
         with raises_naming(LogError, "mixture of experts"):
             read(dense).expert_loads(step)

@@ -124,7 +124,7 @@ def in_batch_sharing(told: Told) -> None:
     assert [event.blocks for event in joined] == [[0, 1, 2]] * 3
     before, after = told.state_before(joined[0]), told.state_after(1)
     assert len(after.free) == len(before.free) + 9
-    assert {tuple(request.table[:3]) for request in after.requests.values()} == {(0, 1, 2)}
+    assert {tuple(request.block_table[:3]) for request in after.requests.values()} == {(0, 1, 2)}
 
 
 @claims
@@ -140,7 +140,7 @@ def split(told: Told) -> None:
     [split] = told.events(4, v.RadixSplit)
     before, ada = told.state_before(split), told.id_of("Ada")
     assert (len(before.nodes[split.node].blocks), split.at) == (5, 3)
-    assert told.state_after(4).requests[ada].table[:5] == before.requests[ada].table[:5]
+    assert told.state_after(4).requests[ada].block_table[:5] == before.requests[ada].block_table[:5]
     assert not told.log.of(v.BlockCopied)
 
 
@@ -150,7 +150,7 @@ def eviction(told: Told) -> None:
     dev, bo = told.id_of("Dev"), told.id_of("Bo")
     assert evicted.needed_by == dev
     assert len(told.state_before(evicted).free) == 3
-    assert len(told.state_after(13).requests[dev].table) == 5
+    assert len(told.state_after(13).requests[dev].block_table) == 5
     [inserted] = told.events(4, v.RadixInserted)
     assert (inserted.node, inserted.request) == (evicted.node, bo)
     assert told["Bo"].finished_step == 6
@@ -173,7 +173,7 @@ def hash_eviction(told: Told) -> None:
 def copy_on_write(told: Told) -> None:
     assert [(copy.index, copy.source) for copy in told.events(2, v.BlockCopied)] == [(2, 2)] * 2
     assert len(told.rows(2)) == 3
-    assert {tuple(r.table) for r in told.state_after(1).requests.values()} == {(0, 1, 2)}
+    assert {tuple(r.block_table) for r in told.state_after(1).requests.values()} == {(0, 1, 2)}
     assert told["Ada"].prompt_tokens == 20
     even = (Speaker("Ada", 1, own=24, output=10, n=3),)
     assert not replace(told.scenario, speakers=even).run().of(v.BlockCopied)

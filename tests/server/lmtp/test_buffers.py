@@ -41,8 +41,8 @@ def test_what_is_kept_is_a_lock_in_the_tree_that_outlives_its_request(url: str) 
         now = state(url)
         assert not now.requests
         [hold] = now.holds.values()
-        assert (hold.label, len(hold.table)) == ("Ada", 3)
-        assert {node.lock for node in now.nodes.values() if node.blocks} == {1}
+        assert (hold.label, len(hold.block_table)) == ("Ada", 3)
+        assert {node.lock_ref for node in now.nodes.values() if node.blocks} == {1}
         assert get(url, "/health")["blocks"]["cached"] == 0  # nothing of it can be evicted
         wire.generate(2, [121], max_tokens=1, **{"from": "tale"})
         wire.tokens(2)
@@ -73,7 +73,7 @@ def test_buffers_end_with_their_connection(url: str) -> None:
             feed.until_kind(v.PrefixHeld, 2)
         feed.until_kind(v.PrefixReleased, 2)
         assert not feed.state.holds
-        assert not any(node.lock for node in feed.state.nodes.values())
+        assert not any(node.lock_ref for node in feed.state.nodes.values())
 
 
 def test_keeping_under_the_same_name_replaces_what_was_there(url: str) -> None:
@@ -97,7 +97,7 @@ def test_all_buffers_together_hold_a_quarter_of_memory_at_most(url: str) -> None
             kept = one.next("MSG", stream, "buffer")
             assert kept["tokens"] == 25
             one.tokens(stream)
-        held = {block for hold in state(url).holds.values() for block in hold.table}
+        held = {block for hold in state(url).holds.values() for block in hold.block_table}
         assert len(held) == blocks / 4
         other.generate(20, [97], max_tokens=1, **{"from": "7"})
         other.tokens(20)

@@ -106,7 +106,7 @@ class _Table:
             case v.RunStarted():
                 self._block_sizes[replica] = event.settings["block_size"]
             case v.Keyframe():
-                self._block_sizes[replica] = event.state["settings"]["block_size"]
+                self._block_sizes[replica] = event.state.settings["block_size"]
             case v.Admitted():
                 row = self._placed.get((replica, event.request))
                 if row is not None and row.cached_tokens is None and not event.resumed:

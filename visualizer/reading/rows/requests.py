@@ -123,30 +123,30 @@ class _Table:
                 row.itl_ms, row.itl_max_ms = fmean(gaps), max(gaps)
                 row.itl_p95_ms = _p95(gaps)
 
-    def _rejoin(self, state: dict[str, Any]) -> None:
+    def _rejoin(self, state: v.KeyframeState) -> None:
         """Begin with a keyframe, which has only part of each request."""
-        self._step = state["step"]
-        self._block_size = state["settings"]["block_size"]
-        for entry in state["requests"]:
-            output = len(entry["tokens"]) - entry["prompt_length"]
-            never_admitted = entry["id"] in state["waiting"] and not entry["preemptions"]
+        self._step = state.step
+        self._block_size = state.settings["block_size"]
+        for one in state.requests:
+            output = len(one.tokens) - one.prompt_length
+            never_admitted = one.id in state.waiting and not one.preemptions
             counted = 0 if never_admitted else None
-            self.rows[entry["id"]] = RequestRow(
-                request=entry["id"],
-                label=entry["label"],
-                root=entry["root"],
-                sample=entry["sample"],
-                priority=entry["priority"],
-                prompt_tokens=entry["prompt_length"],
-                max_tokens=entry["max_tokens"],
+            self.rows[one.id] = RequestRow(
+                request=one.id,
+                label=one.label,
+                root=one.root,
+                sample=one.sample,
+                priority=one.priority,
+                prompt_tokens=one.prompt_length,
+                max_tokens=one.max_tokens,
                 output_tokens=output,
                 forced_tokens=counted,
                 drafted_tokens=counted,
                 accepted_tokens=counted,
-                preemptions=entry["preemptions"],
+                preemptions=one.preemptions,
             )
             if not output:
-                self._gaps[entry["id"]] = []
+                self._gaps[one.id] = []
 
     def _arrived(self, event: v.RequestArrived) -> None:
         self._arrivals[event.request] = at = event.t.get("at")

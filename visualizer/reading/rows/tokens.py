@@ -59,8 +59,8 @@ def token_rows(events: Iterable[v.Event]) -> list[OutputTokenRow]:
         paused.note(event)
         match event:
             case v.Keyframe():
-                for entry in event.state["requests"]:
-                    counts[entry["id"]] = len(entry["tokens"]) - entry["prompt_length"]
+                for one in event.state.requests:
+                    counts[one.id] = len(one.tokens) - one.prompt_length
             case v.StepFinished():
                 rows += _rows(event, counts, gaps)
     return rows

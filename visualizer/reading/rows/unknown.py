@@ -46,8 +46,7 @@ def source_of(log: EventLog) -> Mapping[str, Any]:
         case v.RunStarted(source=source):
             return source
         case v.Keyframe(state=state):
-            found: Mapping[str, Any] = state.get("source", {})
-            return found
+            return state.source
     return {}
 
 

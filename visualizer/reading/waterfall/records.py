@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
-from engine.core.log.state import RequestState
 from visualizer.reading.paused_time import PausedTime
 
 _MEMORY = ("no_free_blocks", "whole_sequence", "reserved_blocks")
@@ -178,7 +177,7 @@ class Records:
         if life and life.short is None and is_last and blocked.reason in _MEMORY:
             life.short = number, blocked.need - blocked.have
 
-    def _meet(self, request: RequestState, arrived: int | None) -> Life:
+    def _meet(self, request: v.RequestState, arrived: int | None) -> Life:
         life = Life(
             id=request.id,
             label=request.label,
@@ -197,7 +196,7 @@ class Records:
             life = self._meet(request, None)
             life.examined = 0
             has_output = len(request.tokens) > request.prompt_length
-            life.computed = len(request.tokens) - 1 if has_output else request.computed
+            life.computed = len(request.tokens) - 1 if has_output else request.num_computed_tokens
             if request.id in state.running or request.preemptions:
                 life.admitted = 0
             if request.id in state.waiting and request.preemptions:
@@ -236,7 +235,7 @@ class Records:
             for row in rows
             if row.request == event.request
         ]
-        life.computed = max(life.computed, request.computed, *ends)
+        life.computed = max(life.computed, request.num_computed_tokens, *ends)
         by = None if event.needed_by < 0 else event.needed_by  # a foreign log may not say
         life.absences.append(Absence(state.step, by))
 
@@ -270,7 +269,7 @@ class Records:
         self.steps.append(step)
 
 
-def _work(row: v.ScheduledRow, request: RequestState, computed: int) -> Work:
+def _work(row: v.ScheduledRow, request: v.RequestState, computed: int) -> Work:
     tokens = row.count - len(row.drafts)
     end = row.start + tokens
     again = max(0, min(end, computed) - row.start)

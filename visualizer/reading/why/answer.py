@@ -116,8 +116,8 @@ class _Answer:
         request = self.state.requests[self.id]
         if row.start + row.count - len(row.drafts) < len(request.tokens):
             return "It samples nothing yet."
-        if request.slots > 1:
-            return f"It samples a token for each of its {request.slots} samples."
+        if request.num_seqs > 1:
+            return f"It samples a token for each of its {request.num_seqs} samples."
         return "It samples the next token."
 
     def _masked(self) -> Iterator[str]:
@@ -176,7 +176,7 @@ class _Answer:
                 rows = ((row.request, row.count - len(row.drafts)) for row in self.event.rows)
                 yield f"Tokens of the others: {self._amounts(rows)}."
             case "no_free_blocks" | "whole_sequence":
-                tables = ((id_, len(state.requests[id_].table)) for id_ in state.running)
+                tables = ((id_, len(state.requests[id_].block_table)) for id_ in state.running)
                 yield f"Blocks of the others, shared ones counted for each: {self._amounts(tables)}."
             case "after_preemption" if self.facts.victims:
                 yield f"Preempted: {self.names(self.facts.victims)}."

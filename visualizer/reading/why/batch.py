@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from engine.core.log.fold import State
-from engine.core.log.state import RequestState
+from engine.core.log.vocabulary import RequestState
 
 
 class Batch:
@@ -28,7 +28,7 @@ class Batch:
             return
         self.roots, seats = set(), state.settings["max_batch_size"]
         for request in waiting:
-            seats -= request.slots
+            seats -= request.num_seqs
             if seats < 0:
                 break
             self.roots.add(request.root)

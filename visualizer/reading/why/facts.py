@@ -176,14 +176,14 @@ class Facts:
 
 
 def _preemption(before: State, event: v.Preempted) -> Preemption:
-    table = before.requests[event.request].table
+    table = before.requests[event.request].block_table
     others = {
         block
         for other in before.requests.values()
         if other.id != event.request
-        for block in other.table
+        for block in other.block_table
     }
-    others.update(block for hold in before.holds.values() for block in hold.table)
+    others.update(block for hold in before.holds.values() for block in hold.block_table)
     shared = sum(block in others for block in table)
     freed = sum(before.refs[block] == 1 for block in table)
     return Preemption(
@@ -210,7 +210,7 @@ def _admission(before: State, event: v.Admitted, lost: list[Eviction]) -> Admiss
         sharers=[
             other.id
             for other in before.requests.values()
-            if other.id != request.id and blocks & set(other.table)
+            if other.id != request.id and blocks & set(other.block_table)
         ],
     )
     for eviction in lost:

@@ -24,7 +24,7 @@ import msgspec
 from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
 from engine.core.log.log import EventLog
-from engine.core.log.state import RequestState
+from engine.core.log.vocabulary import RequestState
 from visualizer.reading.why.batch import Batch
 from visualizer.reading.why.obstacles import StepLimits, lacks_blocks, obstacle
 from visualizer.reading.why.scoring import Unscored

@@ -58,10 +58,10 @@ class LogIndex:
                     found.classes = event.classes
                     found.vocab = event.tokenizer.get("vocab_size", 0)
                 case v.Keyframe():
-                    step = event.state["step"]
-                    found.classes = event.state.get("classes") or None
-                    for entry in event.state["requests"]:
-                        found._add(entry["id"], -1, entry["slots"], entry["label"], len(log))
+                    step = event.state.step
+                    found.classes = event.state.classes or None
+                    for one in event.state.requests:
+                        found._add(one.id, -1, one.num_seqs, one.label, len(log))
                 case v.StepStarted():
                     step, planned = event.step, False
                 case v.StepScheduled():

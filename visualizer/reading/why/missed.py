@@ -137,7 +137,7 @@ class _Search:
     def _computing(self, request: int, end: int) -> int | None:
         """Return a running request that has the tokens up to `end` and has not computed them all."""
         for other in self.state.running:
-            if other == request or self.state.requests[other].computed >= end:
+            if other == request or self.state.requests[other].num_computed_tokens >= end:
                 continue
             if common_length(self.prompts.so_far[other], self.own) >= end:
                 return other

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
-from engine.core.log.state import RequestState
+from engine.core.log.vocabulary import RequestState
 from visualizer.reading.why.shortfall import CachedPrefix
 
 Obstacle = tuple[v.WaitingReason, int, int]  # reason, need, have
@@ -37,7 +37,7 @@ class StepLimits(NamedTuple):
         used = sum(row.count - (0 if is_foreign else len(row.drafts)) for row in rows)
         budget = settings.get("token_budget")
         return cls(
-            settings["max_batch_size"] - sum(state.requests[one].slots for one in state.running),
+            settings["max_batch_size"] - sum(state.requests[one].num_seqs for one in state.running),
             None if budget is None else budget - used,
             free + state.evictable,
             free - len(state.free),
@@ -54,8 +54,8 @@ def obstacle(
     is_spent = limits.tokens is not None and limits.tokens <= 0
     if is_spent and state.source:  # vLLM checks the budget first
         return "token_budget", 1, 0
-    if head.slots > limits.seats:
-        return "batch_full", head.slots, limits.seats
+    if head.num_seqs > limits.seats:
+        return "batch_full", head.num_seqs, limits.seats
     if is_spent:
         return "token_budget", 1, 0
     prefix = CachedPrefix(state, head, unscored=unscored)
@@ -96,7 +96,7 @@ def lacks_blocks(state: State) -> int | None:
         request = state.requests[id_]
         scheduled, count = _next_tokens(state, request)
         count = count if tokens is None else min(count, tokens)
-        need = -(-(scheduled + count) // state.block_size) - len(request.table)
+        need = -(-(scheduled + count) // state.block_size) - len(request.block_table)
         if count and need >= 0:
             need += _writes_shared_block(state, request, scheduled)
         if need > blocks:
@@ -111,7 +111,7 @@ def _next_tokens(state: State, request: RequestState) -> tuple[int, int]:
 
     With asynchronous scheduling a step in flight will add a token, whose place is known already.
     """
-    scheduled, length = request.computed, len(request.tokens)
+    scheduled, length = request.num_computed_tokens, len(request.tokens)
     for step, rows in state.plans.items():
         for row in rows:
             if row.request == request.id and step != state.step:
@@ -119,16 +119,16 @@ def _next_tokens(state: State, request: RequestState) -> tuple[int, int]:
                 length += row.start + row.count >= length
     if length > len(request.tokens):
         is_last = length - request.prompt_length >= request.max_tokens
-        if is_last or request.slots > 1:
+        if is_last or request.num_seqs > 1:
             return scheduled, 0
     return scheduled, max(0, length - scheduled)
 
 
 def _writes_shared_block(state: State, request: RequestState, scheduled: int) -> bool:
     index, filled = divmod(scheduled, state.block_size)
-    if not filled or index >= len(request.table):
+    if not filled or index >= len(request.block_table):
         return False
-    block = request.table[index]
+    block = request.block_table[index]
     return state.refs[block] > 1 and block not in state.node_of
 
 
@@ -137,16 +137,16 @@ def _worst_case(state: State, request: RequestState) -> int:
     size = state.block_size
     one = -(-(request.prompt_length + request.max_tokens - 1) // size)
     shared = request.prompt_length // size
-    return shared + request.slots * (one - shared)
+    return shared + request.num_seqs * (one - shared)
 
 
 def _reserved_blocks(state: State) -> int:
     """Count the blocks that running requests may still allocate when nothing is preempted."""
     running = [state.requests[one] for one in state.running]
-    missing = sum(_worst_case(state, one) - len(one.table) for one in running)
+    missing = sum(_worst_case(state, one) - len(one.block_table) for one in running)
     shared = [
-        one.table[-1]
+        one.block_table[-1]
         for one in running
-        if one.table and _writes_shared_block(state, one, _next_tokens(state, one)[0])
+        if one.block_table and _writes_shared_block(state, one, _next_tokens(state, one)[0])
     ]
     return missing + len(shared) - len(set(shared))

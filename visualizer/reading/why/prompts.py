@@ -46,10 +46,10 @@ class Prompts:
                 case v.Forked():
                     prompts._parents[event.request] = prompts.root(event.parent)
                 case v.Keyframe():
-                    size = event.state["settings"]["block_size"]
-                    for entry in event.state["requests"]:
-                        prompts.whole[entry["id"]] = entry["tokens"][: entry["prompt_length"]]
-                        prompts._parents[entry["id"]] = entry["root"]
+                    size = event.state.settings["block_size"]
+                    for one in event.state.requests:
+                        prompts.whole[one.id] = [*one.tokens[: one.prompt_length]]
+                        prompts._parents[one.id] = one.root
         return prompts
 
     def root(self, request: int) -> int:

@@ -18,10 +18,10 @@ class Unscored(set[int]):
                 if event.sampling.get("prompt_logprobs") is not None:
                     self.add(event.request)
             case v.Keyframe():
-                for entry in event.state["requests"]:
-                    scored = entry["computed"] >= entry["prompt_length"] - 1
-                    if entry["sampling"].get("prompt_logprobs") is not None and not scored:
-                        self.add(entry["id"])
+                for one in event.state.requests:
+                    scored = one.num_computed_tokens >= one.prompt_length - 1
+                    if one.sampling.get("prompt_logprobs") is not None and not scored:
+                        self.add(one.id)
             case v.StepFinished():
                 for row in state.plans.get(event.step, []):
                     request = state.requests.get(row.request)

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from engine.core.config import EngineConfig
 from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
-from engine.core.log.state import RequestState
+from engine.core.log.vocabulary import RequestState
 
 
 class CachedPrefix:
@@ -98,9 +98,12 @@ def _running_first(state: State, event: v.StepScheduled, config: EngineConfig) -
     tokens = blocks = 0
     for id_ in state.running:
         request = state.requests[id_]
-        tokens += len(request.tokens) - planned.get(id_, request.computed)
-        blocks += config.blocks_for(len(request.tokens)) - len(request.table)
-        writes_shared = request.computed % config.block_size and state.refs[request.table[-1]] > 1
+        tokens += len(request.tokens) - planned.get(id_, request.num_computed_tokens)
+        blocks += config.blocks_for(len(request.tokens)) - len(request.block_table)
+        writes_shared = (
+            request.num_computed_tokens % config.block_size
+            and state.refs[request.block_table[-1]] > 1
+        )
         if id_ not in planned and writes_shared:
             blocks += 1  # for the copy
     return tokens, blocks

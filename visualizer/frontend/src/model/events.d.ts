@@ -94,7 +94,7 @@ export interface Forked {
 export interface StepFinished {
   type: "step_finished";
   tokens: TokenRow[];
-  step?: number;
+  step: number;
   wasted?: number[];
   expert_loads?: number[][];
   draft_error?: string;
