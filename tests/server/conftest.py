@@ -13,6 +13,7 @@ import pytest
 from server.process import BackgroundServer
 from tests.server.harness import Serve, start
 from tests.server.sdk import sdk
+from tests.server.shelf import Shelf
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -67,6 +68,11 @@ def serve(shape: dict[str, bool]) -> Iterator[Serve]:
     for server in servers:
         server.process.kill()
         server.stop()
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Shelf:
+    return Shelf(tmp_path, "a", "b", "c")
 
 
 @pytest.fixture

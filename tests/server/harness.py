@@ -62,6 +62,13 @@ def post(url: str, path: str, body: Any = None, **headers: str) -> httpx.Respons
         return client.post(path, json=body, headers=headers)
 
 
+def completed(url: str, **headers: str) -> str:
+    """The answer to a short prompt."""
+    body = {"prompt": "x", "max_tokens": 3}
+    text: str = sse_data(post(url, "/v1/completions", body, **headers).text)[-1]["full_text"]
+    return text
+
+
 def http_request(path: str, body: object, *headers: str) -> bytes:
     """A POST that leaves the connection open."""
     content = json.dumps(body)

@@ -13,6 +13,7 @@ from tests.server.harness import (
     http_request,
     post,
     sse_data,
+    start,
     until,
     watch,
 )
@@ -28,8 +29,6 @@ BODIES = {
 @pytest.fixture(scope="module")
 def held(request: pytest.FixtureRequest) -> Iterator[str]:
     """A held engine that computes eight tokens a step; tests step it."""
-    from tests.server.harness import start
-
     with start(paused=True, engine={"token_budget": 8, "block_size": 4}) as server:
         yield server.url
 

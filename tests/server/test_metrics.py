@@ -16,7 +16,7 @@ from engine.core.sampling_params import SamplingParams
 from engine.simulation.checking_runner import CheckingRunner
 from server.core.measures import Measures
 from tests.engine.workloads import TOKENIZER, next_token
-from tests.server.harness import Caller, Serve, http, post, trace, watch
+from tests.server.harness import Caller, Serve, http, post, start, trace, watch
 
 # vLLM 0.32's metrics (`vllm/v1/metrics/loggers.py`) that are served, and what they are.
 NAMES = {
@@ -78,8 +78,6 @@ def scrape(url: str) -> Values:
 @pytest.fixture(scope="module")
 def measured() -> Iterator[tuple[Values, EventLog]]:
     """A run with everything in it: samples, hits, preemptions, an error and a client that leaves."""
-    from tests.server.harness import start
-
     with start(engine={"block_size": 4, "max_kv_tokens": 64, "token_budget": 16}) as server:
         url = server.url
         for prompt in ("abcdefgh", "abcdefgh", "How?", "ij"):

@@ -35,11 +35,6 @@ PATIENCE = 60.0
 # The registry by itself, over models that recite the alphabet
 
 
-@pytest.fixture
-def shelf(tmp_path: Path) -> Shelf:
-    return Shelf(tmp_path, "a", "b", "c")
-
-
 async def answer(models: Models, name: str | None) -> str:
     async with (
         models.lease(name) as bridge,

@@ -14,7 +14,18 @@ from engine.core.log.vocabulary import (
     StepStarted,
 )
 from tests.facts import assert_names
-from tests.server.harness import Caller, Feed, Serve, get, http, post, sse_data, start, trace, watch
+from tests.server.harness import (
+    Caller,
+    Feed,
+    Serve,
+    completed,
+    get,
+    http,
+    post,
+    start,
+    trace,
+    watch,
+)
 
 BOTH_SHAPES = True
 
@@ -33,13 +44,6 @@ def refused(url: str, body: dict[str, Any], status: int = 400) -> dict[str, Any]
     assert answer.status_code == status, answer.text
     error: dict[str, Any] = answer.json()["error"]
     return error
-
-
-def answer(url: str, **headers: str) -> str:
-    """The answer to a short prompt."""
-    body = {"prompt": "x", "max_tokens": 3}
-    text: str = sse_data(post(url, "/v1/completions", body, **headers).text)[-1]["full_text"]
-    return text
 
 
 def old_trace(url: str) -> EventLog:
@@ -91,7 +95,7 @@ def test_the_new_run_has_the_new_settings_and_the_old_log_is_kept(serve: Serve) 
     assert after[0].settings["token_budget"] == 32
     assert get(url, "/health")["step"] == 0
     assert old_trace(url).to_bytes() == before.to_bytes()
-    assert answer(url) == "abc"
+    assert completed(url) == "abc"
     second = restart(url)
     assert (second["previous"], second["changed"]) == (told["run"], {})
     assert isinstance(old_trace(url)[0], RunStarted)
@@ -230,7 +234,7 @@ def test_an_engine_that_has_failed_works_again(serve: Serve) -> None:
     assert get(url, "/health")["status"] == "failed"
     restart(url, abort=True)
     assert get(url, "/health")["status"] == "ok"
-    assert answer(url, **{"X-Client": "break"}) == "abc"  # its policy is the named one now
+    assert completed(url, **{"X-Client": "break"}) == "abc"  # its policy is the named one now
 
 
 def test_old_and_new_are_compared(serve: Serve) -> None:

@@ -22,6 +22,7 @@ from tests.facts import assert_names
 from tests.server.harness import (
     Caller,
     Serve,
+    completed,
     get,
     http,
     post,
@@ -41,12 +42,6 @@ def child(server: BackgroundServer) -> psutil.Process:
     """The engine's process; there is only one."""
     [found] = psutil.Process(server.process.pid).children(recursive=True)
     return found
-
-
-def answer(url: str) -> str:
-    body = {"prompt": "x", "max_tokens": 3}
-    text: str = sse_data(post(url, "/v1/completions", body).text)[-1]["full_text"]
-    return text
 
 
 def metric(url: str, name: str) -> float:
@@ -100,7 +95,7 @@ def test_kill_9_of_the_engine_is_told_to_all_clients_and_the_engine_is_started_a
     assert child(server).pid != first.pid
     assert get(url, "/health")["status"] == "ok"
     post(url, "/engine/resume")
-    assert answer(url) == "abc"
+    assert completed(url) == "abc"
     with http(url) as client:
         old = EventLog.from_bytes(client.get("/trace", params={"previous": True}).content)
         new = EventLog.from_bytes(client.get("/trace").content)
@@ -233,7 +228,7 @@ def test_signals_for_the_whole_group_do_not_end_the_engine() -> None:
         assert os.getsid(engine.pid) == engine.pid  # a session of its own: no terminal signals it
         for number in (signal.SIGINT, signal.SIGTERM):
             engine.send_signal(number)
-        assert answer(server.url) == "abc"
+        assert completed(server.url) == "abc"
         server.process.send_signal(signal.SIGINT)
         assert server.process.wait(30) == 0
     assert not engine.is_running()

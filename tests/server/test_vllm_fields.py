@@ -1,6 +1,7 @@
 """vLLM's own request fields, on the wire as in vLLM 0.32: over HTTP, whole and streamed."""
 
 from collections import defaultdict
+from itertools import product
 from typing import Any
 
 import pytest
@@ -69,27 +70,20 @@ class Caller:
         return error["param"]
 
 
-@pytest.fixture(
-    params=[(endpoint, stream) for endpoint in ENDPOINTS for stream in (False, True)],
-    ids=lambda one: f"{one[0]}-{'stream' if one[1] else 'whole'}",
-)
-def ask(request: pytest.FixtureRequest, url: str) -> Caller:
-    return Caller(url, *request.param)
+def callers(*params: tuple[str, bool]) -> Any:
+    """Return a fixture: a caller of each of these endpoints, streamed or not."""
+
+    def caller(request: pytest.FixtureRequest, url: str) -> Caller:
+        return Caller(url, *request.param)
+
+    ids = [f"{endpoint}-{'stream' if stream else 'whole'}" for endpoint, stream in params]
+    return pytest.fixture(params=params, ids=ids)(caller)
 
 
-@pytest.fixture(params=[False, True], ids=["whole", "stream"])
-def chat(request: pytest.FixtureRequest, url: str) -> Caller:
-    return Caller(url, "chat", request.param)
-
-
-@pytest.fixture(params=ENDPOINTS)
-def whole(request: pytest.FixtureRequest, url: str) -> Caller:
-    return Caller(url, request.param, stream=False)
-
-
-@pytest.fixture(params=ENDPOINTS)
-def streamed(request: pytest.FixtureRequest, url: str) -> Caller:
-    return Caller(url, request.param, stream=True)
+ask = callers(*product(ENDPOINTS, (False, True)))
+chat = callers(("chat", False), ("chat", True))
+whole = callers(*product(ENDPOINTS, [False]))
+streamed = callers(*product(ENDPOINTS, [True]))
 
 
 # skip_special_tokens
@@ -327,6 +321,3 @@ def test_samples_beyond_the_batch_are_queued(ask: Caller, url: str) -> None:
     first = parts[0].request
     assert [part.request for part in parts] == [first, *range(first + 4, first + 11)]
     assert ask.choices(**fields, skip_special_tokens=False) == choices
-
-
-# OpenAI's SDK

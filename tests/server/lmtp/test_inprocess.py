@@ -99,11 +99,6 @@ def test_an_error_in_a_callback_or_in_the_session_is_raised_in_the_client(
 # Streams that name a model, with `--model auto`: it is loaded for them, and they learn of it
 
 
-@pytest.fixture
-def shelf(tmp_path: Path) -> Shelf:
-    return Shelf(tmp_path, "a", "b")
-
-
 async def text(client: Client, **fields: Any) -> str:
     return "".join([token["text"] async for token in client.generate("x", **fields)])
 
@@ -127,7 +122,7 @@ async def test_a_stream_reports_that_its_model_is_loading_while_others_run(shelf
 
 async def test_a_model_that_is_not_there_ends_the_stream(shelf: Shelf) -> None:
     async with registry(shelf) as models, client_of(models) as client:
-        for ask in (text(client, model="../a"), client.model_info("c")):
+        for ask in (text(client, model="../a"), client.model_info("d")):
             with pytest.raises(StreamError) as error:
                 await ask
             assert (error.value.code, error.value.retry) == ("model_not_found", False)
