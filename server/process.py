@@ -99,7 +99,7 @@ def serve_in_background(model: str | None = None, **options: object) -> Backgrou
     `chunked_prefill=False`. With `train=True`, a model is trained first and then served.
     Raises ServerError with the command's message if an option is invalid.
     """
-    command = child.python("server.cli", "serve", "--port", 0, "--until-stdin-closes")
+    command = child.python("underglass", "serve", "--port", 0, "--until-stdin-closes")
     if model is not None:
         command += ["--model", model]
     for name, value in options.items():

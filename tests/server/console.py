@@ -6,10 +6,10 @@ import sys
 
 from typer.testing import CliRunner
 
-from server.cli import app
 from tests.facts import assert_names
+from underglass.commands import app
 
-COMMAND = [sys.executable, "-m", "server.cli"]
+COMMAND = [sys.executable, "-m", "underglass"]
 
 
 def run(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":

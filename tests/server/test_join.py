@@ -10,11 +10,11 @@ from typing import Any
 import psutil
 import pytest
 
-from server.cli.serving import listen_for
 from server.core import addresses
 from server.core.addresses import Address, network_addresses
 from server.core.settings import ServerSettings
 from server.process import BackgroundServer
+from server.serving import listen_for
 from tests.server.harness import Serve, get, post
 from underglass import child
 
@@ -130,7 +130,7 @@ def test_a_class_may_listen_on_one_network_and_prints_where(
     tmp_path: Path, address: Address
 ) -> None:
     trace = str(tmp_path / "class.jsonl")
-    command = child.python("server.cli", "class", "--port", 0, "--host", address.address)
+    command = child.python("underglass", "class", "--port", 0, "--host", address.address)
     with BackgroundServer([*command, "--trace-file", trace]) as server:
         port = server.url.rpartition(":")[2]
         assert server.url == f"http://127.0.0.1:{port}"

@@ -66,7 +66,7 @@ def test_chat_is_a_400_that_names_its_messages(server: BackgroundServer) -> None
 
 
 def test_ctrl_c_during_the_training_ends_it_at_once(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "server.cli", "serve", "--train", "--port", "0"]
+    command = [sys.executable, "-m", "underglass", "serve", "--train", "--port", "0"]
     with subprocess.Popen(
         [*command, "--train-steps", "100000"],
         stdout=subprocess.PIPE,

@@ -119,7 +119,7 @@ def test_a_binary_frame_ends_the_connection(url: str) -> None:
 # `underglass lmtp`, as a process: from a pipe, at a terminal, and with nothing to connect to
 
 
-COMMAND = [sys.executable, "-m", "server.cli", "lmtp"]
+COMMAND = [sys.executable, "-m", "underglass", "lmtp"]
 
 
 def pipe(url: str, text: str, *options: str) -> subprocess.CompletedProcess[str]:
