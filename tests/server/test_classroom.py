@@ -27,7 +27,7 @@ CELLS = re.findall(r"```python\n(.*?)```", DOC, re.S)
 UNDERGLASS = str(Path(sys.executable).with_name("underglass"))
 
 # The page's prompts, as its buttons send them.
-SOURCE = (PAGES / "suggestions.js").read_text()
+SOURCE = (PAGES / "suggestions.ts").read_text()
 TALE = "".join(re.findall(r'"(.*)"', re.search(r"const LONG =(.*?);", SOURCE, re.S)[1]))
 LONG = TALE + re.search(r"\$\{LONG\}(Tell .*?)`", SOURCE)[1]
 ANIMALS = re.search(r'ANIMALS =\s*"(.*?)"', SOURCE)[1].split()
