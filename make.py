@@ -213,7 +213,7 @@ def build_front_end(*, everything: bool = False) -> None:
     packages = FRONTEND / "node_modules" / (".everything" if everything else ".build")
     lock = [FRONTEND / "package-lock.json"]
     has_packages = is_newer(packages, lock) or is_newer(packages.with_name(".everything"), lock)
-    folders = (FRONTEND / "src", ROOT / "visualizer" / "scenarios")
+    folders = (FRONTEND / "src", ROOT / "server" / "pages", ROOT / "visualizer" / "scenarios")
     sources = [one for folder in folders for one in folder.rglob("*") if one.is_file()]
     sources += [*(ROOT / "visualizer" / "reading").rglob("*.json"), *FRONTEND.glob("*.mjs"), *lock]
     is_built = is_newer(BUNDLE, sources)
@@ -243,7 +243,8 @@ def _has_node() -> bool:
     if node is None or shutil.which("npm", path=path) is None:
         return False
     told = subprocess.run([node, "--version"], capture_output=True, text=True, check=False)
-    return told.returncode == 0 and int(told.stdout.removeprefix("v").partition(".")[0]) >= 22
+    version = told.stdout.strip().removeprefix("v").split(".")
+    return told.returncode == 0 and [int(part) for part in version[:2]] >= [22, 18]
 
 
 def is_newer(made: Path, sources: Iterable[Path]) -> bool:

@@ -54,7 +54,7 @@ def draw(jobs: Sequence[Job]) -> list[Drawn]:
     """Draw all pictures. Raises RuntimeError with Node's message if the script fails."""
     node = shutil.which("node")
     if node is None:
-        raise RuntimeError("the site needs Node.js 22 or newer on PATH: use `make site`")
+        raise RuntimeError("the site needs Node.js 22.18 or newer on PATH: use `make site`")
     asked = json.dumps([{name: _plain(value) for name, value in vars(job).items()} for job in jobs])
     done = subprocess.run([node, _SCRIPT], input=asked, capture_output=True, text=True, check=False)
     if done.returncode:

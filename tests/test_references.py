@@ -47,7 +47,7 @@ def sources() -> list[Path]:
     for package in PACKAGES:
         files += (f for f in (ROOT / package).rglob("*.py") if "node_modules" not in f.parts)
     for folder in ("visualizer/frontend/src", "visualizer/frontend/test", "server/pages"):
-        files += (ROOT / folder).rglob("*.js")
+        files += (ROOT / folder).rglob("*.[jt]s")
     return sorted(files)
 
 
@@ -60,7 +60,7 @@ def texts(file: Path) -> Iterator[Text]:
         for number, cell in enumerate(json.loads(source)["cells"], 1):
             if cell["cell_type"] == "markdown":
                 yield Text(file, number, "".join(cell["source"]))
-    elif file.suffix == ".js":
+    elif file.suffix in (".js", ".ts"):
         for comment in JS_COMMENT.finditer(source):
             yield Text(file, 1 + source.count("\n", 0, comment.start()), comment[0])
     else:

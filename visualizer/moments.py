@@ -42,7 +42,7 @@ _DIGITS = range(4, 7)
 def names_of(log: EventLog) -> dict[int, str]:
     """Return each request's name on the board: its label, shortened and made unique, or else "r7".
 
-    `visualizer/frontend/src/model/request_spans.js` produces the same names.
+    `visualizer/frontend/src/model/request_spans.ts` produces the same names.
     """
     names: dict[int, str] = {}
     labels: dict[int, str] = {}

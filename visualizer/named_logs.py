@@ -26,7 +26,7 @@ from engine.core.log import EventLog
 FOLDER = Path(__file__).parent / "scenarios"
 RECORDED = FOLDER / "recorded.json"
 PICTURES = Path(__file__).parent / "static" / "gallery"
-PICTURE_WIDTH = 260  # px, as in frontend/src/drawing/thumbnail.js
+PICTURE_WIDTH = 260  # px, as in frontend/src/drawing/thumbnail.ts
 
 
 class UnknownScenarioError(LookupError):

@@ -1,6 +1,6 @@
 """Choose the step at which a board opens, and the request that the board selects.
 
-`visualizer/frontend/src/model/opening.js` makes the same choice in the browser. Python has to make it
+`visualizer/frontend/src/model/opening.ts` makes the same choice in the browser. Python has to make it
 too, because a board has a current step before a browser shows it.
 """
 

@@ -23,7 +23,7 @@ from visualizer.logs import LogLike, Select, StepIndex, read_log
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-MAX_STEPS = 120  # steps of a GIF, as in frontend/src/board/postcard_box.js
+MAX_STEPS = 120  # steps of a GIF, as in frontend/src/board/postcard_box.ts
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")
 _NO_CHROMIUM = "a picture needs a Chromium: install one with `playwright install chromium`"
 

@@ -2,8 +2,8 @@
 
 The server serves all files of the page itself, so the page works offline:
 
-    server/pages/            layout, style, prompt box and the teacher's buttons
-    visualizer/static/       the board: the same module that draws the pictures in notebooks
+    server/pages/            layout, style, and the scripts of the prompt box and the teacher's buttons
+    visualizer/static/       those scripts, each bundled with the board that also draws pictures in notebooks
 
 The files contain no user data and need no key. If the server has a key, the page asks the user for it
 and sends it with its other requests.
@@ -47,10 +47,9 @@ PAGES = Path(__file__).parents[1] / "pages"
 BOARD = Path(__file__).parents[2] / "visualizer" / "static"
 
 # The page loads nothing from other sites, even if a prompt contains HTML, and other sites cannot
-# frame it. Blob scripts and inline styles are allowed because the board's module unpacks itself into a
-# Blob and brings its own style.
+# frame it. Inline styles are allowed because the board brings its own style.
 _POLICY = (
-    "default-src 'none'; connect-src 'self'; img-src 'self' data:; script-src 'self' blob:; "
+    "default-src 'none'; connect-src 'self'; img-src 'self' data:; script-src 'self'; "
     "style-src 'self' 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 # Number of events that are encoded without a break, which takes about 2 ms.
@@ -91,9 +90,9 @@ class _Files(StaticFiles):
 
 def install_page(app: FastAPI, name: str = "live.html") -> None:
     """Serve a page of `server/pages/` at `/`, and its files below `/page/` and `/board/`."""
-    if not (BOARD / "live.js").exists():
+    if not (BOARD / "live_page.js").exists():
         raise MissingExtraError(
-            "the live page needs visualizer/static/live.js, which a clone does not contain: "
+            "the live page needs visualizer/static/live_page.js, which a clone does not contain: "
             "build it with `make setup`"
         )
     app.mount("/page", _Files(directory=PAGES))

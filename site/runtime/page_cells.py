@@ -1,6 +1,6 @@
 """Run a lesson's cells in a page, where Python is Pyodide and there is no Jupyter.
 
-A cell's outputs are dicts that the page draws (`visualizer/frontend/src/site/outputs.js`). `kind` says
+A cell's outputs are dicts that the page draws (`visualizer/frontend/src/site/outputs.ts`). `kind` says
 what each one is:
 
     text      text of stdout or stderr (`stream`)

@@ -72,7 +72,7 @@ LogitsToProbs = Callable[[Rows, Rows, Rows, Rows, Rows], Rows]
 
 
 class PageCache(Protocol):
-    """The KV memory that `kv_cache.js` implements."""
+    """The KV memory that `kv_cache.ts` implements."""
 
     def copy(self, source: int, destination: int) -> None:
         """Copy a block."""
@@ -85,7 +85,7 @@ class PageCache(Protocol):
 
 
 class PageModel(Protocol):
-    """The model that `model/index.js` implements; `JsModel` wraps it for Python."""
+    """The model that `model/index.ts` implements; `JsModel` wraps it for Python."""
 
     parameters: int
 
@@ -200,7 +200,7 @@ class PageRunner:
 
     @property
     def attention(self) -> None:
-        """Always None; see `attention.js`."""
+        """Always None; see `attention.ts`."""
 
     @attention.setter
     def attention(self, part: object) -> None:

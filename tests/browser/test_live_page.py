@@ -68,7 +68,7 @@ def test_an_engine_that_was_never_asked_says_so_and_is_drawn_from_its_first_requ
     # A debugger finds the source map of the unpacked module.
     [address] = {script["sourceMapURL"] for script in scripts if script.get("sourceMapURL")}
     sources = page.request.get(address).json()["sources"]
-    assert any(source.endswith("src/model/fold.js") for source in sources)
+    assert any(source.endswith("src/model/fold.ts") for source in sources)
     # The card says how to join; on loopback no other machine can.
     expect(page.locator("#join")).to_be_visible()
     expect(page.locator("#invitation")).to_have_text("Only this machine")

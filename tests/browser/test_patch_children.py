@@ -4,7 +4,7 @@ import pytest
 
 from tests.browser.conftest import REPOSITORY
 
-SOURCE = REPOSITORY / "visualizer" / "frontend" / "src" / "board" / "patch_children.js"
+SOURCE = REPOSITORY / "visualizer" / "frontend" / "src" / "board" / "patch_children.ts"
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ COMMAND = re.search(r"underglass (class.*?)\n```", DOC, re.S)[1]
 CELLS = re.findall(r"```python\n(.*?)```", DOC, re.S)
 
 # The page's prompts, as its buttons send them.
-SOURCE = (PAGES / "suggestions.js").read_text()
+SOURCE = (PAGES / "suggestions.ts").read_text()
 TALE = "".join(re.findall(r'"(.*)"', re.search(r"const LONG =(.*?);", SOURCE, re.S)[1]))
 LONG = TALE + re.search(r"\$\{LONG\}(Tell .*?)`", SOURCE)[1]
 ANIMALS = re.search(r'ANIMALS =\s*"(.*?)"', SOURCE)[1].split()

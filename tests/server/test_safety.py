@@ -302,7 +302,8 @@ def test_a_head_of_the_endless_feed_is_refused(url: str) -> None:
 # The live page's files: open to a browser, complete without any other server
 
 
-FILES = [f"/page/{path.name}" for path in PAGES.iterdir()] + ["/board/live.js"]
+SHOWN = [path for path in PAGES.iterdir() if path.suffix in (".html", ".css")]
+FILES = [f"/page/{path.name}" for path in SHOWN] + ["/board/live_page.js", "/board/gateway_page.js"]
 
 
 @pytest.mark.parametrize("path", ["/", *FILES])
@@ -325,8 +326,9 @@ def test_nothing_is_loaded_from_elsewhere(url: str) -> None:
     assert policy["default-src"] == "'none'"
     assert policy["connect-src"] == "'self'"
     assert policy["frame-ancestors"] == "'none'"
+    assert policy["script-src"] == "'self'"
     assert docs.headers["content-security-policy"].startswith("default-src 'none'")
-    for path in PAGES.iterdir():
+    for path in SHOWN:
         addresses = re.findall(
             r"""(?:src|href)="([^"]*)"|from "([^"]*)"|url\(([^)]*)\)""", path.read_text()
         )
@@ -346,7 +348,7 @@ def test_only_the_pages_own_files_are_served(url: str) -> None:
         ):
             answer = client.get(path)
             assert (answer.status_code, answer.json()["error"]["code"]) == (404, "not_found")
-        assert client.get("/board/live.js").content == (BOARD / "live.js").read_bytes()
+        assert client.get("/board/live_page.js").content == (BOARD / "live_page.js").read_bytes()
 
 
 def test_a_missing_bundle_is_an_error_that_names_the_command(

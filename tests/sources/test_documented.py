@@ -14,7 +14,7 @@ from visualizer.reading.knowledge import WORDS
 from visualizer.sources import READERS
 
 DOC = Path(__file__).parents[2] / "docs" / "sources.md"
-BOARD = MODULE.parents[1] / "frontend" / "src" / "board" / "board.js"
+BOARD = MODULE.parents[1] / "frontend" / "src" / "board" / "board.ts"
 MARKS = {"recorded": "●", "inferred": "◐", "unknown": "–"}
 FOREIGN = [one for one in READERS if not one.name.startswith("underglass")]
 TABLE = re.compile(r"(?<=<!-- tables -->\n).*?(?=<!-- end of the tables -->)", re.DOTALL)
@@ -22,7 +22,7 @@ TABLE = re.compile(r"(?<=<!-- tables -->\n).*?(?=<!-- end of the tables -->)", r
 
 def panels() -> dict[str, list[str]]:
     """Return each panel that a log may lack the facts for: its title -> these facts."""
-    [needs] = re.findall(r"const NEEDS = \{(.*?)\n\};", BOARD.read_text("utf-8"), re.DOTALL)
+    [needs] = re.findall(r"const NEEDS: .* = \{(.*?)\n\};", BOARD.read_text("utf-8"), re.DOTALL)
     rows = [re.findall(r'"([^"]+)"', row) for row in needs.splitlines() if row]
     return {title: facts for title, *facts in rows}
 

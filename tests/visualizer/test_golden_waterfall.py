@@ -73,6 +73,6 @@ def test_every_window_of_an_asynchronous_log(tmp_path):
 
 
 def test_both_pictures_have_the_same_colours():
-    code = (SCRIPTS.parents[1] / "src" / "drawing" / "causes.js").read_text("utf-8")
+    code = (SCRIPTS.parents[1] / "src" / "drawing" / "causes.ts").read_text("utf-8")
     light, dark = (dict(re.findall(r'(\w+): "(#\w+)"', part)) for part in code.split("dark: {"))
     assert {cause: (light[cause], dark[cause]) for cause in light} == COLOURS

@@ -8,7 +8,7 @@ import pytest
 from visualizer.html import MODULE
 from visualizer.widgets.log_model import PROJECT
 
-SOURCES = (MODULE.parents[1] / "frontend" / "src" / "board" / "sources.js").read_text("utf-8")
+SOURCES = (MODULE.parents[1] / "frontend" / "src" / "board" / "sources.ts").read_text("utf-8")
 FILES = dict(re.findall(r'const (\w+) = "(engine/[\w/]+\.py)";', SOURCES))
 NAMED = sorted(set(re.findall(r'\[(\w+), "(\w+)"\]', SOURCES)))
 

@@ -1,6 +1,6 @@
 """`python -m visualizer.comparing A B NAME_A NAME_B`: compare two saved logs, for the live page.
 
-Prints JSON: the packed logs in base64, and the facts that `compare.js` draws.
+Prints JSON: the packed logs in base64, and the facts that `compare.ts` draws.
 """
 
 import base64

@@ -1,12 +1,14 @@
 /**
- * Bundles `src/entry.js` into `../static/board.js`, `src/cluster_entry.js` into `cluster.js` and `src/live_entry.js` into
- * `live.js`, self-contained ES modules, and their source maps; draws the gallery's pictures.
+ * Bundles `src/entry.ts` into `../static/board.js`, `src/cluster_entry.ts` into `cluster.js`, `src/live_entry.ts` into
+ * `live.js` and the scripts of the server's pages into `live_page.js` and `gateway_page.js`: self-contained ES modules,
+ * and their source maps. It also draws the gallery's pictures.
  *
  *   node build.mjs
  *
- * anywidget loads the module from a Blob URL, so it cannot import anything: everything is inlined,
+ * anywidget loads a widget's module from a Blob URL, so it cannot import anything: everything is inlined,
  * the style sheets too. Every widget in a saved notebook carries a copy of the module. That is why its
- * size is limited and why it holds its own code deflated and unpacks it when it is loaded.
+ * size is limited and why it holds its own code deflated and unpacks it when it is loaded. The others are
+ * served as they are, so that a page that shows users' prompts runs no script but the server's files.
  */
 
 import { mkdir, writeFile } from "node:fs/promises";
@@ -16,19 +18,17 @@ import { build } from "esbuild";
 import { drawGallery } from "./gallery.mjs";
 import { styleSheetAsText } from "./style_sheets.mjs";
 
-// `limit` is in bytes: notebooks store the modules of widgets.
+// Notebooks store the modules of widgets, which export `exports` and have at most `limit` bytes.
 const MODULES = {
-  board: { entry: "src/entry.js", exports: ["mount"], isWidget: true, limit: 168_000 },
+  board: { entry: "src/entry.ts", exports: ["mount"], limit: 168_000 },
   cluster: {
-    entry: "src/cluster_entry.js",
+    entry: "src/cluster_entry.ts",
     exports: ["mount", "watch"],
-    isWidget: true,
     limit: 194_000,
   },
-  live: {
-    entry: "src/live_entry.js",
-    exports: ["createParser", "duration", "OwnRequest", "paintSwatch", "ProjectorView", "watch"],
-  },
+  live: { entry: "src/live_entry.ts" },
+  live_page: { entry: "../../server/pages/live.ts" },
+  gateway_page: { entry: "../../server/pages/gateway.ts" },
 };
 // 85 characters that no string, script or template has to escape.
 const DIGITS = Array.from({ length: 94 }, (_, i) => String.fromCharCode(33 + i))
@@ -38,7 +38,7 @@ const here = new URL(".", import.meta.url);
 const target = new URL("../static/", here);
 
 await mkdir(target, { recursive: true });
-for (const [name, { entry, exports, isWidget, limit = Infinity }] of Object.entries(MODULES)) {
+for (const [name, { entry, exports, limit = Infinity }] of Object.entries(MODULES)) {
   const { outputFiles } = await build({
     entryPoints: [fileURLToPath(new URL(entry, here))],
     outfile: fileURLToPath(new URL(`${name}.js`, target)),
@@ -48,14 +48,15 @@ for (const [name, { entry, exports, isWidget, limit = Infinity }] of Object.entr
     minify: true,
     charset: "utf8",
     legalComments: "none",
-    sourcemap: "external",
+    sourcemap: exports ? "external" : "linked",
+    tsconfig: fileURLToPath(new URL("tsconfig.json", here)),
     plugins: [{ name: "style sheet as text", setup: styleSheetAsText }],
     write: false,
   });
   const [map, code] = outputFiles.sort(
     (a, b) => Number(b.path.endsWith(".map")) - Number(a.path.endsWith(".map")),
   );
-  const module = pack(name, code.text, exports, isWidget);
+  const module = exports ? pack(name, code.text, exports) : code.text;
   const size = Buffer.byteLength(module);
   if (size > limit) {
     console.error(`static/${name}.js has ${size} bytes, more than ${limit}`);
@@ -71,9 +72,8 @@ console.log(`static/gallery: ${await drawGallery()} pictures drawn`);
  * A module that unpacks `text` and exports what it exports. The unpacked module has a Blob URL, which a
  * relative address of its source map cannot start from; the server has the map beside the module.
  */
-function pack(name, text, exports, isWidget) {
+function pack(name, text, exports) {
   const packed = deflateRawSync(Buffer.from(text), { level: 9, memLevel: 9 });
-  const list = isWidget ? [...exports, "default: widget"] : exports;
   return `// Underglass: built from visualizer/frontend/src by build.mjs, deflated. Do not edit.
 const packed = "${base85(packed)}";
 const view = new DataView(new ArrayBuffer((packed.length / 5) * 4));
@@ -88,8 +88,9 @@ const code = new Blob([await new Response(stream).arrayBuffer(), map], { type: "
 const url = URL.createObjectURL(code);
 const module = await import(url);
 URL.revokeObjectURL(url);
-export const { ${list.join(", ")} } = module;
-${isWidget ? "export default widget;\n" : ""}`;
+export const { ${[...exports, "default: widget"].join(", ")} } = module;
+export default widget;
+`;
 }
 
 /** Four bytes as five digits: shorter than base64. */

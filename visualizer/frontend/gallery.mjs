@@ -2,10 +2,10 @@
 
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { gunzipSync } from "node:zlib";
-import { THEMES } from "./src/drawing/palette.js";
-import { SvgPainter } from "./src/drawing/svg_painter.js";
-import { drawThumbnail, THUMBNAIL } from "./src/drawing/thumbnail.js";
-import { Model } from "./src/model/index.js";
+import { THEMES } from "./src/drawing/palette.ts";
+import { SvgPainter } from "./src/drawing/svg_painter.ts";
+import { drawThumbnail, THUMBNAIL } from "./src/drawing/thumbnail.ts";
+import { Model } from "./src/model/index.ts";
 
 const scenarios = new URL("../scenarios/", import.meta.url);
 const folder = new URL("../static/gallery/", import.meta.url);

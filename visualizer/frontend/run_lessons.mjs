@@ -13,7 +13,7 @@ import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { pathToFileURL } from "node:url";
 import { loadPyodide } from "pyodide";
-import { newLesson, setUp } from "./src/site/python.js";
+import { newLesson, setUp } from "./src/site/python.ts";
 
 const [site] = process.argv.slice(2);
 if (!site) throw new Error("usage: node run_lessons.mjs SITE < lessons.json > runs.json");
@@ -34,7 +34,7 @@ function save(bytes) {
   return `logs/${name}`;
 }
 
-/** @param {import("./src/site/python.js").Output} output */
+/** @param {import("./src/site/python.ts").Output} output */
 function stored(output) {
   if (!(output.log instanceof Uint8Array)) return output;
   const { compare } = output.options ?? {};

@@ -2,7 +2,7 @@
  * Bundles what the static site's pages load into FOLDER: `node site.mjs FOLDER [METAFILE]`. `site/build.py` calls it.
  * METAFILE gets the files in each bundle, for `site/site_third_party.py`.
  *
- * Entries are the scripts that pages name (`src/site/*_page.js`) and the workers. What several of them need is a
+ * Entries are the scripts that pages name (`src/site/*_page.ts`) and the workers. What several of them need is a
  * shared chunk. So the board is one file for all pages, and a page loads it when its first board comes near.
  */
 
@@ -31,11 +31,11 @@ const built = await build({
   ...common,
   metafile: true,
   entryPoints: [
-    ...files.filter((name) => /(_page|worker)\.js$/.test(name)),
-    "model/index.js", // for run_lessons.mjs
+    ...files.filter((name) => /(_page|worker)\.ts$/.test(name)),
+    "model/index.ts", // for run_lessons.mjs
   ].map((name) => ({
     in: source + name,
-    out: name.replace("/index", "").replace(/\.js$/, ""),
+    out: name.replace("/index", "").replace(/\.ts$/, ""),
   })),
   format: "esm",
   splitting: true,

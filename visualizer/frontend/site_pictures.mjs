@@ -27,15 +27,15 @@ const newCanvas = () => Object.assign(createCanvas(1, 1), { style: {} });
 Object.assign(globalThis, { DOMMatrix, document: { createElement: newCanvas } });
 
 // After the globals above, which a module of the board reads when it is loaded.
-const { CanvasPainter } = await import("./src/drawing/canvas_painter.js");
-const { THEMES } = await import("./src/drawing/palette.js");
-const { drawPostcard, POSTCARD, postcardTitle } = await import("./src/drawing/postcard.js");
-const { SvgPainter } = await import("./src/drawing/svg_painter.js");
-const { drawThumbnail, THUMBNAIL } = await import("./src/drawing/thumbnail.js");
-const { pngOf } = await import("./src/host/png.js");
-const { Model } = await import("./src/model/index.js");
-const { momentSteps } = await import("./src/model/moments.js");
-const { openingScores, openingStep, openingRequest } = await import("./src/model/opening.js");
+const { CanvasPainter } = await import("./src/drawing/canvas_painter.ts");
+const { THEMES } = await import("./src/drawing/palette.ts");
+const { drawPostcard, POSTCARD, postcardTitle } = await import("./src/drawing/postcard.ts");
+const { SvgPainter } = await import("./src/drawing/svg_painter.ts");
+const { drawThumbnail, THUMBNAIL } = await import("./src/drawing/thumbnail.ts");
+const { pngOf } = await import("./src/host/png.ts");
+const { Model } = await import("./src/model/index.ts");
+const { momentSteps } = await import("./src/model/moments.ts");
+const { openingScores, openingStep, openingRequest } = await import("./src/model/opening.ts");
 
 const MOST = 3; // other moments of a log
 

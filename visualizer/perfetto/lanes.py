@@ -1,6 +1,6 @@
 """Assign a lane to each request. If there are many requests, reuse the lanes of ended ones.
 
-`visualizer/frontend/src/drawing/lane_packing.js` does the same for the timeline. Here, lanes are
+`visualizer/frontend/src/drawing/lane_packing.ts` does the same for the timeline. Here, lanes are
 assigned while the log is read, by the times at which requests begin and end.
 """
 

@@ -1,4 +1,4 @@
-"""Format durations as the board does (`visualizer/frontend/src/model/duration.js`)."""
+"""Format durations as the board does (`visualizer/frontend/src/model/duration.ts`)."""
 
 from decimal import ROUND_HALF_UP, Context, Decimal
 

@@ -1,4 +1,4 @@
-"""What a log knows, in words: the twin of `visualizer/frontend/src/model/knowledge.js`.
+"""What a log knows, in words: the twin of `visualizer/frontend/src/model/knowledge.ts`.
 
 `knowledge.json` beside this file has one noun for each fact; all surfaces use it.
 """

@@ -1,6 +1,6 @@
 """The words for decisions, shared by all surfaces. The catalogue is `messages.json`.
 
-`why`, the visualizer's texts and the board (`visualizer/frontend/src/model/messages.js`) use the same
+`why`, the visualizer's texts and the board (`visualizer/frontend/src/model/messages.ts`) use the same
 messages. A placeholder is one of
 
     {name}         the value

@@ -1,6 +1,6 @@
 """The time in which the engine was paused and no forward pass ran: a held engine is not a slow one.
 
-`visualizer/frontend/src/model/paused_time.js` does the same.
+`visualizer/frontend/src/model/paused_time.ts` does the same.
 """
 
 from bisect import bisect_right

@@ -3,7 +3,7 @@
 The kernel holds the connection and forwards the events, because the browser may not be able to reach
 the server (a notebook on another machine) or may not be allowed to (CORS). The connection is open
 while the page shows the board. A message sent before a view exists is lost, so each new view sends
-"hello" and gets the current state to start from. See `frontend/src/live/live_feed.js` for the messages.
+"hello" and gets the current state to start from. See `frontend/src/live/live_feed.ts` for the messages.
 """
 
 import asyncio

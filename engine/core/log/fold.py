@@ -3,7 +3,7 @@
 `State().apply(event)` for events 0..k gives exactly the engine's state after event k. All views of a
 run read this state and never an engine object. It shares no code with the engine, and neither does
 `Engine.snapshot()`, which reads the live objects: a test compares the two after every event of random
-workloads. `visualizer/frontend/src/model/fold.js` is the same fold for the browser.
+workloads. `visualizer/frontend/src/model/fold.ts` is the same fold for the browser.
 
 `state.py` defines the fields. Three helpers do most of the work: `_allocate` takes blocks off the free
 stack, `_dereference` drops references, and `_move_lock` counts live readers along a path of the tree.

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { SLO } from "../src/board/view.js";
-import { pythonFor, readAddress, writeAddress } from "../src/host/address.js";
+import { SLO } from "../src/board/view.ts";
+import { pythonFor, readAddress, writeAddress } from "../src/host/address.ts";
 
 test("an address has the limits of the goodput if the reader has set others", () => {
   const slo = { ttft: 80_000, itl: 12_500 };

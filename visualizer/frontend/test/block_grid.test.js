@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { blockGrid, usedGrid } from "../src/drawing/block_grid.js";
+import { blockGrid, usedGrid } from "../src/drawing/block_grid.ts";
 
 test("forty blocks on a laptop are 50 x 40, eight in a row", () => {
   const grid = blockGrid(40, 449);

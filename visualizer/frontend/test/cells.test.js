@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { blockGrid } from "../src/drawing/block_grid.js";
-import { drawCells } from "../src/drawing/cells.js";
+import { blockGrid } from "../src/drawing/block_grid.ts";
+import { drawCells } from "../src/drawing/cells.ts";
 
 const LEFT = 6; // px by which the map's drawing is moved to the right
 

@@ -1,15 +1,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { partners, stepAtTime, stepFor } from "../src/compare/alignment.js";
-import { change, figure } from "../src/compare/compare_tables.js";
-import { ghostLayout } from "../src/compare/ghost_layout.js";
-import { drawGhost, shadesOf } from "../src/compare/ghost_picture.js";
-import { gapWords, ghostRows, isNoise, shownRows } from "../src/compare/ghost_rows.js";
-import { headline } from "../src/compare/headline.js";
-import { miniGrid } from "../src/drawing/mini_map.js";
-import { THEMES } from "../src/drawing/palette.js";
-import { timeScale, wholeView } from "../src/drawing/time_axis.js";
-import { wallAxis } from "../src/drawing/wall_axis.js";
+import { partners, stepAtTime, stepFor } from "../src/compare/alignment.ts";
+import { change, figure } from "../src/compare/compare_tables.ts";
+import { ghostLayout } from "../src/compare/ghost_layout.ts";
+import { drawGhost, shadesOf } from "../src/compare/ghost_picture.ts";
+import { gapWords, ghostRows, isNoise, shownRows } from "../src/compare/ghost_rows.ts";
+import { headline } from "../src/compare/headline.ts";
+import { miniGrid } from "../src/drawing/mini_map.ts";
+import { THEMES } from "../src/drawing/palette.ts";
+import { timeScale, wholeView } from "../src/drawing/time_axis.ts";
+import { wallAxis } from "../src/drawing/wall_axis.ts";
 import { recordingPencil, storytellers } from "./recorder.js";
 
 const EXACT = { share: 0, ms: 0 };

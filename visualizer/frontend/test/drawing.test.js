@@ -1,15 +1,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { blockGrid } from "../src/drawing/block_grid.js";
-import { drawHighlighted } from "../src/drawing/block_sharers.js";
-import { claimOf, drawBlocks } from "../src/drawing/blocks.js";
-import { cursorBand } from "../src/drawing/cursor.js";
-import { packLanes } from "../src/drawing/lane_packing.js";
-import { THEMES } from "../src/drawing/palette.js";
-import { drawStrip } from "../src/drawing/strip.js";
-import { stepAxis, timeScale, wholeView } from "../src/drawing/time_axis.js";
-import { drawAxis, drawTimeline } from "../src/drawing/timeline.js";
+import { blockGrid } from "../src/drawing/block_grid.ts";
+import { drawHighlighted } from "../src/drawing/block_sharers.ts";
+import { claimOf, drawBlocks } from "../src/drawing/blocks.ts";
+import { cursorBand } from "../src/drawing/cursor.ts";
+import { packLanes } from "../src/drawing/lane_packing.ts";
+import { THEMES } from "../src/drawing/palette.ts";
+import { drawStrip } from "../src/drawing/strip.ts";
+import { stepAxis, timeScale, wholeView } from "../src/drawing/time_axis.ts";
+import { drawAxis, drawTimeline } from "../src/drawing/timeline.ts";
 import { recordingPencil, storytellers } from "./recorder.js";
 
 const model = storytellers();

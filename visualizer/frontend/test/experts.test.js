@@ -5,10 +5,10 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { gunzipSync } from "node:zlib";
 
-import { cellAt, drawExperts, expertGrid } from "../src/drawing/expert_map.js";
-import { keyframe, TrimmedModel } from "../src/live/trimmed_model.js";
-import { added, loadWords, unpacked } from "../src/model/expert_loads.js";
-import { LogError, Model, parseLog, State } from "../src/model/index.js";
+import { cellAt, drawExperts, expertGrid } from "../src/drawing/expert_map.ts";
+import { keyframe, TrimmedModel } from "../src/live/trimmed_model.ts";
+import { added, loadWords, unpacked } from "../src/model/expert_loads.ts";
+import { LogError, Model, parseLog, State } from "../src/model/index.ts";
 import { recordingPencil } from "./recorder.js";
 
 const file = new URL("../../scenarios/experts.jsonl.gz", import.meta.url);

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { compress, GifWriter } from "../src/host/gif.js";
+import { compress, GifWriter } from "../src/host/gif.ts";
 
 /** LZW as a GIF reader decodes it. */
 function expand(bytes) {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { mock, test } from "node:test";
 
-import { KernelSync } from "../src/host/kernel_sync.js";
+import { KernelSync } from "../src/host/kernel_sync.ts";
 
 /** A widget model as in ipywidgets: it keeps set values until they are saved, even if the kernel has set others since. */
 function modelOf(values, { acknowledges = true } = {}) {

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { drawLife, formsOf } from "../src/drawing/lane.js";
-import { placeWords } from "../src/drawing/lane_words.js";
-import { THEMES } from "../src/drawing/palette.js";
+import { drawLife, formsOf } from "../src/drawing/lane.ts";
+import { placeWords } from "../src/drawing/lane_words.ts";
+import { THEMES } from "../src/drawing/palette.ts";
 import { assertNames } from "./facts.js";
 import { recordingPencil } from "./recorder.js";
 

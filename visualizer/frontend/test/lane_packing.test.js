@@ -7,8 +7,8 @@ import {
   occupantsBetween,
   packLanes,
   sitterAt,
-} from "../src/drawing/lane_packing.js";
-import { laneRows } from "../src/drawing/lane_rows.js";
+} from "../src/drawing/lane_packing.ts";
+import { laneRows } from "../src/drawing/lane_rows.ts";
 import * as make from "./model/events.js";
 import { modelOf } from "./model/scenes.js";
 import { storytellers } from "./recorder.js";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { countWords, placeWords } from "../src/drawing/lane_words.js";
+import { countWords, placeWords } from "../src/drawing/lane_words.ts";
 import { assertNames, names } from "./facts.js";
 import { recordingPencil } from "./recorder.js";
 

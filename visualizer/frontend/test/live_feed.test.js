@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { mock, test } from "node:test";
 
-import { feedParser, subscribe } from "../src/live/live_feed.js";
+import { feedParser, subscribe } from "../src/live/live_feed.ts";
 
 const TEXT =
   'event: dropped\ndata: {"dropped": 7}\n\n' +

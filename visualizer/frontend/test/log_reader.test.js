@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { gzipSync } from "node:zlib";
-import { LogReader } from "../src/host/log_reader.js";
-import { LogError, Model, openingStep, SEARCHED } from "../src/model/index.js";
+import { LogReader } from "../src/host/log_reader.ts";
+import { LogError, Model, openingStep, SEARCHED } from "../src/model/index.ts";
 import * as make from "./model/events.js";
 
 /** `steps` steps of nine events each: three requests arrive and are aborted. */

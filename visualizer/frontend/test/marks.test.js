@@ -3,9 +3,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { markOf, paintSwatch } from "../src/drawing/marks.js";
-import { THEMES } from "../src/drawing/palette.js";
-import { MARKS } from "../src/model/lanes.js";
+import { markOf, paintSwatch } from "../src/drawing/marks.ts";
+import { THEMES } from "../src/drawing/palette.ts";
+import { MARKS } from "../src/model/lanes.ts";
 import { recordingPencil } from "./recorder.js";
 
 const { hues, faint } = THEMES.light;

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
-import { fill, text } from "../src/model/messages.js";
+import { fill, text } from "../src/model/messages.ts";
 
 const FILE = new URL("../../../tests/snapshots/messages.txt", import.meta.url);
 

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { aggregate, rangeWords } from "../src/board/range.js";
-import { find } from "../src/board/search.js";
-import { labAddress, sourceOf } from "../src/board/sources.js";
-import { pythonFor, readAddress, writeAddress } from "../src/host/address.js";
-import { duration } from "../src/model/duration.js";
+import { aggregate, rangeWords } from "../src/board/range.ts";
+import { find } from "../src/board/search.ts";
+import { labAddress, sourceOf } from "../src/board/sources.ts";
+import { pythonFor, readAddress, writeAddress } from "../src/host/address.ts";
+import { duration } from "../src/model/duration.ts";
 import { assertNames } from "./facts.js";
 import { storytellers } from "./recorder.js";
 

@@ -3,14 +3,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { describeLane } from "../src/board/descriptions.js";
-import { drawLife } from "../src/drawing/lane.js";
-import { drawOverlap, overlapBoxes } from "../src/drawing/overlap.js";
-import { THEMES } from "../src/drawing/palette.js";
-import { stepAxis, timeScale, wholeView } from "../src/drawing/time_axis.js";
-import { wallAxis } from "../src/drawing/wall_axis.js";
-import { compose, Model, plain } from "../src/model/index.js";
-import { rowWasted } from "../src/model/rows.js";
+import { describeLane } from "../src/board/descriptions.ts";
+import { drawLife } from "../src/drawing/lane.ts";
+import { drawOverlap, overlapBoxes } from "../src/drawing/overlap.ts";
+import { THEMES } from "../src/drawing/palette.ts";
+import { stepAxis, timeScale, wholeView } from "../src/drawing/time_axis.ts";
+import { wallAxis } from "../src/drawing/wall_axis.ts";
+import { compose, Model, plain } from "../src/model/index.ts";
+import { rowWasted } from "../src/model/rows.ts";
 import { assertNames, names } from "./facts.js";
 import * as make from "./model/events.js";
 import { recordingPencil, storytellers } from "./recorder.js";

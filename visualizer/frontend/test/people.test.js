@@ -4,8 +4,8 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
-import { newest, outputAt, peopleAt } from "../src/live/people.js";
-import { Model, parseLog } from "../src/model/index.js";
+import { newest, outputAt, peopleAt } from "../src/live/people.ts";
+import { Model, parseLog } from "../src/model/index.ts";
 
 const { events } = parseLog(readFileSync(new URL("./storytellers.jsonl", import.meta.url), "utf8"));
 const model = new Model(events);

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { openInPerfetto } from "../src/host/perfetto.js";
+import { openInPerfetto } from "../src/host/perfetto.ts";
 
 /** A window of the Perfetto UI that answers the third ping. */
 function perfetto() {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { crc32, inflateSync } from "node:zlib";
 
-import { pngOf } from "../src/host/png.js";
+import { pngOf } from "../src/host/png.ts";
 
 /** The chunks of a PNG by name; each one's checksum is right. */
 function chunksOf(png) {

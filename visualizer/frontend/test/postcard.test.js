@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { THEMES } from "../src/drawing/palette.js";
+import { THEMES } from "../src/drawing/palette.ts";
 import {
   drawPostcard,
   momentWords,
@@ -9,9 +9,9 @@ import {
   postcardTitle,
   requestsOn,
   stepsAround,
-} from "../src/drawing/postcard.js";
-import { SvgPainter } from "../src/drawing/svg_painter.js";
-import { breakLines } from "../src/drawing/text_lines.js";
+} from "../src/drawing/postcard.ts";
+import { SvgPainter } from "../src/drawing/svg_painter.ts";
+import { breakLines } from "../src/drawing/text_lines.ts";
 import { recordingPencil, storytellers } from "./recorder.js";
 
 const model = storytellers();

@@ -6,9 +6,9 @@
  */
 
 import { readFileSync } from "node:fs";
-import { CanvasPainter } from "../src/drawing/canvas_painter.js";
-import { THEMES } from "../src/drawing/palette.js";
-import { Model, parseLog } from "../src/model/index.js";
+import { CanvasPainter } from "../src/drawing/canvas_painter.ts";
+import { THEMES } from "../src/drawing/palette.ts";
+import { Model, parseLog } from "../src/model/index.ts";
 
 globalThis.DOMMatrix ??= class {
   scale() {

@@ -2,12 +2,12 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { describeStep } from "../src/board/descriptions.js";
-import { rangeWords } from "../src/board/range.js";
-import { Model } from "../src/model/index.js";
-import { HALF_DOT } from "../src/model/knowledge.js";
-import { sentence } from "../src/model/sentence.js";
-import { plain } from "../src/model/words.js";
+import { describeStep } from "../src/board/descriptions.ts";
+import { rangeWords } from "../src/board/range.ts";
+import { Model } from "../src/model/index.ts";
+import { HALF_DOT } from "../src/model/knowledge.ts";
+import { sentence } from "../src/model/sentence.ts";
+import { plain } from "../src/model/words.ts";
 
 const FACTS = { prefix_tree: "recorded", evictions: "recorded", token_ids: "recorded" };
 const start = {

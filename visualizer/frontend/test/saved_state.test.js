@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { KernelSync } from "../src/host/kernel_sync.js";
-import { mergeStates, saveWith } from "../src/host/saved_state.js";
+import { KernelSync } from "../src/host/kernel_sync.ts";
+import { mergeStates, saveWith } from "../src/host/saved_state.ts";
 
 const board = (view) => ({
   state: {

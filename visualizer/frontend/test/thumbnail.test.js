@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { THEMES } from "../src/drawing/palette.js";
-import { SvgPainter } from "../src/drawing/svg_painter.js";
-import { drawThumbnail, THUMBNAIL } from "../src/drawing/thumbnail.js";
+import { THEMES } from "../src/drawing/palette.ts";
+import { SvgPainter } from "../src/drawing/svg_painter.ts";
+import { drawThumbnail, THUMBNAIL } from "../src/drawing/thumbnail.ts";
 import { recordingPencil, storytellers } from "./recorder.js";
 
 const model = storytellers();

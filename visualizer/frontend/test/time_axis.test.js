@@ -10,7 +10,7 @@ import {
   timeScale,
   wholeView,
   zoomView,
-} from "../src/drawing/time_axis.js";
+} from "../src/drawing/time_axis.ts";
 
 const LOG = stepAxis({ first: 1, last: 200 });
 

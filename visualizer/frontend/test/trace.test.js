@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { traceOf } from "../src/host/trace.js";
-import { Model, parseLog } from "../src/model/index.js";
+import { traceOf } from "../src/host/trace.ts";
+import { Model, parseLog } from "../src/model/index.ts";
 
 const { events } = parseLog(readFileSync(new URL("./storytellers.jsonl", import.meta.url), "utf8"));
 

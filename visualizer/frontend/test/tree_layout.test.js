@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { layoutTree } from "../src/drawing/tree_layout.js";
+import { layoutTree } from "../src/drawing/tree_layout.ts";
 
 function node(id, parent, children = [], { owners = [], since = id } = {}) {
   return { id, parent, children, blocks: [id, id + 100], owners, since, idle: owners.length === 0 };

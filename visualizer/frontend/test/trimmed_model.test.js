@@ -4,8 +4,8 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
-import { keyframe, TrimmedModel } from "../src/live/trimmed_model.js";
-import { Model, parseLog, State } from "../src/model/index.js";
+import { keyframe, TrimmedModel } from "../src/live/trimmed_model.ts";
+import { Model, parseLog, State } from "../src/model/index.ts";
 
 const { events } = parseLog(readFileSync(new URL("./storytellers.jsonl", import.meta.url), "utf8"));
 

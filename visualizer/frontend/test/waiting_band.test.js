@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { queueRows } from "../src/drawing/queue.js";
-import { seatAt, seatsOf, seatsShown } from "../src/drawing/seats.js";
-import { stepAxis, timeScale, wholeView } from "../src/drawing/time_axis.js";
-import { bandHeight, drawBand, waitingParts } from "../src/drawing/waiting_band.js";
+import { queueRows } from "../src/drawing/queue.ts";
+import { seatAt, seatsOf, seatsShown } from "../src/drawing/seats.ts";
+import { stepAxis, timeScale, wholeView } from "../src/drawing/time_axis.ts";
+import { bandHeight, drawBand, waitingParts } from "../src/drawing/waiting_band.ts";
 import * as make from "./model/events.js";
 import { modelOf } from "./model/scenes.js";
 import { recordingPencil, storytellers } from "./recorder.js";

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { clampView, revealStep, timeScale, wholeView, zoomView } from "../src/drawing/time_axis.js";
-import { originOf, timeTicks, wallAxis } from "../src/drawing/wall_axis.js";
+import { clampView, revealStep, timeScale, wholeView, zoomView } from "../src/drawing/time_axis.ts";
+import { originOf, timeTicks, wallAxis } from "../src/drawing/wall_axis.ts";
 
 /** A run with steps of given durations in us, and pauses before some of them. */
 function run(took, { pauses = {}, began = 0, firstStep = 1 } = {}) {

@@ -2,8 +2,8 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { partsOf } from "../src/drawing/waterfall_bar.js";
-import { Model, plain } from "../src/model/index.js";
+import { partsOf } from "../src/drawing/waterfall_bar.ts";
+import { Model, plain } from "../src/model/index.ts";
 import {
   causeRows,
   headline,
@@ -12,8 +12,8 @@ import {
   share,
   totals,
   verdict,
-} from "../src/model/waterfall_words.js";
-import { SORTINGS, sortTimes } from "../src/panels/waterfall_order.js";
+} from "../src/model/waterfall_words.ts";
+import { SORTINGS, sortTimes } from "../src/panels/waterfall_order.ts";
 import {
   admitted,
   allocated,

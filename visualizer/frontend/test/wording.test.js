@@ -9,12 +9,12 @@
 import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import test from "node:test";
-import { describeBlock, describeLane } from "../src/board/descriptions.js";
-import { rangeWords } from "../src/board/range.js";
-import { countWords } from "../src/drawing/lane_words.js";
-import { Model, plain, reasonWords, sentence } from "../src/model/index.js";
-import { HALF_DOT, missing } from "../src/model/knowledge.js";
-import { parseLog } from "../src/model/lines.js";
+import { describeBlock, describeLane } from "../src/board/descriptions.ts";
+import { rangeWords } from "../src/board/range.ts";
+import { countWords } from "../src/drawing/lane_words.ts";
+import { Model, plain, reasonWords, sentence } from "../src/model/index.ts";
+import { HALF_DOT, missing } from "../src/model/knowledge.ts";
+import { parseLog } from "../src/model/lines.ts";
 import { foreign, SECRET } from "./model/foreign.js";
 import { scenes } from "./model/scenes.js";
 

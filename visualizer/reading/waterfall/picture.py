@@ -1,7 +1,7 @@
 """The waterfall as HTML for a notebook: one bar per request in SVG, with a table's words beside it.
 
 Height and temperature tell the families apart: work is cool, waiting is warm, lost time is red. The
-colours are those of the board (`visualizer/frontend/src/drawing/causes.js`). The ground is transparent,
+colours are those of the board (`visualizer/frontend/src/drawing/causes.ts`). The ground is transparent,
 and the colours follow the notebook's theme.
 """
 

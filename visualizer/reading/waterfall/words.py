@@ -1,4 +1,4 @@
-"""The waterfall in words: a sentence, and a line per part. `waterfall_words.js` says the same."""
+"""The waterfall in words: a sentence, and a line per part. `waterfall_words.ts` says the same."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING

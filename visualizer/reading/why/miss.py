@@ -77,7 +77,7 @@ class WhyMissed:
         return f"<p>{html.escape(str(self))}</p>"
 
     def sentences(self) -> list[str]:
-        """Return how much was cached, and then why it was not more. `why_missed.js` says the same."""
+        """Return how much was cached, and then why it was not more. `why_missed.ts` says the same."""
         if self.kind in ("waiting", "before"):
             return [self._say(_WORDS[self.kind], self.request)]
         found: _Values = dict(found=self.found, length=self.length, step=str(self.step))

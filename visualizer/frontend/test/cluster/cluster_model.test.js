@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { clusterFacts } from "../../src/cluster/cluster_facts.js";
-import { ClusterModel } from "../../src/cluster/cluster_model.js";
-import { clusterMoments, openingRoute } from "../../src/cluster/cluster_moments.js";
-import { clusterSentence, REASONS, seatsAt } from "../../src/cluster/cluster_words.js";
-import { gonePrefix } from "../../src/cluster/gone_prefix.js";
-import { plain } from "../../src/model/index.js";
+import { clusterFacts } from "../../src/cluster/cluster_facts.ts";
+import { ClusterModel } from "../../src/cluster/cluster_model.ts";
+import { clusterMoments, openingRoute } from "../../src/cluster/cluster_moments.ts";
+import { clusterSentence, REASONS, seatsAt } from "../../src/cluster/cluster_words.ts";
+import { gonePrefix } from "../../src/cluster/gone_prefix.ts";
+import { plain } from "../../src/model/index.ts";
 import { assertNames } from "../facts.js";
 import * as make from "../model/events.js";
 import {

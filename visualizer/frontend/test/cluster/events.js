@@ -1,6 +1,6 @@
 /** Events of hand-made cluster logs, and a cluster whose second replica has evicted what the router expects. */
 
-import { ClusterModel } from "../../src/cluster/cluster_model.js";
+import { ClusterModel } from "../../src/cluster/cluster_model.ts";
 import * as make from "../model/events.js";
 
 export const started = (router = "test") => ({

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { arrivalAt, arrivals, drawRouter, routerPitch } from "../../src/cluster/router_lanes.js";
-import { timeScale } from "../../src/drawing/time_axis.js";
+import { arrivalAt, arrivals, drawRouter, routerPitch } from "../../src/cluster/router_lanes.ts";
+import { timeScale } from "../../src/drawing/time_axis.ts";
 import { recordingPencil } from "../recorder.js";
 import { joined, modelOf, routed, started, twoReplicas } from "./events.js";
 

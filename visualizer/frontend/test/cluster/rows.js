@@ -7,8 +7,8 @@
 
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { clusterFacts, predictedHit } from "../../src/cluster/cluster_facts.js";
-import { ClusterModel } from "../../src/cluster/cluster_model.js";
+import { clusterFacts, predictedHit } from "../../src/cluster/cluster_facts.ts";
+import { ClusterModel } from "../../src/cluster/cluster_model.ts";
 
 const [folder] = process.argv.slice(2);
 const known = {};

@@ -7,10 +7,10 @@
 
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { Model, parseLog, plain } from "../../src/model/index.js";
-import { stuck } from "../../src/model/stuck.js";
-import { causeRows } from "../../src/model/waterfall_words.js";
-import { missedWords, whyMissed } from "../../src/model/why_missed.js";
+import { Model, parseLog, plain } from "../../src/model/index.ts";
+import { stuck } from "../../src/model/stuck.ts";
+import { causeRows } from "../../src/model/waterfall_words.ts";
+import { missedWords, whyMissed } from "../../src/model/why_missed.ts";
 
 const [folder] = process.argv.slice(2);
 const said = {};

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { blockChanges } from "../../src/model/block_changes.js";
-import { plain } from "../../src/model/index.js";
+import { blockChanges } from "../../src/model/block_changes.ts";
+import { plain } from "../../src/model/index.ts";
 import { assertNames } from "../facts.js";
 import { storytellers } from "../recorder.js";
 import * as make from "./events.js";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { CowList } from "../../src/model/cow_list.js";
+import { CowList } from "../../src/model/cow_list.ts";
 
 test("items are found by index and listed in order, without gaps", () => {
   const pages = new CowList();

@@ -9,7 +9,7 @@
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { parseLog, State } from "../../src/model/index.js";
+import { parseLog, State } from "../../src/model/index.ts";
 
 const [path, events] = process.argv.slice(2);
 

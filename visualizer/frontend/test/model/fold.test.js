@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { LogError, State } from "../../src/model/index.js";
-import { treeOf } from "../../src/model/tree.js";
+import { LogError, State } from "../../src/model/index.ts";
+import { treeOf } from "../../src/model/tree.ts";
 import { names } from "../facts.js";
 import * as make from "./events.js";
 

@@ -1,9 +1,9 @@
 /** The storytellers' log as a reader of another engine's trace would make it: with parts taken away. */
 
 import { readFileSync } from "node:fs";
-import { Model } from "../../src/model/index.js";
-import { knowledgeWords } from "../../src/model/knowledge.js";
-import { parseLog } from "../../src/model/lines.js";
+import { Model } from "../../src/model/index.ts";
+import { knowledgeWords } from "../../src/model/knowledge.ts";
+import { parseLog } from "../../src/model/lines.ts";
 
 const { events } = parseLog(
   readFileSync(new URL("../storytellers.jsonl", import.meta.url), "utf8"),

@@ -2,12 +2,12 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { describeLane } from "../../src/board/descriptions.js";
-import { find } from "../../src/board/search.js";
-import { compose, Model, plain } from "../../src/model/index.js";
-import { HALF_DOT, knowledgeWords, lacks, missing } from "../../src/model/knowledge.js";
-import { momentSteps, momentsAround } from "../../src/model/moments.js";
-import { RunSummary } from "../../src/model/run_summary.js";
+import { describeLane } from "../../src/board/descriptions.ts";
+import { find } from "../../src/board/search.ts";
+import { compose, Model, plain } from "../../src/model/index.ts";
+import { HALF_DOT, knowledgeWords, lacks, missing } from "../../src/model/knowledge.ts";
+import { momentSteps, momentsAround } from "../../src/model/moments.ts";
+import { RunSummary } from "../../src/model/run_summary.ts";
 import { assertNames } from "../facts.js";
 import { storytellers } from "../recorder.js";
 import { foreign, SECRET } from "./foreign.js";

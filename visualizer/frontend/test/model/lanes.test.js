@@ -2,9 +2,9 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { keyframe, TrimmedModel } from "../../src/live/trimmed_model.js";
-import { Model, State } from "../../src/model/index.js";
-import { laneOf, leaveLane, MARKS, takeLane } from "../../src/model/lanes.js";
+import { keyframe, TrimmedModel } from "../../src/live/trimmed_model.ts";
+import { Model, State } from "../../src/model/index.ts";
+import { laneOf, leaveLane, MARKS, takeLane } from "../../src/model/lanes.ts";
 import * as make from "./events.js";
 
 const { admitted, arrived, ended, finished, forked, preempted, scheduled, started, step } = make;

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
-import { LogError, Model, plain, sentence } from "../../src/model/index.js";
+import { LogError, Model, plain, sentence } from "../../src/model/index.ts";
 import { assertNames } from "../facts.js";
 import * as make from "./events.js";
 

@@ -6,8 +6,8 @@
  */
 
 import { readFileSync } from "node:fs";
-import { loadWords } from "../../src/model/expert_loads.js";
-import { Model, parseLog } from "../../src/model/index.js";
+import { loadWords } from "../../src/model/expert_loads.ts";
+import { Model, parseLog } from "../../src/model/index.ts";
 
 const { events } = parseLog(readFileSync(process.argv[2], "utf8"));
 const model = new Model(events);

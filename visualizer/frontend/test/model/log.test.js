@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { LogError, parseLog } from "../../src/model/index.js";
+import { LogError, parseLog } from "../../src/model/index.ts";
 import { assertNames } from "../facts.js";
 import { admitted, arrived, started } from "./events.js";
 

@@ -8,8 +8,8 @@ import {
   plain,
   reasonWords,
   State,
-} from "../../src/model/index.js";
-import { rowKind } from "../../src/model/rows.js";
+} from "../../src/model/index.ts";
+import { rowKind } from "../../src/model/rows.ts";
 import { assertNames, names } from "../facts.js";
 import * as make from "./events.js";
 

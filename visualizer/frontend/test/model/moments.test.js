@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { momentKind, momentSteps, momentsAround } from "../../src/model/moments.js";
+import { momentKind, momentSteps, momentsAround } from "../../src/model/moments.ts";
 import { storytellers } from "../recorder.js";
 import * as make from "./events.js";
 import { modelOf } from "./scenes.js";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { openingRequest, openingScores, openingStep } from "../../src/model/index.js";
+import { openingRequest, openingScores, openingStep } from "../../src/model/index.ts";
 import * as make from "./events.js";
 import { modelOf } from "./scenes.js";
 

@@ -7,7 +7,7 @@
 
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { Model, parseLog } from "../../src/model/index.js";
+import { Model, parseLog } from "../../src/model/index.ts";
 
 const [folder] = process.argv.slice(2);
 const said = {};

@@ -3,7 +3,7 @@
  * `wording.snapshot.json` alone.
  */
 
-import { Model } from "../../src/model/index.js";
+import { Model } from "../../src/model/index.ts";
 import * as make from "./events.js";
 
 const { admitted, allocated, arrived, finished, inserted, scheduled, started, step } = make;

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { compose, plain, sentence } from "../../src/model/index.js";
+import { compose, plain, sentence } from "../../src/model/index.ts";
 import { assertNames, names } from "../facts.js";
 import { FAILURE, scenes } from "./scenes.js";
 

@@ -6,8 +6,8 @@
 
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { Model, parseLog } from "../../src/model/index.js";
-import { RunSummary } from "../../src/model/run_summary.js";
+import { Model, parseLog } from "../../src/model/index.ts";
+import { RunSummary } from "../../src/model/run_summary.ts";
 
 const [folder] = process.argv.slice(2);
 const summaries = {};

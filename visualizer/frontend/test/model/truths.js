@@ -8,7 +8,7 @@
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { compose, Model, parseLog, plain, State, sentence } from "../../src/model/index.js";
+import { compose, Model, parseLog, plain, State, sentence } from "../../src/model/index.ts";
 import { assertNames } from "../facts.js";
 
 const [folder] = process.argv.slice(2);
@@ -61,7 +61,7 @@ function recount(/** @type {any[]} */ events) {
   return steps;
 }
 
-function checkBlocks(/** @type {import("../../src/model/frame.js").Frame} */ frame) {
+function checkBlocks(/** @type {import("../../src/model/frame.ts").Frame} */ frame) {
   const { blocks, counts, state } = frame;
   const core = state.core();
   const inTree = new Set(core.nodes.flatMap(({ blocks, copies }) => [...blocks, ...copies]));
@@ -87,7 +87,7 @@ function checkBlocks(/** @type {import("../../src/model/frame.js").Frame} */ fra
 /** Whether a request still holds a block, by the words that state it; no word means both. */
 const meanings = new Map();
 
-function checkHands(/** @type {import("../../src/model/frame.js").Frame} */ frame) {
+function checkHands(/** @type {import("../../src/model/frame.ts").Frame} */ frame) {
   const handed = frame.blocks.filter(({ mark, from, to }) => mark === "handed" && from !== to);
   for (const spans of frame.changes) {
     const [from, to, ...others] = spans.flatMap(({ request }) => request ?? []);
@@ -104,7 +104,7 @@ function checkHands(/** @type {import("../../src/model/frame.js").Frame} */ fram
   }
 }
 
-function checkTree(/** @type {import("../../src/model/frame.js").Frame} */ frame) {
+function checkTree(/** @type {import("../../src/model/frame.ts").Frame} */ frame) {
   const core = frame.state.core();
   // With the hash cache a node is a block, and the drawn tree joins chains of them.
   const byId = new Map(core.nodes.map((node) => [node.id, node]));

@@ -7,8 +7,8 @@
 
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { Model, parseLog, plain } from "../../src/model/index.js";
-import { helped } from "../../src/model/waterfall_words.js";
+import { Model, parseLog, plain } from "../../src/model/index.ts";
+import { helped } from "../../src/model/waterfall_words.ts";
 
 const [folder] = process.argv.slice(2);
 const said = {};

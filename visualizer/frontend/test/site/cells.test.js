@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { cellsToRun, hasRun, isChanged } from "../../src/site/cells.js";
+import { cellsToRun, hasRun, isChanged } from "../../src/site/cells.ts";
 
 const lesson = () =>
   ["a", "b", "c", "d"].map((source) => ({ source, original: source, ran: null }));

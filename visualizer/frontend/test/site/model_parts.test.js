@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { makeBatch } from "../../src/site/model/batch.js";
-import { swiglu } from "../../src/site/model/feed_forward.js";
-import { KVCache } from "../../src/site/model/kv_cache.js";
-import { summarize } from "../../src/site/model/logits.js";
-import { norm } from "../../src/site/model/norm.js";
-import { Rope } from "../../src/site/model/rope.js";
-import { readSafetensors } from "../../src/site/model/safetensors.js";
+import { makeBatch } from "../../src/site/model/batch.ts";
+import { swiglu } from "../../src/site/model/feed_forward.ts";
+import { KVCache } from "../../src/site/model/kv_cache.ts";
+import { summarize } from "../../src/site/model/logits.ts";
+import { norm } from "../../src/site/model/norm.ts";
+import { Rope } from "../../src/site/model/rope.ts";
+import { readSafetensors } from "../../src/site/model/safetensors.ts";
 import { bundle } from "./bundled_model.js";
 
 const { attend, attentionArrays, softmax, Workspace } = await bundle("attention", "workspace");

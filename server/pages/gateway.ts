@@ -1,0 +1,75 @@
+/**
+ * The live page of a gateway: the cluster's board over the gateway's event feed, controls for all replicas, and the
+ * prompt box. `live.js` is the page of one server.
+ */
+
+import type { LiveCluster } from "../../visualizer/frontend/src/cluster/live_cluster.ts";
+import { watchCluster } from "../../visualizer/frontend/src/cluster/watch_cluster.ts";
+import { Controls } from "./controls.ts";
+import { ask, askForKey, byId, headers, posting, setText } from "./page.ts";
+import { Prompts } from "./prompts.ts";
+import type { Stream } from "./stream.ts";
+import { showSuggestions } from "./suggestions.ts";
+
+let ending: AbortController | null = null;
+let view: ReturnType<typeof watchCluster>;
+const controls = new Controls((verb, body) => ask(`/engine/${verb}`, "gateway", posting(body)));
+const prompts = new Prompts({
+  form: byId<HTMLFormElement>("prompt"),
+  list: byId("streams"),
+  model: null,
+  headers,
+  select: (its, { replica }) => {
+    const request = view.board.model?.replica(replica ?? "")?.requests.get(its);
+    if (request !== undefined) view.board.select(request);
+  },
+});
+
+function open() {
+  ending?.abort();
+  ending = new AbortController();
+  byId("unlock").hidden = true;
+  view = watchCluster(byId("board"), { headers, onChange: update, signal: ending.signal });
+}
+
+/** Updates the page after a change of the log, the gateway's state or the connection. */
+function update(live: LiveCluster) {
+  const { status, board } = live;
+  const { live: state } = board.root.dataset;
+  byId("unlock").hidden = state !== "refused" || !!status.run;
+  // No request of one engine is selected here.
+  controls.update({ status, model: null, board: { store: { selected: null } } }, state === "live");
+  setText(byId("server"), describe(status));
+  const held = status.held?.length ?? 0;
+  setText(byId("held"), held ? `${held} held: they start together.` : "Prompts are held.");
+  byId("held").hidden = !status.holding;
+  const { trace_error: traceError } = status;
+  setText(byId("trace-error"), traceError ? `The engines go on, but ${traceError}.` : "");
+  byId("trace-error").hidden = !traceError;
+  if (status.run) {
+    byId("how").hidden = !status.chats;
+    prompts.chats = !!status.chats;
+    showSuggestions(byId("chips"), prompts.isChat, (prompt) => prompts.send(prompt));
+  }
+  for (const stream of prompts.streams) stream.show(engineOf(live, stream));
+  document.body.toggleAttribute("data-sent", prompts.streams.length > 0);
+}
+
+/** What a prompt of this page looks up in the log: that of the replica that answers it. */
+function engineOf({ model, run, status, board }: LiveCluster, { replica: id }: Stream) {
+  const replica = model?.replica(id ?? "");
+  const step = replica?.hasSteps ? replica.model.lastStep : 0;
+  return { model: replica?.model, run, status, board: { theme: board.theme, store: { step } } };
+}
+
+/** The gateway in one line. */
+function describe({ model, router, replicas, controls: may }: LiveCluster["status"]) {
+  if (!replicas) return "";
+  const ready = replicas.filter((one) => one.ready).length;
+  const parts = [model, `${ready} of ${replicas.length} replicas`, `router ${router}`];
+  if (may === false) parts.push("can be paused only from its own machine, or with a key");
+  return parts.filter(Boolean).join(" · ");
+}
+
+askForKey(open);
+open();

@@ -1,0 +1,88 @@
+import { h } from "../drawing/html.ts";
+import { openInPerfetto } from "../host/perfetto.ts";
+import { traceOf } from "../host/trace.ts";
+import { momentsAround } from "../model/moments.ts";
+import type { Board, PanelName } from "./board.ts";
+
+export type Actions = ReturnType<typeof actionsOf>;
+
+/** The actions of a board, one function per key and button. `names` are its panels, in the order of their digits. */
+export function actionsOf(board: Board, names: PanelName[]) {
+  const { store, view } = board;
+  return {
+    step: ((delta) => board.goTo(store.step + delta)) as (delta: number) => void,
+    moment: ((by) => goToMoment(board, by)) as (by: number) => void,
+    first: () => board.goTo(board.model.firstStep),
+    last: () => board.goTo(board.model.lastStep),
+    toggle: () => view.play(!store.playing),
+    faster: ((by) => view.faster(by)) as (by?: number) => void,
+    neighbour: ((delta) => selectNeighbour(board, delta)) as (delta: number) => void,
+    zoom: ((factor) => board.axis?.zoom(factor)) as (factor: number) => void,
+    pan: ((share) => board.axis?.pan(share)) as (share: number) => void,
+    fit: () => board.axis?.fit(),
+    axis: () => changeAxis(board),
+    queue: () => board.toggleQueue(),
+    pin: () => store.set({ pinned: store.pinned === store.selected ? null : store.selected }),
+    rangeFrom: () => board.brush(store.step, Math.max(store.step, store.range?.[1] ?? store.step)),
+    rangeTo: () => board.brush(Math.min(store.step, store.range?.[0] ?? store.step), store.step),
+    only: ((digit) => board.showOnly(names[digit - 1] ?? null)) as (digit: number) => void,
+    waterfall: () => board.showOnly(board.only === "waterfall" ? null : "waterfall"),
+    search: () => board.search.open(),
+    tables: () => board.toggleTables(),
+    link: () => board.link.open(),
+    postcard: () => board.postcard.open(),
+    perfetto: () => showInPerfetto(board),
+    help: () => board.toggleHelp(),
+    escape: () => dismiss(board),
+  };
+}
+
+function selectNeighbour({ model, store, only, parts }: Board, delta: number) {
+  const shown = only === "waterfall" && parts.waterfall;
+  const ids = shown ? shown.requests : model.requests.map(({ id }) => id);
+  const at = ids.indexOf(store.selected as number);
+  const next = at < 0 ? (delta > 0 ? 0 : ids.length - 1) : at + delta;
+  if (next in ids) store.set({ selected: ids[next] });
+}
+
+/** Opens the run in the Perfetto UI, or says why that did not work. The host may have a better trace. */
+async function showInPerfetto({
+  root,
+  model,
+  trace = async () => traceOf(model),
+  about,
+}: Pick<Board, "root" | "model" | "trace" | "about">) {
+  root.querySelector(".no-trace")?.remove();
+  try {
+    await openInPerfetto(trace, about?.title ?? "Underglass");
+  } catch (error) {
+    const { message } = error as Error;
+    root.append(h("p", { class: "note no-trace", role: "alert" }, message));
+  }
+}
+
+/** Goes to the next or the previous moment. */
+function goToMoment(board: Board, by: number) {
+  const { previous, next } = momentsAround(board.model, board.store.step);
+  const moment = by > 0 ? next : previous;
+  if (moment) board.goTo(moment.step);
+}
+
+/** Switches between steps and wall time, if the timeline is shown. */
+function changeAxis({ axis, store }: Board) {
+  if (axis) store.set({ axis: store.axis === "time" ? "steps" : "time" });
+}
+
+/** Closes the open box; if none is open, clears the range, the block or the selection, one per call. */
+function dismiss(board: Board) {
+  const { store } = board;
+  if (!board.help.hidden) board.toggleHelp();
+  else if (store.queue) board.toggleQueue();
+  else if (!board.summary.box.hidden) board.summary.toggle();
+  else if (board.link.isOpen) board.link.close();
+  else if (board.postcard.isOpen) board.postcard.close();
+  else if (board.search.isOpen) board.search.close();
+  else if (store.range) board.brush(null);
+  else if (store.block != null) board.lookAt(null);
+  else board.select(null);
+}

@@ -1,0 +1,500 @@
+/**
+ * The board: the panels of one log, their layout and the user's actions on them.
+ *
+ * Every action changes the view's store. The store notifies the boards of the view, which are redrawn at most
+ * once per animation frame. `render` draws and writes everything for one step, so that all panels, numbers and
+ * words show the same step. Attributes on the root state what is shown, for tests and for embedding pages.
+ */
+
+import { closest, focused, h } from "../drawing/html.ts";
+import type { WordContext } from "../drawing/words_html.ts";
+import { pythonFor } from "../host/address.ts";
+import type { Frame } from "../model/frame.ts";
+import { type Fact, missing } from "../model/knowledge.ts";
+import type { Model } from "../model/model.ts";
+import { DecisionsPanel } from "../panels/decisions.ts";
+import { ExpertsPanel } from "../panels/experts_panel.ts";
+import { HandoverOverlay } from "../panels/handover_overlay.ts";
+import { writeKnowledge } from "../panels/knowledge_panel.ts";
+import { MapPanel } from "../panels/map_panel.ts";
+import { MomentsBox } from "../panels/moments_box.ts";
+import { QueuePanel } from "../panels/queue_panel.ts";
+import { SeatsRow } from "../panels/seats_row.ts";
+import { fitSentence } from "../panels/sentence_panel.ts";
+import { SummaryPanel } from "../panels/summary_panel.ts";
+import { emptyTables, writeTables } from "../panels/tables.ts";
+import { TimePanel } from "../panels/time_panel.ts";
+import { TokensPanel } from "../panels/tokens.ts";
+import { TreePanel } from "../panels/tree_panel.ts";
+import { WaterfallPanel } from "../panels/waterfall_panel.ts";
+import { actionsOf } from "./actions.ts";
+import { buildControls, buildFoot, StepSlider } from "./controls.ts";
+import { Focus } from "./focus.ts";
+import { buildHelp, listenToKeys } from "./keys.ts";
+import { LinkBox } from "./link_box.ts";
+import { PostcardBox } from "./postcard_box.ts";
+import { prepareForPrint } from "./printing.ts";
+import { SearchBox } from "./search_box.ts";
+import { type About, aboutNodes, Shell } from "./shell.ts";
+import type { Project } from "./sources.ts";
+import type { ViewState, ViewStore } from "./store.ts";
+import type { ThemeName } from "./theme.ts";
+import { Tooltip } from "./tooltip.ts";
+import { AXES, type Opening, View } from "./view.ts";
+
+export interface Panel {
+  element: HTMLElement;
+  alternative?: HTMLElement; // where its tables are
+  setModel?: (model: Model) => void;
+  layout?: () => void; // for a new width
+  draw?: () => void; // its canvases
+  write: () => void; // its text
+  writeRest?: () => void; // rows that are not visible
+  tables?: () => HTMLElement[];
+}
+
+export type PanelName = keyof typeof PANELS;
+
+type Parts = { [K in PanelName]?: InstanceType<(typeof PANELS)[K]> };
+
+export type BoardState = Required<Pick<ViewState, "step" | "selected" | "range" | "axis" | "slo">> &
+  Pick<Opening, "window"> & { only: PanelName | null };
+
+export type BoardContext = WordContext & { model: Model; frame: Frame; block: number | null };
+
+export interface BoardOptions {
+  signal: AbortSignal; // removes the board when it aborts
+  view?: View; // shared with other boards of the log
+  panel?: string; // the only panel
+  theme?: ThemeName; // overrides the host's
+  onChange?: (state: BoardState) => void; // called after every change
+  linkOf?: (state: BoardState) => string; // a link to a state
+  project?: Project | null;
+  about?: About;
+  trace?: () => Promise<Uint8Array>; // the bytes of a trace for Perfetto
+}
+
+const PANELS = {
+  timeline: TimePanel,
+  blocks: MapPanel,
+  tree: TreePanel,
+  scheduler: DecisionsPanel,
+  tokens: TokensPanel,
+  experts: ExpertsPanel, // of a log that has expert loads
+  waterfall: WaterfallPanel, // not among the others, but in their place
+};
+/** A panel whose fact is unknown says so instead of drawing. */
+const NEEDS: Partial<Record<PanelName, [title: string, ...facts: Fact[]]>> = {
+  blocks: ["KV blocks", "block_tables"],
+  tree: ["Prefix tree", "prefix_tree"],
+  scheduler: ["Decisions, in order", "scheduled_tokens", "admissions"],
+  waterfall: ["Where the time went", "arrivals"],
+  experts: ["Experts"],
+};
+const NO_EXPERTS = "This log has no expert loads: its model is not a mixture of experts.";
+const NAMES = Object.keys(PANELS) as PanelName[];
+const panelNamed = (name: string | null | undefined) => NAMES.find((one) => one === name) ?? null;
+const FAR_WALL = [
+  [1800, 2],
+  [1100, 1.5],
+];
+const NARROW = 720;
+const MOMENTS = 190; // px beside the sentence
+const IDLE = 120; // ms without a change before invisible rows are written
+
+export class Board extends Shell {
+  /** Whether it follows a running engine. */
+  isLive = false;
+  /** Whether it changes several times a second. */
+  isBusy = false;
+  /** Shows another log. */
+  reload: ((log: ArrayBufferView) => unknown) | undefined;
+  view: View;
+  linkOf: (state: BoardState) => string;
+  project: Project | null;
+  about: About | undefined;
+  trace: (() => Promise<Uint8Array>) | undefined;
+  store: ViewStore;
+  onChange: (state: BoardState) => void;
+  panel: "timeline" | "blocks" | "tree" | "scheduler" | "tokens" | "experts" | "waterfall" | null;
+  only: "timeline" | "blocks" | "tree" | "scheduler" | "tokens" | "experts" | "waterfall" | null;
+  model!: Model;
+  sentence!: HTMLElement;
+  tooltip!: Tooltip;
+  /** Those that the board has. */
+  parts!: Parts;
+  panels!: Panel[];
+  time?: TimePanel;
+  controls!: ReturnType<typeof buildControls>;
+  slider!: StepSlider;
+  bar!: HTMLElement;
+  help!: HTMLElement;
+  search!: SearchBox;
+  link!: LinkBox;
+  postcard!: PostcardBox;
+  focus!: Focus;
+  seats!: SeatsRow;
+  queue!: QueuePanel;
+  handover!: HandoverOverlay;
+  grid!: HTMLElement;
+  knowledge!: HTMLElement;
+  moments!: MomentsBox;
+  summary!: SummaryPanel;
+  showsTables?: boolean;
+  /** CSS pixels per board pixel. */
+  unit!: number;
+  narrow!: boolean;
+  shown!: Panel[];
+  frame!: Frame;
+  idleTimer?: number;
+
+  /** Builds an empty board in `host`. */
+  constructor(
+    host: Element,
+    {
+      signal,
+      view = new View(),
+      panel,
+      theme,
+      onChange,
+      linkOf = pythonFor,
+      project = null,
+      about,
+      trace,
+    }: BoardOptions,
+  ) {
+    super(host, { signal, theme });
+    this.view = view;
+    this.linkOf = linkOf;
+    this.project = project;
+    this.about = about;
+    this.trace = trace;
+    this.store = view.store;
+    this.onChange = onChange ?? (() => {});
+    this.panel = panelNamed(panel);
+    this.only = this.panel;
+    view.join(this, signal);
+  }
+
+  /** Shows a model. */
+  open(model: Model, opening: Opening = {}) {
+    this.message?.remove();
+    this.model = model;
+    if (this.view.model !== model) this.view.open(model, opening);
+    if (!this.grid) this.build();
+    this.summary.setModel(model);
+    if (this.knowledge) writeKnowledge(this.knowledge, model);
+    for (const panel of this.panels) panel.setModel?.(model);
+    if (!this.panel) this.only = panelNamed(opening.only) ?? this.only;
+    this.time?.refit();
+    this.layout();
+    if (opening.window) this.axis?.lookAt(opening.window);
+  }
+
+  /** Updates the board after the model has grown. */
+  grow() {
+    this.summary.setModel(this.model);
+    if (this.knowledge?.hidden) writeKnowledge(this.knowledge, this.model);
+    for (const panel of this.panels) panel.setModel?.(this.model);
+    this.layout();
+  }
+
+  build() {
+    const { signal, root, store, panel: alone } = this;
+    this.sentence = h("p", { class: alone ? "sentence for-screen-readers" : "sentence" });
+    this.tooltip = new Tooltip(root);
+    this.parts = Object.fromEntries(
+      NAMES.filter((name) => !alone || name === alone).map((name) => [
+        name,
+        new PANELS[name](this),
+      ]),
+    );
+    this.panels = Object.values(this.parts);
+    this.time = this.parts.timeline;
+    const actions = actionsOf(this, NAMES);
+    this.controls = buildControls(actions);
+    this.slider = new StepSlider((step) => this.goTo(step));
+    this.bar = h("div", { class: "bar", hidden: true }, this.slider.element);
+    this.help = buildHelp(() => this.toggleHelp());
+    this.search = new SearchBox(this);
+    this.link = new LinkBox(this);
+    this.postcard = new PostcardBox(this);
+    this.focus = new Focus(root);
+    this.seats = new SeatsRow(this);
+    this.queue = new QueuePanel(this);
+    this.handover = new HandoverOverlay(this);
+    const column = (name: string, ...names: PanelName[]) =>
+      h("div", { class: `column ${name}` }, ...names.map((one) => this.parts[one]?.element));
+    const right = column("right", "blocks", "scheduler");
+    if (!alone) this.parts.blocks?.element.prepend(this.seats.element);
+    this.grid = h("div", { class: "grid" }, column("left", "timeline", "tree"), right);
+    const { tokens, experts, waterfall } = this.parts;
+    for (const panel of [tokens, experts, waterfall]) if (panel) this.grid.append(panel.element);
+    this.knowledge = h("section", { class: "knowledge", "aria-label": "What this log knows" });
+    const boxes = [this.search.element, this.link.element, this.postcard.element, this.help];
+    const heading = aboutNodes(alone ? null : this.about);
+    this.moments = new MomentsBox(actions.moment);
+    const lead = alone
+      ? this.sentence
+      : h("div", { class: "lead" }, this.sentence, this.moments.element);
+    this.summary = new SummaryPanel((slo) => store.set({ slo }));
+    boxes.push(this.summary.box);
+    const summary = alone ? [] : [this.summary.element];
+    root.append(...heading, ...summary, lead, this.bar, this.grid, ...boxes);
+    if (!alone) root.append(this.knowledge, buildFoot(actions));
+    listenToKeys(root, actions, signal);
+    prepareForPrint(this);
+    root.addEventListener("click", (event) => this.clicked(event), { signal });
+    for (const name of ["pointerdown", "keydown"])
+      root.addEventListener(
+        name,
+        (event) => (event as KeyboardEvent).key !== "Tab" && store.set({ touched: true }),
+        { signal, capture: true },
+      );
+    store.listen((names) => this.changed(names), signal);
+    // The height depends on the content; only a new width requires a new layout.
+    const observer = new ResizeObserver(
+      () => this.root.clientWidth !== this.laidOutFor && this.layout(),
+    );
+    observer.observe(root);
+    signal.addEventListener("abort", () => {
+      observer.disconnect();
+      clearTimeout(this.idleTimer);
+    });
+  }
+
+  get showsSeats() {
+    const { blocks } = this.parts;
+    return !this.panel && !!blocks && !blocks.element.hidden;
+  }
+
+  /** The timeline, while it is shown. */
+  get axis() {
+    const { time, shown } = this;
+    return time && shown?.includes(time) ? time : null;
+  }
+
+  // Actions
+
+  goTo(step: number) {
+    this.view.goTo(step);
+  }
+
+  select(id: number | null) {
+    this.store.set({ selected: id });
+  }
+
+  /** Highlights a block. */
+  lookAt(block: number | null) {
+    this.store.set({ block });
+  }
+
+  brush(from: number | null, to?: number) {
+    this.view.brush(from, to);
+  }
+
+  /** Opens or closes the list of waiting requests. */
+  toggleQueue() {
+    this.store.set({ queue: !this.store.queue });
+  }
+
+  toggleHelp() {
+    this.help.hidden = !this.help.hidden;
+    if (this.help.hidden) this.root.focus({ preventScroll: true });
+    else this.help.querySelector("button")?.focus({ preventScroll: true });
+  }
+
+  toggleTables() {
+    this.showsTables = this.root.toggleAttribute("data-tables");
+    const tables: NodeListOf<HTMLElement> = this.root.querySelectorAll(".alternative");
+    for (const table of tables) table.tabIndex = this.showsTables ? 0 : -1;
+    if (this.showsTables) writeTables(this.shown);
+  }
+
+  /** Shows one panel alone, for projection, or all of them again. */
+  showOnly(name: PanelName | null) {
+    if (this.panel) return;
+    this.only = name;
+    this.layout();
+    this.onChange(this.state());
+  }
+
+  clicked(event: Event) {
+    const named = closest(event, "[data-request]");
+    if (named) this.select(Number(named.dataset.request));
+  }
+
+  /** The state of the view, from which `restore` can return to it. */
+  state(): BoardState {
+    const { step, selected, range, axis, slo } = this.store;
+    const window = this.axis?.long ? this.axis.window : undefined;
+    return { step, selected, range, window, axis, slo, only: this.panel ? null : this.only };
+  }
+
+  /** Restores a state; fields that it does not have stay as they are. */
+  restore({
+    step,
+    selected,
+    block,
+    range,
+    window,
+    axis,
+    slo,
+    only,
+  }: Opening & { block?: number | null }) {
+    const values: Partial<ViewState> = {};
+    if (slo) values.slo = slo;
+    if (axis && AXES.includes(axis) && axis !== this.store.axis) {
+      this.store.set({ axis });
+      this.axis?.changeAxis(); // before the window, which depends on the axis
+    }
+    if (step != null) values.step = this.view.clamp(step);
+    if (selected !== undefined) values.selected = this.model.request(selected) ? selected : null;
+    if (block !== undefined) values.block = block;
+    if (range !== undefined)
+      values.range = range && [this.view.clamp(range[0]), this.view.clamp(range[1])];
+    this.store.set(values);
+    if (only !== undefined && only !== this.only) this.showOnly(panelNamed(only));
+    if (window) this.axis?.lookAt(window);
+  }
+
+  // Drawing
+
+  changed(names: Set<string>) {
+    if (!this.laidOutFor) return;
+    if (names.has("axis")) this.time?.changeAxis();
+    if (names.has("pinned") && this.time) {
+      this.time.pack();
+      this.time.layout();
+      this.render();
+    }
+    if (names.has("step")) this.axis?.revealCursor();
+    if (names.has("selected")) this.axis?.revealSelected();
+    const moved = ["step", "selected", "block", "touched", "queue"].some((name) => names.has(name));
+    const stopped = names.has("playing") && !this.store.playing;
+    if (moved || stopped) this.render();
+    else if (["scrolled", "range", "window", "axis"].some((name) => names.has(name))) {
+      this.axis?.draw();
+      if (this.axis) this.queue.draw();
+      this.axis?.writeShown();
+    }
+    if (names.has("range")) this.axis?.writeRange();
+    if (names.has("slo")) this.render();
+    this.showControls();
+    if (names.has("slo") || moved || ["range", "window", "axis"].some((name) => names.has(name)))
+      this.onChange(this.state());
+  }
+
+  /**
+   * Fits the board to its width: one column when narrow. A board in a hidden tab has no width and is laid out
+   * when it gets one.
+   */
+  layout() {
+    if (!this.model || !this.root.clientWidth) return;
+    const width = this.root.clientWidth;
+    const { root, only, parts } = this;
+    this.laidOutFor = width;
+    const isFar = only && only !== "waterfall" && !this.panel;
+    const far = FAR_WALL.find(([from]) => isFar && width >= from);
+    this.unit = far?.[1] ?? 1;
+    this.narrow = width / this.unit < NARROW;
+    root.dataset.layout = this.narrow ? "narrow" : this.unit > 1 ? "projector" : "wide";
+    root.dataset.only = only ?? "";
+    root.style.setProperty("--px", `${this.unit}px`);
+    for (const [name, { element }] of Object.entries(parts))
+      element.hidden =
+        name !== only &&
+        (!!only || name === "waterfall" || (name === "experts" && !this.model.expertLoads.length));
+    this.summary.element.hidden = !!only && only !== "waterfall";
+    this.shown = this.panels.filter(({ element }) => !element.hidden);
+    for (const name of NAMES) this.tellMissing(name);
+    this.bar.hidden = !!this.axis;
+    (this.axis?.element ?? this.bar).prepend(...this.controls.elements);
+    for (const panel of this.shown) panel.layout?.();
+    this.axis?.revealSelected();
+    if (this.time) this.queue.layout(parts.tree?.element, this.time.element);
+    this.render();
+    root.dataset.ready = "true";
+  }
+
+  /** Writes into a panel what the log lacks, if it does, in place of its picture. */
+  tellMissing(name: PanelName) {
+    const panel = this.parts[name];
+    const [title = "", ...facts] = NEEDS[name] ?? [];
+    const isDense = name === "experts" && !this.model.expertLoads.length;
+    const words = isDense ? NO_EXPERTS : missing(this.model, ...facts);
+    panel?.element.querySelector(".lacks")?.remove();
+    panel?.element.toggleAttribute("data-lacks", !!words);
+    if (!panel || !words) return;
+    this.shown = this.shown.filter((one) => one !== panel);
+    panel.element.append(
+      h("div", { class: "lacks" }, h("h2", {}, title), h("p", { class: "note muted" }, words)),
+    );
+  }
+
+  context(): BoardContext {
+    const { model, frame, theme, store } = this;
+    return { model, frame, theme, selected: store.selected, block: store.block };
+  }
+
+  render() {
+    const { model, store } = this;
+    this.frame = model.frame(store.step);
+    this.focus.keep();
+    // Canvases first: after the DOM has changed, setting a canvas's font makes the browser recalculate styles.
+    for (const panel of this.shown) panel.draw?.();
+    if (this.showsSeats) this.seats.draw();
+    if (this.axis) this.queue.draw();
+    this.write();
+    this.focus.restore();
+    this.label();
+    this.showControls();
+    this.handover.follow();
+  }
+
+  /** Writes all text for the step that has just been drawn. */
+  write() {
+    this.tooltip.update(); // before the DOM changes, because it reads the layout
+    const { frame, narrow, unit } = this;
+    const width = this.laidOutFor / unit - (narrow ? 28 : 40 + MOMENTS);
+    this.moments.show(this.model, frame.step);
+    this.writeSummary();
+    if (this.showsSeats) this.seats.write();
+    fitSentence(this.sentence, this.context(), { narrow, unit, width });
+    this.sentence.dataset.step = `${frame.step}`;
+    for (const panel of this.shown) {
+      panel.write();
+      panel.element.dataset.step = `${frame.step}`;
+    }
+    if (this.showsTables) writeTables(this.shown);
+    else emptyTables(this.shown);
+    clearTimeout(this.idleTimer);
+    this.idleTimer = setTimeout(() => this.writeRest(), IDLE);
+  }
+
+  writeSummary() {
+    if (!this.panel) this.summary.write(this.store, this.theme);
+  }
+
+  /** Writes the rows that are not visible; they are left out while the user moves through the log. */
+  writeRest() {
+    for (const panel of this.shown) panel.writeRest?.();
+    if (!this.showsTables) writeTables(this.shown);
+  }
+
+  /**
+   * Updates the buttons, and whether screen readers announce the sentence: not while it changes several times
+   * a second, and not by several panels at once.
+   */
+  showControls() {
+    const { step, playing, speed } = this.store;
+    const { firstStep: first, lastStep: last } = this.model;
+    this.controls.show({ step, first, last, playing, speed });
+    this.slider.show({ step, first, last });
+    const speaks = !this.panel || this.root.contains(focused(this.root));
+    this.sentence.setAttribute("aria-live", playing || this.isBusy || !speaks ? "off" : "polite");
+    this.root.dataset.playing = `${playing}`;
+    this.root.dataset.axis = this.time?.timeAxis.kind ?? this.store.axis;
+    this.root.dataset.range = this.store.range?.join("-") ?? "";
+  }
+}

@@ -1,0 +1,52 @@
+/** A box with a link to the current view: the page's address, or the call for a notebook cell. */
+
+import { h } from "../drawing/html.ts";
+import type { Board } from "./board.ts";
+
+export class LinkBox {
+  board: Board;
+  input = h("input", { type: "text", readonly: true, "aria-label": "This view" });
+  copy = h("button", { type: "button" }, "Copy");
+  status = h("span", { class: "muted", role: "status" });
+  element: HTMLDivElement;
+
+  constructor(board: Board) {
+    this.board = board;
+    this.element = h(
+      "div",
+      { class: "box link", role: "dialog", "aria-label": "Link to this view", hidden: true },
+      this.input,
+      this.copy,
+      this.status,
+    );
+    this.copy.addEventListener("click", () => this.copyText());
+  }
+
+  get isOpen() {
+    return !this.element.hidden;
+  }
+
+  open() {
+    this.input.value = this.board.linkOf(this.board.state());
+    this.status.textContent = "";
+    this.element.hidden = false;
+    this.input.focus({ preventScroll: true });
+    this.input.select();
+  }
+
+  close() {
+    this.element.hidden = true;
+    this.board.root.focus({ preventScroll: true });
+  }
+
+  /** Copies the link; a page without access to the clipboard selects the text for Ctrl+C. */
+  async copyText() {
+    try {
+      await navigator.clipboard.writeText(this.input.value);
+      this.status.textContent = "Copied";
+    } catch {
+      this.input.select();
+      this.status.textContent = "Selected: press Ctrl+C to copy";
+    }
+  }
+}

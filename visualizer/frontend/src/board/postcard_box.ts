@@ -1,0 +1,166 @@
+/** The box with the postcard of the current step: a preview, and the picture as SVG or PNG. */
+
+import { CanvasPainter } from "../drawing/canvas_painter.ts";
+import { h } from "../drawing/html.ts";
+import { THEMES, type Theme } from "../drawing/palette.ts";
+import {
+  type Card,
+  drawPostcard,
+  inPlace,
+  POSTCARD,
+  postcardTitle,
+  stepsAround,
+} from "../drawing/postcard.ts";
+import { SvgPainter } from "../drawing/svg_painter.ts";
+import { GifWriter } from "../host/gif.ts";
+import { pngOf } from "../host/png.ts";
+import type { Board } from "./board.ts";
+
+const { width, height, scale } = POSTCARD;
+const MOST_FRAMES = 120;
+const LAST = 2000; // ms that the last frame of a GIF is shown
+
+/** The postcard as the text of an SVG file. */
+export function postcardSvg(card: Card, theme: Theme) {
+  const painter = new SvgPainter().begin(width, height, scale, theme);
+  drawPostcard(painter, card);
+  return painter.svg(postcardTitle(card));
+}
+
+/** The postcard as the bytes of a PNG file, on a light ground unless a theme is given. */
+export async function postcardPng(card: Card, theme: Theme = THEMES.light) {
+  const canvas = document.createElement("canvas");
+  const painter = new CanvasPainter(canvas);
+  painter.begin(width, height, scale / (globalThis.devicePixelRatio || 1), theme);
+  drawPostcard(painter, card);
+  return pngOf(painter.context.getImageData(0, 0, canvas.width, canvas.height));
+}
+
+/** The steps of a moving postcard: the selected range, or those around the step. At most `MOST_FRAMES`. */
+export function stepsToShow({
+  model,
+  store,
+}: Pick<Board, "model" | "store">): [first: number, last: number] {
+  const around = stepsAround(model, store.step);
+  const [first, last] = store.range ?? [around.first, around.last];
+  return [first, Math.min(last, first + MOST_FRAMES - 1)];
+}
+
+/**
+ * The postcards of the steps from `first` to `last` as a GIF, each shown for `milliseconds`. `onProgress(share)` is
+ * called after each; it returns false to stop.
+ */
+export async function postcardGif(
+  card: Card,
+  theme: Theme,
+  [first, last]: [first: number, last: number],
+  milliseconds: number,
+  onProgress: (share: number) => unknown,
+) {
+  const canvas = document.createElement("canvas");
+  const painter = new CanvasPainter(canvas);
+  const gif = new GifWriter(width, height);
+  const place = inPlace(card.model, [first, last]);
+  for (let step = first; step <= last; step += 1) {
+    painter.begin(width, height, 1 / (globalThis.devicePixelRatio || 1), theme);
+    drawPostcard(painter, { ...card, ...place, step });
+    const pixels = painter.context.getImageData(0, 0, canvas.width, canvas.height);
+    gif.add(pixels, step === last ? LAST : milliseconds);
+    if (onProgress((step + 1 - first) / (last + 1 - first)) === false) return null;
+    await new Promise((resolve) => setTimeout(resolve)); // the page's turn
+  }
+  return gif.blob();
+}
+
+/** What the board shows, as a card. */
+export function cardOf(board: Board): Card {
+  const { model, store, about } = board;
+  const link = board.linkOf(board.state());
+  return {
+    model,
+    step: store.step,
+    selected: store.selected,
+    title: about?.title,
+    link: /^https?:/.test(link) ? link : null,
+  };
+}
+
+export class PostcardBox {
+  board: Board;
+  picture = h("img", {});
+  first: HTMLButtonElement;
+  bar = h("progress", { max: 1, value: 0, "aria-label": "Drawing the GIF", hidden: true });
+  gif: HTMLButtonElement;
+  element: HTMLDivElement;
+  card!: Card;
+  svg!: string;
+
+  constructor(board: Board) {
+    this.board = board;
+    const button = (format: string, act: () => void) => {
+      const element = h("button", { type: "button", "data-format": format }, format.toUpperCase());
+      element.addEventListener("click", act);
+      return element;
+    };
+    const close = h("button", { type: "button" }, "Close");
+    close.addEventListener("click", () => this.close());
+    this.first = button("svg", () => this.save("svg", this.svg));
+    this.gif = button("gif", () => this.saveGif());
+    const buttons = [this.first, " ", button("png", () => this.savePng()), " ", this.gif, " "];
+    this.element = h(
+      "div",
+      {
+        class: "box postcard",
+        role: "dialog",
+        "aria-label": "Postcard of this step",
+        hidden: true,
+      },
+      this.picture,
+      h("p", {}, "Save as ", ...buttons, this.bar, " ", close),
+    );
+  }
+
+  get isOpen() {
+    return !this.element.hidden;
+  }
+
+  open() {
+    this.card = cardOf(this.board);
+    this.svg = postcardSvg(this.card, this.board.theme);
+    this.picture.src = `data:image/svg+xml,${encodeURIComponent(this.svg)}`;
+    this.picture.alt = postcardTitle(this.card);
+    this.gif.textContent = `GIF of steps ${stepsToShow(this.board).join(" to ")}`;
+    this.element.hidden = false;
+    this.first.focus({ preventScroll: true });
+  }
+
+  close() {
+    this.element.hidden = true;
+    this.board.root.focus({ preventScroll: true });
+  }
+
+  /** Draws a GIF, with a bar that shows the progress. Closing the box ends it. */
+  async saveGif() {
+    const { board, bar, card } = this;
+    const steps = stepsToShow(board);
+    bar.hidden = false;
+    const onProgress = (share: number) => {
+      bar.value = share;
+      return this.isOpen;
+    };
+    const gif = await postcardGif(card, board.theme, steps, 1000 / board.store.speed, onProgress);
+    bar.hidden = true;
+    if (gif) this.save("gif", gif, `steps-${steps.join("-")}`);
+  }
+
+  async savePng() {
+    this.save("png", await postcardPng(this.card, this.board.theme));
+  }
+
+  save(format: "svg" | "png" | "gif", content: BlobPart, about: string = `step-${this.card.step}`) {
+    const type = { svg: "image/svg+xml", png: "image/png", gif: "image/gif" }[format];
+    const href = URL.createObjectURL(new Blob([content], { type }));
+    h("a", { href, download: `underglass-${about}.${format}` }).click();
+    setTimeout(() => URL.revokeObjectURL(href), 1000);
+  }
+}

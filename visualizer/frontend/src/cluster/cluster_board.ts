@@ -1,0 +1,715 @@
+/**
+ * The board of a cluster: the router, the lanes of each replica on one wall-time axis, the selected decision, and the
+ * replicas' prefix trees and KV blocks side by side.
+ *
+ * Every action changes `state`; the next animation frame draws all panels for it. The panels of one replica are those of
+ * a single board; `replica_board.ts` gives them its model and frame.
+ */
+
+import { Board } from "../board/board.ts";
+import { patchChildren } from "../board/patch_children.ts";
+import { buildSheet, type Sheet } from "../board/sheet.ts";
+import { type About, aboutNodes } from "../board/shell.ts";
+import type { ThemeName } from "../board/theme.ts";
+import { Tooltip } from "../board/tooltip.ts";
+import { CanvasPainter } from "../drawing/canvas_painter.ts";
+import { closest, h, plural } from "../drawing/html.ts";
+import { markOf } from "../drawing/marks.ts";
+import {
+  type Axis,
+  clampView,
+  panView,
+  timeScale,
+  type View,
+  wholeView,
+  zoomView,
+} from "../drawing/time_axis.ts";
+import { BLEED, drawAxis } from "../drawing/timeline.ts";
+import { chip, type WordContext, wordNodes } from "../drawing/words_html.ts";
+import { duration } from "../model/duration.ts";
+import type { Model } from "../model/model.ts";
+import css from "./cluster.css";
+import { clusterFacts, predictedHit } from "./cluster_facts.ts";
+import { bindClusterKeys } from "./cluster_keys.ts";
+import type { ClusterModel, ClusterRequest, Route } from "./cluster_model.ts";
+import { openingRoute } from "./cluster_moments.ts";
+import { ClusterSummary } from "./cluster_summary.ts";
+import { clusterSentence } from "./cluster_words.ts";
+import { AgreementPanel, DecisionPanel, FormsPanel } from "./decision_panel.ts";
+import { PathOverlay } from "./path_overlay.ts";
+import type { Replica } from "./replica.ts";
+import { ReplicaBoard } from "./replica_board.ts";
+import { ReplicaGroup } from "./replica_group.ts";
+import { ReplicaMap } from "./replica_map.ts";
+import { ReplicaTree } from "./replica_tree.ts";
+import {
+  type Arrival,
+  arrivalAt,
+  arrivals,
+  drawRouter,
+  ROUTER_TOP,
+  routerPitch,
+} from "./router_lanes.ts";
+
+interface ClusterState {
+  at: number; // the cursor (us)
+  route: number | null; // index of the selected decision
+  view: View; // the visible part of the axis (us)
+  touched: boolean; // whether the reader has moved; before that, nothing is faded
+  playing: boolean;
+}
+
+/** selected: a request's id */
+export type ClusterOpening = { at?: number; selected?: number | null };
+
+const NARROW = 720;
+const MOST = 8; // replicas that are drawn
+const GUTTER = { wide: 108, narrow: 78 };
+const AXIS_HEIGHT = 22;
+const SLOP = 4; // px that a pointer may move during a click
+const PITCHES = [22, 17, 13];
+const ROOM = 420; // px that all lanes together should not exceed
+const CROWD = 72; // lanes visible at once, of all replicas together
+
+export class ClusterBoard {
+  groups: ReplicaGroup[] = [];
+  shown: Replica[] = [];
+  /** The replicas' trees and maps. */
+  sides: (ReplicaTree | ReplicaMap)[] = [];
+  /** The time of the run. */
+  extent: View = { from: 0, to: 1 };
+  laidOutFor = 0;
+  narrow = false;
+  width = 0;
+  left = 0;
+  right = 0;
+  arrivals: Arrival[] = [];
+  #scheduled = false;
+  /** Whether lanes have to be laid out again. */
+  #stale = true;
+  /** Aborted when the board of one replica closes. */
+  #ends: AbortController | undefined;
+  signal: AbortSignal;
+  about: About | null | undefined;
+  onChange: (state: { at: number; selected: number | null }) => void;
+  sheet: Sheet;
+  tooltip: Tooltip;
+  state: ClusterState = {
+    at: 0,
+    route: null,
+    view: { from: 0, to: 1 },
+    touched: false,
+    playing: false,
+  };
+  model!: ClusterModel;
+  sentence?: HTMLParagraphElement;
+  summary?: ClusterSummary;
+  router?: HTMLCanvasElement;
+  routerPainter?: CanvasPainter;
+  folded?: HTMLParagraphElement;
+  axisCanvas?: HTMLCanvasElement;
+  axisPainter?: CanvasPainter;
+  path?: PathOverlay;
+  lanes?: HTMLDivElement;
+  picture?: HTMLDivElement;
+  decision?: DecisionPanel;
+  agreement?: AgreementPanel;
+  replicas?: HTMLDivElement;
+  forms?: FormsPanel;
+  grid!: HTMLElement;
+  keys?: ReturnType<typeof bindClusterKeys>;
+  one?: HTMLDivElement;
+  all?: HTMLDivElement;
+  models?: Model[];
+  bottom!: number;
+  message?: HTMLDivElement;
+
+  constructor(
+    host: Element,
+    {
+      signal,
+      theme,
+      about,
+      onChange = () => {},
+    }: {
+      signal: AbortSignal;
+      theme?: ThemeName;
+      about?: About | null;
+      onChange?: (state: { at: number; selected: number | null }) => void;
+    },
+  ) {
+    this.signal = signal;
+    signal.addEventListener("abort", () => this.#ends?.abort());
+    this.about = about;
+    this.onChange = onChange;
+    this.sheet = buildSheet(host, {
+      name: "cluster",
+      label: "Cluster",
+      signal,
+      theme,
+      onTheme: () => this.redraw(),
+    });
+    this.root.tabIndex = 0;
+    this.root.append(h("style", {}, css));
+    this.tooltip = new Tooltip(this.root);
+  }
+
+  get root() {
+    return this.sheet.root;
+  }
+
+  get theme() {
+    return this.sheet.theme;
+  }
+
+  /** The selected decision. */
+  get route(): Route | null {
+    return this.model?.routes[this.state.route as number] ?? null;
+  }
+
+  get selected(): ClusterRequest | null {
+    return this.route?.request ?? null;
+  }
+
+  /** The time axis of the whole run. */
+  get axis(): Axis {
+    const { from, to } = this.extent;
+    const typical = Math.min(
+      (to - from) / 8,
+      ...this.shown.flatMap(({ axis }) => axis?.typical ?? []),
+    );
+    const same = (place: number) => place;
+    return {
+      kind: "time",
+      from,
+      to,
+      typical,
+      smallest: 4 * typical,
+      begin: same,
+      end: same,
+      stepAt: same,
+    };
+  }
+
+  get scale() {
+    return timeScale(this.state.view, this.left, this.right, this.axis);
+  }
+
+  /** Shows a model. */
+  open(model: ClusterModel, { at, selected }: ClusterOpening = {}) {
+    this.message?.remove();
+    this.model = model;
+    this.extent = model.extent;
+    const asked = model.request(selected)?.routes.at(-1);
+    const route = selected === null ? null : (asked ?? openingRoute(model));
+    const time = at ?? route?.at ?? this.extent.from;
+    this.state = {
+      at: time,
+      route: route?.index ?? null,
+      view: wholeView(this.axis),
+      touched: false,
+      playing: false,
+    };
+    if (!this.grid) this.#build();
+    this.#choose();
+    this.layout();
+    this.root.dataset.ready = "true";
+  }
+
+  /** Updates the board after its model has grown. A view that reached the end follows it. */
+  grow() {
+    const { to } = this.extent;
+    this.extent = this.model.extent;
+    const { view } = this.state;
+    const wasWhole = view.to >= to;
+    if (wasWhole)
+      this.state.view = clampView(
+        { from: view.from <= to ? this.extent.from : view.from, to: this.extent.to },
+        this.axis,
+      );
+    this.#choose();
+    this.#stale = true;
+    this.redraw();
+  }
+
+  #build() {
+    this.sentence = h("p", { class: "sentence" });
+    this.summary = new ClusterSummary();
+    this.router = h("canvas", { role: "img" });
+    this.routerPainter = new CanvasPainter(this.router);
+    this.folded = h("p", { class: "muted folded" });
+    this.axisCanvas = h("canvas", { "aria-hidden": "true", class: "axis" });
+    this.axisPainter = new CanvasPainter(this.axisCanvas);
+    this.path = new PathOverlay(this);
+    this.lanes = h("div", { class: "groups" });
+    this.picture = h(
+      "div",
+      { class: "picture", role: "group", "aria-label": "Router and lanes" },
+      this.router,
+      this.folded,
+      this.lanes,
+      this.axisCanvas,
+      this.path.canvas,
+    );
+    this.decision = new DecisionPanel(this);
+    this.agreement = new AgreementPanel(this);
+    this.replicas = h("div", { class: "replicas" });
+    this.forms = new FormsPanel(this);
+    const right = h(
+      "div",
+      { class: "column" },
+      this.decision.element,
+      this.agreement.element,
+      this.forms.element,
+    );
+    this.grid = h("div", { class: "two" }, this.picture, right);
+    this.keys = bindClusterKeys(this);
+    this.one = h("div", { class: "one", hidden: true });
+    this.all = h(
+      "div",
+      { class: "all" },
+      ...aboutNodes(this.about),
+      this.summary.element,
+      this.sentence,
+      this.grid,
+      this.replicas,
+    );
+    this.root.append(this.all, this.one, this.keys.foot, this.keys.help);
+    this.root.addEventListener("click", (event) => this.#clicked(event), { signal: this.signal });
+    const observer = new ResizeObserver(
+      () => this.root.clientWidth !== this.laidOutFor && this.layout(),
+    );
+    observer.observe(this.root);
+    this.signal.addEventListener("abort", () => observer.disconnect());
+    this.#listen();
+  }
+
+  /** Chooses the replicas to draw, by their ids: the first, and that of the selected request. */
+  #choose() {
+    const replicas = this.model.replicas.toSorted((a, b) =>
+      a.id.localeCompare(b.id, undefined, { numeric: true }),
+    );
+    let shown = replicas.slice(0, MOST);
+    const chosen = this.model.replica(this.route?.replica ?? "");
+    if (chosen && !shown.includes(chosen)) shown = [...shown.slice(0, MOST - 1), chosen];
+    const same =
+      shown.length === this.shown.length && shown.every((one, i) => one === this.shown[i]);
+    const models = shown.map(({ model }) => model);
+    if (same && this.models?.every((one, i) => one === models[i])) {
+      for (const side of this.sides) if (side instanceof ReplicaTree) side.setModel(side.own.model);
+      return;
+    }
+    this.models = models;
+    this.shown = shown;
+    this.groups = shown.map((replica) => new ReplicaGroup(this, replica));
+    this.lanes?.replaceChildren(...this.groups.map(({ element }) => element));
+    const boards = shown.map((replica) => new ReplicaBoard(this, replica));
+    this.sides = boards.flatMap((board) => {
+      const tree = new ReplicaTree(board);
+      tree.setModel(board.model);
+      return [tree, new ReplicaMap(board)];
+    });
+    this.replicas?.replaceChildren(
+      ...boards.map((_, i) =>
+        h("div", { class: "side" }, this.sides[2 * i].element, this.sides[2 * i + 1].element),
+      ),
+    );
+    this.#stale = true;
+  }
+
+  /** Fits the board to its width. */
+  layout() {
+    const width = this.root.clientWidth;
+    if (!this.model || !width) return;
+    this.laidOutFor = width;
+    this.narrow = width < NARROW;
+    this.root.dataset.layout = this.narrow ? "narrow" : "wide";
+    this.#stale = true;
+    this.render();
+  }
+
+  #layoutLanes() {
+    this.#stale = false;
+    const { narrow } = this;
+    this.width = (this.picture as HTMLElement).clientWidth;
+    this.left = GUTTER[narrow ? "narrow" : "wide"];
+    this.right = this.width - (narrow ? 8 : 34);
+    const full = this.groups.map((group) => group.pack(false));
+    const sum = (rows: number[]) => rows.reduce((all, one) => all + one, 0);
+    const isCrowded = sum(full) * PITCHES[1] > ROOM;
+    const rows = isCrowded ? this.groups.map((group) => group.pack(true)) : full;
+    const pitch = PITCHES.find((one) => sum(rows) * one <= ROOM) ?? PITCHES[PITCHES.length - 1];
+    const most = Math.max(4, Math.floor(CROWD / Math.max(1, rows.length)));
+    const { picture } = this;
+    let top = this.#lanesTop();
+    for (const group of this.groups) {
+      group.layout(top, Math.min(pitch, narrow ? 19 : pitch), most);
+      top += group.height;
+    }
+    this.bottom = top;
+    if (picture) picture.style.setProperty("--left", `${this.left}px`);
+    for (const side of this.sides) if (side instanceof ReplicaTree) side.layout();
+  }
+
+  get #pitch() {
+    return routerPitch(this.shown.length);
+  }
+
+  #routerHeight() {
+    return ROUTER_TOP + this.shown.length * this.#pitch;
+  }
+
+  #lanesTop() {
+    return this.#routerHeight() + (this.hidden.length ? 18 : 0) + 10;
+  }
+
+  /** The replicas that are not drawn. */
+  get hidden() {
+    return this.model.replicas.filter((replica) => !this.shown.includes(replica));
+  }
+
+  /** The line of a router's row in the picture. */
+  rowY(row: number) {
+    return ROUTER_TOP + (row + 1) * this.#pitch - 6;
+  }
+
+  hueOf(route: Route) {
+    return markOf(this.theme, this.model.laneOfRoute(route)).hue;
+  }
+
+  // Actions
+
+  set(values: Partial<ClusterState>) {
+    Object.assign(this.state, values);
+    this.redraw();
+  }
+
+  /** Moves the cursor. */
+  goTo(at: number) {
+    const { from, to } = this.axis;
+    const time = Math.min(Math.max(at, from), to);
+    const { view } = this.state;
+    const width = view.to - view.from;
+    const isSeen = time >= view.from && time <= view.to;
+    const moved = isSeen
+      ? view
+      : clampView({ from: time - width / 4, to: time + (3 * width) / 4 }, this.axis);
+    this.set({ at: time, view: moved, touched: true });
+    this.#say();
+  }
+
+  /** Selects a request: its last decision. */
+  select(id: number | null) {
+    this.selectRoute(this.model.request(id)?.routes.at(-1) ?? null);
+  }
+
+  selectRoute(route: Route | null, goesThere: boolean = false) {
+    this.state.route = route?.index ?? null;
+    this.#choose();
+    for (const group of this.groups) group.reveal();
+    if (route && goesThere) this.goTo(route.at);
+    else this.set({ touched: true });
+    this.#say();
+  }
+
+  zoom(factor: number, anchor: number = this.state.at) {
+    this.set({ view: zoomView(this.state.view, factor, anchor, this.axis) });
+  }
+
+  pan(share: number) {
+    const { view } = this.state;
+    this.set({ view: panView(view, (view.to - view.from) * share, this.axis) });
+  }
+
+  /** Shows the whole run or, if it is shown already, the selected request. */
+  fit() {
+    const whole = wholeView(this.axis);
+    const { view } = this.state;
+    const isWhole = view.from === whole.from && view.to === whole.to;
+    const { route } = this;
+    if (!isWhole || !route) this.set({ view: whole });
+    else {
+      const replica = this.model.replica(route.replica);
+      const span = this.model.spanOf(route);
+      const end = replica && span?.finished ? replica.endOf(span.finished.step) : NaN;
+      const to = Number.isNaN(end) ? route.at + 20 * this.axis.typical : end;
+      const margin = (to - route.at) * 0.4;
+      this.set({ view: clampView({ from: route.at - margin, to: to + margin }, this.axis) });
+    }
+  }
+
+  /** Opens the whole board of a replica at the cursor, in place of the picture. */
+  openReplica(replica: Replica) {
+    const { one, all } = this;
+    if (!replica.hasSteps || !one || !all) return;
+    this.#ends = new AbortController();
+    const { signal } = this.#ends;
+    const back = h(
+      "button",
+      { type: "button", class: "back", "data-act": "all-replicas" },
+      "← All replicas",
+    );
+    const words = `Replica ${replica.id}; its steps, times and request ids are its own`;
+    back.addEventListener("click", () => this.closeReplica());
+    const host = h("div", {});
+    one.replaceChildren(
+      h("p", { class: "way-back" }, back, h("span", { class: "muted" }, words)),
+      host,
+    );
+    one.hidden = false;
+    all.hidden = true;
+    this.root.dataset.replica = replica.id;
+    const board = new Board(host, { signal, theme: this.theme.name });
+    const its = new ReplicaBoard(this, replica);
+    board.open(replica.model, { step: its.step, selected: its.selected });
+    board.root.focus({ preventScroll: true });
+  }
+
+  /** Returns from the board of a replica to the picture. */
+  closeReplica() {
+    const { one, all } = this;
+    if (!one || !all) return;
+    this.#ends?.abort();
+    one.replaceChildren();
+    one.hidden = true;
+    all.hidden = false;
+    this.root.dataset.replica = "";
+    this.root.focus({ preventScroll: true });
+    this.layout();
+  }
+
+  /** Whether one replica's board is shown. */
+  get showsOne() {
+    return this.one ? !this.one.hidden : false;
+  }
+
+  #say() {
+    this.onChange({ at: Math.round(this.state.at), selected: this.selected?.id ?? null });
+  }
+
+  #clicked(event: Event) {
+    if (this.showsOne) return;
+    const named = closest(event, "[data-request]");
+    const route = named && this.model.request(Number(named.dataset.request))?.routes.at(-1);
+    if (route) this.selectRoute(route, true);
+  }
+
+  // Drawing
+
+  /** Draws in the next animation frame. */
+  redraw() {
+    if (this.#scheduled || !this.model) return;
+    this.#scheduled = true;
+    requestAnimationFrame(() => {
+      this.#scheduled = false;
+      if (!this.signal.aborted && !this.showsOne) this.render();
+    });
+  }
+
+  render() {
+    const { model, state, theme, summary, path } = this;
+    if (!this.root.clientWidth || !summary || !path) return;
+    if (this.#stale) this.#layoutLanes();
+    const { scale, width } = this;
+    const painter = this.routerPainter;
+    const scene = {
+      model,
+      shown: this.shown,
+      scale,
+      pitch: this.#pitch,
+      route: this.route,
+      at: state.at,
+      untouched: !state.touched,
+    };
+    painter?.begin(width + 2 * BLEED, this.#routerHeight(), 1, theme);
+    if (painter) {
+      painter.context.translate(BLEED, 0);
+      this.arrivals = arrivals(scene, (name) => painter.measure(name, { bold: true }));
+      painter.text("Router", 0, 10, { bold: true, size: 12 });
+      if (scale.left > 90) painter.text("sent to", 46, 10, { color: theme.muted });
+      drawRouter(painter, scene, this.arrivals);
+    }
+    for (const group of this.groups) group.draw();
+    const axis = this.axisPainter;
+    axis?.begin(width + 2 * BLEED, AXIS_HEIGHT, 1, theme);
+    axis?.context.translate(BLEED, 0);
+    const [first] = this.groups;
+    if (axis && first) drawAxis(axis, { scale, narrow: this.narrow, model: first.replica.model });
+    path.draw(scale, Number(this.bottom) + 4);
+    for (const side of this.sides) this.#drawSide(side);
+    this.#write();
+  }
+
+  #drawSide(side: ReplicaTree | ReplicaMap) {
+    const board = side instanceof ReplicaTree ? side.own : side.board;
+    const { hasSteps } = board.replica;
+    const parent = side.element.parentElement as HTMLElement;
+    parent.hidden = !hasSteps;
+    if (!hasSteps) return;
+    side.draw();
+    if (side instanceof ReplicaTree) side.write();
+  }
+
+  #write() {
+    const { model, state, route, root } = this;
+    this.tooltip.update();
+    this.summary?.write(model);
+    const spans = clusterSentence(model, route);
+    if (this.sentence) patchChildren(this.sentence, wordNodes(spans, this.#words));
+    this.decision?.write();
+    this.agreement?.write();
+    this.forms?.write();
+    const { hidden } = this;
+    const requests = model.routes.filter(({ replica }) => hidden.some(({ id }) => id === replica));
+    if (this.folded) {
+      this.folded.hidden = !hidden.length;
+      this.folded.textContent = `${plural(hidden.length, "more replica")}, ${plural(requests.length, "decision")}`;
+    }
+    this.router?.setAttribute(
+      "aria-label",
+      `Decisions of the router: ${model.routes.length}; arrow keys up and down select them`,
+    );
+    const { judged, wrong } = clusterFacts(model);
+    Object.assign(root.dataset, {
+      at: Math.round(state.at),
+      selected: this.selected?.id ?? "",
+      route: state.route ?? "",
+      requests: model.requests.length,
+      replicas: model.replicas.length,
+      shown: this.shown.map(({ id }) => id).join(" "),
+      judged,
+      wrong: wrong.length,
+      view: `${Math.round(state.view.from)} ${Math.round(state.view.to)}`,
+      touched: state.touched,
+    });
+    if (this.router) {
+      this.router.dataset.arrivals = this.arrivals
+        .map(({ route: one, x }) => `${one.index}:${Math.round(x)}`)
+        .join(" ");
+      this.router.dataset.plot = `${this.left} ${this.right}`;
+    }
+    this.keys?.write();
+  }
+
+  get #words() {
+    const { model, theme } = this;
+    const names = {
+      request: (id: number) => model.request(id),
+      laneOf: (id: number) => model.laneOf(id),
+    };
+    return { model: names, theme, selected: this.selected?.id ?? null } as unknown as WordContext;
+  }
+
+  /** A request's name as a button. */
+  chip(id: number) {
+    return chip(id, this.#words);
+  }
+
+  /** Shows a message in place of the picture. */
+  showMessage(kind: "loading" | "error" | "empty" | "waiting", ...nodes: (Node | string)[]) {
+    this.message?.remove();
+    this.message = h(
+      "div",
+      { class: "message", "data-message": kind, role: kind === "error" ? "alert" : "status" },
+      ...nodes,
+    );
+    this.root.append(this.message);
+    this.root.dataset.ready = kind === "loading" ? "false" : kind;
+  }
+
+  // The pointer
+
+  /** Moves the cursor while the pointer is dragged on a canvas. `clicked(event)` may take a click. */
+  scrub(canvas: HTMLCanvasElement, clicked: (event: PointerEvent) => boolean = () => false) {
+    const { signal } = this;
+    let drag: { x: number; moved: boolean } | null = null;
+    const timeOf = (event: PointerEvent) =>
+      this.scale.placeAt(event.clientX - canvas.getBoundingClientRect().left - BLEED);
+    canvas.addEventListener(
+      "pointerdown",
+      (event) => {
+        if (event.button === 0) drag = { x: event.clientX, moved: false };
+      },
+      { signal },
+    );
+    canvas.addEventListener(
+      "pointermove",
+      (event) => {
+        if (!drag) return;
+        drag.moved ||= Math.abs(event.clientX - drag.x) > SLOP;
+        if (!drag.moved) return;
+        canvas.setPointerCapture(event.pointerId);
+        this.goTo(timeOf(event));
+      },
+      { signal },
+    );
+    canvas.addEventListener(
+      "pointerup",
+      (event) => {
+        if (drag && !drag.moved && !clicked(event)) {
+          const time = timeOf(event);
+          if (time >= this.state.view.from - this.axis.typical) this.goTo(time);
+        }
+        drag = null;
+      },
+      { signal },
+    );
+    canvas.addEventListener("pointercancel", () => (drag = null), { signal });
+  }
+
+  #listen() {
+    const { signal, router, axisCanvas, picture } = this;
+    if (!router || !axisCanvas || !picture) return;
+    const routeAt = (event: MouseEvent) => {
+      const box = router.getBoundingClientRect();
+      const [x, y] = [event.clientX - box.left - BLEED, event.clientY - box.top];
+      return arrivalAt(this.arrivals, x, y, this.#pitch)?.route;
+    };
+    this.scrub(router, (event) => {
+      const route = routeAt(event);
+      if (route) this.selectRoute(route, true);
+      return !!route;
+    });
+    this.scrub(axisCanvas);
+    router.addEventListener(
+      "pointermove",
+      (event) => {
+        router.style.cursor = routeAt(event) ? "pointer" : "";
+        this.tooltip.show(event, () => {
+          const route = routeAt(event);
+          return route ? this.#describe(route) : null;
+        });
+      },
+      { signal },
+    );
+    router.addEventListener("pointerleave", () => this.tooltip.hide(), { signal });
+    picture.addEventListener(
+      "wheel",
+      (event) => {
+        const sideways = Math.abs(event.deltaX) > Math.abs(event.deltaY) || event.shiftKey;
+        if (!(sideways || event.ctrlKey || event.metaKey)) return;
+        event.preventDefault();
+        const { view } = this.state;
+        const { scale } = this;
+        if (sideways)
+          this.set({ view: panView(view, (event.deltaX || event.deltaY) / scale.per, this.axis) });
+        else {
+          const x = event.clientX - picture.getBoundingClientRect().left;
+          this.zoom(Math.exp(event.deltaY * 0.004), scale.placeAt(x));
+        }
+      },
+      { passive: false, signal },
+    );
+  }
+
+  #describe(route: Route) {
+    const { model } = this;
+    const delivered = model.delivered(route);
+    const ttft = model.ttft(route.request);
+    return [
+      `${route.request.name}: ${plural(route.prompt, "prompt token")}, at ${duration(route.at)} to replica ${route.replica}`,
+      `${predictedHit(route)} predicted, ${delivered === null ? "not admitted" : `${delivered} delivered`}; ${route.reason.replaceAll("_", " ")}`,
+      ttft === null ? "no token yet" : `first token after ${duration(ttft)}`,
+    ];
+  }
+}

@@ -1,0 +1,222 @@
+/** The selected decision as a table: what the router knew of each replica, and why it chose one. */
+
+import { patchChildren } from "../board/patch_children.ts";
+import { causeColour, causeWords } from "../drawing/causes.ts";
+import { h } from "../drawing/html.ts";
+import { duration } from "../model/duration.ts";
+import type { ClusterBoard } from "./cluster_board.ts";
+import { clusterFacts, predictedHit } from "./cluster_facts.ts";
+import type { ClusterModel, Route } from "./cluster_model.ts";
+import { REASONS } from "./cluster_words.ts";
+import { gonePrefix } from "./gone_prefix.ts";
+import type { Replica } from "./replica.ts";
+
+const BOXES = 6; // seats that are drawn one by one
+const MOST = 12; // replicas in the table
+
+export class DecisionPanel {
+  cluster: ClusterBoard;
+  element = h("section", { class: "decision", "aria-label": "The decision" });
+
+  constructor(cluster: ClusterBoard) {
+    this.cluster = cluster;
+  }
+
+  write() {
+    const { cluster } = this;
+    const { route } = cluster;
+    patchChildren(this.element, [...(route ? decisionNodes(cluster, route) : noDecision())]);
+  }
+}
+
+const noDecision = () => [
+  h("h2", {}, "The decision"),
+  h("p", {}, "Select a request to see what the router knew when it chose its replica."),
+];
+
+function decisionNodes({ model }: ClusterBoard, route: Route) {
+  const { replica: chosen, reason, prompt, scores } = route;
+  const known = new Set([...Object.keys(route.hits), ...Object.keys(route.loads), chosen]);
+  const all = model.replicas.filter(({ id }) => known.has(id));
+  const rank = ({ id }: Replica) => (id === chosen ? -Infinity : (scores[id] ?? 0));
+  const best = all.toSorted((a, b) => rank(a) - rank(b)).slice(0, MOST);
+  const rows = all.filter((one) => best.includes(one));
+  const hasScores = Object.keys(scores).length > 0;
+  const delivered = model.delivered(route);
+  const heads = ["replica", "predicted hit", "in flight, as seen", ...(hasScores ? ["score"] : [])];
+  const rest = all.length - rows.length;
+  return [
+    h("h2", {}, `Why replica ${chosen}`, h("span", { class: "count" }, REASONS[reason] ?? reason)),
+    h(
+      "table",
+      {},
+      h("thead", {}, h("tr", {}, ...heads.map((text) => h("th", { scope: "col" }, text)))),
+      h("tbody", {}, ...rows.map((replica) => rowOf(route, replica, delivered, hasScores))),
+    ),
+    rest ? h("p", { class: "muted" }, `and ${rest} more replicas`) : "",
+    h("p", {}, ...outcome(model, route, delivered)),
+    h(
+      "p",
+      { class: "muted" },
+      `${hasScores ? "The lowest score wins. " : ""}The prompt has ${prompt} tokens.`,
+    ),
+  ].filter((node) => node !== "");
+}
+
+function rowOf(route: Route, replica: Replica, delivered: number | null, hasScores: boolean) {
+  const { id } = replica;
+  const isChosen = id === route.replica;
+  const hit = route.hits[id] ?? 0;
+  const score = route.scores[id];
+  return h(
+    "tr",
+    { class: isChosen ? "chosen" : null, "data-replica": id, "data-hit": hit },
+    h("th", { scope: "row" }, id),
+    h(
+      "td",
+      {},
+      h("div", { class: "pair" }, hitBar(hit, isChosen ? delivered : null, route.prompt), `${hit}`),
+    ),
+    h("td", {}, seatNodes(replica, route.loads[id] ?? 0)),
+    hasScores ? h("td", { class: "score" }, score === undefined ? "" : number(score)) : null,
+  );
+}
+
+/** Outline: predicted; hatching: delivered. */
+function hitBar(hit: number, delivered: number | null, prompt: number) {
+  const bar = h("span", { class: "hit" });
+  const part = (name: string, tokens: number) => {
+    const element = h("i", { class: name });
+    element.style.width = `${Math.min(100, (100 * tokens) / prompt)}%`;
+    bar.append(element);
+  };
+  if (delivered) part("delivered", delivered);
+  if (hit) part("predicted", hit);
+  return bar;
+}
+
+/** The seats of a replica, those in use filled, and requests beyond them. */
+function seatNodes({ model }: Replica, load: number) {
+  const seats = model.settings.max_batch_size ?? 0;
+  const element = h("span", { class: "loads" });
+  if (seats <= BOXES) {
+    for (let i = 0; i < seats; i += 1) element.append(h("i", { class: i < load ? "taken" : "" }));
+    const beyond = Math.min(3, load - seats);
+    for (let i = 0; i < beyond; i += 1) element.append(h("i", { class: "beyond" }));
+  } else {
+    const bar = h("span", { class: "hit" });
+    const part = h("i", { class: "taken" });
+    part.style.width = `${Math.min(100, (100 * load) / seats)}%`;
+    bar.append(part);
+    element.append(bar);
+  }
+  element.append(`${load}`);
+  return element;
+}
+
+const number = (value: number) => Number(value.toPrecision(4)).toLocaleString("en");
+
+/** What the log says happened. */
+function outcome(model: ClusterModel, route: Route, delivered: number | null) {
+  const predicted = predictedHit(route);
+  if (delivered === null) return ["The log does not have its admission, so its hit is unknown."];
+  const gone = gonePrefix(model, route);
+  const nodes = [
+    h("i", { class: "recorded", title: "recorded" }),
+    ` Recorded: ${predicted} predicted, ${delivered} delivered.`,
+  ];
+  if (gone?.at != null)
+    nodes.push(
+      " ",
+      h("i", { class: "inferred", title: "inferred" }),
+      ` Inferred: the eviction at ${duration(gone.at)} is the cause.`,
+    );
+  return nodes;
+}
+
+/** All predictions and what the caches delivered. */
+export class AgreementPanel {
+  cluster: ClusterBoard;
+  element = h("section", { class: "agreement", "aria-label": "Predicted and delivered" });
+
+  constructor(cluster: ClusterBoard) {
+    this.cluster = cluster;
+  }
+
+  write() {
+    const { cluster } = this;
+    const { predicted, delivered, judged, wrong, byPrefix } = clusterFacts(cluster.model);
+    const most = Math.max(1, predicted, delivered);
+    const bar = (name: string, tokens: number) => {
+      const part = h("i", { class: name });
+      part.style.width = `${(100 * tokens) / most}%`;
+      const words = `${tokens.toLocaleString("en")} tokens`;
+      return h(
+        "div",
+        { class: "pair" },
+        h("span", { class: "name" }, name),
+        h("span", { class: "hit" }, part),
+        h("strong", {}, words),
+      );
+    };
+    const byLoad = cluster.model.routes.length - byPrefix;
+    const some = wrong.slice(0, 6);
+    patchChildren(this.element, [
+      h(
+        "h2",
+        {},
+        "Predicted and delivered",
+        h("span", { class: "count" }, `${judged} predictions`),
+      ),
+      bar("predicted", predicted),
+      bar("delivered", delivered),
+      h(
+        "p",
+        {},
+        `${byPrefix} went to a replica with a predicted hit, ${byLoad} without one. `,
+        judged
+          ? wrong.length
+            ? `${wrong.length === 1 ? "One prediction was" : `${wrong.length} predictions were`} wrong: `
+            : "Every prediction was right."
+          : "",
+        ...some.flatMap((route, i) => [i ? ", " : "", cluster.chip(route.request.id)]),
+        wrong.length > some.length
+          ? ` and ${wrong.length - some.length} more.`
+          : wrong.length
+            ? "."
+            : "",
+      ),
+    ]);
+  }
+}
+
+/** The forms of the picture, and the colours of the causes for which requests have waited. */
+export class FormsPanel {
+  cluster: ClusterBoard;
+  element = h("section", { class: "forms", "aria-label": "How to read it" });
+
+  constructor(cluster: ClusterBoard) {
+    this.cluster = cluster;
+  }
+
+  write() {
+    const { model, theme } = this.cluster;
+    const causes = new Set(model.replicas.flatMap((replica) => [...replica.model.waitCauses]));
+    const waits = [...causes].map((cause) => {
+      const swatch = h("i", { class: "cause" });
+      swatch.style.background = causeColour(theme, cause);
+      return h("p", {}, swatch, `waiting: ${causeWords(cause)}`);
+    });
+    patchChildren(this.element, [
+      h("h2", {}, "How to read it"),
+      ...FORMS.map(([form, words]) => h("p", {}, h("i", { class: form }), words)),
+      ...waits,
+    ]);
+  }
+}
+
+const FORMS = [
+  ["outlined", "outline: predicted hit; hatching: delivered; no bar: none"],
+  ["eviction", "an eviction on that replica"],
+  ["way", "the selected request, from the router to its lane"],
+];

@@ -1,0 +1,148 @@
+/**
+ * What crosses the rows of the picture: the cursor with its time, the selected request's path from the router to its
+ * lane, and the moves of its blocks from one replica to another.
+ */
+
+import { CanvasPainter } from "../drawing/canvas_painter.ts";
+import { h, plural } from "../drawing/html.ts";
+import type { Scale } from "../drawing/time_axis.ts";
+import { BLEED } from "../drawing/timeline.ts";
+import { duration } from "../model/duration.ts";
+import type { ClusterBoard } from "./cluster_board.ts";
+import type { Move, Route } from "./cluster_model.ts";
+import { HEAD } from "./replica_group.ts";
+
+const DIRECT = 10; // px between decision and admission that need no detour
+const LINE = 2.5;
+const BOLD = { size: 11, bold: true };
+const FLAG = 16; // px
+
+export class PathOverlay {
+  cluster: ClusterBoard;
+  canvas = h("canvas", { class: "path", "aria-hidden": "true" });
+  painter: CanvasPainter;
+
+  constructor(cluster: ClusterBoard) {
+    this.cluster = cluster;
+    this.painter = new CanvasPainter(this.canvas);
+  }
+
+  draw(scale: Scale, height: number) {
+    const { cluster, painter } = this;
+    const { width, theme, route, selected } = cluster;
+    painter.begin(width + 2 * BLEED, height + FLAG, 1, theme);
+    painter.context.translate(BLEED, FLAG);
+    this.canvas.style.top = `${-FLAG}px`;
+    this.#drawEnds(scale);
+    this.#drawCursor(scale, height);
+    this.canvas.dataset.path = "";
+    painter.clipped(scale.left - 2, -FLAG, scale.right - scale.left + 12, height + FLAG, () => {
+      for (const one of selected?.routes ?? []) this.#drawPath(scale, one, one === route);
+      for (const move of selected?.moves ?? []) this.#drawMove(scale, move);
+    });
+  }
+
+  /** Where a replica ended: a bar across its lanes. */
+  #drawEnds(scale: Scale) {
+    const { painter, cluster } = this;
+    for (const { replica, top, height } of cluster.groups) {
+      if (!replica.left) continue;
+      const x = scale.at(replica.left.at);
+      if (x < scale.left || x > scale.right) continue;
+      painter.fill(x, top + HEAD, 2.5, height - HEAD - 8, painter.theme.ink);
+      const words = `${replica.left.why}`;
+      painter.text(painter.cut(words, scale.right - x), x + 7, top + HEAD + 12, {
+        ...BOLD,
+        halo: painter.theme.ground,
+      });
+    }
+  }
+
+  #drawCursor(scale: Scale, height: number) {
+    const { painter, cluster } = this;
+    const { ink, ground } = painter.theme;
+    const x = Math.round(scale.at(cluster.state.at)) + 0.5;
+    if (x < scale.left - 1 || x > scale.right + 1) return;
+    painter.faded(0.55, () => painter.line(x, 0, x, height, ink));
+    const words = duration(cluster.state.at);
+    const room = painter.measure(words, BOLD) + 14;
+    const left = Math.min(Math.max(x - room / 2, 0), scale.right + 8 - room);
+    painter.fill(left, -FLAG, room, FLAG, ink);
+    painter.text(words, left + room / 2, -4, { ...BOLD, color: ground, align: "center" });
+  }
+
+  /** From the router's row to the lane, by way of the queue if it waited. */
+  #drawPath(scale: Scale, route: Route, isChosen: boolean) {
+    const { cluster } = this;
+    const group = cluster.groups.find(({ replica }) => replica.id === route.replica);
+    const row = cluster.shown.findIndex(({ id }) => id === route.replica);
+    if (!group || row < 0) return;
+    const x = scale.at(route.at) + 5;
+    const start = cluster.rowY(row);
+    const [admission] = cluster.model.spanOf(route)?.admissions ?? [];
+    const lane = group.laneY(route.its);
+    const admitted = admission ? group.replica.startOf(admission.step) : NaN;
+    const end = scale.at(admitted);
+    const points: [x: number, y: number][] = [[x, start]];
+    let label = "";
+    if (lane === null || Number.isNaN(end)) points.push([x, group.queueY]);
+    else if (end - x < DIRECT) points.push([x, lane], [Math.max(end + 1, x + 1), lane]);
+    else {
+      points.push([x, group.queueY], [end - 3, group.queueY], [end - 3, lane + 7]);
+      label = `${duration(admitted - route.at)} in the queue`;
+    }
+    this.#stroke(points, isChosen ? LINE : 1.5, cluster.hueOf(route));
+    if (label && isChosen) {
+      const { painter } = this;
+      painter.text(label, x + 6, group.queueY - 4, { ...BOLD, halo: painter.theme.ground });
+    }
+    if (isChosen) this.canvas.dataset.path = points.map((point) => point.map(Math.round)).join(" ");
+  }
+
+  #drawMove(scale: Scale, { source, target, at, us, blocks }: Move) {
+    const { cluster, painter } = this;
+    const { selected } = cluster;
+    const ends = [source, target].map((id) => {
+      const group = cluster.groups.find(({ replica }) => replica.id === id);
+      const place = selected?.places.findLast(({ replica }) => replica === id);
+      return group ? (group.laneY(place?.its ?? null) ?? group.queueY) : null;
+    });
+    const [from, to] = ends;
+    if (from === null || to === null) return;
+    const [x, end] = [scale.at(at), scale.at(at + us)];
+    const hue = painter.hue(cluster.model.laneOf(selected?.id ?? null));
+    const down = to > from;
+    painter.line(x, from, end, to, painter.theme.ground, 6);
+    painter.line(x, from, end, to, hue, LINE, [5, 3]);
+    painter.tip(end, to + (down ? 1 : -1), down ? "down" : "up", hue, 8);
+    const words = `${plural(blocks, "block")} moved`;
+    const [left, base] = [Math.max(x, end) + 6, (from + to) / 2 + 4];
+    painter.fill(left - 2, base - 10, painter.measure(words, BOLD) + 5, 13, painter.theme.ground);
+    painter.text(words, left, base, BOLD);
+  }
+
+  #stroke(points: [x: number, y: number][], width: number, hue: string) {
+    const { context, theme } = this.painter;
+    for (const [line, color] of [
+      [width + 3, theme.ground],
+      [width, hue],
+    ] as [number, string][]) {
+      context.strokeStyle = color;
+      context.lineWidth = line;
+      context.lineJoin = "round";
+      context.beginPath();
+      points.forEach(([x, y], i) => (i ? context.lineTo(x, y) : context.moveTo(x, y)));
+      context.stroke();
+      context.lineJoin = "miter";
+    }
+    const [[fromX, fromY], [x, y]] = points.slice(-2);
+    const direction = fromX !== x ? "right" : y > fromY ? "down" : "up";
+    this.painter.tip(
+      x + (fromX !== x ? 4 : 0),
+      y + (direction === "down" ? 4 : direction === "up" ? -4 : 0),
+      direction,
+      hue,
+      7,
+    );
+  }
+}

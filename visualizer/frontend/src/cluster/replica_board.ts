@@ -1,0 +1,73 @@
+/**
+ * What the panels of one replica use of their board: the replica's model and frame, and actions that the cluster's board
+ * carries out. Ids are the replica's own.
+ */
+
+import type { Board } from "../board/board.ts";
+import type { ClusterBoard } from "./cluster_board.ts";
+import type { Replica } from "./replica.ts";
+
+export class ReplicaBoard {
+  unit = 1;
+  isLive = false;
+  narrow = true; // its panels stand side by side
+  cluster: ClusterBoard;
+  replica: Replica;
+
+  constructor(cluster: ClusterBoard, replica: Replica) {
+    this.cluster = cluster;
+    this.replica = replica;
+  }
+
+  /** The board as its panels see it. */
+  get board() {
+    return this as unknown as Board;
+  }
+
+  get model() {
+    return this.replica.model;
+  }
+
+  get root() {
+    return this.cluster.root;
+  }
+
+  get theme() {
+    return this.cluster.theme;
+  }
+
+  get tooltip() {
+    return this.cluster.tooltip;
+  }
+
+  get signal() {
+    return this.cluster.signal;
+  }
+
+  get step() {
+    return this.replica.stepAt(this.cluster.state.at);
+  }
+
+  get frame() {
+    return this.model.frame(this.step);
+  }
+
+  /** The selected request's id here, or null. */
+  get selected() {
+    const { selected } = this.cluster;
+    const place = selected?.places.findLast(({ replica }) => replica === this.replica.id);
+    return place?.its ?? null;
+  }
+
+  get store() {
+    const { touched } = this.cluster.state;
+    return { step: this.step, selected: this.selected, touched, block: null };
+  }
+
+  select(its: number | null) {
+    const id = this.replica.requests.get(Number(its));
+    if (id !== undefined) this.cluster.select(id);
+  }
+
+  lookAt() {}
+}

@@ -1,0 +1,266 @@
+/** The lanes of one replica: its name and seats, its evictions, a lane per seat, and its waiting requests. */
+
+import { describeLane } from "../board/descriptions.ts";
+import { CanvasPainter } from "../drawing/canvas_painter.ts";
+import { h, plural } from "../drawing/html.ts";
+import { formsOf } from "../drawing/lane.ts";
+import { laneAt, occupant, type Packing, packLanes } from "../drawing/lane_packing.ts";
+import { longestQueue } from "../drawing/strip.ts";
+import { type Scale, timeScale } from "../drawing/time_axis.ts";
+import { BLEED, drawTimeline, HEADROOM, type TimelineScene } from "../drawing/timeline.ts";
+import { bandHeight, drawBand } from "../drawing/waiting_band.ts";
+import { duration } from "../model/duration.ts";
+import type { ClusterBoard } from "./cluster_board.ts";
+import { seatsAt } from "./cluster_words.ts";
+import type { Replica } from "./replica.ts";
+import { ReplicaBoard } from "./replica_board.ts";
+
+export const HEAD = 20; // px
+const STACK = 12; // px for waiting requests
+const GAP = 10; // px below it
+const TRIANGLE = 7;
+
+export class ReplicaGroup {
+  scene: TimelineScene | null = null;
+  scrolled = 0;
+  /** Its top in the picture. */
+  top = 0;
+  rows = 0;
+  pitch = 22;
+  cluster: ClusterBoard;
+  replica: Replica;
+  board: ReplicaBoard;
+  name = h("button", {
+    type: "button",
+    "data-act": "open-replica",
+    title: "Open the board of this replica",
+  });
+  seats = h("span", { class: "count" });
+  evictions = h("canvas", { role: "img" });
+  lanes = h("canvas", { role: "img" });
+  band = h("canvas", { role: "img" });
+  spacer: HTMLDivElement;
+  scroller: HTMLDivElement;
+  element: HTMLElement;
+  painters: CanvasPainter[];
+  packing!: Packing;
+  hasQueue?: boolean;
+  viewHeight?: number;
+
+  constructor(cluster: ClusterBoard, replica: Replica) {
+    this.cluster = cluster;
+    this.replica = replica;
+    this.board = new ReplicaBoard(cluster, replica);
+    this.name.addEventListener("click", () => cluster.openReplica(replica));
+    this.spacer = h("div", {}, this.lanes);
+    this.scroller = h("div", { class: "lanes" }, this.spacer);
+    this.element = h(
+      "section",
+      { class: "replica", "aria-label": `Replica ${replica.id}`, "data-replica": replica.id },
+      h("h2", {}, this.evictions, h("span", {}, this.name, this.seats)),
+      this.scroller,
+      this.band,
+    );
+    this.painters = [this.evictions, this.lanes, this.band].map((one) => new CanvasPainter(one));
+    this.scroller.addEventListener("scroll", () => {
+      this.scrolled = this.scroller.scrollTop;
+      cluster.redraw();
+    });
+    this.#listen();
+  }
+
+  /** The lanes that requests need: seats that none has taken only while there is room. */
+  pack(isCrowded: boolean) {
+    const { model, hasSteps } = this.replica;
+    this.packing = hasSteps ? packLanes(model) : { lanes: [], stays: [] };
+    const { lanes } = this.packing;
+    const used = lanes.findLastIndex((lane) => lane.length) + 1;
+    this.rows = isCrowded ? Math.max(1, used) : lanes.length;
+    this.hasQueue = hasSteps && longestQueue(model) > 0;
+    return this.rows;
+  }
+
+  /** @param most lanes visible at once */
+  layout(top: number, pitch: number, most: number) {
+    this.top = top;
+    this.pitch = pitch;
+    this.viewHeight = Math.min(this.rows, most) * pitch;
+    const { hasAxis } = this;
+    this.scroller.hidden = !hasAxis;
+    this.band.hidden = !hasAxis || !this.hasQueue;
+    this.spacer.style.height = `${this.rows * pitch + HEADROOM}px`;
+    this.scroller.style.height = `${this.viewHeight + HEADROOM}px`;
+    if (this.rows > most) this.scroller.tabIndex = 0;
+    else this.scroller.removeAttribute("tabindex");
+    for (const painter of this.painters) painter.forget();
+  }
+
+  get hasAxis() {
+    return this.replica.axis !== null;
+  }
+
+  get height() {
+    if (!this.hasAxis) return HEAD + GAP;
+    const band = this.hasQueue ? bandHeight(STACK) : 0;
+    return HEAD + HEADROOM + Number(this.viewHeight) + band + GAP;
+  }
+
+  /** The middle of a request's lane in the picture, or null. */
+  laneY(its: number | null) {
+    const span = this.replica.span(its);
+    const lane = span && this.packing ? laneAt(this.packing, span.index) : null;
+    if (lane == null) return null;
+    const y = (lane + 1) * this.pitch - formsOf(this.pitch).below - 5 - this.scrolled;
+    return this.top + HEAD + HEADROOM + Math.min(Math.max(y, 0), Number(this.viewHeight));
+  }
+
+  /** The line below the waiting requests in the picture. */
+  get queueY() {
+    return this.top + this.height - GAP - (this.hasQueue ? 4 : 0);
+  }
+
+  /** Scrolls to the selected request's lane. */
+  reveal() {
+    const span = this.replica.span(this.board.selected);
+    const lane = span && this.packing ? laneAt(this.packing, span.index) : null;
+    if (lane == null || !this.viewHeight) return;
+    const top = lane * this.pitch;
+    if (top >= this.scrolled && top + this.pitch <= this.scrolled + this.viewHeight) return;
+    this.scroller.scrollTop = top - this.viewHeight / 2;
+    this.scrolled = this.scroller.scrollTop;
+  }
+
+  draw() {
+    const { cluster, replica, board, packing } = this;
+    const { model, axis } = replica;
+    const { width, left, right, theme, state } = cluster;
+    this.#write();
+    if (!axis || !packing) return;
+    const scale = timeScale(state.view, left, right, { ...axis, ...cluster.extent });
+    const { frame } = board;
+    const isIdle = state.at >= axis.end(frame.step) && !frame.running.length;
+    // Before the first step, and between two steps of an idle replica, no lane is taken.
+    const step = state.at < axis.from || isIdle ? model.firstStep - 1 : frame.step;
+    const [evictions, lanes, band] = this.painters;
+    this.scene = {
+      model,
+      frame,
+      narrow: cluster.narrow,
+      width,
+      step,
+      at: state.at,
+      selected: board.selected,
+      untouched: !state.touched,
+      still: `${model.events.length} ${state.view.from} ${state.view.to} ${left}`,
+      scale,
+      packing,
+      forks: [],
+      laneHeight: this.pitch,
+      scroll: this.scrolled,
+      viewHeight: Number(this.viewHeight),
+      columns: { stateAt: left - 4, end: left - 4 },
+    };
+    const { scene } = this;
+    const bleed = (painter: CanvasPainter, height: number, draw: () => void) => {
+      painter.begin(width + 2 * BLEED, height, 1, theme);
+      painter.context.translate(BLEED, 0);
+      draw();
+    };
+    bleed(evictions, HEAD, () => this.#drawEvictions(evictions, scale));
+    bleed(lanes, scene.viewHeight + HEADROOM, () => {
+      lanes.context.translate(0, HEADROOM);
+      drawTimeline(lanes, scene);
+    });
+    if (this.hasQueue)
+      bleed(band, bandHeight(STACK), () => {
+        drawBand(band, { ...scene, stack: STACK });
+        band.text("waiting", 0, bandHeight(STACK) - 3, { color: theme.muted });
+      });
+  }
+
+  /** A triangle at each step with an eviction. */
+  #drawEvictions(painter: CanvasPainter, scale: Scale) {
+    const { measures, firstStep } = this.replica.model;
+    const { theme } = painter;
+    let end = -Infinity;
+    for (let step = scale.first; step <= scale.last; step += 1) {
+      const x = scale.x(step);
+      if (!measures.evicted[step - firstStep] || x < scale.left || x < end) continue;
+      painter.tip(x, HEAD - 4, "down", theme.ink, TRIANGLE);
+      painter.tip(x, HEAD - 6, "down", theme.ground, TRIANGLE - 4);
+      end = x + TRIANGLE;
+    }
+  }
+
+  #write() {
+    const { replica, cluster } = this;
+    const { at } = cluster.state;
+    this.name.textContent = `Replica ${replica.id}`;
+    const role = replica.role && replica.role !== "both" ? `${replica.role}, ` : "";
+    const left = replica.left && at >= replica.left.at ? replica.left : null;
+    const { taken, all } = seatsAt(replica, at);
+    const queue = this.hasAxis ? this.#queueAt(at) : 0;
+    const words = left
+      ? `${role}left at ${duration(left.at)}: ${left.why}`
+      : all
+        ? `${role}${taken} of ${plural(all, "seat")}${queue ? `, ${queue} waiting` : ""}`
+        : `${role}not started`;
+    const none = this.hasAxis
+      ? ""
+      : replica.hasSteps
+        ? "; its log has no times"
+        : "; no request yet";
+    this.seats.textContent = words + none;
+    Object.assign(this.element.dataset, { seats: taken, waiting: queue, left: left ? "true" : "" });
+    const shown = this.packing?.lanes.flatMap((lane) => lane.map(({ index }) => index)).length ?? 0;
+    this.lanes.setAttribute(
+      "aria-label",
+      `Lanes of replica ${replica.id}: ${plural(shown, "request")}`,
+    );
+    this.band.setAttribute("aria-label", `${queue} waiting on replica ${replica.id}`);
+    this.evictions.setAttribute("aria-label", `Evictions on replica ${replica.id}`);
+  }
+
+  #queueAt(at: number) {
+    const { axis, model } = this.replica;
+    if (!axis || at < axis.from) return 0;
+    return model.measures.waiting[this.replica.stepAt(at) - model.firstStep];
+  }
+
+  #listen() {
+    const { lanes, cluster, replica } = this;
+    const { signal } = cluster;
+    const placeOf = (event: MouseEvent) => {
+      const { scene, packing } = this;
+      if (!scene || !packing) return null;
+      const box = lanes.getBoundingClientRect();
+      const x = event.clientX - box.left - BLEED;
+      const y = event.clientY - box.top - HEADROOM + this.scrolled;
+      const { scale } = scene;
+      const inPlot = x >= scale.left - 2 && x <= scale.right + 6;
+      const { firstStep, lastStep } = replica.model;
+      const step = Math.min(Math.max(scale.stepAt(x), firstStep), lastStep);
+      const lane = packing.lanes[Math.floor(y / this.pitch)];
+      const stay = lane?.length ? occupant(lane, inPlot ? step : scene.step) : null;
+      const isThere = stay && step >= stay.from - 1 && step <= stay.to + 4;
+      const span = stay && (isThere || !inPlot) ? replica.model.requests[stay.index] : null;
+      return { x, y, step, inPlot, span };
+    };
+    cluster.scrub(lanes, (event) => {
+      const span = placeOf(event)?.span;
+      if (span) this.board.select(span.id);
+      return !!span;
+    });
+    const move = (event: PointerEvent) => {
+      const place = placeOf(event);
+      lanes.style.cursor = place?.span ? "pointer" : "";
+      cluster.tooltip.show(event, () => {
+        const now = placeOf(event);
+        return now && describeLane(replica.model, this.board.step, now, true);
+      });
+    };
+    lanes.addEventListener("pointermove", move, { signal });
+    lanes.addEventListener("pointerleave", () => cluster.tooltip.hide(), { signal });
+    cluster.scrub(this.band);
+  }
+}

@@ -1,0 +1,151 @@
+/**
+ * The KV blocks of one replica in small. The selected request's blocks have a ring, dashed if it has lost them. When its
+ * blocks move to another replica, both show the move: blocks that leave one, dashed once they are gone, and arrive at the
+ * other.
+ */
+
+import { describeBlock } from "../board/descriptions.ts";
+import { claimOf } from "../drawing/blocks.ts";
+import { CanvasPainter } from "../drawing/canvas_painter.ts";
+import { h, plural } from "../drawing/html.ts";
+import { drawMiniMap, type MiniGrid, miniGrid } from "../drawing/mini_map.ts";
+import { duration } from "../model/duration.ts";
+import type { ReplicaBoard } from "./replica_board.ts";
+
+const ROW = 18; // px of a move
+const SQUARE = 11;
+const PITCH = SQUARE + 1.5;
+const ARROW = 18;
+const BEFORE = 0.42; // opacity of a move that has not happened
+
+export class ReplicaMap {
+  grid: MiniGrid | null = null;
+  board: ReplicaBoard;
+  canvas = h("canvas", { role: "img" });
+  words = h("span", { class: "count" });
+  moved = h("canvas", { class: "moved", role: "img" });
+  element: HTMLElement;
+  painter: CanvasPainter;
+  movedPainter: CanvasPainter;
+
+  constructor(board: ReplicaBoard) {
+    this.board = board;
+    const { id } = board.replica;
+    this.element = h(
+      "section",
+      { class: "blocks", "aria-label": `KV blocks of replica ${id}`, "data-replica": id },
+      h("h2", {}, "KV blocks", this.words),
+      this.canvas,
+      this.moved,
+    );
+    this.painter = new CanvasPainter(this.canvas);
+    this.movedPainter = new CanvasPainter(this.moved);
+    this.#listen();
+  }
+
+  draw() {
+    const { board, painter } = this;
+    const { model, frame, theme, selected } = board;
+    const width = this.element.clientWidth;
+    const used = Math.max(1, model.measures.reach.at(-1) ?? 1);
+    const grid = miniGrid(used, width);
+    this.grid = grid;
+    painter.begin(width, grid.height + 2, 1, theme);
+    drawMiniMap(painter, frame.blocks.slice(0, used), grid, (id) => model.laneOf(id, frame.step));
+    const claim = claimOf(frame, model, selected);
+    const table = claim.table?.blocks ?? [];
+    for (const block of table) {
+      if (block >= used) continue;
+      const [x, y] = [grid.x(block) - 1, grid.y(block) - 1];
+      const dash = claim.table?.lost ? [3, 2] : [];
+      painter.frame(x, y, grid.cellWidth + 2, grid.body + 2, theme.ink, 1.5, dash);
+    }
+    Object.assign(this.element.dataset, frame.counts, {
+      held: claim.held.size,
+      lost: claim.lost.size,
+    });
+    this.#write(used);
+  }
+
+  #write(used: number) {
+    const { model, frame, replica } = this.board;
+    const { unshared, shared, cached } = frame.counts;
+    const never = model.settings.num_blocks - used;
+    const rest = never > 0 ? `; ${never.toLocaleString("en")} never used` : "";
+    const words = `${unshared + shared} used, ${cached} cached${rest}`;
+    this.words.textContent = words;
+    this.canvas.setAttribute("aria-label", `KV blocks of replica ${replica.id}: ${words}`);
+    this.#drawMoves();
+  }
+
+  /** The selected request's blocks that leave this replica, or arrive, at the time of the cursor or later. */
+  #drawMoves() {
+    const { cluster, replica } = this.board;
+    const { id } = replica;
+    const moves = (cluster.selected?.moves ?? []).filter((move) =>
+      [move.source, move.target].includes(id),
+    );
+    this.element.dataset.moved = `${moves.length}`;
+    this.moved.hidden = !moves.length;
+    const width = this.element.clientWidth;
+    const painter = this.movedPainter.begin(width, ROW * moves.length + 2, 1, cluster.theme);
+    const texts = moves.map((move, i) => {
+      const leaves = move.source === id;
+      const isOver = cluster.state.at >= move.at + move.us;
+      const lane = cluster.model.laneOf(cluster.selected?.id ?? null);
+      const y = 4 + i * ROW;
+      const shown = Math.min(move.blocks, Math.max(1, Math.floor((width - 200) / PITCH)));
+      const start = leaves ? 0 : ARROW + 4;
+      painter.faded(isOver ? 1 : BEFORE, () => {
+        for (let k = 0; k < shown; k += 1) {
+          const x = start + k * PITCH;
+          if (leaves && isOver) painter.frame(x, y, SQUARE, SQUARE, painter.hue(lane), 1.5, [3, 2]);
+          else painter.mark(x, y, SQUARE, SQUARE, lane);
+        }
+        const arrow = leaves ? start + shown * PITCH + 2 : 0;
+        painter.line(arrow, y + 5.5, arrow + ARROW - 4, y + 5.5, painter.theme.ink, 1.5);
+        painter.tip(arrow + ARROW, y + 5.5, "right", painter.theme.ink);
+      });
+      const where = leaves ? `to replica ${move.target}` : `from replica ${move.source}`;
+      const words = `${plural(move.blocks, "block")} ${where} at ${duration(move.at)}`;
+      painter.text(words, start + shown * PITCH + (leaves ? ARROW + 8 : 6), y + 10);
+      return words;
+    });
+    this.moved.setAttribute("aria-label", texts.join("; "));
+  }
+
+  #listen() {
+    const { tooltip, signal } = this.board;
+    const blockAt = (event: MouseEvent) => {
+      const { grid } = this;
+      const box = this.canvas.getBoundingClientRect();
+      if (!grid) return null;
+      const [x, y] = [event.clientX - box.left, event.clientY - box.top];
+      return this.board.frame.blocks.find(
+        ({ id }) =>
+          x >= grid.x(id) &&
+          x < grid.x(id) + grid.cellWidth + 1 &&
+          y >= grid.y(id) &&
+          y < grid.y(id) + grid.body + 1,
+      );
+    };
+    this.canvas.addEventListener(
+      "pointermove",
+      (event) =>
+        tooltip.show(event, () => {
+          const block = blockAt(event);
+          return block ? describeBlock(this.board.model, this.board.frame, block.id) : null;
+        }),
+      { signal },
+    );
+    this.canvas.addEventListener("pointerleave", () => tooltip.hide(), { signal });
+    this.canvas.addEventListener(
+      "click",
+      (event) => {
+        const [owner] = blockAt(event)?.owners ?? [];
+        if (owner !== undefined) this.board.select(owner);
+      },
+      { signal },
+    );
+  }
+}

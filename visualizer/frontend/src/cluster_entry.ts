@@ -1,0 +1,21 @@
+/** The exports of `cluster.js`: `mount` for pages, `watch` for a gateway's live page, and anywidget's `render`. */
+
+import { clusterComparisonInNotebook, clusterInNotebook } from "./cluster/cluster_in_notebook.ts";
+import { mountCluster } from "./cluster/mount_cluster.ts";
+import { watchCluster } from "./cluster/watch_cluster.ts";
+import { watchClusterInNotebook } from "./cluster/watch_cluster_in_notebook.ts";
+import type { Widget } from "./host/notebook.ts";
+
+export { mountCluster as mount, watchCluster as watch };
+
+const RENDERERS: Record<string, (context: Widget) => Promise<void>> = {
+  compare: clusterComparisonInNotebook,
+  watch: watchClusterInNotebook,
+};
+
+export default {
+  render: (context: Widget) => {
+    const kind = context.model.get("live") ? "watch" : context.model.get("kind");
+    return (RENDERERS[kind] ?? clusterInNotebook)(context);
+  },
+};

@@ -1,0 +1,397 @@
+/**
+ * Draws on a canvas that is crisp on any screen, with the few marks that the board consists of.
+ *
+ * All lengths are in board pixels. The scale for projectors and the device's pixel ratio are applied here, so
+ * that the drawing code does not need them.
+ */
+
+import type { Cells } from "./cells.ts";
+import type { LaneWord } from "./lane_words.ts";
+import { drawMark, markOf } from "./marks.ts";
+import type { Theme } from "./palette.ts";
+
+export type Paint = string | CanvasPattern;
+
+/** size in board pixels */
+type Font = { size?: number; bold?: boolean; mono?: boolean };
+
+export type TextStyle = Font & { color?: string; align?: CanvasTextAlign; halo?: string };
+
+/** in board pixels */
+export type Rect = [x: number, y: number, width: number, height: number];
+
+/** device pixels of a paint */
+export interface Tile {
+  side: number;
+  pixels: Uint32Array; // side * side
+  isCell?: boolean; // it begins with each cell; otherwise it repeats
+}
+
+const MONO = 'ui-monospace, "SF Mono", Menlo, Consolas, "Liberation Mono", monospace';
+
+/** The board's own fonts: the host's may be wide, and a canvas has no fallback. */
+export const SANS =
+  '-apple-system, "Segoe UI", Inter, "Helvetica Neue", Arial, "Liberation Sans", sans-serif';
+
+const fontOf: (font: Font) => string = ({ size = 11, bold = false, mono = false }) =>
+  `${bold ? "600 " : ""}${size}px ${mono ? MONO : SANS}`;
+
+/** Text widths by font and string: most strings are drawn in every frame. */
+const widths: Map<string, Map<string, number>> = new Map();
+const MOST_WIDTHS = 4000;
+
+const PERIOD = 28; // board pixels after which hatching (7) repeats, whole pixels at most ratios
+
+export class CanvasPainter {
+  canvas: HTMLCanvasElement;
+  context: CanvasRenderingContext2D;
+  patterns: Map<string, CanvasPattern> = new Map();
+  /** The tiles that have been drawn, by paint or mark and by opacity. */
+  tiles: Map<Paint, Map<number, Tile>> = new Map();
+  /** Has the cached picture. */
+  kept: CanvasPainter | null = null;
+  /** What that picture shows; null: it has to be drawn again. */
+  keptKey: string | null = null;
+  /** The labels to write over the lanes of this picture. */
+  words: LaneWord[] = [];
+  /** The pixels of small blocks. */
+  cells: Cells | null = null;
+  /** The font set last; null: resizing has reset it. */
+  font?: string | null;
+  theme!: Theme;
+  /** Device pixels per board pixel. */
+  ratio!: number;
+  /** CSS pixels per board pixel. */
+  scale!: number;
+  width!: number;
+  height!: number;
+
+  constructor(canvas: HTMLCanvasElement) {
+    this.canvas = canvas;
+    this.context = canvas.getContext("2d") as CanvasRenderingContext2D;
+  }
+
+  /** Sizes and clears the canvas and sets the theme. Call it before each drawing. */
+  begin(width: number, height: number, scale: number, theme: Theme) {
+    const { canvas, context, theme: before, ratio: ratioBefore } = this;
+    const ratio = (globalThis.devicePixelRatio || 1) * scale;
+    const pixels = [Math.round(width * ratio), Math.round(height * ratio)];
+    if (canvas.width !== pixels[0] || canvas.height !== pixels[1]) {
+      [canvas.width, canvas.height] = pixels;
+      this.font = null;
+      canvas.style.width = `${width * scale}px`;
+      canvas.style.height = `${height * scale}px`;
+    }
+    if (before !== theme || ratioBefore !== ratio) {
+      this.patterns.clear();
+      this.tiles.clear();
+    }
+    this.theme = theme;
+    this.ratio = ratio;
+    this.scale = scale;
+    this.width = width;
+    this.height = height;
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.clearRect(0, 0, width, height);
+    context.globalAlpha = 1;
+    return this;
+  }
+
+  /**
+   * A picture of this canvas's size, drawn with `draw(painter)` and cached until `key`, theme or size changes,
+   * for the parts that stay the same while the cursor moves. `lay` puts it on the canvas.
+   */
+  layer(key: string, draw: (painter: CanvasPainter) => void): CanvasPainter {
+    this.kept ??= new CanvasPainter(document.createElement("canvas"));
+    const { kept, theme, width, height, scale } = this;
+    const full = `${key} ${width} ${height} ${this.ratio}`;
+    if (this.keptKey !== full || kept.theme !== theme) {
+      kept.begin(width, height, scale, theme);
+      kept.context.setTransform(this.context.getTransform());
+      draw(kept);
+      this.keptKey = full;
+    }
+    return kept;
+  }
+
+  /** Drops the cached picture. */
+  forget() {
+    this.keptKey = null;
+  }
+
+  lay({ canvas }: CanvasPainter) {
+    const { context, font } = this;
+    context.save();
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.drawImage(canvas, 0, 0);
+    context.restore();
+    this.font = font;
+  }
+
+  /** Runs `draw` at a fraction of the current opacity. */
+  faded(alpha: number, draw: () => void) {
+    const { context } = this;
+    const before = context.globalAlpha;
+    context.globalAlpha = before * alpha;
+    draw();
+    context.globalAlpha = before;
+  }
+
+  /** Runs `draw`, clipped to a rectangle. */
+  clipped(x: number, y: number, width: number, height: number, draw: () => void) {
+    const { context } = this;
+    const { font } = this;
+    context.save();
+    context.beginPath();
+    context.rect(x, y, width, height);
+    context.clip();
+    draw();
+    context.restore();
+    this.font = font;
+  }
+
+  /** Runs `draw`, clipped to a rectangle without its lower right corner. */
+  withCutCorner([x, y, width, height]: Rect, corner: number, draw: () => void) {
+    const { context, font, theme } = this;
+    const [right, bottom] = [x + width, y + height];
+    context.save();
+    context.beginPath();
+    context.moveTo(x, y);
+    context.lineTo(right, y);
+    context.lineTo(right, bottom - corner);
+    context.lineTo(right - corner, bottom);
+    context.lineTo(x, bottom);
+    context.clip();
+    draw();
+    context.restore();
+    this.font = font;
+    this.line(right - corner, bottom, right, bottom - corner, theme.faint);
+  }
+
+  fill(x: number, y: number, width: number, height: number, paint: Paint) {
+    this.context.fillStyle = paint;
+    this.context.fillRect(x, y, width, height);
+  }
+
+  /** An outline that lies inside the rectangle. */
+  frame(
+    x: number,
+    y: number,
+    width: number,
+    height: number,
+    color: Paint,
+    line: number = 1,
+    dash: number[] = [],
+  ) {
+    const { context } = this;
+    context.strokeStyle = color;
+    context.lineWidth = line;
+    if (dash.length) context.setLineDash(dash);
+    context.strokeRect(x + line / 2, y + line / 2, width - line, height - line);
+    if (dash.length) context.setLineDash([]);
+  }
+
+  /** A straight line. */
+  line(
+    x1: number,
+    y1: number,
+    x2: number,
+    y2: number,
+    color: string,
+    width: number = 1,
+    dash: number[] = [],
+  ) {
+    const { context } = this;
+    context.strokeStyle = color;
+    context.lineWidth = width;
+    if (dash.length) context.setLineDash(dash);
+    context.beginPath();
+    context.moveTo(x1, y1);
+    context.lineTo(x2, y2);
+    context.stroke();
+    if (dash.length) context.setLineDash([]);
+  }
+
+  /** A filled triangle with its tip at (x, y), pointing "up", "down" or "right". */
+  tip(x: number, y: number, direction: "up" | "down" | "right", color: string, size: number = 6) {
+    const { context } = this;
+    const half = size * 0.6;
+    const [dx, dy] = { up: [0, size], down: [0, -size], right: [-size, 0] }[direction];
+    context.fillStyle = color;
+    context.beginPath();
+    context.moveTo(x, y);
+    context.lineTo(x + dx + (dy ? -half : 0), y + dy + (dx ? -half : 0));
+    context.lineTo(x + dx + (dy ? half : 0), y + dy + (dx ? half : 0));
+    context.fill();
+  }
+
+  /** Sets the font if it differs, because setting it makes the browser recalculate styles. */
+  useFont(style: Font) {
+    const font = fontOf(style);
+    if (font === this.font) return;
+    this.font = font;
+    this.context.font = font;
+  }
+
+  /** Text on its baseline. `halo`, a colour, clears the ground behind it. */
+  text(
+    string: string,
+    x: number,
+    y: number,
+    { size, bold, mono, color, align = "left", halo }: TextStyle = {},
+  ) {
+    const { context } = this;
+    this.useFont({ size, bold, mono });
+    context.textAlign = align;
+    if (halo) {
+      context.strokeStyle = halo;
+      context.lineWidth = 3;
+      context.lineJoin = "round";
+      context.strokeText(string, x, y);
+      context.lineJoin = "miter"; // the default again, for the lines that follow
+    }
+    context.fillStyle = color ?? this.theme.ink;
+    context.fillText(string, x, y);
+  }
+
+  /** Width of a string in the board's pixels. */
+  measure(string: string, style: Font = {}): number {
+    const font = fontOf(style);
+    let known = widths.get(font);
+    if (!known) widths.set(font, (known = new Map()));
+    if (!known.has(string)) {
+      if (known.size >= MOST_WIDTHS) known.clear();
+      this.useFont(style);
+      known.set(string, this.context.measureText(string).width);
+    }
+    return known.get(string) as number;
+  }
+
+  /** The string, cut with an ellipsis so that it fits into `room`. */
+  cut(string: string, room: number, style?: Font) {
+    if (this.measure(string, style) <= room) return string;
+    let length = string.length;
+    while (length > 0 && this.measure(`${string.slice(0, length)}…`, style) > room) length -= 1;
+    return length ? `${string.slice(0, length)}…` : "";
+  }
+
+  /** Fills a rectangle with the mark of a lane; null: no lane. */
+  mark(x: number, y: number, width: number, height: number, lane: number | null) {
+    drawMark(this, x, y, width, height, lane);
+  }
+
+  /** The hue of a lane alone, for lines. */
+  hue(lane: number | null) {
+    return markOf(this.theme, lane).hue;
+  }
+
+  /** Fills nested rectangles: the second is a hole in the first, the third is filled again. */
+  fillRects(rects: Rect[], paint: Paint) {
+    const { context } = this;
+    context.beginPath();
+    for (const rect of rects) context.rect(...rect);
+    context.fillStyle = paint;
+    context.fill("evenodd");
+  }
+
+  /** The length rounded to whole pixels of the device. */
+  snap(length: number) {
+    return Math.round(length * this.ratio) / this.ratio;
+  }
+
+  /** 45 degree hatching: "cached". */
+  hatch(color: string, thickness: number = 1.4) {
+    return this.tile(`hatch ${color} ${thickness}`, 7, (tile) => hatch(tile, color, thickness));
+  }
+
+  /** Crossed lines: "in vain". */
+  crossHatch(color: string) {
+    return this.tile(`crossed ${color}`, 5, (tile) => crossed(tile, color));
+  }
+
+  /** The mark of a lane on a cell as device pixels, in a square of `side` pixels that begins with the cell. Cached. */
+  markPixels(lane: number | null, width: number, height: number, alpha: number): Tile {
+    const key = `${lane} ${width} ${height}`;
+    const known = this.tiles.get(key) ?? new Map();
+    this.tiles.set(key, known);
+    if (!known.has(alpha)) {
+      const { theme, ratio } = this;
+      const canvas = document.createElement("canvas");
+      const side = Math.ceil(Math.max(width, height) * ratio) + 1;
+      canvas.width = canvas.height = side;
+      const painter = Object.assign(new CanvasPainter(canvas), { theme, ratio });
+      const { context } = painter;
+      context.globalAlpha = alpha;
+      painter.fill(0, 0, side, side, painter.hue(lane)); // a cell may be a pixel larger
+      context.scale(ratio, ratio);
+      context.clearRect(0, 0, width, height);
+      painter.mark(0, 0, painter.snap(width), painter.snap(height), lane);
+      const { data } = context.getImageData(0, 0, side, side);
+      known.set(alpha, { side, pixels: new Uint32Array(data.buffer), isCell: true });
+    }
+    return known.get(alpha);
+  }
+
+  /** A paint as device pixels: a square of `side` pixels, which repeats. Cached. */
+  pixels(paint: Paint, alpha: number): Tile {
+    const known = this.tiles.get(paint) ?? new Map();
+    this.tiles.set(paint, known);
+    if (!known.has(alpha)) {
+      const side = Math.round(PERIOD * this.ratio);
+      const canvas = document.createElement("canvas");
+      canvas.width = canvas.height = side;
+      const context = canvas.getContext("2d", {
+        willReadFrequently: true,
+      }) as CanvasRenderingContext2D;
+      context.scale(this.ratio, this.ratio);
+      context.globalAlpha = alpha;
+      context.fillStyle = paint;
+      context.fillRect(0, 0, PERIOD + 1, PERIOD + 1);
+      const { data } = context.getImageData(0, 0, side, side);
+      known.set(alpha, { side, pixels: new Uint32Array(data.buffer) });
+    }
+    return known.get(alpha);
+  }
+
+  /** A repeating tile of `size` board pixels, drawn once at the device's resolution. */
+  tile(
+    key: string,
+    size: number,
+    draw: (context: CanvasRenderingContext2D) => void,
+  ): CanvasPattern {
+    let pattern = this.patterns.get(key);
+    if (!pattern) {
+      const canvas = document.createElement("canvas");
+      canvas.width = canvas.height = Math.max(1, Math.round(size * this.ratio));
+      const context = canvas.getContext("2d") as CanvasRenderingContext2D;
+      context.scale(canvas.width / size, canvas.width / size);
+      draw(context);
+      pattern = this.context.createPattern(canvas, "repeat") as CanvasPattern;
+      pattern.setTransform(new DOMMatrix().scale(size / canvas.width));
+      this.patterns.set(key, pattern);
+    }
+    return pattern;
+  }
+}
+
+function crossed(context: CanvasRenderingContext2D, color: string) {
+  context.strokeStyle = color;
+  context.lineWidth = 1;
+  context.beginPath();
+  context.moveTo(-1, -1);
+  context.lineTo(6, 6);
+  context.moveTo(-1, 6);
+  context.lineTo(6, -1);
+  context.stroke();
+}
+
+function hatch(context: CanvasRenderingContext2D, color: string, thickness: number) {
+  context.strokeStyle = color;
+  context.lineWidth = thickness;
+  context.beginPath();
+  for (const offset of [-7, 0, 7]) {
+    context.moveTo(offset - 2, 9);
+    context.lineTo(offset + 9, -2);
+  }
+  context.stroke();
+}

@@ -1,0 +1,93 @@
+/**
+ * Wall time as the time axis: a place on it is a time in microseconds since the run began, a step covers the
+ * time from its start to its end, and between two steps there may be a pause. Pure functions.
+ */
+
+import type { Model } from "../model/model.ts";
+import type { Axis, Scale } from "./time_axis.ts";
+
+/** The origin of a run's times: the start of its first step if the log has it, otherwise the engine's zero. */
+export function originOf({
+  firstStep,
+  measures: { start },
+}: Pick<Model, "firstStep" | "measures">) {
+  return (firstStep === 1 && start?.[0]) || 0;
+}
+
+/** The axis of a model, or null if its log has no times. See `stepAxis`. `origin` is the time in the log of place 0. */
+export function wallAxis(model: Model, origin: number = originOf(model)): Axis | null {
+  const { measures, firstStep, stepCount } = model;
+  const begins = new Float64Array(stepCount);
+  const ends = new Float64Array(stepCount);
+  // A step without times is still running and has no width yet.
+  let now = NaN;
+  for (let i = 0; i < stepCount; i += 1) {
+    const [start, end] = [measures.start[i] - origin, measures.end[i] - origin];
+    begins[i] = Number.isFinite(start) && !(start < now) ? start : now;
+    ends[i] = Number.isFinite(end) && !(end < begins[i]) ? end : begins[i];
+    now = ends[i];
+  }
+  const known = begins.findIndex((time) => !Number.isNaN(time));
+  if (known < 0 || !(ends[stepCount - 1] > begins[known])) return null;
+  for (const times of [begins, ends]) times.fill(begins[known], 0, known);
+  const at = (step: number) => Math.min(Math.max(step - firstStep, 0), stepCount - 1);
+  /** The last step that had begun; in a pause, the one before it. */
+  const stepAt = (time: number) => {
+    let low = 0;
+    let high = stepCount;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (begins[middle] <= time) low = middle + 1;
+      else high = middle;
+    }
+    return firstStep + Math.max(0, low - 1);
+  };
+  const typical = median(begins, ends);
+  return {
+    kind: "time",
+    from: begins[0],
+    to: ends[stepCount - 1],
+    typical,
+    smallest: 2 * typical,
+    begin: (step) => (step > model.lastStep ? ends[stepCount - 1] : begins[at(step)]),
+    end: (step) => (step < firstStep ? begins[0] : ends[at(step)]),
+    moment: (time) => time - origin,
+    stepAt,
+    /** The first step to draw from there on: steps without width may begin at the same time. */
+    firstAt(time: number) {
+      let step = stepAt(time);
+      while (step > firstStep && begins[at(step - 1)] >= time) step -= 1;
+      return step;
+    },
+  };
+}
+
+const MOST = 1001;
+
+/** The median duration of steps in microseconds, sampled on a long log. */
+function median(begins: Float64Array, ends: Float64Array) {
+  const every = Math.ceil(begins.length / MOST);
+  const took = [];
+  for (let i = 0; i < begins.length; i += every)
+    if (ends[i] > begins[i]) took.push(ends[i] - begins[i]);
+  return took.sort((a, b) => a - b)[took.length >> 1] ?? ends[ends.length - 1] - begins[0];
+}
+
+/** Round times in view, at least `spacing` pixels apart: `[{place, words}]`. */
+export function timeTicks(scale: Scale, spacing: number = 60) {
+  let unit = 1;
+  for (let power = 1; unit * scale.per < spacing; power *= 10) {
+    for (const digit of [1, 2, 5]) {
+      unit = digit * power;
+      if (unit * scale.per >= spacing) break;
+    }
+  }
+  const ticks = [];
+  const [from, to] = [scale.placeAt(scale.left), scale.placeAt(scale.right)];
+  const seconds = to >= 1e6;
+  const one = seconds ? 1e6 : 1000;
+  const digits = Math.max(0, Math.ceil(Math.log10(one / unit) - 1e-9));
+  for (let place = Math.ceil(from / unit) * unit; place <= to; place += unit)
+    ticks.push({ place, words: `${(place / one).toFixed(digits)} ${seconds ? "s" : "ms"}` });
+  return ticks;
+}

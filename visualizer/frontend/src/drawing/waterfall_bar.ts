@@ -1,0 +1,167 @@
+/**
+ * A request's bar: its spans from left to right. Families differ by height and by temperature: work is cool and
+ * high, waiting is warm and low, lost time is red.
+ */
+
+import { LOST, type Span, WAITING } from "../model/waterfall.ts";
+import type { CanvasPainter } from "./canvas_painter.ts";
+import { causeColour, causeWords } from "./causes.ts";
+
+/** from, to: px */
+type Part = { cause: string; about: number | null; from: number; to: number };
+
+export const BAR = 22; // px
+const DECODE = 12;
+const WAIT = 9;
+const LEAST = 0.6; // px; a shorter span between two passes is drawn as the one before
+const ROOM = 10; // px beside a label
+const LABELLED = new Set([...WAITING, "preempted", "paused"]);
+
+/** The spans of a bar as drawn: neighbours with one cause are one part. */
+export function partsOf(spans: Span[], x: (time: number) => number): Part[] {
+  const parts: Part[] = [];
+  for (const { start, end, cause, about } of spans) {
+    const [from, to] = [x(start), x(end)];
+    const last = parts.at(-1);
+    const isSliver = cause === "between_passes" && to - from < LEAST;
+    if (last && (isSliver || (last.cause === cause && last.about === about))) last.to = to;
+    else parts.push({ cause, about, from, to });
+  }
+  return parts;
+}
+
+/** Draws parts on the baseline `y`. */
+export function drawBar(
+  painter: CanvasPainter,
+  parts: Part[],
+  y: number,
+  { high = BAR }: { high?: number } = {},
+) {
+  for (const { cause, about, from, to } of parts)
+    drawPart(painter, cause, from, to, y, high, about);
+}
+
+/**
+ * Labels of the parts that have room for one: what a request waits for, and when it is preempted. Waiting for one
+ * reason behind several requests, one after the other, has one label.
+ */
+export function drawLabels(
+  painter: CanvasPainter,
+  parts: Part[],
+  y: number,
+  nameOf: (request: number) => string,
+  { high = BAR }: { high?: number } = {},
+) {
+  for (const { cause, heads, from, to } of labelled(parts)) {
+    const [head] = heads;
+    const label = heads.size === 1 && head !== null ? `behind ${nameOf(head)}` : causeWords(cause);
+    if (painter.measure(label) + ROOM > to - from) continue;
+    painter.text(label, from + 5, y - high + 10, { halo: painter.theme.ground });
+  }
+}
+
+function labelled(parts: Part[]) {
+  const runs: {
+    cause: string;
+    isBehind: boolean;
+    heads: Set<number | null>;
+    from: number;
+    to: number;
+  }[] = [];
+  for (const { cause, about, from, to } of parts) {
+    const head = WAITING.includes(cause) ? about : null;
+    const last = runs.at(-1);
+    if (last?.cause === cause && last.isBehind === (head !== null)) {
+      last.heads.add(head);
+      last.to = to;
+    } else runs.push({ cause, isBehind: head !== null, heads: new Set([head]), from, to });
+  }
+  return runs.filter(({ cause }) => LABELLED.has(cause) && cause !== "after_preemption");
+}
+
+function drawPart(
+  painter: CanvasPainter,
+  cause: string,
+  from: number,
+  to: number,
+  y: number,
+  high: number,
+  about: number | null,
+) {
+  const { theme } = painter;
+  const color = causeColour(theme, cause);
+  const gap = to - from > 3 ? 0.7 : 0;
+  const width = to - from - gap;
+  switch (cause) {
+    case "prefill":
+    case "failed_step":
+      painter.fill(from, y - high, width, high, color);
+      return;
+    case "decode":
+      painter.fill(from, y - DECODE, to - from, DECODE, color);
+      return;
+    case "recomputed":
+      painter.fill(from, y - high, width, high, color);
+      painter.fill(from, y - high, width, high, backHatch(painter, theme.ground));
+      return;
+    case "others_prefill":
+      if (to - from < 2.4) {
+        painter.faded(0.6, () => painter.fill(from, y - DECODE, to - from, DECODE, color));
+        return;
+      }
+      painter.faded(0.18, () => painter.fill(from, y - DECODE, width, DECODE, color));
+      painter.frame(from, y - DECODE, width, DECODE, color);
+      return;
+    case "preempted":
+      painter.frame(from, y - WAIT, Math.max(2, width), WAIT, color, 1.5, [4, 2.5]);
+      painter.fill(from - 0.5, y - high, 2.2, high, color);
+      return;
+    case "between_passes":
+      painter.fill(from, y - 3, to - from, 3, color);
+      return;
+    case "paused":
+    case "unknown":
+      painter.frame(from, y - WAIT, Math.max(1, width), WAIT, color, 1, [2, 2]);
+      return;
+    default:
+      drawWait(painter, cause, from, width, y, about === null ? 1 : 0.5);
+  }
+}
+
+/** A low bar under a line, at half strength behind another request; a dashed line after a preemption. */
+function drawWait(
+  painter: CanvasPainter,
+  cause: string,
+  from: number,
+  width: number,
+  y: number,
+  strength: number,
+) {
+  const color = causeColour(painter.theme, cause);
+  painter.faded(strength, () => painter.fill(from, y - WAIT, width, WAIT, color));
+  if (cause === "after_preemption") {
+    const line = causeColour(painter.theme, "preempted");
+    painter.line(from, y - WAIT + 1, from + width, y - WAIT + 1, line, 2, [3, 2]);
+  } else painter.fill(from, y - WAIT, width, 2, color);
+}
+
+/** Hatching in the other direction than "cached". */
+function backHatch(painter: CanvasPainter, color: string) {
+  return painter.tile(`back hatch ${color}`, 5, (tile) => {
+    tile.strokeStyle = color;
+    tile.lineWidth = 1.4;
+    tile.beginPath();
+    for (const offset of [-5, 0, 5]) {
+      tile.moveTo(offset - 1, -1);
+      tile.lineTo(offset + 6, 6);
+    }
+    tile.stroke();
+  });
+}
+
+/** The family of a cause, as the key has it. */
+export function familyOf(cause: string) {
+  if (WAITING.includes(cause)) return "waiting";
+  if (LOST.includes(cause)) return "lost";
+  return ["prefill", "decode"].includes(cause) ? "work" : "engine";
+}

@@ -1,0 +1,45 @@
+/** The bytes of a log, plain or gzipped, in pieces, so that a long log is drawn before all of it is unpacked. */
+
+const SLICE = 1 << 16;
+
+/** A Uint8Array of the view or buffer that the host provides. */
+export function asBytes(data: ArrayBuffer | ArrayBufferView): Uint8Array<ArrayBuffer> {
+  if (data instanceof Uint8Array) return data as Uint8Array<ArrayBuffer>;
+  if (ArrayBuffer.isView(data))
+    return new Uint8Array(data.buffer as ArrayBuffer, data.byteOffset, data.byteLength);
+  return new Uint8Array(data);
+}
+
+/** The bytes of base64 text; empty for notebooks that were saved before logs were stored as text. */
+export function fromBase64(text: unknown) {
+  const letters = typeof text === "string" ? atob(text) : "";
+  const bytes = new Uint8Array(letters.length);
+  for (let at = 0; at < bytes.length; at++) bytes[at] = letters.charCodeAt(at);
+  return bytes;
+}
+
+/** The unpacked bytes of a log as `{bytes, share}`: share is the part that has been consumed, from 0 to 1. */
+export async function* piecesOf(
+  data: ArrayBuffer | ArrayBufferView,
+): AsyncGenerator<{ bytes: Uint8Array; share: number }> {
+  const bytes = asBytes(data);
+  let read = 0;
+  const slices = new ReadableStream({
+    pull(controller) {
+      if (read >= bytes.length) return controller.close();
+      controller.enqueue(bytes.subarray(read, (read += SLICE)));
+    },
+  });
+  const gzipped = bytes[0] === 0x1f && bytes[1] === 0x8b;
+  const stream = gzipped ? slices.pipeThrough(new DecompressionStream("gzip")) : slices;
+  const reader = stream.getReader();
+  try {
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) return;
+      yield { bytes: value, share: Math.min(1, read / bytes.length) };
+    }
+  } finally {
+    reader.cancel().catch(() => {});
+  }
+}

@@ -1,0 +1,93 @@
+/**
+ * Reads a log into a model a few milliseconds at a time, so that the page stays responsive: the first
+ * picture is drawn as soon as the log is read that far, and the rest is read afterwards.
+ */
+
+import type { Opening } from "../board/view.ts";
+import { LogError, Model, SEARCHED } from "../model/index.ts";
+import { piecesOf } from "./log_bytes.ts";
+
+const SLICE = 8; // ms of work before the page gets its turn
+const SHORT = 20_000; // events to read before drawing; most logs are shorter
+
+export class LogReader {
+  model = new Model();
+  share = 0;
+  done = false;
+  /** The error in the log; the events before it are in the model. */
+  error: (Error & Partial<LogError>) | null = null;
+  #listeners: Set<() => void> = new Set();
+
+  /** Starts to read; stops when `isWanted()` returns false. */
+  constructor(log: ArrayBufferView, isWanted: () => boolean = () => true) {
+    this.#run(log, isWanted);
+  }
+
+  /**
+   * Resolves when enough is read to open a board at `opening`, or the whole log; until then calls `onProgress()`
+   * whenever more has been read.
+   */
+  async until(opening: Opening, onProgress: () => void) {
+    for (; !this.done && !isEnough(this.model, opening); onProgress()) await this.#nextProgress();
+  }
+
+  /** Calls `onProgress()` whenever more has been read; resolves after the last call. */
+  async follow(onProgress: () => void) {
+    while (!this.done) {
+      await this.#nextProgress();
+      onProgress();
+    }
+  }
+
+  #nextProgress(): Promise<void> {
+    return new Promise((resolve) => this.#listeners.add(resolve));
+  }
+
+  async #run(log: ArrayBufferView, isWanted: () => boolean) {
+    const { model } = this;
+    let until = performance.now() + SLICE;
+    try {
+      for await (const { bytes, share } of piecesOf(log)) {
+        model.read(bytes);
+        this.share = Math.min(share, 0.99); // consumed bytes are not parsed yet
+        if (performance.now() < until) continue;
+        this.#notify();
+        await turn();
+        if (!isWanted()) break;
+        until = performance.now() + SLICE;
+      }
+      model.end();
+    } catch (error) {
+      this.error = error instanceof LogError ? error : new Error(`it cannot be unpacked: ${error}`);
+    }
+    this.share = 1;
+    this.done = true;
+    this.#notify();
+  }
+
+  #notify() {
+    const listeners = this.#listeners;
+    this.#listeners = new Set();
+    for (const listener of listeners) listener();
+  }
+}
+
+/** Whether a board can open at the given step, or at the opening step. */
+function isEnough(model: Model, { step, selected, range, window }: Opening) {
+  if (model.events.length < SHORT) return false;
+  if (step == null) return model.events.length > SEARCHED;
+  const last = Math.max(step, ...(range ?? []), ...(window ?? []));
+  return model.lastStep > last && (selected == null || !!model.request(selected));
+}
+
+/** Yields to other tasks of the page; a timer would take 4 ms or, in a hidden tab, 1 s. */
+function turn(): Promise<void> {
+  return new Promise((resolve) => {
+    const { port1, port2 } = new MessageChannel();
+    port1.onmessage = () => {
+      port1.close();
+      resolve();
+    };
+    port2.postMessage(null);
+  });
+}

@@ -1,0 +1,216 @@
+/**
+ * A board in a notebook.
+ *
+ * Each panel is a widget. The panels of one log share one widget model with the state of the view: the log, the
+ * step, the selected request (or -1), the range and the window. Changes are applied here, in all panels of the
+ * page at once. Python gets them a few times a second, because a round trip takes about 50 ms.
+ *
+ * A notebook saves this state, so it does not contain a large log: `log`, base64 text, is then a part that is small
+ * enough to be saved, `whole` is false, and the page requests the whole log from the kernel.
+ */
+
+import { Board } from "../board/board.ts";
+import { cardOf, postcardPng } from "../board/postcard_box.ts";
+import { type Opening, type View, viewOf } from "../board/view.ts";
+import { h } from "../drawing/html.ts";
+import { KernelSync, type WidgetModel } from "./kernel_sync.ts";
+import { asBytes, fromBase64 } from "./log_bytes.ts";
+import { moveInto, remember, sendPicture } from "./outputs.ts";
+import { saveWith } from "./saved_state.ts";
+
+/** draws a log */
+export type Load = (board: Board, log: ArrayBufferView, opening: Opening) => Promise<void>;
+
+type Host = { getModel?: (reference: string) => Promise<WidgetModel> };
+
+/** what anywidget renders */
+export type Widget = { model: WidgetModel; el: HTMLElement; signal?: AbortSignal; host?: Host };
+
+const PATIENCE_FOR_TRACE = 60_000; // ms; a million events take a while
+const PATIENCE = 2000; // ms to wait for a kernel that may be busy or gone
+
+/** anywidget's `render`. */
+export const inNotebook =
+  (load: Load): ((widget: Widget) => Promise<void>) =>
+  async ({ model: traits, el, signal, host }) => {
+    const ending = signal ?? new AbortController().signal;
+    const reference = traits.get("view_model");
+    const key = [reference, traits.get("panel"), traits.get("only")].join();
+    if (moveInto(el, key)) return;
+    const shared = await modelOf(traits, host, reference);
+    const view = viewOf(reference);
+    const board = new Board(el, {
+      signal: ending,
+      view,
+      panel: traits.get("panel"),
+      project: shared.get("project"),
+      about: shared.get("about"),
+      trace: () => traceFrom(shared),
+      onChange: () => sync.moved(),
+    });
+    const sync = (view.sync ??= new KernelSync(
+      shared,
+      idOf(reference),
+      () => Object.assign({}, ...[...view.boards].filter((one) => one.model).map(known)),
+      (isDone) => view.boards.forEach((one) => sayKnown(one, isDone)),
+    ));
+    remember(el, key, board.root, ending);
+    const isWhole = !traits.get("panel") && !traits.get("only");
+    const draw = isWhole ? () => postcardPng(cardOf(board)) : undefined;
+    sendPicture(traits, board.root, () => [board], ending, draw);
+    saveWith(traits.widget_manager);
+    board.showMessage("loading", h("p", { class: "muted" }, "Requesting the log"));
+    const listen = (name: string, handler: (...what: any[]) => void) => {
+      const safe = (...what: any[]) => !ending.aborted && handler(...what);
+      shared.on(name, safe);
+      ending.addEventListener("abort", () => shared.off(name, safe));
+    };
+    board.reload = (log) =>
+      log.byteLength
+        ? load(board, log, { ...openingOf(shared), only: traits.get("only") })
+        : board.showMessage("empty", h("p", {}, missing(shared)));
+    // A change that comes with another log is applied when that log is opened.
+    const moved = (name: string, go: () => void) =>
+      listen(name, () => board.model && view.source === shared.get("log") && go());
+    moved("change:step", () => board.goTo(shared.get("step")));
+    for (const name of ["selected", "range"] as const)
+      moved(`change:${name}`, () => board.restore({ [name]: openingOf(shared)[name] }));
+    moved("change:slo", () => board.restore({ slo: openingOf(shared).slo }));
+    moved("change:axis", () => board.restore({ axis: shared.get("axis") }));
+    moved("change:window", () => {
+      const { window } = openingOf(shared);
+      if (window && String(window) !== String(board.state().window)) board.restore({ window });
+    });
+    listen("change:log", () => replaceLog(view, shared));
+    listen("msg:custom", (message, buffers) => {
+      if (message.log) view.gotLog?.(buffers[0]);
+    });
+    view.source ??= shared.get("log");
+    view.bytes ??= bytesFor(view, shared);
+    await board.reload(await view.bytes);
+    if (!shared.get("whole") && !view.isWhole) board.root.append(partOnly(shared));
+  };
+
+/** The trace of the log for Perfetto, from the kernel. */
+function traceFrom(shared: WidgetModel): Promise<Uint8Array> {
+  return new Promise((resolve, reject) => {
+    const end = () => {
+      clearTimeout(timer);
+      shared.off("msg:custom", hear);
+    };
+    const hear = (message: { trace?: boolean }, [bytes]: DataView[] = []) => {
+      if (!message.trace) return;
+      end();
+      resolve(asBytes(bytes));
+    };
+    const late = new Error("The kernel does not answer: run the cell again, then open the trace.");
+    const timer = setTimeout(() => {
+      end();
+      reject(late);
+    }, PATIENCE_FOR_TRACE);
+    shared.on("msg:custom", hear);
+    shared.send({ ask: "trace" });
+  });
+}
+
+/** Shows another log in all panels of the view. Each panel gets the message; the first one acts. */
+async function replaceLog(view: View, shared: WidgetModel) {
+  if (view.source === shared.get("log")) return;
+  view.source = shared.get("log");
+  view.play(false);
+  view.isWhole = false;
+  view.bytes = bytesFor(view, shared);
+  const bytes = await view.bytes;
+  view.reading = null;
+  for (const { root, reload } of view.boards) {
+    root.querySelector(".part")?.remove();
+    reload?.(bytes);
+  }
+}
+
+/** The widget model that a reference names; hosts provide it in one of two ways. */
+export function modelOf(
+  traits: WidgetModel,
+  host: Host | undefined,
+  reference: string,
+): Promise<WidgetModel> {
+  const id = idOf(reference);
+  return host?.getModel ? host.getModel(`anywidget:${id}`) : traits.widget_manager.get_model(id);
+}
+
+const idOf = (reference: string) => reference.replace("IPY_MODEL_", "");
+
+function openingOf(shared: WidgetModel): Opening {
+  const listed = (name: string) => (shared.get(name)?.length ? shared.get(name) : null);
+  const selected = shared.get("selected");
+  const [ttft, itl] = shared.get("slo") ?? [];
+  return {
+    step: shared.get("step"),
+    selected: selected < 0 ? null : selected,
+    range: listed("range"),
+    window: listed("window"),
+    axis: shared.get("axis"),
+    slo: ttft === undefined ? undefined : { ttft: 1000 * ttft, itl: 1000 * itl },
+  };
+}
+
+/** The whole log from the kernel if it answers in time, otherwise the saved part. */
+export function bytesFor(view: View, shared: WidgetModel): Promise<ArrayBufferView> {
+  const saved = () => fromBase64(shared.get("log"));
+  if (shared.get("whole")) return Promise.resolve(saved());
+  return new Promise((resolve) => {
+    const giveUp = setTimeout(() => resolve(saved()), PATIENCE);
+    view.gotLog = (bytes) => {
+      if (view.isWhole) return;
+      clearTimeout(giveUp);
+      view.isWhole = true;
+      const late = view.reading;
+      view.bytes = Promise.resolve(bytes);
+      resolve(bytes);
+      if (!late) return;
+      // The saved part is shown already; the whole log replaces it in every panel.
+      view.reading = null;
+      for (const { root, reload } of view.boards) {
+        root.querySelector(".part")?.remove();
+        reload?.(bytes);
+      }
+    };
+    shared.send({ ask: "log" });
+  });
+}
+
+/** A message: why there is no log to draw, and what to do. */
+export function missing(shared: WidgetModel) {
+  return shared.get("whole")
+    ? "The notebook was saved without this log. Run the cell again to draw the board."
+    : `The notebook does not contain this log, because ${tooLarge(shared)}`;
+}
+
+/** A note: a part of the log is shown, and what to do. */
+export function partOnly(shared: WidgetModel) {
+  const words = `The notebook contains a part of this log, because ${tooLarge(shared)}`;
+  return h("p", { class: "note part", role: "status" }, words);
+}
+
+function tooLarge(shared: WidgetModel) {
+  const { packed = 0, limit = 0 } = shared.get("sizes") ?? {};
+  const megabytes = (bytes: number) => (bytes / 1e6).toFixed(1);
+  return (
+    `its ${megabytes(packed)} MB, packed, are more than the ${megabytes(limit)} MB that are saved. ` +
+    'Run the cell again to see all of it. to_html(log, "board.html") writes all of it to a page of its own.'
+  );
+}
+
+/** The state of a board for the kernel; a panel without a time axis sends no window. */
+function known(board: Board) {
+  const { step, selected, range, window, axis, slo } = board.state();
+  const limits = [slo.ttft / 1000, slo.itl / 1000];
+  const state = { step, selected: selected ?? -1, range: range ?? [], axis, slo: limits };
+  return window === undefined ? state : { ...state, window: window ?? [] };
+}
+
+/** Sets `data-synced` on the root: the step and selection that the kernel has; absent while they are being sent. */
+function sayKnown({ root, store }: Board, isDone: boolean) {
+  if (isDone) root.dataset.synced = `${store.step} ${store.selected ?? -1}`;
+  else delete root.dataset.synced;
+}

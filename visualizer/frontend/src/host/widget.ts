@@ -1,0 +1,204 @@
+/**
+ * The entry points of a board: anywidget's `render` for notebooks, and `mount` for pages.
+ *
+ * In a notebook the panels of one log share a widget model, see `notebook.ts`; on a page they share the `view` that
+ * they are given.
+ */
+
+import { Board, type BoardOptions } from "../board/board.ts";
+import { takeKeysOfPage } from "../board/keys.ts";
+import type { Opening } from "../board/view.ts";
+import {
+  type ComparisonPage,
+  comparisonInNotebook,
+  drawComparison,
+  type Facts,
+} from "../compare/compare.ts";
+import { h } from "../drawing/html.ts";
+import { predictionInNotebook } from "../predict/predict.ts";
+import { forgetAddress, keepInAddress, readAddress, writeAddress } from "./address.ts";
+import { fromBase64 } from "./log_bytes.ts";
+import { LogReader } from "./log_reader.ts";
+import { inNotebook, type Widget } from "./notebook.ts";
+import { acceptLogs } from "./open_log.ts";
+
+/** the others are those of a board and of what it shows first */
+interface MountOptions {
+  log: ArrayBufferView; // the bytes
+  address?: boolean; // whether the page's address follows this board; by default, the first board's does
+  signal?: AbortSignal;
+  compare?: { b: string; facts: Facts }; // another log in base64, and the kernel's comparison
+  translate?: string; // where to send a log that the reader opens; the server returns it in our form
+  refusal?: string; // why there is no log
+}
+
+let ownsAddress = false;
+
+/** Draws a log in `host` and returns the Board, or two logs and returns the page. */
+export async function mount(
+  host: HTMLElement,
+  {
+    log,
+    address = !ownsAddress,
+    onChange,
+    signal = new AbortController().signal,
+    translate,
+    refusal,
+    ...options
+  }: MountOptions & Opening & Omit<BoardOptions, "signal">,
+): Promise<Board | ComparisonPage> {
+  const ends = new AbortController();
+  signal.addEventListener("abort", () => ends.abort());
+  // A page of one log shows any other that the reader opens.
+  let latest = 0; // the last of several that are dropped while one is translated
+  const replace = async (bytes: Uint8Array, name: string) => {
+    latest += 1;
+    const own = latest;
+    const sent = translate ? await send(translate, bytes) : { log: bytes };
+    if (own !== latest) return;
+    ends.abort();
+    document.title = name;
+    forgetAddress();
+    const about = { title: name };
+    return mount(host, {
+      ...sent,
+      translate,
+      about,
+      address: true,
+      theme: options.theme,
+      signal,
+      onChange,
+    });
+  };
+  if (options.compare) {
+    const { b, facts } = options.compare;
+    return drawComparison(host, { ...options, logs: [log, fromBase64(b)], facts, load, signal });
+  }
+  const here = location.href.replace(/#.*/, "");
+  const board = new Board(host, {
+    linkOf: address ? (state) => here + writeAddress(state) : undefined,
+    ...options,
+    signal: ends.signal,
+    onChange(state) {
+      onChange?.(state);
+      follow?.();
+    },
+  });
+  ownsAddress ||= address;
+  if (address) {
+    acceptLogs(host, replace, ends.signal);
+    takeKeysOfPage(board.root, ends.signal);
+  }
+  const follow = address ? keepInAddress(board, ends.signal) : null;
+  if (refusal) showError(board, new Error(refusal));
+  else await load(board, log, { ...options, ...(address && readAddress(location.hash)) });
+  return board;
+}
+
+/** Sends a file to be translated. */
+async function send(url: string, body: Uint8Array) {
+  try {
+    const answer = await fetch(url, { method: "POST", body: body as BodyInit });
+    const log = new Uint8Array(await answer.arrayBuffer());
+    return answer.ok ? { log } : { log, refusal: new TextDecoder().decode(log) };
+  } catch {
+    return { log: body, refusal: "underglass open has ended. Start it again to open this file." };
+  }
+}
+
+/**
+ * Reads the log, once for all boards of a view, and opens it, or shows an error. Resolves when the whole log is
+ * read; a long log is shown before that.
+ */
+export async function load(board: Board, log: ArrayBufferView, opening: Opening) {
+  const { view, root } = board;
+  const reader: LogReader = (view.reading ??= new LogReader(log, () => view.reading === reader));
+  const isCurrent = () => view.reading === reader && !board.signal.aborted;
+  const bar = h("progress", { max: 1, value: 0, "aria-label": "Loading" });
+  board.showMessage("loading", h("p", { class: "muted" }, "Reading the log"), bar);
+  const count = () => {
+    const share = Math.floor(reader.share * 100) / 100;
+    root.dataset.loaded = `${share}`;
+    return share;
+  };
+  await reader.until(opening, () => (bar.value = count()));
+  if (!isCurrent()) return;
+  const { model } = reader;
+  if (model.stepCount === 0 || model.settings.num_blocks === undefined) {
+    if (reader.error) showError(board, reader.error);
+    else showEmpty(board);
+    return;
+  }
+  board.open(model, opening);
+  await showRest(board, reader, isCurrent, count);
+}
+
+/** Shows the rest of the log as it is read, or the error in it. */
+async function showRest(
+  board: Board,
+  reading: LogReader,
+  isCurrent: () => boolean,
+  count: () => void,
+) {
+  const { model } = reading;
+  const note = h("p", { class: "note reading" });
+  if (!reading.done) board.root.append(note);
+  let drawn = model.events.length;
+  let told = -1;
+  await reading.follow(() => {
+    if (!isCurrent()) return;
+    const percent = Math.round(reading.share * 100);
+    // Only when it changes, because the page is then laid out.
+    if (percent !== told)
+      note.textContent = `${percent} % of the log is read, up to step ${model.lastStep}`;
+    told = percent;
+    // Each time twice as much, because a layout of a longer log costs more.
+    if (reading.done || model.events.length >= 2 * drawn) {
+      drawn = model.events.length;
+      board.grow();
+    }
+    count();
+  });
+  count();
+  note.remove();
+  if (!isCurrent() || !reading.error) return;
+  const { where, why } = locate(reading.error);
+  note.setAttribute("role", "alert");
+  note.textContent = `${where} cannot be used: ${why}. The board shows what came before it.`;
+  board.grid.before(note);
+  board.root.dataset.error = `${reading.error.line ?? ""}`;
+}
+
+function showEmpty(board: Board) {
+  board.showMessage(
+    "empty",
+    h("h2", {}, "There is nothing to show yet."),
+    h("p", {}, "This log has no steps. Submit a request, run the engine, then show the log again:"),
+    h(
+      "pre",
+      {},
+      'engine.submit("Once upon a time")\nwhile engine.has_work():\n    engine.step()\nshow(engine.log)',
+    ),
+  );
+}
+
+function showError(board: Board, error: NonNullable<LogReader["error"]>) {
+  const { where, why } = locate(error);
+  board.showMessage("error", h("h2", {}, `${where} cannot be used.`), h("p", {}, why));
+}
+
+/** The place and the reason of an error. */
+function locate({ line, reason, message }: NonNullable<LogReader["error"]>) {
+  if (line === 1) reason += ". To open the log of another engine, run: underglass open FILE";
+  return { where: line ? `Line ${line} of the log` : "The log", why: reason ?? message };
+}
+
+const RENDERERS: Record<string, (widget: Widget) => Promise<void>> = {
+  compare: comparisonInNotebook(load),
+  predict: predictionInNotebook(load),
+};
+const board = inNotebook(load);
+
+export default {
+  render: (widget: Widget) => (RENDERERS[widget.model.get("kind")] ?? board)(widget),
+};

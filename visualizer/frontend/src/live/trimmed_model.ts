@@ -1,0 +1,66 @@
+/**
+ * A live log grows without limit, a browser's memory does not. When the log is too long, a model of the same log
+ * from a later step on replaces it. The new log begins with a keyframe, as the server's window does, and is
+ * folded in small slices while the old model is still shown.
+ */
+
+import type { State } from "../model/fold.ts";
+import { Model } from "../model/index.ts";
+import { SCHEMA } from "../model/log.ts";
+
+const SLICE = 400; // events
+
+export class TrimmedModel {
+  old: Model;
+  next: number;
+  model: Model;
+
+  /** Starts at the step after which about `kept` events follow. */
+  constructor(old: Model, kept: number) {
+    this.old = old;
+    const step = old.stepOf(old.firstSeq + old.events.length - kept);
+    const state = old.stateAt(step);
+    this.next = state.seq + 1;
+    this.model = new Model([keyframe(state)]);
+  }
+
+  /** Works for some milliseconds; returns true once it has caught up. */
+  advance(milliseconds: number) {
+    const until = performance.now() + milliseconds;
+    const { old, model } = this;
+    while (performance.now() < until) {
+      const events = old.eventsIn(this.next, this.next + SLICE - 1);
+      if (!events.length) return true;
+      model.append(events);
+      this.next += events.length;
+    }
+    return false;
+  }
+}
+
+/** A folded state as a keyframe event, as `State.keyframe` in Python. */
+export function keyframe(state: State): any {
+  const core = state.core();
+  const { settings, classes, lanes } = state;
+  const requests = core.requests.map((entry) => {
+    const { content, length, label, priority, maxTokens, sampling } = state.request(entry.id);
+    const texts = content.texts.slice(0, length);
+    return { ...entry, texts, label, priority, max_tokens: maxTokens, sampling };
+  });
+  const nodes = core.nodes.map((entry) => ({
+    ...entry,
+    texts: state.textsOf(state.node(entry.id)),
+  }));
+  const holds = core.holds.map((entry) => ({ ...entry, label: state.holds.get(entry.id)?.label }));
+  const shown = {
+    expert_loads: state.expertLoads,
+    schema: SCHEMA,
+    settings,
+    classes,
+    requests,
+    nodes,
+    holds,
+    lanes,
+  };
+  return { type: "keyframe", seq: state.seq, state: { ...core, ...shown } };
+}

@@ -1,0 +1,946 @@
+/**
+ * The fold: computes the engine's state from its events. `engine/core/log/fold.py` does the same in Python, and a
+ * golden test checks that the two agree after every event.
+ *
+ * Applying events 0..k gives exactly the state the engine had after event k. Three helpers do most of the work:
+ * `#allocate` takes blocks from the free stack, `#decref` drops references, `#lock` counts the requests that lock a
+ * path of the tree.
+ *
+ * `copy()` is cheap even for a large state, because unchanged parts are shared (copy on write). Lists of blocks and
+ * of running requests are therefore replaced, never changed in place. Requests and nodes are changed through
+ * `#writable`, which clones one that a copy may share. Token lists only grow, and folding the same events again finds
+ * the same tokens at the same positions, so all copies share them: a request has its length, a node its offset.
+ */
+
+import { CowList } from "./cow_list.ts";
+import type * as Events from "./events.d.ts";
+import { added, type Loads, unpacked } from "./expert_loads.ts";
+import { type Lane, laneOf, leaveLane, takeLane } from "./lanes.ts";
+import { LogError } from "./log.ts";
+
+/**
+ * hashes: of the prompt's full blocks, in a
+ *   foreign log without token ids
+ */
+export type Content = { tokens: number[]; texts: string[]; hashes?: string[] };
+
+/** of the engine */
+type Settings = {
+  token_budget: number;
+  max_batch_size: number;
+  num_blocks: number;
+  block_size: number;
+} & Record<string, any>;
+
+export interface RequestState {
+  id: number;
+  root: number;
+  sample: number;
+  promptLength: number;
+  content: Content; // the first `length` tokens of it are the request's
+  length: number;
+  computed: number; // leading tokens whose KV is in the request's blocks
+  table: number[]; // token p lives in block table[p / block_size]
+  lock: number; // radix node up to which its path is locked; 0: none
+  slots: number; // seats in the batch
+  preemptions: number;
+  place: number | null; // waiting: position in the queue, smaller is earlier; null: running
+  label: string;
+  priority: number;
+  maxTokens: number;
+  sampling: Record<string, any>;
+  epoch?: object; // the state that may change it in place, as in NodeState
+}
+
+/** a held prefix, which no request needs to use; never changed */
+interface HoldState {
+  id: number;
+  table: number[];
+  lock: number;
+  label: string;
+}
+
+/** a run of blocks of the radix tree, or a block of the hash cache */
+export interface NodeState {
+  id: number;
+  parent: number;
+  content: Content; // its tokens are those from `from` on, a block's worth per block
+  from: number;
+  blocks: number[];
+  copies: number[]; // hash cache: duplicates of the block, oldest first
+  last: number; // tick of the latest lock; hash cache: 0
+  lock: number; // live requests locked here or below; hash cache: 0
+  used: number | null; // step of the latest use; null: before the log begins
+  source?: string; // the replica that computed an adopted node
+  below: number; // hash cache: the nodes directly below it
+  hash?: string; // of a reported block, in hex
+  media?: string[]; // where a reported block and its copies are; replaced, never changed
+  epoch?: object; // the state that may change it in place
+}
+
+const ROOT = 0;
+const MAX_BLOCKS = 4_000_000; // as in visualizer/sources/limits.py: a damaged number would fill the memory
+
+type PlannedRow = [request: number, start: number, count: number, drafts: number[]];
+export type LogSource = { engine?: string; recorder?: string; facts?: Record<string, string> };
+
+export class State {
+  seq = -1;
+  step = 0;
+  tick = 0;
+  /** Whether steps run only on demand. */
+  paused = false;
+  settings = {} as Settings;
+  /** The class of each replaceable part, as in run_started. */
+  classes: Record<string, string> = {};
+  /** Where a foreign log comes from, as in run_started. */
+  source: LogSource = {};
+  running: number[] = [];
+  /** Maps a scheduled, unfinished step to its rows, which are replaced and never changed. */
+  plans: Map<number, PlannedRow[]> = new Map();
+  /** The blocks that have a window page, if the model has sliding layers; the set is replaced, never changed. */
+  windowPages: Set<number> | null = null;
+  free: CowList<number> = new CowList();
+  /** Hash cache: evictable blocks, the next one first; replaced, never changed. */
+  queue: number[] = [];
+  requests: CowList<RequestState> = new CowList();
+  nodes: CowList<NodeState> = new CowList();
+  /** Replaced, never changed in place: copies share it. */
+  holds: Map<number, HoldState> = new Map();
+  /** The latest counts of a foreign log that has only counts. */
+  reported: Events.StepReported | null = null;
+  /** How many tokens each expert has computed so far; replaced, never changed. */
+  expertLoads: Loads = [];
+  /** The lanes by their number (see `lanes.ts`); the list is replaced, never changed. */
+  lanes: Lane[] = [];
+  /** The number of blocks of each kind; together, all blocks. */
+  counts = { unshared: 0, shared: 0, cached: 0, free: 0 };
+  waitingCount = 0;
+  /** The waiting requests that were preempted. */
+  suspendedCount = 0;
+  /** One more than the highest number of a block that was ever allocated. */
+  reach = 0;
+  /** Twice the reference count, plus one for a cached block. */
+  blockWords: CowList<number> = new CowList();
+  /** The latest text of each token id; all copies share it. */
+  pieces: string[] = [];
+  front = 0;
+  back = 0;
+  epoch = {};
+
+  /** An independent copy. */
+  copy(): State {
+    const copy = Object.assign(new State(), this);
+    copy.free = this.free.copy();
+    copy.requests = this.requests.copy();
+    copy.nodes = this.nodes.copy();
+    copy.blockWords = this.blockWords.copy();
+    copy.counts = { ...this.counts };
+    copy.epoch = {};
+    this.epoch = {};
+    return copy;
+  }
+
+  /** Applies the next event, which `parseLog` has checked. */
+  apply(event: Events.LogEvent) {
+    this.seq++;
+    (this as any)[event.type](event);
+  }
+
+  get blockSize() {
+    return this.settings.block_size;
+  }
+
+  /** Whether the prefix cache is a hash table, not a radix tree. */
+  get isHashed() {
+    return this.settings.prefix_cache === "hash";
+  }
+
+  /** Reference count of a block: the tables that contain it, plus one while it is cached. */
+  refs(block: number) {
+    return (this.blockWords.get(block) ?? 0) >> 1;
+  }
+
+  /** Whether a block is cached. */
+  inTree(block: number) {
+    return ((this.blockWords.get(block) ?? 0) & 1) === 1;
+  }
+
+  /** The number of blocks that eviction can free: cached ones without those of held prefixes. */
+  get evictable() {
+    const held = new Set([...this.holds.values()].flatMap(({ table }) => table));
+    let kept = 0;
+    for (const block of held) {
+      const word = this.blockWords.get(block) ?? 0;
+      kept += Number(kindOf(word - 2 * this.#holdsOf(block)) === "cached");
+    }
+    return this.counts.cached - kept;
+  }
+
+  /** Ids of the waiting requests, front to back. */
+  waiting(): number[] {
+    return this.requests
+      .list()
+      .filter((request) => request.place !== null)
+      .sort((a, b) => Number(a.place) - Number(b.place))
+      .map((request) => request.id);
+  }
+
+  /** Nodes from `node` up, without the root. */
+  path(node: number): NodeState[] {
+    const path = [];
+    for (let id = node; id !== ROOT; id = path[path.length - 1].parent) path.push(this.node(id));
+    return path;
+  }
+
+  /** Blocks on the path from the root to the end of `node`. */
+  depth(node: number) {
+    let blocks = 0;
+    for (let id = node; id !== ROOT; ) {
+      const above = this.node(id);
+      blocks += above.blocks.length;
+      id = above.parent;
+    }
+    return blocks;
+  }
+
+  /** How many tokens of the prefix that ends at a node were adopted, and from where. */
+  adoptedPrefix(id: number) {
+    const nodes = this.path(id).filter(({ source }) => source);
+    const blocks = nodes.reduce((sum, node) => sum + node.blocks.length, 0);
+    const source = [...new Set(nodes.map((node) => node.source))].join(" and ");
+    return { adopted: blocks * this.blockSize, source };
+  }
+
+  request(id: number): RequestState {
+    const request = this.requests.get(id);
+    if (!request) throw this.#error(`there is no request ${id}`);
+    return request;
+  }
+
+  node(id: number): NodeState {
+    const node = this.nodes.get(id);
+    if (!node) throw this.#error(`there is no tree node ${id}`);
+    return node;
+  }
+
+  /** The rows of the current step; none before it is scheduled and after it finished. */
+  get plan() {
+    return this.plans.get(this.step) ?? [];
+  }
+
+  /** A request's rows in steps before the current one that are still computed. */
+  inFlight(id: number) {
+    return [...this.plans].flatMap(([step, rows]) =>
+      step === this.step ? [] : rows.filter(([request]) => request === id),
+    );
+  }
+
+  /** How many tokens of a request are computed or in flight. */
+  scheduledTokens(id: number) {
+    const counts = this.inFlight(id).map(([, , count]) => count);
+    return counts.reduce((sum, count) => sum + count, this.request(id).computed);
+  }
+
+  /** The state in plain values, as Python's fold and the engine's snapshot give it. */
+  core() {
+    const pages = this.windowPages && [...this.windowPages].sort((a, b) => a - b);
+    return {
+      ...(pages && { window_pages: pages }),
+      seq: this.seq,
+      step: this.step,
+      tick: this.tick,
+      paused: this.paused,
+      waiting: this.waiting(),
+      running: [...this.running],
+      plan: plainRows(this.plan),
+      in_flight: [...this.plans]
+        .filter(([step, rows]) => step !== this.step && rows.length)
+        .map(([step, rows]) => [step, plainRows(rows)]),
+      free: this.free.list(),
+      queue: [...this.queue],
+      refs: Array.from({ length: this.settings.num_blocks ?? 0 }, (_, block) => this.refs(block)),
+      requests: this.requests.list().map((request) => ({
+        id: request.id,
+        root: request.root,
+        sample: request.sample,
+        prompt_length: request.promptLength,
+        tokens: request.content.tokens.slice(0, request.length),
+        computed: request.computed,
+        table: [...request.table],
+        lock: request.lock,
+        slots: request.slots,
+        preemptions: request.preemptions,
+      })),
+      nodes: this.nodes.list().map((node) => ({
+        id: node.id,
+        parent: node.parent,
+        tokens: this.tokensOf(node),
+        blocks: [...node.blocks],
+        copies: [...node.copies],
+        last: node.last,
+        lock: node.lock,
+      })),
+      holds: [...this.holds.values()]
+        .sort((a, b) => a.id - b.id)
+        .map(({ id, table, lock }) => ({ id, table: [...table], lock })),
+    };
+  }
+
+  /**
+   * The blocks of a cached prefix that a request can use; `usable_prefix` in `engine/core/log/state.py` explains it.
+   *
+   * @param copies of each block, the oldest first
+   */
+  usablePrefix(copies: number[][]) {
+    const { windowPages: pages, blockSize: size } = this;
+    if (!pages) return copies.map(([oldest]) => oldest);
+    const blocks = copies.map((same) => same.find((one) => pages.has(one)) ?? same[0]);
+    const before = this.settings.window - 1;
+    let longest = 0;
+    let inARow = 0;
+    for (const [index, block] of blocks.entries()) {
+      inARow = pages.has(block) ? inARow + 1 : 0;
+      if (inARow * size >= Math.min(before, (index + 1) * size)) longest = index + 1;
+    }
+    return blocks.slice(0, longest);
+  }
+
+  /** A node's tokens. */
+  tokensOf({ content, from, blocks }: NodeState) {
+    return content.tokens.slice(from, from + blocks.length * this.blockSize);
+  }
+
+  /** The texts of a node's tokens. */
+  textsOf({ content, from, blocks }: NodeState) {
+    return content.texts.slice(from, from + blocks.length * this.blockSize);
+  }
+
+  // Helpers
+
+  #error(reason: string) {
+    return new LogError(reason, { seq: this.seq });
+  }
+
+  /** An object that this state may change: itself, or a clone if a copy may share it. */
+  #writable<T extends RequestState | NodeState>(pages: CowList<T>, item: T): T {
+    if (item.epoch === this.epoch) return item;
+    const own = { ...item, epoch: this.epoch };
+    pages.set(item.id, own);
+    return own;
+  }
+
+  /** Shares one string between all tokens with the same text. */
+  #piece(token: number, text: string): string {
+    return this.pieces[token] === text ? this.pieces[token] : (this.pieces[token] = text);
+  }
+
+  #writableRequest(id: number) {
+    return this.#writable(this.requests, this.request(id));
+  }
+
+  /** Gives a request a lane, unless it has one. */
+  #takeLane(id: number) {
+    if (laneOf(this.lanes, id) >= 0) return;
+    const { label } = this.request(id);
+    const { step } = this;
+    const { max_batch_size: seats } = this.settings;
+    this.lanes = takeLane(this.lanes, { request: id, label, step, seats });
+  }
+
+  #addRequestState(request: RequestState) {
+    this.requests.set(request.id, { ...request, epoch: this.epoch });
+    if (request.place === null) return;
+    this.waitingCount++;
+    if (request.preemptions) this.suspendedCount++;
+  }
+
+  /** Adds a request of a keyframe, or a new one, which has fewer fields. */
+  #addRequest(entry: any, place: number | null) {
+    const { id, root = id, sample = 0, tokens, texts, prompt_length, max_tokens } = entry;
+    const { computed = 0, table = [], lock = ROOT, slots, preemptions = 0 } = entry;
+    const { label, priority, sampling } = entry;
+    this.#addRequestState({
+      id,
+      root,
+      sample,
+      promptLength: prompt_length ?? tokens.length,
+      content: {
+        tokens: [...tokens],
+        texts: texts.map((text: string, index: number) => this.#piece(tokens[index], text)),
+        hashes: entry.hashes,
+      },
+      length: tokens.length,
+      computed,
+      table,
+      lock,
+      slots,
+      preemptions,
+      place,
+      label,
+      priority,
+      maxTokens: max_tokens,
+      sampling,
+    });
+  }
+
+  /** Adds a node that no request has locked yet. */
+  #addNode(node: Partial<NodeState> & Pick<NodeState, "id" | "parent" | "content" | "blocks">) {
+    const fresh = { from: 0, copies: [], last: 0, lock: 0, used: null, below: 0 };
+    this.nodes.set(node.id, { ...fresh, ...node, epoch: this.epoch });
+    if (this.isHashed) this.#countBelow(node.parent, 1);
+  }
+
+  #countBelow(parent: number, by: 1 | -1) {
+    const above = this.nodes.get(parent);
+    if (above) this.#writable(this.nodes, above).below += by;
+  }
+
+  /** Resets the memory; by default all blocks are free. */
+  #reset(settings: Settings, free?: number[]) {
+    if (settings.num_blocks > MAX_BLOCKS)
+      throw this.#error(`num_blocks must be at most ${MAX_BLOCKS}, got ${settings.num_blocks}`);
+    this.settings = settings;
+    this.windowPages = settings.num_window_pages === undefined ? null : new Set();
+    this.counts.free = settings.num_blocks;
+    if (free) for (const block of free) this.free.push(block);
+    else for (let block = settings.num_blocks; block-- > 0; ) this.free.push(block);
+    this.#addNode({ id: ROOT, parent: -1, content: { tokens: [], texts: [] }, blocks: [] });
+  }
+
+  /** Changes a block's word and updates the counts. */
+  #count(block: number, by: number) {
+    const before = this.blockWords.get(block) ?? 0;
+    const held = this.holds.size && 2 * this.#holdsOf(block);
+    const kind = kindOf(before - held);
+    const next = kindOf(before + by - held);
+    if (kind !== next) {
+      this.counts[kind]--;
+      this.counts[next]++;
+      if (next === "free") this.#takePages([block]);
+    }
+    this.blockWords.set(block, before + by);
+  }
+
+  #givePages(blocks: number[]) {
+    if (this.windowPages) this.windowPages = new Set([...this.windowPages, ...blocks]);
+  }
+
+  #takePages(blocks: number[]) {
+    if (!blocks.some((block) => this.windowPages?.has(block))) return;
+    this.windowPages = new Set(this.windowPages);
+    for (const block of blocks) this.windowPages.delete(block);
+  }
+
+  #holdsOf(block: number) {
+    let holds = 0;
+    for (const { table } of this.holds.values()) holds += Number(table.includes(block));
+    return holds;
+  }
+
+  /** Adds a hold's references. A block that only holds use counts as cached, because no request uses it. */
+  #addHold(hold: HoldState) {
+    this.holds = new Map(this.holds).set(hold.id, hold);
+    for (const block of hold.table)
+      this.blockWords.set(block, (this.blockWords.get(block) ?? 0) + 2);
+  }
+
+  #incref(blocks: number[]) {
+    for (const block of blocks) this.#count(block, 2);
+  }
+
+  #allocate(blocks: number[]) {
+    for (const block of blocks) {
+      // The last block, unless a custom block pool chose another.
+      if (!this.free.take(block)) throw this.#error(`allocates block ${block}, which is not free`);
+      this.#count(block, 2);
+      this.reach = Math.max(this.reach, block + 1);
+    }
+    this.#givePages(blocks);
+  }
+
+  /**
+   * Drops references of a block table. With the radix tree the first of its free blocks is allocated first, otherwise
+   * the last. With the hash cache, a block that is only cached joins the eviction queue, the tail of the table first.
+   */
+  #decref(blocks: number[]) {
+    const tailFirst = this.isHashed || this.settings.prefix_cache === "off";
+    for (const block of tailFirst ? blocks : blocks.toReversed()) {
+      if (!this.refs(block)) throw this.#error(`frees block ${block}, which has no references`);
+      this.#count(block, -2);
+      if (!this.refs(block)) this.free.push(block);
+    }
+    this.#enqueue(blocks);
+  }
+
+  #enqueue(released: number[]) {
+    if (!this.isHashed) return;
+    const idle = released.filter((block) => this.inTree(block) && this.refs(block) === 1);
+    if (idle.length) this.queue = this.queue.concat(idle.toReversed());
+  }
+
+  #dequeue(blocks: number[]) {
+    if (!this.isHashed || !blocks.length) return;
+    const used = new Set(blocks);
+    this.queue = this.queue.filter((block) => !used.has(block));
+  }
+
+  /** Adds blocks of a request to the tree, or removes them. */
+  #cache(blocks: number[], by: 1 | -1) {
+    for (const block of blocks) this.#count(block, by);
+    if (by > 0) this.#incref(blocks);
+    else this.#decref(blocks);
+  }
+
+  #lock(request: { lock: number }, node: number) {
+    if (request.lock === ROOT && node === ROOT) return;
+    if (this.isHashed) {
+      for (const end of [node, request.lock]) {
+        for (const { id } of this.path(end)) {
+          this.#writable(this.nodes, this.node(id)).used = this.step;
+        }
+      }
+      request.lock = node;
+      return;
+    }
+    this.tick++;
+    if (node === request.lock) return this.#touch(node, 0);
+    this.#touch(node, 1);
+    this.#touch(request.lock, -1);
+    request.lock = node;
+  }
+
+  #touch(node: number, by: 1 | 0 | -1) {
+    for (let id = node; id !== ROOT; ) {
+      const own = this.#writable(this.nodes, this.node(id));
+      own.lock += by;
+      own.last = this.tick;
+      own.used = this.step;
+      id = own.parent;
+    }
+  }
+
+  #release(request: RequestState) {
+    this.#decref(request.table);
+    request.table = [];
+    request.computed = 0;
+    this.#lock(request, ROOT);
+  }
+
+  #countLock(node: number) {
+    if (!this.isHashed) for (const above of this.path(node)) above.lock++;
+  }
+
+  // One method per kind of event, with the event's name
+
+  run_started({ settings, classes, source }: Events.RunStarted) {
+    this.#reset(settings as Settings);
+    this.classes = classes;
+    this.source = source ?? {};
+  }
+
+  request_arrived(event: Events.RequestArrived) {
+    const { request: id, prompt: tokens, n: slots } = event;
+    this.#addRequest({ ...event, id, tokens, slots }, ++this.back);
+  }
+
+  step_started(event: Events.StepStarted) {
+    this.step = event.step;
+  }
+
+  admitted(event: Events.Admitted) {
+    const request = this.#writableRequest(event.request);
+    request.place = null;
+    this.waitingCount--;
+    if (request.preemptions) this.suspendedCount--;
+    this.running = [...this.running, request.id];
+    this.#takeLane(request.id);
+    this.#incref(event.blocks);
+    this.#dequeue(event.blocks);
+    request.table = event.blocks;
+    request.computed = event.blocks.length * this.blockSize;
+    this.#lock(request, event.node);
+  }
+
+  blocks_allocated(event: Events.BlocksAllocated) {
+    const request = this.#writableRequest(event.request);
+    this.#allocate(event.blocks);
+    request.table = request.table.concat(event.blocks);
+  }
+
+  block_copied(event: Events.BlockCopied) {
+    const request = this.#writableRequest(event.request);
+    this.#allocate([event.block]);
+    request.table = request.table.with(event.index, event.block);
+    this.#decref([event.source]);
+  }
+
+  preempted(event: Events.Preempted) {
+    const request = this.#writableRequest(event.request);
+    for (const [step, rows] of this.plans)
+      this.#setPlan(
+        step,
+        rows.filter(([id]) => id !== request.id),
+      );
+    this.running = this.running.filter((id) => id !== request.id);
+    this.#release(request);
+    request.preemptions++;
+    request.place = --this.front;
+    this.waitingCount++;
+    this.suspendedCount++;
+  }
+
+  radix_evicted(event: Events.RadixEvicted) {
+    const node = this.node(event.node);
+    this.nodes.delete(node.id);
+    this.#cache(node.blocks, -1);
+  }
+
+  step_scheduled(event: Events.StepScheduled) {
+    this.#setPlan(this.step, event.rows.map(withDrafts));
+  }
+
+  #setPlan(step: number, rows: PlannedRow[] | null) {
+    this.plans = new Map(this.plans);
+    if (rows) this.plans.set(step, rows);
+    else this.plans.delete(step);
+  }
+
+  forked(event: Events.Forked) {
+    const parent = this.#writableRequest(event.parent);
+    parent.slots = 1;
+    this.#addRequestState({
+      ...parent,
+      id: event.request,
+      sample: event.sample,
+      content: {
+        tokens: parent.content.tokens.slice(0, parent.length),
+        texts: parent.content.texts.slice(0, parent.length),
+        hashes: parent.content.hashes,
+      },
+      lock: ROOT,
+      preemptions: 0,
+    });
+    this.running = [...this.running, event.request];
+    this.#takeLane(event.request);
+    this.#incref(parent.table);
+    this.#lock(this.#writableRequest(event.request), parent.lock);
+    for (const [step, rows] of this.plans) {
+      const row = rows.find(([request]) => request === parent.id);
+      if (row) this.#setPlan(step, [...rows, [event.request, row[1], row[2], row[3]]]);
+    }
+  }
+
+  step_finished(event: Events.StepFinished) {
+    const { step = this.step, wasted = [] } = event; // without it, the step that started last
+    // Rows are read by index: they are half of a log, and an iterator for each takes as long as the rest.
+    for (const row of this.plans.get(step) ?? []) {
+      const request = this.requests.get(row[0]);
+      if (!request || wasted.includes(row[0])) continue; // it ended, or its step was dropped
+      this.#writable(this.requests, request).computed = row[1] + row[2] - row[3].length;
+    }
+    for (const row of event.tokens) {
+      const request = this.#writableRequest(row[0]);
+      const { tokens, texts } = request.content;
+      const ids = row[1];
+      for (let index = 0; index < ids.length; index++, request.length++) {
+        if (request.length < tokens.length) continue; // it has been folded before
+        tokens.push(ids[index]);
+        texts.push(this.#piece(ids[index], row[2][index]));
+      }
+      request.computed += row[3] ?? 0;
+    }
+    this.#setPlan(step, null);
+    if (event.expert_loads)
+      this.expertLoads = added(this.expertLoads, unpacked(event.expert_loads));
+  }
+
+  blocks_trimmed(event: Events.BlocksTrimmed) {
+    const request = this.#writableRequest(event.request);
+    this.#decref(request.table.slice(event.keep));
+    request.table = request.table.slice(0, event.keep);
+    request.computed = Math.min(request.computed, event.keep * this.blockSize);
+    if (!this.isHashed) return;
+    const path = this.path(request.lock);
+    if (path.length > event.keep) request.lock = path.at(-event.keep)?.id ?? ROOT;
+    if (!event.keep) request.lock = ROOT;
+  }
+
+  radix_split(event: Events.RadixSplit) {
+    const lower = this.#writable(this.nodes, this.node(event.node));
+    this.#addNode({ ...lower, id: event.upper, blocks: lower.blocks.slice(0, event.at) });
+    lower.parent = event.upper;
+    lower.last = this.tick + 1; // the access that follows counts for it, too
+    lower.used = this.step;
+    lower.from += event.at * this.blockSize;
+    lower.blocks = lower.blocks.slice(event.at);
+  }
+
+  radix_joined(event: Events.RadixJoined) {
+    const request = this.#writableRequest(event.request);
+    const start = this.depth(request.lock);
+    const end = start + event.blocks.length;
+    const own = request.table.slice(start, end);
+    for (const [index, block] of event.blocks.entries()) {
+      if (!this.windowPages?.has(own[index]) || this.windowPages.has(block)) continue;
+      this.#takePages([own[index]]);
+      this.#givePages([block]);
+    }
+    this.#incref(event.blocks);
+    this.#decref(own);
+    request.table = [
+      ...request.table.slice(0, start),
+      ...event.blocks,
+      ...request.table.slice(end),
+    ];
+    this.#lock(request, event.node);
+  }
+
+  radix_inserted(event: Events.RadixInserted) {
+    const request = this.#writableRequest(event.request);
+    const from = this.depth(request.lock) * this.blockSize;
+    const { node: id, parent, blocks } = event;
+    this.#addNode({ id, parent, content: request.content, from, blocks, used: this.step });
+    this.#cache(event.blocks, 1);
+    this.#lock(request, event.node);
+  }
+
+  radix_extended(event: Events.RadixExtended) {
+    const request = this.#writableRequest(event.request);
+    const node = this.#writable(this.nodes, this.node(event.node));
+    // The request has the node's tokens too and continues after them.
+    node.content = request.content;
+    node.from = (this.depth(node.id) - node.blocks.length) * this.blockSize;
+    node.blocks = node.blocks.concat(event.blocks);
+    this.#cache(event.blocks, 1);
+    this.#lock(request, event.node);
+  }
+
+  blocks_stored(event: Events.BlocksStored) {
+    const request = this.#writableRequest(event.request);
+    let from = this.depth(request.lock) * this.blockSize;
+    let { parent } = event;
+    for (const [index, id] of event.nodes.entries()) {
+      const block = event.blocks[index];
+      const known = this.nodes.get(id);
+      if (known) {
+        const node = this.#writable(this.nodes, known);
+        node.copies = [...node.copies, block];
+      } else {
+        this.#addNode({ id, parent, content: request.content, from, blocks: [block] });
+      }
+      parent = id;
+      from += this.blockSize;
+    }
+    this.#cache(event.blocks, 1);
+    this.#lock(request, parent);
+  }
+
+  block_evicted(event: Events.BlockEvicted) {
+    const { hash } = this.node(event.node);
+    this.#removeCopy(event);
+    if (hash) return; // the number is the reader's: no memory is known to be free
+    this.#dequeue([event.block]);
+    // Below the blocks that are free already: those are allocated first.
+    const free = this.free.list();
+    this.free = new CowList();
+    for (const block of [event.block, ...free]) this.free.push(block);
+  }
+
+  window_pages_evicted({ blocks }: Events.WindowPagesEvicted) {
+    this.#takePages(blocks);
+  }
+
+  block_withdrawn(event: Events.BlockWithdrawn) {
+    this.#writableRequest(event.request).lock = this.node(event.node).parent;
+    this.#removeCopy(event);
+  }
+
+  #removeCopy({ node: id, block }: { node: number; block: number }) {
+    let node = this.#writable(this.nodes, this.node(id));
+    const all = [...node.blocks, ...node.copies];
+    const copies = all.filter((one) => one !== block);
+    node.blocks = copies.slice(0, 1);
+    node.copies = copies.slice(1);
+    node.media = node.media?.toSpliced(all.indexOf(block), 1);
+    while (node.id !== ROOT && !node.blocks.length && !node.below) {
+      this.nodes.delete(node.id);
+      this.#countBelow(node.parent, -1);
+      node = this.node(node.parent);
+    }
+    this.#count(block, -1);
+    this.#count(block, -2);
+  }
+
+  request_finished(event: Events.RequestFinished) {
+    const request = this.#writableRequest(event.request);
+    if (request.place !== null) {
+      this.waitingCount--;
+      if (request.preemptions) this.suspendedCount--;
+    } else this.running = this.running.filter((id) => id !== request.id);
+    this.#release(request);
+    this.requests.delete(request.id);
+    this.lanes = leaveLane(this.lanes, request.id, this.step);
+  }
+
+  prefix_held({ hold: id, node, blocks, label }: Events.PrefixHeld) {
+    const hold = { id, table: blocks, lock: ROOT, label };
+    this.#lock(hold, node);
+    this.#addHold(hold);
+    this.#dequeue(blocks);
+  }
+
+  prefix_released(event: Events.PrefixReleased) {
+    const hold = this.holds.get(event.hold);
+    if (!hold) throw this.#error(`there is no hold ${event.hold}`);
+    this.holds = new Map(this.holds);
+    this.holds.delete(hold.id);
+    for (const block of hold.table)
+      this.blockWords.set(block, (this.blockWords.get(block) ?? 0) - 2);
+    this.#enqueue(hold.table);
+    this.#lock({ ...hold }, ROOT);
+  }
+
+  prefix_adopted(event: Events.PrefixAdopted) {
+    const { nodes, blocks, tokens, texts, source } = event;
+    const prefix = this.path(event.parent)
+      .reverse()
+      .flatMap((node) => node.blocks);
+    this.#allocate(blocks);
+    this.#takePages(blocks.slice(0, blocks.length - (event.window_pages ?? 0)));
+    const share = blocks.length / nodes.length; // blocks per node
+    let { parent } = event;
+    for (const [index, id] of nodes.entries()) {
+      const own = blocks.slice(index * share, (index + 1) * share);
+      const from = index * share * this.blockSize;
+      this.#addNode({ id, parent, content: { tokens, texts }, from, blocks: own, source });
+      parent = id;
+    }
+    // The references of the allocation become those of the owner below.
+    this.#cache(blocks, 1);
+    // An access: as if a request had attached the prefix and released it.
+    const owner = { lock: ROOT };
+    this.#incref(prefix);
+    this.#dequeue(prefix);
+    this.#lock(owner, parent);
+    this.#decref([...prefix, ...blocks]);
+    this.#lock(owner, ROOT);
+  }
+
+  blocks_reported(event: Events.BlocksReported) {
+    const { nodes, blocks, tokens, hashes, medium } = event;
+    const content = { tokens, texts: new Array(tokens.length).fill("") };
+    let { parent } = event;
+    for (const [index, id] of nodes.entries()) {
+      const known = this.nodes.get(id);
+      if (!known) {
+        this.#addNode({ id, parent, content, blocks: [], hash: hashes[index], media: [] });
+      } else if (!known.blocks.length && known.parent !== parent) {
+        this.#countBelow(known.parent, -1); // now it is known what comes before
+        this.#countBelow(parent, 1);
+        this.#writable(this.nodes, this.node(id)).parent = parent;
+      }
+      if (blocks.length) {
+        const node = this.#writable(this.nodes, this.node(id));
+        node.media = [...(node.media ?? []), medium];
+        node.used = this.step;
+        if (node.blocks.length) node.copies = [...node.copies, blocks[index]];
+        else
+          Object.assign(node, { blocks: [blocks[index]], content, from: index * this.blockSize });
+      }
+      parent = id;
+    }
+    this.#cacheReported(blocks);
+  }
+
+  #cacheReported(blocks: number[]) {
+    let { num_blocks } = this.settings;
+    for (const block of blocks) {
+      if (block > num_blocks) throw this.#error(`reports block ${block} before ${num_blocks}`);
+      if (block === num_blocks) {
+        // As many blocks as were ever cached at once.
+        num_blocks++;
+        this.counts.free++;
+      }
+    }
+    this.settings = { ...this.settings, num_blocks };
+    this.reach = num_blocks;
+    this.#cache(blocks, 1);
+  }
+
+  step_reported(event: Events.StepReported) {
+    this.reported = event;
+    this.waitingCount = event.waiting;
+  }
+
+  engine_paused() {
+    this.paused = true;
+  }
+
+  engine_resumed() {
+    this.paused = false;
+  }
+
+  events_missing() {} // a gap changes nothing that is known
+
+  keyframe({ seq, state }: Events.Keyframe) {
+    Object.assign(this, new State());
+    this.#reset(state.settings, state.free);
+    this.classes = state.classes ?? {}; // older logs have none
+    this.source = state.source ?? {};
+    this.seq = seq;
+    this.step = state.step;
+    this.tick = state.tick;
+    this.paused = state.paused ?? false; // older logs do not say
+    this.running = state.running;
+    // Older logs have no step that is still being computed.
+    for (const [step, rows] of [...(state.in_flight ?? []), [this.step, state.plan]])
+      if (rows.length) this.#setPlan(step, rows.map(withDrafts));
+    if (this.windowPages) this.windowPages = new Set(state.window_pages);
+    this.queue = state.queue;
+    for (const entry of state.nodes) {
+      const { id, parent, tokens, texts, blocks, copies, last, source, hash, media } = entry;
+      if (id === ROOT) continue;
+      const content = { tokens, texts };
+      this.#addNode({ id, parent, content, blocks, copies, last, source, hash, media });
+      this.#cache([...blocks, ...copies], 1);
+    }
+    // A node may have a smaller number than the one above it.
+    for (const node of this.nodes.list()) node.below = 0;
+    for (const { parent } of this.nodes.list()) this.#countBelow(parent, 1);
+    this.reported = state.reported ?? null;
+    this.expertLoads = unpacked(state.expert_loads ?? []);
+    this.waitingCount = this.reported?.waiting ?? 0;
+    const place = new Map<number, number>(state.waiting.map((id: number) => [id, ++this.back]));
+    for (const entry of state.requests) {
+      this.#addRequest(entry, place.get(entry.id) ?? null);
+      this.#incref(entry.table);
+      this.#countLock(entry.lock);
+    }
+    for (let block = 0; block < state.settings.num_blocks; block++)
+      if (this.blockWords.get(block)) this.reach = block + 1;
+    this.lanes = state.lanes ?? []; // older logs have none
+    const preempted = state.waiting.filter((id: number) => this.request(id).preemptions);
+    for (const id of [...state.running, ...preempted]) this.#takeLane(id);
+    for (const hold of state.holds ?? []) {
+      this.#addHold(hold);
+      this.#countLock(hold.lock);
+    }
+  }
+}
+
+/** The kind of a block, from its word: see `State.blockWords`. */
+function kindOf(word: number) {
+  if (word < 2) return "free";
+  const holders = (word >> 1) - (word & 1);
+  return holders === 0 ? "cached" : holders === 1 ? "unshared" : "shared";
+}
+
+/** A row of an event; most are complete and are shared. */
+function withDrafts(row: Events.ScheduledRow): PlannedRow {
+  return row[3] ? (row as PlannedRow) : [row[0], row[1], row[2], []];
+}
+
+function plainRows(rows: PlannedRow[]) {
+  return rows.map(([request, start, count, drafts]) => [request, start, count, [...drafts]]);
+}

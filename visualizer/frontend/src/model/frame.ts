@@ -1,0 +1,420 @@
+/**
+ * Everything the panels need for one step: the state after its last event, and the changes within it. Each part is
+ * computed when it is first read, so that a board without a tree does not compute one.
+ */
+
+import { decisions, outcomes } from "./decisions.ts";
+import { type Fate, fateOf } from "./fates.ts";
+import type { State } from "./fold.ts";
+import { messages, text, whyBlocked } from "./messages.ts";
+import type { Model, Status, StepInfo } from "./model.ts";
+import { type Row, Story } from "./story.ts";
+import { tokensPanel } from "./tokens.ts";
+import { findPrefix, type TreeNode, treeOf } from "./tree.ts";
+import { waitIn } from "./waits.ts";
+import { blockList, count, list, type Span, say } from "./words.ts";
+
+export interface Block {
+  id: number;
+  kind: "free" | "unshared" | "shared" | "cached"; // cached: idle in the tree
+  owners: number[]; // ids, ascending
+  refs: number; // as the engine counts: tables, plus 1 if cached
+  node: number; // tree node it belongs to, 0 for none
+  filled: number; // slots whose KV is computed
+  slots: number;
+  lacksPage: boolean; // in use or cached, but without a window page: sliding layers do not have its KV
+  mark: "new" | "handed" | "evicted" | "source" | "copy" | "hit" | "freed" | null;
+  from: number | null; // the request that held it when the step began
+  to: number | null; // the request that took it in this step
+}
+
+const PHASES = {
+  future: "",
+  waits: "waits",
+  prefill: "prefill",
+  decode: "decode",
+  catchup: "catches up",
+  stalled: "gets nothing",
+  preempted: "preempted",
+  forked: "forked",
+  running: "running",
+  finished: "finished",
+};
+
+export class Frame {
+  #kept: Record<string, any> = {};
+  model: Model;
+  step: number;
+  status: Status;
+  events: { from: number; to: number };
+  before: State;
+  state: State;
+  story: Story;
+
+  /** @param before the state before the step's first event; not changed */
+  constructor(model: Model, info: StepInfo, before: State) {
+    this.model = model;
+    this.step = info.step;
+    this.status = info.status;
+    this.events = { from: info.from, to: info.to };
+    this.before = before;
+    this.state = before.copy();
+    this.story = new Story(this.state, model.eventsIn(info.from, info.to));
+  }
+
+  #once<T>(name: string, compute: () => T): T {
+    return (this.#kept[name] ??= compute());
+  }
+
+  get time() {
+    const index = this.step - this.model.firstStep;
+    const { start, scheduled, end } = this.model.measures;
+    if (Number.isNaN(end[index] - start[index])) return null;
+    return { start: start[index], scheduled: scheduled[index], end: end[index] };
+  }
+
+  get counts() {
+    return this.state.counts;
+  }
+
+  get budget() {
+    const { rows, counted } = this.story;
+    const tokens = rows.reduce((sum, row) => sum + row.count, 0);
+    return {
+      budget: this.state.settings.token_budget,
+      tokens: counted ? counted.prefill_tokens + counted.decodes : tokens,
+    };
+  }
+
+  /** The seats taken when the step was scheduled; a request takes one per sample. */
+  get seats() {
+    const { running, settings } = this.state;
+    const taken = this.story.scheduled
+      ? this.story.seats
+      : running.reduce((sum, id) => sum + this.state.request(id).slots, 0);
+    return { taken, all: settings.max_batch_size };
+  }
+
+  get running() {
+    return this.state.running;
+  }
+
+  /** Ids of the requests that wait at the end of the step, front to back. */
+  get waiting(): number[] {
+    return this.#once("waiting", () => this.state.waiting());
+  }
+
+  /** How many requests wait; a log may know no more than that. */
+  get waitingCount() {
+    return this.state.waitingCount;
+  }
+
+  /** Why each of `waiting` waits. */
+  get waits() {
+    return this.#once("waits", () => {
+      /** Requests behind one head share their spans. */
+      const known: Map<number | string | null, Span[]> = new Map();
+      return this.waiting.map((request) => {
+        const { reason, head } = this.waitOf(request);
+        const resumed = this.state.request(request).preemptions > 0;
+        const key = head === request ? reason : head;
+        if (!known.has(key)) known.set(key, this.#waitSpans(request, reason, head));
+        return { request, reason, head, resumed, spans: known.get(key) };
+      });
+    });
+  }
+
+  waitOf(id: number) {
+    const { scheduled } = this.story;
+    if (!scheduled || !this.asked.has(id)) return { reason: null, head: null };
+    return waitIn(
+      scheduled.blocked,
+      this.#once("put off", () => new Map(scheduled.skipped)),
+      id,
+    );
+  }
+
+  /** Ids of the requests that waited after scheduling. */
+  get asked(): Set<number> {
+    return this.#once("asked", () => new Set(this.story.waiting));
+  }
+
+  /** The words for why the head of the queue was not admitted. */
+  get obstacle() {
+    return this.story.blocked ? whyBlocked(this.story.blocked, this.state.settings) : "";
+  }
+
+  /** The words for a reason: the head's obstacle, or why the policy skipped requests before the head. */
+  reasonFor(reason: string, who = "it") {
+    if (reason === this.story.blocked?.reason && reason !== "policy") return this.obstacle;
+    return text(messages.reasons.policy.clause, { who });
+  }
+
+  #waitSpans(request: number, reason: string | null, head: number | null) {
+    if (!reason) return say`for the next step`;
+    return head === request ? say`${this.reasonFor(reason)}` : say`behind ${this.model.tag(head)}`;
+  }
+
+  /** The state of a request at the end of the step. */
+  phase(id: number) {
+    const kind = this.#phase(id);
+    return { kind, words: PHASES[kind] };
+  }
+
+  /** The kind of each request's row. */
+  get #kinds(): Map<number, Row["kind"]> {
+    return this.#once(
+      "kinds",
+      () => new Map(this.story.rows.map((row) => [row.request, row.kind])),
+    );
+  }
+
+  #phase(id: number): keyof typeof PHASES {
+    const span = this.model.request(id);
+    const request = this.state.requests.get(id);
+    if (!request) return span?.finished && span.finished.step <= this.step ? "finished" : "future";
+    if (request.place !== null) return request.preemptions ? "preempted" : "waits";
+    const kind = this.#kinds.get(id);
+    if (kind) return kind;
+    if (this.story.stalled.some((one) => one.request === id)) return "stalled";
+    return this.story.forks.some((one) => one.request === id) ? "forked" : "running";
+  }
+
+  get decisions() {
+    return this.#once("decisions", () => decisions(this));
+  }
+
+  get outcomes() {
+    return this.#once("outcomes", () => outcomes(this));
+  }
+
+  get copies() {
+    return this.story.copies;
+  }
+
+  get evictions() {
+    return this.story.evictions;
+  }
+
+  // Blocks
+
+  get blocks(): Block[] {
+    return this.#once("blocks", () => this.#describeBlocks());
+  }
+
+  /** If the model has sliding layers: the number of window pages, how many blocks have one, and how many lack one. */
+  get windowPages() {
+    const { windowPages, settings } = this.state;
+    if (!windowPages) return null;
+    const lacking = this.blocks.filter(({ lacksPage }) => lacksPage).length;
+    return { used: windowPages.size, all: Number(settings.num_window_pages), lacking };
+  }
+
+  /** The blocks that something happened to; most of thousands have no mark. */
+  get markedBlocks() {
+    return this.#once("marked blocks", () => this.blocks.filter(({ mark }) => mark));
+  }
+
+  #describeBlocks() {
+    const { state, before, story } = this;
+    const slots = state.blockSize;
+    const { owners, filled } = holdersOf(state);
+    const firstBefore = firstHoldersOf(before);
+    const nodes = new Int32Array(owners.length);
+    for (const node of state.nodes.list()) {
+      for (const block of node.blocks) nodes[block] = node.id;
+      for (const block of node.copies) nodes[block] = node.id;
+    }
+    const takers = new Int32Array(owners.length).fill(NO_REQUEST);
+    for (const { request, block } of story.taken) takers[block] = request;
+    const marks = new Uint8Array(owners.length);
+    const note = (blocks: number[], what: number) => {
+      for (const block of blocks) marks[block] |= what;
+    };
+    for (const { blocks } of story.admissions) note(blocks, HIT);
+    for (const { blocks } of story.evictions) note(blocks, EVICTED);
+    for (const { source, block } of story.copies) {
+      note([source], SOURCE);
+      note([block], COPY);
+    }
+    const described: Block[] = [];
+    for (let id = 0; id < owners.length; id++) {
+      const held = owners[id] ?? NONE;
+      const node = nodes[id];
+      const from = firstBefore[id] === NO_REQUEST ? null : firstBefore[id];
+      const to = takers[id] === NO_REQUEST ? null : takers[id];
+      const kind = held.length > 1 ? "shared" : held.length ? "unshared" : node ? "cached" : "free";
+      let mark: Block["mark"] = null;
+      if (marks[id] & COPY && held.length) mark = "copy";
+      else if (marks[id] & SOURCE) mark = "source";
+      else if (marks[id] & HIT && held.length) mark = "hit";
+      else if (kind === "free") mark = before.refs(id) ? "freed" : null;
+      else if (to !== null)
+        mark = from !== null ? "handed" : marks[id] & EVICTED ? "evicted" : "new";
+      const refs = state.refs(id);
+      const full = node ? slots : filled[id];
+      const lacksPage = kind !== "free" && state.windowPages?.has(id) === false;
+      const filling = { filled: full, slots, lacksPage };
+      described.push({ id, kind, owners: held, refs, node, ...filling, mark, from, to });
+    }
+    return described;
+  }
+
+  /** The pieces of text in a block, one per filled slot. */
+  blockTexts(id: number): string[] {
+    const { node, owners, filled } = this.blocks[id];
+    const size = this.state.blockSize;
+    if (node) {
+      const { content, from, blocks } = this.state.node(node);
+      const at = from + Math.max(0, blocks.indexOf(id)) * size; // a copy is not among the blocks
+      return content.texts.slice(at, at + size);
+    }
+    if (!owners.length) return [];
+    const holder = owners
+      .map((owner) => this.state.request(owner))
+      .reduce((most, other) => (other.computed > most.computed ? other : most));
+    const at = holder.table.indexOf(id) * size;
+    return holder.content.texts.slice(at, at + filled);
+  }
+
+  /** One line per change of owners, for below the map. */
+  get changes() {
+    return this.#once("changes", () => [...this.#evictionWords(), ...this.#handWords()]);
+  }
+
+  #evictionWords() {
+    return this.evictions.map(({ blocks, since }) => {
+      const idle =
+        since === null || since >= this.step ? "" : ` (idle ${count(this.step - since, "step")})`;
+      const takers: Map<number | null, number[]> = new Map();
+      for (const block of blocks) {
+        const { to } = this.blocks[block];
+        takers.set(to, [...(takers.get(to) ?? []), block]);
+      }
+      const parts = [...takers].map(([to, some]) => {
+        const number = some.length === blocks.length ? "" : `${some.length} `;
+        return say`${number}${to === null ? say`now free` : this.#hand(to, some)}`;
+      });
+      return say`${blockList(blocks)} evicted${idle}, ${list(parts)}`;
+    });
+  }
+
+  #handWords() {
+    const groups: Map<string, { from: number | null; to: number | null; blocks: number[] }> =
+      new Map();
+    for (const { id, mark, from, to } of this.markedBlocks) {
+      if (mark !== "handed" || from === to) continue;
+      const key = `${from} ${to}`;
+      const group = groups.get(key) ?? { from, to, blocks: [] };
+      groups.set(key, group);
+      group.blocks.push(id);
+    }
+    const hands = [...groups.values()].map(
+      ({ from, to, blocks }) =>
+        say`${blockList(blocks)}: ${this.model.tag(from)}'s, ${this.#hand(to, blocks)}`,
+    );
+    const copies = this.copies.map(
+      ({ request, source, block }) =>
+        say`block ${source} copied to ${block} for ${this.model.tag(request)}`,
+    );
+    return [...hands, ...copies];
+  }
+
+  /** "now r5's", unless r5 has released it again. */
+  #hand(to: number | null, blocks: number[]) {
+    const holds = blocks.every((block) => this.blocks[block].owners.includes(to as number));
+    return holds ? say`now ${this.model.tag(to)}'s` : say`taken by ${this.model.tag(to)}`;
+  }
+
+  /** A request's block table; if it lost the table in this step, the fate of each block. */
+  table(id: number): { blocks: number[]; lost: boolean; fates: Fate[] } {
+    const { table = [] } = this.state.requests.get(id) ?? {};
+    if (table.length) return { blocks: table, lost: false, fates: [] };
+    const { preemptions, endings } = this.story;
+    const loss = [...preemptions, ...endings].findLast(
+      (one) => one.request === id && one.table.length,
+    );
+    if (!loss) return { blocks: [], lost: false, fates: [] };
+    const fates = loss.table.map((block) => this.fate(block, loss.seq));
+    return { blocks: loss.table, lost: true, fates };
+  }
+
+  /** The fate of a block that a request released at `seq`. */
+  fate(block: number, seq: number): Fate {
+    return fateOf(block, seq, this.story.taken, this.story.preemptions, this.state);
+  }
+
+  // Tree and tokens
+
+  /** Nodes, parents before children, without the root. */
+  get tree(): TreeNode[] {
+    return this.#once("tree", () => treeOf(this.state));
+  }
+
+  /** The blocks of running requests that are not in the tree. */
+  get tails() {
+    return this.#once("tails", () =>
+      this.running.map((id) => {
+        const { table, lock, computed } = this.state.request(id);
+        const depth = this.state.depth(lock);
+        const tokens = computed - depth * this.state.blockSize;
+        return { request: id, node: lock, blocks: table.slice(depth), tokens };
+      }),
+    );
+  }
+
+  /** A request's path in the tree: the one it has locked or, while it waits, the one it would hit. */
+  path(id: number): { nodes: number[]; blocks: number[]; tokens: number; holds: boolean } {
+    const request = this.state.requests.get(id);
+    if (!request) return { nodes: [], blocks: [], tokens: 0, holds: false };
+    if (request.place !== null) {
+      const { nodes, blocks } = findPrefix(this.tree, this.state, request);
+      return { nodes, blocks, tokens: blocks.length * this.state.blockSize, holds: false };
+    }
+    const path = this.state.path(request.lock).reverse();
+    const blocks = request.table.slice(0, this.state.depth(request.lock));
+    const tokens = blocks.length * this.state.blockSize;
+    return { nodes: path.map((node) => node.id), blocks, tokens, holds: true };
+  }
+
+  /** The tokens panel of a request. */
+  tokensOf(id: number) {
+    return tokensPanel(this, id);
+  }
+}
+
+const NONE: number[] = [];
+const NO_REQUEST = -1;
+// Events of a block within the step, as bits.
+const HIT = 1;
+const EVICTED = 2;
+const SOURCE = 4;
+const COPY = 8;
+
+/** The owners of each block, ids ascending, and the number of its computed slots. */
+function holdersOf(state: State) {
+  const owners: number[][] = new Array(state.settings.num_blocks);
+  const filled = new Int32Array(state.settings.num_blocks);
+  const { blockSize } = state;
+  for (const id of [...state.running].sort((a, b) => a - b)) {
+    const { table, computed } = state.request(id);
+    const alone = [id]; // one list for all blocks without other owners
+    for (let index = 0; index < table.length; index++) {
+      const block = table[index];
+      owners[block] = owners[block] ? [...owners[block], id] : alone;
+      filled[block] = Math.max(filled[block], Math.min(blockSize, computed - index * blockSize));
+    }
+  }
+  return { owners, filled };
+}
+
+/** The owner of each block with the lowest id, or NO_REQUEST. */
+function firstHoldersOf(state: State) {
+  const first = new Int32Array(state.settings.num_blocks).fill(NO_REQUEST);
+  for (const id of state.running) {
+    for (const block of state.request(id).table) {
+      if (first[block] === NO_REQUEST || id < first[block]) first[block] = id;
+    }
+  }
+  return first;
+}

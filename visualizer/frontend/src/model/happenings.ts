@@ -1,0 +1,105 @@
+/**
+ * What happened in each step, as bits: the model collects them while it reads a log, so that the step worth
+ * opening and the marks on the strip are known without another pass.
+ */
+
+import type { LogEvent, StepFinished } from "./events.ts";
+import { fateOf } from "./fates.ts";
+import type { State } from "./fold.ts";
+
+export const HAPPENED = {
+  preempted: 1,
+  evicted: 2,
+  copied: 4,
+  forked: 8,
+  rejected: 16, // at least one draft
+  hit: 32,
+  largeHit: 64, // of half the prompt
+  finished: 128, // by itself
+  aborted: 256,
+  failed: 512,
+  // The fates of the blocks of preempted requests.
+  others: 1024,
+  cached: 2048,
+  taken: 4096,
+  missing: 8192, // messages of a foreign log's source
+};
+
+/** The happenings of the open step. */
+export class StepHappenings {
+  #bits = 0;
+  #preemptions: { request: number; table: number[]; seq: number }[] = [];
+  #taken: { request: number; block: number; seq: number }[] = [];
+
+  /** Records an event that is about to be applied to `state`. */
+  note(event: LogEvent, state: State) {
+    const seq = state.seq + 1;
+    switch (event.type) {
+      case "admitted": {
+        if (!event.blocks.length) return;
+        this.#bits |= HAPPENED.hit;
+        const { promptLength } = state.request(event.request);
+        const found = event.blocks.length * state.blockSize;
+        if (2 * found >= promptLength) this.#bits |= HAPPENED.largeHit;
+        return;
+      }
+      case "preempted": {
+        this.#bits |= HAPPENED.preempted;
+        const { request } = event;
+        this.#preemptions.push({ request, table: state.request(request).table, seq });
+        return;
+      }
+      case "blocks_allocated":
+        // Only blocks that are allocated after a preemption can be a victim's.
+        if (this.#preemptions.length)
+          for (const block of event.blocks)
+            this.#taken.push({ request: event.request, block, seq });
+        return;
+      case "block_copied":
+        this.#bits |= HAPPENED.copied;
+        this.#taken.push({ request: event.request, block: event.block, seq });
+        return;
+      case "radix_evicted":
+      case "block_evicted":
+        this.#bits |= HAPPENED.evicted;
+        return;
+      case "events_missing":
+        this.#bits |= HAPPENED.missing;
+        return;
+      case "forked":
+        this.#bits |= HAPPENED.forked;
+        return;
+      case "step_finished":
+        if (hasRejected(event, state)) this.#bits |= HAPPENED.rejected;
+        return;
+      case "request_finished":
+        this.#bits |=
+          event.reason === "abort"
+            ? HAPPENED.aborted
+            : event.reason === "error"
+              ? HAPPENED.failed
+              : HAPPENED.finished;
+    }
+  }
+
+  /** The bits of the step, which ends with `state`. */
+  bits(state: State) {
+    let bits = this.#bits;
+    for (const { table, seq } of this.#preemptions) {
+      for (const block of table) {
+        const { fate } = fateOf(block, seq, this.#taken, this.#preemptions, state);
+        if (fate !== "free") bits |= HAPPENED[fate];
+      }
+    }
+    return bits;
+  }
+}
+
+/** Whether a forward pass rejected a draft. */
+function hasRejected({ step, tokens }: StepFinished, state: State) {
+  const rows = state.plans.get(step ?? state.step) ?? [];
+  return rows.some(([request, , , drafts]) => {
+    const gain = drafts.length && tokens.find(([id]) => id === request);
+    return gain && (gain[3] ?? 0) < drafts.length;
+  });
+}

@@ -1,0 +1,479 @@
+/**
+ * A log prepared for display: the frame of any step, the span of each request, measures per step.
+ *
+ * One pass over the events cuts them into steps, keeps a copy of the folded state about every thousand
+ * events, and collects request spans and measures; of the events only their lines are kept. `frame(step)`
+ * then starts from the nearest copy and parses what it folds. `read` and `append` continue where the pass
+ * ended, so long files that arrive in pieces and live logs work like short files.
+ *
+ * A step ends with its commit. Events between two steps (an arrival, an abort, a cleared cache) belong to the
+ * later one.
+ */
+
+import type { EventsMissing, LogEvent, StepFinished } from "./events.ts";
+import { type LogSource, State } from "./fold.ts";
+import { Frame } from "./frame.ts";
+import { StepHappenings } from "./happenings.ts";
+import { LogLines } from "./lines.ts";
+import { LogError } from "./log.ts";
+import { type Chunk, type MeasureArrays, Measures, NOTHING } from "./measures.ts";
+import { type RequestSpan, RequestSpans, type Segment } from "./request_spans.ts";
+import { rowKind } from "./rows.ts";
+import { TimeRecords } from "./time_records.ts";
+import { Heads, waitSegments } from "./waits.ts";
+import { Waterfall } from "./waterfall.ts";
+import type { Span } from "./words.ts";
+
+export type Status = "pending" | "running" | "finished" | "joined";
+
+/** a step's events */
+export interface StepInfo {
+  step: number;
+  from: number; // seq of the first
+  to: number; // seq of the last; less than `from` if there is none
+  status: Status;
+  scheduled: number | null; // seq of its step_scheduled
+  done: number | null; // seq of its step_finished
+}
+
+/** Events between two kept copies of the state. */
+const KEYFRAME_EVERY = 1000;
+/** Cached frames, because all panels ask for the same one. */
+const FRAMES_KEPT = 4;
+
+export class Model {
+  #live = new State();
+  #requestSpans;
+  #heads = new Heads();
+  #times = new TimeRecords();
+  /** The waterfall of the events so far. */
+  #waterfall: Waterfall | null = null;
+  /** Copies of the state at the end of a step. */
+  #copies: { step: number; state: State }[] = [];
+  /** The state of the last request, because the next one is often one step later. */
+  #cursor: { step: number; state: State } = { step: -Infinity, state: new State() };
+  #frames: Map<number, Frame> = new Map();
+  /** The sums of the open step so far. */
+  #sums = { ...NOTHING };
+  #chunks: Chunk[] = [];
+  #happenings = new StepHappenings();
+  /** The log's events, parsed when they are asked for. */
+  events = new LogLines();
+  firstSeq = 0;
+  steps: StepInfo[] = [];
+  measures = new Measures() as Measures & MeasureArrays;
+  /** The class of each replaceable part. */
+  classes: Record<string, string> = {};
+  /** Messages that a foreign log's source lost, by step. */
+  gaps: Map<number, EventsMissing[]> = new Map();
+  /** Where a foreign log comes from; empty for an engine of ours. */
+  source: LogSource = {};
+  /** The fields of run_started, if the log begins with it. */
+  info: { model?: any; tokenizer?: any; clock?: string } = {};
+
+  /** `firstLane` is the number of its first lane, whose mark it has. */
+  constructor(events: LogEvent[] = [], firstLane: number = 0) {
+    this.#requestSpans = new RequestSpans(firstLane);
+    this.append(events);
+  }
+
+  /** Appends events of the same log. */
+  append(events: LogEvent[]) {
+    this.events.add(events);
+    this.#pass(() => events.forEach((event) => this.#take(event)));
+  }
+
+  /**
+   * Reads more bytes of the same log, cut anywhere. Throws a `LogError` with the number of an invalid line; the
+   * events before it stay.
+   */
+  read(bytes: Uint8Array) {
+    this.#pass(() => this.events.push(bytes, (event) => this.#takeLine(event)));
+  }
+
+  /** Ends the log: a last line without a line break counts if it is complete. */
+  end() {
+    this.#pass(() => this.events.end((event) => this.#takeLine(event)));
+  }
+
+  #pass(take: () => void) {
+    this.#frames.clear();
+    this.#waterfall = null;
+    try {
+      take();
+    } finally {
+      this.#record();
+      this.measures.publish();
+    }
+  }
+
+  get settings() {
+    return this.#live.settings;
+  }
+
+  /** How many tokens each expert has computed in the whole log; empty: there are no experts. */
+  get expertLoads() {
+    return this.#live.expertLoads;
+  }
+
+  get firstStep() {
+    return this.steps[0]?.step ?? 1;
+  }
+
+  get lastStep() {
+    return this.firstStep + this.stepCount - 1;
+  }
+
+  get stepCount() {
+    return this.steps.length;
+  }
+
+  /** All requests in the order in which they appear in the log. */
+  get requests(): RequestSpan[] {
+    return this.#requestSpans.list;
+  }
+
+  request(id: number | null | undefined) {
+    return this.#requestSpans.byId.get(id as number);
+  }
+
+  /** The same; throws if there is no such request. */
+  requestSpan(id: number) {
+    const span = this.request(id);
+    if (!span) throw new RangeError(`there is no request ${id}`);
+    return span;
+  }
+
+  /**
+   * A request's lane at the end of a step, also after the request has ended; null before its first admission. At most
+   * one live request has a lane. `laneCount` is the number of lanes that the log has needed so far.
+   */
+  laneOf(id: number | null | undefined, step: number = Infinity) {
+    const span = this.request(id);
+    return span && span.lanedAt <= step ? span.lane : null;
+  }
+
+  get firstLane() {
+    return this.#requestSpans.firstLane;
+  }
+
+  get laneCount() {
+    return this.#requestSpans.laneCount;
+  }
+
+  /** A request's name as a span. */
+  tag(id: number | null): Span {
+    return { text: this.request(id)?.name ?? `r${id}`, request: Number(id) };
+  }
+
+  stepInfo(step: number): StepInfo {
+    const info = this.steps[step - this.firstStep];
+    if (!info) {
+      throw new RangeError(`there is no step ${step}: ${this.firstStep} to ${this.lastStep}`);
+    }
+    return info;
+  }
+
+  event(seq: number) {
+    return this.events.at(seq - this.firstSeq);
+  }
+
+  /** Events by number, the last one included. */
+  eventsIn(from: number, to: number): any[] {
+    return this.events.range(from - this.firstSeq, to + 1 - this.firstSeq);
+  }
+
+  /** The step an event belongs to. */
+  stepOf(seq: number) {
+    return this.steps[lastAtMost(this.steps, seq, (info) => info.from)]?.step ?? this.firstStep;
+  }
+
+  /** Everything panels need for one step. */
+  frame(step: number): Frame {
+    const kept = this.#frames.get(step);
+    if (kept) return kept;
+    const info = this.stepInfo(step);
+    const frame = new Frame(
+      this,
+      info,
+      step > this.firstStep ? this.stateAt(step - 1) : this.#start(),
+    );
+    this.#frames.set(step, frame);
+    if (this.#frames.size > FRAMES_KEPT)
+      this.#frames.delete(this.#frames.keys().next().value ?? step);
+    return frame;
+  }
+
+  /** The state at the end of a step, a copy of its own. */
+  stateAt(step: number): State {
+    const kept = this.#copies[lastAtMost(this.#copies, step, (copy) => copy.step)];
+    const near = this.#cursor.step <= step && this.#cursor.step >= (kept?.step ?? this.firstStep);
+    const state = near ? this.#cursor.state : (kept?.state.copy() ?? this.#start());
+    const { to } = this.stepInfo(step);
+    for (const event of this.eventsIn(state.seq + 1, to)) state.apply(event);
+    this.#cursor = { step, state };
+    return state.copy();
+  }
+
+  /** The state just before an event, a copy of its own. */
+  stateBefore(seq: number): State {
+    const step = this.stepOf(seq);
+    const state = step > this.firstStep ? this.stateAt(step - 1) : this.#start();
+    for (const event of this.eventsIn(this.stepInfo(step).from, seq - 1)) state.apply(event);
+    return state;
+  }
+
+  /** The reasons of a wait, by runs of steps. See `waits.ts`. */
+  waits(span: RequestSpan, segment: Segment) {
+    return waitSegments(this, span, segment);
+  }
+
+  /** Why a request waited in a step: `{reason, head}`. */
+  waitAt(step: number, id: number) {
+    return this.#heads.waitAt(step, id);
+  }
+
+  /** Why requests waited in a step: the head, its reason, and how many others the policy deferred. */
+  waitIn(step: number) {
+    return this.#heads.inStep(step);
+  }
+
+  /** Whether a request was preempted and has not been resumed at the end of a step. */
+  isSuspended(id: number | null, step: number) {
+    const last = this.request(id)?.preemptions.findLast((one) => one.step <= step);
+    return !!last && (last.resume === null || last.resume > step);
+  }
+
+  /** The causes for which requests have waited so far. */
+  get waitCauses() {
+    return this.#heads.causes;
+  }
+
+  /** The time in which the engine was paused and no forward pass ran. */
+  get paused() {
+    return this.#times.paused;
+  }
+
+  /** Where each request's time went. */
+  get waterfall() {
+    this.#waterfall ??= new Waterfall(this.#times);
+    return this.#waterfall;
+  }
+
+  /** The state before the first step's events. */
+  #start() {
+    const state = new State();
+    for (const event of this.eventsIn(this.firstSeq, this.steps[0].from - 1)) state.apply(event);
+    return state;
+  }
+
+  // The pass over the events
+
+  /** Takes an event of a file; an error names its line. */
+  #takeLine(event: LogEvent) {
+    try {
+      this.#take(event);
+    } catch (error) {
+      const { reason, seq } = error as LogError;
+      throw new LogError(reason, { seq, line: this.events.lineOf(Number(seq) - this.firstSeq) });
+    }
+  }
+
+  #take(event: LogEvent) {
+    const { type } = event;
+    const seq = type === "keyframe" ? event.seq : this.#live.seq + 1;
+    try {
+      if (this.#beginsStep(event)) this.#open(event);
+      const info = this.steps.at(-1);
+      const step = info?.step ?? 0;
+      this.#requestSpans.note(event, step, this.#live, info?.status !== "pending");
+      if (type === "step_scheduled") this.#heads.note(event, step, this.#live);
+      if (type === "events_missing") this.gaps.set(step, [...(this.gaps.get(step) ?? []), event]);
+      this.#sum(event);
+      this.#times.before(event, this.#live);
+      this.#live.apply(event);
+      this.#times.after(event, this.#live);
+      if (type === "run_started" || type === "keyframe") {
+        this.classes = this.#live.classes;
+        this.source = this.#live.source;
+      }
+      if (type === "run_started") {
+        this.info = { model: event.model, tokenizer: event.tokenizer, clock: event.clock };
+      }
+      if (type === "keyframe") {
+        this.firstSeq = seq;
+        this.#join();
+      }
+      if (type === "request_arrived" || type === "forked" || type === "admitted")
+        this.#requestSpans.meet(event, step, this.#live);
+      if (!info) return;
+      info.to = seq;
+      if (type === "step_started") info.status = "running";
+      if (type === "step_scheduled") info.scheduled = seq;
+      // A pending step has not begun: the finished one is the step before, with asynchronous scheduling.
+      if (type === "step_finished" && info.status !== "pending") {
+        info.done = seq;
+        info.status = "finished";
+      }
+    } catch (error) {
+      const known = error instanceof LogError;
+      throw new LogError(known ? error.reason : `${type} does not fit what came before`, { seq });
+    }
+  }
+
+  #beginsStep(event: LogEvent) {
+    const { type } = event;
+    const info = this.steps.at(-1);
+    if (type === "run_started" || type === "keyframe") {
+      if (this.#live.seq >= 0) throw new LogError(`${type} can only be the first event`);
+      return false;
+    }
+    if (type === "step_started") return info?.status !== "pending" || info.step !== event.step;
+    if (!info)
+      return type !== "engine_paused" && type !== "engine_resumed" && type !== "events_missing";
+    const between =
+      type === "request_arrived" ||
+      (type === "request_finished" && event.reason === "abort") ||
+      ((type === "radix_evicted" || type === "block_evicted") && event.reason === "cleared");
+    // An asynchronous step is scheduled before the one before it finishes. A cleared cache is not a sign:
+    // a failed forward pass clears it, too.
+    const isAhead =
+      this.#live.settings.async_scheduling && info.scheduled !== null && info.status !== "pending";
+    if (isAhead && (type === "request_arrived" || type === "request_finished")) return between;
+    const over =
+      info.status === "finished" || (info.status === "joined" && !this.#live.plan.length);
+    return between && over;
+  }
+
+  #open(event: LogEvent) {
+    const last = this.steps.at(-1);
+    const next = (last?.step ?? this.#live.step) + 1;
+    const step = event.type === "step_started" ? event.step : next;
+    if (last && step !== next) throw new LogError(`step ${step} follows step ${last.step}`);
+    this.#record();
+    const kept = this.#copies.at(-1)?.state.seq ?? this.firstSeq;
+    if (last && this.#live.seq - kept >= KEYFRAME_EVERY) {
+      this.#copies.push({ step: last.step, state: this.#live.copy() });
+    }
+    this.#addStep(step, "pending");
+  }
+
+  /** Starts from a keyframe, whose step has finished or is running. */
+  #join() {
+    const { step, requests } = this.#live;
+    if (step) this.#addStep(step, "joined");
+    else if (requests.list().length) this.#addStep(1, "pending");
+    this.#requestSpans.rejoin(Math.max(1, step), this.#live);
+  }
+
+  #addStep(step: number, status: Status) {
+    const { seq } = this.#live;
+    this.steps.push({ step, from: seq + 1, to: seq, status, scheduled: null, done: null });
+    this.measures.firstStep = this.firstStep;
+    this.#sums = { ...NOTHING };
+    this.#chunks = [];
+    this.#happenings = new StepHappenings();
+  }
+
+  /** Adds an event that is about to be applied to the open step's measures. */
+  #sum(event: LogEvent) {
+    const sums = this.#sums;
+    this.#happenings.note(event, this.#live);
+    switch (event.type) {
+      case "admitted":
+        sums.found += event.blocks.length * this.#live.blockSize;
+        break;
+      case "preempted":
+        sums.preempted++;
+        break;
+      case "radix_evicted":
+        sums.evicted += this.#live.node(event.node).blocks.length;
+        break;
+      case "block_evicted":
+        sums.evicted++;
+        break;
+      case "step_scheduled":
+        for (const id of this.#live.running) sums.seats += this.#live.request(id).slots;
+        this.#noteComputed(this.#live.step, this.#live.step - 1);
+        for (const row of event.rows) {
+          const request = row[0];
+          const count = row[2];
+          const kind = rowKind(row, this.#live.request(request));
+          sums.rows++;
+          sums.tokens += count;
+          sums[kind] += count;
+          const drafts = row[3]?.length ?? 0;
+          sums.drafted += drafts;
+          sums.guessing += Number(drafts > 0);
+          if (kind !== "decode") this.#chunks.push({ request, count, kind });
+        }
+        break;
+      case "step_reported":
+        sums.rows += event.prefills + event.decodes;
+        sums.tokens += event.prefill_tokens + event.decodes;
+        sums.prefill += event.prefill_tokens;
+        sums.decode += event.decodes;
+        break;
+      case "step_finished":
+        for (const [, ids, , accepted = 0] of event.tokens) {
+          sums.output += ids.length;
+          sums.accepted += accepted;
+        }
+        this.#time(event);
+    }
+  }
+
+  /** Notes the times of a step that finished: the open one or, with asynchronous scheduling, the one before. */
+  #time({ step = this.#live.step, t = {} }: StepFinished) {
+    const { start = NaN, scheduled = NaN, launched = NaN, ready = NaN, end = NaN } = t;
+    const own = { start, scheduled, launched, ready };
+    const open = this.steps.at(-1)?.step ?? step;
+    if (step < open) this.measures.setTimes(step, own);
+    else Object.assign(this.#sums, own);
+    this.#sums.end = end;
+    this.#sums.drafting = t.draft_us ?? NaN;
+    const isDropped = !Number.isNaN(start) && Number.isNaN(launched); // the pass before it failed
+    if (!isDropped) this.#noteComputed(open, step);
+  }
+
+  /** Notes that `pass` was computed while `step` was scheduled, if the log has asynchronous scheduling. */
+  #noteComputed(step: number, pass: number) {
+    const { settings, plans } = this.#live;
+    if (settings.async_scheduling && plans.get(pass)?.length) this.measures.addComputed(step, pass);
+  }
+
+  #record() {
+    const info = this.steps.at(-1);
+    if (!info) return;
+    const { counts, running, reach } = this.#live;
+    const { waitingCount: waiting, suspendedCount: suspended } = this.#live;
+    const { unshared, shared, cached, free } = counts;
+    const used = unshared + shared;
+    const happened = this.#happenings.bits(this.#live);
+    const counted = {
+      used,
+      shared,
+      cached,
+      free,
+      waiting,
+      running: running.length,
+      happened,
+      suspended,
+      reach,
+    };
+    Object.assign(this.#sums, counted);
+    this.measures.record(info.step, this.#sums, this.#chunks);
+  }
+}
+
+/** Index of the last item whose key is at most `limit`, -1 if there is none; keys ascend. */
+function lastAtMost<T>(items: T[], limit: number, key: (item: T) => number) {
+  let low = 0;
+  let high = items.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (key(items[middle]) <= limit) low = middle + 1;
+    else high = middle;
+  }
+  return low - 1;
+}

@@ -1,0 +1,87 @@
+/** The moments of a run: steps in which something happens that is worth a look, each with the most telling thing. */
+
+import { HAPPENED } from "./happenings.ts";
+import type { Model } from "./model.ts";
+
+export type MomentKind =
+  | "preempted"
+  | "failed"
+  | "evicted"
+  | "aborted"
+  | "forked"
+  | "copied"
+  | "hit"
+  | "finished"
+  | "missing";
+
+/** The kinds from the most telling to the least, with their names. */
+const KINDS: [MomentKind, string][] = [
+  ["missing", "missing messages"],
+  ["preempted", "preemption"],
+  ["failed", "error"],
+  ["evicted", "eviction"],
+  ["aborted", "abort"],
+  ["forked", "fork"],
+  ["copied", "copy on write"],
+  ["hit", "cache hit"],
+  ["finished", "finish"],
+];
+const WORDS = Object.fromEntries(KINDS);
+/** Finishes are common: they are moments only in a run without any other. */
+const COMMON = HAPPENED.finished;
+const MARKED = KINDS.reduce((bits, [kind]) => bits | HAPPENED[kind], 0);
+
+/** The most telling kind among the bits of a step, or null. */
+export function momentKind(bits: number): MomentKind | null {
+  return KINDS.find(([kind]) => bits & HAPPENED[kind])?.[0] ?? null;
+}
+
+/** All kinds of a step in words: "preemption, finish". */
+export function happenedWords(bits: number) {
+  return KINDS.filter(([kind]) => bits & HAPPENED[kind])
+    .map(([, words]) => words)
+    .join(", ");
+}
+
+const known: WeakMap<Model, { events: number; steps: number[] }> = new WeakMap();
+
+/** The steps that are moments, ascending. */
+export function momentSteps(model: Model) {
+  const kept = known.get(model);
+  if (kept?.events === model.events.length) return kept.steps;
+  const { happened } = model.measures;
+  const telling = MARKED & ~COMMON;
+  const wanted = happened.some((bits) => bits & telling) ? telling : COMMON;
+  const steps = [];
+  for (let index = 0; index < happened.length; index++)
+    if (happened[index] & wanted) steps.push(model.firstStep + index);
+  known.set(model, { events: model.events.length, steps });
+  return steps;
+}
+
+/**
+ * A step among the moments: how many there are, the number of this one (null if it is none), and the moments before
+ * and after it.
+ */
+export function momentsAround(model: Model, step: number) {
+  const steps = momentSteps(model);
+  let at = 0;
+  for (let high = steps.length; at < high; ) {
+    const middle = (at + high) >> 1;
+    if (steps[middle] < step) at = middle + 1;
+    else high = middle;
+  }
+  const isOne = steps[at] === step;
+  const moment = (other: number | undefined) => {
+    if (other === undefined) return null;
+    const kind = momentKind(model.measures.happened[other - model.firstStep]);
+    return { step: other, kind, words: kind ? WORDS[kind] : "" };
+  };
+  return {
+    count: steps.length,
+    number: isOne ? at + 1 : null,
+    previous: moment(steps[at - 1]),
+    here: isOne ? moment(step) : null,
+    next: moment(steps[isOne ? at + 1 : at]),
+  };
+}

@@ -1,0 +1,84 @@
+/**
+ * The step at which a board opens, and the request it selects: the step with the highest score. In a run where
+ * nothing happens and no request waits, it is the last of the fullest steps, because answers are longest there.
+ * `visualizer/opening.py` chooses the same in Python, because a board has a step before a browser shows it.
+ */
+
+import { HAPPENED } from "./happenings.ts";
+import type { Model } from "./model.ts";
+
+/** Events of a log that are searched for the opening step, so that a long log is drawn before it is read. */
+export const SEARCHED = 50_000;
+
+/** What a step's happenings are worth, in quarters of a point. */
+const WORTH = [
+  { bits: HAPPENED.preempted, quarters: 24 },
+  { bits: HAPPENED.others, quarters: 12 },
+  { bits: HAPPENED.cached, quarters: 12 },
+  { bits: HAPPENED.taken, quarters: 12 },
+  { bits: HAPPENED.copied | HAPPENED.forked | HAPPENED.rejected, quarters: 12 },
+  { bits: HAPPENED.largeHit, quarters: 8 },
+  { bits: HAPPENED.evicted, quarters: 4 },
+];
+const TELLING = WORTH.reduce((all, { bits }) => all | bits, 0);
+const WAITING = { quarters: 4, most: 5 };
+const RUNNING = { quarters: 1, most: 8 };
+const EDGE = 16; // less in the first and last tenth of the run
+
+/** The score of each step that is searched, in quarters of a point. */
+export function openingScores(model: Model) {
+  const { happened, waiting, running } = model.measures;
+  const { steps, firstSeq } = model;
+  const beyond = steps.findIndex(({ to }) => to - firstSeq >= SEARCHED);
+  const count = beyond < 0 ? steps.length : Math.max(1, beyond);
+  const tenth = Math.floor(count / 10);
+  return Array.from({ length: count }, (_, index) => {
+    const isEdge = index < tenth || index >= count - tenth;
+    const worth = WORTH.map(({ bits, quarters }) => (happened[index] & bits ? quarters : 0));
+    return (
+      worth.reduce((sum, quarters) => sum + quarters, 0) +
+      WAITING.quarters * Math.min(waiting[index], WAITING.most) +
+      RUNNING.quarters * Math.min(running[index], RUNNING.most) -
+      (isEdge ? EDGE : 0)
+    );
+  });
+}
+
+/**
+ * Returns the step with the highest score. If several have it, this is the earliest in which something happens or
+ * a request waits, or else the last.
+ */
+export function openingStep(model: Model) {
+  const { happened, waiting } = model.measures;
+  const scores = openingScores(model);
+  const isDull = (index: number) => !(happened[index] & TELLING) && !waiting[index];
+  const best = scores.reduce(
+    (most, score, index) =>
+      score > scores[most] || (score === scores[most] && isDull(most)) ? index : most,
+    0,
+  );
+  return model.firstStep + best;
+}
+
+/** The request that the opening step is about. */
+export function openingRequest(model: Model): number | null {
+  if (!model.stepCount) return null;
+  const { story, running, waiting } = model.frame(openingStep(model));
+  const { preemptions, copies, forks, rows, gains, admissions, evictions } = story;
+  const rejected = rows.find(({ request, drafts }) => {
+    const gain = drafts.length && gains.find((one) => one.request === request);
+    return gain && gain.accepted < drafts.length;
+  });
+  const told = [
+    preemptions[0],
+    copies[0],
+    forks[0],
+    rejected,
+    admissions.find(({ found }) => found),
+    evictions
+      .map(({ neededBy }) => ({ request: neededBy }))
+      .find(({ request }) => model.request(request)),
+    rows[0],
+  ].find(Boolean);
+  return told?.request ?? running[0] ?? waiting[0] ?? null;
+}

@@ -1,0 +1,356 @@
+/** What happened to each request from its arrival to its end: the timeline draws it, the sentences describe it. */
+
+import type {
+  Admitted,
+  Forked,
+  LogEvent,
+  RequestArrived,
+  ScheduledRow,
+  TokenRow,
+} from "./events.ts";
+import type { Content, RequestState, State } from "./fold.ts";
+import { laneOf } from "./lanes.ts";
+import { LogError } from "./log.ts";
+import { rowKind } from "./rows.ts";
+
+export interface Segment {
+  kind: "waiting" | "preempted" | "prefill" | "catchup" | "decode" | "stalled";
+  from: number;
+  to: number | null; // the last step of it; null while it lasts
+  by?: number | null; // preempted: the request that needed its blocks
+  resume?: number | null; // preempted: the step that resumed it
+  start?: number; // prefill and catch-up: the first token computed
+  count?: number; // tokens computed, without drafts
+  found?: number; // tokens found in the cache just before
+  recomputed?: number; // of `count`, those that had been computed before a preemption
+  drafts?: number;
+  accepted?: number;
+  reason?: string; // stalled: why
+  wasted?: "ended" | "preempted" | "dropped"; // why the row of this one step was in vain
+}
+
+/** what a request's grammar left to choose from for an output token */
+export interface Mask {
+  allowed: number; // number of tokens that it allowed
+  wanted: string | null; // what the model preferred, if the grammar forbids it
+  mass: number | null; // the model's probability of all allowed tokens together, if the log has it
+}
+
+export interface RequestSpan {
+  id: number;
+  short: string; // "r8"
+  name: string; // its label, numbered if another has it, or the short
+  label: string;
+  index: number; // its place among all requests, in order of appearance
+  lane: number | null; // its lane, see `lanes.ts`; null if it was never admitted
+  lanedAt: number; // the step that gave it the lane; in a window, the first step if that is earlier
+  root: number;
+  sample: number;
+  n: number;
+  promptLength: number;
+  maxTokens: number;
+  priority: number;
+  sampling: Record<string, any>;
+  tokens: number[];
+  texts: string[];
+  hashes?: string[]; // of the prompt's full blocks, in a foreign log without token ids
+  arrived: number | null;
+  arrivedAt: number | null;
+  admissions: { step: number; found: number; resumed: boolean; node: number; seq: number }[];
+  preemptions: { step: number; by: number; computed: number; resume: number | null; seq: number }[];
+  forked: { step: number; parent: number } | null;
+  forks: { step: number; request: number }[];
+  finished: { step: number; reason: string; message: string; seq: number } | null;
+  tokenSteps: number[];
+  logprobs: number[]; // by output token, as far as the log has them
+  drafted: number[]; // positions of output tokens that were accepted drafts
+  forced: number[]; // positions of output tokens that a tool or the grammar wrote
+  masks: Mask[]; // by output token: what the request's grammar left to choose from
+  segments: Segment[];
+}
+
+/** The kinds of segments that are rows of steps. */
+const ROWS = new Set(["prefill", "catchup", "decode"]);
+/** The number in a label such as "cmpl-3f1e2a4b5c6d7e8f-0" or one with a UUID. */
+const HEX = /(?<![\da-z])(?=[\d-]*[a-f])(?=[a-f-]*\d)[\da-f]{8}-?[\da-f]{4}[\da-f-]*/i;
+const DIGITS = [4, 5, 6];
+/** Longer labels are cut in a name. */
+const NAME_LENGTH = 16;
+
+export class RequestSpans {
+  firstLane: number;
+  list: RequestSpan[] = [];
+  byId: Map<number, RequestSpan> = new Map();
+  /** The number of lanes that requests have had. */
+  laneCount = 0;
+  names: Set<any> = new Set();
+  /** The last number given to each name that several requests share. */
+  numbers: Map<string, number> = new Map();
+
+  /** @param firstLane the number of the first lane */
+  constructor(firstLane: number) {
+    this.firstLane = firstLane;
+  }
+
+  /**
+   * Records an event that is about to be applied to `state`.
+   *
+   * @param hasBegun false: the event comes before the step's first decision
+   */
+  note(event: LogEvent, step: number, state: State, hasBegun: boolean) {
+    const seq = state.seq + 1;
+    switch (event.type) {
+      case "admitted": {
+        const span = this.#of(event.request);
+        const found = event.blocks.length * state.blockSize;
+        span.admissions.push({ step, found, resumed: event.resumed, node: event.node, seq });
+        this.#endWait(span, step - 1);
+        const last = span.preemptions.at(-1);
+        if (event.resumed && last) last.resume = step;
+        break;
+      }
+      case "preempted": {
+        const span = this.#of(event.request);
+        const { computed } = state.request(span.id);
+        span.preemptions.push({ step, by: event.needed_by, computed, resume: null, seq });
+        const { needed_by: by } = event;
+        span.segments.push({ kind: "preempted", from: step, to: null, by, resume: null });
+        break;
+      }
+      case "step_scheduled":
+        for (const row of event.rows) this.#row(row, step, state);
+        for (const [id, reason] of event.skipped) this.#skipped(id, reason, step, state);
+        break;
+      case "step_finished":
+        event.tokens.forEach((row, index) => this.#gain(row, event.t ?? {}, index, step));
+        for (const id of event.wasted ?? []) this.#waste(id, event.step ?? step, state);
+        break;
+      case "request_finished": {
+        const span = this.#of(event.request);
+        const { reason, message = "" } = event;
+        // The last step in which it existed, as `finished_step` in `read(log).requests`.
+        const last = Math.max(hasBegun ? step : step - 1, span.arrived ?? 0);
+        span.finished = { step: last, reason, message, seq };
+        this.#endWait(span, step - 1);
+        trim(span, state.request(span.id).content);
+      }
+    }
+  }
+
+  /** Records an arrival, a fork or an admission that has just been applied to `state`: the request and its lane. */
+  meet(event: RequestArrived | Forked | Admitted, step: number, state: State) {
+    if (event.type === "request_arrived") {
+      const span = this.#add(state.request(event.request));
+      span.arrived = step;
+      span.arrivedAt = event.t?.at ?? null;
+      span.segments.push({ kind: "waiting", from: step, to: null });
+    } else if (event.type === "forked") {
+      const span = this.#add(state.request(event.request));
+      const parent = this.#of(event.parent);
+      span.arrived = parent.arrived;
+      span.arrivedAt = parent.arrivedAt;
+      span.n = parent.n;
+      span.forked = { step, parent: parent.id };
+      parent.forks.push({ step, request: span.id });
+    }
+    this.#takeLane(this.#of(event.request), step, state);
+  }
+
+  /** Adds the requests of a keyframe: which requests exist is known, their history is not. */
+  rejoin(step: number, state: State) {
+    for (const request of state.requests.list()) {
+      const span = this.#add(request);
+      this.#takeLane(span, step, state);
+      span.tokenSteps = new Array(request.length - request.promptLength).fill(0);
+      if (request.place === null) continue;
+      span.segments.push(
+        request.preemptions
+          ? { kind: "preempted", from: step, to: null, by: null, resume: null }
+          : { kind: "waiting", from: step, to: null },
+      );
+    }
+  }
+
+  #of(id: number) {
+    const span = this.byId.get(id);
+    if (!span) throw new LogError(`there is no request ${id}`);
+    return span;
+  }
+
+  #add(request: RequestState): RequestSpan {
+    const { id, root, sample, promptLength, maxTokens, priority, sampling, label } = request;
+    const span: RequestSpan = {
+      id,
+      short: `r${id}`,
+      name: this.#name(label, `r${id}`),
+      label,
+      index: this.list.length,
+      lane: null,
+      lanedAt: Infinity,
+      root,
+      sample,
+      n: request.slots,
+      promptLength,
+      maxTokens,
+      priority,
+      sampling,
+      tokens: request.content.tokens,
+      texts: request.content.texts,
+      hashes: request.content.hashes,
+      arrived: null,
+      arrivedAt: null,
+      admissions: [],
+      preemptions: [],
+      forked: null,
+      forks: [],
+      finished: null,
+      tokenSteps: [],
+      logprobs: [],
+      drafted: [],
+      forced: [],
+      masks: [],
+      segments: [],
+    };
+    this.list.push(span);
+    this.byId.set(id, span);
+    return span;
+  }
+
+  #takeLane(span: RequestSpan, step: number, state: State) {
+    const lane = span.lane === null ? laneOf(state.lanes, span.id) : -1;
+    if (lane < 0) return;
+    span.lane = this.firstLane + lane;
+    span.lanedAt = step;
+    this.laneCount = Math.max(this.laneCount, lane + 1);
+  }
+
+  #name(label: string, short: string) {
+    const one = label.replace(/[\s\p{C}]+/gu, " ").trim();
+    const letters = [...one];
+    let base =
+      letters.length > NAME_LENGTH
+        ? `${letters.slice(0, NAME_LENGTH - 1).join("")}…`
+        : one || short;
+    const hex = HEX.exec(one)?.[0].replaceAll("-", "");
+    if (hex)
+      base =
+        DIGITS.map((most) => hex.slice(0, most)).find(
+          (name, i) => i === DIGITS.length - 1 || !this.names.has(name),
+        ) ?? base;
+    let name = base;
+    for (let number = this.numbers.get(base) ?? 2; this.names.has(name); number++) {
+      name = `${base} ${number}`;
+      this.numbers.set(base, number);
+    }
+    this.names.add(name);
+    return name;
+  }
+
+  /** Ends the open wait or preemption; one that took no step is removed. */
+  #endWait(span: RequestSpan, to: number) {
+    const open = openWait(span);
+    if (!open) return;
+    if (to < open.from) span.segments.pop();
+    else open.to = to;
+    if (open.kind === "preempted" && !span.finished) open.resume = to + 1;
+  }
+
+  #row(row: ScheduledRow, step: number, state: State) {
+    const id = row[0];
+    const drafts = row[3]?.length ?? 0;
+    const span = this.#of(id);
+    const last = span.segments[span.segments.length - 1];
+    const kind = rowKind(row, state.request(id));
+    if (kind === "decode") {
+      const goesOn = last?.kind === kind && last.to === step - 1 && !last.drafts && !last.wasted;
+      if (goesOn && !drafts) last.to = step;
+      else span.segments.push({ kind, from: step, to: step, drafts, accepted: 0 });
+      return;
+    }
+    const [, start, count] = row;
+    const segment = { kind, from: step, to: step, drafts, accepted: 0 };
+    const tokens = count - drafts;
+    const admission = span.admissions.at(-1);
+    const found = admission?.step === step ? admission.found : 0;
+    const once = span.preemptions.reduce((most, { computed }) => Math.max(most, computed), 0);
+    const recomputed = Math.max(0, Math.min(start + tokens, once) - start);
+    span.segments.push({ ...segment, start, count: tokens, found, recomputed });
+  }
+
+  /**
+   * Records the tokens of a step.
+   *
+   * @param t what the step measured
+   * @param number of the row
+   */
+  #gain(row: TokenRow, t: Record<string, any>, number: number, step: number) {
+    const logprobs = t.logprobs?.[number];
+    const ids = row[1];
+    const allowed = row[5] ?? [];
+    const accepted = row[3] ?? 0;
+    const fromTool = ids.length - (row[4] ?? 0);
+    const span = this.#of(row[0]);
+    for (let index = 0; index < ids.length; index++) {
+      const place = span.tokenSteps.push(step) - 1;
+      if (index < accepted) span.drafted.push(place);
+      if (index >= fromTool) span.forced.push(place);
+      else if (logprobs?.[index] !== undefined) span.logprobs[place] = logprobs[index];
+      if (allowed[index]) {
+        const [, wanted] = t.wanted?.[number][index] ?? [0, null];
+        span.masks[place] = {
+          allowed: allowed[index],
+          wanted,
+          mass: t.mass?.[number][index] ?? null,
+        };
+      }
+    }
+    const segment = span.segments[span.segments.length - 1];
+    if (segment?.from === step && segment.drafts) segment.accepted = accepted;
+  }
+
+  /** Makes a row in vain a segment of its own. */
+  #waste(id: number, step: number, state: State) {
+    const request = state.requests.get(id);
+    const wasted = !request ? "ended" : request.place === null ? "dropped" : "preempted";
+    const { segments } = this.#of(id);
+    const at = segments.findLastIndex(
+      ({ kind, from, to }) => ROWS.has(kind) && from <= step && step <= Number(to),
+    );
+    if (at < 0) return; // the log begins after its row
+    const segment = segments[at];
+    const parts: Segment[] = [
+      { ...segment, to: step - 1 },
+      { ...segment, from: step, to: step, wasted },
+      { ...segment, from: step + 1 },
+    ];
+    segments.splice(at, 1, ...parts.filter(({ from, to }) => from <= Number(to)));
+  }
+
+  #skipped(id: number, reason: string, step: number, state: State) {
+    if (state.request(id).place !== null) return; // a waiting request that the policy deferred
+    const { segments } = this.#of(id);
+    const last = segments.at(-1);
+    if (last?.kind === "stalled" && last.reason === reason && last.to === step - 1) last.to = step;
+    else segments.push({ kind: "stalled", from: step, to: step, reason });
+  }
+}
+
+/**
+ * Gives back what an ended request's lists have reserved for more items: half of their memory, and most requests of a
+ * long log have ended.
+ *
+ * @param content shared by the request's states and the nodes of the tree
+ */
+function trim(span: RequestSpan, content: Content) {
+  content.tokens = span.tokens = content.tokens.slice();
+  content.texts = span.texts = content.texts.slice();
+  span.tokenSteps = span.tokenSteps.slice();
+  span.logprobs = span.logprobs.slice();
+  span.segments = span.segments.slice();
+}
+
+/** The wait or preemption that has not ended. */
+function openWait({ segments }: RequestSpan): Segment | null {
+  const last = segments.at(-1);
+  return last && last.to === null ? last : null;
+}

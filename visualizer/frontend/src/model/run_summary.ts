@@ -1,0 +1,206 @@
+/**
+ * The figures of a whole run: latencies, goodput, preemptions, cache hits, and what requests waited for. `visualizer/
+ * summary.py` has the same in Python. Times in microseconds.
+ */
+
+import { lacks } from "./knowledge.ts";
+import type { MeasureArrays } from "./measures.ts";
+import type { Model } from "./model.ts";
+import type { RequestSpan } from "./request_spans.ts";
+
+/**
+ * limits: the time to the first token, and the 99th percentile of a
+ *   request's times between tokens
+ */
+export type Slo = { ttft: number; itl: number };
+
+export type Percentile = { name: string; value: number };
+
+export interface Summary {
+  steps: number;
+  duration: number; // from the first step to the last; NaN if the log has no times
+  requests: number;
+  ends: Record<string, number>; // requests by the reason of their end; "unfinished" are the others
+  ttft: Percentile[];
+  itl: Percentile[];
+  good: number; // finished requests within the SLO
+  preemptions: number;
+  drafted: number; // drafts that were computed
+  accepted: number; // those of them that became output
+  gained: number; // tokens that a row with drafts gained, on average
+  found: number; // prompt tokens in the cache at the first admission
+  asked: number; // all prompt tokens of these requests
+  waits: { cause: string; amount: number }[]; // most first: time that requests waited
+  waited: number; // their sum
+  waitUnit: "us" | "steps"; // steps, if the log has no times
+}
+
+/** The shares, and how many values each needs to mean something. */
+const PERCENTILES = [
+  { name: "p50", share: 0.5, least: 1 },
+  { name: "p95", share: 0.95, least: 20 },
+  { name: "p99", share: 0.99, least: 100 },
+];
+
+/** Collects the figures of a model that grows; `of(slo)` counts only what is new. */
+export class RunSummary {
+  /** Times between tokens, with how often each occurs. */
+  #gaps: Map<number, number> = new Map();
+  /** Maps a request to its counted tokens and the gaps between them. */
+  #tokens: Map<number, { counted: number; gaps: number[] }> = new Map();
+  /** Maps a finished request to its slowest times. */
+  #ended: Map<number, { ttft: number; itl: number }> = new Map();
+  model: Model;
+
+  constructor(model: Model) {
+    this.model = model;
+  }
+
+  of(slo: Slo): Summary {
+    const { model } = this;
+    const { measures, stepCount, requests } = model;
+    const ends: Record<string, number> = {};
+    const ttfts: Map<number, number> = new Map();
+    let [good, found, asked] = [0, 0, 0];
+    for (const span of requests) {
+      const end = span.finished?.reason ?? "unfinished";
+      ends[end] = (ends[end] ?? 0) + 1;
+      const ttft = this.#count(span);
+      if (ttft !== null) ttfts.set(ttft, (ttfts.get(ttft) ?? 0) + 1);
+      const [admission] = span.admissions;
+      if (span.sample === 0 && admission && !admission.resumed) {
+        found += admission.found;
+        asked += span.promptLength;
+      }
+      const slowest = this.#ended.get(span.id);
+      if (slowest && slowest.ttft <= slo.ttft && slowest.itl <= slo.itl) good++;
+    }
+    const { waits, waitUnit } = this.#waits();
+    const [drafted, accepted, guessing] = [
+      measures.drafted,
+      measures.accepted,
+      measures.guessing,
+    ].map(total);
+    return {
+      steps: stepCount,
+      duration: runTime(measures),
+      requests: requests.length,
+      ends,
+      ttft: percentiles(ttfts),
+      itl: percentiles(this.#gaps),
+      good,
+      preemptions: total(measures.preempted),
+      drafted,
+      accepted,
+      gained: 1 + accepted / guessing,
+      found,
+      asked,
+      waits,
+      waited: waits.reduce((sum, { amount }) => sum + amount, 0),
+      waitUnit,
+    };
+  }
+
+  /** Counts a request's new tokens. Returns the time to its first token, or null if it is not known. */
+  #count(span: RequestSpan) {
+    const { measures, firstStep } = this.model;
+    const { tokenSteps, finished, id } = span;
+    const own = this.#tokens.get(id) ?? { counted: 0, gaps: [] };
+    const endOf = (index: number) => measures.end[tokenSteps[index] - firstStep] ?? NaN;
+    // A paused engine is not a slow one.
+    const unpaused = (begin: number, end: number) =>
+      end - begin - this.model.paused.between(begin, end);
+    for (let index = Math.max(1, own.counted); index < tokenSteps.length; index++) {
+      const gap = unpaused(endOf(index - 1), endOf(index));
+      if (Number.isNaN(gap)) continue;
+      own.gaps.push(gap);
+      this.#gaps.set(gap, (this.#gaps.get(gap) ?? 0) + 1);
+    }
+    own.counted = tokenSteps.length;
+    this.#tokens.set(id, own);
+    const isKnown = tokenSteps.length && span.arrivedAt !== null;
+    const ttft = isKnown ? unpaused(span.arrivedAt ?? NaN, endOf(0)) : NaN;
+    const isGone = finished && ["stop", "length"].includes(finished.reason);
+    if (isGone && !this.#ended.has(id) && !Number.isNaN(ttft)) {
+      const gaps = new Map();
+      for (const gap of own.gaps) gaps.set(gap, (gaps.get(gap) ?? 0) + 1);
+      this.#ended.set(id, { ttft, itl: gaps.size ? quantiles(gaps, [0.99])[0] : 0 });
+      own.gaps = [];
+    }
+    return Number.isNaN(ttft) ? null : ttft;
+  }
+
+  /** How long requests waited, for each cause of waiting. */
+  #waits() {
+    const { model } = this;
+    const { measures, firstStep, stepCount } = model;
+    const { waiting, suspended, start, end } = measures;
+    const isUnknown = lacks(model, "waiting_reasons");
+    const isTimed = !Number.isNaN(runTime(measures));
+    const sums: Map<string, number> = new Map();
+    const add = (cause: string, amount: number) =>
+      amount && sums.set(cause, (sums.get(cause) ?? 0) + amount);
+    for (let index = 0; index < stepCount; index++) {
+      if (!waiting[index]) continue;
+      const length = isTimed ? end[index] - start[index] : 1;
+      if (Number.isNaN(length)) continue;
+      const { reason, deferred } = model.waitIn(firstStep + index);
+      add("preempted", suspended[index] * length);
+      const others = waiting[index] - suspended[index];
+      const putOff = Math.min(deferred, others);
+      add("policy", putOff * length);
+      if (reason || isUnknown) add(reason ?? "unknown", (others - putOff) * length);
+    }
+    const waits = [...sums].map(([cause, amount]) => ({ cause, amount }));
+    waits.sort((a, b) => b.amount - a.amount);
+    return { waits, waitUnit: (isTimed ? "us" : "steps") as "us" | "steps" };
+  }
+}
+
+/** The time from the start of the first step to the end of the last one that has times. */
+function runTime({ start, end }: MeasureArrays) {
+  const first = start.find((time) => !Number.isNaN(time)) ?? NaN;
+  return (end.findLast((time) => !Number.isNaN(time)) ?? NaN) - first;
+}
+
+/**
+ * The percentiles that this number of values supports, and the maximum.
+ *
+ * @param counts by value, how often it occurs
+ */
+export function percentiles(counts: Map<number, number>): Percentile[] {
+  const total = [...counts.values()].reduce((sum, count) => sum + count, 0);
+  const known = PERCENTILES.filter(({ least }) => total >= least);
+  if (!known.length) return [];
+  const values = quantiles(counts, known.map(({ share }) => share).concat(1));
+  return [...known.map(({ name }) => name), "max"].map((name, i) => ({ name, value: values[i] }));
+}
+
+/**
+ * Quantiles with linear interpolation, as in pandas.
+ *
+ * @param counts by value, how often it occurs; not empty
+ * @param shares ascending
+ */
+export function quantiles(counts: Map<number, number>, shares: number[]) {
+  const values = Float64Array.from(counts.keys()).sort();
+  const total = [...counts.values()].reduce((sum, count) => sum + count, 0);
+  let [at, before] = [0, 0]; // `before` values come before values[at]
+  const valueAt = (rank: number) => {
+    if (rank < before) at = before = 0;
+    for (;;) {
+      const count = counts.get(values[at]) as number;
+      if (before + count > rank) return values[at];
+      before += count;
+      at++;
+    }
+  };
+  return shares.map((share) => {
+    const place = share * (total - 1);
+    const rank = Math.floor(place);
+    const low = valueAt(rank);
+    return rank === place ? low : low + (place - rank) * (valueAt(rank + 1) - low);
+  });
+}
+
+const total = (counts: Int32Array) => counts.reduce((sum, count) => sum + count, 0);

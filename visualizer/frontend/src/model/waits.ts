@@ -1,0 +1,124 @@
+/**
+ * Why requests wait. The log gives one reason per step, that of the head of the queue: it did not fit, and
+ * all other waiting requests are behind it. Two reasons hold for every waiting request: a step that preempts
+ * admits none, and neither does a static batch that has not finished.
+ */
+
+import { roomFor } from "./columns.ts";
+import type { StepScheduled } from "./events.ts";
+import type { State } from "./fold.ts";
+import { lacks } from "./knowledge.ts";
+import { reasonWords } from "./messages.ts";
+import type { Model } from "./model.ts";
+import type { RequestSpan, Segment } from "./request_spans.ts";
+import { type Span, say } from "./words.ts";
+
+/** the reason of `head`; a request that is not the head waits behind it. null: no step was scheduled yet. */
+type Wait = { reason: string | null; head: number | null };
+
+/** Reasons that hold for every waiting request. */
+export const FOR_ALL = new Set(["after_preemption", "static_batch"]);
+const NOT_ASKED: Wait = { reason: null, head: null };
+
+/** The head of the queue in each step, and why it was not admitted. */
+export class Heads {
+  /** The causes of waits so far. */
+  causes: Set<string> = new Set();
+  #firstStep = -1;
+  #heads = new Int32Array(64);
+  /** Indexes into `#names`; 0: no request was blocked. */
+  #reasons = new Uint8Array(64);
+  #names: (string | null)[] = [null];
+  /** Waiting requests that the policy deferred, by step. */
+  #deferred: Map<number, Map<number, string>> = new Map();
+
+  /** Records a step_scheduled that is about to be applied to `state`. */
+  note({ blocked, skipped }: StepScheduled, step: number, state: State) {
+    if (this.#firstStep < 0) this.#firstStep = step;
+    const index = step - this.#firstStep;
+    this.#heads = roomFor(this.#heads, index + 1);
+    this.#reasons = roomFor(this.#reasons, index + 1);
+    if (blocked) {
+      const [head, reason] = blocked;
+      if (!this.#names.includes(reason)) this.#names.push(reason);
+      this.#heads[index] = head;
+      this.#reasons[index] = this.#names.indexOf(reason);
+    }
+    if (state.suspendedCount) this.causes.add("preempted");
+    if (blocked && state.waitingCount > state.suspendedCount) this.causes.add(blocked[1]);
+    if (!blocked && lacks(state, "waiting_reasons") && state.waitingCount > state.suspendedCount)
+      this.causes.add("unknown");
+    const waiting = skipped.filter(([id]) => state.request(id).place !== null);
+    if (waiting.length) this.causes.add("policy");
+    if (waiting.length) this.#deferred.set(step, new Map(waiting));
+  }
+
+  /** Why the head of the queue was not admitted in a step, and how many waiting requests the policy deferred. */
+  inStep(step: number) {
+    const index = step - this.#firstStep;
+    const reason = this.#names[this.#reasons[index] ?? 0];
+    return {
+      reason,
+      head: reason ? this.#heads[index] : null,
+      deferred: this.#deferred.get(step)?.size ?? 0,
+    };
+  }
+
+  /** Why a request waited that was in the queue when this step had been scheduled. */
+  waitAt(step: number, id: number): Wait {
+    const index = step - this.#firstStep;
+    const reason = this.#names[this.#reasons[index] ?? 0];
+    const blocked = reason ? [this.#heads[index], reason] : null;
+    return waitIn(blocked, this.#deferred.get(step), id);
+  }
+}
+
+/**
+ * Why a request waited, according to a step_scheduled.
+ *
+ * @param deferred by the policy
+ */
+export function waitIn(
+  blocked: any[] | null | undefined,
+  deferred: Map<number, string> | undefined,
+  id: number,
+): Wait {
+  const own = deferred?.get(id);
+  if (own) return { reason: own, head: id };
+  if (!blocked) return NOT_ASKED;
+  const [head, reason] = blocked;
+  return { reason, head: FOR_ALL.has(reason) ? id : head };
+}
+
+/** A wait or a preemption of the timeline, cut where its reason changes. */
+export function waitSegments(
+  model: Model,
+  span: RequestSpan,
+  segment: Segment,
+): (Wait & { from: number; to: number; spans: Span[] })[] {
+  return waitRuns(model, span, segment).map((run) => ({
+    ...run,
+    spans: shortWords(model, span, run.reason, run.head),
+  }));
+}
+
+/** The same without words. */
+export function waitRuns(
+  model: Model,
+  span: RequestSpan,
+  segment: Segment,
+): (Wait & { from: number; to: number })[] {
+  const runs: (Wait & { from: number; to: number })[] = [];
+  for (let step = segment.from; step <= (segment.to ?? model.lastStep); step++) {
+    const { reason, head } = model.waitAt(step, span.id);
+    const last = runs[runs.length - 1];
+    if (last && last.reason === reason && last.head === head) last.to = step;
+    else runs.push({ from: step, to: step, reason, head });
+  }
+  return runs;
+}
+
+function shortWords(model: Model, span: RequestSpan, reason: string | null, head: number | null) {
+  if (!reason) return say`not examined yet`;
+  return head === span.id ? say`${reasonWords[reason] ?? reason}` : say`behind ${model.tag(head)}`;
+}

@@ -1,0 +1,262 @@
+/**
+ * Where each request's time went: ordered spans without a gap, from its arrival to its end.
+ * `visualizer/reading/waterfall` explains the causes and cuts the same spans; a golden test compares them.
+ */
+
+import type { LogSource } from "./fold.ts";
+import { reasons } from "./messages.ts";
+import type { Life, Step, TimeRecords, Work } from "./time_records.ts";
+import { FOR_ALL } from "./waits.ts";
+
+export interface Span {
+  start: number; // since the run started, in the waterfall's unit
+  end: number;
+  cause: string;
+  step: number; // the step whose decision or forward pass it is
+  /**
+   * waiting: the head of the queue that it waits behind; preempted: the request
+   * that needed its blocks, possibly itself
+   */
+  about: number | null;
+}
+
+export interface RequestTime {
+  life: Life;
+  spans: Span[];
+  total: number; // arrival to end
+  byCause: Record<string, number>; // adds up to `total`
+  work: number; // computed for the first time
+  lost: number; // preempted, computed again, or made longer by others' prefill
+  firstToken: number | null; // since its arrival
+  ttft: number | null; // the same without the time in which the engine was paused
+}
+
+type Emit = (start: number, end: number, cause: string, about?: number | null) => void;
+
+export const WORK = ["prefill", "decode"];
+export const LOST = ["preempted", "recomputed", "others_prefill"];
+export const WAITING = [...Object.keys(reasons), "awaits_token", "step_in_progress"];
+export const ENGINE = ["between_passes", "failed_step", "paused", "unknown"];
+/** In the order of keys and lists. */
+export const CAUSES = [...WAITING, ...WORK, ...LOST, ...ENGINE];
+
+/** Decode-only steps before and after a step that its decodes are compared with. */
+const NEIGHBOURS = 3;
+
+export class Waterfall {
+  #known: Map<number, RequestTime> = new Map();
+  #records;
+  #steps;
+  /** How much longer the decodes of each step took because of its prefills, by the step's index. */
+  #others;
+  /** When each step ended. */
+  #ends;
+  source: LogSource;
+  unit: "us" | "steps";
+
+  constructor(records: TimeRecords) {
+    this.#records = records;
+    this.source = records.source;
+    this.unit = records.hasTimes ? "us" : "steps";
+    this.#steps = records.hasTimes ? records.steps : records.steps.map(asUnit);
+    this.#others = othersPrefill(this.#steps);
+    this.#ends = new Map(this.#steps.map(({ number, end }) => [number, end]));
+  }
+
+  /** The times of all requests, in order of appearance. */
+  all(): RequestTime[] {
+    return [...this.#records.lives.keys()].map((id) => this.of(id));
+  }
+
+  of(id: number): RequestTime {
+    const known = this.#known.get(id);
+    if (known) return known;
+    const life = this.#records.lives.get(id);
+    if (!life) throw new RangeError(`there is no request ${id}`);
+    const time = this.#timeOf(life);
+    this.#known.set(id, time);
+    return time;
+  }
+
+  /**
+   * The times between a request's tokens, without the time in which the engine was paused.
+   *
+   * @param tokenSteps the step of each token
+   */
+  gaps({ spans }: RequestTime, tokenSteps: number[]): number[] {
+    const pauses = spans.filter(({ cause }) => cause === "paused");
+    const ends = tokenSteps.map((step) => this.#ends.get(step) ?? NaN);
+    const gaps = ends.slice(1).map((end, index) => {
+      const begin = ends[index];
+      const paused = pauses.filter((pause) => pause.start < end && pause.end > begin);
+      return paused.reduce((gap, pause) => gap - (pause.end - pause.start), end - begin);
+    });
+    return gaps.filter((gap) => !Number.isNaN(gap));
+  }
+
+  #timeOf(life: Life): RequestTime {
+    const spans = this.#spans(life);
+    const byCause: Record<string, number> = {};
+    for (const { start, end, cause } of spans) byCause[cause] = (byCause[cause] ?? 0) + end - start;
+    const sum = (causes: string[]) =>
+      causes.reduce((total, cause) => total + (byCause[cause] ?? 0), 0);
+    const arrived = this.arrived(life);
+    const first = life.firstToken === null ? null : this.#steps[life.firstToken].end;
+    const firstToken = first === null || arrived === null ? null : first - arrived;
+    const paused = spans
+      .filter(({ cause, start }) => cause === "paused" && first !== null && start < first)
+      .reduce((total, { start, end }) => total + Math.min(end, Number(first)) - start, 0);
+    return {
+      life,
+      spans,
+      total: spans.length ? spans[spans.length - 1].end - spans[0].start : 0,
+      byCause,
+      work: sum(WORK),
+      lost: sum(LOST),
+      firstToken,
+      ttft: firstToken === null ? null : firstToken - paused,
+    };
+  }
+
+  arrived({ isWhole, at, beginsAt }: Life): number | null {
+    if (!isWhole) return null;
+    return this.unit === "steps" ? beginsAt : at;
+  }
+
+  #spans(life: Life): Span[] {
+    const steps = this.#steps;
+    const arrived = this.arrived(life);
+    const end = Math.min(life.endsAt ?? steps.length, steps.length);
+    // A request may have been sent before a step ended that the log has before its arrival.
+    let first = life.beginsAt;
+    while (arrived !== null && first && steps[first - 1].end > arrived) first--;
+    const spans: Span[] = [];
+    let at = 0; // in `life.work`
+    for (let index = first; index < end; index++) {
+      const step = steps[index];
+      while (at < life.work.length && life.work[at].to < step.number) at++;
+      const work = life.work[at]?.from <= step.number ? life.work[at] : null;
+      const before = index ? steps[index - 1].end : 0;
+      let start = arrived === null ? before : Math.max(before, arrived);
+      if (arrived === null && !index) start = Math.min(step.begin, step.launched);
+      if (start >= step.end) continue;
+      const begins = spans.length;
+      this.#tile(life, index, work, start, (from, to, cause, about = null) => {
+        if (to <= from) return;
+        const last = spans[spans.length - 1];
+        if (spans.length > begins && last.cause === cause && last.about === about) last.end = to;
+        else spans.push({ start: from, end: to, cause, step: step.number, about });
+      });
+    }
+    return spans;
+  }
+
+  #tile(life: Life, index: number, work: Work | null, start: number, emit: Emit) {
+    const step = this.#steps[index];
+    if (step.isAfterGap && start < step.begin) {
+      emit(start, step.begin, "unknown");
+      start = step.begin;
+    }
+    const launched = Math.max(start, step.launched);
+    const ready = Math.max(start, step.ready);
+    const computes = work !== null && !work.inVain;
+    const [cause, about]: [string, number | null] = computes
+      ? ["between_passes", null]
+      : absent(life, step, work);
+    this.#cut(start, launched, cause, about, emit);
+    if (computes) this.#computed(work, index, launched, ready, emit);
+    else emit(launched, ready, cause, about);
+    this.#cut(ready, step.end, cause, about, emit);
+  }
+
+  /** Emits a time in which no pass ran, and its paused parts. */
+  #cut(start: number, end: number, cause: string, about: number | null, emit: Emit) {
+    let at = start;
+    if (this.unit === "us") {
+      for (const pause of this.#records.paused.intervals) {
+        const from = Math.max(at, pause.begin);
+        const to = Math.min(end, pause.end);
+        if (from >= to) continue;
+        emit(at, from, cause, about);
+        emit(from, to, "paused");
+        at = to;
+      }
+    }
+    emit(at, end, cause, about);
+  }
+
+  #computed(
+    { again, fresh, isPrefill, isDecode }: Work,
+    index: number,
+    start: number,
+    end: number,
+    emit: Emit,
+  ) {
+    const middle = start + Math.floor(((end - start) * again) / (again + fresh));
+    emit(start, middle, "recomputed");
+    if (!isDecode) return emit(middle, end, isPrefill ? "prefill" : "decode");
+    const cut = Math.max(middle, end - this.#others[index]);
+    emit(middle, cut, "decode");
+    emit(cut, end, "others_prefill");
+  }
+}
+
+function asUnit(step: Step, index: number): Step {
+  return { ...step, begin: index, launched: index, ready: index + 1, end: index + 1 };
+}
+
+/** Why a request has no row in a step, and which request that is about. */
+function absent(life: Life, step: Step, work: Work | null): [string, number | null] {
+  const away = life.absences.find(({ begin, end }) => begin <= step.number && step.number < end);
+  if (away) return ["preempted", away.by];
+  if (step.number < life.examined) return ["step_in_progress", null];
+  const id = life.parent !== null && step.number <= life.forked ? life.parent : life.id;
+  const own = step.skipped?.get(id);
+  if (own) return [own, null];
+  if (step.failed || work) return ["failed_step", null];
+  const isAdmitted = life.admitted !== null && life.admitted <= step.number;
+  if (!step.blocked || isAdmitted) return ["unknown", null];
+  const [head, reason] = step.blocked;
+  return [reason, head === id || FOR_ALL.has(reason) ? null : head];
+}
+
+/**
+ * Compares each step that decodes and prefills with steps nearby that only decode: see `_infer_others_prefill` in
+ * `records.py`.
+ */
+function othersPrefill(steps: Step[]): Float64Array {
+  /** Indexes of the steps that only decode, by number of decodes. */
+  const alone: Map<number, number[]> = new Map();
+  for (const [index, { decodes, prefills, failed }] of steps.entries()) {
+    if (!decodes || prefills || failed) continue;
+    const group = alone.get(decodes);
+    if (group) group.push(index);
+    else alone.set(decodes, [index]);
+  }
+  const sizes = [...alone.keys()].sort((a, b) => b - a);
+  const others = new Float64Array(steps.length);
+  for (const [index, { decodes, prefills, launched, ready }] of steps.entries()) {
+    if (!decodes || !prefills || !sizes.length) continue;
+    const size = sizes.reduce((best, one) =>
+      Math.abs(one - decodes) < Math.abs(best - decodes) ? one : best,
+    );
+    const group = alone.get(size) ?? [];
+    const at = firstAtLeast(group, index);
+    const near = group.slice(Math.max(0, at - NEIGHBOURS), at + NEIGHBOURS);
+    const took = near.map((one) => steps[one].ready - steps[one].launched).sort((a, b) => a - b);
+    others[index] = Math.max(0, ready - launched - took[(took.length - 1) >> 1]);
+  }
+  return others;
+}
+
+/** @param values ascending */
+function firstAtLeast(values: number[], limit: number) {
+  let low = 0;
+  let high = values.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (values[middle] < limit) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}

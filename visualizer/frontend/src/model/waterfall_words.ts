@@ -1,0 +1,236 @@
+/**
+ * The waterfall in words: what the run's time went to, and why one request was slow.
+ * `visualizer/reading/waterfall/words.py` says the same of a request.
+ */
+
+import causeFacts from "../../../reading/waterfall/cause_facts.json" with { type: "json" };
+import { duration } from "./duration.ts";
+import type { LogSource } from "./fold.ts";
+import { type Fact, levelOf } from "./knowledge.ts";
+import { adoptedWords, fill, messages, reasonWords } from "./messages.ts";
+import type { Model } from "./model.ts";
+import type { Work } from "./time_records.ts";
+import { CAUSES, LOST, type RequestTime, WAITING, WORK } from "./waterfall.ts";
+import { bold, count, list, type Span, say } from "./words.ts";
+
+/** all spans of a request with one cause; waiting behind others is a row of its own */
+export interface CauseRow {
+  cause: string;
+  isBehind: boolean;
+  time: number;
+  steps: number[];
+  about: number[]; // different requests, in order
+  mark: "recorded" | "inferred" | "unknown"; // whether the log recorded the cause, or it is inferred or unknown
+}
+
+/**
+ * limits in microseconds: the time to the first token, and the 99th
+ *   percentile of a request's times between tokens
+ */
+export type Slo = { ttft: number; itl: number };
+
+const { rows: ROWS, causes: NAMES, total, total_so_far, most: MOST } = messages.waterfall;
+const { helped: HELPED, helped_later: LATER } = messages.waterfall;
+const ORDER = [...WORK, ...LOST, ...WAITING];
+const FACTS = causeFacts as Record<string, Fact[]>;
+/** Derived from the log even if it recorded all facts. */
+const INFERRED = new Set(["others_prefill"]);
+/** Requests that are named; of more, the number. */
+const NAMED = 3;
+const SMALL = "No One Two Three Four Five Six Seven Eight Nine Ten Eleven Twelve".split(" ");
+
+/** A few words for a cause. */
+export function causeName(cause: string): string {
+  return reasonWords[cause] ?? (NAMES as Record<string, string>)[cause] ?? cause;
+}
+
+/** A time in the waterfall's unit. */
+export function timeWords(time: number, unit: "us" | "steps") {
+  return unit === "us" ? duration(time) : count(time, "step");
+}
+
+/** How a log from this source knows that time had this cause. */
+export function causeLevel(cause: string, source: LogSource) {
+  if (cause === "unknown") return "unknown";
+  const level = levelOf({ source }, FACTS[cause] ?? FACTS.waiting);
+  return level === "recorded" && INFERRED.has(cause) ? "inferred" : level;
+}
+
+/** One row per cause: work, then what was lost, then waiting, then the engine's. */
+export function causeRows({ spans }: Pick<RequestTime, "spans">, source: LogSource) {
+  const rows: Map<string, CauseRow> = new Map();
+  for (const { start, end, cause, step, about } of spans) {
+    const isBehind = about !== null && WAITING.includes(cause);
+    const key = `${cause} ${isBehind}`;
+    const row = rows.get(key) ?? {
+      cause,
+      isBehind,
+      time: 0,
+      steps: [],
+      about: [],
+      mark: causeLevel(cause, source),
+    };
+    rows.set(key, row);
+    row.time += end - start;
+    if (row.steps.at(-1) !== step) row.steps.push(step);
+    if (about !== null && !row.about.includes(about)) row.about.push(about);
+  }
+  const rank = ({ cause }: CauseRow) =>
+    ORDER.includes(cause) ? ORDER.indexOf(cause) : ORDER.length;
+  return [...rows.values()].sort((a, b) => rank(a) - rank(b));
+}
+
+/** What a row's time was spent on. */
+export function rowWords(
+  model: Model,
+  { life }: RequestTime,
+  { cause, isBehind, about }: CauseRow,
+): Span[] {
+  const who = list(
+    about.map((id) => (id === life.id ? fill(ROWS.itself, { who: model.tag(id) }) : model.tag(id))),
+    NAMED,
+  );
+  const work = life.work.filter(({ inVain }) => !inVain);
+  const tokens = (of: (one: Work) => number) =>
+    work.reduce((sum, one) => sum + (one.to - one.from + 1) * of(one), 0);
+  switch (cause) {
+    case "prefill": {
+      const found = life.found ? fill(ROWS.cached, { found: life.found }) : [];
+      const cached = say`${found}${adoptedWords(life.prefix)}`;
+      const computed = tokens(({ fresh, isPrefill }) => (isPrefill ? fresh : 0));
+      return fill(ROWS.prefill, { tokens: computed, cached: cached as any });
+    }
+    case "decode":
+      return fill(ROWS.decode, { tokens: tokens((one) => (one.isPrefill ? 0 : one.fresh)) });
+    case "recomputed":
+      return fill(ROWS.recomputed, { tokens: tokens(({ again }) => again) });
+    case "preempted":
+      return about.length
+        ? fill(ROWS.preempted, { who: who as any })
+        : say`${ROWS.preempted_by_unknown}`;
+  }
+  if (reasonWords[cause]) {
+    const values = { who: who as any, reason: causeName(cause) };
+    return fill(isBehind ? ROWS.behind : ROWS.waiting, values);
+  }
+  return say`${(ROWS as Record<string, string>)[cause]}`;
+}
+
+/** How long a request took, and what most of the rest was. */
+export function headline(model: Model, time: RequestTime) {
+  const { unit } = model.waterfall;
+  const { life, byCause } = time;
+  const said = fill(life.reason ? total : total_so_far, {
+    who: model.tag(life.id),
+    total: timeWords(time.total, unit),
+    work: timeWords(time.work, unit),
+  });
+  const rest = CAUSES.filter((cause) => byCause[cause] && !WORK.includes(cause));
+  if (!rest.length) return said;
+  const most = rest.reduce((best, cause) => (byCause[cause] > byCause[best] ? cause : best));
+  const words = { time: timeWords(byCause[most], unit), cause: causeName(most) };
+  return say`${said}${fill(MOST, words)}`;
+}
+
+/**
+ * What would have helped, as far as the log says it; empty if it does not. A replay shows what a whole run gains from
+ * more blocks; this is about one decision.
+ */
+export function helped({ life, spans }: RequestTime): Span[] {
+  if (!life.short) return [];
+  const { step, missing } = life.short;
+  const computed = spans.filter(({ cause }) => WORK.includes(cause) || cause === "recomputed");
+  const later = computed.find((one) => one.step > step)?.step;
+  const words = fill(HELPED, { missing, step });
+  return later === undefined ? words : [...words, ...fill(LATER, { later })];
+}
+
+/** Which limits a request broke; a paused engine is not a slow one. */
+export function lateness(model: Model, time: RequestTime, slo: Slo) {
+  const { life, ttft } = time;
+  if (model.waterfall.unit !== "us") return { first: false, gaps: false };
+  const gaps = model.waterfall.gaps(time, model.requestSpan(life.id).tokenSteps);
+  gaps.sort((a, b) => a - b);
+  return { first: ttft !== null && ttft > slo.ttft, gaps: quantile(gaps, 0.99) > slo.itl };
+}
+
+/** The run in a sentence. */
+export function verdict(model: Model, times: RequestTime[], slo: Slo): Span[] {
+  const { unit } = model.waterfall;
+  const requests = count(times.length, "request");
+  if (!times.length) return say`No request yet.`;
+  if (unit !== "us")
+    return say`${bold(say`${requests}.`)} This log has no times, so steps are counted.`;
+  const late = times.map((time) => ({ time, ...lateness(model, time, slo) }));
+  const first = late.filter((one) => one.first).length;
+  const later = late.filter(({ first, gaps }) => gaps && !first);
+  const outside = first + later.length;
+  if (!outside)
+    return say`${bold(say`${requests}, ${times.length > 1 ? "all " : ""}within the SLO.`)}${mostWords(times)}`;
+  const begin = bold(say`${requests}, ${outside} outside the SLO.`);
+  const waited = first
+    ? say` ${SMALL[first] ?? first} waited too long for ${first === 1 ? "its" : "their"} first token.`
+    : [];
+  return say`${begin}${waited}${gapWords(
+    model,
+    later.map(({ time }) => time),
+    slo,
+  )}`;
+}
+
+/** Requests with a first token in time and long gaps later. */
+function gapWords(model: Model, times: RequestTime[], slo: Slo) {
+  if (!times.length) return [];
+  const most = [...times].sort((a, b) => preemptedTime(b) - preemptedTime(a)).slice(0, NAMED);
+  const lost = most.filter((time) => preemptedTime(time));
+  if (lost.length && lost.length === times.length) {
+    const names = list(lost.map(({ life }) => model.tag(life.id)));
+    const spent = list(lost.map((time) => duration(preemptedTime(time))));
+    return say` ${names} got ${lost.length > 1 ? "theirs" : "its first token"} in time and then lost ${spent} to preemption.`;
+  }
+  const names = list(
+    times.map(({ life }) => model.tag(life.id)),
+    NAMED,
+  );
+  return say` ${names} got the first token in time and then had gaps of more than ${duration(slo.itl)}.`;
+}
+
+function preemptedTime({ byCause }: RequestTime) {
+  return (byCause.preempted ?? 0) + (byCause.recomputed ?? 0);
+}
+
+/** What most of the time that was not work went to. */
+function mostWords(times: RequestTime[]) {
+  const sums = totals(times);
+  const all = Object.values(sums).reduce((sum, one) => sum + one, 0);
+  const [most] = Object.keys(sums)
+    .filter((cause) => !WORK.includes(cause))
+    .sort((a, b) => sums[b] - sums[a]);
+  if (!most) return say` All of their time was their own work.`;
+  return say` Most of the time that was not their own work: ${causeName(most)}, ${share(sums[most], all)} of all.`;
+}
+
+/** Time by cause over all requests, in the order of keys. */
+export function totals(times: RequestTime[]): Record<string, number> {
+  const sums: Record<string, number> = {};
+  for (const { byCause } of times)
+    for (const cause of Object.keys(byCause)) sums[cause] = (sums[cause] ?? 0) + byCause[cause];
+  return Object.fromEntries(
+    CAUSES.filter((cause) => sums[cause]).map((cause) => [cause, sums[cause]]),
+  );
+}
+
+/** "5 %"; what is there is never 0 %. */
+export function share(part: number, whole: number) {
+  const percent = (100 * part) / whole;
+  return percent < 0.5 ? "< 1 %" : `${Math.round(percent)} %`;
+}
+
+/** Returns a quantile by linear interpolation, as pandas does. */
+function quantile(sorted: number[], at: number) {
+  if (!sorted.length) return 0;
+  const rank = at * (sorted.length - 1);
+  const low = Math.floor(rank);
+  const next = sorted[Math.min(low + 1, sorted.length - 1)];
+  return sorted[low] + (rank - low) * (next - sorted[low]);
+}

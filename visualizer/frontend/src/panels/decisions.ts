@@ -1,0 +1,254 @@
+/**
+ * The scheduler panel: the decisions of a step in order, with tokens, remaining budget and reasons, and the
+ * function of the engine that made the decision under the pointer.
+ *
+ * A batch of two hundred requests has two hundred rows, most of them alike and not visible. Writing them all
+ * takes longer than drawing all pictures, so at first only the visible rows are written. The others follow when
+ * the user stops moving; their height is reserved, so nothing moves.
+ */
+
+import type { Board, BoardContext } from "../board/board.ts";
+import { patchChildren } from "../board/patch_children.ts";
+import { labAddress, sourceOf } from "../board/sources.ts";
+import { CanvasPainter } from "../drawing/canvas_painter.ts";
+import { closest, h, plural } from "../drawing/html.ts";
+import { chip, wordNodes } from "../drawing/words_html.ts";
+import type { Decision } from "../model/decisions.ts";
+import type { Frame } from "../model/frame.ts";
+import { type Fact, knowledgeWords, lacks } from "../model/knowledge.ts";
+
+type Line = Pick<Decision, "kind" | "spans"> & Partial<Decision>;
+
+/** of the table, with the lines from `first` to `last` */
+type Body = { first: number; last: number; plain: boolean };
+
+/** The most requests named in one line; two thousand waiting requests would fill the page. */
+const MOST_NAMED = 24;
+const NAME = { size: 12.5, bold: true };
+const SEEN = 17; // rows of the list that are written at first, if each has one line; more in a higher list
+const LINE = 17; // px
+const PADDING = 1.5; // px above and below the lines of a row
+const ROW = LINE + 2 * PADDING;
+const TOGETHER = 6; // plain rows per body of the table
+const BETWEEN_STEPS = new Set(["arrived", "aborted"]);
+
+export class DecisionsPanel {
+  board: Board;
+  list = h("div", {});
+  seen = SEEN;
+  ruler = new CanvasPainter(h("canvas"));
+  source = h("p", { class: "note source" });
+  element: HTMLElement;
+  lines!: Line[];
+  context!: BoardContext;
+
+  constructor(board: Board) {
+    this.board = board;
+    this.element = h(
+      "section",
+      { class: "decisions", "aria-label": "Decisions" },
+      this.list,
+      this.source,
+    );
+    const { signal } = board;
+    const look = (event: Event) => {
+      const row = closest(event, "tr[data-kind]");
+      if (row) this.writeSource(Number(row.dataset.index));
+    };
+    for (const name of ["click", "focusin", "pointerover"])
+      this.list.addEventListener(name, look, { signal });
+  }
+
+  write() {
+    const { board } = this;
+    this.lines = linesOf(board.frame);
+    this.context = board.context();
+    const moment = this.lines.findIndex(({ hot }) => hot);
+    // A highlighted row below the first ones is scrolled to the middle, as far as the list can scroll.
+    this.writeSeen(moment);
+    // After all text is written: reading the layout now would compute it twice.
+    queueMicrotask(() => {
+      const list = scrolledIn(this.element);
+      const seen = list ? Math.ceil(list.clientHeight / ROW / this.board.unit) + 1 : 0;
+      if (seen > this.seen) {
+        this.seen = seen;
+        this.writeSeen(moment);
+      }
+      showMoment(this.element, this.board.unit);
+    });
+    this.writeSource(moment);
+  }
+
+  /** Writes the visible rows. */
+  writeSeen(moment: number) {
+    const { seen, lines } = this;
+    const top = moment < seen ? 0 : Math.min(moment - seen / 2, lines.length - seen) - 1;
+    this.writeRows(top, Math.max(seen, moment + seen / 2 + 1));
+  }
+
+  /** Writes the rows that `write` left out because they are not visible. */
+  writeRest() {
+    if (!this.lines) return;
+    this.writeRows(0, this.lines.length);
+    const list = scrolledIn(this.element);
+    if (list) hideCutLines(list, this.board.unit);
+  }
+
+  writeRows(from: number, to: number) {
+    patchChildren(
+      this.list,
+      decisionNodes(this.lines, this.context, { from, to, ruler: this.ruler }),
+    );
+  }
+
+  /** The function that made a decision, as a link if JupyterLab can open it, otherwise as a path to copy. */
+  writeSource(index: number) {
+    const { frame, project } = this.board;
+    const line = this.lines[index];
+    const source = line && sourceOf(frame, line);
+    if (!source) return patchChildren(this.source, ["\u00a0"]);
+    const { file, name } = source;
+    const href = labAddress(file, project);
+    // The path may break after a slash only.
+    const parts = `${file}::${name}`.split(/(?<=\/)/);
+    const path = parts.flatMap((part) => [part, h("wbr")]);
+    const where = href
+      ? h("a", { href, target: "_blank", rel: "noopener" }, ...path)
+      : h("code", { tabindex: "0" }, ...path);
+    patchChildren(this.source, [h("span", { class: "muted" }, `${line.kind}: `), where]);
+    return undefined;
+  }
+}
+
+/** The list that scrolls. */
+function scrolledIn(panel: HTMLElement) {
+  return panel.querySelector(".scroll") as HTMLElement | null;
+}
+
+/** Events between the steps come before the decisions, those of the commit after them. */
+function linesOf(frame: Frame): Line[] {
+  const before = frame.outcomes.filter(({ kind }) => BETWEEN_STEPS.has(kind));
+  const after = frame.outcomes.filter(({ kind }) => !BETWEEN_STEPS.has(kind));
+  return [...grouped(before), ...frame.decisions, ...after];
+}
+
+/** Scrolls a long list to its highlighted row, without scrolling the page. */
+function showMoment(panel: HTMLElement, unit: number) {
+  const list = scrolledIn(panel);
+  const moment = panel.querySelector(".moment") as HTMLElement | null;
+  if (!list) return;
+  const isBelow = moment && moment.offsetTop + moment.offsetHeight > list.clientHeight;
+  const top = isBelow ? moment.offsetTop - list.clientHeight / 2 : 0;
+  if (list.scrollTop !== top) list.scrollTop = top;
+  hideCutLines(list, unit);
+  list.onscroll = () => hideCutLines(list, unit);
+}
+
+/** Hides the lines of text that the upper and the lower edge of the list cut. */
+function hideCutLines(list: HTMLElement, unit: number) {
+  const top = list.scrollTop;
+  const bottom = top + list.clientHeight;
+  const rows = [...list.querySelectorAll("tr")];
+  const cutAt = (edge: number) => {
+    const row = rows.find((one) => {
+      const { offsetTop, offsetHeight } = one;
+      return offsetTop + 1 < edge && offsetTop + offsetHeight > edge + 2;
+    });
+    return row ? { row, seen: (edge - row.offsetTop) / unit - PADDING } : null;
+  };
+  const [above, below] = [cutAt(top), cutAt(bottom)];
+  // A row of several lines is cut between two lines.
+  const hidden = above ? Math.ceil(above.seen / LINE) * LINE - above.seen : 0;
+  const under = !below ? 0 : below.seen < LINE ? below.seen + PADDING : below.seen % LINE;
+  const clip = above || below ? `inset(${hidden * unit}px 0px ${under * unit}px)` : "";
+  if (list.style.clipPath !== clip) list.style.clipPath = clip;
+}
+
+/** The nodes of the list; of the plain rows only those from line `from` to line `to`. */
+function decisionNodes(
+  lines: Line[],
+  context: BoardContext,
+  { from, to, ruler }: { from: number; to: number; ruler: CanvasPainter },
+) {
+  const { model, frame } = context;
+  const { taken, all } = frame.seats;
+  const isUnknown = (...facts: Fact[]) => lacks(model, ...facts) && knowledgeWords.unknown;
+  const seats = isUnknown("settings", "admissions") || `${taken} of ${plural(all, "seat")} taken`;
+  const counts = `${seats}, ${isUnknown("queue") || frame.waitingCount} waiting`;
+  const bodies = bodiesOf(lines).map(({ first, last, plain }) => {
+    const body = h("tbody", { class: plain ? "plain" : null });
+    if (plain) body.style.setProperty("--rows", `${last - first + 1}`);
+    if (!plain || (first <= to && last >= from))
+      for (let i = first; i <= last; i += 1) body.append(row(lines[i], i, context));
+    return body;
+  });
+  const table = h("table", {}, ...bodies);
+  const widths = lines.map(({ request, requests }) =>
+    request == null || requests ? 0 : ruler.measure(model.tag(request).text, NAME),
+  );
+  table.style.setProperty("--name", `${Math.max(0, ...widths)}`);
+  if (!lines.length) table.append(h("caption", { class: "muted" }, "No decision in this step."));
+  return [
+    h("h2", {}, "Decisions, in order", h("span", { class: "count" }, counts)),
+    h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Decisions" }, table),
+  ];
+}
+
+/** Groups of neighbouring lines for the bodies of the table: plain ones, a few together, and others. */
+function bodiesOf(lines: Line[]) {
+  const bodies: Body[] = [];
+  for (const [i, line] of lines.entries()) {
+    const plain = Boolean(line.plain);
+    const body = bodies.at(-1);
+    const isFull = plain && body && i - body.first >= TOGETHER;
+    if (body?.plain === plain && !isFull) body.last = i;
+    else bodies.push({ first: i, last: i, plain });
+  }
+  return bodies;
+}
+
+/** Joins three or more arrivals into one line that names the requests. */
+function grouped(outcomes: Decision[]): Line[] {
+  const arrivals = outcomes.filter(({ kind }) => kind === "arrived");
+  if (arrivals.length < 3) return outcomes;
+  const requests = arrivals.map(({ request }) => Number(request));
+  const together = { kind: "arrived", requests, spans: [{ text: "arrive" }] };
+  return [together, ...outcomes.filter(({ kind }) => kind !== "arrived")];
+}
+
+function row(decision: Line, index: number, context: BoardContext) {
+  const attributes = {
+    "data-index": index,
+    class: decision.hot ? "moment" : null,
+    "data-kind": decision.kind,
+    "data-heat": decision.heat ?? null,
+    "data-request": decision.request ?? null,
+  };
+  const words = wordNodes(decision.spans, context);
+  if (decision.requests || decision.request == null) {
+    const who = namesOf(decision.requests ?? [], context);
+    return h("tr", attributes, h("td", { class: "wide", colspan: 3 }, ...who, " ", ...words));
+  }
+  const who = h("td", { class: "who" }, chip(decision.request, context));
+  if (decision.tokens == null)
+    return h("tr", attributes, who, h("td", { class: "what", colspan: 2 }, ...words));
+  const budget = `${plural(decision.tokens, "token")}, ${decision.left} left`;
+  return h(
+    "tr",
+    attributes,
+    who,
+    h("td", { class: "what" }, ...words),
+    h("td", { class: "budget" }, budget),
+  );
+}
+
+/** Chips of the first requests and the selected one; the others are counted. */
+function namesOf(requests: number[], context: BoardContext) {
+  const { selected } = context;
+  const first = requests.slice(0, MOST_NAMED);
+  if (selected !== null && requests.includes(selected) && !first.includes(selected))
+    first.push(selected);
+  const rest = requests.length - first.length;
+  const chips = first.map((id) => chip(id, context));
+  return rest ? [...chips, ` and ${rest.toLocaleString("en")} more`] : chips;
+}

@@ -1,0 +1,46 @@
+/**
+ * Beside the sentence: which of the moments this is, buttons to the previous and the next one, and what comes next.
+ */
+
+import { h, plural } from "../drawing/html.ts";
+import type { Model } from "../model/model.ts";
+import { momentsAround } from "../model/moments.ts";
+
+export class MomentsBox {
+  where = h("span", { class: "muted" });
+  next = h("p", { class: "muted" });
+  buttons: HTMLButtonElement[];
+  element: HTMLDivElement;
+
+  constructor(go: (by: number) => void) {
+    const buttons: [act: string, sign: string, title: string, by: number][] = [
+      ["previous-moment", "‹", "Previous moment (Shift + M)", -1],
+      ["next-moment", "›", "Next moment (M)", 1],
+    ];
+    this.buttons = buttons.map(([act, sign, title, by]) => {
+      const element = h(
+        "button",
+        { type: "button", "data-act": act, title, "aria-label": title },
+        sign,
+      );
+      element.addEventListener("click", () => go(by));
+      return element;
+    });
+    this.element = h(
+      "div",
+      { class: "moments", role: "group", "aria-label": "Moments" },
+      h("div", {}, this.where, ...this.buttons),
+      this.next,
+    );
+  }
+
+  show(model: Model, step: number) {
+    const { count, number, previous, next } = momentsAround(model, step);
+    this.element.style.visibility = count ? "" : "hidden";
+    this.where.textContent = number ? `moment ${number} of ${count}` : plural(count, "moment");
+    this.next.textContent = next ? `next: ${next.words} at step ${next.step}` : "no later moment";
+    const [back, forward] = this.buttons;
+    back.disabled = !previous;
+    forward.disabled = !next;
+  }
+}

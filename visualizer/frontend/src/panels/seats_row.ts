@@ -1,0 +1,58 @@
+/** The seats above the block map. */
+
+import type { Board } from "../board/board.ts";
+import { CanvasPainter } from "../drawing/canvas_painter.ts";
+import { h } from "../drawing/html.ts";
+import { drawSeats, SEATS_HEIGHT, seatAt, seatsOf } from "../drawing/seats.ts";
+import { missing } from "../model/knowledge.ts";
+
+export class SeatsRow {
+  board: Board;
+  canvas = h("canvas", { role: "img" });
+  count = h("span", { class: "count" });
+  element: HTMLDivElement;
+  painter: CanvasPainter;
+  width!: number;
+
+  constructor(board: Board) {
+    this.board = board;
+    this.element = h("div", { class: "seats" }, h("h2", {}, "Seats", this.count), this.canvas);
+    this.painter = new CanvasPainter(this.canvas);
+    this.canvas.addEventListener("click", (event) => this.select(event), { signal: board.signal });
+  }
+
+  draw() {
+    const { board, painter } = this;
+    const { frame, model, theme, unit, store } = board;
+    if (missing(model, "settings", "admissions")) return;
+    this.width = this.element.clientWidth / unit;
+    painter.begin(this.width, SEATS_HEIGHT, unit, theme);
+    drawSeats(painter, { frame, model, width: this.width, selected: store.selected });
+  }
+
+  write() {
+    const { frame, model } = this.board;
+    const unknown = missing(model, "settings", "admissions");
+    this.canvas.hidden = !!unknown;
+    this.count.textContent = unknown;
+    if (unknown) return;
+    const { taken, all } = frame.seats;
+    const empty = all - taken;
+    const waits = frame.waiting.length;
+    const wait = waits === 1 ? "1 waits" : `${waits} wait`;
+    const unused = empty > 0 && waits ? `, ${empty} empty while ${wait}` : "";
+    this.count.textContent = `${taken} of ${all} taken${unused}`;
+    const names = seatsOf(frame, all).map((id) =>
+      id === null ? "empty" : model.requestSpan(id).name,
+    );
+    this.canvas.setAttribute("aria-label", `Seats: ${names.slice(0, 40).join(", ")}`);
+  }
+
+  select(event: MouseEvent) {
+    const { frame, unit } = this.board;
+    const { all } = frame.seats;
+    const x = (event.clientX - this.canvas.getBoundingClientRect().left) / unit;
+    const id = seatsOf(frame, all)[seatAt(x, all, this.width)];
+    if (id != null) this.board.select(id);
+  }
+}

@@ -1,0 +1,214 @@
+/** The run in one row: its size, latencies, goodput against the reader's limits, preemptions, hits and waits. */
+
+import { patchChildren } from "../board/patch_children.ts";
+import { causeColour, causeWords } from "../drawing/causes.ts";
+import { focused, h, plural } from "../drawing/html.ts";
+import type { Theme } from "../drawing/palette.ts";
+import { halved, levelDot } from "../drawing/words_html.ts";
+import { duration } from "../model/duration.ts";
+import {
+  type Fact,
+  factsAt,
+  halfDot,
+  type Knowledge,
+  knowledgeWords,
+  LEVELS,
+  lacks,
+  levelOf,
+} from "../model/knowledge.ts";
+import type { Model } from "../model/model.ts";
+import { type Percentile, RunSummary, type Slo, type Summary } from "../model/run_summary.ts";
+import { agree } from "../model/words.ts";
+
+export class SummaryPanel {
+  setSlo: (slo: Slo) => void;
+  key: string;
+  cells: HTMLDivElement;
+  goodput = h("button", { type: "button", class: "cell", "data-act": "slo" });
+  fields: HTMLInputElement[];
+  box: HTMLDivElement;
+  element: HTMLDivElement;
+  summary!: RunSummary;
+  figures!: Summary | null;
+
+  /** `setSlo` is called when the reader changes the limits. */
+  constructor(setSlo: (slo: Slo) => void) {
+    this.setSlo = setSlo;
+    this.key = ""; // what the row shows
+    this.cells = h("div", {
+      class: "cells",
+      tabindex: "0",
+      role: "group",
+      "aria-label": "The run",
+    });
+    this.goodput.addEventListener("click", () => this.toggle());
+    this.fields = ["ttft", "itl"].map((name) => {
+      const input = h("input", { type: "number", min: "0", step: "any", name });
+      input.addEventListener("input", () => this.read());
+      return input;
+    });
+    const [ttft, itl] = this.fields;
+    this.box = h(
+      "div",
+      { class: "box slo", role: "dialog", "aria-label": "Limits of the goodput", hidden: true },
+      h("label", {}, "TTFT at most", ttft, "ms"),
+      h("label", {}, "ITL, p99 of a request, at most", itl, "ms"),
+    );
+    this.element = h("div", { class: "summary" }, this.cells);
+  }
+
+  setModel(model: Model) {
+    const { summary } = this;
+    if (summary?.model !== model) {
+      this.summary = new RunSummary(model);
+    }
+    this.figures = null;
+  }
+
+  toggle() {
+    this.box.hidden = !this.box.hidden;
+    if (this.box.hidden) this.goodput.focus({ preventScroll: true });
+    else this.fields[0].focus({ preventScroll: true });
+  }
+
+  read() {
+    const [ttft, itl] = this.fields.map(({ valueAsNumber }) => 1000 * valueAsNumber);
+    if (ttft >= 0 && itl >= 0) this.setSlo({ ttft, itl });
+  }
+
+  /** Writes the row; it stays the same while the reader steps. */
+  write({ slo }: { slo: Slo }, theme: Theme) {
+    const key = `${slo.ttft} ${slo.itl} ${theme.name}`;
+    if (this.figures && this.key === key) return;
+    this.key = key;
+    const figures = this.summary.of(slo);
+    const { model } = this.summary;
+    this.figures = figures;
+    this.fields.forEach((field, i) => {
+      if (field !== focused(field)) field.value = `${(i ? slo.itl : slo.ttft) / 1000}`;
+    });
+    const { goodput } = this;
+    patchChildren(goodput, goodputNodes(figures, slo, levelOf(model, ["arrivals", "step_times"])));
+    const cells = cellsOf(figures, theme, model);
+    patchChildren(this.cells, [...cells.slice(0, 4), goodput, ...cells.slice(4)]);
+  }
+}
+
+const cell = (name: string, bold: string, rest?: string, ...after: Node[]) =>
+  h("div", { class: "cell" }, ...parts(name, bold, rest, after));
+
+const parts = (name: string, bold: string, rest: string = "", after: Node[] = [] as Node[]) => [
+  h("span", { class: "name" }, name),
+  h("span", { class: "value" }, h("strong", {}, bold), ...halved(rest && ` ${rest}`), ...after),
+];
+
+/** "vLLM 0.32.0, underglass-vllm 1"; "run" for a log of our own engine. */
+const originWords = ({ source: { engine, recorder } }: Model) =>
+  engine ? `${engine}, ${recorder}` : "run";
+
+/** How many facts of a foreign log are recorded, inferred and unknown, with their signs. */
+const countedLevels = (model: Model) =>
+  model.source.engine
+    ? LEVELS.map((level) =>
+        h("span", { class: "known" }, levelDot(level), `${factsAt(model, level).length}`),
+      )
+    : [];
+
+function cellsOf(figures: Summary, theme: Theme, model: Model) {
+  const { steps, duration: took, requests, ends, preemptions, found, asked } = figures;
+  const finished = (ends.stop ?? 0) + (ends.length ?? 0);
+  const others = (
+    [
+      [ends.unfinished, "unfinished"],
+      [ends.abort, "aborted"],
+      [ends.error, "failed"],
+    ] as [number | undefined, string][]
+  ).flatMap(([count, word]) => (count ? [`${count.toLocaleString("en")} ${word}`] : []));
+  const ended = others.length ? others.join(", ") : finished ? "all finished" : "";
+  const run = cell(
+    originWords(model),
+    plural(steps, "step"),
+    took > 0 ? `${halfDot(model, "step_times")}${duration(took)}` : "",
+    ...countedLevels(model),
+  );
+  /** The cell, or that the log lacks its facts. */
+  const told = (name: string, facts: Fact[], known: () => HTMLElement) => {
+    if (lacks(model, ...facts)) return cell(name, knowledgeWords.unknown);
+    const made = known();
+    if (levelOf(model, facts) === "inferred")
+      made.querySelector("strong")?.before(levelDot("inferred"), " ");
+    return made;
+  };
+  const share = asked ? `${Math.round((100 * found) / asked)} %` : "none";
+  const prompts = asked
+    ? `of ${asked.toLocaleString("en")} prompt ${agree(asked, "token", "tokens")}`
+    : "";
+  return [
+    run,
+    told("requests", ["arrivals"], () => cell("requests", requests.toLocaleString("en"), ended)),
+    told("TTFT", ["arrivals", "step_times"], () => percentileCell("TTFT", figures.ttft)),
+    told("ITL", ["scheduled_tokens", "admissions", "step_times"], () =>
+      percentileCell("ITL", figures.itl),
+    ),
+    told("preemptions", ["preemptions"], () =>
+      cell("preemptions", preemptions.toLocaleString("en")),
+    ),
+    told("prefix hits", ["cached_tokens"], () => cell("prefix hits", share, prompts)),
+    ...(figures.drafted ? [draftCell(figures)] : []),
+    told("waited", ["queue"], () => waitCell(figures, theme, halfDot(model, "waiting_reasons"))),
+  ];
+}
+
+/** How many drafts were accepted, and what a step gained by them. */
+const draftCell = ({ drafted, accepted, gained }: Summary) =>
+  cell(
+    "drafts accepted",
+    `${Math.round((100 * accepted) / drafted)} %`,
+    `${gained.toFixed(2)} tokens/pass`,
+  );
+
+function percentileCell(name: string, percentiles: Percentile[]) {
+  if (!percentiles.length) return cell(name, "none");
+  const names = percentiles.map((one) => one.name).join(", ");
+  return cell(`${name} ${names}`, percentiles.map(({ value }) => duration(value)).join(", "));
+}
+
+function goodputNodes({ good, requests, duration: took }: Summary, slo: Slo, level: Knowledge) {
+  const ms = (limit: number) => Number((limit / 1000).toPrecision(3));
+  const rate = took > 0 ? `${((1e6 * good) / took).toPrecision(3)} requests/s` : "";
+  const name = `goodput: TTFT ≤ ${ms(slo.ttft)}, ITL p99 ≤ ${ms(slo.itl)} ms`;
+  if (level === "unknown") return parts(name, knowledgeWords.unknown);
+  const nodes = parts(name, `${good} of ${requests}`, rate);
+  if (level === "inferred") nodes[1].prepend(levelDot(level), " ");
+  return nodes;
+}
+
+/** The total wait, and a bar with a part for each cause. */
+function waitCell({ waits, waited, waitUnit }: Summary, theme: Theme, mark: string) {
+  const amountOf = (amount: number) =>
+    waitUnit === "us" ? duration(amount) : plural(amount, "step");
+  const share = (amount: number) => `${Math.round((100 * amount) / waited)} %`;
+  const [most] = waits;
+  const words = most ? `: ${mark}${causeWords(most.cause)} ${share(most.amount)}` : "";
+  const bar = h("span", { class: "waits" });
+  for (const { cause, amount } of waits) {
+    const part = h("i", { title: `${causeWords(cause)}: ${amountOf(amount)}` });
+    part.style.flexGrow = `${amount / waited}`;
+    part.style.background = causeColour(theme, cause);
+    bar.append(part);
+  }
+  const said = waits.map(({ cause, amount }) => `${causeWords(cause)} ${amountOf(amount)}`);
+  return h(
+    "div",
+    { class: "cell wide" },
+    h(
+      "span",
+      { class: "name" },
+      "waited ",
+      h("strong", {}, waited ? amountOf(waited) : "never"),
+      ...halved(words),
+    ),
+    bar,
+    h("span", { class: "for-screen-readers" }, said.join(", ")),
+  );
+}

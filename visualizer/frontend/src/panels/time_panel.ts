@@ -1,0 +1,534 @@
+/**
+ * The timeline: strip, lanes and axis, canvases with one time axis; with asynchronous scheduling also its two lanes.
+ */
+
+import type { Board } from "../board/board.ts";
+import { describeStep, overlapWords, textOf } from "../board/descriptions.ts";
+import { rangeWords } from "../board/range.ts";
+import { CanvasPainter } from "../drawing/canvas_painter.ts";
+import { causeColour, causeWords } from "../drawing/causes.ts";
+import { h } from "../drawing/html.ts";
+import { laneAt, occupant, type Packing, packLanes, ROOM } from "../drawing/lane_packing.ts";
+import { laneRows } from "../drawing/lane_rows.ts";
+import { drawOverlap, OVERLAP_HEIGHT } from "../drawing/overlap.ts";
+import { drawStrip, STRIP_HEIGHT } from "../drawing/strip.ts";
+import {
+  type Axis,
+  clampView,
+  panView,
+  revealStep,
+  stepAxis,
+  timeScale,
+  type View,
+  wholeView,
+  zoomView,
+} from "../drawing/time_axis.ts";
+import {
+  BLEED,
+  drawAxis,
+  drawTimeline,
+  type Fork,
+  HEADROOM,
+  type TimelineScene,
+} from "../drawing/timeline.ts";
+import { bandHeight, drawBand } from "../drawing/waiting_band.ts";
+import { wallAxis } from "../drawing/wall_axis.ts";
+import { halved } from "../drawing/words_html.ts";
+import { halfDot, knowledgeWords, lacks, missing } from "../model/knowledge.ts";
+import type { Model } from "../model/model.ts";
+import type { RequestSpan } from "../model/request_spans.ts";
+import { RangeMark } from "./range_mark.ts";
+import { requestTable, stepTable, tablesBox } from "./tables.ts";
+import { listenToPointer } from "./time_pointer.ts";
+
+/** of the pointer in board pixels, its step, and the request in whose lane it is */
+export type Place = {
+  x: number;
+  y: number;
+  step: number;
+  inPlot: boolean;
+  span: RequestSpan | null;
+};
+
+const AXIS_HEIGHT = 22;
+const COMFORTABLE = 12; // px per step if the log is too long to be shown whole
+// px per step below which the strip becomes an overview; on a time axis, half of it for a typical step.
+const TIGHTEST = { steps: { wide: 8, narrow: 4 }, time: { wide: 4, narrow: 2 } };
+
+export class TimePanel {
+  board: Board;
+  strip = h("canvas", { role: "img", class: "strip" });
+  overlap = h("canvas", {
+    role: "img",
+    "aria-label": "Scheduler and forward pass",
+    class: "overlap",
+    hidden: true,
+  });
+  lanes = h("canvas", { role: "img" });
+  axis = h("canvas", { "aria-hidden": "true" });
+  band = h("canvas", { role: "img" });
+  queueWords = [h("strong", {}), h("span", {}), h("span", { class: "muted" })];
+  queueButton: HTMLButtonElement;
+  waiting: HTMLDivElement;
+  legend = h("p", { class: "legend" });
+  spacer: HTMLDivElement;
+  scroller: HTMLDivElement;
+  alternative = tablesBox();
+  rangeMark: RangeMark;
+  rangeWords = h("p", { class: "note range-words", role: "status", hidden: true });
+  element: HTMLElement;
+  pencils: CanvasPainter[];
+  legendKey: string;
+  rowsBefore: number;
+  scrolled: number;
+  together: TimePanel[];
+  pinned: boolean;
+  model!: Model;
+  log!: { first: number; last: number };
+  forks!: Fork[];
+  timeAxis!: Axis;
+  wasLong?: boolean;
+  packing!: Packing;
+  /** Lanes that should be visible at once. */
+  room!: number;
+  /** In board pixels. */
+  width!: number;
+  columns!: TimelineScene["columns"];
+  left!: number;
+  right!: number;
+  /** Whether the strip is an overview. */
+  long!: boolean;
+  /** The part of the axis that the lanes show. */
+  view!: View;
+  laneHeight!: number;
+  full!: number;
+  viewHeight!: number;
+  scene!: TimelineScene;
+
+  constructor(board: Board) {
+    this.board = board;
+    this.queueButton = h(
+      "button",
+      { type: "button", class: "queue-button", "data-act": "queue" },
+      ...this.queueWords,
+    );
+    this.queueButton.addEventListener("click", () => board.toggleQueue());
+    this.waiting = h("div", { class: "waiting" }, this.band, this.queueButton);
+    this.spacer = h("div", {}, this.lanes);
+    this.scroller = h("div", { class: "lanes", role: "group", "aria-label": "Lanes" }, this.spacer);
+    this.rangeMark = new RangeMark(this);
+    this.element = h(
+      "section",
+      { class: "time", "aria-label": "Timeline" },
+      this.strip,
+      this.overlap,
+      this.scroller,
+      this.waiting,
+      this.axis,
+      this.legend,
+      ...this.rangeMark.boxes,
+      this.rangeWords,
+      this.alternative,
+    );
+    this.pencils = [this.strip, this.lanes, this.axis, this.overlap, this.band].map(
+      (canvas) => new CanvasPainter(canvas),
+    );
+    this.legendKey = ""; // what the legend shows
+    this.rowsBefore = 0; // of a live timeline
+    this.scrolled = 0; // kept here, because reading it forces a layout
+    this.together = [this]; // panels that share one axis
+    this.pinned = false; // whether the window stays at the end while a live log grows
+    this.listen();
+  }
+
+  /** Sets the model; called again when a live log has grown. */
+  setModel(model: Model) {
+    this.model = model;
+    this.log = { first: model.firstStep, last: model.lastStep };
+    this.overlap.hidden = !model.settings.async_scheduling;
+    const forks = model.requests.filter(({ forked }) => forked);
+    this.forks = forks as Fork[];
+    this.pack();
+    this.measureTime();
+    for (const painter of this.pencils) painter.forget();
+  }
+
+  /** Computes the axis that the user chose, or steps if a log has no times. */
+  measureTime() {
+    const byTime =
+      this.board.store.axis === "time" ? this.together.map(({ model }) => wallAxis(model)) : null;
+    const all = byTime?.every((axis) => axis !== null)
+      ? byTime
+      : this.together.map(({ log }) => stepAxis(log));
+    this.timeAxis = {
+      ...all[this.together.indexOf(this)],
+      from: Math.min(...all.map(({ from }) => from)),
+      to: Math.max(...all.map(({ to }) => to)),
+    };
+    if (this.view && this.pinned) this.pin();
+  }
+
+  /** Switches to the axis in the store and keeps the same steps in view. */
+  changeAxis() {
+    const shown = !this.element.hidden;
+    const window = shown ? this.window : null;
+    this.measureTime();
+    this.wasLong = false; // so that the layout computes a new window
+    if (!shown) return;
+    this.layout();
+    if (window) this.lookAt(window);
+  }
+
+  /** Computes the rows. With more of them than can be visible at once, those have the full height. */
+  pack() {
+    const { model, board } = this;
+    this.packing = packLanes(model, board.store.pinned);
+    const fits = board.isLive || this.packing.lanes.length <= ROOM.crowd;
+    this.room = fits ? ROOM.crowd : ROOM.roomy;
+  }
+
+  /** Computes where the axis begins, the height of the lanes, and whether the strip is an overview. */
+  layout() {
+    const { unit, narrow } = this.board;
+    this.width = this.element.clientWidth / unit;
+    const [painter] = this.pencils;
+    const named = this.together.flatMap(({ model }) => model?.requests.slice(0, 400) ?? []);
+    const longestName = Math.max(
+      ...named.map(({ name }) => painter.measure(name, { bold: true })),
+      17,
+    );
+    const stateAt = 13 + Math.min(longestName, narrow ? 44 : 96) + (narrow ? 4 : 8);
+    const gutter = stateAt + (narrow ? 62 : 68);
+    this.columns = { stateAt, end: gutter - 2 };
+    this.left = gutter;
+    this.right = this.width - (narrow ? 8 : 34);
+    const { kind, from, to, typical } = this.timeAxis;
+    const perStep = ((this.right - this.left) / (to - from)) * typical;
+    this.long = perStep < TIGHTEST[kind][narrow ? "narrow" : "wide"];
+    // A window of the whole log is not kept once the log is too long: it may have had few steps.
+    const { view } = this;
+    if (!view || !this.long || !this.wasLong) {
+      this.view = this.openingView();
+    }
+    this.wasLong = this.long;
+    const rows = laneRows(this.lanesInSight(), this.room, this.board);
+    this.laneHeight = rows.pitch;
+    this.full = this.packing.lanes.length * rows.pitch;
+    this.viewHeight = rows.height;
+    // If not all lanes are visible, the keyboard can scroll them.
+    if (this.full > rows.height) this.scroller.tabIndex = 0;
+    else this.scroller.removeAttribute("tabindex");
+    this.spacer.style.height = `${(this.full + HEADROOM) * unit}px`;
+    this.scroller.style.height = `${(this.viewHeight + HEADROOM) * unit}px`;
+    for (const element of [this.strip, this.overlap, this.scroller, this.band, this.axis])
+      element.style.marginLeft = `${-BLEED * unit}px`;
+    this.scroller.style.marginRight = `${-BLEED * unit}px`;
+    this.legend.style.marginLeft = `${this.left * unit}px`;
+    this.writeRange();
+  }
+
+  /**
+   * The number of lanes. A live timeline removes empty lanes only when half of them are empty, so that its
+   * height does not change all the time.
+   */
+  lanesInSight(): number {
+    const { lanes } = this.packing;
+    if (!this.board.isLive) return lanes.length;
+    const { first } = this.scale;
+    const needed = 1 + lanes.findLastIndex((stays) => Number(stays.at(-1)?.to) >= first);
+    const before = Math.min(this.rowsBefore, lanes.length);
+    this.rowsBefore = needed > before || needed <= before / 2 ? needed : before;
+    return this.rowsBefore;
+  }
+
+  /** The height in board pixels, known before drawing. */
+  get height() {
+    const overlap = this.overlap.hidden ? 0 : OVERLAP_HEIGHT;
+    return STRIP_HEIGHT + overlap + HEADROOM + this.viewHeight + bandHeight() + AXIS_HEIGHT;
+  }
+
+  /** Fits the window to another log: it keeps its width, around the cursor. */
+  refit() {
+    if (!this.view) return;
+    const axis = this.timeAxis;
+    this.view = revealStep(clampView(this.view, axis), this.board.store.step, axis);
+  }
+
+  openingView(): View {
+    const axis = this.timeAxis;
+    if (!this.long) return wholeView(axis);
+    const width = ((this.right - this.left) / COMFORTABLE) * axis.typical;
+    const { step } = this.board.store;
+    const from = axis.begin(step) - width / 2;
+    return revealStep(clampView({ from, to: from + width }, axis), step, axis);
+  }
+
+  get scale() {
+    return timeScale(this.view, this.left, this.right, this.timeAxis);
+  }
+
+  /** The scale of the strip: the whole axis if the lanes show only a part of it. */
+  get overview() {
+    const axis = this.timeAxis;
+    return this.long ? timeScale(wholeView(axis), this.left, this.right, axis) : this.scale;
+  }
+
+  /** Moves the window so that the cursor is visible. */
+  revealCursor() {
+    this.view = revealStep(this.view, this.board.store.step, this.timeAxis);
+  }
+
+  revealSelected() {
+    const { selected } = this.board.store;
+    const lane = laneAt(this.packing, this.model.request(selected)?.index);
+    if (lane == null) return;
+    const top = lane * this.laneHeight;
+    const seen = this.scrolled / this.board.unit;
+    const hidden = top < seen || top + this.laneHeight > seen + this.viewHeight;
+    if (!hidden) return;
+    const above = Math.floor(this.viewHeight / 2 / this.laneHeight); // whole lanes
+    this.scroller.scrollTop = (lane - above) * this.laneHeight * this.board.unit;
+    this.scrolled = this.scroller.scrollTop;
+  }
+
+  /** Zooms; `anchor`, a place on the axis, stays where it is. */
+  zoom(factor: number, anchor: number = this.middleOf(this.board.store.step)) {
+    if (this.long) this.look(zoomView(this.view, factor, anchor, this.timeAxis));
+  }
+
+  middleOf(step: number) {
+    return (this.timeAxis.begin(step) + this.timeAxis.end(step)) / 2;
+  }
+
+  pan(share: number) {
+    this.panFrom(this.view, (this.view.to - this.view.from) * share);
+  }
+
+  panFrom(view: View, delta: number) {
+    this.look(panView(view, delta, this.timeAxis));
+  }
+
+  /** Moves the window to the end of the axis and keeps its width. */
+  pin() {
+    const { to } = this.timeAxis;
+    this.view = clampView({ from: to - (this.view.to - this.view.from), to }, this.timeAxis);
+  }
+
+  /** Shows another part of the time axis. */
+  look(view: View) {
+    this.view = view;
+    this.board.store.set({ window: [view.from, view.to] });
+  }
+
+  /** Shows the steps [from, to). */
+  lookAt([from, to]: [from: number, to: number]) {
+    const { timeAxis: axis } = this;
+    if (this.long) this.look(clampView({ from: axis.begin(from), to: axis.end(to - 1) }, axis));
+  }
+
+  /** Whether the window shows only a part of the axis. */
+  get isZoomed() {
+    return this.view.to - this.view.from < this.timeAxis.to - this.timeAxis.from;
+  }
+
+  /** The visible steps, [from, to), or null if all are visible. */
+  get window(): [number, number] | null {
+    if (!this.isZoomed) return null;
+    const { first, last } = this.scale;
+    return [first, Math.min(last, this.log.last) + 1];
+  }
+
+  /** Shows all steps; if they are all visible already, the selected request's steps; else the previous window. */
+  fit() {
+    if (!this.long) return;
+    const whole = wholeView(this.timeAxis);
+    const span = this.model.request(this.board.store.selected);
+    const isWhole = this.view.from === whole.from && this.view.to === whole.to;
+    if (!isWhole) this.look(whole);
+    else if (span) {
+      const from = (span.forked?.step ?? span.arrived ?? this.log.first) - 1;
+      const to = span.finished?.step ?? this.log.last;
+      this.lookAt([Math.max(this.log.first, from), to + 3]);
+    } else this.look(this.openingView());
+  }
+
+  draw() {
+    const { board, model, width, scale, long } = this;
+    const { unit, theme, narrow, frame, store } = board;
+    const { step, selected, touched } = store;
+    const common = { model, frame, narrow, width, step, selected, untouched: !touched };
+    const { kind, from, to } = this.timeAxis;
+    const known = [model.events.length, narrow, kind, from, to, this.left];
+    const [strip, lanes, axis, overlap, band] = this.pencils;
+    const bleed = (painter: CanvasPainter, height: number, draw: () => void) => {
+      painter.begin(width + 2 * BLEED, height, unit, theme);
+      painter.context.translate(BLEED, 0);
+      draw();
+    };
+    bleed(strip, STRIP_HEIGHT, () =>
+      drawStrip(strip, {
+        ...common,
+        still: (long ? known : [...known, this.view.from, this.view.to]).join(" "),
+        overview: long,
+        scale: this.overview,
+        window: long && this.isZoomed ? this.view : null,
+      }),
+    );
+    if (!this.overlap.hidden) {
+      const still = [...known, this.view.from, this.view.to].join(" ");
+      bleed(overlap, OVERLAP_HEIGHT, () => drawOverlap(overlap, { ...common, scale, still }));
+    }
+    this.scene = {
+      ...common,
+      still: [...known, this.view.from, this.view.to].join(" "),
+      scale,
+      packing: this.packing,
+      forks: this.forks,
+      laneHeight: this.laneHeight,
+      scroll: this.scrolled / unit,
+      viewHeight: this.viewHeight,
+      columns: this.columns,
+    };
+    bleed(lanes, this.viewHeight + HEADROOM, () => {
+      lanes.context.translate(0, HEADROOM);
+      drawTimeline(lanes, this.scene);
+    });
+    bleed(band, bandHeight(), () => drawBand(band, this.scene));
+    bleed(axis, AXIS_HEIGHT, () => drawAxis(axis, this.scene));
+    this.rangeMark.draw();
+  }
+
+  /**
+   * Writes what the lanes show into attributes, after all drawing: text drawn after it makes styles be computed
+   * twice.
+   */
+  writeShown() {
+    const { dataset } = this.lanes;
+    dataset.shown = this.shown().join(" ");
+    dataset.plot = `${this.left} ${this.right}`;
+    dataset.view = `${this.view.from} ${this.view.to}`;
+  }
+
+  /** Writes the canvases' labels for screen readers; the tables are in `tables.ts`. */
+  write() {
+    const { model, board } = this;
+    const { frame } = board;
+    this.writeShown();
+    const words = describeStep(model, frame.step).map(textOf).join("; ");
+    this.strip.setAttribute("aria-label", `${words}; of ${model.lastStep} steps`);
+    this.writeWaiting();
+    const passes = model.measures.computed(frame.step);
+    this.overlap.setAttribute(
+      "aria-label",
+      `Asynchronous scheduling: step ${frame.step} is scheduled; ${overlapWords(passes)}`,
+    );
+    this.lanes.setAttribute(
+      "aria-label",
+      `Timeline of ${model.requests.length} requests; tables follow`,
+    );
+  }
+
+  /** Writes how many requests wait, and the causes of the run's waits. */
+  writeWaiting() {
+    const { model, board } = this;
+    const { frame, theme, store, narrow } = board;
+    const count = frame.waitingCount;
+    const suspended = model.measures.suspended[frame.step - model.firstStep];
+    const [number, kinds, act] = this.queueWords;
+    const isKnown = !lacks(model, "queue");
+    number.replaceChildren(
+      ...halved(
+        isKnown ? `${count} waiting ${count ? halfDot(model, "waiting_reasons") : ""}` : "waiting",
+      ),
+    );
+    const fresh = count - suspended;
+    kinds.textContent =
+      suspended && !narrow ? `${suspended} preempted, ${fresh} new` : count ? "" : "no queue";
+    if (!isKnown) kinds.textContent = knowledgeWords.unknown;
+    act.textContent = store.queue ? "▾ close the queue" : "▸ open the queue";
+    if (narrow) act.textContent = store.queue ? "▾ close" : "▸ open";
+    this.queueButton.setAttribute("aria-expanded", String(!!store.queue));
+    this.queueButton.style.width = `${this.left * board.unit}px`;
+    this.band.setAttribute("aria-label", `Waiting requests by cause; ${count} at this step`);
+    const causes = [...model.waitCauses];
+    const key = `${theme.name} ${causes}`;
+    if (this.legendKey === key) return;
+    this.legendKey = key;
+    const parts = causes.map((cause) => {
+      const swatch = h("i", { "aria-hidden": "true" });
+      swatch.style.background = causeColour(theme, cause);
+      return h("span", {}, swatch, causeWords(cause));
+    });
+    const lead = causes.length
+      ? `waiting ${halfDot(model, "waiting_reasons")}for (paler: behind another)`
+      : "no request has waited";
+    const words = missing(model, "queue", "waiting_reasons") || lead;
+    this.legend.replaceChildren(h("span", {}, ...halved(words)), ...parts);
+  }
+
+  /** The requests whose lanes are visible, from the top. */
+  shown() {
+    const { scrolled, laneHeight, viewHeight, packing, model, board } = this;
+    const top = scrolled / board.unit / laneHeight;
+    const seen = packing.lanes.slice(
+      Math.ceil(top - 0.5),
+      Math.floor(top + viewHeight / laneHeight + 0.5),
+    );
+    const stays = seen
+      .filter((lane) => lane.length)
+      .map((lane) => occupant(lane, board.store.step));
+    return stays.map(({ index }) => model.requests[index].id);
+  }
+
+  tables() {
+    return [stepTable(this.board), requestTable(this.board)];
+  }
+
+  /** Writes the sums of the selected range. */
+  writeRange() {
+    const { range } = this.board.store;
+    this.rangeWords.hidden = !range;
+    this.rangeWords.textContent = range ? rangeWords(this.model, range) : "";
+  }
+
+  // The pointer
+
+  /** What is under the pointer. */
+  locate(event: MouseEvent, canvas: HTMLCanvasElement) {
+    const box = canvas.getBoundingClientRect();
+    const x = (event.clientX - box.left) / this.board.unit - BLEED;
+    const y = (event.clientY - box.top) / this.board.unit;
+    const onStrip = canvas === this.strip;
+    const scale = onStrip ? this.overview : this.scale;
+    const step = Math.min(Math.max(scale.stepAt(x), this.log.first), this.log.last);
+    const place: Place = {
+      x,
+      y,
+      step,
+      inPlot: x >= this.left - 2 && x <= this.right + 6,
+      span: null,
+    };
+    if (canvas === this.lanes) {
+      const lane =
+        this.packing.lanes[Math.floor((y - HEADROOM + this.scene.scroll) / this.laneHeight)];
+      if (lane?.length) {
+        const stay = occupant(lane, place.inPlot ? step : this.board.store.step);
+        const isThere = step >= stay.from - 1 && step <= stay.to + 4; // its name, and the reason of its end
+        if (isThere || !place.inPlot) place.span = this.model.requests[stay.index];
+      }
+    }
+    return place;
+  }
+
+  listen() {
+    listenToPointer(this);
+    this.scroller.addEventListener(
+      "scroll",
+      () => {
+        this.scrolled = this.scroller.scrollTop;
+        if (this.model) this.board.store.set({ scrolled: this.scrolled });
+      },
+      { signal: this.board.signal },
+    );
+  }
+}

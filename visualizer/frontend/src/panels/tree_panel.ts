@@ -1,0 +1,230 @@
+/** The prefix tree as a panel: header, canvas, pointer events, and a table. */
+
+import type { Board } from "../board/board.ts";
+import { type Line, listed, textOf } from "../board/descriptions.ts";
+import { CanvasPainter } from "../drawing/canvas_painter.ts";
+import { h, plural, visible } from "../drawing/html.ts";
+import { drawTree, type TreeScene, treeColumns, treeItemAt, treeRow } from "../drawing/tree.ts";
+import { layoutTree, type TreeItem } from "../drawing/tree_layout.ts";
+import type { Frame } from "../model/frame.ts";
+import type { Model } from "../model/model.ts";
+import type { TreeNode } from "../model/tree.ts";
+import { tablesBox, treeTable } from "./tables.ts";
+
+const MOST_ROWS = { wide: 7, narrow: 14 };
+
+export class TreePanel {
+  board: Board;
+  canvas = h("canvas", { role: "application", tabindex: "0" });
+  told = h("p", { class: "note told", role: "status", hidden: true });
+  count = h("span", { class: "count" });
+  alternative = tablesBox();
+  element: HTMLElement;
+  painter: CanvasPainter;
+  model!: Model;
+  width!: number;
+  scene!: TreeScene;
+  /** Index of the highlighted item. */
+  pointed!: number;
+
+  constructor(board: Board) {
+    this.board = board;
+    this.element = h(
+      "section",
+      { class: "tree", "aria-label": "Prefix tree" },
+      h("h2", {}, "Prefix tree", this.count),
+      this.canvas,
+      this.told,
+      this.alternative,
+    );
+    this.painter = new CanvasPainter(this.canvas);
+    this.listen();
+  }
+
+  setModel(model: Model) {
+    this.model = model;
+  }
+
+  layout() {
+    this.width = this.element.clientWidth / this.board.unit;
+  }
+
+  get mostRows() {
+    return MOST_ROWS[this.board.narrow ? "narrow" : "wide"];
+  }
+
+  /** The height for as many rows as the tree can have: it stays the same in all steps. */
+  get height() {
+    const { narrow, unit } = this.board;
+    const { length } = this.model.requests;
+    // A log without requests says nothing of later steps: its picture may grow.
+    const rows = length ? Math.min(this.mostRows, 2 * length) : MOST_ROWS.wide;
+    return rows * treeRow(narrow, unit > 1) + 6;
+  }
+
+  draw() {
+    const { board, model, width, painter } = this;
+    const { frame, narrow, unit, store, theme } = board;
+    const { tree } = frame;
+    const { selected } = store;
+    const claim = selected == null || !model.request(selected) ? null : frame.path(selected);
+    const path = new Set(claim?.nodes ?? []);
+    const layout = layoutTree(tree, {
+      path,
+      endsAt: endsWithoutLeaf(frame),
+      mostRows: this.mostRows,
+      outline: narrow,
+    });
+    const rowHeight = treeRow(narrow, unit > 1);
+    this.scene = {
+      model,
+      frame,
+      layout,
+      path,
+      width,
+      rowHeight,
+      narrow,
+      selected,
+      waiting: claim ? !claim.holds : false,
+      columns: treeColumns(layout, width, narrow),
+    };
+    painter.begin(width, Math.max(this.height, layout.rows * rowHeight + 6), unit, theme);
+    drawTree(painter, this.scene);
+  }
+
+  /** Writes the text around the picture. */
+  write() {
+    const { narrow, frame } = this.board;
+    const { tree } = frame;
+    if (!this.told.hidden) this.point(this.pointed);
+    const blocks = tree.reduce((sum, node) => sum + node.blocks.length, 0);
+    const inNodes = `${plural(blocks, "block")} in ${plural(tree.length, "node")}`;
+    const none = frame.tails.length ? "no full block yet" : "empty";
+    this.count.textContent = !tree.length
+      ? none
+      : narrow
+        ? inNodes
+        : `${inNodes}; ${tree[0].marks.length ? "half a square: not in the GPU, dashed: not in the cache" : "half-filled squares are not in the tree yet"}`;
+    this.describe(inNodes);
+  }
+
+  describe(inNodes: string) {
+    this.canvas.setAttribute(
+      "aria-label",
+      `Prefix tree: ${inNodes}; arrow keys move through it, Enter selects a request that uses the node; a table follows`,
+    );
+  }
+
+  tables() {
+    return [treeTable(this.board)];
+  }
+
+  /** Highlights an item with the arrow keys and describes it below the picture while the tree has the focus. */
+  point(row: number) {
+    const items = this.scene?.layout.items ?? [];
+    const item = items[Math.min(Math.max(row, 0), items.length - 1)];
+    this.pointed = item ? items.indexOf(item) : -1;
+    this.told.hidden = !item;
+    if (item) this.told.textContent = this.describeItem(item).map(textOf).join(". ");
+    return item;
+  }
+
+  selectUser(item: TreeItem | undefined) {
+    const owners = ownersOf(item);
+    const { selected } = this.board.store;
+    if (owners.length)
+      this.board.select(owners[(owners.indexOf(selected as number) + 1) % owners.length]);
+    const [block] = item?.kind === "node" ? item.node.blocks : [];
+    if (block != null) this.board.lookAt(block);
+  }
+
+  listen() {
+    const { tooltip, signal } = this.board;
+    const itemAt = (event: MouseEvent) => {
+      if (!this.scene) return undefined;
+      const box = this.canvas.getBoundingClientRect();
+      const { unit } = this.board;
+      return treeItemAt(
+        this.scene,
+        (event.clientX - box.left) / unit,
+        (event.clientY - box.top) / unit,
+      );
+    };
+    const on = <K extends keyof HTMLElementEventMap>(
+      name: K,
+      handler: (event: HTMLElementEventMap[K]) => void,
+    ) => this.canvas.addEventListener(name, handler, { signal });
+    on("pointermove", (event) => {
+      const item = itemAt(event);
+      this.canvas.style.cursor = item?.kind === "node" || ownersOf(item).length ? "pointer" : "";
+      tooltip.show(event, () => {
+        const now = itemAt(event);
+        return now && this.describeItem(now);
+      });
+    });
+    on("pointerleave", () => tooltip.hide());
+    on("click", (event) => this.selectUser(itemAt(event)));
+    on("blur", () => (this.told.hidden = true));
+    on("keydown", (event) => {
+      const by = ({ ArrowUp: -1, ArrowDown: 1 } as Record<string, number>)[event.key];
+      if (by) this.point(this.told.hidden ? 0 : this.pointed + by);
+      else if (event.key === "Enter" && !this.told.hidden) {
+        this.selectUser(this.point(this.pointed));
+      } else return;
+      event.preventDefault();
+      event.stopPropagation();
+    });
+  }
+
+  describeItem(item: TreeItem): Line[] {
+    const { model, board } = this;
+    if (item.kind === "request")
+      return [
+        `${model.requestSpan(item.request).name}: the tokens it computed after this node are not in the tree yet`,
+      ];
+    if (item.kind === "rest")
+      return [`${item.subtrees} more subtrees: ${plural(item.folded.blocks, "block")}`];
+    const { node } = item;
+    if (node.marks.length) return describeMarks(node);
+    const names = node.owners.map((id) => model.requestSpan(id).name);
+    for (const label of node.holders) names.push(label ? `a buffer of ${label}` : "a buffer");
+    const used = names.length
+      ? `lock ${node.lock}: used by ${listed(names)}`
+      : `lock 0: idle ${node.since === null ? "since before the log begins" : `for ${plural(board.frame.step - node.since, "step")}`}, may be evicted`;
+    return [
+      `${plural(node.blocks.length, "block")}: ${node.blocks.slice(0, 16).join(", ")}${node.blocks.length > 16 ? " …" : ""}`,
+      used,
+      { text: visible(node.text.slice(0, 400)) },
+    ];
+  }
+}
+
+/** A chain of which only hashes are known. */
+function describeMarks(node: TreeNode): Line[] {
+  const hashes = node.marks.slice(0, 8).map(({ hash }) => hash);
+  const more = node.marks.length > 8 ? " …" : "";
+  const words = node.blocks.length
+    ? `${plural(node.blocks.length, "block")} in ${node.places}`
+    : `not in the cache: ${node.absence}`;
+  const stored = node.blocks.length && node.since !== null ? [`stored in step ${node.since}`] : [];
+  return [words, ...stored, { text: `${hashes.join(" ")}${more}` }];
+}
+
+function ownersOf(item: TreeItem | undefined) {
+  if (!item || item.kind === "rest") return [];
+  return item.kind === "request" ? [item.request] : item.node.owners;
+}
+
+/**
+ * Running requests whose path ends at an inner node or at the root, as a map of node id to request ids. They
+ * have no leaf that could show their names.
+ */
+function endsWithoutLeaf(frame: Frame) {
+  const ends: Map<number, number[]> = new Map();
+  const inner = new Set(frame.tree.filter((node) => node.children.length).map((node) => node.id));
+  for (const { request, node } of frame.tails) {
+    if (node !== 0 && !inner.has(node)) continue;
+    ends.set(node, [...(ends.get(node) ?? []), request]);
+  }
+  return ends;
+}

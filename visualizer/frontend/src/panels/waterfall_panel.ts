@@ -1,0 +1,447 @@
+/**
+ * "Where did the time go?": one bar per request from its arrival, a line at the limit of the time to the first
+ * token, and beside them why the selected request was slow. It does not depend on the step; a click on a bar goes to
+ * the step that the part belongs to.
+ */
+
+import type { Board } from "../board/board.ts";
+import { patchChildren } from "../board/patch_children.ts";
+import css from "../board/waterfall.css";
+import { CanvasPainter } from "../drawing/canvas_painter.ts";
+import { causeWords } from "../drawing/causes.ts";
+import { h } from "../drawing/html.ts";
+import { BAR, drawBar, drawLabels, familyOf, partsOf } from "../drawing/waterfall_bar.ts";
+import { chip, type WordContext, wordNodes } from "../drawing/words_html.ts";
+import type { Model } from "../model/model.ts";
+import type { RequestTime, Span } from "../model/waterfall.ts";
+import {
+  causeName,
+  lateness,
+  share,
+  timeWords,
+  totals,
+  verdict,
+} from "../model/waterfall_words.ts";
+import { table, tablesBox } from "./tables.ts";
+import { SORTINGS, sortTimes } from "./waterfall_order.ts";
+import { WhySlow } from "./why_slow.ts";
+
+export type WaterfallContext = WordContext & { model: Model };
+
+/** the limits that a request broke */
+export type Late = ReturnType<typeof lateness>;
+
+const PITCH = { wide: 38, narrow: 34 };
+const MOST_SEEN = 18; // rows; more scroll
+const TOP = 22; // px above the first row, for the limit's label
+const AXIS = 26;
+const NAME = { wide: 78, narrow: 64 };
+const END = { wide: 100, narrow: 66 };
+const MOST_IN_TABLE = 200;
+
+export class WaterfallPanel {
+  board: Board;
+  order = "slowest";
+  keyed: string;
+  verdict: HTMLParagraphElement;
+  key = h("ul", { class: "causes", "aria-label": "Shares of all time" });
+  sorts = h("div", { class: "sorts", role: "group", "aria-label": "Order of the requests" });
+  bars = h("canvas", { role: "img", "aria-label": "Bars" });
+  names = h("div", { class: "names" });
+  spacer: HTMLDivElement;
+  scroller: HTMLDivElement;
+  axis = h("canvas", { "aria-hidden": "true" });
+  why: WhySlow;
+  alternative = tablesBox();
+  element: HTMLElement;
+  painter: CanvasPainter;
+  axisPainter: CanvasPainter;
+  model!: Model;
+  /** What `times` is computed for. */
+  known!: string | null;
+  pitch!: number;
+  left!: number;
+  width!: number;
+  right!: number;
+  unit!: "us" | "steps";
+  times!: RequestTime[];
+  late!: Map<RequestTime, Late>;
+  longest!: number;
+  totals!: Record<string, number>;
+
+  constructor(board: Board) {
+    this.board = board;
+    this.keyed = ""; // what the key shows
+    this.verdict = h("p", { class: "verdict" });
+    this.sorts.append(
+      ...Object.entries(SORTINGS).map(([name, { words }]) => this.sortButton(name, words)),
+    );
+    this.spacer = h("div", { class: "spacer" }, this.bars, this.names);
+    this.scroller = h(
+      "div",
+      { class: "rows", role: "group", "aria-label": "Requests" },
+      this.spacer,
+    );
+    this.why = new WhySlow(board, (step, id) => this.goTo(step, id));
+    const note =
+      "paler: behind another request; dot: first token, filled when late; bold: outside the SLO";
+    const head = h(
+      "div",
+      { class: "head" },
+      h("h2", {}, "Where the time went", h("span", { class: "count" }, note)),
+      this.sorts,
+    );
+    this.element = h(
+      "section",
+      { class: "waterfall", "aria-label": "Where did the time go?" },
+      h("style", {}, css),
+      this.verdict,
+      this.key,
+      h(
+        "div",
+        { class: "columns" },
+        h("div", {}, head, this.scroller, this.axis),
+        this.why.element,
+      ),
+      this.alternative,
+    );
+    this.painter = new CanvasPainter(this.bars);
+    this.axisPainter = new CanvasPainter(this.axis);
+    this.listen();
+  }
+
+  sortButton(name: string, words: string) {
+    const button = h("button", { type: "button", "data-sort": name }, words);
+    button.addEventListener("click", () => {
+      this.order = name;
+      this.scroller.scrollTop = 0;
+      this.board.render();
+    });
+    return button;
+  }
+
+  /** Sets the model; called again when a live log has grown. */
+  setModel(model: Model) {
+    this.model = model;
+    this.known = null;
+  }
+
+  layout() {
+    const { unit, narrow } = this.board;
+    const size = narrow ? "narrow" : "wide";
+    this.pitch = PITCH[size];
+    this.left = NAME[size];
+    this.width = this.scroller.clientWidth / unit;
+    this.right = this.width - END[size];
+    this.read();
+  }
+
+  /** The times of all requests in the chosen order; computed when the view is opened. */
+  read() {
+    const { model, order } = this;
+    const { slo } = this.board.store;
+    const key = `${order} ${slo.ttft} ${slo.itl}`;
+    if (this.known === key) return;
+    this.known = key;
+    const { waterfall } = model;
+    this.unit = waterfall.unit;
+    this.times = sortTimes(waterfall.all(), order, waterfall);
+    this.late = new Map(this.times.map((time) => [time, lateness(model, time, slo)]));
+    this.longest = Math.max(1, ...this.times.map(({ total }) => total));
+    this.totals = totals(this.times);
+  }
+
+  get height() {
+    const rows = Math.min(this.times.length, MOST_SEEN);
+    return TOP + rows * this.pitch;
+  }
+
+  /** The request that is explained: the selected one, or the first. */
+  get shown() {
+    const { selected } = this.board.store;
+    return this.times.find(({ life }) => life.id === selected) ?? this.times[0];
+  }
+
+  /** The requests in the order of the rows. */
+  get requests() {
+    return this.times.map(({ life }) => life.id);
+  }
+
+  x(time: number) {
+    return this.left + ((this.right - this.left) * time) / this.longest;
+  }
+
+  draw() {
+    this.read();
+    const { board, painter, times, pitch, height } = this;
+    const { unit, theme } = board;
+    this.spacer.style.height = `${(TOP + times.length * pitch) * unit}px`;
+    this.scroller.style.height = `${height * unit}px`;
+    const scrolls = times.length > MOST_SEEN;
+    if (scrolls) this.scroller.tabIndex = 0;
+    else this.scroller.removeAttribute("tabindex");
+    painter.begin(this.width, height, unit, theme);
+    for (const index of this.inSight()) this.drawRow(index);
+    this.drawLimit();
+    this.drawAxis();
+    this.bars.dataset.plot = `${this.left} ${this.right} ${this.longest}`;
+    this.bars.dataset.order = this.requests.join(" ");
+  }
+
+  get scrolled() {
+    return this.scroller.scrollTop / this.board.unit;
+  }
+
+  inSight() {
+    const first = Math.max(0, Math.floor((this.scrolled - TOP) / this.pitch));
+    const last = Math.min(this.times.length, first + MOST_SEEN + 2);
+    return Array.from({ length: last - first }, (_, index) => first + index);
+  }
+
+  baseOf(index: number) {
+    return TOP + index * this.pitch + (this.pitch + BAR) / 2 - this.scrolled;
+  }
+
+  drawRow(index: number) {
+    const { painter, model, board, left, right } = this;
+    const { theme } = board;
+    const time = this.times[index];
+    const late = this.late.get(time) as Late;
+    const base = this.baseOf(index);
+    if (time === this.shown) {
+      painter.fill(0, base - BAR - 8, this.width, this.pitch, theme.band);
+      painter.fill(0, base - BAR - 8, 3, this.pitch, theme.ink);
+    }
+    painter.line(left, base + 0.5, right, base + 0.5, theme.rule);
+    const start = time.spans[0]?.start ?? 0;
+    const parts = partsOf(time.spans, (at) => this.x(at - start));
+    drawBar(painter, parts, base);
+    drawLabels(painter, parts, base, (id) => model.tag(id).text);
+    if (time.firstToken !== null) this.drawFirstToken(this.x(time.firstToken), base, late.first);
+    const total = timeWords(time.total, this.unit);
+    painter.text(total, this.width - 4, base - 4, {
+      size: 12,
+      bold: late.first || late.gaps,
+      align: "right",
+    });
+  }
+
+  drawFirstToken(x: number, base: number, isLate: boolean) {
+    const { context } = this.painter;
+    const { ground, ink } = this.board.theme;
+    this.painter.line(x, base - BAR - 2, x, base + 2, ink, 1.5);
+    context.beginPath();
+    context.arc(x, base - BAR - 4, 2.6, 0, 7);
+    context.fillStyle = isLate ? ink : ground;
+    context.fill();
+    context.strokeStyle = ink;
+    context.lineWidth = 1.3;
+    context.stroke();
+  }
+
+  drawLimit() {
+    const { painter, height, board } = this;
+    const { ttft } = board.store.slo;
+    if (this.unit !== "us" || ttft > this.longest) return;
+    const x = this.x(ttft);
+    const { ink, ground } = board.theme;
+    painter.line(x, 14, x, height, ink, 1, [3, 3]);
+    const words = `SLO: first token within ${timeWords(ttft, this.unit)}`;
+    const isLeft = x + painter.measure(words, { bold: true }) + 8 > this.width;
+    painter.text(words, isLeft ? x - 4 : x + 4, 11, {
+      bold: true,
+      halo: ground,
+      align: isLeft ? "right" : "left",
+    });
+  }
+
+  drawAxis() {
+    const { axisPainter: painter, longest, board } = this;
+    painter.begin(this.width, AXIS, board.unit, board.theme);
+    const { faint, muted } = board.theme;
+    const step = tickOf(longest, (this.right - this.left) / 90);
+    const first = `${timeWords(0, this.unit)} after arrival`;
+    const free = this.x(0) + painter.measure(first) + 8;
+    for (let at = 0; at <= longest; at += step) {
+      const x = this.x(at);
+      painter.line(x, 2, x, 7, faint);
+      const words = at ? timeWords(at, this.unit) : first;
+      if (at && x - painter.measure(words) / 2 < free) continue;
+      painter.text(words, x, 19, { color: muted, align: at ? "center" : "left" });
+    }
+  }
+
+  write() {
+    const { board, model } = this;
+    const context = contextOf(board);
+    patchChildren(this.verdict, wordNodes(verdict(model, this.times, board.store.slo), context));
+    this.writeKey();
+    this.writeNames(context);
+    for (const button of this.sorts.children as Iterable<HTMLElement>)
+      button.setAttribute("aria-pressed", String(button.dataset.sort === this.order));
+    this.why.write(this.shown, context, this.late.get(this.shown) as Late);
+    this.bars.setAttribute("aria-label", `Bars of ${this.times.length} requests; tables follow`);
+  }
+
+  /** Each cause with its form and its share of all time, family by family. */
+  writeKey() {
+    const { board } = this;
+    const all = Object.values(this.totals).reduce((sum, one) => sum + one, 0);
+    const key = `${board.theme.name} ${board.unit} ${Object.entries(this.totals).join(" ")}`;
+    if (this.keyed === key) return;
+    this.keyed = key;
+    let family: string | null = null;
+    const items = Object.entries(this.totals).flatMap(([cause, time]) => {
+      const begins = family !== familyOf(cause);
+      family = familyOf(cause);
+      const title = begins ? [h("li", { class: "muted" }, family)] : [];
+      return [
+        ...title,
+        h("li", {}, this.swatch(cause), causeWords(cause), " ", h("b", {}, share(time, all))),
+      ];
+    });
+    this.key.replaceChildren(...items);
+  }
+
+  swatch(cause: string) {
+    const canvas = h("canvas", { "aria-hidden": "true" });
+    const painter = new CanvasPainter(canvas);
+    painter.begin(18, 16, this.board.unit, this.board.theme);
+    drawBar(painter, [{ cause, about: null, from: 0, to: 18 }], 16, { high: 16 });
+    return canvas;
+  }
+
+  /** The names of the rows in sight, each a button. */
+  writeNames(context: WaterfallContext) {
+    const { unit } = this.board;
+    const names = this.inSight().map((index) => {
+      const { life } = this.times[index];
+      const name = chip(life.id, context);
+      name.style.top = `${(TOP + index * this.pitch + (this.pitch + BAR) / 2 - 19) * unit}px`;
+      return name;
+    });
+    patchChildren(this.names, names);
+  }
+
+  tables() {
+    const rows = this.times.slice(0, MOST_IN_TABLE).map((time) => {
+      const { life, total, work, lost, ttft } = time;
+      const waited = Math.max(0, total - work - lost);
+      const in_ = (one: number) => timeWords(one, this.unit);
+      const late = this.late.get(time) as Late;
+      return [
+        this.model.tag(life.id).text,
+        in_(total),
+        ttft === null ? "no value" : in_(ttft),
+        in_(work),
+        in_(lost),
+        in_(waited),
+        late.first || late.gaps ? "outside" : "within",
+      ];
+    });
+    const heads = [
+      "request",
+      "total",
+      "first token",
+      "own work",
+      "lost",
+      "waiting and other",
+      "SLO",
+    ];
+    const causes = Object.entries(this.totals).map(([cause, time]) => [
+      causeName(cause),
+      timeWords(time, this.unit),
+    ]);
+    return [
+      table("Where the time went, by request", heads, rows, this.times.length),
+      table("Time by cause, all requests", ["cause", "time"], causes),
+    ];
+  }
+
+  // The pointer
+
+  /** The row and the span under the pointer. */
+  locate(event: MouseEvent): { time: RequestTime | null; span: Span | null } {
+    const box = this.bars.getBoundingClientRect();
+    const { unit } = this.board;
+    const [x, y] = [(event.clientX - box.left) / unit, (event.clientY - box.top) / unit];
+    const index = Math.floor((y - TOP + this.scrolled) / this.pitch);
+    const time = this.times[index];
+    if (!time?.spans.length || y < TOP) return { time: null, span: null };
+    const at = time.spans[0].start + ((x - this.left) / (this.right - this.left)) * this.longest;
+    // A click may miss a narrow bar by a pixel.
+    const slack = this.longest / (this.right - this.left);
+    const span =
+      time.spans.find(({ start, end }) => start <= at && at < end) ??
+      time.spans.find(({ start, end }) => start - slack <= at && at < end + slack);
+    return { time, span: span ?? null };
+  }
+
+  describe(event: MouseEvent) {
+    const { time, span } = this.locate(event);
+    if (!time) return null;
+    const { id } = time.life;
+    const name = this.model.tag(id).text;
+    if (!span) return [`${name}: ${timeWords(time.total, this.unit)}`];
+    const { cause, about, step } = span;
+    const spent = timeWords(span.end - span.start, this.unit);
+    const of =
+      about === null
+        ? ""
+        : cause === "preempted"
+          ? `; ${this.model.tag(about).text} needed its blocks`
+          : `, behind ${this.model.tag(about).text}`;
+    return [`${name}: ${causeWords(cause)}${of}`, `${spent} in step ${step}; click to go there`];
+  }
+
+  listen() {
+    const { tooltip, signal, store } = this.board;
+    const on = <K extends keyof HTMLElementEventMap>(
+      name: K,
+      handler: (event: HTMLElementEventMap[K]) => void,
+    ) => this.bars.addEventListener(name, (event) => this.times && handler(event), { signal });
+    on("pointermove", (event) => {
+      const { time, span } = this.locate(event);
+      this.bars.style.cursor = time ? "pointer" : "";
+      tooltip.show(event, span || time ? () => this.describe(event) : null);
+    });
+    on("pointerleave", () => tooltip.hide());
+    on("click", (event) => {
+      const { time, span } = this.locate(event);
+      if (span && time) this.goTo(span.step, time.life.id);
+      else if (time) store.set({ selected: time.life.id });
+    });
+    this.scroller.addEventListener(
+      "scroll",
+      () => {
+        if (!this.times) return;
+        this.draw();
+        this.writeNames(contextOf(this.board));
+      },
+      { signal },
+    );
+  }
+
+  /** Leaves the waterfall for a step and its decision. */
+  goTo(step: number, id: number) {
+    const { board } = this;
+    board.tooltip.hide();
+    board.store.set({ selected: id });
+    board.goTo(step);
+    board.showOnly(null);
+    board.root.focus({ preventScroll: true });
+  }
+}
+
+/** Returns a context without a frame, in which a name's mark does not depend on the step. */
+function contextOf({ model, theme, store }: Board): WaterfallContext {
+  return { model, theme, selected: store.selected };
+}
+
+/** A round distance between ticks, so that at most `most` fit. */
+function tickOf(longest: number, most: number) {
+  const least = longest / Math.max(1, most);
+  const power = 10 ** Math.floor(Math.log10(least));
+  const [step] = [1, 2, 5, 10].filter((one) => one * power >= least);
+  return Math.max(1, step * power);
+}

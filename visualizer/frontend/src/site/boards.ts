@@ -1,0 +1,49 @@
+/** Boards on the pages of the static site. */
+
+import type { Board, BoardOptions } from "../board/board.ts";
+import { takeKeysOfPage } from "../board/keys.ts";
+import type { Opening } from "../board/view.ts";
+import { keepInAddress, readAddress } from "../host/address.ts";
+import { mount } from "../host/widget.ts";
+
+/** The one element that a selector names. */
+export function one(selector: string): HTMLElement {
+  const element = document.querySelector(selector);
+  if (!(element instanceof HTMLElement)) throw new Error(`the page has no ${selector}`);
+  return element;
+}
+
+/** The bytes of a file of this site. */
+export async function fetchBytes(url: string) {
+  const answer = await fetch(url);
+  if (!answer.ok) throw new Error(`${url}: ${answer.status} ${answer.statusText}`);
+  return new Uint8Array(await answer.arrayBuffer());
+}
+
+/**
+ * Draws a log that has the page to itself: the page's address follows the board, and the board gets the page's keys.
+ */
+export async function drawPageBoard(
+  host: HTMLElement,
+  log: Uint8Array,
+  options: Opening & Partial<Omit<BoardOptions, "onChange">> = {},
+) {
+  const { signal = new AbortController().signal } = options;
+  let follow = () => {};
+  const board = (await mount(host, {
+    ...options,
+    ...readAddress(location.hash),
+    log,
+    address: false, // `mount` would also open files that are dropped on the page
+    signal,
+    onChange: () => follow(),
+  })) as Board;
+  takeKeysOfPage(board.root, signal);
+  follow = keepInAddress(board, signal);
+  return board;
+}
+
+/** The log and the opening that a `.board` of a page names. */
+export function namedIn({ dataset: { log = "", step, selected, title = "" } }: HTMLElement) {
+  return { log, title, opening: { step: Number(step), selected: Number(selected) } };
+}

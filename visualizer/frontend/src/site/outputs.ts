@@ -1,0 +1,175 @@
+/** Draws the outputs of cells: those that the build has stored, and those that a run sends. */
+
+import type { BoardState } from "../board/board.ts";
+import { h } from "../drawing/html.ts";
+import type { Output } from "./python.ts";
+
+const NEAR = "600px"; // boards closer than this to the window are drawn
+
+const root = new URL("../", import.meta.url);
+
+/** @param address relative to the site's root */
+export const urlOf = (address: string) => new URL(address, root).href;
+
+async function bytesOf(log: string | Uint8Array) {
+  if (typeof log !== "string") return log;
+  const response = await fetch(urlOf(log));
+  if (!response.ok) throw new Error(`${log}: ${response.status} ${response.statusText}`);
+  return new Uint8Array(await response.arrayBuffer());
+}
+
+const base64 = (bytes: Uint8Array) =>
+  btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
+
+const MODULES = {
+  board: () => import("../host/widget.ts").then(({ mount }) => mount),
+  cluster: () => import("../cluster/mount_cluster.ts").then(({ mountCluster }) => mountCluster),
+};
+
+/** Draws a board in `host` when the reader comes near. */
+export function boardIn(
+  host: HTMLElement,
+  { module = "board", log = "", options = {} }: Output,
+  signal: AbortSignal,
+) {
+  const draw = async () => {
+    try {
+      const { compare, ...rest } = options;
+      const other = compare && (await bytesOf(compare.b));
+      const shown = {
+        ...rest,
+        log: await bytesOf(log),
+        ...(compare && { compare: { ...compare, b: base64(other) } }),
+      };
+      // The address of a lesson is not that of one of its boards, but it may name a moment of one.
+      const own = { address: false, keys: false, signal, ...(await momentOf(host)) };
+      const mount = (await MODULES[module]()) as (
+        host: HTMLElement,
+        options: any,
+      ) => Promise<unknown>;
+      await mount(host, { ...shown, ...own });
+    } catch (error) {
+      if (signal.aborted) return;
+      const why = error instanceof Error ? error.message : error;
+      host.append(h("p", { class: "note", role: "alert" }, `The board cannot be drawn: ${why}`));
+    }
+  };
+  const near = new IntersectionObserver(
+    (entries) => {
+      if (!entries.some((entry) => entry.isIntersecting)) return;
+      near.disconnect();
+      draw();
+    },
+    { rootMargin: NEAR },
+  );
+  near.observe(host);
+  signal.addEventListener("abort", () => near.disconnect());
+}
+
+/**
+ * The moment that the page's address names if it is in this board (#cell-12&step=30&select=8), and how the board
+ * makes such addresses.
+ */
+async function momentOf(host: HTMLElement) {
+  const { readAddress, writeAddress } = await import("../host/address.ts");
+  const start = `#${host.closest(".cell")?.id}&`;
+  const asked = location.hash.startsWith(start) ? readAddress(location.hash) : {};
+  const linkOf = (state: BoardState) =>
+    location.href.replace(/#.*/, "") + start + writeAddress(state).replace("#", "");
+  return { ...asked, linkOf };
+}
+
+/** The outputs of one cell. */
+export class OutputArea {
+  element: HTMLElement;
+  figure: string | undefined;
+  onReveal: (place: HTMLElement, key: string) => void;
+  drawn = new AbortController();
+
+  constructor(
+    element: HTMLElement,
+    { figure, onReveal }: { figure?: string; onReveal: (place: HTMLElement, key: string) => void },
+  ) {
+    this.element = element;
+    this.figure = figure;
+    this.onReveal = onReveal;
+    for (const place of element.querySelectorAll("[data-board]") as NodeListOf<HTMLElement>)
+      boardIn(place, JSON.parse(place.dataset.board ?? ""), this.drawn.signal);
+    for (const place of element.querySelectorAll("[data-reveal]") as NodeListOf<HTMLElement>)
+      onReveal(place, place.dataset.reveal ?? "");
+  }
+
+  clear() {
+    this.drawn.abort();
+    this.drawn = new AbortController();
+    // A question and its buttons stay: the reader's guess belongs to the page.
+    for (const child of [...this.element.children]) if (!child.matches("form")) child.remove();
+  }
+
+  add(output: Output) {
+    const { element } = this;
+    const last = element.lastElementChild as HTMLElement | null;
+    const { kind, text = "", stream = "" } = output;
+    if (kind === "text" && last?.dataset.stream === stream) last.append(text);
+    else if (kind === "progress" && last?.matches(".progress")) last.replaceWith(progress(output));
+    else element.append(...this.draw(output));
+  }
+
+  draw(output: Output): Node[] {
+    switch (output.kind) {
+      case "text":
+        return [h("pre", { "data-stream": output.stream }, output.text ?? "")];
+      case "html": {
+        const box = h("div", { class: "html" });
+        box.innerHTML = output.html ?? ""; // from the reader's own run
+        return [box];
+      }
+      case "board": {
+        const host = h("div", { class: "board" });
+        boardIn(host, output, this.drawn.signal);
+        return [host];
+      }
+      case "reveal": {
+        const place = h("div", { "data-reveal": output.key });
+        this.onReveal(place, output.key ?? "");
+        return [place];
+      }
+      case "figure":
+        return this.figure ? [storedFigure(this.figure)] : [];
+      case "progress":
+        return [progress(output)];
+      case "error":
+        return [drawError(output)];
+      default:
+        return []; // a question: it is on the page
+    }
+  }
+}
+
+const storedFigure = (src: string) =>
+  h(
+    "figure",
+    {},
+    h("img", { src: urlOf(src), alt: "", loading: "lazy" }),
+    h(
+      "figcaption",
+      { class: "note" },
+      "Plotly drew this picture when the lesson was written. It does not follow your changes here.",
+    ),
+  );
+
+function progress({ words, unit, done = 0, total }: Output) {
+  const said = [words, total ? `${done} of ${total}` : `${done}`, unit].filter(Boolean).join(" ");
+  const bar = total ? h("progress", { max: total, value: done, "aria-label": said }) : null;
+  return h("p", { class: "progress note" }, bar, ` ${said}`);
+}
+
+function drawError({ name, message, trace, line }: Output) {
+  const where = line ? `Line ${line}: ` : "";
+  return h(
+    "div",
+    { class: "error", role: "alert" },
+    h("p", {}, h("strong", {}, `${where}${name}`), message ? `: ${message}` : ""),
+    h("details", {}, h("summary", {}, "Traceback"), h("pre", {}, trace ?? "")),
+  );
+}

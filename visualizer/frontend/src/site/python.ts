@@ -1,0 +1,77 @@
+/** Python for the lessons: Pyodide with the core, the same in the page's worker and, at build time, under Node. */
+
+import type { PyodideAPI } from "pyodide";
+import type { PageModel } from "./model/index.ts";
+
+/** the bytes that Python needs besides Pyodide itself */
+interface Files {
+  wheels: ArrayBuffer[];
+  core: ArrayBuffer; // the engine, the checks and `page_cells.py`, zipped
+}
+
+/** what a cell sends to the page, see `site/runtime/page_cells.py` */
+export interface Output {
+  kind: string;
+  text?: string;
+  stream?: string;
+  html?: string;
+  key?: string;
+  module?: "board" | "cluster";
+  log?: Uint8Array | string; // the bytes, or the address of a file
+  before?: Uint8Array; // the log of the run before, in the playground
+  options?: Record<string, any>;
+  name?: string;
+  message?: string;
+  trace?: string;
+  line?: number | null;
+  missing?: string | null;
+  words?: string;
+  unit?: string;
+  done?: number;
+  total?: number | null;
+}
+
+interface Lesson {
+  run: (
+    cell: number,
+    source: string,
+    send: (output: Output) => void,
+    isChanged: boolean,
+  ) => Promise<boolean>;
+}
+
+const SET_UP = `
+import os, sys
+sys.path[:0] = ["/core", "/wheels"]
+os.makedirs("/core/notebooks", exist_ok=True)
+os.chdir("/core/notebooks")
+import page_cells
+page_cells.install()
+import page_model, page_model_js
+page_model.install(page_model_js.load)
+
+from js import Object
+from pyodide.ffi import to_js
+
+def new_lesson():
+    lesson = page_cells.Lesson()
+    def run(cell, source, send, is_changed):
+        def give(output):
+            send(to_js(output, dict_converter=Object.fromEntries))
+        return lesson.run(cell, source, give, is_changed=is_changed)
+    return run
+`;
+
+/** Unpacks the core and imports it. `loadModel` is called when a cell first needs the bundled model. */
+export function setUp(python: PyodideAPI, { wheels, core }: Files, loadModel: () => PageModel) {
+  for (const wheel of wheels) python.unpackArchive(wheel, "zip", { extractDir: "/wheels" });
+  python.unpackArchive(core, "zip", { extractDir: "/core" });
+  python.registerJsModule("page_model_js", { load: loadModel });
+  python.runPython(SET_UP);
+}
+
+/** A namespace for the cells of one lesson. */
+export function newLesson(python: PyodideAPI): Lesson {
+  const run = python.globals.get("new_lesson")();
+  return { run: (cell, source, send, isChanged) => run(cell, source, send, isChanged) };
+}
