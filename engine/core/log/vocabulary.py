@@ -582,6 +582,7 @@ class StateCore(msgspec.Struct, kw_only=True, omit_defaults=True):
     window_pages  with sliding layers: the blocks that have a window page
     """
 
+    window_pages: list[int] | None = None
     seq: int
     step: int
     tick: int
@@ -596,7 +597,6 @@ class StateCore(msgspec.Struct, kw_only=True, omit_defaults=True):
     requests: Sequence[RequestCore]
     nodes: Sequence[NodeCore]
     holds: Sequence[HoldCore]
-    window_pages: list[int] | None = None
 
 
 class KeyframeState(StateCore, kw_only=True, omit_defaults=True):
