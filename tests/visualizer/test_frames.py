@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -31,6 +32,7 @@ MAYBE_COUNTS = (  # of requests
 )
 
 
+@cache
 def recorded(seed: int, window: int | None = None) -> tuple[EventLog, dict[int, Request]]:
     workload = random_workload(seed)
     log = EventLog(window)

@@ -78,7 +78,7 @@ def without_token_ids(log: EventLog) -> EventLog:
 
 
 def test_random_logs(soak, first_seed, tmp_path):
-    count = 1000 if soak else 45
+    count = 1000 if soak else 30
     seeds = range(first_seed, first_seed + count)
     logs = {str(seed): recorded(seed) for seed in seeds}
     logs |= {f"sliding-{seed}": played(sliding_workload(seed)) for seed in seeds[: count // 3]}

@@ -99,7 +99,7 @@ def compare(logs: dict[str, EventLog], folder: Path) -> int:
 
 
 def test_both_folds_agree_after_every_event(soak, first_seed, tmp_path):
-    count = 2_000 if soak else 90
+    count = 2_000 if soak else 60
     seeds = range(first_seed, first_seed + count)
     logs = {str(seed): recorded(seed) for seed in seeds}
     for seed in seeds[: count // 3]:

@@ -35,7 +35,7 @@ def compare(logs: dict[str, EventLog], folder: Path) -> int:
 
 
 def test_random_logs(soak, first_seed, tmp_path):
-    count = 2_000 if soak else 60
+    count = 2_000 if soak else 40
     logs = {str(seed): recorded(seed) for seed in range(first_seed, first_seed + count)}
     print(f"\n{compare(logs, tmp_path)} spans of {count} workloads are equal")
 
