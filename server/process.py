@@ -99,7 +99,7 @@ def serve_in_background(model: str | None = None, **options: object) -> Backgrou
     `chunked_prefill=False`. With `train=True`, a model is trained first and then served.
     Raises ServerError with the command's message if an option is invalid.
     """
-    return BackgroundServer(child.python("server.cli", *serve_arguments(model, **options)))
+    return BackgroundServer(child.python("underglass", *serve_arguments(model, **options)))
 
 
 def serve_arguments(model: str | None = None, **options: object) -> list[str]:

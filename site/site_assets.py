@@ -27,7 +27,7 @@ PYTHON, PLATFORM = "3.14", "pyemscripten_2026_0_wasm32"
 # of the front end.
 _LEFT_OUT = (
     "engine/training/",
-    "visualizer/cli/",
+    "underglass/commands/",
     "visualizer/figures/",
     "visualizer/frontend/",
     "visualizer/local/",

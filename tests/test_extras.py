@@ -102,7 +102,7 @@ def commands(*lines: str) -> list[tuple[int, str, str]]:
         + """
 import json
 from typer.testing import CliRunner
-from server.cli import app
+from underglass.commands import app
 
 done = [CliRunner().invoke(app, line.split()) for line in sys.argv[1:]]
 print(json.dumps([(one.exit_code, one.stdout, one.stderr) for one in done]))

@@ -8,6 +8,6 @@ from pathlib import Path
 if not sys.flags.safe_path and Path(sys.path[0]) != Path(__file__).parents[1]:
     del sys.path[0]
 
-from server.cli import main
+from underglass.commands import main
 
 main()

@@ -1,17 +1,8 @@
 """Run `underglass open` as `python -m visualizer`."""
 
-import typer
+import sys
 
-from visualizer.cli.command import SectionedCommand
-from visualizer.cli.open import open_logs
-
-app = typer.Typer(
-    pretty_exceptions_enable=False,
-    add_completion=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.command(cls=SectionedCommand)(open_logs)
+from underglass.commands import app
 
 if __name__ == "__main__":
-    app(prog_name="python -m visualizer")
+    app(["open", *sys.argv[1:]], prog_name="underglass")

@@ -20,7 +20,7 @@ ROOM = {"max_kv_tokens": 65_536, "token_budget": 512, "max_waiting": 1000, "max_
 
 def serve_over(servers: list[BackgroundServer], *options: str) -> BackgroundServer:
     """Start a gateway over servers, and wait until it has reached all of them."""
-    command = [sys.executable, "-m", "server.cli", "serve", "--port", "0", "--until-stdin-closes"]
+    command = [sys.executable, "-m", "underglass", "serve", "--port", "0", "--until-stdin-closes"]
     command += [*options, *(part for one in servers for part in ("--replica", one.url))]
     gateway = BackgroundServer(command)
     asyncio.run(_wait_for_all(gateway.url, len(servers)))

@@ -1,6 +1,6 @@
 """The gateway: the replicas that can be reached, the router, and the cluster log. It has no engine. It
 is to `server/gateway/` what the model registry is to one server: it is started, drained and stopped by
-`server/cli/serving.py`, and every route asks it for a replica.
+`server/serving.py`, and every route asks it for a replica.
 """
 
 import asyncio

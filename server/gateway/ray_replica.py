@@ -48,7 +48,7 @@ class EngineReplica:
         os.environ.update(environment, UNDERGLASS_HOST=address)
         key = environment.get("UNDERGLASS_API_KEY")
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self._server = BackgroundServer(child.python("server.cli", "serve"))
+        self._server = BackgroundServer(child.python("underglass", "serve"))
         self._stopping = False
         threading.Thread(target=self._end_with_server, daemon=True).start()
 

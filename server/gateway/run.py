@@ -6,12 +6,12 @@ from urllib.parse import urlsplit
 
 from engine.cluster.router import Router
 from engine.core.config import ConfigError
-from server.cli.serving import listen_for, open_request_log, run_app, url_of
 from server.core.settings import ServerSettings
 from server.gateway.app import create_gateway_app
 from server.gateway.gateway import Gateway
 from server.gateway.replica_set import ReplicaSet
 from server.http.bodies import LARGEST_BODY
+from server.serving import listen_for, open_request_log, run_app, url_of
 
 
 def serve_gateway(

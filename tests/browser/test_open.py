@@ -35,7 +35,7 @@ def opened():
     processes = []
 
     def run(*arguments: object) -> str:
-        command = [sys.executable, "-m", "server.cli", "open", "--no-browser"]
+        command = [sys.executable, "-m", "underglass", "open", "--no-browser"]
         process = subprocess.Popen(
             [*command, *map(str, arguments)],
             stdout=subprocess.PIPE,

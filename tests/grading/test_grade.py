@@ -20,8 +20,8 @@ from grading import table
 from grading.needed import Cell, program, unusual
 from grading.runner import Limits, Row, grade, unavailable
 from grading.submissions import find, lessons
-from server.cli import app
 from tests.grading.homework import CHECK, NAMES, RIGHT, STUB, attack, function, notebook, the_class
+from underglass.commands import app
 
 NOT_ISOLATED = unavailable()
 isolated_only = pytest.mark.skipif(bool(NOT_ISOLATED), reason=f"no isolation: {NOT_ISOLATED}")
@@ -120,7 +120,7 @@ def test_without_namespaces_limits_still_hold(tmp_path: Path) -> None:
 def test_the_notebooks_die_with_the_command(tmp_path: Path) -> None:
     cells = attack("import time\ntime.sleep(3600)")
     (tmp_path / "08_chunked_prefill_ada.ipynb").write_text(notebook(*cells))
-    command = [sys.executable, "-m", "server.cli", "grade", str(tmp_path), "--seconds", "3600"]
+    command = [sys.executable, "-m", "underglass", "grade", str(tmp_path), "--seconds", "3600"]
     grader = psutil.Popen(command, stdout=subprocess.DEVNULL)
     waiting = threading.Event()
     while len(children := grader.children(recursive=True)) < (2 if NOT_ISOLATED else 3):

@@ -32,7 +32,6 @@ from engine.core.request import Request, TokenScore
 from engine.core.runner import Row, Sampled
 from engine.core.scheduling.policies import Policy
 from engine.simulation.checking_runner import CheckingRunner
-from server.cli.serving import listen, run_server, url_of
 from server.core.engine_client import EngineClient, EngineDiedError, InProcessClient
 from server.core.engine_process import launch
 from server.core.event_log import Outbox, Recording, TraceFile
@@ -41,6 +40,7 @@ from server.core.loading import load, tokenizer_of
 from server.core.settings import ServerSettings
 from server.http.protocol import HttpProtocol
 from server.http.request_log import LogWriter
+from server.serving import listen, run_server, url_of
 
 # Where a test does not say so: the whole suite can run with the engine in a process of its own.
 TWO_PROCESSES = os.environ.get("TEST_TWO_PROCESSES") == "1"

@@ -6,11 +6,11 @@ import tempfile
 
 from typer.testing import CliRunner
 
-from server.cli import app
 from tests.facts import assert_names
 from tests.server.zygote import ForkedProcess
+from underglass.commands import app
 
-COMMAND = [sys.executable, "-m", "server.cli"]
+COMMAND = [sys.executable, "-m", "underglass"]
 
 
 def run(
@@ -19,7 +19,7 @@ def run(
     """Run the command in a process that has imported it, with `text` on its standard input."""
     with tempfile.TemporaryFile("w+") as errors:
         process = ForkedProcess(
-            "server.cli", *arguments, stderr=errors.fileno(), torch=torch, **environment
+            "underglass.commands", *arguments, stderr=errors.fileno(), torch=torch, **environment
         )
         process.stdin.write(text.encode())
         process.stdin.close()

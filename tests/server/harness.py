@@ -44,7 +44,7 @@ class ForkedServer(BackgroundServer):
 
 def serve_forked(model: str | None = None, **options: object) -> BackgroundServer:
     """`serve_in_background`, but neither of the two processes imports anything."""
-    return ForkedServer("server.cli", *serve_arguments(model, **options), torch=True)
+    return ForkedServer("underglass.commands", *serve_arguments(model, **options), torch=True)
 
 
 def http(url: str, **options: Any) -> httpx.Client:

@@ -10,10 +10,10 @@ import pytest
 
 from engine.core.config import EngineConfig
 from engine.core.log.log import EventLog
-from server.cli.banner import banner
-from server.cli.serving import Start
+from server.banner import banner
 from server.core.addresses import Address
 from server.core.settings import ServerSettings
+from server.serving import Start
 from tests.facts import assert_names
 from tests.server.harness import ForkedServer, get, sse_data
 
@@ -32,7 +32,7 @@ def test_the_banner_has_a_curl_that_works(tmp_path: Path) -> None:
     """As a person starts it: the banner's command, pasted into a shell, streams tokens."""
     trace = tmp_path / "trace.jsonl"
     options = ["--port", "0", "--trace-file", str(trace), "--api-key", "the teacher's"]
-    with ForkedServer("server.cli", "serve", *options, torch=True) as server:
+    with ForkedServer("underglass.commands", "serve", *options, torch=True) as server:
         lines = [server.process.stdout.readline().decode() for _ in range(8)]
         [at] = [index for index, line in enumerate(lines) if line.strip().startswith("curl ")]
         command = "".join(lines[at : at + 2])
@@ -48,7 +48,7 @@ def test_the_banner_has_a_curl_that_works(tmp_path: Path) -> None:
 def test_a_server_whose_output_is_closed_serves() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
-    command = 'exec "$0" -m server.cli serve --port "$1" --until-stdin-closes >&- 2>&-'
+    command = 'exec "$0" -m underglass serve --port "$1" --until-stdin-closes >&- 2>&-'
     started = ["sh", "-c", command, sys.executable, port]
     with subprocess.Popen(started, stdin=subprocess.PIPE) as process:
         until_answered(f"http://127.0.0.1:{port}", process)
@@ -100,7 +100,7 @@ def test_the_banner_says_who_can_use_the_server(
 ) -> None:
     lan = [Address("192.168.1.20", "wlan0"), Address("10.0.0.7", "eth0")]
     monkeypatch.setattr(
-        "server.cli.banner.network_addresses", lambda host: lan if host == "0.0.0.0" else []
+        "server.banner.network_addresses", lambda host: lan if host == "0.0.0.0" else []
     )
     settings = ServerSettings(host=host, api_key=key)
     text = banner(settings, URL, EngineConfig(), start_with())

@@ -14,12 +14,12 @@ from typer.main import get_command
 from engine.core.config import EngineConfig
 from engine.core.log.log import EventLog
 from engine.models import loader, memory
-from server.cli import app
 from server.core.event_log import open_log
 from server.gateway import ray_cluster
 from server.process import SWITCHES, ServerError, serve_in_background
 from tests.facts import assert_names
 from tests.server.console import invoke, refused, run
+from underglass.commands import app
 from underglass.workbook import LESSONS
 from visualizer import read
 from visualizer.sources import read_source
@@ -339,7 +339,7 @@ def test_every_option_of_serve_has_a_section_and_a_variable() -> None:
 
 
 def test_help_does_not_need_torch() -> None:
-    check = "import server.cli, sys; sys.exit('torch' in sys.modules)"
+    check = "import underglass.commands, sys; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
 
 

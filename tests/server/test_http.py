@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from engine.core.log.vocabulary import RequestArrived, RequestFinished
-from server.cli.serving import KEEP_ALIVE_SECONDS
 from server.http.access import HostCheck
+from server.serving import KEEP_ALIVE_SECONDS
 from tests.facts import assert_names
 from tests.server.harness import Caller, Serve, http, http_request, post, watch
 

@@ -10,10 +10,10 @@ from typing import Any
 import psutil
 import pytest
 
-from server.cli.serving import listen_for
 from server.core import addresses
 from server.core.addresses import Address, network_addresses
 from server.core.settings import ServerSettings
+from server.serving import listen_for
 from tests.server.harness import ForkedServer, Serve, get, post
 
 V4, V6 = socket.AF_INET, socket.AF_INET6
@@ -125,7 +125,7 @@ def test_a_class_may_listen_on_one_network_and_prints_where(
 ) -> None:
     trace = str(tmp_path / "class.jsonl")
     arguments = ["class", "--port", "0", "--host", address.address, "--trace-file", trace]
-    with ForkedServer("server.cli", *arguments, torch=True) as server:
+    with ForkedServer("underglass.commands", *arguments, torch=True) as server:
         port = server.url.rpartition(":")[2]
         assert server.url == f"http://127.0.0.1:{port}"
         [joined] = get(server.url, "/join")["addresses"]

@@ -11,7 +11,7 @@ from engine.core.config import ConfigError, EngineConfig
 from engine.core.engine import Engine
 from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
-from server.cli.banner import banner
+from server.banner import banner
 from server.core.event_log import Outbox
 from server.core.kv_events import KVEvent, KVEvents
 from server.core.kv_publisher import KVPublisher, endpoints

@@ -16,7 +16,7 @@ from engine.core.log.log import EventLog
 from engine.core.log.vocabulary import RequestArrived, RequestFinished, StepFinished
 from engine.core.sampling_params import SamplingParams, StructuredOutput
 from engine.simulation.workload import Workload
-from server.cli import serving
+from server import serving
 from server.core.engine_client import InProcessClient
 from server.core.event_log import Outbox, open_log
 from server.core.settings import ServerSettings

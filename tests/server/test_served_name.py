@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from server.cli.replicas import replica_environment
 from server.core.settings import ServerSettings
 from tests.facts import assert_names
 from tests.server.gateway.cluster import start_gateway
 from tests.server.gateway.conftest import wait_for
 from tests.server.harness import get, http, post, start
+from underglass.commands.replicas import replica_environment
 
 MESSAGES = [{"role": "user", "content": "Hi"}]
 BODIES: dict[str, dict[str, Any]] = {

@@ -68,7 +68,7 @@ def test_ctrl_c_during_the_training_ends_it_at_once(tmp_path: Path) -> None:
     arguments = ["serve", "--train", "--port", "0", "--train-steps", "100000"]
     errors, stderr = os.pipe()
     process = ForkedProcess(
-        "server.cli", *arguments, stderr=stderr, torch=True, TMPDIR=str(tmp_path)
+        "underglass.commands", *arguments, stderr=stderr, torch=True, TMPDIR=str(tmp_path)
     )
     os.close(stderr)
     seen = b""

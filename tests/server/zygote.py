@@ -136,7 +136,7 @@ def main() -> None:
     """Answer requests until the test process has ended."""
     for program in (
         "tests.server.app_under_test",
-        "server.cli",
+        "underglass.commands",
         "server.gateway.run",
         "server.app",
     ):

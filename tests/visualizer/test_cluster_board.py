@@ -14,8 +14,8 @@ from engine.cluster.cluster_log import ClusterLog
 from tests.facts import assert_names, raises_naming
 from tests.visualizer.clusters import crowd, three_replicas
 from tests.visualizer.storytellers import storytellers
+from underglass.commands import app
 from visualizer import ClusterBoard, read, show, to_html
-from visualizer.__main__ import app
 from visualizer.html import CLUSTER_MODULE, MODULE
 from visualizer.widgets import cluster_board
 
@@ -110,7 +110,7 @@ def test_options_of_the_other_kind_are_rejected():
 
 def test_the_command_writes_a_page_or_the_decisions(path, tmp_path):
     def run(*arguments: object) -> Any:
-        return CliRunner().invoke(app, [str(argument) for argument in arguments])
+        return CliRunner().invoke(app, ["open", *map(str, arguments)])
 
     page = tmp_path / "page.html"
     done = run(path, "--html", page, "--select", 3, "--theme", "dark")
@@ -137,7 +137,7 @@ def test_an_invalid_line_of_a_cluster_log_is_named(tmp_path):
     routed = next(i for i, line in enumerate(lines) if json.loads(line)["type"] == "routed")
     lines[routed] = b'{"type":"routed"}\n'
     (tmp_path / "bad.jsonl").write_bytes(b"".join(lines))
-    done = CliRunner().invoke(app, [str(tmp_path / "bad.jsonl")])
+    done = CliRunner().invoke(app, ["open", str(tmp_path / "bad.jsonl")])
     assert done.exit_code == 2
     assert_names(done.output, routed + 1)
     assert read(ClusterLog.from_bytes(b"".join(lines[:routed]))).decision_rows == []

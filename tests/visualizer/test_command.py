@@ -13,8 +13,8 @@ from engine.core.log import EventLog
 from engine.core.log.vocabulary import SCHEMA_VERSION
 from tests.engine.workloads import make_engine, play, random_workload
 from tests.facts import assert_names
+from underglass.commands import app
 from visualizer import read
-from visualizer.__main__ import app
 from visualizer.html import to_html
 from visualizer.reading.durations import duration
 
@@ -26,7 +26,7 @@ def trace(log, tmp_path):
 
 
 def run(*arguments: object, stdin: bytes = b"") -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
+    return CliRunner().invoke(app, ["open", *map(str, arguments)], input=stdin)
 
 
 def test_open_shows_the_page_in_the_browser(trace, tmp_path, monkeypatch):

@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[2]
 BLOCKED = ("torch", "fastapi", "starlette", "uvicorn", "websockets", "anywidget", "pandas", "httpx")
 RUN = f"""import sys
 for name in {BLOCKED}: sys.modules[name] = None
-from server.cli import main
+from underglass.commands import main
 main()
 """
 

@@ -19,7 +19,7 @@ def start_gateway(*urls: str, key: str | None = None, **options: object) -> Back
         command += [f"--{name.replace('_', '-')}", str(value)]
     # As in a cluster, the key is not on the command line, where other users could read it.
     variables = {} if key is None else {"UNDERGLASS_CLUSTER_KEY": key}
-    return ForkedServer("server.cli", *command, **variables)
+    return ForkedServer("underglass.commands", *command, **variables)
 
 
 class ClusterFeed(EventStream):

@@ -17,7 +17,7 @@ RAY = Path(sys.executable).with_name("ray")
 
 def start_replicas(*arguments: str, environment: dict[str, str] | None = None) -> BackgroundServer:
     """`underglass serve --replicas 2` with a small cache, so that the replicas start quickly."""
-    command = child.python("server.cli", "serve", "--port", "0", "--replicas", "2")
+    command = child.python("underglass", "serve", "--port", "0", "--replicas", "2")
     command += ["--until-stdin-closes", "--request-log", "off", "--max-kv-tokens", "2048"]
     variables = [f"{name}={value}" for name, value in (environment or {}).items()]
     return BackgroundServer(["env", *variables, *command, *arguments])
@@ -28,7 +28,7 @@ def servers_below(process: psutil.Process) -> dict[str, psutil.Process]:
     return {
         f"http://127.0.0.{one.laddr.ip.rpartition('.')[2]}:{one.laddr.port}": child
         for child in process.children(recursive=True)
-        if "server.cli" in child.cmdline()
+        if "underglass" in child.cmdline()
         for one in child.net_connections("inet")
         if one.status == psutil.CONN_LISTEN
     }

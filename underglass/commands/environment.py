@@ -12,7 +12,7 @@ from typing import Any
 
 import typer
 
-from visualizer.cli.command import PREFIX, flag_of, origin_of, variable_of
+from underglass.commands.command import PREFIX, flag_of, origin_of, variable_of
 
 FROM_ENVIRONMENT = {"auto_envvar_prefix": PREFIX}
 _NAME = re.compile(r"\A[a-z]+\b|\b[a-z]+(?:_[a-z]+)+\b")

@@ -12,8 +12,8 @@ from server.core.settings import ServerSettings
 from server.http.access import is_loopback
 
 if TYPE_CHECKING:
-    from server.cli.serving import Start
     from server.core.event_log import KVSource
+    from server.serving import Start
 
 _Row = tuple[str, str]
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from underglass.commands.options import KINDS, fail
+from underglass.commands.read_log import read_named
 from visualizer import read
-from visualizer.cli.options import KINDS, fail
-from visualizer.cli.read_log import read_named
 
 if TYPE_CHECKING:
     from engine.cluster.cluster_log import ClusterLog

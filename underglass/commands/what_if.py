@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from server.cli.options import option
-from visualizer.cli.options import KINDS, fail
-from visualizer.cli.read_log import read_named
+from underglass.commands.environment import option
+from underglass.commands.options import KINDS, fail
+from underglass.commands.read_log import read_named
 
 if TYPE_CHECKING:
     from engine.simulation.study import Study

@@ -33,7 +33,7 @@ from engine.core.extras import needs_extra
 from engine.core.log.vocabulary import RunStarted
 from engine.core.scheduling.policies import policy_named
 from server.app import create_app
-from server.cli.banner import banner
+from server.banner import banner
 from server.core.addresses import network_addresses
 from server.core.bridge import Bridge
 from server.core.engine_client import EngineClient, EngineDiedError, StartError, freeze_heap

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from visualizer.cli.options import Browser, Port, Text, Theme, check_theme, fail, tell
-from visualizer.cli.serve_page import serve_live
+from underglass.commands.options import Browser, Port, Text, Theme, check_theme, fail, tell
+from underglass.commands.serve_page import serve_live
 
 
 def listen(  # noqa: PLR0917

@@ -11,9 +11,9 @@ from typing import Annotated
 
 import typer
 
-from server.cli.options import option
+from underglass.commands.environment import option
+from underglass.commands.options import fail
 from underglass.workbook import LESSONS
-from visualizer.cli.options import fail
 
 _limits = partial(option, "Limits of each notebook")
 _ISOLATED = (

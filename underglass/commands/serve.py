@@ -13,9 +13,9 @@ import typer
 
 from engine.core.config import ConfigError, EngineConfig
 from engine.core.extras import needs_extra
-from server.cli.options import check_environment, option, with_flags
 from server.core.settings import DRAFTERS, LARGEST_COUNT, ServerSettings
-from visualizer.cli.options import fail
+from underglass.commands.environment import check_environment, option, with_flags
+from underglass.commands.options import fail
 
 _ENGINE = EngineConfig()
 _SERVER = ServerSettings()
@@ -300,8 +300,8 @@ def serve(  # noqa: PLR0917 (one parameter per option, as Typer requires)
     if replicas is not None:
         return _serve_replicas(ctx, options)
 
-    from server.cli.serving import Start, serve_until_stopped
     from server.core.engine_client import EngineDiedError, StartError
+    from server.serving import Start, serve_until_stopped
 
     try:
         settings = _settings(options, _name(options))
@@ -349,7 +349,7 @@ def _serve_gateway(ctx: typer.Context, options: Mapping[str, Any]) -> None:
         from server.gateway.replica_set import ReplicaSet, UrlSet, WithRoles
         from server.gateway.roles import parse_roles
         from server.gateway.run import checked_url, serve_gateway
-    from server.cli.banner import gateway_banner
+    from server.banner import gateway_banner
     from server.core.engine_client import StartError
 
     try:
@@ -383,8 +383,8 @@ def _serve_gateway(ctx: typer.Context, options: Mapping[str, Any]) -> None:
 
 def _serve_replicas(ctx: typer.Context, options: Mapping[str, Any]) -> None:
     """Serve a gateway over replicas that Ray runs, with this command's options."""
-    from server.cli.replicas import serve_replicas
     from server.core.engine_client import StartError
+    from underglass.commands.replicas import serve_replicas
 
     given = {
         name: value

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from server.cli.options import option
-from visualizer.cli.options import fail
+from underglass.commands.environment import option
+from underglass.commands.options import fail
 
 
 def lab(

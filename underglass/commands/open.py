@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from visualizer import read
-from visualizer.cli.options import (
+from underglass.commands.options import (
     Browser,
     Names,
     Port,
@@ -22,8 +21,9 @@ from visualizer.cli.options import (
     refuse,
     tell,
 )
-from visualizer.cli.read_log import named_scenario, read_named
-from visualizer.cli.serve_page import serve, serve_live
+from underglass.commands.read_log import named_scenario, read_named
+from underglass.commands.serve_page import serve, serve_live
+from visualizer import read
 
 if TYPE_CHECKING:
     from engine.cluster.cluster_log import ClusterLog

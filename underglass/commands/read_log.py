@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from visualizer.cli.options import fail, tell
+from underglass.commands.options import fail, tell
 
 if TYPE_CHECKING:
     from engine.cluster.cluster_log import ClusterLog

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from visualizer.cli.options import fail, tell
+from underglass.commands.options import fail, tell
 
 if TYPE_CHECKING:
     from visualizer.local.live_log import LiveSource

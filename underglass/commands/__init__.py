@@ -6,17 +6,17 @@ from typing import Annotated
 import typer
 
 import underglass.shadowed  # noqa: F401 (first: it names a file that hides one of our packages)
-from server.cli.class_ import serve_class
-from server.cli.grade import grade
-from server.cli.lab import lab
-from server.cli.options import FROM_ENVIRONMENT, option
-from server.cli.serve import serve
-from server.cli.what_if import what_if
-from server.cli.why import why
-from visualizer.cli.command import OneLineGroup, SectionedCommand
-from visualizer.cli.listen import listen
-from visualizer.cli.open import open_logs
-from visualizer.cli.options import fail
+from underglass.commands.class_ import serve_class
+from underglass.commands.command import OneLineGroup, SectionedCommand
+from underglass.commands.environment import FROM_ENVIRONMENT, option
+from underglass.commands.grade import grade
+from underglass.commands.lab import lab
+from underglass.commands.listen import listen
+from underglass.commands.open import open_logs
+from underglass.commands.options import fail
+from underglass.commands.serve import serve
+from underglass.commands.what_if import what_if
+from underglass.commands.why import why
 
 app = typer.Typer(
     cls=OneLineGroup,

@@ -14,7 +14,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from engine.core.extras import MissingExtraError, needs_extra
-from visualizer.cli.options import fail
+from underglass.commands.options import fail
 
 PREFIX = "UNDERGLASS"
 # With an option column of this width, the help text fits on the same line in 80 columns.

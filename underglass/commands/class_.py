@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from server.cli.options import option
-from server.cli.serve import serve
+from underglass.commands.environment import option
+from underglass.commands.serve import serve
 
 # 48 blocks of 16 tokens: thirty short prompts fill them.
 PLAN: dict[str, Any] = {

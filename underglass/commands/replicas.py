@@ -11,7 +11,7 @@ from engine.core.cache.eviction import eviction_named
 from engine.core.config import EngineConfig
 from engine.core.extras import needs_extra
 from engine.core.scheduling.policies import policy_named
-from server.cli.banner import gateway_banner
+from server.banner import gateway_banner
 from server.core.settings import ServerSettings
 
 # What the gateway does itself. Every other option that the user gives reaches the replicas.
