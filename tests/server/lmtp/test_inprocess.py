@@ -228,4 +228,4 @@ async def test_its_session_ends_with_everything_in_it(tmp_path: Path) -> None:
             await asyncio.Event().wait()
 
         await Session(models, never).serve(frames())
-        assert not models.first._live
+        assert not models.first.live
