@@ -88,7 +88,7 @@ def test_hashes_may_be_bytes_or_signed() -> None:
     long, above = bytes(range(32)), b"\xff" * 32
     state = after([stored([above], None, AB), stored([long], above, CD)], [stored([-1], long, EF)])
     assert chains(state) == {(*AB,), (*AB, *CD), (*AB, *CD, *EF)}
-    assert {one.hash for one in state.nodes.values()} == {"", "f" * 16, "0001020304050607"}
+    assert {one.hash for one in state.nodes.values()} == {None, "f" * 16, "0001020304050607"}
 
 
 # The cache
@@ -129,7 +129,7 @@ def test_a_block_leaves_from_the_middle_of_a_chain() -> None:
     assert node(state, 2).blocks == []
     assert node(state, 3).blocks
     state = after(chain, [removed([2])], [removed([3])])
-    assert {one.hash for one in state.nodes.values()} == {"", f"{1:016x}"}
+    assert {one.hash for one in state.nodes.values()} == {None, f"{1:016x}"}
     state = after(chain, [removed([2])], [stored([2], 1, CD)])
     assert chains(state) == {(*AB,), (*AB, *CD), (*AB, *CD, *EF)}
 

@@ -305,7 +305,9 @@ class State(EngineState):
     def _remove_copy(self, node: NodeState, block: int) -> None:
         copies = [*node.blocks, *node.copies]
         at = copies.index(block)
-        del copies[at], node.media[at : at + 1]
+        del copies[at]
+        if node.media is not None:
+            del node.media[at]
         node.blocks, node.copies = copies[:1], copies[1:]
         if not node.blocks:
             node.tokens, node.texts = [], []
@@ -371,7 +373,7 @@ class State(EngineState):
         for index, id_ in enumerate(event.nodes):
             node = self.nodes.get(id_)
             if node is None:
-                node = NodeState(id_, parent, hash=event.hashes[index])
+                node = NodeState(id_, parent, hash=event.hashes[index], media=[])
                 self.nodes[id_] = node
                 self.nodes[parent].children.add(id_)
             elif not node.blocks and node.parent != parent:  # now the block before is known
@@ -391,7 +393,7 @@ class State(EngineState):
             self.settings["num_blocks"] = len(self.refs)
         self.refs[block] = 1
         self.node_of[block] = node.id
-        node.media.append(medium)
+        node.media = [*(node.media or []), medium]
         if node.blocks:
             node.copies.append(block)
         else:

@@ -547,14 +547,14 @@ class NodeCore(msgspec.Struct):
 class NodeRecord(NodeCore):
     """A node with what viewers show. `source` names the replica that computed an adopted node.
 
-    A reported node (see `BlocksReported`) has the `hash` of its block, and `media` says where that and
-    each copy is; without a block it only connects those below it.
+    Only a reported node (see `BlocksReported`) has the `hash` of its block and `media`, which says
+    where the block and each copy is; without a block the node only connects those below it.
     """
 
     texts: list[str] = []
     source: str = ""
-    hash: str = ""
-    media: list[str] = []
+    hash: str | None = None
+    media: list[str] | None = None
 
 
 class HoldCore(msgspec.Struct):
