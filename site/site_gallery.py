@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from site_pages import Site
 from site_pictures import Drawn, Job, Moment, draw
-from visualizer.named_logs import FOLDER, RECORDED, Scenario, gallery
+from visualizer.scenario import FOLDER, RECORDED, Scenario, gallery
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,10 @@ from tests.engine.workloads import make_engine, play, random_workload
 from tests.visualizer.storytellers import storytellers
 from visualizer import read
 from visualizer.comparing.differences import first_difference, pair
-from visualizer.moments import Moment, plain
 from visualizer.predicting.asking import KINDS
 from visualizer.predicting.questions import questions
 from visualizer.reading.why import WhyError, why
+from visualizer.story import Story, plain
 from visualizer.summary import summary
 
 Snapshot = Callable[[str, str], None]
@@ -97,13 +97,13 @@ def test_moments(logs: list[EventLog], snapshot: Snapshot) -> None:
     def answers() -> Iterator[str]:
         for log in logs:
             for step in read(log).steps.index:
-                moment = Moment(log, int(step))
+                story = Story(log, int(step))
                 for request in read(log).requests.index:
-                    yield plain(moment.fate(int(request)), {})
-                for event in moment.events:
+                    yield plain(story.fate(int(request)), {})
+                for event in story.events:
                     evicted = isinstance(event, v.RadixEvicted | v.BlockEvicted)
                     if evicted and event.reason == "room":
-                        yield plain(moment.evicted(event), {})
+                        yield plain(story.evicted(event), {})
 
     snapshot("moments", shapes(answers()))
 

@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     from visualizer.comparing.clusters import ClusterComparison
     from visualizer.comparing.comparison import Comparison, compare
     from visualizer.html import to_html
-    from visualizer.named_logs import Gallery, Scenario, gallery
     from visualizer.perfetto import to_perfetto
     from visualizer.pictures import to_gif, to_postcard
     from visualizer.playing.playground import Playground, playground
     from visualizer.predicting.prediction import Prediction, predict
     from visualizer.reading.reading import read
+    from visualizer.scenario import Gallery, Scenario, gallery
     from visualizer.watching.live import Live, watch
     from visualizer.watching.live_cluster import LiveCluster
     from visualizer.widgets.board import (
@@ -96,7 +96,7 @@ _MODULES = {
     "visualizer.html": "to_html",
     "visualizer.watching.live": "Live watch",
     "visualizer.watching.live_cluster": "LiveCluster",
-    "visualizer.named_logs": "Gallery Scenario gallery",
+    "visualizer.scenario": "Gallery Scenario gallery",
     "visualizer.perfetto": "to_perfetto",
     "visualizer.pictures": "to_gif to_postcard",
     "visualizer.playing.playground": "Playground playground",

@@ -1,6 +1,5 @@
 """Read a log in any of its forms, and index its steps."""
 
-import gzip
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,7 +20,7 @@ from engine.core.log.vocabulary import (
     StepScheduled,
     StepStarted,
 )
-from visualizer.named_logs import find_scenario
+from visualizer.scenario import find_scenario
 from visualizer.sources import read_source
 from visualizer.sources.limits import LAST
 
@@ -29,7 +28,6 @@ LogLike = EventLog | str | bytes | Path
 ClusterLogLike = ClusterLog | str | bytes | Path
 Logs = LogLike | Mapping[str, LogLike]  # one log, or several by name
 AXES = ("steps", "time")  # the units of a timeline
-_LARGE_LOG = 20_000_000  # bytes before packing
 # The request to select: an id, None for no request, or "auto" for the request that the step is about.
 Select = int | Literal["auto"] | None
 
@@ -65,14 +63,6 @@ def read_log(log: LogLike) -> EventLog:
     if isinstance(events, ClusterLog):
         raise LogError("this is the log of a cluster; the log of one engine is needed")
     return events
-
-
-def pack(log: EventLog) -> bytes:
-    """Return the log's lines, gzipped."""
-    data = log.to_bytes()
-    # A large log is sent only once, usually to a browser on this machine. Compressing it well would
-    # take longer than sending it.
-    return gzip.compress(data, 6 if len(data) < _LARGE_LOG else 1, mtime=0)
 
 
 def logs_by_name(logs: Logs) -> dict[str, EventLog]:

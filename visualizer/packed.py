@@ -4,14 +4,16 @@ import gzip
 from typing import Any, NamedTuple
 
 from engine.cluster.cluster_log import ClusterLog
-from visualizer.cluster_logs import opening_options, pack
+from engine.core.log import EventLog
+from visualizer import read
 from visualizer.logs import ClusterLogLike, LogLike, Select, read_any
-from visualizer.named_logs import find_scenario
 from visualizer.reading.without_text import log_without_text
+from visualizer.scenario import find_scenario
 
 # Compressing 40 MB of events takes 0.7 s, compared with 2.3 s at level 9, and the result is only 6%
 # larger.
 GZIP_LEVEL = 6
+_LARGE_LOG = 20_000_000  # bytes before packing
 
 
 class PackedLog(NamedTuple):
@@ -20,6 +22,31 @@ class PackedLog(NamedTuple):
     log: bytes
     options: dict[str, Any]
     is_cluster: bool
+
+
+def pack(log: EventLog | ClusterLog) -> bytes:
+    """Return the log's lines, gzipped.
+
+    A large log is compressed quickly: it is sent only once, usually to a browser on this machine, and
+    compressing it well would take longer than sending it.
+    """
+    data = log.to_bytes()
+    return gzip.compress(data, GZIP_LEVEL if len(data) < _LARGE_LOG else 1, mtime=0)
+
+
+def cluster_options(log: ClusterLog, at_ms: float | None, select: Select) -> dict[str, object]:
+    """Return what the front end shows first: the cursor in microseconds, and the selected request.
+
+    Raises ValueError for a request that is not in the log.
+    """
+    options: dict[str, object] = {}
+    if at_ms is not None:
+        options["at"] = round(1000 * at_ms)
+    if select != "auto":
+        if select is not None and select not in {row.request for row in read(log).decision_rows}:
+            raise ValueError(f"select must be the number of a routed request or None, got {select}")
+        options["selected"] = select
+    return options
 
 
 def packed_log(
@@ -37,7 +64,7 @@ def packed_log(
     if isinstance(events, ClusterLog):
         if step is not None:
             raise ValueError(f"step must be None for a cluster log, got {step}: use at_ms")
-        return PackedLog(pack(events), opening_options(events, at_ms, select), True)
+        return PackedLog(pack(events), cluster_options(events, at_ms, select), True)
     if at_ms is not None:
         raise ValueError(f"at_ms must be None for the log of one engine, got {at_ms}: use step")
     options: dict[str, Any] = {}

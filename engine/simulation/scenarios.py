@@ -32,8 +32,8 @@ from engine.simulation.workload import Workload
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scenario:
-    """A workload, and what to look at.
+class Recipe:
+    """How a scenario is made: a workload, and what to look at.
 
     caption   two or three sentences: what to look at, and why it happens
     speakers  in order of arrival
@@ -118,7 +118,7 @@ _RECITED = "Say it again, word by word: " + COMMON["garden"]
 _RECITAL = " " + COMMON["garden"].replace("trees, a well", "trees and a well")
 
 _ALL = (
-    Scenario(
+    Recipe(
         name="first_look",
         caption="Five people, four seats. Eva has waited four steps for a seat; Bo has just finished,"
         " and she takes his. Of her 26 prompt tokens 16 were in the cache, so she computes "
@@ -134,7 +134,7 @@ _ALL = (
         step=10,
         select="Eva",
     ),
-    Scenario(
+    Recipe(
         name="hit",
         caption="Bo's prompt begins with the same 48 tokens as Ada's, which came a step earlier. "
         "Their keys and values are in the prefix tree, so Bo computes only 14 of 62 prompt "
@@ -150,7 +150,7 @@ _ALL = (
         step=2,
         select="Bo",
     ),
-    Scenario(
+    Recipe(
         name="full_prefix_hit",
         caption="Bo asks exactly what Ada asked, and all 48 tokens are in the cache. Bo still "
         "computes 16: the last token has to be computed to know what comes next, and hits "
@@ -163,7 +163,7 @@ _ALL = (
         step=4,
         select="Bo",
     ),
-    Scenario(
+    Recipe(
         name="in_batch_sharing",
         caption='The four requests of "hit" again, all in one step: no computation is saved, because '
         "the radix tree finds a prefix only after the step that computes it. But memory merges: at "
@@ -174,7 +174,7 @@ _ALL = (
         step=1,
         select="Bo",
     ),
-    Scenario(
+    Recipe(
         name="hash_sharing",
         caption='The requests of "in_batch_sharing", with the prefix cache of vLLM: a block is found '
         "from the moment it is scheduled. Bo, Cleo and Dev find Ada's three blocks in the step "
@@ -185,7 +185,7 @@ _ALL = (
         step=1,
         select="Bo",
     ),
-    Scenario(
+    Recipe(
         name="split",
         caption="Ada's prompt is one edge of the tree, five blocks long. Bo shares three of them, so "
         "the edge is split there: above, what both read; below, the rest of Ada's prompt. Ada"
@@ -198,7 +198,7 @@ _ALL = (
         step=4,
         select="Bo",
     ),
-    Scenario(
+    Recipe(
         name="eviction",
         caption="Dev's document needs five blocks and three are free, so something has to be evicted."
         " It is not the oldest text, Ada's letter, which Ivo asked about three steps ago, but"
@@ -209,7 +209,7 @@ _ALL = (
         step=13,
         select="Dev",
     ),
-    Scenario(
+    Recipe(
         name="hash_eviction",
         caption='The visits of "eviction", with the prefix cache of vLLM, which evicts block by block '
         "and the end of a text first. Dev's document needs two blocks more than are free: two of the "
@@ -221,7 +221,7 @@ _ALL = (
         step=13,
         select="Dev",
     ),
-    Scenario(
+    Recipe(
         name="copy_on_write",
         caption="Three answers to Ada's prompt of 20 tokens share its three blocks. The last block is"
         " half full, and now each answer writes its own next word into it: two copy it first,"
@@ -233,7 +233,7 @@ _ALL = (
         select="Ada",
         sample=1,
     ),
-    Scenario(
+    Recipe(
         name="preemption",
         caption="Memory is full and all three are in mid-sentence. Bo needs a block, so Cleo, who "
         "came last, loses all her blocks and goes to the front of the queue. Her work is not "
@@ -248,7 +248,7 @@ _ALL = (
         step=20,
         select="Cleo",
     ),
-    Scenario(
+    Recipe(
         name="thrash",
         caption="Lea's prompt needs ten blocks, and a request is admitted if its first chunk fits. So "
         "Lea is admitted and computes 60 tokens, finds no block for the rest, is preempted and begins "
@@ -270,7 +270,7 @@ _ALL = (
         step=10,
         select="Lea",
     ),
-    Scenario(
+    Recipe(
         name="priority",
         caption="Memory has run out, and Ada needs a block. First come, first served would preempt "
         'Dev, who came last; under the policy "priority" the least urgent requests are '
@@ -288,7 +288,7 @@ _ALL = (
         step=10,
         select="Cleo",
     ),
-    Scenario(
+    Recipe(
         name="static_batching",
         caption="One request is left in a batch of four, and eight people wait. A static batch admits"
         " no request before all its members have finished: three of four seats are free, and "
@@ -304,7 +304,7 @@ _ALL = (
         step=20,
         select="Eva",
     ),
-    Scenario(
+    Recipe(
         name="continuous_batching",
         caption='The people of "static_batching". Ada has finished in step 4, and in the very next '
         "step Eva has her seat: her prompt is computed in the same forward pass as the "
@@ -316,7 +316,7 @@ _ALL = (
         step=5,
         select="Eva",
     ),
-    Scenario(
+    Recipe(
         name="mixed_step",
         caption="Four people chat, and Eva comes with 400 tokens. Her prompt is cut into chunks that "
         "fill what the others leave of the budget: 60 of her tokens beside 4 decodes in one "
@@ -327,7 +327,7 @@ _ALL = (
         step=8,
         select="Eva",
     ),
-    Scenario(
+    Recipe(
         name="chunk_budget",
         caption='The people of "mixed_step" with a budget of 512 tokens: Eva has 400, they fit into '
         "one step, and Ada, like all the others, waits 111 ms for her next word. Chunked "
@@ -338,7 +338,7 @@ _ALL = (
         step=8,
         select="Ada",
     ),
-    Scenario(
+    Recipe(
         name="overload",
         caption="In 26 steps 26 people have come, 8 have had a seat and 18 wait: requests come faster"
         " than they are served, and the queue grows and grows. Zoe, who comes now, gets her "
@@ -352,7 +352,7 @@ _ALL = (
         step=26,
         select="Zoe",
     ),
-    Scenario(
+    Recipe(
         name="fairness",
         caption="Ada has sent six requests, and Bo, a moment later, one. First come, first served "
         'would serve all six first, and Bo would get a seat at step 37. The policy "fair" '
@@ -366,7 +366,7 @@ _ALL = (
         step=13,
         select="Bo",
     ),
-    Scenario(
+    Recipe(
         name="speculation",
         caption="Ada asks for a text to be repeated, and a drafter looks up how it went on. Here four"
         " tokens were proposed: the first two are right, the third is not, so it is replaced "
@@ -381,7 +381,7 @@ _ALL = (
         step=4,
         select="Ada",
     ),
-    Scenario(
+    Recipe(
         name="experts",
         caption="A mixture of experts: in each of 8 layers a router sends every token to 2 of 16 "
         "experts. Eva's prompt and three decodes are 61 tokens, and 127 of the 128 experts have work. "
@@ -398,7 +398,7 @@ _ALL = (
         step=8,
         select="Eva",
     ),
-    Scenario(
+    Recipe(
         name="thirty",
         caption="Thirty people press Enter together. In step 1 the budget is enough for two prompts; "
         "then the 24 tokens that all prompts begin with are in the cache, and in step 2 Cleo "
@@ -417,7 +417,7 @@ _ALL = (
 SCENARIOS = {one.name: one for one in _ALL}
 
 
-def scenario(name: str) -> Scenario:
+def scenario(name: str) -> Recipe:
     """Return a scenario by its name. Raises LookupError, which lists the names, for an unknown one."""
     if name not in SCENARIOS:
         near = get_close_matches(name, SCENARIOS, 1, 0.5)
@@ -426,7 +426,7 @@ def scenario(name: str) -> Scenario:
     return SCENARIOS[name]
 
 
-def write(scenarios: Iterable[Scenario], folder: Path) -> None:
+def write(scenarios: Iterable[Recipe], folder: Path) -> None:
     """Write every log into a folder, and captions, steps and requests into its `gallery.json`."""
     folder.mkdir(parents=True, exist_ok=True)
     moments = {}

@@ -15,13 +15,13 @@ from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from server.api.operation import check_allowed
+from server.core.commands import AdoptKV, DescribeKV, ExportKV
 from server.core.kv_transfer import (
     MEDIA_TYPE,
     decode_pages,
     encode_pages,
     max_body_bytes,
 )
-from server.core.messages import AdoptKV, DescribeKV, ExportKV
 from server.core.models import Models, ViewedModel
 from server.core.settings import MAX_NAME_LENGTH, ServerSettings
 from server.http.bodies import UNLIMITED_PATH, too_large

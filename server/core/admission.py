@@ -32,8 +32,8 @@ from engine.core.log.fold import State
 from engine.core.scheduling.admission import ContextLengthError, RequestError
 from engine.core.tokenizer import Tokenizer, TokenizerError
 from engine.models.text.chat_template import ChatTemplateError
+from server.core.commands import Prompt
 from server.core.measures import Measures
-from server.core.messages import Prompt
 from server.core.settings import ServerSettings
 from server.http.errors import ApiError, bad_request, too_many
 

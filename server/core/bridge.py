@@ -30,10 +30,7 @@ from engine.core.scheduling.admission import RequestError
 from engine.extensions.grammars.grammar_error import GrammarError
 from server.core.admission import Admission, as_api_errors
 from server.core.classroom import Classroom
-from server.core.engine_client import EngineClient
-from server.core.event_log import PreviousRun, Window
-from server.core.grammar_worker import Client, GrammarWorker, GrammarWorkerError
-from server.core.messages import (
+from server.core.commands import (
     Answer,
     AnyCommand,
     KVCommand,
@@ -45,6 +42,9 @@ from server.core.messages import (
     Submit,
     numbers,
 )
+from server.core.engine_client import EngineClient
+from server.core.event_log import PreviousRun, Window
+from server.core.grammar_worker import Client, GrammarWorker, GrammarWorkerError
 from server.core.request_stream import (
     GenerationRequest,
     RequestContext,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from server.core.messages import Answer, AnyCommand, Pause, Resume, RunUntil, Step, Submit
+from server.core.commands import Answer, AnyCommand, Pause, Resume, RunUntil, Step, Submit
 from server.core.run_until import Stopped, Until
 
 if TYPE_CHECKING:

@@ -25,9 +25,9 @@ from engine.core.sampling_params import SamplingParams
 from engine.core.scheduling.admission import RequestError
 from engine.core.tokenizer import Tokenizer
 from engine.simulation.workload import Abort, Arrival
+from server.core.commands import AnyCommand, Report, Submit
 from server.core.engine_thread import EngineThread, Prepared, busy_seconds
 from server.core.event_log import KVSource, Outbox, Recording
-from server.core.messages import AnyCommand, Report, Submit
 from server.core.replay import Replay
 from server.core.run_until import Refusal
 

@@ -44,6 +44,7 @@ from engine.core.sampling_params import SamplingParams
 from engine.core.scheduling.admission import RequestValidator
 from engine.core.tokenizer import Tokenizer
 from engine.simulation.workload import Arrival
+from server.core.commands import AnyCommand, Report
 from server.core.engine_client import (
     EngineClient,
     EngineDiedError,
@@ -51,7 +52,6 @@ from server.core.engine_client import (
 )
 from server.core.engine_thread import busy_seconds
 from server.core.event_log import KVSource
-from server.core.messages import AnyCommand, Report
 from underglass.child import environment, python
 
 END_SECONDS = 5.0  # how long a child may take to end before it is killed

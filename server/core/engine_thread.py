@@ -22,9 +22,7 @@ from engine.core.log.vocabulary import Admitted, AnyEvent, StepFinished
 from engine.core.loop import StepOutput
 from engine.core.output.processor import TokenOutput
 from engine.core.request import Constraint, Request
-from server.core.event_log import Outbox
-from server.core.kv_commands import run_kv_command
-from server.core.messages import (
+from server.core.commands import (
     AdoptKV,
     Answer,
     AnyCommand,
@@ -42,6 +40,8 @@ from server.core.messages import (
     Step,
     Submit,
 )
+from server.core.event_log import Outbox
+from server.core.kv_commands import run_kv_command
 from server.core.replay import Replay
 from server.core.run_until import Refusal, StepCommand, Stopped, must_await_token, not_paused
 

@@ -2,7 +2,7 @@
 
 from engine.core.engine import Engine
 from engine.core.part_errors import RECOVERABLE
-from server.core.messages import AdoptKV, DescribeKV, ExportedPages, ExportKV, KVCommand, KVLayout
+from server.core.commands import AdoptKV, DescribeKV, ExportedPages, ExportKV, KVCommand, KVLayout
 from server.core.run_until import Refusal
 
 

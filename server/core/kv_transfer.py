@@ -19,7 +19,7 @@ import zlib
 
 import msgspec
 
-from server.core.messages import ExportedPages, KVLayout
+from server.core.commands import ExportedPages, KVLayout
 from server.http.errors import ApiError, bad_request
 
 MAGIC = b"UGKV"

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from server.core.messages import Kept, OutputDelta, Prompt, numbers
+from server.core.commands import Kept, OutputDelta, Prompt, numbers
 from server.http.errors import ApiError, bad_request
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import aiohttp
 from starlette.applications import Starlette
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
-from server.api.lmtp.messages import (
+from server.api.lmtp.frames import (
     STREAM_WORDS,
     FrameError,
     StreamId,

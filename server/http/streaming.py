@@ -20,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 
 from engine.core.tokenizer import Tokenizer
 from server.core.bridge import Bridge
-from server.core.messages import OutputDelta
+from server.core.commands import OutputDelta
 from server.core.models import Models
 from server.core.request_stream import (
     GenerationRequest,

@@ -31,11 +31,11 @@ from checks.answer import answer_to
 from checks.prediction import Guess
 from engine.cluster.cluster_log import ClusterLog
 from engine.core.log import EventLog
-from visualizer import cluster_logs, draw_with
+from visualizer import draw_with
 from visualizer.comparing.compared_clusters import ComparedClusters
 from visualizer.comparing.compared_runs import ComparedRuns
-from visualizer.logs import ClusterLogLike, LogLike, Select, pack, read_any
-from visualizer.packed import packed_log
+from visualizer.logs import ClusterLogLike, LogLike, Select, read_any
+from visualizer.packed import pack, packed_log
 
 Output = dict[str, Any]
 Send = Callable[[Output], None]
@@ -118,7 +118,7 @@ class ClusterComparison(ComparedClusters):
 
     def page_output(self) -> Output:
         """Return the comparison as data."""
-        log, other = map(cluster_logs.pack, self.logs)
+        log, other = map(pack, self.logs)
         options = {"compare": {"b": other, "names": self.names}}
         return {"kind": "board", "module": "cluster", "log": log, "options": options}
 

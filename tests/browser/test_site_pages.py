@@ -8,8 +8,8 @@ from tests.browser.board import BoardOnPage
 from tests.browser.conftest import REPOSITORY
 from tests.browser.test_open_log import drop
 from visualizer import read
-from visualizer.named_logs import gallery
 from visualizer.playing.rerun import Setup
+from visualizer.scenario import gallery
 
 VLLM = REPOSITORY / "tests/fixtures/vllm/vllm_tight.jsonl.gz"
 PAGES = ["index", "gallery/index", "gallery/thirty", "play/index", "open/index", "docs/clients"]

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 
 from engine.core.log.vocabulary import RunStarted
-from visualizer.named_logs import FOLDER, RECORDED
+from visualizer.scenario import FOLDER, RECORDED
 from visualizer.sources import read_source
 
 RECORDINGS = Path(__file__).parents[1] / "fixtures" / "vllm"

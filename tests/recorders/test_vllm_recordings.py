@@ -20,7 +20,7 @@ from engine.core.log.vocabulary import (
 from engine.simulation.facts import FACTS
 from tests.recorders.scenarios import RECORDINGS, translated
 from visualizer import read
-from visualizer.named_logs import FOLDER, RECORDED, gallery
+from visualizer.scenario import FOLDER, RECORDED, gallery
 from visualizer.sources import SourceError, read_source
 from visualizer.sources.vllm_recorder import VllmTranslator
 

@@ -8,9 +8,9 @@ from engine.core.config import EngineConfig
 from engine.core.engine import Engine
 from engine.core.sampling_params import SamplingParams
 from server.core.bridge import Bridge
+from server.core.commands import Prompt
 from server.core.engine_client import InProcessClient
 from server.core.event_log import Outbox
-from server.core.messages import Prompt
 from server.core.request_stream import GenerationRequest, RequestStream
 from server.core.settings import ServerSettings
 from tests.server.app_under_test import AlphabetRunner

@@ -13,8 +13,8 @@ from engine.core.log.vocabulary import (
 )
 from engine.core.sampling_params import SamplingParams
 from server.core.admission import Admission
+from server.core.commands import Prompt
 from server.core.measures import Measures
-from server.core.messages import Prompt
 from server.core.settings import ServerSettings
 from tests.server.facts import raises_api_error
 from tests.server.harness import Serve, post, sse_data, trace, watch

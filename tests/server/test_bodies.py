@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.types import Message
 
-from server.api.lmtp.messages import parse_call
+from server.api.lmtp.frames import parse_call
 from server.api.lmtp.session import Session
 from server.api.models import DetokenizeRequest, TokenizeRequest
 from server.api.openai.chat import ChatRequest

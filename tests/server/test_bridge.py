@@ -19,7 +19,7 @@ from server.api.openai.completions import TeachingSerializer
 from server.core import bridge as bridge_module
 from server.core import request_stream
 from server.core.bridge import Bridge
-from server.core.messages import Logprobs, OutputDelta, Prompt
+from server.core.commands import Logprobs, OutputDelta, Prompt
 from server.core.models import Models
 from server.core.request_stream import GenerationRequest, RequestContext, RequestStream, StreamPacer
 from server.core.settings import ServerSettings

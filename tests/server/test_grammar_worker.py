@@ -16,8 +16,8 @@ from engine.core.log.vocabulary import RequestArrived
 from engine.core.sampling_params import SamplingParams, StructuredOutput
 from engine.extensions.grammars.grammar_error import GrammarError
 from server.core.bridge import Bridge
+from server.core.commands import Prompt
 from server.core.grammar_worker import GrammarWorker, GrammarWorkerError, Verdict
-from server.core.messages import Prompt
 from server.core.request_stream import GenerationRequest
 from server.http.errors import ApiError
 from tests.facts import assert_names

@@ -14,7 +14,7 @@ from engine.core.sampling_params import SamplingParams
 from engine.models.loader import BUNDLED
 from engine.models.text.hf_tokenizer import HFTokenizer
 from server.api.openai.completions import CompletionRequest, CompletionSerializer, best_choices
-from server.core.messages import Logprobs, OutputDelta, Prompt
+from server.core.commands import Logprobs, OutputDelta, Prompt
 from server.core.request_stream import RequestStream
 from tests.server.harness import post, sse_data
 

@@ -22,8 +22,8 @@ from tests.visualizer.storytellers import storytellers
 from visualizer import compare, read
 from visualizer.comparing.differences import decisions, differing_steps, first_difference, pair
 from visualizer.comparing.same_machine import retime
-from visualizer.moments import Moment, names_of, plain
 from visualizer.sources import read_source
+from visualizer.story import Story, names_of, plain
 
 COST = Cost(10, 0.25)
 
@@ -163,16 +163,16 @@ def test_what_is_said_of_the_difference_is_true_of_both_logs(plant, soak):
             subject = request if words[0] == "it " else words[0]
             if difference.kind not in _DECISIONS or not isinstance(subject, int):
                 continue
-            moment = Moment(log, difference.step)
+            story = Story(log, difference.step)
             events = events_in(log, difference.step)
             admitted = {e.request: e for e in events if isinstance(e, v.Admitted)}
             preempted = {e.request: e for e in events if isinstance(e, v.Preempted)}
             if subject in preempted:
-                fate = moment.preempted(preempted[subject])
+                fate = story.preempted(preempted[subject])
             elif subject in admitted and difference.kind != "scheduled":
-                fate = moment.admitted(admitted[subject])
-            elif subject in moment.after.waiting:
-                fate = moment.waits(subject)
+                fate = story.admitted(admitted[subject])
+            elif subject in story.after.waiting:
+                fate = story.waits(subject)
             else:
                 continue
             assert plain(fate, {}) in plain(words, {})

@@ -10,10 +10,10 @@ from tests.facts import assert_names, raises_naming
 from tests.visualizer.foreign import ENGINE, NO_TEXT, RECORDER, foreign, foreign_label
 from tests.visualizer.storytellers import storytellers
 from visualizer import compare, read
-from visualizer.moments import names_of
 from visualizer.reading.knowledge import WORDS
 from visualizer.reading.rows.unknown import REQUEST_FACTS, STEP_FACTS, TOKEN_FACTS
 from visualizer.reading.why import why
+from visualizer.story import names_of
 from visualizer.summary import summary
 
 HALF_DOT = WORDS["half_dot"].strip()

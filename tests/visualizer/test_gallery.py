@@ -10,7 +10,7 @@ import pytest
 from tests.facts import assert_names, raises_naming
 from visualizer import Timeline, gallery, show, to_html
 from visualizer.logs import read_log, state_at
-from visualizer.named_logs import Scenario, UnknownScenarioError
+from visualizer.scenario import Scenario, UnknownScenarioError
 
 NAMES = list(gallery())
 

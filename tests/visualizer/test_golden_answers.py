@@ -10,9 +10,9 @@ from tests.engine.test_waterfall import recorded
 from tests.engine.workloads import sliding_workload
 from tests.visualizer.test_golden_fold import REAL, node, played, save, windowed
 from visualizer import read
-from visualizer.named_logs import gallery
 from visualizer.reading.why.miss import WhyMissed
 from visualizer.reading.why.stuck import Waiting
+from visualizer.scenario import gallery
 from visualizer.sources import read_source
 
 

@@ -10,9 +10,9 @@ from tests.engine.test_waterfall import recorded
 from tests.visualizer.test_golden_fold import SCRIPTS, node, save, windowed
 from visualizer import read
 from visualizer.logs import settings_of
-from visualizer.named_logs import gallery
 from visualizer.reading.waterfall.picture import COLOURS
 from visualizer.reading.waterfall.words import helped
+from visualizer.scenario import gallery
 
 
 def compare(logs: dict[str, EventLog], folder: Path) -> int:

@@ -11,7 +11,7 @@ from underglass.commands.options import fail, tell
 if TYPE_CHECKING:
     from engine.cluster.cluster_log import ClusterLog
     from engine.core.log import EventLog
-    from visualizer.named_logs import Scenario
+    from visualizer.scenario import Scenario
 
 
 def read_named(
@@ -75,7 +75,7 @@ def _opened(name: str) -> Iterator[BinaryIO]:
 
 def named_scenario(name: str) -> "Scenario | None":
     """Return the scenario of this name, or None. Exit with a message if the name is nearly one."""
-    from visualizer.named_logs import UnknownScenarioError, find_scenario
+    from visualizer.scenario import UnknownScenarioError, find_scenario
 
     try:
         return None if name == "-" else find_scenario(name)

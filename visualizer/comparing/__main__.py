@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from visualizer.comparing.compared_runs import ComparedRuns
-from visualizer.logs import pack
+from visualizer.packed import pack
 
 
 def main() -> None:

@@ -4,10 +4,10 @@ import base64
 
 import traitlets
 
-from visualizer.cluster_logs import pack
 from visualizer.comparing.compared_clusters import ComparedClusters
 from visualizer.html import CLUSTER_MODULE
 from visualizer.logs import ClusterLogLike
+from visualizer.packed import pack
 from visualizer.widgets.picture import PictureWidget
 
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from engine.cluster.cluster_log import ClusterLog
 from engine.cluster.events import Moved, Routed
 from visualizer import read
-from visualizer.cluster_logs import pack
 from visualizer.logs import LogLike, read_any
+from visualizer.packed import pack
 from visualizer.reading.frames import import_pandas
 from visualizer.reading.messages import count
 from visualizer.reading.rows.decisions import DecisionRow

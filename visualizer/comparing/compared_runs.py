@@ -28,11 +28,12 @@ from visualizer.comparing.engines import engines_note, is_foreign
 from visualizer.comparing.inputs import input_changes
 from visualizer.comparing.run_totals import ADOPTED, is_better, run_totals
 from visualizer.comparing.same_machine import end_error, fit_record, fitted, model_error, retime
-from visualizer.logs import AXES, LogLike, StepIndex, count_requests, pack, read_log, settings_of
-from visualizer.moments import names_of, plain
+from visualizer.logs import AXES, LogLike, StepIndex, count_requests, read_log, settings_of
+from visualizer.packed import pack
 from visualizer.reading.frames import import_pandas
 from visualizer.reading.messages import count
 from visualizer.reading.rows import RequestRow
+from visualizer.story import names_of, plain
 
 if TYPE_CHECKING:
     import pandas as pd

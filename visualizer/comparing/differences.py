@@ -19,8 +19,8 @@ from engine.core.log import vocabulary as v
 from engine.simulation.facts import Fact
 from visualizer import read
 from visualizer.comparing.engines import is_foreign, match_equal, match_foreign
-from visualizer.moments import Moment
 from visualizer.reading.messages import Words, count, supply_words
+from visualizer.story import Story
 
 # If the two decisions are of different kinds, the rarer kind is described.
 _KINDS = ("preempted", "evicted", "admitted", "scheduled", "finished", "output")
@@ -205,7 +205,7 @@ class _Divergence:
 
     def __init__(self, a: EventLog, b: EventLog, pairs: dict[int, int], step: int) -> None:
         self.step = step
-        self.moments = Moment(a, step), Moment(b, step)
+        self.stories = Story(a, step), Story(b, step)
         self.pairs = pairs, {other: request for request, other in pairs.items()}
 
     def difference(self, x: Decision | None, y: Decision | None) -> Difference:
@@ -223,10 +223,10 @@ class _Divergence:
 
     def _describe(self, one: Decision, side: int) -> Words:
         """Say what was decided, and why."""
-        moment = self.moments[side]
-        match event := moment.log[one.at]:
+        story = self.stories[side]
+        match event := story.log[one.at]:
             case v.RadixEvicted() | v.BlockEvicted():
-                return moment.evicted(event)
+                return story.evicted(event)
             case v.StepFinished():
                 row = next(row for row in event.tokens if row.request == one.request)
                 if not any(row.texts):
@@ -234,7 +234,7 @@ class _Divergence:
                 return [one.request, f" gets “{''.join(row.texts)}” from the model"]
             case v.RequestFinished():
                 return [one.request, f" ends: {event.message or event.reason}"]
-        return [one.request, " ", *moment.fate(one.request)]
+        return [one.request, " ", *story.fate(one.request)]
 
     def _counterpart(
         self, lead: Decision, other: Decision | None, theirs: int | None, side: int
@@ -242,7 +242,7 @@ class _Divergence:
         """Say what the other run does instead."""
         if theirs is None:
             return ["this run does not have the request"]
-        moment = self.moments[side]
+        story = self.stories[side]
         # The sentence about the first run has already named the request.
         it: Words = [theirs, " "] if side == 0 else ["it "]
         if lead.kind in ("output", "finished"):
@@ -250,27 +250,27 @@ class _Divergence:
             return self._describe(other, side) if other and same else [*it, "gets nothing"]
         if other and other.kind == lead.kind != "scheduled":
             is_other_request = other.request != theirs
-            fate: Words = ["; ", theirs, " ", *moment.fate(theirs)] if is_other_request else []
+            fate: Words = ["; ", theirs, " ", *story.fate(theirs)] if is_other_request else []
             return self._describe(other, side) + fate
         if lead.kind == "evicted":
             it = ["nothing is evicted: ", theirs, " "]
         supply = self._supply(side, theirs) if lead.kind in ("evicted", "preempted") else ""
         if lead.kind == "scheduled" and other and self._only_later(lead, theirs, side):
             return [*it, "gets the same tokens, but after ", other.request]
-        return [*it, *moment.fate(theirs), supply]
+        return [*it, *story.fate(theirs), supply]
 
     def _only_later(self, lead: Decision, theirs: int, side: int) -> bool:
-        rows = self.moments[side].rows.get(theirs), self.moments[1 - side].rows[lead.request]
+        rows = self.stories[side].rows.get(theirs), self.stories[1 - side].rows[lead.request]
         one, two = (row and (row.start, row.count, row.drafts) for row in rows)
         return one == two
 
     def _supply(self, side: int, request: int) -> str:
         """Describe the available blocks when the request got its blocks, or at the end of the step."""
-        moment = self.moments[side]
+        story = self.stories[side]
         allocations = (
             offset
-            for offset, event in enumerate(moment.events)
+            for offset, event in enumerate(story.events)
             if isinstance(event, v.BlocksAllocated) and event.request == request
         )
-        at = moment.state_at(next(allocations, len(moment.events)))
+        at = story.state_at(next(allocations, len(story.events)))
         return f" ({supply_words(len(at.free), at.evictable)})"

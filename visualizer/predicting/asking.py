@@ -10,8 +10,8 @@ from typing import Any
 from engine.core.log import EventLog, State
 from engine.core.log import vocabulary as v
 from engine.core.log.state import ROOT, NodeState
-from visualizer.moments import Moment, prefix_text
 from visualizer.reading.messages import Words, count
+from visualizer.story import Story, prefix_text
 
 MOST_PREFIXES = 6
 
@@ -42,26 +42,26 @@ class Question:
 
     def explanation(self, log: EventLog) -> list[Words]:
         """Explain the answer with facts from the log, one per line."""
-        moment = Moment(log, self.step)
+        story = Story(log, self.step)
         if self.kind == "evicted":
             return [
-                [*moment.evicted(event), "."]
-                for event in moment.events
+                [*story.evicted(event), "."]
+                for event in story.events
                 if isinstance(event, v.RadixEvicted) and event.reason == "room"
             ]
         explained = [self.about] if self.about is not None else list(self.answer)
         if self.kind in ("admitted", "scheduled"):
             # Also explain why one other request gets nothing.
             explained += [id_ for id_ in self.choices if id_ not in self.answer][:1]
-        lines: list[Words] = [[id_, " ", *moment.fate(id_), "."] for id_ in explained]
+        lines: list[Words] = [[id_, " ", *story.fate(id_), "."] for id_ in explained]
         if self.kind == "hit":
-            size = moment.after.block_size
+            size = story.after.block_size
             lines.append(
                 [f"Hits come in whole blocks of {size}, and at least one token is computed."]
             )
-        if self.kind == "tokens" and moment.scheduled:
-            budget = moment.after.settings["token_budget"]
-            rows = moment.scheduled.rows
+        if self.kind == "tokens" and story.scheduled:
+            budget = story.after.settings["token_budget"]
+            rows = story.scheduled.rows
             index = [row.request for row in rows].index(explained[0])
             before = sum(row.count for row in rows[:index])
             lines.append([f"Earlier requests got {before} of the {count(budget, 'token')}."])
@@ -70,86 +70,86 @@ class Question:
 
 def ask(log: EventLog, step: int, kind: str) -> Question | None:
     """Return a question of this kind about a scheduled step, or None if it would be unfair."""
-    return _ASK[kind](Moment(log, step))
+    return _ASK[kind](Story(log, step))
 
 
 def _question(
-    moment: Moment, kind: str, form: str, words: Words, answer: Iterable[int], **more: Any
+    story: Story, kind: str, form: str, words: Words, answer: Iterable[int], **more: Any
 ) -> Question:
     """Return a question whose `words` begin with a string."""
-    said: Words = [f"Step {moment.step} comes next. {words[0]}", *words[1:]]
-    return Question(kind, moment.step, moment.index, said, form, tuple(sorted(answer)), **more)
+    said: Words = [f"Step {story.step} comes next. {words[0]}", *words[1:]]
+    return Question(kind, story.step, story.index, said, form, tuple(sorted(answer)), **more)
 
 
-def _preempted(moment: Moment) -> Question | None:
-    victims = {event.request for event in moment.events if isinstance(event, v.Preempted)}
-    choices = tuple(sorted(moment.before.running))
+def _preempted(story: Story) -> Question | None:
+    victims = {event.request for event in story.events if isinstance(event, v.Preempted)}
+    choices = tuple(sorted(story.before.running))
     words = "There are too few KV blocks for the running requests. Which are preempted?"
     if not victims <= set(choices):
         return None
-    return _question(moment, "preempted", "requests", [words], victims, choices=choices)
+    return _question(story, "preempted", "requests", [words], victims, choices=choices)
 
 
-def _admitted(moment: Moment) -> Question:
-    admitted = {event.request for event in _admissions(moment)}
+def _admitted(story: Story) -> Question:
+    admitted = {event.request for event in _admissions(story)}
     words: Words = ["Which of the waiting requests are admitted?"]
-    choices = tuple(sorted(moment.before.waiting))
-    return _question(moment, "admitted", "requests", words, admitted, choices=choices)
+    choices = tuple(sorted(story.before.waiting))
+    return _question(story, "admitted", "requests", words, admitted, choices=choices)
 
 
-def _scheduled(moment: Moment) -> Question:
+def _scheduled(story: Story) -> Question:
     words: Words = ["Which requests get tokens of the budget?"]
-    choices = tuple(sorted([*moment.before.running, *moment.before.waiting]))
-    return _question(moment, "scheduled", "requests", words, moment.rows, choices=choices)
+    choices = tuple(sorted([*story.before.running, *story.before.waiting]))
+    return _question(story, "scheduled", "requests", words, story.rows, choices=choices)
 
 
-def _blocked(moment: Moment) -> Question | None:
-    assert moment.scheduled is not None
-    blocked, admitted = moment.scheduled.blocked, _admissions(moment)
+def _blocked(story: Story) -> Question | None:
+    assert story.scheduled is not None
+    blocked, admitted = story.scheduled.blocked, _admissions(story)
     request = blocked.request if blocked else admitted[0].request
-    if request not in moment.before.waiting:
+    if request not in story.before.waiting:
         return None
     answer = int(any(event.request == request for event in admitted))
     words: Words = ["", request, " waits. Is it admitted?"]
-    return _question(moment, "blocked", "yes", words, [answer], about=request)
+    return _question(story, "blocked", "yes", words, [answer], about=request)
 
 
-def _hit(moment: Moment) -> Question:
-    event = next(event for event in _admissions(moment) if event.blocks)
-    length = len(moment.after.requests[event.request].tokens)
+def _hit(story: Story) -> Question:
+    event = next(event for event in _admissions(story) if event.blocks)
+    length = len(story.after.requests[event.request].tokens)
     verb = "resumes" if event.resumed else "is admitted"
     tail = f" {verb} with {count(length, 'token')}. How many of them are cached?"
-    found = len(event.blocks) * moment.before.block_size
-    return _how_many(moment, "hit", ["", event.request, tail], found, event.request)
+    found = len(event.blocks) * story.before.block_size
+    return _how_many(story, "hit", ["", event.request, tail], found, event.request)
 
 
-def _tokens(moment: Moment) -> Question | None:
-    live = {*moment.before.running, *moment.before.waiting}
-    rows = [row for row in moment.rows.values() if row.count > 1 and row.request in live]
+def _tokens(story: Story) -> Question | None:
+    live = {*story.before.running, *story.before.waiting}
+    rows = [row for row in story.rows.values() if row.count > 1 and row.request in live]
     if not rows:
         return None
-    row = next((row for row in rows if _is_cut(moment, row)), rows[0])
-    budget = count(moment.before.settings["token_budget"], "token")
+    row = next((row for row in rows if _is_cut(story, row)), rows[0])
+    budget = count(story.before.settings["token_budget"], "token")
     lead = f"The step has a budget of {budget}. How many does "
-    return _how_many(moment, "tokens", [lead, row.request, " get?"], row.count, row.request)
+    return _how_many(story, "tokens", [lead, row.request, " get?"], row.count, row.request)
 
 
-def _how_many(moment: Moment, kind: str, words: Words, answer: int, about: int) -> Question:
-    return _question(moment, kind, "number", words, [answer], unit="tokens", about=about)
+def _how_many(story: Story, kind: str, words: Words, answer: int, about: int) -> Question:
+    return _question(story, kind, "number", words, [answer], unit="tokens", about=about)
 
 
-def _is_cut(moment: Moment, row: v.ScheduledRow) -> bool:
-    return row.start + row.count < len(moment.after.requests[row.request].tokens)
+def _is_cut(story: Story, row: v.ScheduledRow) -> bool:
+    return row.start + row.count < len(story.after.requests[row.request].tokens)
 
 
-def _evicted(moment: Moment) -> Question | None:
+def _evicted(story: Story) -> Question | None:
     """Ask which leaf of the tree is evicted. The choices are the least recently used leaves."""
-    before = moment.before
+    before = story.before
     if before.is_hashed:
         return None  # a hash cache evicts single blocks, of which a prefix has many
     gone = {
         event.node
-        for event in moment.events
+        for event in story.events
         if isinstance(event, v.RadixEvicted) and event.reason == "room"
     }
     leaves = sorted(evictable_leaves(before), key=lambda node: (node.id not in gone, node.last))
@@ -162,7 +162,7 @@ def _evicted(moment: Moment) -> Question | None:
     )
     words: Words = ["It needs KV blocks. Which cached prefix is evicted?"]
     choices = tuple(offered)
-    return _question(moment, "evicted", "prefixes", words, gone, choices=choices, texts=texts)
+    return _question(story, "evicted", "prefixes", words, gone, choices=choices, texts=texts)
 
 
 def evictable_leaves(state: State) -> Iterator[NodeState]:
@@ -172,11 +172,11 @@ def evictable_leaves(state: State) -> Iterator[NodeState]:
             yield node
 
 
-def _admissions(moment: Moment) -> list[v.Admitted]:
-    return [event for event in moment.events if isinstance(event, v.Admitted)]
+def _admissions(story: Story) -> list[v.Admitted]:
+    return [event for event in story.events if isinstance(event, v.Admitted)]
 
 
-_ASK: dict[str, Callable[[Moment], Question | None]] = {
+_ASK: dict[str, Callable[[Story], Question | None]] = {
     "preempted": _preempted,
     "admitted": _admitted,
     "scheduled": _scheduled,

@@ -22,10 +22,10 @@ from engine.core.log import EventLog
 from engine.core.log import vocabulary as v
 from visualizer.html import MODULE
 from visualizer.logs import LogLike, part_of, read_log
-from visualizer.moments import names_of, plain
 from visualizer.predicting.asking import KINDS, Question
 from visualizer.predicting.questions import questions
 from visualizer.reading.messages import Words, count
+from visualizer.story import names_of, plain
 
 MAX_EVENTS = 20_000  # sent to the page; a keyframe replaces older events
 

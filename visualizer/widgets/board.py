@@ -13,8 +13,8 @@ import traitlets
 from engine.cluster.cluster_log import ClusterLog
 from visualizer.html import MODULE
 from visualizer.logs import AXES, LogLike, Select, read_any, state_at
-from visualizer.named_logs import find_scenario
 from visualizer.reading.messages import count
+from visualizer.scenario import find_scenario
 from visualizer.widgets.cluster_board import ClusterBoard
 from visualizer.widgets.log_model import SLO, LogModel, model_of
 from visualizer.widgets.picture import PictureWidget

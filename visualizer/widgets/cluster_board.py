@@ -8,9 +8,9 @@ import traitlets
 from engine.cluster.cluster_log import ClusterLog
 from engine.core.log import EventLog
 from visualizer import read
-from visualizer.cluster_logs import opening_options, pack
 from visualizer.html import CLUSTER_MODULE
 from visualizer.logs import ClusterLogLike, Select, read_any
+from visualizer.packed import cluster_options, pack
 from visualizer.reading.messages import count
 from visualizer.widgets.log_model import SAVED_BYTES
 from visualizer.widgets.picture import PictureWidget
@@ -42,7 +42,7 @@ class ClusterBoard(PictureWidget):
             raise TypeError(
                 f"log must be a cluster log or a path to one, got {type(cluster).__name__}"
             )
-        options = opening_options(cluster, at_ms, select)
+        options = cluster_options(cluster, at_ms, select)
         self.events = cluster
         self._packed = pack(cluster)
         is_small = len(self._packed) <= SAVED_BYTES
@@ -74,7 +74,7 @@ class ClusterBoard(PictureWidget):
 
     @selected.setter
     def selected(self, request: int | None) -> None:
-        options = opening_options(self.events, None, request)
+        options = cluster_options(self.events, None, request)
         self.request = -1 if options["selected"] is None else int(str(options["selected"]))
 
     def __repr__(self) -> str:

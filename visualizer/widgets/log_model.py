@@ -24,12 +24,12 @@ from visualizer.logs import (
     Select,
     StepIndex,
     count_requests,
-    pack,
     part_of,
     read_log,
 )
-from visualizer.named_logs import Scenario, find_scenario
 from visualizer.opening import opening
+from visualizer.packed import pack
+from visualizer.scenario import Scenario, find_scenario
 
 SLO = (150.0, 40.0)  # ms: time to the first token, p99 of a request's times between tokens
 SAVED_BYTES = 1_300_000  # limit per notebook output, before base64 adds a third

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from server.core.bridge import Bridge
-from server.core.messages import Kept, numbers
+from server.core.commands import Kept, numbers
 from server.http.errors import bad_request
 
 MAX_BUFFERS = 64

@@ -17,7 +17,7 @@ from urllib.parse import urlencode
 from websockets.asyncio.client import connect as connect_websocket
 from websockets.exceptions import ConnectionClosed
 
-from server.api.lmtp.messages import frame, items_of, split
+from server.api.lmtp.frames import frame, items_of, split
 
 Prompt = str | Sequence[int]
 

@@ -25,7 +25,7 @@ import msgspec
 from websockets.exceptions import InvalidHandshake, InvalidURI
 
 from server.api.lmtp.client import Client, StreamError, connect
-from server.api.lmtp.messages import GenerateCall
+from server.api.lmtp.frames import GenerateCall
 from server.core.signals import on_signal
 
 DEFAULT_MAX_TOKENS = 64

@@ -15,7 +15,7 @@ from starlette.applications import Starlette
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from server.api.lmtp.buffers import Buffer, Buffers
-from server.api.lmtp.messages import (
+from server.api.lmtp.frames import (
     STREAM_WORDS,
     Call,
     CancelCall,

@@ -12,7 +12,7 @@ from engine.core.sampling_params import SamplingError, SamplingParams
 from engine.core.scheduling.admission import RequestError
 from engine.core.tokenizer import Tokenizer, encode_continuation
 from server.api.lmtp.buffers import Buffer, Buffers
-from server.api.lmtp.messages import (
+from server.api.lmtp.frames import (
     MIN_LOGPROB,
     GenerateCall,
     PromptCall,
@@ -23,7 +23,7 @@ from server.api.lmtp.messages import (
 )
 from server.core.admission import check_length, max_request_tokens
 from server.core.bridge import Bridge
-from server.core.messages import OutputDelta, Prompt
+from server.core.commands import OutputDelta, Prompt
 from server.core.request_stream import GenerationRequest, RequestContext, RequestStream
 from server.http.errors import bad_request
 

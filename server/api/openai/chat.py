@@ -48,7 +48,7 @@ from server.api.openai.tools import ToolRequest, check_ordinary, tool_request
 from server.api.openai.truncation import NO_TRUNCATION, Truncation
 from server.core.admission import characters_in, check_length, max_request_tokens
 from server.core.bridge import Bridge
-from server.core.messages import OutputDelta, Prompt
+from server.core.commands import OutputDelta, Prompt
 from server.core.models import Models
 from server.core.request_stream import GenerationRequest, RequestStream
 from server.core.settings import MAX_NAME_LENGTH, ServerSettings

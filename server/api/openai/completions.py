@@ -32,7 +32,7 @@ from server.api.openai.responses import (
 from server.api.openai.truncation import NO_TRUNCATION, Truncation
 from server.core.admission import check_length
 from server.core.bridge import Bridge
-from server.core.messages import OutputDelta, Prompt
+from server.core.commands import OutputDelta, Prompt
 from server.core.models import Models
 from server.core.request_stream import GenerationRequest, RequestStream
 from server.core.settings import MAX_CHOICES

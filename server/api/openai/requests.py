@@ -21,7 +21,7 @@ from server.api.openai.structured import (
     requested_shape,
 )
 from server.core.bridge import Bridge
-from server.core.messages import Prompt
+from server.core.commands import Prompt
 from server.core.request_stream import GenerationRequest
 from server.core.settings import (
     LARGEST_COUNT,

@@ -37,7 +37,7 @@ from server.api.openai.requests import Client
 from server.api.openai.response_request import ResponseRequest, own_name, renamed
 from server.api.openai.responses import chat_logprobs
 from server.api.openai.tool_calls import ToolCallWriter
-from server.core.messages import OutputDelta
+from server.core.commands import OutputDelta
 from server.core.models import Models
 from server.core.request_stream import RequestStream
 from server.core.settings import ServerSettings

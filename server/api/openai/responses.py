@@ -24,7 +24,7 @@ from pydantic import BaseModel, Field
 from engine.core.request import TokenScore
 from engine.core.tokenizer import Tokenizer
 from server.api.openai.requests import SamplingRequest
-from server.core.messages import Logprobs, OutputDelta, Prompt
+from server.core.commands import Logprobs, OutputDelta, Prompt
 from server.core.request_stream import RequestStream
 from server.http.streaming import EVENT, sse
 

@@ -12,12 +12,12 @@ import pytest
 import visualizer
 from engine.core.log import EventLog, State
 from engine.core.log import vocabulary as v
-from engine.simulation.scenarios import SCENARIOS, Scenario, scenario, write
+from engine.simulation.scenarios import SCENARIOS, Recipe, scenario, write
 from engine.simulation.speakers import Speaker, workload_of
 from tests.facts import raises_naming
 from visualizer import read
-from visualizer.named_logs import RECORDED
 from visualizer.reading.rows.requests import RequestRow
+from visualizer.scenario import RECORDED
 
 Claim = Callable[["Told"], None]
 
@@ -25,7 +25,7 @@ Claim = Callable[["Told"], None]
 class Told:
     """A scenario's log, with queries in the words of a caption."""
 
-    def __init__(self, one: Scenario, **changes) -> None:
+    def __init__(self, one: Recipe, **changes) -> None:
         self.scenario = one
         self.log = one.run(**changes)
         self.id_of = one.id_of
@@ -331,7 +331,7 @@ def test_speakers_share_exactly_the_requested_prefix() -> None:
 
 
 def test_an_answer_shorter_than_what_was_asked_for_ends_by_itself() -> None:
-    one = Scenario(
+    one = Recipe(
         name="",
         caption="",
         speakers=(Speaker("Ada", own=4, output=3, max_tokens=9), Speaker("Bo", own=4, output=3)),

@@ -13,8 +13,8 @@ from engine.core.log.vocabulary import RequestArrived, RequestFinished
 from engine.core.sampling_params import SamplingParams
 from server.api.lmtp import session
 from server.api.lmtp.client import Client, StreamError
+from server.api.lmtp.frames import frame, split
 from server.api.lmtp.inprocess import client_of, in_process
-from server.api.lmtp.messages import frame, split
 from server.api.lmtp.session import FRAME_BYTES, LIMIT_BYTES, SendQueue, Session
 from tests.facts import assert_names
 from tests.server.app_under_test import TOKENIZER, AlphabetRunner

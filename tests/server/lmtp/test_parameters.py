@@ -9,9 +9,9 @@ import pytest
 
 from engine import Engine, SamplingParams
 from server.api.lmtp.client import connect
+from server.api.lmtp.frames import GenerateCall, parse_call
 from server.api.lmtp.inprocess import in_process
 from server.api.lmtp.interactive import PARAMETERS
-from server.api.lmtp.messages import GenerateCall, parse_call
 from tests.server.test_openai_fields import SAME
 
 SERVER = {"model": "bundled"}

@@ -11,8 +11,8 @@ from websockets.exceptions import InvalidStatus
 
 from engine.core.log.vocabulary import RequestArrived, StepScheduled
 from server.api.lmtp.client import connect
+from server.api.lmtp.frames import CALLS
 from server.api.lmtp.interactive import PARAMETERS
-from server.api.lmtp.messages import CALLS
 from tests.facts import assert_names
 from tests.server.harness import Serve, post, sse_data, trace
 from tests.server.lmtp.wire import Wire, letters

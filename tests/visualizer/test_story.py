@@ -1,9 +1,9 @@
-"""A moment says what a log with asynchronous scheduling shows only later."""
+"""A story says what a log with asynchronous scheduling shows only later."""
 
 from engine import CostRunner, Engine, EngineConfig, SamplingParams
 from engine.core.log import vocabulary as v
-from visualizer.moments import Moment, plain
 from visualizer.reading.messages import MESSAGES, text
+from visualizer.story import Story, plain
 
 
 def test_a_row_computed_in_vain_is_named_with_its_reason():
@@ -14,8 +14,8 @@ def test_a_row_computed_in_vain_is_named_with_its_reason():
     while engine.has_work():
         engine.step()
     [step] = [event.step for event in engine.log.of(v.StepFinished) if event.wasted]
-    moment = Moment(engine.log, step)
+    story = Story(engine.log, step)
     reason = text(MESSAGES["wasted"]["ended"], step="")
-    assert reason in plain(moment.fate(1), {})
-    assert reason not in plain(moment.fate(2), {})
-    assert reason not in plain(Moment(engine.log, step - 1).fate(1), {})
+    assert reason in plain(story.fate(1), {})
+    assert reason not in plain(story.fate(2), {})
+    assert reason not in plain(Story(engine.log, step - 1).fate(1), {})

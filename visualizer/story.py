@@ -98,7 +98,7 @@ def prefix_text(state: State, node: int, room: int = 36) -> str:
     return text if len(text) <= room else f"{text[: room // 3]}…{text[-(2 * room // 3) :]}"
 
 
-class Moment:
+class Story:
     """The scheduling of one step. Raises ValueError if part of the step is missing from the log.
 
     index    index in the log of the step's step_started
