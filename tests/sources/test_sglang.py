@@ -41,7 +41,7 @@ def test_a_radix_cache_is_rebuilt() -> None:
             most = max(most, len(held))
             clears += not held
             cached.append(sum(len(one.blocks + one.copies) for one in state.nodes.values()))
-            media |= {place for node in state.nodes.values() for place in node.media}
+            media |= {place for node in state.nodes.values() for place in node.media or ()}
     assert [row.cached_blocks for row in read(log).step_rows] == cached
     assert most > 20
     assert clears >= 12
