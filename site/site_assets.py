@@ -30,9 +30,8 @@ _LEFT_OUT = (
     "underglass/commands/",
     "visualizer/figures/",
     "visualizer/frontend/",
-    "visualizer/local/",
+    "visualizer/live/",
     "visualizer/static/",
-    "visualizer/watching/",
     "visualizer/widgets/",
 )
 _SUFFIXES = (".py", ".json", ".jinja", ".gz")

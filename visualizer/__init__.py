@@ -40,14 +40,14 @@ if TYPE_CHECKING:
     from visualizer.comparing.clusters import ClusterComparison
     from visualizer.comparing.comparison import Comparison, compare
     from visualizer.html import to_html
+    from visualizer.live.live_cluster import LiveCluster
+    from visualizer.live.watch import Live, watch
     from visualizer.perfetto import to_perfetto
     from visualizer.pictures import to_gif, to_postcard
     from visualizer.playing.playground import Playground, playground
     from visualizer.predicting.prediction import Prediction, predict
     from visualizer.reading.reading import read
     from visualizer.scenario import Gallery, Scenario, gallery
-    from visualizer.watching.live import Live, watch
-    from visualizer.watching.live_cluster import LiveCluster
     from visualizer.widgets.board import (
         BlockMap,
         Board,
@@ -94,8 +94,8 @@ _MODULES = {
     "visualizer.comparing.clusters": "ClusterComparison",
     "visualizer.comparing.comparison": "Comparison compare",
     "visualizer.html": "to_html",
-    "visualizer.watching.live": "Live watch",
-    "visualizer.watching.live_cluster": "LiveCluster",
+    "visualizer.live.watch": "Live watch",
+    "visualizer.live.live_cluster": "LiveCluster",
     "visualizer.scenario": "Gallery Scenario gallery",
     "visualizer.perfetto": "to_perfetto",
     "visualizer.pictures": "to_gif to_postcard",

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from httpx_sse import ServerSentEvent
 
-import visualizer.watching.feed_widget
+import visualizer.live.feed_widget
 from engine import Engine, EngineConfig
 from engine.core.log import State
 from engine.core.log.vocabulary import AnyEvent
@@ -187,8 +187,8 @@ def test_events_that_cannot_be_read_are_logged_and_the_board_starts_over(monkeyp
         yield [ServerSentEvent(id="r:0", data=keyframe)]
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(visualizer.watching.feed_widget, "batches", feed)
-    monkeypatch.setattr(visualizer.watching.feed_widget, "RETRY_SECONDS", (0.01,))
+    monkeypatch.setattr(visualizer.live.feed_widget, "batches", feed)
+    monkeypatch.setattr(visualizer.live.feed_widget, "RETRY_SECONDS", (0.01,))
     board = watch("http://server")
     view = FakeView(board)
     view.until_type("lost")

@@ -19,10 +19,10 @@ import pytest
 from engine.core.log import EventLog
 from engine.core.log.vocabulary import AnyEvent, Event
 from visualizer import read, to_html
-from visualizer.local import pages
-from visualizer.local.live_log import LiveLog, open_live
-from visualizer.local.pages import board_routes, live_routes, routes_of_several
-from visualizer.local.server import LocalServer
+from visualizer.live import pages
+from visualizer.live.live_log import LiveLog, open_live
+from visualizer.live.local_server import LocalServer
+from visualizer.live.pages import board_routes, live_routes, routes_of_several
 from visualizer.sources.limits import MAX_DROPPED
 from visualizer.sources.reader import LogEvent
 

@@ -97,7 +97,7 @@ def open_logs(  # noqa: PLR0917 (typer needs one parameter per option)
     except OSError as error:
         fail(f"cannot write {error.filename}: {error.strerror}")
     if not any(exports.values()):
-        from visualizer.local.pages import TRANSLATE, board_routes, routes_of_several
+        from visualizer.live.pages import TRANSLATE, board_routes, routes_of_several
 
         if len(pages) > 1:
             routes = routes_of_several({names: page() for names, page in pages.items()})
@@ -193,7 +193,7 @@ def _write_exports(
 
 
 def _follow(path: Path, *, theme: str | None, text: bool, port: int, browser: bool | None) -> None:
-    from visualizer.local.live_log import open_live
+    from visualizer.live.live_log import open_live
 
     if path.is_dir():
         fail(f"--follow needs a file, and {path} is a directory")

@@ -12,8 +12,8 @@ import typer
 from underglass.commands.options import fail, tell
 
 if TYPE_CHECKING:
-    from visualizer.local.live_log import LiveSource
-    from visualizer.local.server import Route
+    from visualizer.live.live_log import LiveSource
+    from visualizer.live.local_server import Route
 
 _PATIENCE = 2.0  # seconds that a source has to end after Ctrl-C
 
@@ -28,8 +28,8 @@ def serve_live(
     browser: bool | None,
 ) -> None:
     """Serve the page of a live source until Ctrl-C, and close the source."""
-    from visualizer.local.live_log import LiveLog
-    from visualizer.local.pages import live_routes
+    from visualizer.live.live_log import LiveLog
+    from visualizer.live.pages import live_routes
     from visualizer.sources.collector import collect_rarely
 
     collect_rarely()
@@ -44,7 +44,7 @@ def serve_live(
 
 def serve(routes: "Mapping[str, Route]", port: int, browser: bool | None) -> None:
     """Serve a page until Ctrl-C."""
-    from visualizer.local.server import LocalServer
+    from visualizer.live.local_server import LocalServer
 
     try:
         server = LocalServer(routes, port)

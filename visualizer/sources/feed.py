@@ -1,11 +1,13 @@
 """Turn bytes into events: recognize the source by its first line, then translate line by line."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from engine.core.log import LogError
-from visualizer.sources.detect import detect
+from visualizer.sources.limits import MAX_FIRST_LINE
 from visualizer.sources.reader import LogEvent, Reader, SourceError, Translator
 from visualizer.sources.unpack import Lines
+
+_SHOWN = 40  # characters of a first line in an error message
 
 
 class Feed:
@@ -56,3 +58,18 @@ class Feed:
         return SourceError(
             text if text.startswith("line ") else f"line {self._lines.number}: {text}"
         )
+
+
+def detect(first_line: bytes, readers: Iterable[Reader]) -> Reader:
+    """Return the reader that recognizes a file's first line.
+
+    Raises SourceError if no reader recognizes it; the message lists the readers' titles.
+    """
+    start = first_line[:MAX_FIRST_LINE]
+    for reader in readers:
+        if reader.recognizes(start):
+            return reader
+    text = start[: 4 * _SHOWN].decode("utf-8", "replace")
+    shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+    known = "; ".join(reader.title for reader in readers)
+    raise SourceError(f"line 1: no known log begins with {shown!r}. The known kinds are: {known}")

@@ -18,7 +18,7 @@ import ipywidgets
 import traitlets
 from httpx_sse import ServerSentEvent
 
-from visualizer.watching.server_events import UnauthorizedError, batches
+from visualizer.live.server_events import UnauthorizedError, batches
 
 RETRY_SECONDS = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
 

@@ -18,12 +18,12 @@ from httpx_sse import ServerSentEvent
 from engine.core.log import State
 from engine.core.log.vocabulary import AnyEvent, Event, Keyframe, RunStarted
 from visualizer.html import MODULE
-from visualizer.local.live_log import LiveLog, LiveSource, open_live
-from visualizer.local.pages import live_routes
-from visualizer.local.server import LocalServer
-from visualizer.watching.feed_widget import FeedWidget
-from visualizer.watching.live_cluster import LiveCluster
-from visualizer.watching.server_events import is_gateway
+from visualizer.live.feed_widget import FeedWidget
+from visualizer.live.live_cluster import LiveCluster
+from visualizer.live.live_log import LiveLog, LiveSource, open_live
+from visualizer.live.local_server import LocalServer
+from visualizer.live.pages import live_routes
+from visualizer.live.server_events import is_gateway
 
 _decode = msgspec.json.Decoder(AnyEvent).decode
 _encode = msgspec.json.Encoder().encode

@@ -10,8 +10,8 @@ from string import Template
 
 from engine.core.log import EventLog, LogError
 from visualizer.html import CLUSTER_MODULE, MODULE
-from visualizer.local.live_log import LiveLog
-from visualizer.local.server import Answer, Request, Route
+from visualizer.live.live_log import LiveLog
+from visualizer.live.local_server import Answer, Request, Route
 from visualizer.packed import GZIP_LEVEL
 from visualizer.sources import read_source
 from visualizer.sources.limits import LAST, MAX_DROPPED, MAX_UNPACKED

@@ -10,7 +10,7 @@ from httpx_sse import ServerSentEvent
 from engine.cluster.cluster_log import ClusterState
 from engine.cluster.events import AnyClusterEvent, ClusterStarted
 from visualizer.html import CLUSTER_MODULE
-from visualizer.watching.feed_widget import FeedWidget
+from visualizer.live.feed_widget import FeedWidget
 
 _decode = msgspec.json.Decoder(AnyClusterEvent).decode
 _encode = msgspec.json.Encoder().encode

@@ -1,1 +1,0 @@
-"""Serve pages on loopback for `underglass open`, `underglass listen`, and `watch` of a file."""

@@ -1,1 +1,0 @@
-"""The board that follows a running server."""
