@@ -2,8 +2,8 @@
 
 The server serves all files of the page itself, so the page works offline:
 
-    server/pages/            layout, style, and the scripts of the prompt box and the teacher's buttons
-    visualizer/static/       those scripts, each bundled with the board that also draws in notebooks
+    server/pages/            layout, style, scripts of the prompt box and the teacher's buttons
+    visualizer/static/       the scripts, bundled with the board that draws pictures in notebooks
 
 The files contain no user data and need no key. If the server has a key, the page asks the user for it
 and sends it with its other requests.

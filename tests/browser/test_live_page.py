@@ -1,7 +1,7 @@
 """The live page against a server that really runs: what is drawn is what the engine does."""
 
 import re
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 import pytest
 from playwright.sync_api import expect
@@ -65,8 +65,9 @@ def test_an_engine_that_was_never_asked_says_so_and_is_drawn_from_its_first_requ
     board = open_live(page, server.url)
     expect(board.root).to_have_attribute("data-ready", "waiting")
     expect(page.locator("[data-message=waiting]")).to_be_visible()
-    # A debugger finds the source map of the unpacked module.
-    [address] = {script["sourceMapURL"] for script in scripts if script.get("sourceMapURL")}
+    # A debugger finds the source map of the module.
+    [script] = (script for script in scripts if script.get("sourceMapURL"))
+    address = urljoin(script["url"], script["sourceMapURL"])
     sources = page.request.get(address).json()["sources"]
     assert any(source.endswith("src/model/fold.ts") for source in sources)
     # The card says how to join; on loopback no other machine can.

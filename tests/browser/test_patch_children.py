@@ -1,10 +1,20 @@
 """`patchChildren` makes an element's children equal to new ones and leaves equal children alone."""
 
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from tests.browser.conftest import REPOSITORY
 
 SOURCE = REPOSITORY / "visualizer" / "frontend" / "src" / "board" / "patch_children.ts"
+NODE = shutil.which("node", path=Path(sys.executable).parent) or shutil.which("node")
+STRIP = """
+const source = require("node:fs").readFileSync(0, "utf8");
+process.stdout.write(require("node:module").stripTypeScriptTypes(source));
+"""
 
 
 @pytest.fixture
@@ -30,7 +40,13 @@ def page(new_page):
             return node;
           };
         }""",
-        SOURCE.read_text("utf-8"),
+        subprocess.run(
+            [NODE, "--no-warnings", "-e", STRIP],
+            input=SOURCE.read_text("utf-8"),
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout,
     )
     return page
 

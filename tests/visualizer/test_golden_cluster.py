@@ -110,7 +110,7 @@ def test_the_board_reads_every_field_of_every_event_and_has_words_for_every_reas
         for field in info.fields:
             assert f"{field.encode_name}:" in line or field.encode_name == "t", info.tag
     words = (SOURCES / "cluster_words.ts").read_text("utf-8")
-    table = words.partition("REASONS = {")[2].partition("};")[0]
+    table = words.partition("REASONS: Record<string, string> = {")[2].partition("};")[0]
     assert [line.split(":")[0].strip() for line in table.strip().splitlines()] == list(
         get_args(c.RoutingReason)
     )

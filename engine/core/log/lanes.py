@@ -2,7 +2,7 @@
 
 A request gets a lane when it is first admitted or forked and keeps it until it ends, even while
 preempted. Lanes are part of the folded state and of a keyframe, so that all viewers of a run see the
-same marks, however late they join. `visualizer/frontend/src/model/lanes.ts` is the same in JavaScript.
+same marks, however late they join. `visualizer/frontend/src/model/lanes.ts` is the same in TypeScript.
 """
 
 from collections.abc import Iterable
