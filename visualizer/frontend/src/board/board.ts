@@ -53,6 +53,14 @@ export interface Panel {
   tables?: () => HTMLElement[];
 }
 
+/** What a panel of one engine reads and changes: a board, or a replica's part of a cluster's board. */
+export interface PanelBoard
+  extends Pick<Board, "model" | "frame" | "theme" | "unit" | "narrow" | "signal" | "tooltip"> {
+  readonly store: Pick<ViewState, "step" | "selected" | "block" | "touched">;
+  select(id: number | null): void;
+  lookAt(block: number | null): void;
+}
+
 export type PanelName = keyof typeof PANELS;
 
 type Parts = { [K in PanelName]?: InstanceType<(typeof PANELS)[K]> };
@@ -116,8 +124,8 @@ export class Board extends Shell {
   trace: (() => Promise<Uint8Array>) | undefined;
   store: ViewStore;
   onChange: (state: BoardState) => void;
-  panel: "timeline" | "blocks" | "tree" | "scheduler" | "tokens" | "experts" | "waterfall" | null;
-  only: "timeline" | "blocks" | "tree" | "scheduler" | "tokens" | "experts" | "waterfall" | null;
+  panel: PanelName | null;
+  only: PanelName | null;
   model!: Model;
   sentence!: HTMLElement;
   tooltip!: Tooltip;

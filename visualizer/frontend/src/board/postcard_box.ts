@@ -21,7 +21,7 @@ const MOST_FRAMES = 120;
 const LAST = 2000; // ms that the last frame of a GIF is shown
 
 /** The postcard as the text of an SVG file. */
-export function postcardSvg(card: Card, theme: Theme) {
+function postcardSvg(card: Card, theme: Theme) {
   const painter = new SvgPainter().begin(width, height, scale, theme);
   drawPostcard(painter, card);
   return painter.svg(postcardTitle(card));
@@ -37,7 +37,7 @@ export async function postcardPng(card: Card, theme: Theme = THEMES.light) {
 }
 
 /** The steps of a moving postcard: the selected range, or those around the step. At most `MOST_FRAMES`. */
-export function stepsToShow({
+function stepsToShow({
   model,
   store,
 }: Pick<Board, "model" | "store">): [first: number, last: number] {
@@ -50,7 +50,7 @@ export function stepsToShow({
  * The postcards of the steps from `first` to `last` as a GIF, each shown for `milliseconds`. `onProgress(share)` is
  * called after each; it returns false to stop.
  */
-export async function postcardGif(
+async function postcardGif(
   card: Card,
   theme: Theme,
   [first, last]: [first: number, last: number],

@@ -71,7 +71,7 @@ export type ClusterEvent =
   | Controlled
   | Moved;
 
-export const CLUSTER_SCHEMA = 1;
+const CLUSTER_SCHEMA = 1;
 
 const problemOf = checkerOf({
   cluster_started: "schema:i router:s options:o",

@@ -19,7 +19,7 @@ const WAITS: Record<string, string> = {
   token_budget: "for the token budget",
 };
 
-export const tagOf = ({ name, id }: ClusterRequest): Span => ({ text: name, request: id });
+const tagOf = ({ name, id }: ClusterRequest): Span => ({ text: name, request: id });
 
 /** The sentence of a decision; without one, of the run. */
 export function clusterSentence(model: ClusterModel, route: Route | null): Span[] {

@@ -26,7 +26,7 @@ const MOST = 40; // requests in the table
 const BAR = { width: 300, height: 22 };
 
 /** The requests of both runs, those first whose first token moved most. */
-export function pairsOf(a: ClusterModel, b: ClusterModel): Pair[] {
+function pairsOf(a: ClusterModel, b: ClusterModel): Pair[] {
   const pairs = a.requests.flatMap((one) => {
     const other = b.request(one.id);
     if (!other?.routes.length) return [];
@@ -42,7 +42,7 @@ export function pairsOf(a: ClusterModel, b: ClusterModel): Pair[] {
 const replicaOf = ({ routes }: ClusterRequest) => routes[routes.length - 1].replica;
 
 /** The figures of both runs: `[name, a, b]`. */
-export function clusterTotals(models: ClusterModel[]): [string, string, string][] {
+function clusterTotals(models: ClusterModel[]): [string, string, string][] {
   const facts = models.map(clusterFacts);
   const percent = (part: number, whole: number) =>
     whole ? `${((100 * part) / whole).toFixed(1)} %` : "none";
@@ -88,7 +88,7 @@ function timesOf(model: ClusterModel, request: ClusterRequest) {
 /** What a run's button says. */
 const labelOf = (name: string, router: string) => (name === router ? name : `${name}: ${router}`);
 
-export class ClusterComparison {
+class ClusterComparison {
   board: ClusterBoard | null = null;
   #ends: AbortController | undefined;
   models: Model[];

@@ -3,13 +3,12 @@
  * carries out. Ids are the replica's own.
  */
 
-import type { Board } from "../board/board.ts";
+import type { PanelBoard } from "../board/board.ts";
 import type { ClusterBoard } from "./cluster_board.ts";
 import type { Replica } from "./replica.ts";
 
-export class ReplicaBoard {
+export class ReplicaBoard implements PanelBoard {
   unit = 1;
-  isLive = false;
   narrow = true; // its panels stand side by side
   cluster: ClusterBoard;
   replica: Replica;
@@ -19,17 +18,8 @@ export class ReplicaBoard {
     this.replica = replica;
   }
 
-  /** The board as its panels see it. */
-  get board() {
-    return this as unknown as Board;
-  }
-
   get model() {
     return this.replica.model;
-  }
-
-  get root() {
-    return this.cluster.root;
   }
 
   get theme() {

@@ -21,7 +21,7 @@ export class ReplicaTree extends TreePanel {
   gonePainter: CanvasPainter;
 
   constructor(replica: ReplicaBoard) {
-    super(replica.board);
+    super(replica);
     this.own = replica;
     this.gonePainter = new CanvasPainter(this.gone);
     this.canvas.before(this.gone);

@@ -13,7 +13,7 @@
  */
 
 import type { Board } from "../board/board.ts";
-import { h } from "../drawing/html.ts";
+import { closest, h } from "../drawing/html.ts";
 import { LogError, Model } from "../model/index.ts";
 import { lacks } from "../model/knowledge.ts";
 import css from "./live.css";
@@ -116,8 +116,8 @@ export class LiveBoard {
       h("div", { class: "live" }, mark, this.words, this.counts, this.note, this.button),
     );
     const { signal, root, store } = board;
-    const key = (event: any) => {
-      if (event.target.closest("input, textarea") || event.ctrlKey || event.metaKey) return;
+    const key = (event: KeyboardEvent) => {
+      if (closest(event, "input, textarea") || event.ctrlKey || event.metaKey) return;
       if (this.shows && (event.key === "n" || event.key === "End")) this.follow(true);
     };
     root.addEventListener("keydown", key, { signal });

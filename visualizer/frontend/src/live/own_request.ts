@@ -19,7 +19,7 @@ const COMPUTED = new Set(["prefill", "catchup", "decode"]); // kinds of segments
 const FATES: Record<string, string> = { others: "others keep it", cached: "cached", free: "free" };
 
 /** What happens to a request in a step, as spans that address the person who sent it. */
-export function ownSentence(frame: Frame, id: number): Span[] {
+function ownSentence(frame: Frame, id: number): Span[] {
   const { lead, rest } = words(frame, id);
   return rest ? [...bold(say`${lead}`), ...say` ${rest}`] : bold(say`${lead}`);
 }

@@ -10,7 +10,8 @@ import { CanvasPainter, SANS } from "../drawing/canvas_painter.ts";
 import { cursorBand, cursorLines } from "../drawing/cursor.ts";
 import { h, plural } from "../drawing/html.ts";
 import { drawLife } from "../drawing/lane.ts";
-import { axisTicks, stepAxis, timeScale } from "../drawing/time_axis.ts";
+import type { Theme } from "../drawing/palette.ts";
+import { axisTicks, type Scale, stepAxis, timeScale } from "../drawing/time_axis.ts";
 import { drawWaits } from "../drawing/wait_line.ts";
 import { chip, type WordContext, wordNodes } from "../drawing/words_html.ts";
 import type { Frame } from "../model/frame.ts";
@@ -157,7 +158,7 @@ export class ProjectorView {
   }
 
   /** The decisions; those that only decode one token are counted. */
-  #writeDecisions(frame: Frame, context: any) {
+  #writeDecisions(frame: Frame, context: WordContext) {
     const { decisions } = frame;
     const telling = decisions.filter(({ plain: isPlain }) => !isPlain);
     const alike = decisions.length - telling.length;
@@ -209,7 +210,7 @@ export class ProjectorView {
     );
   }
 
-  #drawMap(frame: Frame, theme: any) {
+  #drawMap(frame: Frame, theme: Theme) {
     const { model } = frame;
     const unit = this.px * 1.1;
     const width = this.right.clientWidth / unit;
@@ -227,7 +228,7 @@ export class ProjectorView {
     this.map.setAttribute("aria-label", `KV blocks: ${this.mapCounts.textContent}`);
   }
 
-  #drawLanes(frame: Frame, theme: any) {
+  #drawLanes(frame: Frame, theme: Theme) {
     const { model, step } = frame;
     const height = this.lanes.clientHeight;
     const room = Math.max(1, Math.floor((height / this.px - AXIS) / (PITCH * UNIT.least)));
@@ -318,7 +319,7 @@ function tail(painter: CanvasPainter, text: string, room: number) {
 /** An arrow from the victim's row to the row that needs its blocks. */
 function drawHandover(
   painter: CanvasPainter,
-  { scale, step }: any,
+  { scale, step }: { scale: Scale; step: number },
   lanes: Lane[],
   { request, by }: { request: number; by: number },
 ) {

@@ -5,7 +5,7 @@
  * every thousand events, and such a copy costs only what has changed. Unix's fork() shares memory the same way.
  */
 export class CowList<T> {
-  pages: (T[] | undefined)[] = [];
+  pages: ((T | undefined)[] | undefined)[] = [];
   /** The pages that are not shared. */
   own: boolean[] = [];
   length = 0;
@@ -31,7 +31,7 @@ export class CowList<T> {
   delete(index: number) {
     const number = index >> 6;
     const page = this.#writable(number);
-    page[index & 63] = undefined as any;
+    page[index & 63] = undefined;
     if (page.every((item) => item === undefined)) this.pages[number] = undefined;
   }
 
@@ -55,16 +55,19 @@ export class CowList<T> {
 
   /** All items, by index. */
   list(): T[] {
-    const items = [];
+    const items: T[] = [];
     for (let index = 0; index < this.length; index++) {
       const page = this.pages[index >> 6];
       if (page === undefined) index |= 63;
-      else if (page[index & 63] !== undefined) items.push(page[index & 63]);
+      else {
+        const item = page[index & 63];
+        if (item !== undefined) items.push(item);
+      }
     }
     return items;
   }
 
-  #writable(number: number): T[] {
+  #writable(number: number): (T | undefined)[] {
     const page = this.pages[number];
     if (page !== undefined && this.own[number]) return page;
     this.own[number] = true;

@@ -42,7 +42,7 @@ const PHASES = {
 };
 
 export class Frame {
-  #kept: Record<string, any> = {};
+  #kept: Record<string, unknown> = {};
   model: Model;
   step: number;
   status: Status;
@@ -63,7 +63,7 @@ export class Frame {
   }
 
   #once<T>(name: string, compute: () => T): T {
-    return (this.#kept[name] ??= compute());
+    return (this.#kept[name] ??= compute()) as T;
   }
 
   get time() {

@@ -19,7 +19,7 @@ export class LogError extends Error {
 }
 
 /** What each kind of field is called, and whether a value is one. */
-const KINDS: Record<string, [string, (value: any) => boolean]> = {
+const KINDS: Record<string, [string, (value: unknown) => boolean]> = {
   i: ["a whole number", Number.isInteger],
   s: ["a string", (value) => typeof value === "string"],
   b: ["true or false", (value) => typeof value === "boolean"],
@@ -98,13 +98,13 @@ const problemOf = checkerOf({
 
 // Loops, because a log of a million events has ten million numbers and texts, and `every` calls a function for each.
 
-function isListOfIntegers(value: any) {
+function isListOfIntegers(value: unknown) {
   if (!Array.isArray(value)) return false;
   for (const item of value) if (!Number.isInteger(item)) return false;
   return true;
 }
 
-function isListOfStrings(value: any) {
+function isListOfStrings(value: unknown) {
   if (!Array.isArray(value)) return false;
   for (const item of value) if (typeof item !== "string") return false;
   return true;

@@ -83,7 +83,7 @@ export class RequestSpans {
   byId: Map<number, RequestSpan> = new Map();
   /** The number of lanes that requests have had. */
   laneCount = 0;
-  names: Set<any> = new Set();
+  names: Set<string> = new Set();
   /** The last number given to each name that several requests share. */
   numbers: Map<string, number> = new Map();
 

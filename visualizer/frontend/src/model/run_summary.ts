@@ -182,7 +182,7 @@ export function percentiles(counts: Map<number, number>): Percentile[] {
  * @param counts by value, how often it occurs; not empty
  * @param shares ascending
  */
-export function quantiles(counts: Map<number, number>, shares: number[]) {
+function quantiles(counts: Map<number, number>, shares: number[]) {
   const values = Float64Array.from(counts.keys()).sort();
   const total = [...counts.values()].reduce((sum, count) => sum + count, 0);
   let [at, before] = [0, 0]; // `before` values come before values[at]

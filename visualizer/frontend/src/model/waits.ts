@@ -68,7 +68,7 @@ export class Heads {
   waitAt(step: number, id: number): Wait {
     const index = step - this.#firstStep;
     const reason = this.#names[this.#reasons[index] ?? 0];
-    const blocked = reason ? [this.#heads[index], reason] : null;
+    const blocked: [number, string] | null = reason ? [this.#heads[index], reason] : null;
     return waitIn(blocked, this.#deferred.get(step), id);
   }
 }
@@ -79,7 +79,7 @@ export class Heads {
  * @param deferred by the policy
  */
 export function waitIn(
-  blocked: any[] | null | undefined,
+  blocked: [head: number, reason: string, ...need: number[]] | null | undefined,
   deferred: Map<number, string> | undefined,
   id: number,
 ): Wait {

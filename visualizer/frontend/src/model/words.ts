@@ -53,7 +53,7 @@ export function are(number: number) {
 }
 
 /** The form of a word that agrees with a number, or with as many as a list has. */
-export function agree(number: number | any[], one: string, many: string) {
+export function agree(number: number | readonly unknown[], one: string, many: string) {
   return (typeof number === "number" ? number : number.length) === 1 ? one : many;
 }
 

@@ -88,7 +88,7 @@ const changedHands =
     lost ? fates[logical].fate === "taken" : frame.blocks[block].to === selected;
 
 /** The first of the `fits` columns to show: those with the most blocks that changed hands; null if none did. */
-export function firstShown(changed: boolean[], fits: number) {
+function firstShown(changed: boolean[], fits: number) {
   let [best, most] = [null as number | null, 0];
   for (let first = 0; first + fits <= changed.length; first++) {
     const count = changed.slice(first, first + fits).filter(Boolean).length;

@@ -1,6 +1,6 @@
 /** The prefix tree as a panel: header, canvas, pointer events, and a table. */
 
-import type { Board } from "../board/board.ts";
+import type { PanelBoard } from "../board/board.ts";
 import { type Line, listed, textOf } from "../board/descriptions.ts";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
 import { h, plural, visible } from "../drawing/html.ts";
@@ -14,7 +14,7 @@ import { tablesBox, treeTable } from "./tables.ts";
 const MOST_ROWS = { wide: 7, narrow: 14 };
 
 export class TreePanel {
-  board: Board;
+  board: PanelBoard;
   canvas = h("canvas", { role: "application", tabindex: "0" });
   told = h("p", { class: "note told", role: "status", hidden: true });
   count = h("span", { class: "count" });
@@ -27,7 +27,7 @@ export class TreePanel {
   /** Index of the highlighted item. */
   pointed!: number;
 
-  constructor(board: Board) {
+  constructor(board: PanelBoard) {
     this.board = board;
     this.element = h(
       "section",

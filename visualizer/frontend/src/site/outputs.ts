@@ -9,7 +9,7 @@ const NEAR = "600px"; // boards closer than this to the window are drawn
 const root = new URL("../", import.meta.url);
 
 /** @param address relative to the site's root */
-export const urlOf = (address: string) => new URL(address, root).href;
+const urlOf = (address: string) => new URL(address, root).href;
 
 async function bytesOf(log: string | Uint8Array) {
   if (typeof log !== "string") return log;
@@ -27,7 +27,7 @@ const MODULES = {
 };
 
 /** Draws a board in `host` when the reader comes near. */
-export function boardIn(
+function boardIn(
   host: HTMLElement,
   { module = "board", log = "", options = {} }: Output,
   signal: AbortSignal,
