@@ -57,6 +57,11 @@ class Publisher:
         self._thread = threading.Thread(target=action, daemon=True)
         self._thread.start()
 
+    def wait(self) -> None:
+        """Wait until the action has returned: its last message may arrive before it does."""
+        assert self._thread is not None
+        self._thread.join(PATIENCE / 1000)
+
     def receive(self, one: Any) -> list[bytes]:
         """Return the next message of a socket, or end the thread when the test has ended."""
         while not one.poll(20):
@@ -196,6 +201,7 @@ def test_the_feed(feed: str, publisher: Publisher, listening: Any) -> None:
 
     publisher.start(publish)
     found = take(events, messages)
+    publisher.wait()
     assert asked == wanted
     assert gaps(found) == missing
     assert chains(folded(found)) == cached
