@@ -115,7 +115,7 @@ def counts_at(log: EventLog, step: int) -> dict[str, int]:
     state = state_at(log, StepIndex(log), step)
     holders: dict[int, int] = {}
     for request in state["requests"]:
-        for block in request["table"]:
+        for block in request["block_table"]:
             holders[block] = holders.get(block, 0) + 1
     in_tree = {block for node in state["nodes"] for block in node["blocks"]}
     return {
@@ -144,4 +144,4 @@ def swatches_for(counts: dict[str, int]) -> list[int]:
 def table_at(log: EventLog, step: int, request: int) -> list[int]:
     """A request's block table after a step."""
     state: dict[str, Any] = state_at(log, StepIndex(log), step)
-    return next(entry["table"] for entry in state["requests"] if entry["id"] == request)
+    return next(entry["block_table"] for entry in state["requests"] if entry["id"] == request)

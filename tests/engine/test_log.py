@@ -72,8 +72,8 @@ def test_a_log_of_another_schema_version_is_refused_with_both_versions() -> None
     window = EventLog()
     window.append(random_log(1).state().keyframe())
     window[0].state.schema = 7
-    for old in (data, window.to_bytes()):
-        with raises_naming(LogError, 7, v.SCHEMA_VERSION):
+    for old, reads in ((data, v.SCHEMA_VERSION), (window.to_bytes(), v.KEYFRAME_SCHEMA_VERSION)):
+        with raises_naming(LogError, 7, reads):
             EventLog.from_bytes(old)
 
 

@@ -28,8 +28,7 @@ PRIMITIVES = {
 def type_of(kind: inspect.Type) -> str:
     """The TypeScript type of a msgspec type."""
     if isinstance(kind, inspect.StructType):
-        is_state = kind.cls is vocabulary.KeyframeState  # which the fold declares for itself
-        return "Record<string, any>" if is_state else kind.cls.__name__
+        return kind.cls.__name__
     if isinstance(kind, inspect.LiteralType):
         return " | ".join(f'"{value}"' for value in kind.values)
     if isinstance(kind, inspect.UnionType):
@@ -51,17 +50,24 @@ def declaration(struct: type) -> str:
     fields = [f"{f.name}{'' if f.required else '?'}: {type_of(f.type)}" for f in info.fields]
     if info.array_like:
         return f"export type {struct.__name__} = [{', '.join(fields)}];\n"
-    lines = "".join(f"  {field};\n" for field in [f'type: "{info.tag}"', *fields])
+    tag = [f'type: "{info.tag}"'] if info.tag else []
+    lines = "".join(f"  {field};\n" for field in [*tag, *fields])
     return f"export interface {struct.__name__} {{\n{lines}}}\n"
 
 
 def rendered() -> str:
     rows = [vocabulary.ScheduledRow, vocabulary.Blocked, vocabulary.TokenRow]
+    state = [
+        vocabulary.RequestState,
+        vocabulary.NodeRecord,
+        vocabulary.HoldState,
+        vocabulary.KeyframeState,
+    ]
     events = vocabulary.AnyEvent.__args__
     union = (
         "export type LogEvent =" + "".join(f"\n  | {event.__name__}" for event in events) + ";\n"
     )
-    return "\n".join([HEADER, *map(declaration, [*rows, *events]), union])
+    return "\n".join([HEADER, *map(declaration, [*rows, *state, *events]), union])
 
 
 def test_the_types_are_those_of_the_structs(pytestconfig):

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from engine.core.log.vocabulary import (
-    SCHEMA_VERSION,
+    KEYFRAME_SCHEMA_VERSION,
     KeyframeState,
     NodeRecord,
     RequestState,
@@ -80,7 +80,7 @@ def saved_state(
         settings=settings,
         classes={},
         source=source,
-        schema=SCHEMA_VERSION,
+        schema=KEYFRAME_SCHEMA_VERSION,
     )
 
 

@@ -15,6 +15,7 @@ import msgspec
 
 from engine.core.log.fold import State
 from engine.core.log.vocabulary import (
+    KEYFRAME_SCHEMA_VERSION,
     SCHEMA_VERSION,
     AnyEvent,
     Event,
@@ -199,8 +200,11 @@ def _check_schema(line: bytes) -> None:
         start = msgspec.json.decode(line, type=_Start)
     except NOT_JSON as error:
         raise LogError(str(error)) from error
-    if (schema := (start.state or start).schema) != SCHEMA_VERSION:
+    schema, reads = start.schema, SCHEMA_VERSION
+    if start.state:
+        schema, reads = start.state.schema, KEYFRAME_SCHEMA_VERSION
+    if schema != reads:
         raise LogError(
-            f"the log has schema version {schema}, this version of Underglass reads {SCHEMA_VERSION}: "
+            f"the log has schema version {schema}, this version of Underglass reads {reads}: "
             "open it with the version that wrote it"
         )

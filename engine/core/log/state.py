@@ -19,7 +19,7 @@ from msgspec import structs
 from engine.core.log.expert_loads import packed, unpacked
 from engine.core.log.lanes import Lanes
 from engine.core.log.vocabulary import (
-    SCHEMA_VERSION,
+    KEYFRAME_SCHEMA_VERSION,
     BlockEvicted,
     HoldCore,
     HoldState,
@@ -236,7 +236,7 @@ class EngineState:
             reported=self.reported,
             expert_loads=[packed(layer) for layer in self.expert_loads],
             lanes=self.lanes.plain(),
-            schema=SCHEMA_VERSION,
+            schema=KEYFRAME_SCHEMA_VERSION,
         )
         return Keyframe(self.seq, state)
 

@@ -25,6 +25,7 @@ from typing import Any, Literal
 import msgspec
 
 SCHEMA_VERSION = 2
+KEYFRAME_SCHEMA_VERSION = 3  # in the keyframes of version 2 the state's fields had other names
 
 # The keys of `RunStarted.classes` that name parts which make decisions. A replay repeats or replaces
 # these parts; the other classes belong to the machine that ran the model.
@@ -500,7 +501,7 @@ class StepReported(Event):
 
 
 # The state. `Engine.snapshot()` reads the fields of `StateCore` from the live objects, the fold derives
-# them from events, and a keyframe has them together with what viewers show. JSON has shorter names.
+# them from events, and a keyframe has them together with what viewers show.
 
 
 class RequestCore(msgspec.Struct):
@@ -511,10 +512,10 @@ class RequestCore(msgspec.Struct):
     sample: int
     prompt_length: int
     tokens: list[int]
-    num_computed_tokens: int = msgspec.field(name="computed")
-    block_table: list[int] = msgspec.field(name="table")
-    last_node: int = msgspec.field(name="lock")
-    num_seqs: int = msgspec.field(name="slots")
+    num_computed_tokens: int
+    block_table: list[int]
+    last_node: int
+    num_seqs: int
     preemptions: int
 
 
@@ -541,7 +542,7 @@ class NodeCore(msgspec.Struct):
     blocks: list[int] = []
     copies: list[int] = []
     last: int = 0
-    lock_ref: int = msgspec.field(default=0, name="lock")
+    lock_ref: int = 0
 
 
 class NodeRecord(NodeCore):
@@ -561,8 +562,8 @@ class HoldCore(msgspec.Struct):
     """A held prefix."""
 
     id: int
-    block_table: list[int] = msgspec.field(name="table")
-    last_node: int = msgspec.field(name="lock")
+    block_table: list[int]
+    last_node: int
 
 
 class HoldState(HoldCore):

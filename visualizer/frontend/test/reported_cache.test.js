@@ -125,7 +125,8 @@ test("a cleared cache does not say that its blocks were unused", () => {
 
 test("a window of a log without requests does not say that no request runs", () => {
   const { settings, source } = start;
-  const lists = { free: [], running: [], waiting: [], requests: [], nodes: [], plan: [] };
+  const names = "free queue running waiting requests nodes holds plan in_flight".split(" ");
+  const lists = Object.fromEntries(names.map((name) => [name, []]));
   const state = { step: 7, tick: 0, settings, source, ...lists };
   const model = new Model(/** @type {any} */ ([{ type: "keyframe", seq: 30, state }]));
   const later = { type: "step_started", step: 8 };

@@ -118,7 +118,7 @@ function rowWords(
   { isPreempted, admitted }: { isPreempted: boolean; admitted: number | null },
 ) {
   const { state } = frame;
-  const { length, slots } = state.request(span.id);
+  const { length, num_seqs: slots } = state.request(span.id);
   // Without token ids, what it would find in the cache is unknown.
   const isKnown = !isSecret(span.tokens);
   const { tokens } = frame.path(span.id);

@@ -23,7 +23,7 @@ export function seatsOf(frame: Frame, all: number): (number | null)[] {
   const ended = story.rows.map(({ request }) => request).filter((id) => !state.requests.get(id));
   for (const id of [...running, ...ended]) {
     const lane = model.laneOf(id) ?? all;
-    const slots = state.requests.get(id)?.slots ?? 1;
+    const slots = state.requests.get(id)?.num_seqs ?? 1;
     const isFree = lane < all && seats[lane] === null;
     if (isFree) seats[lane] = id;
     for (let i = isFree ? 1 : 0; i < slots; i += 1) rest.push(id);

@@ -6,7 +6,7 @@
 
 import type { State } from "../model/fold.ts";
 import { Model } from "../model/index.ts";
-import { SCHEMA } from "../model/log.ts";
+import { KEYFRAME_SCHEMA } from "../model/log.ts";
 
 const SLICE = 400; // events
 
@@ -43,9 +43,9 @@ export function keyframe(state: State): any {
   const core = state.core();
   const { settings, classes, lanes } = state;
   const requests = core.requests.map((entry) => {
-    const { content, length, label, priority, maxTokens, sampling } = state.request(entry.id);
+    const { content, length, label, priority, max_tokens, sampling } = state.request(entry.id);
     const texts = content.texts.slice(0, length);
-    return { ...entry, texts, label, priority, max_tokens: maxTokens, sampling };
+    return { ...entry, texts, label, priority, max_tokens, sampling };
   });
   const nodes = core.nodes.map((entry) => ({
     ...entry,
@@ -54,7 +54,7 @@ export function keyframe(state: State): any {
   const holds = core.holds.map((entry) => ({ ...entry, label: state.holds.get(entry.id)?.label }));
   const shown = {
     expert_loads: state.expertLoads,
-    schema: SCHEMA,
+    schema: KEYFRAME_SCHEMA,
     settings,
     classes,
     requests,

@@ -61,13 +61,13 @@ export function blockChanges(frame: Frame): BlockChange[] {
 }
 
 function sideBefore({ before }: Frame, block: number): Side {
-  const owners = before.running.filter((id) => before.request(id).table.includes(block));
+  const owners = before.running.filter((id) => before.request(id).block_table.includes(block));
   const [owner = null] = owners;
   if (owner === null) {
     const kind = before.inTree(block) ? "cached" : "free";
     return { kind, owner, filled: kind === "cached" ? before.blockSize : 0 };
   }
-  const { table, computed } = before.request(owner);
+  const { block_table: table, num_computed_tokens: computed } = before.request(owner);
   const filled = Math.min(before.blockSize, computed - table.indexOf(block) * before.blockSize);
   return { kind: owners.length > 1 ? "shared" : "owned", owner, filled };
 }

@@ -9,6 +9,70 @@ export type Blocked = [request: number, reason: "after_preemption" | "batch_full
 
 export type TokenRow = [request: number, ids: number[], texts: string[], accepted?: number, forced?: number, allowed?: number[]];
 
+export interface RequestState {
+  id: number;
+  root: number;
+  sample: number;
+  prompt_length: number;
+  tokens: number[];
+  num_computed_tokens: number;
+  block_table: number[];
+  last_node: number;
+  num_seqs: number;
+  preemptions: number;
+  texts: string[];
+  label: string;
+  priority: number;
+  max_tokens: number;
+  sampling: Record<string, any>;
+}
+
+export interface NodeRecord {
+  id: number;
+  parent: number;
+  tokens?: number[];
+  blocks?: number[];
+  copies?: number[];
+  last?: number;
+  lock_ref?: number;
+  texts?: string[];
+  source?: string;
+  hash?: string | null;
+  media?: string[] | null;
+}
+
+export interface HoldState {
+  id: number;
+  block_table: number[];
+  last_node: number;
+  label?: string;
+}
+
+export interface KeyframeState {
+  window_pages?: number[] | null;
+  seq: number;
+  step: number;
+  tick: number;
+  paused: boolean;
+  waiting: number[];
+  running: number[];
+  plan: ScheduledRow[];
+  in_flight: [number, ScheduledRow[]][];
+  free: number[];
+  queue: number[];
+  refs: number[];
+  requests: RequestState[];
+  nodes: NodeRecord[];
+  holds: HoldState[];
+  settings: Record<string, any>;
+  classes: Record<string, string>;
+  source?: Record<string, any>;
+  reported?: StepReported | null;
+  expert_loads?: number[][];
+  lanes?: [number | null, number, string][];
+  schema: number;
+}
+
 export interface RunStarted {
   type: "run_started";
   schema: number;
@@ -238,7 +302,7 @@ export interface StepReported {
 export interface Keyframe {
   type: "keyframe";
   seq: number;
-  state: Record<string, any>;
+  state: KeyframeState;
 }
 
 export type LogEvent =

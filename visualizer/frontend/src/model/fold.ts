@@ -32,49 +32,29 @@ type Settings = {
   block_size: number;
 } & Record<string, any>;
 
-export interface RequestState {
-  id: number;
-  root: number;
-  sample: number;
-  promptLength: number;
+/** A live request with the names of `Request`; `content` takes the place of its tokens. */
+export interface RequestState extends Omit<Events.RequestState, "tokens" | "texts"> {
   content: Content; // the first `length` tokens of it are the request's
   length: number;
-  computed: number; // leading tokens whose KV is in the request's blocks
-  table: number[]; // token p lives in block table[p / block_size]
-  lock: number; // radix node up to which its path is locked; 0: none
-  slots: number; // seats in the batch
-  preemptions: number;
   place: number | null; // waiting: position in the queue, smaller is earlier; null: running
-  label: string;
-  priority: number;
-  maxTokens: number;
-  sampling: Record<string, any>;
   epoch?: object; // the state that may change it in place, as in NodeState
 }
 
 /** a held prefix, which no request needs to use; never changed */
-interface HoldState {
-  id: number;
-  table: number[];
-  lock: number;
-  label: string;
-}
+type HoldState = Required<Events.HoldState>;
+
+type NodeFields = Omit<Events.NodeRecord, "tokens" | "texts">;
 
 /** a run of blocks of the radix tree, or a block of the hash cache */
-export interface NodeState {
-  id: number;
-  parent: number;
+export interface NodeState extends NodeFields {
   content: Content; // its tokens are those from `from` on, a block's worth per block
   from: number;
   blocks: number[];
-  copies: number[]; // hash cache: duplicates of the block, oldest first
-  last: number; // tick of the latest lock; hash cache: 0
-  lock: number; // live requests locked here or below; hash cache: 0
+  copies: number[];
+  last: number;
+  lock_ref: number;
   used: number | null; // step of the latest use; null: before the log begins
-  source?: string; // the replica that computed an adopted node
   below: number; // hash cache: the nodes directly below it
-  hash?: string; // of a reported block, in hex
-  media?: string[]; // where a reported block and its copies are; replaced, never changed
   epoch?: object; // the state that may change it in place
 }
 
@@ -168,7 +148,7 @@ export class State {
 
   /** The number of blocks that eviction can free: cached ones without those of held prefixes. */
   get evictable() {
-    const held = new Set([...this.holds.values()].flatMap(({ table }) => table));
+    const held = new Set([...this.holds.values()].flatMap(({ block_table }) => block_table));
     let kept = 0;
     for (const block of held) {
       const word = this.blockWords.get(block) ?? 0;
@@ -239,7 +219,7 @@ export class State {
   /** How many tokens of a request are computed or in flight. */
   scheduledTokens(id: number) {
     const counts = this.inFlight(id).map(([, , count]) => count);
-    return counts.reduce((sum, count) => sum + count, this.request(id).computed);
+    return counts.reduce((sum, count) => sum + count, this.request(id).num_computed_tokens);
   }
 
   /** The state in plain values, as Python's fold and the engine's snapshot give it. */
@@ -264,12 +244,12 @@ export class State {
         id: request.id,
         root: request.root,
         sample: request.sample,
-        prompt_length: request.promptLength,
+        prompt_length: request.prompt_length,
         tokens: request.content.tokens.slice(0, request.length),
-        computed: request.computed,
-        table: [...request.table],
-        lock: request.lock,
-        slots: request.slots,
+        num_computed_tokens: request.num_computed_tokens,
+        block_table: [...request.block_table],
+        last_node: request.last_node,
+        num_seqs: request.num_seqs,
         preemptions: request.preemptions,
       })),
       nodes: this.nodes.list().map((node) => ({
@@ -279,11 +259,15 @@ export class State {
         blocks: [...node.blocks],
         copies: [...node.copies],
         last: node.last,
-        lock: node.lock,
+        lock_ref: node.lock_ref,
       })),
       holds: [...this.holds.values()]
         .sort((a, b) => a.id - b.id)
-        .map(({ id, table, lock }) => ({ id, table: [...table], lock })),
+        .map(({ id, block_table, last_node }) => ({
+          id,
+          block_table: [...block_table],
+          last_node,
+        })),
     };
   }
 
@@ -355,38 +339,19 @@ export class State {
     if (request.preemptions) this.suspendedCount++;
   }
 
-  /** Adds a request of a keyframe, or a new one, which has fewer fields. */
-  #addRequest(entry: any, place: number | null) {
-    const { id, root = id, sample = 0, tokens, texts, prompt_length, max_tokens } = entry;
-    const { computed = 0, table = [], lock = ROOT, slots, preemptions = 0 } = entry;
-    const { label, priority, sampling } = entry;
-    this.#addRequestState({
-      id,
-      root,
-      sample,
-      promptLength: prompt_length ?? tokens.length,
-      content: {
-        tokens: [...tokens],
-        texts: texts.map((text: string, index: number) => this.#piece(tokens[index], text)),
-        hashes: entry.hashes,
-      },
-      length: tokens.length,
-      computed,
-      table,
-      lock,
-      slots,
-      preemptions,
-      place,
-      label,
-      priority,
-      maxTokens: max_tokens,
-      sampling,
-    });
+  #addRequest(
+    { tokens, texts, ...request }: Events.RequestState,
+    place: number | null,
+    hashes?: string[],
+  ) {
+    const pieces = texts.map((text, index) => this.#piece(tokens[index], text));
+    const content = { tokens: [...tokens], texts: pieces, hashes };
+    this.#addRequestState({ ...request, content, length: tokens.length, place });
   }
 
   /** Adds a node that no request has locked yet. */
   #addNode(node: Partial<NodeState> & Pick<NodeState, "id" | "parent" | "content" | "blocks">) {
-    const fresh = { from: 0, copies: [], last: 0, lock: 0, used: null, below: 0 };
+    const fresh = { from: 0, copies: [], last: 0, lock_ref: 0, used: null, below: 0 };
     this.nodes.set(node.id, { ...fresh, ...node, epoch: this.epoch });
     if (this.isHashed) this.#countBelow(node.parent, 1);
   }
@@ -434,14 +399,14 @@ export class State {
 
   #holdsOf(block: number) {
     let holds = 0;
-    for (const { table } of this.holds.values()) holds += Number(table.includes(block));
+    for (const { block_table } of this.holds.values()) holds += Number(block_table.includes(block));
     return holds;
   }
 
   /** Adds a hold's references. A block that only holds use counts as cached, because no request uses it. */
   #addHold(hold: HoldState) {
     this.holds = new Map(this.holds).set(hold.id, hold);
-    for (const block of hold.table)
+    for (const block of hold.block_table)
       this.blockWords.set(block, (this.blockWords.get(block) ?? 0) + 2);
   }
 
@@ -492,28 +457,28 @@ export class State {
     else this.#decref(blocks);
   }
 
-  #lock(request: { lock: number }, node: number) {
-    if (request.lock === ROOT && node === ROOT) return;
+  #lock(holder: { last_node: number }, node: number) {
+    if (holder.last_node === ROOT && node === ROOT) return;
     if (this.isHashed) {
-      for (const end of [node, request.lock]) {
+      for (const end of [node, holder.last_node]) {
         for (const { id } of this.path(end)) {
           this.#writable(this.nodes, this.node(id)).used = this.step;
         }
       }
-      request.lock = node;
+      holder.last_node = node;
       return;
     }
     this.tick++;
-    if (node === request.lock) return this.#touch(node, 0);
+    if (node === holder.last_node) return this.#touch(node, 0);
     this.#touch(node, 1);
-    this.#touch(request.lock, -1);
-    request.lock = node;
+    this.#touch(holder.last_node, -1);
+    holder.last_node = node;
   }
 
   #touch(node: number, by: 1 | 0 | -1) {
     for (let id = node; id !== ROOT; ) {
       const own = this.#writable(this.nodes, this.node(id));
-      own.lock += by;
+      own.lock_ref += by;
       own.last = this.tick;
       own.used = this.step;
       id = own.parent;
@@ -521,14 +486,14 @@ export class State {
   }
 
   #release(request: RequestState) {
-    this.#decref(request.table);
-    request.table = [];
-    request.computed = 0;
+    this.#decref(request.block_table);
+    request.block_table = [];
+    request.num_computed_tokens = 0;
     this.#lock(request, ROOT);
   }
 
   #countLock(node: number) {
-    if (!this.isHashed) for (const above of this.path(node)) above.lock++;
+    if (!this.isHashed) for (const above of this.path(node)) above.lock_ref++;
   }
 
   // One method per kind of event, with the event's name
@@ -540,8 +505,25 @@ export class State {
   }
 
   request_arrived(event: Events.RequestArrived) {
-    const { request: id, prompt: tokens, n: slots } = event;
-    this.#addRequest({ ...event, id, tokens, slots }, ++this.back);
+    const { request: id, prompt: tokens, texts, label, max_tokens, n, priority, sampling } = event;
+    const request = {
+      id,
+      root: id,
+      sample: 0,
+      prompt_length: tokens.length,
+      tokens,
+      num_computed_tokens: 0,
+      block_table: [],
+      last_node: ROOT,
+      num_seqs: n,
+      preemptions: 0,
+      texts,
+      label,
+      priority,
+      max_tokens,
+      sampling,
+    };
+    this.#addRequest(request, ++this.back, event.hashes);
   }
 
   step_started(event: Events.StepStarted) {
@@ -557,21 +539,21 @@ export class State {
     this.#takeLane(request.id);
     this.#incref(event.blocks);
     this.#dequeue(event.blocks);
-    request.table = event.blocks;
-    request.computed = event.blocks.length * this.blockSize;
+    request.block_table = event.blocks;
+    request.num_computed_tokens = event.blocks.length * this.blockSize;
     this.#lock(request, event.node);
   }
 
   blocks_allocated(event: Events.BlocksAllocated) {
     const request = this.#writableRequest(event.request);
     this.#allocate(event.blocks);
-    request.table = request.table.concat(event.blocks);
+    request.block_table = request.block_table.concat(event.blocks);
   }
 
   block_copied(event: Events.BlockCopied) {
     const request = this.#writableRequest(event.request);
     this.#allocate([event.block]);
-    request.table = request.table.with(event.index, event.block);
+    request.block_table = request.block_table.with(event.index, event.block);
     this.#decref([event.source]);
   }
 
@@ -608,7 +590,7 @@ export class State {
 
   forked(event: Events.Forked) {
     const parent = this.#writableRequest(event.parent);
-    parent.slots = 1;
+    parent.num_seqs = 1;
     this.#addRequestState({
       ...parent,
       id: event.request,
@@ -618,13 +600,13 @@ export class State {
         texts: parent.content.texts.slice(0, parent.length),
         hashes: parent.content.hashes,
       },
-      lock: ROOT,
+      last_node: ROOT,
       preemptions: 0,
     });
     this.running = [...this.running, event.request];
     this.#takeLane(event.request);
-    this.#incref(parent.table);
-    this.#lock(this.#writableRequest(event.request), parent.lock);
+    this.#incref(parent.block_table);
+    this.#lock(this.#writableRequest(event.request), parent.last_node);
     for (const [step, rows] of this.plans) {
       const row = rows.find(([request]) => request === parent.id);
       if (row) this.#setPlan(step, [...rows, [event.request, row[1], row[2], row[3]]]);
@@ -632,12 +614,12 @@ export class State {
   }
 
   step_finished(event: Events.StepFinished) {
-    const { step = this.step, wasted = [] } = event; // without it, the step that started last
+    const { step, wasted = [] } = event;
     // Rows are read by index: they are half of a log, and an iterator for each takes as long as the rest.
     for (const row of this.plans.get(step) ?? []) {
       const request = this.requests.get(row[0]);
       if (!request || wasted.includes(row[0])) continue; // it ended, or its step was dropped
-      this.#writable(this.requests, request).computed = row[1] + row[2] - row[3].length;
+      this.#writable(this.requests, request).num_computed_tokens = row[1] + row[2] - row[3].length;
     }
     for (const row of event.tokens) {
       const request = this.#writableRequest(row[0]);
@@ -648,7 +630,7 @@ export class State {
         tokens.push(ids[index]);
         texts.push(this.#piece(ids[index], row[2][index]));
       }
-      request.computed += row[3] ?? 0;
+      request.num_computed_tokens += row[3] ?? 0;
     }
     this.#setPlan(step, null);
     if (event.expert_loads)
@@ -657,13 +639,16 @@ export class State {
 
   blocks_trimmed(event: Events.BlocksTrimmed) {
     const request = this.#writableRequest(event.request);
-    this.#decref(request.table.slice(event.keep));
-    request.table = request.table.slice(0, event.keep);
-    request.computed = Math.min(request.computed, event.keep * this.blockSize);
+    this.#decref(request.block_table.slice(event.keep));
+    request.block_table = request.block_table.slice(0, event.keep);
+    request.num_computed_tokens = Math.min(
+      request.num_computed_tokens,
+      event.keep * this.blockSize,
+    );
     if (!this.isHashed) return;
-    const path = this.path(request.lock);
-    if (path.length > event.keep) request.lock = path.at(-event.keep)?.id ?? ROOT;
-    if (!event.keep) request.lock = ROOT;
+    const path = this.path(request.last_node);
+    if (path.length > event.keep) request.last_node = path.at(-event.keep)?.id ?? ROOT;
+    if (!event.keep) request.last_node = ROOT;
   }
 
   radix_split(event: Events.RadixSplit) {
@@ -678,9 +663,9 @@ export class State {
 
   radix_joined(event: Events.RadixJoined) {
     const request = this.#writableRequest(event.request);
-    const start = this.depth(request.lock);
+    const start = this.depth(request.last_node);
     const end = start + event.blocks.length;
-    const own = request.table.slice(start, end);
+    const own = request.block_table.slice(start, end);
     for (const [index, block] of event.blocks.entries()) {
       if (!this.windowPages?.has(own[index]) || this.windowPages.has(block)) continue;
       this.#takePages([own[index]]);
@@ -688,17 +673,17 @@ export class State {
     }
     this.#incref(event.blocks);
     this.#decref(own);
-    request.table = [
-      ...request.table.slice(0, start),
+    request.block_table = [
+      ...request.block_table.slice(0, start),
       ...event.blocks,
-      ...request.table.slice(end),
+      ...request.block_table.slice(end),
     ];
     this.#lock(request, event.node);
   }
 
   radix_inserted(event: Events.RadixInserted) {
     const request = this.#writableRequest(event.request);
-    const from = this.depth(request.lock) * this.blockSize;
+    const from = this.depth(request.last_node) * this.blockSize;
     const { node: id, parent, blocks } = event;
     this.#addNode({ id, parent, content: request.content, from, blocks, used: this.step });
     this.#cache(event.blocks, 1);
@@ -718,7 +703,7 @@ export class State {
 
   blocks_stored(event: Events.BlocksStored) {
     const request = this.#writableRequest(event.request);
-    let from = this.depth(request.lock) * this.blockSize;
+    let from = this.depth(request.last_node) * this.blockSize;
     let { parent } = event;
     for (const [index, id] of event.nodes.entries()) {
       const block = event.blocks[index];
@@ -752,7 +737,7 @@ export class State {
   }
 
   block_withdrawn(event: Events.BlockWithdrawn) {
-    this.#writableRequest(event.request).lock = this.node(event.node).parent;
+    this.#writableRequest(event.request).last_node = this.node(event.node).parent;
     this.#removeCopy(event);
   }
 
@@ -784,7 +769,7 @@ export class State {
   }
 
   prefix_held({ hold: id, node, blocks, label }: Events.PrefixHeld) {
-    const hold = { id, table: blocks, lock: ROOT, label };
+    const hold = { id, block_table: blocks, last_node: ROOT, label };
     this.#lock(hold, node);
     this.#addHold(hold);
     this.#dequeue(blocks);
@@ -795,9 +780,9 @@ export class State {
     if (!hold) throw this.#error(`there is no hold ${event.hold}`);
     this.holds = new Map(this.holds);
     this.holds.delete(hold.id);
-    for (const block of hold.table)
+    for (const block of hold.block_table)
       this.blockWords.set(block, (this.blockWords.get(block) ?? 0) - 2);
-    this.#enqueue(hold.table);
+    this.#enqueue(hold.block_table);
     this.#lock({ ...hold }, ROOT);
   }
 
@@ -819,7 +804,7 @@ export class State {
     // The references of the allocation become those of the owner below.
     this.#cache(blocks, 1);
     // An access: as if a request had attached the prefix and released it.
-    const owner = { lock: ROOT };
+    const owner = { last_node: ROOT };
     this.#incref(prefix);
     this.#dequeue(prefix);
     this.#lock(owner, parent);
@@ -885,25 +870,23 @@ export class State {
 
   keyframe({ seq, state }: Events.Keyframe) {
     Object.assign(this, new State());
-    this.#reset(state.settings, state.free);
-    this.classes = state.classes ?? {}; // older logs have none
+    this.#reset(state.settings as Settings, state.free);
+    this.classes = state.classes;
     this.source = state.source ?? {};
     this.seq = seq;
     this.step = state.step;
     this.tick = state.tick;
-    this.paused = state.paused ?? false; // older logs do not say
+    this.paused = state.paused;
     this.running = state.running;
-    // Older logs have no step that is still being computed.
-    for (const [step, rows] of [...(state.in_flight ?? []), [this.step, state.plan]])
-      if (rows.length) this.#setPlan(step, rows.map(withDrafts));
+    for (const [step, rows] of state.in_flight) this.#setPlan(step, rows.map(withDrafts));
+    if (state.plan.length) this.#setPlan(this.step, state.plan.map(withDrafts));
     if (this.windowPages) this.windowPages = new Set(state.window_pages);
     this.queue = state.queue;
     for (const entry of state.nodes) {
-      const { id, parent, tokens, texts, blocks, copies, last, source, hash, media } = entry;
-      if (id === ROOT) continue;
-      const content = { tokens, texts };
-      this.#addNode({ id, parent, content, blocks, copies, last, source, hash, media });
-      this.#cache([...blocks, ...copies], 1);
+      const { tokens = [], texts = [], blocks = [], ...node } = entry;
+      if (node.id === ROOT) continue;
+      this.#addNode({ ...node, blocks, content: { tokens, texts }, lock_ref: 0 });
+      this.#cache([...blocks, ...(node.copies ?? [])], 1);
     }
     // A node may have a smaller number than the one above it.
     for (const node of this.nodes.list()) node.below = 0;
@@ -911,20 +894,20 @@ export class State {
     this.reported = state.reported ?? null;
     this.expertLoads = unpacked(state.expert_loads ?? []);
     this.waitingCount = this.reported?.waiting ?? 0;
-    const place = new Map<number, number>(state.waiting.map((id: number) => [id, ++this.back]));
+    const place = new Map<number, number>(state.waiting.map((id) => [id, ++this.back]));
     for (const entry of state.requests) {
       this.#addRequest(entry, place.get(entry.id) ?? null);
-      this.#incref(entry.table);
-      this.#countLock(entry.lock);
+      this.#incref(entry.block_table);
+      this.#countLock(entry.last_node);
     }
     for (let block = 0; block < state.settings.num_blocks; block++)
       if (this.blockWords.get(block)) this.reach = block + 1;
-    this.lanes = state.lanes ?? []; // older logs have none
-    const preempted = state.waiting.filter((id: number) => this.request(id).preemptions);
+    this.lanes = state.lanes ?? [];
+    const preempted = state.waiting.filter((id) => this.request(id).preemptions);
     for (const id of [...state.running, ...preempted]) this.#takeLane(id);
-    for (const hold of state.holds ?? []) {
-      this.#addHold(hold);
-      this.#countLock(hold.lock);
+    for (const hold of state.holds) {
+      this.#addHold({ label: "", ...hold });
+      this.#countLock(hold.last_node);
     }
   }
 }

@@ -91,7 +91,7 @@ export class Frame {
     const { running, settings } = this.state;
     const taken = this.story.scheduled
       ? this.story.seats
-      : running.reduce((sum, id) => sum + this.state.request(id).slots, 0);
+      : running.reduce((sum, id) => sum + this.state.request(id).num_seqs, 0);
     return { taken, all: settings.max_batch_size };
   }
 
@@ -272,8 +272,10 @@ export class Frame {
     if (!owners.length) return [];
     const holder = owners
       .map((owner) => this.state.request(owner))
-      .reduce((most, other) => (other.computed > most.computed ? other : most));
-    const at = holder.table.indexOf(id) * size;
+      .reduce((most, other) =>
+        other.num_computed_tokens > most.num_computed_tokens ? other : most,
+      );
+    const at = holder.block_table.indexOf(id) * size;
     return holder.content.texts.slice(at, at + filled);
   }
 
@@ -328,7 +330,7 @@ export class Frame {
 
   /** A request's block table; if it lost the table in this step, the fate of each block. */
   table(id: number): { blocks: number[]; lost: boolean; fates: Fate[] } {
-    const { table = [] } = this.state.requests.get(id) ?? {};
+    const table = this.state.requests.get(id)?.block_table ?? [];
     if (table.length) return { blocks: table, lost: false, fates: [] };
     const { preemptions, endings } = this.story;
     const loss = [...preemptions, ...endings].findLast(
@@ -355,7 +357,11 @@ export class Frame {
   get tails() {
     return this.#once("tails", () =>
       this.running.map((id) => {
-        const { table, lock, computed } = this.state.request(id);
+        const {
+          block_table: table,
+          last_node: lock,
+          num_computed_tokens: computed,
+        } = this.state.request(id);
         const depth = this.state.depth(lock);
         const tokens = computed - depth * this.state.blockSize;
         return { request: id, node: lock, blocks: table.slice(depth), tokens };
@@ -371,8 +377,8 @@ export class Frame {
       const { nodes, blocks } = findPrefix(this.tree, this.state, request);
       return { nodes, blocks, tokens: blocks.length * this.state.blockSize, holds: false };
     }
-    const path = this.state.path(request.lock).reverse();
-    const blocks = request.table.slice(0, this.state.depth(request.lock));
+    const path = this.state.path(request.last_node).reverse();
+    const blocks = request.block_table.slice(0, this.state.depth(request.last_node));
     const tokens = blocks.length * this.state.blockSize;
     return { nodes: path.map((node) => node.id), blocks, tokens, holds: true };
   }
@@ -397,7 +403,7 @@ function holdersOf(state: State) {
   const filled = new Int32Array(state.settings.num_blocks);
   const { blockSize } = state;
   for (const id of [...state.running].sort((a, b) => a - b)) {
-    const { table, computed } = state.request(id);
+    const { block_table: table, num_computed_tokens: computed } = state.request(id);
     const alone = [id]; // one list for all blocks without other owners
     for (let index = 0; index < table.length; index++) {
       const block = table[index];
@@ -412,7 +418,7 @@ function holdersOf(state: State) {
 function firstHoldersOf(state: State) {
   const first = new Int32Array(state.settings.num_blocks).fill(NO_REQUEST);
   for (const id of state.running) {
-    for (const block of state.request(id).table) {
+    for (const block of state.request(id).block_table) {
       if (first[block] === NO_REQUEST || id < first[block]) first[block] = id;
     }
   }

@@ -38,15 +38,15 @@ export class StepHappenings {
       case "admitted": {
         if (!event.blocks.length) return;
         this.#bits |= HAPPENED.hit;
-        const { promptLength } = state.request(event.request);
+        const { prompt_length } = state.request(event.request);
         const found = event.blocks.length * state.blockSize;
-        if (2 * found >= promptLength) this.#bits |= HAPPENED.largeHit;
+        if (2 * found >= prompt_length) this.#bits |= HAPPENED.largeHit;
         return;
       }
       case "preempted": {
         this.#bits |= HAPPENED.preempted;
         const { request } = event;
-        this.#preemptions.push({ request, table: state.request(request).table, seq });
+        this.#preemptions.push({ request, table: state.request(request).block_table, seq });
         return;
       }
       case "blocks_allocated":
@@ -97,7 +97,7 @@ export class StepHappenings {
 
 /** Whether a forward pass rejected a draft. */
 function hasRejected({ step, tokens }: StepFinished, state: State) {
-  const rows = state.plans.get(step ?? state.step) ?? [];
+  const rows = state.plans.get(step) ?? [];
   return rows.some(([request, , , drafts]) => {
     const gain = drafts.length && tokens.find(([id]) => id === request);
     return gain && (gain[3] ?? 0) < drafts.length;

@@ -1,6 +1,7 @@
 /** Checks that an event has a known type and the fields of that type. */
 
 export const SCHEMA = 2;
+export const KEYFRAME_SCHEMA = 3;
 
 /** An error in a log: its `line` in the file (from 1), or the `seq` of a parsed event. */
 export class LogError extends Error {
@@ -119,12 +120,11 @@ function problemOfFirst(event: any) {
   if (event?.type !== "run_started" && event?.type !== "keyframe") {
     return "a log begins with run_started or keyframe: is this an event log?";
   }
-  const { schema } = event;
-  if (event.type === "run_started" && schema !== SCHEMA) {
-    return (
-      `this log has schema ${JSON.stringify(schema)}, and this viewer reads ${SCHEMA}: ` +
-      "open it with the Underglass that wrote it"
-    );
-  }
-  return null;
+  const [schema, reads] =
+    event.type === "keyframe" ? [event.state?.schema, KEYFRAME_SCHEMA] : [event.schema, SCHEMA];
+  if (schema === reads) return null;
+  return (
+    `this log has schema ${JSON.stringify(schema)}, and this viewer reads ${reads}: ` +
+    "open it with the Underglass that wrote it"
+  );
 }

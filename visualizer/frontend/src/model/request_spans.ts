@@ -111,7 +111,7 @@ export class RequestSpans {
       }
       case "preempted": {
         const span = this.#of(event.request);
-        const { computed } = state.request(span.id);
+        const { num_computed_tokens: computed } = state.request(span.id);
         span.preemptions.push({ step, by: event.needed_by, computed, resume: null, seq });
         const { needed_by: by } = event;
         span.segments.push({ kind: "preempted", from: step, to: null, by, resume: null });
@@ -123,7 +123,7 @@ export class RequestSpans {
         break;
       case "step_finished":
         event.tokens.forEach((row, index) => this.#gain(row, event.t ?? {}, index, step));
-        for (const id of event.wasted ?? []) this.#waste(id, event.step ?? step, state);
+        for (const id of event.wasted ?? []) this.#waste(id, event.step, state);
         break;
       case "request_finished": {
         const span = this.#of(event.request);
@@ -161,7 +161,7 @@ export class RequestSpans {
     for (const request of state.requests.list()) {
       const span = this.#add(request);
       this.#takeLane(span, step, state);
-      span.tokenSteps = new Array(request.length - request.promptLength).fill(0);
+      span.tokenSteps = new Array(request.length - request.prompt_length).fill(0);
       if (request.place === null) continue;
       span.segments.push(
         request.preemptions
@@ -178,7 +178,7 @@ export class RequestSpans {
   }
 
   #add(request: RequestState): RequestSpan {
-    const { id, root, sample, promptLength, maxTokens, priority, sampling, label } = request;
+    const { id, root, sample, priority, sampling, label } = request;
     const span: RequestSpan = {
       id,
       short: `r${id}`,
@@ -189,9 +189,9 @@ export class RequestSpans {
       lanedAt: Infinity,
       root,
       sample,
-      n: request.slots,
-      promptLength,
-      maxTokens,
+      n: request.num_seqs,
+      promptLength: request.prompt_length,
+      maxTokens: request.max_tokens,
       priority,
       sampling,
       tokens: request.content.tokens,

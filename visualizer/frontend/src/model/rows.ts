@@ -9,11 +9,11 @@ import type { RequestSpan } from "./request_spans.ts";
 
 export function rowKind(
   row: ScheduledRow,
-  { promptLength, length }: { promptLength: number; length: number },
+  { prompt_length, length }: { prompt_length: number; length: number },
 ): "prefill" | "decode" | "catchup" {
   const start = row[1];
   const tokens = row[2] - (row[3]?.length ?? 0);
-  if (start < promptLength) return "prefill";
+  if (start < prompt_length) return "prefill";
   return tokens > 1 || start + tokens < length ? "catchup" : "decode";
 }
 

@@ -61,7 +61,7 @@ export type Eviction = {
   neededBy: number;
   reason: string;
   since: number | null;
-  hash?: string;
+  hash?: string | null;
   free: number;
   seq: number;
 };
@@ -190,7 +190,7 @@ export class Story {
       case "block_copied": {
         const { index, source, block } = event;
         const sharers = state.running.filter(
-          (id) => id !== request && state.request(id).table.includes(source),
+          (id) => id !== request && state.request(id).block_table.includes(source),
         );
         this.copies.push({ request, source, block, index, sharers, seq });
         this.taken.push({ request, block, seq });
@@ -239,22 +239,22 @@ export class Story {
         this.#schedule(event, state, seq);
         break;
       case "forked": {
-        const blocks = state.request(event.parent).table.length;
+        const blocks = state.request(event.parent).block_table.length;
         this.forks.push({ request, parent: event.parent, sample: event.sample, blocks, seq });
         break;
       }
       case "step_finished":
-        this.finished.push(event.step ?? state.step);
+        this.finished.push(event.step);
         if (event.expert_loads)
           this.loads = {
-            step: event.step ?? state.step,
+            step: event.step,
             layers: unpacked(event.expert_loads),
           };
         this.draftError ||= event.draft_error ?? "";
         for (const [index, row] of event.tokens.entries()) {
           const [id, ids, , accepted = 0, forced = 0, allowed] = row;
-          const { length, promptLength } = state.request(id);
-          const first = length === promptLength;
+          const { length, prompt_length } = state.request(id);
+          const first = length === prompt_length;
           const byGrammar = Boolean(allowed?.at(-1)); // a tool's tokens pass no grammar
           const rejected = event.t?.rejected?.[index] ?? [];
           this.gains.push({ request: id, ids, accepted, forced, rejected, byGrammar, first, seq });
@@ -262,7 +262,7 @@ export class Story {
         for (const id of event.wasted ?? []) this.wasted.push({ request: id, of: event.step, seq });
         break;
       case "radix_joined": {
-        const { table, lock } = state.request(request);
+        const { block_table: table, last_node: lock } = state.request(request);
         const start = state.depth(lock);
         // A sample joins what its sibling just inserted, which may be the blocks that it shares.
         const blocks = event.blocks.filter(
@@ -284,7 +284,7 @@ export class Story {
     for (const [id, start, count, drafts = []] of event.rows) {
       const request = state.request(id);
       const kind = rowKind([id, start, count, drafts], request);
-      const { promptLength: prompt, length } = request;
+      const { prompt_length: prompt, length } = request;
       const end = start + count - drafts.length;
       this.rows.push({ request: id, start, end, count, drafts, kind, prompt, length, seq });
     }
@@ -292,25 +292,25 @@ export class Story {
       if (state.request(id).place === null) this.stalled.push({ request: id, reason, seq });
     }
     this.waiting = state.waiting();
-    this.seats = state.running.reduce((sum, id) => sum + state.request(id).slots, 0);
+    this.seats = state.running.reduce((sum, id) => sum + state.request(id).num_seqs, 0);
     if (!event.blocked) return;
     const [request, reason, behind, need, have] = event.blocked;
     let { free } = state.counts;
     for (const { request: id, end } of this.rows) {
       // Drafts got their blocks after the head of the queue was examined.
-      free += state.request(id).table.length - Math.ceil(end / state.blockSize);
+      free += state.request(id).block_table.length - Math.ceil(end / state.blockSize);
     }
     this.blocked = { request, reason, behind, need, have, free, evictable: state.evictable, seq };
   }
 }
 
 function loss(state: State, id: number, seq: number): Loss {
-  const { computed, table } = state.request(id);
+  const { num_computed_tokens: computed, block_table: table } = state.request(id);
   return { request: id, computed, table, seq };
 }
 
 function want(state: State, id: number): Want {
-  const { length: known, table } = state.request(id);
+  const { length: known, block_table: table } = state.request(id);
   const computed = state.scheduledTokens(id);
   // A step in flight that computes the last known token will add one.
   const length = state.inFlight(id).some(([, start, count]) => start + count === known)

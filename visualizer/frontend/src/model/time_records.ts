@@ -178,11 +178,11 @@ export class TimeRecords {
   /** Begins with a keyframe: the past of its requests is not known. */
   #rejoin(state: State) {
     for (const request of state.requests.list()) {
-      const { length, promptLength, computed, place, preemptions } = request;
+      const { length, place, preemptions } = request;
       const life = this.#meet(request, state, null);
       life.isWhole = false;
       life.examined = 0;
-      life.computed = length > promptLength ? length - 1 : computed;
+      life.computed = length > request.prompt_length ? length - 1 : request.num_computed_tokens;
       if (place === null || preemptions) life.admitted = 0;
       if (place !== null && preemptions) life.absences.push({ begin: 0, by: null, end: Infinity });
     }
@@ -207,7 +207,7 @@ export class TimeRecords {
     const life = this.#of(id);
     const rows = [...state.plans.values()].flat().filter(([request]) => request === id);
     const ends = rows.map(([, start, count, drafts]) => start + count - drafts.length);
-    life.computed = Math.max(life.computed, state.request(id).computed, ...ends);
+    life.computed = Math.max(life.computed, state.request(id).num_computed_tokens, ...ends);
     // A foreign log may not say what needed the blocks.
     life.absences.push({ begin: state.step, by: by < 0 ? null : by, end: Infinity });
   }
@@ -227,7 +227,7 @@ export class TimeRecords {
   }
 
   #finish(event: Events.StepFinished, state: State) {
-    const number = event.step ?? state.step; // without it, the one that started last
+    const number = event.step;
     const step = this.#open.get(number) ?? unfinished(number);
     this.#open.delete(number);
     for (const id of event.wasted ?? [])
@@ -243,8 +243,8 @@ export class TimeRecords {
     for (const row of event.tokens) {
       const life = this.#of(row[0]);
       if (life.firstToken !== null) continue;
-      const { length, promptLength } = state.request(row[0]);
-      if (length === promptLength) life.firstToken = this.steps.length;
+      const { length, prompt_length } = state.request(row[0]);
+      if (length === prompt_length) life.firstToken = this.steps.length;
     }
     this.steps.push(step);
   }
@@ -271,7 +271,7 @@ function workOf(
   const end = start + tokens;
   const again = Math.max(0, Math.min(end, computed) - start);
   const fresh = tokens - again;
-  const reachesLast = start + again >= request.promptLength && end >= request.length;
+  const reachesLast = start + again >= request.prompt_length && end >= request.length;
   return {
     from: step,
     to: step,

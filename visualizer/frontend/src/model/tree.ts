@@ -34,7 +34,7 @@ export class TreeNode {
     this.depth = depth;
     this.blocks = node.blocks;
     this.blockSize = state.blockSize;
-    this.lock = node.lock;
+    this.lock = node.lock_ref;
     this.since = node.used;
     this.marks = node.hash ? [{ hash: node.hash, media: node.media ?? [] }] : [];
     this.read = { tokens: () => state.tokensOf(node), texts: () => state.textsOf(node) };
@@ -123,10 +123,10 @@ export function treeOf(state: State): TreeNode[] {
   const queue = grow(ROOT, 0);
   for (const node of queue) queue.push(...grow(node.id, node.depth + node.blocks.length));
   for (const id of state.running) {
-    for (const { id: above } of state.path(state.request(id).lock))
+    for (const { id: above } of state.path(state.request(id).last_node))
       tree.get(above)?.owners.push(id);
   }
-  for (const { lock, label } of state.holds.values()) {
+  for (const { last_node: lock, label } of state.holds.values()) {
     for (const { id: above } of state.path(lock)) tree.get(above)?.holders.push(label);
   }
   const nodes = [...tree.values()];
@@ -136,8 +136,8 @@ export function treeOf(state: State): TreeNode[] {
 /** @param nodes a block each */
 function chainsOf(state: State, nodes: TreeNode[]) {
   const tree = new Map(nodes.map((node) => [node.id, node]));
-  const ends = new Set([...state.holds.values()].map(({ lock }) => lock));
-  for (const id of state.running) ends.add(state.request(id).lock);
+  const ends = new Set([...state.holds.values()].map(({ last_node: lock }) => lock));
+  for (const id of state.running) ends.add(state.request(id).last_node);
   /** The nodes whose blocks the one below takes, by that one's id. */
   const taken: Map<number, TreeNode> = new Map();
   for (const node of nodes) {

@@ -85,7 +85,7 @@ function search(model: Model, id: number): WhyMissed {
   const computing = state.running.find(
     (other) =>
       other !== root.id &&
-      state.request(other).computed < end &&
+      state.request(other).num_computed_tokens < end &&
       commonLength(tokensBy.get(other) ?? [], own) >= end,
   );
   let lost: ReturnType<typeof evictionOf> | undefined;

@@ -78,7 +78,7 @@ export function blockList(blocks: number[]) {
 }
 
 /** "3 unused blocks are freed". A block that is known by its hash may be in use. */
-export const clearedWords = (blocks: number, hash?: string) =>
+export const clearedWords = (blocks: number, hash?: string | null) =>
   `${count(blocks, hash ? "block" : "unused block")} ${agree(blocks, "is", "are")} ${hash ? "removed" : "freed"}`;
 
 /** Blocks by the first four digits of their hashes: "b41f and 90d8". */

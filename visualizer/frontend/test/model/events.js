@@ -41,7 +41,11 @@ export function arrived(
   };
 }
 
-export const step = (number) => ({ type: "step_started", step: number });
+let begun = 0;
+export const step = (number) => {
+  begun = number;
+  return { type: "step_started", step: number };
+};
 export const admitted = (request, node = 0, blocks = [], resumed = false) => ({
   type: "admitted",
   request,
@@ -78,7 +82,7 @@ export const scheduled = (rows, { skipped = [], blocked } = {}) => ({
 });
 export const forked = (request, parent, sample) => ({ type: "forked", request, parent, sample });
 
-/** Tokens as `[request, text, accepted?, forced?]`. */
+/** The end of the step that was begun last, with tokens as `[request, text, accepted?, forced?]`. */
 export function finished(gains = [], t) {
   const tokens = gains.map(([request, text, accepted = 0, forced = 0]) => [
     request,
@@ -87,7 +91,7 @@ export function finished(gains = [], t) {
     accepted,
     forced,
   ]);
-  return { type: "step_finished", tokens, ...(t ? { t } : {}) };
+  return { type: "step_finished", tokens, step: begun, ...(t ? { t } : {}) };
 }
 export const trimmed = (request, keep) => ({ type: "blocks_trimmed", request, keep });
 export const split = (node, at, upper) => ({ type: "radix_split", node, at, upper });

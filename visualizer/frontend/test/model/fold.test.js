@@ -32,7 +32,7 @@ test("run_started: all blocks are free, block 0 is allocated first", () => {
   assert.deepEqual(core.free, [5, 4, 3, 2, 1, 0]);
   assert.deepEqual(core.refs, [0, 0, 0, 0, 0, 0]);
   assert.deepEqual(core.nodes, [
-    { id: 0, parent: -1, tokens: [], blocks: [], copies: [], last: 0, lock: 0 },
+    { id: 0, parent: -1, tokens: [], blocks: [], copies: [], last: 0, lock_ref: 0 },
   ]);
   assert.equal(core.seq, 0);
 });
@@ -40,7 +40,7 @@ test("run_started: all blocks are free, block 0 is allocated first", () => {
 test("request_arrived: to the end of the queue, with n seats", () => {
   const state = fold(started(), arrived(1, "ab", { n: 3 }), arrived(4, "c"));
   assert.deepEqual(state.core().waiting, [1, 4]);
-  assert.equal(request(state, 1).slots, 3);
+  assert.equal(request(state, 1).num_seqs, 3);
 });
 
 test("admitted, allocated, scheduled, finished: a prompt is computed", () => {
@@ -49,7 +49,7 @@ test("admitted, allocated, scheduled, finished: a prompt is computed", () => {
   assert.deepEqual(state.core().waiting, []);
   state.apply(oneRunning[6]);
   assert.deepEqual(state.core().plan, []);
-  assert.equal(request(state, 1).computed, 5);
+  assert.equal(request(state, 1).num_computed_tokens, 5);
   assert.equal(request(state, 1).tokens.length, 6);
   assert.deepEqual(state.core().free, [5, 4, 3]);
 });
@@ -57,14 +57,14 @@ test("admitted, allocated, scheduled, finished: a prompt is computed", () => {
 test("blocks_allocated: a custom pool may allocate any free block", () => {
   const state = fold(oneRunning, allocated(1, 4));
   assert.deepEqual(state.core().free, [5, 3]);
-  assert.deepEqual(request(state, 1).table, [0, 1, 2, 4]);
+  assert.deepEqual(request(state, 1).block_table, [0, 1, 2, 4]);
 });
 
 test("radix_inserted: the tree has a reference, the request a lock", () => {
   const state = fold(oneRunning);
   assert.deepEqual(state.core().refs, [2, 2, 1, 0, 0, 0]);
   const tokens = [..."abcd"].map((letter) => letter.codePointAt(0));
-  const kept = { id: 1, parent: 0, tokens, blocks: [0, 1], copies: [], last: 1, lock: 1 };
+  const kept = { id: 1, parent: 0, tokens, blocks: [0, 1], copies: [], last: 1, lock_ref: 1 };
   assert.deepEqual(node(state, 1), kept);
   assert.equal(state.core().tick, 1);
   assert.deepEqual(state.counts, { unshared: 3, shared: 0, cached: 0, free: 3 });
@@ -73,15 +73,27 @@ test("radix_inserted: the tree has a reference, the request a lock", () => {
 test("an admission that hits shares blocks and locks their path", () => {
   const state = fold(oneRunning, arrived(2, "abcdx"), step(2), admitted(2, 1, [0, 1]));
   assert.deepEqual(state.core().refs, [3, 3, 1, 0, 0, 0]);
-  assert.equal(request(state, 2).computed, 4);
-  assert.equal(node(state, 1).lock, 2);
+  assert.equal(request(state, 2).num_computed_tokens, 4);
+  assert.equal(node(state, 1).lock_ref, 2);
   assert.deepEqual(state.counts, { unshared: 1, shared: 2, cached: 0, free: 3 });
 });
 
 test("radix_split: the upper part gets the new id, and the access counts for the lower one", () => {
   const state = fold(oneRunning, make.split(1, 1, 2));
-  assert.deepEqual(node(state, 2), { ...node(state, 2), parent: 0, blocks: [0], last: 1, lock: 1 });
-  assert.deepEqual(node(state, 1), { ...node(state, 1), parent: 2, blocks: [1], last: 2, lock: 1 });
+  assert.deepEqual(node(state, 2), {
+    ...node(state, 2),
+    parent: 0,
+    blocks: [0],
+    last: 1,
+    lock_ref: 1,
+  });
+  assert.deepEqual(node(state, 1), {
+    ...node(state, 1),
+    parent: 2,
+    blocks: [1],
+    last: 2,
+    lock_ref: 1,
+  });
   assert.equal(String.fromCharCode(...node(state, 1).tokens), "cd");
 });
 
@@ -90,16 +102,16 @@ test("radix_extended: the edge grows with the request's own tokens", () => {
   const state = fold(oneRunning, grown);
   assert.equal(String.fromCharCode(...node(state, 1).tokens), "abcdef");
   assert.equal(node(state, 1).last, 2);
-  assert.equal(node(state, 1).lock, 1);
+  assert.equal(node(state, 1).lock_ref, 1);
 });
 
 test("radix_joined: the request's own blocks become free, last first", () => {
   const twin = [arrived(2, "abcde"), step(2), admitted(2), allocated(2, 3, 4, 5)];
   const state = fold(oneRunning, twin, scheduled([[2, 0, 5]]), finished([[2, "f"]]));
   state.apply(make.joined(2, 1, 0, 1));
-  assert.deepEqual(request(state, 2).table, [0, 1, 5]);
+  assert.deepEqual(request(state, 2).block_table, [0, 1, 5]);
   assert.deepEqual(state.core().free, [4, 3]);
-  assert.equal(node(state, 1).lock, 2);
+  assert.equal(node(state, 1).lock_ref, 2);
 });
 
 test("forked: the sample shares everything with its parent and has its own row", () => {
@@ -111,7 +123,7 @@ test("forked: the sample shares everything with its parent and has its own row",
   ]);
   assert.deepEqual(state.core().running, [1, 2]);
   assert.deepEqual(state.core().refs.slice(0, 2), [2, 2]);
-  assert.deepEqual([request(state, 1).slots, request(state, 2).slots], [1, 1]);
+  assert.deepEqual([request(state, 1).num_seqs, request(state, 2).num_seqs], [1, 1]);
   state.apply(
     finished([
       [1, "x"],
@@ -120,11 +132,11 @@ test("forked: the sample shares everything with its parent and has its own row",
   );
   assert.deepEqual(request(state, 1).tokens.at(-1), "x".codePointAt(0));
   assert.deepEqual(request(state, 2).tokens.at(-1), "y".codePointAt(0));
-  assert.equal(request(state, 2).computed, 3);
+  assert.equal(request(state, 2).num_computed_tokens, 3);
 
   state.apply(step(2));
   state.apply(make.copied(1, 1, 1, 2));
-  assert.deepEqual(request(state, 1).table, [0, 2]);
+  assert.deepEqual(request(state, 1).block_table, [0, 2]);
   assert.deepEqual(state.core().refs.slice(0, 3), [2, 1, 1]);
 });
 
@@ -133,14 +145,14 @@ test("preempted: all blocks are released, and the request is first in the queue"
   assert.deepEqual(state.core().waiting, [1, 2]);
   assert.deepEqual(request(state, 1), {
     ...request(state, 1),
-    computed: 0,
-    table: [],
-    lock: 0,
+    num_computed_tokens: 0,
+    block_table: [],
+    last_node: 0,
     preemptions: 1,
   });
   assert.deepEqual(state.core().free, [5, 4, 3, 2]);
   assert.deepEqual(state.counts, { unshared: 0, shared: 0, cached: 2, free: 4 });
-  assert.equal(node(state, 1).lock, 0);
+  assert.equal(node(state, 1).lock_ref, 0);
   assert.equal(node(state, 1).last, 2);
 });
 
@@ -153,10 +165,10 @@ test("radix_evicted: the leaf's blocks are free, its last block on top last", ()
 test("drafts: computed counts the accepted ones, the rest is trimmed", () => {
   const drafts = [step(2), allocated(1, 3), scheduled([[1, 5, 3, [7, 8]]])];
   const state = fold(oneRunning, drafts, finished([[1, "gh", 1]]));
-  assert.equal(request(state, 1).computed, 7);
+  assert.equal(request(state, 1).num_computed_tokens, 7);
   assert.equal(request(state, 1).tokens.length, 8);
   state.apply(make.trimmed(1, 3));
-  assert.deepEqual(request(state, 1).table, [0, 1, 2]);
+  assert.deepEqual(request(state, 1).block_table, [0, 1, 2]);
   assert.deepEqual(state.core().free, [5, 4, 3]);
 });
 
@@ -182,9 +194,9 @@ test("blocks_stored: a node for each block, and no lock counts", () => {
   const state = fold(oneHashed);
   assert.deepEqual(state.core().refs, [2, 2, 1, 0, 0, 0]);
   const tokens = [..."cd"].map((letter) => letter.codePointAt(0));
-  const second = { id: 2, parent: 1, tokens, blocks: [1], copies: [], last: 0, lock: 0 };
+  const second = { id: 2, parent: 1, tokens, blocks: [1], copies: [], last: 0, lock_ref: 0 };
   assert.deepEqual(node(state, 2), second);
-  assert.equal(request(state, 1).lock, 2);
+  assert.equal(request(state, 1).last_node, 2);
   assert.equal(state.core().tick, 0);
 });
 
@@ -193,7 +205,7 @@ test("prefix_adopted: unlocked nodes, the latest access, and where they come fro
   assert.deepEqual(state.core().refs, [1, 1, 0, 0, 0, 0]);
   assert.equal(state.core().tick, 2);
   const tokens = [..."abcd"].map((letter) => letter.codePointAt(0));
-  const adopted = { id: 1, parent: 0, tokens, blocks: [0, 1], copies: [], last: 2, lock: 0 };
+  const adopted = { id: 1, parent: 0, tokens, blocks: [0, 1], copies: [], last: 2, lock_ref: 0 };
   assert.deepEqual(node(state, 1), adopted);
   assert.deepEqual(state.adoptedPrefix(1), { adopted: 4, source: "replica 0" });
   assert.deepEqual(state.counts, { unshared: 0, shared: 0, cached: 2, free: 4 });
@@ -234,8 +246,8 @@ test("a found block leaves the queue", () => {
 
 test("a withdrawn block stays in its table and cannot be found", () => {
   const state = fold(oneHashed.slice(0, -2), make.withdrawn(1, 2, 1));
-  assert.deepEqual(request(state, 1).table, [0, 1, 2]);
-  assert.equal(request(state, 1).lock, 1);
+  assert.deepEqual(request(state, 1).block_table, [0, 1, 2]);
+  assert.equal(request(state, 1).last_node, 1);
   assert.equal(node(state, 2), undefined);
   state.apply(make.preempted(1, 1, 5));
   assert.deepEqual(state.core().free, [5, 4, 3, 1, 2]);

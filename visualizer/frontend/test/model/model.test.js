@@ -140,7 +140,7 @@ test("a request span has arrival, segments, tokens and end", () => {
 
 test("the kind of a row", () => {
   const kind = (start, count, length, drafts = []) =>
-    rowKind([1, start, count, drafts], { promptLength: 4, length });
+    rowKind([1, start, count, drafts], { prompt_length: 4, length });
   assert.equal(kind(0, 4, 4), "prefill");
   assert.equal(kind(3, 1, 4), "prefill", "a last prompt chunk of one token is no decode");
   assert.equal(kind(2, 5, 7), "prefill", "it begins in the prompt");

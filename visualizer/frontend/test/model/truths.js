@@ -37,7 +37,7 @@ function recount(/** @type {any[]} */ events) {
       allocated = [];
     }
     if (event.type === "blocks_allocated") {
-      const { length } = state.request(event.request).table;
+      const { length } = state.request(event.request).block_table;
       for (const at of event.blocks.keys())
         allocated.push({ request: event.request, index: length + at });
     }
@@ -69,12 +69,12 @@ function checkBlocks(/** @type {import("../../src/model/frame.ts").Frame} */ fra
     assert.equal(blocks.filter((block) => block.kind === kind).length, counts[kind], kind);
   }
   for (const block of blocks) {
-    const holders = core.requests.filter(({ table }) => table.includes(block.id));
+    const holders = core.requests.filter(({ block_table }) => block_table.includes(block.id));
     assert.deepEqual(
       block.owners,
       holders.map(({ id }) => id),
     );
-    const holds = core.holds.filter(({ table }) => table.includes(block.id));
+    const holds = core.holds.filter(({ block_table }) => block_table.includes(block.id));
     assert.equal(block.refs, holders.length + holds.length + Number(inTree.has(block.id)));
     assert.equal(block.node > 0, inTree.has(block.id));
     assert.equal(frame.blockTexts(block.id).length, block.filled);
