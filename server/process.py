@@ -17,7 +17,7 @@ from underglass import child
 
 # The switches of `underglass serve` that are off by default and have no opposite.
 SWITCHES = frozenset(("dry_run", "one_process", "paused", "train", "until_stdin_closes"))
-START_SECONDS = 120.0
+START_SECONDS = 300.0  # on a busy machine, Ray and its replicas need minutes
 STOP_SECONDS = 40.0
 
 
@@ -56,16 +56,20 @@ class BackgroundServer:
         A second call does nothing.
         """
         atexit.unregister(self.stop)
+        self._end()
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                pipe.close()
+        return self.process.returncode
+
+    def _end(self) -> None:
+        """Ask the process to end, so that it ends its own processes, too; after a while, kill it."""
         self.process.terminate()
         try:
             self.process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                pipe.close()
-        return self.process.returncode
 
     def output(self) -> str:
         """Return what the server has written to standard error."""
@@ -80,7 +84,8 @@ class BackgroundServer:
 
     def _wait_for_url(self) -> str:
         assert self.process.stdout is not None
-        timeout = threading.Timer(START_SECONDS, self.process.kill)
+        late = threading.Event()
+        timeout = threading.Timer(START_SECONDS, lambda: (late.set(), self._end()))
         timeout.start()
         try:
             for line in self.process.stdout:  # ends when the process does
@@ -89,7 +94,10 @@ class BackgroundServer:
                     return f"http://{address}"
         finally:
             timeout.cancel()
-        raise ServerError(self.output().strip() or "the server exited without a message")
+        said = self.output().strip() or "the server exited without a message"
+        if late.is_set():
+            said = f"the server did not start within {START_SECONDS:.0f} s. Its last words: {said}"
+        raise ServerError(said)
 
 
 def serve_in_background(model: str | None = None, **options: object) -> BackgroundServer:

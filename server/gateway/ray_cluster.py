@@ -288,7 +288,7 @@ def _deployed(name: str, options: RayOptions, environment: Mapping[str, str]) ->
         name=_DEPLOYMENT,
         ray_actor_options={"num_cpus": options.threads},
         health_check_period_s=1,
-        health_check_timeout_s=10,
+        health_check_timeout_s=60,  # a busy machine is slow; a dead process is noticed at once
         graceful_shutdown_wait_loop_s=0.1,  # Serve counts no requests, because the server drains itself
         graceful_shutdown_timeout_s=options.drain_seconds + 10,
         max_constructor_retry_count=1,

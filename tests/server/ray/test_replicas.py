@@ -119,6 +119,7 @@ def test_sigterm_drains_and_leaves_no_process(server: BackgroundServer) -> None:
         command.send_signal(signal.SIGTERM)
         for response in (one, other):
             *_, last, done = read_events(response.iter_lines())
+            assert "error" not in last
             assert (last["choices"][0]["finish_reason"], done) == ("length", "[DONE]")
     assert server.process.wait() == 0
     _, alive = psutil.wait_procs(processes, timeout=60)
