@@ -9,7 +9,8 @@ is a part of the repository and not of the installed package.
     parts.py       plugs its parts into the engine
     workloads.py   the three workloads and their goals
     runs.py        one run, measured
-    gates/         what has to hold before a score counts: one file for each gate
+    gates.py       what has to hold before a score counts
+    tight.py       workloads with too little memory, for the gates
     scoring.py     seeds, points, total
     leaderboard.py lines: submit, verify, render
 """

@@ -4,9 +4,10 @@ One file for a gateway and all its replicas, JSON Lines like `EventLog`. It spli
 `EventLog` per replica, so everything that reads an engine's log reads a replica's.
 """
 
+from collections import deque
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+from itertools import islice
+from typing import Self
 
 import msgspec
 
@@ -19,55 +20,56 @@ from engine.cluster.events import (
     ReplicaLeft,
 )
 from engine.core.log.fold import State
-from engine.core.log.log import NOT_JSON, EventLog, LogError, apply
+from engine.core.log.log import NOT_JSON, EventLog, JsonLines, LogError, apply
 from engine.core.log.vocabulary import SCHEMA_VERSION, Event, Keyframe, RunStarted
 
-_encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(AnyClusterEvent)
 
 
-class ClusterLog:
+class ClusterLog(JsonLines):
     """Events of a cluster, in the order in which the gateway learned of them.
 
-    `window` is the number of events to keep beside the head; None keeps all. A full window folds its
-    older half into the head: cluster_started, and for each replica that is present its replica_joined
-    and a keyframe.
+    `window` is the number of events to keep beside the head; None keeps all. An event that leaves the
+    window is folded into the head: cluster_started, and for each replica that is present its
+    replica_joined and a keyframe.
+
+    first_seq  number of the oldest event kept
     """
 
     def __init__(self, window: int | None = None) -> None:
         if window is not None and window < 2:
             raise ValueError(f"window must be at least 2 or None, got {window}")
         self._window = window
-        self._head: list[AnyClusterEvent] = []
-        self._events: list[AnyClusterEvent] = []
-        self._first = 0  # number of _events[0]
-        self._folded = ClusterState()  # the state after the dropped events
+        self._events = deque[AnyClusterEvent]()
+        self._oldest = ClusterState()  # the state before the oldest event kept
+        self.first_seq = 0
 
     def append(self, event: AnyClusterEvent) -> None:
         """Add an event."""
         self._events.append(event)
         if self._window is not None and len(self._events) > self._window:
-            count = len(self._events) // 2 + 1
-            for dropped in self._events[:count]:
-                self._folded.add(dropped)
-            del self._events[:count]
-            self._first += count
-            self._head = self._folded.head()
+            self._oldest.add(self._events.popleft())
+            self.first_seq += 1
 
     @property
     def next_seq(self) -> int:
         """The number of the next event."""
-        return self._first + len(self._events)
+        return self.first_seq + len(self._events)
 
     def since(self, seq: int) -> list[AnyClusterEvent]:
         """Return events with number `seq` and later, as far as the window still has them."""
-        return self._events[max(0, seq - self._first) :]
+        new = islice(reversed(self._events), max(0, self.next_seq - seq))  # newest events first
+        return list(new)[::-1]
+
+    def head(self) -> list[AnyClusterEvent]:
+        """Return what precedes the oldest event kept, so that both together are a complete log."""
+        return self._oldest.head() if self.first_seq else []
 
     def __len__(self) -> int:
-        return len(self._head) + len(self._events)
+        return len(self.head()) + len(self._events)
 
     def __iter__(self) -> Iterator[AnyClusterEvent]:
-        yield from self._head
+        yield from self.head()
         yield from self._events
 
     def __repr__(self) -> str:
@@ -105,35 +107,11 @@ class ClusterLog:
             raise LogError(f"replica: {replica!r} is not in this log; its replicas are {known}")
         return int(joined[replica].t.get("offset", 0))
 
-    def deterministic(self) -> list[bytes]:
-        """Return the lines without measured values. Two runs of a simulation give the same lines."""
-        return [_encoder.encode(_without_measured(event)) for event in self]
-
-    def to_bytes(self) -> bytes:
-        """Return the log as JSON Lines."""
-        return b"".join(_encoder.encode(event) + b"\n" for event in self)
-
-    def save(self, path: str | Path) -> None:
-        """Write the log as JSON Lines."""
-        Path(path).write_bytes(self.to_bytes())
-
     @classmethod
-    def load(cls, path: str | Path) -> "ClusterLog":
-        """Read a saved log. Raises LogError for a line that is not an event of a cluster log."""
-        return cls.from_bytes(Path(path).read_bytes())
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> "ClusterLog":
-        """Read JSON Lines. A last line without a line break was cut off and is dropped."""
-        log, decoder = cls(), ClusterDecoder()
-        whole, _, _torn = data.rpartition(b"\n")
-        for number, line in enumerate(whole.split(b"\n") if whole else [], start=1):
-            try:
-                log.append(decoder.decode(line))
-            except LogError as error:
-                raise LogError(f"line {number}: {error}") from error.__cause__
-        if not len(log):
-            raise LogError("the log has no complete line: it is empty, or not a cluster log")
+    def from_bytes(cls, data: bytes) -> Self:
+        """See `JsonLines`."""
+        log = cls()
+        log._events.extend(cls._decoded(data, ClusterDecoder().decode, "a cluster"))
         return log
 
 
@@ -222,9 +200,3 @@ class ClusterState:
                 keyframe = self.states[replica].keyframe()
                 head.append(Of(replica, keyframe.seq, keyframe))
         return head
-
-
-def _without_measured(event: AnyClusterEvent | Event) -> Any:
-    if isinstance(event, Of):
-        return msgspec.structs.replace(event, event=_without_measured(event.event))
-    return msgspec.structs.replace(event, t={}) if hasattr(event, "t") else event

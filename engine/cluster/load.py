@@ -13,16 +13,21 @@ from engine.cluster.router import Decision, Replica, Router
 
 
 @dataclass(eq=False)
-class RandomChoice(Router):
-    """Choose a random replica. `seed` fixes the choices."""
-
-    name: ClassVar[str] = "random"
+class _Drawing(Router):
+    """A policy that draws. `seed` fixes what it draws."""
 
     seed: int = 0
     _rng: random.Random = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self._rng = random.Random(self.seed)
+
+
+@dataclass(eq=False)
+class RandomChoice(_Drawing):
+    """Choose a random replica."""
+
+    name: ClassVar[str] = "random"
 
     def choose(
         self,
@@ -56,8 +61,8 @@ class RoundRobin(Router):
 
 
 @dataclass(eq=False)
-class PowerOfTwo(Router):
-    """Draw two replicas and choose the one with fewer requests in flight. `seed` fixes the draws.
+class PowerOfTwo(_Drawing):
+    """Draw two replicas and choose the one with fewer requests in flight.
 
     Comparing two already avoids most of the imbalance of a random choice (Mitzenmacher, IEEE TPDS
     12(10), 2001), and two gateways that see the same loads do not send everything to the same replica.
@@ -66,12 +71,6 @@ class PowerOfTwo(Router):
     """
 
     name: ClassVar[str] = "power_of_two"
-
-    seed: int = 0
-    _rng: random.Random = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        self._rng = random.Random(self.seed)
 
     def choose(
         self,

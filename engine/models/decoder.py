@@ -16,7 +16,7 @@ from engine.core.compute.model import Attend
 from engine.models.attention_block import Attention, Rotation
 from engine.models.config import LlamaConfig
 from engine.models.layers import Embedding, FeedForward, Linear, RMSNorm, load_norm
-from engine.models.memory import check_kv_fits
+from engine.models.memory import InMemory
 from engine.models.moe import MixtureOfExperts
 from engine.models.rope import rotary_table
 from engine.models.weights.checkpoint import Checkpoint
@@ -61,7 +61,7 @@ def _apply(norm: RMSNorm | None, x: Tensor) -> Tensor:
     return x if norm is None else norm(x)
 
 
-class Decoder:
+class Decoder(InMemory):
     """A decoder with its weights.
 
     fingerprint  of the weights and, after `prepare`, of the rotary frequencies: equal fingerprints
@@ -70,6 +70,8 @@ class Decoder:
 
     Raises CheckpointError if the weights do not match the configuration.
     """
+
+    config: LlamaConfig
 
     def __init__(self, config: LlamaConfig, weights: Checkpoint) -> None:
         self.config = config
@@ -108,17 +110,6 @@ class Decoder:
         self.fingerprint = weights.fingerprint.hexdigest()
         self._tables: list[Tensor] = []
         self.expert_loads: list[list[int]] = []
-
-    def check_kv(self, num_blocks: int, block_size: int, num_window_pages: int | None) -> None:
-        """Raise ConfigError if KV memory of this size does not fit; see `check_kv_fits`."""
-        check_kv_fits(
-            self.config,
-            num_blocks,
-            block_size,
-            num_window_pages,
-            dtype=self.dtype,
-            device=self.device,
-        )
 
     def prepare(self, positions: int) -> None:
         """Precompute the rotary tables for this many positions. Must be called before `forward`."""

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from engine.core.compute.device import activation_dtype
 from engine.core.compute.model import Attend, ModelConfig
 from engine.models.layers import Linear
-from engine.models.memory import check_kv_fits
+from engine.models.memory import InMemory
 from engine.models.weights.checkpoint import Checkpoint
 
 
@@ -60,7 +60,7 @@ class GPT2Layer:
         x.add_(self._down(F.gelu(self._up(self._mlp_norm(x)), approximate="tanh")))
 
 
-class GPT2:
+class GPT2(InMemory):
     """GPT-2 with its weights; it has the same interface as `Decoder`."""
 
     def __init__(self, config: ModelConfig, weights: Checkpoint) -> None:
@@ -85,17 +85,6 @@ class GPT2:
         self.weight_bytes = weights.weight_bytes()
         self.fingerprint = weights.fingerprint.hexdigest()
         self.expert_loads: list[list[int]] = []  # it has no experts
-
-    def check_kv(self, num_blocks: int, block_size: int, num_window_pages: int | None) -> None:
-        """Raise ConfigError if KV memory of this size does not fit; see `check_kv_fits`."""
-        check_kv_fits(
-            self.config,
-            num_blocks,
-            block_size,
-            num_window_pages,
-            dtype=self.dtype,
-            device=self.device,
-        )
 
     def prepare(self, positions: int) -> None:
         """Do nothing: position embeddings are weights."""

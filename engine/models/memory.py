@@ -174,33 +174,33 @@ def _gathered_bytes(model: ModelConfig, dtype: torch.dtype) -> int:
     return values * (dtype.itemsize + (_FLOAT32 if dtype != torch.float32 else 0))
 
 
-def check_kv_fits(
-    model: ModelConfig,
-    num_blocks: int,
-    block_size: int,
-    num_window_pages: int | None,
-    *,
-    dtype: torch.dtype,
-    device: torch.device,
-) -> None:
-    """Raise ConfigError if KV memory of this size does not fit beside what is loaded.
+class InMemory:
+    """A loaded model, and whether KV memory fits beside it."""
 
-    Linux allocates more memory than there is, and ends the process when it is used.
-    """
-    needed = kv_bytes(model, dtype, num_blocks, block_size, num_window_pages)
-    available = available_bytes(device)
-    if needed <= available:
-        return
-    # Every layer with all tokens always suffices; window pages may allow more.
-    fits = available // kv_bytes_per_token(model, dtype)
-    if num_window_pages is not None:
-        windows = kv_bytes(model, dtype, 0, block_size, num_window_pages)
-        per_token = kv_bytes(model, dtype, 1, 1, 0)
-        fits = max(fits, (available - windows) // per_token if per_token else 0)
-    raise ConfigError(
-        f"max_kv_tokens: KV for {num_blocks * block_size} tokens needs {byte_size(needed)}, but "
-        f"{byte_size(available)} are available; lower it to at most {fits}"
-    )
+    config: ModelConfig
+    dtype: torch.dtype
+    device: torch.device
+
+    def check_kv(self, num_blocks: int, block_size: int, num_window_pages: int | None) -> None:
+        """Raise ConfigError if KV memory of this size does not fit beside what is loaded.
+
+        Linux allocates more memory than there is, and ends the process when it is used.
+        """
+        model, dtype = self.config, self.dtype
+        needed = kv_bytes(model, dtype, num_blocks, block_size, num_window_pages)
+        available = available_bytes(self.device)
+        if needed <= available:
+            return
+        # Every layer with all tokens always suffices; window pages may allow more.
+        fits = available // kv_bytes_per_token(model, dtype)
+        if num_window_pages is not None:
+            windows = kv_bytes(model, dtype, 0, block_size, num_window_pages)
+            per_token = kv_bytes(model, dtype, 1, 1, 0)
+            fits = max(fits, (available - windows) // per_token if per_token else 0)
+        raise ConfigError(
+            f"max_kv_tokens: KV for {num_blocks * block_size} tokens needs {byte_size(needed)}, but "
+            f"{byte_size(available)} are available; lower it to at most {fits}"
+        )
 
 
 def available_bytes(device: torch.device) -> int:

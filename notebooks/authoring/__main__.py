@@ -35,8 +35,7 @@ from authoring.lab import (
 )
 from authoring.numbers import untraced
 from authoring.palette import png
-from authoring.parts import METADATA, lessons
-from authoring.spoilers import hidden
+from authoring.parts import METADATA, hidden, lessons
 
 PNG = "image/png"
 PLOTLY = "application/vnd.plotly.v1+json"

@@ -17,8 +17,7 @@ from typing import Any
 import nbformat
 
 from authoring.lab import REPOSITORY
-from authoring.parts import lessons, part_of
-from authoring.spoilers import Prediction, predictions
+from authoring.parts import Prediction, lessons, part_of, predictions
 from checks.answer import answer_to
 
 SLIDES = REPOSITORY / "build" / "slides"

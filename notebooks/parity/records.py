@@ -1,7 +1,7 @@
-"""Workloads, and what a scheduler decides about them: the record that both engines write.
+"""Workloads, and what a scheduler decides about them: the record of both engines.
 
-`record_vllm.py` drives vLLM's scheduler through a workload, `replay.py` drives this project's engine
-through the same workload. Both return a list of `Step`, and `first_difference` compares two such lists.
+`tests/parity/record_vllm.py` drives vLLM's scheduler through a workload, `replay.py` drives this
+project's engine through the same workload. Both return a list of `Step`.
 
 A recording is gzip-compressed JSON Lines. The first line is the header: the engine, its version and
 the settings that hold for all workloads. Each further line is `{"workload": ..., "steps": [...]}`.
@@ -15,10 +15,9 @@ To keep the file small:
 """
 
 import gzip
-import io
 import itertools
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,7 +25,6 @@ import msgspec
 
 DECISIONS_OF_VLLM = Path(__file__).with_name("vllm.jsonl.gz")
 STOP = ord(".")  # the stop token of every request
-DECISIONS = ("preempted", "rows", "finished")
 
 
 class Ask(msgspec.Struct, omit_defaults=True):
@@ -91,6 +89,11 @@ class Step(msgspec.Struct):
     free: int = 0
     tables: dict[int, list[int]] = {}
 
+    @property
+    def decisions(self) -> dict[str, list[Any]]:
+        """What the scheduler decided, in the order in which it decides."""
+        return {"preempted": self.preempted, "rows": self.rows, "finished": self.finished}
+
 
 class Recording(NamedTuple):
     """A workload and the steps that an engine made of it."""
@@ -122,102 +125,6 @@ class Arrivals:
         return arriving, aborted
 
 
-# Comparing
-
-
-class Difference(NamedTuple):
-    """The first decision that differs: where, in what, and what kind of difference it is."""
-
-    step: int
-    field: str
-    kind: str
-    ours: Any
-    theirs: Any
-
-
-def first_difference(ours: list[Step], theirs: list[Step]) -> Difference | None:
-    """Return the first difference in `DECISIONS`, or None if all decisions are equal."""
-    admitted = set[int]()
-    for number, (our, their) in enumerate(zip(ours, theirs, strict=False), start=1):
-        for field in DECISIONS:
-            one, other = getattr(our, field), getattr(their, field)
-            if one != other:
-                return Difference(number, field, _kind(our, their, admitted), one, other)
-        admitted |= {row.request for row in our.rows}
-        admitted -= set(our.preempted)
-    if len(ours) != len(theirs):
-        return Difference(
-            min(len(ours), len(theirs)) + 1, "steps", "length", len(ours), len(theirs)
-        )
-    return None
-
-
-def _kind(our: Step, their: Step, running: set[int]) -> str:
-    """Classify the first difference by what one side does and the other does not."""
-    if our.preempted != their.preempted:
-        more = len(our.preempted) - len(their.preempted)
-        return "preempts others" if more == 0 else f"preempts {'more' if more > 0 else 'less'}"
-    mine, other = ({row.request: row for row in step.rows} for step in (our, their))
-    hits = [request for request in mine if request in other and request not in running]
-    for request in hits:
-        cached = mine[request].start - other[request].start
-        if cached:
-            return f"finds {'more' if cached > 0 else 'less'}"
-    if mine.keys() - other.keys():
-        return "schedules more"
-    if other.keys() - mine.keys():
-        return "schedules less"
-    if our.rows != their.rows:
-        return "splits differently"
-    return "finishes differently"
-
-
-def shares_equally(ours: list[Step], theirs: list[Step]) -> bool:
-    """Return whether the block tables are equal up to the numbers of the blocks."""
-    return all(
-        _renumbered(one) == _renumbered(other) for one, other in zip(ours, theirs, strict=True)
-    )
-
-
-def _renumbered(step: Step) -> list[list[int]]:
-    """Number a step's blocks by their first appearance in it."""
-    numbers: dict[int, int] = {}
-    return [
-        [numbers.setdefault(block, len(numbers)) for block in step.tables[row.request]]
-        for row in step.rows
-    ]
-
-
-# Reading and writing
-
-
-def write(path: Path, header: dict[str, Any], recordings: Iterable[Recording]) -> None:
-    """Write a recording. Equal recordings give equal bytes."""
-    lines = [header]
-    for workload, steps in recordings:
-        fields = msgspec.to_builtins(workload)
-        for ask in fields["requests"]:
-            ask["prompt"], ask["output"] = _pack_ids(ask["prompt"]), _pack_ids(ask["output"])
-        lines.append({"workload": fields, "steps": _pack_steps(steps)})
-    write_lines(path, lines)
-
-
-def write_lines(path: Path, lines: Iterable[Any]) -> None:
-    """Write compressed JSON Lines, without a time stamp or a file name in them."""
-    text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
-    packed = io.BytesIO()
-    with gzip.GzipFile(filename="", mode="wb", fileobj=packed, compresslevel=9, mtime=0) as file:
-        file.write(text.encode())
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(packed.getvalue())
-
-
-def read_header(path: Path) -> dict[str, Any]:
-    """Return the first line of a recording."""
-    with gzip.open(path, "rt") as file:
-        return dict(json.loads(next(file)))
-
-
 def read(path: Path) -> Iterator[Recording]:
     """Yield the workloads of a recording with their steps."""
     with gzip.open(path, "rt") as file:
@@ -230,36 +137,6 @@ def read(path: Path) -> Iterator[Recording]:
                         ask[name] = list(ask[name].encode())
             workload = msgspec.convert(fields["workload"], Workload)
             yield Recording(workload, _unpack_steps(fields["steps"]))
-
-
-def _pack_ids(ids: list[int]) -> str | list[int]:
-    return bytes(ids).decode() if all(33 <= one <= 126 for one in ids) else ids
-
-
-def _pack_steps(steps: list[Step]) -> list[list[Any]]:
-    packed: list[list[Any]] = []
-    ends: dict[int, int] = {}  # request -> end of its last row
-    lengths: dict[int, int] = {}  # request -> blocks in its table
-    before: list[int] = []
-    for step in steps:
-        for request in step.preempted:
-            lengths.pop(request, None)
-        rows: Any = [
-            [row.request, row.num_tokens] + [row.start] * (ends.get(row.request) != row.start)
-            for row in step.rows
-        ]
-        requests = [row.request for row in step.rows]
-        if requests and rows == [[request, 1] for request in before]:
-            rows = 0
-        blocks = [step.tables[row][lengths.get(row, 0) :] for row in requests]
-        fields = [rows, step.free, blocks if any(blocks) else [], step.finished, step.preempted]
-        while fields[-1] == []:
-            fields.pop()
-        packed.append(fields)
-        before = requests
-        ends |= {row.request: row.start + row.num_tokens for row in step.rows}
-        lengths |= {row: len(step.tables[row]) for row in requests}
-    return packed
 
 
 def _unpack_steps(packed: list[list[Any]]) -> list[Step]:

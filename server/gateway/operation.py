@@ -6,7 +6,6 @@ one server does, and sends the cluster's key to the replicas.
 
 import asyncio
 from dataclasses import asdict
-from importlib import metadata
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -15,8 +14,8 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from engine.cluster.events import Controlled
+from server.api import status
 from server.api.operation import EngineCounts, Ready, check_allowed, engine_counts
-from server.api.status import Load, Ping, Version
 from server.gateway.follower import Follower
 from server.gateway.gateway import Gateway
 from server.gateway.upstream import LostError, lost, request_headers, response_headers
@@ -103,29 +102,13 @@ def routes(gateway: Gateway) -> APIRouter:
         gateway.check_accepting()
         return Ready(status="ready", trace_error=gateway.trace_error)
 
-    @router.get("/ping", tags=["Operation"])
-    @router.post("/ping", tags=["Operation"])
-    async def ping() -> Ping:
-        """Return 200 if a replica works; otherwise 503."""
-        gateway.check_accepting()
-        return Ping(status="ok")
-
-    @router.get("/version", tags=["Operation"])
-    async def version() -> Version:
-        """Return the version of Underglass."""
-        return Version(version=metadata.version("underglass"))
-
-    @router.get("/load", tags=["Operation"])
-    async def load() -> Load:
-        """Return the number of this gateway's unfinished requests."""
-        replicas = gateway.dispatcher.replicas.values()
-        return Load(server_load=sum(replica.in_flight for replica in replicas))
-
-    @router.get("/clock", tags=["Operation"], response_class=Response)
-    async def clock() -> Response:
-        """Return the cluster's time in microseconds."""
-        return Response(str(gateway.now()), media_type="text/plain")
-
+    router.include_router(
+        status.routes_of(
+            gateway.check_accepting,
+            lambda: sum(one.in_flight for one in gateway.dispatcher.replicas.values()),
+            gateway.now,
+        )
+    )
     for name in CONTROLS:
         _add_control(router, gateway, name)
     for method, path, tag in _ANY_REPLICA:
@@ -159,12 +142,12 @@ def _health(gateway: Gateway) -> ClusterHealth:
         for id_, follower in gateway.followers.items()
         if id_ not in replicas
     }
-    status: Literal["ok", "draining", "no_replica"] = "ok"
+    word: Literal["ok", "draining", "no_replica"] = "ok"
     if gateway.not_ready:
-        status = "draining" if gateway.draining else "no_replica"
+        word = "draining" if gateway.draining else "no_replica"
     costs = gateway.mover.costs
     return ClusterHealth(
-        status=status,
+        status=word,
         router=gateway.router_name,
         replicas=replicas,
         waiting_for=missing,

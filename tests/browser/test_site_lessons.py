@@ -10,9 +10,9 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from authoring.lab import NOTEBOOKS
-from authoring.parts import lessons
-from authoring.spoilers import predictions, states
+from authoring.parts import lessons, predictions
 from checks.answer import answer_to
+from tests.lessons.rules import states
 
 PATIENCE_MS = 120_000  # for Python on a busy machine
 NAMES = [path.stem for path in lessons()]

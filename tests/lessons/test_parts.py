@@ -7,7 +7,8 @@ import nbformat
 import pytest
 
 from authoring.contents import CONTENTS, contents
-from authoring.parts import ORDER, lessons, part_of, problems
+from authoring.parts import ORDER, lessons, part_of
+from tests.lessons.rules import problems
 
 MODEL = next(path for path in lessons() if path.name.startswith("04"))
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from authoring.parts import lessons
-from authoring.spoilers import hidden, predictions, spoilers
+from authoring.parts import hidden, lessons, predictions
 from checks.answer import answer_to
+from tests.lessons.rules import spoilers
 from underglass.workbook import without_answers
 
 MODEL = next(path for path in lessons() if path.name.startswith("04"))

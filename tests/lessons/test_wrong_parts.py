@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from authoring.solutions import GUIDE, guide
+from tests.lessons.guide import GUIDE, guide
 from tests.lessons.wrong import ROWS, broken, verdict
 
 

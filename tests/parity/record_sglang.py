@@ -26,9 +26,9 @@ from unittest.mock import MagicMock
 
 import msgspec
 
-from parity.records import write_lines
 from tests.parity import FIXTURES
 from tests.parity.radix_records import PAGE_SIZES, SETTINGS, Edge, History, ask, draw
+from tests.parity.writing import write_lines
 
 SEEDS = 1000
 LONGEST = 1000  # tokens of a request; token p of request r has the KV index r * LONGEST + p

@@ -11,7 +11,7 @@ compare:
 
     make record-vllm VLLM_PYTHON=/tmp/vllm/bin/python \
       ARGS="--seeds 1000 --first-seed 5000 --out /tmp/fresh.gz"
-    PYTHONPATH=notebooks python -m parity.replay /tmp/fresh.gz
+    PYTHONPATH=notebooks python -m tests.parity.comparing /tmp/fresh.gz
 
 Source: the loop is that of `EngineCore.step` and `EngineCore.step_with_batch_queue`
 (`vllm/v1/engine/core.py`) with a queue of two batches.
@@ -29,9 +29,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from parity.records import DECISIONS_OF_VLLM, STOP, Arrivals, Ask, Recording, Step, Workload, write
+from parity.records import DECISIONS_OF_VLLM, STOP, Arrivals, Ask, Recording, Step, Workload
 from tests.parity.recorded_steps import read_recording, recording_to, steps_of
 from tests.parity.workloads import COUNTS, workloads
+from tests.parity.writing import write
 
 FILLER = ord("x")  # said after the end of an output, and then dropped
 MODEL = Path(__file__).parents[2] / "engine" / "bundled"

@@ -19,10 +19,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from engine.core.log.vocabulary import RequestArrived, StepFinished, StepStarted
-from parity.records import Ask, Recording, Workload, write
+from parity.records import Ask, Recording, Workload
 from tests.parity import FIXTURES
 from tests.parity.record_vllm import MODEL, QUIET, installed
 from tests.parity.recorded_steps import read_recording, recording_to, steps_of
+from tests.parity.writing import write
 
 NUM_BLOCKS, BLOCK_SIZE, TOKEN_BUDGET, SEATS = 16, 32, 64, 4
 MAX_TOKENS = 120

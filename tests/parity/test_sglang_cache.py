@@ -8,11 +8,11 @@ from collections import Counter
 
 import pytest
 
-from parity.records import read_header
 from tests.parity import FIXTURES
 from tests.parity.radix_records import SETTINGS, History, draw, read
 from tests.parity.radix_replay import compare, table
 from tests.parity.record_sglang import SEEDS
+from tests.parity.writing import read_header
 
 FILE = FIXTURES / "sglang.jsonl.gz"
 

@@ -9,19 +9,17 @@ test fails if one appears or disappears. After an intended change, run this and 
 import msgspec
 import pytest
 
-from parity.records import (
-    DECISIONS_OF_VLLM,
-    Recording,
-    Row,
-    Step,
+from parity.records import DECISIONS_OF_VLLM, Recording, Row, Step, read
+from tests.parity.comparing import (
+    CAUSES,
+    compare,
     first_difference,
-    read,
-    read_header,
+    listing,
     shares_equally,
-    write,
+    table,
 )
-from parity.replay import CAUSES, compare, listing, table
 from tests.parity.workloads import COUNTS, workloads
+from tests.parity.writing import read_header, write
 
 FILE = DECISIONS_OF_VLLM
 

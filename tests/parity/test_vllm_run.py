@@ -6,8 +6,8 @@
 import pytest
 
 from parity.records import read
-from parity.replay import Comparison, compare_steps, listing, run_model, table
 from tests.parity import FIXTURES
+from tests.parity.comparing import Comparison, compare_steps, listing, run_model, table
 
 FILE = FIXTURES / "vllm_run.jsonl.gz"
 

@@ -7,9 +7,9 @@ window: when the window is full, the oldest events are folded into a keyframe.
 Rows, tables and explanations are computed from a log by others; see `visualizer/reading`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar, overload
+from typing import Any, Self, TypeVar, overload
 
 import msgspec
 
@@ -35,9 +35,53 @@ class LogError(ValueError):
 NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _NO_BEGINNING = "a log must begin with run_started or keyframe; its beginning is missing"
 Kind = TypeVar("Kind", bound=Event)
+Line = TypeVar("Line")
 
 
-class EventLog:
+class JsonLines:
+    """A log as JSON Lines: what the logs of an engine and of a cluster have in common."""
+
+    def __iter__(self) -> Iterator[Any]:
+        raise NotImplementedError
+
+    def deterministic(self) -> list[bytes]:
+        """Return the lines without measured values. Two runs of one workload give the same lines."""
+        return [_encoder.encode(without_measured(event)) for event in self]
+
+    def to_bytes(self) -> bytes:
+        """Return the log as JSON Lines."""
+        return b"".join(_encoder.encode(event) + b"\n" for event in self)
+
+    def save(self, path: str | Path) -> None:
+        """Write the log as JSON Lines."""
+        Path(path).write_bytes(self.to_bytes())
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a saved log. Raises LogError for a line that is not an event."""
+        return cls.from_bytes(Path(path).read_bytes())
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Read JSON Lines. A last line without a line break was cut off and is dropped."""
+        raise NotImplementedError
+
+    @staticmethod
+    def _decoded(data: bytes, decode: Callable[[bytes], Line], what: str) -> list[Line]:
+        """Decode the whole lines of a log. Raises LogError, which names the line."""
+        lines = list[Line]()
+        whole, _, _torn = data.rpartition(b"\n")
+        for number, line in enumerate(whole.split(b"\n") if whole else [], start=1):
+            try:
+                lines.append(decode(line))
+            except LogError as error:
+                raise LogError(f"line {number}: {error}") from error.__cause__
+        if not lines:
+            raise LogError(f"the log has no complete line: it is empty, or not {what} log")
+        return lines
+
+
+class EventLog(JsonLines):
     """Events in order. `seq` numbers them from the start of the run, even in a window.
 
     `window` is the maximum number of events to keep; None keeps all. A window that does not cover
@@ -99,39 +143,13 @@ class EventLog:
             apply(state, event)
         return state
 
-    def deterministic(self) -> list[bytes]:
-        """Return the lines without measured values. Two runs of one workload give the same lines."""
-        return [_encoder.encode(_without_measured(event)) for event in self._events]
-
-    def to_bytes(self) -> bytes:
-        """Return the log as JSON Lines."""
-        return b"".join(_encoder.encode(event) + b"\n" for event in self._events)
-
-    def save(self, path: str | Path) -> None:
-        """Write the log as JSON Lines."""
-        Path(path).write_bytes(self.to_bytes())
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """See `JsonLines`."""
+        return cls.from_events(cls._decoded(data, LogDecoder().decode, "an event"))
 
     @classmethod
-    def load(cls, path: str | Path) -> "EventLog":
-        """Read a saved log. Raises LogError for a line that is not an event."""
-        return cls.from_bytes(Path(path).read_bytes())
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> "EventLog":
-        """Read JSON Lines. A last line without a line break was cut off and is dropped."""
-        events, decoder = list[Event](), LogDecoder()
-        whole, _, _torn = data.rpartition(b"\n")
-        for number, line in enumerate(whole.split(b"\n") if whole else [], start=1):
-            try:
-                events.append(decoder.decode(line))
-            except LogError as error:
-                raise LogError(f"line {number}: {error}") from error.__cause__
-        if not events:
-            raise LogError("the log has no complete line: it is empty, or not an event log")
-        return cls.from_events(events)
-
-    @classmethod
-    def from_events(cls, events: list[Event], window: int | None = None) -> "EventLog":
+    def from_events(cls, events: list[Event], window: int | None = None) -> Self:
         """Return a log of these events. Raises LogError unless they begin a run or a window."""
         log, first = cls(window), events[0]
         if isinstance(first, Keyframe):
@@ -154,7 +172,10 @@ class EventLog:
         self._first = state.seq
 
 
-def _without_measured(event: Event) -> Event:
+def without_measured(event: Any) -> Any:
+    """Return an event, or a cluster's event about a replica's event, without measured values."""
+    if hasattr(event, "event"):
+        return msgspec.structs.replace(event, event=without_measured(event.event))
     return msgspec.structs.replace(event, t={}) if hasattr(event, "t") else event
 
 

@@ -1,4 +1,4 @@
-"""Make the teacher's guide to the exercises, `docs/solutions.md`: `make solutions`.
+"""The teacher's guide to the exercises, `docs/solutions.md`: `make solutions` writes it.
 
 It says of each exercise what the idea is, which wrong answers are common and what the check says of
 each, and of each prediction why the wrong options are tempting. All of it comes from the solutions, the

@@ -1,0 +1,180 @@
+"""Compare this project's engine with a recording of vLLM.
+
+    PYTHONPATH=notebooks python -m tests.parity.comparing                   # the committed recording
+    PYTHONPATH=notebooks python -m tests.parity.comparing /tmp/fresh.gz     # another one
+
+Prints the share of equal workloads by stratum, and the kinds of first differences.
+"""
+
+import argparse
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from engine.core.config import EngineConfig
+from engine.core.engine import Engine
+from parity.records import DECISIONS_OF_VLLM, Recording, Step, Workload, read
+from parity.replay import Player, replay, vllm_config
+
+NO_SETTING = {  # fields of a workload that the engine has no setting for
+    "long_prefill": "no limit on the tokens of a long prompt",
+}
+FREE, SHARING, IDS = "different free counts", "different sharing", "different block numbers"
+CAUSES = {  # of the differences that are left
+    NO_SETTING["long_prefill"]: "vLLM's long_prefill_token_threshold is not a setting here",
+    IDS: "without a prefix cache, the first of a request's released blocks is reused first, in vLLM "
+    "the last; and vLLM still finds blocks of a victim that was scheduled in the same step",
+}
+
+
+class Difference(NamedTuple):
+    """The first decision that differs: where, in what, and what kind of difference it is."""
+
+    step: int
+    field: str
+    kind: str
+    ours: Any
+    theirs: Any
+
+
+def first_difference(ours: list[Step], theirs: list[Step]) -> Difference | None:
+    """Return the first difference between two lists of steps, or None if all decisions are equal."""
+    admitted = set[int]()
+    for number, (our, their) in enumerate(zip(ours, theirs, strict=False), start=1):
+        for field, one in our.decisions.items():
+            other = their.decisions[field]
+            if one != other:
+                return Difference(number, field, _kind(our, their, admitted), one, other)
+        admitted |= {row.request for row in our.rows}
+        admitted -= set(our.preempted)
+    if len(ours) != len(theirs):
+        return Difference(
+            min(len(ours), len(theirs)) + 1, "steps", "length", len(ours), len(theirs)
+        )
+    return None
+
+
+def _kind(our: Step, their: Step, running: set[int]) -> str:
+    """Classify the first difference by what one side does and the other does not."""
+    if our.preempted != their.preempted:
+        more = len(our.preempted) - len(their.preempted)
+        return "preempts others" if more == 0 else f"preempts {'more' if more > 0 else 'less'}"
+    mine, other = ({row.request: row for row in step.rows} for step in (our, their))
+    hits = [request for request in mine if request in other and request not in running]
+    for request in hits:
+        cached = mine[request].start - other[request].start
+        if cached:
+            return f"finds {'more' if cached > 0 else 'less'}"
+    if mine.keys() - other.keys():
+        return "schedules more"
+    if other.keys() - mine.keys():
+        return "schedules less"
+    if our.rows != their.rows:
+        return "splits differently"
+    return "finishes differently"
+
+
+def shares_equally(ours: list[Step], theirs: list[Step]) -> bool:
+    """Return whether the block tables are equal up to the numbers of the blocks."""
+    return all(
+        _renumbered(one) == _renumbered(other) for one, other in zip(ours, theirs, strict=True)
+    )
+
+
+def _renumbered(step: Step) -> list[list[int]]:
+    """Number a step's blocks by their first appearance in it."""
+    numbers: dict[int, int] = {}
+    return [
+        [numbers.setdefault(block, len(numbers)) for block in step.tables[row.request]]
+        for row in step.rows
+    ]
+
+
+def run_model(workload: Workload) -> tuple[list[Step], list[list[int]]]:
+    """Play a workload with the bundled model. Return the steps, and what each request said."""
+    player = Player(workload, Engine.load("bundled", vllm_config(workload)))
+    return player.play(), player.outputs
+
+
+class Comparison(NamedTuple):
+    """How one workload compares: `difference` is the first decision that differs.
+
+    kind  what differs, for the list of expected differences; "" if nothing does. Where all decisions
+          are equal, it names the first of these that differs: the counts of free blocks, which
+          requests share blocks, the numbers of the blocks.
+    """
+
+    workload: Workload
+    difference: Difference | None
+    kind: str
+
+
+def compare(recording: Recording, config: EngineConfig | None = None) -> Comparison:
+    """Replay a recorded workload and compare."""
+    return compare_steps(recording, replay(recording.workload, config))
+
+
+def compare_steps(recording: Recording, ours: list[Step]) -> Comparison:
+    """Compare the engine's steps with the recorded ones."""
+    workload, theirs = recording
+    difference = first_difference(ours, theirs)
+    kind = ""
+    if difference is not None:
+        missing = (text for field, text in NO_SETTING.items() if getattr(workload, field))
+        kind = next(missing, difference.kind)
+    elif any(one.free != other.free for one, other in zip(ours, theirs, strict=True)):
+        kind = FREE
+    elif not shares_equally(ours, theirs):
+        kind = SHARING
+    elif any(one.tables != other.tables for one, other in zip(ours, theirs, strict=True)):
+        kind = IDS
+    return Comparison(workload, difference, kind)
+
+
+def table(comparisons: Sequence[Comparison]) -> str:
+    """Return as text how many workloads of each stratum are equal, and the kinds of differences."""
+    totals = Counter(one.workload.stratum for one in comparisons)
+    kinds = Counter(one.kind for one in comparisons if one.kind)
+    columns = ("decisions", "free", "sharing", "ids", "of")
+    lines = ["".join([f"{'equal in':14}", *(f"{name:>11}" for name in columns)])]
+    for stratum, total in totals.items():
+        some = Counter(one.kind for one in comparisons if one.workload.stratum == stratum)
+        ids = some[""]
+        sharing = ids + some[IDS]
+        free = sharing + some[SHARING]
+        shown = (free + some[FREE], free, sharing, ids, total)
+        lines.append(f"{stratum:14}" + "".join(f"{count:11}" for count in shown))
+    return "\n".join([*lines, "", *(f"{count:5}  {kind}" for kind, count in kinds.most_common())])
+
+
+def listing(comparisons: Sequence[Comparison]) -> str:
+    """Return as text which workloads differ in what; seeded workloads by their seed."""
+    lines = []
+    for kind in sorted({one.kind for one in comparisons if one.kind}):
+        lines.append(f"{kind}: {CAUSES.get(kind, 'cause unknown')}")
+        names: dict[str, list[str]] = {}
+        for one in comparisons:
+            if one.kind == kind:
+                stratum = one.workload.stratum
+                short = one.workload.name.removeprefix(stratum + " ")
+                names.setdefault(stratum, []).append(short)
+        for stratum, some in names.items():
+            mark = " " if some[0].isdecimal() else "; "
+            lines.append(f"    {stratum}: {mark.join(some)}")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Compare a recording, and print the table."""
+    parser = argparse.ArgumentParser(description="Compare the engine with a recording of vLLM.")
+    parser.add_argument("file", type=Path, nargs="?", default=DECISIONS_OF_VLLM)
+    options = parser.parse_args()
+    started = time.perf_counter()
+    print(table([compare(recording) for recording in read(options.file)]))
+    print(f"{time.perf_counter() - started:.1f} s")
+
+
+if __name__ == "__main__":
+    main()
