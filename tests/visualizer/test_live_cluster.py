@@ -10,7 +10,7 @@ from httpx_sse import ServerSentEvent
 from engine.cluster.cluster_log import ClusterLog, ClusterState
 from tests.visualizer.clusters import three_replicas
 from visualizer import watch
-from visualizer.live.live_cluster import LiveCluster
+from visualizer.live.watch import LiveCluster
 
 _encode = msgspec.json.Encoder().encode
 LINES = [line.decode() for line in three_replicas().to_bytes().splitlines()]

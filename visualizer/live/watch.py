@@ -8,25 +8,21 @@ board.step = 12                             # looks back while the engine keeps 
 board.following = True                      # returns to the newest step
 """
 
-import json
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from httpx_sse import ServerSentEvent
 
+from engine.cluster.cluster_log import ClusterState
+from engine.cluster.events import AnyClusterEvent
 from engine.core.log import State
-from engine.core.log.vocabulary import AnyEvent, Event, Keyframe, RunStarted
-from visualizer.html import MODULE
+from engine.core.log.vocabulary import AnyEvent, Keyframe
+from visualizer.html import CLUSTER_MODULE, MODULE
 from visualizer.live.feed_widget import FeedWidget
-from visualizer.live.live_cluster import LiveCluster
 from visualizer.live.live_log import LiveLog, LiveSource, open_live
 from visualizer.live.local_server import LocalServer
 from visualizer.live.pages import live_routes
 from visualizer.live.server_events import is_gateway
-
-_decode = msgspec.json.Decoder(AnyEvent).decode
-_encode = msgspec.json.Encoder().encode
 
 
 class Live(FeedWidget):
@@ -37,10 +33,9 @@ class Live(FeedWidget):
     """
 
     _esm = MODULE
-
-    def __init__(self, url: str, api_key: str | None = None) -> None:
-        super().__init__(url, api_key)
-        self._state: State | None = None
+    _decode = staticmethod(msgspec.json.Decoder(AnyEvent).decode)
+    _new_state = State
+    _fold = staticmethod(State.apply)
 
     @property
     def step(self) -> int | None:
@@ -74,68 +69,34 @@ class Live(FeedWidget):
         with self._lock:
             if self._state is None:
                 raise ValueError(f"no events from {self.url} yet: display the board first")
-            return self._state.core()
+            state: dict[str, Any] = self._state.core()
+            return state
 
-    def _send_state(self, view: str) -> None:
-        """Send the current state to one view. Later events go to all views."""
+    def _head(self) -> list[Keyframe]:
+        return [self._state.keyframe()]
+
+
+class LiveCluster(FeedWidget):
+    """A board of a gateway's event stream: its router and its replicas.
+
+    url         the gateway's URL
+    connected   whether the event stream is open
+    """
+
+    _esm = CLUSTER_MODULE
+    _decode = staticmethod(msgspec.json.Decoder(AnyClusterEvent).decode)
+    _new_state = ClusterState
+    _fold = staticmethod(ClusterState.add)
+
+    def states(self) -> dict[str, dict[str, Any]]:
+        """Return each replica's state after the newest event, as plain values (see `State.core`)."""
         with self._lock:
-            if self._state is not None and self.connected:
-                lines = [_encode(self._state.keyframe()).decode()]
-                self._send_events(self._state.seq, lines, joins=True, to=view)
-                self.feed.send({"type": "status", "status": self._status, "to": view})
+            if self._state is None:
+                raise ValueError(f"no events from {self.url} yet: display the board first")
+            return {replica: state.core() for replica, state in self._state.states.items()}
 
-    def _forget(self) -> None:
-        self._state = None
-
-    def _last_seen(self) -> str | None:
-        return None if self._state is None else f"{self._run}:{self._state.seq}"
-
-    def _forward(self, batch: list[ServerSentEvent]) -> None:
-        """Fold a batch and send it to all views, one message per series of consecutive events."""
-        with self._lock:
-            lines: list[str] = []
-            dropped = first = 0
-            joins = False
-            for received in batch:
-                if received.event == "status":
-                    self._status = json.loads(received.data)
-                elif received.event == "dropped":
-                    dropped = json.loads(received.data)["dropped"]
-                elif received.id:
-                    run, _, number = received.id.partition(":")
-                    event: Event = _decode(received.data)
-                    # A restarted engine begins with run_started.
-                    begins = isinstance(event, Keyframe | RunStarted)
-                    if begins or not lines:
-                        self._send_events(first, lines, joins=joins, dropped=dropped)
-                        lines, first, joins = [], int(number), begins
-                    if begins:
-                        self._state, self._run = State(), run
-                    assert self._state is not None, "a server's first event is a keyframe"
-                    self._state.apply(event)
-                    lines.append(received.data)
-            self._send_events(first, lines, joins=joins, dropped=dropped)
-            if any(received.event == "status" for received in batch):
-                self.feed.send({"type": "status", "status": self._status})
-
-    def _send_events(
-        self, first: int, lines: list[str], *, joins: bool, dropped: int = 0, to: str = ""
-    ) -> None:
-        """Send consecutive events, if any, to the view `to`, or to all views if it is empty."""
-        if not lines:
-            return
-        self.feed.send(
-            {
-                "type": "events",
-                "run": self._run,
-                "first": first,
-                "count": len(lines),
-                "text": "\n".join(lines) + "\n",
-                "joins": joins,
-                "dropped": dropped,
-                "to": to,
-            }
-        )
+    def _head(self) -> list[AnyClusterEvent]:
+        return list(self._state.head())
 
 
 def watch(

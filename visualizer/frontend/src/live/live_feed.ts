@@ -1,7 +1,7 @@
 /**
  * GET /events in a browser: one connection, opened again from the last event received when it is lost.
  *
- * The feed is reported as messages, the same ones that a notebook's kernel sends (`visualizer/live/watch.py`):
+ * The feed is reported as messages, the same ones that a notebook's kernel sends (`visualizer/live/feed_widget.py`):
  *
  *   {type: "events", run, first, count, text, joins, dropped}   lines of the log, numbered from `first`;
  *                      `joins`: the first is a keyframe or begins the run, after `dropped` events were missed.
