@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from engine.core.log import LogError
+from engine.core.log.vocabulary import EventsMissing
 
 _BEGINNING = re.compile(rb'\s*\{[^{}\[\]]*?"(?:payload"\s*:\s*"(....)|batch"\s*:\s*(.))', re.DOTALL)
 _MAP = re.compile(rb"[\x80-\x8f\xde\xdf]")  # the first byte of a msgpack map
@@ -88,6 +89,16 @@ def holds_map(beginning: bytes) -> bool | None:
         return bool(_MAP.match(base64.b64decode(match[1])))
     except binascii.Error:
         return None
+
+
+def gap_before(seq: int, expected: int, at: int) -> EventsMissing:
+    """Return the gap before message `seq`: messages were lost, or the publisher was started again."""
+    if seq < expected:
+        words = f"the engine was started again, and its numbers begin at {seq}"
+        return EventsMissing(0, words, t={"at": at})
+    last = seq - 1
+    words = f"number {last}" if last == expected else f"numbers {expected} to {last}"
+    return EventsMissing(seq - expected, words, t={"at": at})
 
 
 _decoder = msgspec.json.Decoder(Frame)

@@ -9,16 +9,9 @@ cache.
 from collections.abc import Iterator, Mapping
 
 from engine.core.log import LogError
-from engine.core.log.vocabulary import (
-    SCHEMA_VERSION,
-    Event,
-    EventsMissing,
-    RunStarted,
-    StepFinished,
-    StepStarted,
-)
+from engine.core.log.vocabulary import Event, StepFinished, StepStarted
 from engine.simulation.facts import Fact, Knowledge
-from visualizer.sources.frames import holds_map, read_frame
+from visualizer.sources.frames import gap_before, holds_map, read_frame
 from visualizer.sources.kv_messages import (
     Batch,
     Cleared,
@@ -28,7 +21,7 @@ from visualizer.sources.kv_messages import (
     read_batch,
 )
 from visualizer.sources.kv_tree import KVTree, Place
-from visualizer.sources.reader import Reader
+from visualizer.sources.reader import Reader, Translator, foreign_start
 
 MOST_HELD = 10_000  # messages that are held back until one of them gives the block size
 MAX_BLOCK_SIZE = 1 << 20  # tokens
@@ -39,7 +32,7 @@ FACTS: Mapping[Fact, Knowledge] = {
 }
 
 
-class KVTranslator:
+class KVTranslator(Translator):
     """Translates the messages of one publisher or of several ranks."""
 
     def __init__(self) -> None:
@@ -72,16 +65,8 @@ class KVTranslator:
         held, self._held = self._held, []
         self._start = _microseconds(held[0].at)
         self._tree = KVTree(size)
-        start = RunStarted(
-            schema=SCHEMA_VERSION,
-            settings={"block_size": size, "num_blocks": 0, "prefix_cache": "hash"},
-            classes={},
-            model={},
-            tokenizer={},
-            clock="wall",
-            source={"engine": "vLLM or SGLang", "recorder": "KV events", "facts": dict(FACTS)},
-            t={"unix_us": self._start},
-        )
+        settings = {"block_size": size, "num_blocks": 0, "prefix_cache": "hash"}
+        start = foreign_start("vLLM or SGLang", "KV events", FACTS, settings, self._start)
         return [start, *(event for one in held for event in self._message(self._tree, one))]
 
     def _message(self, tree: KVTree, batch: Batch) -> Iterator[Event]:
@@ -90,12 +75,8 @@ class KVTranslator:
         publisher = (batch.topic, batch.rank)
         expected = self._next.get(publisher, batch.seq)
         self._next[publisher] = batch.seq + 1
-        if batch.seq > expected:
-            yield self._gap(batch.seq - expected, _numbers(expected, batch.seq - 1))
-        elif batch.seq < expected:
-            yield self._gap(
-                0, f"the engine was started again, and its numbers begin at {batch.seq}"
-            )
+        if batch.seq != expected:
+            yield gap_before(batch.seq, expected, self._now)
         self._step += 1
         yield StepStarted(self._step)
         if batch.seq < expected:
@@ -104,9 +85,6 @@ class KVTranslator:
             yield from self._change(tree, batch.rank, event)
         t = dict.fromkeys(("start", "scheduled", "end"), self._now)
         yield StepFinished([], self._step, t=t)
-
-    def _gap(self, count: int, message: str) -> EventsMissing:
-        return EventsMissing(count, message, t={"at": self._now})
 
     def _change(
         self, tree: KVTree, rank: int, event: Stored | Removed | Cleared
@@ -133,10 +111,6 @@ def _words(medium: str | None, rank: int, name: str | None = None, lora: int | N
     if name is not None or lora is not None:
         parts.append(f"LoRA {lora if name is None else name}")
     return ", ".join(parts)
-
-
-def _numbers(first: int, last: int) -> str:
-    return f"number {first}" if first == last else f"numbers {first} to {last}"
 
 
 def _microseconds(seconds: float) -> int:

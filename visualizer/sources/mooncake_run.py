@@ -20,7 +20,7 @@ from engine.simulation.simulate import simulate
 from engine.simulation.unknown_tokens import with_unknown_tokens
 from engine.simulation.workload import Arrival, Workload
 from visualizer.sources.mooncake import FACTS
-from visualizer.sources.reader import SourceError
+from visualizer.sources.reader import SourceError, Translator
 
 BLOCK_SIZE = 16
 SHRINK = BLOCK // BLOCK_SIZE
@@ -30,7 +30,7 @@ TOKEN_BUDGET, MAX_BATCH_SIZE, MAX_KV_TOKENS = 512, 16, 8192
 COST = Cost(base_ms=20, per_token_ms=0.5)
 
 
-class MooncakeTranslator:
+class MooncakeTranslator(Translator):
     """Collects the first requests of a trace, and simulates them when the trace has ended."""
 
     def __init__(self) -> None:

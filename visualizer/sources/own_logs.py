@@ -4,13 +4,12 @@ import re
 from typing import get_args
 
 from engine.cluster.cluster_log import ClusterDecoder
-from engine.cluster.events import AnyClusterEvent, Of
-from engine.core.log import Event
+from engine.cluster.events import Of
 from engine.core.log.log import LogDecoder
 from engine.core.log.vocabulary import AnyEvent, Keyframe, KeyframeState, RunStarted
 from engine.simulation.facts import FACTS
 from visualizer.sources.limits import check_settings
-from visualizer.sources.reader import Reader
+from visualizer.sources.reader import LogEvent, Reader, Translator
 
 _TYPE = re.compile(rb'\s*\{\s*"type"\s*:\s*"([a-z_]+)"')
 _TYPES = {str(one.__struct_config__.tag) for one in get_args(AnyEvent)}
@@ -21,45 +20,19 @@ def _type(line: bytes) -> str | None:
     return match[1].decode() if match else None
 
 
-def _check(event: Event) -> None:
-    match event:
-        case RunStarted(settings=settings) | Keyframe(state=KeyframeState(settings=settings)):
-            check_settings(settings)
+class OwnLog(Translator):
+    """Decodes the log of one engine, or of a cluster."""
 
+    def __init__(self, decoder: LogDecoder | ClusterDecoder) -> None:
+        self._decoder = decoder
 
-class EngineLog:
-    """Decodes the log of one engine."""
-
-    def __init__(self) -> None:
-        self._decoder = LogDecoder()
-
-    def feed(self, message: bytes) -> list[Event]:
+    def feed(self, message: bytes) -> list[LogEvent]:
         """Return the event in a line. Raises LogError if the line is not an event."""
-        event = self._decoder.decode(message)
-        _check(event)
+        event: LogEvent = self._decoder.decode(message)
+        match event.event if isinstance(event, Of) else event:
+            case RunStarted(settings=settings) | Keyframe(state=KeyframeState(settings=settings)):
+                check_settings(settings)
         return [event]
-
-    def end(self) -> list[Event]:
-        """Return no events: no line is held back."""
-        return []
-
-
-class GatewayLog:
-    """Decodes the log of a cluster."""
-
-    def __init__(self) -> None:
-        self._decoder = ClusterDecoder()
-
-    def feed(self, message: bytes) -> list[AnyClusterEvent]:
-        """Return the event in a line. Raises LogError if the line is not an event of a cluster."""
-        event = self._decoder.decode(message)
-        if isinstance(event, Of):
-            _check(event.event)
-        return [event]
-
-    def end(self) -> list[AnyClusterEvent]:
-        """Return no events: no line is held back."""
-        return []
 
 
 ENGINE_LOG = Reader(
@@ -67,12 +40,12 @@ ENGINE_LOG = Reader(
     title="Underglass",
     facts=dict.fromkeys(FACTS, "recorded"),
     recognizes=lambda line: _type(line) in _TYPES,
-    translator=EngineLog,
+    translator=lambda: OwnLog(LogDecoder()),
 )
 CLUSTER_LOG = Reader(
     name="underglass-cluster",
     title="Underglass, a cluster",
     facts=dict.fromkeys(FACTS, "recorded"),
     recognizes=lambda line: _type(line) == "cluster_started",
-    translator=GatewayLog,
+    translator=lambda: OwnLog(ClusterDecoder()),
 )

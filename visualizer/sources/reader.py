@@ -7,10 +7,11 @@ on what a source may contain are in `limits.py`.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from engine.cluster.events import AnyClusterEvent
 from engine.core.log import Event, LogError
+from engine.core.log.vocabulary import SCHEMA_VERSION, RunStarted
 from engine.simulation.facts import Fact, Knowledge
 
 LogEvent = Event | AnyClusterEvent
@@ -31,7 +32,8 @@ class Translator(Protocol):
         """Return the events of one line of a file, without its line break, or of one message."""
 
     def end(self) -> Sequence[LogEvent]:
-        """Return the events that are left when the source has ended."""
+        """Return the events that are left when the source has ended: none, if no line is held back."""
+        return ()
 
 
 @dataclass(frozen=True)
@@ -50,3 +52,25 @@ class Reader:
     facts: Mapping[Fact, Knowledge]
     recognizes: Callable[[bytes], bool]
     translator: Callable[[], Translator]
+
+
+def foreign_start(
+    engine: str,
+    recorder: str,
+    facts: Mapping[Fact, Knowledge],
+    settings: dict[str, Any],
+    unix_us: int,
+    *,
+    model: str = "",
+) -> RunStarted:
+    """Return the event with which the log of another engine begins; `unix_us` is its time zero."""
+    return RunStarted(
+        schema=SCHEMA_VERSION,
+        settings=settings,
+        classes={},
+        model={"name": model} if model else {},
+        tokenizer={},
+        clock="wall",
+        source={"engine": engine, "recorder": recorder, "facts": dict(facts)},
+        t={"unix_us": unix_us},
+    )

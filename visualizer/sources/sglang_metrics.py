@@ -15,19 +15,11 @@ from collections.abc import Mapping
 import msgspec
 
 from engine.core.log import LogError
-from engine.core.log.vocabulary import (
-    SCHEMA_VERSION,
-    Event,
-    EventsMissing,
-    RunStarted,
-    StepFinished,
-    StepReported,
-    StepStarted,
-)
+from engine.core.log.vocabulary import Event, StepFinished, StepReported, StepStarted
 from engine.simulation.facts import Fact, Knowledge
-from visualizer.sources.frames import Frame, holds_map, read_frame
+from visualizer.sources.frames import Frame, gap_before, holds_map, read_frame
 from visualizer.sources.limits import MAX_REQUESTS
-from visualizer.sources.reader import Reader
+from visualizer.sources.reader import Reader, Translator, foreign_start
 
 VERSION = 1
 MAX_TOKENS = 1 << 31  # in one step or waiting
@@ -44,10 +36,7 @@ class _Scheduled(msgspec.Struct):
     num_decode_requests: int = 0
 
 
-class _Queued(msgspec.Struct):
-    num_prefill_requests: int = 0
-    sum_prefill_tokens: int = 0
-    num_decode_requests: int = 0
+class _Queued(_Scheduled):
     sum_decode_kv_tokens: int = 0
 
 
@@ -61,7 +50,7 @@ class _Metrics(msgspec.Struct):
     dp_rank: int = 0
 
 
-class MetricsTranslator:
+class MetricsTranslator(Translator):
     """Translates the messages of one rank."""
 
     def __init__(self) -> None:
@@ -80,50 +69,22 @@ class MetricsTranslator:
         if self._start is None:
             self._start = round((frame.at or 0) * 1e6) - duration
             self._rank = metrics.dp_rank
-            events.append(self._begin(self._start))
+            settings = {"block_size": 1, "num_blocks": 0, "prefix_cache": "off"}
+            start = foreign_start("SGLang", "forward-pass metrics", FACTS, settings, self._start)
+            events.append(start)
         if metrics.dp_rank != self._rank:
             raise LogError(
                 f"dp_rank must be {self._rank} in the whole capture, got {metrics.dp_rank}: "
                 "save each rank's messages in a file of its own"
             )
         if self._next is not None and frame.seq != self._next:
-            events.append(self._gap(frame.seq))
+            events.append(gap_before(frame.seq, self._next, self._end))
         self._next = frame.seq + 1
         # If the line has no time, the step begins when the last one ended.
         end = self._end + duration if frame.at is None else round(frame.at * 1e6) - self._start
         if metrics.wall_time or metrics.scheduled_requests != _Scheduled():
             events += self._steps(metrics, max(end - duration, self._end), max(end, self._end))
         return events
-
-    def end(self) -> list[Event]:
-        """Return no events: no message is held back."""
-        return []
-
-    def _begin(self, unix_us: int) -> RunStarted:
-        return RunStarted(
-            schema=SCHEMA_VERSION,
-            settings={"block_size": 1, "num_blocks": 0, "prefix_cache": "off"},
-            classes={},
-            model={},
-            tokenizer={},
-            clock="wall",
-            source={
-                "engine": "SGLang",
-                "recorder": "forward-pass metrics",
-                "facts": dict(FACTS),
-            },
-            t={"unix_us": unix_us},
-        )
-
-    def _gap(self, number: int) -> EventsMissing:
-        assert self._next is not None
-        lost = number - self._next
-        if lost < 0:
-            words = f"the engine was started again, and its numbers begin at {number}"
-            return EventsMissing(0, words, t={"at": self._end})
-        first, last = self._next, number - 1
-        words = f"number {first}" if first == last else f"numbers {first} to {last}"
-        return EventsMissing(lost, words, t={"at": self._end})
 
     def _steps(self, metrics: _Metrics, start: int, end: int) -> list[Event]:
         self._step += 1

@@ -8,11 +8,9 @@ says so once.
 
 import codecs
 from collections.abc import Iterator
-from typing import Any
 
 from engine.core.log.log import NOT_JSON
 from engine.core.log.vocabulary import (
-    SCHEMA_VERSION,
     Admitted,
     Blocked,
     Event,
@@ -32,7 +30,7 @@ from engine.core.log.vocabulary import (
 from engine.simulation.facts import FACTS, Fact, Knowledge
 from visualizer.sources import vllm_lines as lines
 from visualizer.sources.hash_memory import HashMemory, Owner
-from visualizer.sources.reader import Reader, SourceError
+from visualizer.sources.reader import Reader, SourceError, Translator, foreign_start
 from visualizer.sources.vllm_saved import put_cached, saved_state
 
 _NOT_RECORDED: tuple[Fact, ...] = ("probabilities",)
@@ -54,7 +52,7 @@ class _Request:
         self.decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
 
-class VllmTranslator:
+class VllmTranslator(Translator):
     """Translates one file, or one recording that grows."""
 
     def __init__(self) -> None:
@@ -83,10 +81,6 @@ class VllmTranslator:
         except (KeyError, IndexError, ValueError) as error:
             why = f"they have no {error}" if isinstance(error, KeyError) else str(error)
             raise SourceError(f"the line contradicts the earlier lines: {why}") from error
-
-    def end(self) -> list[Event]:
-        """Return no events: no line is held back."""
-        return []
 
     def _translate(self, line: lines.Line) -> Iterator[Event]:
         match line:
@@ -136,23 +130,15 @@ class VllmTranslator:
             "jump_forward": False,
             "num_blocks": given.num_blocks,
         }
-        source = {
-            "engine": header.engine,
-            "recorder": f"underglass-vllm {header.version}",
-            "facts": _facts(header.tokens),
-        }
-        if header.state is not None:
-            return self._restore(header.state, settings, source)
-        return RunStarted(
-            SCHEMA_VERSION,
+        start = foreign_start(
+            header.engine,
+            f"underglass-vllm {header.version}",
+            _facts(header.tokens),
             settings,
-            classes={},
-            model={"name": header.model},
-            tokenizer={},
-            clock="wall",
-            source=source,
-            t={"unix_us": header.unix_us},
+            header.unix_us,
+            model=header.model,
         )
+        return start if header.state is None else self._restore(header.state, start)
 
     def _arrive(self, line: lines.Arrived) -> Event:
         if line.request in self._requests:
@@ -282,9 +268,7 @@ class VllmTranslator:
                 {"at": line.t},
             )
 
-    def _restore(
-        self, saved: lines.Saved, settings: dict[str, Any], source: dict[str, Any]
-    ) -> Event:
+    def _restore(self, saved: lines.Saved, start: RunStarted) -> Event:
         """Return the state at the start of a rotated recording's later file, as a keyframe."""
         memory = self._memory
         put_cached(memory, saved)
@@ -294,7 +278,7 @@ class VllmTranslator:
             memory.owners[one.request] = memory.restore(owner)
         self._running = dict.fromkeys(saved.running)
         self._in_flight = {step: (saved.t, saved.t, rows) for step, rows in saved.in_flight}
-        return Keyframe(0, saved_state(saved, memory, self._tokens, settings, source))
+        return Keyframe(0, saved_state(saved, memory, self._tokens, start))
 
 
 VLLM_RECORDER = Reader(

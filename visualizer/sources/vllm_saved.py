@@ -1,13 +1,13 @@
 """Convert the vLLM state at the start of a rotated recording's later file to our engine's state."""
 
 from collections.abc import Callable
-from typing import Any
 
 from engine.core.log.vocabulary import (
     KEYFRAME_SCHEMA_VERSION,
     KeyframeState,
     NodeRecord,
     RequestState,
+    RunStarted,
     ScheduledRow,
 )
 from visualizer.sources.hash_memory import HashMemory
@@ -18,14 +18,14 @@ def saved_state(
     saved: Saved,
     memory: HashMemory,
     read: Callable[[int, Tokens], tuple[list[int], list[str]]],
-    settings: dict[str, Any],
-    source: dict[str, Any],
+    start: RunStarted,
 ) -> KeyframeState:
     """Return the state for a keyframe. `memory` must already have the saved tables and cached blocks.
 
-    read  returns the ids and the texts of a request's tokens
+    read   returns the ids and the texts of a request's tokens
+    start  the beginning of the run, of which the state has the settings
     """
-    size = settings["block_size"]
+    size = start.settings["block_size"]
     nodes = {id_: _node(id_, one.parent, one.blocks, size) for id_, one in memory.nodes.items()}
     requests: list[RequestState] = []
     for one in sorted(saved.requests, key=lambda one: one.request):
@@ -77,9 +77,9 @@ def saved_state(
         requests=requests,
         nodes=[NodeRecord(0, -1), *nodes.values()],
         holds=[],
-        settings=settings,
+        settings=start.settings,
         classes={},
-        source=source,
+        source=start.source,
         schema=KEYFRAME_SCHEMA_VERSION,
     )
 
