@@ -37,11 +37,9 @@ import underglass.shadowed  # noqa: F401 (first, so that it can name a file that
 from engine.core.extras import needs_extra
 
 if TYPE_CHECKING:
-    from visualizer.comparing.clusters import ClusterComparison
-    from visualizer.comparing.comparison import Comparison, compare
+    from visualizer.comparing.comparison import ClusterComparison, Comparison, compare
     from visualizer.html import to_html
-    from visualizer.live.live_cluster import LiveCluster
-    from visualizer.live.watch import Live, watch
+    from visualizer.live.watch import Live, LiveCluster, watch
     from visualizer.perfetto import to_perfetto
     from visualizer.pictures import to_gif, to_postcard
     from visualizer.playing.playground import Playground, playground
@@ -91,11 +89,9 @@ __all__ = [
 _MODULES = {
     "visualizer.widgets.board": "BlockMap Board RadixTree Scheduler Timeline Tokens show",
     "visualizer.widgets.cluster_board": "ClusterBoard",
-    "visualizer.comparing.clusters": "ClusterComparison",
-    "visualizer.comparing.comparison": "Comparison compare",
+    "visualizer.comparing.comparison": "ClusterComparison Comparison compare",
     "visualizer.html": "to_html",
-    "visualizer.live.watch": "Live watch",
-    "visualizer.live.live_cluster": "LiveCluster",
+    "visualizer.live.watch": "Live LiveCluster watch",
     "visualizer.scenario": "Gallery Scenario gallery",
     "visualizer.perfetto": "to_perfetto",
     "visualizer.pictures": "to_gif to_postcard",

@@ -13,7 +13,7 @@ from typing import Any
 
 from engine.core.extras import MissingExtraError
 from visualizer.logs import ClusterLogLike, LogLike, Select
-from visualizer.packed import packed_log
+from visualizer.packed import PackedLog, packed_log
 
 MODULE = Path(__file__).parent / "static" / "board.js"
 CLUSTER_MODULE = MODULE.with_name("cluster.js")
@@ -45,50 +45,36 @@ def to_html(
     cluster log opens at the time `at_ms` instead of a step. Without `text`, the page has no names,
     prompts, outputs or token ids.
     """
-    packed, options, module = page_of(log, step=step, at_ms=at_ms, select=select, text=text)
-    return write_page(packed, options, path, theme=theme, title=title, module=module)
-
-
-def page_of(
-    log: LogLike | ClusterLogLike,
-    *,
-    step: int | None = None,
-    at_ms: float | None = None,
-    select: Select = "auto",
-    text: bool = True,
-) -> tuple[bytes, dict[str, Any], Path]:
-    """Return the arguments of `write_page` for a log: the packed log, the options, and the module."""
     packed = packed_log(log, step=step, at_ms=at_ms, select=select, text=text)
-    return packed.log, packed.options, CLUSTER_MODULE if packed.is_cluster else MODULE
+    return write_page(packed, path, theme=theme, title=title)
 
 
 def write_page(
-    packed: bytes,
-    options: dict[str, Any],
-    path: str | Path | None,
-    *,
-    theme: str | None,
-    title: str,
-    module: Path = MODULE,
+    packed: PackedLog, path: str | Path | None, *, theme: str | None, title: str, **more: Any
 ) -> str:
-    """Return a page that passes a packed log and `options` to a JavaScript module's `mount`.
+    """Return a page that passes a packed log and its options to the JavaScript module's `mount`.
 
-    The page is also written to `path` if one is given.
+    `more` are further options. The page is also written to `path` if one is given.
     """
+    module = CLUSTER_MODULE if packed.is_cluster else MODULE
     if theme not in (None, "light", "dark"):
         raise ValueError(f'theme must be "light", "dark" or None, got {theme!r}')
     page = PAGE.substitute(
         theme=f' data-theme="{theme}"' if theme else "",
         title=html.escape(title),
-        log=base64.b64encode(packed).decode(),
+        log=_base64(packed.log),
         # An HTML parser ends a script at the first "</script", even inside a JavaScript string.
         module=module.read_text("utf-8").replace("</script", "<\\/script"),
         # Without "<", the options can neither end the script nor start an HTML comment.
         options="".join(
-            f", {name}: {json.dumps(value)}".replace("<", "\\u003c")
-            for name, value in options.items()
+            f", {name}: {json.dumps(value, default=_base64)}".replace("<", "\\u003c")
+            for name, value in (packed.options | more).items()
         ),
     )
     if path is not None:
         Path(path).write_text(page, "utf-8")
     return page
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()

@@ -17,7 +17,10 @@ _LARGE_LOG = 20_000_000  # bytes before packing
 
 
 class PackedLog(NamedTuple):
-    """The gzipped lines of a log, the options for `mount`, and whether it is a cluster's log."""
+    """The gzipped lines of a log, the options for `mount`, and whether it is a cluster's log.
+
+    An option may be bytes, such as the second log of a comparison.
+    """
 
     log: bytes
     options: dict[str, Any]

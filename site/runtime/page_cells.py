@@ -29,13 +29,11 @@ from typing import Any
 import checks
 from checks.answer import answer_to
 from checks.prediction import Guess
-from engine.cluster.cluster_log import ClusterLog
-from engine.core.log import EventLog
 from visualizer import draw_with
-from visualizer.comparing.compared_clusters import ComparedClusters
-from visualizer.comparing.compared_runs import ComparedRuns
-from visualizer.logs import ClusterLogLike, LogLike, Select, read_any
-from visualizer.packed import pack, packed_log
+from visualizer.comparing.compared import Compared
+from visualizer.comparing.compared_runs import compare_logs
+from visualizer.logs import ClusterLogLike, LogLike, Select
+from visualizer.packed import PackedLog, packed_log
 
 Output = dict[str, Any]
 Send = Callable[[Output], None]
@@ -71,10 +69,7 @@ class Board:
         panel: str = "",
     ) -> None:
         self.log: LogLike | ClusterLogLike = log.log if isinstance(log, Board) else log
-        packed, options, self._is_cluster = packed_log(
-            self.log, step=step, at_ms=at_ms, select=select
-        )
-        self._packed, self._options = packed, options
+        self._packed = packed_log(self.log, step=step, at_ms=at_ms, select=select)
         more: dict[str, Any] = {
             "window": window and list(window),
             "range": range and list(range),
@@ -82,12 +77,13 @@ class Board:
             "slo": slo and {"ttft": 1000 * slo[0], "itl": 1000 * slo[1]},
             "only": panel or None,
         }
-        options |= {name: value for name, value in more.items() if value is not None}
+        self._packed.options.update(
+            {name: value for name, value in more.items() if value is not None}
+        )
 
-    def page_output(self) -> Output:
-        """Return the board as data."""
-        module = "cluster" if self._is_cluster else "board"
-        return {"kind": "board", "module": module, "log": self._packed, "options": self._options}
+    def packed(self) -> PackedLog:
+        """Return the log with the board's options."""
+        return self._packed
 
 
 def _panel(name: str) -> Callable[..., Board]:
@@ -97,44 +93,10 @@ def _panel(name: str) -> Callable[..., Board]:
     return panel
 
 
-show = Board
+show, compare = Board, compare_logs
 Timeline, BlockMap, RadixTree, Scheduler, Tokens = map(
     _panel, ("timeline", "blocks", "tree", "scheduler", "tokens")
 )
-
-
-class Comparison(ComparedRuns):
-    """What `compare` returns in a page for two logs of one engine."""
-
-    def page_output(self) -> Output:
-        """Return the comparison as data."""
-        log, other = map(pack, self.logs)
-        options = {"compare": {"b": other, "facts": self.page_facts()}}
-        return {"kind": "board", "module": "board", "log": log, "options": options}
-
-
-class ClusterComparison(ComparedClusters):
-    """What `compare` returns in a page for two logs of clusters."""
-
-    def page_output(self) -> Output:
-        """Return the comparison as data."""
-        log, other = map(pack, self.logs)
-        options = {"compare": {"b": other, "names": self.names}}
-        return {"kind": "board", "module": "cluster", "log": log, "options": options}
-
-
-def compare(
-    a: LogLike | ClusterLog,
-    b: LogLike | ClusterLog,
-    names: tuple[str, str] = ("A", "B"),
-    *,
-    axis: str = "time",
-) -> Comparison | ClusterComparison:
-    """Compare two logs; see `visualizer.compare`."""
-    one, two = read_any(a), read_any(b)
-    if isinstance(one, EventLog) and isinstance(two, EventLog):
-        return Comparison(one, two, names, axis=axis)
-    return ClusterComparison(one, two, names)
 
 
 class _Figures:
@@ -219,10 +181,19 @@ class Progress:
 def display(*values: Any) -> None:
     """Send values to the page."""
     for value in values:
-        _page.send(_output(value))
+        send(_output(value))
+
+
+def send(output: Output) -> None:
+    """Send an output to the page."""
+    _page.send(output)
 
 
 def _output(value: Any) -> Output:
+    if isinstance(value, Board | Compared):
+        log, options, is_cluster = value.packed()
+        module = "cluster" if is_cluster else "board"
+        return {"kind": "board", "module": module, "log": log, "options": options}
     if hasattr(value, "page_output"):
         output: Output = value.page_output()
         return output

@@ -13,6 +13,7 @@ from tests.browser.conftest import NewPage
 from visualizer.html import write_page
 from visualizer.logs import StepIndex
 from visualizer.opening import opening
+from visualizer.packed import PackedLog
 
 # Notes, in the page, what stood there when the board was first drawn.
 _WATCH = """
@@ -36,7 +37,7 @@ def long_log() -> EventLog:
 
 
 def opened(new_page: NewPage, path: Path, data: bytes) -> BoardOnPage:
-    write_page(gzip.compress(data, 1), {}, path, theme=None, title="long")
+    write_page(PackedLog(gzip.compress(data, 1), {}, False), path, theme=None, title="long")
     page = new_page()
     page.add_init_script(_WATCH)
     page.goto(path.as_uri())

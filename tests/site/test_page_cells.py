@@ -11,6 +11,7 @@ import page_cells
 import visualizer
 from engine.core.log import EventLog
 from engine.simulation.scenarios import scenario
+from visualizer.logs import read_any
 
 Run = Callable[..., list[dict]]
 
@@ -74,10 +75,7 @@ def test_a_comparison_has_both_logs_and_its_facts(run):
     )
     compared = shown["options"]["compare"]
     assert compared["facts"]["names"] == ["four", "five"]
-    seats = [
-        page_cells.read_any(log)[0].settings["max_batch_size"]
-        for log in (shown["log"], compared["b"])
-    ]
+    seats = [read_any(log)[0].settings["max_batch_size"] for log in (shown["log"], compared["b"])]
     assert seats == [4, 5]
 
 

@@ -129,10 +129,11 @@ def _board(
     title = "Underglass" if is_scenario or name == "-" else Path(name).name
 
     def page(path: Path | None = None, **more: Any) -> str:
-        from visualizer.html import page_of, write_page  # imported late: needs the built front end
+        from visualizer.html import write_page  # imported late: needs the built front end
+        from visualizer.packed import packed_log
 
-        packed, options, module = page_of(shown, step=step, select=selected, text=text)
-        return write_page(packed, options | more, path, theme=theme, title=title, module=module)
+        packed = packed_log(shown, step=step, select=selected, text=text)
+        return write_page(packed, path, theme=theme, title=title, **more)
 
     return page
 

@@ -7,17 +7,15 @@
 Requests are paired by their numbers, so both runs must have the same workload.
 """
 
-import base64
 import math
-from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from engine.cluster.cluster_log import ClusterLog
 from engine.cluster.events import Moved, Routed
 from visualizer import read
+from visualizer.comparing.compared import Compared
 from visualizer.logs import LogLike, read_any
-from visualizer.packed import pack
 from visualizer.reading.frames import import_pandas
 from visualizer.reading.messages import count
 from visualizer.reading.rows.decisions import DecisionRow
@@ -29,8 +27,10 @@ if TYPE_CHECKING:
 MEASURES = ("replica", "reason", "predicted_tokens", "cached_tokens", "ttft_ms", "lost")
 
 
-class ComparedClusters:
+class ComparedClusters(Compared):
     """Two cluster logs: their totals, and the requests that changed most."""
+
+    logs: list[ClusterLog]
 
     def __init__(
         self, a: LogLike | ClusterLog, b: LogLike | ClusterLog, names: tuple[str, str] = ("A", "B")
@@ -63,20 +63,9 @@ class ComparedClusters:
             {name: _totals(log) for name, log in zip(self.names, self.logs, strict=True)}
         )
 
-    def to_html(self, path: str | Path | None = None, *, theme: str | None = None) -> str:
-        """Return the comparison as a self-contained page, and write it to `path` if one is given."""
-        from visualizer.html import CLUSTER_MODULE, write_page  # imported late: needs the front end
-
-        a, b = map(pack, self.logs)
-        options = {"compare": {"b": base64.b64encode(b).decode(), "names": self.names}}
-        return write_page(
-            a,
-            options,
-            path,
-            theme=theme,
-            title=f"{self.names[0]} and {self.names[1]}",
-            module=CLUSTER_MODULE,
-        )
+    def page_options(self) -> dict[str, Any]:
+        """Return the names: the page computes the rest."""
+        return {"names": self.names}
 
     def __repr__(self) -> str:
         one, two = (

@@ -11,9 +11,7 @@ their times from the model, and the comparison reports the model's error against
 Times of two measured runs vary; `accuracy.py` says how large a difference must be to mean something.
 """
 
-import base64
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.cluster.cluster_log import ClusterLog
@@ -22,14 +20,22 @@ from engine.core.log import vocabulary as v
 from engine.simulation.facts import Fact
 from visualizer import read
 from visualizer.comparing.accuracy import accuracy
+from visualizer.comparing.compared import Compared
 from visualizer.comparing.compared_clusters import ComparedClusters
 from visualizer.comparing.differences import differing_steps, first_difference, pair
 from visualizer.comparing.engines import engines_note, is_foreign
 from visualizer.comparing.inputs import input_changes
 from visualizer.comparing.run_totals import ADOPTED, is_better, run_totals
-from visualizer.comparing.same_machine import end_error, fit_record, fitted, model_error, retime
-from visualizer.logs import AXES, LogLike, StepIndex, count_requests, read_log, settings_of
-from visualizer.packed import pack
+from visualizer.comparing.same_machine import fit_record, fitted, model_errors, retime
+from visualizer.logs import (
+    AXES,
+    LogLike,
+    StepIndex,
+    count_requests,
+    read_any,
+    read_log,
+    settings_of,
+)
 from visualizer.reading.frames import import_pandas
 from visualizer.reading.messages import count
 from visualizer.reading.rows import RequestRow
@@ -45,7 +51,7 @@ MAX_ROWS = 300  # the page lists only the requests that changed most
 _DIGITS = 10  # decimal places of a number in `page_facts`
 
 
-class ComparedRuns:
+class ComparedRuns(Compared):
     """The comparison of two logs.
 
     settings          {name: (in A, in B)} for the settings and classes that differ
@@ -58,6 +64,8 @@ class ComparedRuns:
                       if one run is a `what_if` of the other, otherwise None
     note              what to know about the times: the model's error, or how much they vary, or None
     """
+
+    logs: tuple[EventLog, EventLog]
 
     def __init__(
         self,
@@ -103,12 +111,9 @@ class ComparedRuns:
         else:
             return a, b
         timed = retime(log, replay)
-        self.model_error = model_error(log, timed)
-        self._error_ms = end_error(log, timed) | {
-            name.removesuffix("_ms"): ms for name, ms in self.model_error.items()
-        }
-        labels = {"ttft_ms": "TTFT", "itl_ms": "ITL"}
-        errors = [f"{ms:.3g} ms in {labels[key]}" for key, ms in self.model_error.items()]
+        self._error_ms = found = model_errors(log, timed)
+        self.model_error = {f"{name}_ms": found[name] for name in ("ttft", "itl") if name in found}
+        errors = [f"{found[name]:.3g} ms in {name.upper()}" for name in found if name != "e2e"]
         error = f"The model's mean error on {name}: {' and '.join(errors) or 'unknown'}."
         if held_back := record.get("held_back"):
             error += f" {held_back['text']}."
@@ -211,14 +216,9 @@ class ComparedRuns:
         )
         return table.assign(change=table["b"] - table["a"])
 
-    def to_html(self, path: str | Path | None = None, *, theme: str | None = None) -> str:
-        """Return the comparison as a self-contained page, and write it to `path` if one is given."""
-        from visualizer.html import write_page  # imported late: needs the built front end
-
-        a, b = map(pack, self.logs)
-        options = {"compare": {"b": base64.b64encode(b).decode(), "facts": self.page_facts()}}
-        title = f"Underglass: {self.names[0]} and {self.names[1]}"
-        return write_page(a, options, path, theme=theme, title=title)
+    def page_options(self) -> dict[str, Any]:
+        """Return `page_facts`."""
+        return {"facts": self.page_facts()}
 
     def page_facts(self) -> dict[str, Any]:
         """Return the texts and numbers that the page shows, as JSON values."""
@@ -271,12 +271,17 @@ class ComparedRuns:
 
 
 def compare_logs(
-    a: EventLog | ClusterLog, b: EventLog | ClusterLog, names: tuple[str, str] = ("A", "B")
+    a: LogLike | ClusterLog,
+    b: LogLike | ClusterLog,
+    names: tuple[str, str] = ("A", "B"),
+    *,
+    axis: str = "time",
 ) -> ComparedRuns | ComparedClusters:
     """Compare two logs of engines or two of clusters. Raises TypeError for one of each kind."""
-    if isinstance(a, EventLog) and isinstance(b, EventLog):
-        return ComparedRuns(a, b, names)
-    return ComparedClusters(a, b, names)
+    one, two = read_any(a), read_any(b)
+    if isinstance(one, EventLog) and isinstance(two, EventLog):
+        return ComparedRuns(one, two, names, axis=axis)
+    return ComparedClusters(one, two, names)
 
 
 def _changed_settings(a: EventLog, b: EventLog) -> dict[str, tuple[Any, Any]]:

@@ -15,10 +15,11 @@ import traitlets
 from engine.cluster.cluster_log import ClusterLog
 from engine.core.log import EventLog
 from engine.core.log import vocabulary as v
-from visualizer.comparing.clusters import ClusterComparison
+from visualizer.comparing.compared_clusters import ComparedClusters
 from visualizer.comparing.compared_runs import ComparedRuns
-from visualizer.html import MODULE
-from visualizer.logs import LogLike, read_any
+from visualizer.html import CLUSTER_MODULE, MODULE
+from visualizer.logs import ClusterLogLike, LogLike, read_any
+from visualizer.packed import pack
 from visualizer.widgets.log_model import SAVED_BYTES, LogModel
 from visualizer.widgets.picture import PictureWidget
 
@@ -40,6 +41,26 @@ class Comparison(ComparedRuns, PictureWidget):
         if self.difference is not None:  # the page opens with this selection
             model_a.selected, model_b.selected = self.difference.requests
         PictureWidget.__init__(self, a=model_a, b=model_b, facts=self.page_facts())
+
+
+class ClusterComparison(ComparedClusters, PictureWidget):
+    """Two cluster logs: their totals, and the requests that changed most.
+
+    A button opens the board of either run.
+    """
+
+    _esm = CLUSTER_MODULE
+    kind = traitlets.Unicode("compare").tag(sync=True)
+    a = traitlets.Unicode().tag(sync=True)  # the packed log in base64
+    b = traitlets.Unicode().tag(sync=True)
+    names = traitlets.List(traitlets.Unicode()).tag(sync=True)
+
+    def __init__(
+        self, a: ClusterLogLike, b: ClusterLogLike, names: tuple[str, str] = ("A", "B")
+    ) -> None:
+        ComparedClusters.__init__(self, a, b, names)
+        packed = [base64.b64encode(pack(log)).decode() for log in self.logs]
+        PictureWidget.__init__(self, a=packed[0], b=packed[1], names=self.names)
 
 
 @overload

@@ -68,25 +68,18 @@ def retime(log: EventLog, replay: EventLog) -> EventLog:
     return timed
 
 
-def model_error(measured: EventLog, timed: EventLog) -> dict[str, float]:
-    """Return the model's mean error per request, in ms, for `ttft_ms` and `itl_ms`.
+def model_errors(measured: EventLog, timed: EventLog) -> dict[str, float]:
+    """Return the model's mean error per request, in ms, as {"ttft": ..., "itl": ..., "e2e": ...}.
 
     `timed` is `measured` with the model's times. A measure without a value in any request is omitted.
     """
-    errors = {name: _mean_error(measured, timed, name) for name in ("ttft_ms", "itl_ms")}
-    return {name: error for name, error in errors.items() if error is not None}
-
-
-def end_error(measured: EventLog, timed: EventLog) -> dict[str, float]:
-    """Return {"e2e": the model's mean error in ms at the end of a request}; empty if none ended."""
-    error = _mean_error(measured, timed, "e2e_ms")
-    return {} if error is None else {"e2e": error}
-
-
-def _mean_error(measured: EventLog, timed: EventLog, name: str) -> float | None:
-    pairs = [
-        (getattr(one, name), getattr(two, name))
-        for one, two in zip(read(measured).request_rows, read(timed).request_rows, strict=True)
-    ]
-    errors = [abs(b - a) for a, b in pairs if a is not None and b is not None]
-    return fmean(errors) if errors else None
+    rows = list(zip(read(measured).request_rows, read(timed).request_rows, strict=True))
+    found: dict[str, float] = {}
+    for measure in ("ttft", "itl", "e2e"):
+        pairs = [
+            (getattr(one, f"{measure}_ms"), getattr(two, f"{measure}_ms")) for one, two in rows
+        ]
+        errors = [abs(b - a) for a, b in pairs if a is not None and b is not None]
+        if errors:
+            found[measure] = fmean(errors)
+    return found
