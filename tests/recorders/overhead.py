@@ -1,6 +1,6 @@
 """Measure what recording costs vLLM's scheduler per step. Needs vLLM, and no model runs.
 
-    PYTHONPATH=.:recorders/vllm:notebooks VLLM_PYTHON recorders/vllm/overhead.py      # from the root
+    PYTHONPATH=recorders/vllm:notebooks VLLM_PYTHON -m tests.recorders.overhead
 
 Two schedulers, one with the recorder and one without, play the same requests in lockstep: each step
 is timed on both, in alternating order, so that a busy machine slows both. A step is `schedule` and

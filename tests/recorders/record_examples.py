@@ -1,6 +1,6 @@
 """Record the examples: three runs of vLLM on a CPU with the bundled model, and their KV events.
 
-    PYTHONPATH=recorders/vllm VLLM_PYTHON recorders/vllm/examples.py FOLDER      # from the root
+    PYTHONPATH=recorders/vllm:notebooks VLLM_PYTHON -m tests.recorders.record_examples FOLDER
 
 vLLM runs in this process, a step at a time, so that a request arrives before the same step each time.
 Each run gives `vllm_NAME.jsonl.gz`, what `underglass_vllm` records with token ids, and
@@ -20,22 +20,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-MODEL = Path(__file__).parents[2] / "engine" / "bundled"
+from tests.parity.record_vllm import MODEL, QUIET
+from tests.parity.record_vllm_run import STORY
+
 ENDPOINT, TOPIC = "tcp://127.0.0.1:5657", "kv"  # vLLM connects to it, so that the subscriber binds
-QUIET = {
+SETTINGS = QUIET | {
     "VLLM_LOGGING_LEVEL": "WARNING",
-    "HF_HUB_OFFLINE": "1",
-    "VLLM_NO_USAGE_STATS": "1",
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     "VLLM_DISABLE_REQUEST_ID_RANDOMIZATION": "1",
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "UNDERGLASS_RECORD_TOKENS": "1",
 }
-STORY = (
-    "Once upon a time there was a kind fox who lived near a river. One day the fox found a big "
-    "basket of cheese. The fox wanted to share it with a friend. "
-)
 NAMES = ("Ada", "Bo", "Cleo", "Dev", "Eva", "Finn", "Gus", "Hal", "Ivo", "Jun", "Kim", "Lea")
 THINGS = ("a red boat", "an old tree", "a small bird", "the blue sea", "a warm cake", "a new ball")
 
@@ -102,7 +97,7 @@ RUNS = {
 
 def record(name: str, folder: Path) -> None:
     """Play one of `RUNS` on vLLM, and write its two files."""
-    os.environ |= QUIET | {"UNDERGLASS_RECORD": str(folder / f"vllm_{name}.jsonl.gz")}
+    os.environ |= SETTINGS | {"UNDERGLASS_RECORD": str(folder / f"vllm_{name}.jsonl.gz")}
     import torch
     from vllm import EngineArgs, LLMEngine, SamplingParams
     from vllm.config import KVEventsConfig
