@@ -14,12 +14,9 @@ from pathlib import Path
 import site_assets
 import site_cells
 import site_docs
-import site_files
-import site_front
 import site_gallery
 import site_lessons
-import site_open
-import site_play
+import site_views
 from site_check import problems
 from site_pages import Site
 
@@ -34,7 +31,6 @@ def main(folder: str) -> None:
     out.mkdir(parents=True)
     site = Site(out, url=os.environ.get("SITE_URL", ""))
     site_assets.build(site)
-    site_files.build(site)
     lessons = site_lessons.build(site)
     rows = site_cells.table((one.path.stem, one.title, one.verdicts) for one in lessons)
     site.write(
@@ -42,13 +38,11 @@ def main(folder: str) -> None:
     )
     site.write_text("cells.json", json.dumps(rows, indent=1))
     print(site_cells.printed(rows))
-    site_front.build(site, site_gallery.build(site))
-    site_play.build(site)
-    site_open.build(site)
-    site_docs.build(
-        site
-    )  # after the other pages, because it also writes the files that they link to
-    site_files.build_sitemap(site)
+    site_views.build_front(site, site_gallery.build(site))
+    site_views.build_play(site)
+    site_views.build_open(site)
+    site_docs.build(site)  # last, because it also writes the files that other pages link to
+    site_assets.build_sitemap(site)
     if broken := list(problems(out, site.url)):
         raise SystemExit("\n".join([f"the site has {len(broken)} broken links:", *broken[:20]]))
     files = [path for path in out.rglob("*") if path.is_file()]

@@ -1,4 +1,4 @@
-"""Build what pages load besides HTML: scripts, style sheets, Pyodide, and the core as a zip."""
+"""Build what a site has besides HTML: scripts, style sheets, Pyodide, the core as a zip, a sitemap."""
 
 import gzip
 import hashlib
@@ -42,6 +42,9 @@ _A_DATE = (2026, 1, 1, 0, 0, 0)  # so that equal contents give equal files
 def build(site: Site) -> None:
     """Write assets/, python/ and model/."""
     run_node("site.mjs", str(site.out / "assets"))
+    for path in sorted(Path(__file__).with_name("assets").iterdir()):
+        site.copy(path, f"assets/{path.name}")
+    site.copy(FRONTEND / "src" / "site" / "site.css", "assets/site.css")
     _write_python(site.out / "python")
     _write_model(site.out / "model")
 
@@ -88,25 +91,13 @@ def page_wheels(requirements: Path = WHEELS) -> list[Path]:
     if not folder.is_dir():
         part = folder.with_suffix(".part")
         shutil.rmtree(part, ignore_errors=True)
-        command = [
-            sys.executable,
-            "-m",
-            "pip",
-            "download",
-            "--quiet",
-            "--disable-pip-version-check",
-        ]
-        command += ["--no-deps", "--only-binary=:all:", "--require-hashes"]
-        command += [
-            "--python-version",
-            PYTHON,
-            "--abi",
-            f"cp{PYTHON.replace('.', '')}",
-            "--abi",
-            "none",
-        ]
-        command += ["--platform", PLATFORM, "--platform", "any", "--dest", str(part)]
-        command += ["--requirement", str(requirements)]
+        abi = f"cp{PYTHON.replace('.', '')}"
+        options = (
+            "--quiet --disable-pip-version-check --no-deps --only-binary=:all: --require-hashes "
+            f"--python-version {PYTHON} --abi {abi} --abi none --platform {PLATFORM} --platform any"
+        )
+        command = [sys.executable, "-m", "pip", "download", *options.split()]
+        command += ["--dest", str(part), "--requirement", str(requirements)]
         if subprocess.run(command, check=False).returncode:
             raise SystemExit(f"pip could not download the wheels that {requirements} lists")
         part.rename(folder)
@@ -145,3 +136,15 @@ def _write_model(folder: Path) -> None:
     folder.mkdir(parents=True)
     for name in ("model.safetensors", "config.json"):
         shutil.copyfile(REPOSITORY / "engine" / "bundled" / name, folder / name)
+
+
+def build_sitemap(site: Site) -> None:
+    """Write robots.txt and, if the site's address is known, a sitemap of the finished site."""
+    lines = ["User-agent: *", "Allow: /"]
+    if site.url:
+        pages = sorted(path.relative_to(site.out).as_posix() for path in site.out.rglob("*.html"))
+        site.write_text(
+            "sitemap.txt", "".join(f"{site.url}{page}\n" for page in pages if page != "404.html")
+        )
+        lines.append(f"Sitemap: {site.url}sitemap.txt")
+    site.write_text("robots.txt", "\n".join(lines) + "\n")

@@ -8,6 +8,8 @@ import posixpath
 from dataclasses import dataclass
 from pathlib import Path
 
+from mistune.util import striptags
+
 from site_links import place_of
 from site_markdown import render
 from site_pages import REPOSITORY, Site
@@ -88,16 +90,9 @@ def _summary(text: str) -> str:
     paragraphs = text.split("\n\n")[1:]
     first = next(one for one in paragraphs if one.strip() and one.lstrip()[0] not in "<#|`-")
     plain = render(first, lambda href: href).html
-    words = html.unescape(" ".join(mistune_text(plain).split()))
+    words = html.unescape(" ".join(striptags(plain).split()))
     end = words.find(". ")
     return words if end < 0 else words[: end + 1]
-
-
-def mistune_text(text: str) -> str:
-    """Return HTML without its tags."""
-    from mistune.util import striptags
-
-    return striptags(text)
 
 
 def _write_contents(site: Site, entries: dict[str, Entry]) -> None:

@@ -1,9 +1,9 @@
-"""The addresses of Colab, Binder and Codespaces, which run a lesson without an installation.
+"""The addresses of lessons in Colab, which runs them without an installation.
 
     python site/site_hosts.py build/colab dist/underglass-0.2.0-py3-none-any.whl
 
-Each of these services opens a public GitHub repository, so the addresses need the repository's name. If
-neither `[project.urls]` in pyproject.toml nor GitHub Actions gives a name, the addresses are "".
+Colab opens a public GitHub repository, so the addresses need the repository's name. If neither
+`[project.urls]` in pyproject.toml nor GitHub Actions gives a name, the addresses are "".
 
 Colab opens a notebook without the files beside it and without Underglass. So we give it copies whose
 first cell installs the wheel. The command above writes the copies and the wheel into a folder, which
@@ -63,19 +63,6 @@ def colab_url(lesson: str) -> str:
     name = repository()
     path = f"{name}/blob/{BRANCH}/notebooks/{quote(lesson)}.ipynb"
     return f"https://colab.research.google.com/github/{path}" if name else ""
-
-
-def binder_url(lesson: str = "00_first_look") -> str:
-    """Return the address that opens the reader's copy of a lesson on Binder, or ""."""
-    name = repository()
-    path = quote(f"lab/tree/workbook/{lesson}.ipynb", safe="")
-    return f"https://mybinder.org/v2/gh/{name}/HEAD?urlpath={path}" if name else ""
-
-
-def codespaces_url() -> str:
-    """Return the address that opens the repository in a codespace, or ""."""
-    name = repository()
-    return f"https://codespaces.new/{name}" if name else ""
 
 
 def write_colab(folder: Path, wheel: Path, name: str) -> None:

@@ -1,16 +1,12 @@
 """Draw pictures of logs for the site: previews of links, and the gallery's thumbnails."""
 
 import json
-import shutil
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from site_pages import REPOSITORY
-
-_SCRIPT = REPOSITORY / "visualizer" / "frontend" / "site_pictures.mjs"
+from site_assets import run_node
 
 
 @dataclass(frozen=True)
@@ -51,17 +47,11 @@ class Drawn:
 
 
 def draw(jobs: Sequence[Job]) -> list[Drawn]:
-    """Draw all pictures. Raises RuntimeError with Node's message if the script fails."""
-    node = shutil.which("node")
-    if node is None:
-        raise RuntimeError("the site needs Node.js 22.18 or newer on PATH: use `make site`")
+    """Draw all pictures."""
     asked = json.dumps([{name: _plain(value) for name, value in vars(job).items()} for job in jobs])
-    done = subprocess.run([node, _SCRIPT], input=asked, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{_SCRIPT.name} failed: {done.stderr.strip()}")
     return [
         Drawn(one["words"] or "", tuple(Moment(**moment) for moment in one["moments"]))
-        for one in json.loads(done.stdout)
+        for one in json.loads(run_node("site_pictures.mjs", given=asked))
     ]
 
 

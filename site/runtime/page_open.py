@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from engine.cluster.cluster_log import ClusterLog
-from page_cells import Output, display
+from page_cells import send
 from visualizer.packed import packed_log
 from visualizer.sources import read_source
 
@@ -18,19 +17,6 @@ def open_file(path: str) -> None:
     with Path(path).open("rb") as file:
         Path(path).unlink()
         log = read_source(file, LAST, limit=MAX_UNPACKED, tell=notes.append)
-    display(_Opened(log, " ".join(notes)))
-
-
-class _Opened:
-    def __init__(self, log: object, note: str) -> None:
-        self.log, self.note = log, note
-
-    def page_output(self) -> Output:
-        packed = packed_log(self.log)  # type: ignore[arg-type]
-        is_cluster = isinstance(self.log, ClusterLog)
-        return {
-            "kind": "opened",
-            "log": packed.log,
-            "module": "cluster" if is_cluster else "board",
-            "text": self.note,
-        }
+    packed = packed_log(log)
+    module = "cluster" if packed.is_cluster else "board"
+    send({"kind": "opened", "log": packed.log, "module": module, "text": " ".join(notes)})

@@ -3,7 +3,7 @@
 import json
 
 from engine.core.log import EventLog
-from page_cells import Output, display
+from page_cells import send
 from visualizer.packed import packed_log
 from visualizer.playing.numbers import numbers, table
 from visualizer.playing.rerun import Setup
@@ -25,22 +25,15 @@ class Playground:
         now = numbers(run.log)
         words = f"{changes(self.setup.settings, setup.settings)} {description(run, now)}"
         self.setup, self.log = setup, run.log
-        display(_Shown(words.strip(), table(now, numbers(before)), before, run.log))
-
-
-class _Shown:
-    def __init__(self, words: str, numbers_html: str, before: EventLog, log: EventLog) -> None:
-        self.page_output = lambda: _output(words, numbers_html, before, log)
-
-
-def _output(words: str, numbers_html: str, before: EventLog, log: EventLog) -> Output:
-    return {
-        "kind": "played",
-        "text": words,
-        "html": numbers_html,
-        "log": packed_log(log).log,
-        "before": packed_log(before).log,
-    }
+        send(
+            {
+                "kind": "played",
+                "text": words.strip(),
+                "html": table(now, numbers(before)),
+                "log": packed_log(run.log).log,
+                "before": packed_log(before).log,
+            }
+        )
 
 
 playground = Playground()

@@ -28,8 +28,6 @@ def test_the_repository_comes_from_the_project(tmp_path, end):
 def test_a_fork_links_to_itself(monkeypatch):
     monkeypatch.setenv("GITHUB_REPOSITORY", "bo/fork")
     assert "/bo/fork/" in site_hosts.colab_url("04_continuous_batching")
-    assert "/bo/fork/" in site_hosts.binder_url()
-    assert site_hosts.codespaces_url().endswith("/bo/fork")
 
 
 def test_a_project_without_an_address_has_no_links(tmp_path, monkeypatch):
@@ -38,7 +36,6 @@ def test_a_project_without_an_address_has_no_links(tmp_path, monkeypatch):
     assert site_hosts.repository(project) == ""
     monkeypatch.setattr(site_hosts, "repository", lambda: "")
     assert site_hosts.colab_url("04_continuous_batching") == ""
-    assert site_hosts.binder_url() == site_hosts.codespaces_url() == ""
 
 
 def test_another_address_is_an_error(tmp_path):

@@ -1,0 +1,103 @@
+"""The front page, the playground, and the page that opens a reader's own trace."""
+
+import gzip
+from dataclasses import dataclass
+from typing import Any
+
+from authoring.contents import lesson_lines
+from site_gallery import Entry
+from site_pages import REPOSITORY, Site
+from visualizer.packed import GZIP_LEVEL
+from visualizer.playing.numbers import numbers, table
+from visualizer.playing.rerun import Setup
+from visualizer.playing.settings import CHOICES, ENGINE, RANGES, TRAFFIC
+from visualizer.sources import READERS
+from visualizer.sources.limits import MAX_DROPPED
+
+SCENARIO = "preemption"
+_RUN = "logs/playground.jsonl.gz"
+_FIXTURES = REPOSITORY / "tests" / "fixtures"
+SAMPLES = {
+    "vLLM, preempting": "vllm/vllm_tight.jsonl.gz",
+    "vLLM, a shared prefix": "vllm/vllm_shared_prefix.jsonl.gz",
+    "KV events of vLLM": "vllm/vllm_tight.kv_events.jsonl.gz",
+    "SGLang's forward passes": "sglang_forward_pass.jsonl.gz",
+}
+
+
+@dataclass(frozen=True)
+class Control:
+    """A setting's control. `choices` are (label, value); `limits` are minimum, maximum and step."""
+
+    name: str
+    label: str
+    explanation: str
+    value: Any
+    choices: list[tuple[str, Any]] | None = None
+    limits: tuple[int, int, int] | None = None
+
+
+def build_front(site: Site, entries: list[Entry]) -> None:
+    """Write the front page: a run that plays, the ways to start, the lessons. Write the 404 page."""
+    shown = next(one for one in entries if one.scenario.name == SCENARIO)
+    lessons = [
+        {
+            "page": f"lessons/{line.name.removesuffix('.ipynb')}.html",
+            "title": line.title,
+            "question": line.question,
+            "minutes": line.minutes,
+        }
+        for line in lesson_lines()
+    ]
+    site.write(
+        "index.html",
+        "front.html",
+        page="front",
+        entry=shown,
+        lessons=lessons,
+        scenarios=len(entries),
+        image=shown.card,
+        image_alt=shown.drawn.words,
+    )
+    # A host shows this page at any address, so its links have to be absolute.
+    site.write("404.html", "missing.html", page="", root=site.url)
+
+
+def build_play(site: Site) -> None:
+    """Write the playground, and the run that it shows until a control moves."""
+    setup = Setup()
+    log = setup.run().log
+    site.write_bytes(_RUN, gzip.compress(log.to_bytes(), GZIP_LEVEL, mtime=0))
+    groups = {
+        title: [
+            Control(name, *words, setup.settings[name], CHOICES.get(name), RANGES.get(name))
+            for name, words in names.items()
+        ]
+        for title, names in {"Engine": ENGINE, "Traffic": TRAFFIC}.items()
+    }
+    site.write(
+        "play/index.html",
+        "play.html",
+        page="play",
+        log=_RUN,
+        numbers=table(numbers(log), None),
+        groups=groups,
+    )
+
+
+def build_open(site: Site) -> None:
+    """Write the page that opens a trace, and the samples that it offers."""
+    samples = []
+    for title, file in SAMPLES.items():
+        path = f"logs/samples/{file.rpartition('/')[2]}"
+        site.copy(_FIXTURES / file, path)
+        samples.append({"title": title, "path": path})
+    site.write(
+        "open/index.html",
+        "open.html",
+        page="open",
+        kinds=[reader.title for reader in READERS],
+        samples=samples,
+        most=MAX_DROPPED >> 20,
+        last=16,
+    )
