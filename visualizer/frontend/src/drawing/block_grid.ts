@@ -95,7 +95,8 @@ function plainGrid(count: number, width: number, top: number) {
   });
 }
 
-function grid(
+/** The grid of `count` cells from `left` to `width`, below `top`. */
+export function grid(
   count: number,
   width: number,
   top: number,

@@ -235,7 +235,9 @@ function drawForm(
   if (block.kind === "free") {
     painter.frame(x, y, width, height, height > 12 ? theme.faint : theme.rule);
   } else if (block.kind === "cached") {
-    drawCached(painter, scene, block, mine, box);
+    const wanted = mine || scene.claim.wanted.has(block.id);
+    if (wanted) painter.cached(...box, hueOfSelected(painter, scene), 1.8);
+    else painter.cached(...box);
   } else if (block.kind === "shared") {
     drawShared(painter, scene, block, box);
   } else {
@@ -245,29 +247,13 @@ function drawForm(
   }
 }
 
-function drawCached(
-  painter: CanvasPainter,
-  scene: BlockScene,
-  block: Cell,
-  mine: boolean,
-  [x, y, width, height]: Rect,
-) {
-  const { theme } = painter;
-  const wanted = mine || scene.claim.wanted.has(block.id);
-  const color = wanted ? hueOfSelected(painter, scene) : theme.hatch;
-  painter.fill(x, y, width, height, painter.hatch(color, wanted ? 1.8 : 1.4));
-  painter.frame(x, y, width, height, color);
-}
-
 function drawShared(
   painter: CanvasPainter,
   { grid, model }: BlockScene,
   block: Cell,
   [x, y, width, height]: Rect,
 ) {
-  const { theme } = painter;
-  painter.fill(x, y, width, height, theme.shared);
-  painter.frame(x, y, width, height, theme.sharedBorder);
+  painter.shared(x, y, width, height);
   const most = Math.max(1, Math.floor((width + 2) / 5));
   const owners = block.owners.slice(0, most);
   const tick = Math.round(height * SHARED_TICKS);
@@ -343,14 +329,11 @@ export function drawSwatch(painter: CanvasPainter, form: Block["kind"] | "withou
   }
   if (form === "unshared") painter.fill(0, 1, 12, 9, theme.muted);
   else if (form === "shared") {
-    painter.fill(0, 0, 12, 10, theme.shared);
-    painter.frame(0, 0, 12, 10, theme.sharedBorder);
+    painter.shared(0, 0, 12, 10);
     painter.fill(0, 5.5, 5.5, 4.5, painter.hue(0));
     painter.fill(6.5, 5.5, 5.5, 4.5, painter.hue(5));
-  } else if (form === "cached") {
-    painter.fill(0, 1, 12, 9, painter.hatch(theme.hatch));
-    painter.frame(0, 1, 12, 9, theme.hatch);
-  } else painter.frame(0, 1, 12, 9, theme.faint);
+  } else if (form === "cached") painter.cached(0, 1, 12, 9);
+  else painter.frame(0, 1, 12, 9, theme.faint);
 }
 
 /** A block's cell before or after a step. */

@@ -20,6 +20,9 @@ export type TextStyle = Font & { color?: string; align?: CanvasTextAlign; halo?:
 /** in board pixels */
 export type Rect = [x: number, y: number, width: number, height: number];
 
+/** with the colour and the thickness of the hatching */
+type CachedRect = [...Rect, color?: string, thickness?: number];
+
 /** device pixels of a paint */
 export interface Tile {
   side: number;
@@ -41,6 +44,16 @@ const widths: Map<string, Map<string, number>> = new Map();
 const MOST_WIDTHS = 4000;
 
 const PERIOD = 28; // board pixels after which hatching (7) repeats, whole pixels at most ratios
+
+/** The lines of repeating tiles, from (x1, y1) to (x2, y2). */
+const LINES = {
+  hatch: [-7, 0, 7].map((x) => [x - 2, 9, x + 9, -2]),
+  back: [-5, 0, 5].map((x) => [x - 1, -1, x + 6, 6]),
+  crossed: [
+    [-1, -1, 6, 6],
+    [-1, 6, 6, -1],
+  ],
+};
 
 export class CanvasPainter {
   canvas: HTMLCanvasElement;
@@ -139,11 +152,15 @@ export class CanvasPainter {
 
   /** Runs `draw`, clipped to a rectangle. */
   clipped(x: number, y: number, width: number, height: number, draw: () => void) {
-    const { context } = this;
-    const { font } = this;
+    this.#clippedTo((context) => context.rect(x, y, width, height), draw);
+  }
+
+  /** Runs `draw`, clipped to the path that `trace` draws. */
+  #clippedTo(trace: (context: CanvasRenderingContext2D) => void, draw: () => void) {
+    const { context, font } = this;
     context.save();
     context.beginPath();
-    context.rect(x, y, width, height);
+    trace(context);
     context.clip();
     draw();
     context.restore();
@@ -152,20 +169,15 @@ export class CanvasPainter {
 
   /** Runs `draw`, clipped to a rectangle without its lower right corner. */
   withCutCorner([x, y, width, height]: Rect, corner: number, draw: () => void) {
-    const { context, font, theme } = this;
     const [right, bottom] = [x + width, y + height];
-    context.save();
-    context.beginPath();
-    context.moveTo(x, y);
-    context.lineTo(right, y);
-    context.lineTo(right, bottom - corner);
-    context.lineTo(right - corner, bottom);
-    context.lineTo(x, bottom);
-    context.clip();
-    draw();
-    context.restore();
-    this.font = font;
-    this.line(right - corner, bottom, right, bottom - corner, theme.faint);
+    this.#clippedTo((context) => {
+      context.moveTo(x, y);
+      context.lineTo(right, y);
+      context.lineTo(right, bottom - corner);
+      context.lineTo(right - corner, bottom);
+      context.lineTo(x, bottom);
+    }, draw);
+    this.line(right - corner, bottom, right, bottom - corner, this.theme.faint);
   }
 
   fill(x: number, y: number, width: number, height: number, paint: Paint) {
@@ -189,6 +201,18 @@ export class CanvasPainter {
     if (dash.length) context.setLineDash(dash);
     context.strokeRect(x + line / 2, y + line / 2, width - line, height - line);
     if (dash.length) context.setLineDash([]);
+  }
+
+  /** A block that several requests share. */
+  shared(...rect: Rect) {
+    this.fill(...rect, this.theme.shared);
+    this.frame(...rect, this.theme.sharedBorder);
+  }
+
+  /** A block that is only cached. */
+  cached(...[x, y, width, height, color = this.theme.hatch, thickness = 1.4]: CachedRect) {
+    this.fill(x, y, width, height, this.hatch(color, thickness));
+    this.frame(x, y, width, height, color);
   }
 
   /** A straight line. */
@@ -223,6 +247,13 @@ export class CanvasPainter {
     context.lineTo(x + dx + (dy ? -half : 0), y + dy + (dx ? -half : 0));
     context.lineTo(x + dx + (dy ? half : 0), y + dy + (dx ? half : 0));
     context.fill();
+  }
+
+  /** An arrow from `from` up or down to its tip. */
+  arrow(x: number, from: number, tip: number, color: string) {
+    const isUp = tip < from;
+    this.line(x, from, x, tip + (isUp ? 5 : -5), color, 1.4);
+    this.tip(x, tip, isUp ? "up" : "down", color);
   }
 
   /** Sets the font if it differs, because setting it makes the browser recalculate styles. */
@@ -301,12 +332,30 @@ export class CanvasPainter {
 
   /** 45 degree hatching: "cached". */
   hatch(color: string, thickness: number = 1.4) {
-    return this.tile(`hatch ${color} ${thickness}`, 7, (tile) => hatch(tile, color, thickness));
+    return this.#lines("hatch", 7, color, thickness);
+  }
+
+  /** Hatching in the other direction: "computed again". */
+  backHatch(color: string) {
+    return this.#lines("back", 5, color, 1.4);
   }
 
   /** Crossed lines: "in vain". */
   crossHatch(color: string) {
-    return this.tile(`crossed ${color}`, 5, (tile) => crossed(tile, color));
+    return this.#lines("crossed", 5, color, 1);
+  }
+
+  #lines(name: keyof typeof LINES, size: number, color: string, width: number) {
+    return this.tile(`${name} ${color} ${width}`, size, (tile) => {
+      tile.strokeStyle = color;
+      tile.lineWidth = width;
+      tile.beginPath();
+      for (const [x1, y1, x2, y2] of LINES[name]) {
+        tile.moveTo(x1, y1);
+        tile.lineTo(x2, y2);
+      }
+      tile.stroke();
+    });
   }
 
   /** The mark of a lane on a cell as device pixels, in a square of `side` pixels that begins with the cell. Cached. */
@@ -372,26 +421,4 @@ export class CanvasPainter {
     }
     return pattern;
   }
-}
-
-function crossed(context: CanvasRenderingContext2D, color: string) {
-  context.strokeStyle = color;
-  context.lineWidth = 1;
-  context.beginPath();
-  context.moveTo(-1, -1);
-  context.lineTo(6, 6);
-  context.moveTo(-1, 6);
-  context.lineTo(6, -1);
-  context.stroke();
-}
-
-function hatch(context: CanvasRenderingContext2D, color: string, thickness: number) {
-  context.strokeStyle = color;
-  context.lineWidth = thickness;
-  context.beginPath();
-  for (const offset of [-7, 0, 7]) {
-    context.moveTo(offset - 2, 9);
-    context.lineTo(offset + 9, -2);
-  }
-  context.stroke();
 }

@@ -6,7 +6,7 @@
  *   drafts      a cell each above the dash, filled if accepted, and "1+4" if there is room
  *   preempted   an ink bar, dashes in the request's hue, an arrowhead where it resumes
  *   stalled     dots: it was running, but the token budget was spent
- *   in vain     a box with crossed lines, see `lane_wasted.ts`
+ *   in vain     a box with crossed lines, in the colour of lost time
  *   finished    a mark and the reason
  */
 
@@ -15,7 +15,6 @@ import type { RequestSpan, Segment } from "../model/request_spans.ts";
 import type { CanvasPainter } from "./canvas_painter.ts";
 import { type Drafts, draftWords, drawDrafts } from "./lane_drafts.ts";
 import type { Stay } from "./lane_packing.ts";
-import { drawWasted } from "./lane_wasted.ts";
 import { type Chunk, countWords, isChunk, type LaneWord, NAME } from "./lane_words.ts";
 import type { Scale } from "./time_axis.ts";
 
@@ -63,6 +62,7 @@ export function formsOf(pitch: number): LaneForms {
   return { below: 2, bar: 10, decode: 5, draft: 3, mark: 9, words: 0, over: 0 };
 }
 
+const WASTED = 9; // px of a decode in vain; a dash has 5
 const FINISH_ROOM = 46; // px before the next bar that the reason of an end needs
 const TINY = 8; // px of a whole request: too few to draw its parts
 
@@ -230,6 +230,16 @@ function drawGap(
 function drawStall({ painter, scale, middle }: LanePen, { from, to }: Range) {
   const { muted } = painter.theme;
   painter.line(scale.x(from), middle, scale.end(to), middle, muted, 1.5, [1.5, 3]);
+}
+
+/** Draws the row of step `from`, which was computed in vain. */
+function drawWasted({ painter, scale, base, bar }: LanePen, { from, kind }: Segment) {
+  const x = scale.x(from) + 0.5;
+  const width = Math.max(3, scale.end(from) - x - 0.5);
+  const height = kind === "decode" ? WASTED : bar;
+  const { lost } = painter.theme;
+  painter.fill(x, base - height, width, height, painter.crossHatch(lost));
+  painter.frame(x, base - height, width, height, lost);
 }
 
 /** The mark at the end; the reason follows it if it has room before the next request in the lane. */

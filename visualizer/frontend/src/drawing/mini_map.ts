@@ -1,9 +1,12 @@
-/** All KV blocks after a step as small cells: for a glance at how full memory is, and with whose tokens. */
+/** Memory at a glance: all KV blocks after a step as small cells, and how full they are over time. */
 
 import type { Block } from "../model/frame.ts";
+import type { Model } from "../model/model.ts";
+import { type BlockGrid, grid } from "./block_grid.ts";
 import type { CanvasPainter, Rect } from "./canvas_painter.ts";
+import type { Scale } from "./time_axis.ts";
 
-export type MiniGrid = Pick<ReturnType<typeof miniGrid>, "cellWidth" | "body" | "x" | "y">;
+export type MiniGrid = Pick<BlockGrid, "cellWidth" | "body" | "x" | "y">;
 
 const COLUMNS = 16;
 const MOST_ROWS = 8;
@@ -16,31 +19,43 @@ export function miniGrid(count: number, width: number, most: number = count) {
   const pitch = (width + GAP) / columns;
   const side = Math.max(1, pitch - GAP);
   const body = Math.min(side, 9);
-  const rows = Math.ceil(count / columns);
-  return {
-    cellWidth: side,
-    body,
-    height: rows * (body + GAP),
-    x: ((block) => (block % columns) * pitch) as (block: number) => number,
-    y: ((block) => Math.floor(block / columns) * (body + GAP)) as (block: number) => number,
-  };
+  const cells = grid(count, width, 0, { label: 0, body, gapX: GAP, gapY: GAP, columns, left: 0 });
+  return { ...cells, cellWidth: side, height: cells.height + GAP };
+}
+
+/** Draws used blocks over time as an area of `height` px on `bottom`, and cached ones hatched above it. */
+export function drawMemoryArea(
+  painter: CanvasPainter,
+  { measures, firstStep, lastStep, settings }: Model,
+  scale: Scale,
+  bottom: number,
+  height: number,
+) {
+  const { theme } = painter;
+  const unit = height / Math.max(1, settings.num_blocks);
+  const last = Math.min(scale.last, lastStep);
+  for (let step = Math.max(firstStep, scale.first); step <= last; step += 1) {
+    const index = step - firstStep;
+    const [used, cached] = [measures.used[index] * unit, measures.cached[index] * unit];
+    const [x, width] = [scale.x(step), scale.width + 0.3];
+    painter.fill(x, bottom - used, width, used, theme.used);
+    painter.fill(x, bottom - used - cached, width, cached, painter.hatch(theme.hatch));
+  }
 }
 
 /** Draws `blocks` (those of a frame); `laneOf(request)` is a request's lane. */
 export function drawMiniMap(
   painter: CanvasPainter,
   blocks: Block[],
-  grid: MiniGrid,
+  map: MiniGrid,
   laneOf: (request: number) => number | null,
 ) {
   const { theme } = painter;
   for (const { id, kind, owners } of blocks) {
-    const box: Rect = [grid.x(id), grid.y(id), grid.cellWidth, grid.body];
+    const box: Rect = [map.x(id), map.y(id), map.cellWidth, map.body];
     if (kind === "unshared") painter.mark(...box, laneOf(owners[0]));
     else if (kind === "free") painter.frame(...box, theme.rule);
-    else {
-      painter.fill(...box, kind === "shared" ? theme.shared : painter.hatch(theme.hatch));
-      painter.frame(...box, kind === "shared" ? theme.sharedBorder : theme.hatch);
-    }
+    else if (kind === "shared") painter.shared(...box);
+    else painter.cached(...box);
   }
 }

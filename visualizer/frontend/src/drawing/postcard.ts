@@ -11,12 +11,12 @@ import { knowledgeWords, lacks, missing } from "../model/knowledge.ts";
 import type { Model } from "../model/model.ts";
 import type { RequestSpan } from "../model/request_spans.ts";
 import type { Span } from "../model/words.ts";
-import type { CellGrid } from "./block_grid.ts";
+import { type CellGrid, grid } from "./block_grid.ts";
 import { claimOf, drawBlocks } from "./blocks.ts";
 import type { CanvasPainter } from "./canvas_painter.ts";
 import { drawLife } from "./lane.ts";
 import type { Stay } from "./lane_packing.ts";
-import { drawMiniMap } from "./mini_map.ts";
+import { drawMemoryArea, drawMiniMap } from "./mini_map.ts";
 import { breakLines, drawLines, type Line } from "./text_lines.ts";
 import { type Scale, stepAxis, timeScale } from "./time_axis.ts";
 import { drawWaits } from "./wait_line.ts";
@@ -240,39 +240,19 @@ function drawHandover(
 ) {
   const [start, end] = [rowOf.get(from), rowOf.get(to)];
   if (start === undefined || end === undefined || start === end) return;
-  const isUp = end < start;
-  const tip = isUp ? baseOf(end) + 3 : baseOf(end) - 16;
-  painter.line(
-    x,
-    baseOf(start) - (isUp ? 12 : 0),
-    x,
-    tip + (isUp ? 5 : -5),
-    painter.theme.ink,
-    1.4,
-  );
-  painter.tip(x, tip, isUp ? "up" : "down", painter.theme.ink);
+  const [begin, tip] =
+    end < start ? [baseOf(start) - 12, baseOf(end) + 3] : [baseOf(start), baseOf(end) - 16];
+  painter.arrow(x, begin, tip, painter.theme.ink);
 }
 
 /** Used blocks as an area, cached ones hatched above it, and a line at the capacity. */
 function drawMemory(painter: CanvasPainter, { model }: CardScene, scale: Scale) {
   const { theme } = painter;
-  const { measures, firstStep, settings } = model;
-  const unit = (MEMORY.bottom - MEMORY.top) / Math.max(1, settings.num_blocks);
-  for (
-    let step = Math.max(firstStep, scale.first);
-    step <= Math.min(scale.last, model.lastStep);
-    step += 1
-  ) {
-    const index = step - firstStep;
-    const [used, cached] = [measures.used[index] * unit, measures.cached[index] * unit];
-    const [x, width] = [scale.x(step), scale.width + 0.3];
-    painter.fill(x, MEMORY.bottom - used, width, used, theme.used);
-    painter.fill(x, MEMORY.bottom - used - cached, width, cached, painter.hatch(theme.hatch));
-  }
+  drawMemoryArea(painter, model, scale, MEMORY.bottom, MEMORY.bottom - MEMORY.top);
   painter.line(LANES.left, MEMORY.top, LANES.right, MEMORY.top, theme.muted, 1, [2, 2]);
   painter.text("memory", EDGE, MEMORY.top + 10, { size: 11, bold: true });
   const isKnown = !lacks(model, "block_tables") || !lacks(model, "prefix_tree");
-  const blocks = lacks(model, "settings") ? "" : `${settings.num_blocks} blocks`;
+  const blocks = lacks(model, "settings") ? "" : `${model.settings.num_blocks} blocks`;
   const size = isKnown ? blocks : knowledgeWords.unknown;
   painter.text(size, EDGE, MEMORY.top + 23, { color: theme.muted });
 }
@@ -289,22 +269,7 @@ export function postcardGrid(count: number): CellGrid {
   const { columns, gap, cell, rows } = sizes.find(fits) ?? sizes[sizes.length - 1];
   const gapY = columns === choices[0] ? 2 * gap : gap;
   const every = Math.min(1.15 * cell + gapY, (bottom - top + gapY) / rows);
-  const body = every - gapY;
-  return {
-    count,
-    rest: 0,
-    columns,
-    rows,
-    left,
-    label: 0,
-    body,
-    gapX: gap,
-    gapY,
-    cellWidth: cell,
-    cellHeight: body,
-    x: (block) => left + (block % columns) * (cell + gap),
-    y: (block) => top + Math.floor(block / columns) * every,
-  };
+  return grid(count, right, top, { label: 0, body: every - gapY, gapX: gap, gapY, columns, left });
 }
 
 function drawMap(painter: CanvasPainter, scene: CardScene) {
@@ -314,7 +279,7 @@ function drawMap(painter: CanvasPainter, scene: CardScene) {
   painter.text("KV blocks", MAP.left, MAP.top - 13, { size: 11, bold: true });
   const unknown = missing(model, "block_tables");
   if (unknown) return drawMissing(painter, unknown, MAP.left, MAP.right);
-  const grid = postcardGrid(frame.blocks.length);
+  const cells = postcardGrid(frame.blocks.length);
   const name = model.request(selected)?.name;
   const about = claim.lost.size
     ? `dashed: ${name}'s ${claim.lost.size} until this step`
@@ -324,8 +289,9 @@ function drawMap(painter: CanvasPainter, scene: CardScene) {
     const words = painter.cut(about, MAP.right - at, { size: 10.5 });
     painter.text(words, at, MAP.top - 13, { size: 10.5, color: theme.muted });
   }
-  if (grid.body >= 7) drawBlocks(painter, { model, frame, grid, claim, selected, untouched: true });
-  else drawMiniMap(painter, frame.blocks, grid, laneOf);
+  if (cells.body >= 7)
+    drawBlocks(painter, { model, frame, grid: cells, claim, selected, untouched: true });
+  else drawMiniMap(painter, frame.blocks, cells, laneOf);
 }
 
 /** What the log does not know, in place of a picture. */

@@ -4,7 +4,7 @@ import type { Model } from "../model/model.ts";
 import type { CanvasPainter } from "./canvas_painter.ts";
 import { drawLife } from "./lane.ts";
 import type { Stay } from "./lane_packing.ts";
-import { drawMiniMap, miniGrid } from "./mini_map.ts";
+import { drawMemoryArea, drawMiniMap, miniGrid } from "./mini_map.ts";
 import { type Scale, stepAxis, timeScale, wholeView } from "./time_axis.ts";
 
 const WIDTH = 260;
@@ -40,22 +40,15 @@ export function drawThumbnail(painter: CanvasPainter, model: Model, step: number
 }
 
 /** Memory as an area under its capacity; the queue as columns, as high as the longest one. */
-function drawOverTime(
-  painter: CanvasPainter,
-  { measures, settings, firstStep, stepCount }: Model,
-  scale: Scale,
-) {
+function drawOverTime(painter: CanvasPainter, model: Model, scale: Scale) {
+  const { measures, firstStep, stepCount } = model;
   const { theme } = painter;
+  drawMemoryArea(painter, model, scale, MEMORY, MEMORY);
   const longest = Math.max(4, ...measures.waiting.subarray(0, stepCount));
   for (let i = 0; i < stepCount; i += 1) {
-    const left = scale.x(firstStep + i);
-    const width = scale.width + 0.3;
-    const height = (name: "used" | "cached") => (MEMORY * measures[name][i]) / settings.num_blocks;
-    painter.fill(left, MEMORY - height("used"), width, height("used"), theme.used);
-    const top = MEMORY - height("used") - height("cached");
-    painter.fill(left, top, width, height("cached"), painter.hatch(theme.hatch));
     const queue = (QUEUE * measures.waiting[i]) / longest;
-    painter.fill(left, QUEUE_TOP + QUEUE - queue, Math.max(0.5, width - 0.8), queue, theme.faint);
+    const width = Math.max(0.5, scale.width - 0.5);
+    painter.fill(scale.x(firstStep + i), QUEUE_TOP + QUEUE - queue, width, queue, theme.faint);
   }
   painter.line(0, 0.5, WIDTH, 0.5, theme.muted, 1, [2, 2]);
 }

@@ -106,15 +106,15 @@ export function revealStep(view: View, step: number, axis: Axis) {
   return view;
 }
 
+/** The smallest of 1, 2, 5, 10, 20 ... units of `per` pixels each that is at least `spacing` pixels. */
+export function roundUnit(per: number, spacing: number) {
+  for (let power = 1; ; power *= 10)
+    for (const digit of [1, 2, 5]) if (!(digit * power * per < spacing)) return digit * power;
+}
+
 /** Steps to label on the axis: multiples of 1, 2, 5, 10 ... at least `spacing` pixels apart. */
 export function axisTicks(scale: Pick<Scale, "width" | "first" | "last">, spacing: number = 50) {
-  let unit = 1;
-  for (let power = 1; unit * scale.width < spacing; power *= 10) {
-    for (const digit of [1, 2, 5]) {
-      unit = digit * power;
-      if (unit * scale.width >= spacing) break;
-    }
-  }
+  const unit = roundUnit(scale.width, spacing);
   const ticks = [];
   for (let step = Math.ceil(scale.first / unit) * unit; step <= scale.last; step += unit) {
     if (step >= scale.first) ticks.push(step);

@@ -219,11 +219,8 @@ function drawHandover(
   { scale, laneHeight: pitch, scroll, step }: TimelineScene,
   { from, to }: { from: number; to: number },
 ) {
-  const { ink } = painter.theme;
-  const x = scale.middle(step);
   const start = (from + 1) * pitch - scroll - 8;
-  const up = to < from;
-  const tip = up ? (to + 1) * pitch - scroll - 1 : to * pitch - scroll + 6;
-  painter.line(x, up ? start : start + 4, x, up ? tip + 5 : tip - 5, ink, 1.4);
-  painter.tip(x, tip, up ? "up" : "down", ink);
+  const isUp = to < from;
+  const tip = isUp ? (to + 1) * pitch - scroll - 1 : to * pitch - scroll + 6;
+  painter.arrow(scale.middle(step), isUp ? start : start + 4, tip, painter.theme.ink);
 }

@@ -262,14 +262,11 @@ function drawSquare(
   const top = y - SQUARE / 2;
   painter.fill(x, top, SQUARE, SQUARE, theme.ground);
   if (!node.owners.length) {
-    const mine = path.has(node.id);
-    const color = mine ? painter.hue(model.laneOf(selected, frame.step)) : theme.hatch;
-    painter.fill(x, top, SQUARE, SQUARE, painter.hatch(color, mine ? 1.8 : 1.4));
-    painter.frame(x, top, SQUARE, SQUARE, color);
-  } else if (node.owners.length > 1) {
-    painter.fill(x, top, SQUARE, SQUARE, theme.shared);
-    painter.frame(x, top, SQUARE, SQUARE, theme.sharedBorder);
-  } else painter.mark(x, top, SQUARE, SQUARE, model.laneOf(node.owners[0]));
+    const hue = painter.hue(model.laneOf(selected, frame.step));
+    if (path.has(node.id)) painter.cached(x, top, SQUARE, SQUARE, hue, 1.8);
+    else painter.cached(x, top, SQUARE, SQUARE);
+  } else if (node.owners.length > 1) painter.shared(x, top, SQUARE, SQUARE);
+  else painter.mark(x, top, SQUARE, SQUARE, model.laneOf(node.owners[0]));
 }
 
 /**
@@ -284,8 +281,7 @@ function drawMark(painter: CanvasPainter, { media }: Mark, x: number, y: number)
   const onGpu = media.some((place) => place.startsWith("GPU"));
   const below = media.some((place) => !place.startsWith("GPU"));
   const height = onGpu ? SQUARE : SQUARE / 2;
-  painter.fill(x, top + SQUARE - height, SQUARE, height, painter.hatch(theme.hatch, 1.4));
-  painter.frame(x, top + SQUARE - height, SQUARE, height, theme.hatch);
+  painter.cached(x, top + SQUARE - height, SQUARE, height);
   if (onGpu && below) painter.fill(x, top + SQUARE + 2, SQUARE, 2, theme.ink);
 }
 

@@ -4,7 +4,7 @@
  */
 
 import type { Model } from "../model/model.ts";
-import type { Axis, Scale } from "./time_axis.ts";
+import { type Axis, roundUnit, type Scale } from "./time_axis.ts";
 
 /** The origin of a run's times: the start of its first step if the log has it, otherwise the engine's zero. */
 export function originOf({
@@ -75,13 +75,7 @@ function median(begins: Float64Array, ends: Float64Array) {
 
 /** Round times in view, at least `spacing` pixels apart: `[{place, words}]`. */
 export function timeTicks(scale: Scale, spacing: number = 60) {
-  let unit = 1;
-  for (let power = 1; unit * scale.per < spacing; power *= 10) {
-    for (const digit of [1, 2, 5]) {
-      unit = digit * power;
-      if (unit * scale.per >= spacing) break;
-    }
-  }
+  const unit = roundUnit(scale.per, spacing);
   const ticks = [];
   const [from, to] = [scale.placeAt(scale.left), scale.placeAt(scale.right)];
   const seconds = to >= 1e6;

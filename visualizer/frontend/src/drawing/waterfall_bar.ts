@@ -102,7 +102,7 @@ function drawPart(
       return;
     case "recomputed":
       painter.fill(from, y - high, width, high, color);
-      painter.fill(from, y - high, width, high, backHatch(painter, theme.ground));
+      painter.fill(from, y - high, width, high, painter.backHatch(theme.ground));
       return;
     case "others_prefill":
       if (to - from < 2.4) {
@@ -143,20 +143,6 @@ function drawWait(
     const line = causeColour(painter.theme, "preempted");
     painter.line(from, y - WAIT + 1, from + width, y - WAIT + 1, line, 2, [3, 2]);
   } else painter.fill(from, y - WAIT, width, 2, color);
-}
-
-/** Hatching in the other direction than "cached". */
-function backHatch(painter: CanvasPainter, color: string) {
-  return painter.tile(`back hatch ${color}`, 5, (tile) => {
-    tile.strokeStyle = color;
-    tile.lineWidth = 1.4;
-    tile.beginPath();
-    for (const offset of [-5, 0, 5]) {
-      tile.moveTo(offset - 1, -1);
-      tile.lineTo(offset + 6, 6);
-    }
-    tile.stroke();
-  });
 }
 
 /** The family of a cause, as the key has it. */

@@ -19,7 +19,6 @@ class Loop {
   button: HTMLElement;
 
   constructor(board: Board, moment: number, button: HTMLElement) {
-    Object.assign(this, { board, moment, button });
     this.board = board;
     this.moment = moment;
     this.button = button;

@@ -9,16 +9,13 @@ interface Answer {
   ms: number;
 }
 
-interface KernelOptions {
-  newWorker: () => Worker;
-  onPhase: (phase: Phase | { phase: "off" } | { phase: "broken"; why: string }) => void;
-}
+/** what the page says about Python */
+export type Condition = Phase | { phase: "off" } | { phase: "broken"; why: string };
 
 export class StoppedError extends Error {}
 
 export class Kernel {
-  newWorker: () => Worker;
-  onPhase: (phase: Phase | { phase: "off" } | { phase: "broken"; why: string }) => void;
+  onPhase: (condition: Condition) => void;
   worker: Worker | null = null;
   tasks: Map<
     number,
@@ -30,15 +27,14 @@ export class Kernel {
   > = new Map();
   count = 0;
 
-  constructor({ newWorker, onPhase }: KernelOptions) {
-    this.newWorker = newWorker;
+  constructor({ onPhase }: Pick<Kernel, "onPhase">) {
     this.onPhase = onPhase;
   }
 
   /** Starts Python, unless it runs. */
   start() {
     if (this.worker) return;
-    this.worker = this.newWorker();
+    this.worker = new Worker(new URL("./worker.js", import.meta.url), { type: "module" });
     this.worker.onmessage = ({ data }) => this.hear(data);
     this.worker.onerror = (event) => this.fail(event.message || "its worker cannot be loaded");
   }

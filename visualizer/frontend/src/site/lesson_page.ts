@@ -1,10 +1,9 @@
 /** A lesson's page: boards at once, questions before answers, and cells that run. */
 
 import { type CellState, cellsToRun, hasRun, isChanged } from "./cells.ts";
-import { Kernel, StoppedError } from "./kernel.ts";
+import { type Condition, Kernel, StoppedError } from "./kernel.ts";
 import { OutputArea } from "./outputs.ts";
 import { Questions } from "./questions.ts";
-import type { Phase } from "./worker.ts";
 
 type State = "" | "waiting" | "running" | "done" | "failed";
 
@@ -53,13 +52,10 @@ const status = document.querySelector("#python") as HTMLElement;
 const statusWords = status.querySelector(".words") as HTMLElement;
 const stopButton = status.querySelector("button") as HTMLButtonElement;
 
-const kernel = new Kernel({
-  newWorker: () => new Worker(new URL("./worker.js", import.meta.url), { type: "module" }),
-  onPhase: showPhase,
-});
+const kernel = new Kernel({ onPhase: showPhase });
 stopButton.addEventListener("click", () => kernel.stop());
 
-function showPhase(phase: Phase | { phase: "off" } | { phase: "broken"; why: string }) {
+function showPhase(phase: Condition) {
   status.hidden = false;
   status.dataset.phase = phase.phase;
   const size = "bytes" in phase && phase.bytes ? `, ${(phase.bytes / 1e6).toFixed(1)} MB once` : "";

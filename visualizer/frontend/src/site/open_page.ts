@@ -38,6 +38,21 @@ async function headOf(bytes: Uint8Array) {
   return "";
 }
 
+/** The log in a file of another engine, packed: the Python readers, in a worker; or why it cannot be read. */
+async function translate(
+  bytes: Uint8Array,
+  onPhase: (words: string) => void,
+): Promise<{ log: Uint8Array; isCluster: boolean } | { refusal: string }> {
+  const { runPython } = await import("./page_kernel.ts");
+  const source = 'from page_open import open_file\nopen_file("/tmp/trace")\n';
+  try {
+    const output = await runPython(source, { files: { "/tmp/trace": bytes }, onPhase });
+    return { log: output.log as Uint8Array, isCluster: output.module === "cluster" };
+  } catch (error) {
+    return { refusal: (error as Error).message };
+  }
+}
+
 /** Draws a file. */
 async function show(bytes: Uint8Array, name: string) {
   opened.abort();
@@ -61,7 +76,6 @@ async function show(bytes: Uint8Array, name: string) {
   }
   let log = bytes;
   if (!OWN.test(head)) {
-    const { translate } = await import("./translate.ts");
     const answer = await translate(bytes, (words) => signal.aborted || tell(words));
     if (signal.aborted) return;
     if ("refusal" in answer) {

@@ -12,7 +12,6 @@ const PHASES: Record<string, string> = {
 let tell: (words: string) => void = () => {};
 
 const kernel = new Kernel({
-  newWorker: () => new Worker(new URL("./worker.js", import.meta.url), { type: "module" }),
   onPhase: ({ phase }) => PHASES[phase] && tell(`${PHASES[phase]} (once)`),
 });
 
