@@ -37,54 +37,32 @@ import underglass.shadowed  # noqa: F401 (first, so that it can name a file that
 from engine.core.extras import needs_extra
 
 if TYPE_CHECKING:
-    from visualizer.comparing.comparison import ClusterComparison, Comparison, compare
-    from visualizer.html import to_html
-    from visualizer.live.watch import Live, LiveCluster, watch
-    from visualizer.perfetto import to_perfetto
-    from visualizer.pictures import to_gif, to_postcard
-    from visualizer.playing.playground import Playground, playground
-    from visualizer.predicting.prediction import Prediction, predict
-    from visualizer.reading.reading import read
-    from visualizer.scenario import Gallery, Scenario, gallery
-    from visualizer.widgets.board import (
-        BlockMap,
-        Board,
-        RadixTree,
-        Scheduler,
-        Timeline,
-        Tokens,
-        show,
-    )
-    from visualizer.widgets.cluster_board import ClusterBoard
-
-__all__ = [
-    "BlockMap",
-    "Board",
-    "ClusterBoard",
-    "ClusterComparison",
-    "Comparison",
-    "Gallery",
-    "Live",
-    "LiveCluster",
-    "Playground",
-    "Prediction",
-    "RadixTree",
-    "Scenario",
-    "Scheduler",
-    "Timeline",
-    "Tokens",
-    "compare",
-    "gallery",
-    "playground",
-    "predict",
-    "read",
-    "show",
-    "to_gif",
-    "to_html",
-    "to_perfetto",
-    "to_postcard",
-    "watch",
-]
+    from visualizer.comparing.comparison import ClusterComparison as ClusterComparison
+    from visualizer.comparing.comparison import Comparison as Comparison
+    from visualizer.comparing.comparison import compare as compare
+    from visualizer.html import to_html as to_html
+    from visualizer.live.watch import Live as Live
+    from visualizer.live.watch import LiveCluster as LiveCluster
+    from visualizer.live.watch import watch as watch
+    from visualizer.perfetto import to_perfetto as to_perfetto
+    from visualizer.pictures import to_gif as to_gif
+    from visualizer.pictures import to_postcard as to_postcard
+    from visualizer.playing.playground import Playground as Playground
+    from visualizer.playing.playground import playground as playground
+    from visualizer.predicting.prediction import Prediction as Prediction
+    from visualizer.predicting.prediction import predict as predict
+    from visualizer.reading.reading import read as read
+    from visualizer.scenario import Gallery as Gallery
+    from visualizer.scenario import Scenario as Scenario
+    from visualizer.scenario import gallery as gallery
+    from visualizer.widgets.board import BlockMap as BlockMap
+    from visualizer.widgets.board import Board as Board
+    from visualizer.widgets.board import RadixTree as RadixTree
+    from visualizer.widgets.board import Scheduler as Scheduler
+    from visualizer.widgets.board import Timeline as Timeline
+    from visualizer.widgets.board import Tokens as Tokens
+    from visualizer.widgets.board import show as show
+    from visualizer.widgets.cluster_board import ClusterBoard as ClusterBoard
 
 _MODULES = {
     "visualizer.widgets.board": "BlockMap Board RadixTree Scheduler Timeline Tokens show",

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import engine
 from engine import Engine
@@ -71,41 +71,12 @@ class Rows(list[Any]):
 LogitsToProbs = Callable[[Rows, Rows, Rows, Rows, Rows], Rows]
 
 
-class PageCache(Protocol):
-    """The KV memory that `kv_cache.ts` implements."""
-
-    def copy(self, source: int, destination: int) -> None:
-        """Copy a block."""
-
-    def read(self, block: int) -> bytes:
-        """Return a block's page."""
-
-    def write(self, block: int, page: bytes) -> None:
-        """Write a block's page."""
-
-
-class PageModel(Protocol):
-    """The model that `model/index.ts` implements; `JsModel` wraps it for Python."""
-
-    parameters: int
-
-    def new_cache(self, num_blocks: int, block_size: int) -> PageCache:
-        """Return KV memory. Raises MemoryError if there is not enough."""
-
-    def forward(self, cache: Any, *arrays: "array[int]") -> Logits:
-        """Compute a step.
-
-        The arrays are token ids [tokens], each row's start [rows] and number of tokens [rows], block
-        tables [rows, widest table], and the tokens whose logits are wanted.
-        """
-
-
-class JsCache:
-    """Wraps the JavaScript cache for Python."""
+class PageCache:
+    """Wraps the KV memory in JavaScript for Python; see `model/kv_cache.ts`."""
 
     def __init__(self, cache: Any) -> None:
         self.js = cache
-        self.copy = cache.copy
+        self.copy: Callable[[int, int], None] = cache.copy
 
     def read(self, block: int) -> bytes:
         """Return a block's page."""
@@ -119,24 +90,28 @@ class JsCache:
         self.js.write(block, to_js(array("f", page)))
 
 
-class JsModel:
-    """Wraps the JavaScript model for Python. Each array is copied once."""
+class PageModel:
+    """Wraps the model in JavaScript for Python; see `model/index.ts`. Each array is copied once."""
 
     def __init__(self, model: Any) -> None:
         self._js = model
         self.parameters: int = model.parameters
 
-    def new_cache(self, num_blocks: int, block_size: int) -> JsCache:
-        """Return KV memory."""
+    def new_cache(self, num_blocks: int, block_size: int) -> PageCache:
+        """Return KV memory. Raises MemoryError if there is not enough."""
         from pyodide.ffi import JsException
 
         try:
-            return JsCache(self._js.newCache(num_blocks, block_size))
+            return PageCache(self._js.newCache(num_blocks, block_size))
         except JsException as error:
             raise MemoryError(str(error)) from error
 
-    def forward(self, cache: JsCache, *arrays: "array[int]") -> Logits:
-        """Compute a step."""
+    def forward(self, cache: PageCache, *arrays: "array[int]") -> Logits:
+        """Compute a step.
+
+        The arrays are token ids [tokens], each row's start [rows] and number of tokens [rows], block
+        tables [rows, widest table], and the tokens whose logits are wanted.
+        """
         from pyodide.ffi import to_js
 
         result = self._js.forward(cache.js, *map(to_js, arrays))
@@ -512,4 +487,4 @@ def install(fetch: Callable[[], Any]) -> None:
     `fetch` returns what `loadModel` in JavaScript returned. It is called when a model is first loaded,
     so a reader who only simulates does not download five megabytes.
     """
-    Engine.loader = PageLoader(lambda: JsModel(fetch()))
+    Engine.loader = PageLoader(lambda: PageModel(fetch()))

@@ -7,7 +7,6 @@ from engine.core.log import vocabulary as v
 from engine.core.log.vocabulary import Event
 from visualizer.logs import count_requests, settings_of
 from visualizer.perfetto.engine_tracks import EngineTracks
-from visualizer.perfetto.lanes import MAX_OWN_LANES, Lanes
 from visualizer.perfetto.request_lanes import RequestLanes
 from visualizer.perfetto.step import Step
 from visualizer.perfetto.trace import Trace
@@ -28,8 +27,7 @@ class Reader:
         self._in_flight: Step | None = None  # asynchronous scheduling: the step before that one
         settings = settings_of(log)
         self._is_async = settings.get("async_scheduling", False)
-        lanes = Lanes(count_requests(log) > MAX_OWN_LANES)
-        self._requests = RequestLanes(trace, lanes, settings.get("block_size", 0))
+        self._requests = RequestLanes(trace, count_requests(log), settings.get("block_size", 0))
         self._engine = EngineTracks(trace, self._requests.name, settings.get("token_budget", 0))
 
     def read(self) -> None:

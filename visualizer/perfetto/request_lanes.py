@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from engine.core.log.vocabulary import Admitted, Preempted
-from visualizer.perfetto.lanes import Lanes
 from visualizer.perfetto.step import DECODE, Step
 from visualizer.perfetto.trace import Trace, Track
 
 PID = 2
+MAX_OWN_LANES = 64  # with more requests, the lanes of ended ones are used again
 Point = tuple[Track, int]  # where an arrow starts or ends
 
 
@@ -45,11 +45,17 @@ class Span:
 
 
 class RequestLanes:
-    """Writes phases and spans to the trace as requests end."""
+    """Writes phases and spans to the trace as requests end.
 
-    def __init__(self, trace: Trace, lanes: Lanes, block_size: int) -> None:
+    `visualizer/frontend/src/drawing/lane_packing.ts` assigns the timeline's lanes. Here, they are
+    assigned while the log is read, by the times at which requests begin and end.
+    """
+
+    def __init__(self, trace: Trace, requests: int, block_size: int) -> None:
         self._trace = trace
-        self._lanes = lanes
+        self._reuse = requests > MAX_OWN_LANES
+        self._lanes = 0
+        self._free: list[tuple[int, int]] = []  # a lane and the time when it became free
         self._block_size = block_size
         self._spans: dict[int, Span] = {}
         self._names: dict[int, str] = {}
@@ -66,10 +72,13 @@ class RequestLanes:
     def arrive(self, request: int, label: str, begin: int, args: dict[str, Any]) -> Span:
         """Start the span of a request that arrived or that was in the window's keyframe."""
         name = self._names[request] = f"r{request} {label}" if label else f"r{request}"
-        before = self._lanes.count
-        lane = self._lanes.allocate(begin)
-        if lane > before:
-            self._trace.thread((PID, lane), f"lane {lane}" if self._lanes.reuse else name)
+        if ready := [free for free in self._free if free[1] <= begin]:
+            topmost = min(ready)
+            self._free.remove(topmost)
+            lane = topmost[0]
+        else:
+            lane = self._lanes = self._lanes + 1
+            self._trace.thread((PID, lane), f"lane {lane}" if self._reuse else name)
         span = self._spans[request] = Span(name, (PID, lane), begin, args)
         return span
 
@@ -140,7 +149,8 @@ class RequestLanes:
         self._trace.slice(span.track, span.name, span.begin, at, span.args | args)
         for phase in span.phases:
             self._trace.slice(span.track, *phase)
-        self._lanes.release(span.track[1], at)
+        if self._reuse:
+            self._free.append((span.track[1], at))
 
     def close(self, at: int) -> None:
         """End the spans of requests that are still unfinished at the end of the log."""
