@@ -61,7 +61,7 @@ def test_a_board_is_the_log_and_where_it_opens(run):
     )
     assert (board["kind"], board["module"]) == ("board", "board")
     assert board["options"] == {"step": 8, "selected": 5, "only": "timeline"}
-    shown = page_cells.read_any(board["log"])
+    shown = read_any(board["log"])
     assert isinstance(shown, EventLog)
     assert shown.deterministic() == scenario("first_look").run().deterministic()
 
