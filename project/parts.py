@@ -17,7 +17,7 @@ from engine.core.cache.prefix_cache import PrefixLookup
 from engine.core.cache.radix_tree import RadixNode, RadixTree
 from engine.core.config import ConfigError, EngineConfig
 from engine.core.request import Request
-from engine.core.scheduling.policies import policy_named
+from engine.core.scheduling.policies import POLICIES
 from engine.core.scheduling.policy import AdmissionLimits, Policy
 from engine.core.scheduling.waiting_queue import WaitingQueue
 from project.learner import Mine, MineError
@@ -97,7 +97,7 @@ class YourPolicy(Policy):
     def __init__(
         self, mine: Mine, config: EngineConfig, now_ms: Callable[[], float], ttft_goal_ms: float
     ) -> None:
-        self._own = policy_named(config.policy)
+        self._own = POLICIES[config.policy]()
         self._order, self._admit, self._victim = (
             mine.guarded(name) for name in ("order", "admit", "victim")
         )

@@ -109,11 +109,11 @@ def app_without_routes(
     if settings.api_key is not None:
         app.add_middleware(ApiKey, key=settings.api_key)
     if (
-        settings.cors_origins
+        settings.cors_origin
     ):  # outside ApiKey, because preflights carry no key and pages must see a 401
         app.add_middleware(
             CORSMiddleware,
-            allow_origins=settings.cors_origins,
+            allow_origins=settings.cors_origin,
             allow_methods=("GET", "POST"),
             allow_headers=("*",),  # SDKs add about a dozen headers
             allow_private_network=True,
@@ -122,8 +122,8 @@ def app_without_routes(
     app.add_middleware(
         HostCheck,
         bound=settings.host,
-        allowed=settings.allowed_hosts,
-        origins=settings.cors_origins,
+        allowed=settings.allowed_host,
+        origins=settings.cors_origin,
     )
     app.add_middleware(RequestLog, writer=request_log, labels=settings.trace_text == "on")
     app.add_middleware(

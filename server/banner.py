@@ -13,7 +13,7 @@ from server.http.access import is_loopback
 
 if TYPE_CHECKING:
     from server.core.event_log import KVSource
-    from server.serving import Start
+    from server.core.settings import Start
 
 _Row = tuple[str, str]
 

@@ -27,11 +27,9 @@ import msgspec
 import uvicorn
 from fastapi import FastAPI
 
-from engine.core.cache.eviction import eviction_named
 from engine.core.config import ConfigError, EngineConfig
 from engine.core.extras import needs_extra
 from engine.core.log.vocabulary import RunStarted
-from engine.core.scheduling.policies import policy_named
 from server.app import create_app
 from server.banner import banner
 from server.core.addresses import network_addresses
@@ -40,7 +38,7 @@ from server.core.engine_client import EngineClient, EngineDiedError, StartError,
 from server.core.engine_process import LaunchError, launch
 from server.core.loading import load, tokenizer_of
 from server.core.models import ModelDirectory, Models
-from server.core.settings import ServerSettings
+from server.core.settings import ServerSettings, Start
 from server.core.signals import on_signal
 from server.http.access import is_loopback
 from server.http.bodies import body_limits
@@ -56,55 +54,12 @@ SEND_BUFFER_BYTES = 128 << 10
 KEEP_ALIVE_SECONDS = 75
 
 
-class Start(msgspec.Struct, frozen=True, kw_only=True):
-    """The model to serve, the port, and the files to write.
-
-    model               directory, hub name or "bundled"
-    model_dir           directory of additional models, with `--model auto`
-    max_models          how many of those models can be loaded at once
-    drafter             "prompt-lookup", or None
-    draft_model         directory, file or hub name of a draft model, or None
-    draft_length        how many tokens either of them proposes in a step
-    train, train_steps  whether to train a model first and serve it, and for how many steps
-    port                port to listen on; 0 picks a free one
-    paused              whether to start with the engine paused
-    trace_file          file for the whole event log
-    kv_events           where to publish KV events: a port or tcp://ADDRESS:PORT
-    kv_events_topic     their topic
-    request_log         "stderr", "off", or a file to append to
-    until_stdin_closes  whether to stop when the parent process closes stdin or dies
-    one_process         whether the engine shares the server's process
-    dtype, device       see `Engine.load`
-    """
-
-    model: str
-    model_dir: Path | None
-    max_models: int
-    train: bool
-    train_steps: int | None
-    port: int
-    paused: bool
-    trace_file: Path | None
-    kv_events: str | None
-    kv_events_topic: str
-    request_log: str
-    until_stdin_closes: bool
-    one_process: bool = False
-    dtype: str = "auto"
-    device: str = "cpu"
-    drafter: str | None = None
-    draft_model: str | None = None
-    draft_length: int = 4
-
-
 def serve_until_stopped(start: Start, config: EngineConfig, settings: ServerSettings) -> None:
     """Load the model and serve it; return after the drain.
 
     Raises StartError, and ConfigError for a setting that the engine rejects.
     """
     _open_closed_streams()
-    policy_named(config.policy)
-    eviction_named(config.eviction)
     listeners = listen_for(settings, start.port)
     requests = open_request_log(start.request_log)
     _check_kv_events(start.kv_events)

@@ -1,8 +1,6 @@
 """The front page, the playground, and the page that opens a reader's own trace."""
 
 import gzip
-from dataclasses import dataclass
-from typing import Any
 
 from authoring.contents import lesson_lines
 from site_gallery import Entry
@@ -10,7 +8,7 @@ from site_pages import REPOSITORY, Site
 from visualizer.packed import GZIP_LEVEL
 from visualizer.playing.numbers import numbers, table
 from visualizer.playing.rerun import Setup
-from visualizer.playing.settings import CHOICES, ENGINE, RANGES, TRAFFIC
+from visualizer.playing.settings import ENGINE, TRAFFIC
 from visualizer.sources import READERS
 from visualizer.sources.limits import MAX_DROPPED
 
@@ -23,18 +21,6 @@ SAMPLES = {
     "KV events of vLLM": "vllm/vllm_tight.kv_events.jsonl.gz",
     "SGLang's forward passes": "sglang_forward_pass.jsonl.gz",
 }
-
-
-@dataclass(frozen=True)
-class Control:
-    """A setting's control. `choices` are (label, value); `limits` are minimum, maximum and step."""
-
-    name: str
-    label: str
-    explanation: str
-    value: Any
-    choices: list[tuple[str, Any]] | None = None
-    limits: tuple[int, int, int] | None = None
 
 
 def build_front(site: Site, entries: list[Entry]) -> None:
@@ -68,20 +54,14 @@ def build_play(site: Site) -> None:
     setup = Setup()
     log = setup.run().log
     site.write_bytes(_RUN, gzip.compress(log.to_bytes(), GZIP_LEVEL, mtime=0))
-    groups = {
-        title: [
-            Control(name, *words, setup.settings[name], CHOICES.get(name), RANGES.get(name))
-            for name, words in names.items()
-        ]
-        for title, names in {"Engine": ENGINE, "Traffic": TRAFFIC}.items()
-    }
     site.write(
         "play/index.html",
         "play.html",
         page="play",
         log=_RUN,
         numbers=table(numbers(log), None),
-        groups=groups,
+        groups={"Engine": ENGINE, "Traffic": TRAFFIC},
+        values=setup.settings,
     )
 
 

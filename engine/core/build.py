@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, TypedDict
 
 from engine.core.cache.block_pool import BlockPool
-from engine.core.cache.eviction import EvictionOrder, eviction_named
+from engine.core.cache.eviction import EVICTIONS, EvictionOrder
 from engine.core.cache.kv_cache_manager import KVCacheManager
 from engine.core.cache.prefix_cache import WindowPages
 from engine.core.cache.radix_cache import RadixCache
@@ -28,7 +28,7 @@ from engine.core.parts import (
     set_model_parts,
 )
 from engine.core.runner import Runner
-from engine.core.scheduling.policies import policy_named
+from engine.core.scheduling.policies import POLICIES
 from engine.core.scheduling.policy import Policy
 from engine.core.scheduling.scheduler import Scheduler
 from engine.core.speculation.drafter import Drafter, FollowingDrafter, Speculation
@@ -68,7 +68,7 @@ def build(
     given: dict[str, Any] = {"runner": runner, **dict.fromkeys(Parts.__annotations__), **parts}
     check_parts(given, config)
     pool = given["pool"] = given["pool"] or BlockPool(config.num_blocks)
-    policy = given["policy"] = given["policy"] or policy_named(config.policy)
+    policy = given["policy"] = given["policy"] or POLICIES[config.policy]()
     used_pool = checked_part("pool", pool)
     # KV memory is allocated early, because there may be too little of it.
     pages = _reserve(runner, config, used_pool, emit)
@@ -129,7 +129,7 @@ def _cache(
 
         return HashCache(pool, config.block_size, emit, pages)
     tree = given["tree"] = given["tree"] or RadixTree(config.block_size)
-    given["eviction"] = given["eviction"] or eviction_named(config.eviction)
+    given["eviction"] = given["eviction"] or EVICTIONS[config.eviction]()
     tree.eviction = checked_part("eviction", given["eviction"])
     tree.enabled = config.prefix_cache != "off"
     return RadixCache(pool, tree, emit, pages)

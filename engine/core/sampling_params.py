@@ -4,9 +4,12 @@ Fields are validated in the constructor, so an error points at the caller.
 """
 
 import sys
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
+
+from engine.core.config import wrong_field
 
 Kind = Literal["json_schema", "json_object", "regex", "choice", "grammar"]
 
@@ -23,31 +26,17 @@ class StructuredOutput(msgspec.Struct, frozen=True):
     text: str = ""
 
     def __post_init__(self) -> None:
-        if self.kind not in get_args(Kind):
-            raise ValueError(f"kind must be one of {', '.join(get_args(Kind))}, got {self.kind!r}")
-        if not isinstance(self.text, str):
-            raise ValueError(f"text must be a string, got {self.text!r}")
+        if wrong := wrong_field(self):
+            raise ValueError(" ".join(wrong))
 
 
-_MAX = sys.float_info.max
 MAX_SAMPLES = 16384  # vLLM's limit (VLLM_MAX_N_SEQUENCES)
-_MIN_WHOLE = {  # whole numbers, with their lower bounds
-    "max_tokens": 1,
-    "min_tokens": 0,
-    "top_k": 0,
-    "n": 1,
-    "best_of": 1,
-    "logprobs": 0,
-    "prompt_logprobs": 0,
-}
-_RANGES = {  # numbers, with their bounds
-    "temperature": (0, _MAX, "0 or more"),
-    "min_p": (0, 1, "from 0 to 1"),
-    "top_p": (sys.float_info.min, 1, "above 0 and at most 1"),
-    "repetition_penalty": (sys.float_info.min, _MAX, "above 0"),
-    "presence_penalty": (-2, 2, "from -2 to 2"),
-    "frequency_penalty": (-2, 2, "from -2 to 2"),
-}
+_Count = Annotated[int, Meta(ge=0)]
+_Positive = Annotated[int, Meta(ge=1)]
+_Texts = tuple[Annotated[str, Meta(min_length=1)], ...]
+# The bounds of floats exclude NaN, infinity and numbers that are too small to divide by.
+_LEAST, _MOST = sys.float_info.min, sys.float_info.max
+_Penalty = Annotated[float, Meta(ge=-2, le=2)]
 
 
 class SamplingError(ValueError):
@@ -113,29 +102,29 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
                         log-probabilities
     """
 
-    max_tokens: int = 16
-    min_tokens: int = 0
-    stop: tuple[str, ...] = ()
+    max_tokens: _Positive = 16
+    min_tokens: _Count = 0
+    stop: _Texts = ()
     stop_token_ids: tuple[int, ...] = ()
     include_stop_str_in_output: bool = False
     ignore_eos: bool = False
     skip_special_tokens: bool = False
     structured: StructuredOutput | None = None
-    logit_bias: dict[int, float] = {}
-    repetition_penalty: float = 1.0
-    frequency_penalty: float = 0.0
-    presence_penalty: float = 0.0
-    bad_words: tuple[str, ...] = ()
-    allowed_token_ids: tuple[int, ...] | None = None
-    temperature: float = 0.0
-    min_p: float = 0.0
-    top_k: int = 0
-    top_p: float = 1.0
+    logit_bias: dict[int, Annotated[float, Meta(ge=-100, le=100)]] = {}
+    repetition_penalty: Annotated[float, Meta(ge=_LEAST, le=_MOST)] = 1.0
+    frequency_penalty: _Penalty = 0.0
+    presence_penalty: _Penalty = 0.0
+    bad_words: _Texts = ()
+    allowed_token_ids: Annotated[tuple[int, ...], Meta(min_length=1)] | None = None
+    temperature: Annotated[float, Meta(ge=0, le=_MOST)] = 0.0
+    min_p: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    top_k: _Count = 0
+    top_p: Annotated[float, Meta(ge=_LEAST, le=1)] = 1.0
     seed: int | None = None
-    n: int = 1
-    best_of: int | None = None
-    logprobs: int | None = None
-    prompt_logprobs: int | None = None
+    n: _Positive = 1
+    best_of: _Positive | None = None
+    logprobs: _Count | None = None
+    prompt_logprobs: _Count | None = None
 
     @property
     def samples(self) -> int:
@@ -152,27 +141,10 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
         }
 
     def __post_init__(self) -> None:
-        for field, low in _MIN_WHOLE.items():
-            value, optional = getattr(self, field), _DEFAULTS[field] is None
-            if not (optional and value is None) and (not is_whole(value) or value < low):
-                bounds = f"a whole number of at least {low}" + (" or None" if optional else "")
-                raise SamplingError(field, f"must be {bounds}, got {value!r}")
-        for field, (least, most, bounds) in _RANGES.items():
-            value = getattr(self, field)
-            if not isinstance(value, int | float) or isinstance(value, bool):
-                raise SamplingError(field, f"must be a number, got {value!r}")
-            if not least <= value <= most:  # NaN is in no range
-                raise SamplingError(field, f"must be {bounds}, got {value!r}")
-        if self.seed is not None and not is_whole(self.seed):
-            raise SamplingError("seed", f"must be a whole number or None, got {self.seed!r}")
-        for field in ("ignore_eos", "include_stop_str_in_output", "skip_special_tokens"):
-            if not isinstance(getattr(self, field), bool):
-                got = getattr(self, field)
-                raise SamplingError(field, f"must be True or False, got {got!r}")
-        if not isinstance(self.structured, StructuredOutput | None):
-            raise SamplingError(
-                "structured", f"must be a StructuredOutput, got {self.structured!r}"
-            )
+        if isinstance(self.stop, str):
+            msgspec.structs.force_setattr(self, "stop", (self.stop,))
+        if wrong := wrong_field(self):
+            raise SamplingError(*wrong)
         if self.min_tokens > self.max_tokens:
             raise SamplingError(
                 "min_tokens",
@@ -183,45 +155,6 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
         if self.samples > MAX_SAMPLES:
             field = "n" if self.best_of is None else "best_of"
             raise SamplingError(field, f"must be at most {MAX_SAMPLES}, got {self.samples}")
-        self._check_lists()
-        self._check_logit_bias()
-
-    def _check_lists(self) -> None:
-        stop = (self.stop,) if isinstance(self.stop, str) else self.stop
-        texts = {"stop": stop, "bad_words": self.bad_words}
-        ids: dict[str, Any] = {"stop_token_ids": self.stop_token_ids}
-        if self.allowed_token_ids is not None:
-            ids["allowed_token_ids"] = self.allowed_token_ids
-        for field, values in (texts | ids).items():
-            if not isinstance(values, list | tuple):
-                raise SamplingError(field, f"must be a list, got {values!r}")
-            msgspec.structs.force_setattr(self, field, tuple(values))
-        for field, values in texts.items():
-            for text in values:
-                if not isinstance(text, str) or not text:
-                    raise SamplingError(field, f"must hold non-empty strings, got {text!r}")
-        for field, values in ids.items():
-            for token in values:
-                if not is_whole(token):
-                    raise SamplingError(field, f"must hold whole numbers, got {token!r}")
-        if self.allowed_token_ids == ():
-            raise SamplingError(
-                "allowed_token_ids",
-                "must have at least one token id or be None to allow all, got []",
-            )
-
-    def _check_logit_bias(self) -> None:
-        if not isinstance(self.logit_bias, dict):
-            raise SamplingError(
-                "logit_bias", f"must be a dict from token ids to numbers, got {self.logit_bias!r}"
-            )
-        for token, bias in self.logit_bias.items():
-            number = isinstance(bias, int | float) and not isinstance(bias, bool)
-            if not is_whole(token) or not number or not -100 <= bias <= 100:
-                raise SamplingError(
-                    "logit_bias",
-                    f"must map token ids to numbers from -100 to 100, got {token!r}: {bias!r}",
-                )
 
 
 def split_samples(params: SamplingParams, seats: int) -> list[SamplingParams]:

@@ -8,9 +8,13 @@ random numbers.)
 
 import math
 import random
+import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import Annotated
 
+import msgspec
+
+from engine.core.config import setting, wrong_field
 from engine.simulation.speakers import NAMES, Speaker, workload_of
 from engine.simulation.workload import Workload
 
@@ -19,31 +23,41 @@ class TrafficError(ValueError):
     """A number is out of range. The message names it and the range."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Traffic:
-    """The numbers that describe the traffic. Raises TrafficError for a number out of range.
+class Traffic(msgspec.Struct, frozen=True, kw_only=True):
+    """The numbers that describe the traffic. Raises TrafficError for a number out of range."""
 
-    requests        the number of requests
-    rate            mean requests per second, at independent times (a Poisson process)
-    prompt_tokens   mean length of a prompt; each prompt has 50 % to 150 % of it
-    output_tokens   mean length of an answer, likewise
-    shared          length of the common prefix of all prompts, in percent of the mean prompt
-    seed            the seed of the random numbers
-    """
-
-    requests: int = 14
-    rate: float = 40.0
-    prompt_tokens: int = 32
-    output_tokens: int = 24
-    shared: int = 50
-    seed: int = 2
+    requests: Annotated[int, setting("Number of requests.", ge=1, range=(1, 60, 1))] = 14
+    rate: Annotated[
+        float,
+        setting(
+            "Mean requests per second, at independent times (a Poisson process).",
+            ge=sys.float_info.min,
+            range=(1, 200, 1),
+        ),
+    ] = 40.0
+    prompt_tokens: Annotated[
+        int,
+        setting(
+            "Mean length of a prompt; each prompt has 50 % to 150 % of it.", ge=1, range=(1, 200, 1)
+        ),
+    ] = 32
+    output_tokens: Annotated[
+        int, setting("Mean length of an output, likewise.", ge=1, range=(1, 120, 1))
+    ] = 24
+    shared: Annotated[
+        int,
+        setting(
+            "Length of the common prefix of all prompts, in percent of the mean prompt.",
+            ge=0,
+            le=100,
+            range=(0, 100, 5),
+        ),
+    ] = 50
+    seed: Annotated[int, setting("Seed of the random numbers.")] = 2
 
     def __post_init__(self) -> None:
-        for name in ("requests", "rate", "prompt_tokens", "output_tokens"):
-            if not getattr(self, name) > 0:
-                raise TrafficError(f"{name} must be more than 0, got {getattr(self, name)!r}")
-        if not 0 <= self.shared <= 100:
-            raise TrafficError(f"shared must be 0 to 100 percent, got {self.shared!r}")
+        if wrong := wrong_field(self):
+            raise TrafficError(" ".join(wrong))
 
     @property
     def workload(self) -> Workload:

@@ -145,10 +145,8 @@ def _check_parts(
     if started.source:
         return  # its parts are another engine's
     built_in = dict(BUILT_IN)
-    if config.policy in POLICIES:  # else the engine rejects the name
-        built_in["policy"] = POLICIES[config.policy].__name__
-    if config.eviction in EVICTIONS:
-        built_in["eviction"] = EVICTIONS[config.eviction].__name__
+    built_in["policy"] = POLICIES[config.policy].__name__
+    built_in["eviction"] = EVICTIONS[config.eviction].__name__
     for name in DECIDING_PARTS:
         ran = started.classes.get(name)
         if ran not in (None, built_in.get(name)) and name not in (*parts, *changes):

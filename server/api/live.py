@@ -24,15 +24,17 @@ fields changes.
 
 import asyncio
 import gzip
+import html
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, FastAPI, Header, Query, Request
-from starlette.responses import FileResponse, Response
+from starlette.responses import HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
+from engine.core.config import EngineConfig, Setting, settings_of
 from engine.core.extras import MissingExtraError
 from engine.core.log.vocabulary import Event
 from server.api.operation import may_control
@@ -101,7 +103,20 @@ def install_page(app: FastAPI, name: str = "live.html") -> None:
     @app.get("/", include_in_schema=False)
     async def page() -> Response:
         headers = {**_HEADERS, "Content-Security-Policy": _POLICY}
-        return FileResponse(PAGES / name, headers=headers)
+        text = (PAGES / name).read_text("utf-8")
+        fields = "".join(map(_field, settings_of(EngineConfig)))
+        return HTMLResponse(text.replace("<!-- settings -->", fields), headers=headers)
+
+
+def _field(setting: Setting) -> str:
+    """Return a setting's field in the form that restarts the engine."""
+    if setting.kind is int:
+        field = f'<input name="{setting.name}" type="number" min="1" step="1" required>'
+    else:
+        options = "".join(f"<option>{one}" for one in setting.choices or ("on", "off"))
+        field = f'<select name="{setting.name}">{options}</select>'
+    label = setting.name.replace("_", " ")
+    return f'<label title="{html.escape(setting.help)}">{label} {field}</label>'
 
 
 def routes(models: Models) -> APIRouter:

@@ -5,12 +5,14 @@ requests back to release them together, and restart the engine with other settin
 """
 
 import secrets
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
+import msgspec
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
+from engine.core.config import EngineConfig
 from engine.core.log.fold import State
 from server.core.bridge import Bridge
 from server.core.models import Models, ViewedModel
@@ -60,43 +62,7 @@ class RunUntilRequest(BaseModel):
         return self
 
 
-class SettingChanges(BaseModel):
-    """Engine settings to change; omitted settings stay as they are.
-
-    The names are those of the options of `underglass serve`.
-    """
-
-    model_config = ConfigDict(strict=True, extra="forbid")
-
-    token_budget: int | None = Field(
-        default=None, description="Maximum number of tokens computed in one step."
-    )
-    max_batch_size: int | None = Field(
-        default=None, description="Maximum number of running requests."
-    )
-    max_kv_tokens: int | None = Field(
-        default=None, description="Size of the KV cache, in token slots."
-    )
-    block_size: int | None = Field(default=None, description="Token slots per KV block.")
-    policy: str | None = Field(
-        default=None, description="`fcfs`, `priority`, `sjf`, `lpm` or `fair`."
-    )
-    batching: str | None = Field(default=None, description="`continuous` or `static`.")
-    chunked_prefill: bool | None = Field(
-        default=None, description="Split long prompts into chunks."
-    )
-    admission: str | None = Field(default=None, description="`whole` or `first_chunk`.")
-    prefix_cache: str | None = Field(default=None, description="`radix`, `hash` or `off`.")
-    eviction: str | None = Field(default=None, description="`lru` or `lfu`.")
-    preemption: bool | None = Field(
-        default=None, description="Preempt requests when memory runs out."
-    )
-    async_scheduling: bool | None = Field(
-        default=None, description="Schedule a step while the previous one is computed."
-    )
-    jump_forward: bool | None = Field(
-        default=None, description="Append the tokens that a grammar forces without sampling them."
-    )
+_SETTINGS = msgspec.json.schema_components((EngineConfig,))[1]["EngineConfig"]
 
 
 class RestartRequest(BaseModel):
@@ -104,7 +70,9 @@ class RestartRequest(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
-    settings: SettingChanges = SettingChanges()
+    settings: Annotated[dict[str, Any], WithJsonSchema(_SETTINGS)] = Field(
+        {}, description="The settings to change; omitted settings stay as they are."
+    )
     prompts: Prompts = Field(
         "none",
         description=(
@@ -291,7 +259,7 @@ def routes(models: Models) -> APIRouter:
         log is kept until the next restart, and /compare compares it with the new log.
         """
         check_allowed(request, settings)
-        changes = body.settings.model_dump(exclude_none=True)
+        changes = {name: value for name, value in body.settings.items() if value is not None}
         bridge = await models.restart(model, Restart(changes, body.prompts, body.abort))
         assert bridge.previous is not None
         return RestartedEngine(
@@ -378,7 +346,7 @@ def may_control(request: Request, settings: ServerSettings) -> bool:
 
 def check_allowed(request: Request, settings: ServerSettings) -> None:
     """Raise ApiError for pages of other sites and for clients that may not pause the engine."""
-    if error := cross_site(request.scope, settings.cors_origins):
+    if error := cross_site(request.scope, settings.cors_origin):
         raise error
     if not may_control(request, settings):
         if settings.cluster_key is not None:

@@ -45,7 +45,7 @@ def load(
     dtype, device  see `Engine.load`
     trace_file  file for the whole event log; `run` 2 writes to the second file, and so on
     kv_events   where to publish KV events
-    drafter     one of `settings.DRAFTERS`; or `draft_model`, a name as for `Engine.load`
+    drafter     "prompt-lookup"; or `draft_model`, a name as for `Engine.load`
 
     Raises StartError, ConfigError and MemoryError, and CheckpointError or TokenizerError for the model.
     """

@@ -330,10 +330,10 @@ class Models:
 
     @property
     def _own_names(self) -> tuple[str, ...]:
-        return self.settings.served_names or (self.settings.model_name,)
+        return self.settings.served_model_name or (self.settings.model_name,)
 
     def _is_first(self, name: str | None) -> bool:
-        any_name = self.directory is None and not self.settings.served_names
+        any_name = self.directory is None and not self.settings.served_model_name
         return any_name or not name or name in self._own_names
 
     def _found(self) -> dict[str, Path]:

@@ -12,12 +12,10 @@ from typing import Any
 
 import msgspec
 
-from engine.core.cache.eviction import eviction_named
 from engine.core.config import ConfigError, EngineConfig
 from engine.core.log.log import EventLog
 from engine.core.log.vocabulary import Event
 from engine.core.scheduling.admission import RequestError, check_request
-from engine.core.scheduling.policies import policy_named
 from engine.simulation.workload import Abort, Arrival, Workload
 from server.core.bridge import Bridge
 from server.core.engine_client import EngineClient, EngineDiedError, Inputs
@@ -49,9 +47,7 @@ class Restart:
 def changed_config(config: EngineConfig, changes: Mapping[str, Any]) -> EngineConfig:
     """Return the settings after the changes. Raises ApiError, which names the setting."""
     try:
-        changed = msgspec.structs.replace(config, **changes)
-        policy_named(changed.policy)
-        eviction_named(changed.eviction)
+        changed = config.changed(**changes)
     except ConfigError as error:
         raise _wrong_setting(error) from error
     if changed.max_kv_tokens > max(MAX_KV_TOKENS, config.max_kv_tokens):

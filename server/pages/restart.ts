@@ -8,34 +8,16 @@ import { mount } from "../../visualizer/frontend/src/host/widget.ts";
 import type { LiveBoard, ServerStatus } from "../../visualizer/frontend/src/live/live_board.ts";
 import { byId, type Send, setText } from "./page.ts";
 
-const CHOICES = {
-  prefix_cache: ["radix", "hash", "off"],
-  eviction: ["lru", "lfu"],
-  policy: ["fcfs", "priority", "sjf", "lpm", "fair"],
-  batching: ["continuous", "static"],
-  admission: ["whole", "first_chunk"],
-  chunked_prefill: ["on", "off"],
-  preemption: ["on", "off"],
-  async_scheduling: ["off", "on"],
-  jump_forward: ["on", "off"],
-};
-const NUMBERS = ["max_batch_size", "token_budget", "max_kv_tokens", "block_size"];
-const SWITCHES = new Set(["chunked_prefill", "preemption", "async_scheduling", "jump_forward"]);
-
 export class Restart {
   #live: LiveBoard | null = null;
   #run = ""; // whose settings the form shows
   form = byId<HTMLFormElement>("restart");
   send: Send;
-  fields: (HTMLInputElement | HTMLSelectElement)[];
+  fields: HTMLInputElement[]; // and selects: the server writes one for each setting
 
   constructor(send: Send) {
     this.send = send;
-    this.fields = [
-      ...Object.entries(CHOICES).map(([name, values]) => choice(name, values)),
-      ...NUMBERS.map(number),
-    ];
-    byId("settings").append(...this.fields.map(labelled));
+    this.fields = [...byId("settings").querySelectorAll<HTMLInputElement>("[name]")];
     byId("restart-button").addEventListener("click", () => this.#show(!!this.form.hidden));
     byId("restart-cancel").addEventListener("click", () => this.#show(false));
     this.form.addEventListener("input", () => this.#writeChanges());
@@ -175,26 +157,6 @@ export function restartWords({ previous }: ServerStatus) {
 
 const shown = (value: unknown) => (value === true ? "on" : value === false ? "off" : String(value));
 
-function typed({ name, value }: { name: string; value: string }) {
-  if (NUMBERS.includes(name)) return Number(value);
-  return SWITCHES.has(name) ? value === "on" : value;
-}
-
-function choice(name: string, values: string[]) {
-  const field = document.createElement("select");
-  field.name = name;
-  field.append(...values.map((value) => new Option(value, value)));
-  return field;
-}
-
-function number(name: string) {
-  const field = document.createElement("input");
-  Object.assign(field, { name, type: "number", min: "1", step: "1", required: true });
-  return field;
-}
-
-function labelled(field: HTMLInputElement | HTMLSelectElement) {
-  const label = document.createElement("label");
-  label.append(field.name.replaceAll("_", " "), field);
-  return label;
-}
+const SWITCHED: Record<string, boolean> = { on: true, off: false };
+const typed = ({ type, value }: HTMLInputElement) =>
+  type === "number" ? Number(value) : (SWITCHED[value] ?? value);

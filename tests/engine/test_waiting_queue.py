@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from engine.core.cache.radix_tree import RadixTree
 from engine.core.request import Request
 from engine.core.sampling_params import SamplingParams
-from engine.core.scheduling.policies import LongestPrefixMatch, Policy, policy_named
+from engine.core.scheduling.policies import POLICIES, LongestPrefixMatch, Policy
 from engine.core.scheduling.waiting_queue import WaitingQueue
 
 
@@ -52,7 +52,7 @@ actions = st.lists(
 )
 
 
-FIXED = [lambda name=name: policy_named(name) for name in ("fcfs", "priority", "sjf")]
+FIXED = [POLICIES[name] for name in ("fcfs", "priority", "sjf")]
 
 
 @pytest.mark.parametrize("make", [*FIXED, ByLengthAnew, ByTurns])

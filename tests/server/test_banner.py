@@ -12,8 +12,7 @@ from engine.core.config import EngineConfig
 from engine.core.log.log import EventLog
 from server.banner import banner
 from server.core.addresses import Address
-from server.core.settings import ServerSettings
-from server.serving import Start
+from server.core.settings import ServerSettings, Start
 from tests.facts import assert_names
 from tests.server.harness import ForkedServer, get, sse_data
 

@@ -210,7 +210,7 @@ def test_only_loopback_names_and_addresses_in_digits_pass(url: str, host: str, p
 
 
 def test_names_given_at_the_start_pass_too(serve: Serve) -> None:
-    url = serve(server={"allowed_hosts": ["Lab.example.org"], "host": "teacher"}).url
+    url = serve(server={"allowed_host": ["Lab.example.org"], "host": "teacher"}).url
     with http(url) as client:
         for host, status in (
             ("lab.example.org:443", 200),

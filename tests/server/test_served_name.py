@@ -25,7 +25,7 @@ BODIES: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module", params=["server", "gateway"])
 def named(request: pytest.FixtureRequest) -> Iterator[str]:
-    with start(server={"served_names": ["story/teller", "story"]}) as server:
+    with start(server={"served_model_name": ["story/teller", "story"]}) as server:
         if request.param == "server":
             yield server.url
             return

@@ -5,16 +5,22 @@ Typer reads options from the command line and from environment variables (`--tok
 variable.
 """
 
+import inspect
 import os
 import re
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
-from typing import Any
+from functools import wraps
+from typing import Annotated, Any, TypeVar, cast, get_origin
 
+import msgspec
 import typer
 
+from engine.core.config import Setting, settings_of
 from underglass.commands.command import PREFIX, flag_of, origin_of, variable_of
 
 FROM_ENVIRONMENT = {"auto_envvar_prefix": PREFIX}
+_F = TypeVar("_F", bound=Callable[..., Any])
 _NAME = re.compile(r"\A[a-z]+\b|\b[a-z]+(?:_[a-z]+)+\b")
 
 
@@ -25,6 +31,55 @@ def option(section: str, help: str, *names: str, **limits: Any) -> Any:
            has one
     """
     return typer.Option(*names, help=help, rich_help_panel=section, show_envvar=False, **limits)
+
+
+def with_settings(before: str, structs: Mapping[type[msgspec.Struct], str]) -> Callable[[_F], _F]:
+    """Give a command an option for each declared setting of some structs, in place of `**settings`.
+
+    before   the parameter before which the options stand in the help
+    structs  each struct, with the section of its settings that name none
+    """
+    added = [
+        _parameter(one, one.extra.get("section", section))
+        for struct, section in structs.items()
+        for one in settings_of(struct)
+    ]
+
+    def decorated(command: _F) -> _F:
+        signature = inspect.signature(command)
+        *own, _settings = signature.parameters.values()
+        place = list(signature.parameters).index(before)
+        signature = signature.replace(parameters=[*own[:place], *added, *own[place:]])
+
+        @wraps(command)
+        def run(*args: Any, **given: Any) -> Any:
+            options = signature.bind(*args, **given)
+            options.apply_defaults()
+            return command(**options.arguments)
+
+        run.__signature__ = signature  # type: ignore[attr-defined]
+        run.__annotations__ = {one.name: one.annotation for one in signature.parameters.values()}
+        return cast(_F, run)
+
+    return decorated
+
+
+def _parameter(setting: Setting, section: str) -> inspect.Parameter:
+    """Return the parameter of a command for a setting."""
+    extra, kind, default = setting.extra, setting.kind, setting.default
+    if get_origin(kind) is tuple:
+        kind, default = list[str], []
+    elif setting.choices:
+        kind = str if default is not None else str | None
+    names = [flag_of(setting.name)] if extra.get("switch") else []
+    shown = {"show_default": extra["shown"]} if "shown" in extra else {}
+    bounds = {"min": setting.ge, "max": setting.le} if kind in (int, float) else {}
+    return inspect.Parameter(
+        setting.name,
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+        default=default,
+        annotation=Annotated[kind, option(section, setting.help, *names, **shown, **bounds)],
+    )
 
 
 def check_environment(ctx: typer.Context) -> str | None:

@@ -7,10 +7,8 @@ from typing import Any
 
 import msgspec
 
-from engine.core.cache.eviction import eviction_named
 from engine.core.config import EngineConfig
 from engine.core.extras import needs_extra
-from engine.core.scheduling.policies import policy_named
 from server.banner import gateway_banner
 from server.core.settings import ServerSettings
 
@@ -41,8 +39,6 @@ def serve_replicas(
         from server.gateway.run import serve_gateway
 
         check_installed()
-    policy_named(config.policy)
-    eviction_named(config.eviction)
     if settings.cluster_key is None:
         settings = msgspec.structs.replace(settings, cluster_key=secrets.token_urlsafe(24))
     count, most, address = options["replicas"], options["max_replicas"], options["ray"]

@@ -13,22 +13,16 @@ import typer
 
 from engine.core.config import ConfigError, EngineConfig
 from engine.core.extras import needs_extra
-from server.core.settings import DRAFTERS, LARGEST_COUNT, ServerSettings
-from underglass.commands.environment import check_environment, option, with_flags
+from server.core.settings import ServerSettings, Start
+from underglass.commands.environment import check_environment, option, with_flags, with_settings
 from underglass.commands.options import fail
 
-_ENGINE = EngineConfig()
-_SERVER = ServerSettings()
-_DAY = 86_400  # the longest time to set, in seconds; timers need a finite limit
-
 _model = partial(option, "Model")
-_server = partial(option, "Server")
-_engine = partial(option, "Engine")
-_log = partial(option, "Event log")
 _gateway = partial(option, "Gateway")
 _Struct = TypeVar("_Struct")
 
 
+@with_settings("dry_run", {Start: "Model", ServerSettings: "Server", EngineConfig: "Engine"})
 def serve(  # noqa: PLR0917 (one parameter per option, as Typer requires)
     ctx: typer.Context,
     model: Annotated[
@@ -39,63 +33,6 @@ def serve(  # noqa: PLR0917 (one parameter per option, as Typer requires)
             show_default="bundled",
         ),
     ] = None,
-    model_dir: Annotated[
-        Path | None,
-        _model(
-            "With --model auto: a directory of model directories and GGUF files; each model is loaded "
-            "when a request names it."
-        ),
-    ] = None,
-    max_models: Annotated[
-        int,
-        _model("With --model auto: how many of these models can be loaded at once.", min=1),
-    ] = 2,
-    served_model_name: Annotated[
-        list[str],
-        _model(
-            "The name of the model in the API; requests for another name get 404. Repeatable: answers "
-            "show the first name.",
-            show_default="the model's own name, and requests may use any",
-        ),
-    ] = [],  # noqa: B006 (Typer copies it)
-    drafter: Annotated[
-        str | None,
-        _model(
-            "Guess the next tokens, and verify them in one forward pass: prompt-lookup finds them in "
-            "the text so far.",
-            show_default="none",
-        ),
-    ] = None,
-    draft_model: Annotated[
-        str | None,
-        _model(
-            "Let a smaller model with the same vocabulary guess: a directory, a GGUF file or "
-            "owner/name.",
-            show_default="none",
-        ),
-    ] = None,
-    draft_length: Annotated[
-        int, _model("With --drafter or --draft-model: how many tokens to guess per step.", min=1)
-    ] = 4,
-    train: Annotated[
-        bool,
-        _model(
-            "Train a small NanoGPT on stories first (about ten seconds) and serve it.", "--train"
-        ),
-    ] = False,
-    dtype: Annotated[
-        str,
-        _model(
-            "Precision of weights, KV and computation: auto, float32, bfloat16 or float16. auto is the "
-            "checkpoint's own where the device computes it natively, otherwise float32.",
-        ),
-    ] = "auto",
-    device: Annotated[
-        str,
-        _model(
-            "Where the model computes: cpu, cuda or mps. Only cpu could be tested.",
-        ),
-    ] = "cpu",
     dry_run: Annotated[
         bool,
         _model("Print the memory that the model needs, without loading it, and exit.", "--dry-run"),
@@ -103,149 +40,6 @@ def serve(  # noqa: PLR0917 (one parameter per option, as Typer requires)
     threads: Annotated[
         int, _model("CPU threads; more than one rarely helps a small model.", min=1, max=256)
     ] = 1,
-    host: Annotated[
-        str, _server("Address to listen on; 0.0.0.0 accepts connections from other machines.")
-    ] = "127.0.0.1",
-    port: Annotated[
-        int, _server("Port to listen on; 0 picks a free one.", min=0, max=65535)
-    ] = 8000,
-    api_key: Annotated[
-        str | None,
-        _server("Require this key on all routes except /health, /ready and the pages."),
-    ] = _SERVER.api_key,
-    cluster_key: Annotated[
-        str | None,
-        _server(
-            "Accept controls only from the gateway that has this key; on a gateway, the key it sends. "
-            "Better set as UNDERGLASS_CLUSTER_KEY."
-        ),
-    ] = _SERVER.cluster_key,
-    allowed_host: Annotated[
-        list[str], _server("Additional Host name to accept; others get 403. Repeatable.")
-    ] = [],  # noqa: B006 (Typer copies it)
-    cors_origin: Annotated[
-        list[str],
-        _server(
-            "A site whose pages may use the API, such as https://example.org; * allows all. Repeatable."
-        ),
-    ] = [],  # noqa: B006
-    max_waiting: Annotated[
-        int, _server("Maximum number of waiting requests; beyond it, new ones get 429.", min=1)
-    ] = _SERVER.max_waiting,
-    max_waiting_tokens: Annotated[
-        int, _server("The same limit in tokens, counting prompts and their maximum outputs.", min=1)
-    ] = _SERVER.max_waiting_tokens,
-    chat_max_tokens: Annotated[
-        int, _server("max_tokens for chat requests that do not set it.", min=1)
-    ] = _SERVER.chat_max_tokens,
-    tool_call_parser: Annotated[
-        str | None,
-        _server(
-            "How the model writes tool calls: hermes, llama3_json, llama4_json or mistral.",
-            show_default="recognised by the chat template",
-        ),
-    ] = _SERVER.tool_call_parser,
-    drain_seconds: Annotated[
-        float,
-        _server(
-            "Seconds that running requests have to finish after SIGTERM or Ctrl-C.", min=0, max=_DAY
-        ),
-    ] = _SERVER.drain_seconds,
-    stuck_seconds: Annotated[
-        float,
-        _server("Seconds that a step may take; after that, all requests fail.", min=0, max=_DAY),
-    ] = _SERVER.stuck_seconds,
-    paused: Annotated[
-        bool,
-        _engine("Start with the engine paused: requests wait until it is resumed.", "--paused"),
-    ] = False,
-    token_budget: Annotated[
-        int, _engine("Maximum number of tokens computed in one step, over all requests.")
-    ] = _ENGINE.token_budget,
-    max_batch_size: Annotated[
-        int, _engine("Maximum number of running requests.")
-    ] = _ENGINE.max_batch_size,
-    max_kv_tokens: Annotated[
-        int, _engine("Size of the KV cache, in token slots.")
-    ] = _ENGINE.max_kv_tokens,
-    block_size: Annotated[int, _engine("Token slots per KV block.")] = _ENGINE.block_size,
-    policy: Annotated[
-        str, _engine("Order of the queue: fcfs, priority, sjf, lpm or fair.")
-    ] = _ENGINE.policy,
-    batching: Annotated[
-        str,
-        _engine("continuous, or static: a batch runs until its last request has finished."),
-    ] = _ENGINE.batching,
-    chunked_prefill: Annotated[
-        bool, _engine("Split a prompt that exceeds the token budget of a step.")
-    ] = _ENGINE.chunked_prefill,
-    admission: Annotated[
-        str,
-        _engine("whole: admit a request if all its tokens fit; first_chunk: if its first ones do."),
-    ] = _ENGINE.admission,
-    prefix_cache: Annotated[
-        str,
-        _engine("Reuse the KV blocks of shared prompt prefixes: radix, hash or off."),
-    ] = str(_ENGINE.prefix_cache),
-    eviction: Annotated[
-        str, _engine("Which cached blocks are evicted first: lru or lfu.")
-    ] = _ENGINE.eviction,
-    preemption: Annotated[
-        bool,
-        _engine(
-            "Preempt requests when KV memory runs out; otherwise reserve each request's maximum."
-        ),
-    ] = _ENGINE.preemption,
-    async_scheduling: Annotated[
-        bool, _engine("Schedule a step while the one before is computed, so that neither waits.")
-    ] = _ENGINE.async_scheduling,
-    jump_forward: Annotated[
-        bool, _engine("Append the tokens that a grammar forces without sampling them.")
-    ] = _ENGINE.jump_forward,
-    log_window: Annotated[
-        int,
-        _log(
-            "Number of recent events kept for /trace and live viewers.",
-            min=100,
-            max=LARGEST_COUNT,
-        ),
-    ] = _SERVER.log_window,
-    trace_text: Annotated[
-        str,
-        _log(
-            "on, or off: leave names and texts out of the event log, the page and the request log."
-        ),
-    ] = _SERVER.trace_text,
-    trace_file: Annotated[
-        Path | None,
-        _log(
-            "Write the whole event log to this file; an existing file is replaced. After a restart of "
-            "the engine, the new run is logged to a new file: after run.jsonl come run-2.jsonl, "
-            "run-3.jsonl, ..."
-        ),
-    ] = None,
-    kv_events: Annotated[
-        str | None,
-        _log(
-            "Publish the prefix cache's changes as vLLM's KV events, for routers: a port, or "
-            "tcp://ADDRESS:PORT; replays are on the next port. Subscribers see all token ids and "
-            "need no key."
-        ),
-    ] = None,
-    kv_events_topic: Annotated[
-        str, _log("Topic of the KV events; subscribers filter by its beginning.")
-    ] = "",
-    request_log: Annotated[
-        str,
-        _log("Where to log one line per request: stderr, off, or a file to append to."),
-    ] = "stderr",
-    one_process: Annotated[
-        bool,
-        _server(
-            "Run the engine in the server's own process, to read and debug it; slower under load.",
-            "--one-process",
-        ),
-    ] = False,
     replica: Annotated[
         list[str],
         _gateway(
@@ -283,9 +77,10 @@ def serve(  # noqa: PLR0917 (one parameter per option, as Typer requires)
     ] = None,
     until_stdin_closes: Annotated[bool, typer.Option("--until-stdin-closes", hidden=True)] = False,
     train_steps: Annotated[int | None, typer.Option(hidden=True, min=1)] = None,
+    **settings: Any,
 ) -> None:
     """Serve a model over HTTP: OpenAI's API, a teaching stream, and the engine's event log."""
-    options = locals()  # every option, by name
+    options: dict[str, Any] = locals() | settings  # every option, by name
     if message := check_environment(ctx):
         fail(message)
     _check_replicas(options)
@@ -293,19 +88,19 @@ def serve(  # noqa: PLR0917 (one parameter per option, as Typer requires)
         return _serve_gateway(ctx, options)
     os.environ["UNDERGLASS_THREADS"] = str(threads)
     _check_drafter(ctx, options)
-    options["model"] = _model_to_serve(model, model_dir, trace_file, train=train)
-    _check_kv_events(kv_events, model_dir, trace_text)
+    options["model"] = _model_to_serve(options)
+    _check_kv_events(options)
     if dry_run:
         return _print_plan(ctx, options)
     if replicas is not None:
         return _serve_replicas(ctx, options)
 
     from server.core.engine_client import EngineDiedError, StartError
-    from server.serving import Start, serve_until_stopped
+    from server.serving import serve_until_stopped
 
     try:
-        settings = _settings(options, _name(options))
-        serve_until_stopped(_fill(Start, options), _fill(EngineConfig, options), settings)
+        config, server = _fill(EngineConfig, options), _settings(options, _name(options))
+        serve_until_stopped(_fill(Start, options), config, server)
     except ConfigError as error:
         fail(with_flags(ctx, str(error)))
     except StartError as error:
@@ -425,15 +220,8 @@ def _check_replicas(options: Mapping[str, Any]) -> None:
 
 def _settings(options: Mapping[str, Any], model_name: str) -> ServerSettings:
     """Return the server's settings. Raises ConfigError."""
-    served_names = tuple(options["served_model_name"])
-    return _fill(
-        ServerSettings,
-        options,
-        model_name=served_names[0] if served_names else model_name,
-        served_names=served_names,
-        allowed_hosts=tuple(options["allowed_host"]),
-        cors_origins=tuple(options["cors_origin"]),
-    )
+    first_name = next(iter(options["served_model_name"]), model_name)
+    return _fill(ServerSettings, options, model_name=first_name)
 
 
 def _name(options: Mapping[str, Any]) -> str:
@@ -441,10 +229,9 @@ def _name(options: Mapping[str, Any]) -> str:
     return Path(options["model"]).resolve().name
 
 
-def _model_to_serve(
-    model: str | None, model_dir: Path | None, trace_file: Path | None, *, train: bool
-) -> str:
+def _model_to_serve(options: Mapping[str, Any]) -> str:
     """Return the model's name or path; exit if the options cannot be used together."""
+    model, model_dir, train = options["model"], options["model_dir"], options["train"]
     if train and model is not None:
         fail("--train and --model (UNDERGLASS_MODEL) cannot be used together: omit one of them")
     if model == "":
@@ -453,18 +240,16 @@ def _model_to_serve(
         fail("--model auto and --model-dir require each other: give both or neither")
     if model_dir is not None and not model_dir.is_dir():
         fail(f"--model-dir must be a directory, got {model_dir}")
-    if model_dir is not None and trace_file is not None:
+    if model_dir is not None and options["trace_file"] is not None:
         fail("--trace-file cannot be used with --model auto: it records only one engine")
     if model == "auto":
         return "bundled"
-    return model or ("nanogpt" if train else "bundled")
+    return str(model or ("nanogpt" if train else "bundled"))
 
 
 def _check_drafter(ctx: typer.Context, options: Mapping[str, Any]) -> None:
     """Exit if the options about drafts cannot be used together with each other or the others."""
     drafter, model = options["drafter"], options["draft_model"]
-    if drafter not in (None, *DRAFTERS):
-        fail(f"--drafter must be {' or '.join(DRAFTERS)}, got {drafter!r}")
     if drafter is not None and model is not None:
         fail("--drafter and --draft-model cannot be used together: omit one of them")
     if model == "":
@@ -479,11 +264,13 @@ def _check_drafter(ctx: typer.Context, options: Mapping[str, Any]) -> None:
         fail(f"{flag} cannot be used with --async-scheduling: drafts follow the last token")
 
 
-def _check_kv_events(kv_events: str | None, model_dir: Path | None, trace_text: str) -> None:
+def _check_kv_events(options: Mapping[str, Any]) -> None:
     """Exit if KV events cannot be used together with the other options."""
-    if kv_events is not None and model_dir is not None:
+    if options["kv_events"] is None:
+        return
+    if options["model_dir"] is not None:
         fail("--kv-events cannot be used with --model auto: a router expects one model per address")
-    if kv_events is not None and trace_text == "off":
+    if options["trace_text"] == "off":
         fail("--kv-events publishes token ids, which --trace-text off leaves out: omit one of them")
 
 

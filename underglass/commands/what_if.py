@@ -4,8 +4,10 @@ It needs no server packages: only the simulator and what reads a log.
 """
 
 import json
+import re
 import tempfile
 import webbrowser
+from collections.abc import Iterator
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -77,15 +79,6 @@ def what_if(  # noqa: PLR0917 (typer needs one parameter per option)
             webbrowser.open(page.resolve().as_uri())
 
 
-# Flags of vLLM, with the setting that does the same here.
-_OF_VLLM = {
-    "max_num_seqs": "max_batch_size",
-    "max_num_batched_tokens": "token_budget",
-    "scheduling_policy": "policy",
-    "num_gpu_blocks_override": "max_kv_tokens, which counts tokens",
-}
-
-
 def _parsed(settings: list[str]) -> dict[str, list[Any]]:
     """Return {name: values} from words such as "token_budget=32,64". Raises ConfigError."""
     from engine.core.config import ConfigError, EngineConfig
@@ -95,9 +88,9 @@ def _parsed(settings: list[str]) -> dict[str, list[Any]]:
     for word in settings:
         name, equals, values = word.partition("=")
         name = name.strip().replace("-", "_")
-        if name in _OF_VLLM:
-            raise ConfigError(f"{name} is a flag of vLLM; the setting is {_OF_VLLM[name]}")
         if name not in fields:
+            for engine, setting in _with_flag(name):
+                raise ConfigError(f"{name} is a flag of {engine}; the setting is {setting}")
             similar = get_close_matches(name, fields, n=1)
             meant = f" (did you mean {similar[0]}?)" if similar else ""
             raise ConfigError(
@@ -109,6 +102,17 @@ def _parsed(settings: list[str]) -> dict[str, list[Any]]:
             raise ConfigError(f"{name} is given twice: separate several values with commas")
         parsed[name] = [_value(text.strip()) for text in values.split(",")]
     return parsed
+
+
+def _with_flag(name: str) -> Iterator[tuple[str, str]]:
+    """Yield the engines that have a flag of this name, with the setting that does the same here."""
+    from engine.core.config import EngineConfig, settings_of
+
+    for engine in ("vLLM", "SGLang"):
+        for setting in settings_of(EngineConfig):
+            flags = re.findall(r"--([a-z-]+)", str(setting.extra.get(engine.lower())))
+            if name.replace("_", "-") in flags:
+                yield engine, setting.name
 
 
 def _value(text: str) -> Any:

@@ -5,7 +5,7 @@ Most of the package only reads logs, but the playground has to produce them. So 
 """
 
 import time
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -13,16 +13,14 @@ import msgspec
 from engine.core.config import ConfigError, EngineConfig
 from engine.core.log import EventLog
 from engine.core.scheduling.admission import RequestError
-from engine.core.scheduling.policies import POLICIES
 from engine.simulation.cost_runner import Cost
 from engine.simulation.on_model import play_on_model
 from engine.simulation.simulate import simulate
 from engine.simulation.traffic import Traffic, TrafficError
 from engine.simulation.workload import Arrival, Workload
 
-__all__ = ["POLICY_NAMES", "Cost", "EngineConfig", "Setup", "SetupError", "Traffic", "Workload"]
+__all__ = ["Cost", "EngineConfig", "Setup", "SetupError", "Traffic", "Workload"]
 
-POLICY_NAMES = tuple(POLICIES)
 # Limits on the prompt and output tokens of a run, so that it takes about one second on the simulated
 # machine and a few seconds on the bundled model.
 SIMULATED_TOKENS = 60_000
@@ -65,7 +63,7 @@ class Setup:
     def settings(self) -> dict[str, Any]:
         """The settings that can be changed, as {name: value}."""
         config: dict[str, Any] = msgspec.to_builtins(self.config)
-        traffic = {} if self.workload is not None else asdict(self.traffic)
+        traffic = {} if self.workload is not None else msgspec.structs.asdict(self.traffic)
         return config | traffic | {"model": self.model}
 
     def changed(self, **changes: Any) -> "Setup":
@@ -74,14 +72,15 @@ class Setup:
         if unknown:
             names = ", ".join(self.settings)
             raise SetupError(f"{unknown[0]} is not a setting; the settings are {names}")
-        of_config = EngineConfig.__struct_fields__
-        config = {name: changes[name] for name in of_config if name in changes}
-        traffic = {name: changes[name] for name in asdict(self.traffic) if name in changes}
+        config, traffic = (
+            {name: changes[name] for name in kind.__struct_fields__ if name in changes}
+            for kind in (EngineConfig, Traffic)
+        )
         try:
             return replace(
                 self,
-                config=EngineConfig(**msgspec.to_builtins(self.config) | config),
-                traffic=replace(self.traffic, **traffic),
+                config=self.config.changed(**config),
+                traffic=msgspec.structs.replace(self.traffic, **traffic),
                 model=changes.get("model", self.model),
             )
         except (ConfigError, TrafficError) as error:

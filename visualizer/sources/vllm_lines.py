@@ -23,7 +23,7 @@ Tokens = list[TokenId] | Length  # token ids or, if the ids are not recorded, th
 
 
 class Settings(msgspec.Struct):
-    """vLLM's limits, under the names of `EngineConfig`."""
+    """vLLM's limits, under the names of `EngineConfig` except for `OTHERS`."""
 
     token_budget: Count
     max_batch_size: Annotated[int, Meta(ge=1, le=MAX_REQUESTS)]
@@ -34,6 +34,9 @@ class Settings(msgspec.Struct):
     whole_sequence: bool
     prefix_cache: bool
     async_scheduling: bool
+
+
+OTHERS = ("num_blocks", "whole_sequence", "prefix_cache")
 
 
 class Row(msgspec.Struct, array_like=True):

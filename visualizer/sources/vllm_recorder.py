@@ -8,7 +8,11 @@ says so once.
 
 import codecs
 from collections.abc import Iterator
+from typing import Any
 
+import msgspec
+
+from engine.core.config import EngineConfig
 from engine.core.log.log import NOT_JSON
 from engine.core.log.vocabulary import (
     Admitted,
@@ -36,6 +40,21 @@ from visualizer.sources.vllm_saved import put_cached, saved_state
 _NOT_RECORDED: tuple[Fact, ...] = ("probabilities",)
 _REASONS: dict[str, FinishReason] = {"stop": "stop", "length": "length", "abort": "abort"}
 _ONLY_WITH_TOKENS: tuple[Fact, ...] = ("token_ids", "texts")
+
+
+def _settings(given: lines.Settings) -> dict[str, Any]:
+    """Return all settings of a run of vLLM, given those that it has as well."""
+    same = msgspec.structs.asdict(given)
+    blocks, whole, cached = (same.pop(name) for name in lines.OTHERS)
+    config = EngineConfig.like(
+        "vllm",
+        **same,
+        max_kv_tokens=blocks * given.block_size,
+        admission="whole" if whole else "first_chunk",
+        prefix_cache="hash" if cached else "off",
+        jump_forward=False,
+    )
+    return {**msgspec.to_builtins(config), "num_blocks": blocks}
 
 
 def _facts(tokens: bool) -> dict[Fact, Knowledge]:
@@ -114,22 +133,7 @@ class VllmTranslator(Translator):
             )
         self._header, given = header, header.settings
         self._memory = HashMemory(given.num_blocks)
-        settings = {
-            "token_budget": given.token_budget,
-            "max_batch_size": given.max_batch_size,
-            "max_kv_tokens": given.num_blocks * given.block_size,
-            "block_size": given.block_size,
-            "policy": given.policy,
-            "batching": "continuous",
-            "chunked_prefill": given.chunked_prefill,
-            "admission": "whole" if given.whole_sequence else "first_chunk",
-            "prefix_cache": "hash" if given.prefix_cache else "off",
-            "eviction": "lru",
-            "preemption": True,
-            "async_scheduling": given.async_scheduling,
-            "jump_forward": False,
-            "num_blocks": given.num_blocks,
-        }
+        settings = _settings(given)
         start = foreign_start(
             header.engine,
             f"underglass-vllm {header.version}",

@@ -9,8 +9,6 @@ evicts the least recently used block.
 
 from typing import TYPE_CHECKING
 
-from engine.core.config import ConfigError
-
 if TYPE_CHECKING:
     from engine.core.cache.radix_tree import RadixNode
 
@@ -47,10 +45,3 @@ class LFU(EvictionOrder):
 
 
 EVICTIONS: dict[str, type[EvictionOrder]] = {order.name: order for order in (LRU, LFU)}
-
-
-def eviction_named(name: str) -> EvictionOrder:
-    """Return a new eviction order. Raises ConfigError for a name that is not in `EVICTIONS`."""
-    if name not in EVICTIONS:
-        raise ConfigError(f"eviction must be one of {', '.join(EVICTIONS)}, got {name!r}")
-    return EVICTIONS[name]()

@@ -7,7 +7,6 @@ vLLM has fcfs and priority (`vllm/v1/core/sched/request_queue.py`); SGLang has f
 from collections.abc import Sequence
 
 from engine.core.cache.prefix_cache import PrefixLookup
-from engine.core.config import ConfigError
 from engine.core.request import Request
 from engine.core.scheduling.fairness import Fair
 from engine.core.scheduling.policy import Policy
@@ -99,10 +98,3 @@ def _shared_blocks(one: Request, other: Request, limit: int, size: int) -> int:
 POLICIES: dict[str, type[Policy]] = {
     policy.name: policy for policy in (Fcfs, Priority, ShortestJobFirst, LongestPrefixMatch, Fair)
 }
-
-
-def policy_named(name: str) -> Policy:
-    """Return a new policy. Raises ConfigError for a name that is not in `POLICIES`."""
-    if name not in POLICIES:
-        raise ConfigError(f"policy must be one of {', '.join(POLICIES)}, got {name!r}")
-    return POLICIES[name]()

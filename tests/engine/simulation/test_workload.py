@@ -1,8 +1,7 @@
 """Workloads and the traffic of a class: generated ones repeat with their seed; idle time is skipped."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from engine import Cost, EngineConfig, Workload, simulate
 from engine.core.log import vocabulary as v
