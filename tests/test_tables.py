@@ -1,19 +1,23 @@
-"""The tables of the docs that are written from declarations: settings, with the flags that do the same.
+"""The tables of the docs that are written from declarations: settings, metrics, lessons.
 
 To renew them: `pytest tests/test_tables.py --update-snapshots`.
 """
 
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+from prometheus_client.core import CounterMetricFamily
 
+from authoring.contents import lesson_lines
 from engine.core.cache.eviction import EVICTIONS
 from engine.core.config import EngineConfig, Setting, settings_of
 from engine.core.scheduling.policies import POLICIES
+from server.api.metrics import METRICS
 from server.core.settings import ServerSettings, Start
 
-DOCS = Path(__file__).parents[1] / "docs"
+REPOSITORY = Path(__file__).parents[1]
 NONE = "–"  # the other engine has no such flag
 
 
@@ -36,24 +40,50 @@ def table_of_flags() -> str:
         for one in settings_of(struct):
             if "vllm" in one.extra:
                 rows += rows_of(one, "--" + one.name.replace("_", "-"))
-    return table(("here", "vLLM", "SGLang"), rows)
+    return table("| here | vLLM | SGLang |", rows)
 
 
-def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    lines = [head, ("---",) * len(head), *rows]
-    return "".join(
-        f"|{'|'.join(line)}|\n" if line[0] == "---" else f"| {' | '.join(line)} |\n"
-        for line in lines
-    )
+def table(head: str, rows: list[tuple[str, ...]]) -> str:
+    lines = [head, "|---" * len(rows[0]) + "|", *(f"| {' | '.join(row)} |" for row in rows)]
+    return "".join(f"{line}\n" for line in lines)
 
 
-TABLES = {"glossary.md": ("| here | vLLM", table_of_flags)}
+def table_of_metrics() -> str:
+    rows = []
+    for one in METRICS:
+        total = "_total" if one.kind is CounterMetricFamily else ""
+        by = f" By {', '.join(f'`{label}`' for label in one.labels)}." if one.labels else ""
+        rows.append((f"`{one.name}{total}`", one.help + by))
+    return table("| metric | what it is here |", rows)
+
+
+def table_of_lessons() -> str:
+    """The exercise of a lesson is the first line of its checks, "Lesson 04: ..."."""
+    rows = []
+    for line in lesson_lines():
+        number = line.name[:2]
+        exercise = import_module(f"checks.lesson_{number}").__doc__.splitlines()[0]
+        rows.append(
+            (
+                number,
+                f"[{line.title}](notebooks/{line.name})",
+                exercise.removeprefix(f"Lesson {number}: ").removesuffix("."),
+            )
+        )
+    return table("| | | the exercise |", rows)
+
+
+TABLES = {
+    "docs/glossary.md": ("| here | vLLM", table_of_flags),
+    "docs/metrics.md": ("| metric | what it is here", table_of_metrics),
+    "README.md": ("| | | the exercise", table_of_lessons),
+}
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_a_table_says_what_the_declarations_say(name: str, request: pytest.FixtureRequest) -> None:
     head, render = TABLES[name]
-    file = DOCS / name
+    file = REPOSITORY / name
     text = file.read_text("utf-8")
     before, _, after = text.partition(f"\n{head}")
     rest = after.partition("\n\n")[2]

@@ -8,9 +8,9 @@ renamed a metric, the new name is used (`kv_cache_usage_perc`, not `gpu_cache_us
 Source: vLLM 0.32, `vllm/v1/metrics/loggers.py`. docs/metrics.md says what differs and what is left out.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 from fastapi import APIRouter
 from fastapi.responses import Response
@@ -19,9 +19,10 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from engine.core.log.fold import State
 from server.api.operation import only_cached
 from server.core.bridge import Bridge
-from server.core.measures import Histogram, Measures
+from server.core.measures import Histogram
 from server.core.models import Models
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -39,99 +40,145 @@ TEXT: dict[int | str, dict[str, Any]] = {
     }
 }
 
-_COUNTERS: list[tuple[str, str, Callable[[Measures], float]]] = [
-    ("prompt_tokens", "Prompt tokens of admitted requests.", lambda m: m.prompt_tokens),
-    ("generation_tokens", "Output tokens.", lambda m: m.generation_tokens),
-    (
-        "prefix_cache_queries",
-        "Prompt tokens looked up in the prefix cache.",
-        lambda m: m.cache_queries,
-    ),
-    ("prefix_cache_hits", "Prompt tokens found in the prefix cache.", lambda m: m.cache_hits),
-    ("num_preemptions", "Number of preemptions.", lambda m: m.preemptions),
-    (
-        "spec_decode_num_drafts",
-        "Number of drafts; a draft has one or more tokens.",
-        lambda m: m.drafts,
-    ),
-    (
-        "spec_decode_num_draft_tokens",
-        "Tokens in drafts that the model verified.",
-        lambda m: m.draft_tokens,
-    ),
-    (
-        "spec_decode_num_accepted_tokens",
-        "Draft tokens that became output.",
-        lambda m: m.accepted_tokens,
-    ),
-]
-_HISTOGRAMS: list[tuple[str, str, Callable[[Measures], Histogram]]] = [
-    ("time_to_first_token_seconds", "Time from arrival to the first token.", lambda m: m.ttft),
-    ("inter_token_latency_seconds", "Time from one token to the next.", lambda m: m.itl),
-    ("e2e_request_latency_seconds", "Time from arrival to the last token.", lambda m: m.e2e),
-    ("request_queue_time_seconds", "Time from arrival to admission.", lambda m: m.queue),
-    (
-        "request_prefill_time_seconds",
-        "Time from admission to the first token.",
-        lambda m: m.prefill,
-    ),
-    (
-        "request_decode_time_seconds",
-        "Time from the first to the last token.",
-        lambda m: m.decode,
-    ),
-    (
-        "request_inference_time_seconds",
-        "Time from admission to the last token.",
-        lambda m: m.inference,
-    ),
-    (
-        "request_time_per_output_token_seconds",
-        "Mean time per token after the first, for requests with at least two tokens.",
-        lambda m: m.per_output_token,
-    ),
-    ("request_prompt_tokens", "Prompt tokens of a request.", lambda m: m.request_prompt),
-    ("request_generation_tokens", "Output tokens of a request.", lambda m: m.request_generation),
-    (
-        "request_max_num_generation_tokens",
-        "Output tokens of a request's longest sample.",
-        lambda m: m.longest_output,
-    ),
-    (
-        "request_prefill_kv_computed_tokens",
-        "Prompt tokens of a request that were not in the prefix cache.",
-        lambda m: m.request_computed,
-    ),
-    ("request_num_preemptions", "Preemptions of a request.", lambda m: m.request_preemptions),
-    ("request_params_n", "Samples of a request.", lambda m: m.request_n),
-    ("request_params_max_tokens", "max_tokens of a request.", lambda m: m.request_max_tokens),
-    ("iteration_tokens_total", "Tokens computed per step.", lambda m: m.step_tokens),
-]
+
+class Declared(NamedTuple):
+    """A metric: `read` returns its value, or {label values: value} if it has more labels."""
+
+    kind: type[CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily]
+    name: str
+    help: str
+    read: Callable[[Bridge], Any]
+    labels: tuple[str, ...] = ()
+
+
+def _state(bridge: Bridge) -> State:
+    return bridge.window.state
 
 
 def _usage(bridge: Bridge) -> float:
-    state = bridge.window.state
+    state = _state(bridge)
     return 1 - (len(state.free) + only_cached(state)) / len(state.refs)
 
 
-_GAUGES: list[tuple[str, str, Callable[[Bridge], float]]] = [
-    ("vllm:num_requests_running", "Requests in the batch.", lambda b: len(b.window.state.running)),
-    ("vllm:num_requests_waiting", "Requests in the queue.", lambda b: len(b.window.state.waiting)),
+def _waiting_by_reason(bridge: Bridge) -> dict[tuple[str, ...], float]:
+    waiting = _state(bridge).waiting
+    deferred = len(waiting.keys() & bridge.window.measures.deferred)
+    return {("capacity",): len(waiting) - deferred, ("deferred",): deferred}
+
+
+def _cache_config(bridge: Bridge) -> dict[tuple[str, ...], float]:
+    config = bridge.config
+    cached = config.prefix_cache != "off"
+    return {(str(config.block_size), str(config.num_blocks), str(cached)): 1}
+
+
+def _finished(bridge: Bridge) -> dict[tuple[str, ...], float]:
+    return {(reason,): total for reason, total in bridge.window.measures.finished.items()}
+
+
+def _measured(name: str) -> Callable[[Bridge], Any]:
+    return lambda bridge: getattr(bridge.window.measures, name)
+
+
+_GAUGE, _COUNTER, _HISTOGRAM = GaugeMetricFamily, CounterMetricFamily, HistogramMetricFamily
+_COUNTERS = [  # name, the measure that it is read from, help
+    ("prompt_tokens", "prompt_tokens", "Prompt tokens of admitted requests."),
+    ("generation_tokens", "generation_tokens", "Output tokens."),
+    ("prefix_cache_queries", "cache_queries", "Prompt tokens looked up in the prefix cache."),
+    ("prefix_cache_hits", "cache_hits", "Prompt tokens found in the prefix cache."),
+    ("num_preemptions", "preemptions", "Number of preemptions."),
+    ("spec_decode_num_drafts", "drafts", "Number of drafts; a draft has one or more tokens."),
+    ("spec_decode_num_draft_tokens", "draft_tokens", "Tokens in drafts that the model verified."),
+    ("spec_decode_num_accepted_tokens", "accepted_tokens", "Draft tokens that became output."),
+]
+_HISTOGRAMS = [  # name, the measure that it is read from, help
+    ("time_to_first_token_seconds", "ttft", "Time from arrival to the first token."),
+    ("inter_token_latency_seconds", "itl", "Time from one token to the next."),
+    ("e2e_request_latency_seconds", "e2e", "Time from arrival to the last token."),
+    ("request_queue_time_seconds", "queue", "Time from arrival to admission."),
+    ("request_prefill_time_seconds", "prefill", "Time from admission to the first token."),
+    ("request_decode_time_seconds", "decode", "Time from the first to the last token."),
+    ("request_inference_time_seconds", "inference", "Time from admission to the last token."),
     (
+        "request_time_per_output_token_seconds",
+        "per_output_token",
+        "Mean time per token after the first, for requests with at least two tokens.",
+    ),
+    ("request_prompt_tokens", "request_prompt", "Prompt tokens of a request."),
+    ("request_generation_tokens", "request_generation", "Output tokens of a request."),
+    (
+        "request_max_num_generation_tokens",
+        "longest_output",
+        "Output tokens of a request's longest sample.",
+    ),
+    (
+        "request_prefill_kv_computed_tokens",
+        "request_computed",
+        "Prompt tokens of a request that were not in the prefix cache.",
+    ),
+    ("request_num_preemptions", "request_preemptions", "Preemptions of a request."),
+    ("request_params_n", "request_n", "Samples of a request."),
+    ("request_params_max_tokens", "request_max_tokens", "max_tokens of a request."),
+    ("iteration_tokens_total", "step_tokens", "Tokens computed per step."),
+]
+# In the order of /metrics and of the table in docs/metrics.md, which is written from this list.
+METRICS = [
+    Declared(
+        _GAUGE,
+        "vllm:num_requests_running",
+        "Requests in the batch.",
+        lambda b: len(_state(b).running),
+    ),
+    Declared(
+        _GAUGE,
+        "vllm:num_requests_waiting",
+        "Requests in the queue.",
+        lambda b: len(_state(b).waiting),
+    ),
+    Declared(
+        _GAUGE,
+        "vllm:num_requests_waiting_by_reason",
+        "Requests in the queue: deferred by the policy in the last step, or waiting for capacity.",
+        _waiting_by_reason,
+        ("reason",),
+    ),
+    Declared(
+        _GAUGE,
         "vllm:kv_cache_usage_perc",
         "Fraction of KV blocks in use, 0 to 1; blocks that are only cached count as free.",
         _usage,
     ),
+    Declared(
+        _GAUGE,
+        "vllm:cache_config_info",
+        "Always 1; the labels are settings of the KV cache.",
+        _cache_config,
+        ("block_size", "num_gpu_blocks", "enable_prefix_caching"),
+    ),
     # vLLM has no such metrics, so they do not have its prefix.
-    (
+    Declared(
+        _GAUGE,
         "underglass:engine_failed",
-        "1 if the engine has failed, else 0.",
+        "1 while the engine has stopped by itself, else 0.",
         lambda b: bool(b.failure),
     ),
-    (
+    Declared(
+        _GAUGE,
         "underglass:trace_failed",
         "1 if an error has stopped the writing of the trace file, else 0.",
         lambda b: bool(b.trace_error),
+    ),
+    *(
+        Declared(kind, f"vllm:{name}", help, _measured(measure))
+        for kind, metrics in ((_COUNTER, _COUNTERS), (_HISTOGRAM, _HISTOGRAMS))
+        for name, measure, help in metrics
+    ),
+    Declared(
+        _COUNTER,
+        "vllm:request_success",
+        "Finished requests by reason.",
+        _finished,
+        ("finished_reason",),
     ),
 ]
 
@@ -157,68 +204,14 @@ class _Engines(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield the current values."""
-        bridges = {bridge.settings.model_name: bridge for bridge in self._models.bridges}
-        for name, help, value in _GAUGES:
-            gauge = GaugeMetricFamily(name, help, labels=_LABELS)
-            for model, bridge in bridges.items():
-                gauge.add_metric([model, _ENGINE], value(bridge))
-            yield gauge
-        yield _waiting_by_reason(bridges)
-        yield _cache_config(bridges)
-        measured = {model: bridge.window.measures for model, bridge in bridges.items()}
-        for name, help, count in _COUNTERS:
-            counter = CounterMetricFamily(f"vllm:{name}", help, labels=_LABELS)
-            for model, measures in measured.items():
-                counter.add_metric([model, _ENGINE], count(measures))
-            yield counter
-        yield _finished(measured)
-        for name, help, histogram in _HISTOGRAMS:
-            family = HistogramMetricFamily(f"vllm:{name}", help, labels=_LABELS)
-            for model, measures in measured.items():
-                family.add_metric([model, _ENGINE], *_cumulative(histogram(measures)))
+        for one in METRICS:
+            family = one.kind(one.name, one.help, labels=[*_LABELS, *one.labels])
+            for bridge in self._models.bridges:
+                value = one.read(bridge)
+                for more, number in (value if one.labels else {(): value}).items():
+                    sample = _cumulative(number) if isinstance(number, Histogram) else (number,)
+                    family.add_metric([bridge.settings.model_name, _ENGINE, *more], *sample)
             yield family
-
-
-def _waiting_by_reason(bridges: Mapping[str, Bridge]) -> Metric:
-    """Return the number of waiting requests, split by reason as in vLLM."""
-    gauge = GaugeMetricFamily(
-        "vllm:num_requests_waiting_by_reason",
-        "Requests in the queue: deferred by the policy in the last step, or waiting for capacity.",
-        labels=[*_LABELS, "reason"],
-    )
-    for model, bridge in bridges.items():
-        waiting = bridge.window.state.waiting
-        deferred = len(waiting.keys() & bridge.window.measures.deferred)
-        gauge.add_metric([model, _ENGINE, "capacity"], len(waiting) - deferred)
-        gauge.add_metric([model, _ENGINE, "deferred"], deferred)
-    return gauge
-
-
-def _cache_config(bridges: Mapping[str, Bridge]) -> Metric:
-    """Return a gauge that is always 1 and whose labels are the KV cache's settings."""
-    gauge = GaugeMetricFamily(
-        "vllm:cache_config_info",
-        "Settings of the KV cache.",
-        labels=[*_LABELS, "block_size", "num_gpu_blocks", "enable_prefix_caching"],
-    )
-    for model, bridge in bridges.items():
-        config = bridge.config
-        cached = config.prefix_cache != "off"
-        settings = (str(config.block_size), str(config.num_blocks), str(cached))
-        gauge.add_metric([model, _ENGINE, *settings], 1)
-    return gauge
-
-
-def _finished(measured: Mapping[str, Measures]) -> Metric:
-    counter = CounterMetricFamily(
-        "vllm:request_success",
-        "Finished requests by reason.",
-        labels=[*_LABELS, "finished_reason"],
-    )
-    for model, measures in measured.items():
-        for reason, total in measures.finished.items():
-            counter.add_metric([model, _ENGINE, reason], total)
-    return counter
 
 
 def _cumulative(histogram: Histogram) -> tuple[list[Any], float]:

@@ -12,6 +12,16 @@ from solutions.lesson_02 import attend as solution
 from tests.facts import assert_names
 
 
+def is_own(own) -> bool:
+    """Return whether this is what the lesson works with until the learner's part passes."""
+    return own is PagedAttention
+
+
+def size(one):
+    """Return what makes a case large, above all."""
+    return sum(one.chunks)
+
+
 def test_a_chunk_in_the_middle_of_a_text_is_named_by_its_positions() -> None:
     def top_left_in_chunks(q, k_new, v_new, k_cache, v_cache, *, start):
         mixed = solution(q, k_new, v_new, k_cache, v_cache, start=start)

@@ -7,12 +7,22 @@ import pytest
 
 from checks import check
 from checks.lesson_15 import YourEngine
-from engine import EngineConfig, SamplingParams
+from engine import Engine, EngineConfig, SamplingParams
 from engine.core.sampling_params import StructuredOutput
 from engine.models.loader import load
 from solutions.lesson_15 import mask as solution
 
 SHAPE = r'\{"animal": "(cat|dog|owl|fox|hen)", "legs": [0-8]\}'
+
+
+def is_own(own) -> bool:
+    """Return whether this is what the lesson works with until the learner's part passes."""
+    return own is Engine
+
+
+def size(one):
+    """Return what makes a case large, above all."""
+    return len(one.vocab)
 
 
 def with_an_array(fsm, state, vocab, eos):

@@ -12,6 +12,11 @@ from engine.core.log import vocabulary as v
 from solutions.lesson_16 import Ahead as Solution
 
 
+def is_own(own) -> bool:
+    """Return whether this is what the lesson works with until the learner's part passes."""
+    return own is Engine
+
+
 class CountingDown:
     """Counts what is left to compute, and what may still be said."""
 
