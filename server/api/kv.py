@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from server.api.operation import check_allowed
 from server.core.commands import AdoptKV, DescribeKV, ExportKV
@@ -26,12 +26,11 @@ from server.core.models import Models, ViewedModel
 from server.core.settings import MAX_NAME_LENGTH, ServerSettings
 from server.http.bodies import UNLIMITED_PATH, too_large
 from server.http.errors import ApiError
+from server.http.fields import Strict
 
 
-class ExportRequest(BaseModel):
+class ExportRequest(Strict):
     """A body for /kv/export."""
-
-    model_config = ConfigDict(strict=True, extra="forbid")
 
     tokens: Annotated[list[int], Field(fail_fast=True)] = Field(
         description="The prefix, as token ids. If its last block is not full, that block is left out."

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 import msgspec
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import BaseModel, Field, WithJsonSchema, model_validator
 
 from engine.core.config import EngineConfig
 from engine.core.log.fold import State
@@ -22,20 +22,17 @@ from server.core.run_until import MAX_STEPS, StopReason, Until
 from server.core.settings import ServerSettings
 from server.http.access import CLUSTER_KEY_HEADER, cross_site, is_loopback
 from server.http.errors import ApiError, bad_request, unavailable
+from server.http.fields import Strict
 
 
-class StepRequest(BaseModel):
+class StepRequest(Strict):
     """A body for /engine/step."""
-
-    model_config = ConfigDict(strict=True, extra="forbid")
 
     steps: int = Field(1, ge=1, le=100_000, description="Steps to run.")
 
 
-class RunUntilRequest(BaseModel):
+class RunUntilRequest(Strict):
     """A body for /engine/run_until."""
-
-    model_config = ConfigDict(strict=True, extra="forbid")
 
     until: Until = Field(
         description=(
@@ -65,10 +62,8 @@ class RunUntilRequest(BaseModel):
 _SETTINGS = msgspec.json.schema_components((EngineConfig,))[1]["EngineConfig"]
 
 
-class RestartRequest(BaseModel):
+class RestartRequest(Strict):
     """A body for /engine/restart."""
-
-    model_config = ConfigDict(strict=True, extra="forbid")
 
     settings: Annotated[dict[str, Any], WithJsonSchema(_SETTINGS)] = Field(
         {}, description="The settings to change; omitted settings stay as they are."
@@ -167,10 +162,8 @@ class StoppedEngine(EngineState):
     message: str = Field(description="The reason in words.")
 
 
-class Screen(BaseModel):
+class Screen(Strict):
     """The step that the projector's screen shows."""
-
-    model_config = ConfigDict(strict=True, extra="forbid")
 
     step: int | None = Field(
         ge=0,

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Self
 
 import msgspec
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 from starlette.responses import Response
 
 from engine.core.sampling_params import SamplingParams
@@ -54,24 +54,21 @@ from server.core.request_stream import GenerationRequest, RequestStream
 from server.core.settings import MAX_NAME_LENGTH, ServerSettings
 from server.http.bodies import JsonRoute
 from server.http.errors import bad_request
+from server.http.fields import Open
 from server.http.streaming import StreamedAnswer, WholeAnswer, sse
 
 MAX_MESSAGES = 4096
 
 
-class TextPart(BaseModel):
+class TextPart(Open):
     """A part of a message's content."""
-
-    model_config = ConfigDict(strict=True, extra="allow")
 
     type: str
     text: str | None = None
 
 
-class ChatMessage(BaseModel):
+class ChatMessage(Open):
     """A message. Other fields, such as `reasoning_content`, are passed to the chat template."""
-
-    model_config = ConfigDict(strict=True, extra="allow")
 
     role: str = Field(max_length=MAX_NAME_LENGTH, examples=["user"])
     content: str | Annotated[list[TextPart], FIRST_ERROR] | None = Field(

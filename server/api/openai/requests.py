@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, Self
 
 from fastapi import Header
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from engine.core.sampling_params import SamplingError, SamplingParams
 from engine.extensions.bad_words import MAX_SEQUENCES
@@ -35,6 +35,7 @@ from server.core.settings import (
     MAX_STOPS,
 )
 from server.http.errors import bad_request
+from server.http.fields import Open
 from server.http.request_log import label_in
 
 OPENAI_TEMPERATURE = 1.0  # OpenAI's default
@@ -61,10 +62,8 @@ _SAMPLING_FIELDS = (
 )
 
 
-class StreamOptions(BaseModel):
+class StreamOptions(Open):
     """Options of a stream."""
-
-    model_config = ConfigDict(strict=True, extra="allow")
 
     include_usage: bool | None = Field(None, description="Send token counts in a final chunk.")
     continuous_usage_stats: bool | None = Field(
@@ -73,10 +72,8 @@ class StreamOptions(BaseModel):
     )
 
 
-class Body(BaseModel):
+class Body(Open):
     """A request body. A field that it does not declare must be neutral: see `fields.py`."""
-
-    model_config = ConfigDict(strict=True, extra="allow")
 
     @model_validator(mode="after")
     def _check_others(self) -> Self:

@@ -14,13 +14,14 @@ Source: OpenAI's API reference; vLLM's `ResponsesRequest`
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
+from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
 from server.api.openai.chat import MAX_MESSAGES, ChatRequest
 from server.api.openai.fields import Unsupported
 from server.api.openai.requests import FIRST_ERROR
 from server.core.settings import MAX_NAME_LENGTH, MAX_TOOLS
 from server.http.errors import ApiError, bad_request, invalid_body, unknown_field
+from server.http.fields import Open, Strict
 
 LOGPROBS = "message.output_text.logprobs"
 
@@ -51,10 +52,8 @@ _NAMES = {
 _TEXT_PARTS = ("input_text", "output_text", "text")
 
 
-class InputPart(BaseModel):
+class InputPart(Open):
     """A part of a message's content, or of a function's output."""
-
-    model_config = ConfigDict(strict=True, extra="allow")
 
     type: str = Field(max_length=MAX_NAME_LENGTH)
     text: str | None = None
@@ -63,10 +62,8 @@ class InputPart(BaseModel):
 Content = str | Annotated[list[InputPart], FIRST_ERROR]
 
 
-class InputItem(BaseModel):
+class InputItem(Open):
     """A message, a function call of the assistant, or the function's output."""
-
-    model_config = ConfigDict(strict=True, extra="allow")
 
     type: str = Field("message", max_length=MAX_NAME_LENGTH)
     role: str | None = Field(None, max_length=MAX_NAME_LENGTH)
@@ -77,10 +74,8 @@ class InputItem(BaseModel):
     output: Content | None = None
 
 
-class TextFormat(BaseModel):
+class TextFormat(Strict):
     """The format of the output's text."""
-
-    model_config = ConfigDict(strict=True, extra="forbid")
 
     type: str = "text"
     name: str | None = None
@@ -89,18 +84,14 @@ class TextFormat(BaseModel):
     strict: bool | None = None
 
 
-class TextConfig(BaseModel):
+class TextConfig(Open):
     """Settings of the output's text."""
-
-    model_config = ConfigDict(strict=True, extra="allow")
 
     format: TextFormat | None = None
 
 
-class ResponseRequest(BaseModel):
+class ResponseRequest(Open):
     """A body for /v1/responses. Further fields are those of /v1/chat/completions."""
-
-    model_config = ConfigDict(strict=True, extra="allow")
 
     input: str | Annotated[list[InputItem], FIRST_ERROR] = Field(
         max_length=MAX_MESSAGES << 12, description="The conversation: a text or a list of items."

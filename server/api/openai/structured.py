@@ -12,13 +12,14 @@ rejected instead of ignored, and so is a request with both `structured_outputs` 
 import json
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from engine.core.sampling_params import StructuredOutput
 from engine.core.tokenizer import TokenizerError, checked
 from engine.extensions.grammars.limits import MAX_TEXT
 from server.core.settings import MAX_NAME_LENGTH
 from server.http.errors import bad_request, invalid_body
+from server.http.fields import Strict
 
 # pydantic checks that a bounded string is valid Unicode.
 _Text = Annotated[str, Field(max_length=MAX_TEXT)]
@@ -31,10 +32,8 @@ class Shape(NamedTuple):
     field: str
 
 
-class JsonSchemaFormat(BaseModel):
+class JsonSchemaFormat(Strict):
     """A named JSON schema. It always applies strictly, whatever `strict` says."""
-
-    model_config = ConfigDict(strict=True, extra="forbid")
 
     name: str = Field(max_length=MAX_NAME_LENGTH)
     description: str | None = None
@@ -42,10 +41,8 @@ class JsonSchemaFormat(BaseModel):
     strict: bool | None = None
 
 
-class ResponseFormat(BaseModel):
+class ResponseFormat(Strict):
     """OpenAI's way to ask for JSON."""
-
-    model_config = ConfigDict(strict=True, extra="forbid")
 
     type: Literal["text", "json_object", "json_schema"]
     json_schema: JsonSchemaFormat | None = Field(
@@ -72,14 +69,12 @@ class ResponseFormat(BaseModel):
         return None
 
 
-class StructuredOutputs(BaseModel):
+class StructuredOutputs(Strict):
     """vLLM's way to ask for a shape, with exactly one of the first five fields.
 
     The other fields choose how vLLM writes JSON. Here, JSON has no optional whitespace, and objects
     have no properties that the schema does not list, unless the schema allows them.
     """
-
-    model_config = ConfigDict(strict=True, extra="forbid")
 
     json_: _Text | dict[str, Any] | None = Field(
         None, alias="json", description="A JSON schema, as an object or as text."

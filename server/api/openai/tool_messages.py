@@ -4,24 +4,21 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from server.core.settings import MAX_NAME_LENGTH
+from server.http.fields import Open
 
 
-class CalledFunction(BaseModel):
+class CalledFunction(Open):
     """A function that the assistant has called."""
-
-    model_config = ConfigDict(strict=True, extra="allow")
 
     name: str = Field(max_length=MAX_NAME_LENGTH)
     arguments: str | dict[str, Any] | None = Field(None, description="The arguments as JSON.")
 
 
-class MessageToolCall(BaseModel):
+class MessageToolCall(Open):
     """A call in a message of the assistant."""
-
-    model_config = ConfigDict(strict=True, extra="allow")
 
     id: str | None = Field(None, max_length=MAX_NAME_LENGTH)
     type: str = "function"

@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from engine.core.tokenizer import Tokenizer, encode_continuation
 from engine.models.text.chat_template import ChatTemplate
@@ -34,6 +34,7 @@ from server.api.openai.tool_parsers.forced import NamedParser, RequiredParser
 from server.api.openai.tool_parsers.reader import ToolParser
 from server.core.settings import MAX_NAME_LENGTH
 from server.http.errors import bad_request
+from server.http.fields import Open
 
 ToolChoice = Literal["none", "auto", "required", "function"]
 
@@ -46,20 +47,16 @@ _NO_POINTER = re.compile(r"[^A-Za-z0-9_.-]")  # characters with a meaning in "#/
 _NO_PARAMETERS = {"type": "object", "properties": {}}
 
 
-class FunctionDefinition(BaseModel):
+class FunctionDefinition(Open):
     """A function. Other fields are passed to the chat template."""
-
-    model_config = ConfigDict(strict=True, extra="allow")
 
     name: str = Field(min_length=1, max_length=MAX_NAME_LENGTH, examples=["get_weather"])
     description: str | None = None
     parameters: dict[str, Any] | None = Field(None, description="JSON schema of the arguments.")
 
 
-class Tool(BaseModel):
+class Tool(Open):
     """A tool that the model may call."""
-
-    model_config = ConfigDict(strict=True, extra="allow")
 
     type: Literal["function"] = "function"
     function: FunctionDefinition
