@@ -188,7 +188,7 @@ def _check_output(output: Any, expected: Array, start: int, end: int, *, named: 
         if named:  # entry p of a row is the weight of position p
             seen = [int(p) for p in np.flatnonzero(~(np.abs(row) <= 1e-9))]
             look += (
-                f" These are weights: it saw {counted(len(seen), 'position')} ({listed(seen)}), and may "
+                f" These are weights: it saw {counted(len(seen), 'position')}, {listed(seen)}, and may "
                 f"see {position + 1}, from 0 to {position}. The weights add up to {row.sum():.3f}."
             )
         raise promise.broken(
