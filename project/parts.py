@@ -14,7 +14,7 @@ from checks.lesson_05 import YourPool
 from checks.lesson_06 import YourSplit
 from checks.lesson_07 import YourEviction
 from engine.core.cache.prefix_cache import PrefixLookup
-from engine.core.cache.radix_tree import RadixNode, RadixTree
+from engine.core.cache.radix_tree import RadixTree
 from engine.core.config import ConfigError, EngineConfig
 from engine.core.request import Request
 from engine.core.scheduling.policies import POLICIES
@@ -205,31 +205,4 @@ class YourTree(YourSplit, YourEviction):
 
     def __init__(self, mine: Mine, block_size: int) -> None:
         RadixTree.__init__(self, block_size)
-        self._mine = mine
-        if (split := mine.guarded("split")) is not None:
-            self._split = split
-        if (choose_leaf := mine.guarded("choose_leaf")) is not None:
-            self._choose_leaf = choose_leaf
-
-    def split(self, node: RadixNode, at: int) -> RadixNode:
-        """Call `split`."""
-        if "split" not in self._mine.parts:
-            return RadixTree.split(self, node, at)
-        return super().split(node, at)
-
-    def next_victim(self) -> RadixNode | None:
-        """Return the leaf whose id `choose_leaf` returned."""
-        if "choose_leaf" not in self._mine.parts:
-            return RadixTree.next_victim(self)
-        rows = [(one.id, len(one.children), one.lock_ref, one.last) for one in self.nodes.values()]
-        chosen = self._choose_leaf(rows)
-        unlocked = [one.id for one in self.nodes.values() if self._is_evictable(one)]
-        if chosen is None and not unlocked:
-            return None
-        if isinstance(chosen, bool) or chosen not in unlocked:
-            raise Broken(
-                f"choose_leaf() returned {chosen!r}.",
-                "choose_leaf() returns the id of an unlocked leaf, or None if there is none",
-                f"The unlocked leaves are {unlocked}.",
-            )
-        return self.nodes[chosen]
+        self._split, self._choose_leaf = mine.guarded("split"), mine.guarded("choose_leaf")

@@ -146,12 +146,16 @@ class Cut:
 class YourSplit(RadixTree):
     """The engine's tree with a learner's `split`."""
 
+    _split: Split | None
+
     def __init__(self, split: Split, block_size: int) -> None:
         super().__init__(block_size)
         self._split = split
 
     def split(self, node: RadixNode, at: int) -> RadixNode:
         """Call the learner's function. The lower part may be a new object, too: its id counts."""
+        if self._split is None:
+            return super().split(node, at)
         upper: RadixNode = self._split(node, at, self.block_size, self._next_id)
         self._next_id += 1
         [lower] = upper.children.values()

@@ -50,6 +50,7 @@ class Promise(Promises):
     """The promises that the check tests."""
 
     CHOOSES_ONE = "as long as there is an unlocked leaf, one is evicted"
+    UNLOCKED_LEAF = "the answer is the id of an unlocked leaf, or None if there is none"
     IS_ID = "the answer is the id of a node, or None"
     ROOT_STAYS = "the root is never evicted"
     LOCKED_STAYS = "a locked node is never evicted"
@@ -112,15 +113,26 @@ class Family:
 class YourEviction(RadixTree):
     """The engine's tree with a learner's choice of victims."""
 
+    _choose_leaf: ChooseLeaf | None
+
     def __init__(self, choose_leaf: ChooseLeaf, block_size: int) -> None:
         super().__init__(block_size)
         self._choose_leaf = choose_leaf
 
     def next_victim(self) -> RadixNode | None:
-        """Return the learner's choice."""
+        """Return the learner's choice. Raises Broken if it may not be evicted."""
+        if self._choose_leaf is None:
+            return super().next_victim()
         rows = [(one.id, len(one.children), one.lock_ref, one.last) for one in self.nodes.values()]
         chosen = self._choose_leaf(rows)
-        return None if chosen is None else self.nodes[int(chosen)]
+        unlocked = [one.id for one in self.nodes.values() if self._is_evictable(one)]
+        if chosen is None and not unlocked:
+            return None
+        if isinstance(chosen, bool) or chosen not in unlocked:
+            raise Promise.UNLOCKED_LEAF.broken(
+                f"choose_leaf() returned {chosen!r}.", f"The unlocked leaves are {unlocked}."
+            )
+        return self.nodes[int(chosen)]
 
 
 def adapt(choose_leaf: ChooseLeaf | None) -> Callable[[int], RadixTree]:

@@ -2,13 +2,13 @@
 
 import pytest
 
-from authoring.models_page import BEGIN, END, PAGE, num_parameters, render
 from engine.models.config_file import read_config
 from tests.engine.compute.models import save
+from tests.engine.compute.models_page import BEGIN, END, PAGE, num_parameters, render
 
 
 def test_the_tables_are_up_to_date():
-    """If not: python -m authoring.models_page."""
+    """If not: python -m tests.engine.compute.models_page."""
     written = PAGE.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0]
     assert written == render()
 

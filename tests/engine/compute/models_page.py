@@ -1,6 +1,7 @@
 """The tables of docs/models.md, computed by the code that loads models.
 
-`python -m authoring.models_page` writes them into the page; a test checks that they are up to date.
+`python -m tests.engine.compute.models_page` writes them into the page; a test checks that they are up
+to date.
 """
 
 from pathlib import Path
@@ -20,8 +21,8 @@ from engine.models.memory import working_bytes
 from engine.models.text.pre_tokenizers import SPLITS
 from engine.models.weights.gguf_architectures import ARCHITECTURES
 
-PAGE = Path(__file__).parents[2] / "docs" / "models.md"
-BEGIN, END = "<!-- begin: python -m authoring.models_page -->\n", "<!-- end -->\n"
+PAGE = Path(__file__).parents[3] / "docs" / "models.md"
+BEGIN, END = "<!-- begin: python -m tests.engine.compute.models_page -->\n", "<!-- end -->\n"
 GB = 10**9
 # What the operating system, a browser and an editor need beside the model.
 _OTHERS = 4 * GB
