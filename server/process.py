@@ -85,7 +85,12 @@ class BackgroundServer:
     def _wait_for_url(self) -> str:
         assert self.process.stdout is not None
         late = threading.Event()
-        timeout = threading.Timer(START_SECONDS, lambda: (late.set(), self._end()))
+
+        def give_up() -> None:
+            late.set()
+            self._end()
+
+        timeout = threading.Timer(START_SECONDS, give_up)
         timeout.start()
         try:
             for line in self.process.stdout:  # ends when the process does

@@ -6,12 +6,17 @@ import sys
 import pytest
 
 from engine.core.log import LogError
+from engine.core.log.vocabulary import KEYFRAME_SCHEMA_VERSION
 from tests.facts import raises_naming
 from visualizer.sources import hash_memory, read_source
 from visualizer.sources.hash_memory import HashMemory, Owner
 
 DEEP = "[" * 100_000 + "]" * 100_000
-KEYFRAME = {"type": "keyframe", "seq": 0, "state": {"settings": [1]}}
+KEYFRAME = {
+    "type": "keyframe",
+    "seq": 0,
+    "state": {"schema": KEYFRAME_SCHEMA_VERSION, "settings": [1]},
+}
 
 
 # There, the stack belongs to JavaScript, which ends Python before it can raise RecursionError.
