@@ -10,9 +10,8 @@ from engine.core.log import Event, EventLog, State
 from engine.core.log import vocabulary as v
 from visualizer.logs import StepIndex
 
-SEARCHED = (
-    50_000  # events to search, because the browser draws a long log before it has read all of it
-)
+# Events to search, because the browser draws a long log before it has read all of it.
+SEARCHED = 50_000
 
 # Scores in quarters of a point.
 _PREEMPTED, _FATE, _SPLIT, _LARGE_HIT, _EVICTED, _WAITING, _RUNNING, _EDGE = (
