@@ -14,16 +14,8 @@ from visualizer.logs import StepIndex
 SEARCHED = 50_000
 
 # Scores in quarters of a point.
-_PREEMPTED, _FATE, _SPLIT, _LARGE_HIT, _EVICTED, _WAITING, _RUNNING, _EDGE = (
-    24,
-    12,
-    12,
-    8,
-    4,
-    4,
-    1,
-    16,
-)
+_PREEMPTED, _FATE, _SPLIT, _LARGE_HIT = 24, 12, 12, 8
+_EVICTED, _WAITING, _RUNNING, _EDGE = 4, 4, 1, 16
 _MOST_WAITING, _MOST_RUNNING = 5, 8
 
 
@@ -71,9 +63,8 @@ class _StepFacts:
     """What happened in a step, with the first request of each kind."""
 
     preempted: list[int] = field(default_factory=list)
-    losses: list[tuple[list[int], int]] = field(
-        default_factory=list
-    )  # victim's table, event number
+    # Victim's table, event number.
+    losses: list[tuple[list[int], int]] = field(default_factory=list)
     taken: list[tuple[int, int, int]] = field(default_factory=list)  # block, request, event number
     copied: list[int] = field(default_factory=list)
     forked: list[int] = field(default_factory=list)
