@@ -37,7 +37,10 @@ def main(folder: str) -> None:
         "lessons/cells.html", "cells.html", page="lessons", rows=rows, **site_cells.totals(rows)
     )
     site.write_text("cells.json", json.dumps(rows, indent=1))
-    print(site_cells.printed(rows))
+    total = site_cells.totals(rows)
+    print(
+        f"{total['run']} of {total['cells']} cells run in a page; cells.json says what others need"
+    )
     site_views.build_front(site, site_gallery.build(site))
     site_views.build_play(site)
     site_views.build_open(site)

@@ -122,18 +122,3 @@ def table(lessons: Iterable[tuple[str, str, list[Verdict]]]) -> list[dict[str, A
 def totals(rows: list[dict[str, Any]]) -> dict[str, int]:
     """Return the sums over all lessons."""
     return {name: sum(row[name] for row in rows) for name in ("run", "cells", "figures")}
-
-
-def printed(rows: list[dict[str, Any]]) -> str:
-    """Return the table as text."""
-    lines = [f"{'lesson':40} {'runs':>4} {'of':>4}  what the other cells need"]
-    for row in rows:
-        reasons = ", ".join(f"{reason} ({count})" for reason, count in row["reasons"].items())
-        lines.append(f"{row['lesson']:40} {row['run']:4} {row['cells']:4}  {reasons}")
-    total = totals(rows)
-    share = total["run"] / total["cells"]
-    lines.append(
-        f"{'all':40} {total['run']:4} {total['cells']:4}  {share:.0%} run; "
-        f"{total['figures']} of them show a stored figure"
-    )
-    return "\n".join(lines)

@@ -73,14 +73,6 @@ class Part:
 
 
 @dataclass
-class Heading:
-    """A heading of a lesson."""
-
-    anchor: str
-    text: str
-
-
-@dataclass
 class Lesson:
     """A lesson's page, and the verdicts on its cells."""
 
@@ -88,7 +80,7 @@ class Lesson:
     title: str
     question: str
     parts: list[Part] = field(default_factory=list)
-    headings: list[Heading] = field(default_factory=list)
+    headings: list[tuple[str, str]] = field(default_factory=list)  # anchor, text as HTML
     replies: dict[str, Any] = field(default_factory=dict)
     verdicts: list[Verdict] = field(default_factory=list)
 
@@ -202,7 +194,7 @@ def _lesson(site: Site, path: Path, cells: list[Any], runs: Runs) -> Lesson:
         if cell.cell_type == "markdown":
             rendered = render(cell.source, site.links.resolver(lesson.notebook, page))
             lesson.headings += [
-                Heading(anchor, text) for level, anchor, text in rendered.headings if level == 2
+                (anchor, text) for level, anchor, text in rendered.headings if level == 2
             ]
             part.blocks.append(Prose(number, rendered.html, contents=number == 0))
             continue

@@ -78,6 +78,7 @@ _MODULES = {
     "visualizer.reading.reading": "read",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
+__all__ = list(_MODULE_OF)
 
 
 def draw_with(module: str, names: Iterable[str]) -> None:

@@ -7,19 +7,7 @@ from typing import Any, Literal
 
 from engine.cluster.cluster_log import ClusterLog
 from engine.core.log import Event, EventLog, LogError, State
-from engine.core.log.vocabulary import (
-    Admitted,
-    BlockEvicted,
-    Keyframe,
-    Preempted,
-    RadixEvicted,
-    RequestArrived,
-    RequestFinished,
-    RunStarted,
-    StepFinished,
-    StepScheduled,
-    StepStarted,
-)
+from engine.core.log import vocabulary as v
 from visualizer.scenario import find_scenario
 from visualizer.sources import read_source
 from visualizer.sources.limits import LAST
@@ -85,20 +73,20 @@ class StepIndex:
         self.ends: dict[int, int] = {}  # step -> index after its last event
         self.preempted: dict[int, int] = {}  # step -> first request preempted
         self.hits: dict[int, int] = {}  # step -> first request with a cache hit
-        step = log[0].state.step if len(log) and isinstance(log[0], Keyframe) else 0
+        step = log[0].state.step if len(log) and isinstance(log[0], v.Keyframe) else 0
         committed, started, is_async = True, step, settings_of(log).get("async_scheduling", False)
         for index, event in enumerate(log):
             if type(event) not in _INDEXED:
                 continue
             begun = step
-            if isinstance(event, StepStarted):
+            if isinstance(event, v.StepStarted):
                 begun = started = event.step
                 committed = False
             elif committed and _between_steps(event):
                 begun, committed = step + 1, False
-            elif isinstance(event, StepFinished):
+            elif isinstance(event, v.StepFinished):
                 committed = step == started
-            elif isinstance(event, StepScheduled) and is_async:
+            elif isinstance(event, v.StepScheduled) and is_async:
                 committed = True  # the previous step is committed in the same call
             if begun != step:
                 if step:
@@ -109,9 +97,9 @@ class StepIndex:
             self.ends[step] = len(log)
 
     def _index_request(self, event: Event, step: int) -> None:
-        if isinstance(event, Preempted):
+        if isinstance(event, v.Preempted):
             self.preempted.setdefault(step, event.request)
-        elif isinstance(event, Admitted) and event.blocks:
+        elif isinstance(event, v.Admitted) and event.blocks:
             self.hits.setdefault(step, event.request)
 
     def notable_request(self, step: int) -> int | None:
@@ -122,16 +110,16 @@ class StepIndex:
 def count_requests(log: EventLog) -> int:
     """Return the number of requests in the log, counting each sample."""
     first = log[0] if len(log) else None
-    known = len(first.state.requests) if isinstance(first, Keyframe) else 0
-    return known + sum(event.n for event in log.of(RequestArrived))
+    known = len(first.state.requests) if isinstance(first, v.Keyframe) else 0
+    return known + sum(event.n for event in log.of(v.RequestArrived))
 
 
 def settings_of(log: EventLog) -> dict[str, Any]:
     """Return the fields of EngineConfig and `num_blocks`, or an empty dict for an empty log."""
     match log[0] if len(log) else None:
-        case RunStarted(settings=settings):
+        case v.RunStarted(settings=settings):
             return settings
-        case Keyframe(state=state):
+        case v.Keyframe(state=state):
             return state.settings
     return {}
 
@@ -161,21 +149,21 @@ def part_of(log: EventLog, begin: int, end: int) -> EventLog:
 
 # The index does not need the other event types, which make up two thirds of a log.
 _INDEXED = {
-    StepStarted,
-    StepScheduled,
-    StepFinished,
-    RequestArrived,
-    RequestFinished,
-    Admitted,
-    Preempted,
-    RadixEvicted,
-    BlockEvicted,
+    v.StepStarted,
+    v.StepScheduled,
+    v.StepFinished,
+    v.RequestArrived,
+    v.RequestFinished,
+    v.Admitted,
+    v.Preempted,
+    v.RadixEvicted,
+    v.BlockEvicted,
 }
 
 
 def _between_steps(event: Event) -> bool:
     return (
-        isinstance(event, RequestArrived)
-        or (isinstance(event, RequestFinished) and event.reason == "abort")
-        or (isinstance(event, RadixEvicted | BlockEvicted) and event.reason == "cleared")
+        isinstance(event, v.RequestArrived)
+        or (isinstance(event, v.RequestFinished) and event.reason == "abort")
+        or (isinstance(event, v.RadixEvicted | v.BlockEvicted) and event.reason == "cleared")
     )

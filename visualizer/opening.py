@@ -10,21 +10,12 @@ from engine.core.log import Event, EventLog, State
 from engine.core.log import vocabulary as v
 from visualizer.logs import StepIndex
 
-SEARCHED = (
-    50_000  # events to search, because the browser draws a long log before it has read all of it
-)
+# Events to search, because the browser draws a long log before it has read all of it.
+SEARCHED = 50_000
 
 # Scores in quarters of a point.
-_PREEMPTED, _FATE, _SPLIT, _LARGE_HIT, _EVICTED, _WAITING, _RUNNING, _EDGE = (
-    24,
-    12,
-    12,
-    8,
-    4,
-    4,
-    1,
-    16,
-)
+_PREEMPTED, _FATE, _SPLIT, _LARGE_HIT = 24, 12, 12, 8
+_EVICTED, _WAITING, _RUNNING, _EDGE = 4, 4, 1, 16
 _MOST_WAITING, _MOST_RUNNING = 5, 8
 
 
@@ -72,9 +63,8 @@ class _StepFacts:
     """What happened in a step, with the first request of each kind."""
 
     preempted: list[int] = field(default_factory=list)
-    losses: list[tuple[list[int], int]] = field(
-        default_factory=list
-    )  # victim's table, event number
+    # Victim's table, event number.
+    losses: list[tuple[list[int], int]] = field(default_factory=list)
     taken: list[tuple[int, int, int]] = field(default_factory=list)  # block, request, event number
     copied: list[int] = field(default_factory=list)
     forked: list[int] = field(default_factory=list)

@@ -5,9 +5,8 @@ import json
 from engine.core.log import EventLog
 from page_cells import send
 from visualizer.packed import packed_log
-from visualizer.playing.numbers import numbers, table
+from visualizer.playing.numbers import changes, description, numbers, table
 from visualizer.playing.rerun import Setup
-from visualizer.playing.words import changes, description
 
 
 class Playground:

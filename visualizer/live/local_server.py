@@ -55,7 +55,7 @@ class Answer:
     status: HTTPStatus = HTTPStatus.OK
 
 
-Route = Callable[[Request], Answer]
+Route = Answer | Callable[[Request], Answer]  # always the same answer, or one for each request
 
 
 class LocalServer:
@@ -139,7 +139,8 @@ class _Handler(BaseHTTPRequestHandler):
         length = self.headers.get("Content-Length", "0")
         if not length.isdecimal() or len(length) > _DIGITS:
             return _text(HTTPStatus.BAD_REQUEST, "Content-Length must be a number.")
-        return route(Request(dict(self.headers.items()), self.rfile.read, int(length)))
+        request = Request(dict(self.headers.items()), self.rfile.read, int(length))
+        return route if isinstance(route, Answer) else route(request)
 
     def _refusal(self) -> str:
         """Return why a request is refused, or ""."""

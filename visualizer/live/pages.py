@@ -3,7 +3,6 @@
 import gzip
 import html
 from collections.abc import Mapping
-from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from string import Template
@@ -36,25 +35,18 @@ TRANSLATE = "translate"
 
 def board_routes(page: str) -> dict[str, Route]:
     """Return the routes of a finished page, and of the translation of files dropped onto it."""
-    answer = Answer(page.encode())
-    return {"GET ": partial(_constant, answer), f"POST {TRANSLATE}": _translate}
+    return {"GET ": Answer(page.encode()), f"POST {TRANSLATE}": _translate}
 
 
 def routes_of_several(pages: Mapping[str, str]) -> dict[str, Route]:
     """Return the routes of several finished pages, and of a page that links to them."""
-    bodies = [page.encode() for page in pages.values()]
     links = "".join(
         f'<li><a href="{number}">{html.escape(name)}</a>' for number, name in enumerate(pages)
     )
-    index = _LIST.substitute(links=links).encode()
-    routes: dict[str, Route] = {"GET ": partial(_constant, Answer(index))}
-    for number, body in enumerate(bodies):
-        routes[f"GET {number}"] = partial(_constant, Answer(body))
+    routes: dict[str, Route] = {"GET ": Answer(_LIST.substitute(links=links).encode())}
+    for number, page in enumerate(pages.values()):
+        routes[f"GET {number}"] = Answer(page.encode())
     return routes
-
-
-def _constant(answer: Answer, _request: Request) -> Answer:
-    return answer
 
 
 def live_routes(log: LiveLog, theme: str | None) -> dict[str, Route]:

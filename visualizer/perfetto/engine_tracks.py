@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from engine.core.log.vocabulary import BlockEvicted, Preempted, RadixEvicted
+from engine.core.log import vocabulary as v
 from visualizer.perfetto.step import CATCH_UP, DECODE, PREFILL, Step
 from visualizer.perfetto.trace import Trace
 
@@ -60,7 +60,7 @@ class EngineTracks:
             self.eviction(event, blocks, step.start)
         self._count(step, tokens[PREFILL], tokens[CATCH_UP] + tokens[DECODE], output)
 
-    def eviction(self, event: RadixEvicted | BlockEvicted, blocks: int, at: int) -> None:
+    def eviction(self, event: v.RadixEvicted | v.BlockEvicted, blocks: int, at: int) -> None:
         """Write an eviction from the prefix cache."""
         args: dict[str, Any] = {"node": event.node, "blocks": blocks, "reason": event.reason}
         if event.needed_by >= 0:
@@ -105,7 +105,7 @@ class EngineTracks:
             f"{self._name_of(event.request)} preempted"
             + (f" for {self._name_of(event.needed_by)}" if event.needed_by >= 0 else "")
             for event in step.transitions
-            if isinstance(event, Preempted)
+            if isinstance(event, v.Preempted)
         ]
         if (blocked := step.plan.blocked) is not None:
             behind = f", {blocked.behind} behind" if blocked.behind else ""

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.core.log.vocabulary import Admitted, Preempted
+from engine.core.log import vocabulary as v
 from visualizer.perfetto.step import DECODE, Step
 from visualizer.perfetto.trace import Trace, Track
 
@@ -101,7 +101,7 @@ class RequestLanes:
         for event in step.transitions:
             if event.request not in self._spans:
                 continue  # aborted in the meantime
-            if isinstance(event, Admitted):
+            if isinstance(event, v.Admitted):
                 self._close(self._spans[event.request], step.start)
                 hits[event.request] = self._sources(event)
                 found[event.request] = len(event.blocks)
@@ -157,7 +157,7 @@ class RequestLanes:
         for request in list(self._spans):
             self.end(request, at, {"finished": "no; the log ends first"})
 
-    def _preempt(self, event: Preempted, step: Step) -> None:
+    def _preempt(self, event: v.Preempted, step: Step) -> None:
         span = self._spans[event.request]
         self._close(span, step.start)
         lost = step.lost[event.request]
@@ -167,7 +167,7 @@ class RequestLanes:
         self.wait(event.request, "preempted", step.start, args)
         span.preempted_at = span.track, step.middle
 
-    def _sources(self, event: Admitted) -> list[Point]:
+    def _sources(self, event: v.Admitted) -> list[Point]:
         """Return where other requests computed the blocks that this request found in the cache."""
         known = [self._producer[block] for block in event.blocks if block in self._producer]
         return [moment for request, moment in dict(known).items() if request != event.request]

@@ -4,18 +4,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
-from engine.core.log.vocabulary import (
-    Admitted,
-    BlockEvicted,
-    Forked,
-    Preempted,
-    RadixEvicted,
-    ScheduledRow,
-    StepFinished,
-    StepScheduled,
-    TokenRow,
-)
 
 PREFILL, CATCH_UP, DECODE = "prefill", "catch-up", "decode"
 
@@ -31,29 +21,29 @@ class Step:
     # With asynchronous scheduling: when the step was scheduled. `start` to `end` is its forward pass.
     scheduling: tuple[int, int] | None = None
     wasted: set[int] = field(default_factory=set)  # requests whose row was in vain
-    transitions: list[Admitted | Preempted] = field(default_factory=list)
+    transitions: list[v.Admitted | v.Preempted] = field(default_factory=list)
     # Preempted request -> tokens it had computed.
     lost: dict[int, int] = field(default_factory=dict)
     # Each eviction with its number of blocks.
-    evictions: list[tuple[RadixEvicted | BlockEvicted, int]] = field(default_factory=list)
-    plan: StepScheduled = field(default_factory=lambda: StepScheduled([], []))
+    evictions: list[tuple[v.RadixEvicted | v.BlockEvicted, int]] = field(default_factory=list)
+    plan: v.StepScheduled = field(default_factory=lambda: v.StepScheduled([], []))
     kinds: list[str] = field(default_factory=list)  # one for each row of the plan
     requests: dict[str, int] = field(default_factory=dict)  # how many requests run and wait
     deferred: list[int] = field(default_factory=list)  # waiting requests deferred by the policy
     blocks: dict[str, int] = field(
         default_factory=dict
     )  # how many KV blocks are used, cached, free
-    forks: list[Forked] = field(default_factory=list)
+    forks: list[v.Forked] = field(default_factory=list)
     # Requests that ended within the step.
     ended: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
-    outputs: list[TokenRow] = field(default_factory=list)
+    outputs: list[v.TokenRow] = field(default_factory=list)
 
     @property
     def middle(self) -> int:
         """The time within the step at which arrows start and end."""
         return (self.start + self.end) // 2
 
-    def schedule(self, plan: StepScheduled, state: State) -> None:
+    def schedule(self, plan: v.StepScheduled, state: State) -> None:
         """Store the plan. `state` is the state after scheduling."""
         self.plan = plan
         self.kinds = [_kind(row, state) for row in plan.rows]
@@ -63,7 +53,7 @@ class Step:
         used, free = len(set[int]().union(*tables)), len(state.free)
         self.blocks = {"used": used, "cached": len(state.refs) - used - free, "free": free}
 
-    def finish(self, event: StepFinished, index: int, has_times: bool) -> None:
+    def finish(self, event: v.StepFinished, index: int, has_times: bool) -> None:
         """Store outputs and times. If the log has no times, use millisecond number `index`."""
         self.outputs = event.tokens
         self.wasted = set(event.wasted)
@@ -86,7 +76,7 @@ class Step:
         return counts
 
 
-def _kind(row: ScheduledRow, state: State) -> str:
+def _kind(row: v.ScheduledRow, state: State) -> str:
     request = state.requests[row.request]
     if row.start < request.prompt_length:
         return PREFILL

@@ -1,4 +1,4 @@
-"""Compare two runs of the playground in a table of ten measures and in four figures.
+"""Compare two runs of the playground: in words, in a table of ten measures and in four figures.
 
 The figures are plotly JSON, which the notebook draws. A FigureWidget would load its own copy of
 plotly.js, although the notebook already has one.
@@ -12,6 +12,10 @@ from typing import Any
 
 from engine.core.log import EventLog
 from visualizer import read
+from visualizer.playing.rerun import Run
+from visualizer.playing.settings import NAMES
+from visualizer.reading.durations import duration
+from visualizer.reading.messages import count
 
 MIME = "application/vnd.plotly.v1+json"
 
@@ -107,3 +111,32 @@ def plots(now: EventLog, before: EventLog | None) -> list[dict[str, Any]]:
         drawn["config"] = {"displayModeBar": False, "responsive": True}
         bundles.append({MIME: drawn, "text/plain": figure.__name__})
     return bundles
+
+
+def changes(before: dict[str, Any], now: dict[str, Any]) -> str:
+    """Return the settings that differ, or an empty string."""
+    arrow = "\N{RIGHTWARDS ARROW}"
+    changed = [
+        f"{NAMES.get(name, name)} {_value_text(before[name])} {arrow} {_value_text(new)}"
+        for name, new in now.items()
+        if before[name] != new
+    ]
+    return f"Changed: {', '.join(changed)}." if changed else ""
+
+
+def _value_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return str(value)
+
+
+def description(run: Run, now: dict[str, float]) -> str:
+    """Return how many requests and steps a run had, and how long it took."""
+    requests, seconds = (
+        count(len(read(run.log).request_rows), "request"),
+        duration(1000 * run.seconds),
+    )
+    text = f"{requests} in {now['steps']:.0f} steps; the run took {seconds}."
+    if run.left_out:
+        text += f" Another {run.left_out} were left out to keep the run short."
+    return text

@@ -24,9 +24,8 @@ from visualizer import read
 from visualizer.logs import StepIndex
 from visualizer.opening import opening
 from visualizer.playing import controls
-from visualizer.playing.numbers import numbers, plots, table
+from visualizer.playing.numbers import changes, description, numbers, plots, table
 from visualizer.playing.rerun import Cost, EngineConfig, Run, Setup, SetupError, Workload
-from visualizer.playing.words import changes, description
 from visualizer.widgets.board import Board
 
 # The style sheet uses JupyterLab's colours and so follows its light or dark theme.

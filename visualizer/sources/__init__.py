@@ -13,26 +13,20 @@ from pathlib import Path
 from typing import BinaryIO
 
 from engine.cluster.cluster_log import ClusterLog
-from engine.core.log import EventLog, LogError
+from engine.core.log import EventLog
+from engine.core.log import LogError as LogError
 from visualizer.sources.collector import without_gc
 from visualizer.sources.feed import Feed
 from visualizer.sources.kv_events import KV_EVENTS
 from visualizer.sources.limits import CHUNK
 from visualizer.sources.mooncake import MOONCAKE
 from visualizer.sources.own_logs import CLUSTER_LOG, ENGINE_LOG
-from visualizer.sources.reader import Reader, SourceError, Translator
+from visualizer.sources.reader import Reader as Reader
+from visualizer.sources.reader import SourceError as SourceError
+from visualizer.sources.reader import Translator as Translator
 from visualizer.sources.sglang_metrics import SGLANG_METRICS
 from visualizer.sources.vllm_recorder import VLLM_RECORDER
 from visualizer.sources.window import Window
-
-__all__ = [
-    "READERS",
-    "LogError",
-    "Reader",
-    "SourceError",
-    "Translator",
-    "read_source",
-]
 
 # The first reader that recognizes a file's first line reads the file. The project's own logs come last
 # because their readers recognize the most lines.

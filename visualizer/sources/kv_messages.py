@@ -16,28 +16,20 @@ import msgspec
 from engine.core.log import LogError
 from visualizer.sources.frames import Frame, check_time
 
-# The fields of an event's array after the type, up to the last one that is read.
-_FIELDS = {
-    "BlockStored": (
-        "block_hashes", "parent_block_hash", "token_ids", "block_size", "lora_id", "medium",
-        "lora_name", "extra_keys", "group_idx",
-    ),
-    "BlockRemoved": ("block_hashes", "medium", "group_idx"),
-    "AllBlocksCleared": (),
-}  # fmt: skip
 _SHOWN = 60  # characters of a wrong event in a message
 
 
-class Stored(msgspec.Struct, tag_field="type", tag="BlockStored"):
+class Stored(msgspec.Struct, tag_field="type", tag="BlockStored", kw_only=True):
     """A chain of blocks was cached. A tier below the GPU may omit the token ids."""
 
     block_hashes: list[Any]
+    parent_block_hash: Any = None
     token_ids: list[int]
     block_size: int
-    parent_block_hash: Any = None
     lora_id: int | None = None
     medium: str | None = None
     lora_name: str | None = None
+    extra_keys: Any = None
     group_idx: int | None = None
 
 
@@ -54,6 +46,8 @@ class Cleared(msgspec.Struct, tag_field="type", tag="AllBlocksCleared"):
 
 
 KVEvent = Stored | Removed | Cleared
+# In an event's array, the fields follow the type in this order.
+_FIELDS = {one.__struct_config__.tag: one.__struct_fields__ for one in (Stored, Removed, Cleared)}
 
 
 @dataclass(frozen=True)

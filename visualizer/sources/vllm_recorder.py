@@ -13,24 +13,8 @@ from typing import Any
 import msgspec
 
 from engine.core.config import EngineConfig
+from engine.core.log import vocabulary as v
 from engine.core.log.log import NOT_JSON
-from engine.core.log.vocabulary import (
-    Admitted,
-    Blocked,
-    Event,
-    EventsMissing,
-    FinishReason,
-    Keyframe,
-    Preempted,
-    RequestArrived,
-    RequestFinished,
-    RunStarted,
-    ScheduledRow,
-    StepFinished,
-    StepScheduled,
-    StepStarted,
-    TokenRow,
-)
 from engine.simulation.facts import FACTS, Fact, Knowledge
 from visualizer.sources import vllm_lines as lines
 from visualizer.sources.hash_memory import HashMemory, Owner
@@ -38,7 +22,7 @@ from visualizer.sources.reader import Reader, SourceError, Translator, foreign_s
 from visualizer.sources.vllm_saved import put_cached, saved_state
 
 _NOT_RECORDED: tuple[Fact, ...] = ("probabilities",)
-_REASONS: dict[str, FinishReason] = {"stop": "stop", "length": "length", "abort": "abort"}
+_REASONS: dict[str, v.FinishReason] = {"stop": "stop", "length": "length", "abort": "abort"}
 _ONLY_WITH_TOKENS: tuple[Fact, ...] = ("token_ids", "texts")
 
 
@@ -83,7 +67,7 @@ class VllmTranslator(Translator):
         self._pieces: dict[int, bytes] = {}
         self._differs = False
 
-    def feed(self, message: bytes) -> list[Event]:
+    def feed(self, message: bytes) -> list[v.Event]:
         """Return the events of a line.
 
         Raises SourceError if the line is invalid or contradicts earlier lines.
@@ -101,7 +85,7 @@ class VllmTranslator(Translator):
             why = f"they have no {error}" if isinstance(error, KeyError) else str(error)
             raise SourceError(f"the line contradicts the earlier lines: {why}") from error
 
-    def _translate(self, line: lines.Line) -> Iterator[Event]:
+    def _translate(self, line: lines.Line) -> Iterator[v.Event]:
         match line:
             case lines.Header():
                 self._add_pieces(line)
@@ -125,7 +109,7 @@ class VllmTranslator(Translator):
             for id_, piece in line.pieces.items()
         }
 
-    def _begin(self, header: lines.Header) -> Event:
+    def _begin(self, header: lines.Header) -> v.Event:
         if header.version != lines.VERSION:
             raise ValueError(
                 f"version must be {lines.VERSION}, got {header.version}: open the recording with the "
@@ -144,13 +128,13 @@ class VllmTranslator(Translator):
         )
         return start if header.state is None else self._restore(header.state, start)
 
-    def _arrive(self, line: lines.Arrived) -> Event:
+    def _arrive(self, line: lines.Arrived) -> v.Event:
         if line.request in self._requests:
             raise ValueError(f"request {line.request} arrives twice")
         self._requests[line.request] = _Request(line.hashes)
         self._memory.owners[line.request] = Owner()
         prompt, texts = self._tokens(line.request, line.prompt)
-        return RequestArrived(
+        return v.RequestArrived(
             line.request,
             prompt,
             texts,
@@ -163,14 +147,14 @@ class VllmTranslator(Translator):
             t={"at": line.t},
         )
 
-    def _schedule(self, line: lines.Step) -> Iterator[Event]:
-        yield StepStarted(line.step)
+    def _schedule(self, line: lines.Step) -> Iterator[v.Event]:
+        yield v.StepStarted(line.step)
         yield from self._ops(line.ops)
         for row in line.rows:
             if row.request not in self._running:
                 raise ValueError(f"request {row.request} is scheduled, but it is not in the batch")
         rows = [
-            ScheduledRow(row.request, row.start, row.count, lines.known_ids(row.drafts))
+            v.ScheduledRow(row.request, row.start, row.count, lines.known_ids(row.drafts))
             for row in line.rows
         ]
         head = line.head
@@ -178,8 +162,8 @@ class VllmTranslator(Translator):
             raise ValueError(f"request {head.request} waits, but it has not arrived")
         blocked = None
         if head is not None and head.reason:
-            blocked = Blocked(head.request, head.reason, line.waiting - 1, head.need, head.have)
-        yield StepScheduled(rows, self._skipped(line), blocked)
+            blocked = v.Blocked(head.request, head.reason, line.waiting - 1, head.need, head.have)
+        yield v.StepScheduled(rows, self._skipped(line), blocked)
         self._in_flight[line.step] = (line.t, line.t + line.took, line.rows)
         yield from self._check(line)
 
@@ -196,7 +180,7 @@ class VllmTranslator(Translator):
             reason = "awaits_token"
         return [(request, reason) for request in self._running if request not in computing]
 
-    def _finish_step(self, line: lines.Done) -> Iterator[Event]:
+    def _finish_step(self, line: lines.Done) -> Iterator[v.Event]:
         if line.step not in self._in_flight:
             raise ValueError(f"step {line.step} is done, but no earlier line scheduled it")
         start, scheduled, rows = self._in_flight.pop(line.step)
@@ -206,13 +190,13 @@ class VllmTranslator(Translator):
             self._known_request(gain.request)
             ids, texts = self._tokens(gain.request, gain.tokens)
             accepted = min(drafted.get(gain.request, 0), len(ids) - 1)
-            gains.append(TokenRow(gain.request, ids, texts, max(0, accepted)))
+            gains.append(v.TokenRow(gain.request, ids, texts, max(0, accepted)))
         wasted = [row.request for row in rows if row.request not in self._requests]
         times = {"start": start, "scheduled": scheduled, "end": line.t}
-        yield StepFinished(gains, line.step, wasted, t=times)
+        yield v.StepFinished(gains, line.step, wasted, t=times)
         yield from self._ops(line.ops)
 
-    def _ops(self, ops: list[lines.Op]) -> Iterator[Event]:
+    def _ops(self, ops: list[lines.Op]) -> Iterator[v.Event]:
         memory = self._memory
         for op in ops:
             if isinstance(op, lines.Clear):
@@ -225,7 +209,7 @@ class VllmTranslator(Translator):
                         raise ValueError(f"request {op.request} is admitted twice")
                     self._running[op.request] = None
                     node = memory.attach(op.request, op.cached)
-                    yield Admitted(op.request, node, op.cached, request.preemptions > 0, [])
+                    yield v.Admitted(op.request, node, op.cached, request.preemptions > 0, [])
                     yield from memory.allocate(op.request, op.new)
                 case lines.Grow():
                     yield from memory.allocate(op.request, op.new)
@@ -239,14 +223,14 @@ class VllmTranslator(Translator):
                     del self._running[op.request]
                     memory.release(op.request)
                     request.preemptions += 1
-                    yield Preempted(op.request, op.needed_by, 0)
+                    yield v.Preempted(op.request, op.needed_by, 0)
                 case lines.Finish():
                     self._running.pop(op.request, None)
                     memory.release(op.request)
                     del self._requests[op.request], memory.owners[op.request]
                     reason = _REASONS.get(op.reason, "error")
                     message = "" if reason == op.reason else op.reason
-                    yield RequestFinished(op.request, reason, message)
+                    yield v.RequestFinished(op.request, reason, message)
 
     def _known_request(self, request: int) -> _Request:
         if request not in self._requests:
@@ -261,18 +245,18 @@ class VllmTranslator(Translator):
         decode = self._requests[request].decoder.decode
         return ids, [decode(self._pieces.get(id_, b"")) for id_ in ids]
 
-    def _check(self, line: lines.Step | lines.Done | lines.Between) -> Iterator[Event]:
+    def _check(self, line: lines.Step | lines.Done | lines.Between) -> Iterator[v.Event]:
         """Compare the number of free blocks with vLLM's count. Report only the first difference."""
         if self._memory.free != line.free and not self._differs:
             self._differs = True
-            yield EventsMissing(
+            yield v.EventsMissing(
                 0,
                 f"vLLM has {line.free} free blocks, but the recording accounts for "
                 f"{self._memory.free}: blocks and tables are uncertain from here on",
                 {"at": line.t},
             )
 
-    def _restore(self, saved: lines.Saved, start: RunStarted) -> Event:
+    def _restore(self, saved: lines.Saved, start: v.RunStarted) -> v.Event:
         """Return the state at the start of a rotated recording's later file, as a keyframe."""
         memory = self._memory
         put_cached(memory, saved)
@@ -282,7 +266,7 @@ class VllmTranslator(Translator):
             memory.owners[one.request] = memory.restore(owner)
         self._running = dict.fromkeys(saved.running)
         self._in_flight = {step: (saved.t, saved.t, rows) for step, rows in saved.in_flight}
-        return Keyframe(0, saved_state(saved, memory, self._tokens, start))
+        return v.Keyframe(0, saved_state(saved, memory, self._tokens, start))
 
 
 VLLM_RECORDER = Reader(

@@ -2,14 +2,7 @@
 
 from collections.abc import Callable
 
-from engine.core.log.vocabulary import (
-    KEYFRAME_SCHEMA_VERSION,
-    KeyframeState,
-    NodeRecord,
-    RequestState,
-    RunStarted,
-    ScheduledRow,
-)
+from engine.core.log import vocabulary as v
 from visualizer.sources.hash_memory import HashMemory
 from visualizer.sources.vllm_lines import Saved, Tokens, known_ids
 
@@ -18,8 +11,8 @@ def saved_state(
     saved: Saved,
     memory: HashMemory,
     read: Callable[[int, Tokens], tuple[list[int], list[str]]],
-    start: RunStarted,
-) -> KeyframeState:
+    start: v.RunStarted,
+) -> v.KeyframeState:
     """Return the state for a keyframe. `memory` must already have the saved tables and cached blocks.
 
     read   returns the ids and the texts of a request's tokens
@@ -27,7 +20,7 @@ def saved_state(
     """
     size = start.settings["block_size"]
     nodes = {id_: _node(id_, one.parent, one.blocks, size) for id_, one in memory.nodes.items()}
-    requests: list[RequestState] = []
+    requests: list[v.RequestState] = []
     for one in sorted(saved.requests, key=lambda one: one.request):
         owner = memory.owners[one.request]
         prompt, texts = read(one.request, one.prompt)
@@ -37,7 +30,7 @@ def saved_state(
             part = slice(index * size, (index + 1) * size)
             nodes[id_].tokens, nodes[id_].texts = tokens[part], texts[part]
         requests.append(
-            RequestState(
+            v.RequestState(
                 id=one.request,
                 root=one.request,
                 sample=0,
@@ -57,12 +50,12 @@ def saved_state(
         )
     plans = {
         step: [
-            ScheduledRow(row.request, row.start, row.count, known_ids(row.drafts)) for row in rows
+            v.ScheduledRow(row.request, row.start, row.count, known_ids(row.drafts)) for row in rows
         ]
         for step, rows in saved.in_flight
     }
     cached = set(saved.cached)
-    return KeyframeState(
+    return v.KeyframeState(
         seq=0,
         step=saved.step,
         tick=0,
@@ -75,12 +68,12 @@ def saved_state(
         queue=[block for block in saved.free if block in cached],
         refs=[],  # the fold counts them
         requests=requests,
-        nodes=[NodeRecord(0, -1), *nodes.values()],
+        nodes=[v.NodeRecord(0, -1), *nodes.values()],
         holds=[],
         settings=start.settings,
         classes={},
         source=start.source,
-        schema=KEYFRAME_SCHEMA_VERSION,
+        schema=v.KEYFRAME_SCHEMA_VERSION,
     )
 
 
@@ -106,6 +99,6 @@ def put_cached(memory: HashMemory, saved: Saved) -> None:
         raise ValueError(f"{len(blocks)} cached blocks follow blocks that are not cached")
 
 
-def _node(id_: int, parent: int, blocks: list[int], size: int) -> NodeRecord:
+def _node(id_: int, parent: int, blocks: list[int], size: int) -> v.NodeRecord:
     """Return a keyframe's node with unknown tokens; the caller sets those that a request has."""
-    return NodeRecord(id_, parent, [-1] * size, blocks[:1], blocks[1:], texts=[""] * size)
+    return v.NodeRecord(id_, parent, [-1] * size, blocks[:1], blocks[1:], texts=[""] * size)

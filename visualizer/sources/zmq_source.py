@@ -33,10 +33,6 @@ REPLAY_SECONDS = 5.0  # how long to wait for an answer of the replay endpoint
 _TCP = re.compile(r"tcp://(\*|\[[0-9A-Fa-f:.]+\]|[\w.-]+):(\d{1,5})")
 
 
-def _ignore(_note: str) -> None:
-    pass
-
-
 class ZmqSource:
     """Reads one publisher's messages as events.
 
@@ -51,7 +47,7 @@ class ZmqSource:
         topic: str = "",
         bind: bool | None = None,
         save: BinaryIO | None = None,
-        tell: Callable[[str], None] = _ignore,
+        tell: Callable[[str], None] = lambda _note: None,
     ) -> None:
         """Open the sockets.
 

@@ -29,6 +29,8 @@ export interface BlockGrid {
 /** what drawing needs */
 export type CellGrid = Omit<BlockGrid, "at" | "height">;
 
+type Form = Pick<BlockGrid, "label" | "body" | "gapX" | "gapY" | "columns" | "left">;
+
 const LABELLED = {
   label: 12,
   body: 28,
@@ -96,32 +98,16 @@ function plainGrid(count: number, width: number, top: number) {
 }
 
 /** The grid of `count` cells from `left` to `width`, below `top`. */
-export function grid(
-  count: number,
-  width: number,
-  top: number,
-  {
-    label,
-    body,
-    gapX,
-    gapY,
-    columns,
-    left,
-  }: Pick<BlockGrid, "label" | "body" | "gapX" | "gapY" | "columns" | "left">,
-): BlockGrid {
+export function grid(count: number, width: number, top: number, form: Form): BlockGrid {
+  const { label, body, gapX, gapY, columns, left } = form;
   const pitchX = (width - left + gapX) / columns;
   const pitchY = label + body + gapY;
   const rows = Math.ceil(count / columns);
   return {
+    ...form,
     count,
     rest: 0,
-    columns,
     rows,
-    left,
-    label,
-    body,
-    gapX,
-    gapY,
     cellWidth: pitchX - gapX,
     cellHeight: label + body,
     height: top + rows * pitchY - gapY,

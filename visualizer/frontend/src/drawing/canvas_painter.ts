@@ -308,7 +308,7 @@ export class CanvasPainter {
 
   /** Fills a rectangle with the mark of a lane; null: no lane. */
   mark(x: number, y: number, width: number, height: number, lane: number | null) {
-    drawMark(this, x, y, width, height, lane);
+    drawMark(this, [x, y, width, height], lane);
   }
 
   /** The hue of a lane alone, for lines. */

@@ -25,20 +25,13 @@ export function markOf({ hues, ink }: Pick<Theme, "hues" | "ink">, lane: number 
 }
 
 /** Draws the mark of a lane as a rectangle. */
-export function drawMark(
-  painter: CanvasPainter,
-  x: number,
-  y: number,
-  width: number,
-  height: number,
-  lane: number | null,
-) {
+export function drawMark(painter: CanvasPainter, rect: Rect, lane: number | null) {
   const { hue, texture } = markOf(painter.theme, lane);
-  const isTiny = width < LEAST || height < LEAST;
-  if (texture === "hollow") painter.frame(x, y, width, height, painter.theme.faint);
-  else if (texture === "solid" || isTiny) painter.fill(x, y, width, height, hue);
-  else if (texture === "dots") drawDots(painter, [x, y, width, height], hue);
-  else painter.fillRects([[x, y, width, height], ...keyline(painter, x, y, width, height)], hue);
+  const isTiny = rect[2] < LEAST || rect[3] < LEAST;
+  if (texture === "hollow") painter.frame(...rect, painter.theme.faint);
+  else if (texture === "solid" || isTiny) painter.fill(...rect, hue);
+  else if (texture === "dots") drawDots(painter, rect, hue);
+  else painter.fillRects([rect, ...keyline(painter, rect)], hue);
 }
 
 /** Draws whole dots in the middle of the rectangle, and fills the space around them with the hue. */
@@ -70,13 +63,7 @@ function drawDots(painter: CanvasPainter, [x, y, width, height]: Rect, hue: stri
 }
 
 /** The hole in the rectangle, and in a large one the middle that is filled again. */
-function keyline(
-  painter: CanvasPainter,
-  x: number,
-  y: number,
-  width: number,
-  height: number,
-): Rect[] {
+function keyline(painter: CanvasPainter, [x, y, width, height]: Rect): Rect[] {
   if (height <= LOW) {
     const line = Math.max(painter.snap(height / 3), 1 / painter.ratio);
     return [[x, painter.snap(y + (height - line) / 2), width, line]];

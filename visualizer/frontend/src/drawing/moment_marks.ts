@@ -42,21 +42,6 @@ export function drawMoments(
   flush();
 }
 
-/** The path of an open triangle that points down. */
-const triangle = (
-  { context }: CanvasPainter,
-  x: number,
-  top: number,
-  half: number,
-  height: number,
-) => {
-  context.beginPath();
-  context.moveTo(x - half, top);
-  context.lineTo(x + half, top);
-  context.lineTo(x, top + height);
-  context.lineTo(x - half, top);
-};
-
 const MARKS: Record<
   MomentKind,
   (painter: CanvasPainter, x: number, top: number, theme: Theme) => void
@@ -69,7 +54,11 @@ const MARKS: Record<
   },
   evicted(painter, x, top, { ink }) {
     const { context } = painter;
-    triangle(painter, x, top + 1.5, 3.6, 5.8);
+    context.beginPath();
+    context.moveTo(x - 3.6, top + 1.5);
+    context.lineTo(x + 3.6, top + 1.5);
+    context.lineTo(x, top + 7.3);
+    context.lineTo(x - 3.6, top + 1.5);
     context.strokeStyle = ink;
     context.lineWidth = 1;
     context.stroke();

@@ -5,7 +5,9 @@
 
 import type { Frame } from "../model/frame.ts";
 import type { Model } from "../model/model.ts";
-import type { CanvasPainter, TextStyle } from "./canvas_painter.ts";
+import type { CanvasPainter } from "./canvas_painter.ts";
+
+type SeatsScene = { frame: Frame; model: Model; width: number; selected: number | null };
 
 const CELL = { height: 13, gap: 8, least: 15 };
 const NAME = { size: 11, bold: true };
@@ -54,15 +56,7 @@ export function seatAt(x: number, all: number, width: number) {
 }
 
 /** Draws the seats of a frame. */
-export function drawSeats(
-  painter: CanvasPainter,
-  {
-    frame,
-    model,
-    width,
-    selected,
-  }: { frame: Frame; model: Model; width: number; selected: number | null },
-) {
+export function drawSeats(painter: CanvasPainter, { frame, model, width, selected }: SeatsScene) {
   const { all } = frame.seats;
   const shown = seatsShown(all, width);
   const seats = seatsOf(frame, all);
@@ -79,7 +73,9 @@ export function drawSeats(
     }
     painter.mark(x, 0, cell, CELL.height, model.laneOf(id));
     if (id === selected) painter.fill(x, CELL.height + 1.5, cell, 2, painter.theme.ink);
-    writeName(painter, model.requestSpan(id).name, x, cell, NAME);
+    const { name } = model.requestSpan(id);
+    const words = painter.cut(name, Math.min(cell + 4, painter.width - x), NAME);
+    if (words.length > 2 || words === name) painter.text(words, x, 27, NAME);
   }
   if (shown === all) return;
   const others = seats.slice(shown).filter((id) => id !== null).length;
@@ -89,15 +85,4 @@ export function drawSeats(
     size: 10.5,
     color: painter.theme.muted,
   });
-}
-
-function writeName(
-  painter: CanvasPainter,
-  name: string,
-  x: number,
-  room: number,
-  style: TextStyle,
-) {
-  const words = painter.cut(name, Math.min(room + 4, painter.width - x), style);
-  if (words.length > 2 || words === name) painter.text(words, x, 27, style);
 }

@@ -3,7 +3,7 @@
  * pixels (`layer`, `pixels`) cannot be drawn.
  */
 
-import { CanvasPainter, SANS } from "./canvas_painter.ts";
+import { CanvasPainter, type Rect, SANS } from "./canvas_painter.ts";
 import type { Theme } from "./palette.ts";
 
 /** a path of rectangles with one paint and opacity */
@@ -147,10 +147,12 @@ class SvgContext {
     this.#path.push(`Q${this.#x(x1)} ${this.#y(y1)} ${this.#x(x)} ${this.#y(y)}`);
   }
 
-  rect(x: number, y: number, width: number, height: number) {
-    this.#path.push(
-      `M${this.#x(x)} ${this.#y(y)}h${this.#wide(width)}v${this.#high(height)}h${this.#wide(-width)}z`,
-    );
+  rect(...box: Rect) {
+    this.#path.push(this.#around(box));
+  }
+
+  #around([x, y, width, height]: Rect) {
+    return `M${this.#x(x)} ${this.#y(y)}h${this.#wide(width)}v${this.#high(height)}h${this.#wide(-width)}z`;
   }
 
   /** A whole circle. */
@@ -191,25 +193,18 @@ class SvgContext {
     if (!(width > 0 && height > 0)) return;
     const paint = `fill="${paintOf(this.fillStyle)}"`;
     const key = `${paint} ${this.globalAlpha} ${this.#clip}`;
-    const wide = this.#wide(width);
-    const path = `M${this.#x(x)} ${this.#y(y)}h${wide}v${this.#high(height)}h-${wide}z`;
     if (this.#filled?.key === key) this.elements.pop();
     else this.#filled = { key, path: "" };
     const filled = this.#filled;
-    filled.path += path;
+    filled.path += this.#around([x, y, width, height]);
     this.#add("path", `d="${filled.path}" ${paint}`);
     this.#filled = filled;
   }
 
   strokeRect(x: number, y: number, width: number, height: number) {
-    this.#add("rect", `${this.#rect(x, y, width, height)} fill="none"${this.#line()}`);
-  }
-
-  #rect(x: number, y: number, width: number, height: number) {
-    return (
-      `x="${this.#x(x)}" y="${this.#y(y)}" ` +
-      `width="${this.#wide(Math.max(0, width))}" height="${this.#high(Math.max(0, height))}"`
-    );
+    const size = [this.#wide(Math.max(0, width)), this.#high(Math.max(0, height))];
+    const box = `x="${this.#x(x)}" y="${this.#y(y)}" width="${size[0]}" height="${size[1]}"`;
+    this.#add("rect", `${box} fill="none"${this.#line()}`);
   }
 
   #line() {

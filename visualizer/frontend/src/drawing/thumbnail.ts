@@ -3,7 +3,7 @@
 import type { Model } from "../model/model.ts";
 import type { CanvasPainter } from "./canvas_painter.ts";
 import { drawLife } from "./lane.ts";
-import type { Stay } from "./lane_packing.ts";
+import { packLanes } from "./lane_packing.ts";
 import { drawMemoryArea, drawMiniMap, miniGrid } from "./mini_map.ts";
 import { type Scale, stepAxis, timeScale, wholeView } from "./time_axis.ts";
 
@@ -55,13 +55,7 @@ function drawOverTime(painter: CanvasPainter, model: Model, scale: Scale) {
 
 /** One row per lane, with its requests from their admission on. */
 function drawSeats(painter: CanvasPainter, model: Model, scale: Scale) {
-  const lanes: Stay[][] = Array.from({ length: Math.min(model.laneCount, LANES.most) }, () => []);
-  for (const { index, lane, segments, finished } of model.requests) {
-    if (lane === null) continue;
-    const from = segments.find(({ kind }) => kind !== "waiting")?.from;
-    const to = finished?.step ?? model.lastStep;
-    if (from != null) lanes[lane]?.push({ index, lane, from, to: Math.max(from, to) });
-  }
+  const lanes = packLanes(model).lanes.slice(0, Math.min(model.laneCount, LANES.most));
   const pitch = Math.min(LANES.pitch, LANES.height / Math.max(1, lanes.length));
   const scene = {
     scale,

@@ -31,6 +31,9 @@ const PITCH = SQUARE + 1.5;
 const MONO = { size: 11, mono: true };
 const CHARACTER = 6.6;
 
+/** where an item's chain is: its left end, its middle, and where the next level begins */
+type Place = { x: number; y: number; end: number };
+
 /** Row heights, in px. */
 export const treeRow = (narrow: boolean, projector: boolean) => (narrow ? 34 : projector ? 32 : 33);
 
@@ -108,6 +111,7 @@ function drawItem(painter: CanvasPainter, scene: TreeScene, item: TreeItem) {
   const x = columns[item.level];
   const y = yOf(scene)(item.row);
   const end = item.children.length && !narrow ? columns[item.level + 1] - 14 : width;
+  const place = { x, y, end };
   if (item.kind === "rest") {
     const { nodes, blocks } = item.folded;
     painter.text(`${plural(nodes, "more node")}, ${plural(blocks, "block")}`, x + 4, y + 4, {
@@ -117,8 +121,8 @@ function drawItem(painter: CanvasPainter, scene: TreeScene, item: TreeItem) {
     return;
   }
   if (item.kind === "request") {
-    drawTail(painter, scene, item.request, x + 2, y, end);
-    drawText(painter, tailText(scene.frame, item.request), x, y, end, painter.theme.muted);
+    drawTail(painter, scene, item.request, { x: x + 2, y, end });
+    drawText(painter, tailText(scene.frame, item.request), place, painter.theme.muted);
     return;
   }
   const { node } = item;
@@ -148,21 +152,14 @@ function drawItem(painter: CanvasPainter, scene: TreeScene, item: TreeItem) {
       `${plural(item.folded.nodes - 1, "more node")}, ${plural(item.folded.blocks - node.blocks.length, "block")}`,
       { color: painter.theme.muted },
     );
-  else if (!item.children.length) drawLeafWords(painter, scene, node, next, y, end);
+  else if (!item.children.length) drawLeafWords(painter, scene, node, { x: next, y, end });
   const muted = node.idle && !node.marks.length && !scene.path.has(node.id);
   const text = node.title || textless(scene, node);
-  drawText(painter, text, x, y, end, muted ? painter.theme.muted : painter.theme.ink);
+  drawText(painter, text, place, muted ? painter.theme.muted : painter.theme.ink);
 }
 
 /** The text of a chain, above it, cut where the next level begins. */
-function drawText(
-  painter: CanvasPainter,
-  whole: string,
-  x: number,
-  y: number,
-  end: number,
-  color: string,
-) {
+function drawText(painter: CanvasPainter, whole: string, { x, y, end }: Place, color: string) {
   const room = Math.floor((end - x) / CHARACTER);
   const text = visible(whole.slice(0, room + 1));
   painter.text(text.length > room ? `${text.slice(0, room - 1)}…` : text, x, y - 9, {
@@ -188,9 +185,7 @@ function drawLeafWords(
   painter: CanvasPainter,
   scene: TreeScene,
   node: TreeNode,
-  x: number,
-  y: number,
-  end: number,
+  { x, y, end }: Place,
 ) {
   const { theme } = painter;
   if (node.marks.length) {
@@ -200,7 +195,7 @@ function drawLeafWords(
   if (node.owners.length) {
     let next = x;
     for (const owner of node.owners.slice(0, 4))
-      next = drawTail(painter, scene, owner, next, y, end);
+      next = drawTail(painter, scene, owner, { x: next, y, end });
     return;
   }
   const { frame, model, selected } = scene;
@@ -225,9 +220,7 @@ function drawTail(
   painter: CanvasPainter,
   { frame, model }: TreeScene,
   request: number,
-  x: number,
-  y: number,
-  end: number,
+  { x, y, end }: Place,
 ) {
   const { theme } = painter;
   const span = model.requestSpan(request);

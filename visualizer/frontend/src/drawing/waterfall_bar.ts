@@ -37,8 +37,7 @@ export function drawBar(
   y: number,
   { high = BAR }: { high?: number } = {},
 ) {
-  for (const { cause, about, from, to } of parts)
-    drawPart(painter, cause, from, to, y, high, about);
+  for (const part of parts) drawPart(painter, part, y, high);
 }
 
 /**
@@ -79,16 +78,9 @@ function labelled(parts: Part[]) {
   return runs.filter(({ cause }) => LABELLED.has(cause) && cause !== "after_preemption");
 }
 
-function drawPart(
-  painter: CanvasPainter,
-  cause: string,
-  from: number,
-  to: number,
-  y: number,
-  high: number,
-  about: number | null,
-) {
+function drawPart(painter: CanvasPainter, part: Part, y: number, high: number) {
   const { theme } = painter;
+  const { cause, from, to } = part;
   const color = causeColour(theme, cause);
   const gap = to - from > 3 ? 0.7 : 0;
   const width = to - from - gap;
@@ -124,21 +116,14 @@ function drawPart(
       painter.frame(from, y - WAIT, Math.max(1, width), WAIT, color, 1, [2, 2]);
       return;
     default:
-      drawWait(painter, cause, from, width, y, about === null ? 1 : 0.5);
+      drawWait(painter, part, width, y);
   }
 }
 
 /** A low bar under a line, at half strength behind another request; a dashed line after a preemption. */
-function drawWait(
-  painter: CanvasPainter,
-  cause: string,
-  from: number,
-  width: number,
-  y: number,
-  strength: number,
-) {
+function drawWait(painter: CanvasPainter, { cause, about, from }: Part, width: number, y: number) {
   const color = causeColour(painter.theme, cause);
-  painter.faded(strength, () => painter.fill(from, y - WAIT, width, WAIT, color));
+  painter.faded(about === null ? 1 : 0.5, () => painter.fill(from, y - WAIT, width, WAIT, color));
   if (cause === "after_preemption") {
     const line = causeColour(painter.theme, "preempted");
     painter.line(from, y - WAIT + 1, from + width, y - WAIT + 1, line, 2, [3, 2]);

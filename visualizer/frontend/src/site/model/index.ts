@@ -26,16 +26,8 @@ export function loadModel(weights: ArrayBuffer, config: Config) {
     /** Returns KV memory. */
     newCache: (blocks: number, blockSize: number) => decoder.newCache(blocks, blockSize),
     /** Computes a step; see `batch.ts` for the arguments. */
-    forward(
-      cache: KVCache,
-      ids: Int32Array,
-      starts: Int32Array,
-      counts: Int32Array,
-      tables: Int32Array,
-      wanted: Int32Array,
-    ) {
-      const batch = makeBatch(ids, starts, counts, tables, wanted);
-      const logits = decoder.forward(cache, batch).slice();
+    forward(cache: KVCache, ...arrays: Parameters<typeof makeBatch>) {
+      const logits = decoder.forward(cache, makeBatch(...arrays)).slice();
       return { logits, ...summarize(logits, config.vocab_size) };
     },
   };
