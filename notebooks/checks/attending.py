@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from checks.guard import watched
-from checks.judging import counted, listed
+from checks.judging import counted
 from checks.lesson_02 import Promise
 from engine.core.compute.batch import Batch
 from engine.core.compute.kv_cache import KVCache
@@ -153,63 +153,103 @@ def _check_arguments(before: list[Array], after: list[Array]) -> None:
 def _check_caches(
     before: list[Array], caches: list[Array], new: list[Array], start: int, end: int
 ) -> None:
-    for name, was, now, given in zip(("k_cache", "v_cache"), before, caches, new, strict=True):
-        due = was.copy()
-        due[start:end] = given
+    for name, kind, was, now, given in zip(
+        ("k_cache", "v_cache"), ("key", "value"), before, caches, new, strict=True
+    ):
         for position in range(len(now)):
-            if np.array_equal(now[position], due[position], equal_nan=True):
-                continue
             is_new = start <= position < end
-            what = "is not that of its token" if is_new else "was written"
-            raise (Promise.KEPT if is_new else Promise.WRITTEN_ONCE).broken(
-                f"{_chunk(start, end)} came, with start = {start}. Position {position} of {name} "
-                f"{what}: it holds {_short(now[position])}.",
-                f"{counted(start, 'slot')} {'was' if start == 1 else 'were'} filled before; an empty "
-                f"slot holds nan, and nan plus anything is nan. The new tokens' slots are {start} to "
-                f"{end - 1}.",
+            if is_new and np.array_equal(now[position], given[position - start]):
+                continue
+            if not is_new and np.array_equal(was[position], now[position], equal_nan=True):
+                continue
+            did = f"{_chunk(start, end)} came, with start = {start}. "
+            if position < start:
+                raise Promise.WRITTEN_ONCE.broken(
+                    did + f"Position {position} of {name} was written twice.",
+                    f"{counted(start, 'slot')} {'was' if start == 1 else 'were'} filled before. "
+                    f"Where does the first new {kind} go?",
+                )
+            if is_new and np.isnan(now[position]).any():
+                raise Promise.KEPT.broken(
+                    did + f"Position {position} of {name} still holds nan.",
+                    f"A later token will read the {kind} of token {position}. An empty slot holds "
+                    "nan, and nan plus anything is nan.",
+                )
+            if is_new:
+                raise Promise.KEPT.broken(
+                    did + f"Position {position} of {name} does not hold its {kind}.",
+                    f"Which row of {kind[0]}_new belongs to token {position}?",
+                )
+            raise Promise.WRITTEN_ONCE.broken(
+                did + f"You wrote into position {position} of {name}.",
+                f"Token {position} has not come yet.",
             )
 
 
 def _check_output(output: Any, expected: Array, start: int, end: int, *, named: bool) -> None:
     count = end - start
     if not isinstance(output, np.ndarray) or output.shape != (count, SIZE):
-        is_array = isinstance(output, np.ndarray)
-        got = f"an array of shape {output.shape}" if is_array else repr(output)
+        got = (
+            f"an array of shape {output.shape}" if isinstance(output, np.ndarray) else repr(output)
+        )
         raise Promise.ARRAY.broken(
             f"{_chunk(start, end)} came, and you returned {got}.",
             f"Here that is a numpy array of shape ({count}, {SIZE}).",
         )
+    did = f"{_chunk(start, end)} came, with start = {start}. "
     for position in range(start, end):
         row, right = output[position - start], expected[position - start]
-        promise = _broken_by(row, right, position, end, named=named)
-        if promise is None:
-            continue
-        look = f"A right one is {_short(right)}."
-        if named:  # entry p of a row is the weight of position p
-            seen = [int(p) for p in np.flatnonzero(~(np.abs(row) <= 1e-9))]
-            look += (
-                f" These are weights: it saw {counted(len(seen), 'position')}, {listed(seen)}, and may "
-                f"see {position + 1}, from 0 to {position}. The weights add up to {row.sum():.3f}."
+        if np.isnan(row).any():
+            raise Promise.CAUSAL.broken(
+                did + f"Token {position} read nan.",
+                "Unwritten slots hold nan, and an average of nothing is nan as well. "
+                f"Token {position} may see slots 0 to {position}; which did it read?",
             )
-        raise promise.broken(
-            f"{_chunk(start, end)} came, with start = {start}. Token {position} read {_short(row)}.",
-            look,
+        if named:
+            _check_weights(row, right, position, end, did)
+        if not np.allclose(row, right, atol=1e-5):
+            raise Promise.AS_A_WHOLE.broken(
+                did + f"Token {position} read {_short(row)}.",
+                f"That gives {_short(right)}. It saw the right tokens. Which values does it mix?",
+            )
+
+
+def _check_weights(row: Array, right: Array, position: int, end: int, did: str) -> None:
+    """Check the weights: entry p of a row is the weight of position p. There are `end` positions."""
+    seen = [int(p) for p in np.flatnonzero(np.abs(row) > 1e-9)]
+    if any(p >= end for p in seen):
+        raise Promise.AS_A_WHOLE.broken(
+            did + f"Token {position} read {_short(row)}.",
+            f"Then it is {_short(right)}. No average of the values gives yours. What do you mix?",
         )
-
-
-def _broken_by(row: Array, right: Array, position: int, end: int, *, named: bool) -> Promise | None:
-    """Return the promise that a token's result breaks. There are `end` positions."""
-    if np.isnan(row).any():
-        return Promise.CAUSAL
-    if named:
-        seen = set(np.flatnonzero(np.abs(row) > 1e-9).tolist())
-        if any(one >= end for one in seen):
-            return Promise.AS_A_WHOLE
-        if seen != set(range(position + 1)):
-            return Promise.CAUSAL
-        if row.min() < 0 or abs(row.sum() - 1) > 1e-5:
-            return Promise.WEIGHTS
-    return None if np.allclose(row, right, atol=1e-5) else Promise.AS_A_WHOLE
+    should = list(range(position + 1))
+    if later := [p for p in seen if p > position]:
+        raise Promise.CAUSAL.broken(
+            did + f"Token {position} saw position {later[0]}.",
+            f"Position {later[0]} comes later. Within a chunk, which tokens may a token see?",
+        )
+    if seen != should:
+        hint = "It did not see itself." if position not in seen else f"It saw {seen}."
+        raise Promise.CAUSAL.broken(
+            did
+            + f"Token {position} saw {counted(len(seen), 'position')}, should see {len(should)}.",
+            hint,
+        )
+    if row.min() < 0:
+        raise Promise.WEIGHTS.broken(
+            did + f"A weight of token {position} is {row.min():.3f}.",
+            "A weight is a power of e, divided by a sum: it is above 0. Which line does that?",
+        )
+    if abs(row.sum() - 1) > 1e-5:
+        raise Promise.WEIGHTS.broken(
+            did + f"The weights of token {position} add up to {row.sum():.3f}.",
+            "Divide by the sum of what, and along which axis?",
+        )
+    if not np.allclose(row, right, atol=1e-5):
+        raise Promise.AS_A_WHOLE.broken(
+            did + f"The weights of token {position} are {_short(row)}.",
+            f"Then they are {_short(right)}. How are scores made of queries and keys?",
+        )
 
 
 def _short(row: Array) -> str:

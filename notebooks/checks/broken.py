@@ -1,6 +1,5 @@
 """The exception that a check raises for a broken promise."""
 
-from collections.abc import Iterable
 from enum import StrEnum
 
 
@@ -32,14 +31,3 @@ class Broken(Exception):
     def __init__(self, did: str, promise: str, look: str) -> None:
         super().__init__(did)
         self.did, self.promise, self.look = did, promise, look
-
-
-# A promise, whether it is kept, what the part did, and where to look.
-Kept = tuple[Promises, bool, str, str]
-
-
-def demand(promises: Iterable[Kept]) -> None:
-    """Raise Broken for the first promise that is not kept. Each may rely on those before it."""
-    for promise, is_kept, did, look in promises:
-        if not is_kept:
-            raise promise.broken(did, look)

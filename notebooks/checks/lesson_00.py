@@ -118,37 +118,71 @@ def attempt(first_token_steps: FirstTokenSteps, run: Run) -> None:
             "dictionary.",
         )
     right, names = truth(log), _names(log)
-    for request in [*answer, *(request for request in right if request not in answer)]:
-        said, step = answer.get(request), right.get(request)
-        name, look = names.get(request, repr(request)), _story(log, request, names)
-        if step is None:
-            raise Promise.ONLY_WITH_TOKENS.broken(f"Your dictionary has {name}.", look)
-        if request not in answer:
-            raise Promise.ALL_WITH_TOKENS.broken(f"{name} is missing.", look)
-        if said != step:
-            is_step = isinstance(said, Integral)
-            promise = Promise.FIRST_STEP if is_step else Promise.STEP_NUMBERS
-            raise promise.broken(f"You returned step {said!r} for {name}.", look)
+    if silent := [request for request in answer if request not in right]:
+        raise Promise.ONLY_WITH_TOKENS.broken(
+            f"Your dictionary has {listed(names.get(one, repr(one)) for one in silent)}.",
+            _why_not_in_it(silent[0], names),
+        )
+    if missing := [request for request in right if request not in answer]:
+        raise Promise.ALL_WITH_TOKENS.broken(
+            f"{listed(names[one] for one in missing)} is missing.",
+            _where_it_is(log, missing[0], names, right[missing[0]]),
+        )
+    for request, step in right.items():
+        if not isinstance(answer[request], Integral):
+            raise Promise.STEP_NUMBERS.broken(
+                f"For {names[request]} you returned {answer[request]!r}.",
+                "The log has whole numbers.",
+            )
+        if answer[request] != step:
+            raise Promise.FIRST_STEP.broken(
+                f"You returned step {answer[request]} for {names[request]}.",
+                _where_to_look(log, request, names[request], answer[request], step),
+            )
 
 
-def _story(log: EventLog, request: Any, names: dict[int, str]) -> str:
-    """Say what the log has about a request, step by step."""
-    reading = read(log)
-    steps = counted(len(reading.step_rows), "step")
-    if request not in names:
-        return f"The keys are request numbers, from 1: {listed(names.values())}. What is this key?"
-    row = next((one for one in reading.request_rows if one.request == request), None)
-    if row is None:
-        return f"The log has {steps}. Does any of them have a token of {names[request]}?"
-    own = sorted({token.step for token in reading.token_rows if token.request == request})
-    others = {token.request for token in reading.token_rows if token.step in own} - {request}
-    look = (
-        f"The log has {steps}, from step 1 on. {names[request]} arrives in step {row.arrived_step}, is "
-        f"admitted in step {row.admitted_step or 'none'} and has tokens in step {listed(own)}"
+def _why_not_in_it(key: Any, names: dict[int, str]) -> str:
+    if key not in names:
+        return "The keys are request numbers, from 1. What is this key?"
+    return f"Does any step of this log have a token of {names[key]}?"
+
+
+def _where_it_is(log: EventLog, request: int, names: dict[int, str], step: int) -> str:
+    """Return a hint about the step of a missing request's first token."""
+    rows = [token.request for token in read(log).token_rows if token.step == step]
+    look = f"Its first token is in step {step}. "
+    if len(rows) == 1:
+        return look + "Which event says so, and does yours get that far?"
+    look += (
+        f"That step has tokens of {listed(names[one] for one in rows)}: does yours read all rows?"
     )
-    return (
-        f"{look}, beside {listed(names[one] for one in sorted(others))}." if others else f"{look}."
-    )
+    if names[request].startswith("sample"):
+        look += " Two samples of a prompt are two requests."
+    return look
+
+
+def _where_to_look(log: EventLog, request: int, name: str, said: Any, step: int) -> str:
+    """Return a hint about what happened in the returned step."""
+    row = read(log).request(request)
+    arrived, admitted = row.arrived_step, row.admitted_step
+    steps = read(log).step_rows
+    if not 0 < said <= len(steps):
+        return (
+            f"There is no step {said}: the log has {counted(len(steps), 'step')}, from step 1 "
+            "on. Is yours a step's number, or a count of something else?"
+        )
+    if said == admitted:
+        return (
+            f"{name} is admitted in step {said} and gets its first token in step {step}. What happens "
+            "in between?"
+        )
+    if said < step and any(one.step == said for one in steps):
+        return f"Step {said} has no token of {name}. What does it have?"
+    if arrived is not None and said in (step - arrived, step - arrived + 1):
+        return "Return the step's number, not the length of the wait."
+    if any(token.request == request and token.step == said for token in read(log).token_rows):
+        return f"Step {said} has a token of {name}, but not its first one."
+    return f"Go through the log up to {name}'s first token. Which step has it?"
 
 
 def _names(log: EventLog) -> dict[int, str]:

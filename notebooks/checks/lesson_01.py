@@ -4,7 +4,7 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, product
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from checks.answer import Answer
@@ -56,6 +56,7 @@ class Promise(Promises):
 
 Weigh = Callable[..., list[float]]
 EXACT = 1e-6
+NEARLY = 0.005  # a difference that rounding to two places makes
 
 
 @dataclass(frozen=True)
@@ -138,17 +139,25 @@ def attempt(distribution: Weigh, case: Scores) -> None:
     """Check that they are probabilities, of the right tokens, and correct."""
     answer = call(distribution, list(case.logits), case.temperature, case.top_k, case.top_p)
     shares = _numbers(answer, case)
-    did = f"You returned {_text(shares)}, which sums to {sum(shares):.3f}."
     if case.temperature == 0:
-        best = [i for i, one in enumerate(case.logits) if one == max(case.logits)]
-        if abs(sum(shares) - 1) > EXACT or abs(sum(shares[i] for i in best) - 1) > EXACT:
-            raise Promise.GREEDY.broken(
-                did, "Try 0.5, 0.1, 0.01 on paper. What does the second-best token end up with?"
-            )
+        _check_greedy(shares, case)
         return
-    promise = _broken_by(shares, case) if any(shares) else Promise.KEEPS_ONE
-    if promise is not None:
-        raise promise.broken(did, _facts(shares, case))
+    if not any(shares):
+        look = "The likeliest token may reach top_p by itself. Is it in or out?"
+        if len(shares) == 1:
+            look = "There is only one token, so it is certain. What is the probability of that?"
+        raise Promise.KEEPS_ONE.broken(
+            f"You returned {_text(shares)}: no token can be drawn.", look
+        )
+    if abs(sum(shares) - 1) > EXACT:
+        look = "The cut tokens leave a gap. Which tokens share it?"
+        if sum(shares) > 1:
+            look = "That is more than 1. What do you divide by?"
+        raise Promise.SUMS_TO_1.broken(
+            f"You returned {_text(shares)}, which sums to {sum(shares):.3f}.", look
+        )
+    _check_kept(shares, case)
+    _check_shares(shares, case)
 
 
 def _numbers(answer: Any, case: Scores) -> list[float]:
@@ -176,49 +185,50 @@ def _numbers(answer: Any, case: Scores) -> list[float]:
     return shares
 
 
+def _check_greedy(shares: list[float], case: Scores) -> None:
+    best = [i for i, one in enumerate(case.logits) if one == max(case.logits)]
+    if abs(sum(shares) - 1) <= EXACT and abs(sum(shares[i] for i in best) - 1) <= EXACT:
+        return
+    look = "Try 0.5, 0.1, 0.01 on paper. What does the second-best token end up with?"
+    if len(best) > 1 and all(shares[i] > 0 for i in best):
+        look = (
+            "Several tokens are the likeliest here, and one is drawn. What do your numbers sum to?"
+        )
+    raise Promise.GREEDY.broken(f"With temperature 0 you returned {_text(shares)}.", look)
+
+
 def _softmax(logits: Sequence[float], temperature: float) -> list[float]:
     top = max(logits)
     return _shared([math.exp((one - top) / temperature) for one in logits])
 
 
-def _broken_by(shares: list[float], case: Scores) -> Promise | None:
-    """Return the first broken promise: top-k cuts first, then top-p cuts the rest."""
+def _check_kept(shares: list[float], case: Scores) -> None:
+    """Check that the likeliest tokens are kept: top-k cuts first, then top-p cuts the rest."""
     logits, top_k, top_p = case.logits, case.top_k, case.top_p
-    kept = [logits[i] for i, one in enumerate(shares) if one > 0]
-    cut = [logits[i] for i, one in enumerate(shares) if not one > 0]
+    kept = [i for i, one in enumerate(shares) if one > 0]
+    cut = [i for i in range(len(logits)) if i not in kept]
+    lost = max((logits[i] for i in cut), default=-math.inf)
+    worst = min(logits[i] for i in kept)
+    if lost > worst:
+        raise Promise.LIKELIEST_FIRST.broken(
+            f"You returned {_text(shares)}: a token of logit {worst:g} is kept, and one of {lost:g} "
+            "is cut.",
+            "The logits come in any order, and the answer is in theirs.",
+        )
     ordered = sorted(_softmax(logits, case.temperature), reverse=True)
-    most = min(top_k or len(ordered), len(ordered))
-    if abs(sum(shares) - 1) > EXACT:
-        return Promise.SUMS_TO_1
-    if cut and max(cut) > min(kept):
-        return Promise.LIKELIEST_FIRST
-    if top_k and len(kept) > _as_likely(ordered, most):
-        return Promise.TOP_K
-    needed = _reaching(_shared(ordered[:most]), top_p)
-    if len(kept) < needed:
-        return Promise.CUT_WHEN_ASKED if top_p == 1 else Promise.TOP_P
+    if top_k and len(kept) > _as_likely(ordered, min(top_k, len(ordered))):
+        raise Promise.TOP_K.broken(
+            f"You keep {counted(len(kept), 'token')}, with top_k = {top_k}.",
+            f"You returned {_text(shares)}. Which token should have been cut?",
+        )
+    left = _shared(ordered[: top_k or None])
+    needed = _reaching(left, top_p)
     # A function that keeps all ties at top-k has more tokens to share among, and may need more of them.
-    whole = _shared(ordered[: _as_likely(ordered, most)])
+    whole = _shared(ordered[: _as_likely(ordered, min(top_k or len(ordered), len(ordered)))])
+    if len(kept) < needed:
+        _too_few(len(kept), left, case)
     if len(kept) > _as_likely(ordered, max(needed, _reaching(whole, top_p))):
-        return Promise.TOP_P
-    right = _of_kept(shares, case)
-    is_close = all(abs(one - other) < EXACT for one, other in zip(shares, right, strict=True))
-    return None if is_close else Promise.PROPORTIONAL
-
-
-def _facts(shares: list[float], case: Scores) -> str:
-    """Say what top-k and top-p see, and what the kept tokens are worth."""
-    ordered = sorted(_softmax(case.logits, case.temperature), reverse=True)
-    left = _shared(ordered[: case.top_k or None])
-    right = _of_kept(shares, case) if any(shares) else [0.0] * len(shares)
-    difference = max(abs(one - other) for one, other in zip(shares, right, strict=True))
-    return (
-        f"You keep {counted(sum(one > 0 for one in shares), 'token')} of {len(shares)}. With the "
-        f"temperature, the probabilities are {_text(ordered)}, the likeliest first. Of what top_k = "
-        f"{case.top_k} leaves, the likeliest sum up to {_text(list(accumulate(left)))}; top_p is "
-        f"{case.top_p:g}. From the right shares of the tokens that you keep, yours differ by up to "
-        f"{difference:.2g}."
-    )
+        _too_many(len(kept), needed, left, ordered, case)
 
 
 def _shared(weights: list[float]) -> list[float]:
@@ -240,11 +250,75 @@ def _reaching(shares: list[float], top_p: float) -> int:
     return len(shares)
 
 
-def _of_kept(shares: list[float], case: Scores) -> list[float]:
+_CUT_TOO_EARLY = "At temperature 1 the cut would be right. Which comes first, temperature or cut?"
+
+
+def _as_at_temperature_one(kept: int, case: Scores) -> bool:
+    """Return whether `kept` tokens would be right at temperature 1."""
+    ordered = sorted(_softmax(case.logits, 1.0), reverse=True)[: case.top_k or None]
+    return case.temperature != 1 and kept == _reaching(_shared(ordered), case.top_p)
+
+
+def _too_few(kept: int, left: list[float], case: Scores) -> None:
+    if case.top_p == 1 or not kept:
+        raise Promise.CUT_WHEN_ASKED.broken(
+            f"You keep {counted(kept, 'token')} of {len(left)}.",
+            f"What does top_k = {case.top_k} cut here, and what does top_p = 1? Shares are rounded: "
+            "their sum may end just above 1, or just below.",
+        )
+    raise Promise.TOP_P.broken(
+        f"You keep {counted(kept, 'token')}, with {sum(left[:kept]):.3f} of the probability. "
+        f"top_p is {case.top_p:g}.",
+        _CUT_TOO_EARLY
+        if _as_at_temperature_one(kept, case)
+        else "Follow the sum, token by token. Is the one that crosses the line in or out?",
+    )
+
+
+def _too_many(
+    kept: int, needed: int, left: list[float], ordered: list[float], case: Scores
+) -> None:
+    enough = f"The {'likeliest has' if needed == 1 else f'{needed} likeliest have'}"
+    look = "Is it the smallest set?"
+    if case.top_k and kept == min(case.top_k, _reaching(ordered, case.top_p)):
+        look = "Top-k cuts first. Which tokens does top-p see then, and what is their sum?"
+    elif _as_at_temperature_one(kept, case):
+        look = _CUT_TOO_EARLY
+    raise Promise.TOP_P.broken(
+        f"You keep {counted(kept, 'token')}. {enough} {sum(left[:needed]):.3f} of what top-k leaves, "
+        f"and top_p is {case.top_p:g}.",
+        look,
+    )
+
+
+def _check_shares(shares: list[float], case: Scores) -> None:
+    right = _of_kept(shares, case.logits, case.temperature)
+    if _close(shares, right):
+        return
+    did = f"You returned {_text(shares)}."
+    if case.temperature != 1 and _close(shares, _of_kept(shares, case.logits, 1.0)):
+        raise Promise.PROPORTIONAL.broken(
+            did, "With temperature 1 it would be the same. Where does yours use the temperature?"
+        )
+    if _close(shares, _of_kept(shares, case.logits, 1 / case.temperature)):
+        raise Promise.PROPORTIONAL.broken(
+            did, "Does a high temperature make your probabilities bolder or more careful?"
+        )
+    look = "Compare two of the tokens: by which factor do they differ?"
+    if all(abs(mine - its) < NEARLY for mine, its in zip(shares, right, strict=True)):
+        look = "They are right to two places, and wrong behind them. Do you round?"
+    raise Promise.PROPORTIONAL.broken(did, look)
+
+
+def _of_kept(shares: list[float], logits: Sequence[float], temperature: float) -> list[float]:
     """Return the right shares of the kept tokens."""
-    whole = _softmax(case.logits, case.temperature)
+    whole = _softmax(logits, temperature)
     total = sum(one for one, mine in zip(whole, shares, strict=True) if mine > 0)
     return [one / total if mine > 0 else 0.0 for one, mine in zip(whole, shares, strict=True)]
+
+
+def _close(some: list[float], others: list[float]) -> bool:
+    return all(abs(one - other) < EXACT for one, other in zip(some, others, strict=True))
 
 
 def _text(shares: list[float]) -> str:

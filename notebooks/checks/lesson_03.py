@@ -1,13 +1,13 @@
 """Lesson 03: how much does a step compute, and how many bytes does it move?"""
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from numbers import Real
 
 from checks.answer import Answer
-from checks.broken import Promises
+from checks.broken import Broken, Promises
 from checks.guard import call
 from checks.judging import counted, listed
 from engine import CostRunner
@@ -173,7 +173,8 @@ def _size(step: Step) -> tuple[int, ...]:
 
 def attempt(count_work: CountWork, step: Step) -> None:
     """Compare an answer with the work of one step."""
-    answer = call(count_work, step.shape, list(step.rows), step.bytes_per_value)
+    rows = list(step.rows)
+    answer = call(count_work, step.shape, rows, step.bytes_per_value)
     if not (
         isinstance(answer, list | tuple)
         and len(answer) == 2
@@ -181,99 +182,196 @@ def attempt(count_work: CountWork, step: Step) -> None:
     ):
         raise Promise.PAIR.broken(f"You returned {answer!r}.", "What does count_work() return?")
     flops, moved = answer
-    work = _Work(step)
-    if work.flops != work.bytes and (flops, moved) == (work.bytes, work.flops):
+    right_flops, right_bytes = truth(step.shape, rows, step.bytes_per_value)
+    if right_flops != right_bytes and (flops, moved) == (right_bytes, right_flops):
         raise Promise.PAIR.broken(
             f"You count {flops:,.0f} FLOPs and {moved:,.0f} bytes.", "Which of the two comes first?"
         )
-    if not _close(moved, work.bytes):
-        did = f"You count {moved:,.0f} bytes; it is {work.bytes:,}."
-        readings, otherwise = work.misread_bytes(), Promise.KV_ONCE
-        if moved < work.weights * step.bytes_per_value:
-            otherwise = Promise.WEIGHTS_ONCE
-        raise _misread(moved, readings, otherwise).broken(did, work.facts)
-    if not _close(flops, work.flops):
-        did = f"You count {flops:,.0f} FLOPs; it is {work.flops:,}."
-        pairs = (flops - work.flops) / work.of_a_pair
-        causal = pairs == round(pairs) or _close(pairs, -work.tokens / 2)
-        otherwise = Promise.CAUSAL if causal else Promise.SUM
-        raise _misread(flops, work.misread_flops(), otherwise).broken(did, work.facts)
+    if not _close(moved, right_bytes):
+        raise Broken(
+            f"You count {moved:,.0f} bytes; it is {right_bytes:,}.", *_about_bytes(moved, step)
+        )
+    if not _close(flops, right_flops):
+        raise Broken(
+            f"You count {flops:,.0f} FLOPs; it is {right_flops:,}.", *_about_flops(flops, step)
+        )
 
 
 def _close(one: float, other: float) -> bool:
     return abs(one - other) <= 1e-9 * abs(other)
 
 
-Readings = Iterable[tuple[Promise, float]]
-
-
-def _misread(count: float, readings: Readings, otherwise: Promise) -> Promise:
-    """Return the promise of the first misreading that gives this count."""
-    return next((promise for promise, one in readings if _close(count, one)), otherwise)
-
-
-class _Work:
-    """What a step consists of, and the counts of those who misread it."""
-
-    def __init__(self, step: Step) -> None:
-        self.step, shape = step, step.shape
-        self.flops, self.bytes = truth(shape, step.rows, step.bytes_per_value)
-        self.weights = shape.layers * shape.layer_weights + shape.output_weights
-        self.tokens = sum(count for _, count in step.rows)
-        self.context = sum(start + count for start, count in step.rows)
-        self.of_a_pair = 4 * shape.layers * shape.heads * shape.head_size
-        self.pairs = sum(count * start + count * (count + 1) // 2 for start, count in step.rows)
-
-    @property
-    def facts(self) -> str:
-        """The sizes that matter, for a message."""
-        rows, shape = self.step.rows, self.step.shape
-        named = listed(f"the row ({start}, {count})" for start, count in rows)
+def _about_bytes(moved: float, step: Step) -> tuple[str, str]:
+    """Return promise and hint of the first misreading that gives this count."""
+    shape, size, rows = step.shape, step.bytes_per_value, len(step.rows)
+    weights = shape.layers * shape.layer_weights + shape.output_weights
+    kept = _kv_values(shape) * sum(start + count for start, count in step.rows)
+    tokens = sum(count for _, count in step.rows)
+    there = f"There {'is' if rows == 1 else 'are'} {counted(rows, 'row')} here"
+    often = f"{there}: how often are they fetched?"
+    asking = f"There are {shape.heads} query heads and {shape.kv_heads} KV heads."
+    one_layer = shape.layer_weights + shape.output_weights
+    misreadings = [
+        (
+            (one_layer + kept) * size,
+            Promise.WEIGHTS_ONCE,
+            f"The model has {counted(shape.layers, 'layer')}. How many of them are fetched?",
+        ),
+        (
+            (weights - shape.output_weights + kept) * size,
+            Promise.WEIGHTS_ONCE,
+            "The output layer turns the last layer's result into logits. Do you count its weights?",
+        ),
+        *(
+            (
+                (weights + _kv_values(shape) * sum(row)) * size,
+                Promise.KV_ONCE,
+                f"{there}, and you count one. What does your loop do with each row?",
+            )
+            for row in step.rows
+            if rows > 1
+        ),
+        ((weights + kept), Promise.BYTES, "You counted values. How many bytes has each?"),
+        ((weights + kept) * 2, Promise.BYTES, f"Here a value has {size} bytes."),
+        (
+            weights + kept * size,
+            Promise.BYTES,
+            "The weights are values, too. How many bytes has each?",
+        ),
+        ((rows * weights + kept) * size, Promise.WEIGHTS_ONCE, often),
+        ((tokens * weights + kept) * size, Promise.WEIGHTS_ONCE, often),
+        (
+            (weights + kept // shape.kv_heads * shape.heads) * size,
+            Promise.KV_ONCE,
+            f"{asking} Which of them are in memory?",
+        ),
+        (
+            (weights + kept - _kv_values(shape) * tokens) * size,
+            Promise.KV_ONCE,
+            "The new tokens have keys and values, too. Where are these written?",
+        ),
+        (
+            (weights + kept + _kv_values(shape) * tokens) * size,
+            Promise.KV_ONCE,
+            "The new tokens' keys and values count once. Do you count them as written and as read?",
+        ),
+        (
+            (weights + kept // shape.layers) * size,
+            Promise.KV_ONCE,
+            f"There are {shape.layers} layers, and a token has keys and values in each.",
+        ),
+        (
+            (weights + kept // 2) * size,
+            Promise.KV_ONCE,
+            f"A token has a key and a value, and each number in them has {size} bytes. Is one of "
+            "these factors missing?",
+        ),
+    ]
+    for count, promise, look in misreadings:
+        if _close(moved, count):
+            return promise, look
+    if moved < weights * size:
         return (
-            f"Work out {named} by hand: {counted(self.tokens, 'token')} in "
-            f"{counted(len(rows), 'row')}, {counted(shape.layers, 'layer')}, "
-            f"{counted(self.pairs, 'pair')} of a token and a position that it sees, keys and values of "
-            f"{counted(self.context, 'token')} for {shape.kv_heads} of {counted(shape.heads, 'head')}, "
-            f"{self.step.bytes_per_value} bytes a value. Which of these does your count use?"
+            Promise.WEIGHTS_ONCE,
+            "That is less than the weights alone. Do you count all layers, and the output layer?",
         )
+    return Promise.KV_ONCE, f"How many tokens' keys and values are moved for {_rows(step)}?"
 
-    def misread_bytes(self) -> Readings:
-        """Yield a promise and the bytes of a reader who breaks it."""
-        shape, size, rows = self.step.shape, self.step.bytes_per_value, self.step.rows
-        values, weights = _kv_values(shape), self.weights
-        kept = values * self.context
-        for others in (
-            shape.layer_weights + shape.output_weights,  # one layer
-            weights - shape.output_weights,
-            len(rows) * weights,
-            self.tokens * weights,
-        ):
-            yield Promise.WEIGHTS_ONCE, (others + kept) * size
-        for moved in (
-            *(values * sum(row) for row in rows if len(rows) > 1),
-            kept // shape.kv_heads * shape.heads,
-            kept - values * self.tokens,
-            kept + values * self.tokens,
-            kept // shape.layers,
-            kept // 2,
-        ):
-            yield Promise.KV_ONCE, (weights + moved) * size
-        for wrong in (weights + kept, (weights + kept) * 2, weights + kept * size):
-            yield Promise.BYTES, wrong
 
-    def misread_flops(self) -> Readings:
-        """Yield the same for FLOPs."""
-        shape, rows, right = self.step.shape, self.step.rows, self.flops
-        square = sum(count * (start + count) for start, count in rows)
-        own = sum(count * (count + 1) // 2 for _, count in rows)
-        attention, output = self.of_a_pair * self.pairs, 2 * shape.output_weights
-        yield Promise.EVERY_LAYER, right - attention + attention // shape.layers
-        yield Promise.OUTPUT_PER_ROW, right - output * (len(rows) - 1)
-        yield Promise.TWO_PER_WEIGHT, right / 2
-        yield Promise.OUTPUT_PER_ROW, right + output * (self.tokens - len(rows))
-        yield Promise.ATTENTION, right - attention
-        keys_only = self.of_a_pair // shape.heads * (shape.heads - shape.kv_heads)
-        yield Promise.QUERY_HEADS, right - keys_only * self.pairs
-        yield Promise.FOUR_PER_PAIR, right - attention // 2
-        for pairs in (square - self.pairs, -self.tokens, own - self.pairs):
-            yield Promise.CAUSAL, right + self.of_a_pair * pairs
+def _about_flops(flops: float, step: Step) -> tuple[str, str]:
+    """Do the same for FLOPs."""
+    shape, rows = step.shape, step.rows
+    right = truth(shape, rows, 1)[0]
+    tokens = sum(count for _, count in rows)
+    pair = 4 * shape.layers * shape.heads * shape.head_size
+    pairs = sum(count * start + count * (count + 1) // 2 for start, count in rows)
+    square = sum(count * (start + count) for start, count in rows)
+    own = sum(count * (count + 1) // 2 for _, count in rows)
+    start, many = max(rows, key=lambda row: row[1])
+    latest = max(start for start, _ in rows)
+    all_pairs = pair * pairs
+    misreadings = [
+        (
+            right - all_pairs + all_pairs // shape.layers,
+            Promise.EVERY_LAYER,
+            f"There {'is' if shape.layers == 1 else 'are'} {counted(shape.layers, 'layer')}.",
+        ),
+        (
+            right - 2 * shape.output_weights * (len(rows) - 1),
+            Promise.OUTPUT_PER_ROW,
+            f"There are {counted(len(rows), 'row')}, and each belongs to another request.",
+        ),
+        (
+            right / 2,
+            Promise.TWO_PER_WEIGHT,
+            "A weight is multiplied, and the product is added: two FLOPs.",
+        ),
+        (
+            right + 2 * shape.output_weights * (tokens - len(rows)),
+            Promise.OUTPUT_PER_ROW,
+            f"{counted(tokens, 'token')} and {counted(len(rows), 'row')}: which of the tokens needs "
+            "logits for a next token?",
+        ),
+        (
+            right - pair * pairs,
+            Promise.ATTENTION,
+            "Where does your count use the length of the context?",
+        ),
+        (
+            right - pair // shape.heads * (shape.heads - shape.kv_heads) * pairs,
+            Promise.QUERY_HEADS,
+            f"With {shape.kv_heads} KV heads for {shape.heads} heads there are fewer keys, "
+            "but as many queries.",
+        ),
+        (
+            right - all_pairs // 2,
+            Promise.FOUR_PER_PAIR,
+            "A query is multiplied with a key, and a weight with a value: two products.",
+        ),
+        (
+            right + pair * (square - pairs),
+            Promise.CAUSAL,
+            f"In the row ({start}, {many}), token {start} attended to all {start + many} of them. "
+            "Those after it did not exist yet.",
+        ),
+        (
+            right - pair * tokens,
+            Promise.CAUSAL,
+            "A token is part of its own context. Is it in yours?",
+        ),
+        (
+            right + pair * (own - pairs),
+            Promise.CAUSAL,
+            f"Before a row that starts at {latest} there are {latest} tokens. Does yours count them?",
+        ),
+        (
+            right + 2 * shape.layers * shape.layer_weights * sum(start for start, _ in rows),
+            Promise.SUM,
+            f"Of {_rows(step)}, {counted(tokens, 'token')} goes through the layers now. The keys and "
+            "values of those before are kept.",
+        ),
+    ]
+    for count, promise, look in misreadings:
+        if _close(flops, count):
+            return promise, look
+    more = (flops - right) / pair
+    if more == round(more):
+        return (
+            Promise.CAUSAL,
+            f"You count {counted(pairs + round(more), 'pair')}; in {_rows(step)} there are {pairs}. "
+            "List the positions that each token attends to.",
+        )
+    if _close(more, -tokens / 2):
+        return (
+            Promise.CAUSAL,
+            "Half of a square counts a token only half in its own context. List the positions that "
+            "each token attends to.",
+        )
+    return (
+        Promise.SUM,
+        f"Work out {_rows(step)} by hand: the layers, the output layer, the pairs.",
+    )
+
+
+def _rows(step: Step) -> str:
+    return listed(f"the row ({start}, {count})" for start, count in step.rows)

@@ -62,15 +62,13 @@ class Promise(Promises):
 
 
 Admit = Callable[..., list[Any]]
-Row = tuple[str, int, int]  # id, tokens, seats
-Left = tuple[int, int, int]  # seats, tokens, blocks
 
 
 @dataclass(frozen=True)
 class Queue:
     """The waiting requests, as (id, tokens, seats), and what is left for them in this step."""
 
-    waiting: tuple[Row, ...]
+    waiting: tuple[tuple[str, int, int], ...]
     seats: int
     budget: int
     blocks: int
@@ -82,41 +80,9 @@ class Queue:
             + (f" and {samples} samples" if samples > 1 else "")
             for id_, tokens, samples in self.waiting
         ]
-        left = _amounts((self.seats, self.budget, self.blocks))
-        return f"Queue: {listed(people)}. Left in this step: {left} of {self.block_size} slots."
-
-    def missing(self, row: Row, left: Left) -> Promise | None:
-        """Return the promise that is broken if a request is admitted now."""
-        _, tokens, samples = row
-        seats, budget, blocks = left
-        if samples > seats:
-            return Promise.SEATS
-        if not budget:
-            return Promise.BUDGET
-        return Promise.BLOCKS if self._blocks_of(tokens) > blocks else None
-
-    def after(self, row: Row, left: Left) -> Left:
-        """Return what is left after a request is admitted."""
-        _, tokens, samples = row
-        seats, budget, blocks = left
-        return seats - samples, budget - min(tokens, budget), blocks - self._blocks_of(tokens)
-
-    def turn(self, row: Row, left: Left) -> str:
-        """Say what was left when it was a request's turn, and what it needs."""
-        id_, tokens, samples = row
-        need = _amounts((samples, tokens, self._blocks_of(tokens)))
-        look = f"When it was {id_}'s turn, {_amounts(left)} were left. All of {id_} needs {need}."
-        if 0 < left[1] < tokens:
-            look += f" This step computes {left[1]} of its tokens. Where does the rest go?"
-        return look
-
-    def _blocks_of(self, tokens: int) -> int:
-        return -(-tokens // self.block_size)
-
-
-def _amounts(left: Left) -> str:
-    seats, tokens, blocks = left
-    return f"{counted(seats, 'seat')}, {counted(tokens, 'token')} and {counted(blocks, 'block')}"
+        blocks = f"{counted(self.blocks, 'free block')} of {self.block_size} slots"
+        left = listed([counted(self.seats, "seat"), counted(self.budget, "token"), blocks])
+        return f"Queue: {listed(people)}. Left in this step: {left}."
 
 
 class YourAdmission(Fcfs):
@@ -164,28 +130,85 @@ def _size(queue: Queue) -> tuple[int, ...]:
 
 def attempt(admit: Admit, queue: Queue) -> None:
     """Check that the answer fits, skips no request and leaves out no request that fits."""
-    left = queue.seats, queue.budget, queue.blocks
-    answer = call(admit, list(queue.waiting), *left, queue.block_size)
+    answer = call(
+        admit, list(queue.waiting), queue.seats, queue.budget, queue.blocks, queue.block_size
+    )
     ids = [id_ for id_, _, _ in queue.waiting]
     if not isinstance(answer, list | tuple):
         raise Promise.LIST.broken(f"You returned {answer!r}.", "What does admit() return?")
     chosen = list(answer)
-    did = f"You admitted {listed(chosen)}"
     if any(one not in ids for one in chosen) or len(set(chosen)) < len(chosen):
-        raise Promise.WAITING_ONCE.broken(f"{did}.", f"The waiting requests: {listed(ids)}.")
-    for row in (row for row in queue.waiting if row[0] in chosen):
-        if promise := queue.missing(row, left):
-            raise promise.broken(f"{did}.", queue.turn(row, left))
-        left = queue.after(row, left)
+        raise Promise.WAITING_ONCE.broken(
+            f"You admitted {listed(chosen)}.",
+            f"The waiting requests are {listed(ids)}." if ids else "No request is waiting.",
+        )
+    _check_limits(chosen, queue)
     if chosen != ids[: len(chosen)]:
         first = next(id_ for id_, mine in zip(ids, [*chosen, None], strict=False) if id_ != mine)
         raise Promise.IN_ORDER.broken(
-            f"{did}.",
+            f"You admitted {listed(chosen)}.",
             f"{first} was at the head when another request was admitted. Follow {first} if small "
             "requests keep arriving.",
         )
-    for row in queue.waiting[len(chosen) :][:1]:
-        if not queue.missing(row, left):
-            raise Promise.AS_MANY_AS_FIT.broken(
-                f"{did}, and left {row[0]} waiting.", queue.turn(row, left)
+    _check_none_is_left_out(chosen, queue)
+
+
+def _left_after(chosen: list[str], queue: Queue) -> tuple[int, int, int]:
+    """Return the seats, tokens and blocks that remain; below 0 if too much was given away."""
+    seats, budget, blocks = queue.seats, queue.budget, queue.blocks
+    for id_, tokens, samples in queue.waiting:
+        if id_ in chosen:
+            seats, budget = seats - samples, budget - min(tokens, budget)
+            blocks -= _blocks_of(tokens, queue)
+    return seats, budget, blocks
+
+
+def _blocks_of(tokens: int, queue: Queue) -> int:
+    return -(-tokens // queue.block_size)
+
+
+def _check_limits(chosen: list[str], queue: Queue) -> None:
+    people = {id_: (tokens, samples) for id_, tokens, samples in queue.waiting}
+    in_order = [id_ for id_ in people if id_ in chosen]
+    for count, id_ in enumerate(in_order, 1):
+        tokens, _ = people[id_]
+        before, after = (_left_after(in_order[:end], queue) for end in (count - 1, count))
+        chunk = min(tokens, before[1])
+        did = f"You admitted {listed(chosen)}."
+        if after[0] < 0:
+            look = f"When it was {id_}'s turn, {counted(before[0], 'seat')} "
+            look += f"{'was' if before[0] == 1 else 'were'} left."
+            several = [one for one in in_order[:count] if people[one][1] > 1]
+            if several:
+                look += f" {several[-1]} needs {people[several[-1]][1]}: one for each sample."
+            raise Promise.SEATS.broken(did, look)
+        if chunk == 0:
+            raise Promise.BUDGET.broken(did, f"When it was {id_}'s turn, the budget was spent.")
+        if after[2] < 0:
+            look = (
+                f"{id_} has {counted(tokens, 'token')}, which {'needs' if tokens == 1 else 'need'} "
+                f"{counted(_blocks_of(tokens, queue), 'block')}. At that moment {before[2]} "
+                f"{'was' if before[2] == 1 else 'were'} free."
             )
+            if chunk < tokens and _blocks_of(chunk, queue) <= before[2]:
+                look += (
+                    f" The first chunk, {counted(chunk, 'token')}, fits. Where does the rest go?"
+                )
+            raise Promise.BLOCKS.broken(did, look)
+
+
+def _check_none_is_left_out(chosen: list[str], queue: Queue) -> None:
+    if len(chosen) == len(queue.waiting):
+        return
+    seats, budget, blocks = _left_after(chosen, queue)
+    id_, tokens, samples = queue.waiting[len(chosen)]
+    chunk = min(tokens, budget)
+    if samples > seats or chunk == 0 or _blocks_of(tokens, queue) > blocks:
+        return
+    left = f"{counted(seats, 'seat')}, {counted(budget, 'token')} and {counted(blocks, 'block')}"
+    look = f"When it was {id_}'s turn, {left} were left."
+    if chunk < tokens:
+        look += f" {id_} has {tokens} tokens to compute: the budget is enough for a chunk of them."
+    raise Promise.AS_MANY_AS_FIT.broken(
+        f"You admitted {listed(chosen)}, and left {id_} waiting.", look
+    )

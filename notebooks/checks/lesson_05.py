@@ -5,7 +5,7 @@ from itertools import chain
 from typing import Any
 
 from checks.answer import Answer
-from checks.broken import Promises
+from checks.broken import Broken, Promises
 from checks.guard import watched
 from checks.judging import counted, listed
 from checks.pool_stories import Act, Story, cases  # noqa: F401 (the judge takes them from here)
@@ -59,6 +59,10 @@ class Promise(Promises):
 
 MakePool = Callable[[int], Any]  # number of blocks -> a pool
 Tables = dict[str, list[int]]  # request -> its blocks
+ALL_OR_NOTHING = (
+    Promise.ALL_OR_NOTHING,
+    "What would a request do with a part of what it needs? Only None says that nothing was allocated.",
+)
 
 
 class YourPool(BlockPool):
@@ -111,145 +115,209 @@ def adapt(part: type | None) -> Callable[[int], BlockPool]:
 def attempt(part: type, story: Story) -> None:
     """Play a story and check every answer; at the end, ask for all free blocks."""
     with watched(part):
-        play = _Play(part, story)
+        pool = part(story.num_blocks)
+        tables: dict[str, list[int]] = {}
         for act in story.acts:
-            play.act(act)
-        play.ask_for_the_rest()
+            _play(pool, act, tables, story)
+        _check_the_rest(pool, tables, story)
         if len(story.acts) == 5:  # a single pool has kept all promises in all shorter stories
-            play.check_a_second_pool(part(story.num_blocks))
+            _check_a_second_pool(pool, part(story.num_blocks), tables, story)
 
 
-class _Play:
-    """A learner's pool, and the blocks that each request holds."""
+def _holders(block: int, tables: Tables) -> list[str]:
+    return [who for who, table in tables.items() if block in table]
 
-    def __init__(self, part: MakePool, story: Story) -> None:
-        self._pool, self._story = part(story.num_blocks), story
-        self._tables: Tables = {}
 
-    @property
-    def _free(self) -> int:
-        return self._story.num_blocks - len(set(chain.from_iterable(self._tables.values())))
+def _free(tables: Tables, story: Story) -> int:
+    return story.num_blocks - len(set(chain.from_iterable(tables.values())))
 
-    @property
-    def _facts(self) -> str:
-        """Who holds what, for a message."""
-        held = [
-            f"{who} held {listed(f'block {block}' for block in table)}"
-            for who, table in self._tables.items()
-            if table
-        ]
-        holders = listed(held) if held else "no request held a block"
-        free = f"{self._free} of {counted(self._story.num_blocks, 'block')}"
-        return f"Before that, {holders}; {free} {'was' if self._free == 1 else 'were'} free."
 
-    def act(self, act: Act) -> None:
-        """Play an act and check the pool's answer."""
-        table = self._tables.setdefault(act.who, [])
-        match act.verb:
-            case "take":
-                answer, did = self._pool.allocate(act.blocks), f"When {act}, you returned "
-                if act.blocks <= self._free:
-                    table += self._checked(answer, act.blocks, did)
-                elif answer is not None:
-                    raise Promise.ALL_OR_NOTHING.broken(f"{did}{answer!r}.", self._facts)
-            case "share":
-                for block in self._tables[act.of]:
-                    self._pool.share(block)
-                table += self._tables[act.of]
-            case "write":
-                table[-1] = self._written(act)
-            case _:
-                while table:
-                    self._pool.release(table.pop())
+def _play(pool: Any, act: Act, tables: Tables, story: Story) -> None:
+    table = tables.setdefault(act.who, [])
+    match act.verb:
+        case "take":
+            free = _free(tables, story)
+            answer = pool.allocate(act.blocks)
+            if act.blocks <= free:
+                table += _checked(answer, act.blocks, f"When {act}", tables, story)
+            elif answer is not None:
+                raise Broken(
+                    f"{act}. {_are(free)} free, and you returned {answer!r}.", *ALL_OR_NOTHING
+                )
+        case "share":
+            for block in tables[act.of]:
+                pool.share(block)
+            table += tables[act.of]
+        case "write":
+            table[-1] = _written(pool, act, tables, story)
+        case _:
+            while table:
+                pool.release(table.pop())
 
-    def _written(self, act: Act) -> int:
-        """Return the block into which the request writes from now on."""
-        block = self._tables[act.who][-1]
-        shared = any(block in table for who, table in self._tables.items() if who != act.who)
-        answer = self._pool.writable(block)
-        did = f"When {act}, block {block}, you returned "
-        if shared and not self._free:
-            if answer is None:
-                return block
-            raise Promise.NO_ROOM.broken(f"{did}{answer!r}.", self._facts)
-        promise = _broken_by(answer, block, shared=shared)
-        if promise is not None:
-            raise promise.broken(f"{did}{answer!r}.", self._facts)
-        own, copied = answer
-        if not shared:
-            return block
-        [own] = self._checked([own], 1, did)
-        if not copied:
-            raise Promise.SAYS_COPY.broken(f"{did}{answer!r}.", self._facts)
-        return own
 
-    def _checked(self, answer: Any, count: int, did: str) -> list[int]:
-        """Return the answer if it is `count` different free blocks."""
-        did += f"{answer!r}."
+def _written(pool: Any, act: Act, tables: Tables, story: Story) -> int:
+    """Return the block into which the request writes from now on."""
+    block, free = tables[act.who][-1], _free(tables, story)
+    others = [who for who in _holders(block, tables) if who != act.who]
+    answer = pool.writable(block)
+    did = f"{act}, block {block}. You returned {answer!r}."
+    if others and not free:
         if answer is None:
-            raise Promise.ALLOCATES.broken(did, self._facts)
-        if not isinstance(answer, list | tuple) or len(answer) != count:
-            raise Promise.LIST.broken(did, self._facts)
-        for index, block in enumerate(answer):
-            if not hasattr(block, "__index__"):
-                raise Promise.LIST.broken(did, f"{block!r} is not the number of a block.")
-            if block not in range(self._story.num_blocks):
-                raise Promise.NUMBERED.broken(did, self._facts)
-            if block in answer[:index]:
-                raise Promise.ONCE.broken(did, f"Block {block} is in there twice.")
-            if any(block in table for table in self._tables.values()):
-                raise Promise.NOT_SHARED.broken(
-                    did, f"{self._facts} Follow block {block} through the story."
-                )
-        return list(answer)
-
-    def ask_for_the_rest(self) -> None:
-        """Check that Zoe gets all free blocks, and then no more."""
-        if free := self._free:
-            answer = self._pool.allocate(free)
-            if answer is None:
-                fewer = range(free - 1, 0, -1)
-                had = next((one for one in fewer if self._pool.allocate(one) is not None), 0)
-                raise Promise.NO_LEAK.broken(
-                    f"When Zoe asks for the rest, {had or 'none'} can be allocated.", self._facts
-                )
-            did = "When Zoe asks for the rest, you returned "
-            self._tables = self._tables | {"Zoe": self._checked(answer, free, did)}
-        more = self._pool.allocate(1)
-        did = "When Zoe asks for one more and none is free, you returned "
-        if isinstance(more, list | tuple) and more:
-            self._checked(more, 1, did)  # says whose block it is
-        if more is not None:
-            raise Promise.ALL_OR_NOTHING.broken(f"{did}{more!r}.", self._facts)
-
-    def check_a_second_pool(self, second: Any) -> None:
-        """Check that two pools have nothing in common. Zoe holds the blocks that are in no table."""
-        every = self._story.num_blocks
-        for block in second.allocate(every) or ():
-            second.share(block)
-        for block in chain.from_iterable(self._tables.values()):
-            self._pool.release(block)
-        more, again = second.allocate(1), self._pool.allocate(every)
-        if more is not None or again is None:
-            raise Promise.OWN_BLOCKS.broken(
-                "Then a second pool was made. It allocated all its blocks and shared each of them, "
-                "and all blocks of the first pool were released. After that, the second pool "
-                f"allocated {more!r}, and the first one {again!r}.",
-                "Where are free blocks and holders kept: in the object, or in the class?",
-            )
-
-
-def _broken_by(answer: Any, block: int, *, shared: bool) -> Promise | None:
-    """Return the promise that an answer of writable() breaks, whatever is free."""
-    if answer is None and not shared:
-        return Promise.ALONE
+            return block
+        raise Promise.NO_ROOM.broken(
+            did, f"{listed(others)} {_reads(others)} block {block}, too, and no block is free."
+        )
+    if answer is None and not others:
+        raise Promise.ALONE.broken(
+            did, f"Which requests held block {block} before, and which hold it now?"
+        )
     if not isinstance(answer, list | tuple) or len(answer) != 2:
-        return Promise.PAIR
+        raise Promise.PAIR.broken(did, f"{_are(free)} free, and {_held(block, others)}.")
     own, copied = answer
-    if isinstance(own, bool) or copied not in (True, False) or not hasattr(own, "__index__"):
-        return Promise.PAIR
-    if shared:
-        return Promise.NO_OVERWRITE if own == block else None
-    if copied:
-        return Promise.COPY_IF_SHARED
-    return None if own == block else Promise.ALONE
+    if isinstance(own, bool) or copied not in (True, False):
+        raise Promise.PAIR.broken(did, "Which of the two comes first?")
+    if not hasattr(own, "__index__"):
+        raise Promise.PAIR.broken(
+            did, f"{own!r} is not the number of a block. What does allocate(1) return?"
+        )
+    if not others and copied:
+        raise Promise.COPY_IF_SHARED.broken(did, f"Block {block} has no other holder. Why copy it?")
+    if not others:
+        if own != block:
+            raise Promise.ALONE.broken(did, f"What {act.who} wrote before is in block {block}.")
+        return block
+    if own == block:
+        raise Promise.NO_OVERWRITE.broken(
+            did, f"{listed(others)} {_reads(others)} block {block}, too."
+        )
+    [own] = _checked([own], 1, f"When {act}", tables, story)
+    if not copied:
+        raise Promise.SAYS_COPY.broken(
+            did, f"What {act.who} wrote before is in block {block}, and block {own} is another one."
+        )
+    return own
+
+
+def _checked(answer: Any, count: int, when: str, tables: Tables, story: Story) -> list[int]:
+    """Return the answer if it is `count` different free blocks."""
+    free = _free(tables, story)
+    if answer is None:
+        raise Promise.ALLOCATES.broken(f"{when}, you returned None.", f"{_are(free)} free.")
+    if not isinstance(answer, list | tuple) or len(answer) != count:
+        raise Promise.LIST.broken(
+            f"{when}, you returned {answer!r}.",
+            f"{counted(count, 'block')} requested, {free} free.",
+        )
+    for index, block in enumerate(answer):
+        if not hasattr(block, "__index__"):
+            raise Promise.LIST.broken(
+                f"{when}, you returned {answer!r}.", f"{block!r} is not the number of a block."
+            )
+        if block not in range(story.num_blocks):
+            raise Promise.NUMBERED.broken(
+                f"{when}, you allocated {block!r}.",
+                f"A pool of {counted(story.num_blocks, 'block')} has "
+                f"{listed(range(story.num_blocks))}.",
+            )
+        if block in answer[:index]:
+            raise Promise.ONCE.broken(
+                f"{when}, you allocated {answer!r}.", f"Block {block} is in there twice."
+            )
+        if holders := _holders(block, tables):
+            raise Promise.NOT_SHARED.broken(
+                f"{when}, you allocated block {block}. {listed(holders)} still "
+                f"{'holds' if len(holders) == 1 else 'hold'} it.",
+                _last_seen(block, story, holders),
+            )
+    return list(answer)
+
+
+def _last_seen(block: int, story: Story, holders: list[str]) -> str:
+    match story.acts[-1]:
+        case Act(who, "leave"):
+            return f"{who} released block {block}. How many holders had it before that?"
+        case Act(who, "write"):
+            return f"{who} has a copy now and released block {block}. Did all other holders?"
+    return f"Follow block {block} through the story. Which requests released it? Did {holders[0]}?"
+
+
+def _check_the_rest(pool: Any, tables: Tables, story: Story) -> None:
+    """Check that Zoe gets all free blocks, and then no more."""
+    free = _free(tables, story)
+    if free:
+        answer = pool.allocate(free)
+        if answer is None:
+            fewer = range(free - 1, 0, -1)
+            had = next((one for one in fewer if pool.allocate(one) is not None), 0)
+            raise Promise.NO_LEAK.broken(
+                f"In the end {_holdings(tables)}, so {counted(free, 'block')} should be free. "
+                f"{had or 'None'} can be allocated.",
+                _leak(free - had, tables, story),
+            )
+        rest = _checked(answer, free, "When Zoe asks for the rest", tables, story)
+        tables = tables | {"Zoe": rest}
+    more = pool.allocate(1)
+    if more is not None and (not isinstance(more, list | tuple) or not more):
+        raise Broken(
+            f"When Zoe asks for one more and none is free, you returned {more!r}.", *ALL_OR_NOTHING
+        )
+    if more is not None:
+        _checked(more, 1, "When Zoe asks for one more and none is free", tables, story)
+
+
+def _check_a_second_pool(pool: Any, second: Any, tables: Tables, story: Story) -> None:
+    """Check that two pools have nothing in common. Zoe holds the blocks that are in no table."""
+    for block in second.allocate(story.num_blocks) or ():
+        second.share(block)
+    held = list(chain.from_iterable(tables.values()))
+    for block in (*held, *(set(range(story.num_blocks)) - set(held))):
+        pool.release(block)
+    more, again = second.allocate(1), pool.allocate(story.num_blocks)
+    if more is not None or again is None:
+        raise Promise.OWN_BLOCKS.broken(
+            "Then a second pool was made. It allocated all its blocks and shared each of them, and "
+            "all blocks of the first pool were released. "
+            + (
+                "After that, the first pool could not allocate them again."
+                if more is None
+                else f"After that, the second pool allocated {more!r}."
+            ),
+            "Where are free blocks and holders kept: in the object, or in the class?",
+        )
+
+
+def _leak(lost: int, tables: Tables, story: Story) -> str:
+    leaked = f"{lost} leaked."
+    match story.acts[-1]:
+        case Act(who, "take", blocks) if story.refused:
+            return f"{who} asked for {blocks}, {_are(_free(tables, story))} free: {leaked}"
+        case Act(who, "write"):
+            return f"{leaked} {who} wrote. Which blocks did {who} hold before and after?"
+        case Act(who, "leave"):
+            return f"{leaked} {who} has left. Which requests held {who}'s blocks before and now?"
+    return f"{lost} cannot be allocated although it has no holder. Where do you keep free blocks?"
+
+
+def _holdings(tables: Tables) -> str:
+    held = [
+        f"{who} holds {listed(f'block {block}' for block in table)}"
+        for who, table in tables.items()
+        if table
+    ]
+    return listed(held) if held else "no request holds a block"
+
+
+def _are(free: int) -> str:
+    return f"{counted(free, 'block')} {'was' if free == 1 else 'were'}"
+
+
+def _held(block: int, others: list[str]) -> str:
+    return (
+        f"{listed(others)} {_reads(others)} block {block}, too"
+        if others
+        else f"block {block} has no other holder"
+    )
+
+
+def _reads(who: list[str]) -> str:
+    return "reads" if len(who) == 1 else "read"

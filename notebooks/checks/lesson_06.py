@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any
 
 from checks.answer import Answer
-from checks.broken import Promises, demand
+from checks.broken import Promises
 from checks.guard import watched
 from checks.judging import counted, listed
 from engine.core.cache.radix_tree import RadixNode, RadixTree
@@ -118,18 +118,6 @@ class Cut:
             _attach(below, self.size)
         return _attach(node, self.size)
 
-    @property
-    def due(self) -> str:
-        """What the tree was like, and what the caller gave."""
-        above = "the root" if self.below_root else "node 1"
-        below = listed(f"node {30 + child}" for child in range(self.children))
-        return (
-            f"Before the cut, {above} found node {LOWER} under {tuple(self.text[: self.size])} and "
-            f"{'no' if not self.siblings else 'one'} other child. Below node {LOWER}: {below}. Its "
-            f"lock_ref was {self.lock}, and it was last used at 33. Requests that read it to its end "
-            f"refer to it by {LOWER}, and lock the way up through `parent`. new_id was {UPPER}."
-        )
-
     def __str__(self) -> str:
         readers = "No request reads"
         if self.lock:
@@ -196,76 +184,148 @@ def attempt(split: Split, cut: Cut) -> None:
     before = {below.id: spelled for below, spelled in _paths(root)}
     with watched(split):
         upper = split(node, cut.at, cut.size, UPPER)
-    promises = _compared(upper, parent, root, before, cut)
-    demand((promise, is_kept, did, cut.due) for promise, is_kept, did in promises)
+    if not isinstance(upper, RadixNode):
+        what = "None" if upper is None else f"something of type {type(upper).__name__}"
+        raise Promise.UPPER.broken(f"You returned {what}.", "The caller continues from there.")
+    if upper.id == LOWER:
+        raise Promise.NEW_IS_UPPER.broken(
+            f"You returned node {LOWER}, the one that was there before.",
+            f"Requests that read node {LOWER} to its end refer to it by that id.",
+        )
+    if upper.id != UPPER:
+        raise Promise.NEW_ID.broken(
+            f"The upper node has the id {upper.id}.", f"new_id was {UPPER}."
+        )
+    _check_the_upper_edge(upper, cut)
+    _check_links(upper, parent, cut)
+    _check_the_lower_edge(next(iter(upper.children.values())), cut)
+    _check_what_is_below(upper, cut)
+    _check_paths(before, root, cut)
+    _check_protection(upper, cut)
 
 
-Compared = Iterator[tuple[Promise, bool, str]]  # a promise, whether it is kept, what the part did
-
-
-def _compared(
-    upper: Any, parent: RadixNode, root: RadixNode, before: dict[int, Any], cut: Cut
-) -> Compared:
-    """Yield what was promised; each promise relies on those before it."""
-    what = "None" if upper is None else f"something of type {type(upper).__name__}"
-    yield Promise.UPPER, isinstance(upper, RadixNode), f"You returned {what}."
-    did = f"You returned the node with the id {upper.id}."
-    yield Promise.NEW_IS_UPPER, upper.id != LOWER, did
-    yield Promise.NEW_ID, upper.id == UPPER, did
-    above, rest = _named(parent), cut.text[cut.at * cut.size :]
-    beginning = cut.text[: cut.at * cut.size]
-    yield from _types(upper, "the upper node")
-    have = f"The upper node has the blocks {upper.blocks} and the tokens {upper.tokens}."
-    together = len(upper.tokens) == len(upper.blocks) * cut.size
-    yield Promise.TOKENS_WITH_BLOCKS, together, have
-    edge = (upper.blocks, upper.tokens) == (cut.numbers[: cut.at], beginning)
-    yield Promise.UPPER_EDGE, edge, have
-    did = f"The upper node's parent is {_named(upper.parent)}."
-    yield Promise.UPPER_PARENT, upper.parent is parent, did
-    yield from _types(parent, above)
-    first = tuple(cut.text[: cut.size])
-    reached = parent.children.get(first)
-    did = f"For the block {list(first)} the child of {above} is {_named(reached)}."
-    yield Promise.FROM_ABOVE, reached is upper, did
-    keys = {first, *((500 + sibling,) * cut.size for sibling in range(cut.siblings))}
-    did = f"The children of {above} are now found under {listed(map(str, parent.children))}."
-    yield Promise.SIBLINGS, parent.children.keys() == keys, did
-    did = f"The upper node's children: {listed(map(_named, upper.children.values()))}."
-    yield Promise.ONE_CHILD, len(upper.children) == 1, did
-    [(key, lower)] = upper.children.items()
-    yield from _types(lower, _named(lower))
-    yield Promise.LOWER_ID, lower.id == LOWER, did
-    did = f"The upper node finds its child under {key!r}."
-    yield Promise.CHILD_KEY, key == tuple(rest[: cut.size]), did
-    did = f"The parent of node {LOWER} is {_named(lower.parent)}."
-    yield Promise.LOWER_PARENT, lower.parent is upper, did
-    did = f"Node {LOWER} has the blocks {lower.blocks} and the tokens {lower.tokens}."
-    edge = (lower.blocks, lower.tokens) == (cut.numbers[cut.at :], rest)
-    yield Promise.LOWER_EDGE, edge, did
-    expected = {(300 + child,) * cut.size: 30 + child for child in range(cut.children)}
-    below = {key: child.id for key, child in lower.children.items()}
-    did = f"The children of node {LOWER}: {listed(map(_named, lower.children.values()))}."
-    yield Promise.CHILDREN, below == expected, did
-    for child in lower.children.values():
-        did = f"The parent of node {child.id} is not the node {LOWER} that is in the tree."
-        yield Promise.CHILD_PARENT, child.parent is lower, did
-    after = {one.id: spelled for one, spelled in _paths(root)}
-    for id_, spelled in before.items():
-        did = f"The path from the root to node {id_} has changed."
-        yield Promise.SAME_PATHS, after.get(id_) == spelled, did
-    did = f"Node {LOWER} has lock_ref {lower.lock_ref} and was last used at {lower.last}."
-    yield Promise.LOWER_LOCK, (lower.lock_ref, lower.last) == (cut.lock, 33), did
-    did = f"The upper node has lock_ref {upper.lock_ref} and was last used at {upper.last}."
-    yield Promise.UPPER_LOCK, upper.lock_ref == cut.lock, did
-    yield Promise.UPPER_LAST, upper.last == 33, did
-
-
-def _types(node: RadixNode, name: str) -> Compared:
+def _check_types(node: RadixNode, name: str) -> None:
     kinds: dict[str, type] = {"tokens": list, "blocks": list, "children": dict}
     for field, kind in kinds.items():
-        value = getattr(node, field)
-        did = f"The {field} of {name} are of type {type(value).__name__}."
-        yield Promise.LISTS, isinstance(value, kind), did
+        if not isinstance(value := getattr(node, field), kind):
+            raise Promise.LISTS.broken(
+                f"The {field} of {name} are of type {type(value).__name__}.",
+                f"Before the cut, the {field} of node {LOWER} were of type {kind.__name__}.",
+            )
+
+
+def _check_the_upper_edge(upper: RadixNode, cut: Cut) -> None:
+    _check_types(upper, "the upper node")
+    have = (
+        f"The upper node has {counted(len(upper.blocks), 'block')} and "
+        f"{counted(len(upper.tokens), 'token')}: {upper.blocks}, {upper.tokens}."
+    )
+    if len(upper.tokens) != len(upper.blocks) * cut.size:
+        raise Promise.TOKENS_WITH_BLOCKS.broken(
+            have, f"How many tokens are in {counted(cut.at, 'block')} of {cut.size}?"
+        )
+    if upper.blocks != cut.numbers[: cut.at] or upper.tokens != cut.text[: cut.at * cut.size]:
+        raise Promise.UPPER_EDGE.broken(
+            have, f"{counted(cut.at, 'block')}, from {cut.numbers[0]} on."
+        )
+
+
+def _check_links(upper: RadixNode, parent: RadixNode, cut: Cut) -> None:
+    above = "the root" if cut.below_root else "node 1"
+    if upper.parent is not parent:
+        raise Promise.UPPER_PARENT.broken(
+            f"The upper node's parent is {_named(upper.parent)}.", f"Before the cut it was {above}."
+        )
+    _check_types(parent, above)
+    reached = parent.children.get(tuple(cut.text[: cut.size]))
+    if reached is not upper:
+        raise Promise.FROM_ABOVE.broken(
+            f"For the block {cut.text[: cut.size]} the child of {above} is {_named(reached)}.",
+            f"{above.capitalize()} now reaches the rest of the edge without its beginning.",
+        )
+    keys = {(500 + sibling,) * cut.size for sibling in range(cut.siblings)}
+    if parent.children.keys() != keys | {tuple(cut.text[: cut.size])}:
+        raise Promise.SIBLINGS.broken(
+            f"The children of {above} are now found under {listed(map(str, parent.children))}.",
+            f"Number of children before the cut: {1 + cut.siblings}. Did the cut add one?",
+        )
+    if len(upper.children) != 1:
+        raise Promise.ONE_CHILD.broken(
+            f"The upper node's children: {listed(_named(one) for one in upper.children.values())}.",
+            f"Where does a reader of all {cut.blocks} blocks continue?",
+        )
+    [(key, lower)] = upper.children.items()
+    _check_types(lower, _named(lower))
+    if lower.id != LOWER:
+        raise Promise.LOWER_ID.broken(
+            f"The upper node's child is {_named(lower)}.",
+            f"Requests that read it to its end refer to it by {LOWER}.",
+        )
+    rest = cut.text[cut.at * cut.size :]
+    if key != tuple(rest[: cut.size]):
+        raise Promise.CHILD_KEY.broken(
+            f"The upper node finds its child under {key!r}.",
+            f"The lower part begins with the block {rest[: cut.size]}.",
+        )
+    if lower.parent is not upper:
+        raise Promise.LOWER_PARENT.broken(
+            f"The parent of node {LOWER} is {_named(lower.parent)}.",
+            "A lock goes from the last node up to the root. It would miss the new node.",
+        )
+
+
+def _check_the_lower_edge(lower: RadixNode, cut: Cut) -> None:
+    blocks, tokens = cut.numbers[cut.at :], cut.text[cut.at * cut.size :]
+    if (lower.blocks, lower.tokens) != (blocks, tokens):
+        raise Promise.LOWER_EDGE.broken(
+            f"Node {LOWER} has the blocks {lower.blocks} and the tokens {lower.tokens}.",
+            f"The upper node has {cut.numbers[: cut.at]} already. What is left?",
+        )
+
+
+def _check_what_is_below(upper: RadixNode, cut: Cut) -> None:
+    [lower] = upper.children.values()
+    expected = {(300 + child,) * cut.size: 30 + child for child in range(cut.children)}
+    if {key: child.id for key, child in lower.children.items()} != expected:
+        raise Promise.CHILDREN.broken(
+            f"The children of node {LOWER}: {listed(_named(one) for one in lower.children.values())}.",
+            f"Before the cut: {listed(f'node {one}' for one in expected.values())}.",
+        )
+    for child in lower.children.values():
+        if child.parent is not lower:
+            raise Promise.CHILD_PARENT.broken(
+                f"The parent of node {child.id} is not the node {LOWER} that is in the tree.",
+                f"If you made a new object for node {LOWER}, which nodes still point to the old one?",
+            )
+
+
+def _check_paths(before: dict[int, Any], root: RadixNode, cut: Cut) -> None:
+    after = {below.id: spelled for below, spelled in _paths(root)}
+    for id_, spelled in before.items():
+        if after.get(id_) != spelled:
+            raise Promise.SAME_PATHS.broken(
+                f"The path from the root to node {id_} has changed.",
+                f"Only node {LOWER} had to be cut, after {counted(cut.at, 'block')}.",
+            )
+
+
+def _check_protection(upper: RadixNode, cut: Cut) -> None:
+    [lower] = upper.children.values()
+    if lower.lock_ref != cut.lock or lower.last != 33:
+        raise Promise.LOWER_LOCK.broken(
+            f"Node {LOWER} has lock_ref {lower.lock_ref} and was last used at {lower.last}.",
+            f"It had lock_ref {cut.lock} and 33. Did a request stop reading it?",
+        )
+    if upper.lock_ref != cut.lock:
+        subject = "One request reads" if cut.lock == 1 else f"{cut.lock} requests read"
+        look = f"{subject} through the new node as well. What protects it from eviction?"
+        if not cut.lock:
+            look = "No request reads through it. What would ever unlock it?"
+        raise Promise.UPPER_LOCK.broken(f"The upper node has lock_ref {upper.lock_ref}.", look)
+    if upper.last != 33:
+        raise Promise.UPPER_LAST.broken(
+            f"The upper node was last used at {upper.last}.", f"Node {LOWER} was last used at 33."
+        )
 
 
 def _attach(node: RadixNode, size: int) -> RadixNode:

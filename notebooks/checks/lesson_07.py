@@ -86,16 +86,6 @@ class Family:
         leaves = [one for one in self.parents if not self.locks[one] and not self.children(one)]
         return min(leaves, key=lambda one: self.lasts[one]) if leaves else None
 
-    def facts(self, id_: int | None) -> str:
-        """Say what makes a node a victim, or not."""
-        assert id_ is not None
-        if id_ == ROOT:
-            return "It is the root: it holds no blocks, and every path begins there."
-        return (
-            f"Node {id_} was last used at {self.lasts[id_]}. Nodes below it: {self.children(id_)}. "
-            f"Requests that read it: {self.locks[id_]}."
-        )
-
     def __str__(self) -> str:
         if not self.parents:
             return "A tree that has only its root."
@@ -178,19 +168,35 @@ def attempt(choose_leaf: ChooseLeaf, family: Family) -> None:
     chosen, right = call(choose_leaf, family.rows), family.answer
     if chosen is None and right is None:
         return
-    promise = Promise.LRU
     if chosen is None:
-        raise Promise.CHOOSES_ONE.broken("You returned None.", family.facts(right))
+        raise Promise.CHOOSES_ONE.broken(
+            "You returned None: nothing can be evicted.",
+            f"Does node {right} have children, or a lock?",
+        )
     if isinstance(chosen, bool) or not hasattr(chosen, "__index__") or chosen not in family.order:
         raise Promise.IS_ID.broken(
             f"You returned {chosen!r}.", "The first number of each node is its id."
         )
+    did = f"You chose node {chosen}."
     if chosen == ROOT:
-        promise = Promise.ROOT_STAYS
-    elif family.locks[chosen]:
-        promise = Promise.LOCKED_STAYS
-    elif family.children(chosen):
-        promise = Promise.ONLY_LEAVES
-    elif chosen == right:
-        return
-    raise promise.broken(f"You chose node {chosen}.", family.facts(chosen))
+        raise Promise.ROOT_STAYS.broken(
+            "You chose node 0, the root.",
+            "It holds no blocks. Every path begins there, even in an empty tree.",
+        )
+    if family.locks[chosen]:
+        readers = family.locks[chosen]
+        raise Promise.LOCKED_STAYS.broken(
+            did,
+            f"{counted(readers, 'request')} {'is' if readers == 1 else 'are'} reading node {chosen}.",
+        )
+    if children := family.children(chosen):
+        below = "a node below it" if children == 1 else f"{children} nodes below it"
+        raise Promise.ONLY_LEAVES.broken(
+            did, f"Node {chosen} has {below}. A path to it would lose its beginning."
+        )
+    if chosen != right:
+        raise Promise.LRU.broken(
+            did,
+            f"Node {chosen} was last used at {family.lasts[chosen]}. Which unlocked leaf was used "
+            "before that?",
+        )

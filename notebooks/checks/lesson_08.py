@@ -8,7 +8,7 @@ from typing import Any
 from checks.answer import Answer
 from checks.broken import Promises
 from checks.guard import call
-from checks.judging import counted, listed
+from checks.judging import counted
 
 ANSWERS = {
     "allowed": Answer(
@@ -61,17 +61,6 @@ class Goal:
         """Return the duration of a step with so many tokens."""
         return self.base_ms + self.per_token_ms * tokens
 
-    def facts(self, *budgets: int) -> str:
-        """Say how long steps with these budgets take."""
-        steps = listed(f"with {counted(one, 'token')} {self.step_ms(one):g} ms" for one in budgets)
-        look = (
-            f"A step takes {steps}, of which {self.base_ms:g} ms are the base cost. The decoding "
-            f"requests take {counted(self.decodes, 'token')} of it, and a prompt needs at least one."
-        )
-        if self.step_ms(self.decodes + 1) > self.itl_goal_ms:
-            look += " This goal cannot be met. What does the docstring say for that case?"
-        return look
-
     def __str__(self) -> str:
         one = self.decodes == 1
         decode = "decodes, one token a step" if one else "decode, one token a step each"
@@ -117,19 +106,53 @@ def _size(goal: Goal) -> tuple[float, ...]:
 
 def attempt(pick_budget: PickBudget, goal: Goal) -> None:
     """Check that the budget meets the goal, has room for a prompt, and is the largest."""
-    answer: Any = call(pick_budget, goal.base_ms, goal.per_token_ms, goal.decodes, goal.itl_goal_ms)
+    answer = call(pick_budget, goal.base_ms, goal.per_token_ms, goal.decodes, goal.itl_goal_ms)
     smallest = goal.decodes + 1
-    did = f"You returned {answer!r}."
     if answer is None:
-        if goal.step_ms(smallest) <= goal.itl_goal_ms:
-            raise Promise.NONE_IF_IMPOSSIBLE.broken(did, goal.facts(smallest))
+        _check_out_of_reach(goal, smallest)
         return
-    if isinstance(answer, bool) or not hasattr(answer, "__index__"):
-        raise Promise.WHOLE.broken(did, "The engine takes the budget 80, but not 80.0 or '80'.")
-    budget = int(answer)
-    if goal.step_ms(budget) > goal.itl_goal_ms:
-        raise Promise.WITHIN_GOAL.broken(did, goal.facts(budget))
+    budget = _whole(answer)
+    did = f"You returned {budget}."
+    full = goal.step_ms(budget)
+    if full > goal.itl_goal_ms:
+        look = f"A step with {counted(budget, 'token')} takes {full:g} ms"
+        if goal.per_token_ms * budget <= goal.itl_goal_ms and goal.base_ms:
+            look += f", of which {goal.base_ms:g} ms are the base cost"
+        if goal.step_ms(smallest) > goal.itl_goal_ms:
+            look += f". With fewer than {counted(smallest, 'token')} a prompt gets nothing"
+        raise Promise.WITHIN_GOAL.broken(did, look + ".")
     if budget < smallest:
-        raise Promise.ROOM_FOR_PROMPT.broken(did, goal.facts(budget, smallest))
+        look = (
+            f"The decoding requests take {counted(goal.decodes, 'token')} of it in every step. What is "
+            "left for a prompt?"
+        )
+        if goal.step_ms(smallest) > goal.itl_goal_ms:
+            look = (
+                f"With a prompt token a step has {smallest} tokens: {goal.step_ms(smallest):g} ms. "
+                "This goal cannot be met. What does the docstring say for that case?"
+            )
+        raise Promise.ROOM_FOR_PROMPT.broken(did, look)
     if goal.step_ms(budget + 1) <= goal.itl_goal_ms:
-        raise Promise.LARGEST.broken(did, goal.facts(budget, budget + 1))
+        raise Promise.LARGEST.broken(
+            did,
+            f"A full step takes {full:g} ms, and with one token more {goal.step_ms(budget + 1):g} ms. "
+            "The budget covers all tokens of a step, of all requests.",
+        )
+
+
+def _check_out_of_reach(goal: Goal, smallest: int) -> None:
+    if goal.step_ms(smallest) <= goal.itl_goal_ms:
+        raise Promise.NONE_IF_IMPOSSIBLE.broken(
+            "You returned None.",
+            f"A step with {counted(smallest, 'token')}, one of them of a prompt, takes "
+            f"{goal.step_ms(smallest):g} ms.",
+        )
+
+
+def _whole(answer: Any) -> int:
+    """Return the answer as a whole number of tokens; 80.0 is not one."""
+    if isinstance(answer, bool) or not hasattr(answer, "__index__"):
+        raise Promise.WHOLE.broken(
+            f"You returned {answer!r}.", "The engine takes the budget 80, but not 80.0 or '80'."
+        )
+    return int(answer)

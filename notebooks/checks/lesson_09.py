@@ -1,7 +1,7 @@
 """Lesson 09: memory is full and a request needs a block. Which request is preempted?"""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, permutations, product
 from typing import Any
@@ -190,22 +190,38 @@ def attempt(victim: Victim, case: Shortage | Crowd) -> None:
         return
     chosen = call(victim, list(case.running), case.needed_by)
     rows = {row[0]: row for row in case.running}
-    if not isinstance(chosen, str) or chosen not in rows:
+    if not _is_among(chosen, rows):
         raise Promise.RUNNING.broken(
             f"You returned {chosen!r}.", f"Return an id: {' or '.join(rows)}."
         )
+    priority = rows[chosen][1]
     least = max(row[1] for row in case.running)
-    peers = {id_: row[2] for id_, row in rows.items() if row[1] == least}
-    arrivals = listed(f"{id_} arrived {_ORDINALS[at - 1]}" for id_, at in peers.items())
-    did = f"You preempted {chosen}, with priority {rows[chosen][1]}."
-    look = (
-        f"The least urgent priority is the largest number: {least}. Of those that have it, {arrivals}. "
-        f"{case.needed_by} needs the block, and may be the victim all the same."
-    )
+    peers = {id_: row for id_, row in rows.items() if row[1] == least}
     if chosen not in peers:
-        raise Promise.LEAST_URGENT.broken(did, look)
-    if len(peers) > 1 and chosen == min(peers, key=lambda id_: peers[id_]):
-        raise Promise.OLDEST_GOES_ON.broken(did, look)
+        look = "Priority 0 is the most urgent; larger numbers can wait longer."
+        if chosen == case.needed_by:
+            look += f" And {chosen} was preempted for a less urgent request."
+        elif list(peers) == [case.needed_by]:
+            look += f" {case.needed_by} needs the block, and may be the victim all the same."
+        raise Promise.LEAST_URGENT.broken(
+            f"You preempted {chosen}, with priority {priority}, and {listed(peers)}, with priority "
+            f"{least}, {'goes' if len(peers) == 1 else 'go'} on.",
+            look,
+        )
+    oldest = min(peers, key=lambda id_: peers[id_][2])
+    if chosen == oldest and len(peers) > 1:
+        others = [id_ for id_ in peers if id_ != oldest]
+        raise Promise.OLDEST_GOES_ON.broken(
+            f"You preempted {chosen}, the oldest of those with priority {least}, though "
+            f"{listed(others)} {'was' if len(others) == 1 else 'were'} running as well.",
+            f"{chosen} arrived {_ORDINALS[rows[chosen][2] - 1]}, "
+            + listed(f"{id_} {_ORDINALS[rows[id_][2] - 1]}" for id_ in others)
+            + ". Why did your rule prefer the oldest?",
+        )
+
+
+def _is_among(chosen: object, ids: Iterable[str]) -> bool:
+    return isinstance(chosen, str) and chosen in ids
 
 
 def _attempt_run(victim: Victim, crowd: Crowd) -> None:

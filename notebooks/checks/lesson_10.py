@@ -104,18 +104,6 @@ class Drafted:
         ]
         return f"{counted(len(each), 'draft')}: {listed(each)}."
 
-    def at(self, position: int) -> str:
-        """Say what the rule knows at a position."""
-        words = f"At position {position + 1} the model has {shares_text(self.p[position])}"
-        if position == len(self.drafts):
-            return f"{words}: the last row of p."
-        draft, number = self.drafts[position], self.uniforms[position]
-        ratio = self.p[position][draft] / self.q[position][draft]
-        return (
-            f"{words}, the drafter {shares_text(self.q[position])}. The draft is {WORDS[draft]}, whose "
-            f"number is {number:.2f}; the model's probability of it is {ratio:.3g} times the drafter's."
-        )
-
     @property
     def kept(self) -> int:
         """The number of drafts before the first whose number is not below its chance."""
@@ -226,20 +214,45 @@ def _attempt_call(accept: Accept, case: Drafted) -> None:
         shares = _weights(weights, len(p[0]))
         return shares.index(max(shares))
 
-    drafts = list(case.drafts)
-    answer = call(accept, p, q, drafts, list(case.uniforms), likeliest)
-    ids = _leading(answer, drafts, len(p[0]))
-    kept, due = len(ids) - 1, case.kept
-    did = f"You kept {counted(kept, 'draft')}, and then drew {WORDS[ids[-1]]}."
-    if ids == drafts[:due]:
-        raise _no_own_token(ids)
-    if kept != due:
-        promise = Promise.KEPT if kept < due else Promise.REJECTED
-        raise promise.broken(did, case.at(min(kept, due)))
-    is_end = due == len(drafts)
-    if case.p[due][ids[-1]] <= (0 if is_end else case.q[due][ids[-1]]):
-        promise = Promise.BONUS if is_end else Promise.MODELS_VOICE
-        raise promise.broken(did, case.at(due))
+    answer = call(accept, p, q, list(case.drafts), list(case.uniforms), likeliest)
+    ids = _leading(answer, list(case.drafts), len(p[0]))
+    kept = len(ids) - 1
+    if ids == list(case.drafts[: case.kept]):
+        raise _no_own_token(listed(WORDS[one] for one in ids))
+    if kept < case.kept:
+        draft = case.drafts[kept]
+        ratio = case.p[kept][draft] / case.q[kept][draft]
+        raise Promise.KEPT.broken(
+            f"You kept {counted(kept, 'draft')} and drew {WORDS[ids[-1]]}.",
+            f"Draft {kept + 1}, {WORDS[draft]}: its number is {case.uniforms[kept]:.2f}, and the "
+            f"model's probability is {ratio:.3g} times the drafter's.",
+        )
+    if kept > case.kept:
+        draft = case.drafts[case.kept]
+        raise Promise.REJECTED.broken(
+            f"You kept {counted(kept, 'draft')}.",
+            f"Draft {case.kept + 1}, {WORDS[draft]}: its number is {case.uniforms[case.kept]:.2f}; "
+            f"the model gives it {case.p[case.kept][draft]:.0%}, the drafter "
+            f"{case.q[case.kept][draft]:.0%}.",
+        )
+    _check_last_token(case, ids[-1])
+
+
+def _check_last_token(case: Drafted, token: int) -> None:
+    """Check that the token after the kept drafts can be drawn at its position."""
+    kept = case.kept
+    if kept == len(case.drafts):
+        if case.p[-1][token] == 0:
+            raise Promise.BONUS.broken(
+                f"You kept all drafts, and then drew {WORDS[token]}.",
+                f"There the model has {shares_text(case.p[-1])}: the last row of p.",
+            )
+    elif case.p[kept][token] <= case.q[kept][token]:
+        raise Promise.MODELS_VOICE.broken(
+            f"You rejected draft {kept + 1}, and then drew {WORDS[token]}.",
+            f"At that position the model has {shares_text(case.p[kept])}, the drafter "
+            f"{shares_text(case.q[kept])}. Of which words does the model have more?",
+        )
 
 
 def _weights(weights: Iterable[float], words: int) -> list[float]:
@@ -271,9 +284,9 @@ def _leading(answer: Any, drafts: list[int], words: int) -> list[int]:
             f"Tokens are numbers from 0 to {words - 1}; pick() gives one.",
         )
     ids = [int(one) for one in answer]
-    words_text = listed(WORDS[one] for one in ids)
+    words_text = listed(WORDS[one] for one in ids) if ids else "nothing"
     if not ids:
-        raise _no_own_token(ids)
+        raise _no_own_token(words_text)
     if len(ids) > len(drafts) + 1:
         raise Promise.AT_MOST_ONE_MORE.broken(
             f"You returned {words_text}.",
@@ -288,11 +301,26 @@ def _leading(answer: Any, drafts: list[int], words: int) -> list[int]:
     return ids
 
 
-def _no_own_token(ids: list[int]) -> Broken:
+def _no_own_token(said: str, *, drawn: bool = False) -> Broken:
+    if drawn:
+        return Promise.OWN_TOKEN.broken(
+            f"You returned {said}, and did not call pick().",
+            "That word is left to chance. Which weights does it have?",
+        )
     return Promise.OWN_TOKEN.broken(
-        f"You returned {listed(WORDS[one] for one in ids)}.",
-        "The model has probabilities after the last draft as well. Which weights did you give to "
-        "pick()? Without that token, a call whose drafts are all rejected would return nothing.",
+        f"You returned {said}.",
+        "The model has probabilities after the last draft as well. Without that token, a call whose "
+        "drafts are all rejected would return nothing.",
+    )
+
+
+def _no_draft_kept(case: OneDraft) -> Broken:
+    word = max(range(len(case.p)), key=lambda one: min(case.p[one], case.q[one]))
+    chance = min(1.0, case.p[word] / case.q[word])
+    return Promise.OWN_TOKEN.broken(
+        "You returned one word, whatever the draft.",
+        f"The chance of a draft {WORDS[word]} is {chance:.0%} here. If it is kept, {WORDS[word]} "
+        "and one more word are returned.",
     )
 
 
@@ -319,27 +347,42 @@ def _attempt_one_draft(accept: Accept, case: OneDraft) -> None:
             f"A draft {WORDS[outcome.undecided[0]]} was both kept and rejected, with the same number.",
             "uniforms[j] is the number that decides on draft j. Do you use it?",
         )
-    kept = listed(
-        f"{WORDS[word]} {outcome.kept[word] / case.q[word]:.0%}" for word in words if case.q[word]
+    if all(abs(outcome.first[word] - case.p[word]) < SLACK for word in words):
+        total = sum(outcome.kept)
+        if total == 0 and _shared(case) > 0:
+            raise _no_draft_kept(case)
+        if any(abs(outcome.after[word] - total * case.after[word]) > SLACK for word in words):
+            shares = [share / total for share in outcome.after]
+            raise Promise.BONUS.broken(
+                f"After a kept draft, your words were {shares_text(shares)}.",
+                "p has one row more than q. Which row did you draw from?",
+            )
+        return
+    raise Promise.MODELS_VOICE.broken(
+        f"Over all drafts and random numbers, the first word is {shares_text(outcome.first)}; the "
+        f"model's distribution is {shares_text(case.p)}.",
+        _why_another_voice(case, outcome),
     )
-    look = (
-        f"Of these drafts you kept: {kept}. The drafter has {shares_text(case.q)}, the model "
-        f"{shares_text(case.p)}."
+
+
+def _why_another_voice(case: OneDraft, outcome: _Outcome) -> str:
+    wrong = [
+        word
+        for word, (p, q) in enumerate(zip(case.p, case.q, strict=True))
+        if q and abs(outcome.kept[word] - min(p, q)) > SLACK
+    ]
+    if not wrong:
+        return (
+            "Drafts are kept as often as they should be. So the word drawn after a rejection is "
+            f"wrong. Kept drafts already give {shares_text(outcome.kept)}. What is missing?"
+        )
+    word = max(wrong, key=lambda one: case.q[one])
+    if all(abs(mine - its) <= SLACK for mine, its in zip(outcome.first, case.q, strict=True)):
+        return "That is the drafter's distribution; the model's has no influence."
+    return (
+        f"A draft {WORDS[word]} was kept in {outcome.kept[word] / case.q[word]:.0%} of the cases. "
+        f"The drafter gives it {case.q[word]:.0%}, the model {case.p[word]:.0%}."
     )
-    if any(abs(outcome.first[word] - case.p[word]) > SLACK for word in words):
-        first = shares_text(outcome.first)
-        raise Promise.MODELS_VOICE.broken(
-            f"Over all drafts and random numbers, the first word is {first}.", look
-        )
-    total = sum(outcome.kept)
-    if total == 0 and _shared(case) > 0:
-        raise Promise.OWN_TOKEN.broken("You returned one word, whatever the draft.", look)
-    if any(abs(outcome.after[word] - total * case.after[word]) > SLACK for word in words):
-        shares = [share / total for share in outcome.after]
-        raise Promise.BONUS.broken(
-            f"After a kept draft, your words were {shares_text(shares)}.",
-            "p has one row more than q. Which row did you draw from?",
-        )
 
 
 def _shared(case: OneDraft) -> float:
@@ -365,7 +408,7 @@ def _outcome_of(accept: Accept, case: OneDraft) -> _Outcome:
             answer = accept([list(case.p), list(case.after)], [list(case.q)], [draft], [u], pick)
             ids = _leading(answer, [draft], words)
             if not picked:
-                raise _no_own_token(ids)
+                raise _no_own_token(listed(WORDS[one] for one in ids), drawn=ids != [draft])
             if decided.setdefault((draft, u), len(ids) > 1) != (len(ids) > 1):
                 outcome.undecided.append(draft)
             weight = case.q[draft] / CHANCES**2

@@ -10,7 +10,7 @@ from itertools import product
 from typing import Any
 
 from checks.answer import Answer
-from checks.broken import Broken, Promises, demand
+from checks.broken import Broken, Promises
 from checks.guard import watched
 from checks.judging import counted
 
@@ -233,15 +233,14 @@ class _Play:
         about = (
             f"{held} buffered, the limit is {self._limit}, and {text!r} has {len(text.encode())}."
         )
-        did = f"put({text!r}) returned {answer!r}."
-        look = "What does each path through put() return?"
-        demand(
-            [
-                (Promise.PUT_ANSWERS, answer in (True, False), did, look),
-                (Promise.BOUNDED, fits or not answer, did, about),
-                (Promise.TAKES_WHAT_FITS, answer or not fits, did, about),
-            ]
-        )
+        if answer not in (True, False):
+            raise Promise.PUT_ANSWERS.broken(
+                f"put({text!r}) returned {answer!r}.", "What does each path through put() return?"
+            )
+        if answer and not fits:
+            raise Promise.BOUNDED.broken(f"put({text!r}) returned True.", about)
+        if fits and not answer:
+            raise Promise.TAKES_WHAT_FITS.broken(f"put({text!r}) returned False.", about)
         if answer:
             self._sent += text
         else:
@@ -278,26 +277,42 @@ class _Play:
         return self._sent[len(self._received) :]
 
     def _receive(self, answer: Any) -> None:
-        did = f"get() returned {answer!r}."
         if not isinstance(answer, tuple) or len(answer) != 2 or not isinstance(answer[0], str):
-            raise Promise.GET_ANSWERS.broken(did, "What does get() return?")
+            raise Promise.GET_ANSWERS.broken(
+                f"get() returned {answer!r}.", "What does get() return?"
+            )
         text, reason = answer
-        received, closed = self._received + text, "it was not closed"
-        if self._reason:
-            closed = f"close({self._reason!r}) came first"
-        look = f"{self._sent!r} was sent, {self._received!r} was received before, and {closed}."
-        swapped = text == self._reason != reason
-        is_whole = received == self._sent or self._refused
-        demand(
-            [
-                (Promise.GET_ANSWERS, not swapped, did, "Which of the two comes first?"),
-                (Promise.SAME_TEXT, self._sent.startswith(received), did, look),
-                (Promise.NOT_EMPTY, bool(text) or reason is not None, did, look),
-                (Promise.FIRST_REASON, reason in (None, self._reason), did, look),
-                (Promise.REASON_LAST, reason is None or is_whole, did, look),
-            ]
-        )
-        self._received, self._ended = received, reason is not None
+        if text == self._reason != reason:
+            raise Promise.GET_ANSWERS.broken(
+                f"get() returned {answer!r}.", "Which of the two comes first?"
+            )
+        received = self._received + text
+        if not self._sent.startswith(received):
+            raise Promise.SAME_TEXT.broken(
+                f"The reader received {received!r}; {self._sent!r} was sent.",
+                "Follow each piece of text from put() to get().",
+            )
+        if reason is None and not text:
+            raise Promise.NOT_EMPTY.broken(
+                "get() returned nothing.",
+                "A reader that gets nothing asks again at once, and again.",
+            )
+        self._received = received
+        if reason is not None:
+            self._receive_end(reason)
+
+    def _receive_end(self, reason: Any) -> None:
+        if reason != self._reason:
+            first = f"close({self._reason!r}) came first" if self._reason else "it was not closed"
+            raise Promise.FIRST_REASON.broken(
+                f"The reader got the reason {reason!r}.", f"Here {first}."
+            )
+        if self._waiting and not self._refused:
+            raise Promise.REASON_LAST.broken(
+                f"The reader got the reason {reason!r} before it got {self._waiting!r}.",
+                "After a reason the reader stops reading. Where was that text?",
+            )
+        self._ended = True
 
     async def _check_second_outbox(self) -> None:
         """Check that a second, unused outbox of the class has only its own text."""

@@ -161,26 +161,26 @@ def _judge_answer(
             f"A new state that reads the same forces {_text(alone)}. What does your state share with "
             "the states made before it or beside it?",
         )
-    look = "No call was open here."
-    if call is not None:
-        look = f"The open call is {expression!r}, after the latest {START}. {_result(expression)}"
-    promise = Promise.FRAMED
     if token != MARKS.call_end:
-        promise = Promise.ONLY_AFTER_END
-    elif call is None:
-        promise = Promise.NO_START
-    elif not due:
-        promise = Promise.NO_RESULT
-    elif not expression.isascii():
-        promise = Promise.DECODED_TOGETHER
-        look += " An é is two tokens. What does decode() return for one?"
-    elif not answer:
-        promise = Promise.ANSWERED
-    raise promise.broken(did, look)
-
-
-def _result(expression: str) -> str:
-    return f"evaluate() has {'no' if evaluate(expression) is None else 'a'} result for it."
+        raise Promise.ONLY_AFTER_END.broken(did, "A call ends with that token.")
+    if call is None:
+        raise Promise.NO_START.broken(did, "No call was open here.")
+    if not due:
+        raise Promise.NO_RESULT.broken(
+            did,
+            f"evaluate({expression!r}) is None, and that came after the latest {START}: force no "
+            "result, and no error text either.",
+        )
+    if not expression.isascii():
+        raise Promise.DECODED_TOGETHER.broken(
+            did,
+            f"The call was {expression!r}. An é is two tokens. What does decode() return for one?",
+        )
+    if not answer:
+        raise Promise.ANSWERED.broken(
+            did, f"The call was {expression!r}, and evaluate() has a result."
+        )
+    raise Promise.FRAMED.broken(did, f"The open call is {expression!r}, after the latest {START}.")
 
 
 def _text(answer: Any) -> str:

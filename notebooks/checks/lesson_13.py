@@ -2,14 +2,14 @@
 
 import random
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from checks.afternoon import MACHINE, afternoon
 from checks.answer import Answer
-from checks.broken import Kept, Promises, demand
+from checks.broken import Promises
 from checks.guard import watched
 from checks.judging import counted, listed
 from engine import EngineConfig, simulate, what_if
@@ -175,102 +175,143 @@ def attempt(report: Report, trace: Trace) -> None:
         raise Promise.KEYS.broken(
             f"You returned {found!r}."[:200], f"Missing: {', '.join(missing)}."
         )
-    request = _whole(found["request"])
-    demand(_about_the_wait(found, request, trace))
-    assert request is not None
+    request = _request(found["request"], trace)
+    _check_cause(found, request, trace)
     other = _replayed(found["change"], trace)
-    demand(_about_the_gain(found, request, trace, other))
-    demand(_about_the_cost(found["cost"], trace, other))
+    _check_gain(found, request, trace, other)
+    _check_cost(found["cost"], trace, other)
 
 
-def _about_the_wait(found: Mapping[str, Any], request: int | None, trace: Trace) -> Iterator[Kept]:
-    waited = trace.waits
-    did = f"You named {found['request']!r}"
-    look = f"This log has the requests {min(waited)} to {max(waited)}; every log has others."
-    yield Promise.IN_THE_LOG, request in waited, f"{did}.", look
-    assert request is not None
-    longest = max(waited.values())
-    did = f"{did}, which waited {counted(waited[request], 'step')}."
-    look = f"Another one waited {longest} steps, from its arrival to its first admission."
-    yield Promise.LONGEST_WAIT, waited[request] == longest, did, look
+def _request(named: Any, trace: Trace) -> int:
+    rows, longest = trace.waits, max(trace.waits.values())
+    request = _whole(named)
+    if request not in rows:
+        raise Promise.IN_THE_LOG.broken(
+            f"You named {named!r}.",
+            f"This log has the requests {min(rows)} to {max(rows)}; every log has others.",
+        )
+    if rows[request] == longest:
+        return request
+    row = read(trace.log).request(request)
+    assert row.finished_step is not None and row.admitted_step is not None
+    ran = row.finished_step - row.admitted_step
+    waited = f"it waited {counted(rows[request], 'step')}" if rows[request] else "it never waited"
+    raise Promise.LONGEST_WAIT.broken(
+        f"You named r{request}, which ran for {counted(ran, 'step')}; {waited}.",
+        f"Another request waited {longest} steps. A wait lasts from the arrival to the step of the "
+        "first admission.",
+    )
+
+
+def _check_cause(found: Mapping[str, Any], request: int, trace: Trace) -> None:
     cause, reasons = found["cause"], trace.reasons(request)
     count = Counter(reasons.values())
-    did = f"Your cause is {cause}, the reason in {count[str(cause)]} of {len(reasons)} steps."
-    look = (
-        f"r{request} waited in steps {min(reasons)} to {max(reasons)}, where StepScheduled.blocked has "
-        f"{listed(sorted(count))}. Count them all."
-    )
-    yield Promise.CAUSE_IN_THE_LOG, isinstance(cause, str) and cause in count, did, look
-    yield Promise.MOST_STEPS, count[cause] == max(count.values()), did, look
+    if not isinstance(cause, str) or cause not in count:
+        first, last = min(reasons), max(reasons)
+        raise Promise.CAUSE_IN_THE_LOG.broken(
+            f"Your cause is {cause}; r{request} waited in steps {first} to {last}, where the log has "
+            f"{', '.join(sorted(count))}.",
+            "StepScheduled.blocked has it, step by step.",
+        )
+    if count[cause] < max(count.values()):
+        raise Promise.MOST_STEPS.broken(
+            f"Your cause is {cause}, the reason in {count[cause]} of the {len(reasons)} steps in which "
+            f"r{request} waited.",
+            "Another reason is more frequent. Count them all.",
+        )
     steps = found["evidence"]
-    is_steps = isinstance(steps, Collection) and all(_whole(one) is not None for one in steps)
-    did = f"Your evidence is {steps!r}."
-    yield Promise.EVIDENCE_STEPS, is_steps, did, "For example [3, 4, 5]."
-    outside = [step for step in steps if step not in reasons]
-    yield Promise.EVIDENCE_IN_WAIT, not outside, did, f"{look} Not among them: {listed(outside)}."
-    others = [f"{step} has {reasons[step]}" for step in steps if reasons[step] != cause]
-    look = f"Step {listed(others)}, not {cause}."
-    yield Promise.EVIDENCE_HAS_CAUSE, not others, did, look
-    is_enough = len(set(steps)) >= min(SEVERAL, count[cause])
-    yield Promise.ENOUGH_EVIDENCE, is_enough, did, "One step may be chance."
+    if not isinstance(steps, Collection) or any(_whole(step) is None for step in steps):
+        raise Promise.EVIDENCE_STEPS.broken(
+            f"Your evidence is {steps!r}.",
+            "For example [3, 4, 5], if the log has the cause in all of them.",
+        )
+    for step in map(_whole, steps):
+        if step not in reasons:
+            raise Promise.EVIDENCE_IN_WAIT.broken(
+                f"Your evidence names step {step}. r{request} did not wait then.",
+                f"It arrived before step {min(reasons)} and waited through step {max(reasons)}.",
+            )
+        if reasons[step] != cause:
+            raise Promise.EVIDENCE_HAS_CAUSE.broken(
+                f"Your evidence names step {step}, which has {reasons[step]}, not {cause}.",
+                "Readers of your report will look there first.",
+            )
+    if len(set(steps)) < min(SEVERAL, count[cause]):
+        raise Promise.ENOUGH_EVIDENCE.broken(
+            f"Your evidence is {counted(len(set(steps)), 'step')}.", "One step may be chance."
+        )
 
 
 def _replayed(change: Any, trace: Trace) -> EventLog:
-    did = f"Your change is {change!r}"
-    if not isinstance(change, Mapping) or not change or "change" in change:
+    if not isinstance(change, Mapping) or not change:
         raise Promise.CHANGE.broken(
-            f"{did}.",
-            'For example {"token_budget": 64}. Of what tried() returned, only the entry for the change '
-            "has settings.",
+            f"Your change is {change!r}.", 'For example {"token_budget": 64}.'
+        )
+    if "change" in change:
+        raise Promise.CHANGE.broken(
+            f"Your change has the keys {listed(change)}.",
+            "tried() returned all of that. Only its entry for the change has settings.",
         )
     try:
         return what_if(trace.log, cost=MACHINE, **{str(key): change[key] for key in change})
     except (ValueError, TypeError, PartError) as error:
         raise Promise.REPLAYABLE.broken(
-            f"{did}, and what_if() raises: {error}", "EngineConfig lists the settings."
+            f"Your change is {dict(change)}, and what_if() raises: {error}",
+            "EngineConfig lists the settings.",
         ) from None
 
 
-def _about_the_gain(
-    found: Mapping[str, Any], request: int, trace: Trace, other: EventLog
-) -> Iterator[Kept]:
+def _check_gain(found: Mapping[str, Any], request: int, trace: Trace, other: EventLog) -> None:
     before, after = trace.waits[request], waits(other)[request]
-    did = (
-        f"Your gain is {found['gain']!r}. With {dict(found['change'])}, r{request} waits "
-        f"{counted(after, 'step')} instead of {before}."
-    )
-    look = "Readers of your report will run it. A gain is a whole number of steps."
-    yield Promise.GAIN, _whole(found["gain"]) == before - after, did, look
-    look = (
-        "A resource can be short without being what the request waits for, and two can be short at "
-        "once. Try another change."
-    )
-    yield Promise.SHORTER, after < before, did, look
+    gain = _whole(found["gain"])
+    if gain != before - after:
+        raise Promise.GAIN.broken(
+            f"Your gain is {found['gain']}. With {dict(found['change'])}, r{request} waits "
+            f"{counted(after, 'step')} instead of {before}.",
+            "The number is right, but it is no int."
+            if found["gain"] == before - after
+            else "Readers of your report will run it.",
+        )
+    if gain < 1:
+        raise Promise.SHORTER.broken(
+            f"With {dict(found['change'])}, r{request} waits {counted(after, 'step')}, and without it "
+            f"{before}.",
+            "A resource can be short without being what the request waits for, and two can be "
+            "short at once. Try another change.",
+        )
 
 
 def _first_token_steps(log: EventLog) -> dict[int, int]:
     return {row.request: row.first_token_step or 0 for row in read(log).request_rows}
 
 
-def _about_the_cost(stated: Any, trace: Trace, other: EventLog) -> Iterator[Kept]:
+def _check_cost(stated: Any, trace: Trace, other: EventLog) -> None:
     before = _first_token_steps(trace.log)
     later = {id_: step - before[id_] for id_, step in _first_token_steps(other).items()}
     worst = max(later, key=lambda id_: later[id_])
-    did = f"Your cost is {stated!r}."
-    look = "No first token comes later in the replay."
-    if later[worst] > 0:
-        look = f"r{worst}'s first token comes {counted(later[worst], 'step')} later in the replay."
+    most = later[worst]
     if stated is None:
-        yield Promise.HIGHEST_COST, later[worst] <= 0, did, look
+        if most > 0:
+            raise Promise.HIGHEST_COST.broken(
+                f"Your cost is None, but r{worst}'s first token comes "
+                f"{counted(most, 'step')} later.",
+                "Compare first_token_step in both logs, for all requests.",
+            )
         return
     pair = [_whole(one) for one in stated] if isinstance(stated, list | tuple) else []
-    is_pair = len(pair) == 2 and pair[0] in later
-    yield Promise.COST, is_pair, did, "For example (4, 12)."
-    request, steps = pair
-    assert request is not None
-    found = f"In the replay, r{request}'s first token comes {later[request]} steps later. "
-    yield Promise.COST_IN_REPLAY, steps == later[request], did, f"{found}Which log minus which?"
-    yield Promise.HIGHEST_COST, 0 < later[worst] == later[request], did, look
+    if len(pair) != 2 or pair[0] not in later:
+        raise Promise.COST.broken(f"Your cost is {stated!r}.", "For example (4, 12).")
+    if pair[1] != later[pair[0]]:
+        raise Promise.COST_IN_REPLAY.broken(
+            f"Your cost is {pair[1]} steps for r{pair[0]}'s first token. In the replay it "
+            f"is {later[pair[0]]}.",
+            "Which log's steps minus which?",
+        )
+    if most < 1 or pair[1] < most:
+        raise Promise.HIGHEST_COST.broken(
+            f"You named r{pair[0]}, which pays {pair[1]} steps.",
+            f"r{worst} pays {most}." if most > 0 else "No first token is later.",
+        )
 
 
 def _whole(one: Any) -> int | None:

@@ -7,7 +7,7 @@ from functools import cache
 from typing import NamedTuple
 
 from checks.answer import Answer
-from checks.broken import Promises
+from checks.broken import Broken, Promises
 from checks.guard import call
 from checks.judging import counted
 from engine import Cost, EngineConfig, simulate
@@ -268,7 +268,7 @@ def _size(moment: Moment) -> tuple[int, ...]:
 
 
 def attempt(reason: Reason, moment: Moment) -> None:
-    """Compare the answer with the log. Raises Broken with what the scheduler knew."""
+    """Compare the answer with the log. Raises Broken with the comparison that went wrong."""
     said = call(reason, moment.step)
     if said == moment.logged and (said is None or isinstance(said, str)):
         return
@@ -278,57 +278,78 @@ def attempt(reason: Reason, moment: Moment) -> None:
             "Spell it as the log does. None means: nothing waits, or the head is admitted.",
         )
     did = f"You returned {said!r}; the log has {moment.logged!r}."
+    raise Broken(did, *_diagnosis(said, moment))
+
+
+def _diagnosis(said: str | None, moment: Moment) -> tuple[Promise, str]:
+    """Return the promise that a wrong answer breaks, and where to look."""
     head = moment.step.head
     if head is None:
-        raise Promise.NOTHING_WAITS.broken(did, "step.head is None here.")
-    look = _facts(moment.step, head)
-    if moment.logged and _is_true(said, moment.step, head):
-        look = f"Both are true. The scheduler came to {moment.logged} first, and looked no further."
-    raise _broken_by(said, moment, head).broken(did, look)
+        return Promise.NOTHING_WAITS, "step.head is None here."
+    if moment.logged is None:
+        return _too_strict(said, moment.step, head)
+    if said is not None and _is_true(said, moment.step, head):
+        return (
+            Promise.FIRST,
+            f"Both are true. The scheduler came to {moment.logged} first, and looked no further.",
+        )
+    return _too_lax(moment.logged, moment.step, head)
 
 
-def _is_true(said: str | None, step: Step, head: Head) -> bool:
+def _is_true(said: str, step: Step, head: Head) -> bool:
     """Return whether a reason holds, though another one may come before it."""
     return {
         "after_preemption": step.preempted,
         "batch_full": step.running >= step.max_num_seqs,
         "token_budget": step.budget_left == 0,
         "whole_sequence": _needed(head) > step.free_blocks - head.evictable,
-    }.get(said or "", False)
+    }.get(said, False)
 
 
 def _needed(head: Head) -> int:
     return -(-head.tokens // head.block_size) - head.cached_blocks
 
 
-def _broken_by(said: str | None, moment: Moment, head: Head) -> Promise:
-    """Return the promise that a wrong answer breaks: the comparison that went wrong."""
-    step = moment.step
-    match moment.logged:
-        case None:
-            is_reuse = said == "whole_sequence" and head.cached_blocks
-            return Promise.REUSED if is_reuse else Promise.ADMITTED
-        case _ if _is_true(said, step, head):
-            return Promise.FIRST
-        case "after_preemption":
-            return Promise.AFTER_PREEMPTION
-        case "batch_full":
-            return Promise.SEATS
-        case "token_budget":
-            return Promise.BUDGET
-    return Promise.TAKEN if head.evictable and _needed(head) <= step.free_blocks else Promise.WHOLE
-
-
-def _facts(step: Step, head: Head) -> str:
-    """Say what the head needs and what is left."""
-    blocks = counted(_needed(head) + head.cached_blocks, "block")
-    free = counted(step.free_blocks, "block")
-    look = (
-        f"{'A' if step.preempted else 'No'} request was preempted. {step.running} requests run, on "
-        f"{step.max_num_seqs} seats. The step has {counted(step.budget_left, 'token')} left. The "
-        f"head's {head.tokens} tokens fill {blocks}; {head.cached_blocks} are cached. Free: {free}"
+def _too_strict(said: str | None, step: Step, head: Head) -> tuple[Promise, str]:
+    all_blocks = counted(_needed(head) + head.cached_blocks, "block")
+    if said == "whole_sequence" and head.cached_blocks:
+        return (
+            Promise.REUSED,
+            f"Its {head.tokens} tokens fill {all_blocks}. In the cache: {head.cached_blocks} of them. "
+            f"Free: {counted(step.free_blocks, 'block')}.",
+        )
+    left = f"{counted(step.max_num_seqs - step.running, 'seat')}, "
+    left += f"{counted(step.budget_left, 'token')} and {counted(step.free_blocks, 'free block')}"
+    return (
+        Promise.ADMITTED,
+        f"It needs a seat, at least one token and {counted(_needed(head), 'block')}. Left in this "
+        f"step: {left}.",
     )
-    if head.evictable:
-        look += f", of which it reuses {head.evictable}"
+
+
+def _too_lax(logged: str, step: Step, head: Head) -> tuple[Promise, str]:
+    match logged:
+        case "after_preemption":
+            return (
+                Promise.AFTER_PREEMPTION,
+                f"Left: {counted(step.max_num_seqs - step.running, 'seat')}, "
+                f"{counted(step.budget_left, 'token')} and "
+                f"{counted(step.free_blocks, 'free block')}. Yet none came. What else happened in "
+                "this step?",
+            )
+        case "batch_full":
+            return Promise.SEATS, f"{step.running} requests run, on {step.max_num_seqs} seats."
+        case "token_budget":
+            return Promise.BUDGET, "The running requests have used up the step's tokens."
+    need, free = _needed(head), step.free_blocks
+    if head.evictable and need <= free:
+        return (
+            Promise.TAKEN,
+            f"It needs {counted(need, 'block')} beside the {head.cached_blocks} in the cache. Free: "
+            f"{free}. But {head.evictable} of these it reuses.",
+        )
+    look = f"It needs {counted(need, 'block')}. Left: {free - head.evictable}."
     chunk = min(head.tokens - head.cached_blocks * head.block_size, step.budget_left)
-    return f"{look}. This step's chunk would be {counted(chunk, 'token')}."
+    if -(-chunk // head.block_size) <= free - head.evictable:
+        look += f" This step's chunk, {counted(chunk, 'token')}, would fit. Where does the rest go?"
+    return Promise.WHOLE, look

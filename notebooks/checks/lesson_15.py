@@ -186,35 +186,21 @@ def attempt(mask: Mask, question: Question) -> None:
     """Check the answer to a question, the end token first."""
     due = question.due()
     answer, error = _answer(mask, question)
-    state, (moves, accepting) = question.state, question.shape
-    ends = f"The text may end in state {listed(sorted(accepting))}."
     if answer[question.eos] != due[question.eos]:
-        is_end = due[question.eos]
-        raise (Promise.END if is_end else Promise.NOT_THE_END).broken(
-            error or f"You {'did not allow' if is_end else 'allowed'} the end token.",
-            f"{ends} This is state {state}, and the answer would be {question.text!r}.",
-        )
+        _judge_end(question, error)
     for token, mine, right in zip(question.vocab, answer, due, strict=True):
         if mine != right:
-            way = f"{_way(moves, state, token)} This text stands in state {state}. {ends}"
-            raise _broken_by(mask, question, token, right=right).broken(
-                error or f"You {'did not allow' if right else 'allowed'} {token!r}.", way
-            )
+            _judge_token(mask, question, token, error or _did(token, mine))
     if not any(due) and not error:
         raise Promise.NO_TOKEN.broken(
             f"You returned False for {counted(len(due), 'token')}, and no error.",
-            f"{ends} In state {state} no token fits. What would a sampler choose?",
+            f"In state {question.state} the text may not end, and no token fits. What would a sampler "
+            "choose?",
         )
 
 
-def _broken_by(mask: Mask, question: Question, token: str, *, right: bool) -> Promise:
-    """Return the promise that is broken by a wrong answer for a token."""
-    if token == "":
-        return Promise.EMPTY
-    alone = Question(question.pattern, question.text, (token, ""), eos=1)
-    if question.vocab[0] != token and _answer(mask, alone)[0][0] == alone.due()[0]:
-        return Promise.EACH
-    return Promise.WALKED if right else Promise.ALL
+def _did(token: str, allowed: bool) -> str:
+    return f"You allowed {token!r}." if allowed else f"You did not allow {token!r}."
 
 
 def _answer(mask: Mask, question: Question) -> tuple[list[bool], str]:
@@ -242,9 +228,48 @@ def _answer(mask: Mask, question: Question) -> tuple[list[bool], str]:
     return found, error
 
 
+def _judge_end(question: Question, error: str) -> None:
+    state, (_, accepting) = question.state, question.shape
+    if state in accepting:
+        raise Promise.END.broken(
+            error or "You did not allow the end token.",
+            f"State {state} is accepting: {question.text!r} is a finished answer. It would have to go "
+            "on.",
+        )
+    raise Promise.NOT_THE_END.broken(
+        "You allowed the end token.",
+        f"The text may end in state {listed(sorted(accepting))}. This is state {state}: the answer "
+        f"would be {question.text!r}, and no more.",
+    )
+
+
+def _judge_token(mask: Mask, question: Question, token: str, did: str) -> None:
+    """Raise Broken for a token that the learner allowed wrongly, or did not allow."""
+    state, (moves, accepting) = question.state, question.shape
+    if token == "":
+        raise Promise.EMPTY.broken(
+            did, f"It leads from state {state} to state {state}. What comes after it?"
+        )
+    alone = Question(question.pattern, question.text, (token, ""), eos=1)
+    if question.vocab[0] != token and _answer(mask, alone)[0][0] == alone.due()[0]:
+        raise Promise.EACH.broken(
+            did,
+            f"With {token!r} as the only other token, your answer is right. What does one token leave "
+            "behind for the next?",
+        )
+    way, end = _way(moves, state, token), walk(moves, state, token)
+    if end is None:
+        if walk(moves, 0, token) is not None:
+            way += " It can be walked from state 0. Where does this text stand?"
+        raise Promise.ALL.broken(did, way)
+    if end not in accepting:
+        way += f" State {end} is not accepting, but the text may go on."
+    raise Promise.WALKED.broken(did, way)
+
+
 def _way(moves: Moves, state: int, token: str) -> str:
     """Return where the characters of a token lead, as a sentence."""
-    steps = [] if token else ["A token without characters leads nowhere."]
+    steps: list[str] = []
     for character in token:
         after = moves.get((state, character))
         if after is None:

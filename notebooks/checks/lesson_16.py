@@ -6,7 +6,7 @@ from itertools import product
 from typing import Any, ClassVar
 
 from checks.answer import Answer
-from checks.broken import Promises, demand
+from checks.broken import Broken, Promises
 from checks.guard import watched
 from checks.judging import counted, listed
 from engine import Engine
@@ -270,29 +270,32 @@ class _Play:
         certain = self._text + self._pending >= self._story.max_tokens
         due = 0 if self._ended or certain else self._known + self._pending - self._computed
         if want != due:
-            did = f"Before step {self._step}, want() returned {want}."
-            raise self._broken_by(want, due).broken(did, self._facts())
+            raise self._wrong(want, due)
         return int(want)
 
-    def _broken_by(self, want: int, due: int) -> Promise:
+    def _wrong(self, want: int, due: int) -> Broken:
+        did = f"Before step {self._step}, want() returned {want}."
+        facts = self._facts()
         if self._ended:
-            return Promise.ENDED
+            return Promise.ENDED.broken(did, f"It has ended with output token {self._text}.")
         if self._text + self._pending >= self._story.max_tokens:
-            return Promise.MAX_TOKENS
-        if want > due:
-            return Promise.EXISTS
+            look = f"{facts} The next one is output token {self._story.max_tokens}, the last."
+            return Promise.MAX_TOKENS.broken(did, look)
         if self._lost:
-            return Promise.AGAIN
-        return Promise.GOES_ON if not want and self._flight else Promise.ALL_TOKENS
+            look = f"In step {self._lost} it lost its memory. {facts}"
+            return Broken(did, Promise.EXISTS if want > due else Promise.AGAIN, look)
+        if want > due:
+            return Promise.EXISTS.broken(did, facts)
+        if not want and self._flight:
+            look = f"{facts} The device will have nothing to do for it in step {self._step}."
+            return Promise.GOES_ON.broken(did, look)
+        return Promise.ALL_TOKENS.broken(did, facts)
 
     def _facts(self) -> str:
         known = f"{counted(self._known, 'token')} {'is' if self._known == 1 else 'are'} known"
         flight = f", and step {self._flight} computes the next one" if self._flight else ""
         rows = f"{self._computed or 'None'} {'has' if self._computed == 1 else 'have'} had a row"
-        facts = f"{known}{flight}. {rows}. max_tokens is {self._story.max_tokens}."
-        if self._lost:
-            facts += f" In step {self._lost} it lost its memory: KV, not text."
-        return f"{facts} It has ended with output token {self._text}." if self._ended else facts
+        return f"{known}{flight}. {rows}."
 
     def _commit(self, step: int) -> None:
         number = self._text + 1
@@ -300,15 +303,18 @@ class _Play:
         ended = self._ended
         kept = self._part.commit(100 + number, ends)
         did = f"Step {step} brought output token {number}. commit() returned {kept!r}."
-        look = "What does each path through commit() return?"
-        facts = f"{self._facts()} A stop token is the last one, and it is in the text."
-        demand(
-            [
-                (Promise.TRUE_OR_FALSE, kept in (True, False), did, look),
-                (Promise.AFTER_THE_END, not (ended and kept), did, facts),
-                (Promise.IN_THE_TEXT, ended or kept, did, facts),
-            ]
-        )
+        if kept not in (True, False):
+            raise Promise.TRUE_OR_FALSE.broken(did, "What does each path through commit() return?")
+        if ended and kept:
+            look = f"Output token {self._text} was the last. This row was computed in vain."
+            raise Promise.AFTER_THE_END.broken(did, look)
+        if not ended and not kept:
+            look = "The request had not ended when the token came."
+            if ends:
+                look = "It is the stop token. The text ends with it, not before it."
+            if self._lost:
+                look += " A preemption takes KV away. What happens to text?"
+            raise Promise.IN_THE_TEXT.broken(did, look)
         if not ended:
             self._text += 1
             self._pending = max(0, self._pending - 1)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from checks.answer import Answer
-from checks.broken import Promises
+from checks.broken import Broken, Promises
 from checks.guard import call
 from checks.judging import listed
 from engine import Cost, EngineConfig, SamplingParams
@@ -145,20 +145,6 @@ class Choice:
             replica, guesses="none"
         )
 
-    def facts(self, replica: str) -> str:
-        """Say what is cached or on its way there."""
-        known = self.known.get(replica, set()) & set(self.blocks)
-        words = f"known has {_blocks(known)}" if known else "known has none"
-        sent = [
-            f"{_blocks(blocks)}, sent {self.now - at:,} ms ago and {'' if reported else 'not '}reported"
-            for other, blocks, at, reported in self.sent
-            if other == replica
-        ]
-        return (
-            f"Replica {replica} with a load of {self.load[replica]} counts as having "
-            f"{_first(self.hit(replica))} of the prompt: {listed([words, *sent])}."
-        )
-
     def is_overloaded(self, replica: str) -> bool:
         """Return whether a replica may get no more."""
         return is_overloaded(self.load, replica)
@@ -233,12 +219,11 @@ def attempt_choice(route: Route, one: Choice) -> None:
         raise Promise.OVERLOADED.broken(did, _crowd(one.load, chosen))
     hit, load = one.hit(chosen), one.load[chosen]
     for other in one.load:
-        if one.is_overloaded(other) or one.hit(other) < hit or one.load[other] > load:
-            continue
-        if one.hit(other) > hit or one.load[other] < load:
-            raise _broken_by(one, chosen, other).broken(
-                did, f"{one.facts(chosen)} {one.facts(other)}"
-            )
+        if not one.is_overloaded(other) and one.hit(other) >= hit and one.load[other] <= load:
+            if one.hit(other) > hit:
+                raise _shorter(one, did, chosen, other)
+            if one.load[other] < load:
+                raise _fuller(one, did, chosen, other)
 
 
 def _must_be_alive(chosen: Any, load: dict[str, int]) -> None:
@@ -257,20 +242,59 @@ def _crowd(load: dict[str, int], replica: str) -> str:
     return f"Replica {replica} has {load[replica]} requests. The mean is {mean:.3g}."
 
 
-def _broken_by(one: Choice, chosen: str, other: str) -> Promise:
-    """Return the promise that is broken if `chosen` is preferred to a replica that is better."""
+def _shorter(one: Choice, did: str, chosen: str, other: str) -> Broken:
+    """Return what is wrong if `other` has a longer beginning."""
+    better = one.hit(other)
+    loads = f"Load: {one.load[chosen]} and {one.load[other]}."
+    if misread := _misread(one, did, chosen, other):
+        return misread
+    if one.hit(other, guesses="none") < better:
+        age = min(
+            one.now - at
+            for replica, blocks, at, reported in one.sent
+            if replica == other and not reported and tuple(blocks[:better]) == one.blocks[:better]
+        )
+        look = (
+            f"You sent {_first(better)} of this prompt to replica {other}, {age:,} ms ago. {loads}"
+        )
+        return Promise.GUESSED.broken(did, look)
+    mine = _first(one.hit(chosen))
+    look = f"Replica {chosen} has {mine} of the prompt, replica {other} {_first(better)}. {loads}"
+    return Promise.LONGEST.broken(did, look)
+
+
+def _fuller(one: Choice, did: str, chosen: str, other: str) -> Broken:
+    """Return what is wrong if `other` has an equally long beginning, and a smaller load."""
+    look = (
+        f"Both have {_first(one.hit(chosen))} of the prompt. Replica {chosen} has a load of "
+        f"{one.load[chosen]}, replica {other} of {one.load[other]}."
+    )
+    return _misread(one, did, chosen, other) or Promise.LEAST.broken(did, look)
+
+
+def _misread(one: Choice, did: str, chosen: str, other: str) -> Broken | None:
+    """Return what is wrong if the part seems to have seen more on `chosen` than is cached there."""
     hit, better = one.hit(chosen), one.hit(other)
-    for replica, _, at, reported in one.sent:
+    for replica, blocks, at, reported in one.sent:
+        age = f"{one.now - at:,} ms"
         if replica == chosen and reported and one.hit(chosen, guesses="reported") > hit:
-            return Promise.REPORTED
+            gone = set(blocks) & set(one.blocks) - one.known.get(chosen, set())
+            look = (
+                f"Its events have reported that prompt. By now known has no {_blocks(gone)} there: "
+                "evicted."
+            )
+            return Promise.REPORTED.broken(did, look)
         if replica == chosen and one.hit(chosen, guesses="old") > hit and one.now - at > GUESS_MS:
-            return Promise.OLD
+            look = f"You sent those blocks to replica {chosen} {age} ago, and no event has come."
+            return Promise.OLD.broken(did, look)
     mine, others = (one.cached(name) & set(one.blocks) for name in (chosen, other))
     if len(mine) > hit and len(mine) >= max(better, len(others)):
-        return Promise.BEGINNING
-    if better == hit:
-        return Promise.LEAST
-    return Promise.GUESSED if one.hit(other, guesses="none") < better else Promise.LONGEST
+        look = (
+            f"Replica {chosen} has {_blocks(mine)}, but not block {one.blocks[hit]}. The KV of a block "
+            "depends on all tokens before it."
+        )
+        return Promise.BEGINNING.broken(did, look)
+    return None
 
 
 def _first(count: int) -> str:

@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any
 
 from checks.answer import Answer
-from checks.broken import Promises
+from checks.broken import Broken, Promises
 from checks.guard import call
 from checks.judging import counted
 from engine.cluster.transfer import TransferCosts, blocks_to_move
@@ -188,28 +188,45 @@ def attempt(part: Part, case: Handover) -> None:
     blocks = call(
         part, case.tokens, case.here, case.there, case.block_size, case.move, case.compute
     )
-    did = f"fetch() returned {blocks!r}"
     if isinstance(blocks, bool) or not hasattr(blocks, "__index__"):
-        raise Promise.NUMBER.broken(f"{did}.", "What does each path return?")
-    end = case.here + blocks
-    look = f"There: {case.there}. Here: {case.here}. Which blocks are missing here?"
+        raise Promise.NUMBER.broken(f"fetch() returned {blocks!r}.", "What does each path return?")
+    blocks = int(blocks)
     if blocks < 0:
-        raise Promise.NUMBER.broken(f"{did}.", look)
-    if blocks and end > case.there:
-        raise Promise.MISSING.broken(f"{did}.", look)
-    if blocks and end * case.block_size >= case.tokens:
-        raise Promise.LAST.broken(
-            f"{did}.",
-            f"With {counted(end, 'block')} of {case.block_size} tokens, all {case.tokens} tokens have "
-            "keys and values. Where would the logits of the first output token come from?",
-        )
+        look = f"There: {case.there}. Here: {case.here}. Which blocks are missing here?"
+        raise Promise.NUMBER.broken(f"fetch() returned {blocks}.", look)
+    _check_blocks(case, blocks)
     best = min(range(case.most + 1), key=case.total)
     if case.total(blocks) > case.total(best) + EQUAL_MS:
-        look = f"With {counted(best, 'block')}: {_times(case, best)}"
-        # A part that pays a move's fixed price for no blocks would prefer this answer.
-        if not best and case.total(blocks) <= case.move.fixed + case.total(0) + EQUAL_MS:
-            look += " What does fetching nothing cost in your sum?"
-        raise Promise.LEAST.broken(f"{did}: {_times(case, blocks)}", look)
+        raise _slower(case, blocks, best)
+
+
+def _check_blocks(case: Handover, blocks: int) -> None:
+    """Raise Broken for blocks that are not there, or that need not or cannot be fetched."""
+    did = f"fetch() returned {blocks}."
+    end = case.here + blocks
+    if blocks and end > case.there:
+        look = f"There: {case.there}. Here: {case.here}. Which blocks are missing here?"
+        raise Promise.MISSING.broken(did, look)
+    if blocks and end * case.block_size >= case.tokens:
+        have = counted(end, "block")
+        look = (
+            f"With {have} of {case.block_size} tokens, all {case.tokens} tokens have keys and values. "
+            "Where would the logits of the first output token come from?"
+        )
+        raise Promise.LAST.broken(did, look)
+
+
+def _slower(case: Handover, blocks: int, best: int) -> Broken:
+    """Return what another number of blocks would have saved."""
+    did = f"fetch() returned {blocks}: {_times(case, blocks)}"
+    look = f"With {counted(best, 'block')}: {_times(case, best)}"
+    # A part that pays a move's fixed price for no blocks would prefer this answer.
+    charged = case.move.fixed + case.total(0)
+    if not best and case.total(blocks) <= charged + EQUAL_MS:
+        look += " What does fetching nothing cost in your sum?"
+    elif best and best < case.most:
+        look += " Here it is neither all nor nothing."
+    return Promise.LEAST.broken(did, look)
 
 
 def _times(case: Handover, blocks: int) -> str:

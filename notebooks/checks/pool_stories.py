@@ -39,6 +39,14 @@ class Story:
     num_blocks: int
     acts: tuple[Act, ...]
 
+    @property
+    def refused(self) -> bool:
+        """Whether the last act asks for more blocks than are free."""
+        ledger = _Ledger(BlockPool(self.num_blocks))
+        for act in self.acts[:-1]:
+            ledger.do(act)
+        return self.acts[-1].blocks > len(ledger.pool.free)
+
     def __str__(self) -> str:
         acts = "; then ".join(map(str, self.acts))
         return f"A pool of {counted(self.num_blocks, 'block')}. {acts}."
