@@ -1,11 +1,9 @@
 """The front page, the playground, and the page that opens a reader's own trace."""
 
-import gzip
-
 from authoring.contents import lesson_lines
 from site_gallery import Entry
 from site_pages import REPOSITORY, Site
-from visualizer.packed import GZIP_LEVEL
+from visualizer.packed import pack
 from visualizer.playing.numbers import numbers, table
 from visualizer.playing.rerun import Setup
 from visualizer.playing.settings import ENGINE, TRAFFIC
@@ -53,7 +51,7 @@ def build_play(site: Site) -> None:
     """Write the playground, and the run that it shows until a control moves."""
     setup = Setup()
     log = setup.run().log
-    site.write_bytes(_RUN, gzip.compress(log.to_bytes(), GZIP_LEVEL, mtime=0))
+    site.write_bytes(_RUN, pack(log))
     site.write(
         "play/index.html",
         "play.html",

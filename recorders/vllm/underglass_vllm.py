@@ -268,11 +268,8 @@ class Recorder:
 
     def stored(self, request: Any, blocks: Any, given: Line) -> None:
         """Full blocks of a request can be found by their hashes from now on."""
-        first, end, hashes = (
-            given["num_cached_blocks"],
-            given["num_full_blocks"],
-            request.block_hashes,
-        )
+        first, end = given["num_cached_blocks"], given["num_full_blocks"]
+        hashes = request.block_hashes
         if first >= end:
             return
         for index in range(first, end):

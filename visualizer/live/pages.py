@@ -1,6 +1,5 @@
 """The routes of the pages on loopback: boards and comparisons of files, and boards of live sources."""
 
-import gzip
 import html
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -11,7 +10,7 @@ from engine.core.log import EventLog, LogError
 from visualizer.html import CLUSTER_MODULE, MODULE
 from visualizer.live.live_log import LiveLog
 from visualizer.live.local_server import Answer, Request, Route
-from visualizer.packed import GZIP_LEVEL
+from visualizer.packed import pack
 from visualizer.sources import read_source
 from visualizer.sources.limits import LAST, MAX_DROPPED, MAX_UNPACKED
 
@@ -85,8 +84,7 @@ def _translate(request: Request) -> Answer:
         return _refuse(str(error))
     if not isinstance(log, EventLog):
         return _refuse("it is the log of a cluster: open it with `underglass open FILE`")
-    packed = gzip.compress(log.to_bytes(), GZIP_LEVEL, mtime=0)
-    return Answer(packed, "application/gzip")
+    return Answer(pack(log), "application/gzip")
 
 
 def _refuse(why: str) -> Answer:

@@ -10,7 +10,6 @@ prediction cannot be exported to a file. Without a kernel, nothing could check t
 """
 
 import base64
-import gzip
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,6 +21,7 @@ from engine.core.log import EventLog
 from engine.core.log import vocabulary as v
 from visualizer.html import MODULE
 from visualizer.logs import LogLike, part_of, read_log
+from visualizer.packed import pack
 from visualizer.predicting.asking import KINDS, Question
 from visualizer.predicting.questions import questions
 from visualizer.reading.messages import Words, count
@@ -110,8 +110,7 @@ class Game(ipywidgets.Widget):  # type: ignore[misc]
     def _packed_until(self, end: int) -> str:
         """Return the events before index `end`, packed, in base64. A long log is cut at its start."""
         begin = _next_step(self._events, end - MAX_EVENTS) if end > MAX_EVENTS else 0
-        part = part_of(self._events, begin, end).to_bytes()
-        return base64.b64encode(gzip.compress(part, mtime=0)).decode()
+        return base64.b64encode(pack(part_of(self._events, begin, end))).decode()
 
     def _python_value(self, question: Question, value: tuple[int, ...]) -> Any:
         """Return an answer in the form used by `Prediction.answers`."""

@@ -4,11 +4,7 @@ from engine.simulation.facts import simulated_facts
 from visualizer.sources.reader import Reader, Translator
 
 FACTS = simulated_facts({"arrivals": "recorded"})
-
-
-def _recognizes(line: bytes) -> bool:
-    names = (b'"timestamp"', b'"input_length"', b'"output_length"', b'"hash_ids"')
-    return all(name in line for name in names)
+_FIELDS = (b'"timestamp"', b'"input_length"', b'"output_length"', b'"hash_ids"')
 
 
 def _translator() -> Translator:
@@ -21,6 +17,6 @@ MOONCAKE = Reader(
     name="mooncake",
     title="Mooncake request trace",
     facts=FACTS,
-    recognizes=_recognizes,
+    recognizes=lambda line: all(name in line for name in _FIELDS),
     translator=_translator,
 )
