@@ -20,35 +20,6 @@ def size(one):
     return len(one.words)
 
 
-class AsAGenerator:
-    """The state is where the generator stands."""
-
-    def __init__(self, marks, tokenizer, evaluate):
-        self.reading = self.read(marks, tokenizer, evaluate)
-        next(self.reading)
-
-    def feed(self, token):
-        return self.reading.send(token)
-
-    def read(self, marks, tokenizer, evaluate):
-        token = yield []
-        while True:
-            while token != marks.call_start:
-                token = yield []
-            call = []
-            token = yield []
-            while token not in (marks.call_start, marks.call_end):
-                call.append(token)
-                token = yield []
-            result = evaluate(tokenizer.decode(call))
-            if token == marks.call_end:
-                forced = []
-                if result is not None:
-                    answer = tokenizer.encode_ordinary(result)
-                    forced = [marks.output_start, *answer, marks.output_end]
-                token = yield forced
-
-
 class WithADefaultInTheClass:
     """No call is open in the class; an open one hides that in the object."""
 
@@ -71,7 +42,7 @@ class WithADefaultInTheClass:
         return []
 
 
-RIGHT = [Solution, AsAGenerator, WithADefaultInTheClass]
+RIGHT = [Solution, WithADefaultInTheClass]
 
 
 @pytest.mark.parametrize("right", RIGHT)

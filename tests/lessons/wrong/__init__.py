@@ -82,7 +82,6 @@ def cases_of(lesson: str) -> list[Any]:
 
 @cache
 def verdict(lesson: str, name: str) -> Verdict:
-    """The check's verdict on a wrong part."""
     part = made(lesson, name, ROWS[lesson, name].changes)
     return judge(part, cases_of(lesson), import_module(f"checks.{lesson}").attempt)
 
