@@ -55,7 +55,7 @@ SETS: dict[str, Callable[[range], Logs]] = {
     "random": random_logs,
     "windows": lambda seeds: windowed(seeds[0]),
     "bundled": lambda _: {name: scenario.log for name, scenario in gallery().items()},
-    "real": lambda _: {path.name: read_source(path) for path in REAL},  # type: ignore[misc]
+    "real": lambda _: {path.name.replace(".", "-"): read_source(path) for path in REAL},  # type: ignore[misc]
     "timeless": timeless,
     "asynchronous windows": asynchronous_windows,
 }

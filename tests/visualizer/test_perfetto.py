@@ -244,7 +244,7 @@ def test_random_workloads_keep_the_rules_and_lose_nothing(seeds):
         engine = make_engine(workload)
         play(engine, workload)
         events = parsed(to_perfetto(engine.log))
-        assert any(HOSTILE in event["name"] for event in events)
+        seen["hostile"] += any(HOSTILE in event["name"] for event in events)
         found = check_against(engine.log, events)
         assert found["evicted"] == len(engine.log.of(v.RadixEvicted, v.BlockEvicted))
         assert found["preempted"] == len(engine.log.of(v.Preempted))
@@ -252,7 +252,9 @@ def test_random_workloads_keep_the_rules_and_lose_nothing(seeds):
         assert found["lives"] == born
         seen += found
     kinds = ("waiting", "prefill", "catch-up", "decode", "stalled", "preempted", "prefix hit")
-    assert all(seen[kind] > 10 for kind in (*kinds, "resumed", "forked", "evicted")), seen
+    assert all(seen[kind] >= 10 for kind in (*kinds, "resumed", "forked", "evicted", "hostile")), (
+        seen
+    )
 
 
 def test_a_window_keeps_the_rules_wherever_it_begins(seeds):
