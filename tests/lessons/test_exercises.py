@@ -13,7 +13,7 @@ from tests.lessons.wrong import LESSONS, made, solution_of
 
 
 def own_tests(lesson: str) -> Any:
-    """The lesson's own tests, which say what its own part and the size of a case are."""
+    """The lesson's own tests: `is_own` tells the lesson's own part, `size` what makes a case large."""
     return import_module(f"tests.lessons.test_{lesson}")
 
 

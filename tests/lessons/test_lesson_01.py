@@ -11,7 +11,6 @@ from solutions.lesson_01 import distribution as solution
 
 
 def is_own(own) -> bool:
-    """Return whether this is what the lesson works with until the learner's part passes."""
     return own is truncation.truncated_probs
 
 

@@ -14,12 +14,10 @@ H100 = (989e12, 3.35e12)
 
 
 def is_own(own) -> bool:
-    """Return whether this is what the lesson works with until the learner's part passes."""
     return own is lesson_03.truth
 
 
 def size(one):
-    """Return what makes a case large, above all."""
     return (one.shape.layers > 2, len(one.rows))
 
 

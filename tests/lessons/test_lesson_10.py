@@ -15,12 +15,10 @@ from visualizer import read
 
 
 def is_own(own) -> bool:
-    """Return whether this is what the lesson works with until the learner's part passes."""
     return own is None
 
 
 def size(one):
-    """Return what makes a case large, above all."""
     return len(one.p) if hasattr(one, "after") else 9 + len(one.drafts)
 
 

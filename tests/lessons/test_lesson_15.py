@@ -16,12 +16,10 @@ SHAPE = r'\{"animal": "(cat|dog|owl|fox|hen)", "legs": [0-8]\}'
 
 
 def is_own(own) -> bool:
-    """Return whether this is what the lesson works with until the learner's part passes."""
     return own is Engine
 
 
 def size(one):
-    """Return what makes a case large, above all."""
     return len(one.vocab)
 
 

@@ -18,12 +18,10 @@ SIX, HOT = RUNS
 
 
 def is_own(own) -> bool:
-    """Return whether this is what the lesson works with until the learner's part passes."""
     return own is PrefixEvents
 
 
 def size(one):
-    """Return what makes a case large, above all."""
     return len(one.sent) if hasattr(one, "sent") else 9
 
 
