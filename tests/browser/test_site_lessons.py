@@ -70,6 +70,7 @@ def test_a_lesson_draws_its_first_board_and_hides_what_follows_its_question(name
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+@pytest.mark.parametrize("name", NAMES)
 def test_what_follows_a_question_is_in_a_part_that_opens_after_it(name, site_folder):
     """tests/lessons/test_unspoiled.py looks for the answer in what stands before the question."""
     asked = predictions(nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4).cells)

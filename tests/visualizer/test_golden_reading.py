@@ -107,8 +107,8 @@ def test_the_answers_are_equal(saved):
 
 def test_both_pictures_have_the_same_colours():
     code = (SCRIPTS.parents[1] / "src" / "drawing" / "causes.ts").read_text("utf-8")
-    light, dark = (dict(re.findall(r'(\w+): "(#\w+)"', part)) for part in code.split("dark: {"))
-    assert {cause: (light[cause], dark[cause]) for cause in light} == COLOURS
+    found = re.findall(r'(\w+): { light: "(#\w+)", dark: "(#\w+)" }', code)
+    assert {cause: (light, dark) for cause, light, dark in found} == COLOURS
 
 
 def missed(answer: WhyMissed) -> dict[str, Any]:
