@@ -13,9 +13,9 @@ from visualizer.logs import StepIndex, state_at
 class BoardOnPage:
     """A drawn board. `data` reads what its root says in attributes."""
 
-    def __init__(self, page: Page) -> None:
+    def __init__(self, page: Page, root: Locator | None = None) -> None:
         self.page = page
-        self.root: Locator = page.locator(".underglass").first
+        self.root = root or page.locator(".underglass").first
 
     def wait(self) -> "BoardOnPage":
         expect(self.root).to_have_attribute("data-ready", "true", timeout=30_000)
@@ -66,7 +66,6 @@ class BoardOnPage:
         )
 
     def act(self, name: str) -> Locator:
-        """A button by what it does."""
         return self.root.locator(f"[data-act={name}]")
 
     def told(self) -> set[str]:
@@ -103,6 +102,17 @@ class BoardOnPage:
         box = self.root.locator(selector).bounding_box()
         assert box is not None
         return dict(box)
+
+
+def right_end(page: Page, unless: str = ".for-screen-readers, .scroll, .alternative") -> float:
+    """Where what is farthest to the right on boards ends, but for what may scroll or is not seen."""
+    end: float = page.evaluate(
+        """(unless) => Math.max(...[...document.querySelectorAll(".underglass *")]
+             .filter((node) => !node.closest(unless))
+             .map((node) => node.getBoundingClientRect().right))""",
+        unless,
+    )
+    return end
 
 
 def numbers_in(text: str) -> list[int]:
@@ -142,6 +152,5 @@ def swatches_for(counts: dict[str, int]) -> list[int]:
 
 
 def table_at(log: EventLog, step: int, request: int) -> list[int]:
-    """A request's block table after a step."""
     state: dict[str, Any] = state_at(log, StepIndex(log), step)
     return next(entry["block_table"] for entry in state["requests"] if entry["id"] == request)

@@ -50,7 +50,6 @@ def run_cell(page: Page, index: int) -> None:
 
 
 def expect_said(page: Page, said: str) -> None:
-    """Expect an output whose text is `said`."""
     expect(page.locator(".jp-OutputArea-output").get_by_text(said, exact=True)).to_be_visible()
 
 

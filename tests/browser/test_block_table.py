@@ -11,7 +11,6 @@ STORYTELLERS = REPOSITORY / "visualizer" / "frontend" / "test" / "storytellers.j
 
 
 def in_sight(cells: Locator) -> list[bool]:
-    """Which cells of the table are in sight."""
     seen: list[bool] = cells.evaluate_all(
         """(cells) => cells.map((cell) => {
           const { left, right, top, bottom } = cell.getBoundingClientRect();

@@ -5,11 +5,10 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.board import expect_fold, numbers_in
-from tests.browser.exported import the_log
+from tests.browser.board import expect_fold
 from tests.facts import assert_names
 from tests.visualizer.storytellers import crowd
-from visualizer import read, show
+from visualizer import show
 
 
 @pytest.fixture
@@ -85,13 +84,6 @@ def test_keys_act_only_on_a_focused_board_and_stay_inside(board):
     assert board.root.get_attribute("data-lm-suppress-shortcuts") == "true"
 
 
-def test_plus_and_minus_change_the_speed(board):
-    for key, per_second in [("+", 10), ("+", 25), ("-", 10), ("-", 5), ("-", 2)]:
-        board.press(key)
-        expect(board.act("speed")).to_have_attribute("data-per-second", str(per_second))
-        assert numbers_in(board.act("speed").inner_text()) == [per_second]
-
-
 def test_brackets_sum_up_a_range_and_escape_forgets_it(board):
     board.press("[", ".", ".", ".", "]")
     expect(board.root).to_have_attribute("data-range", "30-33")
@@ -101,35 +93,11 @@ def test_brackets_sum_up_a_range_and_escape_forgets_it(board):
     expect(board.root).to_have_attribute("data-range", "")
     expect(words).to_be_hidden()
     board.expect_selected(8)
-    # The means of a range are those of the requests that finish in it.
-    ended = read(the_log()).requests.query("finish_reason.notna()")
-    board.press("Home", "[", "End", "]")
-    expect(board.root).to_have_attribute("data-range", "1-53")
-    assert_names(words.inner_text(), len(ended))
-    said = re.search(r"TTFT\D*([\d.]+) ms", words.inner_text())
-    assert said is not None
-    assert float(said[1]) == pytest.approx(ended["ttft_ms"].mean(), rel=0.01)
 
 
-def test_dragging_with_shift_brushes_a_range(board):
-    box = board.canvas(".lanes canvas")
-    mouse, y = board.page.mouse, box["y"] + 60
-    board.page.keyboard.down("Shift")
-    mouse.move(box["x"] + 400, y)
-    mouse.down()
-    mouse.move(box["x"] + 300, y, steps=4)
-    mouse.up()
-    board.page.keyboard.up("Shift")
-    expect(board.root).to_have_attribute("data-range", re.compile(r"^\d+-\d+$"))
-    first, last = map(int, board.data("range").split("-"))
-    assert 1 < first < last < 53
-    board.expect_step(30)
-    expect(board.root.locator(".range").first).to_be_visible()
-
-
-def test_search_finds_steps_blocks_requests_events_and_text(board):
-    def search(words: str) -> list[tuple[str, str]]:
-        """Kind and text of each thing found."""
+def test_search_leads_to_steps_blocks_requests_events_and_text(board):
+    def search(words: str) -> list[str]:
+        """The kind of each thing found."""
         board.press("/")
         box = board.root.get_by_role("combobox")
         expect(box).to_be_focused()
@@ -138,41 +106,22 @@ def test_search_finds_steps_blocks_requests_events_and_text(board):
         expect(count).to_have_attribute("data-over", "true")
         options = board.root.get_by_role("option").all()
         expect(count).to_have_attribute("data-found", str(len(options)))
-        return [(str(one.get_attribute("data-kind")), one.inner_text()) for one in options]
+        return [str(one.get_attribute("data-kind")) for one in options]
 
-    kind, text = search("step 42")[0]
-    assert kind == "step"
-    assert_names(text, 42)
-    board.page.keyboard.press("Enter")
-    board.expect_step(42)
-    expect(board.root.locator(".search")).to_be_hidden()
-
-    kind, text = search("block 15")[0]
-    assert kind == "block"
-    assert_names(text, 15)
-    board.page.keyboard.press("Enter")
-    expect(board.root).to_have_attribute("data-block", "15")
-
-    kind, text = search("r10")[0]
-    assert kind == "request"
-    assert "r10" in text
-    board.page.keyboard.press("Enter")
-    board.expect_selected(10)
-
-    assert len(search("preempted")) == 1
-    board.page.keyboard.press("Enter")
-    board.expect_data(step=30, selected=8)
-
-    found = search("a pike")
-    assert {kind for kind, _ in found} == {"prompt", "output"}
+    for words, kind, shown in (
+        ("step 42", "step", {"step": 42}),
+        ("block 15", "block", {"block": 15}),
+        ("r10", "request", {"selected": 10}),
+        ("preempted", "preempted", {"step": 30, "selected": 8}),
+    ):
+        assert search(words)[0] == kind
+        board.page.keyboard.press("Enter")
+        board.expect_data(**shown)
+        expect(board.root.locator(".search")).to_be_hidden()
+    assert set(search("a pike")) == {"prompt", "output"}
     board.page.keyboard.press("ArrowDown")
     board.page.keyboard.press("Enter")
     board.expect_selected(7)
-    assert board.data("step") != "30"
-
-    assert "evicted" in {kind for kind, _ in search("evicted")}
-    assert len(search("hit")) > 3
-    board.page.keyboard.press("Escape")
     assert search("no such words anywhere") == []
     # What is typed into the search is no command.
     step = int(board.data("step"))

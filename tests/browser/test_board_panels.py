@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 from engine import Cost, EngineConfig, Workload, simulate
 from engine.simulation.workload import poisson, uniform
-from tests.browser.board import BoardOnPage, expect_fold
+from tests.browser.board import BoardOnPage, expect_fold, right_end
 from tests.browser.exported import the_log
 
 PANELS = ("timeline", "blocks", "tree", "scheduler", "tokens")
@@ -30,13 +30,10 @@ def panels(new_page, exports, tmp_path):
     text, count = re.subn(r"await mount\(document.getElementById.*?\}\);", lambda _: script, text)
     assert count == 1
     (tmp_path / "panels.html").write_text(text, "utf-8")
-    page, boards = new_page(height=2400), {}
+    page = new_page(height=2400)
     page.goto((tmp_path / "panels.html").as_uri())
-    for name in PANELS:
-        boards[name] = BoardOnPage(page)
-        boards[name].root = page.locator(f"#{name} .underglass")
-        boards[name].wait()
-    return boards
+    roots = {name: page.locator(f"#{name} .underglass") for name in PANELS}
+    return {name: BoardOnPage(page, root).wait() for name, root in roots.items()}
 
 
 def test_each_panel_stands_alone_and_all_move_in_the_same_frame(panels):
@@ -80,12 +77,7 @@ def test_panels_fit_every_width(panels):
         page.set_viewport_size({"width": width, "height": 2000})
         panels["tokens"].settle()
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-        right = page.evaluate(
-            """() => Math.max(...[...document.querySelectorAll(".underglass *")]
-                 .filter((node) => !node.closest(".for-screen-readers, .scroll, .alternative"))
-                 .map((node) => node.getBoundingClientRect().right))"""
-        )
-        assert right <= width
+        assert right_end(page) <= width
 
 
 def test_the_text_stays_scrolled_while_the_reader_steps(open_board):

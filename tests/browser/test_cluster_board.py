@@ -25,12 +25,9 @@ from visualizer.reading.rows.decisions import DecisionRow
 
 
 class ClusterOnPage(BoardOnPage):
-    """A drawn cluster board."""
-
     def __init__(self, page: Page, log: ClusterLog) -> None:
-        super().__init__(page)
+        super().__init__(page, page.locator(".underglass.cluster").first)
         self.log = log
-        self.root = page.locator(".underglass.cluster").first
         self.wait()
 
     def row(self, index: int) -> DecisionRow:
@@ -58,7 +55,6 @@ def board(opened):
 
 
 def wrong(log: ClusterLog) -> list[int]:
-    """The decisions whose prediction was wrong."""
     return [
         index
         for index, row in enumerate(read(log).decision_rows)

@@ -14,7 +14,6 @@ PREFIXES = ["The first of the prefixes " * 3, "Another one, also shared " * 3]
 
 @pytest.fixture
 def cluster():
-    """A gateway over two servers."""
     with (
         start(engine=ENGINE) as first,
         start(engine=ENGINE) as second,

@@ -180,20 +180,6 @@ def test_a_click_opens_that_step_on_the_board_of_its_run(opened):
     board = board_of(root, "b")
     expect(board).to_have_attribute("data-step", str(FIRST))
     expect(board.locator(".decisions [data-heat=evicting]")).not_to_have_count(0)
-    # The other board shows the same moment.
-    root.locator("button[data-shows='a']").click()
-    board_of(root, "a").press("End")
-    expect(root).to_have_attribute("data-step", "53")
-    root.locator("button[data-shows='b']").click()
-    other = int((ends[1] <= ends[0].iloc[-1]).sum())
-    assert other < 53
-    expect(board_of(root, "b")).to_have_attribute("data-step", str(other))
-    # By steps, it is the step of the same number.
-    root.locator("button[data-shows='both']").click()
-    root.page.keyboard.press("x")
-    expect(root).to_have_attribute("data-axis", "steps")
-    root.page.keyboard.press("b")
-    expect(board_of(root, "b")).to_have_attribute("data-step", "53")
 
 
 def test_the_keyboard_reaches_everything(opened):

@@ -8,13 +8,12 @@ from engine import EventLog, simulate
 from engine.simulation.mixture_runner import MixtureRunner
 from engine.simulation.scenarios import scenario
 from tests.browser.axe import expect_no_violation
-from tests.browser.board import numbers_in
 from visualizer import read
 
 
 @cache
-def the_log(*, asynchronous: bool = False) -> EventLog:
-    return scenario("experts").run(async_scheduling=asynchronous)
+def the_log() -> EventLog:
+    return scenario("experts").run()
 
 
 def test_each_step_says_what_the_log_says(open_board):
@@ -29,18 +28,7 @@ def test_each_step_says_what_the_log_says(open_board):
         board.press(".")
     board.press("t")
     board.expect_step(11)
-    layers = read(the_log()).expert_loads(11).layers
     expect(panel.locator("caption")).to_contain_text("11")
-    rows = [numbers_in(row.inner_text()) for row in panel.locator("tbody tr").all()]
-    cells = [row for row in rows if len(row) == 4]
-    assert all(layers[layer][expert] == tokens for layer, expert, tokens, _ in cells)
-    most = sorted((load for layer in layers for load in layer), reverse=True)[:40]
-    assert [row[2] for row in cells] == most
-    # Asynchronous scheduling shows the step that was computed.
-    log = the_log(asynchronous=True)
-    said = open_board(log, "#step=9", on=board.page).text(".experts .swatches span")
-    assert said.endswith(str(read(log).expert_loads(8)))
-    assert said.startswith(f"{read(log).step(8).tokens} tokens × 2 experts")
     # A dense model has no such panel.
     board = open_board(on=board.page)
     expect(panel).to_be_hidden()

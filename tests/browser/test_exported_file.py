@@ -8,9 +8,8 @@ from itertools import pairwise
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.board import counts_at, expect_fold, numbers_in, swatches_for
+from tests.browser.board import counts_at, numbers_in, right_end, swatches_for
 from tests.browser.exported import the_log
-from tests.facts import assert_names
 from tests.visualizer.storytellers import crowd
 from visualizer import read
 
@@ -18,17 +17,6 @@ from visualizer import read
 @pytest.fixture
 def board(open_board):
     return open_board()
-
-
-def test_it_opens_at_the_first_preemption_and_says_so(board):
-    expect_fold(board, the_log(), 30)
-    board.expect_selected(8)
-    assert_names(board.text(".sentence"), 30, 5, 64, "r8")
-    assert "preempted" in board.told()
-    moment = board.root.locator(".decisions .moment")
-    expect(moment).to_have_attribute("data-kind", "preempted")
-    expect(moment).to_have_attribute("data-request", "8")
-    expect(board.root.locator(".block-table .fate").first).to_be_visible()
 
 
 def test_every_step_equals_the_python_fold_and_never_moves_the_board(board):
@@ -41,17 +29,6 @@ def test_every_step_equals_the_python_fold_and_never_moves_the_board(board):
         assert numbers_in(each["words"]) == swatches_for(expected)
     assert len({tuple(each["tops"]) for each in shown}) == 1
     assert board.page.evaluate("document.getAnimations().length") == 0
-
-
-def test_the_readers_scheme_decides_and_a_host_may_change_it(board):
-    grounds = {"dark": "rgb(20, 22, 26)", "light": "rgb(255, 255, 255)"}
-    for scheme, ground in grounds.items():
-        board.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-        expect(board.root).to_have_attribute("data-theme", scheme)
-        expect(board.root).to_have_css("background-color", ground)
-    for is_light, theme in (("false", "dark"), ("true", "light")):
-        board.page.evaluate(f"document.body.dataset.jpThemeLight = '{is_light}'")
-        expect(board.root).to_have_attribute("data-theme", theme)
 
 
 # What is cut off at its right, and the token to come, where it is not in sight. A block table scrolls.
@@ -74,12 +51,8 @@ def test_it_fits_every_width_and_takes_up_a_new_one(board):
         expect(board.root).to_have_attribute("data-layout", layout)
         assert board.page.evaluate("document.documentElement.scrollWidth") <= width
         assert board.page.evaluate(_CUT) == [], width
-        right = board.page.evaluate(
-            """() => Math.max(...[...document.querySelectorAll(".underglass *")]
-                 .filter((node) => !node.closest(".for-screen-readers, .scroll, .alternative, .cells"))
-                 .map((node) => node.getBoundingClientRect().right))"""
-        )
-        assert right <= width
+        unless = ".for-screen-readers, .scroll, .alternative, .cells"
+        assert right_end(board.page, unless) <= width
 
 
 def test_rows_of_decisions_that_wrap_do_not_overlap(open_board):

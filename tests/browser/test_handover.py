@@ -61,33 +61,6 @@ def test_the_victims_blocks_move_over_the_finished_picture(held):
     expect(overlay).to_have_count(0)
 
 
-def test_a_block_goes_from_lane_to_map_to_lane(held):
-    held.press(".")
-    expect(held.root.locator(".handover")).to_have_count(1)
-
-    def middle_at(time: float, leg: int) -> tuple[float, float]:
-        """The middle of a visible leg at a time of the motion."""
-        held.page.evaluate(
-            "time => { for (const one of document.getAnimations()) one.currentTime = time; }", time
-        )
-        element = held.root.locator(".handover i").nth(leg)
-        assert float(element.evaluate("element => getComputedStyle(element).opacity")) == 1
-        box = element.bounding_box()
-        assert box is not None
-        return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-
-    def is_in(point: tuple[float, float], selector: str) -> bool:
-        box = held.canvas(selector)
-        x, y = point[0] - box["x"], point[1] - box["y"]
-        return 0 <= x <= box["width"] and 0 <= y <= box["height"]
-
-    leaves, in_map, arrives = middle_at(0, 0), middle_at(76, 1), middle_at(149, 1)
-    assert is_in(leaves, ".lanes canvas")
-    assert is_in(in_map, ".map > canvas")
-    assert is_in(arrives, ".lanes canvas")
-    assert leaves[1] < arrives[1]  # r6's lane is below r8's
-
-
 def test_the_motion_begins_once_and_ends(open_board):
     board = open_board(None, BEFORE)
     seen = record(board)

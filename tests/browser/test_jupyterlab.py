@@ -114,13 +114,6 @@ def test_scenarios_and_comparisons_follow_jupyterlabs_theme_and_names_are_text(o
     expect(board.root).to_have_attribute("data-theme", "light")
 
 
-def nth(page: Page, index: int) -> BoardOnPage:
-    """One of several boards in a notebook, from 0."""
-    board = BoardOnPage(page)
-    board.root = page.locator(".underglass").nth(index)
-    return board.wait()
-
-
 def test_panels_of_one_log_move_together_in_the_page_and_the_kernel_hears(open_cells):
     cells = [
         "from engine.core.log import EventLog\n"
@@ -133,7 +126,9 @@ def test_panels_of_one_log_move_together_in_the_page_and_the_kernel_hears(open_c
         "timeline.step, blocks.selected, blocks.axis = 12, 5, 'steps'",
     ]
     page = open_cells("panels.ipynb", cells, run=3, height=3000)
-    timeline, blocks, other = (nth(page, index) for index in range(3))
+    timeline, blocks, other = (
+        BoardOnPage(page, page.locator(".underglass").nth(index)).wait() for index in range(3)
+    )
     expect(timeline.root.locator("section")).to_have_count(1)
     expect(blocks.root.locator("section.map")).to_have_count(1)
     expect_fold(blocks, the_log(), 30)
@@ -164,7 +159,6 @@ def save(page: Page) -> None:
 
 
 def shut_down(page: Page) -> None:
-    """End the open notebook's kernel."""
     page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")
 
 

@@ -8,7 +8,7 @@ import json
 import re
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Page, expect
 
 from authoring.lab import (
     cell,
@@ -21,7 +21,7 @@ from authoring.lab import (
 )
 from authoring.parts import lessons
 from engine.core.log import EventLog
-from tests.browser.board import counts_at
+from tests.browser.board import BoardOnPage, counts_at
 from tests.facts import assert_names
 from underglass.workbook import without_answers
 
@@ -103,28 +103,22 @@ def test_a_lesson_runs_in_jupyterlab_and_every_board_shows_what_its_log_says(new
             continue
         for place, (step, selected) in enumerate(told[widget]):
             log = EventLog.load(folder / f"{widget}-{place}.jsonl")
-            board = shown.locator(".underglass").first
+            root = shown.locator(".underglass").first
             if len(told[widget]) > 1:  # a comparison: one of its two boards at a time
                 shown.locator(f"button[data-shows='{'ab'[place]}']").click()
-                board = shown.locator(f".run[data-side='{place}'] .underglass")
-            expect(board).to_have_attribute("data-ready", "true", timeout=30_000)
+                root = shown.locator(f".run[data-side='{place}'] .underglass")
+            board = BoardOnPage(page, root).wait()
             if place:  # one clock, not one step
-                step = int(board.get_attribute("data-step") or 0)
-            expect_board(board, log, step, selected)
+                step = int(board.data("step"))
+            board.expect_step(step)
+            board.expect_data(**counts_at(log, step))
+            if selected is not None:
+                board.expect_selected(selected)
             drawn += 1
     assert drawn
     if lesson.name.startswith("04"):
         expect_the_prediction_that_was_clicked(page)
     close_notebook(page, address)
-
-
-def expect_board(board: Locator, log: EventLog, step: int, selected: int | None) -> None:
-    """It stands at the step, with the request selected, and counts what the Python fold counts."""
-    expect(board).to_have_attribute("data-step", str(step))
-    if selected is not None:
-        expect(board).to_have_attribute("data-selected", str(selected))
-    expected = counts_at(log, step)
-    assert {name: int(board.get_attribute(f"data-{name}") or -1) for name in expected} == expected
 
 
 def expect_the_prediction_that_was_clicked(page: Page) -> None:

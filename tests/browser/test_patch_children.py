@@ -1,16 +1,13 @@
 """`patchChildren` makes an element's children equal to new ones and leaves equal children alone."""
 
-import shutil
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from tests.browser.conftest import REPOSITORY
+from tests.site.page_models import NODE
 
 SOURCE = REPOSITORY / "visualizer" / "frontend" / "src" / "board" / "patch_children.ts"
-NODE = shutil.which("node", path=Path(sys.executable).parent) or shutil.which("node")
 STRIP = """
 const source = require("node:fs").readFileSync(0, "utf8");
 process.stdout.write(require("node:module").stripTypeScriptTypes(source));

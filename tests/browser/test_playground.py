@@ -24,14 +24,12 @@ class PlaygroundOnPage:
         self.root = page.locator(".underglass-playground").first
 
     def control(self, setting: str) -> Locator:
-        """The control of an engine setting."""
         label = self.page.get_by_text(NAMES[setting], exact=True)
         return self.root.locator(".widget-inline-hbox", has=label)
 
     def board(self) -> BoardOnPage:
         """The one board that can be seen."""
-        board = BoardOnPage(self.page)
-        board.root = self.root.locator(".underglass:visible")
+        board = BoardOnPage(self.page, self.root.locator(".underglass:visible"))
         expect(board.root).to_have_count(1)
         return board.wait()
 

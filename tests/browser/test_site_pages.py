@@ -62,9 +62,8 @@ def test_a_scenario_opens_at_its_moment_and_a_link_has_a_preview(site, site_fold
 def test_a_link_to_a_moment_of_a_lesson_opens_its_board_there(site, new_page):
     page = new_page()
     page.goto(f"{site}lessons/04_continuous_batching.html#cell-1&step=9&select=2")
-    board = BoardOnPage(page)
-    board.root = page.locator("#cell-1 .underglass")
-    board.wait().expect_step(9)
+    board = BoardOnPage(page, page.locator("#cell-1 .underglass")).wait()
+    board.expect_step(9)
     board.expect_selected(2)
     board.press("l")
     link = board.root.locator(".box.link input").input_value()

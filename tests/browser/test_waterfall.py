@@ -43,10 +43,6 @@ def test_rows_are_in_the_chosen_order_and_reasons_are_those_of_the_log(open_boar
     expect(board.root.locator("[data-sort=lost]")).to_have_attribute("aria-pressed", "true")
     lost = [waterfall[request].lost for request in order(board)]
     assert lost == sorted(lost, reverse=True) != [0] * len(lost)
-    board.root.locator("[data-sort=arrival]").click()
-    arrived = [waterfall[request].arrived or 0 for request in order(board)]
-    assert arrived == sorted(arrived)
-    assert len(arrived) == len(waterfall)
 
 
 def test_clicks_keys_and_addresses_lead_to_a_decision_and_back(open_board):

@@ -8,7 +8,7 @@ from authoring.lab import NOTEBOOKS
 from checks import check, predict, until
 from checks.answer import Answer
 from checks.broken import Broken, CommonPromise
-from checks.guard import NotWrittenError, call, is_stub, stubs
+from checks.guard import call, is_stub, stubs
 from checks.judging import judge
 from engine.simulation.scenarios import scenario
 from visualizer import read
@@ -59,25 +59,19 @@ def test_a_run_without_a_reader_reveals_at_once(when: str, capsys, monkeypatch) 
     assert "says: 3" in capsys.readouterr().out
 
 
-def test_a_value_that_is_not_the_answer_raises(when: str) -> None:
+def test_another_value_another_option_or_an_unknown_question_is_an_error(when: str) -> None:
     with pytest.raises(ValueError, match="says 7, and the lesson's answer is 3"):
         predict(when, "When?", [1, 2, 3]).reveal(7)
-
-
-def test_the_options_are_those_that_the_answer_explains(when: str) -> None:
-    with pytest.raises(ValueError, match="not those that its answer explains"):
-        predict(when, "When?", [2, 3, 4])
-    with pytest.raises(ValueError, match="three to five"):
-        predict(when, "When?", [2, 3])
     with pytest.raises(ValueError, match="choose one of 1, 2, 3"):
         predict(when, "When?", [1, 2, 3]).answer = 4
-
-
-def test_a_question_that_no_lesson_has_is_named(when: str) -> None:
-    with pytest.raises(KeyError, match=r"04\.who.*it has 04\.when"):
-        predict("04.who", "Who?", [1, 2, 3])
-    with pytest.raises(KeyError, match="names no lesson"):
-        predict("99.who", "Who?", [1, 2, 3])
+    for key, options, error, words in (
+        (when, [2, 3, 4], ValueError, "not those that its answer explains"),
+        (when, [2, 3], ValueError, "three to five"),
+        ("04.who", [1, 2, 3], KeyError, r"04\.who.*it has 04\.when"),
+        ("99.who", [1, 2, 3], KeyError, "names no lesson"),
+    ):
+        with pytest.raises(error, match=words):
+            predict(key, "Who?", options)
 
 
 def test_words_as_options_are_confirmed_by_a_measured_value() -> None:
@@ -180,22 +174,11 @@ def test_a_check_that_gets_an_answer_or_an_object_asks_for_the_function(given) -
     assert repr(given) in found.did
 
 
-def test_not_implemented_is_not_written_yet() -> None:
-    with pytest.raises(NotWrittenError):
-        call(part("raise NotImplementedError"), 1)
-
-
 def test_no_lesson_imports_the_solutions_so_that_a_teacher_can_remove_them() -> None:
     files = [*NOTEBOOKS.glob("*.ipynb"), *(NOTEBOOKS / "checks").glob("*.py")]
     assert len(files) > 2 * 14
     assert [one.name for one in files if "import solutions" in one.read_text("utf-8")] == []
     assert [one.name for one in files if "from solutions" in one.read_text("utf-8")] == []
-
-
-def test_checks_are_found_by_their_lesson() -> None:
-    assert callable(check.lesson_04)
-    with pytest.raises(AttributeError, match="lesson_99"):
-        check.lesson_99  # noqa: B018
 
 
 def test_the_beginning_of_a_log_ends_with_its_step() -> None:

@@ -11,7 +11,6 @@ from solutions.lesson_01 import distribution as solution
 
 
 def is_own(own) -> bool:
-    """Return whether this is what the lesson works with until the learner's part passes."""
     return own is truncation.truncated_probs
 
 
@@ -51,19 +50,12 @@ def stops_after_crossing_only(logits, temperature, top_k, top_p):
     return shares / shares.sum()
 
 
-def as_a_tuple(logits, temperature, top_k, top_p):
-    """Whole numbers where they are whole."""
-    shares = solution(logits, temperature, top_k, top_p)
-    return tuple(int(one) if one in (0, 1) else one for one in shares)
-
-
 RIGHT = [
     solution,
     mask_then_softmax,
     later_of_equals_first,
     zero_is_nearly_zero,
     stops_after_crossing_only,
-    as_a_tuple,
 ]
 
 

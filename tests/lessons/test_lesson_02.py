@@ -13,12 +13,10 @@ from tests.facts import assert_names
 
 
 def is_own(own) -> bool:
-    """Return whether this is what the lesson works with until the learner's part passes."""
     return own is PagedAttention
 
 
 def size(one):
-    """Return what makes a case large, above all."""
     return sum(one.chunks)
 
 

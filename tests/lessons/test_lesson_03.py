@@ -14,32 +14,18 @@ H100 = (989e12, 3.35e12)
 
 
 def is_own(own) -> bool:
-    """Return whether this is what the lesson works with until the learner's part passes."""
     return own is lesson_03.truth
 
 
 def size(one):
-    """Return what makes a case large, above all."""
     return (one.shape.layers > 2, len(one.rows))
-
-
-def in_floats(shape, rows, bytes_per_value):
-    """A list of floats, with a formula for the pairs."""
-    flops, moved = solution(shape, rows, bytes_per_value)
-    ends = sum((start + count) * (start + count + 1) / 2 for start, count in rows)
-    pairs = ends - sum(start * (start + 1) / 2 for start, _ in rows)
-    per_pair = 4 * shape.layers * shape.heads * shape.head_size
-    per_token = shape.layers * shape.layer_weights
-    tokens = sum(count for _, count in rows)
-    flops = 2.0 * (per_token * tokens + shape.output_weights * len(rows)) + per_pair * pairs
-    return [flops, float(moved)]
 
 
 def in_numpy(shape, rows, bytes_per_value):
     return tuple(np.int64(one) for one in solution(shape, rows, bytes_per_value))
 
 
-@pytest.mark.parametrize("right", [solution, in_floats, in_numpy])
+@pytest.mark.parametrize("right", [solution, in_numpy])
 def test_every_right_count_is_accepted_and_times_a_machine(right) -> None:
     assert check.lesson_03(right) is right
     people = workload_of([Speaker("Ada", own=1000, output=4)])

@@ -16,12 +16,10 @@ from solutions.lesson_06 import split as solution
 
 
 def is_own(own) -> bool:
-    """Return whether this is what the lesson works with until the learner's part passes."""
     return own is RadixTree
 
 
 def size(one):
-    """Return what makes a case large, above all."""
     return one.blocks * one.size
 
 

@@ -14,12 +14,10 @@ from visualizer import read
 
 
 def is_own(own) -> bool:
-    """Return whether this is what the lesson works with until the learner's part passes."""
     return all(own(*astuple(goal)) == solution(*astuple(goal)) for goal in cases())
 
 
 def size(one):
-    """Return what makes a case large, above all."""
     return one.decodes
 
 

@@ -13,12 +13,10 @@ from visualizer import read
 
 
 def is_own(own) -> bool:
-    """Return whether this is what the lesson works with until the learner's part passes."""
     return type(own) is Priority
 
 
 def size(one):
-    """Return what makes a case large, above all."""
     return len(one.running) if isinstance(one, Shortage) else 9
 
 
@@ -29,15 +27,6 @@ def the_least_work_bar_the_oldest(running, needed_by):
     return min(younger, key=lambda one: one[1])[2] if younger else peers[0][2]
 
 
-def itself_where_it_may(running, needed_by):
-    peers = [row for row in running if row[1] == max(other[1] for other in running)]
-    oldest = min(peers, key=lambda row: row[2])
-    if len(peers) == 1:
-        return oldest[0]
-    younger = [row[0] for row in peers if row is not oldest]
-    return needed_by if needed_by in younger else younger[0]
-
-
 def the_second_oldest(running, needed_by):
     """Keep the order by urgency and age; the oldest of the least urgent is the head of the rest."""
     ranked = sorted(running, key=lambda row: (-row[1], row[2]))
@@ -45,7 +34,7 @@ def the_second_oldest(running, needed_by):
     return peers[:2][-1]
 
 
-RIGHT = [solution, the_least_work_bar_the_oldest, itself_where_it_may, the_second_oldest]
+RIGHT = [solution, the_least_work_bar_the_oldest, the_second_oldest]
 
 
 @pytest.mark.parametrize("right", RIGHT)

@@ -11,42 +11,11 @@ from visualizer import read
 
 
 def is_own(own) -> bool:
-    """Return whether this is what the lesson works with until the learner's part passes."""
     return own is ToolUse
 
 
 def size(one):
-    """Return what makes a case large, above all."""
     return len(one.words)
-
-
-class AsAGenerator:
-    """The state is where the generator stands."""
-
-    def __init__(self, marks, tokenizer, evaluate):
-        self.reading = self.read(marks, tokenizer, evaluate)
-        next(self.reading)
-
-    def feed(self, token):
-        return self.reading.send(token)
-
-    def read(self, marks, tokenizer, evaluate):
-        token = yield []
-        while True:
-            while token != marks.call_start:
-                token = yield []
-            call = []
-            token = yield []
-            while token not in (marks.call_start, marks.call_end):
-                call.append(token)
-                token = yield []
-            result = evaluate(tokenizer.decode(call))
-            if token == marks.call_end:
-                forced = []
-                if result is not None:
-                    answer = tokenizer.encode_ordinary(result)
-                    forced = [marks.output_start, *answer, marks.output_end]
-                token = yield forced
 
 
 class WithADefaultInTheClass:
@@ -71,7 +40,7 @@ class WithADefaultInTheClass:
         return []
 
 
-RIGHT = [Solution, AsAGenerator, WithADefaultInTheClass]
+RIGHT = [Solution, WithADefaultInTheClass]
 
 
 @pytest.mark.parametrize("right", RIGHT)

@@ -18,12 +18,10 @@ AFTERNOON = Trace("The afternoon", afternoon())
 
 
 def is_own(own) -> bool:
-    """Return whether this is what the lesson works with until the learner's part passes."""
     return own is None
 
 
 def size(one):
-    """Return what makes a case large, above all."""
     return len(read(one.log).request_rows)
 
 

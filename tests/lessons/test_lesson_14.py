@@ -15,12 +15,10 @@ CROWD = EngineConfig.like(
 
 
 def is_own(own) -> bool:
-    """Return whether this is what the lesson works with until the learner's part passes."""
     return all(own(one.step) == one.logged for one in cases())
 
 
 def size(one):
-    """Return what makes a case large, above all."""
     return one.step.head is not None
 
 

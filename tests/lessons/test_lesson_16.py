@@ -13,7 +13,6 @@ from solutions.lesson_16 import Ahead as Solution
 
 
 def is_own(own) -> bool:
-    """Return whether this is what the lesson works with until the learner's part passes."""
     return own is Engine
 
 

@@ -15,12 +15,10 @@ from visualizer import read
 
 
 def is_own(own) -> bool:
-    """Return whether this is what the lesson works with until the learner's part passes."""
     return own is blocks_to_move
 
 
 def size(one):
-    """Return what makes a case large, above all."""
     return (hasattr(one.compute, "step_ms"), one.tokens)
 
 

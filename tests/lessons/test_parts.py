@@ -39,16 +39,9 @@ def swap(notebook) -> None:
     notebook.cells.insert(0, notebook.cells.pop(change))
 
 
-def say(part: str, words: str):
+def add(part: str, words: str, kind: str = "markdown"):
     def change(notebook) -> None:
-        of_part(notebook, part).source += f"\n\n{words}"
-
-    return change
-
-
-def write(part: str, code: str):
-    def change(notebook) -> None:
-        of_part(notebook, part, "code").source += f"\n{code}"
+        of_part(notebook, part, kind).source += f"\n\n{words}"
 
     return change
 
@@ -82,16 +75,16 @@ def another_kernel(notebook) -> None:
         *[(drop(part), f"no {part}") for part in ORDER if part != "hook"],
         (swap, "first appear in another order"),
         (untag, "give it exactly one of"),
-        (say("look", "It is simply so."), 'it says "simply"'),
-        (say("look", "Word " * 90), "at most 90"),
-        (say("look", "There were 977 of them."), "977 is in no output"),
-        (say("look", "See [there](../nowhere.md)."), "../nowhere.md leads to no file"),
-        (say("look", "See [these](solutions/)."), "solutions/ leads to no file"),
-        (say("look", "[**wibble**](../docs/glossary.md)"), '"wibble" is not in docs/glossary.md'),
-        (say("look", "[**batch**](../docs/glossary.md)"), '"batch" is introduced twice'),
-        (say("look", "[**seat**](../docs/glossary.md) " * 2), "here: ["),
-        (write("run", "assert read(log).requests.ttft_ms[1] < 20"), "it asserts a time"),
-        (write("run", "x = 1\n" * 16), "at most 15"),
+        (add("look", "It is simply so."), 'it says "simply"'),
+        (add("look", "Word " * 90), "at most 90"),
+        (add("look", "There were 977 of them."), "977 is in no output"),
+        (add("look", "See [there](../nowhere.md)."), "../nowhere.md leads to no file"),
+        (add("look", "See [these](solutions/)."), "solutions/ leads to no file"),
+        (add("look", "[**wibble**](../docs/glossary.md)"), '"wibble" is not in docs/glossary.md'),
+        (add("look", "[**batch**](../docs/glossary.md)"), '"batch" is introduced twice'),
+        (add("look", "[**seat**](../docs/glossary.md) " * 2), "here: ["),
+        (add("run", "assert read(log).requests.ttft_ms[1] < 20", "code"), "it asserts a time"),
+        (add("run", "x = 1\n" * 16, "code"), "at most 15"),
         (lose_pictures, "no stored output has a picture"),
         (keep_widgets, "a widget's reference is stored"),
         (forget_the_output, "it has not been run"),

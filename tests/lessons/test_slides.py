@@ -7,7 +7,7 @@ import pytest
 
 from authoring import slides
 from authoring.parts import lessons
-from authoring.slides import Lesson, plain, slide
+from authoring.slides import Lesson, plain
 from checks.answer import answer_to
 
 DECKS = [number for _, numbers in slides.SESSIONS.values() for number in numbers]
@@ -46,8 +46,3 @@ def test_the_order_of_the_options_does_not_show_which_is_right() -> None:
         "all",
         "none",
     ]
-
-
-def test_long_texts_are_set_in_smaller_type() -> None:
-    assert "_class: small" in slide("word " * 300)
-    assert "_class" not in slide("a few words")

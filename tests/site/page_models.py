@@ -26,14 +26,12 @@ class NodeModel:
         self.parameters: int = self.call("describe")
 
     def close(self) -> None:
-        """End the process."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.close()
         self._process.wait(timeout=30)
         self._process.stdout.close()
 
     def call(self, command: str, *args: Any) -> Any:
-        """Return the answer to a command."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(json.dumps([command, *args]) + "\n")
         self._process.stdin.flush()
@@ -43,11 +41,9 @@ class NodeModel:
         return answer["value"]
 
     def new_cache(self, num_blocks: int, block_size: int) -> "NodeCache":
-        """See `PageModel`."""
         return NodeCache(self, self.call("newCache", num_blocks, block_size))
 
     def forward(self, cache: "NodeCache", *arrays: "array[int]") -> Logits:
-        """See `PageModel`."""
         answer = map(base64.b64decode, self.call("forward", cache.number, *map(list, arrays)))
         values, likeliest, log_sums = map(array, "fid", answer)
         return Logits(values, likeliest.tolist(), log_sums.tolist())
@@ -60,13 +56,10 @@ class NodeCache:
         self._model, self.number = model, number
 
     def copy(self, source: int, destination: int) -> None:
-        """See `PageCache`."""
         self._model.call("copy", self.number, source, destination)
 
     def read(self, block: int) -> bytes:
-        """See `PageCache`."""
         return base64.b64decode(self._model.call("read", self.number, block))
 
     def write(self, block: int, page: bytes) -> None:
-        """See `PageCache`."""
         self._model.call("write", self.number, block, base64.b64encode(page).decode())

@@ -101,11 +101,6 @@ def test_another_answer_is_an_error_only_in_the_lesson_as_it_is_written(run):
     assert "12" in text_of(run(ASK, "guess.reveal(12)", is_changed=True))
 
 
-def test_asserts_do_nothing_once_a_reader_has_changed_the_lesson(run):
-    assert run("assert 1 == 2")[0]["name"] == "AssertionError"
-    assert run("assert 1 == 2", is_changed=True) == []
-
-
 def test_an_error_has_the_line_of_the_cell_and_no_frame_of_the_page(run):
     [error] = run("def part(x):\n    return 1 / x", "a = 1\npart(0)")
     assert (error["name"], error["line"]) == ("ZeroDivisionError", 2)

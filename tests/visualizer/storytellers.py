@@ -13,7 +13,7 @@ from typing import Any
 from engine import Engine, EngineConfig, EventLog, SamplingParams
 from engine.core.byte_tokenizer import ByteTokenizer
 from engine.core.runner import Row, Sampled
-from engine.simulation.cost_runner import VirtualClock
+from engine.simulation.cost_runner import CostRunner
 
 _KIND = "You are a kind storyteller. Use short words. Keep it under ten lines.\n"
 _DRAGON = _KIND + "Tell me a story about a small dragon who lost her fire.\n"
@@ -84,15 +84,12 @@ class WordTokenizer(ByteTokenizer):
         return [self._ids[piece] for piece in pieces]
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """The words."""
         return [self._words[id_] for id_ in ids]
 
     def token_id(self, text: str) -> int | None:
-        """It has no special tokens."""
         return None
 
     def detokenizer(self, prompt_ids: Sequence[int]) -> "_Words":
-        """Return a detokenizer that emits whole words."""
         return _Words(self)
 
 
@@ -107,35 +104,19 @@ class _Words:
         return ""
 
 
-class ScriptedRunner:
+class ScriptedRunner(CostRunner):
     """A runner with scripted outputs; a step takes 6 ms plus 0.25 ms per token."""
 
-    max_context: int | None = None
-    window: int | None = None
-    expert_loads: Sequence[Sequence[int]] = ()
-
-    def __init__(self, clock: VirtualClock, scripts: dict[int, list[int]]) -> None:
-        self.clock = clock
-        self.scripts = scripts
+    def __init__(self) -> None:
+        super().__init__(6, 0.25)
         self._chance = random.Random(7)
 
     def describe(self) -> dict[str, Any]:
-        """Return that there is no model."""
         return {"name": "scripted", "parameters": 0}
 
-    def reserve(self, num_blocks: int, block_size: int) -> None:
-        """Store nothing."""
-
-    def run(self, rows: Sequence[Row], copies: Sequence[tuple[int, int]]) -> list[list[Sampled]]:
-        """Return the next word of each script."""
-        self.clock.advance(6000 + 250 * sum(row.count for row in rows))
-        return [[self._next(row, sample) for sample in row.samples] for row in rows]
-
-    def _next(self, row: Row, sample: int) -> Sampled:
-        said = len(row.request.tokens) - row.request.prompt_length
-        script = self.scripts[row.request.root + sample]
+    def _sample(self, row: Row, sample: int) -> Sampled:
         probability = 1 - 0.9 * self._chance.random() ** 2
-        return Sampled([script[said] if said < len(script) else 0], [math.log(probability)])
+        return Sampled(super()._sample(row, sample).ids, [math.log(probability)])
 
 
 def storytellers(**settings: Any) -> EventLog:
@@ -162,16 +143,15 @@ def crowd(
 
 def _play(config: EngineConfig, coming: list[tuple[int, str, str, list[str]]]) -> EventLog:
     """Step an engine until all requests (step of arrival, label, prompt, outputs) are finished."""
-    clock, tokenizer = VirtualClock(), WordTokenizer()
-    scripts: dict[int, list[int]] = {}
-    engine = Engine(ScriptedRunner(clock, scripts), config, tokenizer=tokenizer, clock=clock)
+    runner, tokenizer = ScriptedRunner(), WordTokenizer()
+    engine = Engine(runner, config, tokenizer=tokenizer, clock=runner.clock)
     while coming or engine.has_work():
         while coming and coming[0][0] <= engine.step_count + 1:
             (_, label, prompt, outputs), *coming = coming
-            words = [tokenizer.encode(output) for output in outputs]
-            longest = max(len(ids) for ids in words) + outputs[0].endswith(".")
+            words = [[*tokenizer.encode(output), 0] for output in outputs]
+            longest = max(map(len, words)) - (not outputs[0].endswith("."))
             params = SamplingParams(max_tokens=longest, n=len(outputs))
             request = engine.submit(prompt, params, label=label)
-            scripts |= {request.id + sample: ids for sample, ids in enumerate(words)}
+            runner.outputs |= {request.id + sample: ids for sample, ids in enumerate(words)}
         engine.step()
     return engine.log

@@ -2,7 +2,6 @@
 
 import base64
 import gzip
-import importlib
 from typing import Any
 
 import pytest
@@ -11,17 +10,7 @@ from engine.core.log import EventLog, LogError
 from engine.core.log.vocabulary import Forked, Preempted, StepStarted
 from tests.facts import assert_names, raises_naming
 from tests.visualizer.storytellers import storytellers
-from visualizer import (
-    BlockMap,
-    Board,
-    RadixTree,
-    Scheduler,
-    Timeline,
-    Tokens,
-    read,
-    show,
-    to_perfetto,
-)
+from visualizer import BlockMap, RadixTree, Scheduler, Timeline, Tokens, read, show, to_perfetto
 from visualizer.logs import StepIndex, read_log
 from visualizer.opening import opening
 
@@ -60,15 +49,6 @@ def test_without_preemption_it_opens_at_the_fork_and_without_a_fork_at_a_large_h
     plain = read_log("hit")
     step, request = opening(plain, StepIndex(plain))
     assert StepIndex(plain).hits[step] == request
-
-
-def test_the_repr_names_the_facts_and_is_stable(log):
-    board = show(log, step=9)
-    assert_names(repr(board), "Board", 12, 53, 9)
-    board.step = 10
-    assert_names(repr(board), "Board", 12, 53, 10)
-    assert repr(show(log)) == repr(show(log))
-    assert board._repr_mimebundle_()[0]["text/plain"] == repr(board)
 
 
 def test_the_state_is_the_fold_up_to_the_end_of_the_step(log):
@@ -160,32 +140,32 @@ def test_a_board_with_its_own_step_and_a_grown_log_leave_other_boards_alone():
     assert_names(repr(after), "Board", 12, 53, 30)
 
 
-def test_a_view_can_be_shown_again(log):
-    board = show(log, step=12, select=3, window=(10, 40), range=(11, 14), panel="blocks")
-    shown = {"step": 12, "select": 3, "window": (10, 40), "range": (11, 14), "panel": "blocks"}
-    assert board.to_kwargs() == shown
-    assert show(log, **board.to_kwargs()).to_kwargs() == shown
-    assert board.url_fragment() == "#step=12&selected=3&from=10&to=40&range=11-14&panel=blocks"
-    board.range = None
-    assert "range" not in board.to_kwargs()
-    by_time = show(log, step=12, axis="time")
-    assert by_time.axis == "time"
-    assert show(log, **by_time.to_kwargs()).axis == "time"
-    assert by_time.url_fragment().endswith("&axis=time")
-    by_time.axis = "steps"
-    assert "axis" not in by_time.to_kwargs()
+VIEWS: list[tuple[dict[str, Any], str]] = [
+    (
+        {"step": 12, "select": 3, "window": (10, 40), "range": (11, 14), "panel": "blocks"},
+        "#step=12&selected=3&from=10&to=40&range=11-14&panel=blocks",
+    ),
+    ({"step": 12, "select": 3, "axis": "time"}, "#step=12&selected=3&axis=time"),
+    ({"step": 12, "select": None, "slo": (80, 12.5)}, "#step=12&selected=&slo=80-12.5"),
+    ({"step": 30, "select": None}, "#step=30&selected="),
+]
 
 
-def test_the_limits_of_the_goodput_are_part_of_the_view(log):
-    board = show(log, step=12, select=None)
-    assert board.slo == (150, 40)
-    assert "slo" not in board.to_kwargs()
-    board.slo = 80, 12.5
-    assert show(log, **board.to_kwargs()).slo == (80, 12.5)
-    assert board.url_fragment() == "#step=12&selected=&slo=80-12.5"
-    assert board.view_model.get_state("slo") == {"slo": [80, 12.5]}, "a notebook saves it"
+@pytest.mark.parametrize(("view", "fragment"), VIEWS, ids=str)
+def test_a_view_can_be_shown_again(log, view, fragment):
+    board = show(log, **view)
+    assert board.to_kwargs() == view
+    assert board.url_fragment() == fragment
+    # What is as usual is left out.
+    board.range, board.axis, board.slo = None, "steps", (150, 40)
+    assert not {"range", "axis", "slo"} & board.to_kwargs().keys()
+
+
+def test_a_notebook_saves_the_limits_of_the_goodput_and_the_browser_sets_them(log):
+    board = show(log, step=12, slo=(80, 12.5))
+    assert board.view_model.get_state("slo") == {"slo": [80, 12.5]}
     board.view_model.set_state({"slo": [200, 30]})
-    assert board.slo == (200, 30), "and the browser sets it"
+    assert board.slo == (200, 30)
     for wrong in [(1,), (-1, 2), (1, float("nan"))]:
         with raises_naming(ValueError, "slo", "TTFT", "ITL"):
             board.slo = wrong  # type: ignore[assignment]
@@ -196,17 +176,6 @@ def test_no_selection_is_none_and_only_the_wire_has_a_number_for_it(log):
     board = show(log, step=30, select=None)
     assert board.selected is board.view_model.selected is None
     assert board.view_model.get_state("selected") == {"selected": -1}
-    assert board.to_kwargs() == {"step": 30, "select": None}
-    assert board.url_fragment() == "#step=30&selected="
-    board.view_model.set_state({"selected": 5})
-    assert board.selected == 5
-    board.view_model.set_state({"selected": -1})
-    assert board.selected is None
-
-
-def test_unknown_names_are_no_attributes():
-    module = importlib.import_module("visualizer")
-    assert module.Board is Board
-    assert all(getattr(module, name).__name__ == name for name in module.__all__)
-    with raises_naming(AttributeError, "nonsense"):
-        _ = module.nonsense
+    for sent, selected in ((5, 5), (-1, None)):
+        board.view_model.set_state({"selected": sent})
+        assert board.selected == selected

@@ -2,7 +2,6 @@
 
 import base64
 import gzip
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -10,10 +9,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from engine.cluster.cluster_log import ClusterLog
 from tests.facts import assert_names, raises_naming
 from tests.visualizer.clusters import crowd, three_replicas
 from tests.visualizer.storytellers import storytellers
+from tests.visualizer.test_html import packed_log
 from underglass.commands import app
 from visualizer import ClusterBoard, read, show, to_html
 from visualizer.html import CLUSTER_MODULE, MODULE
@@ -26,12 +25,6 @@ def path(tmp_path):
     return tmp_path / "run.jsonl"
 
 
-def packed(page: str) -> bytes:
-    found = re.search(r'id="log">([^<]*)<', page)
-    assert found is not None
-    return gzip.decompress(base64.b64decode(found[1]))
-
-
 def shown(log: Any, **options: Any) -> ClusterBoard:
     board = show(log, **options)
     assert isinstance(board, ClusterBoard)
@@ -41,7 +34,7 @@ def shown(log: Any, **options: Any) -> ClusterBoard:
 def test_a_page_of_a_cluster_log_has_the_log_and_what_it_shows_first(path):
     log = three_replicas()
     page = to_html(log, at_ms=272.5, select=3, theme="dark", title="Three")
-    assert packed(page) == log.to_bytes()
+    assert packed_log(page) == log.to_bytes()
     assert "at: 272500, selected: 3" in page
     assert not re.findall(r'(?:src|href)="', page)
     same = {
@@ -119,10 +112,8 @@ def test_the_command_writes_a_page_or_the_decisions(path, tmp_path):
     assert page.read_text("utf-8") == expected
     squeezed = tmp_path / "run.jsonl.gz"
     squeezed.write_bytes(gzip.compress(path.read_bytes()))
-    assert (
-        packed(Path(run(squeezed, "--html", page).stdout.strip()).read_text("utf-8"))
-        == path.read_bytes()
-    )
+    written = Path(run(squeezed, "--html", page).stdout.strip())
+    assert packed_log(written.read_text("utf-8")) == path.read_bytes()
     table = run(path, "--csv", tmp_path / "tables").stdout.strip()
     lines = Path(table).read_text("utf-8").splitlines()
     assert len(lines) == 1 + len(read(three_replicas()).decision_rows)
@@ -130,14 +121,3 @@ def test_the_command_writes_a_page_or_the_decisions(path, tmp_path):
         failed = run(path, *option)
         assert failed.exit_code == 2
         assert_names(failed.output, str(option[0]), "cluster")
-
-
-def test_an_invalid_line_of_a_cluster_log_is_named(tmp_path):
-    lines = three_replicas().to_bytes().splitlines(keepends=True)
-    routed = next(i for i, line in enumerate(lines) if json.loads(line)["type"] == "routed")
-    lines[routed] = b'{"type":"routed"}\n'
-    (tmp_path / "bad.jsonl").write_bytes(b"".join(lines))
-    done = CliRunner().invoke(app, ["open", str(tmp_path / "bad.jsonl")])
-    assert done.exit_code == 2
-    assert_names(done.output, routed + 1)
-    assert read(ClusterLog.from_bytes(b"".join(lines[:routed]))).decision_rows == []

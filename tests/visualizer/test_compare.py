@@ -15,6 +15,7 @@ from engine.core.log import State
 from engine.core.log import vocabulary as v
 from engine.core.scheduling.policies import POLICIES
 from engine.simulation.workload import Workload as SimulatedWorkload
+from tests.engine.simulation.pinned import slower
 from tests.engine.test_kv_transfer import PREFIX, compute, make, pages
 from tests.engine.workloads import Workload, make_engine, play, random_workload
 from tests.facts import assert_names
@@ -216,18 +217,10 @@ def test_the_difference_comes_with_both_reasons(log):
 def measured(log: EventLog) -> EventLog:
     """Return the log with varying step times; arrivals lie inside steps."""
     rng = random.Random(13)
-    late, now, other = 0, 0, EventLog()
-    for event in copy.deepcopy(list(log)):
-        if isinstance(event, v.RunStarted):
-            event.t["unix_us"] = 1_000_000
-        elif isinstance(event, v.RequestArrived):
-            event.t["at"] = max(0, now - rng.randint(0, 4000))
-        elif isinstance(event, v.StepFinished):
-            event.t["start"] += late
-            late += rng.randint(0, 30_000)
-            event.t["end"] += late
-            now = event.t["end"]
-        other.append(event)
+    other = slower(log, lambda *_: rng.randint(0, 30_000))
+    other[0].t["unix_us"] = 1_000_000
+    for event in other.of(v.RequestArrived):
+        event.t["at"] = max(0, event.t["at"] - rng.randint(0, 4000))
     return other
 
 
@@ -285,19 +278,9 @@ def test_a_retimed_log_has_the_times_of_its_replay(log, run_of):
 
 def noisy(log: EventLog, seed: int, percent: int = 4) -> EventLog:
     """Return the log as if it had been measured: each step takes up to `percent` longer."""
-    rng, late, other = random.Random(seed), 0, EventLog()
-    for event in copy.deepcopy(list(log)):
-        if isinstance(event, v.RunStarted):
-            event = msgspec.structs.replace(event, clock="monotonic")
-        elif isinstance(event, v.RequestArrived):
-            event.t["at"] += late
-        elif isinstance(event, v.StepFinished):
-            took = event.t["end"] - event.t["start"]
-            event.t["start"] += late
-            late += took * rng.randint(0, percent) // 100
-            event.t["end"] += late
-        other.append(event)
-    return other
+    rng = random.Random(seed)
+    first, *rest = slower(log, lambda _, took: took * rng.randint(0, percent) // 100)
+    return EventLog.from_events([msgspec.structs.replace(first, clock="monotonic"), *rest])
 
 
 def test_a_change_within_the_noise_of_two_measured_runs_is_no_better_value(log):

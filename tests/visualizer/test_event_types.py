@@ -26,7 +26,6 @@ PRIMITIVES = {
 
 
 def type_of(kind: inspect.Type) -> str:
-    """The TypeScript type of a msgspec type."""
     if isinstance(kind, inspect.StructType):
         return kind.cls.__name__
     if isinstance(kind, inspect.LiteralType):

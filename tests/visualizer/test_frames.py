@@ -10,12 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from engine import EngineConfig, EventLog, SamplingParams
+from engine import EngineConfig, EventLog
 from engine.core.log import State
 from engine.core.log import vocabulary as v
 from engine.core.request import Request
-from tests.engine.workloads import Arrival, Workload, make_engine, play, random_workload
-from tests.facts import assert_names
+from tests.engine.workloads import Workload, make_engine, play, random_workload
 from tests.visualizer.storytellers import storytellers
 from visualizer import read
 from visualizer.reading.rows import OutputTokenRow, RequestRow, StepRow
@@ -118,7 +117,7 @@ def test_requests_are_what_the_events_say_of_each(seeds):
             seen["preempted"] += row.preemptions > 0
             seen["cached"] += bool(plain(row.cached_tokens))
         assert frame.preemptions.sum() == len(log.of(v.Preempted))
-    wanted = {"stop", "length", "abort", "samples", "matched", "preempted", "cached"}
+    wanted = {"stop", "length", "abort", "error", "samples", "matched", "preempted", "cached"}
     assert all(seen[kind] for kind in wanted), f"the workloads show too little: {seen}"
 
 
@@ -331,18 +330,3 @@ def test_the_page_about_frames_lists_every_column_in_order(name):
     section = page.split(f"## `read(log).{name}`")[1].split("\n## ")[0]
     listed = [line.split("`")[1] for line in section.splitlines() if line.startswith("| `")]
     assert listed == list(FRAMES[name])
-
-
-def test_a_failed_forward_pass_is_an_error_with_its_message_and_no_tokens():
-    params = SamplingParams(max_tokens=4, ignore_eos=True)
-    workload = Workload(EngineConfig(), [Arrival(1, [97] * 5, params)], failures={2})
-    engine = make_engine(workload)
-    play(engine, workload)
-    (row,) = read(engine.log).requests.itertuples()
-    assert (row.finish_reason, row.output_tokens, row.finished_step) == ("error", 1, 2)
-    assert_names(row.message, "RuntimeError")
-    assert read(engine.log).steps.loc[2, ["batch", "sampled_tokens", "finished"]].tolist() == [
-        1,
-        0,
-        1,
-    ]

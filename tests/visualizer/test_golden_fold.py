@@ -6,9 +6,7 @@ in sentences, blocks, trees and measures with a recount, step by step.
 
 import hashlib
 import json
-import shutil
 import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ from engine.core.log.vocabulary import Keyframe
 from engine.simulation.mixture_runner import MixtureRunner
 from engine.simulation.speakers import NAMES, Speaker, workload_of
 from tests.engine.workloads import Workload, make_engine, play, random_workload, sliding_workload
+from tests.site.page_models import NODE
 from visualizer import read
 from visualizer.logs import StepIndex, settings_of
 from visualizer.opening import opening
@@ -32,7 +31,6 @@ SCRIPTS = ROOT / "visualizer" / "frontend" / "test" / "model"
 FIXTURES = ROOT / "tests" / "fixtures"
 REAL = [path for path in sorted(FIXTURES.glob("vllm/*.gz")) if ".part" not in path.name]
 REAL += [*sorted(FIXTURES.glob("*sglang*.gz")), FIXTURES / "vllm_kv_events.jsonl"]
-NODE = shutil.which("node", path=Path(sys.executable).parent) or shutil.which("node")
 
 
 def node(script: str, *arguments: object) -> str:
@@ -62,7 +60,6 @@ def facts_json(state: State) -> str:
 
 @cache
 def recorded(seed: int, window: int | None = None) -> EventLog:
-    """The log of a random workload, played once. Read it only."""
     return played(random_workload(seed, may_be_async=True), window)
 
 

@@ -15,13 +15,18 @@ from visualizer import to_html
 from visualizer.html import MODULE
 
 
+def packed_log(page: str) -> bytes:
+    """The log that a page holds, unpacked."""
+    found = re.search(r'id="log">([^<]*)<', page)
+    assert found is not None
+    return gzip.decompress(base64.b64decode(found[1]))
+
+
 def test_the_page_holds_the_log_and_nothing_from_outside(tmp_path):
     log = storytellers()
     page = to_html(log, tmp_path / "board.html", step=5, select=3, theme="dark")
     assert (tmp_path / "board.html").read_text("utf-8") == page
-    packed = re.search(r'id="log">([^<]*)<', page)
-    assert packed is not None
-    assert gzip.decompress(base64.b64decode(packed[1])) == log.to_bytes()
+    assert packed_log(page) == log.to_bytes()
     assert not re.findall(r'(?:src|href)="', page)
     assert "step: 5, selected: 3" in page
     assert '<html lang="en" data-theme="dark">' in page

@@ -43,7 +43,6 @@ class FakeView:
         self.board._on_message(self.board, {what: self.name}, [])
 
     def hear(self) -> dict[str, Any]:
-        """The next message that is for this view."""
         message = self.messages.get(timeout=PATIENCE)
         if message.get("to", "") not in ("", self.name):
             return self.hear()
@@ -200,20 +199,3 @@ def test_events_that_cannot_be_read_are_logged_and_the_board_starts_over(monkeyp
     board.close()
     thread.join(PATIENCE)
     assert not thread.is_alive()
-
-
-def test_a_view_goes_on_with_the_new_run_of_a_restarted_engine():
-    with start(engine={"max_kv_tokens": 4096}) as server:
-        board = watch(server.url)
-        view = FakeView(board)
-        post(server.url, "/v1/completions", BODY)
-        view.until(server.url)
-        run = view.seen[-1].get("run")
-        told = post(server.url, "/engine/restart", {"settings": {"policy": "sjf"}}).json()
-        post(server.url, "/v1/completions", BODY)
-        while not view.seen[-1].get("joins") or view.seen[-1]["run"] != told["run"]:
-            view.hear()
-        view.until(server.url)
-        assert told["run"] != run
-        assert board.state() == trace(server.url).state().core()
-        board.close()

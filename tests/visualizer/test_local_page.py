@@ -18,6 +18,7 @@ import pytest
 
 from engine.core.log import EventLog
 from engine.core.log.vocabulary import AnyEvent, Event
+from tests.visualizer.test_html import packed_log
 from visualizer import read, to_html
 from visualizer.live import pages
 from visualizer.live.live_log import LiveLog, open_live
@@ -266,7 +267,7 @@ def test_without_text_nothing_on_the_page_has_a_prompt_an_output_or_a_name(log, 
     for events in (log, window):
         path = tmp_path / "board.html"
         to_html(events, path, text=False)
-        shown = unpacked(path)
+        shown = packed_log(path.read_text("utf-8"))
         assert b'"type":"step_scheduled"' in shown
         assert b'""' in shown
         for texts in (b'"texts":["', b'"label":"'):
@@ -274,12 +275,4 @@ def test_without_text_nothing_on_the_page_has_a_prompt_an_output_or_a_name(log, 
             assert all(part.startswith(b'"') for part in parts), texts
         assert not [one for one in secrets if len(one) > 3 and one in shown]
     to_html(log, path)
-    assert row.label.encode() in unpacked(path), "the search would find it"
-
-
-def unpacked(page: Path) -> bytes:
-    import base64
-
-    text = page.read_text("utf-8")
-    start = text.index('id="log">') + len('id="log">')
-    return gzip.decompress(base64.b64decode(text[start : text.index("</script>", start)]))
+    assert row.label.encode() in packed_log(path.read_text("utf-8")), "the search would find it"

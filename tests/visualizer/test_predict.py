@@ -19,7 +19,6 @@ from visualizer.predicting.questions import questions
 
 
 def step_events(log: EventLog, index: int) -> Iterator[v.Event]:
-    """The events of the step that starts at `index`."""
     for event in log[index + 1 :]:
         if isinstance(event, v.StepStarted):
             return

@@ -160,11 +160,3 @@ def test_a_followed_file_is_read_in_pieces_and_closed(data, tmp_path):
     assert next(batches) == list(log())
     file.close()
     assert list(batches) == []
-
-
-def test_the_error_of_a_growing_file_names_the_line(data, tmp_path):
-    path = tmp_path / "run.jsonl"
-    path.write_bytes(data + b"nothing\n")
-    with pytest.raises(SourceError) as caught:
-        FollowedFile(path, READERS).read()
-    assert_names(caught.value, f"line {len(data.splitlines()) + 1}")

@@ -13,8 +13,10 @@ from visualizer.figures.shape import Edge, edges_of
 MOVES = {(0, "a"): 1, (1, "b"): 2, (2, "x"): 3, (2, "y"): 3, (3, "x"): 4, (3, "z"): 4, (4, " "): 5}
 
 
-def test_an_arrow_has_the_text_between_two_choices():
+def test_an_arrow_has_the_text_between_two_choices_and_a_run_of_characters_is_a_range():
     assert edges_of(MOVES, {5}, 0) == [Edge(0, 5, ("ab[xy][xz]␣",))]
+    moves = {(0, character): 1 for character in "0123456789af"}
+    assert edges_of(moves, {1}, 0) == [Edge(0, 1, ("[0-9af]",))]
 
 
 def test_choices_meeting_points_and_the_current_state_are_drawn():
@@ -27,11 +29,6 @@ def test_choices_meeting_points_and_the_current_state_are_drawn():
         Edge(1, 3, ("a",)),
         Edge(3, 4, (".",)),
     ]
-
-
-def test_a_run_of_characters_is_a_range():
-    moves = {(0, character): 1 for character in "0123456789af"}
-    assert edges_of(moves, {1}, 0) == [Edge(0, 1, ("[0-9af]",))]
 
 
 @pytest.mark.parametrize("theme", ["light", "dark", None])

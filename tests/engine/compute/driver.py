@@ -95,17 +95,6 @@ class Driver:
                 row.request.num_computed_tokens += len(samples[0].ids) - 1
         return results
 
-    def release(self, request: Request) -> None:
-        """Give back a request's blocks, as a preemption does."""
-        self.free += request.block_table
-        request.block_table, request.num_computed_tokens = [], 0
-
-    def generate(self, requests: Sequence[Request], tokens: int) -> list[list[int]]:
-        """All requests in one batch until each has `tokens` output tokens."""
-        while todo := [r for r in requests if len(r.output_ids) < tokens]:
-            self.run([self.row(r) for r in todo])
-        return [r.output_ids for r in requests]
-
     def logits(self, rows: Sequence[Row]) -> torch.Tensor:
         """What the sampler of this step is given: [logits, vocab]. The requests do not advance."""
         seen = []

@@ -21,7 +21,7 @@ import torch
 
 from tests.engine.compute.gguf_fixtures import NUM_LOGITS, llama_cpp_logits
 from tests.engine.compute.judge import PROMPT, reference_logits
-from tests.engine.compute.models import spread_out
+from tests.engine.compute.models import random_model
 from tests.engine.text.conftest import SPECIAL, byte_level_bpe
 from tests.lazy import transformers
 
@@ -43,52 +43,36 @@ _SIZES = dict(
 )
 
 
-def _factors(first):
-    return [first + 0.25 * i for i in range(6)]
+FACTORS = {
+    f"{name}_factor": [first + 0.25 * i for i in range(6)]
+    for name, first in (("short", 1.0), ("long", 1.5))
+}
 
 
-# What `general.architecture` will be -> the model before it is converted.
+# What `general.architecture` will be -> the class of the model before it is converted, and its entries.
 MODELS = {
     # The sixth layer sees everything, which is not in the file.
-    "gemma3": lambda: transformers.Gemma3ForCausalLM(
-        transformers.Gemma3TextConfig(
-            **_SIZES | {"num_hidden_layers": 6, "head_dim": 16, "intermediate_size": 32},
-            sliding_window=8,
-            query_pre_attn_scalar=16,
-            rope_theta=5e3,
-            rope_local_base_freq=100.0,
-            rope_scaling={"rope_type": "linear", "factor": 4.0},
-        )
+    "gemma3": (
+        "Gemma3ForCausalLM",
+        _SIZES
+        | dict(num_hidden_layers=6, head_dim=16, intermediate_size=32, query_pre_attn_scalar=16)
+        | dict(sliding_window=8, rope_theta=5e3, rope_local_base_freq=100.0)
+        | dict(rope_scaling={"rope_type": "linear", "factor": 4.0}),
     ),
-    "phi3": lambda: transformers.Phi3ForCausalLM(
-        transformers.Phi3Config(
-            **_SIZES,
-            partial_rotary_factor=0.75,
-            original_max_position_embeddings=32,
-            rope_scaling={
-                "type": "longrope",
-                "short_factor": _factors(1.0),
-                "long_factor": _factors(1.5),
-            },
-        )
+    "phi3": (
+        "Phi3ForCausalLM",
+        _SIZES
+        | dict(partial_rotary_factor=0.75, original_max_position_embeddings=32)
+        | dict(rope_scaling={"type": "longrope"} | FACTORS),
     ),
     # The fourth layer rotates nothing, which is not in the file either.
-    "smollm3": lambda: transformers.SmolLM3ForCausalLM(
-        transformers.SmolLM3Config(**_SIZES | {"num_hidden_layers": 4}, rope_theta=5e3)
-    ),
-    "olmo2": lambda: transformers.Olmo2ForCausalLM(
-        transformers.Olmo2Config(**_SIZES | {"tie_word_embeddings": False}, rope_theta=5e3)
-    ),
-    "qwen3moe": lambda: transformers.Qwen3MoeForCausalLM(
-        transformers.Qwen3MoeConfig(
-            **_SIZES,
-            head_dim=16,
-            num_experts=4,
-            num_experts_per_tok=2,
-            moe_intermediate_size=16,
-            norm_topk_prob=True,
-            rope_theta=5e3,
-        )
+    "smollm3": ("SmolLM3ForCausalLM", _SIZES | dict(num_hidden_layers=4, rope_theta=5e3)),
+    "olmo2": ("Olmo2ForCausalLM", _SIZES | dict(tie_word_embeddings=False, rope_theta=5e3)),
+    "qwen3moe": (
+        "Qwen3MoeForCausalLM",
+        _SIZES
+        | dict(head_dim=16, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16)
+        | dict(norm_topk_prob=True, rope_theta=5e3),
     ),
 }
 
@@ -98,8 +82,7 @@ def file_of(architecture):
 
 
 def _model(architecture):
-    torch.manual_seed(7)
-    model = spread_out(MODELS[architecture]().eval())
+    model = random_model(*MODELS[architecture])
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(parameter.half())
@@ -127,7 +110,6 @@ convert_hf_to_gguf.main()
 
 
 def main() -> None:
-    """Write all files and logits."""
     DIRECTORY.mkdir(parents=True, exist_ok=True)
     recorded = {}
     for name in MODELS:

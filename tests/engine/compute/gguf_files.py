@@ -5,9 +5,8 @@ import json
 import gguf
 import torch
 
-from tests.engine.compute.models import spread_out
+from tests.engine.compute.models import random_model
 from tests.engine.text.conftest import SPECIAL, TEMPLATE, byte_level_bpe
-from tests.lazy import transformers
 
 Type = gguf.GGMLQuantizationType
 SIZES = dict(
@@ -32,11 +31,8 @@ def make(kind, tied=False, rope=None, **sizes):
     sizes = SIZES | sizes
     if kind == "qwen2":
         del sizes["head_dim"]
-    config = getattr(transformers, f"{KINDS[kind]}Config")(
-        **sizes, rope_parameters=ROPE | (rope or {}), tie_word_embeddings=tied
-    )
-    torch.manual_seed(7)
-    return spread_out(getattr(transformers, f"{KINDS[kind]}ForCausalLM")(config).eval(), 0.1)
+    entries = sizes | dict(rope_parameters=ROPE | (rope or {}), tie_word_embeddings=tied)
+    return random_model(f"{KINDS[kind]}ForCausalLM", entries, matrices=0.1)
 
 
 def write(
@@ -86,7 +82,6 @@ def write(
 
 
 def finish(writer):
-    """Write what has been added."""
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -94,7 +89,6 @@ def finish(writer):
 
 
 def gguf_name(model, name):
-    """The name of a tensor in GGUF."""
     kind = model.config.model_type
     arch = {v: k for k, v in gguf.MODEL_ARCH_NAMES.items()}[kind]
     names = gguf.get_tensor_name_map(arch, model.config.num_hidden_layers)

@@ -95,7 +95,6 @@ def rounded_to_int8(model):
 
 
 def quantize(source, file, ftype, embedding=None):
-    """Let llama.cpp quantize `source`."""
     import llama_cpp
 
     params = llama_cpp.llama_model_quantize_default_params()
@@ -139,7 +138,6 @@ def distance(logits, expected):
 
 
 def write_fixtures() -> None:
-    """Write all fixtures."""
     DIRECTORY.mkdir(exist_ok=True)
     recorded = {}
     for name, fixture in FIXTURES.items():

@@ -118,10 +118,7 @@ MODELS = {
         dict(text_config=SIZES | GEMMA3, vision_config=VISION, mm_tokens_per_image=4),
     ),
     "phi3": ("Phi3ForCausalLM", DERIVED | dict(sliding_window=9, rope_theta=500.0)),
-    "phi4-short-tied": (
-        "Phi3ForCausalLM",
-        DERIVED | _phi4(1024) | dict(tie_word_embeddings=True),
-    ),
+    "phi4-short-tied": ("Phi3ForCausalLM", DERIVED | _phi4(1024) | dict(tie_word_embeddings=True)),
     "phi4-long": ("Phi3ForCausalLM", DERIVED | _phi4(16)),
     "smollm3": ("SmolLM3ForCausalLM", DERIVED | dict(no_rope_layers=[1, 0, 1], rope_theta=500.0)),
     "smollm3-untied-biases": (
@@ -148,12 +145,17 @@ def save(directory, name, **save_options):
     """Make a model of this name with weights large enough to matter, save it, return it."""
     transformers.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
-    kind, entries = MODELS[name]
-    kind = getattr(transformers, kind)
-    torch.manual_seed(sum(name.encode()))
-    model = kind(kind.config_class(**deepcopy(entries))).eval()  # it changes what it is given
-    spread_out(model).save_pretrained(directory, **save_options)
+    model = random_model(*MODELS[name], seed=sum(name.encode()))
+    model.save_pretrained(directory, **save_options)
     return model
+
+
+def random_model(kind, entries, seed=7, matrices=0.15):
+    """Make a model of this class with random weights; `entries` are those of its configuration."""
+    kind = getattr(transformers, kind)
+    torch.manual_seed(seed)
+    model = kind(kind.config_class(**deepcopy(entries))).eval()  # it changes what it is given
+    return spread_out(model, matrices)
 
 
 def spread_out(model, matrices=0.15):

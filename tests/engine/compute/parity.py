@@ -254,7 +254,6 @@ def fill(subject: Subject, column: Column, prompts: int, output: int) -> Cell:
 def served(
     subject: Subject, column: Column, prompts: Sequence[list[int]], output: int
 ) -> tuple[list[Request], EventLog]:
-    """The requests of a column and its log."""
     drafter: Drafter | None = None
     if column.drafted:
         # What the engine says without drafts, with a wrong token in every third place.
@@ -273,10 +272,7 @@ def _serve(
     drafter: Drafter | None = None,
 ) -> tuple[list[Request], EventLog]:
     engine = Engine(
-        subject.runner,
-        EngineConfig(**settings),
-        tokenizer=subject.tokenizer,
-        drafter=drafter,
+        subject.runner, EngineConfig(**settings), tokenizer=subject.tokenizer, drafter=drafter
     )
     params = SamplingParams(max_tokens=output, ignore_eos=True)
     requests = [engine.submit(prompt, params) for prompt in prompts]

@@ -25,6 +25,7 @@ from engine.models.config_file import read_config
 from engine.models.loader import build
 from engine.models.weights.checkpoint import Checkpoint
 from tests.engine.drafters import Knowing
+from tests.engine.simulation.pinned import texts_of
 
 BLOCKS = 400
 
@@ -144,13 +145,8 @@ def serve(runner: TorchRunner, config: EngineConfig, drafter: Knowing | None = N
 
 
 def texts(engine: Engine) -> dict[int, list[int]]:
-    """The tokens of each request and sample, prompt and output."""
     assert {event.reason for event in engine.log.of(v.RequestFinished)} == {"length"}
-    tokens = {event.request: list(event.prompt) for event in engine.log.of(v.RequestArrived)}
-    for event in engine.log.of(v.StepFinished):
-        for row in event.tokens:
-            tokens.setdefault(row.request, []).extend(row.ids)
-    return tokens
+    return texts_of(engine.log)
 
 
 @pytest.mark.parametrize(

@@ -93,11 +93,7 @@ def test_the_text_part_of_a_model_with_vision():
     [
         ("SmolLM3ForCausalLM", {"no_rope_layers": [1, 0]}, ["no_rope_layers", 7, 2]),
         ("Phi3ForCausalLM", {"partial_rotary_factor": 0.1}, ["partial_rotary_factor", 0.1, 8]),
-        (
-            "Phi3ForCausalLM",
-            PHI4 | {"partial_rotary_factor": 1.0},
-            ["short_factor", 4, 2],
-        ),
+        ("Phi3ForCausalLM", PHI4 | {"partial_rotary_factor": 1.0}, ["short_factor", 4, 2]),
         (
             "Qwen3MoeForCausalLM",
             EXPERTS | {"num_experts_per_tok": 9},

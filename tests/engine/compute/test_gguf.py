@@ -155,27 +155,20 @@ def test_all_parts_are_loaded(whole, parts):
     three.check_all_loaded()
 
 
-def test_a_missing_part_is_named(parts):
-    parts[1].unlink()
-    with raises_naming(CheckpointError, parts[1], "3"):
-        GGUFCheckpoint(parts[0])
+def test_a_part_that_is_missing_renamed_there_twice_or_not_the_first_is_named(parts):
+    first, second, third = parts
 
+    def rejected(given, *facts):
+        with raises_naming(CheckpointError, *facts):
+            GGUFCheckpoint(given)
 
-def test_another_part_than_the_first_says_which_to_give(parts):
-    with raises_naming(CheckpointError, parts[2], parts[0].name):
-        GGUFCheckpoint(parts[2])
-
-
-def test_the_same_part_twice_is_rejected(parts):
-    shutil.copy(parts[1], parts[2])
-    with raises_naming(CheckpointError, parts[2], "another part"):
-        GGUFCheckpoint(parts[0])
-
-
-def test_a_renamed_part_says_what_names_are_needed(parts):
-    renamed = parts[0].rename(parts[0].with_name("model.gguf"))
-    with raises_naming(CheckpointError, renamed, "NAME-00001-of-00003.gguf"):
-        GGUFCheckpoint(renamed)
+    rejected(third, third, first.name)
+    shutil.copy(second, third)
+    rejected(first, third, "another part")
+    second.unlink()
+    rejected(first, second, "3")
+    renamed = first.rename(first.with_name("model.gguf"))
+    rejected(renamed, renamed, "NAME-00001-of-00003.gguf")
 
 
 @pytest.fixture(scope="module")

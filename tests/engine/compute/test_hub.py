@@ -5,11 +5,7 @@ import shutil
 import httpx
 import huggingface_hub
 import pytest
-from huggingface_hub.errors import (
-    GatedRepoError,
-    LocalEntryNotFoundError,
-    RepositoryNotFoundError,
-)
+from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError, RepositoryNotFoundError
 
 from engine.models.loader import load
 from engine.models.weights.checkpoint import CheckpointError

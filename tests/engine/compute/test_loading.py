@@ -18,8 +18,7 @@ from engine.core.tokenizer import TokenizerError
 from engine.models import threads
 from engine.models.loader import load
 from engine.models.weights.checkpoint import CheckpointError
-from tests.engine.compute.driver import Driver
-from tests.engine.compute.judge import PROMPT, reference_logits
+from tests.engine.compute.judge import PROMPT
 from tests.engine.compute.models import save
 from tests.facts import raises_naming
 
@@ -88,17 +87,12 @@ def test_kv_memory_is_reserved_once_and_freed_before_another_engine_reserves_its
     assert [tokens for _, tokens in reserved] == [64, 32]
 
 
-@pytest.mark.parametrize("name", ["llama", "smollm", "gpt2"])
-def test_sharded_weights(tmp_path, name):
-    model = save(tmp_path, name, max_shard_size="40KB")
-    assert len(list(tmp_path.glob("*.safetensors"))) > 3
-    driver = Driver(tmp_path)
-    logits = driver.logits([driver.row(driver.request(PROMPT))])
-    torch.testing.assert_close(logits, reference_logits(model, PROMPT)[-1:], atol=2e-5, rtol=1e-4)
+def test_a_missing_shard_is_named(tmp_path):
+    save(tmp_path, "llama", max_shard_size="40KB")
     missing = next(tmp_path.glob("*-00002-*.safetensors"))
     missing.unlink()
     with raises_naming(CheckpointError, missing.name):
-        Driver(tmp_path)
+        load(tmp_path)
 
 
 @pytest.mark.parametrize("keep", [0, 5, 100, 4000, -1, None])
@@ -156,10 +150,7 @@ def test_weights_that_do_not_fit_the_configuration(copy, change, facts):
         ({"final_logit_softcapping": 30.0}, ["final_logit_softcapping", 30.0]),
         ({"use_bidirectional_attention": True}, ["use_bidirectional_attention"]),
         ({"partial_rotary_factor": 0.5}, ["partial_rotary_factor", 0.5]),
-        (
-            {"rope_parameters": {"rope_type": "su"}},
-            ["config.json", "su"],
-        ),
+        ({"rope_parameters": {"rope_type": "su"}}, ["config.json", "su"]),
         ({"rope_parameters": None, "rope_scaling": {"type": "linear"}}, ["factor"]),
         (
             {

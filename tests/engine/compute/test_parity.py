@@ -1,14 +1,9 @@
 """The decoder against transformers, in float32, and the KV blocks that attention reads."""
 
-from itertools import pairwise
-
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from engine.core import runner
-from engine.core.config import ConfigError
 from tests.engine.compute.driver import BLOCK_SIZE, Driver
 from tests.engine.compute.judge import PROMPT, reference_logits
 from tests.facts import raises_naming
@@ -32,27 +27,12 @@ def test_half_precision_is_close(any_model, dtype):
     assert (logits - expected).abs().max() < 0.05 * expected.abs().max()
 
 
-@settings(max_examples=40, deadline=None)
-@given(cuts=st.sets(st.integers(1, len(PROMPT) - 1)), seed=st.integers(0, 100))
-def test_any_chunking_gives_the_same(qwen3, cuts, seed):
-    directory, model = qwen3
-    driver = Driver(directory, seed=seed)
-    request = driver.request(PROMPT)
-    bounds = [0, *sorted(cuts), len(PROMPT)]
-    for low, high in pairwise(bounds[:-1]):
-        assert driver.run([driver.row(request, high - low)]) == [[]]
-    logits = driver.logits([driver.row(request)])
-    torch.testing.assert_close(logits, reference_logits(model, PROMPT)[-1:], atol=2e-5, rtol=1e-4)
-
-
 def mixed_step(driver, poison):
     """Three decodes, one of them at a block's first slot, and a chunk in the middle of a prompt."""
     decodes = [driver.request(PROMPT[:n]) for n in (3, 8, 14)]
     chunked = driver.request(PROMPT)
     driver.run([driver.row(r) for r in decodes] + [driver.row(chunked, 10)])
-    rows = [driver.row(r) for r in decodes] + [
-        driver.row(chunked, 13),
-    ]
+    rows = [driver.row(r) for r in decodes] + [driver.row(chunked, 13)]
     if poison:
         driver.poison([*decodes, chunked])
     return driver.logits([rows[3], *rows[:3]])
@@ -117,19 +97,6 @@ def test_a_table_that_is_too_short_is_an_error(qwen3):
     request.block_table.pop()
     with raises_naming(ValueError, 1, 10, 11):
         driver.runner.run([row], [])
-
-
-def test_memory_that_cannot_be_had_is_an_error(qwen3):
-    driver = Driver(qwen3[0])
-    with raises_naming(ConfigError, "max_kv_tokens"):
-        driver.runner.reserve(2**40, 16)
-
-
-def test_running_before_reserving_is_an_error(qwen3):
-    driver = Driver(qwen3[0])
-    driver.runner.kv_cache = None
-    with raises_naming(RuntimeError, "reserve"):
-        driver.runner.run([], [])
 
 
 def test_damaged_kv_is_an_error_not_a_token(qwen3):

@@ -9,12 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine import Engine, EngineConfig, RequestError, SamplingParams
-from engine.models.rope_scaling import (
-    LinearScaling,
-    Llama3Scaling,
-    YarnScaling,
-    read_scaling,
-)
+from engine.models.rope_scaling import LinearScaling, Llama3Scaling, YarnScaling, read_scaling
 from engine.models.weights.checkpoint import CheckpointError
 from tests.engine.compute.driver import BLOCK_SIZE, Driver
 from tests.engine.compute.judge import PROMPT, departs, last_logits, reference_logits
@@ -115,10 +110,7 @@ class TestLongRope:
             ["proportional", "llama3", "yarn", "longrope"],
         ),
         ({"rope_type": "linear"}, ["factor"]),
-        (
-            {"rope_type": "linear", "factor": "x"},
-            ["factor", "float", "str"],
-        ),
+        ({"rope_type": "linear", "factor": "x"}, ["factor", "float", "str"]),
         ({"rope_type": "linear", "factor": 0.5}, ["factor"]),
         ({"rope_type": "yarn", "factor": 2.0, "mscale": 0.7}, ["mscale"]),
         ({"rope_type": "longrope", "long_factor": [1.0]}, ["longrope", "short_factor"]),

@@ -121,6 +121,12 @@ def test_min_tokens_with_the_end_as_the_only_allowed_token(ask):
     assert ask.ids(eos=[5], allowed_token_ids=[5], min_tokens=4, **WARM) == [5] * 5
 
 
+def test_without_a_seed_the_requests_number_decides(ask):
+    params = SamplingParams(max_tokens=LENGTH, temperature=1.5)
+    one, other = ask.engine().complete([PROMPT] * 2, params, progress=False)
+    assert one.token_ids == ask.ids(temperature=1.5, seed=1) != other.token_ids
+
+
 def test_structured(ask):
     digits = StructuredOutput("regex", "[0-9]*")
     assert set(ask.ids(eos=(0,), structured=digits, ignore_eos=True)) <= set(b"0123456789")

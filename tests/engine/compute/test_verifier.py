@@ -6,6 +6,7 @@ from engine import Engine, EngineConfig, SamplingParams
 from engine.core.request import Request
 from engine.core.runner import LogitPosition
 from engine.core.speculation.verification import ask_verifier
+from tests.engine.drafters import Knowing
 from tests.facts import raises_naming
 from visualizer import read
 
@@ -22,18 +23,6 @@ class Paper:
         return [*kept, pick(p[len(kept)])]
 
 
-class Told:
-    """Drafts a text from an earlier run, with every third token wrong."""
-
-    def __init__(self, texts):
-        self.texts = texts
-
-    def propose(self, request):
-        said = len(request.tokens) - request.prompt_length
-        text = self.texts.get(tuple(request.tokens[: request.prompt_length]), [])
-        return [0 if (said + i) % 3 == 0 else t for i, t in enumerate(text[said : said + 4])]
-
-
 class Answers:
     def __init__(self, ids):
         self.ids = ids
@@ -45,15 +34,17 @@ class Answers:
 PROMPTS = [[7, 300, 9], [11, 12]]
 
 
-def run(verifier, told):
-    engine = Engine.load("bundled", EngineConfig(), drafter=Told(told), verifier=verifier)
+def run(verifier, texts):
+    """The log, and the texts that were told: prompt and output. Drafts come from `texts`."""
+    drafter = Knowing(texts, wrong=lambda position: position % 3 == 0)
+    engine = Engine.load("bundled", EngineConfig(), drafter=drafter, verifier=verifier)
     params = SamplingParams(max_tokens=24, temperature=0)
     done = engine.complete(PROMPTS, params, progress=False)
-    return engine.log, {tuple(p): one.token_ids for p, one in zip(PROMPTS, done, strict=True)}
+    return engine.log, [prompt + one.token_ids for prompt, one in zip(PROMPTS, done, strict=True)]
 
 
 def test_greedy_text_and_accepted_drafts_are_those_of_the_engine_s_own_rule():
-    _, told = run(None, {})
+    _, told = run(None, [])
     log, own = run(None, told)
     yours_log, yours = run(Paper(), told)
     assert yours == own == told
@@ -77,10 +68,6 @@ def test_an_answer_that_is_not_leading_drafts_and_a_token_is_refused(ids):
 
 
 def test_a_wrong_answer_ends_the_request_and_not_the_engine():
-    told = Told({(7, 300, 9): [1] * 9})
-    engine = Engine.load("bundled", EngineConfig(), drafter=told, verifier=Answers([]))
-    for prompt in PROMPTS:
-        engine.submit(prompt, SamplingParams(max_tokens=9, ignore_eos=True))
-        while engine.has_work():
-            engine.step()
-    assert read(engine.log).requests.finish_reason.tolist() == ["error", "length"]
+    _, (_, told) = run(None, [])
+    log, _ = run(Answers([]), [told])
+    assert read(log).requests.finish_reason.tolist() == ["stop", "error"]

@@ -10,7 +10,7 @@ from engine.simulation.cost_runner import Work
 from engine.simulation.mixture_runner import MixtureRunner
 from engine.simulation.speakers import Speaker, workload_of
 from tests.engine.drafters import Knowing
-from tests.engine.simulation.pinned import run_pinned
+from tests.engine.simulation.pinned import run_pinned, texts_of
 from tests.facts import raises_naming
 from visualizer import read
 from visualizer.reading.without_text import log_without_text
@@ -58,11 +58,6 @@ def test_a_machine_of_ones_own_says_how_long_a_step_takes() -> None:
     assert read(log).steps.duration_ms.tolist() == [64, 65, 66]
 
 
-def test_what_cannot_be_is_refused() -> None:
-    with raises_naming(ValueError, "per_token_ms", -1):
-        CostRunner(10, -1)
-
-
 PEOPLE = workload_of((Speaker("Ada", 1, own=20, output=12), Speaker("Bo", 2, own=30, output=12)))
 SIZES = {"layers": 3, "experts": 8, "per_token": 2}
 
@@ -108,7 +103,7 @@ def test_rejected_drafts_were_computed_and_count():
     log = simulate(
         PEOPLE,
         cost=MixtureRunner(5, 0.5, **SIZES),
-        drafter=Knowing(texts_of(served()), wrong=lambda position: position % 3 == 0),
+        drafter=Knowing(texts_of(served()).values(), wrong=lambda position: position % 3 == 0),
     )
     drafted = sum(len(row.drafts) for event in log.of(v.StepScheduled) for row in event.rows)
     accepted = sum(row.accepted for event in log.of(v.StepFinished) for row in event.tokens)
@@ -117,20 +112,13 @@ def test_rejected_drafts_were_computed_and_count():
     assert sum(read(log).expert_loads().layers[0]) == 2 * computed
 
 
-def texts_of(log: EventLog) -> list[list[int]]:
-    tokens = {event.request: list(event.prompt) for event in log.of(v.RequestArrived)}
-    for event in log.of(v.StepFinished):
-        for row in event.tokens:
-            tokens[row.request] += row.ids
-    return list(tokens.values())
-
-
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
         ({"layers": 0}, "layers must be at least 1, got 0"),
         ({"per_token": 9}, "per_token must be 1 to experts (8), got 9"),
         ({"per_expert_ms": -1.0}, "per_expert_ms"),
+        ({"wake_ms": -1.0}, "wake_ms"),
     ],
 )
 def test_sizes_are_checked(changes, named):

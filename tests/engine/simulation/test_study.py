@@ -8,6 +8,7 @@ import pytest
 from engine import ConfigError, EventLog, study
 from engine.core.log import vocabulary as v
 from engine.simulation.fit import FEWEST_STEPS, held_back
+from tests.engine.simulation.pinned import slower
 from tests.engine.simulation.test_fit import mixed_log
 from tests.engine.simulation.test_replayable import stripped, vllm_log
 from tests.facts import assert_names, raises_naming
@@ -15,18 +16,8 @@ from tests.facts import assert_names, raises_naming
 
 def slowed(log: EventLog, factor: float) -> EventLog:
     """Make every step after the first half slower than before: no prices explain both halves."""
-    late, steps = 0, len(log.of(v.StepFinished))
-    at = 0
-    for event in log:
-        if isinstance(event, v.RequestArrived):
-            event.t["at"] += late
-        if isinstance(event, v.StepFinished):
-            at += 1
-            took = event.t["end"] - event.t["start"]
-            event.t["start"] += late
-            late += round(took * (factor - 1)) if at > steps / 2 else 0
-            event.t["end"] += late
-    return log
+    half = len(log.of(v.StepFinished)) / 2
+    return slower(log, lambda step, took: took * (factor - 1) if step > half else 0)
 
 
 def test_known_prices_leave_no_error_on_held_back_steps() -> None:
@@ -37,14 +28,8 @@ def test_known_prices_leave_no_error_on_held_back_steps() -> None:
 
 
 def test_noise_is_found_as_the_error_that_it_is() -> None:
-    log, rng = mixed_log(), random.Random(4)
-    late = 0
-    for event in log.of(v.StepFinished):
-        took = event.t["end"] - event.t["start"]
-        event.t["start"] += late
-        late += round(took * rng.uniform(-0.2, 0.2))
-        event.t["end"] += late
-    error = held_back(log)
+    rng = random.Random(4)
+    error = held_back(slower(mixed_log(), lambda _, took: took * rng.uniform(-0.2, 0.2)))
     assert 0.07 < error.median < 0.15  # uniform: a half of 20 %
     assert 0.15 < error.p90 < 0.25
     assert abs(error.bias) < 0.05

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from engine import Cost, EngineConfig, Workload, simulate
 from engine.core.log import vocabulary as v
-from engine.simulation.on_model import IdleSkippingClock, play_on_model
+from engine.simulation.on_model import play_on_model
 from engine.simulation.scenarios import scenario
 from engine.simulation.traffic import Traffic, TrafficError
 from engine.simulation.workload import Arrival, bursts, lognormal, poisson, uniform
@@ -86,12 +86,8 @@ def arrivals(traffic: Traffic):
     return traffic.workload.inputs
 
 
-def test_equal_numbers_give_equal_traffic_and_another_seed_another() -> None:
-    assert arrivals(CLASS) == arrivals(replace(CLASS))
+def test_more_requests_leave_those_before_as_they_were_and_another_seed_does_not() -> None:
     assert arrivals(CLASS) != arrivals(replace(CLASS, seed=3))
-
-
-def test_more_requests_leave_those_before_as_they_were() -> None:
     few = arrivals(replace(CLASS, requests=10))
     many = arrivals(CLASS)[:10]
     assert [(one.at_ms, one.prompt, one.params) for one in few] == [
@@ -136,15 +132,6 @@ def test_a_model_serves_all_requests_at_full_length_and_skips_idle_time() -> Non
     )
     first = log.of(v.RequestArrived)[0]
     assert "".join(first.texts).endswith("".join(arrivals(traffic)[0].texts).strip())
-
-
-def test_what_was_skipped_is_time_that_has_passed() -> None:
-    clock = IdleSkippingClock()
-    assert clock.now() < 1_000_000
-    clock.skip_to(3_600_000_000)
-    assert clock.now() >= 3_600_000_000
-    clock.skip_to(5)
-    assert clock.now() >= 3_600_000_000
 
 
 def test_twice_the_rate_brings_the_same_people_in_half_the_time() -> None:

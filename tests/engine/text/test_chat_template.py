@@ -42,12 +42,6 @@ FAMILIES = {
         "{{ item['text'] | trim }}{% endfor %}{% endif %}<end_of_turn>\\n{% endfor %}"
         "{% if add_generation_prompt %}{{ '<start_of_turn>model\\n' }}{% endif %}"
     ),
-    "phi": (
-        "{% for message in messages %}{% if message.role == 'system' and 'tools' in message and "
-        "message['tools'] is not none %}<|tool|>{{ message['tools'] }}{% else %}"
-        "{{ '<|' ~ message['role'] ~ '|>\\n' ~ message['content'] ~ '<|end|>\\n' }}{% endif %}"
-        "{% endfor %}{% if add_generation_prompt %}<|assistant|>{% else %}{{ eos_token }}{% endif %}"
-    ),
     "smollm 3": (
         "{% set today = strftime_now('%Y') %}{% if enable_thinking is not defined %}"
         "{% set enable_thinking = true %}{% endif %}{%- macro turn(role, text) -%}"
@@ -68,12 +62,6 @@ FAMILIES = {
         "{{ content.split('</think>')[-1].lstrip('\\n') }}{% else %}{{ content }}{% endif %}"
         "{% for call in m.tool_calls or [] %}{{ call.arguments | tojson }}{% endfor %}{% endfor %}"
         "{{ ns.last }}{% if tools %}{% for tool in tools %}{{ tool | tojson }}{% endfor %}{% endif %}"
-    ),
-    "olmo 2": (
-        "{{ bos_token }}{% for m in messages %}{% if m.role == 'assistant' and not loop.last %}"
-        "{{ '<|assistant|>\\n' + m.content + eos_token + '\\n' }}{% else %}"
-        "{{ '<|' + m.role + '|>\\n' + m.content }}{% endif %}{% if loop.last and "
-        "add_generation_prompt %}{{ '<|assistant|>\\n' }}{% endif %}{% endfor %}"
     ),
     "byte level": TEMPLATE,
     **{

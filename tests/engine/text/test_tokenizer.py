@@ -1,6 +1,5 @@
 """Tokenizers: ids as transformers has them, text that never breaks inside a character."""
 
-import json
 import shutil
 import sys
 import threading
@@ -60,15 +59,6 @@ def test_special_ids(byte_level, sentencepiece):
     assert tokenizer.token_id("the") is None
     assert tokenizer.token_id("<|python_start|>") is None
     assert HFTokenizer(sentencepiece).eos_ids == {2}
-
-
-def test_describe_is_json_and_names_no_path(byte_level):
-    assert json.loads(json.dumps(HFTokenizer(byte_level).describe())) == {
-        "name": "byte-level",
-        "vocab_size": 401,
-        "bos_id": 0,
-        "eos_ids": [0, 2, 4],
-    }
 
 
 @pytest.mark.parametrize(
@@ -195,13 +185,6 @@ def test_end_tokens_and_ids_beyond_the_vocabulary_give_no_text(byte_level):
     assert stream(tokenizer, [beyond], [beyond, beyond + 7]) == (["", ""], "")
     assert tokenizer.decode([beyond]) == ""
     assert tokenizer.pieces([beyond]) == [""]
-
-
-def test_a_first_word_keeps_its_space_after_a_prompt(sentencepiece):
-    tokenizer = HFTokenizer(sentencepiece)
-    prompt, output = tokenizer.encode("the quick"), tokenizer.encode_ordinary("the quick dog")
-    pieces, _ = stream(tokenizer, prompt, output[len(prompt) - 1 :])
-    assert "".join(pieces) == " dog"
 
 
 def test_ids_and_chats_of_the_byte_tokenizer():

@@ -70,10 +70,7 @@ def test_it_explains_what_it_serves(bundled):
 
 @pytest.mark.parametrize(
     ("measured", "least"),
-    [
-        ("sums, held-out operands and sentences", 0.99),
-        ("letter counts, held-out sentences", 0.95),
-    ],
+    [("sums, held-out operands and sentences", 0.99), ("letter counts, held-out sentences", 0.95)],
 )
 def test_the_goals_are_met(recorded, measured, least):
     assert recorded[measured]["correct"] >= least * recorded[measured]["total"]

@@ -1,7 +1,8 @@
 """The recorded wrong answers: plausible parts, and the check's verdict on each.
 
-`lesson_NN.py` has `WRONG`, a list of the lesson's wrong parts. Most of them are the solution with a few
-changed words, so a reader sees at once what is wrong. Each finds a promise or a message of its own.
+`lesson_NN.py` has `WRONG`: behind each promise, the names of the parts that break it and their changes.
+Most parts are the solution with a few changed words, so a reader sees at once what is wrong. Each finds
+a promise or a message of its own.
 """
 
 import inspect
@@ -24,7 +25,6 @@ class Wrong(NamedTuple):
              function, or the methods of a class derived from `Solution`. Code may call `solution`
     """
 
-    name: str
     promise: str
     changes: dict[str, str] | str
 
@@ -66,9 +66,10 @@ def made(lesson: str, name: str, changes: dict[str, str] | str) -> Any:
 LESSONS = sorted(path.stem for path in Path(__file__).parent.glob("lesson_*.py"))
 # Pairs of a lesson and the name of a wrong part.
 ROWS = {
-    (lesson, one.name): one
+    (lesson, name): Wrong(promise, changes)
     for lesson in LESSONS
-    for one in import_module(f"tests.lessons.wrong.{lesson}").WRONG
+    for promise, parts in import_module(f"tests.lessons.wrong.{lesson}").WRONG.items()
+    for name, changes in parts.items()
 }
 
 
@@ -81,7 +82,6 @@ def cases_of(lesson: str) -> list[Any]:
 
 @cache
 def verdict(lesson: str, name: str) -> Verdict:
-    """The check's verdict on a wrong part."""
     part = made(lesson, name, ROWS[lesson, name].changes)
     return judge(part, cases_of(lesson), import_module(f"checks.{lesson}").attempt)
 

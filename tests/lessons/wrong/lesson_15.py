@@ -2,47 +2,46 @@
 
 from checks.broken import CommonPromise
 from checks.lesson_15 import Promise
-from tests.lessons.wrong import Wrong
 
 START = "after: int | None = state if token else None"
 FITS = "after is not None)"
 END = "    allowed[eos] = state in accepting\n"
-WRONG = [
-    Wrong(
-        "returns_the_tokens",
-        Promise.LIST,
-        {"return allowed": "return [one for one, fits in zip(vocab, allowed) if fits]"},
-    ),
-    Wrong("returns_the_states", Promise.LIST, {FITS: "after)"}),
-    Wrong("looks_at_the_first_character", Promise.ALL, {"in token:": "in token[:1]:"}),
-    Wrong("starts_at_the_beginning", Promise.ALL, {"= state if": "= 0 if"}),
-    Wrong("looks_at_the_last_character", Promise.WALKED, {"in token:": "in token[-1:]:"}),
-    Wrong("wants_the_token_to_finish_the_text", Promise.WALKED, {FITS: "after in accepting)"}),
-    Wrong("takes_state_0_for_no_state", Promise.WALKED, {FITS: "bool(after))"}),
-    Wrong(
-        "goes_on_where_the_last_token_ended",
-        Promise.EACH,
-        {
+
+WRONG = {
+    Promise.LIST: {
+        "returns_the_tokens": {
+            "return allowed": "return [one for one, fits in zip(vocab, allowed) if fits]"
+        },
+        "returns_the_states": {FITS: "after)"},
+    },
+    Promise.ALL: {
+        "looks_at_the_first_character": {"in token:": "in token[:1]:"},
+        "starts_at_the_beginning": {"= state if": "= 0 if"},
+    },
+    Promise.WALKED: {
+        "looks_at_the_last_character": {"in token:": "in token[-1:]:"},
+        "wants_the_token_to_finish_the_text": {FITS: "after in accepting)"},
+        "takes_state_0_for_no_state": {FITS: "bool(after))"},
+    },
+    Promise.EACH: {
+        "goes_on_where_the_last_token_ended": {
             "    for token in": "    after = state\n    for token in",
             START: "after = after if token else None",
+        }
+    },
+    Promise.EMPTY: {"allows_empty_tokens": {"= state if token else None": "= state"}},
+    Promise.END: {
+        "never_allows_the_end": {"state in accepting": "False"},
+        "raises_where_the_text_may_only_end": {
+            END: "",
+            "    return allowed": f"{END}    return allowed",
         },
-    ),
-    Wrong("allows_empty_tokens", Promise.EMPTY, {"= state if token else None": "= state"}),
-    Wrong("never_allows_the_end", Promise.END, {"state in accepting": "False"}),
-    Wrong(
-        "raises_where_the_text_may_only_end",
-        Promise.END,
-        {END: "", "    return allowed": f"{END}    return allowed"},
-    ),
-    Wrong("allows_the_end_always", Promise.NOT_THE_END, {"state in accepting": "True"}),
-    Wrong(
-        "returns_all_false_in_a_dead_state",
-        Promise.NO_TOKEN,
-        {"if not any(allowed)": "if not allowed"},
-    ),
-    Wrong(
-        "adds_moves",
-        CommonPromise.UNCHANGED,
-        {"    return": '    moves[state, "?"] = state\n    return'},
-    ),
-]
+    },
+    Promise.NOT_THE_END: {"allows_the_end_always": {"state in accepting": "True"}},
+    Promise.NO_TOKEN: {
+        "returns_all_false_in_a_dead_state": {"if not any(allowed)": "if not allowed"}
+    },
+    CommonPromise.UNCHANGED: {
+        "adds_moves": {"    return": '    moves[state, "?"] = state\n    return'}
+    },
+}

@@ -1,4 +1,4 @@
-/** The waterfall's words, orders and parts; its spans are compared with Python's in test_golden_waterfall.py. */
+/** The waterfall's words, orders and parts; its spans are compared with Python's in test_golden_reading.py. */
 
 import assert from "node:assert/strict";
 import test from "node:test";

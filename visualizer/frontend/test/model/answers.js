@@ -1,6 +1,6 @@
 /**
  * Prints why each request of each log of a folder missed the cache, and the queue of each step, as JSON.
- * tests/visualizer/test_golden_answers.py compares them with Python's.
+ * tests/visualizer/test_golden_reading.py compares them with Python's.
  *
  *   node answers.js FOLDER
  */

@@ -1,6 +1,6 @@
 /**
  * Prints the spans of each request of each log of a folder, as JSON by log and request.
- * tests/visualizer/test_golden_waterfall.py compares them with Python's.
+ * tests/visualizer/test_golden_reading.py compares them with Python's.
  *
  *   node waterfalls.js FOLDER
  */
