@@ -65,16 +65,21 @@ def serve_until_stopped(start: Start, config: EngineConfig, settings: ServerSett
     _check_kv_events(start.kv_events)
     two_processes = not start.one_process and os.name == "posix"
     texts = settings.trace_text == "on"
-    place = {"dtype": start.dtype, "device": start.device}
     runs = itertools.count(1)
 
+    def load_engine(one: Start, run: int = 1) -> EngineClient:
+        if not two_processes:
+            return load(one, config, texts=texts, run=run)
+        structs = {"start": one, "config": config}
+        arguments = msgspec.to_builtins(structs, enc_hook=str) | {"texts": texts, "run": run}
+        return launch("server.core.loading:load_with", arguments, tokenizer_of)
+
     def load_first(paused: bool) -> EngineClient:
-        return _load_first(start, config, two_processes, texts=texts, paused=paused, run=next(runs))
+        one = msgspec.structs.replace(start, paused=paused)
+        return _load_first(one, config, partial(load_engine, run=next(runs)))
 
     def load_another(path: Path) -> EngineClient:
-        arguments = {"model": str(path), "paused": start.paused, "texts": texts} | place
-        arguments |= {"drafter": start.drafter, "draft_length": start.draft_length}
-        return load_engine(arguments, config, two_processes)
+        return load_engine(msgspec.structs.replace(start, model=str(path)))
 
     first = load_first(start.paused)
     directory = None
@@ -107,48 +112,15 @@ def _model_of(client: EngineClient) -> dict[str, Any]:
     return next((event.model for event in client.started if isinstance(event, RunStarted)), {})
 
 
-def load_engine(
-    arguments: dict[str, Any], config: EngineConfig, two_processes: bool
-) -> EngineClient:
-    """Return an engine in a process of its own, or in this one. `arguments` are those of `load`.
-
-    Raises the exceptions of `load`, or LaunchError in their place.
-    """
-    if two_processes:
-        arguments = {"config": msgspec.to_builtins(config)} | arguments
-        return launch("server.core.loading:load_with", arguments, tokenizer_of)
-    return load(config=config, **arguments)
-
-
 def _load_first(
-    start: Start,
-    config: EngineConfig,
-    two_processes: bool,
-    *,
-    texts: bool,
-    paused: bool,
-    run: int,
+    start: Start, config: EngineConfig, load_engine: Callable[[Start], EngineClient]
 ) -> EngineClient:
     """Load the model that `--model` names, or train one and load it. Raises StartError on failure."""
-    arguments: dict[str, Any] = {
-        "paused": paused,
-        "texts": texts,
-        "dtype": start.dtype,
-        "device": start.device,
-        "trace_file": None if start.trace_file is None else str(start.trace_file),
-        "run": run,
-        "kv_events": start.kv_events,
-        "kv_events_topic": start.kv_events_topic,
-        "drafter": start.drafter,
-        "draft_model": start.draft_model,
-        "draft_length": start.draft_length,
-    }
     try:
         if not start.train:
-            return load_engine(arguments | {"model": start.model}, config, two_processes)
+            return load_engine(start)
         with _directory_to_train_in() as model:
-            arguments |= {"model": model, "train": True, "train_steps": start.train_steps}
-            return load_engine(arguments, config, two_processes)
+            return load_engine(msgspec.structs.replace(start, model=model))
     except Exception as error:
         kind = error.kind if isinstance(error, LaunchError) else type(error).__name__
         match kind:

@@ -7,6 +7,8 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from engine.core.config import EngineConfig
 from engine.core.engine import Engine
 from engine.core.tokenizer import Tokenizer
@@ -15,58 +17,46 @@ from engine.models.text.hf_tokenizer import HFTokenizer
 from server.core.engine_client import InProcessClient, StartError
 from server.core.engine_process import Ready
 from server.core.event_log import Outbox, Recording, TraceFile
+from server.core.settings import Start
 
 if TYPE_CHECKING:
     from server.core.kv_publisher import KVPublisher
 
 
-def load(
-    model: str,
-    config: EngineConfig,
-    *,
-    paused: bool,
-    texts: bool,
-    dtype: str = "auto",
-    device: str = "cpu",
-    train: bool = False,
-    train_steps: int | None = None,
-    trace_file: str | None = None,
-    run: int = 1,
-    kv_events: str | None = None,
-    kv_events_topic: str = "",
-    drafter: str | None = None,
-    draft_model: str | None = None,
-    draft_length: int = 4,
-) -> InProcessClient:
+def load(start: Start, config: EngineConfig, *, texts: bool, run: int = 1) -> InProcessClient:
     """Return an engine for a model, with its logs open. The cheap parts come first.
 
-    model       a name as for `Engine.load`; with `train`, the directory in which to train one
-    texts       whether the event log keeps names and texts
-    dtype, device  see `Engine.load`
-    trace_file  file for the whole event log; `run` 2 writes to the second file, and so on
-    kv_events   where to publish KV events
-    drafter     "prompt-lookup"; or `draft_model`, a name as for `Engine.load`
+    start  the model to load; if it is to be trained first, the directory in which to train it
+    texts  whether the event log keeps names and texts
+    run    1, or the number of the run after restarts: run 2 writes to the second trace file
 
     Raises StartError, ConfigError and MemoryError, and CheckpointError or TokenizerError for the model.
     """
-    trace = _trace_file(trace_file, run)
-    recording = Recording(trace, _kv_publisher(kv_events, kv_events_topic))
-    if train:
+    trace = _trace_file(start.trace_file, run)
+    recording = Recording(trace, _kv_publisher(start.kv_events, start.kv_events_topic))
+    if start.train:
         nanogpt = importlib.import_module("engine.training.nanogpt")  # imports torch: takes seconds
-        nanogpt.train_nanogpt(Path(model), steps=train_steps or nanogpt.STEPS)
+        nanogpt.train_nanogpt(Path(start.model), steps=start.train_steps or nanogpt.STEPS)
     outbox = Outbox(texts=texts)
-    parts: dict[str, Any] = {"draft_model": draft_model, "draft_length": draft_length}
-    if drafter is not None:
-        parts["drafter"] = PromptLookup(draft_length)
-    engine = Engine.load(model, config, dtype=dtype, device=device, log=outbox, **parts)
-    if paused:
+    engine = Engine.load(
+        start.model,
+        config,
+        dtype=start.dtype,
+        device=start.device,
+        log=outbox,
+        draft_model=start.draft_model,
+        draft_length=start.draft_length,
+        drafter=PromptLookup(start.draft_length) if start.drafter else None,
+    )
+    if start.paused:
         engine.pause()
     return InProcessClient(engine, outbox, recording)
 
 
-def load_with(config: dict[str, Any], **arguments: Any) -> InProcessClient:
-    """Do what `load` does, with the settings as a dict; called in the engine's process."""
-    return load(config=EngineConfig(**config), **arguments)
+def load_with(start: dict[str, Any], config: dict[str, Any], **more: Any) -> InProcessClient:
+    """Do what `load` does, with structs as dicts; called in the engine's process."""
+    started = msgspec.convert(start, Start, dec_hook=lambda _kind, path: Path(path))
+    return load(started, EngineConfig(**config), **more)
 
 
 def tokenizer_of(ready: Ready) -> Tokenizer:
@@ -80,9 +70,9 @@ def tokenizer_of(ready: Ready) -> Tokenizer:
     return HFTokenizer(path, name)
 
 
-def _trace_file(path: str | None, run: int) -> TraceFile | None:
+def _trace_file(path: Path | None, run: int) -> TraceFile | None:
     try:
-        return TraceFile(Path(path), run) if path else None
+        return TraceFile(path, run) if path else None
     except OSError as error:
         raise StartError(f"--trace-file {path} cannot be written: {error.strerror}") from error
 

@@ -37,7 +37,7 @@ from server.core.engine_process import launch
 from server.core.event_log import Outbox, Recording, TraceFile
 from server.core.kv_publisher import KVPublisher
 from server.core.loading import load, tokenizer_of
-from server.core.settings import ServerSettings
+from server.core.settings import ServerSettings, Start
 from server.http.protocol import HttpProtocol
 from server.http.request_log import LogWriter
 from server.serving import listen, run_server, url_of
@@ -137,7 +137,8 @@ def engine_with(options: dict[str, Any]) -> InProcessClient:
     server = options.get("server", {})
     config = EngineConfig(**options.get("engine", {}))
     if "model" in options:
-        return load(options["model"], config, paused=bool(options.get("paused")), texts=True)
+        start = Start(model=options["model"], paused=bool(options.get("paused")))
+        return load(start, config, texts=True)
     outbox = Outbox(texts=server.get("trace_text") != "off")
     if options.get("run", 1) > 1 and "start_gate" in options:
         Path(options["start_gate"]).read_bytes()  # waits for a writer

@@ -7,6 +7,7 @@ import pytest
 from engine import Engine, EngineConfig, SamplingParams
 from engine.core.log import vocabulary as v
 from server.core.loading import load
+from server.core.settings import Start
 from server.process import BackgroundServer
 from tests.server.harness import http, post, serve_forked, trace
 
@@ -59,7 +60,7 @@ def test_a_restart_keeps_the_draft_model(server: BackgroundServer) -> None:
 @pytest.mark.parametrize("drafter", ["prompt-lookup", None])
 def test_an_engine_in_this_process_gets_the_same_drafter(drafter: str | None) -> None:
     more = {"drafter": drafter, "draft_model": None if drafter else "bundled", "draft_length": 2}
-    client = load("bundled", EngineConfig(), paused=False, texts=True, **more)
+    client = load(Start(model="bundled", **more), EngineConfig(), texts=True)  # type: ignore[arg-type]
     [started] = client.started
     assert isinstance(started, v.RunStarted)
     assert started.classes["drafter"] == ("PromptLookup" if drafter else "DraftModel")

@@ -242,7 +242,11 @@ def test_signals_for_the_whole_group_do_not_end_the_engine() -> None:
     [
         ("os:_exit", {"status": 3}, ["exit code 3"]),
         ("os:abort", {}, ["SIGABRT"]),
-        ("server.core.loading:load_with", {"config": {"block_size": 0}}, ["block_size"]),
+        (
+            "server.core.loading:load_with",
+            {"start": {"model": "bundled"}, "config": {"block_size": 0}, "texts": True},
+            ["block_size"],
+        ),
     ],
 )
 def test_an_engine_that_cannot_start_says_why(

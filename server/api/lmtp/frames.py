@@ -153,21 +153,17 @@ class GenerateCall(PromptCall, kw_only=True):
         to `room`.
         """
         max_tokens = DEFAULT_MAX_TOKENS if self.max_tokens is None else self.max_tokens
-        given: dict[str, Any] = {name: getattr(self, name) for name in _SAMPLING_FIELDS}
+        same = [name for name in SamplingParams.__struct_fields__ if name in self.__struct_fields__]
+        given: dict[str, Any] = {name: getattr(self, name) for name in same}
         if self.logit_bias:
             given["logit_bias"] = {
                 id_: bias for id_, bias in self.logit_bias.items() if 0 <= id_ < vocab_size
             }
-        if self.stop is not None:
-            given["stop"] = self.stop if isinstance(self.stop, list) else [self.stop]
         if shape := self.shape():
             given["structured"] = shape.output
         top = 1 if self.top_logprobs is None else self.top_logprobs
-        return SamplingParams(
-            max_tokens=min(max_tokens, max(1, room)),
-            logprobs=min(top, vocab_size),
-            **{name: value for name, value in given.items() if value is not None},
-        )
+        given |= {"max_tokens": min(max_tokens, max(1, room)), "logprobs": min(top, vocab_size)}
+        return SamplingParams(**{name: one for name, one in given.items() if one is not None})
 
 
 class ScoreCall(PromptCall, kw_only=True):
@@ -206,13 +202,6 @@ STREAM_WORDS = ("GENERATE", "SCORE")
 # A surrogate pair is two escapes for one character. The pattern matches the first escape. If the second
 # is missing, msgspec's error says only "truncated".
 _HALF_A_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
-
-# Fields that have the same name and meaning in SamplingParams.
-_SAMPLING_FIELDS = (
-    *("min_tokens", "temperature", "top_p", "top_k", "min_p", "repetition_penalty"),
-    *("presence_penalty", "frequency_penalty", "stop_token_ids", "ignore_eos", "seed"),
-    *("include_stop_str_in_output", "skip_special_tokens", "bad_words", "allowed_token_ids"),
-)
 
 # The pattern does not match inside a JSON string, because quotation marks are escaped there.
 _STREAM_ID = re.compile(

@@ -54,13 +54,6 @@ Stop = Annotated[str, Field(max_length=MAX_STOP_LENGTH)]
 # for each member of a union, which takes 3.4 s and 0.8 GB for 250,000 floats in place of ids.
 FIRST_ERROR = Field(fail_fast=True)
 
-# Fields that have the same name and meaning in SamplingParams.
-_SAMPLING_FIELDS = (
-    *("max_tokens", "min_tokens", "stop_token_ids", "ignore_eos", "temperature", "top_p", "top_k"),
-    *("min_p", "frequency_penalty", "presence_penalty", "repetition_penalty", "seed", "n"),
-    *("bad_words", "allowed_token_ids", "include_stop_str_in_output", "skip_special_tokens"),
-)
-
 
 class StreamOptions(Open):
     """Options of a stream."""
@@ -254,7 +247,10 @@ class SamplingRequest(Body):
         defaults  the endpoint's defaults, for fields that the body does not set
         own       the endpoint's own parameters under the engine's names; None if not set
         """
-        given = {name: getattr(self, name) for name in _SAMPLING_FIELDS} | {
+        same = [
+            one for one in SamplingParams.__struct_fields__ if one in SamplingRequest.model_fields
+        ]
+        given = {name: getattr(self, name) for name in same} | {
             "stop": [self.stop] if isinstance(self.stop, str) and self.stop else self.stop or None,
             "logit_bias": _by_token(self.logit_bias) if self.logit_bias else None,
             "top_k": 0 if self.top_k == -1 else self.top_k,
