@@ -13,10 +13,14 @@ import tempfile
 import threading
 from collections.abc import Sequence
 
+from engine.core.config import settings_of
+from server.core.settings import Start
 from underglass import child
 
 # The switches of `underglass serve` that are off by default and have no opposite.
-SWITCHES = frozenset(("dry_run", "one_process", "paused", "train", "until_stdin_closes"))
+SWITCHES = {"dry_run", "until_stdin_closes"} | {
+    one.name for one in settings_of(Start) if one.extra.get("switch")
+}
 START_SECONDS = 300.0  # on a busy machine, Ray and its replicas need minutes
 STOP_SECONDS = 40.0
 
