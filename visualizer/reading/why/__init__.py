@@ -4,9 +4,8 @@ Read in this order: `log_index.py` (the requests and steps of a log), `facts.py`
 says about one request in one step), `shortfall.py` (what the head of the queue lacks), `answer.py` (the
 words).
 
-Then `missed.py` (why the cached prefix was not longer), `stuck.py` (the queue of a step) and
-`inference.py` (the reasons that a foreign log lacks). `visualizer/reading/waterfall` says where a
-request's time went.
+Then `missed.py` (why the cached prefix was not longer) and `stuck.py` (the queue of a step).
+`visualizer/reading/waterfall` says where a request's time went.
 """
 
 from visualizer.reading.why.answer import why
