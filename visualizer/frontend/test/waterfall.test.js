@@ -4,10 +4,10 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { partsOf } from "../src/drawing/waterfall_bar.ts";
 import { Model, plain } from "../src/model/index.ts";
+import { lateness } from "../src/model/run_summary.ts";
 import {
   causeRows,
   headline,
-  lateness,
   rowWords,
   share,
   totals,

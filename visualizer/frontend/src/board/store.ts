@@ -4,7 +4,7 @@
  */
 
 import type { Axis } from "../drawing/time_axis.ts";
-import type { Slo } from "../model/waterfall_words.ts";
+import type { Slo } from "../model/run_summary.ts";
 
 export interface ViewState {
   step: number;

@@ -9,7 +9,7 @@ import type { KernelSync } from "../host/kernel_sync.ts";
 import type { LogReader } from "../host/log_reader.ts";
 import { openingRequest, openingStep } from "../model/index.ts";
 import type { Model } from "../model/model.ts";
-import type { Slo } from "../model/waterfall_words.ts";
+import type { Slo } from "../model/run_summary.ts";
 import type { Board } from "./board.ts";
 import { Store, type ViewState, type ViewStore } from "./store.ts";
 

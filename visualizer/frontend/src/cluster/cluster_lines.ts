@@ -3,87 +3,20 @@
  * of its replicas: `engine/cluster/events.py` describes them.
  */
 
-import type { LogEvent } from "../model/events.ts";
 import { checkerOf, LogError } from "../model/log.ts";
+import type * as Events from "./events.d.ts";
+import { SCHEMA, VOCABULARY } from "./vocabulary.ts";
 
-/** us since the gateway started */
-type At = { at: number };
+type Timed<E> = E extends { t?: infer T } ? Omit<E, "t"> & { t: NonNullable<T> } : E;
 
-type ClusterStarted = {
-  type: "cluster_started";
-  schema: number;
-  router: string;
-  options: Record<string, unknown>;
-};
+/** An event as it is in a log with times, which a board needs. */
+export type ClusterEvent = Timed<Events.ClusterEvent>;
+export type ReplicaJoined = Timed<Events.ReplicaJoined>;
+export type Of = Events.Of;
+export type Routed = Timed<Events.Routed>;
+export type Controlled = Timed<Events.Controlled>;
 
-/** cluster time is the replica's time + offset */
-export type ReplicaJoined = {
-  type: "replica_joined";
-  replica: string;
-  url?: string;
-  role?: string;
-  t: At & { offset: number; rtt: number };
-};
-
-type ReplicaLeft = { type: "replica_left"; replica: string; why: string; t: At };
-
-export type Of = { type: "of"; replica: string; seq: number; event: LogEvent };
-
-export type Routed = {
-  type: "routed";
-  request: number;
-  label: string;
-  replica: string;
-  attempt: number;
-  reason: string;
-  prompt: number;
-  hits: Record<string, number>;
-  loads: Record<string, number>;
-  scores: Record<string, number>;
-  t: At & { us?: number };
-};
-
-type Placed = { type: "placed"; request: number; replica: string; its_request: number; t: At };
-
-type RequestLost = { type: "request_lost"; request: number; replica: string; t: At };
-
-export type Controlled = { type: "controlled"; what: string; replica: string | null; t: At };
-
-type Moved = {
-  type: "moved";
-  request: number;
-  source: string;
-  target: string;
-  tokens: number;
-  blocks: number;
-  bytes: number;
-  t: At & { us?: number };
-};
-
-export type ClusterEvent =
-  | ClusterStarted
-  | ReplicaJoined
-  | ReplicaLeft
-  | Of
-  | Routed
-  | Placed
-  | RequestLost
-  | Controlled
-  | Moved;
-
-const CLUSTER_SCHEMA = 1;
-
-const problemOf = checkerOf({
-  cluster_started: "schema:i router:s options:o",
-  replica_joined: "replica:s url:s? role:s? t:o",
-  replica_left: "replica:s why:s t:o",
-  of: "replica:s seq:i event:o",
-  routed: "request:i label:s replica:s attempt:i reason:s prompt:i hits:o loads:o scores:o t:o",
-  placed: "request:i replica:s its_request:i t:o",
-  request_lost: "request:i replica:s t:o",
-  controlled: "what:s replica:s? t:o",
-  moved: "request:i source:s target:s tokens:i blocks:i bytes:i t:o",
-});
+const problemOf = checkerOf(VOCABULARY);
 
 /** Whether a log's first line says that it is a cluster's. */
 export const isClusterLine = (line: string) => /^\s*\{\s*"type"\s*:\s*"cluster_started"/.test(line);
@@ -128,19 +61,26 @@ export class ClusterLines {
       reason = "not valid JSON";
     }
     reason ??= this.#isFirst ? problemOfFirst(event) : null;
-    reason ??= problemOf(event);
+    reason ??= problemWith(event);
     if (reason) throw new LogError(reason, { line: this.line });
     this.#isFirst = false;
     take(event, this.line);
   }
 }
 
+/** Why an event cannot be in the log of a board, or null if it can. */
+function problemWith(event: any): string | null {
+  const problem = problemOf(event);
+  const isUntimed = !["of", "cluster_started"].includes(event?.type) && !event?.t;
+  return problem ?? (isUntimed ? `${event.type} needs t, its times` : null);
+}
+
 function problemOfFirst(event: any) {
   if (event?.type !== "cluster_started")
     return "a cluster log begins with cluster_started: is this a cluster log?";
-  if (event.schema === CLUSTER_SCHEMA) return null;
+  if (event.schema === SCHEMA) return null;
   return (
-    `this cluster log has schema ${JSON.stringify(event.schema)}, and this viewer reads ${CLUSTER_SCHEMA}: ` +
+    `this cluster log has schema ${JSON.stringify(event.schema)}, and this viewer reads ${SCHEMA}: ` +
     "open it with the Underglass that wrote it"
   );
 }

@@ -4,6 +4,7 @@
  * Requests that were never admitted are in the waiting band. Pure functions.
  */
 
+import { firstWhere } from "../model/columns.ts";
 import type { Model } from "../model/model.ts";
 
 /** the steps in which the request `index` has a row */
@@ -65,13 +66,5 @@ export function laneAt({ stays }: Packing, index: number | undefined) {
   return stays[index as number]?.lane ?? null;
 }
 
-function firstAfter(lane: Stay[], step: number) {
-  let low = 0;
-  let high = lane.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (lane[middle].from <= step) low = middle + 1;
-    else high = middle;
-  }
-  return low;
-}
+const firstAfter = (lane: Stay[], step: number) =>
+  firstWhere(lane.length, (index) => lane[index].from > step);

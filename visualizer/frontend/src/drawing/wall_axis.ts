@@ -3,6 +3,7 @@
  * time from its start to its end, and between two steps there may be a pause. Pure functions.
  */
 
+import { firstWhere } from "../model/columns.ts";
 import type { Model } from "../model/model.ts";
 import { type Axis, roundUnit, type Scale } from "./time_axis.ts";
 
@@ -32,16 +33,8 @@ export function wallAxis(model: Model, origin: number = originOf(model)): Axis |
   for (const times of [begins, ends]) times.fill(begins[known], 0, known);
   const at = (step: number) => Math.min(Math.max(step - firstStep, 0), stepCount - 1);
   /** The last step that had begun; in a pause, the one before it. */
-  const stepAt = (time: number) => {
-    let low = 0;
-    let high = stepCount;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (begins[middle] <= time) low = middle + 1;
-      else high = middle;
-    }
-    return firstStep + Math.max(0, low - 1);
-  };
+  const stepAt = (time: number) =>
+    firstStep + Math.max(0, firstWhere(stepCount, (index) => begins[index] > time) - 1);
   const typical = median(begins, ends);
   return {
     kind: "time",

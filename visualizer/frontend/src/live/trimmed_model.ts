@@ -6,7 +6,7 @@
 
 import type { State } from "../model/fold.ts";
 import { Model } from "../model/index.ts";
-import { KEYFRAME_SCHEMA } from "../model/log.ts";
+import { KEYFRAME_SCHEMA } from "../model/vocabulary.ts";
 
 const SLICE = 400; // events
 

@@ -1,5 +1,6 @@
 /**
- * The event vocabulary, generated from `engine/core/log/vocabulary.py`. Do not edit;
+ * The event vocabulary.
+ * Generated from `engine/core/log/vocabulary.py`. Do not edit;
  * `pytest tests/visualizer/test_event_types.py --update-snapshots` writes it.
  */
 

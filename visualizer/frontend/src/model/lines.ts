@@ -5,7 +5,7 @@
  * Bytes may be cut anywhere, as streams and decompressors do.
  */
 
-import { roomFor } from "./columns.ts";
+import { firstWhere, roomFor } from "./columns.ts";
 import { LogError, problemWith } from "./log.ts";
 
 const NEWLINE = 10;
@@ -104,13 +104,8 @@ export class LogLines {
   }
 
   #blockOf(index: number) {
-    let low = 0;
-    let high = this.#blocks.length;
-    while (high - low > 1) {
-      const middle = (low + high) >> 1;
-      if (this.#blocks[middle].first <= index) low = middle;
-      else high = middle;
-    }
+    const blocks = this.#blocks;
+    const low = firstWhere(blocks.length, (one) => blocks[one].first > index) - 1;
     const { bytes, end } = this.#blocks[low];
     return { bytes, end, until: this.#blocks[low + 1]?.first ?? this.#known };
   }

@@ -1,7 +1,6 @@
 /** Checks that an event has a known type and the fields of that type. */
 
-export const SCHEMA = 2;
-export const KEYFRAME_SCHEMA = 3;
+import { KEYFRAME_SCHEMA, SCHEMA, VOCABULARY } from "./vocabulary.ts";
 
 /** An error in a log: its `line` in the file (from 1), or the `seq` of a parsed event. */
 export class LogError extends Error {
@@ -19,97 +18,97 @@ export class LogError extends Error {
   }
 }
 
-/** What each kind of field is called, and whether a value is one. */
-const KINDS: Record<string, [string, (value: unknown) => boolean]> = {
+type Fits = (value: any) => boolean;
+
+/** The types without parts: what a message calls them, and whether a value has them. */
+const PLAIN: Record<string, [string, Fits]> = {
   i: ["a whole number", Number.isInteger],
+  n: ["a number", (value) => typeof value === "number"],
   s: ["a string", (value) => typeof value === "string"],
   b: ["true or false", (value) => typeof value === "boolean"],
-  o: ["an object", (value) => typeof value === "object" && value !== null && !Array.isArray(value)],
-  a: ["a list", Array.isArray],
-  I: ["a list of whole numbers", isListOfIntegers],
-  S: ["a list of strings", isListOfStrings],
-  L: [
-    "a list of lists of whole numbers",
-    (value) => Array.isArray(value) && value.every(isListOfIntegers),
-  ],
+  a: ["anything", () => true],
+  "{": ["an object", (value) => typeof value === "object" && value !== null && !isList(value)],
+  "[": ["a list", isList],
+  "*": ["an event of a log", (value) => problemOf(value) === null],
 };
 
 /**
  * How to check a vocabulary: a function that says why a value is not one of its events, or null if it is. It gets the
- * fields of each type of event; `?` marks a field that is omitted if it has its default.
- * i: whole number, s: string, b: true or false, o: object, a: list, I: list of whole numbers,
- * S: list of strings, L: list of lists of whole numbers.
+ * fields of each kind of event and of each struct, as `NAME:TYPE`. `NAME?` may be omitted, and `#` marks a struct whose
+ * fields are a list. A type is a letter of `PLAIN`, or
+ *
+ *   [T    a list of T         {T   an object whose values are T   ?T    T or null
+ *   (T,T  a list of these     <S   the struct or event S          'x|y  one of these strings
  */
 export function checkerOf(vocabulary: Record<string, string>): (event: any) => string | null {
-  const types = Object.fromEntries(
-    Object.entries(vocabulary).map(([type, fields]) => [
-      type,
-      fields.split(" ").map((field) => {
-        const [name, kind] = field.split(":");
-        const [words, fits] = KINDS[kind[0]];
-        return { name, words, fits, optional: kind.endsWith("?") };
-      }),
-    ]),
-  );
-  return (event) => {
-    if (!KINDS.o[1](event)) return "an event must be an object with a type";
-    if (!Object.hasOwn(types, event.type))
-      return `unknown event type ${JSON.stringify(event.type)}`;
-    for (const { name, words, fits, optional } of types[event.type]) {
-      const value = event[name];
-      if (value === undefined || value === null ? optional : fits(value)) continue;
-      return `${event.type} needs ${name}, ${words}`;
+  const structs: Map<string, Fits> = new Map();
+  const fields: Map<string, { name: string; code: string; fits: Fits }[]> = new Map();
+  const fitsOf = (code: string): Fits => {
+    const rest = code.slice(1);
+    if (code[0] === "<") return (value) => structs.get(rest)?.(value) === true;
+    if (code[0] === "(") {
+      const parts = rest.split(",").map(fitsOf);
+      return (value) => isList(value, parts.length) && parts.every((fits, i) => fits(value[i]));
     }
-    return null;
+    if (code[0] === "'") {
+      const values = rest.split("|");
+      return (value) => values.includes(value);
+    }
+    const [, plain] = PLAIN[code[0]] ?? [];
+    if (plain && !rest) return plain;
+    const part = fitsOf(rest);
+    if (code[0] === "?") return (value) => value === null || part(value);
+    if (code[0] === "[") return (value) => isList(value) && all(value, part);
+    return (value) => PLAIN["{"][1](value) && all(Object.values(value), part);
+  };
+  for (const [struct, text] of Object.entries(vocabulary)) {
+    const own = [...text.matchAll(/(\w+)(\??):(\S+)/g)].map(([, name, optional, code]) => {
+      const fits = fitsOf(code);
+      return { name, code, fits: optional ? (one: any) => one === undefined || fits(one) : fits };
+    });
+    fields.set(struct, own);
+    const isRow = text[0] === "#";
+    structs.set(struct, (value) => {
+      if (!PLAIN[isRow ? "[" : "{"][1](value)) return false;
+      for (let i = 0; i < own.length; i++)
+        if (!own[i].fits(value[isRow ? i : own[i].name])) return false;
+      return isRow || value.type === undefined || value.type === struct;
+    });
+  }
+  return (event) => {
+    if (!PLAIN["{"][1](event)) return "an event must be an object with a type";
+    const { type } = event;
+    const wrong = isKind(type) && fields.get(type)?.find(({ name, fits }) => !fits(event[name]));
+    if (wrong) return `${type} needs ${wrong.name}, ${wordsOf(wrong.code)}`;
+    return wrong === undefined && fields.has(type)
+      ? null
+      : `unknown event type ${JSON.stringify(type)}`;
   };
 }
 
-const problemOf = checkerOf({
-  run_started: "schema:i settings:o classes:o model:o tokenizer:o clock:s source:o? t:o?",
-  request_arrived: "request:i prompt:I texts:S label:s max_tokens:i n:i priority:i sampling:o t:o?",
-  step_started: "step:i",
-  admitted: "request:i node:i blocks:I resumed:b key:a",
-  blocks_allocated: "request:i blocks:I",
-  block_copied: "request:i index:i source:i block:i",
-  preempted: "request:i needed_by:i refunded:i",
-  radix_evicted: "node:i needed_by:i reason:s",
-  step_scheduled: "rows:a skipped:a blocked:a?",
-  forked: "request:i parent:i sample:i",
-  step_finished: "tokens:a step:i? wasted:I? expert_loads:L? draft_error:s? t:o?",
-  blocks_trimmed: "request:i keep:i",
-  radix_split: "node:i at:i upper:i",
-  radix_joined: "request:i node:i blocks:I",
-  radix_inserted: "request:i node:i parent:i blocks:I",
-  radix_extended: "request:i node:i blocks:I",
-  blocks_stored: "request:i parent:i nodes:I blocks:I",
-  block_evicted: "node:i block:i needed_by:i reason:s",
-  block_withdrawn: "request:i node:i block:i",
-  window_pages_evicted: "blocks:I needed_by:i",
-  request_finished: "request:i reason:s message:s? matched:s?",
-  prefix_held: "hold:i node:i blocks:I label:s",
-  prefix_released: "hold:i reason:s",
-  prefix_adopted: "parent:i nodes:I blocks:I tokens:I texts:S source:s window_pages:i? t:o?",
-  engine_paused: "t:o?",
-  engine_resumed: "t:o?",
-  events_missing: "count:i message:s t:o?",
-  blocks_reported: "parent:i nodes:I blocks:I tokens:I hashes:S medium:s",
-  step_reported: "prefills:i prefill_tokens:i decodes:i waiting:i waiting_tokens:i",
-  keyframe: "seq:i state:o",
-});
+/** Whether a name is that of a kind of event, not of a struct. */
+const isKind = (name: any) => /^[a-z]/.test(name);
 
-// Loops, because a log of a million events has ten million numbers and texts, and `every` calls a function for each.
+function wordsOf(code: string): string {
+  const rest = code.slice(1);
+  if (code[0] === "?") return `${wordsOf(rest)} or null`;
+  if (code[0] === "<") return `a ${rest}`;
+  if (code[0] === "'") return `one of ${rest.replaceAll("|", ", ")}`;
+  const [words] = PLAIN[code[0] === "(" ? "[" : code[0]];
+  return code[0] === "[" ? `${words}, each item ${wordsOf(rest)}` : words;
+}
 
-function isListOfIntegers(value: unknown) {
-  if (!Array.isArray(value)) return false;
-  for (const item of value) if (!Number.isInteger(item)) return false;
+function isList(value: any, length?: number) {
+  return Array.isArray(value) && (length === undefined || value.length === length);
+}
+
+// A loop, because a log of a million events has ten million numbers and texts.
+function all(values: any[], fits: Fits) {
+  for (const value of values) if (!fits(value)) return false;
   return true;
 }
 
-function isListOfStrings(value: unknown) {
-  if (!Array.isArray(value)) return false;
-  for (const item of value) if (typeof item !== "string") return false;
-  return true;
-}
+const problemOf = checkerOf(VOCABULARY);
 
 /** Why a value cannot be the next event of a log, or null if it can. */
 export function problemWith(event: any, first: boolean): string | null {

@@ -10,6 +10,7 @@
  * later one.
  */
 
+import { firstWhere } from "./columns.ts";
 import type { EventsMissing, LogEvent, StepFinished } from "./events.ts";
 import { type LogSource, State } from "./fold.ts";
 import { Frame } from "./frame.ts";
@@ -468,12 +469,5 @@ export class Model {
 
 /** Index of the last item whose key is at most `limit`, -1 if there is none; keys ascend. */
 function lastAtMost<T>(items: T[], limit: number, key: (item: T) => number) {
-  let low = 0;
-  let high = items.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (key(items[middle]) <= limit) low = middle + 1;
-    else high = middle;
-  }
-  return low - 1;
+  return firstWhere(items.length, (index) => key(items[index]) > limit) - 1;
 }

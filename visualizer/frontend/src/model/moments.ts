@@ -1,5 +1,6 @@
 /** The moments of a run: steps in which something happens that is worth a look, each with the most telling thing. */
 
+import { firstWhere } from "./columns.ts";
 import { HAPPENED } from "./happenings.ts";
 import type { Model } from "./model.ts";
 
@@ -65,12 +66,7 @@ export function momentSteps(model: Model) {
  */
 export function momentsAround(model: Model, step: number) {
   const steps = momentSteps(model);
-  let at = 0;
-  for (let high = steps.length; at < high; ) {
-    const middle = (at + high) >> 1;
-    if (steps[middle] < step) at = middle + 1;
-    else high = middle;
-  }
+  const at = firstWhere(steps.length, (index) => steps[index] >= step);
   const isOne = steps[at] === step;
   const moment = (other: number | undefined) => {
     if (other === undefined) return null;

@@ -7,6 +7,7 @@ import { lacks } from "./knowledge.ts";
 import type { MeasureArrays } from "./measures.ts";
 import type { Model } from "./model.ts";
 import type { RequestSpan } from "./request_spans.ts";
+import type { RequestTime } from "./waterfall.ts";
 
 /**
  * limits: the time to the first token, and the 99th percentile of a
@@ -103,28 +104,20 @@ export class RunSummary {
 
   /** Counts a request's new tokens. Returns the time to its first token, or null if it is not known. */
   #count(span: RequestSpan) {
-    const { measures, firstStep } = this.model;
     const { tokenSteps, finished, id } = span;
     const own = this.#tokens.get(id) ?? { counted: 0, gaps: [] };
-    const endOf = (index: number) => measures.end[tokenSteps[index] - firstStep] ?? NaN;
-    // A paused engine is not a slow one.
-    const unpaused = (begin: number, end: number) =>
-      end - begin - this.model.paused.between(begin, end);
-    for (let index = Math.max(1, own.counted); index < tokenSteps.length; index++) {
-      const gap = unpaused(endOf(index - 1), endOf(index));
-      if (Number.isNaN(gap)) continue;
+    for (const gap of gapsOf(this.model, span, own.counted)) {
       own.gaps.push(gap);
       this.#gaps.set(gap, (this.#gaps.get(gap) ?? 0) + 1);
     }
     own.counted = tokenSteps.length;
     this.#tokens.set(id, own);
     const isKnown = tokenSteps.length && span.arrivedAt !== null;
-    const ttft = isKnown ? unpaused(span.arrivedAt ?? NaN, endOf(0)) : NaN;
+    const first = endOf(this.model, tokenSteps[0]);
+    const ttft = isKnown ? unpaused(this.model, span.arrivedAt ?? NaN, first) : NaN;
     const isGone = finished && ["stop", "length"].includes(finished.reason);
     if (isGone && !this.#ended.has(id) && !Number.isNaN(ttft)) {
-      const gaps = new Map();
-      for (const gap of own.gaps) gaps.set(gap, (gaps.get(gap) ?? 0) + 1);
-      this.#ended.set(id, { ttft, itl: gaps.size ? quantiles(gaps, [0.99])[0] : 0 });
+      this.#ended.set(id, { ttft, itl: slowestGap(own.gaps) });
       own.gaps = [];
     }
     return Number.isNaN(ttft) ? null : ttft;
@@ -155,6 +148,34 @@ export class RunSummary {
     waits.sort((a, b) => b.amount - a.amount);
     return { waits, waitUnit: (isTimed ? "us" : "steps") as "us" | "steps" };
   }
+}
+
+const endOf = ({ measures, firstStep }: Model, step: number) =>
+  measures.end[step - firstStep] ?? NaN;
+
+/** A paused engine is not a slow one. */
+const unpaused = ({ paused }: Model, begin: number, end: number) =>
+  end - begin - paused.between(begin, end);
+
+/** The times before a request's tokens, from its second token or a later one on. */
+function gapsOf(model: Model, { tokenSteps }: RequestSpan, from = 1) {
+  const ends = tokenSteps.slice(Math.max(0, from - 1)).map((step) => endOf(model, step));
+  const gaps = ends.slice(1).map((end, index) => unpaused(model, ends[index], end));
+  return gaps.filter((gap) => !Number.isNaN(gap));
+}
+
+/** The 99th percentile of the times between tokens; 0 without any. */
+function slowestGap(gaps: number[]) {
+  const counts = new Map();
+  for (const gap of gaps) counts.set(gap, (counts.get(gap) ?? 0) + 1);
+  return counts.size ? quantiles(counts, [0.99])[0] : 0;
+}
+
+/** Which limits a request broke so far. */
+export function lateness(model: Model, { life, ttft }: RequestTime, slo: Slo) {
+  if (model.waterfall.unit !== "us") return { first: false, gaps: false };
+  const gaps = slowestGap(gapsOf(model, model.requestSpan(life.id))) > slo.itl;
+  return { first: ttft !== null && ttft > slo.ttft, gaps };
 }
 
 /** The time from the start of the first step to the end of the last one that has times. */

@@ -4,8 +4,7 @@
  * admits none, and neither does a static batch that has not finished.
  */
 
-import { roomFor } from "./columns.ts";
-import type { StepScheduled } from "./events.ts";
+import type { Blocked, StepScheduled } from "./events.ts";
 import type { State } from "./fold.ts";
 import { lacks } from "./knowledge.ts";
 import { reasonWords } from "./messages.ts";
@@ -24,26 +23,13 @@ const NOT_ASKED: Wait = { reason: null, head: null };
 export class Heads {
   /** The causes of waits so far. */
   causes: Set<string> = new Set();
-  #firstStep = -1;
-  #heads = new Int32Array(64);
-  /** Indexes into `#names`; 0: no request was blocked. */
-  #reasons = new Uint8Array(64);
-  #names: (string | null)[] = [null];
+  #blocked: Map<number, Blocked> = new Map();
   /** Waiting requests that the policy deferred, by step. */
   #deferred: Map<number, Map<number, string>> = new Map();
 
   /** Records a step_scheduled that is about to be applied to `state`. */
   note({ blocked, skipped }: StepScheduled, step: number, state: State) {
-    if (this.#firstStep < 0) this.#firstStep = step;
-    const index = step - this.#firstStep;
-    this.#heads = roomFor(this.#heads, index + 1);
-    this.#reasons = roomFor(this.#reasons, index + 1);
-    if (blocked) {
-      const [head, reason] = blocked;
-      if (!this.#names.includes(reason)) this.#names.push(reason);
-      this.#heads[index] = head;
-      this.#reasons[index] = this.#names.indexOf(reason);
-    }
+    if (blocked) this.#blocked.set(step, blocked);
     if (state.suspendedCount) this.causes.add("preempted");
     if (blocked && state.waitingCount > state.suspendedCount) this.causes.add(blocked[1]);
     if (!blocked && lacks(state, "waiting_reasons") && state.waitingCount > state.suspendedCount)
@@ -55,21 +41,13 @@ export class Heads {
 
   /** Why the head of the queue was not admitted in a step, and how many waiting requests the policy deferred. */
   inStep(step: number) {
-    const index = step - this.#firstStep;
-    const reason = this.#names[this.#reasons[index] ?? 0];
-    return {
-      reason,
-      head: reason ? this.#heads[index] : null,
-      deferred: this.#deferred.get(step)?.size ?? 0,
-    };
+    const [head = null, reason = null] = this.#blocked.get(step) ?? [];
+    return { reason, head, deferred: this.#deferred.get(step)?.size ?? 0 };
   }
 
   /** Why a request waited that was in the queue when this step had been scheduled. */
   waitAt(step: number, id: number): Wait {
-    const index = step - this.#firstStep;
-    const reason = this.#names[this.#reasons[index] ?? 0];
-    const blocked: [number, string] | null = reason ? [this.#heads[index], reason] : null;
-    return waitIn(blocked, this.#deferred.get(step), id);
+    return waitIn(this.#blocked.get(step), this.#deferred.get(step), id);
   }
 }
 

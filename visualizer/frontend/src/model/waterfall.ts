@@ -3,6 +3,7 @@
  * `visualizer/reading/waterfall` explains the causes and cuts the same spans; a golden test compares them.
  */
 
+import { firstWhere } from "./columns.ts";
 import type { LogSource } from "./fold.ts";
 import { reasons } from "./messages.ts";
 import type { Life, Step, TimeRecords, Work } from "./time_records.ts";
@@ -49,8 +50,6 @@ export class Waterfall {
   #steps;
   /** How much longer the decodes of each step took because of its prefills, by the step's index. */
   #others;
-  /** When each step ended. */
-  #ends;
   source: LogSource;
   unit: "us" | "steps";
 
@@ -60,7 +59,6 @@ export class Waterfall {
     this.unit = records.hasTimes ? "us" : "steps";
     this.#steps = records.hasTimes ? records.steps : records.steps.map(asUnit);
     this.#others = othersPrefill(this.#steps);
-    this.#ends = new Map(this.#steps.map(({ number, end }) => [number, end]));
   }
 
   /** The times of all requests, in order of appearance. */
@@ -78,22 +76,6 @@ export class Waterfall {
     return time;
   }
 
-  /**
-   * The times between a request's tokens, without the time in which the engine was paused.
-   *
-   * @param tokenSteps the step of each token
-   */
-  gaps({ spans }: RequestTime, tokenSteps: number[]): number[] {
-    const pauses = spans.filter(({ cause }) => cause === "paused");
-    const ends = tokenSteps.map((step) => this.#ends.get(step) ?? NaN);
-    const gaps = ends.slice(1).map((end, index) => {
-      const begin = ends[index];
-      const paused = pauses.filter((pause) => pause.start < end && pause.end > begin);
-      return paused.reduce((gap, pause) => gap - (pause.end - pause.start), end - begin);
-    });
-    return gaps.filter((gap) => !Number.isNaN(gap));
-  }
-
   #timeOf(life: Life): RequestTime {
     const spans = this.#spans(life);
     const byCause: Record<string, number> = {};
@@ -103,9 +85,8 @@ export class Waterfall {
     const arrived = this.arrived(life);
     const first = life.firstToken === null ? null : this.#steps[life.firstToken].end;
     const firstToken = first === null || arrived === null ? null : first - arrived;
-    const paused = spans
-      .filter(({ cause, start }) => cause === "paused" && first !== null && start < first)
-      .reduce((total, { start, end }) => total + Math.min(end, Number(first)) - start, 0);
+    const paused =
+      this.unit === "us" ? this.#records.paused.between(Number(arrived), Number(first)) : 0;
     return {
       life,
       spans,
@@ -241,22 +222,10 @@ function othersPrefill(steps: Step[]): Float64Array {
       Math.abs(one - decodes) < Math.abs(best - decodes) ? one : best,
     );
     const group = alone.get(size) ?? [];
-    const at = firstAtLeast(group, index);
+    const at = firstWhere(group.length, (one) => group[one] >= index);
     const near = group.slice(Math.max(0, at - NEIGHBOURS), at + NEIGHBOURS);
     const took = near.map((one) => steps[one].ready - steps[one].launched).sort((a, b) => a - b);
     others[index] = Math.max(0, ready - launched - took[(took.length - 1) >> 1]);
   }
   return others;
-}
-
-/** @param values ascending */
-function firstAtLeast(values: number[], limit: number) {
-  let low = 0;
-  let high = values.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (values[middle] < limit) low = middle + 1;
-    else high = middle;
-  }
-  return low;
 }

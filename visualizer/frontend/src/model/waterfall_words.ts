@@ -9,6 +9,7 @@ import type { LogSource } from "./fold.ts";
 import { type Fact, levelOf } from "./knowledge.ts";
 import { adoptedWords, fill, messages, reasonWords } from "./messages.ts";
 import type { Model } from "./model.ts";
+import { lateness, type Slo } from "./run_summary.ts";
 import type { Work } from "./time_records.ts";
 import { CAUSES, LOST, type RequestTime, WAITING, WORK } from "./waterfall.ts";
 import { bold, count, list, type Span, say } from "./words.ts";
@@ -22,12 +23,6 @@ export interface CauseRow {
   about: number[]; // different requests, in order
   mark: "recorded" | "inferred" | "unknown"; // whether the log recorded the cause, or it is inferred or unknown
 }
-
-/**
- * limits in microseconds: the time to the first token, and the 99th
- *   percentile of a request's times between tokens
- */
-export type Slo = { ttft: number; itl: number };
 
 const { rows: ROWS, causes: NAMES, total, total_so_far, most: MOST } = messages.waterfall;
 const { helped: HELPED, helped_later: LATER } = messages.waterfall;
@@ -145,15 +140,6 @@ export function helped({ life, spans }: RequestTime): Span[] {
   return later === undefined ? words : [...words, ...fill(LATER, { later })];
 }
 
-/** Which limits a request broke; a paused engine is not a slow one. */
-export function lateness(model: Model, time: RequestTime, slo: Slo) {
-  const { life, ttft } = time;
-  if (model.waterfall.unit !== "us") return { first: false, gaps: false };
-  const gaps = model.waterfall.gaps(time, model.requestSpan(life.id).tokenSteps);
-  gaps.sort((a, b) => a - b);
-  return { first: ttft !== null && ttft > slo.ttft, gaps: quantile(gaps, 0.99) > slo.itl };
-}
-
 /** The run in a sentence. */
 export function verdict(model: Model, times: RequestTime[], slo: Slo): Span[] {
   const { unit } = model.waterfall;
@@ -224,13 +210,4 @@ export function totals(times: RequestTime[]): Record<string, number> {
 export function share(part: number, whole: number) {
   const percent = (100 * part) / whole;
   return percent < 0.5 ? "< 1 %" : `${Math.round(percent)} %`;
-}
-
-/** Returns a quantile by linear interpolation, as pandas does. */
-function quantile(sorted: number[], at: number) {
-  if (!sorted.length) return 0;
-  const rank = at * (sorted.length - 1);
-  const low = Math.floor(rank);
-  const next = sorted[Math.min(low + 1, sorted.length - 1)];
-  return sorted[low] + (rank - low) * (next - sorted[low]);
 }

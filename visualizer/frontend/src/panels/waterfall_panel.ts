@@ -13,15 +13,9 @@ import { h } from "../drawing/html.ts";
 import { BAR, drawBar, drawLabels, familyOf, partsOf } from "../drawing/waterfall_bar.ts";
 import { chip, type WordContext, wordNodes } from "../drawing/words_html.ts";
 import type { Model } from "../model/model.ts";
+import { lateness } from "../model/run_summary.ts";
 import type { RequestTime, Span } from "../model/waterfall.ts";
-import {
-  causeName,
-  lateness,
-  share,
-  timeWords,
-  totals,
-  verdict,
-} from "../model/waterfall_words.ts";
+import { causeName, share, timeWords, totals, verdict } from "../model/waterfall_words.ts";
 import { table, tablesBox } from "./tables.ts";
 import { SORTINGS, sortTimes } from "./waterfall_order.ts";
 import { WhySlow } from "./why_slow.ts";

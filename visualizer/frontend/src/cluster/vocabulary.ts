@@ -1,0 +1,19 @@
+/**
+ * The fields of each kind of event and of each struct in it, with their types.
+ * Generated from `engine/cluster/events.py`. Do not edit;
+ * `pytest tests/visualizer/test_event_types.py --update-snapshots` writes it.
+ */
+
+export const SCHEMA = 1;
+
+export const VOCABULARY: Record<string, string> = {
+  cluster_started: "schema:i router:s options:{a t?:{a",
+  replica_joined: "replica:s url?:s role?:s t?:{a",
+  replica_left: "replica:s why:s t?:{a",
+  of: "replica:s seq:i event:*",
+  routed: "request:i label:s replica:s attempt:i reason:'least_cached|least_loaded|load_unbalanced|longest_prefix|lowest_cost|next_in_turn|pinned|prefix_on_its_way|random prompt:i hits:{i loads:{i scores:{n t?:{a",
+  placed: "request:i replica:s its_request:i t?:{a",
+  request_lost: "request:i replica:s t?:{a",
+  controlled: "what:s replica?:?s t?:{a",
+  moved: "request:i source:s target:s tokens:i blocks:i bytes:i t?:{a",
+};

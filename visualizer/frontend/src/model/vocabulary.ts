@@ -1,0 +1,48 @@
+/**
+ * The fields of each kind of event and of each struct in it, with their types.
+ * Generated from `engine/core/log/vocabulary.py`. Do not edit;
+ * `pytest tests/visualizer/test_event_types.py --update-snapshots` writes it.
+ */
+
+export const SCHEMA = 2;
+export const KEYFRAME_SCHEMA = 3;
+
+export const VOCABULARY: Record<string, string> = {
+  ScheduledRow: "#request:i start:i count:i drafts?:[i",
+  Blocked: "#request:i reason:'after_preemption|batch_full|no_free_blocks|policy|reserved_blocks|static_batch|token_budget|whole_sequence behind:i need:i have:i",
+  TokenRow: "#request:i ids:[i texts:[s accepted?:i forced?:i allowed?:[i",
+  RequestState: "id:i root:i sample:i prompt_length:i tokens:[i num_computed_tokens:i block_table:[i last_node:i num_seqs:i preemptions:i texts:[s label:s priority:i max_tokens:i sampling:{a",
+  NodeRecord: "id:i parent:i tokens?:[i blocks?:[i copies?:[i last?:i lock_ref?:i texts?:[s source?:s hash?:?s media?:?[s",
+  HoldState: "id:i block_table:[i last_node:i label?:s",
+  KeyframeState: "window_pages?:?[i seq:i step:i tick:i paused:b waiting:[i running:[i plan:[<ScheduledRow in_flight:[(i,[<ScheduledRow free:[i queue:[i refs:[i requests:[<RequestState nodes:[<NodeRecord holds:[<HoldState settings:{a classes:{s source?:{a reported?:?<step_reported expert_loads?:[[i lanes?:[(?i,i,s schema:i",
+  run_started: "schema:i settings:{a classes:{s model:{a tokenizer:{a clock:s source?:{a t?:{a",
+  request_arrived: "request:i prompt:[i texts:[s label:s max_tokens:i n:i priority:i sampling:{a hashes?:[s t?:{a",
+  step_started: "step:i",
+  admitted: "request:i node:i blocks:[i resumed:b key:[n",
+  blocks_allocated: "request:i blocks:[i",
+  block_copied: "request:i index:i source:i block:i",
+  preempted: "request:i needed_by:i refunded:i",
+  radix_evicted: "node:i needed_by:i reason:'adopted|cleared|room",
+  step_scheduled: "rows:[<ScheduledRow skipped:[(i,s blocked?:?<Blocked",
+  forked: "request:i parent:i sample:i",
+  step_finished: "tokens:[<TokenRow step:i wasted?:[i expert_loads?:[[i draft_error?:s t?:{a",
+  blocks_trimmed: "request:i keep:i",
+  radix_split: "node:i at:i upper:i",
+  radix_joined: "request:i node:i blocks:[i",
+  radix_inserted: "request:i node:i parent:i blocks:[i",
+  radix_extended: "request:i node:i blocks:[i",
+  blocks_stored: "request:i parent:i nodes:[i blocks:[i",
+  block_evicted: "node:i block:i needed_by:i reason:'adopted|cleared|room",
+  block_withdrawn: "request:i node:i block:i",
+  window_pages_evicted: "blocks:[i needed_by:i",
+  request_finished: "request:i reason:'abort|error|length|stop message?:s matched?:s",
+  prefix_held: "hold:i node:i blocks:[i label:s",
+  prefix_released: "hold:i reason:'released|room",
+  prefix_adopted: "parent:i nodes:[i blocks:[i tokens:[i texts:[s source:s window_pages?:i t?:{a",
+  engine_paused: "t?:{a",
+  engine_resumed: "t?:{a",
+  events_missing: "count:i message:s t?:{a",
+  blocks_reported: "parent:i nodes:[i blocks:[i tokens:[i hashes:[s medium:s",
+  step_reported: "prefills:i prefill_tokens:i decodes:i waiting:i waiting_tokens:i",
+  keyframe: "seq:i state:<KeyframeState",
+};
