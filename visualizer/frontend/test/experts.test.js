@@ -6,9 +6,10 @@ import { test } from "node:test";
 import { gunzipSync } from "node:zlib";
 
 import { cellAt, drawExperts, expertGrid } from "../src/drawing/expert_map.ts";
-import { keyframe, TrimmedModel } from "../src/live/trimmed_model.ts";
+import { TrimmedModel } from "../src/live/trimmed_model.ts";
 import { added, loadWords, unpacked } from "../src/model/expert_loads.ts";
 import { LogError, Model, parseLog, State } from "../src/model/index.ts";
+import { keyframe } from "../src/model/keyframe.ts";
 import { recordingPencil } from "./recorder.js";
 
 const file = new URL("../../scenarios/experts.jsonl.gz", import.meta.url);

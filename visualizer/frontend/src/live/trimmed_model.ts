@@ -4,9 +4,8 @@
  * folded in small slices while the old model is still shown.
  */
 
-import type { State } from "../model/fold.ts";
 import { Model } from "../model/index.ts";
-import { KEYFRAME_SCHEMA } from "../model/vocabulary.ts";
+import { keyframe } from "../model/keyframe.ts";
 
 const SLICE = 400; // events
 
@@ -36,31 +35,4 @@ export class TrimmedModel {
     }
     return false;
   }
-}
-
-/** A folded state as a keyframe event, as `State.keyframe` in Python. */
-export function keyframe(state: State): any {
-  const core = state.core();
-  const { settings, classes, lanes } = state;
-  const requests = core.requests.map((entry) => {
-    const { content, length, label, priority, max_tokens, sampling } = state.request(entry.id);
-    const texts = content.texts.slice(0, length);
-    return { ...entry, texts, label, priority, max_tokens, sampling };
-  });
-  const nodes = core.nodes.map((entry) => ({
-    ...entry,
-    texts: state.textsOf(state.node(entry.id)),
-  }));
-  const holds = core.holds.map((entry) => ({ ...entry, label: state.holds.get(entry.id)?.label }));
-  const shown = {
-    expert_loads: state.expertLoads,
-    schema: KEYFRAME_SCHEMA,
-    settings,
-    classes,
-    requests,
-    nodes,
-    holds,
-    lanes,
-  };
-  return { type: "keyframe", seq: state.seq, state: { ...core, ...shown } };
 }

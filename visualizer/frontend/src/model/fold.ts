@@ -222,55 +222,6 @@ export class State {
     return counts.reduce((sum, count) => sum + count, this.request(id).num_computed_tokens);
   }
 
-  /** The state in plain values, as Python's fold and the engine's snapshot give it. */
-  core() {
-    const pages = this.windowPages && [...this.windowPages].sort((a, b) => a - b);
-    return {
-      ...(pages && { window_pages: pages }),
-      seq: this.seq,
-      step: this.step,
-      tick: this.tick,
-      paused: this.paused,
-      waiting: this.waiting(),
-      running: [...this.running],
-      plan: plainRows(this.plan),
-      in_flight: [...this.plans]
-        .filter(([step, rows]) => step !== this.step && rows.length)
-        .map(([step, rows]) => [step, plainRows(rows)]),
-      free: this.free.list(),
-      queue: [...this.queue],
-      refs: Array.from({ length: this.settings.num_blocks ?? 0 }, (_, block) => this.refs(block)),
-      requests: this.requests.list().map((request) => ({
-        id: request.id,
-        root: request.root,
-        sample: request.sample,
-        prompt_length: request.prompt_length,
-        tokens: request.content.tokens.slice(0, request.length),
-        num_computed_tokens: request.num_computed_tokens,
-        block_table: [...request.block_table],
-        last_node: request.last_node,
-        num_seqs: request.num_seqs,
-        preemptions: request.preemptions,
-      })),
-      nodes: this.nodes.list().map((node) => ({
-        id: node.id,
-        parent: node.parent,
-        tokens: this.tokensOf(node),
-        blocks: [...node.blocks],
-        copies: [...node.copies],
-        last: node.last,
-        lock_ref: node.lock_ref,
-      })),
-      holds: [...this.holds.values()]
-        .sort((a, b) => a.id - b.id)
-        .map(({ id, block_table, last_node }) => ({
-          id,
-          block_table: [...block_table],
-          last_node,
-        })),
-    };
-  }
-
   /**
    * The blocks of a cached prefix that a request can use; `usable_prefix` in `engine/core/log/state.py` explains it.
    *
@@ -505,25 +456,10 @@ export class State {
   }
 
   request_arrived(event: Events.RequestArrived) {
-    const { request: id, prompt: tokens, texts, label, max_tokens, n, priority, sampling } = event;
-    const request = {
-      id,
-      root: id,
-      sample: 0,
-      prompt_length: tokens.length,
-      tokens,
-      num_computed_tokens: 0,
-      block_table: [],
-      last_node: ROOT,
-      num_seqs: n,
-      preemptions: 0,
-      texts,
-      label,
-      priority,
-      max_tokens,
-      sampling,
-    };
-    this.#addRequest(request, ++this.back, event.hashes);
+    const { type, t, request: id, prompt: tokens, n: num_seqs, hashes, ...rest } = event;
+    const own = { id, root: id, sample: 0, prompt_length: tokens.length, tokens, num_seqs };
+    const none = { num_computed_tokens: 0, block_table: [], last_node: ROOT, preemptions: 0 };
+    this.#addRequest({ ...own, ...none, ...rest }, ++this.back, hashes);
   }
 
   step_started(event: Events.StepStarted) {
@@ -922,8 +858,4 @@ function kindOf(word: number) {
 /** A row of an event; most are complete and are shared. */
 function withDrafts(row: Events.ScheduledRow): PlannedRow {
   return row[3] ? (row as PlannedRow) : [row[0], row[1], row[2], []];
-}
-
-function plainRows(rows: PlannedRow[]) {
-  return rows.map(([request, start, count, drafts]) => [request, start, count, [...drafts]]);
 }

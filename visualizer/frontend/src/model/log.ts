@@ -27,8 +27,11 @@ const PLAIN: Record<string, [string, Fits]> = {
   s: ["a string", (value) => typeof value === "string"],
   b: ["true or false", (value) => typeof value === "boolean"],
   a: ["anything", () => true],
-  "{": ["an object", (value) => typeof value === "object" && value !== null && !isList(value)],
-  "[": ["a list", isList],
+  "{": [
+    "an object",
+    (value) => typeof value === "object" && value !== null && !Array.isArray(value),
+  ],
+  "[": ["a list", Array.isArray],
   "*": ["an event of a log", (value) => problemOf(value) === null],
 };
 
@@ -48,7 +51,10 @@ export function checkerOf(vocabulary: Record<string, string>): (event: any) => s
     if (code[0] === "<") return (value) => structs.get(rest)?.(value) === true;
     if (code[0] === "(") {
       const parts = rest.split(",").map(fitsOf);
-      return (value) => isList(value, parts.length) && parts.every((fits, i) => fits(value[i]));
+      return (value) =>
+        Array.isArray(value) &&
+        value.length === parts.length &&
+        parts.every((fits, i) => fits(value[i]));
     }
     if (code[0] === "'") {
       const values = rest.split("|");
@@ -58,7 +64,7 @@ export function checkerOf(vocabulary: Record<string, string>): (event: any) => s
     if (plain && !rest) return plain;
     const part = fitsOf(rest);
     if (code[0] === "?") return (value) => value === null || part(value);
-    if (code[0] === "[") return (value) => isList(value) && all(value, part);
+    if (code[0] === "[") return (value) => Array.isArray(value) && all(value, part);
     return (value) => PLAIN["{"][1](value) && all(Object.values(value), part);
   };
   for (const [struct, text] of Object.entries(vocabulary)) {
@@ -72,7 +78,7 @@ export function checkerOf(vocabulary: Record<string, string>): (event: any) => s
       if (!PLAIN[isRow ? "[" : "{"][1](value)) return false;
       for (let i = 0; i < own.length; i++)
         if (!own[i].fits(value[isRow ? i : own[i].name])) return false;
-      return isRow || value.type === undefined || value.type === struct;
+      return value.type === undefined || value.type === struct;
     });
   }
   return (event) => {
@@ -96,10 +102,6 @@ function wordsOf(code: string): string {
   if (code[0] === "'") return `one of ${rest.replaceAll("|", ", ")}`;
   const [words] = PLAIN[code[0] === "(" ? "[" : code[0]];
   return code[0] === "[" ? `${words}, each item ${wordsOf(rest)}` : words;
-}
-
-function isList(value: any, length?: number) {
-  return Array.isArray(value) && (length === undefined || value.length === length);
 }
 
 // A loop, because a log of a million events has ten million numbers and texts.

@@ -6,7 +6,8 @@ import { ClusterModel } from "../../src/cluster/cluster_model.ts";
 import { clusterMoments, openingRoute } from "../../src/cluster/cluster_moments.ts";
 import { clusterSentence, REASONS, seatsAt } from "../../src/cluster/cluster_words.ts";
 import { gonePrefix } from "../../src/cluster/gone_prefix.ts";
-import { plain } from "../../src/model/index.ts";
+import { Model, plain } from "../../src/model/index.ts";
+import { keyframe } from "../../src/model/keyframe.ts";
 import { assertNames } from "../facts.js";
 import * as make from "../model/events.js";
 import {
@@ -114,8 +115,8 @@ test("marks go on from one replica to the next", () => {
 
 test("a keyframe that repeats what is known is skipped", () => {
   const events = [make.started(), make.arrived(1, "ab"), make.step(1), make.admitted(1)];
-  const keyframe = { type: "keyframe", seq: 3, state: {} };
-  const model = modelOf(started(), joined("b"), run("b", ...events), of("b", 3, keyframe));
+  const again = keyframe(new Model(/** @type {any} */ (events)).stateAt(1));
+  const model = modelOf(started(), joined("b"), run("b", ...events), of("b", 3, again));
   assert.equal(model.replicas[0].model.requests.length, 1);
 });
 

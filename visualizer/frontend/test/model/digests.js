@@ -10,12 +10,13 @@ import { createHash } from "node:crypto";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseLog, State } from "../../src/model/index.ts";
+import { core } from "./core.js";
 
 const [path, events] = process.argv.slice(2);
 
 /** The engine's state, and what only viewers read. @param {State} state */
 const facts = (state) => ({
-  ...state.core(),
+  ...core(state),
   lanes: state.lanes,
   reported_blocks: state.nodes
     .list()

@@ -3,6 +3,7 @@ import test from "node:test";
 import { LogError, State } from "../../src/model/index.ts";
 import { treeOf } from "../../src/model/tree.ts";
 import { names } from "../facts.js";
+import { core } from "./core.js";
 import * as make from "./events.js";
 
 const { admitted, allocated, arrived, finished, inserted, scheduled, started, step } = make;
@@ -24,55 +25,55 @@ const oneRunning = [
   finished([[1, "f"]]),
   inserted(1, 1, 0, 0, 1),
 ];
-const request = (state, id) => state.core().requests.find((one) => one.id === id);
-const node = (state, id) => state.core().nodes.find((one) => one.id === id);
+const request = (state, id) => core(state).requests.find((one) => one.id === id);
+const node = (state, id) => core(state).nodes.find((one) => one.id === id);
 
 test("run_started: all blocks are free, block 0 is allocated first", () => {
-  const core = fold(started()).core();
-  assert.deepEqual(core.free, [5, 4, 3, 2, 1, 0]);
-  assert.deepEqual(core.refs, [0, 0, 0, 0, 0, 0]);
-  assert.deepEqual(core.nodes, [
+  const values = core(fold(started()));
+  assert.deepEqual(values.free, [5, 4, 3, 2, 1, 0]);
+  assert.deepEqual(values.refs, [0, 0, 0, 0, 0, 0]);
+  assert.deepEqual(values.nodes, [
     { id: 0, parent: -1, tokens: [], blocks: [], copies: [], last: 0, lock_ref: 0 },
   ]);
-  assert.equal(core.seq, 0);
+  assert.equal(values.seq, 0);
 });
 
 test("request_arrived: to the end of the queue, with n seats", () => {
   const state = fold(started(), arrived(1, "ab", { n: 3 }), arrived(4, "c"));
-  assert.deepEqual(state.core().waiting, [1, 4]);
+  assert.deepEqual(core(state).waiting, [1, 4]);
   assert.equal(request(state, 1).num_seqs, 3);
 });
 
 test("admitted, allocated, scheduled, finished: a prompt is computed", () => {
   const state = fold(oneRunning.slice(0, 6));
-  assert.deepEqual(state.core().plan, [[1, 0, 5, []]]);
-  assert.deepEqual(state.core().waiting, []);
+  assert.deepEqual(core(state).plan, [[1, 0, 5, []]]);
+  assert.deepEqual(core(state).waiting, []);
   state.apply(oneRunning[6]);
-  assert.deepEqual(state.core().plan, []);
+  assert.deepEqual(core(state).plan, []);
   assert.equal(request(state, 1).num_computed_tokens, 5);
   assert.equal(request(state, 1).tokens.length, 6);
-  assert.deepEqual(state.core().free, [5, 4, 3]);
+  assert.deepEqual(core(state).free, [5, 4, 3]);
 });
 
 test("blocks_allocated: a custom pool may allocate any free block", () => {
   const state = fold(oneRunning, allocated(1, 4));
-  assert.deepEqual(state.core().free, [5, 3]);
+  assert.deepEqual(core(state).free, [5, 3]);
   assert.deepEqual(request(state, 1).block_table, [0, 1, 2, 4]);
 });
 
 test("radix_inserted: the tree has a reference, the request a lock", () => {
   const state = fold(oneRunning);
-  assert.deepEqual(state.core().refs, [2, 2, 1, 0, 0, 0]);
+  assert.deepEqual(core(state).refs, [2, 2, 1, 0, 0, 0]);
   const tokens = [..."abcd"].map((letter) => letter.codePointAt(0));
   const kept = { id: 1, parent: 0, tokens, blocks: [0, 1], copies: [], last: 1, lock_ref: 1 };
   assert.deepEqual(node(state, 1), kept);
-  assert.equal(state.core().tick, 1);
+  assert.equal(core(state).tick, 1);
   assert.deepEqual(state.counts, { unshared: 3, shared: 0, cached: 0, free: 3 });
 });
 
 test("an admission that hits shares blocks and locks their path", () => {
   const state = fold(oneRunning, arrived(2, "abcdx"), step(2), admitted(2, 1, [0, 1]));
-  assert.deepEqual(state.core().refs, [3, 3, 1, 0, 0, 0]);
+  assert.deepEqual(core(state).refs, [3, 3, 1, 0, 0, 0]);
   assert.equal(request(state, 2).num_computed_tokens, 4);
   assert.equal(node(state, 1).lock_ref, 2);
   assert.deepEqual(state.counts, { unshared: 1, shared: 2, cached: 0, free: 3 });
@@ -110,19 +111,19 @@ test("radix_joined: the request's own blocks become free, last first", () => {
   const state = fold(oneRunning, twin, scheduled([[2, 0, 5]]), finished([[2, "f"]]));
   state.apply(make.joined(2, 1, 0, 1));
   assert.deepEqual(request(state, 2).block_table, [0, 1, 5]);
-  assert.deepEqual(state.core().free, [4, 3]);
+  assert.deepEqual(core(state).free, [4, 3]);
   assert.equal(node(state, 1).lock_ref, 2);
 });
 
 test("forked: the sample shares everything with its parent and has its own row", () => {
   const start = [started(), arrived(1, "abc", { n: 2 }), step(1), admitted(1), allocated(1, 0, 1)];
   const state = fold(start, scheduled([[1, 0, 3]]), make.forked(2, 1, 1));
-  assert.deepEqual(state.core().plan, [
+  assert.deepEqual(core(state).plan, [
     [1, 0, 3, []],
     [2, 0, 3, []],
   ]);
-  assert.deepEqual(state.core().running, [1, 2]);
-  assert.deepEqual(state.core().refs.slice(0, 2), [2, 2]);
+  assert.deepEqual(core(state).running, [1, 2]);
+  assert.deepEqual(core(state).refs.slice(0, 2), [2, 2]);
   assert.deepEqual([request(state, 1).num_seqs, request(state, 2).num_seqs], [1, 1]);
   state.apply(
     finished([
@@ -137,12 +138,12 @@ test("forked: the sample shares everything with its parent and has its own row",
   state.apply(step(2));
   state.apply(make.copied(1, 1, 1, 2));
   assert.deepEqual(request(state, 1).block_table, [0, 2]);
-  assert.deepEqual(state.core().refs.slice(0, 3), [2, 1, 1]);
+  assert.deepEqual(core(state).refs.slice(0, 3), [2, 1, 1]);
 });
 
 test("preempted: all blocks are released, and the request is first in the queue", () => {
   const state = fold(oneRunning, arrived(2, "x"), step(2), make.preempted(1, 2));
-  assert.deepEqual(state.core().waiting, [1, 2]);
+  assert.deepEqual(core(state).waiting, [1, 2]);
   assert.deepEqual(request(state, 1), {
     ...request(state, 1),
     num_computed_tokens: 0,
@@ -150,7 +151,7 @@ test("preempted: all blocks are released, and the request is first in the queue"
     last_node: 0,
     preemptions: 1,
   });
-  assert.deepEqual(state.core().free, [5, 4, 3, 2]);
+  assert.deepEqual(core(state).free, [5, 4, 3, 2]);
   assert.deepEqual(state.counts, { unshared: 0, shared: 0, cached: 2, free: 4 });
   assert.equal(node(state, 1).lock_ref, 0);
   assert.equal(node(state, 1).last, 2);
@@ -158,7 +159,7 @@ test("preempted: all blocks are released, and the request is first in the queue"
 
 test("radix_evicted: the leaf's blocks are free, its last block on top last", () => {
   const state = fold(oneRunning, make.ended(1), make.evicted(1, 2));
-  assert.deepEqual(state.core().free, [5, 4, 3, 2, 1, 0]);
+  assert.deepEqual(core(state).free, [5, 4, 3, 2, 1, 0]);
   assert.equal(node(state, 1), undefined);
 });
 
@@ -169,13 +170,13 @@ test("drafts: computed counts the accepted ones, the rest is trimmed", () => {
   assert.equal(request(state, 1).tokens.length, 8);
   state.apply(make.trimmed(1, 3));
   assert.deepEqual(request(state, 1).block_table, [0, 1, 2]);
-  assert.deepEqual(state.core().free, [5, 4, 3]);
+  assert.deepEqual(core(state).free, [5, 4, 3]);
 });
 
 test("a failed forward pass ends its rows before step_finished", () => {
   const rows = [step(2), scheduled([[1, 5, 1]]), make.ended(1, "error", "boom"), finished()];
-  const core = fold(oneRunning, rows).core();
-  assert.deepEqual([core.requests, core.running, core.plan], [[], [], []]);
+  const values = core(fold(oneRunning, rows));
+  assert.deepEqual([values.requests, values.running, values.plan], [[], [], []]);
 });
 
 /** With the hash cache: r1 has "abcde" in blocks 0, 1, 2, and 0 and 1 can be found. */
@@ -192,18 +193,18 @@ const oneHashed = [
 
 test("blocks_stored: a node for each block, and no lock counts", () => {
   const state = fold(oneHashed);
-  assert.deepEqual(state.core().refs, [2, 2, 1, 0, 0, 0]);
+  assert.deepEqual(core(state).refs, [2, 2, 1, 0, 0, 0]);
   const tokens = [..."cd"].map((letter) => letter.codePointAt(0));
   const second = { id: 2, parent: 1, tokens, blocks: [1], copies: [], last: 0, lock_ref: 0 };
   assert.deepEqual(node(state, 2), second);
   assert.equal(request(state, 1).last_node, 2);
-  assert.equal(state.core().tick, 0);
+  assert.equal(core(state).tick, 0);
 });
 
 test("prefix_adopted: unlocked nodes, the latest access, and where they come from", () => {
   const state = fold([started(), make.adopted(0, [1], [0, 1], "abcd")]);
-  assert.deepEqual(state.core().refs, [1, 1, 0, 0, 0, 0]);
-  assert.equal(state.core().tick, 2);
+  assert.deepEqual(core(state).refs, [1, 1, 0, 0, 0, 0]);
+  assert.equal(core(state).tick, 2);
   const tokens = [..."abcd"].map((letter) => letter.codePointAt(0));
   const adopted = { id: 1, parent: 0, tokens, blocks: [0, 1], copies: [], last: 2, lock_ref: 0 };
   assert.deepEqual(node(state, 1), adopted);
@@ -214,17 +215,17 @@ test("prefix_adopted: unlocked nodes, the latest access, and where they come fro
     make.adopted(0, [1], [0], "ab"),
     make.adopted(1, [2, 3], [1, 2], "cdef"),
   ]);
-  assert.deepEqual(hashed.core().queue, [2, 1, 0]);
+  assert.deepEqual(core(hashed).queue, [2, 1, 0]);
   assert.deepEqual(hashed.adoptedPrefix(3), { adopted: 6, source: "replica 0" });
 });
 
 test("the tail of a released table is allocated and evicted first", () => {
   const state = fold(oneHashed, make.ended(1));
-  assert.deepEqual(state.core().free, [5, 4, 3, 2]);
-  assert.deepEqual(state.core().queue, [1, 0]);
+  assert.deepEqual(core(state).free, [5, 4, 3, 2]);
+  assert.deepEqual(core(state).queue, [1, 0]);
   assert.equal(state.evictable, 2);
   state.apply(make.blockEvicted(2, 1, -1, "cleared"));
-  assert.deepEqual(state.core().free, [1, 5, 4, 3, 2]);
+  assert.deepEqual(core(state).free, [1, 5, 4, 3, 2]);
   assert.equal(node(state, 2), undefined);
   assert.deepEqual(state.counts, { unshared: 0, shared: 0, cached: 1, free: 5 });
 });
@@ -240,7 +241,7 @@ test("a duplicate is a copy, and takes the place of the block that is evicted", 
 
 test("a found block leaves the queue", () => {
   const state = fold(oneHashed, make.ended(1), arrived(2, "abx"), step(2), admitted(2, 1, [0]));
-  assert.deepEqual(state.core().queue, [1]);
+  assert.deepEqual(core(state).queue, [1]);
   assert.deepEqual(state.counts, { unshared: 1, shared: 0, cached: 1, free: 4 });
 });
 
@@ -250,7 +251,7 @@ test("a withdrawn block stays in its table and cannot be found", () => {
   assert.equal(request(state, 1).last_node, 1);
   assert.equal(node(state, 2), undefined);
   state.apply(make.preempted(1, 1, 5));
-  assert.deepEqual(state.core().free, [5, 4, 3, 1, 2]);
+  assert.deepEqual(core(state).free, [5, 4, 3, 1, 2]);
 });
 
 test("a chain without a path that ends inside is one node of the drawn tree", () => {
@@ -274,21 +275,21 @@ test("a chain without a path that ends inside is one node of the drawn tree", ()
 
 test("a waiting request can end", () => {
   const state = fold(started(), arrived(1, "a"), make.ended(1, "abort"));
-  assert.deepEqual(state.core().waiting, []);
+  assert.deepEqual(core(state).waiting, []);
   assert.equal(state.waitingCount, 0);
 });
 
 test("a copy is independent", () => {
   const state = fold(oneRunning);
-  const before = JSON.stringify(state.core());
+  const before = JSON.stringify(core(state));
   const copy = state.copy();
   for (const event of [make.ended(1), make.evicted(1, -1, "cleared")]) copy.apply(event);
-  assert.equal(JSON.stringify(state.core()), before);
+  assert.equal(JSON.stringify(core(state)), before);
   state.apply(step(2));
   state.apply(scheduled([[1, 5, 1]]));
   state.apply(finished([[1, "g"]]));
-  assert.equal(state.core().requests[0].tokens.length, 7);
-  assert.deepEqual(copy.core().requests, []);
+  assert.equal(core(state).requests[0].tokens.length, 7);
+  assert.deepEqual(core(copy).requests, []);
 });
 
 test("an impossible event is an error with its reason and place", () => {

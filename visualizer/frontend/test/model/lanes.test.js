@@ -2,8 +2,9 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { keyframe, TrimmedModel } from "../../src/live/trimmed_model.ts";
+import { TrimmedModel } from "../../src/live/trimmed_model.ts";
 import { Model, State } from "../../src/model/index.ts";
+import { keyframe } from "../../src/model/keyframe.ts";
 import { laneOf, leaveLane, MARKS, takeLane } from "../../src/model/lanes.ts";
 import * as make from "./events.js";
 

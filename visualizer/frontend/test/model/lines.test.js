@@ -3,6 +3,7 @@ import { readFileSync } from "node:fs";
 import test from "node:test";
 import { LogError, Model, plain, sentence } from "../../src/model/index.ts";
 import { assertNames } from "../facts.js";
+import { core } from "./core.js";
 import * as make from "./events.js";
 
 const encoder = new TextEncoder();
@@ -59,7 +60,7 @@ function told(model) {
     steps: model.steps,
     lives: model.requests,
     measures: { ...model.measures },
-    frames: steps.map((step) => model.frame(step).state.core()),
+    frames: steps.map((step) => core(model.frame(step).state)),
     sentences: steps.map((step) => plain(sentence(model, step))),
   };
 }
@@ -108,12 +109,12 @@ test("events are available before the rest is read", () => {
   const model = new Model();
   model.read(encoder.encode(`${rows.slice(0, 2500).join("\n")}\n`));
   const { lastStep } = model;
-  const before = model.frame(300).state.core();
+  const before = core(model.frame(300).state);
   assert.ok(lastStep > 500 && lastStep < 700);
   model.read(encoder.encode(rows.slice(2500).join("\n")));
   model.end();
   assert.equal(model.lastStep, 1200);
-  assert.deepEqual(model.frame(300).state.core(), before);
+  assert.deepEqual(core(model.frame(300).state), before);
 });
 
 test("an incomplete last line is dropped, a complete one without a line break is not", () => {

@@ -9,8 +9,10 @@ import {
   reasonWords,
   State,
 } from "../../src/model/index.ts";
+import { keyframe } from "../../src/model/keyframe.ts";
 import { rowKind } from "../../src/model/rows.ts";
 import { assertNames, names } from "../facts.js";
+import { core } from "./core.js";
 import * as make from "./events.js";
 
 const { admitted, allocated, arrived, finished, inserted, scheduled, started, step } = make;
@@ -384,28 +386,7 @@ test("a window begins with a keyframe: earlier steps are unknown, later ones com
   const events = [started(full), firstStep, secondStep].flat();
   const folded = new State();
   for (const event of events) folded.apply(event);
-  const core = folded.core();
-  const keyframe = {
-    type: "keyframe",
-    seq: core.seq,
-    state: {
-      ...core,
-      settings: folded.settings,
-      requests: core.requests.map((one) => ({
-        ...one,
-        texts: one.tokens.map((token) => String.fromCodePoint(token)),
-        label: "",
-        priority: 0,
-        max_tokens: 4,
-        sampling: {},
-      })),
-      nodes: core.nodes.map((node) => ({
-        ...node,
-        texts: node.tokens.map((token) => String.fromCodePoint(token)),
-      })),
-    },
-  };
-  const window = model(keyframe, thirdStep);
+  const window = model(keyframe(folded), thirdStep);
   assert.deepEqual([window.firstStep, window.lastStep], [2, 3]);
   assert.equal(window.frame(2).status, "joined");
   assert.equal(window.request(1).arrived, null);
@@ -419,7 +400,7 @@ test("a window begins with a keyframe: earlier steps are unknown, later ones com
   );
   assert.equal(window.event(16).type, "preempted");
   const whole = model(events, thirdStep);
-  assert.deepEqual(window.frame(3).state.core(), whole.frame(3).state.core());
+  assert.deepEqual(core(window.frame(3).state), core(whole.frame(3).state));
 });
 
 test("steps are found in any order, also far from a kept copy", () => {
@@ -430,10 +411,10 @@ test("steps are found in any order, also far from a kept copy", () => {
   const tokens = new Map();
   for (const event of long.events) {
     fresh.apply(event);
-    tokens.set(fresh.step, fresh.core().requests[0]?.tokens.length);
+    tokens.set(fresh.step, core(fresh).requests[0]?.tokens.length);
   }
   for (const at of [1501, 3, 700, 701, 699, 1, 1500, 334, 335]) {
-    assert.equal(long.frame(at).state.core().requests[0].tokens.length, tokens.get(at));
+    assert.equal(core(long.frame(at).state).requests[0].tokens.length, tokens.get(at));
   }
 });
 

@@ -10,6 +10,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { compose, Model, parseLog, plain, State, sentence } from "../../src/model/index.ts";
 import { assertNames } from "../facts.js";
+import { core } from "./core.js";
 
 const [folder] = process.argv.slice(2);
 const MOST_LETTERS = 250;
@@ -41,9 +42,9 @@ function recount(/** @type {any[]} */ events) {
       for (const at of event.blocks.keys())
         allocated.push({ request: event.request, index: length + at });
     }
-    if (event.type === "preempted") firstLack ??= room(state.core());
+    if (event.type === "preempted") firstLack ??= room(core(state));
     if (event.type === "step_scheduled") {
-      const core = state.core();
+      const values = core(state);
       const { rows, blocked } = event;
       const { free, evictable } = room(core);
       // Drafts get their blocks after the head of the queue was considered.
@@ -54,7 +55,7 @@ function recount(/** @type {any[]} */ events) {
         ({ request, index }) => index * state.blockSize >= ends.get(request),
       );
       const before = { free: free + forDrafts.length, evictable };
-      steps.set(state.step, { rows, blocked, waiting: core.waiting, firstLack, ...before });
+      steps.set(state.step, { rows, blocked, waiting: values.waiting, firstLack, ...before });
     }
     state.apply(event);
   }
@@ -63,18 +64,18 @@ function recount(/** @type {any[]} */ events) {
 
 function checkBlocks(/** @type {import("../../src/model/frame.ts").Frame} */ frame) {
   const { blocks, counts, state } = frame;
-  const core = state.core();
-  const inTree = new Set(core.nodes.flatMap(({ blocks, copies }) => [...blocks, ...copies]));
+  const values = core(state);
+  const inTree = new Set(values.nodes.flatMap(({ blocks, copies }) => [...blocks, ...copies]));
   for (const kind of ["free", "cached", "shared", "unshared"]) {
     assert.equal(blocks.filter((block) => block.kind === kind).length, counts[kind], kind);
   }
   for (const block of blocks) {
-    const holders = core.requests.filter(({ block_table }) => block_table.includes(block.id));
+    const holders = values.requests.filter(({ block_table }) => block_table.includes(block.id));
     assert.deepEqual(
       block.owners,
       holders.map(({ id }) => id),
     );
-    const holds = core.holds.filter(({ block_table }) => block_table.includes(block.id));
+    const holds = values.holds.filter(({ block_table }) => block_table.includes(block.id));
     assert.equal(block.refs, holders.length + holds.length + Number(inTree.has(block.id)));
     assert.equal(block.node > 0, inTree.has(block.id));
     assert.equal(frame.blockTexts(block.id).length, block.filled);
@@ -105,9 +106,9 @@ function checkHands(/** @type {import("../../src/model/frame.ts").Frame} */ fram
 }
 
 function checkTree(/** @type {import("../../src/model/frame.ts").Frame} */ frame) {
-  const core = frame.state.core();
+  const values = core(frame.state);
   // With the hash cache a node is a block, and the drawn tree joins chains of them.
-  const byId = new Map(core.nodes.map((node) => [node.id, node]));
+  const byId = new Map(values.nodes.map((node) => [node.id, node]));
   const drawn = new Set([0, ...frame.tree.map(({ id }) => id)]);
   assert.equal(drawn.size, frame.tree.length + 1);
   for (const node of frame.tree) {
@@ -311,7 +312,7 @@ for (const name of readdirSync(folder).filter((file) => file.endsWith(".jsonl"))
     }
     assert.equal(live.stepCount, model.stepCount);
     for (step = model.lastStep; step >= model.firstStep; step -= 3) {
-      assert.deepEqual(live.frame(step).state.core(), model.frame(step).state.core());
+      assert.deepEqual(core(live.frame(step).state), core(model.frame(step).state));
       assert.equal(plain(sentence(live, step)), plain(sentence(model, step)));
     }
   } catch (error) {
