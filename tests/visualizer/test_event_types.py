@@ -160,7 +160,9 @@ def generated() -> dict[str, str]:
         "KEYFRAME_SCHEMA": vocabulary.KEYFRAME_SCHEMA_VERSION,
     }
     ours = {"SCHEMA": cluster.CLUSTER_SCHEMA_VERSION}
-    header = HEADER % (TYPES[1], others) + '\nimport type { LogEvent } from "../model/events.d.ts";\n'
+    header = (
+        HEADER % (TYPES[1], others) + '\nimport type { LogEvent } from "../model/events.d.ts";\n'
+    )
     return {
         "model/events.d.ts": types(HEADER % (TYPES[0], own), structs, "LogEvent", EVENTS),
         "model/vocabulary.ts": table(HEADER % (TABLE, own), structs, schemas),
