@@ -157,6 +157,11 @@ export class State {
     return this.counts.cached - kept;
   }
 
+  /** The seats that running requests take, one per sample. */
+  get seats() {
+    return this.running.reduce((sum, id) => sum + this.request(id).num_seqs, 0);
+  }
+
   /** Ids of the waiting requests, front to back. */
   waiting(): number[] {
     return this.requests

@@ -88,11 +88,11 @@ export class Frame {
 
   /** The seats taken when the step was scheduled; a request takes one per sample. */
   get seats() {
-    const { running, settings } = this.state;
-    const taken = this.story.scheduled
-      ? this.story.seats
-      : running.reduce((sum, id) => sum + this.state.request(id).num_seqs, 0);
-    return { taken, all: settings.max_batch_size };
+    const { scheduled, seats } = this.story;
+    return {
+      taken: scheduled ? seats : this.state.seats,
+      all: this.state.settings.max_batch_size,
+    };
   }
 
   get running() {

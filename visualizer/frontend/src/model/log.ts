@@ -32,7 +32,7 @@ const PLAIN: Record<string, [string, Fits]> = {
     (value) => typeof value === "object" && value !== null && !Array.isArray(value),
   ],
   "[": ["a list", Array.isArray],
-  "*": ["an event of a log", (value) => problemOf(value) === null],
+  "*": ["an event", (value) => problemOf(value) === null],
 };
 
 /**
@@ -82,18 +82,14 @@ export function checkerOf(vocabulary: Record<string, string>): (event: any) => s
     });
   }
   return (event) => {
-    if (!PLAIN["{"][1](event)) return "an event must be an object with a type";
+    if (!PLAIN["{"][1](event)) return "an event is an object with a type";
     const { type } = event;
-    const wrong = isKind(type) && fields.get(type)?.find(({ name, fits }) => !fits(event[name]));
-    if (wrong) return `${type} needs ${wrong.name}, ${wordsOf(wrong.code)}`;
-    return wrong === undefined && fields.has(type)
-      ? null
-      : `unknown event type ${JSON.stringify(type)}`;
+    const own = /^[a-z]/.test(type) && fields.get(type); // a struct has a capital letter
+    if (!own) return `unknown event type ${JSON.stringify(type)}`;
+    const wrong = own.find(({ name, fits }) => !fits(event[name]));
+    return wrong ? `${type} needs ${wrong.name}, ${wordsOf(wrong.code)}` : null;
   };
 }
-
-/** Whether a name is that of a kind of event, not of a struct. */
-const isKind = (name: any) => /^[a-z]/.test(name);
 
 function wordsOf(code: string): string {
   const rest = code.slice(1);
@@ -101,7 +97,7 @@ function wordsOf(code: string): string {
   if (code[0] === "<") return `a ${rest}`;
   if (code[0] === "'") return `one of ${rest.replaceAll("|", ", ")}`;
   const [words] = PLAIN[code[0] === "(" ? "[" : code[0]];
-  return code[0] === "[" ? `${words}, each item ${wordsOf(rest)}` : words;
+  return code[0] === "[" ? `${words}, each ${wordsOf(rest)}` : words;
 }
 
 // A loop, because a log of a million events has ten million numbers and texts.
@@ -119,7 +115,7 @@ export function problemWith(event: any, first: boolean): string | null {
 
 function problemOfFirst(event: any) {
   if (event?.type !== "run_started" && event?.type !== "keyframe") {
-    return "a log begins with run_started or keyframe: is this an event log?";
+    return "an event log begins with run_started or keyframe";
   }
   const [schema, reads] =
     event.type === "keyframe" ? [event.state?.schema, KEYFRAME_SCHEMA] : [event.schema, SCHEMA];

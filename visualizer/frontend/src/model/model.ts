@@ -394,7 +394,7 @@ export class Model {
         sums.evicted++;
         break;
       case "step_scheduled":
-        for (const id of this.#live.running) sums.seats += this.#live.request(id).num_seqs;
+        sums.seats += this.#live.seats;
         this.#noteComputed(this.#live.step, this.#live.step - 1);
         for (const row of event.rows) {
           const request = row[0];

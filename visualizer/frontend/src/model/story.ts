@@ -292,7 +292,7 @@ export class Story {
       if (state.request(id).place === null) this.stalled.push({ request: id, reason, seq });
     }
     this.waiting = state.waiting();
-    this.seats = state.running.reduce((sum, id) => sum + state.request(id).num_seqs, 0);
+    this.seats = state.seats;
     if (!event.blocked) return;
     const [request, reason, behind, need, have] = event.blocked;
     let { free } = state.counts;

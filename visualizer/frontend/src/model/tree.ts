@@ -168,9 +168,7 @@ export function findPrefix(
   { content, length }: RequestState,
 ): { nodes: number[]; blocks: number[] } {
   const size = state.blockSize;
-  const limit = [false, "off"].includes(state.settings.prefix_cache)
-    ? 0
-    : Math.floor((length - 1) / size);
+  const limit = state.settings.prefix_cache === "off" ? 0 : Math.floor((length - 1) / size);
   const nodes = [];
   const blocks: number[] = [];
   for (let parent = ROOT; blocks.length < limit; ) {

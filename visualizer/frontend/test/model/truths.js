@@ -46,7 +46,7 @@ function recount(/** @type {any[]} */ events) {
     if (event.type === "step_scheduled") {
       const values = core(state);
       const { rows, blocked } = event;
-      const { free, evictable } = room(core);
+      const { free, evictable } = room(values);
       // Drafts get their blocks after the head of the queue was considered.
       const ends = new Map(
         rows.map(([id, start, count, drafts = []]) => [id, start + count - drafts.length]),
