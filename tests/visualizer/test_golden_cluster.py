@@ -101,14 +101,7 @@ def test_the_figures_are_the_sums_of_the_rows(theirs):
     assert theirs["dies"]["facts"]["retried"] > 0
 
 
-def test_the_board_reads_every_field_of_every_event_and_has_words_for_every_reason():
-    lines = (SOURCES / "cluster_lines.ts").read_text("utf-8")
-    for event in get_args(c.AnyClusterEvent):
-        info = msgspec.inspect.type_info(event)
-        assert isinstance(info, msgspec.inspect.StructType)
-        line = next(one for one in lines.splitlines() if one.startswith(f"  {info.tag}: "))
-        for field in info.fields:
-            assert f"{field.encode_name}:" in line or field.encode_name == "t", info.tag
+def test_the_board_has_words_for_every_reason():
     words = (SOURCES / "cluster_words.ts").read_text("utf-8")
     table = words.partition("REASONS: Record<string, string> = {")[2].partition("};")[0]
     assert [line.split(":")[0].strip() for line in table.strip().splitlines()] == list(
