@@ -293,6 +293,16 @@ def test_logprobs_count_for_the_buffer_limit() -> None:
         asyncio.run(one.deltas(1))
 
 
+async def test_a_reader_is_not_cut_off_because_the_loop_was_held_up() -> None:
+    async with (
+        running(buffer_bytes=20_000) as bridge,
+        bridge.generate(order("a", max_tokens=1000)) as stream,
+    ):
+        while bridge.client.engine.requests:  # type: ignore[attr-defined]
+            pass  # the loop stands still, and the engine computes all tokens
+        assert len((await read(stream))[0]) == 1000
+
+
 # An answer is sent in few writes, because each of them stops the engine for a moment
 
 

@@ -60,6 +60,8 @@ def test_a_client_that_stops_reading_early_ends_the_stream() -> None:
             async for one in client.generate("x", max_tokens=ENDLESS):
                 if one["text"] == "e":
                     break
+            while engine.requests:
+                await asyncio.sleep(0)
             assert [one["text"] async for one in client.generate("y", max_tokens=1)] == ["a"]
 
     asyncio.run(run())
