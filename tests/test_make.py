@@ -17,7 +17,7 @@ from tests.conftest import seconds_of_files
 ROOT = Path(__file__).parents[1]
 
 
-def test_an_unknown_task_and_an_old_python_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_task_and_an_old_python_are_named(monkeypatch):
     with pytest.raises(SystemExit, match="no task tset; choose from setup, "):
         make.main(["tset"])
     monkeypatch.setattr(make.sys, "version_info", (3, 9))
@@ -34,9 +34,7 @@ def recorder(tmp_path: Path) -> Path:
     return file
 
 
-def test_variables_arguments_and_the_exit_code_pass_through_a_task(
-    recorder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_variables_arguments_and_the_exit_code_pass_through_a_task(recorder, monkeypatch):
     monkeypatch.setattr(make, "set_up", lambda level: None)
     monkeypatch.setattr(make.os, "environ", dict(os.environ))
     arguments = [
@@ -56,7 +54,7 @@ def test_variables_arguments_and_the_exit_code_pass_through_a_task(
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="this machine has no make")
-def test_make_hands_a_task_and_its_variables_to_make_py(recorder: Path) -> None:
+def test_make_hands_a_task_and_its_variables_to_make_py(recorder):
     command = [
         "make",
         "site",
@@ -68,7 +66,7 @@ def test_make_hands_a_task_and_its_variables_to_make_py(recorder: Path) -> None:
     assert recorder.with_name("told").read_text().split() == ["make.py", "site", "--seeds", "1"]
 
 
-def test_a_file_is_made_again_only_after_a_source_has_changed(tmp_path: Path) -> None:
+def test_a_file_is_made_again_only_after_a_source_has_changed(tmp_path):
     made, source = tmp_path / "made", tmp_path / "source"
     source.touch()
     assert not make.is_newer(made, [source])
@@ -126,13 +124,8 @@ def indexes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_the_build_of_pytorch_fits_the_machine_and_is_named(
-    variables: dict[str, str],
-    has_gpu: bool,
-    version: str,
-    indexes: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+    variables, has_gpu, version, indexes, monkeypatch, capfd
+):
     monkeypatch.setattr(make, "_has_nvidia_gpu", lambda: has_gpu)
     os.environ |= {name: value.format(folder=indexes.as_uri()) for name, value in variables.items()}
     make.install_torch(indexes / "env")
@@ -143,21 +136,21 @@ def test_the_build_of_pytorch_fits_the_machine_and_is_named(
     assert ("127.0.0.1:9/cpu cannot be reached" in said) == ("9/cpu" in str(variables))
 
 
-def test_a_wrong_build_of_pytorch_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_build_of_pytorch_is_named(monkeypatch):
     monkeypatch.setenv("TORCH", "rocm")
     with pytest.raises(SystemExit, match="TORCH must be cpu or cuda, got rocm"):
         make.install_torch()
 
 
 @pytest.mark.parametrize("task", ["test-browser", "test-fast", "test-notebooks"])
-def test_a_path_replaces_the_folder_of_a_task(task: str) -> None:
+def test_a_path_replaces_the_folder_of_a_task(task):
     """pytest adds a path to those that a command names, so it may name none."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     _, *arguments = shlex.split(project["tool"]["poe"]["tasks"][task]["cmd"])
     assert [one for one in arguments if (ROOT / one).exists()] == []
 
 
-def test_workers_start_with_files_that_are_there() -> None:
+def test_workers_start_with_files_that_are_there():
     seconds = seconds_of_files()
     assert len(seconds) > 10, "measure again: make test-fast ARGS=--write-seconds"
     assert [file for file in seconds if not (ROOT / file).exists()] == []

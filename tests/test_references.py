@@ -40,7 +40,6 @@ class Text(NamedTuple):
 
 
 def sources() -> list[Path]:
-    """Every file whose prose is checked."""
     files = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
     files += [ROOT / "engine/README.md", ROOT / "engine/bundled/README.md"]
     files += (ROOT / "notebooks").glob("*.ipynb")
@@ -117,7 +116,6 @@ def path_exists(file: Path, path: str) -> bool:
 
 @cache
 def names_of_tests() -> set[str]:
-    """The name of every test function."""
     files = (ROOT / "tests").rglob("test_*.py")
     return {
         name for file in files for name in re.findall(r"def (test_\w+)", file.read_text("utf-8"))
@@ -175,7 +173,7 @@ def is_variable(text: Text, found: re.Match[str]) -> bool:
     return re.search(rf"(?:self\.|def |^    ){second}\b", source, re.MULTILINE) is not None
 
 
-def test_every_reference_leads_somewhere() -> None:
+def test_every_reference_leads_somewhere():
     prose = [text for file in sources() for text in texts(file)]
     dead = sorted({one for text in prose for one in dead_references(text)})
     assert not dead, "these names lead nowhere:\n" + "\n".join(dead)

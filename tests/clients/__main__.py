@@ -137,19 +137,12 @@ def run(client: Client, servers: Servers) -> list[dict[str, str]]:
 
 
 def table(found: list[dict[str, str]]) -> str:
-    """Checks down, clients across."""
     clients = list(dict.fromkeys(check["client"] for check in found))
     checks = list(dict.fromkeys(check["check"] for check in found))
     results = {(one["client"], one["check"]): "FAIL" if one["error"] else "ok" for one in found}
-    lines = [[" ", *clients]]
-    lines += [
-        [check, *(results.get((client, check), "-") for client in clients)] for check in checks
-    ]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    )
+    rows = [[one, *(results.get((client, one), "-") for client in clients)] for one in checks]
+    width = max(map(len, (*clients, *checks))) + 2
+    return "\n".join("".join(cell.ljust(width) for cell in row) for row in (["", *clients], *rows))
 
 
 if __name__ == "__main__":

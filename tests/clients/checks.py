@@ -87,6 +87,12 @@ class Session:
         for name, ask in ways.items():
             self.checks[name] = partial(_fits, ask)
 
+    def loads(self, measure: Callable[..., None], **ways: tuple[str, ...]) -> None:
+        """Add checks that measure a load, each with the options of a way to send it."""
+        for name, options in ways.items():
+            check = partial(_measured, measure, options)
+            self.checks[f"load, {name.replace('_', ' ')}"] = check
+
     def cancel(self, ask: Callable[[Servers], Coroutine[Any, Any, object]]) -> None:
         """Add the check that the engine ends an endless request whose task is cancelled."""
         self.checks["cancel"] = partial(ends_when_cancelled, ask)
@@ -141,6 +147,10 @@ def _same_text(
     same(ask(servers), expected(servers.url))
 
 
+def _measured(measure: Callable[..., None], options: tuple[str, ...], servers: Servers) -> None:
+    measure(servers, *options)
+
+
 def _fits(ask: Callable[[Servers], object], servers: Servers) -> None:
     found = ask(servers)
     assert is_animal(found), found
@@ -160,7 +170,6 @@ def ends_when_cancelled(
 
 
 def is_animal(value: Any) -> bool:
-    """Whether a value fits ANIMAL."""
     return (
         isinstance(value, dict)
         and set(value) == {"animal", "legs"}
@@ -224,5 +233,4 @@ def reported(
 
 
 def same(left: object, right: object) -> None:
-    """Raise AssertionError, with both, unless they are equal."""
     assert left == right, f"{left!r} != {right!r}"

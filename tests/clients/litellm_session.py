@@ -55,7 +55,6 @@ def models(servers: Servers) -> None:
 
 
 def text_of(chunks: Any) -> str:
-    """The text of a stream of chats."""
     return "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
 
 
@@ -95,7 +94,6 @@ SCHEMA = {"type": "json_schema", "json_schema": {"name": "animal", "schema": ANI
 
 
 def noted(answer: Any) -> Any:
-    """The arguments of an answer's call."""
     return json.loads(answer.choices[0].message.tool_calls[0].function.arguments)
 
 

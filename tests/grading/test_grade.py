@@ -62,7 +62,7 @@ STUDENTS = [one.student for one in the_class("", 0)]
 
 
 @pytest.mark.parametrize("student", STUDENTS)
-def test_each_notebook_gets_its_row(graded, student: str) -> None:
+def test_each_notebook_gets_its_row(graded, student):
     if NOT_ISOLATED and student in OF_NAMESPACES:
         pytest.skip(NOT_ISOLATED)
     homework, row = graded["rows"][student]
@@ -70,20 +70,20 @@ def test_each_notebook_gets_its_row(graded, student: str) -> None:
     assert homework.says in row.message
 
 
-def test_an_attack_is_named_even_if_it_forges_a_verdict(graded) -> None:
+def test_an_attack_is_named_even_if_it_forges_a_verdict(graded):
     _, row = graded["rows"]["forges_with_the_nonce"]
     assert row.uses == "f_back, f_locals, getframe, os, sys"
     assert graded["rows"]["right"][1].uses == graded["rows"]["split"][1].uses == ""
 
 
 @isolated_only
-def test_no_notebook_wrote_a_file_or_left_a_process(graded) -> None:
+def test_no_notebook_wrote_a_file_or_left_a_process(graded):
     assert [*graded["outside"].iterdir(), *graded["scratch"].iterdir()] == []
     homes = [one.info["environ"] or {} for one in psutil.process_iter(["environ"])]
     assert [one for one in homes if one.get("HOME", "").startswith(str(graded["scratch"]))] == []
 
 
-def test_a_second_run_gives_the_same_rows(graded, tmp_path: Path) -> None:
+def test_a_second_run_gives_the_same_rows(graded, tmp_path):
     """They run without namespaces, and write nothing beside the notebooks."""
     names = {f"08_chunked_prefill_{one}.ipynb" for one in ("wrong", "right", "undefined")}
     for name in names:
@@ -96,7 +96,7 @@ def test_a_second_run_gives_the_same_rows(graded, tmp_path: Path) -> None:
     assert {one.name for one in tmp_path.iterdir()} == names
 
 
-def test_without_namespaces_limits_still_hold(tmp_path: Path) -> None:
+def test_without_namespaces_limits_still_hold(tmp_path):
     hoard = attack("hoard = []\nwhile True:\n    hoard.append(bytearray(10_000_000))")
     kill = attack("import os, signal\nos.kill(os.getppid(), signal.SIGKILL)")
     cells = {
@@ -117,7 +117,7 @@ def test_without_namespaces_limits_still_hold(tmp_path: Path) -> None:
     }
 
 
-def test_the_notebooks_die_with_the_command(tmp_path: Path) -> None:
+def test_the_notebooks_die_with_the_command(tmp_path):
     cells = attack("import time\ntime.sleep(3600)")
     (tmp_path / "08_chunked_prefill_ada.ipynb").write_text(notebook(*cells))
     command = [sys.executable, "-m", "underglass", "grade", str(tmp_path), "--seconds", "3600"]
@@ -131,7 +131,7 @@ def test_the_notebooks_die_with_the_command(tmp_path: Path) -> None:
     assert psutil.wait_procs(children, timeout=30)[1] == []
 
 
-def test_students_and_lessons_are_recognised(tmp_path: Path) -> None:
+def test_students_and_lessons_are_recognised(tmp_path):
     right = notebook(RIGHT, CHECK)
     files = {
         "08_chunked_prefill_ada.ipynb": ("ada", "08_chunked_prefill"),
@@ -156,7 +156,7 @@ def test_students_and_lessons_are_recognised(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lesson", sorted(lessons()))
-def test_a_solution_uses_nothing_unusual(lesson: str) -> None:
+def test_a_solution_uses_nothing_unusual(lesson):
     source = inspect.getsource(import_module(f"solutions.lesson_{lesson[:2]}"))
     for exercise in lessons()[lesson]:
         needs = program([Cell(1, source)], exercise.check, list(exercise.parts), [])
@@ -164,7 +164,7 @@ def test_a_solution_uses_nothing_unusual(lesson: str) -> None:
         assert unusual(needs) == []
 
 
-def test_every_lesson_with_a_check_can_be_graded() -> None:
+def test_every_lesson_with_a_check_can_be_graded():
     checks = Path(table.__file__).parents[1] / "checks"
     modules = {path.stem for path in checks.glob("lesson_*.py")}
     assert {one.check for exercises in lessons().values() for one in exercises} == modules
@@ -177,7 +177,7 @@ def needed(*cells: str) -> list[str]:
     return [name for one in chosen.statements for name in sorted(one.binds)]
 
 
-def test_only_the_statements_that_the_part_uses_are_run() -> None:
+def test_only_the_statements_that_the_part_uses_are_run():
     assert needed(
         "import slow\nlog = slow.run()\nlimit = 3",
         "def helper(log):\n    return limit",
@@ -187,7 +187,7 @@ def test_only_the_statements_that_the_part_uses_are_run() -> None:
     ) == ["limit", "helper", "part"]
 
 
-def test_a_lesson_may_have_two_exercises_and_a_call_may_ask_for_a_hint() -> None:
+def test_a_lesson_may_have_two_exercises_and_a_call_may_ask_for_a_hint():
     assert needed(
         "def part(a): ...",
         "check.lesson_08(part, hint=1)",
@@ -198,7 +198,7 @@ def test_a_lesson_may_have_two_exercises_and_a_call_may_ask_for_a_hint() -> None
     ) == ["mine"]
 
 
-def test_a_star_import_and_changes_of_a_needed_name_are_run() -> None:
+def test_a_star_import_and_changes_of_a_needed_name_are_run():
     assert needed(
         "from math import *\nmemo = {}\nmemo.update(a=1)\nmemo['b'] = 2",
         "def part(a):\n    return memo[a]",
@@ -211,7 +211,7 @@ ROW = Row(
 )
 
 
-def test_the_table_is_safe_to_open(tmp_path: Path) -> None:
+def test_the_table_is_safe_to_open(tmp_path):
     report = table.Report([ROW], [], "isolated")
     assert "\x1b" not in table.text(report, 200)
     table.write(report, tmp_path / "grades.csv")
@@ -224,13 +224,13 @@ def test_the_table_is_safe_to_open(tmp_path: Path) -> None:
     assert "&lt;b&gt;" in page and "<b>" not in page and "\x1b" not in page
 
 
-def test_a_long_message_is_cut_at_the_edge_of_the_terminal() -> None:
+def test_a_long_message_is_cut_at_the_edge_of_the_terminal():
     report = table.Report([ROW], [], "isolated")
     [line] = [one for one in table.text(report, 50).splitlines() if one.startswith("=cmd()")]
     assert len(line) == 50 and line.endswith("…")
 
 
-def test_the_command_prints_and_writes_the_table(tmp_path: Path) -> None:
+def test_the_command_prints_and_writes_the_table(tmp_path):
     folder = tmp_path / "class"
     folder.mkdir()
     (folder / "08_chunked_prefill_ada.ipynb").write_text(notebook(RIGHT, CHECK))
@@ -245,7 +245,7 @@ def test_the_command_prints_and_writes_the_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["--write", "grades.txt"], []])
-def test_what_cannot_be_graded_is_a_message_of_one_line(tmp_path: Path, arguments) -> None:
+def test_what_cannot_be_graded_is_a_message_of_one_line(tmp_path, arguments):
     end = CliRunner().invoke(app, ["grade", str(tmp_path), *arguments])
     assert end.exit_code == 2
     assert end.output.count("\n") == 1

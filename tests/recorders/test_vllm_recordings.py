@@ -32,7 +32,7 @@ def lines_of(name: str) -> list[bytes]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_after_each_line_the_fold_has_what_vllm_counted(name: str) -> None:
+def test_after_each_line_the_fold_has_what_vllm_counted(name):
     translator, state, checked = VllmTranslator(), State(), 0
     for text in lines_of(name):
         for event in translator.feed(text):
@@ -53,12 +53,12 @@ def test_after_each_line_the_fold_has_what_vllm_counted(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", json.loads(RECORDED.read_text()))
-def test_the_gallery_has_the_recordings_as_the_reader_translates_them(name: str) -> None:
+def test_the_gallery_has_the_recordings_as_the_reader_translates_them(name):
     """Stale? `python -m tests.recorders.scenarios`."""
     assert gzip.decompress((FOLDER / f"{name}.jsonl.gz").read_bytes()) == translated(name)
 
 
-def test_texts_are_those_of_the_tokens() -> None:
+def test_texts_are_those_of_the_tokens():
     log = read_source(RECORDINGS / "vllm_shared_prefix.jsonl.gz")
     texts = {request.label: "".join(request.texts) for request in _last_states(log)}
     assert texts["Ada"].startswith("<|bos|>Once upon a time there was a kind fox")
@@ -75,7 +75,7 @@ def _last_states(log):
     return seen.values()
 
 
-def test_a_later_file_of_a_rotated_recording_begins_with_the_state() -> None:
+def test_a_later_file_of_a_rotated_recording_begins_with_the_state():
     log = read_source(RECORDINGS / "rotated.part2.jsonl.gz")
     assert isinstance(log[0], Keyframe)
     state = State()
@@ -85,7 +85,7 @@ def test_a_later_file_of_a_rotated_recording_begins_with_the_state() -> None:
     assert len(log.of(RequestFinished)) > 0
 
 
-def test_without_token_ids_their_counts_and_their_sharing_are_known() -> None:
+def test_without_token_ids_their_counts_and_their_sharing_are_known():
     log = read_source(RECORDINGS / "async.jsonl.gz")
     started = log[0]
     assert isinstance(started, RunStarted)
@@ -118,9 +118,7 @@ DAMAGE = [
 
 
 @pytest.mark.parametrize(("kind", "old", "new", "named"), DAMAGE)
-def test_a_damaged_line_is_rejected_in_one_line(
-    kind: str, old: bytes, new: bytes, named: str
-) -> None:
+def test_a_damaged_line_is_rejected_in_one_line(kind, old, new, named):
     translator = VllmTranslator()
     damaged = f'{{"type":"{kind}"'.encode()
     for number, line in enumerate(lines_of("vllm_calm.jsonl.gz")):
@@ -133,7 +131,7 @@ def test_a_damaged_line_is_rejected_in_one_line(
     pytest.fail("no line has what the damage replaces")
 
 
-def test_a_header_of_another_version_or_with_too_many_blocks_is_rejected() -> None:
+def test_a_header_of_another_version_or_with_too_many_blocks_is_rejected():
     header = json.loads(lines_of("vllm_calm.jsonl.gz")[0])
     for change in ({"version": 2}, {"settings": header["settings"] | {"num_blocks": 10**12}}):
         with pytest.raises(
@@ -148,7 +146,7 @@ def test_a_header_of_another_version_or_with_too_many_blocks_is_rejected() -> No
         translator.feed(json.dumps(header).encode())
 
 
-def test_a_recording_that_misses_blocks_says_so_once() -> None:
+def test_a_recording_that_misses_blocks_says_so_once():
     lines = lines_of("vllm_calm.jsonl.gz")
     translator, missing = VllmTranslator(), []
     for line in lines:
@@ -158,7 +156,7 @@ def test_a_recording_that_misses_blocks_says_so_once() -> None:
     assert "46" in missing[0].message
 
 
-def test_the_captions_are_true() -> None:
+def test_the_captions_are_true():
     calm, tight, shared = (gallery()[name].log for name in json.loads(RECORDED.read_text()))
     finn, bo = (read(calm).request(name) for name in ("Finn", "Bo"))
     gus = read(shared).request("Gus")

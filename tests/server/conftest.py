@@ -50,7 +50,6 @@ def url(request: pytest.FixtureRequest, shape: dict[str, bool]) -> Iterator[str]
 
 @pytest.fixture(scope="module")
 def client(url: str) -> Iterator[openai.OpenAI]:
-    """OpenAI's SDK, strict."""
     with sdk(url) as client:
         yield client
 

@@ -13,6 +13,7 @@ import httpx
 import msgspec
 import psutil
 from httpx_sse import EventSource
+from prometheus_client.parser import text_string_to_metric_families
 
 from engine.core.log.fold import State
 from engine.core.log.log import EventLog
@@ -52,14 +53,25 @@ def http(url: str, **options: Any) -> httpx.Client:
     return httpx.Client(base_url=url, trust_env=False, verify=False, timeout=TIMEOUT, **options)
 
 
-def get(url: str, path: str) -> Any:
+def fetch(url: str, path: str, method: str = "GET", **options: Any) -> httpx.Response:
+    """Send a request on a connection of its own."""
     with http(url) as client:
-        return client.get(path).json()
+        return client.request(method, path, **options)
+
+
+def get(url: str, path: str, **params: str) -> Any:
+    return fetch(url, path, params=params or None).json()
 
 
 def post(url: str, path: str, body: Any = None, **headers: str) -> httpx.Response:
-    with http(url) as client:
-        return client.post(path, json=body, headers=headers)
+    return fetch(url, path, "POST", json=body, headers=headers)
+
+
+def refusal(answer: httpx.Response) -> tuple[int, str]:
+    """The status and the code of an answer that has OpenAI's error object."""
+    error = answer.json()["error"]
+    assert error.keys() == {"message", "type", "param", "code"}
+    return answer.status_code, error["code"]
 
 
 def completed(url: str, **headers: str) -> str:
@@ -89,9 +101,24 @@ def curl(url: str, body: str) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(command, stdout=subprocess.PIPE)
 
 
-def trace(url: str) -> EventLog:
-    with http(url) as client:
-        return EventLog.from_bytes(client.get("/trace").content)
+def trace(url: str, **params: str) -> EventLog:
+    return EventLog.from_bytes(fetch(url, "/trace", params=params or None).content)
+
+
+def metrics(url: str) -> dict[tuple[str, ...], float]:
+    """The samples of /metrics by their name and their labels, without the model's and the engine's."""
+    answer = fetch(url, "/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    values = {}
+    for family in text_string_to_metric_families(answer.text):
+        for sample in family.samples:
+            labels = [v for k, v in sample.labels.items() if k not in ("model_name", "engine")]
+            values[(sample.name, *labels)] = sample.value
+    return values
+
+
+def until_ready(url: str, status: int = 200) -> None:
+    until(url, "/ready", lambda answer: answer.status_code == status)
 
 
 def until(url: str, path: str, wanted: Callable[[httpx.Response], bool]) -> None:
@@ -211,9 +238,9 @@ class Feed(EventStream):
             event = self.until(lambda event: isinstance(event, kind))
         return event
 
-    def queued(self, body: Any, **options: Any) -> "Caller":
-        """Send a completion, and read on until it has arrived."""
-        caller = Caller(self.url, "/v1/completions", body, **options)
+    def queued(self, body: Any, path: str = "/v1/completions", **options: Any) -> "Caller":
+        """Send a request, and read on until it has arrived."""
+        caller = Caller(self.url, path, body, **options)
         self.until_kind(RequestArrived)
         return caller
 
@@ -230,6 +257,12 @@ def watch(url: str, **options: Any) -> Iterator[Feed]:
     with Feed(url, **options) as feed:
         feed.keyframe()
         yield feed
+
+
+def queue(url: str, *bodies: Any, path: str = "/v1/completions") -> list["Caller"]:
+    """Send requests one after the other, each once the one before it has arrived."""
+    with watch(url) as feed:
+        return [feed.queued(body, path) for body in bodies]
 
 
 class Caller:

@@ -3,7 +3,6 @@
 import asyncio
 import errno
 import os
-from pathlib import Path
 
 import pytest
 from starlette.types import Message
@@ -26,10 +25,10 @@ from tests.server.bridges import running
 from tests.server.harness import (
     Caller,
     Feed,
-    Serve,
+    fetch,
     get,
-    http,
     limit_files,
+    metrics,
     post,
     sse_data,
     trace,
@@ -39,7 +38,7 @@ from tests.server.harness import (
 BODY = {"prompt": "Once upon a time", "max_tokens": 5}
 
 
-def test_a_viewer_from_the_start_sees_what_the_trace_has(serve: Serve) -> None:
+def test_a_viewer_from_the_start_sees_what_the_trace_has(serve):
     url = serve().url
     with Feed(url) as feed:
         assert feed.keyframe().seq == 0  # run_started is event 0
@@ -53,7 +52,7 @@ def test_a_viewer_from_the_start_sees_what_the_trace_has(serve: Serve) -> None:
     assert feed.state.core() == log.state().core()
 
 
-def test_a_viewer_that_comes_back_gets_what_it_missed_and_no_keyframe(url: str) -> None:
+def test_a_viewer_that_comes_back_gets_what_it_missed_and_no_keyframe(url):
     post(url, "/v1/completions", BODY)
     with Feed(url) as feed:
         last = feed.keyframe().seq
@@ -67,9 +66,7 @@ def test_a_viewer_that_comes_back_gets_what_it_missed_and_no_keyframe(url: str) 
 
 
 @pytest.mark.parametrize("last", [0, 3])
-def test_a_viewer_that_missed_too_much_learns_the_count_and_starts_over(
-    serve: Serve, last: int
-) -> None:
+def test_a_viewer_that_missed_too_much_learns_the_count_and_starts_over(serve, last):
     url = serve(server={"log_window": 20}).url
     for _ in range(5):
         post(url, "/v1/completions", BODY)
@@ -85,7 +82,7 @@ def test_a_viewer_that_missed_too_much_learns_the_count_and_starts_over(
 
 
 @pytest.mark.parametrize("number", [10**9, -7, "x", "9" * 5000, "²", ""])
-def test_a_number_that_is_none_of_this_runs_starts_over(url: str, number: object) -> None:
+def test_a_number_that_is_none_of_this_runs_starts_over(url, number):
     with watch(url) as feed:
         pass
     for last in (f"{feed.run}:{number}", number, "another-run:3"):
@@ -94,7 +91,7 @@ def test_a_number_that_is_none_of_this_runs_starts_over(url: str, number: object
         assert again.dropped == []
 
 
-def test_viewers_hear_that_the_server_is_about_to_stop(serve: Serve, gate: Path) -> None:
+def test_viewers_hear_that_the_server_is_about_to_stop(serve, gate):
     server = serve(gate=gate, server={"keep_alive": 1000.0})
     caller = Caller(server.url, "/v1/completions", BODY, X_Client="gate")
     with watch(server.url) as feed:
@@ -104,7 +101,7 @@ def test_viewers_hear_that_the_server_is_about_to_stop(serve: Serve, gate: Path)
     assert sse_data(caller.read_all())[-1]["full_text"] == "abcde"
 
 
-def test_a_full_disk_is_told_wherever_the_server_is_watched(serve: Serve, tmp_path: Path) -> None:
+def test_a_full_disk_is_told_wherever_the_server_is_watched(serve, tmp_path):
     path = tmp_path / "class.jsonl"
     server = serve(trace_file=str(path))
     url = server.url
@@ -116,18 +113,16 @@ def test_a_full_disk_is_told_wherever_the_server_is_watched(serve: Serve, tmp_pa
             next(feed._read())
     reason = feed.status["trace_error"]
     assert_names(reason, "class.jsonl", os.strerror(errno.EFBIG))
-    with http(url) as client:
-        for route in ("/health", "/ready"):
-            answer = client.get(route)
-            assert (answer.status_code, answer.json()["trace_error"]) == (200, reason)
-        told = client.get("/metrics").text
-    assert 'underglass:trace_failed{engine="0",model_name="alphabet"} 1.0' in told
+    for route in ("/health", "/ready"):
+        answer = fetch(url, route)
+        assert (answer.status_code, answer.json()["trace_error"]) == (200, reason)
+    assert metrics(url)[("underglass:trace_failed",)] == 1
     limit_files(server, -1)
     assert post(url, "/engine/restart", {}).status_code == 200  # the next run has a file of its own
     assert get(url, "/health")["trace_error"] == ""
 
 
-def test_the_trace_on_disk_is_the_log(serve: Serve, tmp_path) -> None:
+def test_the_trace_on_disk_is_the_log(serve, tmp_path):
     """Also when the server is killed: every finished step is in the file."""
     path = tmp_path / "trace.jsonl"
     server = serve(trace_file=str(path), server={"log_window": 20})
@@ -142,7 +137,7 @@ def test_the_trace_on_disk_is_the_log(serve: Serve, tmp_path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_a_window_is_a_log_that_folds_to_the_whole_logs_state(seed: int) -> None:
+def test_a_window_is_a_log_that_folds_to_the_whole_logs_state(seed):
     workload, outbox = random_workload(seed), Outbox()
     engine = make_engine(workload, log=outbox)
     window, whole = Window(size=1 + seed), []
@@ -162,7 +157,7 @@ def test_a_window_is_a_log_that_folds_to_the_whole_logs_state(seed: int) -> None
     play(engine, workload, check)
 
 
-async def test_a_feed_that_fails_says_so_and_does_not_end_in_silence() -> None:
+async def test_a_feed_that_fails_says_so_and_does_not_end_in_silence():
     async def stays() -> Message:
         return await asyncio.Future()
 
@@ -176,9 +171,7 @@ async def test_a_feed_that_fails_says_so_and_does_not_end_in_silence() -> None:
 
 
 @pytest.mark.parametrize("window", [50, 50_000])
-def test_a_late_viewer_that_asks_for_the_past_gets_the_window_and_then_what_follows(
-    serve: Serve, window: int
-) -> None:
+def test_a_late_viewer_that_asks_for_the_past_gets_the_window_and_then_what_follows(serve, window):
     url = serve(paused=True, engine={"max_kv_tokens": 4096}, server={"log_window": window}).url
     with Feed(url) as first:
         first.keyframe()

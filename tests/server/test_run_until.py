@@ -1,6 +1,5 @@
 """Run until something happens: the engine stops after that step, and says why."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from engine.core.log.vocabulary import (
     StepStarted,
 )
 from tests.facts import assert_names
-from tests.server.harness import Caller, Feed, Serve, get, post, sse_data, trace, until, watch
+from tests.server.harness import Caller, Feed, get, post, queue, sse_data, trace, until, watch
 
 ONE_SHAPE = {"two_processes": True}  # commands and buffers pass through messages
 
@@ -23,13 +22,8 @@ TIGHT = {"max_batch_size": 2, "max_kv_tokens": 64, "block_size": 8, "token_budge
 
 
 def ask(url: str, *prompts: str, max_tokens: int = 20, **fields: Any) -> list[Caller]:
-    """Queue requests one after the other."""
-    callers = []
-    with watch(url) as feed:
-        for prompt in prompts:
-            body = {"prompt": prompt, "max_tokens": max_tokens, "ignore_eos": True} | fields
-            callers.append(feed.queued(body))
-    return callers
+    body = {"max_tokens": max_tokens, "ignore_eos": True} | fields
+    return queue(url, *(body | {"prompt": prompt} for prompt in prompts))
 
 
 def run_until(url: str, until: str, **fields: Any) -> dict[str, Any]:
@@ -42,7 +36,6 @@ def run_until(url: str, until: str, **fields: Any) -> dict[str, Any]:
 
 
 def step_of(url: str, kind: type[Any]) -> tuple[int, Any]:
-    """The step of the first event of a kind, and that event."""
     step = 0
     for event in trace(url):
         if isinstance(event, StepStarted):
@@ -62,8 +55,8 @@ def step_of(url: str, kind: type[Any]) -> tuple[int, Any]:
 )
 @pytest.mark.parametrize("async_scheduling", [False, True])
 def test_it_stops_after_the_step_of_the_event_and_names_the_request(
-    serve: Serve, until: str, kind: type[Any], who: str, async_scheduling: bool
-) -> None:
+    serve, until, kind, who, async_scheduling
+):
     url = serve(paused=True, engine=TIGHT | {"async_scheduling": async_scheduling}).url
     _open = ask(url, "first prompt", "second prompt", "third prompt", max_tokens=24)
     stopped = run_until(url, until)
@@ -80,9 +73,7 @@ def test_it_stops_after_the_step_of_the_event_and_names_the_request(
     assert sum(isinstance(event, StepStarted) for event in trace(url)) == stopped["step"]
 
 
-def test_it_stops_when_a_request_arrives_and_after_the_step_that_could_admit_it(
-    serve: Serve, gate: Path
-) -> None:
+def test_it_stops_when_a_request_arrives_and_after_the_step_that_could_admit_it(serve, gate):
     # holds the first step until the second request is on its way
     url = serve(paused=True, gate=gate).url
     callers = ask(url, "first", user="gate", max_tokens=450)
@@ -99,7 +90,7 @@ def test_it_stops_when_a_request_arrives_and_after_the_step_that_could_admit_it(
     assert sum(isinstance(event, StepScheduled) for event in events[arrived:]) == 1
 
 
-def test_a_request_that_was_left_waiting_before_does_not_count_again(serve: Serve) -> None:
+def test_a_request_that_was_left_waiting_before_does_not_count_again(serve):
     url = serve(paused=True, engine={"max_batch_size": 2, "max_kv_tokens": 4096}).url
     callers = ask(url, "a", "b", "c", "d", max_tokens=10)
     assert run_until(url, "waiting") | {"message": ""} == {
@@ -114,7 +105,7 @@ def test_a_request_that_was_left_waiting_before_does_not_count_again(serve: Serv
     assert run_until(url, "waiting")["reason"] == "idle"
 
 
-def test_the_first_token_of_a_chosen_request(serve: Serve) -> None:
+def test_the_first_token_of_a_chosen_request(serve):
     url = serve(paused=True, engine={"max_batch_size": 1, "max_kv_tokens": 4096}).url
     callers = ask(url, "a", "b", max_tokens=5)
     assert run_until(url, "first_token", request=2)["step"] == 6
@@ -127,7 +118,7 @@ def test_the_first_token_of_a_chosen_request(serve: Serve) -> None:
     assert run_until(url, "first_token", request=3)["reason"] == "first_token"
 
 
-def test_it_stops_after_so_many_steps_and_when_nothing_is_left(serve: Serve) -> None:
+def test_it_stops_after_so_many_steps_and_when_nothing_is_left(serve):
     url = serve(paused=True, engine={"max_kv_tokens": 4096}).url
     assert run_until(url, "preemption")["reason"] == "idle"
     [caller] = ask(url, "a", max_tokens=10)
@@ -141,7 +132,7 @@ def test_it_stops_after_so_many_steps_and_when_nothing_is_left(serve: Serve) -> 
 
 
 @pytest.mark.parametrize(("verb", "reason"), [("pause", "paused"), ("resume", "resumed")])
-def test_another_command_ends_it(serve: Serve, verb: str, reason: str) -> None:
+def test_another_command_ends_it(serve, verb, reason):
     url = serve(checking=True, engine={"max_kv_tokens": 65536}).url  # a step takes half a ms
     _open = ask(url, "long", max_tokens=50_000)
     for _ in range(20):  # on a busy machine 500 steps may be over before the command arrives
@@ -155,7 +146,7 @@ def test_another_command_ends_it(serve: Serve, verb: str, reason: str) -> None:
         pytest.fail(f"no run was {reason} in 20 attempts")
 
 
-def test_submissions_are_held_visibly_and_released_into_one_step(serve: Serve) -> None:
+def test_submissions_are_held_visibly_and_released_into_one_step(serve):
     url = serve(engine={"max_batch_size": 8, "max_kv_tokens": 4096}).url
     with watch(url) as feed:
         assert post(url, "/engine/hold_submissions").json() == {"holding": True, "requests": 0}
@@ -181,7 +172,7 @@ def test_submissions_are_held_visibly_and_released_into_one_step(serve: Serve) -
     assert post(url, "/engine/release_submissions").json()["requests"] == 0
 
 
-def test_a_server_that_stops_releases_what_it_holds(serve: Serve) -> None:
+def test_a_server_that_stops_releases_what_it_holds(serve):
     server = serve(engine={"max_kv_tokens": 4096})
     with watch(server.url) as feed:
         post(server.url, "/engine/hold_submissions")

@@ -7,7 +7,7 @@ import msgspec
 from engine.cluster.cluster_log import ClusterLog
 from engine.cluster.events import AnyClusterEvent
 from server.process import BackgroundServer
-from tests.server.harness import EventStream, ForkedServer, http
+from tests.server.harness import EventStream, ForkedServer, fetch
 
 
 def start_gateway(*urls: str, key: str | None = None, **options: object) -> BackgroundServer:
@@ -41,5 +41,4 @@ class ClusterFeed(EventStream):
 
 
 def cluster_trace(url: str) -> ClusterLog:
-    with http(url) as client:
-        return ClusterLog.from_bytes(client.get("/trace").content)
+    return ClusterLog.from_bytes(fetch(url, "/trace").content)

@@ -25,7 +25,6 @@ def pair() -> Iterator[tuple[BackgroundServer, BackgroundServer, BackgroundServe
 
 @pytest.fixture(scope="module")
 def url(pair: tuple[BackgroundServer, ...]) -> str:
-    """The gateway's URL."""
     return pair[0].url
 
 

@@ -83,7 +83,7 @@ def happens(feed: ClusterFeed, kind: type[v.Event], at: str = "") -> c.Of:
     )
 
 
-def test_a_long_prompt_is_computed_here_and_continued_there(pair: list[BackgroundServer]) -> None:
+def test_a_long_prompt_is_computed_here_and_continued_there(pair):
     url = pair[0].url
     with ClusterFeed(url) as feed:
         assert complete(url, ask(), **{"X-Client": "Ada"}) == expected(LONG)
@@ -106,13 +106,13 @@ def test_a_long_prompt_is_computed_here_and_continued_there(pair: list[Backgroun
     assert len(admitted.blocks) == moved.blocks
 
 
-def test_prompts_that_measure_the_costs_are_named(pair: list[BackgroundServer]) -> None:
+def test_prompts_that_measure_the_costs_are_named(pair):
     for log in cluster_trace(pair[0].url).replicas.values():
         first, *_ = log.of(v.RequestArrived)
         assert first.label == "gateway: cost of moving"
 
 
-def test_many_streams_move_while_others_decode(pair: list[BackgroundServer]) -> None:
+def test_many_streams_move_while_others_decode(pair):
     prompts = [f"{number % 8} {LONG}" for number in range(16)]
     with ThreadPoolExecutor(8) as pool:
         texts = list(pool.map(lambda prompt: complete(pair[0].url, ask(prompt)), prompts))
@@ -121,9 +121,7 @@ def test_many_streams_move_while_others_decode(pair: list[BackgroundServer]) -> 
     assert len(moves) > 4
 
 
-def test_a_short_or_known_prompt_is_computed_where_it_is_decoded(
-    pair: list[BackgroundServer],
-) -> None:
+def test_a_short_or_known_prompt_is_computed_where_it_is_decoded(pair):
     url = pair[0].url
     complete(url, ask())
     before = len(cluster_trace(url).replicas["0"].of(v.RequestArrived))
@@ -138,7 +136,7 @@ def control(server: BackgroundServer, what: str) -> None:
     post(server.url, f"/engine/{what}", **GATEWAY_KEY).raise_for_status()
 
 
-def test_a_prefill_replica_dies_during_prefill() -> None:
+def test_a_prefill_replica_dies_during_prefill():
     with cluster() as (gateway, prefill, _decode), ThreadPoolExecutor(1) as pool:
         with ClusterFeed(gateway.url) as feed:
             control(prefill, "pause")
@@ -154,7 +152,7 @@ def test_a_prefill_replica_dies_during_prefill() -> None:
 
 
 @pytest.mark.parametrize("victim", ["source", "target"])
-def test_a_replica_dies_during_the_move(victim: str) -> None:
+def test_a_replica_dies_during_the_move(victim):
     with cluster() as (gateway, prefill, decode), ThreadPoolExecutor(1) as pool:
         with ClusterFeed(gateway.url) as feed:
             control(prefill, "pause")
@@ -170,7 +168,7 @@ def test_a_replica_dies_during_the_move(victim: str) -> None:
         assert not any(isinstance(event, c.RequestLost) for event in cluster_trace(gateway.url))
 
 
-def test_a_decode_replica_dies_before_the_first_token() -> None:
+def test_a_decode_replica_dies_before_the_first_token():
     with cluster(decode=2) as (gateway, prefill, *decoding), ThreadPoolExecutor(1) as pool:
         with ClusterFeed(gateway.url) as feed:
             for one in decoding:
@@ -193,7 +191,7 @@ def test_a_decode_replica_dies_before_the_first_token() -> None:
         assert complete(gateway.url, ask(other)) == expected(other)
 
 
-def test_a_decode_replica_dies_between_two_tokens() -> None:
+def test_a_decode_replica_dies_between_two_tokens():
     with cluster() as (gateway, _prefill, decode):
         with http(gateway.url) as client:
             body = ask(stream=True, max_tokens=2000)
@@ -213,7 +211,7 @@ def test_a_decode_replica_dies_between_two_tokens() -> None:
         ("decode=2, prefill=1", 3, ["prefill", "decode", "decode"]),
     ],
 )
-def test_roles_are_read(text: str, replicas: int, roles: list[str]) -> None:
+def test_roles_are_read(text, replicas, roles):
     assert parse_roles(text, replicas) == roles
 
 
@@ -229,12 +227,12 @@ prefill=x,decode=1"""
 
 
 @pytest.mark.parametrize("text", ["", *WRONG.splitlines()])
-def test_wrong_roles_are_refused(text: str) -> None:
+def test_wrong_roles_are_refused(text):
     with raises_naming(ConfigError, "roles"):
         parse_roles(text, 2)
 
 
-def test_a_replacement_takes_the_role_of_a_removed_replica() -> None:
+def test_a_replacement_takes_the_role_of_a_removed_replica():
     told: dict[str, Callable[..., None]] = {}
 
     class Changing:
@@ -259,7 +257,7 @@ def test_a_replacement_takes_the_role_of_a_removed_replica() -> None:
     assert not told
 
 
-def test_roles_need_replicas_and_their_key() -> None:
+def test_roles_need_replicas_and_their_key():
     with raises_naming(Exception, "UNDERGLASS_CLUSTER_KEY"):
         start_gateway("http://127.0.0.1:1", "http://127.0.0.1:2", roles="prefill=1,decode=1")
     with raises_naming(Exception, "--replica"):

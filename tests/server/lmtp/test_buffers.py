@@ -22,7 +22,7 @@ def state(url: str) -> State:
     return trace(url).state()
 
 
-def test_a_stream_goes_on_after_what_was_kept(url: str) -> None:
+def test_a_stream_goes_on_after_what_was_kept(url):
     with Wire(url) as wire:
         wire.generate(1, [120] * 8, max_tokens=4, keep="tale")
         kept = wire.next("MSG", 1, "buffer")
@@ -34,7 +34,7 @@ def test_a_stream_goes_on_after_what_was_kept(url: str) -> None:
     assert arrived[1].prompt == [120] * 8 + [97, 98, 99, 100] + [121]
 
 
-def test_what_is_kept_is_a_lock_in_the_tree_that_outlives_its_request(url: str) -> None:
+def test_what_is_kept_is_a_lock_in_the_tree_that_outlives_its_request(url):
     with Wire(url, additional_headers={"X-Client": "Ada"}) as wire:
         wire.generate(1, [120] * 8, max_tokens=5, keep="tale")
         wire.tokens(1)
@@ -49,7 +49,7 @@ def test_what_is_kept_is_a_lock_in_the_tree_that_outlives_its_request(url: str) 
         assert [len(one.blocks) for one in trace(url).of(v.Admitted)] == [0, 3]
 
 
-def test_a_buffer_is_released_by_message(url: str) -> None:
+def test_a_buffer_is_released_by_message(url):
     with Wire(url) as wire:
         wire.generate(1, [120] * 8, max_tokens=1, keep="tale")
         wire.tokens(1)
@@ -64,7 +64,7 @@ def test_a_buffer_is_released_by_message(url: str) -> None:
                 next(iter(feed))
 
 
-def test_buffers_end_with_their_connection(url: str) -> None:
+def test_buffers_end_with_their_connection(url):
     with watch(url) as feed:
         with Wire(url) as wire:
             for stream, name in enumerate(["one", "two"]):
@@ -76,7 +76,7 @@ def test_buffers_end_with_their_connection(url: str) -> None:
         assert not any(node.lock_ref for node in feed.state.nodes.values())
 
 
-def test_keeping_under_the_same_name_replaces_what_was_there(url: str) -> None:
+def test_keeping_under_the_same_name_replaces_what_was_there(url):
     with Wire(url) as wire:
         for stream in range(3):
             wire.generate(stream, [120 + stream] * 8, max_tokens=1, keep="tale")
@@ -87,7 +87,7 @@ def test_keeping_under_the_same_name_replaces_what_was_there(url: str) -> None:
     assert trace(url).of(v.RequestArrived)[-1].prompt == [122] * 8 + [97, 97]
 
 
-def test_all_buffers_together_hold_a_quarter_of_memory_at_most(url: str) -> None:
+def test_all_buffers_together_hold_a_quarter_of_memory_at_most(url):
     """Tokens that are not held are kept all the same, and computed again."""
     blocks = ENGINE["max_kv_tokens"] // ENGINE["block_size"]
     with Wire(url) as wire, Wire(url) as other:
@@ -104,7 +104,7 @@ def test_all_buffers_together_hold_a_quarter_of_memory_at_most(url: str) -> None
         assert trace(url).of(v.RequestArrived)[-1].prompt == [107] * 24 + [97, 97]
 
 
-def test_a_session_has_so_many_buffers_and_no_more(url: str) -> None:
+def test_a_session_has_so_many_buffers_and_no_more(url):
     with Wire(url) as wire:
         for stream in range(64):
             wire.generate(stream, [120], max_tokens=1, keep=f"{stream}")
@@ -117,7 +117,7 @@ def test_a_session_has_so_many_buffers_and_no_more(url: str) -> None:
         assert letters(wire.tokens(66)) == "a"
 
 
-def test_running_calls_count_towards_the_limit(serve: Serve) -> None:
+def test_running_calls_count_towards_the_limit(serve):
     url = serve(paused=True, engine=ENGINE).url  # all of them are queued, none has ended
     with Wire(url) as wire:
         for stream in range(64):
@@ -135,7 +135,7 @@ def test_running_calls_count_towards_the_limit(serve: Serve) -> None:
         assert wire.next("MSG", 67)["status"] == "queued"
 
 
-def test_what_failed_is_not_kept(url: str) -> None:
+def test_what_failed_is_not_kept(url):
     with Wire(url) as wire:
         wire.generate(1, [120] * 8, keep="tale", user="fail-after-2")
         assert wire.error(1)["code"] == "forward_pass_failed"
