@@ -2,7 +2,6 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from engine.simulation.checking_runner import CheckingRunner
 from server.core.measures import Measures
 from tests.engine.workloads import TOKENIZER, next_token
 from tests.server.harness import Caller, fetch, metrics, post, start, trace, watch
+from visualizer import read
 
 # vLLM 0.32's metrics (`vllm/v1/metrics/loggers.py`) that are served, and what they are.
 NAMES = {
@@ -103,74 +103,42 @@ def test_the_names_are_those_of_vllm(url):
             assert present == expected, name
 
 
-def expected_times(log: EventLog) -> dict[str, list[float]]:
-    times: dict[str, list[float]] = defaultdict(list)
-    arrived = {event.request: event.t["at"] for event in log.of(v.RequestArrived)}
-    for event in log.of(v.Forked):
-        arrived[event.request] = arrived[event.parent]
-    steps = log.of(v.StepFinished)
-    ends: dict[int, list[int]] = defaultdict(list)
-    for step in steps:
-        for row in step.tokens:
-            ends[row.request] += [step.t["end"]] * len(row.ids)
-    for request, at in ends.items():
-        times["time_to_first_token_seconds"].append((at[0] - arrived[request]) / 1e6)
-        gaps = [(later - earlier) / 1e6 for earlier, later in pairwise(at)]
-        times["inter_token_latency_seconds"] += gaps
-    parents = {event.request: event.parent for event in log.of(v.Forked)}
-    scheduled: dict[int, int] = {}
-    waiting: list[int] = []
-    for event in log:
-        if isinstance(event, v.Admitted) and not event.resumed:
-            waiting.append(event.request)
-        elif isinstance(event, v.StepFinished):
-            for request in waiting:
-                scheduled[request] = event.t["scheduled"]
-                waited = (scheduled[request] - arrived[request]) / 1e6
-                times["request_queue_time_seconds"].append(waited)
-            waiting = []
-    for event in log.of(v.RequestFinished):
-        if event.reason in ("stop", "length"):
-            at, root = ends[event.request], parents.get(event.request, event.request)
-            times["e2e_request_latency_seconds"].append((at[-1] - arrived[root]) / 1e6)
-            times["request_prefill_time_seconds"].append((at[0] - scheduled[root]) / 1e6)
-            times["request_inference_time_seconds"].append((at[-1] - scheduled[root]) / 1e6)
-            times["request_decode_time_seconds"].append((at[-1] - at[0]) / 1e6)
-            if len(at) > 1:
-                mean = (at[-1] - at[0]) / (len(at) - 1) / 1e6
-                times["request_time_per_output_token_seconds"].append(mean)
-    times["iteration_tokens_total"] = [
-        sum(row.count for row in event.rows) for event in log.of(v.StepScheduled)
-    ]
-    return times
-
-
-def expected_counts(log: EventLog) -> dict[str, list[float]]:
-    """What the histograms count of each request that ended by itself, found the long way."""
-    counts: dict[str, list[float]] = defaultdict(list)
+def expected(log: EventLog) -> dict[str, list[float]]:
+    """What the histograms count, from the rows that the notebooks show."""
+    rows, steps = read(log).request_rows, read(log).step_rows
+    scheduled = {event.step: event.t["scheduled"] / 1e3 for event in log.of(v.StepFinished)}
+    admitted = [row for row in rows if row.sample == 0 and row.admitted_step is not None]
+    queued = {row.root: scheduled[row.admitted_step] - row.arrived_ms for row in admitted}
+    ended = [row for row in rows if row.finish_reason in ("stop", "length")]
+    longest: dict[int, int] = defaultdict(int)
+    for row in ended:
+        longest[row.root] = max(longest[row.root], row.output_tokens)
     arrived = {event.request: event for event in log.of(v.RequestArrived)}
-    cached = {event.request: 4 * len(event.blocks) for event in log.of(v.Admitted)[::-1]}
-    parents = {event.request: event.parent for event in log.of(v.Forked)}
-    preempted = Counter(event.request for event in log.of(v.Preempted))
-    written: Counter[int] = Counter()
-    for event in log.of(v.StepFinished):
-        for row in event.tokens:
-            written[row.request] += len(row.ids)
-    outputs: dict[int, list[int]] = defaultdict(list)  # of all samples, by request
-    for event in log.of(v.RequestFinished):
-        if event.reason in ("stop", "length"):
-            root = parents.get(event.request, event.request)
-            tokens = len(arrived[root].prompt)
-            outputs[root].append(written[event.request])
-            counts["request_prompt_tokens"].append(tokens)
-            counts["request_generation_tokens"].append(written[event.request])
-            counts["request_prefill_kv_computed_tokens"].append(tokens - cached[root])
-            counts["request_num_preemptions"].append(preempted[event.request])
-    for root, lengths in outputs.items():
-        counts["request_max_num_generation_tokens"].append(max(lengths))
-        counts["request_params_n"].append(arrived[root].n)
-        counts["request_params_max_tokens"].append(arrived[root].max_tokens)
-    return counts
+    gaps = [row.gap_ms for row in read(log).token_rows if row.gap_ms is not None]
+    per_token = [(row.e2e_ms - row.ttft_ms, row.output_tokens - 1) for row in ended]
+    times = {
+        "time_to_first_token": [row.ttft_ms for row in rows if row.ttft_ms is not None],
+        "inter_token_latency": gaps,
+        "request_time_per_output_token": [time / count for time, count in per_token if count],
+        "e2e_request_latency": [row.e2e_ms for row in ended],
+        "request_queue_time": list(queued.values()),
+        "request_prefill_time": [row.ttft_ms - queued[row.root] for row in ended],
+        "request_inference_time": [row.e2e_ms - queued[row.root] for row in ended],
+        "request_decode_time": [row.e2e_ms - row.ttft_ms for row in ended],
+    }
+    counts = {
+        "iteration_tokens_total": [row.tokens for row in steps],
+        "request_prompt_tokens": [row.prompt_tokens for row in ended],
+        "request_generation_tokens": [row.output_tokens for row in ended],
+        "request_prefill_kv_computed_tokens": [
+            row.prompt_tokens - row.cached_tokens for row in ended
+        ],
+        "request_num_preemptions": [row.preemptions for row in ended],
+        "request_max_num_generation_tokens": list(longest.values()),
+        "request_params_n": [arrived[root].n for root in longest],
+        "request_params_max_tokens": [arrived[root].max_tokens for root in longest],
+    }
+    return counts | {f"{name}_seconds": [one / 1e3 for one in ms] for name, ms in times.items()}
 
 
 HISTOGRAMS = {name for name, kind in VLLM.items() if kind == "histogram"}
@@ -179,14 +147,14 @@ HISTOGRAMS = {name for name, kind in VLLM.items() if kind == "histogram"}
 @pytest.mark.parametrize("name", sorted(HISTOGRAMS))
 def test_histograms(measured, name):
     values, log = measured
-    times = (expected_times(log) | expected_counts(log))[name]
+    times = expected(log)[name]
     assert len(set(times)) > 1 or name == "request_params_max_tokens"
     assert values[(f"vllm:{name}_count",)] == len(times)
     assert values[(f"vllm:{name}_sum",)] == pytest.approx(sum(times))
     buckets = {key[1]: value for key, value in values.items() if key[0] == f"vllm:{name}_bucket"}
     assert len(buckets) > 5
     for limit, count in buckets.items():
-        assert count == sum(time <= float(limit) for time in times), limit
+        assert count == sum(round(time, 9) <= float(limit) for time in times), limit
 
 
 def test_gauges_of_a_held_engine(serve):

@@ -33,7 +33,7 @@ from tests.server.harness import (
     until_ready,
     watch,
 )
-from tests.server.lmtp.wire import Wire, letters
+from tests.server.lmtp.wire import Wire
 
 ROOM = {"max_batch_size": 64, "max_kv_tokens": 8192, "token_budget": 512}
 
@@ -141,18 +141,15 @@ def test_no_more_requests_wait_for_the_engine_than_for_a_place_in_the_batch(serv
 def test_an_lmtp_connection_outlives_the_engine_and_its_buffers_do_too(serve):
     server = serve(two_processes=True, engine={"block_size": 4, "max_kv_tokens": 256})
     with Wire(server.url) as wire:
-        wire.generate(1, [120] * 8, max_tokens=4, keep="tale")
-        assert letters(wire.tokens(1)) == "abcd"
+        assert wire.say(1, [120] * 8, max_tokens=4, keep="tale") == "abcd"
         post(server.url, "/engine/pause")
-        wire.generate(2, [121], max_tokens=9)
-        assert wire.next("MSG", 2)["status"] == "queued"
+        wire.queued(2, [121], max_tokens=9)
         child(server).kill()
         error = wire.error(2)
         assert (error["code"], error["retry"]) == ("engine_died", True)
         until_ready(server.url)
         post(server.url, "/engine/resume")
-        wire.generate(3, [121], max_tokens=2, **{"from": "tale"})
-        assert letters(wire.tokens(3)) == "ab"
+        assert wire.say(3, [121], max_tokens=2, **{"from": "tale"}) == "ab"
         wire.send("RELEASE", stream_id=4, buffer="tale")
         assert wire.next("MSG", 4)["status"] == "released"
 

@@ -253,8 +253,7 @@ def test_drain_waits_for_lmtp_streams_but_not_for_idle_connections(serve, gatewa
     with Wire(server.url) as wire, Wire(server.url) as idle, ClusterFeed(server.url) as feed:
         idle.send("MODEL_INFO", stream_id=1)
         idle.next("MSG", 1, "model_info")
-        wire.generate(1, [120], max_tokens=3)
-        wire.next("MSG", 1, "request")
+        wire.queued(1, [120], max_tokens=3)
         server.process.send_signal(signal.SIGTERM)
         feed.until_not_ready()
         post(replica.url, "/engine/resume")

@@ -19,7 +19,7 @@ from server.gateway.replica_set import Member, UrlSet
 from server.process import BackgroundServer
 from tests.server.gateway.cluster import ClusterFeed, cluster_trace
 from tests.server.harness import Feed, post, trace
-from tests.server.lmtp.wire import Wire, letters
+from tests.server.lmtp.wire import Wire
 from visualizer import read
 
 Pair = tuple[BackgroundServer, BackgroundServer, BackgroundServer]
@@ -155,8 +155,7 @@ def test_restarted_engine_joins_again(serve, gateway):
 def test_connection_keeps_its_buffers_because_it_is_pinned(pair):
     with Wire(pair[0].url, "/?client=Ada") as wire:
         for stream, fields in enumerate(({"keep": "story"}, {"from": "story"})):
-            wire.generate(stream, "x", max_tokens=3, **fields)
-            assert letters(wire.tokens(stream)) == "abc"
+            assert wire.say(stream, "x", max_tokens=3, **fields) == "abc"
     *_, routed = [one for one in cluster_trace(pair[0].url) if isinstance(one, Routed)]
     assert (routed.reason, routed.label) == ("pinned", "Ada")
     arrived = trace(pair[1 + int(routed.replica)].url).of(RequestArrived)[-2:]
@@ -173,8 +172,7 @@ def test_dead_replica_ends_each_open_stream(serve, gateway):
     replica = serve(paused=True)
     with Wire(gateway(replica.url).url) as wire:
         for stream in range(3):
-            wire.generate(stream, [120])
-            wire.next("MSG", stream, "request")
+            wire.queued(stream, [120])
         replica.process.kill()
         errors = [wire.error(stream) for stream in range(3)]
     assert [(one["code"], one["retry"]) for one in errors] == [("replica_lost", True)] * 3
@@ -186,8 +184,7 @@ def test_client_that_leaves_is_aborted(serve, gateway):
 
     with Feed(replica.url) as feed:
         with Wire(url) as wire:
-            wire.generate(1, [120])
-            wire.next("MSG", 1, "request")
+            wire.queued(1, [120])
         assert feed.until_kind(RequestFinished).reason == "abort"
     assert post(url, "/engine/resume").status_code == 200
 

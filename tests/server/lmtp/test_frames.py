@@ -62,10 +62,8 @@ def test_many_streams_share_a_connection_and_each_keeps_its_order(url):
 def test_streams_share_the_batch_with_http_and_are_in_the_log(serve):
     url = serve(paused=True).url
     with Wire(url, additional_headers={"X-Client": "Ada"}) as wire:
-        wire.generate(1, [120], max_tokens=3)
-        request = wire.next("MSG", 1, "request")["request"]
-        wire.generate(2, [121], max_tokens=3, user="Bo", priority=2)
-        wire.next("MSG", 2)
+        request = wire.queued(1, [120], max_tokens=3)["request"]
+        wire.queued(2, [121], max_tokens=3, user="Bo", priority=2)
         post(url, "/engine/resume")
         body = {"prompt": "z", "max_tokens": 3}
         assert sse_data(post(url, "/v1/completions", body).text)[-1]["full_text"] == "abc"
@@ -82,8 +80,7 @@ async def test_a_label_may_be_part_of_the_address(serve):
     """LMQL's client can send no header."""
     url = serve().url
     with Wire(url, "/?client=Ada") as wire:
-        wire.generate(1, [120], max_tokens=1)
-        wire.tokens(1)
+        wire.say(1, [120], max_tokens=1)
 
     async with connect(url, label="Zoë 東京") as client:
         _ = [one async for one in client.generate("x", max_tokens=1)]
@@ -94,8 +91,7 @@ def test_a_waiting_stream_reports_how_many_are_ahead_of_it(serve):
     url = serve(paused=True).url
     with Wire(url) as wire:
         for stream in range(3):
-            wire.generate(stream, [120], max_tokens=1)
-            assert wire.next("MSG", stream)["ahead"] == stream
+            assert wire.queued(stream, [120], max_tokens=1)["ahead"] == stream
 
 
 def test_text_prompts_give_text_pieces_without_the_stop_string(url):
@@ -113,8 +109,7 @@ def test_an_empty_prompt_begins_with_bos(serve, prompt):
     """LMQL sends `[null]` where its tokenizer knows no beginning of sequence."""
     url = serve().url
     with Wire(url) as wire:
-        wire.generate(1, prompt, max_tokens=2)
-        assert letters(wire.tokens(1)) == "ab"
+        assert wire.say(1, prompt, max_tokens=2) == "ab"
         wire.send("MODEL_INFO", stream_id=2)
         bos = wire.next("MSG", 2)["model_info"]["bos_id"]
     assert trace(url).of(RequestArrived)[0].prompt == [bos]
@@ -128,8 +123,7 @@ def test_max_tokens_is_cut_to_what_fits(serve):
         tokens = wire.tokens(1)
         assert letters(tokens) == "abcd"
         assert tokens[-1]["finish_reason"] == "length"
-        wire.generate(2, [120] * 10, max_tokens=16)
-        assert wire.error(2)["param"] == "prompt"
+        assert wire.refused(2, [120] * 10, max_tokens=16)["param"] == "prompt"
 
 
 @pytest.mark.parametrize("path", ["/nowhere", "/health", "/page/live.css"])
@@ -221,15 +215,13 @@ def test_a_frame_that_cannot_be_read_is_answered_and_the_connection_lives(
         wire.socket.send(frame)
         error = wire.next("MSG" if stream is None else "TOKEN", stream)
         assert (error["code"], error.get("param")) == (code, param)
-        wire.generate(1, [120], max_tokens=2)
-        assert letters(wire.tokens(1)) == "ab"
+        assert wire.say(1, [120], max_tokens=2) == "ab"
 
 
 def test_a_number_in_use_is_refused_without_touching_its_stream(serve):
     url = serve(paused=True).url
     with Wire(url) as wire:
-        wire.generate(1, [120], max_tokens=3)
-        wire.next("MSG", 1, "request")
+        wire.queued(1, [120], max_tokens=3)
         wire.generate(1, [121], max_tokens=5)
         error = wire.next("MSG", 1, "error")
         assert error["param"] == "stream_id"
@@ -242,31 +234,26 @@ def test_a_full_queue_is_an_error_that_can_be_retried(serve):
     url = serve(paused=True, server={"max_waiting": 2}).url
     with Wire(url) as wire:
         for stream in (1, 2):
-            wire.generate(stream, [120], max_tokens=1)
-            wire.next("MSG", stream)
-        wire.generate(3, [120], max_tokens=1)
-        error = wire.error(3)
+            wire.queued(stream, [120], max_tokens=1)
+        error = wire.refused(3, [120], max_tokens=1)
         assert (error["code"], error["retry"]) == ("queue_full", True)
         assert error["retry_after"] >= 1
         post(url, "/engine/resume")
         assert letters(wire.tokens(1) + wire.tokens(2)) == "aa"
-        wire.generate(3, [120], max_tokens=1)
-        assert letters(wire.tokens(3)) == "a"
+        assert wire.say(3, [120], max_tokens=1) == "a"
 
 
 def test_a_cancelled_stream_sends_nothing_more_and_gives_everything_back(serve):
     url = serve(paused=True).url
     with Wire(url) as wire:
-        wire.generate(1, [120], max_tokens=10)
-        wire.next("MSG", 1, "request")
+        wire.queued(1, [120], max_tokens=10)
         post(url, "/engine/step", {"steps": 3})
         wire.send("CANCEL", stream_id=1)
         wire.next("MSG", 1, "status")
         wire.send("CANCEL", stream_id=1)  # harmless
         wire.next("MSG", 1, "status")
         post(url, "/engine/resume")
-        wire.generate(2, [121], max_tokens=4)
-        assert letters(wire.tokens(2)) == "abcd"
+        assert wire.say(2, [121], max_tokens=4) == "abcd"
         assert [item for kind, item in wire.items if kind == "TOKEN"][3:] == []
     assert [one.reason for one in trace(url).of(RequestFinished)] == ["abort", "length"]
 

@@ -63,8 +63,7 @@ def test_a_client_that_does_not_read_is_disconnected_without_delaying_others(ser
 def test_a_stopping_server_lets_streams_finish_and_takes_no_more(serve):
     server = serve(paused=True)
     with Wire(server.url) as wire, Feed(server.url) as feed:
-        wire.generate(1, [120], max_tokens=5)
-        wire.next("MSG", 1, "request")
+        wire.queued(1, [120], max_tokens=5)
         server.process.terminate()
         feed.until_not_ready()
         assert letters(wire.tokens(1)) == "abcde"
@@ -83,16 +82,14 @@ def test_connections_without_the_configured_key_get_401(serve, path):
         error = json.loads(refused.value.response.body)["error"]
         assert error["code"] == "invalid_api_key"
     with Wire(url, path, additional_headers={"Authorization": "Bearer secret"}) as wire:
-        wire.generate(1, [120], max_tokens=1)
-        assert letters(wire.tokens(1)) == "a"
+        assert wire.say(1, [120], max_tokens=1) == "a"
 
 
 def test_a_key_may_be_part_of_the_address(serve):
     """LMQL's client takes only a URL like http://user:KEY@host, which becomes Basic authentication."""
     url = serve(server={"api_key": "se:cret"}).url
     with Wire(url.replace("://", "://any:se%3Acret@")) as wire:
-        wire.generate(1, [120], max_tokens=1)
-        assert letters(wire.tokens(1)) == "a"
+        assert wire.say(1, [120], max_tokens=1) == "a"
     with pytest.raises(InvalidStatus), Wire(url.replace("://", "://se:cret@")):
         pass
 
@@ -106,8 +103,7 @@ def test_a_frame_that_is_too_large_or_binary_ends_its_connection_only(url, frame
         with pytest.raises(ConnectionClosed) as closed:
             wire.receive()
         assert closed.value.rcvd.code == code
-        other.generate(1, [120], max_tokens=1)
-        assert letters(other.tokens(1)) == "a"
+        assert other.say(1, [120], max_tokens=1) == "a"
 
 
 # `underglass lmtp`, as a process: from a pipe, at a terminal, and with nothing to connect to
