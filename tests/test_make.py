@@ -37,15 +37,9 @@ def recorder(tmp_path: Path) -> Path:
 def test_variables_arguments_and_the_exit_code_pass_through_a_task(recorder, monkeypatch):
     monkeypatch.setattr(make, "set_up", lambda level: None)
     monkeypatch.setattr(make.os, "environ", dict(os.environ))
-    arguments = [
-        f"VLLM_PYTHON={recorder}",
-        "RECORD_ARGS=--seeds '1 0'",
-        "record-vllm",
-        "--out",
-        "x",
-    ]
+    variables = [f"VLLM_PYTHON={recorder}", "RECORD_ARGS=--seeds '1 0'"]
     with pytest.raises(SystemExit) as stopped:
-        make.main(arguments)
+        make.main([*variables, "record-vllm", "--out", "x"])
     assert stopped.value.code != 0
     said = recorder.with_name("told").read_text()
     assert said.startswith(
@@ -55,12 +49,8 @@ def test_variables_arguments_and_the_exit_code_pass_through_a_task(recorder, mon
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="this machine has no make")
 def test_make_hands_a_task_and_its_variables_to_make_py(recorder):
-    command = [
-        "make",
-        "site",
-        f"PYTHON={recorder}",
-        "RECORD_ARGS=--seeds 1",
-    ]  # a folder has the name
+    # A folder has the name of this task, too.
+    command = ["make", "site", f"PYTHON={recorder}", "RECORD_ARGS=--seeds 1"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
     assert done.returncode == 2
     assert recorder.with_name("told").read_text().split() == ["make.py", "site", "--seeds", "1"]
@@ -100,12 +90,8 @@ def indexes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(make.os, "environ", dict(os.environ))
     for name in ("TORCH", "TORCH_INDEX"):
         os.environ.pop(name, None)
-    os.environ |= {
-        "UV_DEFAULT_INDEX": (tmp_path / "pypi").as_uri(),
-        "UV_INDEX": "",
-        "UV_FIND_LINKS": "",
-        "UV_NO_CACHE": "1",
-    }
+    os.environ |= {"UV_DEFAULT_INDEX": (tmp_path / "pypi").as_uri(), "UV_NO_CACHE": "1"}
+    os.environ |= {"UV_INDEX": "", "UV_FIND_LINKS": ""}
     monkeypatch.setattr(make.sys, "platform", "linux")
     monkeypatch.setattr(make, "TORCH_INDEX", (tmp_path / "cpu").as_uri())
     monkeypatch.setattr(make, "_has_nvidia_gpu", lambda: False)

@@ -14,9 +14,8 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("engine", "server", "visualizer")
 NOT_OURS = (
-    re.compile(
-        r"docs/[\w-]+/"
-    ),  # our docs are one flat folder; deeper pages are vLLM's and SGLang's
+    # Our docs are one flat folder; deeper pages are vLLM's and SGLang's.
+    re.compile(r"docs/[\w-]+/"),
     re.compile(r"visualizer/frontend/node_modules|build/"),  # installed or made, not committed
     re.compile(r".*NN"),  # a template for a lesson's number
 )

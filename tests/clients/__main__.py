@@ -118,8 +118,8 @@ def run(client: Client, servers: Servers) -> list[dict[str, str]]:
     if client.environment == "node":
         command = ["node", str(HERE / client.session), *addresses]
     else:
-        command = [str(folder / "bin" / "python"), "-m", f"tests.clients.{client.session}"]
-        command += addresses
+        command = [str(folder / "bin" / "python"), "-m", "tests.clients.checks"]
+        command += [client.session, *addresses]
     where = folder if client.environment == "node" else HERE.parents[1]
     done = subprocess.run(
         command, cwd=where, env=with_path(), capture_output=True, text=True, check=False

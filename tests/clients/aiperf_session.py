@@ -36,7 +36,3 @@ session.loads(
         *("--endpoint-type", "chat", "--use-server-token-count", "--per-chunk-usage"),
     ),
 )
-
-
-if __name__ == "__main__":
-    session.main()

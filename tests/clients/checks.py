@@ -5,10 +5,8 @@
     @session.check("models")
     def models(servers: Servers) -> None: ...
 
-    if __name__ == "__main__":
-        session.main()
-
-prints one line of JSON per check. `checks.mjs` prints the same.
+`python -m tests.clients.checks openai_session URL URL URL` runs it, and prints a line of JSON per
+check. `checks.mjs` prints the same.
 """
 
 import argparse
@@ -17,12 +15,14 @@ import http.client
 import json
 import os
 import subprocess
+import sys
 import tempfile
 import time
 import traceback
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -234,3 +234,7 @@ def reported(
 
 def same(left: object, right: object) -> None:
     assert left == right, f"{left!r} != {right!r}"
+
+
+if __name__ == "__main__":
+    import_module(f"tests.clients.{sys.argv.pop(1)}").session.main()

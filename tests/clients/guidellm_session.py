@@ -36,7 +36,3 @@ session.loads(
     chat=("chat", "/v1/chat/completions"),
     completions=("completions", "/v1/completions"),
 )
-
-
-if __name__ == "__main__":
-    session.main()

@@ -52,7 +52,3 @@ session.animals(
 def tools(servers: Servers) -> None:
     found = create(servers, instructor.Mode.TOOLS, response_model=list[Animal], max_tokens=400)
     assert all(isinstance(one, Animal) for one in found)
-
-
-if __name__ == "__main__":
-    session.main()

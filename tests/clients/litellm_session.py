@@ -149,7 +149,3 @@ async def endless(servers: Servers) -> None:
     asked = common(servers.url, messages=MESSAGES, max_tokens=1000)
     asked["extra_body"] = {"ignore_eos": True}
     await litellm.acompletion(model="openai/bundled", **asked)
-
-
-if __name__ == "__main__":
-    session.main()

@@ -17,6 +17,7 @@ from lm_eval.tasks import TaskManager  # type: ignore[import-not-found]
 
 from tests.clients.checks import MODEL, Servers, Session, same
 
+torch.set_num_threads(1)
 session = Session("lm-eval")
 TASKS = Path(__file__).parent / "lm_eval_tasks"
 NAMES = ["what_comes_next", "next_word"]
@@ -71,8 +72,3 @@ def scores(servers: Servers) -> None:
                 worst, count = max(worst, abs(score - their_score)), count + 1
     print(f"# {count} scores, at most {worst:.1e} apart")
     assert worst <= CLOSE
-
-
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    session.main()

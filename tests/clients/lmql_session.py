@@ -138,7 +138,3 @@ def cancelled(servers: Servers) -> None:
 
     asyncio.run(with_client(servers, talk))
     wait_until_aborted(servers.url)
-
-
-if __name__ == "__main__":
-    session.main()

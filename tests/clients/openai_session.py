@@ -350,7 +350,3 @@ def cancelled(servers: Servers) -> None:
             await api.completions.create(prompt=PROMPT, **long)
 
     ends_when_cancelled(endless, servers)
-
-
-if __name__ == "__main__":
-    session.main()

@@ -67,7 +67,3 @@ def usage(servers: Servers) -> None:
     used = used() if callable(used) else used
     assert used.input_tokens > 0
     assert used.output_tokens > 0
-
-
-if __name__ == "__main__":
-    session.main()

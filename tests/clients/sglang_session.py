@@ -31,7 +31,3 @@ session.loads(
     completions=("sglang-oai",),
     not_streamed=("sglang-oai", "--disable-stream"),
 )
-
-
-if __name__ == "__main__":
-    session.main()

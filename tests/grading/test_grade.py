@@ -20,19 +20,23 @@ from grading import table
 from grading.needed import Cell, program, unusual
 from grading.runner import Limits, Row, grade, unavailable
 from grading.submissions import find, lessons
-from tests.grading.homework import CHECK, NAMES, RIGHT, STUB, attack, function, notebook, the_class
+from tests.grading.homework import (
+    CHECK,
+    NAMES,
+    RIGHT,
+    STUB,
+    attack,
+    function,
+    isolated_ones,
+    notebook,
+    the_class,
+)
 from underglass.commands import app
 
 NOT_ISOLATED = unavailable()
 isolated_only = pytest.mark.skipif(bool(NOT_ISOLATED), reason=f"no isolation: {NOT_ISOLATED}")
 # Notebooks whose row depends on namespaces.
-OF_NAMESPACES = {
-    "connects",
-    "writes_a_file",
-    "mounts_again",
-    "kills_its_parent",
-    "deletes_its_folder",
-}
+OF_NAMESPACES = {one.student for one in isolated_ones("", 0)}
 
 
 @pytest.fixture(scope="module")
@@ -97,22 +101,16 @@ def test_a_second_run_gives_the_same_rows(graded, tmp_path):
 
 
 def test_without_namespaces_limits_still_hold(tmp_path):
-    hoard = attack("hoard = []\nwhile True:\n    hoard.append(bytearray(10_000_000))")
-    kill = attack("import os, signal\nos.kill(os.getppid(), signal.SIGKILL)")
-    cells = {
-        "loops": function("return max(iter(int, 1))"),
-        "hoards": hoard,
-        "kills": kill,
-        "right": (RIGHT, CHECK),
-    }
-    for student, sources in cells.items():
+    isolated = {one.student: one.cells for one in the_class("", 0)}
+    cells = {name: isolated[name] for name in ("memory_bomb", "kills_its_parent", "right")}
+    for student, sources in (cells | {"loops": function("return max(iter(int, 1))")}).items():
         (tmp_path / f"08_chunked_prefill_{student}.ipynb").write_text(notebook(*sources))
     limits = Limits(seconds=2, memory=256 << 20)
     rows = list(grade(find(tmp_path)[0], limits, isolated=False, jobs=2))
     assert {row.student: (row.result, row.limit) for row in rows} == {
         "loops": ("failed", "time"),
-        "hoards": ("failed", "memory"),
-        "kills": ("failed", ""),
+        "memory_bomb": ("failed", "memory"),
+        "kills_its_parent": ("failed", ""),
         "right": ("passed", ""),
     }
 
@@ -134,15 +132,12 @@ def test_the_notebooks_die_with_the_command(tmp_path):
 def test_students_and_lessons_are_recognised(tmp_path):
     right = notebook(RIGHT, CHECK)
     files = {
-        "08_chunked_prefill_ada.ipynb": ("ada", "08_chunked_prefill"),
-        "bo-08_chunked_prefill (1).ipynb": ("bo", "08_chunked_prefill"),
-        "Cleo Miller_123_file/08_chunked_prefill.ipynb": (
-            "Cleo Miller_123_file",
-            "08_chunked_prefill",
-        ),
-        "Dev/homework.ipynb": ("Dev", "08_chunked_prefill"),
-        "08 eva.ipynb": ("eva", "08_chunked_prefill"),
-        "08_chunked_prefill.ipynb": (tmp_path.name, "08_chunked_prefill"),
+        "08_chunked_prefill_ada.ipynb": "ada",
+        "bo-08_chunked_prefill (1).ipynb": "bo",
+        "Cleo Miller_123_file/08_chunked_prefill.ipynb": "Cleo Miller_123_file",
+        "Dev/homework.ipynb": "Dev",
+        "08 eva.ipynb": "eva",
+        "08_chunked_prefill.ipynb": tmp_path.name,
     }
     for name in files:
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -151,7 +146,8 @@ def test_students_and_lessons_are_recognised(tmp_path):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("{}")
     found, others = find(tmp_path)
-    assert {one.file: (one.student, one.lesson) for one in found} == files
+    assert {one.file: one.student for one in found} == files
+    assert {one.lesson for one in found} == {"08_chunked_prefill"}
     assert [one.file for one in others] == ["Dev/answer.py", "notes.ipynb"]
 
 

@@ -109,8 +109,6 @@ def test_the_worst_request_comes_with_its_reason():
     assert_names(worst_request(log), worst, read(log).requests.label[worst], "Step")
 
 
-# What parts see
-
 SPY = """
 import builtins
 

@@ -48,6 +48,23 @@ def serve_forked(model: str | None = None, **options: object) -> BackgroundServe
     return ForkedServer("underglass.commands", *serve_arguments(model, **options), torch=True)
 
 
+@contextmanager
+def ending(launch: Serve) -> Iterator[Serve]:
+    """Yield a function that starts servers like `launch`; they end with the block."""
+    servers: list[BackgroundServer] = []
+
+    def start_one(*arguments: Any, **options: Any) -> BackgroundServer:
+        servers.append(launch(*arguments, **options))
+        return servers[-1]
+
+    try:
+        yield start_one
+    finally:
+        for server in servers:
+            server.process.kill()
+            server.stop()
+
+
 def http(url: str, **options: Any) -> httpx.Client:
     # Without certificates, which take longer to load than most requests here take to answer.
     return httpx.Client(base_url=url, trust_env=False, verify=False, timeout=TIMEOUT, **options)
@@ -82,7 +99,7 @@ def completed(url: str, **headers: str) -> str:
 
 
 def http_request(path: str, body: object, *headers: str) -> bytes:
-    """A POST that leaves the connection open."""
+    """A POST; it leaves the connection open, unless a header says otherwise."""
     content = json.dumps(body)
     head = (
         f"POST {path} HTTP/1.1",
@@ -271,23 +288,15 @@ class Caller:
     def __init__(
         self, url: str, path: str, body: Any, *, receive_buffer: int = 0, **headers: str
     ) -> None:
-        content = json.dumps(body).encode()
+        more = (f"{name.replace('_', '-')}: {value}" for name, value in headers.items())
         self._connect(url, receive_buffer)
-        self._send_head(
-            f"POST {path} HTTP/1.1",
-            f"Host: {url.removeprefix('http://')}",
-            "Content-Type: application/json",
-            f"Content-Length: {len(content)}",
-            "Connection: close",
-            *(f"{name.replace('_', '-')}: {value}" for name, value in headers.items()),
-        )
-        self.socket.sendall(content)
+        self.socket.sendall(http_request(path, body, "Connection: close", *more))
 
     @classmethod
     def raw(cls, url: str, *lines: str) -> "Caller":
         """A request of which nothing is there but these lines."""
         caller = cls.open(url)
-        caller._send_head(*lines)
+        caller.socket.sendall("\r\n".join(lines).encode() + b"\r\n\r\n")
         return caller
 
     @classmethod
@@ -304,9 +313,6 @@ class Caller:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.socket.settimeout(TIMEOUT)
         self.socket.connect((host, int(port)))
-
-    def _send_head(self, *lines: str) -> None:
-        self.socket.sendall("\r\n".join(lines).encode() + b"\r\n\r\n")
 
     def close(self) -> None:
         """Leave politely."""

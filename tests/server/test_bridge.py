@@ -166,26 +166,19 @@ async def write(pacer: StreamPacer, streams: list[RequestStream], tokens: range,
             await asyncio.sleep(0)
 
 
-def turns(count: int, rest: float, monkeypatch: pytest.MonkeyPatch) -> list[list[list[int]]]:
-    monkeypatch.setattr(request_stream, "SECONDS_PER_STREAM", rest)
+async def test_many_streams_get_what_they_gained_in_one_write_and_a_handful_each_token_by_itself(
+    monkeypatch,
+):
     monkeypatch.setattr(request_stream, "MAX_REST", 3600)
-
-    async def test() -> list[list[list[int]]]:
-        pacer, streams = StreamPacer(lambda: None), [generation() for _ in range(count)]
+    at_once = [[0], [1, 2, 3, 4, 5]]
+    by_itself = [[number] for number in range(6)]
+    for rest, expected in ((request_stream.SECONDS_PER_STREAM, by_itself), (3600, at_once)):
+        monkeypatch.setattr(request_stream, "SECONDS_PER_STREAM", rest)
+        pacer, streams = StreamPacer(lambda: None), [generation() for _ in range(3)]
         readers = [asyncio.create_task(taken(one)) for one in streams]
         await asyncio.sleep(0)
         await write(pacer, streams, range(6), last=5)
-        return await asyncio.gather(*readers)
-
-    return asyncio.run(test())
-
-
-def test_many_streams_get_what_they_gained_in_one_write_and_a_handful_each_token_by_itself(
-    monkeypatch,
-):
-    handful = request_stream.SECONDS_PER_STREAM
-    assert turns(3, 3600, monkeypatch) == [[[0], [1, 2, 3, 4, 5]]] * 3
-    assert turns(3, handful, monkeypatch) == [[[n] for n in range(6)]] * 3
+        assert await asyncio.gather(*readers) == [expected] * 3
 
 
 async def test_after_a_rest_what_the_engine_handed_over_meanwhile_is_written(monkeypatch):
@@ -303,45 +296,38 @@ async def test_a_reader_is_not_cut_off_because_the_loop_was_held_up():
 SCOPE = {"type": "http", "state": {"context": RequestContext(lambda _stream: None)}}
 
 
-def writes(serializer: Callable[..., StreamSerializer], **sampling: Any) -> list[list[Any]]:
+async def writes(serializer: Callable[..., StreamSerializer], **sampling: Any) -> list[list[Any]]:
     """The events of each write of a streamed answer, after its headers."""
+    sent: list[bytes] = []
 
-    async def test() -> list[bytes]:
-        sent: list[bytes] = []
+    async def receive() -> Message:
+        return await asyncio.Future()  # the client stays
 
-        async def receive() -> Message:
-            return await asyncio.Future()  # the client stays
+    async def send(message: Message) -> None:
+        sent.append(message.get("body", b""))
 
-        async def send(message: Message) -> None:
-            sent.append(message.get("body", b""))
-
-        async with running() as bridge:
-            prompt = Prompt(TOKENIZER.encode("x"), SamplingParams(**sampling))
-            answer = StreamedAnswer(
-                Models(bridge), None, GenerationRequest(lambda _bridge: [prompt]), serializer
-            )
-            await answer(SCOPE, receive, send)
-        return sent
-
-    _head, *pieces = asyncio.run(test())
-    return [sse_data(piece.decode()) for piece in pieces]
+    async with running() as bridge:
+        prompt = Prompt(TOKENIZER.encode("x"), SamplingParams(**sampling))
+        request = GenerationRequest(lambda _bridge: [prompt])
+        await StreamedAnswer(Models(bridge), None, request, serializer)(SCOPE, receive, send)
+    return [sse_data(piece.decode()) for piece in sent[1:]]
 
 
-def chat_writes(*, include_usage: bool = False, **sampling: Any) -> list[list[Any]]:
+async def chat_writes(*, include_usage: bool = False, **sampling: Any) -> list[list[Any]]:
     options = {"include_usage": include_usage}
     body = ChatRequest.model_validate({"messages": [], "stream": True, "stream_options": options})
-    return writes(partial(ChatSerializer, body, ServerSettings()), **sampling)
+    return await writes(partial(ChatSerializer, body, ServerSettings()), **sampling)
 
 
-def test_the_last_token_and_the_end_leave_in_one_write():
-    pieces = writes(TeachingSerializer, max_tokens=3)
+async def test_the_last_token_and_the_end_leave_in_one_write():
+    pieces = await writes(TeachingSerializer, max_tokens=3)
     *rest, last = [[event.get("token") for event in piece] for piece in pieces]
     assert [token for piece in (*rest, last) for token in piece] == ["a", "b", "c", None]
     assert last[-2:] == ["c", None]
 
 
-def test_the_roles_of_a_chat_leave_in_one_write_with_its_first_tokens():
-    pieces = chat_writes(max_tokens=4, n=2)
+async def test_the_roles_of_a_chat_leave_in_one_write_with_its_first_tokens():
+    pieces = await chat_writes(max_tokens=4, n=2)
     deltas = [
         [event["choices"][0]["delta"] for event in piece if event != "[DONE]"] for piece in pieces
     ]
@@ -351,10 +337,10 @@ def test_the_roles_of_a_chat_leave_in_one_write_with_its_first_tokens():
     assert sum("role" in delta for piece in deltas for delta in piece) == 2
 
 
-def test_a_chat_without_text_has_a_role_and_an_end():
+async def test_a_chat_without_text_has_a_role_and_an_end():
     *chunks, usage, done = [
         event
-        for piece in chat_writes(max_tokens=4, stop=["a"], include_usage=True)
+        for piece in await chat_writes(max_tokens=4, stop=["a"], include_usage=True)
         for event in piece
     ]
     choices = [chunk["choices"][0] for chunk in chunks]
@@ -366,14 +352,14 @@ def test_a_chat_without_text_has_a_role_and_an_end():
     assert done == "[DONE]"
 
 
-def test_the_role_of_a_chat_comes_with_a_first_token_that_is_held_back():
+async def test_the_role_of_a_chat_comes_with_a_first_token_that_is_held_back():
     """The time to the first chunk is the time to the first token, whatever text it gives."""
-    first, *_ = chat_writes(max_tokens=8, stop=["ab"])
+    first, *_ = await chat_writes(max_tokens=8, stop=["ab"])
     assert first[0]["choices"][0]["delta"] == {"role": "assistant", "content": ""}
 
 
-def test_log_probabilities_belong_to_the_tokens_of_a_chat_and_not_to_its_role():
-    chunks = [event for piece in chat_writes(max_tokens=3, logprobs=1) for event in piece]
+async def test_log_probabilities_belong_to_the_tokens_of_a_chat_and_not_to_its_role():
+    chunks = [event for piece in await chat_writes(max_tokens=3, logprobs=1) for event in piece]
     role, *tokens = [chunk["choices"][0] for chunk in chunks if chunk != "[DONE]"]
     assert (role["delta"]["role"], role["logprobs"]) == ("assistant", None)
     told = [token for one in tokens if one["logprobs"] for token in one["logprobs"]["content"]]

@@ -299,9 +299,6 @@ def test_serve_in_background_says_why_it_did_not_start():
     assert_names(str(failed.value), "--policy", "random")
 
 
-# Help
-
-
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_reads_well(name, monkeypatch):
     command = COMMANDS[name]
@@ -322,9 +319,6 @@ def test_help_reads_well(name, monkeypatch):
 def test_help_does_not_need_torch():
     check = "import underglass.commands, sys; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
-
-
-# Switches
 
 
 def test_a_background_server_knows_the_switches_without_an_opposite():

@@ -91,16 +91,6 @@ def test_a_number_that_is_none_of_this_runs_starts_over(url, number):
         assert again.dropped == []
 
 
-def test_viewers_hear_that_the_server_is_about_to_stop(serve, gate):
-    server = serve(gate=gate, server={"keep_alive": 1000.0})
-    caller = Caller(server.url, "/v1/completions", BODY, X_Client="gate")
-    with watch(server.url) as feed:
-        server.process.terminate()
-        assert feed.until_not_ready()
-        gate.write_text("open")
-    assert sse_data(caller.read_all())[-1]["full_text"] == "abcde"
-
-
 def test_a_full_disk_is_told_wherever_the_server_is_watched(serve, tmp_path):
     path = tmp_path / "class.jsonl"
     server = serve(trace_file=str(path))

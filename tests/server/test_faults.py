@@ -25,9 +25,6 @@ from tests.server.lmtp.wire import Wire
 BOTH_SHAPES = True
 
 
-# A forward pass that raises
-
-
 def test_a_failing_forward_pass_ends_its_requests_with_an_error(url):
     body = {"prompt": "x", "max_tokens": 9}
     failing = {"X-Client": "fail-after-3"}
@@ -50,9 +47,6 @@ def test_a_failing_forward_pass_ends_its_requests_with_an_error(url):
         *before, error, done = sse_data(post(url, "/v1/chat/completions", chat, **failing).text)
         assert (error["error"]["code"], done) == ("forward_pass_failed", "[DONE]")
         assert bool(before) == bool(tokens)
-
-
-# The engine's own loop raises
 
 
 def test_a_broken_loop_ends_every_stream_and_is_said_on_ready(serve):
@@ -83,9 +77,6 @@ def test_a_broken_loop_ends_every_stream_and_is_said_on_ready(serve):
             503,
             "engine_failed",
         )
-
-
-# A forward pass that hangs
 
 
 def test_a_hanging_step_ends_what_waits_for_it_and_the_server_recovers(serve, gate):
@@ -146,9 +137,6 @@ def test_a_step_that_never_returns_does_not_keep_the_process(serve, gate):
     assert server.process.wait(30) == 0
 
 
-# Too many, too slow
-
-
 def test_a_slow_reader_is_disconnected_without_stalling_others(serve):
     url = serve(engine={"max_kv_tokens": 262_144}, server={"buffer_bytes": 100_000}).url
     with watch(url) as feed:
@@ -175,9 +163,6 @@ def test_a_reader_that_accepts_nothing_is_cut_off_after_a_while(serve):
     assert [event.reason for event in trace(url).of(RequestFinished)] == ["abort"]
     with suppress(ConnectionResetError):  # the kernel may have hung up already
         assert '"done"' not in slow.read_all()
-
-
-# The end
 
 
 @pytest.mark.parametrize("paused", [False, True])

@@ -6,8 +6,6 @@ import random
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import pytest
-
 from benchmarks.load import faults, leavers, overload, slow_readers, streams
 from benchmarks.load.client import Reply, ask, send
 from benchmarks.load.leavers import open_sockets
@@ -50,31 +48,27 @@ async def live_and_held(url: str) -> tuple[int, int]:
     return live, blocks["total"] - blocks["free"] - blocks["cached"]
 
 
-def test_http_bodies(serve, soak, first_seed):
+async def test_http_bodies(serve, soak, first_seed):
     count = 50_000 if soak else 300
     server = serve(engine=ENGINE, server={"log_window": LOG_WINDOW}, paused=False)
     print(f"{count} HTTP bodies, seed {first_seed}")
 
-    async def test() -> list[float]:
-        sockets, memory = open_sockets(server.process.pid), []
-        numbers = iter(range(first_seed, first_seed + count))
+    sockets, memory = open_sockets(server.process.pid), []
+    numbers = iter(range(first_seed, first_seed + count))
 
-        async def worker() -> None:
-            for number in numbers:
-                path, body = fuzz.body(random.Random(number))
-                try:
-                    judge(path, body, await (await send(server.url, path, body)).ended)
-                except Exception as error:
-                    raise AssertionError(f"seed {number}") from error
-                if number % (count // 10) == 0:
-                    memory.append(megabytes(server.process.pid))
+    async def worker() -> None:
+        for number in numbers:
+            path, body = fuzz.body(random.Random(number))
+            try:
+                judge(path, body, await (await send(server.url, path, body)).ended)
+            except Exception as error:
+                raise AssertionError(f"seed {number}") from error
+            if number % (count // 10) == 0:
+                memory.append(megabytes(server.process.pid))
 
-        await asyncio.gather(*(worker() for _ in range(AT_ONCE)))
-        assert await live_and_held(server.url) == (0, 0)
-        assert open_sockets(server.process.pid) == sockets
-        return memory
-
-    memory = asyncio.run(test())
+    await asyncio.gather(*(worker() for _ in range(AT_ONCE)))
+    assert await live_and_held(server.url) == (0, 0)
+    assert open_sockets(server.process.pid) == sockets
     print("resident memory of the server, MiB, after each tenth:", [round(one) for one in memory])
     if soak:
         assert memory[-1] < memory[2] + 50
@@ -119,28 +113,6 @@ async def test_lmtp_frames(soak, first_seed):
     )
     assert all(node.lock_ref == 0 for node in state.nodes.values())
     await bridge.stop()
-
-
-@pytest.mark.parametrize("count", [40])
-async def test_lmtp_frames_over_a_socket(url, count, soak, first_seed):
-    from websockets.asyncio.client import connect
-    from websockets.exceptions import ConnectionClosed
-
-    async def one(seed: int) -> None:
-        dice = random.Random(seed)
-        async with connect(url.replace("http", "ws") + "/lmtp") as socket:
-            for _ in range(count):
-                text = fuzz.frame(dice)
-                try:
-                    await socket.send(text.encode() if dice.random() < 0.05 else text)
-                except ConnectionClosed:  # binary frames are refused
-                    return
-
-    for seed in range(first_seed, first_seed + (250 if soak else 10)):
-        await one(seed)
-    async with asyncio.timeout(60):
-        while await live_and_held(url) != (0, 0):
-            pass
 
 
 # `benchmarks/load` on small counts: whatever happens, nothing is lost and nothing stays

@@ -38,9 +38,6 @@ async def worker(**options: float) -> AsyncIterator[GrammarWorker]:
     one.close()
 
 
-# The process
-
-
 async def test_a_grammar_that_takes_too_long_ends_the_process_and_the_next_one_works():
     async with worker(cpu_seconds=0.01) as one:
         with pytest.raises(GrammarError) as caught:
@@ -91,9 +88,6 @@ def test_the_process_ends_with_its_parent():
         parent.stderr.read()  # its end comes when both processes have ended
 
 
-# The turns
-
-
 SECONDS = {"slow": 1.0}
 
 
@@ -140,9 +134,6 @@ async def tried(*jobs: tuple[tuple[str, str], str]) -> list[str]:
 )
 def test_clients_take_turns(jobs, expected):
     assert asyncio.run(tried(*jobs)) == expected
-
-
-# With an engine
 
 
 def shaped(text: str, **fields: object) -> GenerationRequest:

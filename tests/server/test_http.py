@@ -138,15 +138,8 @@ def test_unknown_routes_and_wrong_methods(url):
         assert answer.headers["allow"] == allowed
 
 
-def test_a_prompt_that_is_longer_than_the_context(serve):
+def test_a_chat_without_a_limit_takes_what_is_left_of_the_context(serve):
     url = serve(max_context=32).url
-    for field, body in (
-        ("prompt", {"prompt": "x" * 40}),
-        ("max_tokens", {"prompt": "x" * 20, "max_tokens": 20}),
-    ):
-        answer = post(url, "/v1/completions", body)
-        assert (answer.status_code, answer.json()["error"]["param"]) == (400, field)
-    # Chat without a limit takes what is left of the context.
     answer = post(url, "/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}]})
     assert answer.json()["usage"]["total_tokens"] == 32
 

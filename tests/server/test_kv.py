@@ -96,9 +96,6 @@ def test_a_wrong_body_changes_nothing(servers):
     assert target.post("/kv/adopt", content=pages).json()["blocks"] == 6
 
 
-# The body alone
-
-
 def exported(blocks: int = 2, first: int = 1) -> bytes:
     data = bytes(range(blocks * 8))
     return encode_pages(ExportedPages(LAYOUT, first, blocks, data), list(range(99)))

@@ -98,9 +98,6 @@ def run_started(block_size: int) -> v.RunStarted:
     return v.RunStarted(2, {"block_size": block_size}, {}, {}, {}, "wall")
 
 
-# Over ZMQ
-
-
 @pytest.fixture(scope="module")
 def publishing() -> Iterator[str]:
     with start(kv_events="0", engine={"block_size": 4, "max_kv_tokens": 96}) as server:
@@ -230,8 +227,6 @@ def test_a_wrong_question_is_ignored():
         assert len(subscriber.replay(0)) == 1
     publisher.close()
 
-
-# The command line
 
 ADDRESSES = [
     ("5557", ("tcp://127.0.0.1:5557", "tcp://127.0.0.1:5558")),

@@ -73,9 +73,6 @@ def test_null_means_absent(url):
     assert answer.json()["choices"][0]["text"] == ALPHABET[:16]
 
 
-# The teaching stream, as curl and a class see it
-
-
 def test_curl_gets_one_event_per_token_and_the_whole_text(url):
     output, _ = curl(url, '{"prompt": "Once", "max_tokens": 30}').communicate(timeout=30)
     *tokens, last = sse_data(output.decode())

@@ -147,9 +147,6 @@ def test_a_sane_request_id_is_kept_and_another_one_replaced(url, sent):
             assert sent in SANE or given.isalnum()
 
 
-# The files
-
-
 def test_what_is_no_log_is_neither_followed_nor_overwritten_nor_waited_for(tmp_path):
     precious, pipe, missing = (tmp_path / name for name in ("thesis.txt", "pipe", "not there yet"))
     precious.write_text("a year's work")

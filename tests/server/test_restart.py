@@ -98,14 +98,8 @@ def test_an_open_feed_goes_on_with_the_new_run_from_its_first_event(serve):
         told = restart(url, policy="sjf")
         post(url, "/v1/completions", {"prompt": "x", "max_tokens": 3})
         feed.until_kind(RequestFinished)
-        feed.until_status(
-            run=told["run"],
-            previous={
-                "run": told["previous"],
-                "changed": {"policy": ["fcfs", "sjf"]},
-                "prompts": "none",
-            },
-        )
+        previous = {"changed": {"policy": ["fcfs", "sjf"]}, "prompts": "none"}
+        feed.until_status(run=told["run"], previous=previous | {"run": told["previous"]})
     assert feed.run == told["run"]
     assert feed.events[1:] == list(trace(url))
 

@@ -38,6 +38,7 @@ ROUTES: list[tuple[str, str, Any]] = [
     ("POST", "/v1/completions/render", {"prompt": "x"}),
     ("POST", "/v1/chat/completions", {"messages": MESSAGES}),
     ("POST", "/v1/chat/completions/render", {"messages": MESSAGES}),
+    ("POST", "/v1/responses/render", {"input": "x"}),
 ]
 NEED_NO_KEY = {"/health", "/ready", "/ping"}
 
@@ -78,14 +79,6 @@ def test_a_rendered_completion_is_what_a_completion_computes(url):
     sampling = first["sampling_params"]
     assert (sampling["max_tokens"], sampling["temperature"]) == (3, 0.5)
     assert first["features"] is None
-
-
-def test_a_rendered_chat_is_what_a_chat_computes(url):
-    body = {"messages": MESSAGES, "max_tokens": 3, "model": "any", "stream": True, "priority": 2}
-    rendered = post(url, "/v1/chat/completions/render", body).json()
-    post(url, "/v1/chat/completions", body)
-    assert rendered["token_ids"] == trace(url).of(RequestArrived)[-1].prompt
-    assert (rendered["stream"], rendered["priority"], rendered["model"]) == (True, 2, "any")
 
 
 def test_max_model_len_is_what_a_prompt_and_its_output_may_have(url):
@@ -141,16 +134,16 @@ def test_tokenize_has_the_ids_of_a_chat_with_the_same_fields(url, fields):
     body = {"messages": messages, "max_tokens": 1} | fields
     assert post(url, "/v1/chat/completions", body).status_code == 200
     assert tokens == trace(url).of(RequestArrived)[-1].prompt
-    assert tokens == post(url, "/v1/chat/completions/render", body).json()["token_ids"]
+    more = {"model": "any", "stream": True, "priority": 2}
+    rendered = post(url, "/v1/chat/completions/render", body | more).json()
+    assert tokens == rendered["token_ids"]
+    assert {name: rendered[name] for name in more} == more
 
 
 def test_tokenize_takes_the_tools_that_a_template_does_not_read(url):
     tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
     plain = post(url, "/tokenize", {"messages": MESSAGES}).json()
     assert post(url, "/tokenize", {"messages": MESSAGES, "tools": [tool]}).json() == plain
-
-
-# /tokenize and /detokenize: the ids are those that a request computes
 
 
 TEXTS = ["Once", "", "naïve 🙂", "<|user_end|> is a token", "tab\tand\nline"]

@@ -63,9 +63,6 @@ def test_the_key_is_the_whole_key(guarded, header, status):
     assert fetch(guarded, "/v1/models", headers=headers).status_code == status
 
 
-# CORS
-
-
 def preflight(url: str, path: str, origin: str, **headers: str) -> httpx.Response:
     asked = {"Origin": origin, "Access-Control-Request-Method": "POST"} | headers
     return fetch(url, path, "OPTIONS", headers=asked)
@@ -124,9 +121,6 @@ def test_a_named_site_may_hold_the_engine(guarded):
     assert post(guarded, "/engine/pause", Origin="https://evil.example", **KEY).status_code == 403
 
 
-# Bodies
-
-
 def received(caller: Caller) -> str:
     """An answer with an error object; the connection stays open after it."""
     data = b""
@@ -177,10 +171,7 @@ def test_a_chunked_body_is_refused_once_it_is_too_long(guarded):
     [
         ("[" * 65 + "]" * 65, "too_deep"),
         ("[" * 9000, "too_deep"),
-        ('{"a":' * 1500, "too_deep"),
-        ('{"prompt": "x", "user": {"a": ' + "[" * 70 + "]" * 70 + "}}", "too_deep"),
         ('{"prompt": "' + "[{" * 100 + '", "max_tokens": 1}', None),  # text is not nesting
-        ('{"prompt": "' + '\\"[' * 100 + '", "max_tokens": 1}', None),
         ('{"prompt": ' + json.dumps([[1]] * 100) + ', "max_tokens": 1, "stream": false}', None),
     ],
 )
@@ -191,9 +182,6 @@ def test_json_that_is_nested_too_deep(guarded, content, code):
         assert answer.status_code == 200, answer.text
     else:
         assert refusal(answer) == (400, code)
-
-
-# What is hardly HTTP
 
 
 @pytest.mark.parametrize(
@@ -298,13 +286,8 @@ def test_nothing_is_loaded_from_elsewhere(url):
 def test_only_the_pages_own_files_are_served(url):
     (PAGES / "live.html").resolve(strict=True)
     with http(url) as client:
-        for path in (
-            "/page/../app.py",
-            "/page/%2e%2e/app.py",
-            "/board/..%2fhtml.py",
-            "/page/",
-            "/page/x",
-        ):
+        above = "/page/../app.py", "/page/%2e%2e/app.py", "/board/..%2fhtml.py"
+        for path in (*above, "/page/", "/page/x"):
             assert refusal(client.get(path)) == (404, "not_found")
         assert client.get("/board/live_page.js").content == (BOARD / "live_page.js").read_bytes()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from server.process import BackgroundServer, serve_in_background
+from server.process import serve_in_background
 from tests.facts import assert_names
 from tests.server.harness import get, post
 
@@ -78,15 +78,9 @@ def test_nothing_is_hidden_where_the_directory_is_searched_last():
 
 @pytest.mark.usefixtures("folder")
 def test_a_background_server_starts_and_two_runs_are_compared():
+    completion = ("/v1/completions", {"prompt": "Once", "max_tokens": 2, "stream": False})
+    restart = ("/engine/restart", {"settings": {"max_batch_size": 4}})
     with serve_in_background(request_log="off") as server:
-        check_comparison(server)
-
-
-def check_comparison(server: BackgroundServer) -> None:
-    ask = {"prompt": "Once", "max_tokens": 2, "stream": False}
-    for number in range(2):
-        if number:
-            restart = {"settings": {"max_batch_size": 4}}
-            assert post(server.url, "/engine/restart", restart).status_code == 200
-        assert post(server.url, "/v1/completions", ask).status_code == 200
-    assert ["max_batch_size", "8", "4"] in get(server.url, "/compare")["facts"]["settings"]
+        for path, body in (completion, restart, completion):
+            assert post(server.url, path, body).status_code == 200
+        assert ["max_batch_size", "8", "4"] in get(server.url, "/compare")["facts"]["settings"]

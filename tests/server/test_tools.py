@@ -60,9 +60,6 @@ def check_weather(arguments: str) -> None:
     assert 1 <= weather["days"] <= 9
 
 
-# Forced calls
-
-
 @pytest.mark.parametrize(("tools", "stream"), [([NOW], False), (TOOLS, True)])
 def test_required_ends_although_the_model_repeats_its_call(client, tools, stream):
     """With the default of max_tokens."""
@@ -112,9 +109,6 @@ def test_no_call_is_possible_with_none(client):
     (choice,) = complete(client, tool_choice="none").choices
     assert choice.message == plain.message
     assert choice.message.tool_calls is None
-
-
-# Streams
 
 
 def deltas_of(url: str, **fields: Any) -> list[dict[str, Any]]:
@@ -180,9 +174,6 @@ def test_logprobs_cover_every_token(url):
     assert len(tokens) == whole["usage"]["completion_tokens"]
 
 
-# Conversations
-
-
 def test_a_conversation_with_results_goes_on(client, url):
     """The bundled template knows no tools: a call is content, and its result is the user's."""
     (first,) = complete(client, **ONE).choices
@@ -224,9 +215,6 @@ def test_messages_for_a_template_without_tools():
     assert messages[2]["content"] == "c"
 
 
-# Schemas
-
-
 def test_tools_with_definitions_of_the_same_name_keep_their_own(client):
     def tool(name: str, unit: str) -> dict[str, Any]:
         parameters = {
@@ -258,8 +246,6 @@ def test_the_schema_of_required():
     assert names == ["get_weather", "now"]
     assert schema["$defs"]["get_weather"] == WEATHER["function"]["parameters"]
 
-
-# auto
 
 # Qwen's way to write calls, between the bundled model's marks.
 HERMES = """{{- bos_token }}

@@ -43,9 +43,6 @@ def child(server: BackgroundServer) -> psutil.Process:
     return found
 
 
-# The engine's process ends
-
-
 def test_kill_9_of_the_engine_is_told_to_all_clients_and_the_engine_is_started_again(
     serve, tmp_path
 ):
@@ -180,9 +177,6 @@ def test_a_model_of_a_directory_that_dies_is_loaded_again_and_the_first_one_serv
         assert first.is_running()
 
 
-# The server's process ends
-
-
 @pytest.mark.parametrize("trouble", ["gate", "hang"])
 def test_the_engine_ends_although_a_step_hangs_or_holds_the_gil(serve, gate, trouble):
     server = serve(two_processes=True, gate=gate)
@@ -205,9 +199,6 @@ def test_signals_for_the_whole_group_do_not_end_the_engine():
         server.process.send_signal(signal.SIGINT)
         assert server.process.wait(30) == 0
     assert not engine.is_running()
-
-
-# The start
 
 
 @pytest.mark.parametrize(

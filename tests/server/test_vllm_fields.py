@@ -16,7 +16,10 @@ PROMPT = "Once upon a time"
 SUM = [{"role": "user", "content": "What is 17 + 25?"}]
 TOOL_TEXT = "<|python_start|>17+25<|python_end|><|output_start|>42<|output_end|>"
 ANSWER = "17 + 25 = 42."
-ENDPOINTS = ["completions", "chat"]
+ENDPOINTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "completions": ("/v1/completions", {"prompt": PROMPT}),
+    "chat": ("/v1/chat/completions", {"messages": SUM}),
+}
 
 
 class Caller:
@@ -27,13 +30,9 @@ class Caller:
 
     def send(self, **fields: Any) -> Any:
         """The status, and the response or the list of chunks."""
-        body: dict[str, Any] = {"model": "any", "stream": self.stream, "temperature": 0}
-        if self.endpoint == "chat":
-            body |= {"messages": SUM}
-        else:
-            body |= {"prompt": PROMPT}
-        path = "/v1/chat/completions" if self.endpoint == "chat" else "/v1/completions"
-        answer = post(self.url, path, body | fields)
+        body = {"model": "any", "stream": self.stream, "temperature": 0}
+        path, asked = ENDPOINTS[self.endpoint]
+        answer = post(self.url, path, body | asked | fields)
         if answer.status_code != 200:
             return answer.status_code, answer.json()["error"]
         if not self.stream:
@@ -86,9 +85,6 @@ whole = callers(*product(ENDPOINTS, [False]))
 streamed = callers(*product(ENDPOINTS, [True]))
 
 
-# skip_special_tokens
-
-
 def test_a_chat_has_the_answer_and_no_tool_call(chat, url):
     assert chat.text() == ANSWER
     assert chat.text(skip_special_tokens=True) == ANSWER
@@ -136,9 +132,6 @@ def test_the_teaching_stream_shows_all_tokens_unless_asked_otherwise(url):
     assert last["finish_reason"] == "length"
 
 
-# Ends
-
-
 def test_the_stop_string_is_the_stop_reason(ask):
     plain = ask.text(max_tokens=20)
     stop = plain[5:8]
@@ -160,9 +153,6 @@ def test_the_stop_token_is_the_stop_reason(ask):
     assert end["token_ids"] == ids[: ids.index(token) + 1]
     (kept,) = ask.choices(**fields, stop_token_ids=[token], include_stop_str_in_output=True)
     assert kept["text"] == end["text"] + TOKENIZER.decode([token])
-
-
-# Token ids and log-probabilities of the prompt
 
 
 def test_token_ids_are_those_of_the_log(ask, url):
@@ -225,9 +215,6 @@ def test_prompt_logprobs_need_a_whole_response(streamed, url):
     assert error["param"] == "prompt_logprobs"
 
 
-# Usage in every chunk
-
-
 def test_continuous_usage(streamed):
     options = {"include_usage": True, "continuous_usage_stats": True}
     fields = {"max_tokens": 5, "n": 2, "temperature": 1.0, "ignore_eos": True}
@@ -245,9 +232,6 @@ def test_continuous_usage(streamed):
     assert so_far == {0: 5, 1: 5}
     assert closing["choices"] == []
     assert closing["usage"]["completion_tokens"] == 10
-
-
-# Prompts
 
 
 def test_the_last_message_is_continued(chat, url):
@@ -296,8 +280,8 @@ def test_truncated_prompts(ask, url, side):
 
 def test_a_prompt_that_is_too_long_is_cut_to_what_fits(whole, url):
     long = "Once upon a time " * 2000
-    fields = {"prompt": long} if whole.endpoint == "completions" else {}
-    fields = fields or {"messages": [{"role": "user", "content": long}]}
+    fields = {"prompt": long, "messages": [{"role": "user", "content": long}]}
+    fields = {name: value for name, value in fields.items() if name in ENDPOINTS[whole.endpoint][1]}
     assert whole.refused(max_tokens=7, **fields) in ("prompt", "messages")
     (choice,) = whole.choices(max_tokens=7, truncate_prompt_tokens=-1, ignore_eos=True, **fields)
     arrived = trace(url).of(RequestArrived)[-1]
@@ -305,9 +289,6 @@ def test_a_prompt_that_is_too_long_is_cut_to_what_fits(whole, url):
     assert arrived.max_tokens == 7
     assert len(arrived.prompt) > 1000
     assert len(arrived.prompt) + 7 == trace(url)[0].model["max_context"]
-
-
-# More samples than seats
 
 
 def test_samples_beyond_the_batch_are_queued(ask, url):

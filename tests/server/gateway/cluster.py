@@ -1,11 +1,13 @@
 """A gateway process over real servers, and a viewer of its feed."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from engine.cluster.cluster_log import ClusterLog
 from engine.cluster.events import AnyClusterEvent
+from server.gateway.replica_set import Member
 from server.process import BackgroundServer
 from tests.server.harness import EventStream, ForkedServer, fetch
 
@@ -38,6 +40,18 @@ class ClusterFeed(EventStream):
         """Read on until exactly these replicas accept requests."""
         while {one["id"] for one in self.status.get("replicas", ()) if one["ready"]} != set(ids):
             next(self._read())
+
+
+class Announced:
+    """A replica set whose members come and go as a test says."""
+
+    async def start(
+        self, add: Callable[[Member], None], remove: Callable[[str, str], None]
+    ) -> None:
+        self.add, self.remove = add, remove
+
+    async def stop(self) -> None:
+        del self.add, self.remove
 
 
 def cluster_trace(url: str) -> ClusterLog:

@@ -17,7 +17,7 @@ from server.gateway.follower import Times
 from server.gateway.gateway import Gateway
 from server.gateway.replica_set import Member, UrlSet
 from server.process import BackgroundServer
-from tests.server.gateway.cluster import ClusterFeed, cluster_trace
+from tests.server.gateway.cluster import Announced, ClusterFeed, cluster_trace
 from tests.server.harness import Feed, post, trace
 from tests.server.lmtp.wire import Wire
 from visualizer import read
@@ -259,15 +259,3 @@ async def test_removed_member_gets_no_requests_but_may_finish(serve):
         await until(gateway, lambda: happened(gateway, ReplicaLeft))
         assert happened(gateway, ReplicaLeft)[0].why == "scaled down"
         assert not gateway.followers
-
-
-class Announced:
-    """A replica set whose members come and go as a test says."""
-
-    async def start(
-        self, add: Callable[[Member], None], remove: Callable[[str, str], None]
-    ) -> None:
-        self.add, self.remove = add, remove
-
-    async def stop(self) -> None:
-        pass

@@ -3,9 +3,8 @@
 The replicas check every read of KV: a token from KV that was moved wrongly would fail its request.
 """
 
-import asyncio
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -20,8 +19,9 @@ from server.gateway.roles import parse_roles
 from server.process import BackgroundServer
 from tests.facts import raises_naming
 from tests.server.app_under_test import TOKENIZER, next_letter
-from tests.server.gateway.cluster import ClusterFeed, cluster_trace, start_gateway
-from tests.server.harness import http, post, start, until
+from tests.server.gateway.cluster import Announced, ClusterFeed, cluster_trace, start_gateway
+from tests.server.gateway.conftest import wait_for
+from tests.server.harness import ending, http, post, start, until
 
 KEY = "key"
 TEXT = "Once upon a time there was a gateway with several replicas. "
@@ -32,23 +32,14 @@ GATEWAY_KEY = {"X-Underglass-Cluster-Key": KEY}
 @contextmanager
 def cluster(prefill: int = 1, decode: int = 1) -> Iterator[list[BackgroundServer]]:
     """A gateway, prefill replicas and decode replicas; the costs have been measured."""
-    servers = []
-    try:
-        for _ in range(prefill + decode):
-            servers.append(
-                start(checking=True, engine={"max_kv_tokens": 4096}, server={"cluster_key": KEY})
-            )
-        urls = [server.url for server in servers]
+    options = dict(engine={"max_kv_tokens": 4096}, server={"cluster_key": KEY})
+    with ending(start) as serve, ending(start_gateway) as gateway:
+        servers = [serve(checking=True, **options) for _ in range(prefill + decode)]
         roles = f"prefill={prefill},decode={decode}"
-        servers.insert(0, start_gateway(*urls, key=KEY, roles=roles))
-        with ClusterFeed(servers[0].url) as feed:
-            feed.until_ready(*(str(number) for number in range(len(urls))))
-        until(servers[0].url, "/health", lambda told: told.json()["moving"])
-        yield servers
-    finally:
-        for server in servers:
-            server.process.kill()
-            server.stop()
+        first = gateway(*(server.url for server in servers), key=KEY, roles=roles)
+        wait_for(first.url, *(str(number) for number in range(len(servers))))
+        until(first.url, "/health", lambda told: told.json()["moving"])
+        yield [first, *servers]
 
 
 @pytest.fixture(scope="module")
@@ -215,46 +206,30 @@ def test_roles_are_read(text, replicas, roles):
     assert parse_roles(text, replicas) == roles
 
 
-WRONG = """prefill
-prefill=1
-decode=2
-prefill=1,decode=2
-prefill=0,decode=2
-prefill=1,prefill=1
-prefill=-1,decode=3
-prefill=1,decode=1,other=0
-prefill=x,decode=1"""
+WRONG = """
+prefill prefill=1 decode=2 prefill=1,decode=2 prefill=0,decode=2 prefill=1,prefill=1 prefill=-1,decode=3
+prefill=1,decode=1,other=0 prefill=x,decode=1
+"""
 
 
-@pytest.mark.parametrize("text", ["", *WRONG.splitlines()])
+@pytest.mark.parametrize("text", ["", *WRONG.split()])
 def test_wrong_roles_are_refused(text):
     with raises_naming(ConfigError, "roles"):
         parse_roles(text, 2)
 
 
-def test_a_replacement_takes_the_role_of_a_removed_replica():
-    told: dict[str, Callable[..., None]] = {}
-
-    class Changing:
-        async def start(
-            self, add: Callable[[Member], None], remove: Callable[[str, str], None]
-        ) -> None:
-            told.update(add=add, remove=remove)
-
-        async def stop(self) -> None:
-            told.clear()
-
+async def test_a_replacement_takes_the_role_of_a_removed_replica():
     roles: dict[str, str] = {}
-    replicas = WithRoles(Changing(), parse_roles("prefill=1,decode=2", 3))
-    start = replicas.start(lambda one: roles.update({one.id: one.role}), lambda *_: None)
-    asyncio.run(start)
+    members = Announced()
+    replicas = WithRoles(members, parse_roles("prefill=1,decode=2", 3))
+    await replicas.start(lambda one: roles.update({one.id: one.role}), lambda *_: None)
     for id_ in "abcd":  # one more than the roles
-        told["add"](Member(id_, "http://127.0.0.1"))
-    told["remove"]("a", "it is gone")
-    told["add"](Member("e", "http://127.0.0.1"))
+        members.add(Member(id_, "http://127.0.0.1"))
+    members.remove("a", "it is gone")
+    members.add(Member("e", "http://127.0.0.1"))
     assert roles == dict(a="prefill", b="decode", c="decode", d="decode", e="prefill")
-    asyncio.run(replicas.stop())
-    assert not told
+    await replicas.stop()
+    assert not hasattr(members, "add")
 
 
 def test_roles_need_replicas_and_their_key():

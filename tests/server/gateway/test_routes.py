@@ -12,6 +12,7 @@ from tests.server.gateway.cluster import cluster_trace
 from tests.server.harness import Feed, fetch, get, http, metrics, post, refusal, until_ready
 from tests.server.sdk import lenient, sdk
 from tests.server.test_openapi import HEALTH, RESPONSES, ROUTES, operations
+from tests.server.test_routes import ROUTES as SERVED
 from visualizer import read
 
 Pair = tuple[BackgroundServer, BackgroundServer, BackgroundServer]
@@ -49,23 +50,11 @@ def test_response_names_replica_and_its_request_and_keeps_the_request_id(url):
     assert row.label == "Ada"
 
 
+MORE = ("/join", "/", "/docs", "/openapi.json")
+
+
 @pytest.mark.parametrize(
-    ("method", "path", "body"),
-    [
-        ("GET", "/ping", None),
-        ("GET", "/version", None),
-        ("GET", "/ready", None),
-        ("GET", "/join", None),
-        ("GET", "/v1/models/alphabet", None),
-        ("POST", "/tokenize", {"prompt": "x"}),
-        ("POST", "/detokenize", {"tokens": [104]}),
-        ("POST", "/v1/completions/render", {"prompt": "x"}),
-        ("POST", "/v1/chat/completions/render", {"messages": MESSAGES}),
-        ("POST", "/v1/responses/render", {"input": "x"}),
-        ("GET", "/", None),
-        ("GET", "/docs", None),
-        ("GET", "/openapi.json", None),
-    ],
+    ("method", "path", "body"), [*SERVED, *(("GET", path, None) for path in MORE)]
 )
 def test_gateway_answers_as_a_replica_does(pair, method, path, body):
     statuses, kinds = [], []
@@ -130,9 +119,6 @@ def test_full_queue_of_a_replica_reaches_the_client(serve, gateway):
     assert int(second.headers["retry-after"]) >= 1
 
 
-# The gateway's OpenAPI document has every route of one server that works on a gateway
-
-
 ONE_ENGINE = {
     "POST /engine/restart",
     "POST /engine/screen",
@@ -150,9 +136,6 @@ def test_gateway_has_the_routes_of_one_server_and_describes_them(url):
     for name, operation in described.items():
         assert operation["description"] and operation["tags"], name
         assert set(operation["responses"]) == RESPONSES | HEALTH.get(name, set()), name
-
-
-# The teacher's controls through a gateway, and the cluster's key
 
 
 def paused(*servers: BackgroundServer) -> list[bool]:

@@ -61,7 +61,7 @@ def test_a_client_that_does_not_read_is_disconnected_without_delaying_others(ser
 
 
 def test_a_stopping_server_lets_streams_finish_and_takes_no_more(serve):
-    server = serve(paused=True)
+    server = serve(paused=True, server={"keep_alive": 1000.0})  # viewers are told without delay
     with Wire(server.url) as wire, Feed(server.url) as feed:
         wire.queued(1, [120], max_tokens=5)
         server.process.terminate()
