@@ -32,7 +32,5 @@ def benchmark(servers: Servers, kind: str, request_format: str) -> None:
 
 
 session.loads(
-    benchmark,
-    chat=("chat", "/v1/chat/completions"),
-    completions=("completions", "/v1/completions"),
+    benchmark, chat=("chat", "/v1/chat/completions"), completions=("completions", "/v1/completions")
 )

@@ -3,12 +3,12 @@
 import asyncio
 import json
 import threading
-from typing import Any, Literal
+from typing import Any
 
 import openai
 from openai import AsyncOpenAI, OpenAI
-from pydantic import BaseModel, Field
 
+from tests.clients.animal import Animal
 from tests.clients.checks import (
     ANIMAL,
     DESCRIBE,
@@ -167,13 +167,6 @@ def seed(servers: Servers) -> None:
 
         same(text(1), text(1))
         assert len({text(number) for number in range(4)}) > 1, "no seed changes anything"
-
-
-class Animal(BaseModel):
-    """An animal and its legs."""
-
-    animal: Literal["owl", "cat", "ant"]
-    legs: int = Field(ge=0, le=9)
 
 
 NOTE: Any = {"type": "function", "function": {"name": "note", "parameters": ANIMAL}}

@@ -2,15 +2,8 @@
 
 import pytest
 
+from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
-from engine.core.log.vocabulary import (
-    Event,
-    RequestArrived,
-    RunStarted,
-    ScheduledRow,
-    StepFinished,
-    StepScheduled,
-)
 from engine.core.sampling_params import SamplingParams
 from server.core.admission import Admission
 from server.core.commands import Prompt
@@ -23,9 +16,9 @@ from tests.server.harness import post, refusal, sse_data, trace, watch
 def waiting(*requests: tuple[int, int, int]) -> State:
     """A queue of (prompt tokens, max_tokens, samples)."""
     state = State()
-    state.apply(RunStarted(1, {"num_blocks": 1, "block_size": 16}, {}, {}, {}, "wall"))
+    state.apply(v.RunStarted(1, {"num_blocks": 1, "block_size": 16}, {}, {}, {}, "wall"))
     for id_, (tokens, max_tokens, n) in enumerate(requests):
-        arrived = RequestArrived(id_ + 1, [0] * tokens, [""] * tokens, "", max_tokens, n, 0, {})
+        arrived = v.RequestArrived(id_ + 1, [0] * tokens, [""] * tokens, "", max_tokens, n, 0, {})
         state.apply(arrived)
     return state
 
@@ -34,9 +27,12 @@ def prompt(tokens: int, max_tokens: int, n: int = 1) -> list[Prompt]:
     return [Prompt([0] * tokens, SamplingParams(max_tokens=max_tokens, n=n))]
 
 
-def step(tokens: int, seconds: float) -> list[Event]:
-    rows = [ScheduledRow(1, 0, tokens)]
-    return [StepScheduled(rows, []), StepFinished([], 0, t={"start": 0, "end": int(seconds * 1e6)})]
+def step(tokens: int, seconds: float) -> list[v.Event]:
+    rows = [v.ScheduledRow(1, 0, tokens)]
+    return [
+        v.StepScheduled(rows, []),
+        v.StepFinished([], 0, t={"start": 0, "end": int(seconds * 1e6)}),
+    ]
 
 
 def test_tokens_are_prompts_and_all_output_of_all_samples():
@@ -91,4 +87,4 @@ def test_over_the_token_limit_there_is_429(serve):
         post(url, "/engine/resume")
         assert len(sse_data(caller.read_all())) == 41
         assert len(sse_data(small.read_all())) == 6
-    assert len(trace(url).of(RequestArrived)) == 2
+    assert len(trace(url).of(v.RequestArrived)) == 2

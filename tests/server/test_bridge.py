@@ -241,9 +241,6 @@ async def test_a_wake_that_comes_too_late_hands_nothing_over():
     assert [gain.ids for gain in await waiting] == [[2]]
 
 
-# The output that waits for a slow reader: merged per choice, nothing lost, and bounded
-
-
 def token_of(choice: int, token: int, *, forced: bool = False) -> OutputDelta:
     text = chr(token)
     logprobs = Logprobs([text], [-0.5], [[(token, -0.5), (1, -2.0)]], [forced])

@@ -31,19 +31,15 @@ def test_eight_requests_at_once_give_the_same_log_every_time(serve):
     assert texts == {one["label"]: "abcdefghijk"[: one["max_tokens"]] for one in EIGHT}
 
 
-def test_pause_queue_step_and_resume(serve):
+async def test_pause_queue_step_and_resume(serve):
     client = Client(serve().url)
-
-    async def lesson() -> list[StreamEvent]:
-        client.pause()
-        streams = await client.queue(EIGHT)
-        assert [stream.request for stream in streams] == list(range(1, 9))
-        assert client.health()["waiting"] == 8
-        assert client.step(2) == 2
-        client.resume()
-        return [event async for event in client.read(streams)]
-
-    events = asyncio.run(lesson())
+    client.pause()
+    streams = await client.queue(EIGHT)
+    assert [stream.request for stream in streams] == list(range(1, 9))
+    assert client.health()["waiting"] == 8
+    assert client.step(2) == 2
+    client.resume()
+    events = [event async for event in client.read(streams)]
     assert [event.at for event in events] == sorted(event.at for event in events)
     for one in EIGHT:
         mine = [event for event in events if event.label == one["label"]]

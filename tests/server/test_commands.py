@@ -327,9 +327,6 @@ def test_a_background_server_knows_the_switches_without_an_opposite():
     assert flags - WITH_AN_OPPOSITE["serve"] == SWITCHES
 
 
-# `underglass why`: the answers of a log on the console, and one line for what it cannot answer
-
-
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 VLLM = FIXTURES / "vllm" / "vllm_tight.jsonl.gz"
 OWN = FIXTURES / "logs" / "schema_2_hash.jsonl"

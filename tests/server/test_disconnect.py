@@ -5,16 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from engine.core.log.vocabulary import Preempted, RequestArrived, RequestFinished, StepFinished
-from tests.server.harness import (
-    Caller,
-    get,
-    http_request,
-    post,
-    sse_data,
-    start,
-    until,
-    watch,
-)
+from tests.server.harness import Caller, get, http_request, post, sse_data, start, until, watch
 
 STEPS = {"waiting": 0, "prefilling": 2, "active": 12}
 BODIES = {

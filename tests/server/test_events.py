@@ -8,15 +8,9 @@ import pytest
 from starlette.types import Message
 
 from engine.core.engine import Engine
+from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
 from engine.core.log.log import EventLog
-from engine.core.log.vocabulary import (
-    Keyframe,
-    RequestArrived,
-    RequestFinished,
-    RunStarted,
-    StepFinished,
-)
 from server.api import live
 from server.core.event_log import Outbox, Window
 from tests.engine.workloads import make_engine, play, random_workload
@@ -44,9 +38,9 @@ def test_a_viewer_from_the_start_sees_what_the_trace_has(serve):
         assert feed.keyframe().seq == 0  # run_started is event 0
         for _ in range(3):
             post(url, "/v1/completions", BODY)
-        feed.until_kind(RequestFinished, 3)
+        feed.until_kind(v.RequestFinished, 3)
     log = trace(url)
-    assert isinstance(log[0], RunStarted)
+    assert isinstance(log[0], v.RunStarted)
     assert feed.events[1:] == log.since(1)
     assert feed.seq == log.next_seq - 1
     assert feed.state.core() == log.state().core()
@@ -59,8 +53,8 @@ def test_a_viewer_that_comes_back_gets_what_it_missed_and_no_keyframe(url):
     post(url, "/v1/completions", BODY)
     with Feed(url, last_event_id=f"{feed.run}:{last}") as again:
         again.state = feed.state
-        again.until_kind(RequestFinished)
-    assert not any(isinstance(event, Keyframe) for event in again.events)
+        again.until_kind(v.RequestFinished)
+    assert not any(isinstance(event, v.Keyframe) for event in again.events)
     assert again.events == trace(url).since(last + 1)
     assert again.dropped == []
 
@@ -76,7 +70,7 @@ def test_a_viewer_that_missed_too_much_learns_the_count_and_starts_over(serve, l
         keyframe = feed.keyframe()
     assert feed.dropped == [keyframe.seq - last]
     log = trace(url)
-    assert isinstance(log[0], Keyframe)
+    assert isinstance(log[0], v.Keyframe)
     assert len(log) == 21
     assert feed.state.core() == log.state().core()
 
@@ -122,7 +116,7 @@ def test_the_trace_on_disk_is_the_log(serve, tmp_path):
     server.process.kill()
     server.process.wait()
     log = EventLog.load(path)
-    assert isinstance(log[0], RunStarted)
+    assert isinstance(log[0], v.RunStarted)
     assert log.state().core() == expected
 
 
@@ -166,19 +160,21 @@ def test_a_late_viewer_that_asks_for_the_past_gets_the_window_and_then_what_foll
     with Feed(url) as first:
         first.keyframe()
         caller = Caller(url, "/v1/completions", {"prompt": "A", "max_tokens": 60})
-        first.until_kind(RequestArrived)
+        first.until_kind(v.RequestArrived)
         post(url, "/engine/step", {"steps": 30})
         # `first` may fall behind the small window and never see the step's end.
-        while not any(isinstance(event, StepFinished) and event.step == 30 for event in trace(url)):
+        while not any(
+            isinstance(event, v.StepFinished) and event.step == 30 for event in trace(url)
+        ):
             pass
         kept = list(trace(url))
         with Feed(url, past=True) as late:
             late.until(lambda _event: len(late.events) == len(kept))
             assert late.events == kept
-            assert isinstance(kept[0], Keyframe if window == 50 else RunStarted)
+            assert isinstance(kept[0], v.Keyframe if window == 50 else v.RunStarted)
             assert len(kept) == (51 if window == 50 else late.seq + 1)
             post(url, "/engine/step", {"steps": 2})
-            late.until(lambda event: isinstance(event, StepFinished) and event.step == 32)
+            late.until(lambda event: isinstance(event, v.StepFinished) and event.step == 32)
         assert late.state.core() == trace(url).state(late.seq).core()
         with Feed(url, last_event_id=f"{late.run}:{late.seq}", past=True) as returned:
             returned.state = late.state

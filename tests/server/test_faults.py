@@ -236,9 +236,6 @@ def test_silence_is_filled_with_comments(serve):
         assert b"data:" not in received
 
 
-# A signal reaches the event loop, also where the loop itself cannot wait for one
-
-
 @pytest.mark.parametrize("loop_has_handlers", [True, False], ids=["posix", "windows"])
 def test_a_signal_calls_the_function_on_the_event_loop(loop_has_handlers, monkeypatch):
     def not_on_windows(self, number, call):

@@ -92,9 +92,6 @@ def test_an_https_request_to_the_http_port_is_logged(serve):
     assert "https" in server.output().lower()
 
 
-# Bodies that cannot be read, and requests that fit no route: an error object, never a 422 or a 500
-
-
 UTF_16, LATIN, LONG = '{"prompt": "x"}'.encode("utf-16"), b'{"prompt": "\xe9"}', b"9" * 5000
 NOT_READ: list[tuple[bytes, dict[str, str], int, list[str]]] = [
     *((one.encode(), {}, 400, []) for one in ("", "{", "[1]", "nonsense", '"text"', "\0", "NaN")),
@@ -142,9 +139,6 @@ def test_a_chat_without_a_limit_takes_what_is_left_of_the_context(serve):
     url = serve(max_context=32).url
     answer = post(url, "/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}]})
     assert answer.json()["usage"]["total_tokens"] == 32
-
-
-# Clients that the server accepts: names against DNS rebinding, and other sites' WebSockets
 
 
 OURS = """

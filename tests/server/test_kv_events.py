@@ -189,13 +189,8 @@ def test_a_slow_subscriber_sees_a_gap_that_is_replayed():
     def publish() -> None:
         nonlocal step
         step += 1
-        prompt = [step, *tokens[1:]]
-        publisher.publish(
-            [
-                v.RequestArrived(step, prompt, [], "", 1, 1, 0, {}),
-                v.BlocksStored(step, 0, [step], [0]),
-            ]
-        )
+        arrived = v.RequestArrived(step, [step, *tokens[1:]], [], "", 1, 1, 0, {})
+        publisher.publish([arrived, v.BlocksStored(step, 0, [step], [0])])
 
     with Subscriber(publisher.endpoint, publisher.replay_endpoint, rcvhwm=1, rcvbuf=4096) as slow:
         while not slow.arrives(10):

@@ -31,9 +31,6 @@ IDS = [5, 6, 7, 8]  # a prompt for every vocabulary
 PATIENCE = 60.0
 
 
-# The registry by itself, over models that recite the alphabet
-
-
 async def answer(models: Models, name: str | None) -> str:
     async with (
         models.lease(name) as bridge,

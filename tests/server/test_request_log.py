@@ -21,18 +21,7 @@ from server.http.request_log import LogWriter
 from server.process import BackgroundServer
 from tests.facts import assert_names
 from tests.server.bridges import alphabet
-from tests.server.harness import (
-    Caller,
-    Feed,
-    fetch,
-    get,
-    http,
-    post,
-    sse_data,
-    start,
-    trace,
-    watch,
-)
+from tests.server.harness import Caller, Feed, fetch, get, http, post, sse_data, start, trace, watch
 from visualizer import read
 from visualizer.reading.without_text import without_text
 

@@ -11,18 +11,6 @@ from pydantic import BaseModel, Field
 from tests.server.harness import post, start
 from tests.server.sdk import sdk
 
-TOOL: Any = {
-    "type": "function",
-    "name": "note",
-    "description": "Note the legs of an animal.",
-    "strict": True,
-    "parameters": {
-        "type": "object",
-        "properties": {"legs": {"type": "integer", "minimum": 0, "maximum": 9}},
-        "required": ["legs"],
-        "additionalProperties": False,
-    },
-}
 NAMED: Any = {"type": "function", "name": "note"}
 
 
@@ -32,6 +20,13 @@ class Legs(BaseModel):
     legs: int = Field(ge=0, le=9)
 
 
+TOOL: Any = NAMED | {
+    "description": "Note the legs of an animal.",
+    "strict": True,
+    "parameters": Legs.model_json_schema() | {"additionalProperties": False},
+}
+
+
 @pytest.fixture(scope="module")
 def bundled() -> Iterator[openai.OpenAI]:
     with start(model="bundled") as server, sdk(server.url) as client:
@@ -39,21 +34,14 @@ def bundled() -> Iterator[openai.OpenAI]:
 
 
 def test_the_conversation_is_that_of_a_chat(client):
+    talk = (("user", "How"), ("assistant", "So"), ("user", "Why?"))
+    first, second, last = messages = [{"role": role, "content": text} for role, text in talk]
     items: Any = [
-        {"role": "user", "content": [{"type": "input_text", "text": "How"}]},
-        {
-            "type": "message",
-            "role": "assistant",
-            "content": [{"type": "output_text", "text": "So"}],
-        },
-        {"role": "user", "content": "Why?"},
+        first | {"content": [{"type": "input_text", "text": "How"}]},
+        second | {"type": "message", "content": [{"type": "output_text", "text": "So"}]},
+        last,
     ]
     answer = client.responses.create(model="any", input=items)
-    messages: Any = [
-        {"role": "user", "content": "How"},
-        {"role": "assistant", "content": "So"},
-        {"role": "user", "content": "Why?"},
-    ]
     chat = client.chat.completions.create(model="any", messages=messages)
     assert answer.usage is not None
     assert chat.usage is not None

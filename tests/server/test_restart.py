@@ -1,29 +1,14 @@
 """Restart with other settings: a new run of the same model, and the old run's log kept."""
 
+import itertools
 from typing import Any
 
 import pytest
 
+from engine.core.log import vocabulary as v
 from engine.core.log.log import EventLog
-from engine.core.log.vocabulary import (
-    EnginePaused,
-    RequestArrived,
-    RequestFinished,
-    RunStarted,
-    StepStarted,
-)
 from tests.facts import assert_names
-from tests.server.harness import (
-    Caller,
-    Feed,
-    completed,
-    get,
-    post,
-    queue,
-    start,
-    trace,
-    watch,
-)
+from tests.server.harness import Caller, Feed, completed, get, post, queue, start, trace, watch
 
 BOTH_SHAPES = True
 
@@ -52,13 +37,9 @@ def ask(url: str, *names: str, max_tokens: int = 6) -> list[Caller]:
 
 def arrivals(log: EventLog) -> list[tuple[str, int]]:
     """Each request's label, with the step that it came before."""
-    step, found = 0, []
-    for event in log:
-        if isinstance(event, StepStarted):
-            step = event.step
-        elif isinstance(event, RequestArrived):
-            found.append((event.label, step + 1))
-    return found
+    begun = itertools.accumulate(isinstance(event, v.StepStarted) for event in log)
+    pairs = zip(log, begun, strict=True)
+    return [(event.label, step + 1) for event, step in pairs if isinstance(event, v.RequestArrived)]
 
 
 def decided(log: EventLog) -> list[bytes]:
@@ -80,7 +61,7 @@ def test_the_new_run_has_the_new_settings_and_the_old_log_is_kept(serve):
     assert told["changed"] == {"max_batch_size": [2, 3], "prefix_cache": ["radix", "hash"]}
     assert told["paused"] is False
     after = trace(url)
-    assert isinstance(after[0], RunStarted)
+    assert isinstance(after[0], v.RunStarted)
     assert (after[0].settings["prefix_cache"], after[0].settings["max_batch_size"]) == ("hash", 3)
     assert after[0].settings["token_budget"] == 32
     assert get(url, "/health")["step"] == 0
@@ -88,7 +69,7 @@ def test_the_new_run_has_the_new_settings_and_the_old_log_is_kept(serve):
     assert completed(url) == "abc"
     second = restart(url)
     assert (second["previous"], second["changed"]) == (told["run"], {})
-    assert isinstance(trace(url, previous="true")[0], RunStarted)
+    assert isinstance(trace(url, previous="true")[0], v.RunStarted)
     assert trace(url, previous="true")[0].settings["prefix_cache"] == "hash"  # type: ignore[union-attr]
 
 
@@ -97,7 +78,7 @@ def test_an_open_feed_goes_on_with_the_new_run_from_its_first_event(serve):
     with watch(url) as feed:
         told = restart(url, policy="sjf")
         post(url, "/v1/completions", {"prompt": "x", "max_tokens": 3})
-        feed.until_kind(RequestFinished)
+        feed.until_kind(v.RequestFinished)
         previous = {"changed": {"policy": ["fcfs", "sjf"]}, "prompts": "none"}
         feed.until_status(run=told["run"], previous=previous | {"run": told["previous"]})
     assert feed.run == told["run"]
@@ -117,7 +98,7 @@ def test_unfinished_requests_refuse_it_unless_they_may_be_ended(serve, async_sch
     assert told["paused"] is True
     for caller in callers:
         assert '"engine_restarted"' in caller.read_all()
-    ended = trace(url, previous="true").of(RequestFinished)
+    ended = trace(url, previous="true").of(v.RequestFinished)
     assert {event.request: event.reason for event in ended} == dict.fromkeys((1, 2, 3), "abort")
     health = get(url, "/health")
     assert (health["status"], health["failure"], health["trace_error"]) == ("ok", "", "")
@@ -159,13 +140,13 @@ def test_the_same_prompts_arrive_before_the_same_steps_and_make_the_same_run(ser
     new = trace(url)
     assert told["changed"] == {}
     assert decided(new) == decided(old)
-    assert len(new.of(EnginePaused)) == 1
+    assert len(new.of(v.EnginePaused)) == 1
 
     restart(url, prompts="same_steps", max_batch_size=4)
     until_idle(url)
     assert arrivals(trace(url))[:4] == arrivals(old)[:4]
     assert arrivals(trace(url))[4] == ("Eve", get(url, "/health")["step"] - 5)  # once it was idle
-    assert [event.reason for event in trace(url).of(RequestFinished)].count("abort") == 1
+    assert [event.reason for event in trace(url).of(v.RequestFinished)].count("abort") == 1
 
 
 def test_a_log_without_its_beginning_or_without_texts_cannot_be_submitted_again(serve):
@@ -230,7 +211,7 @@ def test_old_and_new_are_compared(serve):
     post(url, "/v1/completions", {"prompt": "Once upon a time", "max_tokens": 3})
     restart(url, prompts="same_steps", prefix_cache="off", max_batch_size=3)
     with Feed(url, past=True) as feed:
-        feed.until_kind(RequestFinished)
+        feed.until_kind(v.RequestFinished)
     compared = get(url, "/compare")
     assert compared["facts"]["names"] == ["the old run", "the new run"]
     changed = {name: values for name, *values in compared["facts"]["settings"]}

@@ -4,14 +4,7 @@ from typing import Any
 
 import pytest
 
-from engine.core.log.vocabulary import (
-    Preempted,
-    RadixEvicted,
-    RequestArrived,
-    RequestFinished,
-    StepScheduled,
-    StepStarted,
-)
+from engine.core.log import vocabulary as v
 from tests.facts import assert_names
 from tests.server.harness import Caller, Feed, get, post, queue, sse_data, trace, until, watch
 
@@ -36,21 +29,17 @@ def run_until(url: str, until: str, **fields: Any) -> dict[str, Any]:
 
 
 def step_of(url: str, kind: type[Any]) -> tuple[int, Any]:
-    step = 0
-    for event in trace(url):
-        if isinstance(event, StepStarted):
-            step = event.step
-        if isinstance(event, kind):
-            return step, event
-    raise AssertionError(f"no {kind.__name__}")
+    events = list(trace(url))
+    at = next(at for at, event in enumerate(events) if isinstance(event, kind))
+    return sum(isinstance(event, v.StepStarted) for event in events[:at]), events[at]
 
 
 @pytest.mark.parametrize(
     ("until", "kind", "who"),
     [
-        ("preemption", Preempted, "request"),
-        ("eviction", RadixEvicted, "needed_by"),
-        ("finish", RequestFinished, "request"),
+        ("preemption", v.Preempted, "request"),
+        ("eviction", v.RadixEvicted, "needed_by"),
+        ("finish", v.RequestFinished, "request"),
     ],
 )
 @pytest.mark.parametrize("async_scheduling", [False, True])
@@ -70,7 +59,7 @@ def test_it_stops_after_the_step_of_the_event_and_names_the_request(
         late.until_status(stopped=told)
         post(url, "/engine/pause")
         late.until_status(stopped=None)
-    assert sum(isinstance(event, StepStarted) for event in trace(url)) == stopped["step"]
+    assert sum(isinstance(event, v.StepStarted) for event in trace(url)) == stopped["step"]
 
 
 def test_it_stops_when_a_request_arrives_and_after_the_step_that_could_admit_it(serve, gate):
@@ -86,8 +75,8 @@ def test_it_stops_when_a_request_arrives_and_after_the_step_that_could_admit_it(
     assert '"reason":"arrival"' in stopped
     assert '"request":2,' in stopped
     events = list(trace(url))
-    arrived = max(at for at, event in enumerate(events) if isinstance(event, RequestArrived))
-    assert sum(isinstance(event, StepScheduled) for event in events[arrived:]) == 1
+    arrived = max(at for at, event in enumerate(events) if isinstance(event, v.RequestArrived))
+    assert sum(isinstance(event, v.StepScheduled) for event in events[arrived:]) == 1
 
 
 def test_a_request_that_was_left_waiting_before_does_not_count_again(serve):
@@ -157,13 +146,13 @@ def test_submissions_are_held_visibly_and_released_into_one_step(serve):
         feed.until_held("Ada", "Cy", "Dee")
         released = post(url, "/engine/release_submissions").json()
         assert released == {"holding": False, "requests": 3}
-        feed.until_kind(RequestFinished, 3)
+        feed.until_kind(v.RequestFinished, 3)
         feed.until_status(holding=False, held=[])
     for caller in callers:
         assert sse_data(caller.read_all())[-1]["full_text"] == "abcde"
-    first = next(event for event in trace(url) if isinstance(event, StepScheduled))
+    first = next(event for event in trace(url) if isinstance(event, v.StepScheduled))
     assert len(first.rows) == 3  # all of them in the first step
-    assert [event.label for event in trace(url).of(RequestArrived)] == ["Ada", "Cy", "Dee"]
+    assert [event.label for event in trace(url).of(v.RequestArrived)] == ["Ada", "Cy", "Dee"]
     assert post(url, "/engine/release_submissions").json()["requests"] == 0
 
 

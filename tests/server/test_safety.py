@@ -254,9 +254,6 @@ def test_head_answers_as_get_without_a_body(url, path):
         assert head.headers[name] == got.headers[name]
 
 
-# The live page's files: open to a browser, complete without any other server
-
-
 SHOWN = [path for path in PAGES.iterdir() if path.suffix in (".html", ".css")]
 FILES = [f"/page/{path.name}" for path in SHOWN] + ["/board/live_page.js", "/board/gateway_page.js"]
 

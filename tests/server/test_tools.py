@@ -48,9 +48,11 @@ NAMED = {"type": "function", "function": {"name": "get_weather"}}
 ONE = {"tool_choice": "required", "parallel_tool_calls": False}
 
 
+ASKED: dict[str, Any] = {"model": "any", "messages": [ASK], "tools": TOOLS, "temperature": 0}
+
+
 def complete(client: openai.OpenAI, **fields: Any) -> Any:
-    body = {"model": "any", "messages": [ASK], "tools": TOOLS, "temperature": 0} | fields
-    return client.chat.completions.create(**body)
+    return client.chat.completions.create(**ASKED | fields)
 
 
 def check_weather(arguments: str) -> None:
@@ -63,13 +65,12 @@ def check_weather(arguments: str) -> None:
 @pytest.mark.parametrize(("tools", "stream"), [([NOW], False), (TOOLS, True)])
 def test_required_ends_although_the_model_repeats_its_call(client, tools, stream):
     """With the default of max_tokens."""
-    asked: dict[str, Any] = {"model": "any", "messages": [ASK], "temperature": 0}
-    asked |= {"tools": tools, "tool_choice": "required"}
+    asked = {"tools": tools, "tool_choice": "required"}
     if stream:
-        with client.chat.completions.stream(**asked) as events:
+        with client.chat.completions.stream(**ASKED | asked) as events:
             completion: Any = events.get_final_completion()
     else:
-        completion = client.chat.completions.create(**asked)
+        completion = complete(client, **asked)
     (choice,) = completion.choices
     assert choice.finish_reason == "tool_calls"
     assert 1 < len(choice.message.tool_calls) <= 3
@@ -112,8 +113,8 @@ def test_no_call_is_possible_with_none(client):
 
 
 def deltas_of(url: str, **fields: Any) -> list[dict[str, Any]]:
-    body = {"model": "any", "messages": [ASK], "tools": TOOLS, "temperature": 0, "stream": True}
-    *chunks, done = sse_data(post(url, "/v1/chat/completions", body | fields).text)
+    body = ASKED | {"stream": True} | fields
+    *chunks, done = sse_data(post(url, "/v1/chat/completions", body).text)
     assert done == "[DONE]"
     return [chunk["choices"][0] for chunk in chunks]
 
@@ -141,8 +142,7 @@ def test_deltas_are_those_of_openai(url):
 def test_a_stream_has_the_calls_of_the_whole_answer(client, fields):
     asked = {"n": 2, "temperature": 1.0, "seed": 11, "max_tokens": 80} | fields
     whole = complete(client, **asked)
-    body = {"model": "any", "messages": [ASK], "tools": TOOLS} | asked
-    with client.chat.completions.stream(**body) as stream:
+    with client.chat.completions.stream(**ASKED | asked) as stream:
         done = [e for e in stream if isinstance(e, FunctionToolCallArgumentsDoneEvent)]
         assembled = stream.get_final_completion() if not any_cut(whole) else None
     expected = [
@@ -167,8 +167,8 @@ def test_logprobs_cover_every_token(url):
         for choice in choices
         for entry in (choice["logprobs"] or {"content": []})["content"]
     ]
-    body = {"messages": [ASK], "tools": TOOLS, "logprobs": True, "temperature": 0}
-    whole = post(url, "/v1/chat/completions", body | ONE).json()
+    body = ASKED | ONE | {"logprobs": True}
+    whole = post(url, "/v1/chat/completions", body).json()
     expected = whole["choices"][0]["logprobs"]["content"]
     assert tokens == [entry["token"] for entry in expected]
     assert len(tokens) == whole["usage"]["completion_tokens"]
@@ -301,8 +301,7 @@ SAID: list[tuple[str, str | None, list[tuple[str, str]]]] = [
 @pytest.mark.parametrize(("text", "content", "calls"), SAID, ids=range(len(SAID)))
 def test_auto_finds_the_calls(auto, text, content, calls):
     reason = "tool_calls" if calls else "stop"
-    body = {"messages": [ASK], "tools": TOOLS, "temperature": 0} | say(text)
-    (whole,) = post(auto, "/v1/chat/completions", body).json()["choices"]
+    (whole,) = post(auto, "/v1/chat/completions", ASKED | say(text)).json()["choices"]
     message = whole["message"]
     assert (message["content"], whole["finish_reason"]) == (content, reason)
     found = [call["function"] for call in message.get("tool_calls", [])]

@@ -216,9 +216,6 @@ def test_the_gateway_tells_a_full_disk_and_that_every_engine_has_failed(serve, g
         caller.read_all()
 
 
-# SIGTERM: running streams end as they would have, new requests get 503, the replicas go on
-
-
 @pytest.mark.parametrize("kind", STREAMS)
 def test_running_stream_ends_before_the_gateway_does(serve, gateway, kind):
     replica = serve(paused=True)

@@ -149,9 +149,6 @@ def test_restarted_engine_joins_again(serve, gateway):
     assert cluster_trace(url).replicas["0"].state().core() == trace(replica.url).state().core()
 
 
-# LMTP through a gateway: a connection belongs to one replica, with its buffers
-
-
 def test_connection_keeps_its_buffers_because_it_is_pinned(pair):
     with Wire(pair[0].url, "/?client=Ada") as wire:
         for stream, fields in enumerate(({"keep": "story"}, {"from": "story"})):
@@ -194,9 +191,6 @@ def test_no_replica_rejects_the_handshake(gateway):
     with pytest.raises(InvalidStatus) as caught:
         Wire(url)
     assert caught.value.response.status_code == 503
-
-
-# Clocks that drift, and replicas that are silent, in a gateway of this process
 
 
 async def until(gateway: Gateway, wanted: Callable[[], object]) -> None:

@@ -21,7 +21,8 @@ from tests.facts import raises_naming
 from tests.server.app_under_test import TOKENIZER, next_letter
 from tests.server.gateway.cluster import Announced, ClusterFeed, cluster_trace, start_gateway
 from tests.server.gateway.conftest import wait_for
-from tests.server.harness import ending, http, post, start, until
+from tests.server.gateway.test_failure import stream
+from tests.server.harness import ending, post, start, until
 
 KEY = "key"
 TEXT = "Once upon a time there was a gateway with several replicas. "
@@ -184,13 +185,12 @@ def test_a_decode_replica_dies_before_the_first_token():
 
 def test_a_decode_replica_dies_between_two_tokens():
     with cluster() as (gateway, _prefill, decode):
-        with http(gateway.url) as client:
-            body = ask(stream=True, max_tokens=2000)
-            with client.stream("POST", "/v1/completions", json=body) as response:
-                lines = response.iter_lines()
-                next(lines)
-                decode.process.kill()
-                rest = "\n".join(lines)
+        body = ask(stream=True, max_tokens=2000)
+        with stream(gateway.url, "/v1/completions", body) as response:
+            lines = response.iter_lines()
+            next(lines)
+            decode.process.kill()
+            rest = "\n".join(lines)
         assert "replica_lost" in rest
         assert complete(gateway.url, ask("Hi"))
 

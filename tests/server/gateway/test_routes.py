@@ -9,7 +9,8 @@ from engine.cluster.events import Controlled
 from engine.core.log.vocabulary import RequestFinished
 from server.process import BackgroundServer
 from tests.server.gateway.cluster import cluster_trace
-from tests.server.harness import Feed, fetch, get, http, metrics, post, refusal, until_ready
+from tests.server.gateway.test_failure import stream
+from tests.server.harness import Feed, fetch, get, metrics, post, refusal, until_ready
 from tests.server.sdk import lenient, sdk
 from tests.server.test_openapi import HEALTH, RESPONSES, ROUTES, operations
 from tests.server.test_routes import ROUTES as SERVED
@@ -112,8 +113,7 @@ def test_full_queue_of_a_replica_reaches_the_client(serve, gateway):
     replica = serve(paused=True, server={"max_waiting": 1})
     server = gateway(replica.url)
     body = {"prompt": "x", "max_tokens": 1}
-    with http(server.url) as client, client.stream("POST", "/v1/completions", json=body) as first:
-        assert first.status_code == 200
+    with stream(server.url, "/v1/completions", body):
         second = post(server.url, "/v1/completions", body)
     assert refusal(second) == (429, "queue_full")
     assert int(second.headers["retry-after"]) >= 1

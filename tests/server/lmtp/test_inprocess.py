@@ -88,9 +88,6 @@ async def test_an_error_in_a_callback_or_in_the_session_is_raised_in_the_client(
             await anext(client.generate("x"))
 
 
-# Streams that name a model, with `--model auto`: it is loaded for them, and they learn of it
-
-
 async def test_a_stream_reports_that_its_model_is_loading_while_others_run(shelf):
     async with registry(shelf) as models, client_of(models) as client:
         messages: list[dict[str, Any]] = []

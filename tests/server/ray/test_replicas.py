@@ -127,9 +127,6 @@ def test_sigterm_drains_and_leaves_no_process(server):
     assert not token.parent.exists()
 
 
-# How many replicas a load needs. That Serve acts on it: `test_replicas.py`
-
-
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Ray's own, when it is imported
 @pytest.mark.parametrize(
     ("unfinished", "wanted"),
