@@ -18,6 +18,7 @@ from server.core.admission import (
 )
 from tests.facts import assert_names
 from tests.server.harness import Caller, get, http, post, trace, until
+from tests.server.test_wrong_fields import VALID
 
 MESSAGES = [{"role": "user", "content": "Tell me."}]
 # Every route that a client may call at any time, with a body that it accepts.
@@ -32,13 +33,7 @@ ROUTES: list[tuple[str, str, Any]] = [
     ("GET", "/trace", None),
     ("GET", "/v1/models", None),
     ("GET", "/v1/models/alphabet", None),
-    ("POST", "/tokenize", {"prompt": "x"}),
-    ("POST", "/detokenize", {"tokens": [104]}),
-    ("POST", "/v1/completions", {"prompt": "x", "model": "any"}),
-    ("POST", "/v1/completions/render", {"prompt": "x"}),
-    ("POST", "/v1/chat/completions", {"messages": MESSAGES}),
-    ("POST", "/v1/chat/completions/render", {"messages": MESSAGES}),
-    ("POST", "/v1/responses/render", {"input": "x"}),
+    *(("POST", path, body) for path, body in VALID.items() if not path.startswith("/engine")),
 ]
 NEED_NO_KEY = {"/health", "/ready", "/ping"}
 

@@ -1,7 +1,6 @@
 """`--served-model-name`: a chosen name is the only one; without it, one model answers for any name."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -10,17 +9,10 @@ from tests.facts import assert_names
 from tests.server.gateway.cluster import start_gateway
 from tests.server.gateway.conftest import wait_for
 from tests.server.harness import fetch, get, post, refusal, start
+from tests.server.test_wrong_fields import VALID
 from underglass.commands.replicas import replica_environment
 
-MESSAGES = [{"role": "user", "content": "Hi"}]
-BODIES: dict[str, dict[str, Any]] = {
-    "/v1/completions": {"prompt": "Once", "max_tokens": 1, "stream": False},
-    "/v1/completions/render": {"prompt": "Once"},
-    "/v1/chat/completions": {"messages": MESSAGES, "max_tokens": 1},
-    "/v1/responses": {"input": "Hi", "max_output_tokens": 1},
-    "/tokenize": {"prompt": "Once"},
-    "/detokenize": {"tokens": [72]},
-}
+BODIES = {path: body for path, body in VALID.items() if not path.startswith("/engine")}
 
 
 @pytest.fixture(scope="module", params=["server", "gateway"])

@@ -44,13 +44,14 @@ def options(**fields: Any) -> dict[str, Any]:
     return {"stream": True, "stream_options": fields}
 
 
-# A body that each route accepts, which the wrong fields are put into.
+# A body that each route accepts. Here, wrong fields are put into it.
 VALID: dict[str, dict[str, Any]] = {
     "/v1/completions": {"prompt": "x"},
     "/v1/completions/render": {"prompt": "x"},
     "/v1/chat/completions": {"messages": [USER]},
     "/v1/chat/completions/render": {"messages": [USER]},
     "/v1/responses": {"input": "Once"},
+    "/v1/responses/render": {"input": "Once"},
     "/tokenize": {"prompt": "x"},
     "/detokenize": {"tokens": [104]},
     "/engine/step": {},
