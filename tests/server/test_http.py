@@ -163,7 +163,7 @@ def test_only_loopback_names_and_addresses_in_digits_pass(url, host, path):
 
 
 def test_names_given_at_the_start_pass_too(serve):
-    url = serve(server={"allowed_hosts": ["Lab.example.org"], "host": "teacher"}).url
+    url = serve(server={"allowed_host": ["Lab.example.org"], "host": "teacher"}).url
     for host, status in (
         ("lab.example.org:443", 200),
         ("teacher", 200),

@@ -20,7 +20,7 @@ SITE = "https://course.example"
 
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[str]:
-    settings = {"api_key": "s3cret", "cors_origins": [SITE]}
+    settings = {"api_key": "s3cret", "cors_origin": [SITE]}
     with start(server=settings) as server:
         yield server.url
 
@@ -106,7 +106,7 @@ def test_without_named_sites_there_is_no_cors(url):
 
 
 def test_a_star_lets_every_site_in(serve):
-    url = serve(server={"cors_origins": ["*"]}).url
+    url = serve(server={"cors_origin": ["*"]}).url
     answer = preflight(
         url, "/v1/completions", SITE, **{"Access-Control-Request-Private-Network": "true"}
     )
