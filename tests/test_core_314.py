@@ -20,9 +20,7 @@ FAST = (
 )
 
 
-def test_cache_queue_explanations_and_cost_model_work_on_python_3_14(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_cache_queue_explanations_and_cost_model_work_on_python_3_14(capfd):
     if not PYODIDE.is_dir():
         pytest.skip("Pyodide is not installed: make dev")
     try:

@@ -44,7 +44,7 @@ def run(program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY, check=False)
 
 
-def test_the_event_log_needs_only_msgspec_and_no_other_room() -> None:
+def test_the_event_log_needs_only_msgspec_and_no_other_room():
     done = run(
         ONLY_MSGSPEC
         + """
@@ -61,7 +61,7 @@ print([room for room in rooms if room in sys.modules])
     assert (done.stdout.strip(), done.stderr) == ("[]", "")
 
 
-def test_the_simulator_the_explanations_and_the_comparisons_need_only_msgspec() -> None:
+def test_the_simulator_the_explanations_and_the_comparisons_need_only_msgspec():
     done = run(
         ONLY_MSGSPEC
         + """
@@ -113,9 +113,7 @@ print(json.dumps([(one.exit_code, one.stdout, one.stderr) for one in done]))
     return [(code, out, error) for code, out, error in json.loads(done.stdout)]
 
 
-def test_commands_that_read_logs_work_in_a_plain_install_and_others_name_their_extra(
-    tmp_path: Path,
-) -> None:
+def test_commands_that_read_logs_work_in_a_plain_install_and_others_name_their_extra(tmp_path):
     works = {
         f"open preemption --summary --csv {tmp_path} --perfetto {tmp_path}/p.json": "TTFT",
         f"open preemption --html {tmp_path}/board.html": "board.html",
@@ -144,7 +142,7 @@ def test_commands_that_read_logs_work_in_a_plain_install_and_others_name_their_e
         )
 
 
-def test_a_function_that_needs_an_extra_names_it() -> None:
+def test_a_function_that_needs_an_extra_names_it():
     expected = {
         "from visualizer import show": "lab",
         "from visualizer import compare": "lab",
@@ -230,7 +228,7 @@ def installed_by(requirements: list[str]) -> set[str]:
     return {name for name, _ in found}
 
 
-def test_each_library_that_is_imported_is_installed_by_its_extra() -> None:
+def test_each_library_that_is_imported_is_installed_by_its_extra():
     distributions = metadata.packages_distributions()
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["project"]
     core = installed_by(project["dependencies"])

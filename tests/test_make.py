@@ -17,7 +17,7 @@ from tests.conftest import seconds_of_files
 ROOT = Path(__file__).parents[1]
 
 
-def test_an_unknown_task_and_an_old_python_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_task_and_an_old_python_are_named(monkeypatch):
     with pytest.raises(SystemExit, match="no task tset; choose from setup, "):
         make.main(["tset"])
     monkeypatch.setattr(make.sys, "version_info", (3, 9))
@@ -34,20 +34,12 @@ def recorder(tmp_path: Path) -> Path:
     return file
 
 
-def test_variables_arguments_and_the_exit_code_pass_through_a_task(
-    recorder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_variables_arguments_and_the_exit_code_pass_through_a_task(recorder, monkeypatch):
     monkeypatch.setattr(make, "set_up", lambda level: None)
     monkeypatch.setattr(make.os, "environ", dict(os.environ))
-    arguments = [
-        f"VLLM_PYTHON={recorder}",
-        "RECORD_ARGS=--seeds '1 0'",
-        "record-vllm",
-        "--out",
-        "x",
-    ]
+    variables = [f"VLLM_PYTHON={recorder}", "RECORD_ARGS=--seeds '1 0'"]
     with pytest.raises(SystemExit) as stopped:
-        make.main(arguments)
+        make.main([*variables, "record-vllm", "--out", "x"])
     assert stopped.value.code != 0
     said = recorder.with_name("told").read_text()
     assert said.startswith(
@@ -56,19 +48,15 @@ def test_variables_arguments_and_the_exit_code_pass_through_a_task(
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="this machine has no make")
-def test_make_hands_a_task_and_its_variables_to_make_py(recorder: Path) -> None:
-    command = [
-        "make",
-        "site",
-        f"PYTHON={recorder}",
-        "RECORD_ARGS=--seeds 1",
-    ]  # a folder has the name
+def test_make_hands_a_task_and_its_variables_to_make_py(recorder):
+    # A folder has the name of this task, too.
+    command = ["make", "site", f"PYTHON={recorder}", "RECORD_ARGS=--seeds 1"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
     assert done.returncode == 2
     assert recorder.with_name("told").read_text().split() == ["make.py", "site", "--seeds", "1"]
 
 
-def test_a_file_is_made_again_only_after_a_source_has_changed(tmp_path: Path) -> None:
+def test_a_file_is_made_again_only_after_a_source_has_changed(tmp_path):
     made, source = tmp_path / "made", tmp_path / "source"
     source.touch()
     assert not make.is_newer(made, [source])
@@ -102,12 +90,8 @@ def indexes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(make.os, "environ", dict(os.environ))
     for name in ("TORCH", "TORCH_INDEX"):
         os.environ.pop(name, None)
-    os.environ |= {
-        "UV_DEFAULT_INDEX": (tmp_path / "pypi").as_uri(),
-        "UV_INDEX": "",
-        "UV_FIND_LINKS": "",
-        "UV_NO_CACHE": "1",
-    }
+    os.environ |= {"UV_DEFAULT_INDEX": (tmp_path / "pypi").as_uri(), "UV_NO_CACHE": "1"}
+    os.environ |= {"UV_INDEX": "", "UV_FIND_LINKS": ""}
     monkeypatch.setattr(make.sys, "platform", "linux")
     monkeypatch.setattr(make, "TORCH_INDEX", (tmp_path / "cpu").as_uri())
     monkeypatch.setattr(make, "_has_nvidia_gpu", lambda: False)
@@ -126,13 +110,8 @@ def indexes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_the_build_of_pytorch_fits_the_machine_and_is_named(
-    variables: dict[str, str],
-    has_gpu: bool,
-    version: str,
-    indexes: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+    variables, has_gpu, version, indexes, monkeypatch, capfd
+):
     monkeypatch.setattr(make, "_has_nvidia_gpu", lambda: has_gpu)
     os.environ |= {name: value.format(folder=indexes.as_uri()) for name, value in variables.items()}
     make.install_torch(indexes / "env")
@@ -143,21 +122,21 @@ def test_the_build_of_pytorch_fits_the_machine_and_is_named(
     assert ("127.0.0.1:9/cpu cannot be reached" in said) == ("9/cpu" in str(variables))
 
 
-def test_a_wrong_build_of_pytorch_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_build_of_pytorch_is_named(monkeypatch):
     monkeypatch.setenv("TORCH", "rocm")
     with pytest.raises(SystemExit, match="TORCH must be cpu or cuda, got rocm"):
         make.install_torch()
 
 
 @pytest.mark.parametrize("task", ["test-browser", "test-fast", "test-notebooks"])
-def test_a_path_replaces_the_folder_of_a_task(task: str) -> None:
+def test_a_path_replaces_the_folder_of_a_task(task):
     """pytest adds a path to those that a command names, so it may name none."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     _, *arguments = shlex.split(project["tool"]["poe"]["tasks"][task]["cmd"])
     assert [one for one in arguments if (ROOT / one).exists()] == []
 
 
-def test_workers_start_with_files_that_are_there() -> None:
+def test_workers_start_with_files_that_are_there():
     seconds = seconds_of_files()
     assert len(seconds) > 10, "measure again: make test-fast ARGS=--write-seconds"
     assert [file for file in seconds if not (ROOT / file).exists()] == []

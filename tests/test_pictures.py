@@ -32,7 +32,7 @@ def frames(content: bytes) -> list[NDArray[np.uint8]]:
     return decoded
 
 
-def test_a_moving_picture_shows_each_screenshot_for_its_time() -> None:
+def test_a_moving_picture_shows_each_screenshot_for_its_time():
     first = np.full((6, 8, 4), RED, np.uint8)
     second, third = first.copy(), first.copy()
     second[1:3, 2:5] = third[1:3, 3:5] = GREEN  # (2, 1) is red again in the third
@@ -49,7 +49,7 @@ def test_a_moving_picture_shows_each_screenshot_for_its_time() -> None:
     assert times == [500, 250, 1000]
 
 
-def test_a_picture_keeps_areas_and_transparency_and_nearly_keeps_rare_colours() -> None:
+def test_a_picture_keeps_areas_and_transparency_and_nearly_keeps_rare_colours():
     pixels = np.full((60, 256, 4), GREEN, np.uint8)
     pixels[10:20, :128], pixels[10:20, 128:] = (245, 246, 248, 255), (255, 255, 255, 255)
     pixels[20:40] = CLEAR
@@ -61,7 +61,7 @@ def test_a_picture_keeps_areas_and_transparency_and_nearly_keeps_rare_colours() 
     assert len(np.unique(shown.reshape(-1, 4), axis=0)) <= 256
 
 
-def test_a_picture_that_shows_the_same_keeps_its_stored_bytes() -> None:
+def test_a_picture_that_shows_the_same_keeps_its_stored_bytes():
     def output(colour: tuple[int, ...], level: int) -> dict[str, Any]:
         content = io.BytesIO()
         Image.new("RGBA", (40, 30), colour).save(content, "PNG", compress_level=level)
@@ -76,7 +76,7 @@ def test_a_picture_that_shows_the_same_keeps_its_stored_bytes() -> None:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_the_readmes_picture_is_whole_and_small(theme: str) -> None:
+def test_the_readmes_picture_is_whole_and_small(theme):
     file = DOCS / f"handover-{theme}.png"
     assert file.stat().st_size <= 400_000
     moving, still = Image.open(file), Image.open(DOCS / f"board-{theme}.png")

@@ -14,9 +14,8 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("engine", "server", "visualizer")
 NOT_OURS = (
-    re.compile(
-        r"docs/[\w-]+/"
-    ),  # our docs are one flat folder; deeper pages are vLLM's and SGLang's
+    # Our docs are one flat folder; deeper pages are vLLM's and SGLang's.
+    re.compile(r"docs/[\w-]+/"),
     re.compile(r"visualizer/frontend/node_modules|build/"),  # installed or made, not committed
     re.compile(r".*NN"),  # a template for a lesson's number
 )
@@ -40,7 +39,6 @@ class Text(NamedTuple):
 
 
 def sources() -> list[Path]:
-    """Every file whose prose is checked."""
     files = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
     files += [ROOT / "engine/README.md", ROOT / "engine/bundled/README.md"]
     files += (ROOT / "notebooks").glob("*.ipynb")
@@ -117,7 +115,6 @@ def path_exists(file: Path, path: str) -> bool:
 
 @cache
 def names_of_tests() -> set[str]:
-    """The name of every test function."""
     files = (ROOT / "tests").rglob("test_*.py")
     return {
         name for file in files for name in re.findall(r"def (test_\w+)", file.read_text("utf-8"))
@@ -175,7 +172,7 @@ def is_variable(text: Text, found: re.Match[str]) -> bool:
     return re.search(rf"(?:self\.|def |^    ){second}\b", source, re.MULTILINE) is not None
 
 
-def test_every_reference_leads_somewhere() -> None:
+def test_every_reference_leads_somewhere():
     prose = [text for file in sources() for text in texts(file)]
     dead = sorted({one for text in prose for one in dead_references(text)})
     assert not dead, "these names lead nowhere:\n" + "\n".join(dead)

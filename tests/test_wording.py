@@ -80,7 +80,7 @@ def shapes(answers: Iterable[str]) -> str:
     return "\n".join(sorted({one.rstrip(".") for one in sentences})) + "\n"
 
 
-def test_why(logs: list[EventLog], snapshot: Snapshot) -> None:
+def test_why(logs, snapshot):
     def answers() -> Iterator[str]:
         for log in logs:
             for request in read(log).requests.index:
@@ -93,7 +93,7 @@ def test_why(logs: list[EventLog], snapshot: Snapshot) -> None:
     snapshot("why", shapes(answers()))
 
 
-def test_moments(logs: list[EventLog], snapshot: Snapshot) -> None:
+def test_moments(logs, snapshot):
     def answers() -> Iterator[str]:
         for log in logs:
             for step in read(log).steps.index:
@@ -108,7 +108,7 @@ def test_moments(logs: list[EventLog], snapshot: Snapshot) -> None:
     snapshot("moments", shapes(answers()))
 
 
-def test_differences(logs: list[EventLog], snapshot: Snapshot) -> None:
+def test_differences(logs, snapshot):
     def answers() -> Iterator[str]:
         for seed, log in enumerate(logs[2:]):
             for other in (
@@ -124,7 +124,7 @@ def test_differences(logs: list[EventLog], snapshot: Snapshot) -> None:
     snapshot("differences", shapes(answers()))
 
 
-def test_questions(logs: list[EventLog], snapshot: Snapshot) -> None:
+def test_questions(logs, snapshot):
     def answers() -> Iterator[str]:
         for log in logs:
             for kind in KINDS:
@@ -135,5 +135,5 @@ def test_questions(logs: list[EventLog], snapshot: Snapshot) -> None:
     snapshot("questions", shapes(answers()))
 
 
-def test_summary(logs: list[EventLog], snapshot: Snapshot) -> None:
+def test_summary(logs, snapshot):
     snapshot("summary", summary(logs[0]) + "\n")

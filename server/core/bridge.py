@@ -46,6 +46,7 @@ from server.core.engine_client import EngineClient
 from server.core.event_log import PreviousRun, Window
 from server.core.grammar_worker import Client, GrammarWorker, GrammarWorkerError
 from server.core.request_stream import (
+    MAX_DELTAS,
     GenerationRequest,
     RequestContext,
     RequestStream,
@@ -59,6 +60,9 @@ logger = logging.getLogger(__name__)
 
 # The garbage collector runs this long after the last request has ended.
 COLLECT_AFTER_SECONDS = 0.1
+# Reports to process before the handlers get a turn: as many as a handler takes at once. If an event
+# loop that got no CPU for a while processed all of them, it would cut off readers that could not read.
+MAX_REPORTS = MAX_DELTAS
 
 
 class Bridge:
@@ -98,6 +102,7 @@ class Bridge:
         self.window = Window(settings.log_window)
         self._admission = Admission(settings, self.window.state, self.window.measures)
         self._reports: deque[Report] = deque()  # delivered, but not processed yet
+        self._processing = False  # whether the loop is about to process them
         self._pacer = StreamPacer(on_rested=self._process_reports)
         self.paused = client.paused
         self.until = ""
@@ -171,7 +176,8 @@ class Bridge:
         if not ended:
             self.failure = "its step did not end, so it cannot be restarted yet"
             return False
-        self._process_reports()
+        while self._reports:
+            self._process_reports()
         return True
 
     async def _stop_thread(self, timeout: float) -> bool:
@@ -372,7 +378,8 @@ class Bridge:
         Wakes the event loop unless the loop will process reports soon anyway.
         """
         self._reports.append(report)
-        if report.urgent or not self._pacer.resting:
+        if (report.urgent or not self._pacer.resting) and not self._processing:
+            self._processing = True
             self._on_loop(self._process_reports)
 
     def _on_loop(self, function: Callable[..., None], *arguments: object) -> None:
@@ -383,12 +390,16 @@ class Bridge:
                 raise
 
     def _process_reports(self) -> None:
+        self._processing = False  # reset first: a report that comes from now on is processed, too
         try:
-            while self._reports:
+            for _ in range(min(len(self._reports), MAX_REPORTS)):
                 self._process(self._reports.popleft())
         except Exception as error:  # a bug in the server: fail everything that waits
             logger.error("the bridge has failed", exc_info=error)
             self._fail(f"{type(error).__name__}: {error}")
+        if self._reports and not self._processing:
+            self._processing = True
+            self._loop.call_soon(self._process_reports)
 
     def _process(self, report: Report) -> None:
         """Pass a report on; streams and replies that nothing waits for any more are left out."""

@@ -30,10 +30,10 @@ def test_each_model_is_watched_asked_and_held_by_itself(new_page, tmp_path):
             "llama": False,
         }
         send(page, "OnceUponATime", raw=None)
-        board = page.locator("[data-live=live]")
-        expect(board).to_be_visible(timeout=30_000)  # a process loads the model
+        # A process loads the model. Only then can the page's feed join, which tries every 15 seconds.
+        expect(page.locator(".stream")).to_have_attribute("data-state", "length", timeout=200_000)
+        expect(page.locator("[data-live=live]")).to_be_visible(timeout=60_000)
         expect(page.locator("#server")).to_have_text(re.compile(r"^llama\b.*\d"))
-        expect(page.locator(".stream")).to_have_attribute("data-state", "length")
 
         engine_button(page, "pause").click()
         expect(engine_button(page, "resume")).to_be_enabled()

@@ -118,8 +118,8 @@ def run(client: Client, servers: Servers) -> list[dict[str, str]]:
     if client.environment == "node":
         command = ["node", str(HERE / client.session), *addresses]
     else:
-        command = [str(folder / "bin" / "python"), "-m", f"tests.clients.{client.session}"]
-        command += addresses
+        command = [str(folder / "bin" / "python"), "-m", "tests.clients.checks"]
+        command += [client.session, *addresses]
     where = folder if client.environment == "node" else HERE.parents[1]
     done = subprocess.run(
         command, cwd=where, env=with_path(), capture_output=True, text=True, check=False
@@ -137,19 +137,12 @@ def run(client: Client, servers: Servers) -> list[dict[str, str]]:
 
 
 def table(found: list[dict[str, str]]) -> str:
-    """Checks down, clients across."""
     clients = list(dict.fromkeys(check["client"] for check in found))
     checks = list(dict.fromkeys(check["check"] for check in found))
     results = {(one["client"], one["check"]): "FAIL" if one["error"] else "ok" for one in found}
-    lines = [[" ", *clients]]
-    lines += [
-        [check, *(results.get((client, check), "-") for client in clients)] for check in checks
-    ]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    )
+    rows = [[one, *(results.get((client, one), "-") for client in clients)] for one in checks]
+    width = max(map(len, (*clients, *checks))) + 2
+    return "\n".join("".join(cell.ljust(width) for cell in row) for row in (["", *clients], *rows))
 
 
 if __name__ == "__main__":

@@ -28,20 +28,11 @@ def profile(servers: Servers, *options: str) -> None:
     print(f"# aiperf, {kind}: TTFT {first:.0f} ms, {per_second:.0f} output tokens/s", flush=True)
 
 
-@session.check("load, chat")
-def chat(servers: Servers) -> None:
-    profile(servers, "--endpoint-type", "chat")
-
-
-@session.check("load, completions")
-def completions(servers: Servers) -> None:
-    profile(servers, "--endpoint-type", "completions")
-
-
-@session.check("load, usage in each chunk")
-def usage(servers: Servers) -> None:
-    profile(servers, "--endpoint-type", "chat", "--use-server-token-count", "--per-chunk-usage")
-
-
-if __name__ == "__main__":
-    session.main()
+session.loads(
+    profile,
+    chat=("--endpoint-type", "chat"),
+    completions=("--endpoint-type", "completions"),
+    usage_in_each_chunk=(
+        *("--endpoint-type", "chat", "--use-server-token-count", "--per-chunk-usage"),
+    ),
+)

@@ -5,10 +5,8 @@
     @session.check("models")
     def models(servers: Servers) -> None: ...
 
-    if __name__ == "__main__":
-        session.main()
-
-prints one line of JSON per check. `checks.mjs` prints the same.
+`python -m tests.clients.checks openai_session URL URL URL` runs it, and prints a line of JSON per
+check. `checks.mjs` prints the same.
 """
 
 import argparse
@@ -17,12 +15,14 @@ import http.client
 import json
 import os
 import subprocess
+import sys
 import tempfile
 import time
 import traceback
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -87,6 +87,12 @@ class Session:
         for name, ask in ways.items():
             self.checks[name] = partial(_fits, ask)
 
+    def loads(self, measure: Callable[..., None], **ways: tuple[str, ...]) -> None:
+        """Add checks that measure a load, each with the options of a way to send it."""
+        for name, options in ways.items():
+            check = partial(_measured, measure, options)
+            self.checks[f"load, {name.replace('_', ' ')}"] = check
+
     def cancel(self, ask: Callable[[Servers], Coroutine[Any, Any, object]]) -> None:
         """Add the check that the engine ends an endless request whose task is cancelled."""
         self.checks["cancel"] = partial(ends_when_cancelled, ask)
@@ -141,6 +147,10 @@ def _same_text(
     same(ask(servers), expected(servers.url))
 
 
+def _measured(measure: Callable[..., None], options: tuple[str, ...], servers: Servers) -> None:
+    measure(servers, *options)
+
+
 def _fits(ask: Callable[[Servers], object], servers: Servers) -> None:
     found = ask(servers)
     assert is_animal(found), found
@@ -160,7 +170,6 @@ def ends_when_cancelled(
 
 
 def is_animal(value: Any) -> bool:
-    """Whether a value fits ANIMAL."""
     return (
         isinstance(value, dict)
         and set(value) == {"animal", "legs"}
@@ -224,5 +233,8 @@ def reported(
 
 
 def same(left: object, right: object) -> None:
-    """Raise AssertionError, with both, unless they are equal."""
     assert left == right, f"{left!r} != {right!r}"
+
+
+if __name__ == "__main__":
+    import_module(f"tests.clients.{sys.argv.pop(1)}").session.main()

@@ -14,7 +14,6 @@ BIN = Path(sys.executable).parent
 
 
 def set_up(environment: str) -> None:
-    """Install an environment's requirements, unless they are there already."""
     requirements = HERE / f"requirements-{environment}.txt"
     folder = BUILD / environment
     installed = folder / requirements.name

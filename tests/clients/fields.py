@@ -41,7 +41,6 @@ CONDITIONS = {
 
 
 def recorded() -> dict[str, dict[str, Any]]:
-    """Return the record: server -> `version`, and endpoint -> field -> default."""
     record: dict[str, dict[str, Any]] = json.loads(RECORD.read_text("utf-8"))
     return record
 

@@ -31,15 +31,6 @@ def benchmark(servers: Servers, kind: str, request_format: str) -> None:
     print(f"# guidellm, {kind}: TTFT {first:.0f} ms, {per_second:.0f} output tokens/s", flush=True)
 
 
-@session.check("load, chat")
-def chat(servers: Servers) -> None:
-    benchmark(servers, "chat", "/v1/chat/completions")
-
-
-@session.check("load, completions")
-def completions(servers: Servers) -> None:
-    benchmark(servers, "completions", "/v1/completions")
-
-
-if __name__ == "__main__":
-    session.main()
+session.loads(
+    benchmark, chat=("chat", "/v1/chat/completions"), completions=("completions", "/v1/completions")
+)

@@ -1,22 +1,15 @@
 """instructor: answers as pydantic models, by tools or by a JSON schema."""
 
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any
 
 import instructor  # type: ignore[import-not-found]
 from openai import OpenAI
-from pydantic import BaseModel, Field
 
+from tests.clients.animal import Animal
 from tests.clients.checks import DESCRIBE, KEY, Servers, Session
 
 session = Session("instructor")
-
-
-class Animal(BaseModel):
-    """An animal and its legs."""
-
-    animal: Literal["owl", "cat", "ant"]
-    legs: int = Field(ge=0, le=9)
 
 
 def create(servers: Servers, mode: instructor.Mode, **fields: Any) -> Any:
@@ -52,7 +45,3 @@ session.animals(
 def tools(servers: Servers) -> None:
     found = create(servers, instructor.Mode.TOOLS, response_model=list[Animal], max_tokens=400)
     assert all(isinstance(one, Animal) for one in found)
-
-
-if __name__ == "__main__":
-    session.main()

@@ -103,7 +103,3 @@ def tool_result(servers: Servers) -> None:
 async def endless(servers: Servers) -> None:
     """A call only: a stream that is closed early keeps its connection open, in this client."""
     await chat(servers.url, max_tokens=1000, extra_body={"ignore_eos": True}).ainvoke(QUESTION)
-
-
-if __name__ == "__main__":
-    session.main()

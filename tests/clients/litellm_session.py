@@ -55,7 +55,6 @@ def models(servers: Servers) -> None:
 
 
 def text_of(chunks: Any) -> str:
-    """The text of a stream of chats."""
     return "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
 
 
@@ -95,7 +94,6 @@ SCHEMA = {"type": "json_schema", "json_schema": {"name": "animal", "schema": ANI
 
 
 def noted(answer: Any) -> Any:
-    """The arguments of an answer's call."""
     return json.loads(answer.choices[0].message.tool_calls[0].function.arguments)
 
 
@@ -151,7 +149,3 @@ async def endless(servers: Servers) -> None:
     asked = common(servers.url, messages=MESSAGES, max_tokens=1000)
     asked["extra_body"] = {"ignore_eos": True}
     await litellm.acompletion(model="openai/bundled", **asked)
-
-
-if __name__ == "__main__":
-    session.main()

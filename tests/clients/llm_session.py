@@ -16,13 +16,10 @@ GREEDY = ("-o", "temperature", "0", "-o", "max_tokens", "24")
 
 def llm(servers: Servers, *arguments: str, fails: bool = False) -> str:
     """What the command prints, with the models that its documentation has one add in a file."""
-    models: list[dict[str, object]] = [
-        {"model_id": "local", "model_name": "bundled", "api_base": f"{servers.url}/v1"},
-        {"model_id": "text", "model_name": "bundled", "api_base": f"{servers.url}/v1"},
-        {"model_id": "missing", "model_name": "gpt-4", "api_base": f"{servers.auto}/v1"},
-    ]
-    models[1] |= {"completion": True}
-    models[2] |= {"api_key_name": "underglass"}
+    local = {"model_id": "local", "model_name": "bundled", "api_base": f"{servers.url}/v1"}
+    missing = {"model_name": "gpt-4", "api_base": f"{servers.auto}/v1"}
+    missing |= {"model_id": "missing", "api_key_name": "underglass"}
+    models = [local, local | {"model_id": "text", "completion": True}, missing]
     # YAML takes JSON.
     Path(HOME.name, "extra-openai-models.yaml").write_text(json.dumps(models))
     Path(HOME.name, "keys.json").write_text(json.dumps({"underglass": KEY}))
@@ -83,7 +80,3 @@ def wrong_field(servers: Servers) -> None:
 def not_found(servers: Servers) -> None:
     told = llm(servers, "-m", "missing", QUESTION, fails=True)
     assert "there is no model 'gpt-4'" in told, told
-
-
-if __name__ == "__main__":
-    session.main()

@@ -15,11 +15,11 @@ import lm_eval  # type: ignore[import-not-found]
 import torch
 from lm_eval.tasks import TaskManager  # type: ignore[import-not-found]
 
-from tests.clients.checks import Servers, Session, same
+from tests.clients.checks import MODEL, Servers, Session, same
 
+torch.set_num_threads(1)
 session = Session("lm-eval")
 TASKS = Path(__file__).parent / "lm_eval_tasks"
-MODEL = Path(__file__).parents[2] / "engine" / "bundled"
 NAMES = ["what_comes_next", "next_word"]
 CLOSE = 1e-4
 
@@ -27,24 +27,13 @@ CLOSE = 1e-4
 @functools.cache
 def results(server: str) -> dict[str, Any]:
     """lm-eval's results over a server; over transformers for an empty address."""
-    over_server = {
-        "model": "bundled",
-        "base_url": f"{server}/v1/completions",
-        "tokenizer": str(MODEL),
-        "tokenizer_backend": "huggingface",
-        "num_concurrent": 8,
-        "batch_size": 4,
-        "add_bos_token": True,
-    }
-    over_transformers = {
-        "pretrained": str(MODEL),
-        "dtype": "float32",
-        "device": "cpu",
-        "add_bos_token": True,
-    }
+    over_server = {"model": "bundled", "base_url": f"{server}/v1/completions", "batch_size": 4}
+    over_server |= {"tokenizer": str(MODEL), "tokenizer_backend": "huggingface"}
+    over_server |= {"num_concurrent": 8}
+    over_transformers = {"pretrained": str(MODEL), "dtype": "float32", "device": "cpu"}
     evaluated: dict[str, Any] = lm_eval.simple_evaluate(
         model="local-completions" if server else "hf",
-        model_args=over_server if server else over_transformers,
+        model_args=(over_server if server else over_transformers) | {"add_bos_token": True},
         tasks=NAMES,
         task_manager=TaskManager(include_path=str(TASKS), include_defaults=False),
         bootstrap_iters=0,
@@ -83,8 +72,3 @@ def scores(servers: Servers) -> None:
                 worst, count = max(worst, abs(score - their_score)), count + 1
     print(f"# {count} scores, at most {worst:.1e} apart")
     assert worst <= CLOSE
-
-
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    session.main()

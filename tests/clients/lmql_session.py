@@ -5,7 +5,6 @@ Its own constraints come over the wire as masks in `logit_bias`, its choices as 
 
 import asyncio
 import math
-from pathlib import Path
 
 import aiohttp
 import lmql  # type: ignore[import-not-found]
@@ -13,6 +12,7 @@ from lmql.models.lmtp.errors import LMTPStreamError  # type: ignore[import-not-f
 from lmql.models.lmtp.lmtp_client import LMTPWebSocketClient  # type: ignore[import-not-found]
 
 from tests.clients.checks import (
+    MODEL,
     PROMPT,
     Servers,
     Session,
@@ -24,11 +24,10 @@ from tests.clients.checks import (
 )
 
 session = Session("lmql")
-TOKENIZER = str(Path(__file__).parents[2] / "engine" / "bundled")
 
 
 def model(servers: Servers) -> lmql.LLM:
-    return lmql.model("bundled", endpoint=servers.url, tokenizer=TOKENIZER)
+    return lmql.model("bundled", endpoint=servers.url, tokenizer=str(MODEL))
 
 
 def tokens(servers: Servers, text: str) -> list[int]:
@@ -89,8 +88,6 @@ def stop(servers: Servers) -> None:
 
 @session.check("choices")
 def choices(servers: Servers) -> None:
-    """A constraint: only the allowed words can be written."""
-
     @lmql.query(model=model(servers))
     def hero():
         """lmql
@@ -125,8 +122,6 @@ def wrong_field(servers: Servers) -> None:
 
 @session.check("parallel")
 def parallel(servers: Servers) -> None:
-    """Many streams on one connection."""
-
     async def test() -> list[str]:
         shared = model(servers)
         asked = (shared.generate(PROMPT, max_tokens=24, temperature=0) for _ in range(24))
@@ -137,15 +132,9 @@ def parallel(servers: Servers) -> None:
 
 @session.check("cancel")
 def cancelled(servers: Servers) -> None:
-    """A closed socket frees its streams."""
-
     async def talk(client: LMTPWebSocketClient) -> None:
         async for _ in client.generate(tokens(servers, PROMPT), max_tokens=1000, temperature=0):
             return
 
     asyncio.run(with_client(servers, talk))
     wait_until_aborted(servers.url)
-
-
-if __name__ == "__main__":
-    session.main()

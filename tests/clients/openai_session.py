@@ -3,12 +3,12 @@
 import asyncio
 import json
 import threading
-from typing import Any, Literal
+from typing import Any
 
 import openai
 from openai import AsyncOpenAI, OpenAI
-from pydantic import BaseModel, Field
 
+from tests.clients.animal import Animal
 from tests.clients.checks import (
     ANIMAL,
     DESCRIBE,
@@ -26,24 +26,14 @@ from tests.clients.checks import (
     same,
     wait_until_aborted,
 )
+from tests.server.sdk import lenient, sdk
 
 session = Session(f"openai {openai.__version__}")
 ASKED = {"model": "bundled", "max_tokens": 24, "temperature": 0}
 
 
 def client(url: str, **options: object) -> OpenAI:
-    """Strict: what does not fit OpenAI's own schema raises."""
-    settings = {"max_retries": 0, "timeout": 60, "_strict_response_validation": True} | options
-    return OpenAI(base_url=f"{url}/v1", api_key=KEY, **settings)  # type: ignore[arg-type]
-
-
-def lenient(url: str, **options: object) -> OpenAI:
-    """For the two answers that OpenAI itself sends against its SDK's types.
-
-    In a stream of completions they want a finish_reason in every chunk, where OpenAI sends null;
-    in `echo` with logprobs a number for the first token, which has none.
-    """
-    return client(url, _strict_response_validation=False, **options)
+    return sdk(url, **{"api_key": KEY, "timeout": 60} | options)
 
 
 def messages(content: object = QUESTION) -> list:
@@ -68,7 +58,7 @@ def completion(servers: Servers) -> None:
 
 @session.check("completion, streamed")
 def completion_streamed(servers: Servers) -> None:
-    with lenient(servers.url) as api:
+    with lenient(client(servers.url)) as api:
         chunks = list(api.completions.create(prompt=PROMPT, stream=True, **ASKED))
     same("".join(chunk.choices[0].text for chunk in chunks), completed(servers.url))
     *before, last = chunks
@@ -104,7 +94,7 @@ def chat_streamed(servers: Servers) -> None:
 
 @session.check("usage")
 def usage(servers: Servers) -> None:
-    with client(servers.url) as api, lenient(servers.url) as streaming:
+    with client(servers.url) as api, lenient(client(servers.url)) as streaming:
         whole = api.completions.create(prompt=PROMPT, **ASKED).usage
         *_, last = streaming.completions.create(
             prompt=PROMPT, stream=True, stream_options={"include_usage": True}, **ASKED
@@ -123,7 +113,7 @@ def stop(servers: Servers) -> None:
     whole = completed(servers.url)
     word = whole.split()[5]
     before = whole[: whole.index(word)]
-    with client(servers.url) as api, lenient(servers.url) as streaming:
+    with client(servers.url) as api, lenient(client(servers.url)) as streaming:
         for wanted in (word, [word], ["never", word, "nor", "this", "one", "either"]):
             answer = api.completions.create(prompt=PROMPT, stop=wanted, **ASKED).choices[0]
             same((answer.text, answer.finish_reason), (before, "stop"))
@@ -134,7 +124,7 @@ def stop(servers: Servers) -> None:
 @session.check("n")
 def several(servers: Servers) -> None:
     asked = ASKED | {"temperature": 1, "seed": 7}
-    with client(servers.url) as api, lenient(servers.url) as streaming:
+    with client(servers.url) as api, lenient(client(servers.url)) as streaming:
         whole = api.completions.create(prompt=PROMPT, n=3, **asked)
         texts = {0: "", 1: "", 2: ""}
         for chunk in streaming.completions.create(prompt=PROMPT, n=3, stream=True, **asked):
@@ -177,13 +167,6 @@ def seed(servers: Servers) -> None:
 
         same(text(1), text(1))
         assert len({text(number) for number in range(4)}) > 1, "no seed changes anything"
-
-
-class Animal(BaseModel):
-    """An animal and its legs."""
-
-    animal: Literal["owl", "cat", "ant"]
-    legs: int = Field(ge=0, le=9)
 
 
 NOTE: Any = {"type": "function", "function": {"name": "note", "parameters": ANIMAL}}
@@ -309,7 +292,7 @@ def unauthorized(servers: Servers) -> None:
 @session.check("429, then retried")
 def full(servers: Servers) -> None:
     call(servers.full, "/engine/pause", {})
-    with lenient(servers.full) as api, client(servers.full, max_retries=8) as patient:
+    with lenient(client(servers.full)) as api, client(servers.full, max_retries=8) as patient:
         first = api.completions.create(prompt=PROMPT, stream=True, **ASKED)  # the one that may wait
         error = raised(openai.RateLimitError, api.completions.create, prompt=PROMPT, **ASKED)
         same(error.code, "queue_full")
@@ -349,7 +332,7 @@ def timed_out(servers: Servers) -> None:
 @session.check("cancel")
 def cancelled(servers: Servers) -> None:
     long = ASKED | {"max_tokens": 1000, "extra_body": {"ignore_eos": True}}
-    with lenient(servers.url) as api:
+    with lenient(client(servers.url)) as api:
         stream = api.completions.create(prompt=PROMPT, stream=True, **long)
         next(iter(stream))
         stream.close()
@@ -360,7 +343,3 @@ def cancelled(servers: Servers) -> None:
             await api.completions.create(prompt=PROMPT, **long)
 
     ends_when_cancelled(endless, servers)
-
-
-if __name__ == "__main__":
-    session.main()

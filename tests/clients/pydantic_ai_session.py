@@ -1,28 +1,16 @@
 """pydantic-ai: an agent with typed output and tools."""
 
 import asyncio
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import BaseModel, Field
-from pydantic_ai import (  # type: ignore[import-not-found]
-    Agent,
-    ModelSettings,
-    NativeOutput,
-    ToolOutput,
-)
+from pydantic_ai import Agent, ModelSettings, NativeOutput, ToolOutput  # type: ignore[import-not-found]
 from pydantic_ai.models.openai import OpenAIChatModel  # type: ignore[import-not-found]
 from pydantic_ai.providers.openai import OpenAIProvider  # type: ignore[import-not-found]
 
+from tests.clients.animal import Animal
 from tests.clients.checks import DESCRIBE, KEY, QUESTION, Servers, Session
 
 session = Session("pydantic-ai")
-
-
-class Animal(BaseModel):
-    """An animal and its legs."""
-
-    animal: Literal["owl", "cat", "ant"]
-    legs: int = Field(ge=0, le=9)
 
 
 def agent(url: str, output: Any = str, key: str = KEY, **settings: Any) -> Agent:
@@ -67,7 +55,3 @@ def usage(servers: Servers) -> None:
     used = used() if callable(used) else used
     assert used.input_tokens > 0
     assert used.output_tokens > 0
-
-
-if __name__ == "__main__":
-    session.main()

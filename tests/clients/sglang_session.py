@@ -25,20 +25,9 @@ def benchmark(servers: Servers, backend: str, *options: str) -> None:
     print(f"# sglang, {backend}: TTFT {first:.0f} ms, {per_second:.0f} output tokens/s", flush=True)
 
 
-@session.check("load, chat")
-def chat(servers: Servers) -> None:
-    benchmark(servers, "sglang-oai-chat")
-
-
-@session.check("load, completions")
-def completions(servers: Servers) -> None:
-    benchmark(servers, "sglang-oai")
-
-
-@session.check("load, not streamed")
-def whole(servers: Servers) -> None:
-    benchmark(servers, "sglang-oai", "--disable-stream")
-
-
-if __name__ == "__main__":
-    session.main()
+session.loads(
+    benchmark,
+    chat=("sglang-oai-chat",),
+    completions=("sglang-oai",),
+    not_streamed=("sglang-oai", "--disable-stream"),
+)

@@ -28,12 +28,12 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
 
 
 @pytest.mark.parametrize("name", session.checks)
-def test_openais_python_sdk_is_served(servers: Servers, name: str) -> None:
+def test_openais_python_sdk_is_served(servers, name):
     session.checks[name](servers)
 
 
 @pytest.mark.parametrize("name", ["openai-node", "ai-sdk"])
-def test_node_clients_are_served(servers: Servers, name: str) -> None:
+def test_node_clients_are_served(servers, name):
     if not (BUILD / "node" / "node_modules").is_dir():
         pytest.skip("the Node clients are not installed: python -m tests.clients.environments node")
     checks = run(CLIENTS[name], servers)
@@ -53,7 +53,7 @@ def bodies() -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("client", sorted({client for client, _ in bodies()}))
-def test_bodies_that_clients_sent_are_served(servers: Servers, client: str) -> None:
+def test_bodies_that_clients_sent_are_served(servers, client):
     for body in (body for name, body in bodies() if name == client):
         request = json.loads(body)
         with http(servers.url) as connection:

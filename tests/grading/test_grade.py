@@ -20,19 +20,23 @@ from grading import table
 from grading.needed import Cell, program, unusual
 from grading.runner import Limits, Row, grade, unavailable
 from grading.submissions import find, lessons
-from tests.grading.homework import CHECK, NAMES, RIGHT, STUB, attack, function, notebook, the_class
+from tests.grading.homework import (
+    CHECK,
+    NAMES,
+    RIGHT,
+    STUB,
+    attack,
+    function,
+    isolated_ones,
+    notebook,
+    the_class,
+)
 from underglass.commands import app
 
 NOT_ISOLATED = unavailable()
 isolated_only = pytest.mark.skipif(bool(NOT_ISOLATED), reason=f"no isolation: {NOT_ISOLATED}")
 # Notebooks whose row depends on namespaces.
-OF_NAMESPACES = {
-    "connects",
-    "writes_a_file",
-    "mounts_again",
-    "kills_its_parent",
-    "deletes_its_folder",
-}
+OF_NAMESPACES = {one.student for one in isolated_ones("", 0)}
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +66,7 @@ STUDENTS = [one.student for one in the_class("", 0)]
 
 
 @pytest.mark.parametrize("student", STUDENTS)
-def test_each_notebook_gets_its_row(graded, student: str) -> None:
+def test_each_notebook_gets_its_row(graded, student):
     if NOT_ISOLATED and student in OF_NAMESPACES:
         pytest.skip(NOT_ISOLATED)
     homework, row = graded["rows"][student]
@@ -70,20 +74,20 @@ def test_each_notebook_gets_its_row(graded, student: str) -> None:
     assert homework.says in row.message
 
 
-def test_an_attack_is_named_even_if_it_forges_a_verdict(graded) -> None:
+def test_an_attack_is_named_even_if_it_forges_a_verdict(graded):
     _, row = graded["rows"]["forges_with_the_nonce"]
     assert row.uses == "f_back, f_locals, getframe, os, sys"
     assert graded["rows"]["right"][1].uses == graded["rows"]["split"][1].uses == ""
 
 
 @isolated_only
-def test_no_notebook_wrote_a_file_or_left_a_process(graded) -> None:
+def test_no_notebook_wrote_a_file_or_left_a_process(graded):
     assert [*graded["outside"].iterdir(), *graded["scratch"].iterdir()] == []
     homes = [one.info["environ"] or {} for one in psutil.process_iter(["environ"])]
     assert [one for one in homes if one.get("HOME", "").startswith(str(graded["scratch"]))] == []
 
 
-def test_a_second_run_gives_the_same_rows(graded, tmp_path: Path) -> None:
+def test_a_second_run_gives_the_same_rows(graded, tmp_path):
     """They run without namespaces, and write nothing beside the notebooks."""
     names = {f"08_chunked_prefill_{one}.ipynb" for one in ("wrong", "right", "undefined")}
     for name in names:
@@ -96,28 +100,22 @@ def test_a_second_run_gives_the_same_rows(graded, tmp_path: Path) -> None:
     assert {one.name for one in tmp_path.iterdir()} == names
 
 
-def test_without_namespaces_limits_still_hold(tmp_path: Path) -> None:
-    hoard = attack("hoard = []\nwhile True:\n    hoard.append(bytearray(10_000_000))")
-    kill = attack("import os, signal\nos.kill(os.getppid(), signal.SIGKILL)")
-    cells = {
-        "loops": function("return max(iter(int, 1))"),
-        "hoards": hoard,
-        "kills": kill,
-        "right": (RIGHT, CHECK),
-    }
-    for student, sources in cells.items():
+def test_without_namespaces_limits_still_hold(tmp_path):
+    isolated = {one.student: one.cells for one in the_class("", 0)}
+    cells = {name: isolated[name] for name in ("memory_bomb", "kills_its_parent", "right")}
+    for student, sources in (cells | {"loops": function("return max(iter(int, 1))")}).items():
         (tmp_path / f"08_chunked_prefill_{student}.ipynb").write_text(notebook(*sources))
     limits = Limits(seconds=2, memory=256 << 20)
     rows = list(grade(find(tmp_path)[0], limits, isolated=False, jobs=2))
     assert {row.student: (row.result, row.limit) for row in rows} == {
         "loops": ("failed", "time"),
-        "hoards": ("failed", "memory"),
-        "kills": ("failed", ""),
+        "memory_bomb": ("failed", "memory"),
+        "kills_its_parent": ("failed", ""),
         "right": ("passed", ""),
     }
 
 
-def test_the_notebooks_die_with_the_command(tmp_path: Path) -> None:
+def test_the_notebooks_die_with_the_command(tmp_path):
     cells = attack("import time\ntime.sleep(3600)")
     (tmp_path / "08_chunked_prefill_ada.ipynb").write_text(notebook(*cells))
     command = [sys.executable, "-m", "underglass", "grade", str(tmp_path), "--seconds", "3600"]
@@ -131,18 +129,15 @@ def test_the_notebooks_die_with_the_command(tmp_path: Path) -> None:
     assert psutil.wait_procs(children, timeout=30)[1] == []
 
 
-def test_students_and_lessons_are_recognised(tmp_path: Path) -> None:
+def test_students_and_lessons_are_recognised(tmp_path):
     right = notebook(RIGHT, CHECK)
     files = {
-        "08_chunked_prefill_ada.ipynb": ("ada", "08_chunked_prefill"),
-        "bo-08_chunked_prefill (1).ipynb": ("bo", "08_chunked_prefill"),
-        "Cleo Miller_123_file/08_chunked_prefill.ipynb": (
-            "Cleo Miller_123_file",
-            "08_chunked_prefill",
-        ),
-        "Dev/homework.ipynb": ("Dev", "08_chunked_prefill"),
-        "08 eva.ipynb": ("eva", "08_chunked_prefill"),
-        "08_chunked_prefill.ipynb": (tmp_path.name, "08_chunked_prefill"),
+        "08_chunked_prefill_ada.ipynb": "ada",
+        "bo-08_chunked_prefill (1).ipynb": "bo",
+        "Cleo Miller_123_file/08_chunked_prefill.ipynb": "Cleo Miller_123_file",
+        "Dev/homework.ipynb": "Dev",
+        "08 eva.ipynb": "eva",
+        "08_chunked_prefill.ipynb": tmp_path.name,
     }
     for name in files:
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -151,12 +146,13 @@ def test_students_and_lessons_are_recognised(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("{}")
     found, others = find(tmp_path)
-    assert {one.file: (one.student, one.lesson) for one in found} == files
+    assert {one.file: one.student for one in found} == files
+    assert {one.lesson for one in found} == {"08_chunked_prefill"}
     assert [one.file for one in others] == ["Dev/answer.py", "notes.ipynb"]
 
 
 @pytest.mark.parametrize("lesson", sorted(lessons()))
-def test_a_solution_uses_nothing_unusual(lesson: str) -> None:
+def test_a_solution_uses_nothing_unusual(lesson):
     source = inspect.getsource(import_module(f"solutions.lesson_{lesson[:2]}"))
     for exercise in lessons()[lesson]:
         needs = program([Cell(1, source)], exercise.check, list(exercise.parts), [])
@@ -164,7 +160,7 @@ def test_a_solution_uses_nothing_unusual(lesson: str) -> None:
         assert unusual(needs) == []
 
 
-def test_every_lesson_with_a_check_can_be_graded() -> None:
+def test_every_lesson_with_a_check_can_be_graded():
     checks = Path(table.__file__).parents[1] / "checks"
     modules = {path.stem for path in checks.glob("lesson_*.py")}
     assert {one.check for exercises in lessons().values() for one in exercises} == modules
@@ -177,7 +173,7 @@ def needed(*cells: str) -> list[str]:
     return [name for one in chosen.statements for name in sorted(one.binds)]
 
 
-def test_only_the_statements_that_the_part_uses_are_run() -> None:
+def test_only_the_statements_that_the_part_uses_are_run():
     assert needed(
         "import slow\nlog = slow.run()\nlimit = 3",
         "def helper(log):\n    return limit",
@@ -187,7 +183,7 @@ def test_only_the_statements_that_the_part_uses_are_run() -> None:
     ) == ["limit", "helper", "part"]
 
 
-def test_a_lesson_may_have_two_exercises_and_a_call_may_ask_for_a_hint() -> None:
+def test_a_lesson_may_have_two_exercises_and_a_call_may_ask_for_a_hint():
     assert needed(
         "def part(a): ...",
         "check.lesson_08(part, hint=1)",
@@ -198,7 +194,7 @@ def test_a_lesson_may_have_two_exercises_and_a_call_may_ask_for_a_hint() -> None
     ) == ["mine"]
 
 
-def test_a_star_import_and_changes_of_a_needed_name_are_run() -> None:
+def test_a_star_import_and_changes_of_a_needed_name_are_run():
     assert needed(
         "from math import *\nmemo = {}\nmemo.update(a=1)\nmemo['b'] = 2",
         "def part(a):\n    return memo[a]",
@@ -211,7 +207,7 @@ ROW = Row(
 )
 
 
-def test_the_table_is_safe_to_open(tmp_path: Path) -> None:
+def test_the_table_is_safe_to_open(tmp_path):
     report = table.Report([ROW], [], "isolated")
     assert "\x1b" not in table.text(report, 200)
     table.write(report, tmp_path / "grades.csv")
@@ -224,13 +220,13 @@ def test_the_table_is_safe_to_open(tmp_path: Path) -> None:
     assert "&lt;b&gt;" in page and "<b>" not in page and "\x1b" not in page
 
 
-def test_a_long_message_is_cut_at_the_edge_of_the_terminal() -> None:
+def test_a_long_message_is_cut_at_the_edge_of_the_terminal():
     report = table.Report([ROW], [], "isolated")
     [line] = [one for one in table.text(report, 50).splitlines() if one.startswith("=cmd()")]
     assert len(line) == 50 and line.endswith("…")
 
 
-def test_the_command_prints_and_writes_the_table(tmp_path: Path) -> None:
+def test_the_command_prints_and_writes_the_table(tmp_path):
     folder = tmp_path / "class"
     folder.mkdir()
     (folder / "08_chunked_prefill_ada.ipynb").write_text(notebook(RIGHT, CHECK))
@@ -245,7 +241,7 @@ def test_the_command_prints_and_writes_the_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["--write", "grades.txt"], []])
-def test_what_cannot_be_graded_is_a_message_of_one_line(tmp_path: Path, arguments) -> None:
+def test_what_cannot_be_graded_is_a_message_of_one_line(tmp_path, arguments):
     end = CliRunner().invoke(app, ["grade", str(tmp_path), *arguments])
     assert end.exit_code == 2
     assert end.output.count("\n") == 1

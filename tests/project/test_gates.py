@@ -32,7 +32,7 @@ def solution(lesson: str) -> str:
 
 
 @pytest.mark.parametrize("gate", GATES, ids=lambda gate: gate.name)
-def test_the_solutions_of_the_lessons_pass_together(gate) -> None:  # type: ignore[no-untyped-def]
+def test_the_solutions_of_the_lessons_pass_together(gate):
     lessons = [PARTS[name] for name in gate.exact + gate.free if PARTS[name].isdigit()]
     mine = source("\n".join(map(solution, lessons)))
     assert gate.parts_in(mine) == [one for one in gate.exact + gate.free if one != "order"]
@@ -40,7 +40,7 @@ def test_the_solutions_of_the_lessons_pass_together(gate) -> None:  # type: igno
 
 
 @pytest.mark.parametrize("gate", GATES, ids=lambda gate: gate.name)
-def test_the_template_and_our_solution_pass(gate) -> None:  # type: ignore[no-untyped-def]
+def test_the_template_and_our_solution_pass(gate):
     template = Source.read(Path(scoring.__file__).parent / "template.py")
     assert gate.parts_in(template) == []
     assert gate.failure(template) is None
@@ -78,15 +78,13 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("gate", "code"), BROKEN, ids=lambda text: text.strip()[:40])
-def test_a_wrong_part_fails_its_gate(gate: str, code: str) -> None:
+def test_a_wrong_part_fails_its_gate(gate, code):
     failure = GATE[gate].failure(source(code))
     assert failure is not None
     assert_names(failure, *BROKEN[gate, code])
 
 
-def test_requests_that_preempt_each_other_for_ever_are_found(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_requests_that_preempt_each_other_for_ever_are_found(monkeypatch):
     from engine.core.engine import Engine, StepOutput
 
     step: Callable[..., object] = Engine.step
@@ -97,7 +95,7 @@ def test_requests_that_preempt_each_other_for_ever_are_found(
     assert_names(failure, "request 1", "finishes", "Tight workload 1")
 
 
-def test_a_part_may_decide_otherwise_than_in_its_lesson() -> None:
+def test_a_part_may_decide_otherwise_than_in_its_lesson():
     patient = "def admit(waiting, *limits): return [row[0] for row in waiting][:1]"
     newest = """
         def choose_leaf(nodes):
@@ -129,17 +127,17 @@ def test_a_part_may_decide_otherwise_than_in_its_lesson() -> None:
     ],
     ids=lambda value: value[:30] if isinstance(value, str) else "",
 )
-def test_a_mistake_in_the_file_is_named(code: str, facts: list[object]) -> None:
+def test_a_mistake_in_the_file_is_named(code, facts):
     documents = replace(WORKLOADS[1], requests=40)
     with raises_naming(MineError, *facts):
         serve(source(code), documents, 1)
 
 
-def test_the_gates_cover_every_part() -> None:
+def test_the_gates_cover_every_part():
     covered = [name for gate in GATES for name in gate.exact + gate.free]
     assert sorted(covered) == sorted(PARTS)
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path):
     with raises_naming(MineError, "nothing.py"):
         Source.read(tmp_path / "nothing.py")

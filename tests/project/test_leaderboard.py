@@ -42,7 +42,7 @@ def line() -> Line:
         return line_of(MINE, score(MINE))
 
 
-def test_a_line_says_what_the_score_is_made_of(line: Line, tmp_path: Path) -> None:
+def test_a_line_says_what_the_score_is_made_of(line, tmp_path):
     submitted = submit("Ada", line, tmp_path / "board.jsonl")
     assert (submitted.name, submitted.attempts) == ("Ada", 1)
     assert submitted.parts == ["order"]
@@ -51,7 +51,7 @@ def test_a_line_says_what_the_score_is_made_of(line: Line, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("field", ["score", "goodput", "starved", "seeds", "parts"])
-def test_a_changed_field_is_named(line: Line, field: str) -> None:
+def test_a_changed_field_is_named(line, field):
     changed = msgspec.json.decode(msgspec.json.encode(line), type=Line)  # a copy
     match getattr(changed, field):
         case dict(values):
@@ -63,7 +63,7 @@ def test_a_changed_field_is_named(line: Line, field: str) -> None:
     assert_names(found, field, 130)
 
 
-def test_changed_code_and_another_engine_are_found_without_a_run(line: Line) -> None:
+def test_changed_code_and_another_engine_are_found_without_a_run(line):
     code = difference(msgspec.structs.replace(line, code=line.code + "\n"))
     engine = difference(msgspec.structs.replace(line, engine="0123456789ab"))
     assert code is not None and engine is not None
@@ -93,9 +93,7 @@ workloads.WORKLOADS = tuple(replace(kind, requests=25) for kind in workloads.WOR
 
 
 @pytest.mark.timeout(900)
-def test_a_better_score_in_a_real_line_is_found_by_running_it_again(
-    tmp_path: Path, soak: bool
-) -> None:
+def test_a_better_score_in_a_real_line_is_found_by_running_it_again(tmp_path, soak):
     """The round trip of the commands: score and submit, verify, then verify what was changed."""
     board, mine = tmp_path / "board.jsonl", tmp_path / "mine.py"
     if not soak:
@@ -117,9 +115,7 @@ def test_a_better_score_in_a_real_line_is_found_by_running_it_again(
     assert_names(bo, "Bo", "DIFFERS", "score")
 
 
-def test_a_final_round_scores_each_best_file_on_new_seeds(
-    line: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_final_round_scores_each_best_file_on_new_seeds(line, tmp_path, monkeypatch):
     board = tmp_path / "class.jsonl"
     better = msgspec.structs.replace(line, code="SETTINGS = {}", score=line.score | {"total": 99.0})
     for name, one in (("Ada", line), ("Ada", better), ("Bo", line)):
@@ -141,7 +137,7 @@ def test_a_final_round_scores_each_best_file_on_new_seeds(
     assert ada.seeds == bo.seeds != line.seeds
 
 
-def test_a_file_that_fails_a_gate_is_not_scored(tmp_path: Path) -> None:
+def test_a_file_that_fails_a_gate_is_not_scored(tmp_path):
     mine, board = tmp_path / "mine.py", tmp_path / "board.jsonl"
     mine.write_text("def pick_budget(*machine): return -1\n", encoding="utf-8")
     options = ("--mine", str(mine), "--submit", "Ada", "--board", str(board))
@@ -151,7 +147,7 @@ def test_a_file_that_fails_a_gate_is_not_scored(tmp_path: Path) -> None:
     assert not board.exists()
 
 
-def test_the_table_has_the_best_line_of_each_name(line: Line, tmp_path: Path) -> None:
+def test_the_table_has_the_best_line_of_each_name(line, tmp_path):
     board = tmp_path / "board.jsonl"
     for name, points in (("Ada", 50.0), ("Bo", 70.0), ("Ada", 90.0), ("Ada", 60.0)):
         better = line.score | {"total": points}
@@ -171,12 +167,12 @@ def test_the_table_has_the_best_line_of_each_name(line: Line, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("name", ["", "  ", "A" * 41, "Ada\x1b[2J"])
-def test_a_name_that_the_table_cannot_show_is_rejected(name: str) -> None:
+def test_a_name_that_the_table_cannot_show_is_rejected(name):
     with raises_naming(MineError, "NAME"):
         check_name(name)
 
 
-def test_a_line_that_is_no_submission_is_named(line: Line, tmp_path: Path) -> None:
+def test_a_line_that_is_no_submission_is_named(line, tmp_path):
     board = tmp_path / "board.jsonl"
     submit("Ada", line, board)
     with board.open("a", encoding="utf-8") as file:

@@ -36,7 +36,7 @@ def result(yours: list[float], starved: int = 0, ours_starved: int = 0) -> Resul
     )
 
 
-def test_the_template_has_a_stub_of_every_part() -> None:
+def test_the_template_has_a_stub_of_every_part():
     source = Source.read(TEMPLATE)
     assert source.load().parts == {}
     assert source.load().settings == {}
@@ -45,9 +45,7 @@ def test_the_template_has_a_stub_of_every_part() -> None:
     assert set(PARTS) == {name for name, value in names.items() if callable(value)}
 
 
-def test_the_template_has_no_points_and_our_solution_has_a_hundred(
-    soak: bool, request: pytest.FixtureRequest
-) -> None:
+def test_the_template_has_no_points_and_our_solution_has_a_hundred(soak, request):
     if not soak:
         request.getfixturevalue("small")
     assert [one.points for one in score(Source.read(TEMPLATE))] == [0, 0, 0]
@@ -70,17 +68,17 @@ def test_the_template_has_no_points_and_our_solution_has_a_hundred(
     ],
 )
 def test_points_are_the_share_of_the_way_from_the_defaults_to_our_solution(
-    yours: list[float], starved: int, ours_starved: int, points: float
-) -> None:
+    yours, starved, ours_starved, points
+):
     assert result(yours, starved, ours_starved).points == pytest.approx(points)
 
 
-def test_the_total_is_half_the_mean_and_half_the_minimum() -> None:
+def test_the_total_is_half_the_mean_and_half_the_minimum():
     results = [result([value] * 5) for value in (200, 180, 110)]
     assert total(results) == pytest.approx((190 / 3 + 10) / 2, abs=0.05)
 
 
-def test_an_edit_draws_other_hidden_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_edit_draws_other_hidden_seeds(monkeypatch):
     seeds = hidden_seeds(Source("mine.py", "SETTINGS = {}\n"))
     assert len(set(seeds)) == 3
     assert seeds == hidden_seeds(Source("elsewhere.py", "SETTINGS = {}\n"))
@@ -91,7 +89,7 @@ def test_an_edit_draws_other_hidden_seeds(monkeypatch: pytest.MonkeyPatch) -> No
     assert final == hidden_seeds(Source("mine.py", "SETTINGS = {} \n"))  # the same for everyone
 
 
-def test_line_endings_of_another_system_are_the_same_file(tmp_path: Path) -> None:
+def test_line_endings_of_another_system_are_the_same_file(tmp_path):
     for name, text in {"unix.py": b"A = 1\nB = 2\n", "windows.py": b"A = 1\r\nB = 2\r\n"}.items():
         (tmp_path / name).write_bytes(text)
     unix, windows = (Source.read(tmp_path / name) for name in ("unix.py", "windows.py"))
@@ -99,19 +97,17 @@ def test_line_endings_of_another_system_are_the_same_file(tmp_path: Path) -> Non
 
 
 @pytest.mark.usefixtures("small")
-def test_a_part_that_throws_dice_is_found() -> None:
+def test_a_part_that_throws_dice_is_found():
     dice = Source("mine.py", "import random\ndef order(request): return random.random()\n")
     with raises_naming(MineError, "rush", 1, "random"):
         score(dice)
 
 
-def test_the_worst_request_comes_with_its_reason() -> None:
+def test_the_worst_request_comes_with_its_reason():
     log = serve(Source.read(TEMPLATE), RUSH, 1)
     worst = int(read(log).requests.ttft_ms.idxmax())
     assert_names(worst_request(log), worst, read(log).requests.label[worst], "Step")
 
-
-# What parts see
 
 SPY = """
 import builtins
@@ -160,9 +156,7 @@ def notes(monkeypatch: pytest.MonkeyPatch) -> Notes:
 
 
 @pytest.mark.parametrize("kind", SMALL, ids=lambda kind: kind.name)
-def test_a_part_sees_neither_the_future_nor_the_length_of_an_answer(
-    kind: Kind, notes: Notes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_part_sees_neither_the_future_nor_the_length_of_an_answer(kind, notes, monkeypatch):
     """With another future after a moment, the parts see the same until then."""
     moment, spy, workload = 1000, Source("spy.py", SPY), kind.workload(1)
     tokens = read(serve(spy, kind, 1)).tokens
@@ -184,7 +178,7 @@ def test_a_part_sees_neither_the_future_nor_the_length_of_an_answer(
     assert 0 < len(workload.inputs) < len(arrivals) and unfinished
 
 
-def test_a_part_gets_plain_values(notes: Notes) -> None:
+def test_a_part_gets_plain_values(notes):
     serve(Source("spy.py", SPY), RUSH, 1)
 
     def check(value: Any) -> None:
@@ -198,7 +192,7 @@ def test_a_part_gets_plain_values(notes: Notes) -> None:
     check([call for _, call in notes.calls])
 
 
-def test_a_part_remembers_nothing_of_an_earlier_run(notes: Notes) -> None:
+def test_a_part_remembers_nothing_of_an_earlier_run(notes):
     counting = Source(
         "mine.py",
         "import builtins\nCALLS = []\n"
@@ -213,7 +207,7 @@ def test_a_part_remembers_nothing_of_an_earlier_run(notes: Notes) -> None:
 
 
 @pytest.mark.parametrize("kind", WORKLOADS, ids=lambda kind: kind.name)
-def test_a_limit_does_not_tell_the_length_of_an_answer(kind: Kind) -> None:
+def test_a_limit_does_not_tell_the_length_of_an_answer(kind):
     lengths: dict[tuple[str, int], set[int]] = {}
     for one in kind.workload(1).inputs:
         assert isinstance(one, Arrival)

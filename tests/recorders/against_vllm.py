@@ -27,7 +27,6 @@ from visualizer.sources.vllm_recorder import VllmTranslator
 
 
 def truth(scheduler: Any) -> dict[str, Any]:
-    """Return what vLLM holds."""
     pool = scheduler.kv_cache_manager.block_pool
     queue = pool.free_block_queue.get_all_free_blocks()
     return {
@@ -50,7 +49,6 @@ def truth(scheduler: Any) -> dict[str, Any]:
 
 
 def folded(state: State) -> dict[str, Any]:
-    """Return the same of a folded state."""
     label = {id_: one.label for id_, one in state.requests.items()}
     return {
         "free": state.free[::-1],
@@ -145,7 +143,6 @@ def check(
 
 
 def main() -> None:
-    """Check workloads, and count."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=5, help="workloads per stratum")
     parser.add_argument("--first-seed", type=int, default=0)

@@ -23,7 +23,6 @@ LINES_PER_FILE = 60
 
 
 def record(factory: SchedulerFactory, name: str, workload: Workload) -> None:
-    """Play a workload and keep its files."""
     with TemporaryDirectory() as folder:
         with recording_to(Path(folder) / f"{name}.jsonl", tokens=name != "async"):
             scheduler = factory.scheduler(workload)
@@ -37,7 +36,6 @@ def record(factory: SchedulerFactory, name: str, workload: Workload) -> None:
 
 
 def main() -> None:
-    """Record all."""
     os.environ |= QUIET
     factory = SchedulerFactory()
     record(factory, "async", GENERATORS["async"](16))

@@ -104,9 +104,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
     return lambda: [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
 
 
-def test_the_lines_of_a_healthy_recording(
-    recorder: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_lines_of_a_healthy_recording(recorder, tmp_path, monkeypatch):
     monkeypatch.setenv("UNDERGLASS_RECORD", str(tmp_path / "run.jsonl"))
     scheduler = recorder.RecordingScheduler()
     scheduler.add_request(ask(1))
@@ -144,8 +142,8 @@ FAULTS = {
 @NO_DISK
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_ends_the_recording_with_one_warning_and_reaches_no_caller(
-    recorder: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warnings: Any, fault: str
-) -> None:
+    recorder, tmp_path, monkeypatch, warnings, fault
+):
     file, changes, wanted = FAULTS[fault]
     monkeypatch.setenv("UNDERGLASS_RECORD", str(tmp_path / file))
     for name, value in changes.items():
@@ -163,9 +161,7 @@ def test_a_fault_ends_the_recording_with_one_warning_and_reaches_no_caller(
 
 
 @NO_DISK
-def test_a_disk_that_is_full_at_the_end_is_said_too(
-    recorder: Any, monkeypatch: pytest.MonkeyPatch, warnings: Any
-) -> None:
+def test_a_disk_that_is_full_at_the_end_is_said_too(recorder, monkeypatch, warnings):
     monkeypatch.setenv("UNDERGLASS_RECORD", "/dev/full")
     monkeypatch.setattr(recorder, "FLUSH_SECONDS", 1000.0)  # nothing is written before the end
     scheduler = recorder.RecordingScheduler()
@@ -177,9 +173,7 @@ def test_a_disk_that_is_full_at_the_end_is_said_too(
     assert writer._lines.empty()
 
 
-def test_what_is_not_recorded_is_said_once(
-    recorder: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warnings: Any
-) -> None:
+def test_what_is_not_recorded_is_said_once(recorder, tmp_path, monkeypatch, warnings):
     monkeypatch.setenv("UNDERGLASS_RECORD", str(tmp_path / "run.jsonl"))
     monkeypatch.setattr(FullAttentionSpec, "block_size", 32)
     recorder.RecordingScheduler().add_request(ask(1))

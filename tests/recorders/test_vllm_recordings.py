@@ -5,18 +5,8 @@ import json
 
 import pytest
 
+from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
-from engine.core.log.vocabulary import (
-    Admitted,
-    BlockEvicted,
-    EventsMissing,
-    Keyframe,
-    Preempted,
-    RequestFinished,
-    RunStarted,
-    StepFinished,
-    StepStarted,
-)
 from engine.simulation.facts import FACTS
 from tests.recorders.scenarios import RECORDINGS, translated
 from visualizer import read
@@ -32,11 +22,11 @@ def lines_of(name: str) -> list[bytes]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_after_each_line_the_fold_has_what_vllm_counted(name: str) -> None:
+def test_after_each_line_the_fold_has_what_vllm_counted(name):
     translator, state, checked = VllmTranslator(), State(), 0
     for text in lines_of(name):
         for event in translator.feed(text):
-            assert not isinstance(event, EventsMissing)
+            assert not isinstance(event, v.EventsMissing)
             state.apply(event)
         line = json.loads(text)
         if "free" in line:
@@ -53,12 +43,12 @@ def test_after_each_line_the_fold_has_what_vllm_counted(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", json.loads(RECORDED.read_text()))
-def test_the_gallery_has_the_recordings_as_the_reader_translates_them(name: str) -> None:
+def test_the_gallery_has_the_recordings_as_the_reader_translates_them(name):
     """Stale? `python -m tests.recorders.scenarios`."""
     assert gzip.decompress((FOLDER / f"{name}.jsonl.gz").read_bytes()) == translated(name)
 
 
-def test_texts_are_those_of_the_tokens() -> None:
+def test_texts_are_those_of_the_tokens():
     log = read_source(RECORDINGS / "vllm_shared_prefix.jsonl.gz")
     texts = {request.label: "".join(request.texts) for request in _last_states(log)}
     assert texts["Ada"].startswith("<|bos|>Once upon a time there was a kind fox")
@@ -75,20 +65,20 @@ def _last_states(log):
     return seen.values()
 
 
-def test_a_later_file_of_a_rotated_recording_begins_with_the_state() -> None:
+def test_a_later_file_of_a_rotated_recording_begins_with_the_state():
     log = read_source(RECORDINGS / "rotated.part2.jsonl.gz")
-    assert isinstance(log[0], Keyframe)
+    assert isinstance(log[0], v.Keyframe)
     state = State()
     state.apply(log[0])
     assert state.running
     assert state.source["engine"].startswith("vLLM ")
-    assert len(log.of(RequestFinished)) > 0
+    assert len(log.of(v.RequestFinished)) > 0
 
 
-def test_without_token_ids_their_counts_and_their_sharing_are_known() -> None:
+def test_without_token_ids_their_counts_and_their_sharing_are_known():
     log = read_source(RECORDINGS / "async.jsonl.gz")
     started = log[0]
-    assert isinstance(started, RunStarted)
+    assert isinstance(started, v.RunStarted)
     facts = started.source["facts"]
     assert set(facts) == set(FACTS)
     assert {fact for fact in FACTS if facts[fact] == "unknown"} == {
@@ -99,7 +89,7 @@ def test_without_token_ids_their_counts_and_their_sharing_are_known() -> None:
     rows = read(log).request_rows
     assert any(row.cached_tokens for row in rows)
     assert all(row.prompt_tokens for row in rows)
-    assert {id_ for event in log.of(StepFinished) for row in event.tokens for id_ in row.ids} == {
+    assert {id_ for event in log.of(v.StepFinished) for row in event.tokens for id_ in row.ids} == {
         -1
     }
     assert started.settings["async_scheduling"]
@@ -118,9 +108,7 @@ DAMAGE = [
 
 
 @pytest.mark.parametrize(("kind", "old", "new", "named"), DAMAGE)
-def test_a_damaged_line_is_rejected_in_one_line(
-    kind: str, old: bytes, new: bytes, named: str
-) -> None:
+def test_a_damaged_line_is_rejected_in_one_line(kind, old, new, named):
     translator = VllmTranslator()
     damaged = f'{{"type":"{kind}"'.encode()
     for number, line in enumerate(lines_of("vllm_calm.jsonl.gz")):
@@ -133,7 +121,7 @@ def test_a_damaged_line_is_rejected_in_one_line(
     pytest.fail("no line has what the damage replaces")
 
 
-def test_a_header_of_another_version_or_with_too_many_blocks_is_rejected() -> None:
+def test_a_header_of_another_version_or_with_too_many_blocks_is_rejected():
     header = json.loads(lines_of("vllm_calm.jsonl.gz")[0])
     for change in ({"version": 2}, {"settings": header["settings"] | {"num_blocks": 10**12}}):
         with pytest.raises(
@@ -148,29 +136,29 @@ def test_a_header_of_another_version_or_with_too_many_blocks_is_rejected() -> No
         translator.feed(json.dumps(header).encode())
 
 
-def test_a_recording_that_misses_blocks_says_so_once() -> None:
+def test_a_recording_that_misses_blocks_says_so_once():
     lines = lines_of("vllm_calm.jsonl.gz")
     translator, missing = VllmTranslator(), []
     for line in lines:
         events = translator.feed(line.replace(b'"free":47', b'"free":46'))
-        missing += [event for event in events if isinstance(event, EventsMissing)]
+        missing += [event for event in events if isinstance(event, v.EventsMissing)]
     assert len(missing) == 1
     assert "46" in missing[0].message
 
 
-def test_the_captions_are_true() -> None:
+def test_the_captions_are_true():
     calm, tight, shared = (gallery()[name].log for name in json.loads(RECORDED.read_text()))
     finn, bo = (read(calm).request(name) for name in ("Finn", "Bo"))
     gus = read(shared).request("Gus")
     assert (finn.arrived_step, finn.admitted_step, bo.finished_step) == (31, 37, 36)
-    assert not calm.of(Preempted)
+    assert not calm.of(v.Preempted)
     step, told = 0, list[tuple[int, int]]()
     for event in tight:
-        step = event.step if isinstance(event, StepStarted) else step
-        if isinstance(event, Preempted) and event.request == 4:
+        step = event.step if isinstance(event, v.StepStarted) else step
+        if isinstance(event, v.Preempted) and event.request == 4:
             told.append((step, event.needed_by))
-        if isinstance(event, Admitted) and event.request == 4 and event.resumed:
+        if isinstance(event, v.Admitted) and event.request == 4 and event.resumed:
             told.append((step, len(event.blocks)))
     assert told[-2:] == [(35, 1), (61, 3)]
     assert (gus.admitted_step, gus.prompt_tokens, gus.cached_tokens) == (89, 77, 32)
-    assert [one.node for one in shared.of(BlockEvicted) if one.needed_by == 4] == [2]
+    assert [one.node for one in shared.of(v.BlockEvicted) if one.needed_by == 4] == [2]

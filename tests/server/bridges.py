@@ -18,11 +18,15 @@ from tests.server.app_under_test import AlphabetRunner
 TOKENIZER = ByteTokenizer()
 
 
+def alphabet(runner: AlphabetRunner | None = None, **config: int) -> InProcessClient:
+    outbox, runner = Outbox(), runner or AlphabetRunner(None)
+    engine = Engine(runner, EngineConfig(**config), tokenizer=TOKENIZER, log=outbox)
+    return InProcessClient(engine, outbox)
+
+
 @asynccontextmanager
 async def running(**settings: object) -> AsyncIterator[Bridge]:
-    outbox = Outbox()
-    engine = Engine(AlphabetRunner(None), EngineConfig(), tokenizer=TOKENIZER, log=outbox)
-    bridge = Bridge(InProcessClient(engine, outbox), ServerSettings(**settings))
+    bridge = Bridge(alphabet(), ServerSettings(**settings))
     bridge.start()
     yield bridge
     await bridge.stop()

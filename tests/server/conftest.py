@@ -5,13 +5,11 @@ import inspect
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import openai
 import pytest
 
-from server.process import BackgroundServer
-from tests.server.harness import Serve, start
+from tests.server.harness import Serve, ending, start
 from tests.server.sdk import sdk
 from tests.server.shelf import Shelf
 
@@ -50,7 +48,6 @@ def url(request: pytest.FixtureRequest, shape: dict[str, bool]) -> Iterator[str]
 
 @pytest.fixture(scope="module")
 def client(url: str) -> Iterator[openai.OpenAI]:
-    """OpenAI's SDK, strict."""
     with sdk(url) as client:
         yield client
 
@@ -58,16 +55,8 @@ def client(url: str) -> Iterator[openai.OpenAI]:
 @pytest.fixture
 def serve(shape: dict[str, bool]) -> Iterator[Serve]:
     """Start servers with options of one's own; they end with the test."""
-    servers: list[BackgroundServer] = []
-
-    def start_one(**options: Any) -> BackgroundServer:
-        servers.append(start(**shape | options))
-        return servers[-1]
-
-    yield start_one
-    for server in servers:
-        server.process.kill()
-        server.stop()
+    with ending(lambda **options: start(**shape | options)) as start_one:
+        yield start_one
 
 
 @pytest.fixture

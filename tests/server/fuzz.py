@@ -4,29 +4,17 @@ import json
 import random
 from typing import Any
 
-COMPLETION: dict[str, Any] = {
+from tests.server.test_openai_fields import SAME
+
+COMPLETION: dict[str, Any] = SAME | {
     "model": "alphabet",
     "prompt": "Once upon a time",
-    "max_tokens": 8,
-    "temperature": 0.7,
-    "top_p": 0.9,
-    "top_k": 5,
-    "min_p": 0.1,
     "n": 2,
     "best_of": 2,
-    "stop": ["z", "yx"],
-    "seed": 1,
     "logprobs": 2,
     "echo": True,
     "stream": True,
     "stream_options": {"include_usage": True},
-    "logit_bias": {"97": 3},
-    "presence_penalty": 0.5,
-    "frequency_penalty": 0.5,
-    "repetition_penalty": 1.1,
-    "min_tokens": 2,
-    "stop_token_ids": [99],
-    "ignore_eos": True,
     "user": "Ada",
     "priority": 1,
 }
@@ -92,7 +80,6 @@ JUNK: tuple[Any, ...] = (
 
 
 def body(dice: random.Random) -> tuple[str, bytes]:
-    """A path, and what is sent to it."""
     path = dice.choice(list(BODIES))
     required = {"prompt", "messages", "tokens"}
     return path, _damaged(_some_of(BODIES[path], required, dice), dice)

@@ -13,6 +13,7 @@ import httpx
 import msgspec
 import psutil
 from httpx_sse import EventSource
+from prometheus_client.parser import text_string_to_metric_families
 
 from engine.core.log.fold import State
 from engine.core.log.log import EventLog
@@ -47,19 +48,47 @@ def serve_forked(model: str | None = None, **options: object) -> BackgroundServe
     return ForkedServer("underglass.commands", *serve_arguments(model, **options), torch=True)
 
 
+@contextmanager
+def ending(launch: Serve) -> Iterator[Serve]:
+    """Yield a function that starts servers like `launch`; they end with the block."""
+    servers: list[BackgroundServer] = []
+
+    def start_one(*arguments: Any, **options: Any) -> BackgroundServer:
+        servers.append(launch(*arguments, **options))
+        return servers[-1]
+
+    try:
+        yield start_one
+    finally:
+        for server in servers:
+            server.process.kill()
+            server.stop()
+
+
 def http(url: str, **options: Any) -> httpx.Client:
     # Without certificates, which take longer to load than most requests here take to answer.
     return httpx.Client(base_url=url, trust_env=False, verify=False, timeout=TIMEOUT, **options)
 
 
-def get(url: str, path: str) -> Any:
+def fetch(url: str, path: str, method: str = "GET", **options: Any) -> httpx.Response:
+    """Send a request on a connection of its own."""
     with http(url) as client:
-        return client.get(path).json()
+        return client.request(method, path, **options)
+
+
+def get(url: str, path: str, **params: str) -> Any:
+    return fetch(url, path, params=params or None).json()
 
 
 def post(url: str, path: str, body: Any = None, **headers: str) -> httpx.Response:
-    with http(url) as client:
-        return client.post(path, json=body, headers=headers)
+    return fetch(url, path, "POST", json=body, headers=headers)
+
+
+def refusal(answer: httpx.Response) -> tuple[int, str]:
+    """The status and the code of an answer that has OpenAI's error object."""
+    error = answer.json()["error"]
+    assert error.keys() == {"message", "type", "param", "code"}
+    return answer.status_code, error["code"]
 
 
 def completed(url: str, **headers: str) -> str:
@@ -70,7 +99,7 @@ def completed(url: str, **headers: str) -> str:
 
 
 def http_request(path: str, body: object, *headers: str) -> bytes:
-    """A POST that leaves the connection open."""
+    """A POST; it leaves the connection open, unless a header says otherwise."""
     content = json.dumps(body)
     head = (
         f"POST {path} HTTP/1.1",
@@ -89,9 +118,24 @@ def curl(url: str, body: str) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(command, stdout=subprocess.PIPE)
 
 
-def trace(url: str) -> EventLog:
-    with http(url) as client:
-        return EventLog.from_bytes(client.get("/trace").content)
+def trace(url: str, **params: str) -> EventLog:
+    return EventLog.from_bytes(fetch(url, "/trace", params=params or None).content)
+
+
+def metrics(url: str) -> dict[tuple[str, ...], float]:
+    """The samples of /metrics by their name and their labels, without the model's and the engine's."""
+    answer = fetch(url, "/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    values = {}
+    for family in text_string_to_metric_families(answer.text):
+        for sample in family.samples:
+            labels = [v for k, v in sample.labels.items() if k not in ("model_name", "engine")]
+            values[(sample.name, *labels)] = sample.value
+    return values
+
+
+def until_ready(url: str, status: int = 200) -> None:
+    until(url, "/ready", lambda answer: answer.status_code == status)
 
 
 def until(url: str, path: str, wanted: Callable[[httpx.Response], bool]) -> None:
@@ -211,9 +255,9 @@ class Feed(EventStream):
             event = self.until(lambda event: isinstance(event, kind))
         return event
 
-    def queued(self, body: Any, **options: Any) -> "Caller":
-        """Send a completion, and read on until it has arrived."""
-        caller = Caller(self.url, "/v1/completions", body, **options)
+    def queued(self, body: Any, path: str = "/v1/completions", **options: Any) -> "Caller":
+        """Send a request, and read on until it has arrived."""
+        caller = Caller(self.url, path, body, **options)
         self.until_kind(RequestArrived)
         return caller
 
@@ -232,29 +276,27 @@ def watch(url: str, **options: Any) -> Iterator[Feed]:
         yield feed
 
 
+def queue(url: str, *bodies: Any, path: str = "/v1/completions") -> list["Caller"]:
+    """Send requests one after the other, each once the one before it has arrived."""
+    with watch(url) as feed:
+        return [feed.queued(body, path) for body in bodies]
+
+
 class Caller:
     """A client down at the socket, for everything that well-behaved clients do not do."""
 
     def __init__(
         self, url: str, path: str, body: Any, *, receive_buffer: int = 0, **headers: str
     ) -> None:
-        content = json.dumps(body).encode()
+        more = (f"{name.replace('_', '-')}: {value}" for name, value in headers.items())
         self._connect(url, receive_buffer)
-        self._send_head(
-            f"POST {path} HTTP/1.1",
-            f"Host: {url.removeprefix('http://')}",
-            "Content-Type: application/json",
-            f"Content-Length: {len(content)}",
-            "Connection: close",
-            *(f"{name.replace('_', '-')}: {value}" for name, value in headers.items()),
-        )
-        self.socket.sendall(content)
+        self.socket.sendall(http_request(path, body, "Connection: close", *more))
 
     @classmethod
     def raw(cls, url: str, *lines: str) -> "Caller":
         """A request of which nothing is there but these lines."""
         caller = cls.open(url)
-        caller._send_head(*lines)
+        caller.socket.sendall("\r\n".join(lines).encode() + b"\r\n\r\n")
         return caller
 
     @classmethod
@@ -271,9 +313,6 @@ class Caller:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.socket.settimeout(TIMEOUT)
         self.socket.connect((host, int(port)))
-
-    def _send_head(self, *lines: str) -> None:
-        self.socket.sendall("\r\n".join(lines).encode() + b"\r\n\r\n")
 
     def close(self) -> None:
         """Leave politely."""

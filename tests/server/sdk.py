@@ -1,13 +1,14 @@
 """OpenAI's own Python SDK, as the judge of what the server sends."""
 
+from typing import Any
+
 import openai
 
 
-def sdk(url: str) -> openai.OpenAI:
+def sdk(url: str, **options: Any) -> openai.OpenAI:
     """A client that accepts nothing but what OpenAI's published types say."""
-    return openai.OpenAI(
-        base_url=f"{url}/v1", api_key="-", max_retries=0, _strict_response_validation=True
-    )
+    strict = {"api_key": "-", "max_retries": 0, "_strict_response_validation": True}
+    return openai.OpenAI(base_url=f"{url}/v1", **strict | options)
 
 
 def lenient(client: openai.OpenAI) -> openai.OpenAI:

@@ -6,15 +6,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from engine.core.byte_tokenizer import ByteTokenizer
-from engine.core.config import EngineConfig
-from engine.core.engine import Engine
 from server.core.bridge import Bridge
 from server.core.engine_client import InProcessClient
-from server.core.event_log import Outbox
 from server.core.models import ModelDirectory, Models
 from server.core.settings import ServerSettings
 from tests.server.app_under_test import AlphabetRunner
+from tests.server.bridges import alphabet
 
 
 class Shelf:
@@ -38,18 +35,12 @@ class Shelf:
             raise ValueError(f"{path}/config.json is no good")
         runner = AlphabetRunner(None)
         self.runners[path.name] = weakref.ref(runner)
-        return engine_with(runner)
-
-
-def engine_with(runner: AlphabetRunner) -> InProcessClient:
-    outbox = Outbox()
-    engine = Engine(runner, EngineConfig(), tokenizer=ByteTokenizer(), log=outbox)
-    return InProcessClient(engine, outbox)
+        return alphabet(runner)
 
 
 @asynccontextmanager
 async def registry(shelf: Shelf, limit: int = 1, **settings: int) -> AsyncIterator[Models]:
-    first = Bridge(engine_with(AlphabetRunner(None)), ServerSettings(**settings))
+    first = Bridge(alphabet(), ServerSettings(**settings))
     models = Models(first, ModelDirectory(shelf.path, limit, shelf.load))
     models.start()
     yield models

@@ -74,7 +74,6 @@ class View:
 
 
 def events_of(batch: bytes) -> Iterator[Event]:
-    """The events of a batch, as plain values."""
     _ts, events, rank = msgspec.msgpack.decode(batch)
     assert rank == 0
     yield from events

@@ -27,7 +27,7 @@ def start_with(**fields: object) -> Start:
     return Start(**defaults | more | last | fields)  # type: ignore[arg-type]
 
 
-def test_the_banner_has_a_curl_that_works(tmp_path: Path) -> None:
+def test_the_banner_has_a_curl_that_works(tmp_path):
     """As a person starts it: the banner's command, pasted into a shell, streams tokens."""
     trace = tmp_path / "trace.jsonl"
     options = ["--port", "0", "--trace-file", str(trace), "--api-key", "the teacher's"]
@@ -44,7 +44,7 @@ def test_the_banner_has_a_curl_that_works(tmp_path: Path) -> None:
     assert len(EventLog.load(trace)) > 10
 
 
-def test_a_server_whose_output_is_closed_serves() -> None:
+def test_a_server_whose_output_is_closed_serves():
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
     command = 'exec "$0" -m underglass serve --port "$1" --until-stdin-closes >&- 2>&-'
@@ -68,13 +68,12 @@ URL = "http://127.0.0.1:8000"
 
 
 def rows(settings: ServerSettings, **start: object) -> dict[str, str]:
-    """The banner's rows by their name."""
     text = banner(settings, URL, EngineConfig(), start_with(**start))
     split = [line.strip().split("  ", 1) for line in text.splitlines() if line.startswith("  ")]
     return {name: text.strip() for name, text in (row for row in split if len(row) == 2)}
 
 
-def test_the_banner_names_what_was_asked_for() -> None:
+def test_the_banner_names_what_was_asked_for():
     plain = rows(ServerSettings(), request_log="off")
     files = {"trace_file": Path("a.jsonl"), "request_log": "b.jsonl"}
     told = rows(ServerSettings(), model_dir=Path("/shelf"), **files)
@@ -94,9 +93,7 @@ def test_the_banner_names_what_was_asked_for() -> None:
 
 @pytest.mark.parametrize("key", [None, "secret"])
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
-def test_the_banner_says_who_can_use_the_server(
-    host: str, key: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_banner_says_who_can_use_the_server(host, key, monkeypatch):
     lan = [Address("192.168.1.20", "wlan0"), Address("10.0.0.7", "eth0")]
     monkeypatch.setattr(
         "server.banner.network_addresses", lambda host: lan if host == "0.0.0.0" else []

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from engine.core.log.log import EventLog
-from engine.core.log.vocabulary import Preempted, RequestArrived, RequestFinished, StepScheduled
+from engine.core.log.vocabulary import Preempted, RequestFinished, StepScheduled
 from server.api.live import PAGES
 from solutions.lesson_13 import report
 from tests.facts import assert_names
 from tests.server.console import invoke
-from tests.server.harness import Caller, ForkedServer, get, post, trace, until, watch
+from tests.server.harness import Caller, ForkedServer, get, post, queue, trace, until
 from visualizer import read
 
 DOC = (Path(__file__).parents[2] / "docs" / "classroom.md").read_text()
@@ -43,14 +43,12 @@ class Class:
 
     def tap(self, prompts: Iterable[str], names: Iterable[str] = NAMES) -> list[Caller]:
         """Send chats as the page does, one after the other; wait until all are queued."""
-        callers = []
-        with watch(self.url) as feed:
-            for prompt, name in zip(prompts, names, strict=False):
-                body = {"messages": [{"role": "user", "content": prompt}], "user": name}
-                body |= {"max_tokens": 200, "temperature": 0, "stream": True}
-                callers.append(Caller(self.url, "/v1/chat/completions", body))
-                feed.until_kind(RequestArrived)
-        return callers
+        body = {"max_tokens": 200, "temperature": 0, "stream": True}
+        asked = (
+            {"messages": [{"role": "user", "content": prompt}], "user": name} | body
+            for prompt, name in zip(prompts, names, strict=False)
+        )
+        return queue(self.url, *asked, path="/v1/chat/completions")
 
     def step(self, steps: int = 1) -> int:
         last: int = post(self.url, "/engine/step", {"steps": steps}).json()["step"]
@@ -96,9 +94,7 @@ def room(server: Class) -> Class:
     return server
 
 
-def test_the_class_of_the_page_runs_from_the_teachers_command_to_the_words_of_its_trace(
-    tmp_path: Path,
-) -> None:
+def test_the_class_of_the_page_runs_from_the_teachers_command_to_the_words_of_its_trace(tmp_path):
     """The command, the cell of three students while the engine is paused, twelve steps, the trace."""
     student, from_its_trace = CELLS
     with started(tmp_path) as room:
@@ -122,9 +118,7 @@ def test_the_class_of_the_page_runs_from_the_teachers_command_to_the_words_of_it
     assert_names(printed.stdout.splitlines()[0], 10, "Ada", "r3")
 
 
-def test_the_bundled_model_answers_the_pages_prompts_with_the_tokens_that_the_table_says(
-    room: Class,
-) -> None:
+def test_the_bundled_model_answers_the_pages_prompts_with_the_tokens_that_the_table_says(room):
     table = dict(re.findall(r"^\| (\S[^|]*?) \| (\d+ \| \d+) \|", DOC, re.M))
     [long] = [name for name in table if name.startswith("**A long prompt**")]
     table[LONG] = table.pop(long)
@@ -141,7 +135,7 @@ def test_the_bundled_model_answers_the_pages_prompts_with_the_tokens_that_the_ta
     assert all("know no stories" not in answer for answer in answers)
 
 
-def test_the_ninth_waits(room: Class) -> None:
+def test_the_ninth_waits(room):
     callers = room.tap(STORIES[:8])
     room.step(2)
     callers += room.tap([SAME], ["Eva"])
@@ -150,7 +144,7 @@ def test_the_ninth_waits(room: Class) -> None:
     assert trace(room.url).of(StepScheduled)[2].blocked.reason == "batch_full"
 
 
-def test_a_long_document_takes_four_steps_beside_four_stories(room: Class) -> None:
+def test_a_long_document_takes_four_steps_beside_four_stories(room):
     callers = room.tap(STORIES[:4])
     room.step(10)
     callers += room.tap([LONG], ["Teacher"])
@@ -160,7 +154,7 @@ def test_a_long_document_takes_four_steps_beside_four_stories(room: Class) -> No
     assert chunks == [60, 60, 60, 30]
 
 
-def test_a_long_prompt_again_is_computed_but_for_two_tokens(room: Class) -> None:
+def test_a_long_prompt_again_is_computed_but_for_two_tokens(room):
     [first] = room.tap([LONG])
     post(room.url, "/engine/resume")
     first.read_all()
@@ -170,7 +164,7 @@ def test_a_long_prompt_again_is_computed_but_for_two_tokens(room: Class) -> None
     assert [row[1:] for row in room.rows(at)] == [(208, 2)] * 8
 
 
-def test_the_same_prompt_at_once_is_shared_by_the_table_and_not_by_the_tree(room: Class) -> None:
+def test_the_same_prompt_at_once_is_shared_by_the_table_and_not_by_the_tree(room):
     _open = room.tap([SAME] * 30)
     room.step()
     assert [row[1:] for row in room.rows(1)] == [(0, 20)] * 3 + [(0, 4)]
@@ -179,7 +173,7 @@ def test_the_same_prompt_at_once_is_shared_by_the_table_and_not_by_the_tree(room
     assert [row[1:] for row in room.rows(1)] == [(0, 20)] + [(16, 4)] * 7
 
 
-def test_different_stories_fill_the_memory_and_equal_ones_do_not(room: Class) -> None:
+def test_different_stories_fill_the_memory_and_equal_ones_do_not(room):
     callers = room.tap([STORIES[0]] * 30)
     stopped = room.run_until("preemption", steps=160)  # a story has 147 tokens
     assert stopped["reason"] == "steps" and trace(room.url).of(RequestFinished)
@@ -203,9 +197,7 @@ def options_of(command: str) -> set[str]:
     return set(re.findall(r"--[a-z][a-z-]+", invoke(command, "--help").stdout))
 
 
-def test_flags_that_the_page_names_are_flags_of_the_class_or_of_the_server(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_flags_that_the_page_names_are_flags_of_the_class_or_of_the_server(monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     flags = set(re.findall(r"--[a-z][a-z-]+", DOC))
     assert flags and flags - options_of("class") == {"--max-waiting"} <= options_of("serve")

@@ -213,7 +213,7 @@ def ports() -> Iterator[dict[str, int]]:
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(("command", "facts"), lines(REFUSED))
-def test_wrong_input_is_one_line(command: str, facts: str, ports: dict[str, int]) -> None:
+def test_wrong_input_is_one_line(command, facts, ports):
     arguments = shlex.split(command.format(**ports))
     if arguments[0] in ("serve", "class") and "--port" not in arguments:
         arguments += ["--port", "0"]
@@ -224,9 +224,7 @@ def test_wrong_input_is_one_line(command: str, facts: str, ports: dict[str, int]
 
 
 @pytest.mark.parametrize(("setting", "facts"), lines(VARIABLES))
-def test_a_wrong_variable_is_named(
-    monkeypatch: pytest.MonkeyPatch, setting: str, facts: str
-) -> None:
+def test_a_wrong_variable_is_named(monkeypatch, setting, facts):
     [(name, _, value)] = [one.partition("=") for one in shlex.split(setting)]
     monkeypatch.setenv(name, value)
     arguments = () if name == "UNDERGLASS_PORT" else ("--port", "0")
@@ -234,9 +232,7 @@ def test_a_wrong_variable_is_named(
 
 
 @pytest.mark.parametrize("name", ["UNDERGLASS_POLICY", "UNDERGLASS_REQUIRE_BROWSER"])
-def test_the_command_line_wins_and_variables_of_other_tools_are_ignored(
-    monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_the_command_line_wins_and_variables_of_other_tools_are_ignored(monkeypatch, name):
     monkeypatch.setenv(name, "fcfs")
     done = invoke("serve", "--port", "0", "--policy", "random")
     refused(done, "--policy", "random")
@@ -244,7 +240,7 @@ def test_the_command_line_wins_and_variables_of_other_tools_are_ignored(
 
 
 @pytest.mark.parametrize("name", ["x" * 257, "two\nlines"])
-def test_a_name_that_no_request_can_have_is_refused(name: str) -> None:
+def test_a_name_that_no_request_can_have_is_refused(name):
     refused(invoke("serve", "--port", "0", "--served-model-name", name), "--served-model-name")
 
 
@@ -255,9 +251,7 @@ def test_a_name_that_no_request_can_have_is_refused(name: str) -> None:
         ("--kv-events", "0", "zmq", "underglass[kv-events]"),
     ],
 )
-def test_a_missing_library_names_the_extra(
-    monkeypatch: pytest.MonkeyPatch, option: str, value: str, module: str, extra: str
-) -> None:
+def test_a_missing_library_names_the_extra(monkeypatch, option, value, module, extra):
     if module == "ray":
         monkeypatch.setattr(ray_cluster, "find_spec", lambda _name: None)
     else:
@@ -266,7 +260,7 @@ def test_a_missing_library_names_the_extra(
     refused(invoke("serve", "--port", "0", option, value), option, extra)
 
 
-def test_two_servers_do_not_write_one_log(tmp_path: Path) -> None:
+def test_two_servers_do_not_write_one_log(tmp_path):
     path = tmp_path / "trace.jsonl"
     running = open_log(path)
     running.write(b'{"type":"run_started"}\n')
@@ -276,7 +270,7 @@ def test_two_servers_do_not_write_one_log(tmp_path: Path) -> None:
     open_log(path).close()  # it has ended: the name is free
 
 
-def test_a_corrupt_checkpoint_is_one_line(tmp_path: Path) -> None:
+def test_a_corrupt_checkpoint_is_one_line(tmp_path):
     for file in Path("engine/bundled").iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     weights = tmp_path / "model.safetensors"
@@ -286,9 +280,7 @@ def test_a_corrupt_checkpoint_is_one_line(tmp_path: Path) -> None:
     refused(answer, "--draft-model", str(weights))
 
 
-def test_a_dry_run_states_the_memory_of_both_models_and_rejects_what_fits_only_alone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_dry_run_states_the_memory_of_both_models_and_rejects_what_fits_only_alone(monkeypatch):
     both = ("serve", "--dry-run", "--draft-model", "bundled")
     done = invoke(*both)
     assert done.returncode == 0
@@ -301,17 +293,14 @@ def test_a_dry_run_states_the_memory_of_both_models_and_rejects_what_fits_only_a
     assert_names(done.stderr, "underglass:", "bundled needs")
 
 
-def test_serve_in_background_says_why_it_did_not_start() -> None:
+def test_serve_in_background_says_why_it_did_not_start():
     with pytest.raises(ServerError) as failed:
         serve_in_background(policy="random")
     assert_names(str(failed.value), "--policy", "random")
 
 
-# Help
-
-
 @pytest.mark.parametrize("name", COMMANDS)
-def test_help_reads_well(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_help_reads_well(name, monkeypatch):
     command = COMMANDS[name]
     monkeypatch.setenv("COLUMNS", "80")
     done = invoke(name, "--help")
@@ -327,32 +316,15 @@ def test_help_reads_well(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert re.search(rf"^ +{name} +{re.escape(command.short_help)}$", shown, re.MULTILINE)
 
 
-def test_every_option_of_serve_has_a_section_and_a_variable() -> None:
-    command, shown = COMMANDS["serve"], invoke("serve", "--help").stdout
-    assert command.context_settings["auto_envvar_prefix"] == "UNDERGLASS"
-    options = [one for one in command.params if not one.hidden]
-    sections = {one.rich_help_panel for one in options}
-    assert len(sections) > 3
-    assert all(f"{section}:" in shown for section in sections if section)
-    assert all(one.allow_from_autoenv for one in options if one.name != "help")
-    assert all(f"--{one.name.replace('_', '-')}" in shown for one in options)
-
-
-def test_help_does_not_need_torch() -> None:
+def test_help_does_not_need_torch():
     check = "import underglass.commands, sys; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
 
 
-# Switches
-
-
-def test_a_background_server_knows_the_switches_without_an_opposite() -> None:
+def test_a_background_server_knows_the_switches_without_an_opposite():
     serve = COMMANDS["serve"].params
     flags = {one.name for one in serve if getattr(one, "is_flag", False)}
     assert flags - WITH_AN_OPPOSITE["serve"] == SWITCHES
-
-
-# `underglass why`: the answers of a log on the console, and one line for what it cannot answer
 
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -361,7 +333,7 @@ OWN = FIXTURES / "logs" / "schema_2_hash.jsonl"
 
 
 @pytest.mark.parametrize("file", [OWN, VLLM])
-def test_each_question_has_the_answer_of_the_log(file: Path) -> None:
+def test_each_question_has_the_answer_of_the_log(file):
     log = read_source(file)
     assert isinstance(log, EventLog)
     asked = {
@@ -376,7 +348,7 @@ def test_each_question_has_the_answer_of_the_log(file: Path) -> None:
         assert done.stdout == f"{answer}\n"
 
 
-def test_a_step_of_a_real_vllm_a_log_of_the_gallery_and_a_part_of_a_label() -> None:
+def test_a_step_of_a_real_vllm_a_log_of_the_gallery_and_a_part_of_a_label():
     done = invoke("why", str(VLLM), "Ivo", "--step", "88")
     assert done.stdout.startswith("Step 88: Ivo (r9) waits behind Hal (r8)")
     expect = invoke("why", str(VLLM), "Ivo").stdout

@@ -1,22 +1,11 @@
 """A client that leaves, in every state and in every way, frees its blocks at once."""
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
 from engine.core.log.vocabulary import Preempted, RequestArrived, RequestFinished, StepFinished
-from tests.server.harness import (
-    Caller,
-    Serve,
-    get,
-    http_request,
-    post,
-    sse_data,
-    start,
-    until,
-    watch,
-)
+from tests.server.harness import Caller, get, http_request, post, sse_data, start, until, watch
 
 STEPS = {"waiting": 0, "prefilling": 2, "active": 12}
 BODIES = {
@@ -36,9 +25,7 @@ def held(request: pytest.FixtureRequest) -> Iterator[str]:
 @pytest.mark.parametrize("leave", [Caller.close, Caller.reset, Caller.half_close])
 @pytest.mark.parametrize("body", BODIES)
 @pytest.mark.parametrize("state", STEPS)
-def test_leaving_frees_everything_between_two_steps(
-    held: str, state: str, body: str, leave: Callable[[Caller], None]
-) -> None:
+def test_leaving_frees_everything_between_two_steps(held, state, body, leave):
     with watch(held) as feed:
         # A prompt of its own, so that nothing of it is in the cache.
         prompt = f"{leave.__name__} {state} {body}: forty tokens, which is several chunks"
@@ -59,9 +46,7 @@ def test_leaving_frees_everything_between_two_steps(
 
 @pytest.mark.parametrize("leave", [Caller.close, Caller.reset, Caller.half_close])
 @pytest.mark.parametrize("body", BODIES)
-def test_leaving_while_the_prompt_is_tokenized_is_noticed_at_once(
-    serve: Serve, gate: Path, body: str, leave: Callable[[Caller], None]
-) -> None:
+def test_leaving_while_the_prompt_is_tokenized_is_noticed_at_once(serve, gate, body, leave):
     url = serve(gate=gate).url
     prompts = ["gate: it is being tokenized", "it is next"]
     callers = [Caller(url, "/v1/completions", BODIES[body] | {"prompt": one}) for one in prompts]
@@ -75,7 +60,7 @@ def test_leaving_while_the_prompt_is_tokenized_is_noticed_at_once(
 
 
 @pytest.mark.parametrize("body", BODIES)
-def test_leaving_while_preempted_frees_everything(serve: Serve, body: str) -> None:
+def test_leaving_while_preempted_frees_everything(serve, body):
     engine = {"block_size": 4, "max_kv_tokens": 64, "preemption": True}
     url = serve(paused=True, engine=engine).url
     with watch(url) as feed:
@@ -98,9 +83,7 @@ def test_leaving_while_preempted_frees_everything(serve: Serve, body: str) -> No
 
 @pytest.mark.parametrize("leave", [Caller.close, Caller.reset, Caller.half_close])
 @pytest.mark.parametrize("body", BODIES)
-def test_leaving_after_asking_for_more_is_noticed(
-    held: str, body: str, leave: Callable[[Caller], None]
-) -> None:
+def test_leaving_after_asking_for_more_is_noticed(held, body, leave):
     """The second request on the connection waits for the first one's answer (pipelining)."""
     with watch(held) as feed:
         caller = Caller.open(held)

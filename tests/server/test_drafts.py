@@ -9,7 +9,7 @@ from engine.core.log import vocabulary as v
 from server.core.loading import load
 from server.core.settings import Start
 from server.process import BackgroundServer
-from tests.server.harness import http, post, serve_forked, trace
+from tests.server.harness import metrics, post, serve_forked, trace
 
 PROMPT = "Once upon a time there was a fox"
 LENGTH = 3
@@ -22,7 +22,7 @@ def server() -> Iterator[BackgroundServer]:
         yield running
 
 
-def test_drafts_reach_the_log_and_the_metrics_and_change_no_token(server: BackgroundServer) -> None:
+def test_drafts_reach_the_log_and_the_metrics_and_change_no_token(server):
     body = {"prompt": PROMPT, "max_tokens": 24, "temperature": 0.8, "seed": 5, "stream": False}
     text = post(server.url, "/v1/completions", body).json()["choices"][0]["text"]
     params = SamplingParams(max_tokens=24, temperature=0.8, seed=5)
@@ -35,21 +35,13 @@ def test_drafts_reach_the_log_and_the_metrics_and_change_no_token(server: Backgr
     drafted = sum(len(row.drafts) for row in rows)
     accepted = sum(row.accepted for event in log.of(v.StepFinished) for row in event.tokens)
     assert drafted == accepted > 10
-    with http(server.url) as client:
-        metrics = dict(
-            line.rsplit(" ", 1)
-            for line in client.get("/metrics").text.splitlines()
-            if "spec_decode" in line and "_total{" in line
-        )
-    values = {name.partition("{")[0]: float(value) for name, value in metrics.items()}
-    assert values == {
-        "vllm:spec_decode_num_drafts_total": len(rows),
-        "vllm:spec_decode_num_draft_tokens_total": drafted,
-        "vllm:spec_decode_num_accepted_tokens_total": accepted,
-    }
+    values = metrics(server.url)
+    names = ("drafts", "draft_tokens", "accepted_tokens")
+    told = [values[(f"vllm:spec_decode_num_{name}_total",)] for name in names]
+    assert told == [len(rows), drafted, accepted]
 
 
-def test_a_restart_keeps_the_draft_model(server: BackgroundServer) -> None:
+def test_a_restart_keeps_the_draft_model(server):
     answer = post(server.url, "/engine/restart", {"settings": {"max_batch_size": 2}})
     assert answer.status_code == 200, answer.text
     assert trace(server.url)[0].model["draft_model"]["name"] == "bundled"
@@ -58,7 +50,7 @@ def test_a_restart_keeps_the_draft_model(server: BackgroundServer) -> None:
 
 
 @pytest.mark.parametrize("drafter", ["prompt-lookup", None])
-def test_an_engine_in_this_process_gets_the_same_drafter(drafter: str | None) -> None:
+def test_an_engine_in_this_process_gets_the_same_drafter(drafter):
     more = {"drafter": drafter, "draft_model": None if drafter else "bundled", "draft_length": 2}
     client = load(Start(model="bundled", **more), EngineConfig(), texts=True)  # type: ignore[arg-type]
     [started] = client.started

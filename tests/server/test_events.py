@@ -3,21 +3,14 @@
 import asyncio
 import errno
 import os
-from pathlib import Path
 
 import pytest
 from starlette.types import Message
 
 from engine.core.engine import Engine
+from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
 from engine.core.log.log import EventLog
-from engine.core.log.vocabulary import (
-    Keyframe,
-    RequestArrived,
-    RequestFinished,
-    RunStarted,
-    StepFinished,
-)
 from server.api import live
 from server.core.event_log import Outbox, Window
 from tests.engine.workloads import make_engine, play, random_workload
@@ -26,10 +19,10 @@ from tests.server.bridges import running
 from tests.server.harness import (
     Caller,
     Feed,
-    Serve,
+    fetch,
     get,
-    http,
     limit_files,
+    metrics,
     post,
     sse_data,
     trace,
@@ -39,37 +32,35 @@ from tests.server.harness import (
 BODY = {"prompt": "Once upon a time", "max_tokens": 5}
 
 
-def test_a_viewer_from_the_start_sees_what_the_trace_has(serve: Serve) -> None:
+def test_a_viewer_from_the_start_sees_what_the_trace_has(serve):
     url = serve().url
     with Feed(url) as feed:
         assert feed.keyframe().seq == 0  # run_started is event 0
         for _ in range(3):
             post(url, "/v1/completions", BODY)
-        feed.until_kind(RequestFinished, 3)
+        feed.until_kind(v.RequestFinished, 3)
     log = trace(url)
-    assert isinstance(log[0], RunStarted)
+    assert isinstance(log[0], v.RunStarted)
     assert feed.events[1:] == log.since(1)
     assert feed.seq == log.next_seq - 1
     assert feed.state.core() == log.state().core()
 
 
-def test_a_viewer_that_comes_back_gets_what_it_missed_and_no_keyframe(url: str) -> None:
+def test_a_viewer_that_comes_back_gets_what_it_missed_and_no_keyframe(url):
     post(url, "/v1/completions", BODY)
     with Feed(url) as feed:
         last = feed.keyframe().seq
     post(url, "/v1/completions", BODY)
     with Feed(url, last_event_id=f"{feed.run}:{last}") as again:
         again.state = feed.state
-        again.until_kind(RequestFinished)
-    assert not any(isinstance(event, Keyframe) for event in again.events)
+        again.until_kind(v.RequestFinished)
+    assert not any(isinstance(event, v.Keyframe) for event in again.events)
     assert again.events == trace(url).since(last + 1)
     assert again.dropped == []
 
 
 @pytest.mark.parametrize("last", [0, 3])
-def test_a_viewer_that_missed_too_much_learns_the_count_and_starts_over(
-    serve: Serve, last: int
-) -> None:
+def test_a_viewer_that_missed_too_much_learns_the_count_and_starts_over(serve, last):
     url = serve(server={"log_window": 20}).url
     for _ in range(5):
         post(url, "/v1/completions", BODY)
@@ -79,13 +70,13 @@ def test_a_viewer_that_missed_too_much_learns_the_count_and_starts_over(
         keyframe = feed.keyframe()
     assert feed.dropped == [keyframe.seq - last]
     log = trace(url)
-    assert isinstance(log[0], Keyframe)
+    assert isinstance(log[0], v.Keyframe)
     assert len(log) == 21
     assert feed.state.core() == log.state().core()
 
 
 @pytest.mark.parametrize("number", [10**9, -7, "x", "9" * 5000, "²", ""])
-def test_a_number_that_is_none_of_this_runs_starts_over(url: str, number: object) -> None:
+def test_a_number_that_is_none_of_this_runs_starts_over(url, number):
     with watch(url) as feed:
         pass
     for last in (f"{feed.run}:{number}", number, "another-run:3"):
@@ -94,17 +85,7 @@ def test_a_number_that_is_none_of_this_runs_starts_over(url: str, number: object
         assert again.dropped == []
 
 
-def test_viewers_hear_that_the_server_is_about_to_stop(serve: Serve, gate: Path) -> None:
-    server = serve(gate=gate, server={"keep_alive": 1000.0})
-    caller = Caller(server.url, "/v1/completions", BODY, X_Client="gate")
-    with watch(server.url) as feed:
-        server.process.terminate()
-        assert feed.until_not_ready()
-        gate.write_text("open")
-    assert sse_data(caller.read_all())[-1]["full_text"] == "abcde"
-
-
-def test_a_full_disk_is_told_wherever_the_server_is_watched(serve: Serve, tmp_path: Path) -> None:
+def test_a_full_disk_is_told_wherever_the_server_is_watched(serve, tmp_path):
     path = tmp_path / "class.jsonl"
     server = serve(trace_file=str(path))
     url = server.url
@@ -116,18 +97,16 @@ def test_a_full_disk_is_told_wherever_the_server_is_watched(serve: Serve, tmp_pa
             next(feed._read())
     reason = feed.status["trace_error"]
     assert_names(reason, "class.jsonl", os.strerror(errno.EFBIG))
-    with http(url) as client:
-        for route in ("/health", "/ready"):
-            answer = client.get(route)
-            assert (answer.status_code, answer.json()["trace_error"]) == (200, reason)
-        told = client.get("/metrics").text
-    assert 'underglass:trace_failed{engine="0",model_name="alphabet"} 1.0' in told
+    for route in ("/health", "/ready"):
+        answer = fetch(url, route)
+        assert (answer.status_code, answer.json()["trace_error"]) == (200, reason)
+    assert metrics(url)[("underglass:trace_failed",)] == 1
     limit_files(server, -1)
     assert post(url, "/engine/restart", {}).status_code == 200  # the next run has a file of its own
     assert get(url, "/health")["trace_error"] == ""
 
 
-def test_the_trace_on_disk_is_the_log(serve: Serve, tmp_path) -> None:
+def test_the_trace_on_disk_is_the_log(serve, tmp_path):
     """Also when the server is killed: every finished step is in the file."""
     path = tmp_path / "trace.jsonl"
     server = serve(trace_file=str(path), server={"log_window": 20})
@@ -137,12 +116,12 @@ def test_the_trace_on_disk_is_the_log(serve: Serve, tmp_path) -> None:
     server.process.kill()
     server.process.wait()
     log = EventLog.load(path)
-    assert isinstance(log[0], RunStarted)
+    assert isinstance(log[0], v.RunStarted)
     assert log.state().core() == expected
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_a_window_is_a_log_that_folds_to_the_whole_logs_state(seed: int) -> None:
+def test_a_window_is_a_log_that_folds_to_the_whole_logs_state(seed):
     workload, outbox = random_workload(seed), Outbox()
     engine = make_engine(workload, log=outbox)
     window, whole = Window(size=1 + seed), []
@@ -162,7 +141,7 @@ def test_a_window_is_a_log_that_folds_to_the_whole_logs_state(seed: int) -> None
     play(engine, workload, check)
 
 
-async def test_a_feed_that_fails_says_so_and_does_not_end_in_silence() -> None:
+async def test_a_feed_that_fails_says_so_and_does_not_end_in_silence():
     async def stays() -> Message:
         return await asyncio.Future()
 
@@ -176,26 +155,26 @@ async def test_a_feed_that_fails_says_so_and_does_not_end_in_silence() -> None:
 
 
 @pytest.mark.parametrize("window", [50, 50_000])
-def test_a_late_viewer_that_asks_for_the_past_gets_the_window_and_then_what_follows(
-    serve: Serve, window: int
-) -> None:
+def test_a_late_viewer_that_asks_for_the_past_gets_the_window_and_then_what_follows(serve, window):
     url = serve(paused=True, engine={"max_kv_tokens": 4096}, server={"log_window": window}).url
     with Feed(url) as first:
         first.keyframe()
         caller = Caller(url, "/v1/completions", {"prompt": "A", "max_tokens": 60})
-        first.until_kind(RequestArrived)
+        first.until_kind(v.RequestArrived)
         post(url, "/engine/step", {"steps": 30})
         # `first` may fall behind the small window and never see the step's end.
-        while not any(isinstance(event, StepFinished) and event.step == 30 for event in trace(url)):
+        while not any(
+            isinstance(event, v.StepFinished) and event.step == 30 for event in trace(url)
+        ):
             pass
         kept = list(trace(url))
         with Feed(url, past=True) as late:
             late.until(lambda _event: len(late.events) == len(kept))
             assert late.events == kept
-            assert isinstance(kept[0], Keyframe if window == 50 else RunStarted)
+            assert isinstance(kept[0], v.Keyframe if window == 50 else v.RunStarted)
             assert len(kept) == (51 if window == 50 else late.seq + 1)
             post(url, "/engine/step", {"steps": 2})
-            late.until(lambda event: isinstance(event, StepFinished) and event.step == 32)
+            late.until(lambda event: isinstance(event, v.StepFinished) and event.step == 32)
         assert late.state.core() == trace(url).state(late.seq).core()
         with Feed(url, last_event_id=f"{late.run}:{late.seq}", past=True) as returned:
             returned.state = late.state

@@ -1,30 +1,31 @@
 """Failures on the server's side: every client learns of them, nothing hangs, the rest goes on."""
 
 import asyncio
-import json
 import signal
 from contextlib import suppress
-from pathlib import Path
-from typing import Any
 
 import pytest
-from websockets.sync.client import ClientConnection, connect
 
 from engine.core.log.vocabulary import RequestArrived, RequestFinished
 from server.core.signals import on_signal
-from tests.server.harness import Caller, Serve, get, http, post, sse_data, trace, until, watch
+from tests.server.harness import (
+    Caller,
+    fetch,
+    get,
+    post,
+    refusal,
+    sse_data,
+    trace,
+    until,
+    until_ready,
+    watch,
+)
+from tests.server.lmtp.wire import Wire
 
 BOTH_SHAPES = True
 
 
-def until_ready_says(url: str, status: int) -> None:
-    until(url, "/ready", lambda answer: answer.status_code == status)
-
-
-# A forward pass that raises
-
-
-def test_a_failing_forward_pass_ends_its_requests_with_an_error(url: str) -> None:
+def test_a_failing_forward_pass_ends_its_requests_with_an_error(url):
     body = {"prompt": "x", "max_tokens": 9}
     failing = {"X-Client": "fail-after-3"}
     *tokens, last = sse_data(post(url, "/v1/completions", body, **failing).text)
@@ -41,21 +42,14 @@ def test_a_failing_forward_pass_ends_its_requests_with_an_error(url: str) -> Non
     assert whole.json()["error"]["code"] == "forward_pass_failed"
 
     chat = {"messages": [{"role": "user", "content": "x"}], "n": 2, "stream": True}
-    *_, error, done = sse_data(post(url, "/v1/chat/completions", chat, **failing).text)
-    assert (error["error"]["code"], done) == ("forward_pass_failed", "[DONE]")
+    for tokens in (3, 0):  # without a token, the stream starts with the error
+        failing = {"X-Client": f"fail-after-{tokens}"}
+        *before, error, done = sse_data(post(url, "/v1/chat/completions", chat, **failing).text)
+        assert (error["error"]["code"], done) == ("forward_pass_failed", "[DONE]")
+        assert bool(before) == bool(tokens)
 
 
-def test_a_chat_stream_that_fails_before_its_first_token_starts_with_the_error(url: str) -> None:
-    body = {"messages": [{"role": "user", "content": "x"}], "n": 2, "stream": True}
-    failing = {"X-Client": "fail-after-0"}
-    error, done = sse_data(post(url, "/v1/chat/completions", body, **failing).text)
-    assert (error["error"]["code"], done) == ("forward_pass_failed", "[DONE]")
-
-
-# The engine's own loop raises
-
-
-def test_a_broken_loop_ends_every_stream_and_is_said_on_ready(serve: Serve) -> None:
+def test_a_broken_loop_ends_every_stream_and_is_said_on_ready(serve):
     url = serve(paused=True).url
     with watch(url) as feed:
         streams = [
@@ -72,23 +66,20 @@ def test_a_broken_loop_ends_every_stream_and_is_said_on_ready(serve: Serve) -> N
         assert "503" in whole.read_all().splitlines()[0]
         assert "engine_failed" in breaking.read_all()
         assert feed.until_not_ready() == get(url, "/ready")["error"]["message"]
-    ready = http(url).get("/ready")
-    assert (ready.status_code, ready.json()["error"]["code"]) == (503, "not_ready")
+    ready = fetch(url, "/ready")
+    assert refusal(ready) == (503, "not_ready")
     assert "told to break" in ready.json()["error"]["message"]
-    health = http(url).get("/health")
+    health = fetch(url, "/health")
     assert (health.status_code, health.json()["status"]) == (503, "failed")
     assert "told to break" in health.json()["failure"]
     for path in ("/v1/completions", "/engine/pause", "/engine/step"):
-        refused = post(url, path, {"prompt": "x"} if "v1" in path else None)
-        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "engine_failed")
+        assert refusal(post(url, path, {"prompt": "x"} if "v1" in path else None)) == (
+            503,
+            "engine_failed",
+        )
 
 
-# A forward pass that hangs
-
-
-def test_a_hanging_step_ends_what_waits_for_it_and_the_server_recovers(
-    serve: Serve, gate: Path
-) -> None:
+def test_a_hanging_step_ends_what_waits_for_it_and_the_server_recovers(serve, gate):
     url = serve(gate=gate, server={"stuck_seconds": 0.3}).url
     body = {"prompt": "x", "max_tokens": 2}
     with watch(url) as feed:
@@ -105,18 +96,17 @@ def test_a_hanging_step_ends_what_waits_for_it_and_the_server_recovers(
             assert answer.startswith("HTTP/1.1 503"), answer
             assert "engine_stuck" in answer
             assert "retry-after: 1" in answer.lower()
-        assert http(url).get("/ready").status_code == 503
+        assert fetch(url, "/ready").status_code == 503
         for method in ("GET", "POST"):
-            stuck = http(url).request(method, "/ping")
-            assert (stuck.status_code, stuck.json()["error"]["code"]) == (503, "engine_stuck")
+            assert refusal(fetch(url, "/ping", method)) == (503, "engine_stuck")
         feed.until_not_ready()
         refused = post(url, "/v1/completions", body)
-        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "engine_stuck")
+        assert refusal(refused) == (503, "engine_stuck")
         assert refused.headers["retry-after"] == "1"
         assert post(url, "/engine/step").status_code == 503
 
         gate.write_text("open")
-        until_ready_says(url, 200)
+        until_ready(url, 200)
         feed.until_status(not_ready="")
         after = post(url, "/v1/completions", body)
         assert sse_data(after.text)[-1]["full_text"] == "ab"
@@ -127,35 +117,19 @@ def test_a_hanging_step_ends_what_waits_for_it_and_the_server_recovers(
         assert health["blocks"]["free"] + health["blocks"]["cached"] == health["blocks"]["total"]
 
 
-def test_lmtp_streams_behind_a_hanging_step_end_and_the_connection_goes_on(
-    serve: Serve, gate: Path
-) -> None:
+def test_lmtp_streams_behind_a_hanging_step_end_and_the_connection_goes_on(serve, gate):
     url = serve(gate=gate, server={"stuck_seconds": 0.3}).url
 
-    def generate(stream: int, user: str) -> str:
-        call = {"stream_id": stream, "prompt": [97], "max_tokens": 2, "user": user}
-        return f"GENERATE {json.dumps(call)}"
-
-    def items(socket: ClientConnection) -> list[dict[str, Any]]:
-        return json.loads(socket.recv(timeout=30).partition(" ")[2])
-
-    with connect(url.replace("http", "ws") + "/lmtp") as socket:
-        socket.send(generate(1, "gate"))
-        socket.send(generate(2, ""))
-        ended: dict[int, str] = {}
-        while len(ended) < 2:
-            ended |= {one["stream_id"]: one["code"] for one in items(socket) if "error" in one}
-        assert ended == {1: "engine_stuck", 2: "engine_stuck"}
+    with Wire(url) as wire:
+        wire.generate(1, [97], user="gate")
+        wire.generate(2, [97])
+        assert [wire.error(stream)["code"] for stream in (1, 2)] == ["engine_stuck"] * 2
         gate.write_text("open")
-        until_ready_says(url, 200)
-        socket.send(generate(3, ""))
-        tokens: list[int] = []
-        while len(tokens) < 2:
-            tokens += [one["token"] for one in items(socket) if one.get("token") is not None]
-        assert tokens == [97, 98]
+        until_ready(url, 200)
+        assert wire.say(3, [97], max_tokens=2) == "ab"
 
 
-def test_a_step_that_never_returns_does_not_keep_the_process(serve: Serve, gate: Path) -> None:
+def test_a_step_that_never_returns_does_not_keep_the_process(serve, gate):
     server = serve(gate=gate, server={"stuck_seconds": 0.1, "drain_seconds": 60})
     caller = Caller(server.url, "/v1/completions", {"prompt": "x"}, X_Client="gate")
     assert "engine_stuck" in caller.read_all()
@@ -163,10 +137,7 @@ def test_a_step_that_never_returns_does_not_keep_the_process(serve: Serve, gate:
     assert server.process.wait(30) == 0
 
 
-# Too many, too slow
-
-
-def test_a_slow_reader_is_disconnected_without_stalling_others(serve: Serve) -> None:
+def test_a_slow_reader_is_disconnected_without_stalling_others(serve):
     url = serve(engine={"max_kv_tokens": 262_144}, server={"buffer_bytes": 100_000}).url
     with watch(url) as feed:
         body = {"prompt": "x", "max_tokens": 50_000}
@@ -181,7 +152,7 @@ def test_a_slow_reader_is_disconnected_without_stalling_others(serve: Serve) -> 
     assert sse_data(slow.read_all())[-1]["error"]["code"] == "slow_reader"
 
 
-def test_a_reader_that_accepts_nothing_is_cut_off_after_a_while(serve: Serve) -> None:
+def test_a_reader_that_accepts_nothing_is_cut_off_after_a_while(serve):
     url = serve(
         engine={"max_kv_tokens": 262_144}, server={"buffer_bytes": 1 << 30, "stall_seconds": 0.1}
     ).url
@@ -194,11 +165,8 @@ def test_a_reader_that_accepts_nothing_is_cut_off_after_a_while(serve: Serve) ->
         assert '"done"' not in slow.read_all()
 
 
-# The end
-
-
 @pytest.mark.parametrize("paused", [False, True])
-def test_sigterm_lets_running_requests_finish(serve: Serve, gate: Path, paused: bool) -> None:
+def test_sigterm_lets_running_requests_finish(serve, gate, paused):
     """While it drains it still answers: /ready and new requests get 503. Held requests run, too."""
     server = serve(gate=gate, paused=paused)
     url = server.url
@@ -211,10 +179,10 @@ def test_sigterm_lets_running_requests_finish(serve: Serve, gate: Path, paused: 
         places = ("waiting", "prefilling", "active", "pending_submit")
         until(url, "/health", lambda answer: sum(answer.json()[place] for place in places) == 2)
         server.process.send_signal(signal.SIGTERM)
-        until_ready_says(url, 503)
+        until_ready(url, 503)
         assert get(url, "/health")["status"] == "draining"
         refused = post(url, "/v1/completions", {"prompt": "x"})
-        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "shutdown")
+        assert refusal(refused) == (503, "shutdown")
         assert refused.headers["retry-after"] == "1"
         gate.write_text("open")
         texts = [sse_data(caller.read_all())[-1] for caller in callers]
@@ -222,7 +190,7 @@ def test_sigterm_lets_running_requests_finish(serve: Serve, gate: Path, paused: 
     assert [text["full_text"] for text in texts] == ["abcdefghijklmnopqrstuvwxyzabcd"] * 2
 
 
-def test_a_request_that_outlasts_the_shutdown_gets_an_error(serve: Serve, gate: Path) -> None:
+def test_a_request_that_outlasts_the_shutdown_gets_an_error(serve, gate):
     server = serve(gate=gate, server={"drain_seconds": 0.2})
     with watch(server.url) as feed:
         body = {"prompt": "x", "stream": True}
@@ -233,17 +201,17 @@ def test_a_request_that_outlasts_the_shutdown_gets_an_error(serve: Serve, gate: 
         assert server.process.wait(30) == 0
 
 
-def test_a_second_sigterm_stops_at_once(serve: Serve, gate: Path) -> None:
+def test_a_second_sigterm_stops_at_once(serve, gate):
     server = serve(gate=gate)
     caller = Caller(server.url, "/v1/completions", {"prompt": "x"}, X_Client="gate")
     caller.socket.recv(1)
     server.process.send_signal(signal.SIGTERM)
-    until_ready_says(server.url, 503)
+    until_ready(server.url, 503)
     server.process.send_signal(signal.SIGTERM)
     assert server.process.wait(30) == 128 + signal.SIGTERM
 
 
-def test_ctrl_c_ends_an_idle_server_and_its_viewers(serve: Serve) -> None:
+def test_ctrl_c_ends_an_idle_server_and_its_viewers(serve):
     server = serve()
     with watch(server.url) as feed:
         server.process.send_signal(signal.SIGINT)
@@ -251,7 +219,7 @@ def test_ctrl_c_ends_an_idle_server_and_its_viewers(serve: Serve) -> None:
         assert server.process.wait(30) == 0
 
 
-def test_silence_is_filled_with_comments(serve: Serve) -> None:
+def test_silence_is_filled_with_comments(serve):
     """A held engine says nothing for as long as the class thinks; proxies must not give up."""
     url = serve(paused=True, server={"keep_alive": 0.01}).url
     chat = {"messages": [{"role": "user", "content": "x"}], "stream": True}
@@ -268,13 +236,8 @@ def test_silence_is_filled_with_comments(serve: Serve) -> None:
         assert b"data:" not in received
 
 
-# A signal reaches the event loop, also where the loop itself cannot wait for one
-
-
 @pytest.mark.parametrize("loop_has_handlers", [True, False], ids=["posix", "windows"])
-def test_a_signal_calls_the_function_on_the_event_loop(
-    loop_has_handlers: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_signal_calls_the_function_on_the_event_loop(loop_has_handlers, monkeypatch):
     def not_on_windows(self, number, call):
         raise NotImplementedError
 

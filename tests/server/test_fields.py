@@ -50,21 +50,17 @@ def unsupported(endpoint: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("server", "endpoint"), DECLARED)
-def test_every_field_of_vllm_and_sglang_works_or_is_in_the_table(
-    server: str, endpoint: str
-) -> None:
+def test_every_field_of_vllm_and_sglang_works_or_is_in_the_table(server, endpoint):
     declared = set(recorded()[server][endpoint])
     assert declared <= supported(endpoint) | set(UNSUPPORTED)
 
 
-def test_a_field_that_works_everywhere_is_not_in_the_table() -> None:
+def test_a_field_that_works_everywhere_is_not_in_the_table():
     assert not set(UNSUPPORTED) & supported("chat") & supported("completions")
 
 
 @pytest.mark.parametrize(("server", "endpoint"), DECLARED)
-def test_a_client_may_send_every_field_with_its_default(
-    client: httpx.Client, server: str, endpoint: str
-) -> None:
+def test_a_client_may_send_every_field_with_its_default(client, server, endpoint):
     defaults = {
         name: value
         for name, value in recorded()[server][endpoint].items()
@@ -75,7 +71,7 @@ def test_a_client_may_send_every_field_with_its_default(
 
 
 @pytest.mark.parametrize("endpoint", PATHS)
-def test_neutral_values_are_accepted(client: httpx.Client, endpoint: str) -> None:
+def test_neutral_values_are_accepted(client, endpoint):
     for name in unsupported(endpoint):
         field = UNSUPPORTED[name]
         for value in (None, *field.neutral, *([OTHER] if field.hint else [])):
@@ -84,7 +80,7 @@ def test_neutral_values_are_accepted(client: httpx.Client, endpoint: str) -> Non
 
 
 @pytest.mark.parametrize("endpoint", PATHS)
-def test_other_values_are_rejected_by_name(client: httpx.Client, endpoint: str) -> None:
+def test_other_values_are_rejected_by_name(client, endpoint):
     for name in unsupported(endpoint):
         field = UNSUPPORTED[name]
         if field.hint:
@@ -99,15 +95,13 @@ def test_other_values_are_rejected_by_name(client: httpx.Client, endpoint: str) 
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(("endpoint", "prefix"), [("chat", "chatcmpl-"), ("completions", "cmpl-")])
-def test_a_client_chooses_the_id_of_the_answer(
-    client: httpx.Client, endpoint: str, prefix: str, stream: bool
-) -> None:
+def test_a_client_chooses_the_id_of_the_answer(client, endpoint, prefix, stream):
     for fields, expected in (({"request_id": "a-1"}, f"{prefix}a-1"), ({"rid": "b-2"}, "b-2")):
         answer = client.post(PATHS[endpoint], json=body(endpoint, stream=stream, **fields))
         assert f'"id":"{expected}"' in answer.text
 
 
-def test_the_page_is_up_to_date() -> None:
+def test_the_page_is_up_to_date():
     assert PAGE.read_text("utf-8") == page(), "run make fields"
     assert all(f"| `{name}` |" in page() for name in UNSUPPORTED)
     assert set(BODIES) == set(PATHS)

@@ -6,22 +6,15 @@ import random
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import pytest
-
 from benchmarks.load import faults, leavers, overload, slow_readers, streams
 from benchmarks.load.client import Reply, ask, send
 from benchmarks.load.leavers import open_sockets
-from engine.core.config import EngineConfig
-from engine.core.engine import Engine
 from server.api.lmtp.session import Session
 from server.core.bridge import Bridge
-from server.core.engine_client import InProcessClient
-from server.core.event_log import Outbox
 from server.core.models import Models
 from server.core.settings import ServerSettings
 from tests.server import fuzz
-from tests.server.app_under_test import TOKENIZER, AlphabetRunner
-from tests.server.harness import Serve
+from tests.server.bridges import alphabet
 
 AT_ONCE = 16
 FRAMES_PER_SESSION = 500
@@ -55,31 +48,27 @@ async def live_and_held(url: str) -> tuple[int, int]:
     return live, blocks["total"] - blocks["free"] - blocks["cached"]
 
 
-def test_http_bodies(serve: Serve, soak: bool, first_seed: int) -> None:
+async def test_http_bodies(serve, soak, first_seed):
     count = 50_000 if soak else 300
     server = serve(engine=ENGINE, server={"log_window": LOG_WINDOW}, paused=False)
     print(f"{count} HTTP bodies, seed {first_seed}")
 
-    async def test() -> list[float]:
-        sockets, memory = open_sockets(server.process.pid), []
-        numbers = iter(range(first_seed, first_seed + count))
+    sockets, memory = open_sockets(server.process.pid), []
+    numbers = iter(range(first_seed, first_seed + count))
 
-        async def worker() -> None:
-            for number in numbers:
-                path, body = fuzz.body(random.Random(number))
-                try:
-                    judge(path, body, await (await send(server.url, path, body)).ended)
-                except Exception as error:
-                    raise AssertionError(f"seed {number}") from error
-                if number % (count // 10) == 0:
-                    memory.append(megabytes(server.process.pid))
+    async def worker() -> None:
+        for number in numbers:
+            path, body = fuzz.body(random.Random(number))
+            try:
+                judge(path, body, await (await send(server.url, path, body)).ended)
+            except Exception as error:
+                raise AssertionError(f"seed {number}") from error
+            if number % (count // 10) == 0:
+                memory.append(megabytes(server.process.pid))
 
-        await asyncio.gather(*(worker() for _ in range(AT_ONCE)))
-        assert await live_and_held(server.url) == (0, 0)
-        assert open_sockets(server.process.pid) == sockets
-        return memory
-
-    memory = asyncio.run(test())
+    await asyncio.gather(*(worker() for _ in range(AT_ONCE)))
+    assert await live_and_held(server.url) == (0, 0)
+    assert open_sockets(server.process.pid) == sockets
     print("resident memory of the server, MiB, after each tenth:", [round(one) for one in memory])
     if soak:
         assert memory[-1] < memory[2] + 50
@@ -91,14 +80,11 @@ async def _frames(dice: random.Random, count: int) -> AsyncIterator[str]:
         await asyncio.sleep(0)
 
 
-async def test_lmtp_frames(soak: bool, first_seed: int) -> None:
+async def test_lmtp_frames(soak, first_seed):
     count = 50_000 if soak else 1_000
     print(f"{count} LMTP frames, seed {first_seed}")
 
-    outbox = Outbox()
-    engine = Engine(AlphabetRunner(None), EngineConfig(**ENGINE), tokenizer=TOKENIZER, log=outbox)
-    client = InProcessClient(engine, outbox)
-    bridge = Bridge(client, ServerSettings(log_window=LOG_WINDOW))
+    bridge = Bridge(alphabet(**ENGINE), ServerSettings(log_window=LOG_WINDOW))
     bridge.start()
     models = Models(bridge)
     for seed in range(first_seed, first_seed + count // FRAMES_PER_SESSION):
@@ -129,41 +115,19 @@ async def test_lmtp_frames(soak: bool, first_seed: int) -> None:
     await bridge.stop()
 
 
-@pytest.mark.parametrize("count", [40])
-async def test_lmtp_frames_over_a_socket(url: str, count: int, soak: bool, first_seed: int) -> None:
-    from websockets.asyncio.client import connect
-    from websockets.exceptions import ConnectionClosed
-
-    async def one(seed: int) -> None:
-        dice = random.Random(seed)
-        async with connect(url.replace("http", "ws") + "/lmtp") as socket:
-            for _ in range(count):
-                text = fuzz.frame(dice)
-                try:
-                    await socket.send(text.encode() if dice.random() < 0.05 else text)
-                except ConnectionClosed:  # binary frames are refused
-                    return
-
-    for seed in range(first_seed, first_seed + (250 if soak else 10)):
-        await one(seed)
-    async with asyncio.timeout(60):
-        while await live_and_held(url) != (0, 0):
-            pass
-
-
 # `benchmarks/load` on small counts: whatever happens, nothing is lost and nothing stays
 
 
 ROOM = {"max_kv_tokens": 16_384, "token_budget": 512}
 
 
-def test_many_streams_are_complete_and_have_the_tokens_they_have_alone(serve: Serve) -> None:
+def test_many_streams_are_complete_and_have_the_tokens_they_have_alone(serve):
     url = serve(engine=ROOM | {"max_batch_size": 16}).url
     figures = asyncio.run(streams.measure(url, count=60, max_tokens=24))
     assert (figures["complete"], figures["differ"]) == (60, 0)
 
 
-def test_under_overload_admitted_requests_finish_and_the_others_get_429(serve: Serve) -> None:
+def test_under_overload_admitted_requests_finish_and_the_others_get_429(serve):
     url = serve(engine=ROOM | {"max_batch_size": 2}, server={"max_waiting": 4}).url
     figures = asyncio.run(overload.measure(url, count=60, max_tokens=100))
     assert figures["other"] == 0
@@ -171,7 +135,7 @@ def test_under_overload_admitted_requests_finish_and_the_others_get_429(serve: S
     assert figures["refused"] > 0
 
 
-def test_of_clients_that_leave_at_random_moments_nothing_stays(serve: Serve) -> None:
+def test_of_clients_that_leave_at_random_moments_nothing_stays(serve):
     server = serve(engine=ROOM | {"max_batch_size": 8})
     figures = asyncio.run(
         leavers.measure(server.url, server.process.pid, count=90, at_once=30, seconds=0.05)
@@ -180,13 +144,13 @@ def test_of_clients_that_leave_at_random_moments_nothing_stays(serve: Serve) -> 
     assert figures["next_is_unaffected"]
 
 
-def test_streams_beside_slow_readers_are_complete(serve: Serve) -> None:
+def test_streams_beside_slow_readers_are_complete(serve):
     url = serve(engine=ROOM | {"max_batch_size": 32}).url
     replies = asyncio.run(slow_readers.beside(url, 5, 10, slow=True, max_tokens=24))
     assert [len(reply.tokens()) for reply in replies] == [24] * 5
 
 
-def test_after_kill_the_trace_has_what_clients_have_seen(serve: Serve, tmp_path: Path) -> None:
+def test_after_kill_the_trace_has_what_clients_have_seen(serve, tmp_path):
     trace = tmp_path / "trace.jsonl"
     server = serve(engine=ROOM | {"max_batch_size": 16}, trace_file=str(trace))
     figures = asyncio.run(faults.killed(server, trace, count=8))

@@ -38,10 +38,7 @@ async def worker(**options: float) -> AsyncIterator[GrammarWorker]:
     one.close()
 
 
-# The process
-
-
-async def test_a_grammar_that_takes_too_long_ends_the_process_and_the_next_one_works() -> None:
+async def test_a_grammar_that_takes_too_long_ends_the_process_and_the_next_one_works():
     async with worker(cpu_seconds=0.01) as one:
         with pytest.raises(GrammarError) as caught:
             await one.check(StructuredOutput("grammar", CHAIN), ADA)
@@ -51,7 +48,7 @@ async def test_a_grammar_that_takes_too_long_ends_the_process_and_the_next_one_w
         await one.check(StructuredOutput("grammar", CHAIN), ADA)
 
 
-async def test_a_grammar_is_tried_again_when_its_process_is_killed() -> None:
+async def test_a_grammar_is_tried_again_when_its_process_is_killed():
     async with worker() as one:
         await one.check(regex("a"), ADA)
         assert one.process is not None
@@ -65,9 +62,7 @@ async def test_a_grammar_is_tried_again_when_its_process_is_killed() -> None:
         assert one.process.pid != first
 
 
-async def test_a_process_that_ends_again_and_again_is_an_error(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_process_that_ends_again_and_again_is_an_error(monkeypatch):
     monkeypatch.setattr(sys, "executable", "/bin/false")
 
     async with worker() as one:
@@ -76,7 +71,7 @@ async def test_a_process_that_ends_again_and_again_is_an_error(
         assert_names(caught.value, "exit code 1")
 
 
-def test_the_process_ends_with_its_parent() -> None:
+def test_the_process_ends_with_its_parent():
     program = (
         "import asyncio, sys; from tests.server.test_grammar_worker import *\n"
         "async def work():\n"
@@ -91,9 +86,6 @@ def test_the_process_ends_with_its_parent() -> None:
         assert parent.stdout.readline() == b"compiled\n"
         parent.kill()
         parent.stderr.read()  # its end comes when both processes have ended
-
-
-# The turns
 
 
 SECONDS = {"slow": 1.0}
@@ -140,11 +132,8 @@ async def tried(*jobs: tuple[tuple[str, str], str]) -> list[str]:
     ],
     ids=["clients", "labels", "a known grammar", "a slow grammar"],
 )
-def test_clients_take_turns(jobs: list[tuple[tuple[str, str], str]], expected: list[str]) -> None:
+def test_clients_take_turns(jobs, expected):
     assert asyncio.run(tried(*jobs)) == expected
-
-
-# With an engine
 
 
 def shaped(text: str, **fields: object) -> GenerationRequest:
@@ -157,7 +146,7 @@ async def answer(bridge: Bridge, request: GenerationRequest) -> dict[int, str]:
         return await read(stream)
 
 
-async def test_a_plain_request_neither_starts_the_process_nor_waits_for_it() -> None:
+async def test_a_plain_request_neither_starts_the_process_nor_waits_for_it():
     async with running() as bridge:
         await answer(bridge, order("hello"))
         assert bridge.grammars.process is None
@@ -173,7 +162,7 @@ async def test_a_plain_request_neither_starts_the_process_nor_waits_for_it() -> 
         assert await slow == {0: "abcd"}
 
 
-async def test_a_client_that_leaves_while_its_grammar_is_tried_frees_its_place() -> None:
+async def test_a_client_that_leaves_while_its_grammar_is_tried_frees_its_place():
     async with running(max_waiting=1) as bridge:
         await answer(bridge, shaped("a|b"))
         assert bridge.grammars.process is not None
@@ -193,9 +182,7 @@ async def test_a_client_that_leaves_while_its_grammar_is_tried_frees_its_place()
         assert await answer(bridge, shaped("[a-z]{3,4}")) == {0: "abcd"}
 
 
-async def test_a_client_that_leaves_while_the_engine_compiles_is_not_served(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_client_that_leaves_while_the_engine_compiles_is_not_served(monkeypatch):
     async with running() as bridge:
         engine = bridge.client.engine  # type: ignore[attr-defined]
         validate, began, gate = engine.validate, asyncio.Event(), threading.Event()
@@ -217,7 +204,7 @@ async def test_a_client_that_leaves_while_the_engine_compiles_is_not_served(
         assert len([one for one in bridge.window.trace() if isinstance(one, RequestArrived)]) == 2
 
 
-async def test_a_grammar_that_only_the_engine_rejects_is_an_error_of_its_request() -> None:
+async def test_a_grammar_that_only_the_engine_rejects_is_an_error_of_its_request():
     async with running() as bridge:
         bridge.grammars.check = lambda *_: asyncio.sleep(0)  # type: ignore[method-assign]
         with pytest.raises(ApiError) as caught:
@@ -226,7 +213,7 @@ async def test_a_grammar_that_only_the_engine_rejects_is_an_error_of_its_request
         assert await answer(bridge, order("hello", max_tokens=3)) == {0: "abc"}
 
 
-async def test_a_stopped_bridge_ends_its_process() -> None:
+async def test_a_stopped_bridge_ends_its_process():
     async with running() as bridge:
         await answer(bridge, shaped("[a-z]{4}"))
         process = bridge.grammars.process

@@ -3,7 +3,6 @@
 import socket
 import xml.etree.ElementTree as ElementTree
 from contextlib import ExitStack
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +13,7 @@ from server.core import addresses
 from server.core.addresses import Address, network_addresses
 from server.core.settings import ServerSettings
 from server.serving import listen_for
-from tests.server.harness import ForkedServer, Serve, get, post
+from tests.server.harness import ForkedServer, get, post
 
 V4, V6 = socket.AF_INET, socket.AF_INET6
 
@@ -64,9 +63,7 @@ def interfaces(monkeypatch: pytest.MonkeyPatch, routed: str) -> None:
         ("::1", []),
     ],
 )
-def test_the_best_address_comes_first_and_unreachable_ones_are_left_out(
-    host: str, expected: list[str]
-) -> None:
+def test_the_best_address_comes_first_and_unreachable_ones_are_left_out(host, expected):
     assert [one.address for one in network_addresses(host)] == expected
 
 
@@ -74,20 +71,18 @@ def test_the_best_address_comes_first_and_unreachable_ones_are_left_out(
 @pytest.mark.parametrize(
     ("routed", "first"), [("10.8.0.2", "192.168.1.20"), ("172.17.0.1", "172.17.0.1")]
 )
-def test_a_vpn_comes_last_and_the_default_route_may_use_a_bridge(routed: str, first: str) -> None:
+def test_a_vpn_comes_last_and_the_default_route_may_use_a_bridge(routed, first):
     assert network_addresses("0.0.0.0")[0].address == first
     urls = {one.interface: one.url(80) for one in network_addresses("::")}
     assert "http://[2001:db8::5]:80/" in urls.values()  # an IPv6 address has brackets
     assert urls["tun0"] == "http://10.8.0.2:80/"
 
 
-def test_a_server_on_loopback_cannot_be_joined(url: str) -> None:
+def test_a_server_on_loopback_cannot_be_joined(url):
     assert get(url, "/join") == {"addresses": []}
 
 
-def test_a_server_on_all_interfaces_tells_each_address_with_its_code(
-    serve: Serve,
-) -> None:
+def test_a_server_on_all_interfaces_tells_each_address_with_its_code(serve):
     url = serve(server={"host": "0.0.0.0"}).url
     port = url.rpartition(":")[2]
     told = get(url, "/join")["addresses"]
@@ -104,14 +99,11 @@ def test_a_server_on_all_interfaces_tells_each_address_with_its_code(
 
 @pytest.fixture
 def address() -> Address:
-    """An address of this machine in a network."""
     return next(iter(network_addresses("0.0.0.0")), None) or pytest.skip("no network")
 
 
 @pytest.mark.parametrize(("key", "count"), [(None, 2), ("secret", 1)])
-def test_with_one_address_the_controls_stay_on_loopback(
-    key: str | None, count: int, address: Address
-) -> None:
+def test_with_one_address_the_controls_stay_on_loopback(key, count, address):
     listeners = listen_for(ServerSettings(host=address.address, api_key=key), 0)
     with ExitStack() as stack:
         names = [stack.enter_context(one).getsockname() for one in listeners]
@@ -120,9 +112,7 @@ def test_with_one_address_the_controls_stay_on_loopback(
     assert len({port for _, port in names}) == 1
 
 
-def test_a_class_may_listen_on_one_network_and_prints_where(
-    tmp_path: Path, address: Address
-) -> None:
+def test_a_class_may_listen_on_one_network_and_prints_where(tmp_path, address):
     trace = str(tmp_path / "class.jsonl")
     arguments = ["class", "--port", "0", "--host", address.address, "--trace-file", trace]
     with ForkedServer("underglass.commands", *arguments, torch=True) as server:

@@ -46,7 +46,7 @@ def cached_prefixes(state: State) -> set[tuple[int, ...]]:
     return prefixes
 
 
-def test_a_subscriber_knows_exactly_the_cached_prefixes(soak: bool, first_seed: int) -> None:
+def test_a_subscriber_knows_exactly_the_cached_prefixes(soak, first_seed):
     """After every step of random workloads: splits, joins, duplicates, failed passes, drafts."""
     stored = 0
     for seed in range(first_seed, first_seed + (2_000 if soak else 40)):
@@ -73,7 +73,7 @@ def test_a_subscriber_knows_exactly_the_cached_prefixes(soak: bool, first_seed: 
     assert stored > 100  # else the workloads show nothing
 
 
-def test_the_hashes_are_those_of_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_hashes_are_those_of_vllm(monkeypatch):
     """Compared with what vLLM published, recorded with PYTHONHASHSEED=0."""
     monkeypatch.setenv("PYTHONHASHSEED", "0")
     recorded = View()
@@ -98,9 +98,6 @@ def run_started(block_size: int) -> v.RunStarted:
     return v.RunStarted(2, {"block_size": block_size}, {}, {}, {}, "wall")
 
 
-# Over ZMQ
-
-
 @pytest.fixture(scope="module")
 def publishing() -> Iterator[str]:
     with start(kv_events="0", engine={"block_size": 4, "max_kv_tokens": 96}) as server:
@@ -123,7 +120,7 @@ def replayed(subscriber: Subscriber) -> list[Event]:
     return [event for _, _, batch in subscriber.replay(0) for event in events_of(batch)]
 
 
-def test_what_is_published_is_what_the_log_says(served: tuple[str, Subscriber]) -> None:
+def test_what_is_published_is_what_the_log_says(served):
     url, subscriber = served
     for prompt in ("the quick brown fox", "the quick brown dog", "a" * 60, "b" * 60, "the quick"):
         ask(url, prompt)
@@ -138,7 +135,7 @@ def test_what_is_published_is_what_the_log_says(served: tuple[str, Subscriber]) 
         assert event.get("medium", "GPU") == "GPU"
 
 
-def test_messages_are_numbered_and_a_gap_is_replayed(served: tuple[str, Subscriber]) -> None:
+def test_messages_are_numbered_and_a_gap_is_replayed(served):
     url, subscriber = served
     number = 0
     while not subscriber.arrives(100):  # a subscription takes a moment to arrive
@@ -155,7 +152,7 @@ def test_messages_are_numbered_and_a_gap_is_replayed(served: tuple[str, Subscrib
     assert subscriber.replay(len(everything)) == []
 
 
-def test_a_restarted_engine_begins_with_an_empty_cache(served: tuple[str, Subscriber]) -> None:
+def test_a_restarted_engine_begins_with_an_empty_cache(served):
     url, subscriber = served
     ask(url, "the quick brown fox")
     before = len(subscriber.replay(0))
@@ -170,7 +167,7 @@ def test_a_restarted_engine_begins_with_an_empty_cache(served: tuple[str, Subscr
     assert set(view.prefixes.values()) == cached_prefixes(folded([*trace(url)]))
 
 
-def test_the_command_publishes_what_the_hash_cache_has() -> None:
+def test_the_command_publishes_what_the_hash_cache_has():
     with serve_forked(prefix_cache="hash", kv_events="0") as server:
         ask(server.url, "Once upon a time there was a fox who lived near a river. The fox")
         told = get(server.url, "/kv_event_sources")["0"]
@@ -182,7 +179,7 @@ def test_the_command_publishes_what_the_hash_cache_has() -> None:
         assert set(view.prefixes.values()) == cached_prefixes(folded([*trace(server.url)]))
 
 
-def test_a_slow_subscriber_sees_a_gap_that_is_replayed() -> None:
+def test_a_slow_subscriber_sees_a_gap_that_is_replayed():
     """Nothing waits for it: ZMQ drops what it does not read."""
     publisher = KVPublisher("0")
     tokens = list(range(100_000, 100_512))
@@ -192,13 +189,8 @@ def test_a_slow_subscriber_sees_a_gap_that_is_replayed() -> None:
     def publish() -> None:
         nonlocal step
         step += 1
-        prompt = [step, *tokens[1:]]
-        publisher.publish(
-            [
-                v.RequestArrived(step, prompt, [], "", 1, 1, 0, {}),
-                v.BlocksStored(step, 0, [step], [0]),
-            ]
-        )
+        arrived = v.RequestArrived(step, [step, *tokens[1:]], [], "", 1, 1, 0, {})
+        publisher.publish([arrived, v.BlocksStored(step, 0, [step], [0])])
 
     with Subscriber(publisher.endpoint, publisher.replay_endpoint, rcvhwm=1, rcvbuf=4096) as slow:
         while not slow.arrives(10):
@@ -219,7 +211,7 @@ def test_a_slow_subscriber_sees_a_gap_that_is_replayed() -> None:
     publisher.close()
 
 
-def test_a_wrong_question_is_ignored() -> None:
+def test_a_wrong_question_is_ignored():
     publisher = KVPublisher("0")
     publisher.publish([run_started(4)])
     addresses = publisher.endpoint, publisher.replay_endpoint
@@ -231,8 +223,6 @@ def test_a_wrong_question_is_ignored() -> None:
     publisher.close()
 
 
-# The command line
-
 ADDRESSES = [
     ("5557", ("tcp://127.0.0.1:5557", "tcp://127.0.0.1:5558")),
     ("0", ("tcp://127.0.0.1:0", "tcp://127.0.0.1:0")),
@@ -242,18 +232,18 @@ ADDRESSES = [
 
 
 @pytest.mark.parametrize(("value", "expected"), ADDRESSES)
-def test_a_port_alone_is_local(value: str, expected: tuple[str, str]) -> None:
+def test_a_port_alone_is_local(value, expected):
     assert endpoints(value) == expected
 
 
 @pytest.mark.parametrize("value", ["", "65535", "127.0.0.1:5557", "tcp://*", "ipc:///tmp/x", "-1"])
-def test_a_wrong_address_is_one_line(value: str) -> None:
+def test_a_wrong_address_is_one_line(value):
     with raises_naming(ConfigError, "kv_events", "tcp://ADDRESS:PORT", repr(value)):
         endpoints(value)
 
 
 @pytest.mark.parametrize(("address", "warned"), [("0", False), ("tcp://*:0", True)])
-def test_the_banner_says_who_can_subscribe(address: str, warned: bool) -> None:
+def test_the_banner_says_who_can_subscribe(address, warned):
     publisher: Any = KVPublisher(address)
     text = banner(ServerSettings(), URL, EngineConfig(), start_with(), publisher.source)
     assert_names(text, publisher.endpoint, publisher.replay_endpoint)

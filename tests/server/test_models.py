@@ -12,7 +12,6 @@ import pytest
 from starlette.types import Message
 
 from engine.core.engine import Engine
-from engine.core.log.log import EventLog
 from engine.core.log.vocabulary import RequestArrived
 from engine.core.sampling_params import SamplingParams
 from server.api.lmtp.client import StreamError
@@ -25,14 +24,11 @@ from tests.engine.compute.models import add_tokenizer, save
 from tests.facts import assert_names
 from tests.server.bridges import order, read
 from tests.server.facts import raises_api_error
-from tests.server.harness import Feed, get, http, post, serve_forked, watch
-from tests.server.shelf import Shelf, registry
+from tests.server.harness import Feed, fetch, get, post, refusal, serve_forked, trace, watch
+from tests.server.shelf import registry
 
 IDS = [5, 6, 7, 8]  # a prompt for every vocabulary
 PATIENCE = 60.0
-
-
-# The registry by itself, over models that recite the alphabet
 
 
 async def answer(models: Models, name: str | None) -> str:
@@ -47,7 +43,7 @@ def loaded(models: Models) -> list[str]:
     return [name for name, is_loaded in models.names().items() if is_loaded]
 
 
-async def test_requests_during_a_model_load_share_that_load(shelf: Shelf) -> None:
+async def test_requests_during_a_model_load_share_that_load(shelf):
     async with registry(shelf) as models:
         shelf.gate.clear()
         waiting = [asyncio.create_task(answer(models, "a")) for _ in range(3)]
@@ -60,7 +56,7 @@ async def test_requests_during_a_model_load_share_that_load(shelf: Shelf) -> Non
         assert loaded(models) == ["bundled", "a"]
 
 
-async def test_the_one_that_was_not_asked_for_the_longest_makes_room(shelf: Shelf) -> None:
+async def test_the_one_that_was_not_asked_for_the_longest_makes_room(shelf):
     async with registry(shelf, limit=2) as models:
         for name in ("a", "b", "a", "c"):
             await answer(models, name)
@@ -70,23 +66,20 @@ async def test_the_one_that_was_not_asked_for_the_longest_makes_room(shelf: Shel
         assert shelf.loads == ["a", "b", "c", "b"]
 
 
-def test_what_is_unloaded_gives_its_memory_back_at_once(shelf: Shelf) -> None:
-    async def test() -> None:
+async def test_what_is_unloaded_gives_its_memory_back_at_once(shelf):
+    gc.disable()  # reference counts alone
+    try:
         async with registry(shelf) as models:
             await answer(models, "a")
             gone = shelf.runners["a"]
             assert gone() is not None
             await answer(models, "b")
             assert gone() is None
-
-    gc.disable()  # reference counts alone
-    try:
-        asyncio.run(test())
     finally:
         gc.enable()
 
 
-async def test_a_model_with_a_request_in_it_is_never_unloaded(shelf: Shelf) -> None:
+async def test_a_model_with_a_request_in_it_is_never_unloaded(shelf):
     async with registry(shelf) as models:
         async with models.lease("a") as bridge:
             await bridge.classroom.pause()
@@ -98,7 +91,7 @@ async def test_a_model_with_a_request_in_it_is_never_unloaded(shelf: Shelf) -> N
         assert await answer(models, "b") == "abc"
 
 
-async def test_a_request_that_waits_for_a_load_is_served_before_the_unload(shelf: Shelf) -> None:
+async def test_a_request_that_waits_for_a_load_is_served_before_the_unload(shelf):
     async with registry(shelf) as models:
         shelf.gate.clear()
         first = asyncio.create_task(answer(models, "a"))
@@ -115,7 +108,7 @@ async def test_a_request_that_waits_for_a_load_is_served_before_the_unload(shelf
         assert shelf.loads == ["a", "b"]
 
 
-async def test_no_more_wait_for_a_load_than_may_wait_in_a_queue(shelf: Shelf) -> None:
+async def test_no_more_wait_for_a_load_than_may_wait_in_a_queue(shelf):
     async with registry(shelf, max_waiting=2) as models:
         shelf.gate.clear()
         waiting = [asyncio.create_task(answer(models, "a")) for _ in range(3)]
@@ -125,7 +118,7 @@ async def test_no_more_wait_for_a_load_than_may_wait_in_a_queue(shelf: Shelf) ->
         assert await asyncio.gather(*waiting[:2]) == ["abc", "abc"]
 
 
-async def test_a_failed_load_is_reported_and_retried(shelf: Shelf) -> None:
+async def test_a_failed_load_is_reported_and_retried(shelf):
     async with registry(shelf) as models:
         shelf.broken.add("a")
         with raises_api_error(503, "model_not_loadable", "a", "a/config.json is no good") as caught:
@@ -136,7 +129,7 @@ async def test_a_failed_load_is_reported_and_retried(shelf: Shelf) -> None:
         assert await answer(models, "a") == "abc"
 
 
-async def test_a_model_whose_engine_has_failed_is_loaded_again(shelf: Shelf) -> None:
+async def test_a_model_whose_engine_has_failed_is_loaded_again(shelf):
     async with registry(shelf) as models:
         async with models.lease("a") as bridge:
             bridge._fail(RuntimeError("told to break"))  # what its thread says as it ends
@@ -146,7 +139,7 @@ async def test_a_model_whose_engine_has_failed_is_loaded_again(shelf: Shelf) -> 
         assert shelf.loads == ["a", "a"]
 
 
-async def test_a_server_that_drains_loads_nothing_more(shelf: Shelf) -> None:
+async def test_a_server_that_drains_loads_nothing_more(shelf):
     async with registry(shelf) as models:
         shelf.gate.clear()
         waiting = asyncio.create_task(answer(models, "a"))
@@ -158,7 +151,7 @@ async def test_a_server_that_drains_loads_nothing_more(shelf: Shelf) -> None:
         shelf.gate.set()
 
 
-async def test_a_directory_that_is_gone_leaves_what_is_loaded(shelf: Shelf) -> None:
+async def test_a_directory_that_is_gone_leaves_what_is_loaded(shelf):
     async with registry(shelf) as models:
         await answer(models, "a")
         shutil.rmtree(shelf.path)
@@ -189,18 +182,15 @@ class AsgiCall:
         self._left = asyncio.Event()
         self._content: list[bytes] = [json.dumps(body).encode()]
         headers = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")]
-        scope = {
-            "type": "http",
-            "method": "POST",
-            "path": path,
-            "query_string": b"",
-            "headers": headers,
-            "client": ("127.0.0.1", 1),
-        }
+        scope = {"type": "http", "method": "POST", "path": path, "query_string": b""}
+        scope |= {"headers": headers, "client": ("127.0.0.1", 1)}
         self.task = asyncio.create_task(create_app(models)(scope, self._receive, self._send))
 
     def leave(self) -> None:
         self._left.set()
+
+    def cancel(self) -> None:
+        self.task.cancel()
 
     async def answered(self) -> dict[str, Any]:
         async with asyncio.timeout(PATIENCE):
@@ -219,9 +209,7 @@ class AsgiCall:
 
 
 @pytest.mark.parametrize(("path", "body"), LEASING)
-async def test_two_models_requested_at_once_are_both_answered(
-    shelf: Shelf, path: str, body: dict[str, Any]
-) -> None:
+async def test_two_models_requested_at_once_are_both_answered(shelf, path, body):
     """With room for one, in the same iteration of the loop: the second is rejected, none waits."""
 
     async with registry(shelf) as models:
@@ -235,27 +223,16 @@ async def test_two_models_requested_at_once_are_both_answered(
             assert await answer(models, second) == "abc"
 
 
-@pytest.mark.parametrize("word", ["generate", "score", "model_info"])
-async def test_two_models_requested_at_once_over_lmtp_are_answered(shelf: Shelf, word: str) -> None:
+async def test_two_models_requested_at_once_over_lmtp_are_answered(shelf):
     async with registry(shelf) as models, client_of(models) as client:
-
-        async def ask(name: str) -> object:
-            if word == "generate":
-                return [one async for one in client.generate("x", model=name, max_tokens=3)]
-            if word == "score":
-                return await client.score("x", "yy", model=name)
-            return await client.model_info(name)
-
         for first, second in ("ab", "ba"):
             await answer(models, first)
             async with asyncio.timeout(PATIENCE):
-                asked = (ask(first), ask(second))
+                asked = (client.score("x", "yy", model=name) for name in (first, second))
                 served, rejected = await asyncio.gather(*asked, return_exceptions=True)
-            assert served
-            assert not isinstance(served, BaseException)
-            if word != "model_info":  # it does not use the engine: the model may go at once
-                assert isinstance(rejected, StreamError)
-                assert (rejected.code, rejected.retry) == ("models_busy", True)
+            assert served and not isinstance(served, BaseException)
+            assert isinstance(rejected, StreamError)
+            assert (rejected.code, rejected.retry) == ("models_busy", True)
             assert await answer(models, second) == "abc"
 
 
@@ -274,7 +251,10 @@ def stream(models: Models, **fields: Any) -> AsgiCall:
     return AsgiCall(models, "/v1/completions", body | fields)
 
 
-async def test_a_lease_ends_once_when_a_client_disconnects(shelf: Shelf) -> None:
+@pytest.mark.parametrize("leave", [AsgiCall.leave, AsgiCall.cancel])
+async def test_a_lease_ends_once_when_a_client_disconnects_or_its_request_is_cancelled(
+    shelf, leave
+):
     """The other of two streams still has its own."""
 
     async with registry(shelf) as models:
@@ -284,12 +264,13 @@ async def test_a_lease_ends_once_when_a_client_disconnects(shelf: Shelf) -> None
         first, second = stream(models), stream(models)
         while len(bridge.window.state.waiting) < 2:
             await asyncio.sleep(0)
-        first.leave()
-        await first.answered()
+        leave(first)
+        await asyncio.wait({first.task})
         assert not await is_evicted(models, "a", by="b")
-        second.leave()
-        await second.answered()
-        assert await is_evicted(models, "a", by="b")
+        leave(second)
+        await asyncio.wait({second.task})
+        while not await is_evicted(models, "a", by="b"):  # a cancelled request ends a turn later
+            await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize(
@@ -301,29 +282,13 @@ async def test_a_lease_ends_once_when_a_client_disconnects(shelf: Shelf) -> None
         ({"prompt": "?", "max_tokens": 1}, 200),
     ],
 )
-async def test_a_lease_ends_when_a_request_ends_or_fails(
-    shelf: Shelf, fields: dict[str, Any], status: int
-) -> None:
+async def test_a_lease_ends_when_a_request_ends_or_fails(shelf, fields, status):
     async with registry(shelf) as models:
         assert (await stream(models, **fields).answered())["status"] == status
         assert await is_evicted(models, "a", by="b")
 
 
-async def test_a_lease_ends_when_its_request_is_cancelled(shelf: Shelf) -> None:
-    async with registry(shelf) as models:
-        await answer(models, "a")
-        await models.viewed("a").classroom.pause()
-        call = AsgiCall(models, "/v1/completions", COMPLETE | {"model": "a", "stream": False})
-        while not models.viewed("a").window.state.waiting:
-            await asyncio.sleep(0)
-        assert not await is_evicted(models, "a", by="b")
-        call.task.cancel()
-        await asyncio.wait({call.task})
-        while not await is_evicted(models, "a", by="b"):  # once the cancelled request has ended
-            await asyncio.sleep(0)
-
-
-async def test_a_client_that_leaves_during_a_load_has_no_lease(shelf: Shelf) -> None:
+async def test_a_client_that_leaves_during_a_load_has_no_lease(shelf):
     async with registry(shelf) as models:
         shelf.gate.clear()
         call = stream(models)
@@ -338,15 +303,12 @@ async def test_a_client_that_leaves_during_a_load_has_no_lease(shelf: Shelf) -> 
         assert await is_evicted(models, "a", by="b")
 
 
-async def test_a_model_is_not_evicted_during_a_command(shelf: Shelf) -> None:
+async def test_a_model_is_not_evicted_during_a_command(shelf):
     async with registry(shelf) as models:
         await answer(models, "a")
         with models.commanded("a"):
             assert not await is_evicted(models, "a", by="b")
         assert await is_evicted(models, "a", by="b")
-
-
-# A server, over real checkpoints
 
 
 @pytest.fixture(scope="module")
@@ -377,17 +339,15 @@ def complete(url: str, model: str | None, **fields: object) -> dict[str, object]
     return {"status": answered.status_code} | json.loads(answered.content)
 
 
+def arrivals(url: str, model: str) -> int:
+    return len(trace(url, model=model).of(RequestArrived))
+
+
 def serving_now(url: str) -> dict[str, bool]:
     return {model["id"]: model["loaded"] for model in get(url, "/v1/models")["data"]}
 
 
-def arrivals(url: str, model: str) -> int:
-    with http(url) as client:
-        log = EventLog.from_bytes(client.get("/trace", params={"model": model}).content)
-    return len(list(log.of(RequestArrived)))
-
-
-def test_the_list_names_what_is_there_and_what_is_loaded(auto: str) -> None:
+def test_the_list_names_what_is_there_and_what_is_loaded(auto):
     models = get(auto, "/v1/models")["data"]
     assert models[0]["id"] == "bundled"
     names = {model["id"] for model in models}
@@ -396,9 +356,7 @@ def test_the_list_names_what_is_there_and_what_is_loaded(auto: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["llama", "gpt2", "small.gguf"])
-def test_a_request_that_names_a_model_is_answered_by_it(
-    auto: str, directory: Path, name: str
-) -> None:
+def test_a_request_that_names_a_model_is_answered_by_it(auto, directory, name):
     alone = Engine.load(directory / name)
     (expected,) = alone.complete([IDS], SamplingParams(max_tokens=8), progress=False)
     answered = complete(auto, name)
@@ -418,26 +376,23 @@ NO_NAMES = (
 
 
 @pytest.mark.parametrize("name", [*NO_NAMES.split(), "{directory}/llama", "llama\x00", "x" * 200])
-def test_a_name_is_a_name_and_never_a_path(auto: str, directory: Path, name: str) -> None:
+def test_a_name_is_a_name_and_never_a_path(auto, directory, name):
     name = name.replace("{directory}", str(directory))
     answered = complete(auto, name)
     assert answered["status"] == 404
     assert (answered["error"]["code"], answered["error"]["param"]) == ("model_not_found", "model")
-    with http(auto) as client:
-        for path in ("/health", "/ready", "/trace", "/events"):
-            assert client.get(path, params={"model": name}).status_code == 404
+    for path in ("/health", "/ready", "/trace", "/events"):
+        assert fetch(auto, path, params={"model": name}).status_code == 404
 
 
-def test_a_model_that_cannot_be_loaded_says_why_without_its_path(
-    auto: str, directory: Path
-) -> None:
+def test_a_model_that_cannot_be_loaded_says_why_without_its_path(auto, directory):
     answered = complete(auto, "broken")
     assert (answered["status"], answered["error"]["code"]) == (503, "model_not_loadable")
     assert_names(answered["error"]["message"], "broken/model.safetensors")
     assert str(directory) not in answered["error"]["message"]
 
 
-def test_viewers_and_controls_name_a_model_and_load_none(auto: str) -> None:
+def test_viewers_and_controls_name_a_model_and_load_none(auto):
     complete(auto, "llama")
     complete(auto, "gpt2")
     assert post(auto, "/engine/pause?model=llama").json()["paused"] is True
@@ -450,14 +405,12 @@ def test_viewers_and_controls_name_a_model_and_load_none(auto: str) -> None:
     assert post(auto, "/engine/resume?model=llama").json()["paused"] is False
     complete(auto, "small.gguf")  # the third of two: llama has to go
     assert serving_now(auto)["llama"] is False
-    with http(auto) as client:
-        for path in ("/health", "/ready", "/trace", "/events"):
-            told = client.get(path, params={"model": "llama"})
-            assert (told.status_code, told.json()["error"]["code"]) == (503, "model_not_loaded")
+    for path in ("/health", "/ready", "/trace", "/events"):
+        assert refusal(fetch(auto, path, params={"model": "llama"})) == (503, "model_not_loaded")
     assert serving_now(auto)["llama"] is False
 
 
-def test_a_feed_ends_when_its_model_is_unloaded(auto: str) -> None:
+def test_a_feed_ends_when_its_model_is_unloaded(auto):
     complete(auto, "llama")
     with watch(auto, model="llama") as feed:
         complete(auto, "gpt2")

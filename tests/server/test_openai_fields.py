@@ -8,6 +8,7 @@ import pytest
 from engine.core.log.vocabulary import RequestArrived
 from server.api.openai.chat import ChatRequest, with_one_system_message
 from server.api.openai.completions import CompletionRequest
+from server.core.settings import ServerSettings
 from tests.facts import assert_names
 from tests.server.harness import post, trace
 
@@ -50,6 +51,7 @@ OTHERS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("completions", {"logprobs": 2}, {"logprobs": 2}),
     ("completions", {"echo": True, "logprobs": 2}, {"logprobs": 2, "prompt_logprobs": 2}),
     ("completions", {"best_of": 5, "n": 2}, {"best_of": 5, "n": 2}),
+    ("chat/completions", {}, {"max_tokens": ServerSettings().chat_max_tokens}),
     ("chat/completions", {"max_tokens": 8, "max_completion_tokens": 3}, {"max_tokens": 3}),
     ("chat/completions", {"logprobs": True}, {"logprobs": 0}),
     ("chat/completions", {"logprobs": True, "top_logprobs": 4}, {"logprobs": 4}),
@@ -68,7 +70,6 @@ OTHERWISE = {
 
 
 def rendered(url: str, endpoint: str, **fields: Any) -> dict[str, Any]:
-    """The parameters that a body becomes."""
     answer = post(url, f"/v1/{endpoint}/render", BODIES[endpoint] | fields)
     assert answer.status_code == 200, answer.text
     told = answer.json()
@@ -76,13 +77,13 @@ def rendered(url: str, endpoint: str, **fields: Any) -> dict[str, Any]:
     return one
 
 
-def test_every_field_that_is_accepted_is_tested() -> None:
+def test_every_field_that_is_accepted_is_tested():
     tested = OTHERWISE | SAME.keys() | {name for _, fields, _ in OTHERS for name in fields}
     assert tested == set(CompletionRequest.model_fields) | set(ChatRequest.model_fields)
 
 
 @pytest.mark.parametrize("endpoint", BODIES)
-def test_a_field_reaches_the_engine(url: str, endpoint: str) -> None:
+def test_a_field_reaches_the_engine(url, endpoint):
     without = rendered(url, endpoint)
     assert all(without[name] != value for name, value in SAME.items())
     for name, value in SAME.items():
@@ -91,13 +92,13 @@ def test_a_field_reaches_the_engine(url: str, endpoint: str) -> None:
     assert rendered(url, endpoint, **SAME) == without | SAME
 
 
-def test_what_is_written_in_another_way_reaches_the_engine_too(url: str) -> None:
+def test_what_is_written_in_another_way_reaches_the_engine_too(url):
     for endpoint, fields, expected in OTHERS:
         told = rendered(url, endpoint, **fields)
         assert {name: told[name] for name in expected} == expected, fields
 
 
-def test_user_and_priority_reach_the_log(url: str) -> None:
+def test_user_and_priority_reach_the_log(url):
     for endpoint, body in BODIES.items():
         for fields, label in (({"user": "Ada"}, "Ada"), ({"safety_identifier": "Bo"}, "Bo")):
             more = {"max_tokens": 1, "priority": 7, "user": "Ada"} | fields
@@ -108,7 +109,7 @@ def test_user_and_priority_reach_the_log(url: str) -> None:
 
 @pytest.mark.parametrize("role", ["system", "developer"])
 @pytest.mark.parametrize("place", [0, 1, 2, 3])
-def test_instructions_come_anywhere(url: str, role: str, place: int) -> None:
+def test_instructions_come_anywhere(url, role, place):
     """The bundled template takes one system message, at the beginning."""
     talk = ["Hello.", "Hi!", "A story."]
     messages: list[Any] = [
@@ -123,7 +124,7 @@ def test_instructions_come_anywhere(url: str, role: str, place: int) -> None:
     assert [text for text in re.split(r"<[^>]*>|\n\n", prompt) if text] == talk
 
 
-def test_instructions_that_are_late_are_the_users() -> None:
+def test_instructions_that_are_late_are_the_users():
     def roles(conversation: str) -> str:
         names = {"s": "system", "u": "user", "a": "assistant"}
         messages = [
@@ -146,7 +147,7 @@ def test_instructions_that_are_late_are_the_users() -> None:
     assert roles("uas") == "uau"
 
 
-def test_an_unknown_role_is_still_the_templates_error(url: str) -> None:
+def test_an_unknown_role_is_still_the_templates_error(url):
     messages = [*MESSAGES, {"role": "system", "content": "x"}, {"role": "critic", "content": "y"}]
     answer = post(url, "/v1/chat/completions", {"messages": messages})
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, "messages")

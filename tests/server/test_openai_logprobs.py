@@ -4,7 +4,6 @@ import unicodedata
 from itertools import pairwise
 from typing import Any
 
-import openai
 import pytest
 
 from engine import Engine
@@ -50,9 +49,7 @@ def streamed(url: str, **fields: Any) -> dict[int, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 20])
-def test_completions_tell_of_every_token_and_of_the_likeliest(
-    client: openai.OpenAI, count: int
-) -> None:
+def test_completions_tell_of_every_token_and_of_the_likeliest(client, count):
     answer = client.completions.create(
         model="m", prompt=PROMPT, max_tokens=12, temperature=1, seed=5, logprobs=count
     )
@@ -89,12 +86,12 @@ def test_completions_tell_of_every_token_and_of_the_likeliest(
     ],
     ids=str,
 )
-def test_a_stream_tells_the_same_as_the_whole_answer(url: str, fields: dict) -> None:
+def test_a_stream_tells_the_same_as_the_whole_answer(url, fields):
     whole = complete(url, seed=3, **fields)["choices"]
     assert list(streamed(url, seed=3, **fields).values()) == whole
 
 
-def test_the_log_probabilities_of_a_prompt_are_those_of_the_engine(url: str) -> None:
+def test_the_log_probabilities_of_a_prompt_are_those_of_the_engine(url):
     """They are transformers' as well, as the sampler's tests show. The request is lm-eval's."""
     ids = TOKENIZER.encode(HARD)
     params = SamplingParams(max_tokens=1, logprobs=1, prompt_logprobs=1)
@@ -105,7 +102,7 @@ def test_the_log_probabilities_of_a_prompt_are_those_of_the_engine(url: str) -> 
     assert told["token_logprobs"][1:] == pytest.approx([*scores, *expected.logprobs], abs=1e-4)
 
 
-def test_stop_string_tokens_have_logprobs_although_their_text_is_hidden(url: str) -> None:
+def test_stop_string_tokens_have_logprobs_although_their_text_is_hidden(url):
     free = complete(url, logprobs=1, max_tokens=40)["choices"][0]
     stop = free["text"][2:9]
     answer = complete(url, logprobs=1, max_tokens=40, stop=stop)
@@ -116,7 +113,7 @@ def test_stop_string_tokens_have_logprobs_although_their_text_is_hidden(url: str
     assert stop in "".join(told["tokens"])
 
 
-def test_text_that_is_held_back_changes_no_offset(url: str) -> None:
+def test_text_that_is_held_back_changes_no_offset(url):
     """It comes with a later token, but begins where its own token does."""
     free, held = (
         complete(url, logprobs=0, **f) for f in ({}, {"stop": ", a prince called nobody"})
@@ -125,7 +122,7 @@ def test_text_that_is_held_back_changes_no_offset(url: str) -> None:
     assert held["choices"][0]["text"] == free["choices"][0]["text"]
 
 
-def test_max_tokens_0_with_echo_is_the_prompt_alone(url: str) -> None:
+def test_max_tokens_0_with_echo_is_the_prompt_alone(url):
     for prompt in (PROMPT, TOKENIZER.encode(PROMPT)):
         # The token that the engine makes nevertheless would be the end.
         fields = {"max_tokens": 0, "logprobs": 2, "logit_bias": {str(END): 100}}
@@ -137,7 +134,7 @@ def test_max_tokens_0_with_echo_is_the_prompt_alone(url: str) -> None:
         assert len(choice["logprobs"]["tokens"]) == answer["usage"]["prompt_tokens"]
 
 
-def test_after_a_prompt_that_the_tokenizer_rewrites_output_begins_where_the_prompt_ends() -> None:
+def test_after_a_prompt_that_the_tokenizer_rewrites_output_begins_where_the_prompt_ends():
     class Composing(ByteTokenizer):
         def encode(self, text: str) -> list[int]:
             return super().encode(unicodedata.normalize("NFC", text))
@@ -157,13 +154,13 @@ def test_after_a_prompt_that_the_tokenizer_rewrites_output_begins_where_the_prom
     assert choice["logprobs"]["text_offset"][-1] == 2
 
 
-def test_an_implicit_bos_has_no_length_in_the_text_offsets(url: str) -> None:
+def test_an_implicit_bos_has_no_length_in_the_text_offsets(url):
     told = complete(url, echo=True, logprobs=0)["choices"][0]["logprobs"]
     assert told["tokens"][:2] == ["<|bos|>", "Once"]
     assert told["text_offset"][:3] == [0, 0, 4]
 
 
-def test_a_character_of_several_tokens_begins_where_it_is_complete(url: str) -> None:
+def test_a_character_of_several_tokens_begins_where_it_is_complete(url):
     choice = complete(url, prompt=HARD, echo=True, logprobs=5, max_tokens=0)["choices"][0]
     told = choice["logprobs"]
     assert choice["text"] == HARD
@@ -172,7 +169,7 @@ def test_a_character_of_several_tokens_begins_where_it_is_complete(url: str) -> 
     assert all(a <= b for a, b in pairwise(told["text_offset"]))
 
 
-def test_of_tokens_with_the_same_name_the_likeliest_keeps_it(url: str) -> None:
+def test_of_tokens_with_the_same_name_the_likeliest_keeps_it(url):
     """Bytes are all called U+FFFD. The chosen one must not hide a likelier one: it is not greedy."""
     forced = {"logit_bias": {str(token): 30 for token in range(180, 260)}, "temperature": 3}
     choice = complete(url, logprobs=20, max_tokens=30, seed=2, **forced)["choices"][0]
@@ -186,7 +183,7 @@ def test_of_tokens_with_the_same_name_the_likeliest_keeps_it(url: str) -> None:
     assert shadowed
 
 
-def test_best_of_returns_the_likeliest_samples_best_first(client: openai.OpenAI) -> None:
+def test_best_of_returns_the_likeliest_samples_best_first(client):
     def ask(**fields: Any) -> Any:
         return client.completions.create(
             model="m", prompt=[PROMPT, "The end"], max_tokens=6, seed=9, logprobs=0, **fields
@@ -206,7 +203,7 @@ def test_best_of_returns_the_likeliest_samples_best_first(client: openai.OpenAI)
     assert best.usage.completion_tokens == samples.usage.completion_tokens
 
 
-def test_best_of_does_not_count_the_tokens_that_a_tool_forced() -> None:
+def test_best_of_does_not_count_the_tokens_that_a_tool_forced():
     def sample(choice: int, logprobs: list[float], forced: int) -> OutputDelta:
         count = len(logprobs) + forced
         told = [False] * len(logprobs) + [True] * forced
@@ -221,7 +218,7 @@ def test_best_of_does_not_count_the_tokens_that_a_tool_forced() -> None:
 
 
 @pytest.mark.parametrize("count", [None, 0, 2])
-def test_chat_tells_of_every_token(client: openai.OpenAI, count: int | None) -> None:
+def test_chat_tells_of_every_token(client, count):
     fields = CHAT | {"model": "m", "seed": 1, "logprobs": True}
     if count is not None:
         fields["top_logprobs"] = count
@@ -244,7 +241,7 @@ def test_chat_tells_of_every_token(client: openai.OpenAI, count: int | None) -> 
     assert [one.to_dict() for one in streamed] == [one.to_dict() for one in told]
 
 
-def test_tokens_that_a_tool_forces_were_certain(client: openai.OpenAI) -> None:
+def test_tokens_that_a_tool_forces_were_certain(client):
     """The calculator's answer: no token was chosen, so no others were likely."""
     question = [{"role": "user", "content": "What is 17 + 25?"}]
     answer = client.chat.completions.create(
@@ -260,7 +257,7 @@ def test_tokens_that_a_tool_forces_were_certain(client: openai.OpenAI) -> None:
         assert one.logprob == (0.0 if forced else one.top_logprobs[0].logprob)
 
 
-def test_the_teaching_stream_tells_as_well(url: str) -> None:
+def test_the_teaching_stream_tells_as_well(url):
     asked = {"prompt": PROMPT, "max_tokens": 5, "stop": " prince", "min_tokens": 0}
     *tokens, last = sse_data(post(url, "/v1/completions", asked | {"logprobs": 2}).text)
     assert last["full_text"] == ", a"

@@ -30,7 +30,7 @@ def operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]
             yield f"{method.upper()} {path}", operation
 
 
-def test_every_route_is_there(document: dict[str, Any]) -> None:
+def test_every_route_is_there(document):
     told = {name for name, _ in operations(document)}
     assert told == {route.strip() for route in ROUTES.replace("\n", " ").split(",")}
 
@@ -39,7 +39,7 @@ RESPONSES = {"200", "4XX", "5XX"}
 HEALTH = {"GET /health": {"503"}}  # with the same body as 200
 
 
-def test_every_route_says_what_it_answers_and_how_it_refuses(document: dict[str, Any]) -> None:
+def test_every_route_says_what_it_answers_and_how_it_refuses(document):
     for name, operation in operations(document):
         answers = operation["responses"]
         assert set(answers) == RESPONSES | HEALTH.get(name, set()), name
@@ -55,7 +55,7 @@ def test_every_route_says_what_it_answers_and_how_it_refuses(document: dict[str,
     assert "HTTPValidationError" not in document["components"]["schemas"]
 
 
-def test_streams_are_documented_with_examples(document: dict[str, Any]) -> None:
+def test_streams_are_documented_with_examples(document):
     streams = {
         name: operation["responses"]["200"]["content"]["text/event-stream"]
         for name, operation in operations(document)
@@ -66,7 +66,7 @@ def test_streams_are_documented_with_examples(document: dict[str, Any]) -> None:
     assert all("data: " in str(stream) for stream in streams.values())
 
 
-def test_the_key_is_documented_if_the_server_has_one(document: dict[str, Any]) -> None:
+def test_the_key_is_documented_if_the_server_has_one(document):
     assert not any("security" in operation for _, operation in operations(document))
     with start(server={"api_key": "s3cret"}) as server:
         guarded = get(server.url, "/openapi.json")

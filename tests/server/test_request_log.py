@@ -9,22 +9,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from engine.core.byte_tokenizer import ByteTokenizer
-from engine.core.config import EngineConfig
 from engine.core.engine import Engine
 from engine.core.log.log import EventLog
 from engine.core.log.vocabulary import RequestArrived, RequestFinished, StepFinished
 from engine.core.sampling_params import SamplingParams, StructuredOutput
 from engine.simulation.workload import Workload
 from server import serving
-from server.core.engine_client import InProcessClient
-from server.core.event_log import Outbox, open_log
+from server.core.event_log import open_log
 from server.core.settings import ServerSettings
 from server.http.request_log import LogWriter
 from server.process import BackgroundServer
 from tests.facts import assert_names
-from tests.server.app_under_test import AlphabetRunner
-from tests.server.harness import Caller, Feed, Serve, get, http, post, start, trace, watch
+from tests.server.bridges import alphabet
+from tests.server.harness import Caller, Feed, fetch, get, http, post, sse_data, start, trace, watch
 from visualizer import read
 from visualizer.reading.without_text import without_text
 
@@ -36,18 +33,19 @@ def lines_of(server: BackgroundServer, path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def test_a_line_says_what_the_event_log_says(serve: Serve, tmp_path: Path) -> None:
+def test_a_line_says_what_the_event_log_says(serve, tmp_path):
     path = tmp_path / "requests.jsonl"
     server = serve(request_log=str(path))
     prompt = "forty-one letters that nobody else sends"
     body = {"prompt": prompt, "max_tokens": 5}
-    for _ in range(2):
-        post(server.url, "/v1/completions", body, **{"X-Client": "Ada", "X-Request-Id": "lab/7"})
+    headers = {"X-Client": "Ada", "X-Request-Id": "lab/7"}
+    streams = [sse_data(post(server.url, "/v1/completions", body, **headers).text) for _ in "12"]
     log = trace(server.url)
     first, second, third = lines_of(server, path)
     assert third["route"] == "/trace"
     assert "requests" not in third
-    for line, arrived, cached in zip((first, second), log.of(RequestArrived), (0, 32), strict=True):
+    lines = zip((first, second), log.of(RequestArrived), (0, 32), streams, strict=True)
+    for line, arrived, cached, stream in lines:
         assert (line["id"], line["from"], line["label"]) == ("lab/7", "127.0.0.1", "Ada")
         assert (line["method"], line["route"], line["status"]) == ("POST", "/v1/completions", 200)
         assert line["requests"] == [arrived.request]
@@ -57,12 +55,13 @@ def test_a_line_says_what_the_event_log_says(serve: Serve, tmp_path: Path) -> No
         steps = [
             s for s in log.of(StepFinished) if any(t.request == arrived.request for t in s.tokens)
         ]
-        assert line["ttft_ms"] == (steps[0].t["end"] - arrived.t["at"]) / 1000
+        ttft_ms = (steps[0].t["end"] - arrived.t["at"]) / 1000
+        assert line["ttft_ms"] == stream[0]["ttft_ms"] == ttft_ms
         assert line["duration_ms"] > 0
     assert prompt not in path.read_text()
 
 
-def test_refused_failed_and_abandoned_requests_have_lines(serve: Serve, tmp_path: Path) -> None:
+def test_refused_failed_and_abandoned_requests_have_lines(serve, tmp_path):
     path = tmp_path / "requests.jsonl"
     server = serve(request_log=str(path), paused=True)
     url = server.url
@@ -92,9 +91,7 @@ def test_refused_failed_and_abandoned_requests_have_lines(serve: Serve, tmp_path
 NASTY = 'x"}\n{"time": "now", "status": 200}\r\n\x1b[31m\x9b31m\u2028\u202e\x00'
 
 
-def test_nothing_a_client_sends_ends_a_line_or_reaches_a_terminal(
-    serve: Serve, tmp_path: Path
-) -> None:
+def test_nothing_a_client_sends_ends_a_line_or_reaches_a_terminal(serve, tmp_path):
     path, recorded = tmp_path / "requests.jsonl", tmp_path / "trace.jsonl"
     server = serve(request_log=str(path), trace_file=str(recorded))
     post(server.url, "/v1/completions", {"prompt": "x", "user": NASTY, "max_tokens": 1})
@@ -110,9 +107,7 @@ def test_nothing_a_client_sends_ends_a_line_or_reaches_a_terminal(
     assert all(json.loads(line) for line in recorded.read_bytes().split(b"\n") if line)
 
 
-def test_a_server_that_ends_writes_all_lines_first(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_server_that_ends_writes_all_lines_first(monkeypatch, tmp_path):
     path, count = tmp_path / "requests.jsonl", 5000
 
     async def log_and_end(*_arguments: object) -> bool:
@@ -122,12 +117,9 @@ def test_a_server_that_ends_writes_all_lines_first(
 
     monkeypatch.setattr(serving, "_serve", log_and_end)
     monkeypatch.setattr(serving, "freeze_heap", lambda: None)
-    outbox = Outbox()
-    engine = Engine(AlphabetRunner(None), EngineConfig(), tokenizer=ByteTokenizer(), log=outbox)
     writer = LogWriter(path)
     with serving.listen("127.0.0.1", 0) as listener:
-        client = InProcessClient(engine, outbox)
-        serving.run_server(client, ServerSettings(), [listener], request_log=writer)
+        serving.run_server(alphabet(), ServerSettings(), [listener], request_log=writer)
     assert len(path.read_bytes().splitlines()) == count
 
 
@@ -135,7 +127,7 @@ SANE = ("mine", "a/b:c+d=e@f.g-h_i", "x" * 128)
 
 
 @pytest.mark.parametrize("sent", [*SANE, "", "x" * 129, "two words", "a\tb", "<script>", "ä"])
-def test_a_sane_request_id_is_kept_and_another_one_replaced(url: str, sent: str) -> None:
+def test_a_sane_request_id_is_kept_and_another_one_replaced(url, sent):
     with http(url) as client:
         for path in ("/v1/models", "/nowhere", "/v1/completions", "/"):
             headers = {"X-Request-Id": sent.encode("latin-1")}
@@ -144,10 +136,7 @@ def test_a_sane_request_id_is_kept_and_another_one_replaced(url: str, sent: str)
             assert sent in SANE or given.isalnum()
 
 
-# The files
-
-
-def test_what_is_no_log_is_neither_followed_nor_overwritten_nor_waited_for(tmp_path: Path) -> None:
+def test_what_is_no_log_is_neither_followed_nor_overwritten_nor_waited_for(tmp_path):
     precious, pipe, missing = (tmp_path / name for name in ("thesis.txt", "pipe", "not there yet"))
     precious.write_text("a year's work")
     os.mkfifo(pipe)
@@ -165,7 +154,7 @@ def test_what_is_no_log_is_neither_followed_nor_overwritten_nor_waited_for(tmp_p
     assert not missing.exists()
 
 
-def test_an_old_log_is_replaced_or_appended_to(tmp_path: Path) -> None:
+def test_an_old_log_is_replaced_or_appended_to(tmp_path):
     path = tmp_path / "log"
     with open_log(path) as file:
         file.write(b'{"time": 1}\n')
@@ -217,17 +206,13 @@ def recorded_of(folder: Path, text: str) -> tuple[dict[str, str], str]:
             recorded["a keyframe"] = msgspec.json.encode(late.keyframe()).decode()
         post(url, "/engine/resume")
         answer = json.loads(caller.read_all().partition("\r\n\r\n")[2])
-        with http(url) as client:
-            for path in ("/trace", "/metrics", "/health"):
-                recorded[path] = client.get(path).text
+        recorded |= {path: fetch(url, path).text for path in ("/trace", "/metrics", "/health")}
     for file in ("trace.jsonl", "requests.log"):
         recorded[file] = (folder / file).read_text()
     return recorded, answer["choices"][0]["text"]
 
 
-def test_nothing_that_records_a_request_has_its_name_its_text_or_its_tokens(
-    tmp_path: Path,
-) -> None:
+def test_nothing_that_records_a_request_has_its_name_its_text_or_its_tokens(tmp_path):
     """Lengths, decisions and blocks stay. With texts, the same search finds everything."""
     logs = {}
     for text in ("on", "off"):
@@ -258,7 +243,7 @@ def test_nothing_that_records_a_request_has_its_name_its_text_or_its_tokens(
     assert_names(str(error.value), "--trace-text")
 
 
-def test_tokens_that_a_grammar_forbade_are_left_out() -> None:
+def test_tokens_that_a_grammar_forbade_are_left_out():
     engine = Engine.load("bundled", log=EventLog())
     shape = StructuredOutput("choice", '["yes", "no"]')
     engine.complete(["Once upon a time"], SamplingParams(structured=shape))

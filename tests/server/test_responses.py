@@ -11,18 +11,6 @@ from pydantic import BaseModel, Field
 from tests.server.harness import post, start
 from tests.server.sdk import sdk
 
-TOOL: Any = {
-    "type": "function",
-    "name": "note",
-    "description": "Note the legs of an animal.",
-    "strict": True,
-    "parameters": {
-        "type": "object",
-        "properties": {"legs": {"type": "integer", "minimum": 0, "maximum": 9}},
-        "required": ["legs"],
-        "additionalProperties": False,
-    },
-}
 NAMED: Any = {"type": "function", "name": "note"}
 
 
@@ -32,29 +20,28 @@ class Legs(BaseModel):
     legs: int = Field(ge=0, le=9)
 
 
+TOOL: Any = NAMED | {
+    "description": "Note the legs of an animal.",
+    "strict": True,
+    "parameters": Legs.model_json_schema() | {"additionalProperties": False},
+}
+
+
 @pytest.fixture(scope="module")
 def bundled() -> Iterator[openai.OpenAI]:
     with start(model="bundled") as server, sdk(server.url) as client:
         yield client
 
 
-def test_the_conversation_is_that_of_a_chat(client: openai.OpenAI) -> None:
-    """The same prompt has the same tokens."""
+def test_the_conversation_is_that_of_a_chat(client):
+    talk = (("user", "How"), ("assistant", "So"), ("user", "Why?"))
+    first, second, last = messages = [{"role": role, "content": text} for role, text in talk]
     items: Any = [
-        {"role": "user", "content": [{"type": "input_text", "text": "How"}]},
-        {
-            "type": "message",
-            "role": "assistant",
-            "content": [{"type": "output_text", "text": "So"}],
-        },
-        {"role": "user", "content": "Why?"},
+        first | {"content": [{"type": "input_text", "text": "How"}]},
+        second | {"type": "message", "content": [{"type": "output_text", "text": "So"}]},
+        last,
     ]
     answer = client.responses.create(model="any", input=items)
-    messages: Any = [
-        {"role": "user", "content": "How"},
-        {"role": "assistant", "content": "So"},
-        {"role": "user", "content": "Why?"},
-    ]
     chat = client.chat.completions.create(model="any", messages=messages)
     assert answer.usage is not None
     assert chat.usage is not None
@@ -62,7 +49,7 @@ def test_the_conversation_is_that_of_a_chat(client: openai.OpenAI) -> None:
     assert answer.output_text == chat.choices[0].message.content
 
 
-def test_instructions_are_a_system_message(url: str) -> None:
+def test_instructions_are_a_system_message(url):
     """The bundled template knows no such role, so both endpoints answer with the same error."""
     messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "How?"}]
     chat = post(url, "/v1/chat/completions", {"messages": messages})
@@ -71,7 +58,7 @@ def test_instructions_are_a_system_message(url: str) -> None:
     assert answer.json()["error"]["message"] == chat.json()["error"]["message"]
 
 
-def test_a_stream_ends_with_the_whole_response(client: openai.OpenAI) -> None:
+def test_a_stream_ends_with_the_whole_response(client):
     events = list(
         client.responses.create(model="any", input="Once", max_output_tokens=4, stream=True)
     )
@@ -88,7 +75,7 @@ def test_a_stream_ends_with_the_whole_response(client: openai.OpenAI) -> None:
     assert ids == {last.response.output[0].id}
 
 
-def test_log_probabilities(client: openai.OpenAI) -> None:
+def test_log_probabilities(client):
     answer = client.responses.create(
         model="any",
         input="Once",
@@ -110,7 +97,7 @@ def test_log_probabilities(client: openai.OpenAI) -> None:
     assert [one.to_dict() for one in part.logprobs] == expected
 
 
-def test_a_tool_is_called_and_its_output_is_read(bundled: openai.OpenAI) -> None:
+def test_a_tool_is_called_and_its_output_is_read(bundled):
     asked: Any = {"model": "bundled", "tools": [TOOL], "max_output_tokens": 40, "temperature": 0}
     items: list[Any] = [{"role": "user", "content": "An owl"}]
     first = bundled.responses.create(input=items, tool_choice=NAMED, **asked)
@@ -129,7 +116,7 @@ def test_a_tool_is_called_and_its_output_is_read(bundled: openai.OpenAI) -> None
     assert second.usage.input_tokens > first.usage.input_tokens
 
 
-def test_a_streamed_call_has_the_arguments_of_the_whole_one(bundled: openai.OpenAI) -> None:
+def test_a_streamed_call_has_the_arguments_of_the_whole_one(bundled):
     asked: Any = {"model": "bundled", "tools": [TOOL], "max_output_tokens": 40, "temperature": 0}
     asked |= {"input": "An owl", "tool_choice": NAMED}
     (whole,) = bundled.responses.create(**asked).output
@@ -152,9 +139,7 @@ CUT_OFF: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("fields", CUT_OFF.values(), ids=CUT_OFF)
 @pytest.mark.parametrize("limit", [1, 7])
-def test_a_stream_that_is_cut_off_can_be_read_to_its_end(
-    bundled: openai.OpenAI, fields: dict[str, Any], limit: int
-) -> None:
+def test_a_stream_that_is_cut_off_can_be_read_to_its_end(bundled, fields, limit):
     """OpenAI's SDK accumulates items and parses texts and arguments while it reads."""
     asked = {"model": "bundled", "input": "An owl", "max_output_tokens": limit, "temperature": 0}
     with bundled.responses.stream(**asked, **fields) as stream:

@@ -1,31 +1,14 @@
 """Restart with other settings: a new run of the same model, and the old run's log kept."""
 
-from pathlib import Path
+import itertools
 from typing import Any
 
 import pytest
 
+from engine.core.log import vocabulary as v
 from engine.core.log.log import EventLog
-from engine.core.log.vocabulary import (
-    EnginePaused,
-    RequestArrived,
-    RequestFinished,
-    RunStarted,
-    StepStarted,
-)
 from tests.facts import assert_names
-from tests.server.harness import (
-    Caller,
-    Feed,
-    Serve,
-    completed,
-    get,
-    http,
-    post,
-    start,
-    trace,
-    watch,
-)
+from tests.server.harness import Caller, Feed, completed, get, post, queue, start, trace, watch
 
 BOTH_SHAPES = True
 
@@ -46,29 +29,17 @@ def refused(url: str, body: dict[str, Any], status: int = 400) -> dict[str, Any]
     return error
 
 
-def old_trace(url: str) -> EventLog:
-    with http(url) as client:
-        return EventLog.from_bytes(client.get("/trace", params={"previous": True}).content)
-
-
 def ask(url: str, *names: str, max_tokens: int = 6) -> list[Caller]:
-    callers = []
-    with watch(url) as feed:
-        for name in names:
-            body = {"prompt": f"Once upon a time {name}", "max_tokens": max_tokens}
-            callers.append(feed.queued(body, X_Client=name))
-    return callers
+    body = {"max_tokens": max_tokens}
+    prompts = ({"prompt": f"Once upon a time {name}", "user": name} for name in names)
+    return queue(url, *(body | one for one in prompts))
 
 
 def arrivals(log: EventLog) -> list[tuple[str, int]]:
     """Each request's label, with the step that it came before."""
-    step, found = 0, []
-    for event in log:
-        if isinstance(event, StepStarted):
-            step = event.step
-        elif isinstance(event, RequestArrived):
-            found.append((event.label, step + 1))
-    return found
+    begun = itertools.accumulate(isinstance(event, v.StepStarted) for event in log)
+    pairs = zip(log, begun, strict=True)
+    return [(event.label, step + 1) for event, step in pairs if isinstance(event, v.RequestArrived)]
 
 
 def decided(log: EventLog) -> list[bytes]:
@@ -82,7 +53,7 @@ def until_idle(url: str) -> None:
         pass
 
 
-def test_the_new_run_has_the_new_settings_and_the_old_log_is_kept(serve: Serve) -> None:
+def test_the_new_run_has_the_new_settings_and_the_old_log_is_kept(serve):
     url = serve(engine=ENGINE).url
     post(url, "/v1/completions", {"prompt": "x", "max_tokens": 3})
     before = trace(url)
@@ -90,40 +61,32 @@ def test_the_new_run_has_the_new_settings_and_the_old_log_is_kept(serve: Serve) 
     assert told["changed"] == {"max_batch_size": [2, 3], "prefix_cache": ["radix", "hash"]}
     assert told["paused"] is False
     after = trace(url)
-    assert isinstance(after[0], RunStarted)
+    assert isinstance(after[0], v.RunStarted)
     assert (after[0].settings["prefix_cache"], after[0].settings["max_batch_size"]) == ("hash", 3)
     assert after[0].settings["token_budget"] == 32
     assert get(url, "/health")["step"] == 0
-    assert old_trace(url).to_bytes() == before.to_bytes()
+    assert trace(url, previous="true").to_bytes() == before.to_bytes()
     assert completed(url) == "abc"
     second = restart(url)
     assert (second["previous"], second["changed"]) == (told["run"], {})
-    assert isinstance(old_trace(url)[0], RunStarted)
-    assert old_trace(url)[0].settings["prefix_cache"] == "hash"  # type: ignore[union-attr]
+    assert isinstance(trace(url, previous="true")[0], v.RunStarted)
+    assert trace(url, previous="true")[0].settings["prefix_cache"] == "hash"  # type: ignore[union-attr]
 
 
-def test_an_open_feed_goes_on_with_the_new_run_from_its_first_event(serve: Serve) -> None:
+def test_an_open_feed_goes_on_with_the_new_run_from_its_first_event(serve):
     url = serve(engine=ENGINE).url
     with watch(url) as feed:
         told = restart(url, policy="sjf")
         post(url, "/v1/completions", {"prompt": "x", "max_tokens": 3})
-        feed.until_kind(RequestFinished)
-        feed.until_status(
-            run=told["run"],
-            previous={
-                "run": told["previous"],
-                "changed": {"policy": ["fcfs", "sjf"]},
-                "prompts": "none",
-            },
-        )
+        feed.until_kind(v.RequestFinished)
+        previous = {"changed": {"policy": ["fcfs", "sjf"]}, "prompts": "none"}
+        feed.until_status(run=told["run"], previous=previous | {"run": told["previous"]})
     assert feed.run == told["run"]
     assert feed.events[1:] == list(trace(url))
 
 
 @pytest.mark.parametrize("async_scheduling", [False, True])
-def test_unfinished_requests_refuse_it_unless_they_may_be_ended(
-    serve: Serve, async_scheduling: bool
-) -> None:
+def test_unfinished_requests_refuse_it_unless_they_may_be_ended(serve, async_scheduling):
     url = serve(paused=True, engine=ENGINE | {"async_scheduling": async_scheduling}).url
     callers = ask(url, "Ada", "Bo", "Cy")
     post(url, "/engine/step", {"steps": 2})
@@ -135,7 +98,7 @@ def test_unfinished_requests_refuse_it_unless_they_may_be_ended(
     assert told["paused"] is True
     for caller in callers:
         assert '"engine_restarted"' in caller.read_all()
-    ended = old_trace(url).of(RequestFinished)
+    ended = trace(url, previous="true").of(v.RequestFinished)
     assert {event.request: event.reason for event in ended} == dict.fromkeys((1, 2, 3), "abort")
     health = get(url, "/health")
     assert (health["status"], health["failure"], health["trace_error"]) == ("ok", "", "")
@@ -144,7 +107,7 @@ def test_unfinished_requests_refuse_it_unless_they_may_be_ended(
     assert health["paused"] is True
 
 
-def test_held_submissions_are_ended_and_the_next_ones_are_still_held(serve: Serve) -> None:
+def test_held_submissions_are_ended_and_the_next_ones_are_still_held(serve):
     url = serve(engine=ENGINE).url
     with watch(url) as feed:
         post(url, "/engine/hold_submissions")
@@ -158,7 +121,7 @@ def test_held_submissions_are_ended_and_the_next_ones_are_still_held(serve: Serv
     assert '"full_text":"abc"' in later.read_all()
 
 
-def test_the_same_prompts_arrive_before_the_same_steps_and_make_the_same_run(serve: Serve) -> None:
+def test_the_same_prompts_arrive_before_the_same_steps_and_make_the_same_run(serve):
     url = serve(paused=True, engine=ENGINE).url
     callers = ask(url, "Ada", "Bo", max_tokens=9)
     post(url, "/engine/step", {"steps": 3})
@@ -177,18 +140,16 @@ def test_the_same_prompts_arrive_before_the_same_steps_and_make_the_same_run(ser
     new = trace(url)
     assert told["changed"] == {}
     assert decided(new) == decided(old)
-    assert len(new.of(EnginePaused)) == 1
+    assert len(new.of(v.EnginePaused)) == 1
 
     restart(url, prompts="same_steps", max_batch_size=4)
     until_idle(url)
     assert arrivals(trace(url))[:4] == arrivals(old)[:4]
     assert arrivals(trace(url))[4] == ("Eve", get(url, "/health")["step"] - 5)  # once it was idle
-    assert [event.reason for event in trace(url).of(RequestFinished)].count("abort") == 1
+    assert [event.reason for event in trace(url).of(v.RequestFinished)].count("abort") == 1
 
 
-def test_a_log_without_its_beginning_or_without_texts_cannot_be_submitted_again(
-    serve: Serve,
-) -> None:
+def test_a_log_without_its_beginning_or_without_texts_cannot_be_submitted_again(serve):
     for settings, fix in (
         ({"log_window": 20}, "--log-window"),
         ({"trace_text": "off"}, "--trace-text"),
@@ -202,7 +163,7 @@ def test_a_log_without_its_beginning_or_without_texts_cannot_be_submitted_again(
         restart(url)
 
 
-def test_a_prompt_that_does_not_fit_the_new_memory_is_named(url: str) -> None:
+def test_a_prompt_that_does_not_fit_the_new_memory_is_named(url):
     post(url, "/v1/completions", {"prompt": "x" * 30, "max_tokens": 3}, **{"X-Client": "Ada"})
     before = trace(url).to_bytes()
     error = refused(url, {"prompts": "together", "settings": {"max_kv_tokens": 16}})
@@ -211,7 +172,7 @@ def test_a_prompt_that_does_not_fit_the_new_memory_is_named(url: str) -> None:
     assert trace(url).to_bytes() == before
 
 
-def test_the_next_run_is_written_to_the_next_trace_file(serve: Serve, tmp_path: Path) -> None:
+def test_the_next_run_is_written_to_the_next_trace_file(serve, tmp_path):
     file = tmp_path / "class.jsonl"
     url = serve(engine=ENGINE, trace_file=str(file)).url
     post(url, "/v1/completions", {"prompt": "x", "max_tokens": 3})
@@ -227,7 +188,7 @@ def test_the_next_run_is_written_to_the_next_trace_file(serve: Serve, tmp_path: 
     assert post(url, "/v1/completions", {"prompt": "x", "max_tokens": 3}).status_code == 200
 
 
-def test_an_engine_that_has_failed_works_again(serve: Serve) -> None:
+def test_an_engine_that_has_failed_works_again(serve):
     url = serve(engine=ENGINE).url
     broken = post(url, "/v1/completions", {"prompt": "x", "max_tokens": 3}, **{"X-Client": "break"})
     assert "engine_failed" in broken.text
@@ -237,7 +198,7 @@ def test_an_engine_that_has_failed_works_again(serve: Serve) -> None:
     assert completed(url, **{"X-Client": "break"}) == "abc"  # its policy is the named one now
 
 
-def test_old_and_new_are_compared(serve: Serve) -> None:
+def test_old_and_new_are_compared(serve):
     url = serve(engine=ENGINE | {"max_batch_size": 4}).url
     for _ in range(2):
         post(url, "/v1/completions", {"prompt": "Once upon a time", "max_tokens": 3})
@@ -250,7 +211,7 @@ def test_old_and_new_are_compared(serve: Serve) -> None:
     post(url, "/v1/completions", {"prompt": "Once upon a time", "max_tokens": 3})
     restart(url, prompts="same_steps", prefix_cache="off", max_batch_size=3)
     with Feed(url, past=True) as feed:
-        feed.until_kind(RequestFinished)
+        feed.until_kind(v.RequestFinished)
     compared = get(url, "/compare")
     assert compared["facts"]["names"] == ["the old run", "the new run"]
     changed = {name: values for name, *values in compared["facts"]["settings"]}
@@ -259,7 +220,7 @@ def test_old_and_new_are_compared(serve: Serve) -> None:
     assert len(compared["logs"]) == 2
 
 
-def test_a_server_that_stops_right_after_a_restart_ends() -> None:
+def test_a_server_that_stops_right_after_a_restart_ends():
     server = start(paused=True, engine=ENGINE)
     _open = ask(server.url, "Ada", max_tokens=60)
     post(server.url, "/engine/step")

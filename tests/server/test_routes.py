@@ -17,7 +17,8 @@ from server.core.admission import (
     check_length,
 )
 from tests.facts import assert_names
-from tests.server.harness import Caller, Serve, get, http, post, trace, until
+from tests.server.harness import Caller, get, http, post, trace, until
+from tests.server.test_wrong_fields import VALID
 
 MESSAGES = [{"role": "user", "content": "Tell me."}]
 # Every route that a client may call at any time, with a body that it accepts.
@@ -32,39 +33,26 @@ ROUTES: list[tuple[str, str, Any]] = [
     ("GET", "/trace", None),
     ("GET", "/v1/models", None),
     ("GET", "/v1/models/alphabet", None),
-    ("POST", "/tokenize", {"prompt": "x"}),
-    ("POST", "/detokenize", {"tokens": [104]}),
-    ("POST", "/v1/completions", {"prompt": "x", "model": "any"}),
-    ("POST", "/v1/completions/render", {"prompt": "x"}),
-    ("POST", "/v1/chat/completions", {"messages": MESSAGES}),
-    ("POST", "/v1/chat/completions/render", {"messages": MESSAGES}),
+    *(("POST", path, body) for path, body in VALID.items() if not path.startswith("/engine")),
 ]
 NEED_NO_KEY = {"/health", "/ready", "/ping"}
 
 
-@pytest.mark.parametrize(("method", "path", "body"), ROUTES)
-def test_a_slash_at_the_end_changes_nothing(url: str, method: str, path: str, body: Any) -> None:
-    with http(url, follow_redirects=False) as client:
-        plain, slash, two = (
-            client.request(method, path + end, json=body) for end in ("", "/", "//")
-        )
-    assert plain.status_code == slash.status_code == two.status_code == 200
-    assert plain.headers["content-type"] == slash.headers["content-type"]
-
-
 @pytest.mark.parametrize("end", ["", "/", "//"])
-def test_each_route_needs_the_key_and_a_known_host(serve: Serve, end: str) -> None:
-    with http(serve(server={"api_key": "secret"}).url) as client:
+def test_each_route_needs_the_key_and_a_known_host_with_and_without_a_slash(serve, end):
+    with http(serve(server={"api_key": "secret"}).url, follow_redirects=False) as client:
         for method, path, body in ROUTES:
-            refused = client.request(method, path + end, json=body)
-            assert (refused.status_code == 200) == (path in NEED_NO_KEY), path
-            foreign = {"Host": "evil.example", "Authorization": "Bearer secret"}
-            assert client.request(method, path + end, json=body, headers=foreign).status_code == 403
             key = {"Authorization": "Bearer secret"}
-            assert client.request(method, path + end, json=body, headers=key).status_code == 200
+            for headers, status in (
+                ({}, 200 if path in NEED_NO_KEY else 401),
+                (key | {"Host": "evil.example"}, 403),
+                (key, 200),
+            ):
+                answer = client.request(method, path + end, json=body, headers=headers)
+                assert answer.status_code == status, path
 
 
-def test_the_load_counts_unfinished_requests(serve: Serve) -> None:
+def test_the_load_counts_unfinished_requests(serve):
     url = serve(paused=True).url
     assert get(url, "/load") == {"server_load": 0}
     callers = [Caller(url, "/v1/completions", {"prompt": "x", "stream": True}) for _ in range(3)]
@@ -74,7 +62,7 @@ def test_the_load_counts_unfinished_requests(serve: Serve) -> None:
     until(url, "/load", lambda answer: answer.json()["server_load"] == 0)
 
 
-def test_a_rendered_completion_is_what_a_completion_computes(url: str) -> None:
+def test_a_rendered_completion_is_what_a_completion_computes(url):
     body = {"prompt": ["one", "two"], "max_tokens": 3, "temperature": 0.5, "model": "any"}
     steps = get(url, "/health")["step"]
     first, second = post(url, "/v1/completions/render", body | {"request_id": "r"}).json()
@@ -88,15 +76,7 @@ def test_a_rendered_completion_is_what_a_completion_computes(url: str) -> None:
     assert first["features"] is None
 
 
-def test_a_rendered_chat_is_what_a_chat_computes(url: str) -> None:
-    body = {"messages": MESSAGES, "max_tokens": 3, "model": "any", "stream": True, "priority": 2}
-    rendered = post(url, "/v1/chat/completions/render", body).json()
-    post(url, "/v1/chat/completions", body)
-    assert rendered["token_ids"] == trace(url).of(RequestArrived)[-1].prompt
-    assert (rendered["stream"], rendered["priority"], rendered["model"]) == (True, 2, "any")
-
-
-def test_max_model_len_is_what_a_prompt_and_its_output_may_have(url: str) -> None:
+def test_max_model_len_is_what_a_prompt_and_its_output_may_have(url):
     [model] = get(url, "/v1/models")["data"]
     longest = model["max_model_len"]
     assert get(url, f"/v1/models/{model['id']}")["max_model_len"] == longest
@@ -106,7 +86,7 @@ def test_max_model_len_is_what_a_prompt_and_its_output_may_have(url: str) -> Non
     assert post(url, "/v1/completions/render", body | {"max_tokens": 3}).status_code == 400
 
 
-def test_tokenize_leaves_out_the_beginning_token_and_the_texts(url: str) -> None:
+def test_tokenize_leaves_out_the_beginning_token_and_the_texts(url):
     whole = post(url, "/tokenize", {"prompt": "hi"}).json()
     bare = post(url, "/tokenize", {"prompt": "hi", "add_special_tokens": False}).json()
     assert bare["tokens"] == whole["tokens"][1:]
@@ -117,13 +97,13 @@ def test_tokenize_leaves_out_the_beginning_token_and_the_texts(url: str) -> None
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, "add_special_tokens")
 
 
-def test_a_completion_leaves_out_the_beginning_token(url: str) -> None:
+def test_a_completion_leaves_out_the_beginning_token(url):
     for given, bos in ((None, 1), (True, 1), (False, 0)):
         body = {"prompt": "hi", "model": "any", "max_tokens": 1, "add_special_tokens": given}
         assert post(url, "/v1/completions", body).json()["usage"]["prompt_tokens"] == bos + 2
 
 
-def test_detokenize_leaves_out_special_tokens_on_request(url: str) -> None:
+def test_detokenize_leaves_out_special_tokens_on_request(url):
     tokens = post(url, "/tokenize", {"prompt": "<|user_end|>hi"}).json()["tokens"]
     for skip, text in (
         (True, "hi"),
@@ -143,29 +123,29 @@ def test_detokenize_leaves_out_special_tokens_on_request(url: str) -> None:
     ],
     ids=str,
 )
-def test_tokenize_has_the_ids_of_a_chat_with_the_same_fields(url: str, fields: dict) -> None:
+def test_tokenize_has_the_ids_of_a_chat_with_the_same_fields(url, fields):
     messages = [*MESSAGES, {"role": "assistant", "content": "Well"}]
     tokens = post(url, "/tokenize", {"messages": messages} | fields).json()["tokens"]
     body = {"messages": messages, "max_tokens": 1} | fields
     assert post(url, "/v1/chat/completions", body).status_code == 200
     assert tokens == trace(url).of(RequestArrived)[-1].prompt
-    assert tokens == post(url, "/v1/chat/completions/render", body).json()["token_ids"]
+    more = {"model": "any", "stream": True, "priority": 2}
+    rendered = post(url, "/v1/chat/completions/render", body | more).json()
+    assert tokens == rendered["token_ids"]
+    assert {name: rendered[name] for name in more} == more
 
 
-def test_tokenize_takes_the_tools_that_a_template_does_not_read(url: str) -> None:
+def test_tokenize_takes_the_tools_that_a_template_does_not_read(url):
     tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
     plain = post(url, "/tokenize", {"messages": MESSAGES}).json()
     assert post(url, "/tokenize", {"messages": MESSAGES, "tools": [tool]}).json() == plain
-
-
-# /tokenize and /detokenize: the ids are those that a request computes
 
 
 TEXTS = ["Once", "", "naïve 🙂", "<|user_end|> is a token", "tab\tand\nline"]
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_a_prompt_has_the_ids_that_a_request_computes_there_and_back(url: str, text: str) -> None:
+def test_a_prompt_has_the_ids_that_a_request_computes_there_and_back(url, text):
     answer = post(url, "/tokenize", {"prompt": text}).json()
     post(url, "/v1/completions", {"prompt": text, "max_tokens": 1})
     assert answer["tokens"] == trace(url).of(RequestArrived)[-1].prompt
@@ -184,7 +164,7 @@ def test_a_prompt_has_the_ids_that_a_request_computes_there_and_back(url: str, t
     ids=["flat", "nested", "key"],
 )
 @pytest.mark.parametrize("path", ["/tokenize", "/v1/chat/completions"])
-def test_text_anywhere_in_a_message_counts(url: str, path: str, more: dict) -> None:
+def test_text_anywhere_in_a_message_counts(url, path, more):
     """A chat template may render all of it, and tokenizing it would delay all other requests."""
     answer = post(url, path, {"messages": [{"role": "assistant", "content": "x"} | more]})
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, "messages")
@@ -195,7 +175,7 @@ def test_text_anywhere_in_a_message_counts(url: str, path: str, more: dict) -> N
     ("context", "limit"),
     [(1024, LEAST_CHARACTERS), (1 << 15, CHARACTERS_PER_TOKEN << 15), (1 << 30, MAX_CHARACTERS)],
 )
-def test_the_limit_in_characters_follows_the_context(context: int, limit: int) -> None:
+def test_the_limit_in_characters_follows_the_context(context, limit):
     config = SimpleNamespace(num_blocks=1 << 30, block_size=1)
     bridge: Any = SimpleNamespace(config=config, max_context=context)
     check_length([1] * limit, bridge)
@@ -225,5 +205,5 @@ def lines_run(nested: int) -> int:
     return lines
 
 
-def test_no_content_makes_a_conversation_slow_to_encode() -> None:
+def test_no_content_makes_a_conversation_slow_to_encode():
     assert lines_run(nested=300) == lines_run(nested=3)

@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import pytest
@@ -13,7 +12,7 @@ from engine.core.extras import MissingExtraError
 from server.api import live
 from server.api.live import BOARD, PAGES
 from server.http.bodies import BodyLimits
-from tests.server.harness import Caller, Serve, get, http, post, start
+from tests.server.harness import Caller, fetch, get, http, post, refusal, start
 
 LIMITS = BodyLimits(bytes=(1 << 20) + 16 * 2049, values=(1 << 16) + 2049)  # 2048 slots of memory
 SITE = "https://course.example"
@@ -21,7 +20,6 @@ SITE = "https://course.example"
 
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[str]:
-    """A server with a key that names one site."""
     settings = {"api_key": "s3cret", "cors_origin": [SITE]}
     with start(server=settings) as server:
         yield server.url
@@ -31,20 +29,9 @@ KEY = {"Authorization": "Bearer s3cret"}
 OPEN = {"/health", "/ready", "/ping", "/", "/docs", "/openapi.json"}
 
 
-def error_of(answer: httpx.Response) -> dict:
-    error = answer.json()["error"]
-    assert set(error) == {"message", "type", "param", "code"}
-    return error
-
-
-def ways_in(url: str) -> list[tuple[str, str]]:
-    """Every route there is, by the server's own account."""
-    paths = get(url, "/openapi.json")["paths"]
-    return [(method, path) for path, methods in paths.items() for method in methods]
-
-
-def test_every_route_but_health_and_ready_asks_for_the_key(guarded: str) -> None:
-    routes = ways_in(guarded)
+def test_every_route_but_health_and_ready_asks_for_the_key(guarded):
+    paths = get(guarded, "/openapi.json")["paths"]
+    routes = [(method, path) for path, methods in paths.items() for method in methods]
     assert len(routes) > 12
     with http(guarded) as client:
         for method, path in routes:
@@ -52,9 +39,8 @@ def test_every_route_but_health_and_ready_asks_for_the_key(guarded: str) -> None
             if path in OPEN:
                 assert answer.status_code == 200, path
                 continue
-            assert answer.status_code == 401, path
+            assert refusal(answer) == (401, "invalid_api_key"), path
             assert answer.headers["www-authenticate"] == "Bearer"
-            assert error_of(answer)["code"] == "invalid_api_key"
         assert client.get("/nowhere").status_code == 401  # nor does it learn which routes exist
 
 
@@ -72,22 +58,17 @@ def test_every_route_but_health_and_ready_asks_for_the_key(guarded: str) -> None
         ("Bearer s3cr\xe9t", 401),
     ],
 )
-def test_the_key_is_the_whole_key(guarded: str, header: str, status: int) -> None:
-    with http(guarded) as client:
-        headers = {"Authorization": header.encode("latin-1")}
-        assert client.get("/v1/models", headers=headers).status_code == status
-
-
-# CORS
+def test_the_key_is_the_whole_key(guarded, header, status):
+    headers = {"Authorization": header.encode("latin-1")}
+    assert fetch(guarded, "/v1/models", headers=headers).status_code == status
 
 
 def preflight(url: str, path: str, origin: str, **headers: str) -> httpx.Response:
     asked = {"Origin": origin, "Access-Control-Request-Method": "POST"} | headers
-    with http(url) as client:
-        return client.options(path, headers=asked)
+    return fetch(url, path, "OPTIONS", headers=asked)
 
 
-def test_a_named_sites_preflight_needs_no_key(guarded: str) -> None:
+def test_a_named_sites_preflight_needs_no_key(guarded):
     wanted = "authorization,content-type,x-stainless-os"
     answer = preflight(
         guarded, "/v1/chat/completions", SITE, **{"Access-Control-Request-Headers": wanted}
@@ -100,7 +81,7 @@ def test_a_named_sites_preflight_needs_no_key(guarded: str) -> None:
     assert "origin" in answer.headers["vary"].lower()
 
 
-def test_a_named_site_reads_answers_and_errors(guarded: str) -> None:
+def test_a_named_site_reads_answers_and_errors(guarded):
     body = {"prompt": "x", "max_tokens": 1}
     for headers, status in ((KEY, 200), ({}, 401)):
         answer = post(guarded, "/v1/completions", body, Origin=SITE, **headers)
@@ -110,7 +91,7 @@ def test_a_named_site_reads_answers_and_errors(guarded: str) -> None:
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", f"{SITE}.evil.example", "null", ""])
-def test_other_sites_get_no_leave(guarded: str, origin: str) -> None:
+def test_other_sites_get_no_leave(guarded, origin):
     refused = preflight(guarded, "/v1/completions", origin)
     assert refused.status_code >= 400
     answer = post(guarded, "/v1/completions", {"prompt": "x"}, Origin=origin, **KEY)
@@ -118,13 +99,13 @@ def test_other_sites_get_no_leave(guarded: str, origin: str) -> None:
         assert "access-control-allow-origin" not in one.headers
 
 
-def test_without_named_sites_there_is_no_cors(url: str) -> None:
+def test_without_named_sites_there_is_no_cors(url):
     refused = preflight(url, "/v1/completions", SITE)
     assert refused.status_code == 405
     assert not any(name.startswith("access-control-") for name in refused.headers)
 
 
-def test_a_star_lets_every_site_in(serve: Serve) -> None:
+def test_a_star_lets_every_site_in(serve):
     url = serve(server={"cors_origin": ["*"]}).url
     answer = preflight(
         url, "/v1/completions", SITE, **{"Access-Control-Request-Private-Network": "true"}
@@ -134,13 +115,11 @@ def test_a_star_lets_every_site_in(serve: Serve) -> None:
     assert post(url, "/engine/pause", Origin=SITE).status_code == 200
 
 
-def test_a_named_site_may_hold_the_engine(guarded: str) -> None:
-    assert post(guarded, "/engine/pause", Origin=SITE, **KEY).status_code == 200
-    assert post(guarded, "/engine/resume", Origin=SITE, **KEY).status_code == 200
-    assert post(guarded, "/engine/pause", Origin="https://evil.example", **KEY).status_code == 403
-
-
-# Bodies
+def test_a_named_site_may_hold_the_engine(guarded):
+    for origin, status in ((SITE, 200), ("https://evil.example", 403)):
+        for verb in ("pause", "resume"):
+            answer = post(guarded, f"/engine/{verb}", Origin=origin, **KEY)
+            assert answer.status_code == status
 
 
 def received(caller: Caller) -> str:
@@ -159,9 +138,7 @@ def received(caller: Caller) -> str:
         ("", 10_000, 401, "invalid_api_key"),
     ],
 )
-def test_an_announced_body_is_refused_unread(
-    guarded: str, key: str, announced: int, status: int, code: str
-) -> None:
+def test_an_announced_body_is_refused_unread(guarded, key, announced, status, code):
     caller = Caller.raw(
         guarded,
         "POST /v1/completions HTTP/1.1",
@@ -174,7 +151,7 @@ def test_an_announced_body_is_refused_unread(
     assert json.loads(body)["error"]["code"] == code
 
 
-def test_a_chunked_body_is_refused_once_it_is_too_long(guarded: str) -> None:
+def test_a_chunked_body_is_refused_once_it_is_too_long(guarded):
     caller = Caller.raw(
         guarded,
         "POST /v1/completions HTTP/1.1",
@@ -195,24 +172,17 @@ def test_a_chunked_body_is_refused_once_it_is_too_long(guarded: str) -> None:
     [
         ("[" * 65 + "]" * 65, "too_deep"),
         ("[" * 9000, "too_deep"),
-        ('{"a":' * 1500, "too_deep"),
-        ('{"prompt": "x", "user": {"a": ' + "[" * 70 + "]" * 70 + "}}", "too_deep"),
         ('{"prompt": "' + "[{" * 100 + '", "max_tokens": 1}', None),  # text is not nesting
-        ('{"prompt": "' + '\\"[' * 100 + '", "max_tokens": 1}', None),
         ('{"prompt": ' + json.dumps([[1]] * 100) + ', "max_tokens": 1, "stream": false}', None),
     ],
 )
-def test_json_that_is_nested_too_deep(guarded: str, content: str, code: str | None) -> None:
-    with http(guarded) as client:
-        headers = {"Content-Type": "application/json"} | KEY
-        answer = client.post("/v1/completions", content=content, headers=headers)
+def test_json_that_is_nested_too_deep(guarded, content, code):
+    headers = {"Content-Type": "application/json"} | KEY
+    answer = fetch(guarded, "/v1/completions", "POST", content=content, headers=headers)
     if code is None:
         assert answer.status_code == 200, answer.text
     else:
-        assert (answer.status_code, error_of(answer)["code"]) == (400, code)
-
-
-# What is hardly HTTP
+        assert refusal(answer) == (400, code)
 
 
 @pytest.mark.parametrize(
@@ -224,14 +194,14 @@ def test_json_that_is_nested_too_deep(guarded: str, content: str, code: str | No
         ["POST /tokenize HTTP/1.1", "Host: x", "Content-Length: 5", "Transfer-Encoding: chunked"],
     ],
 )
-def test_what_is_no_http_is_refused_with_an_error_object(url: str, head: list[str]) -> None:
+def test_what_is_no_http_is_refused_with_an_error_object(url, head):
     answer, _, body = Caller.raw(url, *head).read_all().partition("\r\n\r\n")
     assert answer.startswith("HTTP/1.1 400 ")
     assert json.loads(body)["error"]["code"] == "bad_http"
 
 
 @pytest.mark.parametrize("endless", [b"X: " + b"a" * 70_000, b"X: a\r\n" * 15_000])
-def test_headers_have_an_end(url: str, endless: bytes) -> None:
+def test_headers_have_an_end(url, endless):
     caller = Caller.raw(url, "GET /health HTTP/1.1", "Host: localhost", "Connection: close")
     assert " 200 " in caller.read_all().splitlines()[0]
     caller = Caller.open(url)
@@ -248,35 +218,25 @@ def impatient() -> Iterator[str]:
         yield server.url
 
 
-@pytest.mark.parametrize(
-    "begun",
-    [
-        b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Slow: a",
-        b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{",
-    ],
-)
-def test_a_request_that_does_not_arrive_is_hung_up_on(impatient: str, begun: bytes) -> None:
+WHOLE = b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n"
+SLOW: dict[bytes, list[str]] = {  # what is sent, and the statuses of the answers
+    b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Slow: a": ["408"],
+    b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{": ["408"],
+    WHOLE + b"GET /health HTTP/1.1\r\n": ["200", "408"],
+    b"": [],
+}
+
+
+@pytest.mark.parametrize("begun", SLOW)
+def test_a_request_that_does_not_arrive_is_hung_up_on(impatient, begun):
     caller = Caller.open(impatient)
     caller.socket.sendall(begun)
-    answer, _, body = caller.read_all().partition("\r\n\r\n")
-    assert answer.startswith("HTTP/1.1 408 ")
-    assert json.loads(body)["error"]["code"] == "request_timeout"
-
-
-def test_a_second_request_that_does_not_arrive_is_hung_up_on_as_well(impatient: str) -> None:
-    caller = Caller.open(impatient)
-    whole = b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    caller.socket.sendall(whole + b"GET /health HTTP/1.1\r\n")
     answers = caller.read_all()
-    assert answers.startswith("HTTP/1.1 200 ")
-    assert "HTTP/1.1 408 " in answers
+    assert re.findall(r"HTTP/1\.1 (\d+) ", answers) == SLOW[begun]
+    assert ("request_timeout" in answers) == ("408" in SLOW[begun])
 
 
-def test_an_idle_connection_is_closed_without_a_response(impatient: str) -> None:
-    assert Caller.open(impatient).read_all() == ""
-
-
-def test_streams_outlast_the_time_for_a_request(impatient: str) -> None:
+def test_streams_outlast_the_time_for_a_request(impatient):
     """Its time ends with its head: what is written and read after it is none of that."""
     post(impatient, "/engine/pause")
     caller = Caller(impatient, "/v1/completions", {"prompt": "x", "max_tokens": 3})
@@ -286,20 +246,13 @@ def test_streams_outlast_the_time_for_a_request(impatient: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/health", "/v1/models", "/", "/openapi.json", "/nowhere"])
-def test_head_answers_as_get_without_a_body(url: str, path: str) -> None:
+def test_head_answers_as_get_without_a_body(url, path):
     with http(url) as client:
         head, got = client.head(path), client.get(path)
+        assert client.head("/events").status_code == 405  # its body has no end
     assert (head.status_code, head.content) == (got.status_code, b"")
     for name in ("content-type", "content-length"):
         assert head.headers[name] == got.headers[name]
-
-
-def test_a_head_of_the_endless_feed_is_refused(url: str) -> None:
-    with http(url) as client:
-        assert client.head("/events").status_code == 405
-
-
-# The live page's files: open to a browser, complete without any other server
 
 
 SHOWN = [path for path in PAGES.iterdir() if path.suffix in (".html", ".css")]
@@ -307,9 +260,7 @@ FILES = [f"/page/{path.name}" for path in SHOWN] + ["/board/live_page.js", "/boa
 
 
 @pytest.mark.parametrize("path", ["/", *FILES])
-def test_a_browser_gets_the_page_without_a_key_and_what_it_draws_only_with_one(
-    guarded: str, path: str
-) -> None:
+def test_a_browser_gets_the_page_without_a_key_and_what_it_draws_only_with_one(guarded, path):
     with http(guarded) as client:
         answer = client.get(path)
         assert (answer.status_code, answer.headers["cache-control"]) == (200, "no-cache")
@@ -317,17 +268,11 @@ def test_a_browser_gets_the_page_without_a_key_and_what_it_draws_only_with_one(
     assert post(guarded, "/engine/pause").status_code == 401
 
 
-def test_nothing_is_loaded_from_elsewhere(url: str) -> None:
-    with http(url) as client:
-        page, docs = client.get("/"), client.get("/docs")
-    policy = dict(
-        part.strip().split(" ", 1) for part in page.headers["content-security-policy"].split(";")
-    )
-    assert policy["default-src"] == "'none'"
-    assert policy["connect-src"] == "'self'"
-    assert policy["frame-ancestors"] == "'none'"
-    assert policy["script-src"] == "'self'"
-    assert docs.headers["content-security-policy"].startswith("default-src 'none'")
+def test_nothing_is_loaded_from_elsewhere(url):
+    page, docs = (fetch(url, path).headers["content-security-policy"] for path in ("/", "/docs"))
+    sources = {"default-src 'none'", "connect-src 'self'", "frame-ancestors 'none'"}
+    assert sources | {"script-src 'self'"} <= {part.strip() for part in page.split(";")}
+    assert docs.startswith("default-src 'none'")
     for path in SHOWN:
         addresses = re.findall(
             r"""(?:src|href)="([^"]*)"|from "([^"]*)"|url\(([^)]*)\)""", path.read_text()
@@ -336,24 +281,16 @@ def test_nothing_is_loaded_from_elsewhere(url: str) -> None:
             assert address.startswith(("/", "data:")) and not address.startswith("//"), address
 
 
-def test_only_the_pages_own_files_are_served(url: str) -> None:
+def test_only_the_pages_own_files_are_served(url):
     (PAGES / "live.html").resolve(strict=True)
     with http(url) as client:
-        for path in (
-            "/page/../app.py",
-            "/page/%2e%2e/app.py",
-            "/board/..%2fhtml.py",
-            "/page/",
-            "/page/x",
-        ):
-            answer = client.get(path)
-            assert (answer.status_code, answer.json()["error"]["code"]) == (404, "not_found")
+        above = "/page/../app.py", "/page/%2e%2e/app.py", "/board/..%2fhtml.py"
+        for path in (*above, "/page/", "/page/x"):
+            assert refusal(client.get(path)) == (404, "not_found")
         assert client.get("/board/live_page.js").content == (BOARD / "live_page.js").read_bytes()
 
 
-def test_a_missing_bundle_is_an_error_that_names_the_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_bundle_is_an_error_that_names_the_command(tmp_path, monkeypatch):
     monkeypatch.setattr(live, "BOARD", tmp_path)
     with pytest.raises(MissingExtraError, match="`make setup`"):
         live.install_page(FastAPI())

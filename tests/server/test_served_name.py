@@ -1,7 +1,6 @@
 """`--served-model-name`: a chosen name is the only one; without it, one model answers for any name."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -9,18 +8,11 @@ from server.core.settings import ServerSettings
 from tests.facts import assert_names
 from tests.server.gateway.cluster import start_gateway
 from tests.server.gateway.conftest import wait_for
-from tests.server.harness import get, http, post, start
+from tests.server.harness import fetch, get, post, refusal, start
+from tests.server.test_wrong_fields import VALID
 from underglass.commands.replicas import replica_environment
 
-MESSAGES = [{"role": "user", "content": "Hi"}]
-BODIES: dict[str, dict[str, Any]] = {
-    "/v1/completions": {"prompt": "Once", "max_tokens": 1, "stream": False},
-    "/v1/completions/render": {"prompt": "Once"},
-    "/v1/chat/completions": {"messages": MESSAGES, "max_tokens": 1},
-    "/v1/responses": {"input": "Hi", "max_output_tokens": 1},
-    "/tokenize": {"prompt": "Once"},
-    "/detokenize": {"tokens": [72]},
-}
+BODIES = {path: body for path, body in VALID.items() if not path.startswith("/engine")}
 
 
 @pytest.fixture(scope="module", params=["server", "gateway"])
@@ -36,30 +28,28 @@ def named(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("path", BODIES)
-def test_only_a_chosen_name_is_served(named: str, path: str, stream: bool) -> None:
+def test_only_a_chosen_name_is_served(named, path, stream):
     body = BODIES[path] | ({"stream": True} if stream and path.startswith("/v1") else {})
     unknown = post(named, path, body | {"model": "gpt-4o"})
-    error = unknown.json()["error"]
-    assert (unknown.status_code, error["code"]) == (404, "model_not_found")
-    assert error["param"] == "model"
-    assert_names(error["message"], "gpt-4o", "/v1/models")
+    assert refusal(unknown) == (404, "model_not_found")
+    assert unknown.json()["error"]["param"] == "model"
+    assert_names(unknown.json()["error"]["message"], "gpt-4o", "/v1/models")
     for right in ("story/teller", "story", "", None):
         assert post(named, path, body | {"model": right}).status_code == 200, right
 
 
-def test_the_list_has_the_chosen_name(named: str) -> None:
+def test_the_list_has_the_chosen_name(named):
     assert [model["id"] for model in get(named, "/v1/models")["data"]] == ["story/teller", "story"]
     assert get(named, "/v1/models/story/teller")["id"] == "story/teller"
-    with http(named) as client:
-        assert client.get("/v1/models/alphabet").status_code == 404
+    assert fetch(named, "/v1/models/alphabet").status_code == 404
 
 
 @pytest.mark.parametrize("path", BODIES)
-def test_one_model_without_a_chosen_name_answers_for_any_name(url: str, path: str) -> None:
+def test_one_model_without_a_chosen_name_answers_for_any_name(url, path):
     assert post(url, path, BODIES[path] | {"model": "gpt-4o"}).status_code == 200
 
 
-def test_replicas_get_every_name() -> None:
+def test_replicas_get_every_name():
     """The variables that start a replica are read as the options that the user gave."""
     given = {"served_model_name": ["story", "teller"], "token_budget": 64}
     variables = replica_environment(given, ServerSettings())

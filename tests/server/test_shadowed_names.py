@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from server.process import BackgroundServer, serve_in_background
+from server.process import serve_in_background
 from tests.facts import assert_names
 from tests.server.harness import get, post
 
@@ -42,13 +42,13 @@ def run(*command: str, **environment: str) -> "subprocess.CompletedProcess[str]"
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("command", [[UNDERGLASS], [sys.executable, "-m", "underglass"]])
-def test_the_command_works_in_any_folder(command: list[str]) -> None:
+def test_the_command_works_in_any_folder(command):
     done = run(*command, "why", "preemption", "--stuck")
     assert (done.returncode, done.stderr) == (0, "")
     assert "step" in done.stdout
 
 
-def test_a_module_whose_package_is_hidden_is_one_line(folder: Path) -> None:
+def test_a_module_whose_package_is_hidden_is_one_line(folder):
     (folder / "visualizer.py").unlink()  # `python -m visualizer` would run it
     done = run(sys.executable, "-m", "visualizer", "--help")
     assert done.returncode == 1 and done.stdout == ""
@@ -56,7 +56,7 @@ def test_a_module_whose_package_is_hidden_is_one_line(folder: Path) -> None:
     assert_names(done.stderr, str(folder / "engine.py"), "rename")
 
 
-def test_a_lesson_names_the_files_until_all_are_renamed(folder: Path) -> None:
+def test_a_lesson_names_the_files_until_all_are_renamed(folder):
     """A kernel, too, looks for packages in its directory first."""
     paths = os.pathsep.join([str(ROOT), str(ROOT / "notebooks")])
     lesson = (sys.executable, "-c", "".join(IMPORTS))
@@ -70,23 +70,17 @@ def test_a_lesson_names_the_files_until_all_are_renamed(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("folder")
-def test_nothing_is_hidden_where_the_directory_is_searched_last() -> None:
+def test_nothing_is_hidden_where_the_directory_is_searched_last():
     path = f"import sys; sys.path.remove(''); sys.path.append({str(Path.cwd())!r}); "
     done = run(sys.executable, "-c", path + "import underglass.shadowed, visualizer, server.client")
     assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_background_server_starts_and_two_runs_are_compared() -> None:
+def test_a_background_server_starts_and_two_runs_are_compared():
+    completion = ("/v1/completions", {"prompt": "Once", "max_tokens": 2, "stream": False})
+    restart = ("/engine/restart", {"settings": {"max_batch_size": 4}})
     with serve_in_background(request_log="off") as server:
-        check_comparison(server)
-
-
-def check_comparison(server: BackgroundServer) -> None:
-    ask = {"prompt": "Once", "max_tokens": 2, "stream": False}
-    for number in range(2):
-        if number:
-            restart = {"settings": {"max_batch_size": 4}}
-            assert post(server.url, "/engine/restart", restart).status_code == 200
-        assert post(server.url, "/v1/completions", ask).status_code == 200
-    assert ["max_batch_size", "8", "4"] in get(server.url, "/compare")["facts"]["settings"]
+        for path, body in (completion, restart, completion):
+            assert post(server.url, path, body).status_code == 200
+        assert ["max_batch_size", "8", "4"] in get(server.url, "/compare")["facts"]["settings"]

@@ -44,7 +44,7 @@ ANY_OBJECT = [
 
 
 @pytest.mark.parametrize("endpoint", BODIES)
-def test_the_engine_gets_the_shape(url: str, endpoint: str) -> None:
+def test_the_engine_gets_the_shape(url, endpoint):
     for fields, shape in SHAPES:
         assert rendered(url, endpoint, **fields)["structured"] == shape, fields
     shapes = [rendered(url, endpoint, **fields)["structured"] for fields in ANY_OBJECT]
@@ -55,9 +55,7 @@ def test_the_engine_gets_the_shape(url: str, endpoint: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions"])
-def test_a_limit_that_an_output_reaches_is_named_and_ends_no_other_request(
-    url: str, path: str
-) -> None:
+def test_a_limit_that_an_output_reaches_is_named_and_ends_no_other_request(url, path):
     prompt = {"messages": MESSAGES} if "chat" in path else {"prompt": "x"}
     body = prompt | {"model": "any", "max_tokens": 60, "temperature": 1.0, "seed": 1, "user": "a"}
     limited = body | {"structured_outputs": {"regex": LATER}}

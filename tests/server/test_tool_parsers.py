@@ -19,7 +19,6 @@ def call(name, arguments):
 
 
 def parse(parser: ToolParser, pieces: list[str]) -> list:
-    """The events of an output, with neighbouring pieces joined."""
     events = [event for piece in pieces for event in parser.feed(piece)] + parser.finish()
     joined: list = []
     for event in events:

@@ -11,9 +11,7 @@ from typing import Any
 
 import psutil
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
-from engine.core.log.log import EventLog
 from engine.core.log.vocabulary import RequestArrived, RequestFinished, RunStarted, StepFinished
 from engine.models.loader import BUNDLED
 from server.core.engine_process import LaunchError, launch
@@ -21,47 +19,33 @@ from server.process import SWITCHES, BackgroundServer, serve_in_background
 from tests.facts import assert_names
 from tests.server.harness import (
     Caller,
-    Serve,
     completed,
+    fetch,
     get,
-    http,
+    metrics,
     post,
+    refusal,
     serve_forked,
     sse_data,
     start,
     trace,
     until,
+    until_ready,
     watch,
 )
-from tests.server.lmtp.wire import Wire, letters
+from tests.server.lmtp.wire import Wire
 
 ROOM = {"max_batch_size": 64, "max_kv_tokens": 8192, "token_budget": 512}
 
 
 def child(server: BackgroundServer) -> psutil.Process:
-    """The engine's process; there is only one."""
     [found] = psutil.Process(server.process.pid).children(recursive=True)
     return found
 
 
-def metric(url: str, name: str) -> float:
-    """The value of a metric that has one."""
-    with http(url) as client:
-        families = text_string_to_metric_families(client.get("/metrics").text)
-        [sample] = next(family.samples for family in families if family.name == name)
-    return sample.value
-
-
-def until_ready(url: str) -> None:
-    until(url, "/ready", lambda response: response.status_code == 200)
-
-
-# The engine's process ends
-
-
 def test_kill_9_of_the_engine_is_told_to_all_clients_and_the_engine_is_started_again(
-    serve: Serve, tmp_path: Path
-) -> None:
+    serve, tmp_path
+):
     trace_file = tmp_path / "class.jsonl"
     server = serve(two_processes=True, paused=True, engine=ROOM, trace_file=str(trace_file))
     url, first = server.url, child(server)
@@ -96,9 +80,7 @@ def test_kill_9_of_the_engine_is_told_to_all_clients_and_the_engine_is_started_a
     assert get(url, "/health")["status"] == "ok"
     post(url, "/engine/resume")
     assert completed(url) == "abc"
-    with http(url) as client:
-        old = EventLog.from_bytes(client.get("/trace", params={"previous": True}).content)
-        new = EventLog.from_bytes(client.get("/trace").content)
+    old, new = trace(url, previous="true"), trace(url)
     assert len(old.of(RequestArrived)) == 51
     assert [one.reason for one in new.of(RequestFinished)] == ["length"]
     assert trace_file.read_bytes() == old.to_bytes()
@@ -108,7 +90,7 @@ def test_kill_9_of_the_engine_is_told_to_all_clients_and_the_engine_is_started_a
     assert server.stop() == 0
 
 
-def test_an_engine_that_dies_again_soon_ends_the_server(serve: Serve) -> None:
+def test_an_engine_that_dies_again_soon_ends_the_server(serve):
     server = serve(two_processes=True)
     with watch(server.url) as feed:
         child(server).kill()
@@ -121,76 +103,66 @@ def test_an_engine_that_dies_again_soon_ends_the_server(serve: Serve) -> None:
     assert_names(server.output(), "SIGKILL", "second")
 
 
-def test_while_the_engine_is_gone_new_requests_wait_and_are_answered(
-    serve: Serve, gate: Path
-) -> None:
+def test_while_the_engine_is_gone_new_requests_wait_and_are_answered(serve, gate):
     server = serve(two_processes=True, start_gate=gate)
     url = server.url
     child(server).kill()
-    until(url, "/ready", lambda response: response.status_code == 503)
-    with http(url) as client:
-        health = client.get("/health")
+    until_ready(url, 503)
+    health = fetch(url, "/health")
     assert (health.status_code, health.json()["status"]) == (503, "failed")
     assert_names(health.json()["failure"], "SIGKILL")
-    assert metric(url, "underglass:engine_failed") == 1
+    assert metrics(url)[("underglass:engine_failed",)] == 1
     body = {"prompt": "x", "max_tokens": 3}
     waiting = [Caller(url, "/v1/completions", body) for _ in range(3)]
-    until(url, "/ready", lambda response: response.status_code == 503)  # they have arrived
+    until_ready(url, 503)  # they have arrived
     gate.write_text("open")
     assert [sse_data(one.read_all())[-1]["full_text"] for one in waiting] == ["abc"] * 3
-    assert metric(url, "underglass:engine_failed") == 0
+    assert metrics(url)[("underglass:engine_failed",)] == 0
     assert get(url, "/health")["failure"] == ""
 
 
-def test_no_more_requests_wait_for_the_engine_than_for_a_place_in_the_batch(
-    serve: Serve, gate: Path
-) -> None:
+def test_no_more_requests_wait_for_the_engine_than_for_a_place_in_the_batch(serve, gate):
     server = serve(two_processes=True, start_gate=gate, server={"max_waiting": 1})
     child(server).kill()
-    until(server.url, "/ready", lambda response: response.status_code == 503)
+    until_ready(server.url, 503)
     callers = [Caller(server.url, "/v1/completions", {"prompt": "x"}) for _ in range(5)]
-    until(server.url, "/ready", lambda response: response.status_code == 503)
+    until_ready(server.url, 503)
     refused = post(server.url, "/v1/completions", {"prompt": "x"})
-    assert (refused.status_code, refused.json()["error"]["code"]) == (429, "queue_full")
+    assert refusal(refused) == (429, "queue_full")
     assert refused.headers["retry-after"] == "1"
     gate.write_text("open")
     answers = [caller.read_all().split()[1] for caller in callers]
     assert sorted(answers) == ["200", *["429"] * 4]
 
 
-def test_an_lmtp_connection_outlives_the_engine_and_its_buffers_do_too(serve: Serve) -> None:
+def test_an_lmtp_connection_outlives_the_engine_and_its_buffers_do_too(serve):
     server = serve(two_processes=True, engine={"block_size": 4, "max_kv_tokens": 256})
     with Wire(server.url) as wire:
-        wire.generate(1, [120] * 8, max_tokens=4, keep="tale")
-        assert letters(wire.tokens(1)) == "abcd"
+        assert wire.say(1, [120] * 8, max_tokens=4, keep="tale") == "abcd"
         post(server.url, "/engine/pause")
-        wire.generate(2, [121], max_tokens=9)
-        assert wire.next("MSG", 2)["status"] == "queued"
+        wire.queued(2, [121], max_tokens=9)
         child(server).kill()
         error = wire.error(2)
         assert (error["code"], error["retry"]) == ("engine_died", True)
         until_ready(server.url)
         post(server.url, "/engine/resume")
-        wire.generate(3, [121], max_tokens=2, **{"from": "tale"})
-        assert letters(wire.tokens(3)) == "ab"
+        assert wire.say(3, [121], max_tokens=2, **{"from": "tale"}) == "ab"
         wire.send("RELEASE", stream_id=4, buffer="tale")
         assert wire.next("MSG", 4)["status"] == "released"
 
 
-def test_a_dead_engine_does_not_hold_up_the_servers_end(serve: Serve, gate: Path) -> None:
+def test_a_dead_engine_does_not_hold_up_the_servers_end(serve, gate):
     server = serve(two_processes=True, gate=gate)
     caller = Caller(server.url, "/v1/completions", {"prompt": "x"}, X_Client="gate")
     caller.socket.recv(1)
     server.process.send_signal(signal.SIGTERM)
-    until(server.url, "/ready", lambda response: response.status_code == 503)
+    until_ready(server.url, 503)
     child(server).kill()
     assert "engine_died" in caller.read_all()
     assert server.process.wait(30) == 0
 
 
-def test_a_model_of_a_directory_that_dies_is_loaded_again_and_the_first_one_serves_on(
-    tmp_path: Path,
-) -> None:
+def test_a_model_of_a_directory_that_dies_is_loaded_again_and_the_first_one_serves_on(tmp_path):
     shutil.copytree(BUNDLED, tmp_path / "second")
     body = {"model": "second", "prompt": [5, 6, 7], "max_tokens": 3, "stream": False}
     with serve_forked("auto", model_dir=tmp_path, request_log="off") as server:
@@ -205,13 +177,8 @@ def test_a_model_of_a_directory_that_dies_is_loaded_again_and_the_first_one_serv
         assert first.is_running()
 
 
-# The server's process ends
-
-
 @pytest.mark.parametrize("trouble", ["gate", "hang"])
-def test_the_engine_ends_although_a_step_hangs_or_holds_the_gil(
-    serve: Serve, gate: Path, trouble: str
-) -> None:
+def test_the_engine_ends_although_a_step_hangs_or_holds_the_gil(serve, gate, trouble):
     server = serve(two_processes=True, gate=gate)
     caller = Caller(server.url, "/v1/completions", {"prompt": "x"}, X_Client=trouble)
     caller.socket.recv(1)
@@ -221,7 +188,7 @@ def test_the_engine_ends_although_a_step_hangs_or_holds_the_gil(
     assert server.process.stdout.read() == b""
 
 
-def test_signals_for_the_whole_group_do_not_end_the_engine() -> None:
+def test_signals_for_the_whole_group_do_not_end_the_engine():
     """Ctrl-C reaches all processes of a terminal, and systemd signals all of a service."""
     with start(two_processes=True) as server:
         engine = child(server)
@@ -232,9 +199,6 @@ def test_signals_for_the_whole_group_do_not_end_the_engine() -> None:
         server.process.send_signal(signal.SIGINT)
         assert server.process.wait(30) == 0
     assert not engine.is_running()
-
-
-# The start
 
 
 @pytest.mark.parametrize(
@@ -249,9 +213,7 @@ def test_signals_for_the_whole_group_do_not_end_the_engine() -> None:
         ),
     ],
 )
-def test_an_engine_that_cannot_start_says_why(
-    factory: str, arguments: dict[str, Any], words: list[str]
-) -> None:
+def test_an_engine_that_cannot_start_says_why(factory, arguments, words):
     before, children = psutil.Process().num_fds(), psutil.Process().children()
     with pytest.raises(LaunchError) as failed:
         launch(factory, arguments, lambda _ready: None)  # type: ignore[arg-type, return-value]
@@ -260,7 +222,7 @@ def test_an_engine_that_cannot_start_says_why(
     assert psutil.Process().children() == children
 
 
-def test_settings_reach_the_engines_process_which_alone_has_torch() -> None:
+def test_settings_reach_the_engines_process_which_alone_has_torch():
     """A switch that is False is off, also one without an opposite."""
     off = dict.fromkeys(SWITCHES | {"chunked_prefill"}, False)
     with serve_in_background(request_log="off", policy="sjf", token_budget=48, **off) as server:

@@ -16,7 +16,10 @@ PROMPT = "Once upon a time"
 SUM = [{"role": "user", "content": "What is 17 + 25?"}]
 TOOL_TEXT = "<|python_start|>17+25<|python_end|><|output_start|>42<|output_end|>"
 ANSWER = "17 + 25 = 42."
-ENDPOINTS = ["completions", "chat"]
+ENDPOINTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "completions": ("/v1/completions", {"prompt": PROMPT}),
+    "chat": ("/v1/chat/completions", {"messages": SUM}),
+}
 
 
 class Caller:
@@ -27,13 +30,9 @@ class Caller:
 
     def send(self, **fields: Any) -> Any:
         """The status, and the response or the list of chunks."""
-        body: dict[str, Any] = {"model": "any", "stream": self.stream, "temperature": 0}
-        if self.endpoint == "chat":
-            body |= {"messages": SUM}
-        else:
-            body |= {"prompt": PROMPT}
-        path = "/v1/chat/completions" if self.endpoint == "chat" else "/v1/completions"
-        answer = post(self.url, path, body | fields)
+        body = {"model": "any", "stream": self.stream, "temperature": 0}
+        path, asked = ENDPOINTS[self.endpoint]
+        answer = post(self.url, path, body | asked | fields)
         if answer.status_code != 200:
             return answer.status_code, answer.json()["error"]
         if not self.stream:
@@ -86,10 +85,7 @@ whole = callers(*product(ENDPOINTS, [False]))
 streamed = callers(*product(ENDPOINTS, [True]))
 
 
-# skip_special_tokens
-
-
-def test_a_chat_has_the_answer_and_no_tool_call(chat: Caller, url: str) -> None:
+def test_a_chat_has_the_answer_and_no_tool_call(chat, url):
     assert chat.text() == ANSWER
     assert chat.text(skip_special_tokens=True) == ANSWER
     assert chat.text(skip_special_tokens=False) == TOOL_TEXT + ANSWER
@@ -101,7 +97,7 @@ def test_a_chat_has_the_answer_and_no_tool_call(chat: Caller, url: str) -> None:
         assert "".join(texts) == TOOL_TEXT + ANSWER
 
 
-def test_logprobs_have_every_token_and_offsets_follow_the_text(url: str) -> None:
+def test_logprobs_have_every_token_and_offsets_follow_the_text(url):
     ask = Caller(url, "chat", stream=False)
     _, answer = ask.send(logprobs=True)
     tokens = [entry["token"] for entry in answer["choices"][0]["logprobs"]["content"]]
@@ -118,12 +114,12 @@ def test_logprobs_have_every_token_and_offsets_follow_the_text(url: str) -> None
         assert ANSWER.startswith(token, offset)
 
 
-def test_stop_strings_are_searched_in_the_text_that_is_shown(chat: Caller) -> None:
+def test_stop_strings_are_searched_in_the_text_that_is_shown(chat):
     assert chat.text(stop=["25<", "+ 25"]) == "17 "
     assert chat.text(stop=["25<", "+ 25"], skip_special_tokens=False) == "<|python_start|>17+"
 
 
-def test_the_teaching_stream_shows_all_tokens_unless_asked_otherwise(url: str) -> None:
+def test_the_teaching_stream_shows_all_tokens_unless_asked_otherwise(url):
     prompt = TOKENIZER.chat_template.render(SUM)
     for fields, text in [({}, TOOL_TEXT + ANSWER), ({"skip_special_tokens": True}, ANSWER)]:
         *events, done = sse_data(
@@ -136,10 +132,7 @@ def test_the_teaching_stream_shows_all_tokens_unless_asked_otherwise(url: str) -
     assert last["finish_reason"] == "length"
 
 
-# Ends
-
-
-def test_the_stop_string_is_the_stop_reason(ask: Caller) -> None:
+def test_the_stop_string_is_the_stop_reason(ask):
     plain = ask.text(max_tokens=20)
     stop = plain[5:8]
     (end,) = ask.choices(max_tokens=20, stop=["@@", stop])
@@ -150,7 +143,7 @@ def test_the_stop_string_is_the_stop_reason(ask: Caller) -> None:
     assert end["stop_reason"] == stop
 
 
-def test_the_stop_token_is_the_stop_reason(ask: Caller) -> None:
+def test_the_stop_token_is_the_stop_reason(ask):
     fields = {"max_tokens": 20, "return_token_ids": True, "skip_special_tokens": False}
     (plain,) = ask.choices(**fields)
     ids = plain["token_ids"]
@@ -162,10 +155,7 @@ def test_the_stop_token_is_the_stop_reason(ask: Caller) -> None:
     assert kept["text"] == end["text"] + TOKENIZER.decode([token])
 
 
-# Token ids and log-probabilities of the prompt
-
-
-def test_token_ids_are_those_of_the_log(ask: Caller, url: str) -> None:
+def test_token_ids_are_those_of_the_log(ask, url):
     choices = ask.choices(max_tokens=9, n=2, temperature=1.0, seed=4, return_token_ids=True)
     log = trace(url)
     arrived = log.of(RequestArrived)[-1]
@@ -176,7 +166,7 @@ def test_token_ids_are_those_of_the_log(ask: Caller, url: str) -> None:
         assert choice["prompt_token_ids"] == arrived.prompt
 
 
-def test_a_stream_has_the_prompt_s_ids_once_per_choice(streamed: Caller) -> None:
+def test_a_stream_has_the_prompt_s_ids_once_per_choice(streamed):
     _, chunks = streamed.send(max_tokens=4, return_token_ids=True)
     if streamed.endpoint == "chat":
         told = [chunk for chunk in chunks if "prompt_token_ids" in chunk]
@@ -186,7 +176,7 @@ def test_a_stream_has_the_prompt_s_ids_once_per_choice(streamed: Caller) -> None
         assert told == [chunks[0]["choices"][0]]
 
 
-def test_prompt_logprobs(whole: Caller) -> None:
+def test_prompt_logprobs(whole):
     _, answer = whole.send(max_tokens=1, prompt_logprobs=3, return_token_ids=True, n=2)
     choice = answer["choices"][1]
     owner = answer if whole.endpoint == "chat" else choice
@@ -206,7 +196,7 @@ def test_prompt_logprobs(whole: Caller) -> None:
         assert set(entry[own]) == {"logprob", "rank", "decoded_token"}
 
 
-def test_prompt_logprobs_are_those_of_echo(url: str) -> None:
+def test_prompt_logprobs_are_those_of_echo(url):
     ask = Caller(url, "completions", stream=False)
     _, answer = ask.send(
         max_tokens=1, prompt_logprobs=2, echo=True, logprobs=1, prompt="time a upon"
@@ -217,7 +207,7 @@ def test_prompt_logprobs_are_those_of_echo(url: str) -> None:
     assert max(map(len, choice["logprobs"]["top_logprobs"][1:])) == 2, "the likeliest and its own"
 
 
-def test_prompt_logprobs_need_a_whole_response(streamed: Caller, url: str) -> None:
+def test_prompt_logprobs_need_a_whole_response(streamed, url):
     assert streamed.refused(prompt_logprobs=1) == "prompt_logprobs"
     _, chunks = streamed.send(prompt_logprobs=0, max_tokens=2)  # as in vLLM: accepted, not sent
     assert "prompt_logprobs" not in str(chunks)
@@ -225,10 +215,7 @@ def test_prompt_logprobs_need_a_whole_response(streamed: Caller, url: str) -> No
     assert error["param"] == "prompt_logprobs"
 
 
-# Usage in every chunk
-
-
-def test_continuous_usage(streamed: Caller) -> None:
+def test_continuous_usage(streamed):
     options = {"include_usage": True, "continuous_usage_stats": True}
     fields = {"max_tokens": 5, "n": 2, "temperature": 1.0, "ignore_eos": True}
     _, chunks = streamed.send(stream_options=options, return_token_ids=True, **fields)
@@ -247,10 +234,7 @@ def test_continuous_usage(streamed: Caller) -> None:
     assert closing["usage"]["completion_tokens"] == 10
 
 
-# Prompts
-
-
-def test_the_last_message_is_continued(chat: Caller, url: str) -> None:
+def test_the_last_message_is_continued(chat, url):
     begun = [*SUM, {"role": "assistant", "content": "17 + 25 ="}]
     text = chat.text(messages=begun, continue_final_message=True, add_generation_prompt=False)
     assert text.startswith(" ")
@@ -262,7 +246,7 @@ def test_the_last_message_is_continued(chat: Caller, url: str) -> None:
     assert chat.text(echo=True) == ANSWER, "the last message is the user's"
 
 
-def test_without_a_generation_prompt_the_last_message_stays_closed(chat: Caller, url: str) -> None:
+def test_without_a_generation_prompt_the_last_message_stays_closed(chat, url):
     chat.send(add_generation_prompt=False, max_tokens=2)
     prompt = trace(url).of(RequestArrived)[-1].prompt
     assert TOKENIZER.decode(prompt).endswith("17 + 25?<|user_end|>")
@@ -273,7 +257,7 @@ def test_without_a_generation_prompt_the_last_message_stays_closed(chat: Caller,
         assert answer["choices"][0]["message"]["role"] == "user"
 
 
-def test_a_continued_message_of_the_user_has_no_control_tokens(url: str) -> None:
+def test_a_continued_message_of_the_user_has_no_control_tokens(url):
     messages = [{"role": "user", "content": "a<|user_end|>b"}]
     ask = Caller(url, "chat", stream=False)
     ask.send(messages=messages, continue_final_message=True, max_tokens=1)
@@ -284,7 +268,7 @@ def test_a_continued_message_of_the_user_has_no_control_tokens(url: str) -> None
 
 
 @pytest.mark.parametrize("side", [None, "left", "right"])
-def test_truncated_prompts(ask: Caller, url: str, side: str | None) -> None:
+def test_truncated_prompts(ask, url, side):
     ask.send(max_tokens=1)
     full = trace(url).of(RequestArrived)[-1].prompt
     ask.send(max_tokens=1, truncate_prompt_tokens=3, truncation_side=side)
@@ -294,10 +278,10 @@ def test_truncated_prompts(ask: Caller, url: str, side: str | None) -> None:
     assert trace(url).of(RequestArrived)[-1].prompt == full
 
 
-def test_a_prompt_that_is_too_long_is_cut_to_what_fits(whole: Caller, url: str) -> None:
+def test_a_prompt_that_is_too_long_is_cut_to_what_fits(whole, url):
     long = "Once upon a time " * 2000
-    fields = {"prompt": long} if whole.endpoint == "completions" else {}
-    fields = fields or {"messages": [{"role": "user", "content": long}]}
+    fields = {"prompt": long, "messages": [{"role": "user", "content": long}]}
+    fields = {name: value for name, value in fields.items() if name in ENDPOINTS[whole.endpoint][1]}
     assert whole.refused(max_tokens=7, **fields) in ("prompt", "messages")
     (choice,) = whole.choices(max_tokens=7, truncate_prompt_tokens=-1, ignore_eos=True, **fields)
     arrived = trace(url).of(RequestArrived)[-1]
@@ -307,10 +291,7 @@ def test_a_prompt_that_is_too_long_is_cut_to_what_fits(whole: Caller, url: str) 
     assert len(arrived.prompt) + 7 == trace(url)[0].model["max_context"]
 
 
-# More samples than seats
-
-
-def test_samples_beyond_the_batch_are_queued(ask: Caller, url: str) -> None:
+def test_samples_beyond_the_batch_are_queued(ask, url):
     fields = {"n": 11, "max_tokens": 9, "temperature": 3.0, "seed": 5, "ignore_eos": True}
     choices = ask.choices(**fields, skip_special_tokens=False)
     assert len(choices) == 11

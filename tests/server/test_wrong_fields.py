@@ -44,13 +44,14 @@ def options(**fields: Any) -> dict[str, Any]:
     return {"stream": True, "stream_options": fields}
 
 
-# A body that each route accepts, which the wrong fields are put into.
+# A body that each route accepts. Here, wrong fields are put into it.
 VALID: dict[str, dict[str, Any]] = {
     "/v1/completions": {"prompt": "x"},
     "/v1/completions/render": {"prompt": "x"},
     "/v1/chat/completions": {"messages": [USER]},
     "/v1/chat/completions/render": {"messages": [USER]},
     "/v1/responses": {"input": "Once"},
+    "/v1/responses/render": {"input": "Once"},
     "/tokenize": {"prompt": "x"},
     "/detokenize": {"tokens": [104]},
     "/engine/step": {},
@@ -364,7 +365,7 @@ def body(path: str, fields: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("path", WRONG)
-def test_a_wrong_field_is_named(url: str, path: str) -> None:
+def test_a_wrong_field_is_named(url, path):
     with http(url) as client:
         for fields, param, *facts in WRONG[path]:
             content = json.dumps(body(path, fields))  # httpx would neither write HALF nor NaN
@@ -380,13 +381,13 @@ def test_a_wrong_field_is_named(url: str, path: str) -> None:
             assert not too_long or error["code"] == "context_length_exceeded", told
 
 
-def test_what_asks_for_nothing_is_accepted(url: str) -> None:
+def test_what_asks_for_nothing_is_accepted(url):
     for path, fields in ACCEPTED:
         answer = post(url, path, body(path, fields))
         assert answer.status_code == 200, (path, fields, answer.text)
 
 
-def test_nothing_is_left_behind(url: str) -> None:
+def test_nothing_is_left_behind(url):
     """After everything above: one run, no request waits, and all blocks are free or cached."""
     health = get(url, "/health")
     assert (health["waiting"], health["active"], health["pending_submit"]) == (0, 0, 0)

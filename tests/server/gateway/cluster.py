@@ -1,13 +1,15 @@
 """A gateway process over real servers, and a viewer of its feed."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from engine.cluster.cluster_log import ClusterLog
 from engine.cluster.events import AnyClusterEvent
+from server.gateway.replica_set import Member
 from server.process import BackgroundServer
-from tests.server.harness import EventStream, ForkedServer, http
+from tests.server.harness import EventStream, ForkedServer, fetch
 
 
 def start_gateway(*urls: str, key: str | None = None, **options: object) -> BackgroundServer:
@@ -40,6 +42,17 @@ class ClusterFeed(EventStream):
             next(self._read())
 
 
+class Announced:
+    """A replica set whose members come and go as a test says."""
+
+    async def start(
+        self, add: Callable[[Member], None], remove: Callable[[str, str], None]
+    ) -> None:
+        self.add, self.remove = add, remove
+
+    async def stop(self) -> None:
+        del self.add, self.remove
+
+
 def cluster_trace(url: str) -> ClusterLog:
-    with http(url) as client:
-        return ClusterLog.from_bytes(client.get("/trace").content)
+    return ClusterLog.from_bytes(fetch(url, "/trace").content)

@@ -6,7 +6,7 @@ import pytest
 
 from server.process import BackgroundServer
 from tests.server.gateway.cluster import ClusterFeed, start_gateway
-from tests.server.harness import Serve, start
+from tests.server.harness import Serve, ending, start
 
 ENGINE = {"max_kv_tokens": 4096}
 
@@ -25,25 +25,21 @@ def pair() -> Iterator[tuple[BackgroundServer, BackgroundServer, BackgroundServe
 
 @pytest.fixture(scope="module")
 def url(pair: tuple[BackgroundServer, ...]) -> str:
-    """The gateway's URL."""
     return pair[0].url
 
 
 @pytest.fixture
 def gateway() -> Iterator[Serve]:
     """Start gateways with options of one's own, and wait until their replicas have joined."""
-    servers: list[BackgroundServer] = []
+    with ending(start_gateway) as begin:
 
-    def start_one(*urls: str, wait: bool = True, **options: object) -> BackgroundServer:
-        servers.append(start_gateway(*urls, **options))
-        if wait:
-            wait_for(servers[-1].url, *(str(number) for number in range(len(urls))))
-        return servers[-1]
+        def start_one(*urls: str, wait: bool = True, **options: object) -> BackgroundServer:
+            server = begin(*urls, **options)
+            if wait:
+                wait_for(server.url, *(str(number) for number in range(len(urls))))
+            return server
 
-    yield start_one
-    for server in servers:
-        server.process.kill()
-        server.stop()
+        yield start_one
 
 
 def wait_for(url: str, *ids: str) -> None:

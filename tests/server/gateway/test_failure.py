@@ -1,12 +1,9 @@
 """Clients that leave, replicas that die, replicas that come back."""
 
-import asyncio
-import json
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -14,10 +11,23 @@ import pytest
 
 from engine.cluster.events import ReplicaJoined, ReplicaLeft, RequestLost, Routed
 from engine.core.log.vocabulary import RequestFinished
-from server.api.lmtp.client import connect
 from server.process import BackgroundServer
 from tests.server.gateway.cluster import ClusterFeed, cluster_trace
-from tests.server.harness import Caller, Feed, Serve, get, http, limit_files, post, until
+from tests.server.harness import (
+    Caller,
+    Feed,
+    Serve,
+    fetch,
+    get,
+    http,
+    limit_files,
+    metrics,
+    post,
+    refusal,
+    sse_data,
+    until,
+)
+from tests.server.lmtp.wire import Wire, letters
 from visualizer import read
 
 STREAMS = {
@@ -38,9 +48,7 @@ def stream(url: str, path: str, body: Any) -> Iterator[httpx.Response]:
 
 
 def read_events(lines: Iterator[str]) -> list[Any]:
-    """The data of the rest of a stream."""
-    data = [line.removeprefix("data: ") for line in lines if line.startswith("data: ")]
-    return [one if one == "[DONE]" else json.loads(one) for one in data]
+    return sse_data("\n".join(lines))
 
 
 def kill(server: BackgroundServer) -> None:
@@ -48,8 +56,12 @@ def kill(server: BackgroundServer) -> None:
     server.process.wait()
 
 
-def paused_pair(serve: Serve) -> dict[str, BackgroundServer]:
-    return {id_: serve(paused=True) for id_ in ("0", "1")}
+@pytest.fixture
+def pair(serve: Serve, gateway: Serve) -> tuple[str, dict[str, BackgroundServer]]:
+    """A gateway that asks its two paused replicas in turn."""
+    replicas = {id_: serve(paused=True) for id_ in ("0", "1")}
+    urls = [one.url for one in replicas.values()]
+    return gateway(*urls, router="round_robin").url, replicas
 
 
 @contextmanager
@@ -64,9 +76,8 @@ def two_of_each_kind(url: str) -> Iterator[list[tuple[str, httpx.Response]]]:
         yield list(zip(replicas, responses, strict=True))
 
 
-def test_dead_replica_ends_its_streams_with_replica_lost(serve: Serve, gateway: Serve) -> None:
-    replicas = paused_pair(serve)
-    url = gateway(*(one.url for one in replicas.values()), router="round_robin").url
+def test_dead_replica_ends_its_streams_with_replica_lost(pair):
+    url, replicas = pair
     with two_of_each_kind(url) as streams:
         lines = [(replica, response.iter_lines()) for replica, response in streams]
         for one in replicas.values():
@@ -86,9 +97,8 @@ def test_dead_replica_ends_its_streams_with_replica_lost(serve: Serve, gateway: 
     ]
 
 
-def test_request_without_a_token_goes_to_another_replica(serve: Serve, gateway: Serve) -> None:
-    replicas = paused_pair(serve)
-    url = gateway(*(one.url for one in replicas.values()), router="round_robin").url
+def test_request_without_a_token_goes_to_another_replica(pair):
+    url, replicas = pair
     with two_of_each_kind(url) as streams:
         kill(replicas["0"])
         post(replicas["1"].url, "/engine/resume")
@@ -103,9 +113,7 @@ def test_request_without_a_token_goes_to_another_replica(serve: Serve, gateway: 
     ]
 
 
-def test_stream_whose_second_replica_is_full_ends_with_an_error(
-    serve: Serve, gateway: Serve
-) -> None:
+def test_stream_whose_second_replica_is_full_ends_with_an_error(serve, gateway):
     replicas = {id_: serve(paused=True, server={"max_waiting": 1}) for id_ in ("0", "1")}
     url = gateway(*(replica.url for replica in replicas.values())).url
     with stream(url, *STREAMS["openai"]) as response:
@@ -118,9 +126,8 @@ def test_stream_whose_second_replica_is_full_ends_with_an_error(
     assert "429" in error["error"]["message"]
 
 
-def test_whole_answer_comes_from_another_replica(serve: Serve, gateway: Serve) -> None:
-    replicas = paused_pair(serve)
-    url = gateway(*(replica.url for replica in replicas.values())).url
+def test_whole_answer_comes_from_another_replica(pair):
+    url, replicas = pair
     answers = []
     body = {"model": "m", "prompt": "x", "max_tokens": 3}
     client = threading.Thread(target=lambda: answers.append(post(url, "/v1/completions", body)))
@@ -135,7 +142,7 @@ def test_whole_answer_comes_from_another_replica(serve: Serve, gateway: Serve) -
     assert answers[0].headers["x-underglass-replica"] == second.replica != dead
 
 
-def test_no_replica_is_503_with_retry_after(serve: Serve, gateway: Serve) -> None:
+def test_no_replica_is_503_with_retry_after(serve, gateway):
     replica = serve(paused=True)
     url = gateway(replica.url).url
     with stream(url, *STREAMS["openai"]) as response:
@@ -147,15 +154,13 @@ def test_no_replica_is_503_with_retry_after(serve: Serve, gateway: Serve) -> Non
     with ClusterFeed(url) as feed:
         feed.until_ready()
     refused = post(url, "/v1/completions", {"prompt": "x"})
-    assert refused.status_code == 503
+    assert refusal(refused) == (503, "no_replica")
     assert refused.headers["retry-after"]
-    assert refused.json()["error"]["code"] == "no_replica"
-    with http(url) as client:
-        assert client.get("/ready").status_code == client.get("/ping").status_code == 503
-        assert list(client.get("/health").json()["waiting_for"].values()) == [replica.url]
+    assert [fetch(url, path).status_code for path in ("/ready", "/ping")] == [503] * 2
+    assert list(get(url, "/health")["waiting_for"].values()) == [replica.url]
 
 
-def test_replica_joins_late_and_again(serve: Serve, gateway: Serve) -> None:
+def test_replica_joins_late_and_again(serve, gateway):
     first = serve()
     port = int(first.url.rpartition(":")[2])
     kill(first)
@@ -173,7 +178,7 @@ def test_replica_joins_late_and_again(serve: Serve, gateway: Serve) -> None:
     assert answer.json()["choices"][0]["text"] == "ab"
 
 
-def test_client_that_leaves_is_aborted_on_its_replica(serve: Serve, gateway: Serve) -> None:
+def test_client_that_leaves_is_aborted_on_its_replica(serve, gateway):
     replica = serve(paused=True)
     url = gateway(replica.url).url
     with Feed(replica.url) as feed:
@@ -182,7 +187,7 @@ def test_client_that_leaves_is_aborted_on_its_replica(serve: Serve, gateway: Ser
         assert feed.until_kind(RequestFinished).reason == "abort"
 
 
-def test_draining_replica_gets_no_more_requests(serve: Serve, gateway: Serve) -> None:
+def test_draining_replica_gets_no_more_requests(serve, gateway):
     replicas = {id_: serve() for id_ in ("0", "1")}
     url = gateway(*(replica.url for replica in replicas.values())).url
     replicas["0"].stop()
@@ -191,9 +196,7 @@ def test_draining_replica_gets_no_more_requests(serve: Serve, gateway: Serve) ->
     assert post(url, "/v1/completions", {"prompt": "x"}).headers["x-underglass-replica"] == "1"
 
 
-def test_the_gateway_tells_a_full_disk_and_that_every_engine_has_failed(
-    serve: Serve, gateway: Serve, tmp_path: Path
-) -> None:
+def test_the_gateway_tells_a_full_disk_and_that_every_engine_has_failed(serve, gateway, tmp_path):
     path = tmp_path / "class.jsonl"
     replica = serve(paused=True, trace_file=str(path))
     url = gateway(replica.url).url
@@ -205,9 +208,7 @@ def test_the_gateway_tells_a_full_disk_and_that_every_engine_has_failed(
     until(url, "/health", lambda told: bool(told.json()["replicas"]["0"]["trace_error"]))
     ready, health = get(url, "/ready"), get(url, "/health")
     assert ready["trace_error"] == f"replica 0: {health['replicas']['0']['trace_error']}"
-    with http(url) as client:
-        metrics = client.get("/metrics").text
-    assert 'cluster:trace_failed{engine="0",model_name="alphabet"} 1.0' in metrics
+    assert metrics(url)[("cluster:trace_failed",)] == 1
     post(replica.url, "/engine/resume")  # the policy fails
     until(url, "/health", lambda told: told.status_code == 503)
     assert get(url, "/health")["status"] == "no_replica"
@@ -215,13 +216,8 @@ def test_the_gateway_tells_a_full_disk_and_that_every_engine_has_failed(
         caller.read_all()
 
 
-# SIGTERM: running streams end as they would have, new requests get 503, the replicas go on
-
-
 @pytest.mark.parametrize("kind", STREAMS)
-def test_running_stream_ends_before_the_gateway_does(
-    serve: Serve, gateway: Serve, kind: str
-) -> None:
+def test_running_stream_ends_before_the_gateway_does(serve, gateway, kind):
     replica = serve(paused=True)
     server = gateway(replica.url)
     with stream(server.url, *STREAMS[kind]) as response, ClusterFeed(server.url) as feed:
@@ -230,7 +226,7 @@ def test_running_stream_ends_before_the_gateway_does(
         refused = post(server.url, "/v1/completions", {"prompt": "x"})
         post(replica.url, "/engine/resume")
         events = read_events(response.iter_lines())
-    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "shutdown")
+    assert refusal(refused) == (503, "shutdown")
     assert refused.headers["retry-after"]
     assert events
     assert not any("error" in event for event in events)
@@ -238,7 +234,7 @@ def test_running_stream_ends_before_the_gateway_does(
     assert get(replica.url, "/ready")["status"] == "ready"
 
 
-def test_stream_that_outlasts_the_drain_is_told(serve: Serve, gateway: Serve) -> None:
+def test_stream_that_outlasts_the_drain_is_told(serve, gateway):
     replica = serve(paused=True)
     server = gateway(replica.url, drain_seconds=0)
     with stream(server.url, *STREAMS["openai"]) as response:
@@ -248,30 +244,15 @@ def test_stream_that_outlasts_the_drain_is_told(serve: Serve, gateway: Serve) ->
     assert server.process.wait() == 0
 
 
-def test_drain_waits_for_lmtp_streams_but_not_for_idle_connections(
-    serve: Serve, gateway: Serve
-) -> None:
+def test_drain_waits_for_lmtp_streams_but_not_for_idle_connections(serve, gateway):
     replica = serve(paused=True)
     server = gateway(replica.url, drain_seconds=1000)
-
-    async def talk() -> str:
-        async with connect(server.url) as client, connect(server.url) as idle:
-            await idle.model_info()
-            queued = asyncio.Event()
-            client.on_message = lambda _message: queued.set()
-            tokens = client.generate("x", max_tokens=3)
-            first = asyncio.create_task(anext(tokens))
-            await queued.wait()
-
-            def resume() -> None:
-                with ClusterFeed(server.url) as feed:
-                    server.process.send_signal(signal.SIGTERM)
-                    feed.until_not_ready()
-                    post(replica.url, "/engine/resume")
-
-            await asyncio.to_thread(resume)
-            rest = [(await first)["text"]] + [token["text"] async for token in tokens]
-            return "".join(rest)
-
-    assert asyncio.run(talk()) == "abc"
+    with Wire(server.url) as wire, Wire(server.url) as idle, ClusterFeed(server.url) as feed:
+        idle.send("MODEL_INFO", stream_id=1)
+        idle.next("MSG", 1, "model_info")
+        wire.queued(1, [120], max_tokens=3)
+        server.process.send_signal(signal.SIGTERM)
+        feed.until_not_ready()
+        post(replica.url, "/engine/resume")
+        assert letters(wire.tokens(1)) == "abc"
     assert server.process.wait() == 0

@@ -2,22 +2,24 @@
 
 import asyncio
 import signal
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from websockets.exceptions import InvalidStatus
 
 from engine.cluster.cluster_log import ClusterLog, ClusterState
 from engine.cluster.events import ClusterStarted, Of, Placed, ReplicaJoined, ReplicaLeft, Routed
 from engine.core.log.vocabulary import Keyframe, RequestArrived, RequestFinished, StepFinished
-from server.api.lmtp.client import StreamError, connect
 from server.core.settings import ServerSettings
 from server.gateway.follower import Times
 from server.gateway.gateway import Gateway
 from server.gateway.replica_set import Member, UrlSet
 from server.process import BackgroundServer
-from tests.server.gateway.cluster import ClusterFeed, cluster_trace
-from tests.server.harness import Feed, Serve, post, trace
+from tests.server.gateway.cluster import Announced, ClusterFeed, cluster_trace
+from tests.server.harness import Feed, post, trace
+from tests.server.lmtp.wire import Wire
 from visualizer import read
 
 Pair = tuple[BackgroundServer, BackgroundServer, BackgroundServer]
@@ -41,7 +43,7 @@ def log(pair: Pair) -> ClusterLog:
     return cluster_trace(gateway.url)
 
 
-def test_log_splits_into_each_replicas_own(pair: Pair, log: ClusterLog) -> None:
+def test_log_splits_into_each_replicas_own(pair, log):
     for replica, server in (("0", pair[1]), ("1", pair[2])):
         own, split = trace(server.url), log.replicas[replica]
         assert split.next_seq == own.next_seq
@@ -51,16 +53,14 @@ def test_log_splits_into_each_replicas_own(pair: Pair, log: ClusterLog) -> None:
         )
 
 
-def test_predicted_hits_are_delivered(log: ClusterLog) -> None:
+def test_predicted_hits_are_delivered(log):
     rows = read(log).decision_rows
     assert len(rows) == 12
     assert [row.cached_tokens for row in rows] == [row.predicted_tokens for row in rows]
     assert sum(row.predicted_tokens > 0 for row in rows) == 10
 
 
-def test_a_request_is_routed_before_it_arrives_and_arrives_before_its_tokens(
-    log: ClusterLog,
-) -> None:
+def test_a_request_is_routed_before_it_arrives_and_arrives_before_its_tokens(log):
     joined = {event.replica: event.t for event in log if isinstance(event, ReplicaJoined)}
     routed = {event.request: event.t["at"] for event in log if isinstance(event, Routed)}
     placed = {
@@ -87,7 +87,7 @@ def test_a_request_is_routed_before_it_arrives_and_arrives_before_its_tokens(
     assert checked == 12
 
 
-def test_feed_begins_with_the_state_and_agrees_with_the_log(pair: Pair, log: ClusterLog) -> None:
+def test_feed_begins_with_the_state_and_agrees_with_the_log(pair, log):
     with ClusterFeed(pair[0].url) as feed:
         feed.until_ready("0", "1")
     assert isinstance(feed.events[0], ClusterStarted)
@@ -102,7 +102,7 @@ def test_feed_begins_with_the_state_and_agrees_with_the_log(pair: Pair, log: Clu
         assert state.states[replica].core() == one.state().core()
 
 
-def test_feed_resumes_after_the_last_event_seen(pair: Pair, log: ClusterLog) -> None:
+def test_feed_resumes_after_the_last_event_seen(pair, log):
     url = pair[0].url
     with ClusterFeed(url, past=True) as feed:
         for _, event in zip(range(len(log)), feed, strict=False):
@@ -116,7 +116,7 @@ def test_feed_resumes_after_the_last_event_seen(pair: Pair, log: ClusterLog) -> 
     assert isinstance(other.events[0], ClusterStarted)
 
 
-def test_bounded_window_is_a_complete_log(serve: Serve, gateway: Serve) -> None:
+def test_bounded_window_is_a_complete_log(serve, gateway):
     replica = serve(engine={"max_kv_tokens": 4096})
     url = gateway(replica.url, log_window=100).url
     with ClusterFeed(url) as feed:
@@ -134,7 +134,7 @@ def test_bounded_window_is_a_complete_log(serve: Serve, gateway: Serve) -> None:
     assert isinstance(late.events[0], ClusterStarted)  # what it has missed is gone
 
 
-def test_restarted_engine_joins_again(serve: Serve, gateway: Serve) -> None:
+def test_restarted_engine_joins_again(serve, gateway):
     replica = serve()
     url = gateway(replica.url).url
     post(url, "/v1/completions", {"prompt": "x", "max_tokens": 1, "model": "m"})
@@ -149,19 +149,10 @@ def test_restarted_engine_joins_again(serve: Serve, gateway: Serve) -> None:
     assert cluster_trace(url).replicas["0"].state().core() == trace(replica.url).state().core()
 
 
-# LMTP through a gateway: a connection belongs to one replica, with its buffers
-
-
-def test_connection_keeps_its_buffers_because_it_is_pinned(pair: Pair) -> None:
-    async def talk() -> list[str]:
-        texts = []
-        async with connect(pair[0].url, label="Ada") as client:
-            for fields in ({"keep": "story"}, {"from": "story"}):
-                tokens = client.generate("x", max_tokens=3, **fields)
-                texts.append("".join([token["text"] async for token in tokens]))
-        return texts
-
-    assert asyncio.run(talk()) == ["abc", "abc"]
+def test_connection_keeps_its_buffers_because_it_is_pinned(pair):
+    with Wire(pair[0].url, "/?client=Ada") as wire:
+        for stream, fields in enumerate(({"keep": "story"}, {"from": "story"})):
+            assert wire.say(stream, "x", max_tokens=3, **fields) == "abc"
     *_, routed = [one for one in cluster_trace(pair[0].url) if isinstance(one, Routed)]
     assert (routed.reason, routed.label) == ("pinned", "Ada")
     arrived = trace(pair[1 + int(routed.replica)].url).of(RequestArrived)[-2:]
@@ -174,63 +165,32 @@ def test_connection_keeps_its_buffers_because_it_is_pinned(pair: Pair) -> None:
     assert (last.reason, last.its_request) == ("pinned", None)
 
 
-async def test_dead_replica_ends_each_open_stream(serve: Serve, gateway: Serve) -> None:
+def test_dead_replica_ends_each_open_stream(serve, gateway):
     replica = serve(paused=True)
-    url = gateway(replica.url).url
-
-    codes = []
-
-    async def read(client: Any) -> None:
-        with pytest.raises(StreamError) as caught:
-            async for _ in client.generate("x", max_tokens=9):
-                pass
-        assert caught.value.retry
-        codes.append(caught.value.code)
-
-    async with connect(url) as client:
-        queued = asyncio.Queue[Any]()
-        client.on_message = queued.put_nowait
-        readers = [asyncio.create_task(read(client)) for _ in range(3)]
-        for _ in readers:
-            await queued.get()
+    with Wire(gateway(replica.url).url) as wire:
+        for stream in range(3):
+            wire.queued(stream, [120])
         replica.process.kill()
-        await asyncio.gather(*readers)
-    assert codes == ["replica_lost"] * 3
+        errors = [wire.error(stream) for stream in range(3)]
+    assert [(one["code"], one["retry"]) for one in errors] == [("replica_lost", True)] * 3
 
 
-def test_client_that_leaves_is_aborted(serve: Serve, gateway: Serve) -> None:
+def test_client_that_leaves_is_aborted(serve, gateway):
     replica = serve(paused=True)
     url = gateway(replica.url).url
-
-    async def leave() -> None:
-        async with connect(url) as client:
-            queued = asyncio.Event()
-            client.on_message = lambda _message: queued.set()
-            reading = asyncio.create_task(anext(client.generate("x", max_tokens=9)))
-            await queued.wait()
-        reading.cancel()
 
     with Feed(replica.url) as feed:
-        asyncio.run(leave())
+        with Wire(url) as wire:
+            wire.queued(1, [120])
         assert feed.until_kind(RequestFinished).reason == "abort"
     assert post(url, "/engine/resume").status_code == 200
 
 
-def test_no_replica_rejects_the_handshake(gateway: Serve) -> None:
-    from websockets.exceptions import InvalidStatus
-
+def test_no_replica_rejects_the_handshake(gateway):
     url = gateway("http://127.0.0.1:9", wait=False).url
-
-    async def talk() -> None:
-        async with connect(url):
-            pass
-
     with pytest.raises(InvalidStatus) as caught:
-        asyncio.run(talk())
+        Wire(url)
     assert caught.value.response.status_code == 503
-
-
-# Clocks that drift, and replicas that are silent, in a gateway of this process
 
 
 async def until(gateway: Gateway, wanted: Callable[[], object]) -> None:
@@ -239,84 +199,57 @@ async def until(gateway: Gateway, wanted: Callable[[], object]) -> None:
         assert await gateway.log.changed(60)
 
 
-def happened(gateway: Gateway, kind: type) -> list[object]:
+@asynccontextmanager
+async def started(members: Any, **times: float) -> AsyncIterator[Gateway]:
+    gateway = Gateway(members, "random", ServerSettings(), Times(**times))
+    gateway.start()
+    yield gateway
+    await gateway.stop()
+
+
+def happened(gateway: Gateway, kind: type) -> list[Any]:
     return [event for event in gateway.log if isinstance(event, kind)]
 
 
-def test_silent_replica_leaves_and_its_work_ends(serve: Serve) -> None:
+async def test_silent_replica_leaves_and_its_work_ends(serve):
     replica = serve()
 
-    async def follow() -> tuple[str, str]:
-        times = Times(between=0.01, unanswered=1.0)
-        gateway = Gateway(UrlSet([replica.url]), "random", ServerSettings(), times)
-        gateway.start()
+    async def work(gateway: Gateway) -> None:
+        async with gateway.followers["0"].work.block():
+            await asyncio.Event().wait()
+
+    async with started(UrlSet([replica.url]), between=0.01, unanswered=1.0) as gateway:
         await until(gateway, lambda: gateway.ready)
-        work = asyncio.create_task(wait(gateway))
+        working = asyncio.create_task(work(gateway))
         await asyncio.sleep(0)
         replica.process.send_signal(signal.SIGSTOP)  # like a machine that has lost its power
         await until(gateway, lambda: happened(gateway, ReplicaLeft))
-        ended = await work
+        with pytest.raises(TimeoutError):
+            await working
         replica.process.send_signal(signal.SIGCONT)
         await until(gateway, lambda: gateway.ready)
-        await gateway.stop()
-        return ended, happened(gateway, ReplicaLeft)[0].why  # type: ignore[attr-defined]
-
-    async def wait(gateway: Gateway) -> str:
-        try:
-            async with gateway.followers["0"].work.block():
-                await asyncio.Event().wait()
-        except TimeoutError:
-            return "ended"
-        return ""
-
-    assert asyncio.run(follow()) == ("ended", "no answer within 1 s")
+        assert happened(gateway, ReplicaLeft)[0].why == "no answer within 1 s"
 
 
-def test_clock_that_has_drifted_is_logged_again(serve: Serve) -> None:
-    replica = serve()
-
-    async def follow() -> tuple[int, int]:
-        times = Times(between=0.01)
-        gateway = Gateway(UrlSet([replica.url]), "random", ServerSettings(), times)
-        gateway.start()
+async def test_clock_that_has_drifted_is_logged_again(serve):
+    async with started(UrlSet([serve().url]), between=0.01) as gateway:
         await until(gateway, lambda: gateway.ready)
         own = gateway.now
-        gateway.now = lambda: own() + 5_000_000  # type: ignore[method-assign] # five seconds
+        gateway.now = lambda: own() + 5_000_000  # five seconds
         await until(gateway, lambda: len(happened(gateway, ReplicaJoined)) > 1)
-        await gateway.stop()
-        before, after = happened(gateway, ReplicaJoined)[:2]
-        return before.t["offset"], after.t["offset"]  # type: ignore[attr-defined]
-
-    before, after = asyncio.run(follow())
+        before, after = (event.t["offset"] for event in happened(gateway, ReplicaJoined)[:2])
     assert abs(after - before - 5_000_000) < 1_000_000
 
 
-async def test_removed_member_gets_no_requests_but_may_finish(serve: Serve) -> None:
+async def test_removed_member_gets_no_requests_but_may_finish(serve):
     replica = serve()
-
-    gateway = Gateway(members := Announced(), "random", ServerSettings())
-    gateway.start()
-    await asyncio.sleep(0)
-    members.add(Member("a", replica.url))
-    await until(gateway, lambda: gateway.ready)
-    members.remove("a", "scaled down")
-    states = [bool(gateway.ready), gateway.followers["a"].joined]
-    await asyncio.to_thread(replica.stop)
-    await until(gateway, lambda: happened(gateway, ReplicaLeft))
-    left = happened(gateway, ReplicaLeft)[0]
-    states.append(left.why == "scaled down")  # type: ignore[attr-defined]
-    states.append(not gateway.followers)
-    await gateway.stop()
-    assert states == [False, True, True, True]
-
-
-class Announced:
-    """A replica set whose members come and go as a test says."""
-
-    async def start(
-        self, add: Callable[[Member], None], remove: Callable[[str, str], None]
-    ) -> None:
-        self.add, self.remove = add, remove
-
-    async def stop(self) -> None:
-        pass
+    async with started(members := Announced()) as gateway:
+        await asyncio.sleep(0)
+        members.add(Member("a", replica.url))
+        await until(gateway, lambda: gateway.ready)
+        members.remove("a", "scaled down")
+        assert not gateway.ready and gateway.followers["a"].joined
+        await asyncio.to_thread(replica.stop)
+        await until(gateway, lambda: happened(gateway, ReplicaLeft))
+        assert happened(gateway, ReplicaLeft)[0].why == "scaled down"
+        assert not gateway.followers

@@ -3,9 +3,8 @@
 The replicas check every read of KV: a token from KV that was moved wrongly would fail its request.
 """
 
-import asyncio
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -20,8 +19,10 @@ from server.gateway.roles import parse_roles
 from server.process import BackgroundServer
 from tests.facts import raises_naming
 from tests.server.app_under_test import TOKENIZER, next_letter
-from tests.server.gateway.cluster import ClusterFeed, cluster_trace, start_gateway
-from tests.server.harness import http, post, start, until
+from tests.server.gateway.cluster import Announced, ClusterFeed, cluster_trace, start_gateway
+from tests.server.gateway.conftest import wait_for
+from tests.server.gateway.test_failure import stream
+from tests.server.harness import ending, post, start, until
 
 KEY = "key"
 TEXT = "Once upon a time there was a gateway with several replicas. "
@@ -32,23 +33,14 @@ GATEWAY_KEY = {"X-Underglass-Cluster-Key": KEY}
 @contextmanager
 def cluster(prefill: int = 1, decode: int = 1) -> Iterator[list[BackgroundServer]]:
     """A gateway, prefill replicas and decode replicas; the costs have been measured."""
-    servers = []
-    try:
-        for _ in range(prefill + decode):
-            servers.append(
-                start(checking=True, engine={"max_kv_tokens": 4096}, server={"cluster_key": KEY})
-            )
-        urls = [server.url for server in servers]
+    options = dict(engine={"max_kv_tokens": 4096}, server={"cluster_key": KEY})
+    with ending(start) as serve, ending(start_gateway) as gateway:
+        servers = [serve(checking=True, **options) for _ in range(prefill + decode)]
         roles = f"prefill={prefill},decode={decode}"
-        servers.insert(0, start_gateway(*urls, key=KEY, roles=roles))
-        with ClusterFeed(servers[0].url) as feed:
-            feed.until_ready(*(str(number) for number in range(len(urls))))
-        until(servers[0].url, "/health", lambda told: told.json()["moving"])
-        yield servers
-    finally:
-        for server in servers:
-            server.process.kill()
-            server.stop()
+        first = gateway(*(server.url for server in servers), key=KEY, roles=roles)
+        wait_for(first.url, *(str(number) for number in range(len(servers))))
+        until(first.url, "/health", lambda told: told.json()["moving"])
+        yield [first, *servers]
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +75,7 @@ def happens(feed: ClusterFeed, kind: type[v.Event], at: str = "") -> c.Of:
     )
 
 
-def test_a_long_prompt_is_computed_here_and_continued_there(pair: list[BackgroundServer]) -> None:
+def test_a_long_prompt_is_computed_here_and_continued_there(pair):
     url = pair[0].url
     with ClusterFeed(url) as feed:
         assert complete(url, ask(), **{"X-Client": "Ada"}) == expected(LONG)
@@ -106,13 +98,13 @@ def test_a_long_prompt_is_computed_here_and_continued_there(pair: list[Backgroun
     assert len(admitted.blocks) == moved.blocks
 
 
-def test_prompts_that_measure_the_costs_are_named(pair: list[BackgroundServer]) -> None:
+def test_prompts_that_measure_the_costs_are_named(pair):
     for log in cluster_trace(pair[0].url).replicas.values():
         first, *_ = log.of(v.RequestArrived)
         assert first.label == "gateway: cost of moving"
 
 
-def test_many_streams_move_while_others_decode(pair: list[BackgroundServer]) -> None:
+def test_many_streams_move_while_others_decode(pair):
     prompts = [f"{number % 8} {LONG}" for number in range(16)]
     with ThreadPoolExecutor(8) as pool:
         texts = list(pool.map(lambda prompt: complete(pair[0].url, ask(prompt)), prompts))
@@ -121,9 +113,7 @@ def test_many_streams_move_while_others_decode(pair: list[BackgroundServer]) -> 
     assert len(moves) > 4
 
 
-def test_a_short_or_known_prompt_is_computed_where_it_is_decoded(
-    pair: list[BackgroundServer],
-) -> None:
+def test_a_short_or_known_prompt_is_computed_where_it_is_decoded(pair):
     url = pair[0].url
     complete(url, ask())
     before = len(cluster_trace(url).replicas["0"].of(v.RequestArrived))
@@ -138,7 +128,7 @@ def control(server: BackgroundServer, what: str) -> None:
     post(server.url, f"/engine/{what}", **GATEWAY_KEY).raise_for_status()
 
 
-def test_a_prefill_replica_dies_during_prefill() -> None:
+def test_a_prefill_replica_dies_during_prefill():
     with cluster() as (gateway, prefill, _decode), ThreadPoolExecutor(1) as pool:
         with ClusterFeed(gateway.url) as feed:
             control(prefill, "pause")
@@ -154,7 +144,7 @@ def test_a_prefill_replica_dies_during_prefill() -> None:
 
 
 @pytest.mark.parametrize("victim", ["source", "target"])
-def test_a_replica_dies_during_the_move(victim: str) -> None:
+def test_a_replica_dies_during_the_move(victim):
     with cluster() as (gateway, prefill, decode), ThreadPoolExecutor(1) as pool:
         with ClusterFeed(gateway.url) as feed:
             control(prefill, "pause")
@@ -170,7 +160,7 @@ def test_a_replica_dies_during_the_move(victim: str) -> None:
         assert not any(isinstance(event, c.RequestLost) for event in cluster_trace(gateway.url))
 
 
-def test_a_decode_replica_dies_before_the_first_token() -> None:
+def test_a_decode_replica_dies_before_the_first_token():
     with cluster(decode=2) as (gateway, prefill, *decoding), ThreadPoolExecutor(1) as pool:
         with ClusterFeed(gateway.url) as feed:
             for one in decoding:
@@ -193,15 +183,14 @@ def test_a_decode_replica_dies_before_the_first_token() -> None:
         assert complete(gateway.url, ask(other)) == expected(other)
 
 
-def test_a_decode_replica_dies_between_two_tokens() -> None:
+def test_a_decode_replica_dies_between_two_tokens():
     with cluster() as (gateway, _prefill, decode):
-        with http(gateway.url) as client:
-            body = ask(stream=True, max_tokens=2000)
-            with client.stream("POST", "/v1/completions", json=body) as response:
-                lines = response.iter_lines()
-                next(lines)
-                decode.process.kill()
-                rest = "\n".join(lines)
+        body = ask(stream=True, max_tokens=2000)
+        with stream(gateway.url, "/v1/completions", body) as response:
+            lines = response.iter_lines()
+            next(lines)
+            decode.process.kill()
+            rest = "\n".join(lines)
         assert "replica_lost" in rest
         assert complete(gateway.url, ask("Hi"))
 
@@ -213,53 +202,37 @@ def test_a_decode_replica_dies_between_two_tokens() -> None:
         ("decode=2, prefill=1", 3, ["prefill", "decode", "decode"]),
     ],
 )
-def test_roles_are_read(text: str, replicas: int, roles: list[str]) -> None:
+def test_roles_are_read(text, replicas, roles):
     assert parse_roles(text, replicas) == roles
 
 
-WRONG = """prefill
-prefill=1
-decode=2
-prefill=1,decode=2
-prefill=0,decode=2
-prefill=1,prefill=1
-prefill=-1,decode=3
-prefill=1,decode=1,other=0
-prefill=x,decode=1"""
+WRONG = """
+prefill prefill=1 decode=2 prefill=1,decode=2 prefill=0,decode=2 prefill=1,prefill=1 prefill=-1,decode=3
+prefill=1,decode=1,other=0 prefill=x,decode=1
+"""
 
 
-@pytest.mark.parametrize("text", ["", *WRONG.splitlines()])
-def test_wrong_roles_are_refused(text: str) -> None:
+@pytest.mark.parametrize("text", ["", *WRONG.split()])
+def test_wrong_roles_are_refused(text):
     with raises_naming(ConfigError, "roles"):
         parse_roles(text, 2)
 
 
-def test_a_replacement_takes_the_role_of_a_removed_replica() -> None:
-    told: dict[str, Callable[..., None]] = {}
-
-    class Changing:
-        async def start(
-            self, add: Callable[[Member], None], remove: Callable[[str, str], None]
-        ) -> None:
-            told.update(add=add, remove=remove)
-
-        async def stop(self) -> None:
-            told.clear()
-
+async def test_a_replacement_takes_the_role_of_a_removed_replica():
     roles: dict[str, str] = {}
-    replicas = WithRoles(Changing(), parse_roles("prefill=1,decode=2", 3))
-    start = replicas.start(lambda one: roles.update({one.id: one.role}), lambda *_: None)
-    asyncio.run(start)
+    members = Announced()
+    replicas = WithRoles(members, parse_roles("prefill=1,decode=2", 3))
+    await replicas.start(lambda one: roles.update({one.id: one.role}), lambda *_: None)
     for id_ in "abcd":  # one more than the roles
-        told["add"](Member(id_, "http://127.0.0.1"))
-    told["remove"]("a", "it is gone")
-    told["add"](Member("e", "http://127.0.0.1"))
+        members.add(Member(id_, "http://127.0.0.1"))
+    members.remove("a", "it is gone")
+    members.add(Member("e", "http://127.0.0.1"))
     assert roles == dict(a="prefill", b="decode", c="decode", d="decode", e="prefill")
-    asyncio.run(replicas.stop())
-    assert not told
+    await replicas.stop()
+    assert not hasattr(members, "add")
 
 
-def test_roles_need_replicas_and_their_key() -> None:
+def test_roles_need_replicas_and_their_key():
     with raises_naming(Exception, "UNDERGLASS_CLUSTER_KEY"):
         start_gateway("http://127.0.0.1:1", "http://127.0.0.1:2", roles="prefill=1,decode=1")
     with raises_naming(Exception, "--replica"):

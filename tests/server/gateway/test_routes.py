@@ -9,28 +9,26 @@ from engine.cluster.events import Controlled
 from engine.core.log.vocabulary import RequestFinished
 from server.process import BackgroundServer
 from tests.server.gateway.cluster import cluster_trace
-from tests.server.harness import Feed, Serve, get, http, post
+from tests.server.gateway.test_failure import stream
+from tests.server.harness import Feed, fetch, get, metrics, post, refusal, until_ready
 from tests.server.sdk import lenient, sdk
 from tests.server.test_openapi import HEALTH, RESPONSES, ROUTES, operations
+from tests.server.test_routes import ROUTES as SERVED
 from visualizer import read
 
 Pair = tuple[BackgroundServer, BackgroundServer, BackgroundServer]
 MESSAGES: Any = [{"role": "user", "content": "Tell me."}]
 
 
-def test_openai_sdk_completes_chats_and_responds_through_a_gateway(url: str) -> None:
-    client = sdk(url)
+def test_openai_sdk_completes_chats_and_responds_through_a_gateway(url):
+    client, streaming = sdk(url), lenient(sdk(url))
     completion = client.completions.create(model="alphabet", prompt="x", max_tokens=3)
     chat = client.chat.completions.create(model="alphabet", messages=MESSAGES, max_tokens=3)
     response = client.responses.create(model="alphabet", input="Tell me.", max_output_tokens=16)
     assert completion.choices[0].text == chat.choices[0].message.content == "abc"
     assert response.output_text == "abcdefghijklmnop"
     assert [model.id for model in client.models.list()] == ["alphabet"]
-
-
-def test_openai_sdk_streams_through_a_gateway(url: str) -> None:
-    client = lenient(sdk(url))
-    stream = client.completions.create(model="alphabet", prompt="x", max_tokens=4, stream=True)
+    stream = streaming.completions.create(model="alphabet", prompt="x", max_tokens=4, stream=True)
     assert "".join(chunk.choices[0].text for chunk in stream) == "abcd"
     chat = client.chat.completions.create(
         model="alphabet", messages=MESSAGES, max_tokens=4, stream=True
@@ -43,7 +41,7 @@ def test_openai_sdk_streams_through_a_gateway(url: str) -> None:
     assert last.type == "response.incomplete"
 
 
-def test_response_names_replica_and_its_request_and_keeps_the_request_id(url: str) -> None:
+def test_response_names_replica_and_its_request_and_keeps_the_request_id(url):
     body = {"prompt": "x", "max_tokens": 1}
     response = post(url, "/v1/completions", body, **{"X-Request-Id": "mine", "X-Client": "Ada"})
     row = read(cluster_trace(url)).decision_rows[-1]
@@ -53,29 +51,16 @@ def test_response_names_replica_and_its_request_and_keeps_the_request_id(url: st
     assert row.label == "Ada"
 
 
+MORE = ("/join", "/", "/docs", "/openapi.json")
+
+
 @pytest.mark.parametrize(
-    ("method", "path", "body"),
-    [
-        ("GET", "/ping", None),
-        ("GET", "/version", None),
-        ("GET", "/ready", None),
-        ("GET", "/join", None),
-        ("GET", "/v1/models/alphabet", None),
-        ("POST", "/tokenize", {"prompt": "x"}),
-        ("POST", "/detokenize", {"tokens": [104]}),
-        ("POST", "/v1/completions/render", {"prompt": "x"}),
-        ("POST", "/v1/chat/completions/render", {"messages": MESSAGES}),
-        ("POST", "/v1/responses/render", {"input": "x"}),
-        ("GET", "/", None),
-        ("GET", "/docs", None),
-        ("GET", "/openapi.json", None),
-    ],
+    ("method", "path", "body"), [*SERVED, *(("GET", path, None) for path in MORE)]
 )
-def test_gateway_answers_as_a_replica_does(pair: Pair, method: str, path: str, body: Any) -> None:
+def test_gateway_answers_as_a_replica_does(pair, method, path, body):
     statuses, kinds = [], []
     for server in pair[:2]:
-        with http(server.url) as client:
-            response = client.request(method, path, json=body)
+        response = fetch(server.url, path, method, json=body)
         statuses.append(response.status_code)
         kinds.append(response.headers["content-type"])
     assert statuses == [200, 200]
@@ -86,58 +71,52 @@ def test_gateway_answers_as_a_replica_does(pair: Pair, method: str, path: str, b
     ("path", "wrong"),
     [("/v1/completions", {"prompt": "x", "max_tokens": "many"}), ("/engine/step", {"steps": 0})],
 )
-def test_wrong_request_gets_the_replicas_error(pair: Pair, path: str, wrong: Any) -> None:
+def test_wrong_request_gets_the_replicas_error(pair, path, wrong):
     answers = [post(server.url, path, wrong) for server in pair[:2]]
     assert answers[0].status_code == answers[1].status_code == 400
     assert answers[0].json() == answers[1].json()
 
 
-def test_gateway_rejects_what_every_server_rejects(url: str) -> None:
+def test_gateway_rejects_what_every_server_rejects(url):
     assert post(url, "/v1/completions", {"prompt": "x"}, Host="evil.example").status_code == 403
     gzipped = post(url, "/v1/completions", {"prompt": "x"}, **{"Content-Encoding": "gzip"})
     assert gzipped.status_code == 415
-    with http(url) as client:
-        assert client.get("/nothing").json()["error"]["code"] == "not_found"
+    assert get(url, "/nothing")["error"]["code"] == "not_found"
+    foreign = post(url, "/engine/pause", Origin="https://evil.example")
+    assert refusal(foreign) == (403, "cross_site")
+    unknown = post(url, "/engine/pause?replica=7")
+    assert (unknown.status_code, unknown.json()["error"]["param"]) == (404, "replica")
 
 
 @pytest.mark.parametrize(
     ("method", "path"),
     [("POST", "/engine/restart"), ("POST", "/engine/screen"), ("GET", "/compare")],
 )
-def test_route_for_one_engine_names_the_replicas(pair: Pair, method: str, path: str) -> None:
+def test_route_for_one_engine_names_the_replicas(pair, method, path):
     gateway, first, second = pair
-    with http(gateway.url) as client:
-        response = client.request(method, path, json={} if method == "POST" else None)
+    response = fetch(gateway.url, path, method, json={} if method == "POST" else None)
     assert response.status_code == 409
     assert first.url in response.json()["error"]["message"]
     assert second.url in response.json()["error"]["message"]
 
 
-def test_gateway_and_replicas_have_the_same_key(serve: Serve, gateway: Serve) -> None:
+def test_gateway_and_replicas_have_the_same_key(serve, gateway):
     replica = serve(server={"api_key": "secret"})
     server = gateway(replica.url, wait=False, api_key="secret")
-    body = {"prompt": "x", "max_tokens": 2, "model": "m"}
-    with http(server.url) as client:
-        assert client.post("/v1/completions", json=body).status_code == 401
-        while client.get("/ready").status_code != 200:
-            pass
+    assert post(server.url, "/v1/completions", {"prompt": "x"}).status_code == 401
+    until_ready(server.url)
     with_key = openai.OpenAI(base_url=f"{server.url}/v1", api_key="secret", max_retries=0)
     assert with_key.completions.create(model="m", prompt="x", max_tokens=2).choices[0].text == "ab"
 
 
-def test_full_queue_of_a_replica_reaches_the_client(serve: Serve, gateway: Serve) -> None:
+def test_full_queue_of_a_replica_reaches_the_client(serve, gateway):
     replica = serve(paused=True, server={"max_waiting": 1})
     server = gateway(replica.url)
     body = {"prompt": "x", "max_tokens": 1}
-    with http(server.url) as client, client.stream("POST", "/v1/completions", json=body) as first:
-        assert first.status_code == 200
+    with stream(server.url, "/v1/completions", body):
         second = post(server.url, "/v1/completions", body)
-    assert second.status_code == 429
+    assert refusal(second) == (429, "queue_full")
     assert int(second.headers["retry-after"]) >= 1
-    assert second.json()["error"]["code"] == "queue_full"
-
-
-# The gateway's OpenAPI document has every route of one server that works on a gateway
 
 
 ONE_ENGINE = {
@@ -150,7 +129,7 @@ ONE_ENGINE = {
 }
 
 
-def test_gateway_has_the_routes_of_one_server_and_describes_them(url: str) -> None:
+def test_gateway_has_the_routes_of_one_server_and_describes_them(url):
     described = dict(operations(get(url, "/openapi.json")))
     one_server = {route.strip() for route in ROUTES.replace("\n", " ").split(",")}
     assert described.keys() == one_server - ONE_ENGINE
@@ -159,14 +138,11 @@ def test_gateway_has_the_routes_of_one_server_and_describes_them(url: str) -> No
         assert set(operation["responses"]) == RESPONSES | HEALTH.get(name, set()), name
 
 
-# The teacher's controls through a gateway, and the cluster's key
-
-
 def paused(*servers: BackgroundServer) -> list[bool]:
     return [get(server.url, "/health")["paused"] for server in servers]
 
 
-def test_control_reaches_all_replicas_or_one(pair: Pair) -> None:
+def test_control_reaches_all_replicas_or_one(pair):
     gateway, first, second = pair
     answer = post(gateway.url, "/engine/pause").json()
     assert paused(first, second) == [True, True]
@@ -184,7 +160,7 @@ def test_control_reaches_all_replicas_or_one(pair: Pair) -> None:
     ]
 
 
-def test_held_requests_are_counted_over_all_replicas(pair: Pair) -> None:
+def test_held_requests_are_counted_over_all_replicas(pair):
     gateway = pair[0].url
     assert post(gateway, "/engine/hold_submissions").json()["holding"] is True
     assert post(gateway, "/engine/release_submissions").json() == {
@@ -197,21 +173,9 @@ def test_held_requests_are_counted_over_all_replicas(pair: Pair) -> None:
     }
 
 
-def test_unknown_replica_is_404(url: str) -> None:
-    answer = post(url, "/engine/pause?replica=7")
-    assert answer.status_code == 404
-    assert answer.json()["error"]["param"] == "replica"
-
-
-def test_page_of_another_site_may_not_control_a_gateway(url: str) -> None:
-    answer = post(url, "/engine/pause", Origin="https://evil.example")
-    assert answer.json()["error"]["code"] == "cross_site"
-
-
-def test_replica_with_a_cluster_key_obeys_its_gateway_only(serve: Serve, gateway: Serve) -> None:
+def test_replica_with_a_cluster_key_obeys_its_gateway_only(serve, gateway):
     replica = serve(server={"cluster_key": "k3y"})
-    direct = post(replica.url, "/engine/pause")
-    assert (direct.status_code, direct.json()["error"]["code"]) == (403, "cluster_key")
+    assert refusal(post(replica.url, "/engine/pause")) == (403, "cluster_key")
     wrong = post(replica.url, "/engine/pause", **{"x-underglass-cluster-key": "other"})
     assert wrong.status_code == 403
     assert paused(replica) == [False]
@@ -219,18 +183,12 @@ def test_replica_with_a_cluster_key_obeys_its_gateway_only(serve: Serve, gateway
     assert paused(replica) == [True]
     with Feed(replica.url) as feed:
         feed.until_status(controls=False)
-    keyless = post(gateway(replica.url).url, "/engine/resume")
-    assert keyless.json()["error"]["code"] == "cluster_key"
+    without = gateway(replica.url).url
+    for headers in ({}, {"x-underglass-cluster-key": "k3y"}):  # a client's key is not passed on
+        assert refusal(post(without, "/engine/resume", **headers)) == (403, "cluster_key")
 
 
-def test_client_cannot_send_the_cluster_key_through_a_gateway(serve: Serve, gateway: Serve) -> None:
-    replica = serve(server={"cluster_key": "k3y"})
-    server = gateway(replica.url)
-    answer = post(server.url, "/engine/pause", **{"x-underglass-cluster-key": "k3y"})
-    assert answer.status_code == 403
-
-
-def test_sums_are_those_of_the_replicas(pair: Pair) -> None:
+def test_sums_are_those_of_the_replicas(pair):
     gateway, *replicas = pair
     with Feed(replicas[0].url) as one, Feed(replicas[1].url) as two:
         for number in range(4):
@@ -238,32 +196,13 @@ def test_sums_are_those_of_the_replicas(pair: Pair) -> None:
             answer = post(gateway.url, "/v1/completions", {"prompt": prompt, "max_tokens": 3})
             feed = one if answer.headers["x-underglass-replica"] == "0" else two
             feed.until_kind(RequestFinished)
-    with http(gateway.url) as client:
-        lines = client.get("/metrics").text.splitlines()
-    values = {
-        name: float(value)
-        for name, _, value in (line.rpartition(" ") for line in lines if not line.startswith("#"))
-    }
-    label = 'engine="0",model_name="alphabet"'
-    for metric in ("generation_tokens_total", "prompt_tokens_total"):
-        parts = [values[f'vllm:{metric}{{{label},replica="{id_}"}}'] for id_ in ("0", "1")]
-        assert values[f"cluster:{metric}{{{label}}}"] == sum(parts) > 0
+    values = {frozenset(labels): value for labels, value in metrics(gateway.url).items()}
+    for name in ("generation_tokens_total", "prompt_tokens_total"):
+        parts = [values[frozenset((f"vllm:{name}", id_))] for id_ in ("0", "1")]
+        assert values[frozenset([f"cluster:{name}"])] == sum(parts) > 0
     for id_, replica in zip(("0", "1"), replicas, strict=True):
-        with http(replica.url) as client:
-            own = client.get("/metrics").text.splitlines()
-        buckets = [line for line in own if line.startswith("vllm:time_to_first_token_seconds_")]
-        for bucket in buckets:
-            name, _, value = bucket.rpartition(" ")
-            head, _, labels = name.partition("{")
-            found = [
-                total
-                for other, total in values.items()
-                if other.startswith(head + "{")
-                and f'replica="{id_}"' in other
-                and all(part in other for part in labels.rstrip("}").split(","))
-            ]
-            assert found == [float(value)]
-    routed = [
-        value for name, value in values.items() if name.startswith("cluster:requests_routed_t")
-    ]
+        own = {labels for labels in metrics(replica.url).items() if "time_to_first" in labels[0][0]}
+        assert len(own) > 10
+        assert all(values[frozenset((*labels, id_))] == value for labels, value in own)
+    routed = [values[labels] for labels in values if "cluster:requests_routed_total" in labels]
     assert sum(routed) == len(read(cluster_trace(gateway.url)).decision_rows)

@@ -1,6 +1,5 @@
 """LMTP's messages on the wire, as LMQL's client sends and reads them."""
 
-import asyncio
 import json
 import re
 from pathlib import Path
@@ -9,19 +8,19 @@ from typing import Any
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from engine.core.log.vocabulary import RequestArrived, StepScheduled
+from engine.core.log.vocabulary import RequestArrived, RequestFinished, StepScheduled
 from server.api.lmtp.client import connect
 from server.api.lmtp.frames import CALLS
 from server.api.lmtp.interactive import PARAMETERS
 from tests.facts import assert_names
-from tests.server.harness import Serve, post, sse_data, trace
+from tests.server.harness import post, sse_data, trace
 from tests.server.lmtp.wire import Wire, letters
 
 A_TOKEN = {"token", "stream_id", "logprob", "finish_reason", "top_logprobs"}
 
 
 @pytest.mark.parametrize("path", ["/", "/lmtp"])
-def test_generate_answers_with_tokens_until_length(url: str, path: str) -> None:
+def test_generate_answers_with_tokens_until_length(url, path):
     with Wire(url, path) as wire:
         wire.generate(1, [120, 121], max_tokens=5)
         tokens = wire.tokens(1)
@@ -32,7 +31,7 @@ def test_generate_answers_with_tokens_until_length(url: str, path: str) -> None:
         assert token["top_logprobs"][str(token["token"])] == token["logprob"]
 
 
-def test_the_end_token_itself_is_sent_with_stop(url: str) -> None:
+def test_the_end_token_itself_is_sent_with_stop(url):
     with Wire(url) as wire:
         wire.generate(1, [ord("?")])
         tokens = wire.tokens(1)
@@ -43,7 +42,7 @@ def test_the_end_token_itself_is_sent_with_stop(url: str) -> None:
     assert tokens[5]["finish_reason"] == "stop"
 
 
-def test_score_echoes_exactly_what_is_scored_and_stops_with_the_last(url: str) -> None:
+def test_score_echoes_exactly_what_is_scored_and_stops_with_the_last(url):
     with Wire(url) as wire:
         wire.send("SCORE", model="any", prompt=[120], scored=[98, 99, 98], stream_id=1)
         tokens = wire.tokens(1)
@@ -52,7 +51,7 @@ def test_score_echoes_exactly_what_is_scored_and_stops_with_the_last(url: str) -
     assert all("top_logprobs" not in token for token in tokens)
 
 
-def test_many_streams_share_a_connection_and_each_keeps_its_order(url: str) -> None:
+def test_many_streams_share_a_connection_and_each_keeps_its_order(url):
     with Wire(url) as wire:
         for stream in range(40):
             wire.generate(stream, [ord("x")] * (stream + 1), max_tokens=10 + stream % 7)
@@ -60,13 +59,11 @@ def test_many_streams_share_a_connection_and_each_keeps_its_order(url: str) -> N
     assert texts == ["abcdefghijklmnop"[: 10 + stream % 7] for stream in reversed(range(40))]
 
 
-def test_streams_share_the_batch_with_http_and_are_in_the_log(serve: Serve) -> None:
+def test_streams_share_the_batch_with_http_and_are_in_the_log(serve):
     url = serve(paused=True).url
     with Wire(url, additional_headers={"X-Client": "Ada"}) as wire:
-        wire.generate(1, [120], max_tokens=3)
-        request = wire.next("MSG", 1, "request")["request"]
-        wire.generate(2, [121], max_tokens=3, user="Bo", priority=2)
-        wire.next("MSG", 2)
+        request = wire.queued(1, [120], max_tokens=3)["request"]
+        wire.queued(2, [121], max_tokens=3, user="Bo", priority=2)
         post(url, "/engine/resume")
         body = {"prompt": "z", "max_tokens": 3}
         assert sse_data(post(url, "/v1/completions", body).text)[-1]["full_text"] == "abc"
@@ -79,30 +76,25 @@ def test_streams_share_the_batch_with_http_and_are_in_the_log(serve: Serve) -> N
     assert [row.request for row in first.rows][:2] == [arrived[0].request, arrived[1].request]
 
 
-def test_a_label_may_be_part_of_the_address(serve: Serve) -> None:
+async def test_a_label_may_be_part_of_the_address(serve):
     """LMQL's client can send no header."""
     url = serve().url
     with Wire(url, "/?client=Ada") as wire:
-        wire.generate(1, [120], max_tokens=1)
-        wire.tokens(1)
+        wire.say(1, [120], max_tokens=1)
 
-    async def ask() -> None:
-        async with connect(url, label="Zoë 東京") as client:
-            _ = [one async for one in client.generate("x", max_tokens=1)]
-
-    asyncio.run(ask())
+    async with connect(url, label="Zoë 東京") as client:
+        _ = [one async for one in client.generate("x", max_tokens=1)]
     assert [one.label for one in trace(url).of(RequestArrived)] == ["Ada", "Zoë 東京"]
 
 
-def test_a_waiting_stream_reports_how_many_are_ahead_of_it(serve: Serve) -> None:
+def test_a_waiting_stream_reports_how_many_are_ahead_of_it(serve):
     url = serve(paused=True).url
     with Wire(url) as wire:
         for stream in range(3):
-            wire.generate(stream, [120], max_tokens=1)
-            assert wire.next("MSG", stream)["ahead"] == stream
+            assert wire.queued(stream, [120], max_tokens=1)["ahead"] == stream
 
 
-def test_text_prompts_give_text_pieces_without_the_stop_string(url: str) -> None:
+def test_text_prompts_give_text_pieces_without_the_stop_string(url):
     with Wire(url) as wire:
         wire.generate(1, "Once", stop="de")
         wire.send("SCORE", prompt="Once", scored=" up", stream_id=2)
@@ -113,18 +105,17 @@ def test_text_prompts_give_text_pieces_without_the_stop_string(url: str) -> None
 
 
 @pytest.mark.parametrize("prompt", [[None], [], ""])
-def test_an_empty_prompt_begins_with_bos(serve: Serve, prompt: object):
+def test_an_empty_prompt_begins_with_bos(serve, prompt):
     """LMQL sends `[null]` where its tokenizer knows no beginning of sequence."""
     url = serve().url
     with Wire(url) as wire:
-        wire.generate(1, prompt, max_tokens=2)
-        assert letters(wire.tokens(1)) == "ab"
+        assert wire.say(1, prompt, max_tokens=2) == "ab"
         wire.send("MODEL_INFO", stream_id=2)
         bos = wire.next("MSG", 2)["model_info"]["bos_id"]
     assert trace(url).of(RequestArrived)[0].prompt == [bos]
 
 
-def test_max_tokens_is_cut_to_what_fits(serve: Serve) -> None:
+def test_max_tokens_is_cut_to_what_fits(serve):
     """LMQL asks in chunks and does not know how much room is left."""
     url = serve(max_context=10).url
     with Wire(url) as wire:
@@ -132,12 +123,11 @@ def test_max_tokens_is_cut_to_what_fits(serve: Serve) -> None:
         tokens = wire.tokens(1)
         assert letters(tokens) == "abcd"
         assert tokens[-1]["finish_reason"] == "length"
-        wire.generate(2, [120] * 10, max_tokens=16)
-        assert wire.error(2)["param"] == "prompt"
+        assert wire.refused(2, [120] * 10, max_tokens=16)["param"] == "prompt"
 
 
 @pytest.mark.parametrize("path", ["/nowhere", "/health", "/page/live.css"])
-def test_a_websocket_to_an_unknown_path_gets_404(url: str, path: str) -> None:
+def test_a_websocket_to_an_unknown_path_gets_404(url, path):
     with pytest.raises(InvalidStatus) as refused, Wire(url, path):
         pass
     answer = refused.value.response
@@ -145,7 +135,7 @@ def test_a_websocket_to_an_unknown_path_gets_404(url: str, path: str) -> None:
     assert json.loads(answer.body)["error"]["code"] == "not_found"
 
 
-def test_a_websocket_that_was_refused_is_no_error_in_the_log(serve: Serve) -> None:
+def test_a_websocket_that_was_refused_is_no_error_in_the_log(serve):
     server = serve()
     for path, origin in (("/nowhere", server.url), ("/", "https://evil.example")):
         with pytest.raises(InvalidStatus):
@@ -175,7 +165,7 @@ WRONG = {  # a field of GENERATE, and values that it may not have
 
 
 @pytest.mark.parametrize("field", [*WRONG, "scored"])
-def test_what_is_wrong_ends_the_stream_and_names_the_field(url: str, field: str) -> None:
+def test_what_is_wrong_ends_the_stream_and_names_the_field(url, field):
     word = "SCORE" if field == "scored" else "GENERATE"
     for value in WRONG.get(field, (None, [], [100_000])):
         with Wire(url) as wire:
@@ -218,22 +208,20 @@ NOT_READ: list[tuple[str, int | None, str, str | None]] = [  # the frame, and it
     ("frame", "stream", "code", "param"), NOT_READ, ids=lambda one: str(one)[:20]
 )
 def test_a_frame_that_cannot_be_read_is_answered_and_the_connection_lives(
-    url: str, frame: str, stream: int | None, code: str, param: str | None
-) -> None:
+    url, frame, stream, code, param
+):
     """An error of a stream that can be told ends this stream."""
     with Wire(url) as wire:
         wire.socket.send(frame)
         error = wire.next("MSG" if stream is None else "TOKEN", stream)
         assert (error["code"], error.get("param")) == (code, param)
-        wire.generate(1, [120], max_tokens=2)
-        assert letters(wire.tokens(1)) == "ab"
+        assert wire.say(1, [120], max_tokens=2) == "ab"
 
 
-def test_a_number_in_use_is_refused_without_touching_its_stream(serve: Serve) -> None:
+def test_a_number_in_use_is_refused_without_touching_its_stream(serve):
     url = serve(paused=True).url
     with Wire(url) as wire:
-        wire.generate(1, [120], max_tokens=3)
-        wire.next("MSG", 1, "request")
+        wire.queued(1, [120], max_tokens=3)
         wire.generate(1, [121], max_tokens=5)
         error = wire.next("MSG", 1, "error")
         assert error["param"] == "stream_id"
@@ -242,38 +230,32 @@ def test_a_number_in_use_is_refused_without_touching_its_stream(serve: Serve) ->
         assert letters(wire.tokens(1)) == "abc"
 
 
-def test_a_full_queue_is_an_error_that_can_be_retried(serve: Serve) -> None:
+def test_a_full_queue_is_an_error_that_can_be_retried(serve):
     url = serve(paused=True, server={"max_waiting": 2}).url
     with Wire(url) as wire:
         for stream in (1, 2):
-            wire.generate(stream, [120], max_tokens=1)
-            wire.next("MSG", stream)
-        wire.generate(3, [120], max_tokens=1)
-        error = wire.error(3)
+            wire.queued(stream, [120], max_tokens=1)
+        error = wire.refused(3, [120], max_tokens=1)
         assert (error["code"], error["retry"]) == ("queue_full", True)
         assert error["retry_after"] >= 1
         post(url, "/engine/resume")
         assert letters(wire.tokens(1) + wire.tokens(2)) == "aa"
-        wire.generate(3, [120], max_tokens=1)
-        assert letters(wire.tokens(3)) == "a"
+        assert wire.say(3, [120], max_tokens=1) == "a"
 
 
-def test_a_cancelled_stream_sends_nothing_more_and_gives_everything_back(serve: Serve) -> None:
+def test_a_cancelled_stream_sends_nothing_more_and_gives_everything_back(serve):
     url = serve(paused=True).url
     with Wire(url) as wire:
-        wire.generate(1, [120], max_tokens=10)
-        wire.next("MSG", 1, "request")
+        wire.queued(1, [120], max_tokens=10)
         post(url, "/engine/step", {"steps": 3})
         wire.send("CANCEL", stream_id=1)
         wire.next("MSG", 1, "status")
         wire.send("CANCEL", stream_id=1)  # harmless
         wire.next("MSG", 1, "status")
         post(url, "/engine/resume")
-        wire.generate(2, [121], max_tokens=4)
-        assert letters(wire.tokens(2)) == "abcd"
+        assert wire.say(2, [121], max_tokens=4) == "abcd"
         assert [item for kind, item in wire.items if kind == "TOKEN"][3:] == []
-    ended = [line for line in trace(url).to_bytes().splitlines() if b"request_finished" in line]
-    assert [json.loads(line)["reason"] for line in ended] == ["abort", "length"]
+    assert [one.reason for one in trace(url).of(RequestFinished)] == ["abort", "length"]
 
 
 # The examples of docs/lmtp.md: what is sent there gets the answers that are printed there
@@ -303,7 +285,7 @@ def shape(item: dict[str, Any]) -> dict[str, Any]:
     return {name: value if name in SAID else kind_of(value) for name, value in item.items()}
 
 
-def test_every_example_is_answered_as_printed(url: str) -> None:
+def test_every_example_is_answered_as_printed(url):
     assert sum(line.startswith("<") for line in examples()) > 10
     with Wire(url) as wire:
         for line in examples():
@@ -319,7 +301,7 @@ def test_every_example_is_answered_as_printed(url: str) -> None:
                     assert set(item[field]) == set(told[field])
 
 
-def test_the_tables_name_every_command_and_field() -> None:
+def test_the_tables_name_every_command_and_field():
     rows = re.findall(r"^\| (`.*?) \|", DOCUMENT, re.MULTILINE)
     named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
     assert set(CALLS) <= named

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,25 +22,25 @@ from tests.server.shelf import Shelf, registry
 ENDLESS = 1 << 20  # tokens: no machine is so slow to abort a request that it could finish them
 
 
-def alphabet() -> Engine:
+def endless() -> Engine:
+    """An engine with room for them."""
     config = EngineConfig(block_size=64, max_kv_tokens=2 * ENDLESS)
     return Engine(AlphabetRunner(None), config, tokenizer=TOKENIZER)
 
 
-def test_the_engine_is_its_owners_again_afterwards() -> None:
+async def text(client: Client, prompt: str = "x", **fields: Any) -> str:
+    return "".join([token["text"] async for token in client.generate(prompt, **fields)])
+
+
+async def test_the_engine_is_its_owners_again_afterwards():
     """Whatever was still running is over, and the log holds all that happened."""
-    engine = alphabet()
+    engine = endless()
     log = engine.log
     before = engine.complete(["x"], SamplingParams(max_tokens=2))
-
-    async def run() -> list[str]:
-        async with in_process(engine, label="Ada") as client:
-            kept = [one["text"] async for one in client.generate("yy", max_tokens=3, keep="k")]
-            unread = client.generate("z", max_tokens=ENDLESS)
-            await anext(unread)
-            return kept
-
-    assert asyncio.run(run()) == ["a", "b", "c"]
+    async with in_process(engine, label="Ada") as client:
+        assert await text(client, prompt="yy", max_tokens=3, keep="k") == "abc"
+        unread = client.generate("z", max_tokens=ENDLESS)
+        await anext(unread)
     assert engine.log is log
     assert not engine.requests
     assert not engine.holds.live
@@ -52,22 +51,20 @@ def test_the_engine_is_its_owners_again_afterwards() -> None:
     assert after[0].text == before[0].text
 
 
-def test_a_client_that_stops_reading_early_ends_the_stream() -> None:
-    engine = alphabet()
-
-    async def run() -> None:
-        async with in_process(engine) as client:
-            async for one in client.generate("x", max_tokens=ENDLESS):
-                if one["text"] == "e":
-                    break
-            assert [one["text"] async for one in client.generate("y", max_tokens=1)] == ["a"]
-
-    asyncio.run(run())
+async def test_a_client_that_stops_reading_early_ends_the_stream():
+    engine = endless()
+    async with in_process(engine) as client:
+        async for one in client.generate("x", max_tokens=ENDLESS):
+            if one["text"] == "e":
+                break
+        while engine.requests:
+            await asyncio.sleep(0)
+        assert await text(client, max_tokens=1) == "a"
     assert [one.reason for one in engine.log.of(RequestFinished)].count("abort") == 1
 
 
-async def test_an_error_says_whether_trying_again_helps() -> None:
-    async with in_process(alphabet()) as client:
+async def test_an_error_says_whether_trying_again_helps():
+    async with in_process(endless()) as client:
         with pytest.raises(StreamError, match="max_tokens") as wrong:
             await anext(client.generate("x", max_tokens=0))
         with pytest.raises(StreamError, match="told to fail") as failed:
@@ -78,32 +75,20 @@ async def test_an_error_says_whether_trying_again_helps() -> None:
 
 
 @pytest.mark.parametrize("part", ["callback", "session"])
-def test_an_error_in_a_callback_or_in_the_session_is_raised_in_the_client(
-    part: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_error_in_a_callback_or_in_the_session_is_raised_in_the_client(part, monkeypatch):
     def fails(_text: object) -> None:
         raise ZeroDivisionError
-
-    async def run() -> None:
-        async with in_process(alphabet()) as client:
-            if part == "callback":
-                client.on_message = fails
-            await anext(client.generate("x"))
 
     if part == "session":
         monkeypatch.setattr(session, "split", fails)
     with pytest.raises(ZeroDivisionError):
-        asyncio.run(run())
+        async with in_process(endless()) as client:
+            if part == "callback":
+                client.on_message = fails
+            await anext(client.generate("x"))
 
 
-# Streams that name a model, with `--model auto`: it is loaded for them, and they learn of it
-
-
-async def text(client: Client, **fields: Any) -> str:
-    return "".join([token["text"] async for token in client.generate("x", **fields)])
-
-
-async def test_a_stream_reports_that_its_model_is_loading_while_others_run(shelf: Shelf) -> None:
+async def test_a_stream_reports_that_its_model_is_loading_while_others_run(shelf):
     async with registry(shelf) as models, client_of(models) as client:
         messages: list[dict[str, Any]] = []
         client.on_message = messages.append
@@ -120,7 +105,7 @@ async def test_a_stream_reports_that_its_model_is_loading_while_others_run(shelf
         assert [one["status"] for one in messages] == ["queued"]
 
 
-async def test_a_model_that_is_not_there_ends_the_stream(shelf: Shelf) -> None:
+async def test_a_model_that_is_not_there_ends_the_stream(shelf):
     async with registry(shelf) as models, client_of(models) as client:
         for ask in (text(client, model="../a"), client.model_info("d")):
             with pytest.raises(StreamError) as error:
@@ -128,7 +113,7 @@ async def test_a_model_that_is_not_there_ends_the_stream(shelf: Shelf) -> None:
             assert (error.value.code, error.value.retry) == ("model_not_found", False)
 
 
-async def test_a_buffer_outlives_its_model(shelf: Shelf) -> None:
+async def test_a_buffer_outlives_its_model(shelf):
     """After unloading and loading, the model computes the kept tokens again."""
 
     async with registry(shelf) as models, client_of(models) as client:
@@ -139,7 +124,7 @@ async def test_a_buffer_outlives_its_model(shelf: Shelf) -> None:
         await client.release("tale")
 
 
-async def test_a_buffer_is_of_one_model(shelf: Shelf) -> None:
+async def test_a_buffer_is_of_one_model(shelf):
     async with registry(shelf, limit=2) as models, client_of(models) as client:
         await text(client, model="a", max_tokens=20, keep="tale")
         with pytest.raises(StreamError) as error:
@@ -161,7 +146,7 @@ async def never(_frame: str) -> None:
     await asyncio.Event().wait()
 
 
-async def test_writes_block_while_the_client_does_not_read() -> None:
+async def test_writes_block_while_the_client_does_not_read():
     sent: list[str] = []
     reading = asyncio.Event()
 
@@ -190,37 +175,33 @@ async def test_writes_block_while_the_client_does_not_read() -> None:
     running.cancel()
 
 
-def test_items_keep_their_order_and_share_frames_of_their_kind() -> None:
-    async def test() -> list[str]:
-        sent: list[str] = []
+async def test_items_keep_their_order_and_share_frames_of_their_kind():
+    sent: list[str] = []
 
-        async def send(text: str) -> None:
-            sent.append(text)
+    async def send(text: str) -> None:
+        sent.append(text)
 
-        queue = SendQueue(send, stall_seconds=60)
-        for number, word in enumerate(["MSG", "TOKEN", "TOKEN", "MSG"]):
-            await queue.put(word, [b"%d" % number])
-        await queue.put("TOKEN", [ITEM] * 1000)
-        running = asyncio.create_task(queue.run())
-        while sum(text.count("x" * 998) for text in sent) < 1000:
-            await asyncio.sleep(0)
-        running.cancel()
-        return sent
-
-    sent = asyncio.run(test())
+    queue = SendQueue(send, stall_seconds=60)
+    for number, word in enumerate(["MSG", "TOKEN", "TOKEN", "MSG"]):
+        await queue.put(word, [b"%d" % number])
+    await queue.put("TOKEN", [ITEM] * 1000)
+    running = asyncio.create_task(queue.run())
+    while sum(text.count("x" * 998) for text in sent) < 1000:
+        await asyncio.sleep(0)
+    running.cancel()
     assert sent[:3] == ["MSG [0]", "TOKEN [1,2]", "MSG [3]"]
     assert all(len(text) < FRAME_BYTES + 2 * len(ITEM) for text in sent)
     assert sum(len(json.loads(split(text)[1])) for text in sent[3:]) == 1000
 
 
-async def test_a_client_that_takes_nothing_is_given_up() -> None:
+async def test_a_client_that_takes_nothing_is_given_up():
     queue = SendQueue(never, stall_seconds=0.01)
     await queue.put("TOKEN", [b"1"])
     with pytest.raises(TimeoutError):
         await queue.run()
 
 
-async def test_its_session_ends_with_everything_in_it(tmp_path: Path) -> None:
+async def test_its_session_ends_with_everything_in_it(tmp_path):
     async with registry(Shelf(tmp_path), stall_seconds=0.01) as models:
 
         async def frames():

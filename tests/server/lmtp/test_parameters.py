@@ -1,6 +1,5 @@
 """Every field of GENERATE reaches the engine, and log-probabilities are the real model's."""
 
-import asyncio
 import json
 from typing import Any
 
@@ -24,23 +23,12 @@ def engine() -> Engine:
     return Engine.load("bundled")
 
 
-def generate(url: str, **fields: Any) -> list[dict[str, Any]]:
-    async def run() -> list[dict[str, Any]]:
-        async with connect(url) as client:
-            return [one async for one in client.generate(PROMPT, **{"max_tokens": 12} | fields)]
-
-    return asyncio.run(run())
+async def generate(url: str, **fields: Any) -> list[dict[str, Any]]:
+    async with connect(url) as client:
+        return [one async for one in client.generate(PROMPT, **{"max_tokens": 12} | fields)]
 
 
-def score(url: str, prompt: Any, scored: Any) -> list[dict[str, Any]]:
-    async def run() -> list[dict[str, Any]]:
-        async with connect(url) as client:
-            return await client.score(prompt, scored)
-
-    return asyncio.run(run())
-
-
-def test_a_field_reaches_the_engine() -> None:
+def test_a_field_reaches_the_engine():
     """What it does there, the sampler's tests show."""
     others = {
         "top_logprobs": (3, {"logprobs": 3}),
@@ -61,9 +49,9 @@ def test_a_field_reaches_the_engine() -> None:
     assert sampling(logit_bias={"20": 1, "1536": 1})["logit_bias"] == {"20": 1}
 
 
-def test_the_tokens_and_their_logprobs_are_those_of_the_engine(url: str, engine: Engine) -> None:
+async def test_the_tokens_and_their_logprobs_are_those_of_the_engine(url, engine):
     [expected] = engine.complete([PROMPT], SamplingParams(max_tokens=12, logprobs=3))
-    tokens = generate(url, top_logprobs=3)
+    tokens = await generate(url, top_logprobs=3)
     assert [token["token"] for token in tokens] == expected.token_ids
     assert [token["logprob"] for token in tokens] == pytest.approx(expected.logprobs, abs=1e-4)
     for token, top in zip(tokens, expected.top_logprobs, strict=True):
@@ -71,19 +59,20 @@ def test_the_tokens_and_their_logprobs_are_those_of_the_engine(url: str, engine:
         assert token["top_logprobs"] == pytest.approx(theirs, abs=1e-4)
 
 
-def test_the_chosen_token_is_in_top_logprobs_also_if_it_is_not_likely(url: str) -> None:
-    for token in generate(url, temperature=5.0, seed=3, top_logprobs=0):
+async def test_the_chosen_token_is_in_top_logprobs_also_if_it_is_not_likely(url):
+    for token in await generate(url, temperature=5.0, seed=3, top_logprobs=0):
         assert token["top_logprobs"] == {str(token["token"]): token["logprob"]}
 
 
-def test_scores_are_those_of_the_engine(url: str, engine: Engine) -> None:
+async def test_scores_are_those_of_the_engine(url, engine):
     [expected] = engine.score([(PROMPT, " there was a fox")])
-    scored = score(url, PROMPT, " there was a fox")
+    async with connect(url) as client:
+        scored = await client.score(PROMPT, " there was a fox")
     assert [one["logprob"] for one in scored] == pytest.approx(expected, abs=1e-4)
     assert "".join(one["text"] for one in scored) == " there was a fox"
 
 
-def test_without_a_socket_the_messages_are_the_same(url: str, engine: Engine) -> None:
+async def test_without_a_socket_the_messages_are_the_same(url, engine):
     async def session(client: Any) -> list[Any]:
         messages: list[dict[str, Any]] = []
         client.on_message = messages.append
@@ -95,13 +84,10 @@ def test_without_a_socket_the_messages_are_the_same(url: str, engine: Engine) ->
         await client.release("tale")
         return [said, [one | {"request": 0} for one in messages]]
 
-    async def run() -> tuple[list[Any], list[Any]]:
-        async with connect(url) as client:
-            over_socket = await session(client)
-        async with in_process(Engine.load("bundled")) as client:
-            return over_socket, await session(client)
-
-    over_socket, in_memory = asyncio.run(run())
+    async with connect(url) as client:
+        over_socket = await session(client)
+    async with in_process(Engine.load("bundled")) as client:
+        in_memory = await session(client)
     for told in (over_socket, in_memory):  # measured on different batches: equal within rounding
         for one in (one for stream in told[0] for one in stream):
             one["logprob"] = round(one["logprob"], 3)

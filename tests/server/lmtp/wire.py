@@ -36,6 +36,23 @@ class Wire:
         payload = {"max_tokens": 16, "temperature": 0.0, "top_logprobs": 1} | fields
         self.send("GENERATE", model="any", prompt=prompt, stream_id=stream_id, **payload)
 
+    def say(self, stream_id: Any, prompt: Any, **fields: Any) -> str:
+        """Generate to the end; return the letters that the alphabet runner wrote."""
+        self.generate(stream_id, prompt, **fields)
+        return letters(self.tokens(stream_id))
+
+    def queued(self, stream_id: Any, prompt: Any, **fields: Any) -> dict[str, Any]:
+        """Generate; return the first message about it, which says that the stream is queued."""
+        self.generate(stream_id, prompt, **fields)
+        message = self.next("MSG", stream_id)
+        assert message["status"] == "queued"
+        return message
+
+    def refused(self, stream_id: Any, prompt: Any, **fields: Any) -> dict[str, Any]:
+        """Generate; return the error that the stream ends with."""
+        self.generate(stream_id, prompt, **fields)
+        return self.error(stream_id)
+
     def receive(self) -> list[tuple[str, dict[str, Any]]]:
         """The next frame's items, each with the frame's word."""
         word, content = self.socket.recv(TIMEOUT).split(" ", 1)

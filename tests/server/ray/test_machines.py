@@ -6,7 +6,6 @@ These start fifteen processes of Ray, so they run in `make soak`.
 import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import psutil
 import pytest
@@ -61,24 +60,20 @@ def server(
 
 
 @pytest.mark.usefixtures("machines")
-def test_join_without_the_token_is_rejected(address: str, tmp_path: Path) -> None:
+def test_join_without_the_token_is_rejected(address, tmp_path):
     arguments = ["serve", "--port", "0", "--replicas", "1", "--ray", address]
     done = run(*arguments, HOME=str(tmp_path))
     assert done.returncode == 2
     assert "RAY_AUTH_TOKEN_PATH" in done.stderr.splitlines()[-1]
 
 
-def test_each_machine_runs_a_replica(
-    server: BackgroundServer, machines: tuple[Machine, Machine]
-) -> None:
+def test_each_machine_runs_a_replica(server, machines):
     replicas = get(server.url, "/health")["replicas"]
     hosts = {one["url"].removeprefix("http://").partition(":")[0] for one in replicas.values()}
     assert hosts == {HEAD, SECOND}
 
 
-def test_requests_are_served_while_a_machine_dies(
-    server: BackgroundServer, machines: tuple[Machine, Machine]
-) -> None:
+def test_requests_are_served_while_a_machine_dies(server, machines):
     replicas = get(server.url, "/health")["replicas"]
     (dead,) = (id_ for id_, one in replicas.items() if SECOND in one["url"])
     statuses = []
@@ -97,9 +92,7 @@ def test_requests_are_served_while_a_machine_dies(
     assert set(statuses) == {200}
 
 
-def test_cluster_outlives_the_command(
-    server: BackgroundServer, machines: tuple[Machine, Machine]
-) -> None:
+def test_cluster_outlives_the_command(server, machines):
     replicas = servers_below(machines[0].process)
     assert len(replicas) == 1
     assert server.stop() == 0

@@ -37,7 +37,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BackgroundServe
         yield server
 
 
-def test_openai_sdk_gets_the_same_tokens_from_both_replicas(server: BackgroundServer) -> None:
+def test_openai_sdk_gets_the_same_tokens_from_both_replicas(server):
     texts = {}
     with sdk(server.url) as client:
         for _ in range(2):
@@ -49,12 +49,12 @@ def test_openai_sdk_gets_the_same_tokens_from_both_replicas(server: BackgroundSe
     assert texts["0"] == texts["1"] != ""
 
 
-def test_options_reach_the_replicas(server: BackgroundServer) -> None:
+def test_options_reach_the_replicas(server):
     replicas = get(server.url, "/health")["replicas"]
     assert {one["blocks"]["total"] for one in replicas.values()} == {2048 // 16}
 
 
-def test_every_socket_listens_on_loopback(server: BackgroundServer) -> None:
+def test_every_socket_listens_on_loopback(server):
     command = psutil.Process(server.process.pid)
     addresses = {
         one.laddr.ip.removeprefix("::ffff:")
@@ -65,7 +65,7 @@ def test_every_socket_listens_on_loopback(server: BackgroundServer) -> None:
     assert addresses == {"127.0.0.1"}
 
 
-def test_replica_takes_controls_from_its_gateway_only(server: BackgroundServer) -> None:
+def test_replica_takes_controls_from_its_gateway_only(server):
     replica = get(server.url, "/health")["replicas"]["0"]["url"]
     assert post(replica, "/engine/pause").status_code == 403
     assert post(server.url, "/engine/pause").status_code == 200
@@ -73,7 +73,7 @@ def test_replica_takes_controls_from_its_gateway_only(server: BackgroundServer) 
     post(server.url, "/engine/resume")
 
 
-def test_killed_replica_is_replaced(server: BackgroundServer) -> None:
+def test_killed_replica_is_replaced(server):
     processes = servers_below(psutil.Process(server.process.pid))
     with ClusterFeed(server.url) as feed, stream(server.url, "/v1/completions", LONG) as response:
         id_ = response.headers["x-underglass-replica"]
@@ -90,7 +90,7 @@ def test_killed_replica_is_replaced(server: BackgroundServer) -> None:
     wait_for(server.url, joined.replica, "1" if id_ == "0" else "0")
 
 
-def test_load_adds_a_replica_that_is_used(server: BackgroundServer) -> None:
+def test_load_adds_a_replica_that_is_used(server):
     before = set(get(server.url, "/health")["replicas"])
     short = {"prompt": "x", "max_tokens": 1}
     post(server.url, "/engine/pause")
@@ -106,7 +106,7 @@ def test_load_adds_a_replica_that_is_used(server: BackgroundServer) -> None:
     assert {one.status_code for one in answers} == {200}
 
 
-def test_sigterm_drains_and_leaves_no_process(server: BackgroundServer) -> None:
+def test_sigterm_drains_and_leaves_no_process(server):
     command = psutil.Process(server.process.pid)
     processes = command.children(recursive=True)
     token = Path(processes[0].environ()["RAY_AUTH_TOKEN_PATH"])
@@ -127,15 +127,12 @@ def test_sigterm_drains_and_leaves_no_process(server: BackgroundServer) -> None:
     assert not token.parent.exists()
 
 
-# How many replicas a load needs. That Serve acts on it: `test_replicas.py`
-
-
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Ray's own, when it is imported
 @pytest.mark.parametrize(
     ("unfinished", "wanted"),
     [({}, 0), ({"a": 0.0}, 0), ({"a": 8.0}, 1), ({"a": 8.5, "b": 7.5}, 2), ({"a": 24.5}, 4)],
 )
-def test_every_request_has_a_place_in_a_batch(unfinished: dict[str, float], wanted: int) -> None:
+def test_every_request_has_a_place_in_a_batch(unfinished, wanted):
     from server.gateway.ray_replica import replicas_for_load
 
     config = SimpleNamespace(get_target_ongoing_requests=lambda: 8)
