@@ -57,7 +57,7 @@ async function showInPerfetto({
     await openInPerfetto(trace, about?.title ?? "Underglass");
   } catch (error) {
     const { message } = error as Error;
-    root.append(h("p", { class: "note no-trace", role: "alert" }, message));
+    root.append(h("p.note.no-trace", { role: "alert" }, message));
   }
 }
 

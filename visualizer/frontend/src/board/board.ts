@@ -222,7 +222,7 @@ export class Board extends Shell {
     const actions = actionsOf(this, NAMES);
     this.controls = buildControls(actions);
     this.slider = new StepSlider((step) => this.goTo(step));
-    this.bar = h("div", { class: "bar", hidden: true }, this.slider.element);
+    this.bar = h("div.bar", { hidden: true }, this.slider.element);
     this.help = buildHelp(() => this.toggleHelp());
     this.search = new SearchBox(this);
     this.link = new LinkBox(this);
@@ -235,16 +235,14 @@ export class Board extends Shell {
       h("div", { class: `column ${name}` }, ...names.map((one) => this.parts[one]?.element));
     const right = column("right", "blocks", "scheduler");
     if (!alone) this.parts.blocks?.element.prepend(this.seats.element);
-    this.grid = h("div", { class: "grid" }, column("left", "timeline", "tree"), right);
+    this.grid = h("div.grid", column("left", "timeline", "tree"), right);
     const { tokens, experts, waterfall } = this.parts;
     for (const panel of [tokens, experts, waterfall]) if (panel) this.grid.append(panel.element);
-    this.knowledge = h("section", { class: "knowledge", "aria-label": "What this log knows" });
+    this.knowledge = h("section.knowledge", { "aria-label": "What this log knows" });
     const boxes = [this.search.element, this.link.element, this.postcard.element, this.help];
     const heading = aboutNodes(alone ? null : this.about);
     this.moments = new MomentsBox(actions.moment);
-    const lead = alone
-      ? this.sentence
-      : h("div", { class: "lead" }, this.sentence, this.moments.element);
+    const lead = alone ? this.sentence : h("div.lead", this.sentence, this.moments.element);
     this.summary = new SummaryPanel((slo) => store.set({ slo }));
     boxes.push(this.summary.box);
     const summary = alone ? [] : [this.summary.element];
@@ -435,9 +433,7 @@ export class Board extends Shell {
     panel?.element.toggleAttribute("data-lacks", !!words);
     if (!panel || !words) return;
     this.shown = this.shown.filter((one) => one !== panel);
-    panel.element.append(
-      h("div", { class: "lacks" }, h("h2", {}, title), h("p", { class: "note muted" }, words)),
-    );
+    panel.element.append(h("div.lacks", h("h2", title), h("p.note.muted", words)));
   }
 
   context(): BoardContext {

@@ -20,14 +20,14 @@ export function buildControls(act: Actions) {
   const speed = button("speed", "Speed, in steps per second", "", () => act.faster());
   const help = button("help", "Keys and mouse ( ? )", "?", act.help);
   const left = h(
-    "div",
-    { class: "controls", role: "toolbar", "aria-label": "Playback" },
+    "div.controls",
+    { role: "toolbar", "aria-label": "Playback" },
     back,
     play,
     forward,
     speed,
   );
-  const right = h("div", { class: "controls right" }, help);
+  const right = h("div.controls.right", help);
   return {
     elements: [left, right],
     show({
@@ -70,21 +70,21 @@ export function buildFoot(act: Actions) {
     ["help", "Keys and mouse", "?", act.help],
   ];
   const buttons = entries.map(([act_, name, key, does]) => {
-    const element = h("button", { type: "button", "data-act": act_ }, name, " ", h("kbd", {}, key));
+    const element = h("button", { "data-act": act_ }, name, " ", h("kbd", key));
     element.addEventListener("click", does);
     return element;
   });
-  return h("div", { class: "foot", role: "toolbar", "aria-label": "Tools" }, ...buttons);
+  return h("div.foot", { role: "toolbar", "aria-label": "Tools" }, ...buttons);
 }
 
 /** The step slider of a panel that is shown without the timeline. */
 export class StepSlider {
   input = h("input", { type: "range", step: 1, "aria-label": "Step" });
-  words = h("span", { class: "muted" });
+  words = h("span.muted");
   element: HTMLLabelElement;
 
   constructor(goTo: (step: number) => void) {
-    this.element = h("label", {}, this.input, this.words);
+    this.element = h("label", this.input, this.words);
     this.input.addEventListener("input", () => goTo(Number(this.input.value)));
   }
 
@@ -96,11 +96,7 @@ export class StepSlider {
 
 /** `act` identifies the button in `data-act`, for tests and embedding pages. */
 function button(act: string, title: string, content: Node | string, onClick: () => void) {
-  const element = h(
-    "button",
-    { type: "button", "data-act": act, title, "aria-label": title },
-    content,
-  );
+  const element = h("button", { "data-act": act, title, "aria-label": title }, content);
   element.addEventListener("click", onClick);
   return element;
 }

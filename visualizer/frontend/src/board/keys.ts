@@ -124,16 +124,16 @@ export function buildHelp(
   keys: [key: string, what: string][] = KEYS,
   mouse: [key: string, what: string][] = MOUSE,
 ) {
-  const done = h("button", { type: "button" }, "Close");
+  const done = h("button", "Close");
   done.addEventListener("click", close);
   const list = (rows: [key: string, what: string][]) =>
-    h("dl", {}, ...rows.flatMap(([key, what]) => [h("dt", {}, key), h("dd", {}, what)]));
+    h("dl", ...rows.flatMap(([key, what]) => [h("dt", key), h("dd", what)]));
   return h(
-    "div",
-    { class: "box help", role: "dialog", "aria-label": "Keys and mouse", hidden: true },
-    h("strong", {}, "Keys"),
+    "div.box.help",
+    { role: "dialog", "aria-label": "Keys and mouse", hidden: true },
+    h("strong", "Keys"),
     list(keys),
-    h("strong", {}, "Mouse"),
+    h("strong", "Mouse"),
     list(mouse),
     done,
   );

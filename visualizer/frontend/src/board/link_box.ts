@@ -6,15 +6,15 @@ import type { Board } from "./board.ts";
 export class LinkBox {
   board: Board;
   input = h("input", { type: "text", readonly: true, "aria-label": "This view" });
-  copy = h("button", { type: "button" }, "Copy");
-  status = h("span", { class: "muted", role: "status" });
+  copy = h("button", "Copy");
+  status = h("span.muted", { role: "status" });
   element: HTMLDivElement;
 
   constructor(board: Board) {
     this.board = board;
     this.element = h(
-      "div",
-      { class: "box link", role: "dialog", "aria-label": "Link to this view", hidden: true },
+      "div.box.link",
+      { role: "dialog", "aria-label": "Link to this view", hidden: true },
       this.input,
       this.copy,
       this.status,

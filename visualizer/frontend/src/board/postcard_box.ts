@@ -87,7 +87,7 @@ export function cardOf(board: Board): Card {
 
 export class PostcardBox {
   board: Board;
-  picture = h("img", {});
+  picture = h("img");
   first: HTMLButtonElement;
   bar = h("progress", { max: 1, value: 0, "aria-label": "Drawing the GIF", hidden: true });
   gif: HTMLButtonElement;
@@ -98,25 +98,20 @@ export class PostcardBox {
   constructor(board: Board) {
     this.board = board;
     const button = (format: string, act: () => void) => {
-      const element = h("button", { type: "button", "data-format": format }, format.toUpperCase());
+      const element = h("button", { "data-format": format }, format.toUpperCase());
       element.addEventListener("click", act);
       return element;
     };
-    const close = h("button", { type: "button" }, "Close");
+    const close = h("button", "Close");
     close.addEventListener("click", () => this.close());
     this.first = button("svg", () => this.save("svg", this.svg));
     this.gif = button("gif", () => this.saveGif());
     const buttons = [this.first, " ", button("png", () => this.savePng()), " ", this.gif, " "];
     this.element = h(
-      "div",
-      {
-        class: "box postcard",
-        role: "dialog",
-        "aria-label": "Postcard of this step",
-        hidden: true,
-      },
+      "div.box.postcard",
+      { role: "dialog", "aria-label": "Postcard of this step", hidden: true },
       this.picture,
-      h("p", {}, "Save as ", ...buttons, this.bar, " ", close),
+      h("p", "Save as ", ...buttons, this.bar, " ", close),
     );
   }
 

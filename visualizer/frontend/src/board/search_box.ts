@@ -21,7 +21,7 @@ export class SearchBox {
     spellcheck: "false",
   });
   list = h("ul", { role: "listbox", "aria-label": "Results", hidden: true });
-  count = h("p", { class: "muted", role: "status" });
+  count = h("p.muted", { role: "status" });
   element: HTMLDivElement;
   /** The search that goes on. */
   searching!: Generator<Found | null> | null;
@@ -32,8 +32,8 @@ export class SearchBox {
   constructor(board: Board) {
     this.board = board;
     this.element = h(
-      "div",
-      { class: "search", role: "search", hidden: true },
+      "div.search",
+      { role: "search", hidden: true },
       this.input,
       this.count,
       this.list,
@@ -121,9 +121,9 @@ export class SearchBox {
     const item = h(
       "li",
       { role: "option", id: `${this.list.id}-${this.found.length - 1}`, "data-kind": found.kind },
-      h("span", { class: "kind muted" }, found.kind),
-      h("span", { class: "what" }, who ? label(who) : null, found.text.replace(/\n/g, "⏎")),
-      h("span", { class: "muted" }, `step ${found.step}`),
+      h("span.kind.muted", found.kind),
+      h("span.what", who ? label(who) : null, found.text.replace(/\n/g, "⏎")),
+      h("span.muted", `step ${found.step}`),
     );
     this.list.append(item);
     if (this.found.length === 1) this.point(0);
@@ -167,5 +167,5 @@ export class SearchBox {
 
 /** A request's name with its swatch, without a button because it is part of an option. */
 function label(button: HTMLElement) {
-  return h("b", { class: "chip" }, ...button.childNodes);
+  return h("b.chip", ...button.childNodes);
 }

@@ -31,9 +31,9 @@ export function buildSheet(
     "aria-label": label,
     "data-lm-suppress-shortcuts": "true",
     "data-ready": "false",
-    "data-only": "", // so that the style of a board with one panel does not apply
+    "data-only": "",
   });
-  root.append(h("style", {}, boardCss + css));
+  root.append(h("style", boardCss + css));
   const sheet: Sheet = {
     root,
     theme: dress(root, fixed ?? themeName()),

@@ -17,8 +17,7 @@ export class Shell {
   /** The width in CSS pixels that the layout fits; 0: there is none yet. */
   laidOutFor = 0;
   signal: AbortSignal;
-  root = h("div", {
-    class: "underglass",
+  root = h("div.underglass", {
     tabindex: "0",
     role: "group",
     "aria-label": "Board",
@@ -32,7 +31,7 @@ export class Shell {
   /** `theme` overrides the host's; the element is removed when `signal` aborts. */
   constructor(host: Element, { signal, theme }: { signal: AbortSignal; theme?: ThemeName }) {
     this.signal = signal;
-    this.root.append(h("style", {}, css));
+    this.root.append(h("style", css));
     host.append(this.root);
     signal.addEventListener("abort", () => this.root.remove());
     this.fixedTheme = theme;
@@ -53,8 +52,8 @@ export class Shell {
   showMessage(kind: "loading" | "error" | "empty" | "waiting", ...nodes: (Node | string)[]) {
     this.message?.remove();
     this.message = h(
-      "div",
-      { class: "message", "data-message": kind, role: kind === "error" ? "alert" : "status" },
+      "div.message",
+      { "data-message": kind, role: kind === "error" ? "alert" : "status" },
       ...nodes,
     );
     this.root.style.setProperty("--px", "1px");
@@ -88,6 +87,4 @@ export class Shell {
 
 /** The title and caption of a log that has them. */
 export const aboutNodes = (about: About | null | undefined) =>
-  about?.title
-    ? [h("h2", { class: "title" }, about.title), h("p", { class: "caption" }, about.caption)]
-    : [];
+  about?.title ? [h("h2.title", about.title), h("p.caption", about.caption)] : [];

@@ -150,7 +150,7 @@ export class ClusterBoard {
       onTheme: () => this.redraw(),
     });
     this.root.tabIndex = 0;
-    this.root.append(h("style", {}, css));
+    this.root.append(h("style", css));
     this.tooltip = new Tooltip(this.root);
   }
 
@@ -233,18 +233,18 @@ export class ClusterBoard {
   }
 
   #build() {
-    this.sentence = h("p", { class: "sentence" });
+    this.sentence = h("p.sentence");
     this.summary = new ClusterSummary();
     this.router = h("canvas", { role: "img" });
     this.routerPainter = new CanvasPainter(this.router);
-    this.folded = h("p", { class: "muted folded" });
-    this.axisCanvas = h("canvas", { "aria-hidden": "true", class: "axis" });
+    this.folded = h("p.muted.folded");
+    this.axisCanvas = h("canvas.axis", { "aria-hidden": "true" });
     this.axisPainter = new CanvasPainter(this.axisCanvas);
     this.path = new PathOverlay(this);
-    this.lanes = h("div", { class: "groups" });
+    this.lanes = h("div.groups");
     this.picture = h(
-      "div",
-      { class: "picture", role: "group", "aria-label": "Router and lanes" },
+      "div.picture",
+      { role: "group", "aria-label": "Router and lanes" },
       this.router,
       this.folded,
       this.lanes,
@@ -253,21 +253,19 @@ export class ClusterBoard {
     );
     this.decision = new DecisionPanel(this);
     this.agreement = new AgreementPanel(this);
-    this.replicas = h("div", { class: "replicas" });
+    this.replicas = h("div.replicas");
     this.forms = new FormsPanel(this);
     const right = h(
-      "div",
-      { class: "column" },
+      "div.column",
       this.decision.element,
       this.agreement.element,
       this.forms.element,
     );
-    this.grid = h("div", { class: "two" }, this.picture, right);
+    this.grid = h("div.two", this.picture, right);
     this.keys = bindClusterKeys(this);
-    this.one = h("div", { class: "one", hidden: true });
+    this.one = h("div.one", { hidden: true });
     this.all = h(
-      "div",
-      { class: "all" },
+      "div.all",
       ...aboutNodes(this.about),
       this.summary.element,
       this.sentence,
@@ -311,7 +309,7 @@ export class ClusterBoard {
     });
     this.replicas?.replaceChildren(
       ...boards.map((_, i) =>
-        h("div", { class: "side" }, this.sides[2 * i].element, this.sides[2 * i + 1].element),
+        h("div.side", this.sides[2 * i].element, this.sides[2 * i + 1].element),
       ),
     );
     this.#stale = true;
@@ -444,18 +442,11 @@ export class ClusterBoard {
     if (!replica.hasSteps || !one || !all) return;
     this.#ends = new AbortController();
     const { signal } = this.#ends;
-    const back = h(
-      "button",
-      { type: "button", class: "back", "data-act": "all-replicas" },
-      "← All replicas",
-    );
+    const back = h("button.back", { "data-act": "all-replicas" }, "← All replicas");
     const words = `Replica ${replica.id}; its steps, times and request ids are its own`;
     back.addEventListener("click", () => this.closeReplica());
-    const host = h("div", {});
-    one.replaceChildren(
-      h("p", { class: "way-back" }, back, h("span", { class: "muted" }, words)),
-      host,
-    );
+    const host = h("div");
+    one.replaceChildren(h("p.way-back", back, h("span.muted", words)), host);
     one.hidden = false;
     all.hidden = true;
     this.root.dataset.replica = replica.id;
@@ -609,8 +600,8 @@ export class ClusterBoard {
   showMessage(kind: "loading" | "error" | "empty" | "waiting", ...nodes: (Node | string)[]) {
     this.message?.remove();
     this.message = h(
-      "div",
-      { class: "message", "data-message": kind, role: kind === "error" ? "alert" : "status" },
+      "div.message",
+      { "data-message": kind, role: kind === "error" ? "alert" : "status" },
       ...nodes,
     );
     this.root.append(this.message);

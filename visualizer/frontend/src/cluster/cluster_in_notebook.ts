@@ -45,7 +45,7 @@ export async function clusterInNotebook({ model: traits, el, signal }: Widget) {
   if (!log.byteLength) {
     const words =
       "The notebook does not contain this log, because it is too large. Run the cell again.";
-    board.showMessage("empty", h("p", {}, words));
+    board.showMessage("empty", h("p", words));
     return;
   }
   const [at, request] = [traits.get("at"), traits.get("request")];

@@ -68,20 +68,14 @@ export function bindClusterKeys(board: ClusterBoard) {
   };
   bindKeys(board.root, keys, board.signal, () => !board.showsOne);
   const button = (name: string, words: string, key: string, does: () => void) => {
-    const element = h(
-      "button",
-      { type: "button", "data-act": name },
-      words,
-      " ",
-      h("kbd", {}, key),
-    );
+    const element = h("button", { "data-act": name }, words, " ", h("kbd", key));
     element.addEventListener("click", does);
     return element;
   };
   const play = button("play", "Play", "space", act.play);
   const foot = h(
-    "div",
-    { class: "foot", role: "toolbar", "aria-label": "Tools" },
+    "div.foot",
+    { role: "toolbar", "aria-label": "Tools" },
     play,
     button("previous", "Previous decision", "↑", () => act.neighbour(-1)),
     button("next", "Next decision", "↓", () => act.neighbour(1)),

@@ -7,16 +7,11 @@ import { clusterFacts } from "./cluster_facts.ts";
 import type { ClusterModel } from "./cluster_model.ts";
 
 export class ClusterSummary {
-  cells = h("div", {
-    class: "cells",
-    tabindex: "0",
-    role: "group",
-    "aria-label": "The run",
-  });
+  cells = h("div.cells", { tabindex: "0", role: "group", "aria-label": "The run" });
   element: HTMLDivElement;
 
   constructor() {
-    this.element = h("div", { class: "summary" }, this.cells);
+    this.element = h("div.summary", this.cells);
   }
 
   write(model: ClusterModel) {
@@ -58,9 +53,4 @@ export class ClusterSummary {
 }
 
 const cell = (name: string, bold: string, rest: string = "") =>
-  h(
-    "div",
-    { class: "cell" },
-    h("span", { class: "name" }, name),
-    h("span", { class: "value" }, h("strong", {}, bold), rest && ` ${rest}`),
-  );
+  h("div.cell", h("span.name", name), h("span.value", h("strong", bold), rest && ` ${rest}`));

@@ -97,7 +97,7 @@ class ClusterComparison {
   pairs: Pair[];
   sheet: Sheet;
   theme: "light" | "dark" | undefined;
-  host = h("div", { class: "run", hidden: true });
+  host = h("div.run", { hidden: true });
   /** Each with its pair. */
   bars: { painter: CanvasPainter; pair: Pair }[] = [];
   both: HTMLDivElement;
@@ -124,22 +124,22 @@ class ClusterComparison {
       onTheme: () => this.draw(),
     });
     this.theme = theme;
-    this.both = h("div", { class: "both" }, ...this.#tables());
+    this.both = h("div.both", ...this.#tables());
     const entries = [
       ["both", "Both"],
       [0, labelOf(names[0], models[0].router)],
       [1, labelOf(names[1], models[1].router)],
     ] as ["both" | 0 | 1, string][];
     this.buttons = entries.map(([shows, words]) => {
-      const button = h("button", { type: "button", "data-act": `show-${shows}` }, words);
+      const button = h("button", { "data-act": `show-${shows}` }, words);
       button.addEventListener("click", () => this.show(shows));
       return { shows, button };
     });
     const { root } = this.sheet;
     root.append(
-      h("style", {}, css),
-      h("p", { class: "sentence" }, this.verdict),
-      h("div", { class: "foot switch" }, ...this.buttons.map(({ button }) => button)),
+      h("style", css),
+      h("p.sentence", this.verdict),
+      h("div.foot.switch", ...this.buttons.map(({ button }) => button)),
       this.both,
       this.host,
     );
@@ -230,18 +230,14 @@ class ClusterComparison {
       row.setAttribute("data-moved", `${isMoved}`);
       const canvas = h("canvas", { "aria-hidden": "true" });
       this.bars.push({ painter: new CanvasPainter(canvas), pair });
-      row.append(h("td", {}, canvas));
+      row.append(h("td", canvas));
     });
     const totals = table("Totals", ["", a, b], clusterTotals(this.models));
     totals.querySelector("thead th")?.replaceChildren("figure");
     totals.classList.add("totals");
     return [
       totals,
-      h(
-        "div",
-        { class: "scroll", tabindex: "0", role: "group", "aria-label": "Requests" },
-        requests,
-      ),
+      h("div.scroll", { tabindex: "0", role: "group", "aria-label": "Requests" }, requests),
     ];
   }
 

@@ -42,8 +42,8 @@ export class LiveCluster {
   onChange: (live: LiveCluster) => void;
   limit: number;
   words = h("span", { role: "status" });
-  note = h("span", { class: "muted", role: "status" });
-  button = h("button", { type: "button" });
+  note = h("span.muted", { role: "status" });
+  button = h("button");
 
   /** `rejoin()` asks the feed for a new beginning; `onChange(live)` is called after every change. */
   constructor(
@@ -60,8 +60,8 @@ export class LiveCluster {
     this.limit = limit;
     this.button.addEventListener("click", () => this.follow(!this.following));
     const mark = h("i", { "aria-hidden": "true" });
-    board.root.append(h("style", {}, css));
-    board.root.append(h("div", { class: "live" }, mark, this.words, this.note, this.button));
+    board.root.append(h("style", css));
+    board.root.append(h("div.live", mark, this.words, this.note, this.button));
     board.onChange = ({ at }) => {
       if (this.following && at !== Math.round(this.#followed)) this.follow(false);
     };
@@ -165,8 +165,7 @@ export class LiveCluster {
     if (isEmpty) {
       const count = model.replicas.length;
       const words = `${count} ${count === 1 ? "replica has" : "replicas have"} joined. The board appears as soon as a request arrives.`;
-      if (!board.model)
-        board.showMessage("waiting", h("h2", {}, "No requests yet."), h("p", {}, words));
+      if (!board.model) board.showMessage("waiting", h("h2", "No requests yet."), h("p", words));
       this.#update();
       return;
     }

@@ -57,7 +57,7 @@ export async function loadCluster(
   log: ArrayBufferView,
   opening: ClusterOpening,
 ) {
-  board.showMessage("loading", h("p", { class: "muted" }, "Reading the log"));
+  board.showMessage("loading", h("p.muted", "Reading the log"));
   const model = new ClusterModel();
   let error = null;
   try {
@@ -76,22 +76,21 @@ export async function loadCluster(
     board.open(model, opening);
     if (!error) return;
     const words = `${where} cannot be used: ${(error as LogError).reason ?? error.message}. The board shows what came before it.`;
-    board.root.prepend(h("p", { class: "note reading", role: "alert" }, words));
+    board.root.prepend(h("p.note.reading", { role: "alert" }, words));
     board.root.dataset.error = `${(error as LogError).line ?? ""}`;
   } else if (error)
     board.showMessage(
       "error",
-      h("h2", {}, `${where} cannot be used.`),
-      h("p", {}, (error as LogError).reason ?? error.message),
+      h("h2", `${where} cannot be used.`),
+      h("p", (error as LogError).reason ?? error.message),
     );
   else {
     const count = model.replicas.length;
     board.showMessage(
       "empty",
-      h("h2", {}, "There is nothing to show yet."),
+      h("h2", "There is nothing to show yet."),
       h(
         "p",
-        {},
         `${count} ${count === 1 ? "replica has" : "replicas have"} joined, and no request was routed.`,
       ),
     );

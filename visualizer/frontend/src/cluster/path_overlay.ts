@@ -19,7 +19,7 @@ const FLAG = 16; // px
 
 export class PathOverlay {
   cluster: ClusterBoard;
-  canvas = h("canvas", { class: "path", "aria-hidden": "true" });
+  canvas = h("canvas.path", { "aria-hidden": "true" });
   painter: CanvasPainter;
 
   constructor(cluster: ClusterBoard) {

@@ -30,12 +30,8 @@ export class ReplicaGroup {
   cluster: ClusterBoard;
   replica: Replica;
   board: ReplicaBoard;
-  name = h("button", {
-    type: "button",
-    "data-act": "open-replica",
-    title: "Open the board of this replica",
-  });
-  seats = h("span", { class: "count" });
+  name = h("button", { "data-act": "open-replica", title: "Open the board of this replica" });
+  seats = h("span.count");
   evictions = h("canvas", { role: "img" });
   lanes = h("canvas", { role: "img" });
   band = h("canvas", { role: "img" });
@@ -52,12 +48,12 @@ export class ReplicaGroup {
     this.replica = replica;
     this.board = new ReplicaBoard(cluster, replica);
     this.name.addEventListener("click", () => cluster.openReplica(replica));
-    this.spacer = h("div", {}, this.lanes);
-    this.scroller = h("div", { class: "lanes" }, this.spacer);
+    this.spacer = h("div", this.lanes);
+    this.scroller = h("div.lanes", this.spacer);
     this.element = h(
-      "section",
-      { class: "replica", "aria-label": `Replica ${replica.id}`, "data-replica": replica.id },
-      h("h2", {}, this.evictions, h("span", {}, this.name, this.seats)),
+      "section.replica",
+      { "aria-label": `Replica ${replica.id}`, "data-replica": replica.id },
+      h("h2", this.evictions, h("span", this.name, this.seats)),
       this.scroller,
       this.band,
     );

@@ -22,8 +22,8 @@ export class ReplicaMap {
   grid: MiniGrid | null = null;
   board: ReplicaBoard;
   canvas = h("canvas", { role: "img" });
-  words = h("span", { class: "count" });
-  moved = h("canvas", { class: "moved", role: "img" });
+  words = h("span.count");
+  moved = h("canvas.moved", { role: "img" });
   element: HTMLElement;
   painter: CanvasPainter;
   movedPainter: CanvasPainter;
@@ -32,9 +32,9 @@ export class ReplicaMap {
     this.board = board;
     const { id } = board.replica;
     this.element = h(
-      "section",
-      { class: "blocks", "aria-label": `KV blocks of replica ${id}`, "data-replica": id },
-      h("h2", {}, "KV blocks", this.words),
+      "section.blocks",
+      { "aria-label": `KV blocks of replica ${id}`, "data-replica": id },
+      h("h2", "KV blocks", this.words),
       this.canvas,
       this.moved,
     );

@@ -19,7 +19,7 @@ export async function watchClusterInNotebook({ model, el, signal, host }: Widget
   const patience = setTimeout(() => {
     const words =
       "The kernel does not answer. It is busy, or this is a saved notebook. Run the cell again to watch the gateway.";
-    board.showMessage("waiting", h("p", {}, words));
+    board.showMessage("waiting", h("p", words));
   }, PATIENCE);
   const hear = (message: any) => {
     clearTimeout(patience);

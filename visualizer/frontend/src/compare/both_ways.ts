@@ -21,8 +21,8 @@ export class BothWays {
   partnerOf: PartnerOf;
   steps: number[];
   step: number;
-  title = h("h2", {});
-  where = h("span", { class: "muted", role: "status" });
+  title = h("h2");
+  where = h("span.muted", { role: "status" });
   back: HTMLButtonElement;
   on: HTMLButtonElement;
   canvases: HTMLCanvasElement[];
@@ -57,19 +57,19 @@ export class BothWays {
     this.words = models.map((_, side) => h("p", { "data-side": side }));
     const runs = models.map(({ settings }, side) =>
       h(
-        "div",
-        { class: "way", "data-side": side },
-        h("p", { class: "whose" }, h("strong", {}, names[side]), capacity(names[side], settings)),
+        "div.way",
+        { "data-side": side },
+        h("p.whose", h("strong", names[side]), capacity(names[side], settings)),
         this.canvases[side],
         this.words[side],
       ),
     );
     this.element = h(
-      "section",
-      { class: "ways", "aria-label": "The decision in both runs" },
+      "section.ways",
+      { "aria-label": "The decision in both runs" },
       this.title,
-      h("div", { class: "pair" }, ...runs),
-      h("p", { class: "turn" }, this.back, this.on, this.where),
+      h("div.pair", ...runs),
+      h("p.turn", this.back, this.on, this.where),
     );
   }
 
@@ -85,7 +85,7 @@ export class BothWays {
   }
 
   #button(sign: string, title: string, by: -1 | 1, goTo: (step: number) => void) {
-    const button = h("button", { type: "button", title, "aria-label": title }, sign);
+    const button = h("button", { title, "aria-label": title }, sign);
     button.addEventListener("click", () => {
       this.step = this.steps[this.steps.indexOf(this.step) + by];
       goTo(this.step);
@@ -136,5 +136,5 @@ export class BothWays {
 /** " 40 blocks" in muted words, unless the run's name says so. */
 function capacity(name: string, { num_blocks: blocks }: { num_blocks: number }) {
   const words = plural(blocks, "block");
-  return name.includes(words) ? null : h("span", { class: "muted" }, ` ${words}`);
+  return name.includes(words) ? null : h("span.muted", ` ${words}`);
 }

@@ -133,8 +133,8 @@ export class ComparisonPage {
   laidOutFor: number;
   verdict: HTMLParagraphElement;
   hosts: HTMLDivElement[];
-  picture = h("div", { class: "grid-of-two" });
-  summary = h("summary", {});
+  picture = h("div.grid-of-two");
+  summary = h("summary");
   tables: HTMLDetailsElement;
   logs!: ArrayBufferView[];
   models!: Model[];
@@ -166,12 +166,12 @@ export class ComparisonPage {
     });
     this.partnerOf = partners(facts);
     this.laidOutFor = 0; // CSS px
-    this.verdict = h("p", { class: "sentence verdict" });
-    this.hosts = [0, 1].map((side) => h("div", { class: "run", "data-side": side, hidden: true }));
-    this.tables = h("details", { class: "tables" }, this.summary);
+    this.verdict = h("p.sentence.verdict");
+    this.hosts = [0, 1].map((side) => h("div.run", { "data-side": side, hidden: true }));
+    this.tables = h("details.tables", this.summary);
     this.sheet.root.append(
       this.verdict,
-      h("div", { class: "under" }, this.changes(), this.buttons()),
+      h("div.under", this.changes(), this.buttons()),
       this.picture,
       ...this.hosts,
     );
@@ -187,22 +187,20 @@ export class ComparisonPage {
   /** The differences of the runs' settings and arrivals, as a line. */
   changes() {
     const { settings, inputs } = this.facts;
-    const lines = settings.map(([name, a, b]) =>
-      h("span", {}, h("strong", {}, name), ` ${a} → ${b}`),
-    );
-    lines.push(...inputs.map((line) => h("span", {}, line.replace("->", "→"))));
-    if (!lines.length) lines.push(h("span", { class: "muted" }, "equal settings and arrivals"));
-    return h("p", { class: "changes-line" }, ...lines);
+    const lines = settings.map(([name, a, b]) => h("span", h("strong", name), ` ${a} → ${b}`));
+    lines.push(...inputs.map((line) => h("span", line.replace("->", "→"))));
+    if (!lines.length) lines.push(h("span.muted", "equal settings and arrivals"));
+    return h("p.changes-line", ...lines);
   }
 
   /** The buttons: the picture or a run's board, and the axis of the picture. */
   buttons() {
     const button = (data: Record<string, string>, words: string, key?: string) =>
-      h("button", { type: "button", ...data }, words, key ? " " : null, key && h("kbd", {}, key));
+      h("button", { ...data }, words, key ? " " : null, key && h("kbd", key));
     const [a, b] = this.facts.names;
     return h(
-      "div",
-      { class: "switch", role: "toolbar", "aria-label": "What is shown" },
+      "div.switch",
+      { role: "toolbar", "aria-label": "What is shown" },
       button({ "data-shows": "both" }, "both runs"),
       button({ "data-shows": "a" }, `board of ${a}`, "A"),
       button({ "data-shows": "b" }, `board of ${b}`, "B"),
@@ -253,10 +251,9 @@ export class ComparisonPage {
       ? new BothWays({ ...facts, difference }, this.models, this.partnerOf, goTo)
       : null;
     this.requests = requestTable(facts);
-    const note = facts.note && !facts.study && h("p", { class: "model-error muted" }, facts.note);
+    const note = facts.note && !facts.study && h("p.model-error.muted", facts.note);
     const side = h(
-      "div",
-      { class: "beside" },
+      "div.beside",
       this.ways?.element,
       facts.study ? null : totalsTable(facts),
       note || null,
@@ -369,8 +366,8 @@ export class ComparisonPage {
     const spans = headline(facts, models[0], ghost.ends, ghost.kind);
     const nodes = spans.map(({ text = "", bold, jump, request }) => {
       if (request != null) return chip(request, { ...this.context(0), selected: null });
-      if (jump) return h("button", { type: "button", class: "jump", "data-jump": jump }, text);
-      return bold ? h("strong", {}, text) : text;
+      if (jump) return h("button.jump", { "data-jump": jump }, text);
+      return bold ? h("strong", text) : text;
     });
     this.verdict.replaceChildren(...nodes);
   }
@@ -399,10 +396,10 @@ export class ComparisonPage {
 /** How to read the picture. */
 function legend({ names: [a, b] }: Facts) {
   const entry = (form: string, words: string) =>
-    h("li", {}, h("i", { class: form, "aria-hidden": "true" }), words);
+    h("li", h("i", { class: form, "aria-hidden": "true" }), words);
   return h(
-    "ul",
-    { class: "how-to-read", "aria-label": "How to read it" },
+    "ul.how-to-read",
+    { "aria-label": "How to read it" },
     entry("solid", `${a}: solid, as everywhere`),
     entry("outline", `${b}: an outline below it, from the fork on`),
     entry("sooner", `the gap: the request ends sooner in ${b}`),

@@ -21,7 +21,7 @@ export class GhostPanel {
   page: ComparisonPage;
   canvas = h("canvas", { role: "img" });
   painter: CanvasPainter;
-  said = h("p", { class: "for-screen-readers", role: "status" });
+  said = h("p.for-screen-readers", { role: "status" });
   element: HTMLDivElement;
   axes!: Axis[];
   kind!: Axis["kind"];
@@ -38,8 +38,8 @@ export class GhostPanel {
     this.page = page;
     this.painter = new CanvasPainter(this.canvas);
     this.element = h(
-      "div",
-      { class: "ghost", tabindex: 0, role: "group", "aria-label": "Both runs in one picture" },
+      "div.ghost",
+      { tabindex: 0, role: "group", "aria-label": "Both runs in one picture" },
       this.canvas,
       this.said,
     );

@@ -59,7 +59,7 @@ export const inNotebook =
     const draw = isWhole ? () => postcardPng(cardOf(board)) : undefined;
     sendPicture(traits, board.root, () => [board], ending, draw);
     saveWith(traits.widget_manager);
-    board.showMessage("loading", h("p", { class: "muted" }, "Requesting the log"));
+    board.showMessage("loading", h("p.muted", "Requesting the log"));
     const listen = (name: string, handler: (...what: any[]) => void) => {
       const safe = (...what: any[]) => !ending.aborted && handler(...what);
       shared.on(name, safe);
@@ -68,7 +68,7 @@ export const inNotebook =
     board.reload = (log) =>
       log.byteLength
         ? load(board, log, { ...openingOf(shared), only: traits.get("only") })
-        : board.showMessage("empty", h("p", {}, missing(shared)));
+        : board.showMessage("empty", h("p", missing(shared)));
     // A change that comes with another log is applied when that log is opened.
     const moved = (name: string, go: () => void) =>
       listen(name, () => board.model && view.source === shared.get("log") && go());
@@ -189,7 +189,7 @@ export function missing(shared: WidgetModel) {
 /** A note: a part of the log is shown, and what to do. */
 export function partOnly(shared: WidgetModel) {
   const words = `The notebook contains a part of this log, because ${tooLarge(shared)}`;
-  return h("p", { class: "note part", role: "status" }, words);
+  return h("p.note.part", { role: "status" }, words);
 }
 
 function tooLarge(shared: WidgetModel) {

@@ -115,7 +115,7 @@ export async function load(board: Board, log: ArrayBufferView, opening: Opening)
   const reader: LogReader = (view.reading ??= new LogReader(log, () => view.reading === reader));
   const isCurrent = () => view.reading === reader && !board.signal.aborted;
   const bar = h("progress", { max: 1, value: 0, "aria-label": "Loading" });
-  board.showMessage("loading", h("p", { class: "muted" }, "Reading the log"), bar);
+  board.showMessage("loading", h("p.muted", "Reading the log"), bar);
   const count = () => {
     const share = Math.floor(reader.share * 100) / 100;
     root.dataset.loaded = `${share}`;
@@ -141,7 +141,7 @@ async function showRest(
   count: () => void,
 ) {
   const { model } = reading;
-  const note = h("p", { class: "note reading" });
+  const note = h("p.note.reading");
   if (!reading.done) board.root.append(note);
   let drawn = model.events.length;
   let told = -1;
@@ -172,11 +172,10 @@ async function showRest(
 function showEmpty(board: Board) {
   board.showMessage(
     "empty",
-    h("h2", {}, "There is nothing to show yet."),
-    h("p", {}, "This log has no steps. Submit a request, run the engine, then show the log again:"),
+    h("h2", "There is nothing to show yet."),
+    h("p", "This log has no steps. Submit a request, run the engine, then show the log again:"),
     h(
       "pre",
-      {},
       'engine.submit("Once upon a time")\nwhile engine.has_work():\n    engine.step()\nshow(engine.log)',
     ),
   );
@@ -184,7 +183,7 @@ function showEmpty(board: Board) {
 
 function showError(board: Board, error: NonNullable<LogReader["error"]>) {
   const { where, why } = locate(error);
-  board.showMessage("error", h("h2", {}, `${where} cannot be used.`), h("p", {}, why));
+  board.showMessage("error", h("h2", `${where} cannot be used.`), h("p", why));
 }
 
 /** The place and the reason of an error. */

@@ -91,9 +91,9 @@ export class LiveBoard {
   onChange: (live: LiveBoard) => void;
   limit: number;
   words = h("span", { role: "status" });
-  note = h("span", { class: "muted", role: "status" });
-  counts = h("span", { class: "counts" });
-  button = h("button", { type: "button" });
+  note = h("span.muted", { role: "status" });
+  counts = h("span.counts");
+  button = h("button");
 
   /** `rejoin()` asks the feed for a keyframe; `onChange(live)` is called after every change. */
   constructor(
@@ -110,11 +110,9 @@ export class LiveBoard {
     this.limit = limit;
     this.button.addEventListener("click", () => this.follow(!this.following));
     board.isLive = true;
-    board.root.append(h("style", {}, css));
+    board.root.append(h("style", css));
     const mark = h("i", { "aria-hidden": "true" });
-    board.root.append(
-      h("div", { class: "live" }, mark, this.words, this.counts, this.note, this.button),
-    );
+    board.root.append(h("div.live", mark, this.words, this.counts, this.note, this.button));
     const { signal, root, store } = board;
     const key = (event: KeyboardEvent) => {
       if (closest(event, "input, textarea") || event.ctrlKey || event.metaKey) return;
@@ -347,8 +345,8 @@ export class LiveBoard {
     if (!board.grid) {
       board.showMessage(
         "waiting",
-        h("h2", {}, "No requests yet."),
-        h("p", {}, "The engine is ready. The board appears as soon as a request arrives."),
+        h("h2", "No requests yet."),
+        h("p", "The engine is ready. The board appears as soon as a request arrives."),
       );
     }
     this.#showStatus();
@@ -359,8 +357,8 @@ export class LiveBoard {
     const words = ended || `The board appears when the first event of ${source} arrives.`;
     this.board.showMessage(
       "waiting",
-      h("h2", {}, `There is nothing to show${ended ? "" : " yet"}.`),
-      h("p", {}, words),
+      h("h2", `There is nothing to show${ended ? "" : " yet"}.`),
+      h("p", words),
     );
   }
 

@@ -41,19 +41,19 @@ const SPECIAL = /<\|\w+\|>/g; // tokens of a chat that are no text
 
 export class ProjectorView {
   host: HTMLElement;
-  sentence = h("p", { class: "sentence" });
-  moment = h("p", { class: "moment", role: "status" });
+  sentence = h("p.sentence");
+  moment = h("p.moment", { role: "status" });
   canvas = h("canvas", { role: "img" });
-  counts = h("dl", {});
+  counts = h("dl");
   map = h("canvas", { role: "img" });
-  mapCounts = h("span", { class: "count" });
-  decisions = h("ul", { class: "decided" });
-  prefixes = h("ul", { class: "prefixes" });
-  prefixTitle = h("h2", {}, "Shared prefixes", h("span", { class: "count" }, "with their readers"));
-  decisionTitle = h("h2", {});
+  mapCounts = h("span.count");
+  decisions = h("ul.decided");
+  prefixes = h("ul.prefixes");
+  prefixTitle = h("h2", "Shared prefixes", h("span.count", "with their readers"));
+  decisionTitle = h("h2");
   lanes: HTMLDivElement;
   /** The place of the page's join card and controls. */
-  slot = h("div", { class: "slot" });
+  slot = h("div.slot");
   left: HTMLDivElement;
   right: HTMLDivElement;
   px: number;
@@ -63,14 +63,13 @@ export class ProjectorView {
 
   constructor(host: HTMLElement) {
     this.host = host;
-    this.lanes = h("div", { class: "lanes-box" }, this.canvas);
-    this.left = h("div", { class: "stage-left" }, this.sentence, this.moment, this.lanes);
+    this.lanes = h("div.lanes-box", this.canvas);
+    this.left = h("div.stage-left", this.sentence, this.moment, this.lanes);
     this.right = h(
-      "div",
-      { class: "stage-right" },
+      "div.stage-right",
       this.slot,
       this.counts,
-      h("h2", {}, "KV blocks", this.mapCounts),
+      h("h2", "KV blocks", this.mapCounts),
       this.map,
       this.decisionTitle,
       this.decisions,
@@ -85,7 +84,7 @@ export class ProjectorView {
     host.addEventListener("keydown", (event) => this.#key(event));
     Object.assign(host, { tabIndex: 0, role: "group", ariaLabel: "Projector's view" });
     host.classList.add("underglass", "stage");
-    host.append(h("style", {}, css), this.left, this.right);
+    host.append(h("style", css), this.left, this.right);
   }
 
   /** Draws the step that the board of a live feed shows. */
@@ -128,7 +127,7 @@ export class ProjectorView {
     const engine = status.paused && !status.until ? `paused at step ${now}` : `at step ${now}`;
     const words = following
       ? [status.paused && !status.until ? "The engine is paused." : "Live."]
-      : [h("strong", {}, `Frozen at step ${step}. `), `The engine is ${engine}.`];
+      : [h("strong", `Frozen at step ${step}. `), `The engine is ${engine}.`];
     this.moment.replaceChildren(...words);
   }
 
@@ -147,12 +146,7 @@ export class ProjectorView {
     ];
     this.counts.replaceChildren(
       ...entries.map(([value, of, what]) =>
-        h(
-          "div",
-          {},
-          h("dd", {}, `${value}`, h("span", {}, of && ` ${of}`)),
-          h("dt", {}, `${what}`),
-        ),
+        h("div", h("dd", `${value}`, h("span", of && ` ${of}`)), h("dt", `${what}`)),
       ),
     );
   }
@@ -178,11 +172,11 @@ export class ProjectorView {
     if (alike) {
       const more = telling.length ? "more " : "";
       const words = `${alike} ${more}${alike === 1 ? "decode" : "decodes"}, 1 token each`;
-      lines.push(h("li", {}, words));
+      lines.push(h("li", words));
     }
     const left = telling.length - DECISIONS;
-    if (left > 0) lines.push(h("li", { class: "muted" }, `and ${plural(left, "more line")}`));
-    if (!lines.length) lines.push(h("li", { class: "muted" }, "No decision in this step."));
+    if (left > 0) lines.push(h("li.muted", `and ${plural(left, "more line")}`));
+    if (!lines.length) lines.push(h("li.muted", "No decision in this step."));
     this.decisions.replaceChildren(...lines);
     this.decisionTitle.textContent = `Decisions of step ${frame.step}`;
   }
@@ -198,13 +192,8 @@ export class ProjectorView {
       ...shared.map(({ owners, text, blocks }) =>
         h(
           "li",
-          {},
-          h("b", {}, `×${owners.length}`),
-          h(
-            "span",
-            { class: "mono" },
-            text.replace(SPECIAL, "").trim() || plural(blocks.length, "block"),
-          ),
+          h("b", `×${owners.length}`),
+          h("span.mono", text.replace(SPECIAL, "").trim() || plural(blocks.length, "block")),
         ),
       ),
     );

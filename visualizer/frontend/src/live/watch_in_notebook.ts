@@ -39,12 +39,8 @@ export async function watchInNotebook({ model, el, signal, host }: Widget) {
   const patience = setTimeout(() => {
     board.showMessage(
       "waiting",
-      h("h2", {}, "The kernel does not answer."),
-      h(
-        "p",
-        {},
-        "It is busy, or this is a saved notebook. Run the cell again to watch the server.",
-      ),
+      h("h2", "The kernel does not answer."),
+      h("p", "It is busy, or this is a saved notebook. Run the cell again to watch the server."),
     );
   }, PATIENCE);
   const hear = (message: any) => {

@@ -22,21 +22,20 @@ const SWATCH = 16;
 export class ChangedPanel {
   all: BlockChange[] = [];
   changes: BlockChange[] = [];
-  count = h("span", { class: "count" });
+  count = h("span.count");
   items: { painter: CanvasPainter; words: HTMLSpanElement; element: HTMLLIElement }[];
   element: HTMLDivElement;
 
   constructor() {
     this.items = Array.from({ length: MOST }, () => {
       const painter = new CanvasPainter(h("canvas", { "aria-hidden": "true" }));
-      const words = h("span", {});
-      return { painter, words, element: h("li", {}, words, painter.canvas) };
+      const words = h("span");
+      return { painter, words, element: h("li", words, painter.canvas) };
     });
     this.element = h(
-      "div",
-      { class: "changed" },
-      h("h2", {}, "Changed in this step", this.count),
-      h("ul", {}, ...this.items.map(({ element }) => element)),
+      "div.changed",
+      h("h2", "Changed in this step", this.count),
+      h("ul", ...this.items.map(({ element }) => element)),
     );
   }
 
@@ -77,7 +76,7 @@ export class ChangedPanel {
       element.hidden = !change;
       if (!change) return;
       patchChildren(words, [
-        h("strong", {}, String(change.block)),
+        h("strong", String(change.block)),
         " ",
         ...wordNodes(change.spans, context),
       ]);

@@ -34,22 +34,17 @@ const BETWEEN_STEPS = new Set(["arrived", "aborted"]);
 
 export class DecisionsPanel {
   board: Board;
-  list = h("div", {});
+  list = h("div");
   seen = SEEN;
   ruler = new CanvasPainter(h("canvas"));
-  source = h("p", { class: "note source" });
+  source = h("p.note.source");
   element: HTMLElement;
   lines!: Line[];
   context!: BoardContext;
 
   constructor(board: Board) {
     this.board = board;
-    this.element = h(
-      "section",
-      { class: "decisions", "aria-label": "Decisions" },
-      this.list,
-      this.source,
-    );
+    this.element = h("section.decisions", { "aria-label": "Decisions" }, this.list, this.source);
     const { signal } = board;
     const look = (event: Event) => {
       const row = closest(event, "tr[data-kind]");
@@ -115,7 +110,7 @@ export class DecisionsPanel {
     const where = href
       ? h("a", { href, target: "_blank", rel: "noopener" }, ...path)
       : h("code", { tabindex: "0" }, ...path);
-    patchChildren(this.source, [h("span", { class: "muted" }, `${line.kind}: `), where]);
+    patchChildren(this.source, [h("span.muted", `${line.kind}: `), where]);
     return undefined;
   }
 }
@@ -182,15 +177,15 @@ function decisionNodes(
       for (let i = first; i <= last; i += 1) body.append(row(lines[i], i, context));
     return body;
   });
-  const table = h("table", {}, ...bodies);
+  const table = h("table", ...bodies);
   const widths = lines.map(({ request, requests }) =>
     request == null || requests ? 0 : ruler.measure(model.tag(request).text, NAME),
   );
   table.style.setProperty("--name", `${Math.max(0, ...widths)}`);
-  if (!lines.length) table.append(h("caption", { class: "muted" }, "No decision in this step."));
+  if (!lines.length) table.append(h("caption.muted", "No decision in this step."));
   return [
-    h("h2", {}, "Decisions, in order", h("span", { class: "count" }, counts)),
-    h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Decisions" }, table),
+    h("h2", "Decisions, in order", h("span.count", counts)),
+    h("div.scroll", { tabindex: "0", role: "group", "aria-label": "Decisions" }, table),
   ];
 }
 
@@ -227,19 +222,13 @@ function row(decision: Line, index: number, context: BoardContext) {
   const words = wordNodes(decision.spans, context);
   if (decision.requests || decision.request == null) {
     const who = namesOf(decision.requests ?? [], context);
-    return h("tr", attributes, h("td", { class: "wide", colspan: 3 }, ...who, " ", ...words));
+    return h("tr", attributes, h("td.wide", { colspan: 3 }, ...who, " ", ...words));
   }
-  const who = h("td", { class: "who" }, chip(decision.request, context));
+  const who = h("td.who", chip(decision.request, context));
   if (decision.tokens == null)
-    return h("tr", attributes, who, h("td", { class: "what", colspan: 2 }, ...words));
+    return h("tr", attributes, who, h("td.what", { colspan: 2 }, ...words));
   const budget = `${plural(decision.tokens, "token")}, ${decision.left} left`;
-  return h(
-    "tr",
-    attributes,
-    who,
-    h("td", { class: "what" }, ...words),
-    h("td", { class: "budget" }, budget),
-  );
+  return h("tr", attributes, who, h("td.what", ...words), h("td.budget", budget));
 }
 
 /** Chips of the first requests and the selected one; the others are counted. */

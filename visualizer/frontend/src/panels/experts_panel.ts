@@ -22,13 +22,9 @@ export class ExpertsPanel {
   /** The highlighted cell. */
   at: Place | null = null;
   board: Board;
-  canvas = h("canvas", {
-    role: "application",
-    tabindex: "0",
-    "aria-label": "Experts",
-  });
-  words = h("span", {});
-  told = h("p", { class: "note told", role: "status" });
+  canvas = h("canvas", { role: "application", tabindex: "0", "aria-label": "Experts" });
+  words = h("span");
+  told = h("p.note.told", { role: "status" });
   alternative = tablesBox();
   element: HTMLElement;
   painter: CanvasPainter;
@@ -37,9 +33,9 @@ export class ExpertsPanel {
   constructor(board: Board) {
     this.board = board;
     this.element = h(
-      "section",
-      { class: "experts", "aria-label": "Experts" },
-      h("div", { class: "swatches" }, h("h2", {}, "Experts"), this.words),
+      "section.experts",
+      { "aria-label": "Experts" },
+      h("div.swatches", h("h2", "Experts"), this.words),
       this.canvas,
       this.told,
       this.alternative,

@@ -15,7 +15,7 @@ const DURATION = 150; // ms
 
 export class HandoverOverlay {
   board: Board;
-  element = h("div", { class: "handover", "aria-hidden": "true" });
+  element = h("div.handover", { "aria-hidden": "true" });
   movedAt: number;
   /** The step drawn last. */
   step: number | undefined;

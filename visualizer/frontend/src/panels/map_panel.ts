@@ -41,8 +41,8 @@ export class MapPanel {
   pages: HTMLSpanElement[];
   header: HTMLDivElement;
   changed = new ChangedPanel();
-  table = h("div", { class: "table" });
-  told = h("p", { class: "note told", role: "status", hidden: true });
+  table = h("div.table");
+  told = h("p.note.told", { role: "status", hidden: true });
   alternative = tablesBox();
   element: HTMLElement;
   painter: CanvasPainter;
@@ -60,7 +60,7 @@ export class MapPanel {
     this.counts = FORMS.map((form) => {
       const glyph = new CanvasPainter(h("canvas", { "aria-hidden": "true" }));
       const text = document.createTextNode("");
-      return { form, glyph, text, element: h("span", {}, glyph.canvas, text) };
+      return { form, glyph, text, element: h("span", glyph.canvas, text) };
     });
     const tip =
       "Sliding layers have a memory of their own, of window pages. A block without one has no KV there.";
@@ -69,15 +69,14 @@ export class MapPanel {
       h("span", { title: tip, hidden: true }, this.pagesText),
     ];
     this.header = h(
-      "div",
-      { class: "swatches" },
-      h("h2", {}, "KV blocks"),
+      "div.swatches",
+      h("h2", "KV blocks"),
       ...this.counts.map(({ element }) => element),
       ...this.pages,
     );
     this.element = h(
-      "section",
-      { class: "map", "aria-label": "KV blocks" },
+      "section.map",
+      { "aria-label": "KV blocks" },
       this.header,
       this.canvas,
       this.changed.element,

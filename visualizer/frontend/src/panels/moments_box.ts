@@ -7,8 +7,8 @@ import type { Model } from "../model/model.ts";
 import { momentsAround } from "../model/moments.ts";
 
 export class MomentsBox {
-  where = h("span", { class: "muted" });
-  next = h("p", { class: "muted" });
+  where = h("span.muted");
+  next = h("p.muted");
   buttons: HTMLButtonElement[];
   element: HTMLDivElement;
 
@@ -18,18 +18,14 @@ export class MomentsBox {
       ["next-moment", "›", "Next moment (M)", 1],
     ];
     this.buttons = buttons.map(([act, sign, title, by]) => {
-      const element = h(
-        "button",
-        { type: "button", "data-act": act, title, "aria-label": title },
-        sign,
-      );
+      const element = h("button", { "data-act": act, title, "aria-label": title }, sign);
       element.addEventListener("click", () => go(by));
       return element;
     });
     this.element = h(
-      "div",
-      { class: "moments", role: "group", "aria-label": "Moments" },
-      h("div", {}, this.where, ...this.buttons),
+      "div.moments",
+      { role: "group", "aria-label": "Moments" },
+      h("div", this.where, ...this.buttons),
       this.next,
     );
   }

@@ -20,8 +20,8 @@ export class QueuePanel {
   painter: CanvasPainter;
   room: number;
   close: HTMLButtonElement;
-  count = h("span", { class: "count" });
-  stuck = h("p", { class: "stuck" });
+  count = h("span.count");
+  stuck = h("p.stuck");
   element: HTMLDivElement;
   host?: HTMLElement;
   isOver?: boolean;
@@ -31,12 +31,12 @@ export class QueuePanel {
     this.board = board;
     this.painter = new CanvasPainter(this.canvas);
     this.room = 0; // px below the words
-    this.close = h("button", { type: "button", "data-act": "close-queue" }, "close ×");
+    this.close = h("button", { "data-act": "close-queue" }, "close ×");
     this.close.addEventListener("click", () => board.toggleQueue());
     this.element = h(
-      "div",
-      { class: "queue", role: "group", "aria-label": "Queue", hidden: true },
-      h("h2", {}, "Queue", this.count, this.close),
+      "div.queue",
+      { role: "group", "aria-label": "Queue", hidden: true },
+      h("h2", "Queue", this.count, this.close),
       this.stuck,
       this.canvas,
     );

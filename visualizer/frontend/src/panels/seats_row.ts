@@ -9,14 +9,14 @@ import { missing } from "../model/knowledge.ts";
 export class SeatsRow {
   board: Board;
   canvas = h("canvas", { role: "img" });
-  count = h("span", { class: "count" });
+  count = h("span.count");
   element: HTMLDivElement;
   painter: CanvasPainter;
   width!: number;
 
   constructor(board: Board) {
     this.board = board;
-    this.element = h("div", { class: "seats" }, h("h2", {}, "Seats", this.count), this.canvas);
+    this.element = h("div.seats", h("h2", "Seats", this.count), this.canvas);
     this.painter = new CanvasPainter(this.canvas);
     this.canvas.addEventListener("click", (event) => this.select(event), { signal: board.signal });
   }

@@ -57,25 +57,24 @@ const TIGHTEST = { steps: { wide: 8, narrow: 4 }, time: { wide: 4, narrow: 2 } }
 
 export class TimePanel {
   board: Board;
-  strip = h("canvas", { role: "img", class: "strip" });
-  overlap = h("canvas", {
+  strip = h("canvas.strip", { role: "img" });
+  overlap = h("canvas.overlap", {
     role: "img",
     "aria-label": "Scheduler and forward pass",
-    class: "overlap",
     hidden: true,
   });
   lanes = h("canvas", { role: "img" });
   axis = h("canvas", { "aria-hidden": "true" });
   band = h("canvas", { role: "img" });
-  queueWords = [h("strong", {}), h("span", {}), h("span", { class: "muted" })];
+  queueWords = [h("strong"), h("span"), h("span.muted")];
   queueButton: HTMLButtonElement;
   waiting: HTMLDivElement;
-  legend = h("p", { class: "legend" });
+  legend = h("p.legend");
   spacer: HTMLDivElement;
   scroller: HTMLDivElement;
   alternative = tablesBox();
   rangeMark: RangeMark;
-  rangeWords = h("p", { class: "note range-words", role: "status", hidden: true });
+  rangeWords = h("p.note.range-words", { role: "status", hidden: true });
   element: HTMLElement;
   pencils: CanvasPainter[];
   legendKey: string;
@@ -107,19 +106,15 @@ export class TimePanel {
 
   constructor(board: Board) {
     this.board = board;
-    this.queueButton = h(
-      "button",
-      { type: "button", class: "queue-button", "data-act": "queue" },
-      ...this.queueWords,
-    );
+    this.queueButton = h("button.queue-button", { "data-act": "queue" }, ...this.queueWords);
     this.queueButton.addEventListener("click", () => board.toggleQueue());
-    this.waiting = h("div", { class: "waiting" }, this.band, this.queueButton);
-    this.spacer = h("div", {}, this.lanes);
-    this.scroller = h("div", { class: "lanes", role: "group", "aria-label": "Lanes" }, this.spacer);
+    this.waiting = h("div.waiting", this.band, this.queueButton);
+    this.spacer = h("div", this.lanes);
+    this.scroller = h("div.lanes", { role: "group", "aria-label": "Lanes" }, this.spacer);
     this.rangeMark = new RangeMark(this);
     this.element = h(
-      "section",
-      { class: "time", "aria-label": "Timeline" },
+      "section.time",
+      { "aria-label": "Timeline" },
       this.strip,
       this.overlap,
       this.scroller,
@@ -457,13 +452,13 @@ export class TimePanel {
     const parts = causes.map((cause) => {
       const swatch = h("i", { "aria-hidden": "true" });
       swatch.style.background = causeColour(theme, cause);
-      return h("span", {}, swatch, causeWords(cause));
+      return h("span", swatch, causeWords(cause));
     });
     const lead = causes.length
       ? `waiting ${halfDot(model, "waiting_reasons")}for (paler: behind another)`
       : "no request has waited";
     const words = missing(model, "queue", "waiting_reasons") || lead;
-    this.legend.replaceChildren(h("span", {}, ...halved(words)), ...parts);
+    this.legend.replaceChildren(h("span", ...halved(words)), ...parts);
   }
 
   /** The requests whose lanes are visible, from the top. */

@@ -16,8 +16,8 @@ const MOST_ROWS = { wide: 7, narrow: 14 };
 export class TreePanel {
   board: PanelBoard;
   canvas = h("canvas", { role: "application", tabindex: "0" });
-  told = h("p", { class: "note told", role: "status", hidden: true });
-  count = h("span", { class: "count" });
+  told = h("p.note.told", { role: "status", hidden: true });
+  count = h("span.count");
   alternative = tablesBox();
   element: HTMLElement;
   painter: CanvasPainter;
@@ -30,9 +30,9 @@ export class TreePanel {
   constructor(board: PanelBoard) {
     this.board = board;
     this.element = h(
-      "section",
-      { class: "tree", "aria-label": "Prefix tree" },
-      h("h2", {}, "Prefix tree", this.count),
+      "section.tree",
+      { "aria-label": "Prefix tree" },
+      h("h2", "Prefix tree", this.count),
       this.canvas,
       this.told,
       this.alternative,

@@ -44,10 +44,10 @@ export class WaterfallPanel {
   order = "slowest";
   keyed: string;
   verdict: HTMLParagraphElement;
-  key = h("ul", { class: "causes", "aria-label": "Shares of all time" });
-  sorts = h("div", { class: "sorts", role: "group", "aria-label": "Order of the requests" });
+  key = h("ul.causes", { "aria-label": "Shares of all time" });
+  sorts = h("div.sorts", { role: "group", "aria-label": "Order of the requests" });
   bars = h("canvas", { role: "img", "aria-label": "Bars" });
-  names = h("div", { class: "names" });
+  names = h("div.names");
   spacer: HTMLDivElement;
   scroller: HTMLDivElement;
   axis = h("canvas", { "aria-hidden": "true" });
@@ -72,37 +72,23 @@ export class WaterfallPanel {
   constructor(board: Board) {
     this.board = board;
     this.keyed = ""; // what the key shows
-    this.verdict = h("p", { class: "verdict" });
+    this.verdict = h("p.verdict");
     this.sorts.append(
       ...Object.entries(SORTINGS).map(([name, { words }]) => this.sortButton(name, words)),
     );
-    this.spacer = h("div", { class: "spacer" }, this.bars, this.names);
-    this.scroller = h(
-      "div",
-      { class: "rows", role: "group", "aria-label": "Requests" },
-      this.spacer,
-    );
+    this.spacer = h("div.spacer", this.bars, this.names);
+    this.scroller = h("div.rows", { role: "group", "aria-label": "Requests" }, this.spacer);
     this.why = new WhySlow(board, (step, id) => this.goTo(step, id));
     const note =
       "paler: behind another request; dot: first token, filled when late; bold: outside the SLO";
-    const head = h(
-      "div",
-      { class: "head" },
-      h("h2", {}, "Where the time went", h("span", { class: "count" }, note)),
-      this.sorts,
-    );
+    const head = h("div.head", h("h2", "Where the time went", h("span.count", note)), this.sorts);
     this.element = h(
-      "section",
-      { class: "waterfall", "aria-label": "Where did the time go?" },
-      h("style", {}, css),
+      "section.waterfall",
+      { "aria-label": "Where did the time go?" },
+      h("style", css),
       this.verdict,
       this.key,
-      h(
-        "div",
-        { class: "columns" },
-        h("div", {}, head, this.scroller, this.axis),
-        this.why.element,
-      ),
+      h("div.columns", h("div", head, this.scroller, this.axis), this.why.element),
       this.alternative,
     );
     this.painter = new CanvasPainter(this.bars);
@@ -111,7 +97,7 @@ export class WaterfallPanel {
   }
 
   sortButton(name: string, words: string) {
-    const button = h("button", { type: "button", "data-sort": name }, words);
+    const button = h("button", { "data-sort": name }, words);
     button.addEventListener("click", () => {
       this.order = name;
       this.scroller.scrollTop = 0;
@@ -294,10 +280,10 @@ export class WaterfallPanel {
     const items = Object.entries(this.totals).flatMap(([cause, time]) => {
       const begins = family !== familyOf(cause);
       family = familyOf(cause);
-      const title = begins ? [h("li", { class: "muted" }, family)] : [];
+      const title = begins ? [h("li.muted", family)] : [];
       return [
         ...title,
-        h("li", {}, this.swatch(cause), causeWords(cause), " ", h("b", {}, share(time, all))),
+        h("li", this.swatch(cause), causeWords(cause), " ", h("b", share(time, all))),
       ];
     });
     this.key.replaceChildren(...items);

@@ -28,13 +28,13 @@ const STEPS = 4; // that are linked; of more, the first and the number
 export class WhySlow {
   board: Board;
   goTo: (step: number, request: number) => void;
-  title = h("h2", {});
-  words = h("p", { class: "headline" });
+  title = h("h2");
+  words = h("p.headline");
   bar = h("canvas", { "aria-hidden": "true" });
-  body = h("tbody", {});
-  helped = h("p", { class: "helped" });
-  missed = h("p", { class: "helped missed" });
-  sum = h("p", { class: "note muted" });
+  body = h("tbody");
+  helped = h("p.helped");
+  missed = h("p.helped.missed");
+  sum = h("p.note.muted");
   element: HTMLDivElement;
   painter: CanvasPainter;
   /** The request that is explained. */
@@ -45,18 +45,15 @@ export class WhySlow {
     this.board = board;
     this.goTo = goTo;
     this.element = h(
-      "div",
-      { class: "why" },
+      "div.why",
       this.title,
       this.words,
       this.bar,
       h(
         "table",
-        {},
         h(
-          "thead",
-          { class: "for-screen-readers" },
-          h("tr", {}, ...["time", "cause", "source"].map((one) => h("th", { scope: "col" }, one))),
+          "thead.for-screen-readers",
+          h("tr", ...["time", "cause", "source"].map((one) => h("th", { scope: "col" }, one))),
         ),
         this.body,
       ),
@@ -93,7 +90,7 @@ export class WhySlow {
     const help = helped(time);
     this.helped.hidden = !help.length;
     patchChildren(this.helped, [
-      h("strong", {}, "What would have helped "),
+      h("strong", "What would have helped "),
       ...wordNodes(help, context),
       ". ",
       levelDot("inferred"),
@@ -102,7 +99,7 @@ export class WhySlow {
     const total = timeWords(time.total, unit);
     patchChildren(this.sum, [
       ...LEVELS.flatMap((one) => [levelDot(one), ` ${SOURCES[one]}  `]),
-      h("br", {}),
+      h("br"),
       `The times above add up to ${total}. Click a part of a bar to go to its step.`,
     ]);
   }
@@ -117,7 +114,7 @@ export class WhySlow {
     ]);
     const isMiss = answer.kind !== "whole" && answer.kind !== "waiting";
     const title = isMiss ? "Why did it miss the cache? " : "What it found in the cache ";
-    patchChildren(this.missed, [h("strong", {}, title), ...sentences, levelDot(answer.mark)]);
+    patchChildren(this.missed, [h("strong", title), ...sentences, levelDot(answer.mark)]);
     this.missed.dataset.kind = answer.kind;
   }
 
@@ -158,19 +155,18 @@ function rowOf(row: CauseRow, time: RequestTime, context: WaterfallContext, unit
 function tr(time: string, words: (Node | string)[], source: Knowledge) {
   return h(
     "tr",
-    {},
     h("th", { scope: "row" }, time),
-    h("td", {}, ...words),
-    h("td", { class: "from" }, levelDot(source)),
+    h("td", ...words),
+    h("td.from", levelDot(source)),
   );
 }
 
 /** "steps 21, 29, 36", each a button; of many, the first and how many there are. */
 function stepLinks(steps: number[]) {
   const link = (step: number, words: string, label?: string) =>
-    h("button", { type: "button", class: "step", "data-step": step, "aria-label": label }, words);
+    h("button.step", { "data-step": step, "aria-label": label }, words);
   if (steps.length > STEPS) return [link(steps[0], `${steps.length} steps from ${steps[0]}`)];
   const links = steps.map((step) => link(step, String(step), `step ${step}`));
   const apart = links.flatMap((one, index) => (index ? [", ", one] : [one]));
-  return [h("span", { class: "muted" }, steps.length > 1 ? "steps " : "step ", ...apart)];
+  return [h("span.muted", steps.length > 1 ? "steps " : "step ", ...apart)];
 }

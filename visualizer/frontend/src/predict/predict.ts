@@ -52,10 +52,10 @@ class PredictionPage {
   load: Load;
   signal: AbortSignal;
   sheet: Sheet;
-  progress = h("p", { class: "place" });
-  form = h("form", { class: "ask" });
-  said = h("div", { class: "said", role: "status" });
-  boards = h("div", { class: "so-far" });
+  progress = h("p.place");
+  form = h("form.ask");
+  said = h("div.said", { role: "status" });
+  boards = h("div.so-far");
   /** The update that is due. */
   following: Promise<unknown> | null = null;
   acted: boolean;
@@ -189,7 +189,7 @@ class PredictionPage {
   ask({ number, words, form, choices, texts, unit }: Question) {
     this.asked = number;
     this.said.replaceChildren();
-    const legend = h("legend", { class: "sentence" }, ...this.nodes(words));
+    const legend = h("legend.sentence", ...this.nodes(words));
     const fields = {
       requests: () => choices.map((id) => this.choice("checkbox", id, this.nameOf(id))),
       prefixes: () => choices.map((id, i) => this.choice("checkbox", id, texts[i])),
@@ -197,29 +197,26 @@ class PredictionPage {
       number: () => [
         h(
           "label",
-          {},
           h("input", { type: "number", name: "answer", min: 0, required: true }),
           ` ${unit}`,
         ),
       ],
     }[form]();
     const none = form === "requests" || form === "prefixes";
-    const hint = none
-      ? h("p", { class: "note muted" }, "Choose all that apply; none is possible.")
-      : null;
+    const hint = none ? h("p.note.muted", "Choose all that apply; none is possible.") : null;
     const box = h("div", { class: `choices ${form}` }, ...fields);
-    const button = h("button", { type: "submit", class: "go" }, "Submit");
-    this.form.replaceChildren(h("fieldset", {}, legend, box, hint), button);
+    const button = h("button.go", { type: "submit" }, "Submit");
+    this.form.replaceChildren(h("fieldset", legend, box, hint), button);
   }
 
   choice(type: "checkbox" | "radio", value: number, words: string | Node) {
     const required = type === "radio";
-    return h("label", {}, h("input", { type, name: "answer", value, required }), " ", words);
+    return h("label", h("input", { type, name: "answer", value, required }), " ", words);
   }
 
   /** A request's name in a label; a button would take the click. */
   nameOf(id: number) {
-    const name = h("span", { class: "chip", "data-name": id });
+    const name = h("span.chip", { "data-name": id });
     name.append(...chip(id, this.context()).childNodes);
     return name;
   }
@@ -271,13 +268,11 @@ class PredictionPage {
     if (!this.board?.view.model && of) return;
     if (!of) {
       this.said.replaceChildren(
-        h("p", {}, "There are no questions: this log has no decision that could be predicted."),
+        h("p", "There are no questions: this log has no decision that could be predicted."),
       );
     } else if (number >= of) {
       const score = `${this.traits.get("score")} of ${of} right.`;
-      this.said.replaceChildren(
-        h("p", { class: "sentence" }, h("strong", {}, score), " This is the whole log."),
-      );
+      this.said.replaceChildren(h("p.sentence", h("strong", score), " This is the whole log."));
     } else if (right !== undefined) this.reveal(right, words, why, number + 1 < of);
   }
 
@@ -288,14 +283,12 @@ class PredictionPage {
 
   reveal(right: boolean, words: Words, why: Words[], more: boolean) {
     const known = this.goButton;
-    const go =
-      known ??
-      h("button", { type: "button", class: "go" }, more ? "Next question" : "Show the whole log");
+    const go = known ?? h("button.go", more ? "Next question" : "Show the whole log");
     const lead = right ? "Right: " : "Wrong. The answer is ";
     const texts = [
-      h("p", { class: "muted" }, ...this.nodes(this.question.words)),
-      h("p", { class: "sentence" }, h("strong", {}, lead), ...this.nodes(words), "."),
-      ...why.map((line) => h("p", {}, ...this.nodes(line))),
+      h("p.muted", ...this.nodes(this.question.words)),
+      h("p.sentence", h("strong", lead), ...this.nodes(words), "."),
+      ...why.map((line) => h("p", ...this.nodes(line))),
     ];
     for (const old of this.said.querySelectorAll("p")) old.remove();
     this.said.prepend(...texts);
