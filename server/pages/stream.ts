@@ -8,7 +8,7 @@
 
 import { paintSwatch } from "../../visualizer/frontend/src/drawing/marks.ts";
 import type { Theme } from "../../visualizer/frontend/src/drawing/palette.ts";
-import type { ServerStatus } from "../../visualizer/frontend/src/live/live_board.ts";
+import type { ServerStatus } from "../../visualizer/frontend/src/live/live.ts";
 import { createParser } from "../../visualizer/frontend/src/live/live_feed.ts";
 import { duration } from "../../visualizer/frontend/src/model/duration.ts";
 import type { Model } from "../../visualizer/frontend/src/model/index.ts";

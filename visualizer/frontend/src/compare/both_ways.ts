@@ -3,12 +3,11 @@
  * the step at which they part; buttons go to the others.
  */
 
-import { spansOf } from "../board/sheet.ts";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
 import { h, plural } from "../drawing/html.ts";
 import { drawMiniMap, miniGrid } from "../drawing/mini_map.ts";
 import type { Theme } from "../drawing/palette.ts";
-import { wordNodes } from "../drawing/words_html.ts";
+import { spansOf, wordNodes } from "../drawing/words_html.ts";
 import { sentence } from "../model/index.ts";
 import type { Model } from "../model/model.ts";
 import type { PartnerOf } from "./alignment.ts";

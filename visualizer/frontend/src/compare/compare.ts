@@ -4,8 +4,8 @@
  */
 
 import { Board } from "../board/board.ts";
-import { buildSheet, type Sheet } from "../board/sheet.ts";
-import type { ThemeName } from "../board/theme.ts";
+import css from "../board/pages.css";
+import { Shell, type ShellOptions } from "../board/shell.ts";
 import { View, viewOf } from "../board/view.ts";
 import { closest, h, plural } from "../drawing/html.ts";
 import type { Axis } from "../drawing/time_axis.ts";
@@ -79,109 +79,71 @@ export const comparisonInNotebook =
     );
     const facts = traits.get("facts");
     const page = new ComparisonPage(el, { facts, views, load, signal });
-    const { root } = page.sheet;
-    remember(el, key, root, signal);
-    sendPicture(
-      traits,
-      root,
-      () => [page.sheet, ...page.boards.flatMap((board) => board ?? [])],
-      signal,
-    );
+    remember(el, key, page.root, signal);
+    const parts = () => [page, ...page.boards.flatMap((board) => board ?? [])];
+    sendPicture(traits, page.root, parts, signal);
     saveWith(traits.widget_manager);
     const lost = shared.findIndex((_, side) => !logs[side].byteLength);
-    if (lost >= 0) return page.showMessage(`${facts.names[lost]}: ${missing(shared[lost])}`);
+    if (lost >= 0) return page.tell(`${facts.names[lost]}: ${missing(shared[lost])}`);
     await page.fill(logs);
     const part = shared.find((one, side) => !one.get("whole") && !views[side].isWhole);
-    if (part) root.append(partOnly(part));
+    if (part) page.root.append(partOnly(part));
   };
+
+interface ComparisonOptions extends ShellOptions {
+  facts: Facts;
+  load: Load;
+  views?: View[];
+}
 
 /** Draws a comparison of two logs in `host`. */
 export async function drawComparison(
   host: HTMLElement,
-  {
-    logs,
-    facts,
-    load,
-    theme,
-    views = [new View(), new View()],
-    signal = new AbortController().signal,
-  }: {
-    logs: ArrayBufferView[];
-    facts: Facts;
-    load: Load;
-    theme?: ThemeName;
-    views?: View[];
-    signal?: AbortSignal;
-  },
+  { logs, ...options }: ComparisonOptions & { logs: ArrayBufferView[] },
 ) {
-  const page = new ComparisonPage(host, { facts, views, load, theme, signal });
+  const page = new ComparisonPage(host, options);
   await page.fill(logs);
   return page;
 }
 
-export class ComparisonPage {
+export class ComparisonPage extends Shell {
   facts: Facts;
   views: View[];
   load: Load;
-  signal: AbortSignal;
-  fixedTheme: "light" | "dark" | undefined;
-  sheet: Sheet;
   partnerOf: PartnerOf;
   /** Built when they are opened. */
   boards: (Board | null)[] = [null, null];
   shows: "both" | "a" | "b" = "both";
-  laidOutFor: number;
-  verdict: HTMLParagraphElement;
-  hosts: HTMLDivElement[];
+  verdict = h("p.sentence.verdict");
+  hosts = [0, 1].map((side) => h("div.run", { "data-side": side, hidden: true }));
   picture = h("div.grid-of-two");
   summary = h("summary");
-  tables: HTMLDetailsElement;
+  tables = h("details.tables", this.summary);
   logs!: ArrayBufferView[];
   models!: Model[];
   ghost!: GhostPanel;
   ways!: BothWays | null;
   requests!: ReturnType<typeof requestTable>;
 
-  constructor(
-    host: HTMLElement,
-    {
-      facts,
-      views,
-      load,
-      theme,
-      signal,
-    }: { facts: Facts; views: View[]; load: Load; theme?: ThemeName; signal: AbortSignal },
-  ) {
+  constructor(host: HTMLElement, options: ComparisonOptions) {
+    super(host, options, { name: ".compare", label: "Comparison of two runs", css });
+    const { facts, load, views = [new View(), new View()] } = options;
     this.facts = facts;
     this.views = views;
     this.load = load;
-    this.signal = signal;
-    this.fixedTheme = theme;
-    this.sheet = buildSheet(host, {
-      name: "compare",
-      label: "Comparison of two runs",
-      signal,
-      theme,
-      onTheme: () => this.write(),
-    });
     this.partnerOf = partners(facts);
-    this.laidOutFor = 0; // CSS px
-    this.verdict = h("p.sentence.verdict");
-    this.hosts = [0, 1].map((side) => h("div.run", { "data-side": side, hidden: true }));
-    this.tables = h("details.tables", this.summary);
-    this.sheet.root.append(
+    this.root.append(
       this.verdict,
       h("div.under", this.changes(), this.buttons()),
       this.picture,
       ...this.hosts,
     );
-    this.sheet.root.addEventListener("click", (event) => this.clicked(event), { signal });
   }
 
   /** Shows a message in place of the runs. */
-  showMessage(words: string, ready: string = "empty") {
+  tell(words: string, ready: string = "empty") {
     this.verdict.textContent = words;
-    this.sheet.root.dataset.ready = ready;
+    this.root.dataset.ready = ready;
   }
 
   /** The differences of the runs' settings and arrivals, as a line. */
@@ -223,7 +185,7 @@ export class ComparisonPage {
 
   /** Reads both logs and draws the picture. */
   async fill(logs: ArrayBufferView[]) {
-    const { views, facts, signal, sheet } = this;
+    const { views, facts, signal, root } = this;
     this.logs = logs;
     this.verdict.textContent = "Reading both logs";
     const readers = views.map((view, side) => (view.reading ??= new LogReader(logs[side])));
@@ -234,7 +196,7 @@ export class ComparisonPage {
       const { error } = readers[wrong];
       const why = error ? (error.reason ?? error.message) : "it has no steps";
       const where = error?.line ? `line ${error.line} of the log` : "the log";
-      this.showMessage(`${facts.names[wrong]}: ${where} cannot be used: ${why}.`, "error");
+      this.tell(`${facts.names[wrong]}: ${where} cannot be used: ${why}.`, "error");
       return;
     }
     this.models = readers.map(({ model }) => model);
@@ -243,7 +205,7 @@ export class ComparisonPage {
       const selected = difference?.requests[side];
       if (!view.model) view.open(this.models[side], { step: difference?.step, selected, axis });
     });
-    sheet.root.querySelector(".changes-line")?.append(...this.alone());
+    root.querySelector(".changes-line")?.append(...this.alone());
     this.ghost = new GhostPanel(this);
     const goTo = (step: number) => views.forEach((view) => view.goTo(step));
     const { difference } = facts;
@@ -264,20 +226,15 @@ export class ComparisonPage {
     this.picture.append(
       ...[study, this.ghost.element, side, this.tables].filter((one) => one !== null),
     );
-    for (const view of views) view.store.listen(() => this.write(), signal);
-    const observer = new ResizeObserver(
-      () => this.laidOutFor !== sheet.root.clientWidth && this.write(),
-    );
-    observer.observe(sheet.root);
-    signal.addEventListener("abort", () => observer.disconnect());
-    this.write();
-    sheet.root.dataset.ready = "true";
+    for (const view of views) view.store.listen(() => this.render(), signal);
+    this.layout();
+    root.dataset.ready = "true";
   }
 
   context(side: number) {
     return {
       model: this.models[side],
-      theme: this.sheet.theme,
+      theme: this.theme,
       selected: this.views[side].store.selected,
     };
   }
@@ -310,7 +267,7 @@ export class ComparisonPage {
     this.hosts.forEach((host, i) => {
       host.hidden = what === "both" || i !== side;
     });
-    this.write();
+    this.render();
     if (what === "both") this.ghost.element.focus({ preventScroll: true });
     else await this.openBoard(side);
   }
@@ -328,29 +285,29 @@ export class ComparisonPage {
     board.root.focus({ preventScroll: true });
   }
 
-  write() {
-    const { facts, views, sheet, models } = this;
+  render() {
+    const { facts, views, root, models } = this;
     if (!this.ghost) return;
-    this.laidOutFor = sheet.root.clientWidth;
+    this.laidOutFor = root.clientWidth;
     this.writeVerdict();
     if (this.shows === "both" && this.laidOutFor) {
       const unit = this.laidOutFor >= 1800 ? 1.5 : 1;
-      sheet.root.dataset.columns = this.laidOutFor / unit >= 980 ? "2" : "1";
+      root.dataset.columns = this.laidOutFor / unit >= 980 ? "2" : "1";
       this.ghost.draw(unit);
-      this.ways?.draw(sheet.theme, unit);
+      this.ways?.draw(this.theme, unit);
       this.requests.show(this.context(0));
       const { left } = this.ghost;
       this.summary.textContent = left
         ? `and ${plural(left, "more request")} with smaller gaps: every request in numbers`
         : "Every request in numbers";
     }
-    const buttons: NodeListOf<HTMLElement> = sheet.root.querySelectorAll(".switch button");
+    const buttons: NodeListOf<HTMLElement> = root.querySelectorAll(".switch button");
     for (const button of buttons) {
       const { shows } = button.dataset;
       if (shows) button.setAttribute("aria-pressed", String(shows === this.shows));
       else button.hidden = this.shows !== "both"; // a board has its own
     }
-    Object.assign(sheet.root.dataset, {
+    Object.assign(root.dataset, {
       shows: this.shows,
       step: views[0].store.step,
       stepB: views[1].store.step,

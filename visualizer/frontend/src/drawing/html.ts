@@ -10,7 +10,7 @@ type ElementOf<Name> = Name extends keyof HTMLElementTagNameMap
   ? HTMLElementTagNameMap[Name]
   : Name extends `${infer Tag extends keyof HTMLElementTagNameMap}.${string}`
     ? HTMLElementTagNameMap[Tag]
-    : never;
+    : HTMLElement;
 
 /** An element with its classes, its attributes and its children: `h("p.note.muted", { role: "status" }, "words")`. */
 export function h<Name extends string>(name: Name, ...parts: (Attributes | Child)[]) {
@@ -28,6 +28,22 @@ export function h<Name extends string>(name: Name, ...parts: (Attributes | Child
           element.setAttribute(key, value === true ? "" : `${value}`);
   }
   return element as ElementOf<Name>;
+}
+
+type Handlers = {
+  [Name in keyof HTMLElementEventMap]?: (event: HTMLElementEventMap[Name]) => unknown;
+};
+
+/** Listens to several events of an element, for as long as it exists. */
+export function listen(element: HTMLElement, handlers: Handlers) {
+  for (const [name, handler] of Object.entries(handlers))
+    element.addEventListener(name, handler as EventListener);
+}
+
+/** The place of the pointer in an element, in board pixels. */
+export function pointIn(element: Element, event: MouseEvent, unit = 1): [x: number, y: number] {
+  const { left, top } = element.getBoundingClientRect();
+  return [(event.clientX - left) / unit, (event.clientY - top) / unit];
 }
 
 export { count as plural } from "../model/words.ts";

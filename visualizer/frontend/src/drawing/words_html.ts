@@ -8,7 +8,10 @@ import { swatchOf } from "./marks.ts";
 import type { Theme } from "./palette.ts";
 
 export interface WordContext {
-  model: Pick<Model, "request" | "laneOf">;
+  model: {
+    request: (id: number) => { name: string } | undefined;
+    laneOf: (id: number | null, step?: number) => number | null;
+  };
   theme: Theme;
   selected: number | null;
   frame?: { step: number }; // at its step, a request that is not admitted yet has a hollow swatch
@@ -57,5 +60,14 @@ export function chip(id: number, { model, frame, theme, selected }: WordContext,
     { "data-request": id, "aria-pressed": String(id === selected) },
     swatch,
     text ?? span?.name ?? `r${id}`,
+  );
+}
+
+/** The kernel's words (strings, and requests as numbers) as spans for `wordNodes`. */
+export function spansOf(words: (string | number)[], model: Pick<Model, "request"> | null): Span[] {
+  return words.map((word) =>
+    typeof word === "string"
+      ? { text: word }
+      : { text: model?.request(word)?.name ?? `r${word}`, request: word },
   );
 }

@@ -7,6 +7,7 @@
 
 import { Board, type BoardOptions } from "../board/board.ts";
 import { takeKeysOfPage } from "../board/keys.ts";
+import type { Shell } from "../board/shell.ts";
 import type { Opening } from "../board/view.ts";
 import {
   type ComparisonPage,
@@ -162,11 +163,15 @@ async function showRest(
   count();
   note.remove();
   if (!isCurrent() || !reading.error) return;
-  const { where, why } = locate(reading.error);
-  note.setAttribute("role", "alert");
-  note.textContent = `${where} cannot be used: ${why}. The board shows what came before it.`;
-  board.grid.before(note);
-  board.root.dataset.error = `${reading.error.line ?? ""}`;
+  board.grid.before(endOfLog(board, reading.error));
+}
+
+/** A note that the board shows what came before an error in the log. */
+export function endOfLog({ root }: Shell, error: NonNullable<LogReader["error"]>) {
+  const { where, why } = locate(error);
+  root.dataset.error = `${error.line ?? ""}`;
+  const words = `${where} cannot be used: ${why}. The board shows what came before it.`;
+  return h("p.note.reading", { role: "alert" }, words);
 }
 
 function showEmpty(board: Board) {
@@ -181,7 +186,7 @@ function showEmpty(board: Board) {
   );
 }
 
-function showError(board: Board, error: NonNullable<LogReader["error"]>) {
+export function showError(board: Shell, error: NonNullable<LogReader["error"]>) {
   const { where, why } = locate(error);
   board.showMessage("error", h("h2", `${where} cannot be used.`), h("p", why));
 }

@@ -89,7 +89,11 @@ export class SummaryPanel {
   }
 }
 
-const cell = (name: string, bold: string, rest?: string, ...after: Node[]) =>
+/** The row of figures. */
+export const runCells = () =>
+  h("div.cells", { tabindex: "0", role: "group", "aria-label": "The run" });
+
+export const cell = (name: string, bold: string, rest?: string, ...after: Node[]) =>
   h("div.cell", ...parts(name, bold, rest, after));
 
 const parts = (name: string, bold: string, rest: string = "", after: Node[] = [] as Node[]) => [

@@ -6,13 +6,14 @@
  */
 
 import { Board } from "../board/board.ts";
-import { buildSheet, type Sheet, spansOf } from "../board/sheet.ts";
+import css from "../board/pages.css";
+import { Shell } from "../board/shell.ts";
 import { View } from "../board/view.ts";
 import { closest, focused, h } from "../drawing/html.ts";
-import { chip, wordNodes } from "../drawing/words_html.ts";
+import { chip, spansOf, wordNodes } from "../drawing/words_html.ts";
 import type { WidgetModel } from "../host/kernel_sync.ts";
 import { fromBase64 } from "../host/log_bytes.ts";
-import { type Load, modelOf, type Widget } from "../host/notebook.ts";
+import { hear, type Load, modelOf, type Widget } from "../host/notebook.ts";
 import { saveWith } from "../host/saved_state.ts";
 
 /** requests are numbers */
@@ -47,22 +48,20 @@ export const predictionInNotebook =
     await page.follow();
   };
 
-class PredictionPage {
+class PredictionPage extends Shell {
   traits: WidgetModel;
   load: Load;
-  signal: AbortSignal;
-  sheet: Sheet;
   progress = h("p.place");
-  form = h("form.ask");
+  form = h("form.ask", { submit: (event) => this.submit(event) });
   said = h("div.said", { role: "status" });
   boards = h("div.so-far");
   /** The update that is due. */
   following: Promise<unknown> | null = null;
-  acted: boolean;
-  stateShown: string;
+  /** Whether the reader has pressed a button. */
+  acted = false;
+  stateShown = "";
   log!: string;
   number!: number;
-  shown?: AbortController;
   board!: Board;
   asked?: number;
 
@@ -70,25 +69,12 @@ class PredictionPage {
     host: HTMLElement,
     { traits, load, signal }: { traits: WidgetModel; load: Load; signal: AbortSignal },
   ) {
+    super(host, { signal }, { name: ".predict", label: "What comes next?", css });
     this.traits = traits;
     this.load = load;
-    this.signal = signal;
-    this.sheet = buildSheet(host, {
-      name: "predict",
-      label: "What comes next?",
-      signal,
-      onTheme: () => this.write(),
-    });
-    this.sheet.root.append(this.progress, this.form, this.said, this.boards);
-    this.acted = false; // whether the reader has pressed a button
-    this.stateShown = "";
-    this.form.addEventListener("submit", (event) => this.submit(event), { signal });
-    this.sheet.root.addEventListener("click", (event) => this.clicked(event), { signal });
-    const heard = () => this.follow();
-    for (const name of ["question", "verdict", "log", "score"]) {
-      traits.on(`change:${name}`, heard);
-      signal.addEventListener("abort", () => traits.off(`change:${name}`, heard));
-    }
+    this.root.append(this.progress, this.form, this.said, this.boards);
+    for (const name of ["question", "verdict", "log", "score"])
+      hear(traits, `change:${name}`, () => this.follow(), signal);
   }
 
   get question(): Question {
@@ -106,7 +92,7 @@ class PredictionPage {
         this.following = null;
         return this.open();
       })
-      .then(() => this.signal.aborted || this.write());
+      .then(() => this.signal.aborted || this.render());
     return this.following;
   }
 
@@ -127,11 +113,8 @@ class PredictionPage {
     // A board would show what the selected request finds in the cache, which is the answer.
     const secret = kind === "hit" && !answer ? about : null;
     this.boards.style.minHeight = `${this.boards.clientHeight}px`;
-    this.shown?.abort();
-    const shown = (this.shown = new AbortController());
-    this.signal.addEventListener("abort", () => shown.abort());
     this.board = new Board(this.boards, {
-      signal: shown.signal,
+      signal: this.endInside(),
       view: withoutSelecting(secret, new View()),
       linkOf: () => "",
       onChange: () => this.writeVerdict(),
@@ -150,7 +133,7 @@ class PredictionPage {
     return {
       model,
       frame: model.frame(view.store.step),
-      theme: this.sheet.theme,
+      theme: this.theme,
       selected: view.store.selected,
     };
   }
@@ -159,7 +142,8 @@ class PredictionPage {
     return wordNodes(spansOf(words, this.board.view.model), this.context());
   }
 
-  write() {
+  render() {
+    if (!this.board) return;
     const question = this.question;
     const { number, of } = question;
     const verdict = this.verdict;
@@ -174,7 +158,7 @@ class PredictionPage {
     if (state === "asking" && this.asked !== number) this.ask(question);
     else if (state === "asking") this.repaint();
     this.writeVerdict();
-    const { root } = this.sheet;
+    const { root } = this;
     Object.assign(root.dataset, { state, number, of, score, ready: "true" });
     root.dataset.right = `${verdict.right ?? ""}`;
     const wasAnswering = root.contains(focused(root)) || this.acted;
