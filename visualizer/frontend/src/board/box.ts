@@ -1,14 +1,9 @@
 /** A box over the board. When it closes, the board gets the focus back. */
 
-import type { Board } from "./board.ts";
+import { Part } from "./part.ts";
 
-export abstract class Box {
-  board: Board;
+export abstract class Box extends Part {
   abstract element: HTMLElement;
-
-  constructor(board: Board) {
-    this.board = board;
-  }
 
   get isOpen() {
     return !this.element.hidden;

@@ -130,7 +130,6 @@ export class ClusterBoard extends Shell {
     const right = [this.decision, this.agreement, this.forms].map(({ element }) => element);
     this.all = h(
       "div.all",
-      { hidden: true },
       ...aboutNodes(options.about),
       h("div.summary", this.summary),
       this.sentence,
@@ -138,8 +137,6 @@ export class ClusterBoard extends Shell {
       this.replicas,
     );
     this.foot = buildClusterKeys(this);
-    this.foot.hidden = true;
-    this.root.append(this.all, this.one, this.foot, this.help as HTMLElement);
     this.state.listen(() => this.render(), this.signal);
     this.#listen();
   }
@@ -190,7 +187,8 @@ export class ClusterBoard extends Shell {
       touched: false,
       playing: false,
     });
-    this.all.hidden = this.foot.hidden = false;
+    if (!this.all.parentNode)
+      this.root.append(this.all, this.one, this.foot, this.help as HTMLElement);
     this.#choose();
     this.state.view = wholeView(this.axis);
     this.layout();
@@ -225,7 +223,8 @@ export class ClusterBoard extends Shell {
       shown.length === this.shown.length && shown.every((one, i) => one === this.shown[i]);
     const models = shown.map(({ model }) => model);
     if (same && this.models?.every((one, i) => one === models[i])) {
-      for (const side of this.sides) if (side instanceof ReplicaTree) side.setModel(side.own.model);
+      for (const side of this.sides)
+        if (side instanceof ReplicaTree) side.setModel(side.board.model);
       return;
     }
     this.models = models;
@@ -452,8 +451,7 @@ export class ClusterBoard extends Shell {
   }
 
   #drawSide(side: ReplicaTree | ReplicaMap) {
-    const board = side instanceof ReplicaTree ? side.own : side.board;
-    const { hasSteps } = board.replica;
+    const { hasSteps } = side.board.replica;
     const parent = side.element.parentElement as HTMLElement;
     parent.hidden = !hasSteps;
     if (!hasSteps) return;

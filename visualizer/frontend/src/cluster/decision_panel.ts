@@ -1,5 +1,6 @@
 /** The selected decision as a table: what the router knew of each replica, and why it chose one. */
 
+import { Part } from "../board/part.ts";
 import { patchChildren } from "../board/patch_children.ts";
 import { causeColour, causeWords } from "../drawing/causes.ts";
 import { h } from "../drawing/html.ts";
@@ -14,18 +15,13 @@ import type { Replica } from "./replica.ts";
 const BOXES = 6; // seats that are drawn one by one
 const MOST = 12; // replicas in the table
 
-export class DecisionPanel {
-  cluster: ClusterBoard;
+export class DecisionPanel extends Part<ClusterBoard> {
   element = h("section.decision", { "aria-label": "The decision" });
 
-  constructor(cluster: ClusterBoard) {
-    this.cluster = cluster;
-  }
-
   write() {
-    const { cluster } = this;
-    const { route } = cluster;
-    patchChildren(this.element, [...(route ? decisionNodes(cluster, route) : noDecision())]);
+    const { board } = this;
+    const { route } = board;
+    patchChildren(this.element, [...(route ? decisionNodes(board, route) : noDecision())]);
   }
 }
 
@@ -126,17 +122,12 @@ function outcome(model: ClusterModel, route: Route, delivered: number | null) {
 }
 
 /** All predictions and what the caches delivered. */
-export class AgreementPanel {
-  cluster: ClusterBoard;
+export class AgreementPanel extends Part<ClusterBoard> {
   element = h("section.agreement", { "aria-label": "Predicted and delivered" });
 
-  constructor(cluster: ClusterBoard) {
-    this.cluster = cluster;
-  }
-
   write() {
-    const { cluster } = this;
-    const { predicted, delivered, judged, wrong, byPrefix } = clusterFacts(cluster.model);
+    const { board } = this;
+    const { predicted, delivered, judged, wrong, byPrefix } = clusterFacts(board.model);
     const most = Math.max(1, predicted, delivered);
     const bar = (name: string, tokens: number) => {
       const part = h("i", { class: name });
@@ -144,7 +135,7 @@ export class AgreementPanel {
       const words = `${tokens.toLocaleString("en")} tokens`;
       return h("div.pair", h("span.name", name), h("span.hit", part), h("strong", words));
     };
-    const byLoad = cluster.model.routes.length - byPrefix;
+    const byLoad = board.model.routes.length - byPrefix;
     const some = wrong.slice(0, 6);
     patchChildren(this.element, [
       h("h2", "Predicted and delivered", h("span.count", `${judged} predictions`)),
@@ -158,7 +149,7 @@ export class AgreementPanel {
             ? `${wrong.length === 1 ? "One prediction was" : `${wrong.length} predictions were`} wrong: `
             : "Every prediction was right."
           : "",
-        ...some.flatMap((route, i) => [i ? ", " : "", cluster.chip(route.request.id)]),
+        ...some.flatMap((route, i) => [i ? ", " : "", board.chip(route.request.id)]),
         wrong.length > some.length
           ? ` and ${wrong.length - some.length} more.`
           : wrong.length
@@ -170,16 +161,11 @@ export class AgreementPanel {
 }
 
 /** The forms of the picture, and the colours of the causes for which requests have waited. */
-export class FormsPanel {
-  cluster: ClusterBoard;
+export class FormsPanel extends Part<ClusterBoard> {
   element = h("section.forms", { "aria-label": "How to read it" });
 
-  constructor(cluster: ClusterBoard) {
-    this.cluster = cluster;
-  }
-
   write() {
-    const { model, theme } = this.cluster;
+    const { model, theme } = this.board;
     const causes = new Set(model.replicas.flatMap((replica) => [...replica.model.waitCauses]));
     const waits = [...causes].map((cause) => {
       const swatch = h("i.cause");

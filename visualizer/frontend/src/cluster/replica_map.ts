@@ -5,9 +5,10 @@
  */
 
 import { describeBlock } from "../board/descriptions.ts";
+import { Part } from "../board/part.ts";
 import { claimOf } from "../drawing/blocks.ts";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
-import { h, plural } from "../drawing/html.ts";
+import { h, plural, pointIn } from "../drawing/html.ts";
 import { drawMiniMap, type MiniGrid, miniGrid } from "../drawing/mini_map.ts";
 import { duration } from "../model/duration.ts";
 import type { ReplicaBoard } from "./replica_board.ts";
@@ -18,18 +19,17 @@ const PITCH = SQUARE + 1.5;
 const ARROW = 18;
 const BEFORE = 0.42; // opacity of a move that has not happened
 
-export class ReplicaMap {
+export class ReplicaMap extends Part<ReplicaBoard> {
   grid: MiniGrid | null = null;
-  board: ReplicaBoard;
-  canvas = h("canvas", { role: "img" });
+  canvas = h("canvas", { role: "img", click: (event) => this.clicked(event) });
+  painter = new CanvasPainter(this.canvas);
   words = h("span.count");
   moved = h("canvas.moved", { role: "img" });
+  movedPainter = new CanvasPainter(this.moved);
   element: HTMLElement;
-  painter: CanvasPainter;
-  movedPainter: CanvasPainter;
 
   constructor(board: ReplicaBoard) {
-    this.board = board;
+    super(board);
     const { id } = board.replica;
     this.element = h(
       "section.blocks",
@@ -38,9 +38,11 @@ export class ReplicaMap {
       this.canvas,
       this.moved,
     );
-    this.painter = new CanvasPainter(this.canvas);
-    this.movedPainter = new CanvasPainter(this.moved);
-    this.#listen();
+    board.tooltip.listen(
+      this.canvas,
+      (event) => this.blockAt(event),
+      (block) => describeBlock(board.model, board.frame, block.id),
+    );
   }
 
   draw() {
@@ -114,38 +116,21 @@ export class ReplicaMap {
     this.moved.setAttribute("aria-label", texts.join("; "));
   }
 
-  #listen() {
-    const { tooltip, signal } = this.board;
-    const blockAt = (event: MouseEvent) => {
-      const { grid } = this;
-      const box = this.canvas.getBoundingClientRect();
-      if (!grid) return null;
-      const [x, y] = [event.clientX - box.left, event.clientY - box.top];
-      return this.board.frame.blocks.find(
-        ({ id }) =>
-          x >= grid.x(id) &&
-          x < grid.x(id) + grid.cellWidth + 1 &&
-          y >= grid.y(id) &&
-          y < grid.y(id) + grid.body + 1,
-      );
-    };
-    this.canvas.addEventListener(
-      "pointermove",
-      (event) =>
-        tooltip.show(event, () => {
-          const block = blockAt(event);
-          return block ? describeBlock(this.board.model, this.board.frame, block.id) : null;
-        }),
-      { signal },
+  blockAt(event: MouseEvent) {
+    const { grid } = this;
+    if (!grid) return null;
+    const [x, y] = pointIn(this.canvas, event);
+    return this.board.frame.blocks.find(
+      ({ id }) =>
+        x >= grid.x(id) &&
+        x < grid.x(id) + grid.cellWidth + 1 &&
+        y >= grid.y(id) &&
+        y < grid.y(id) + grid.body + 1,
     );
-    this.canvas.addEventListener("pointerleave", () => tooltip.hide(), { signal });
-    this.canvas.addEventListener(
-      "click",
-      (event) => {
-        const [owner] = blockAt(event)?.owners ?? [];
-        if (owner !== undefined) this.board.select(owner);
-      },
-      { signal },
-    );
+  }
+
+  clicked(event: MouseEvent) {
+    const [owner] = this.blockAt(event)?.owners ?? [];
+    if (owner !== undefined) this.board.select(owner);
   }
 }

@@ -84,12 +84,11 @@ export class BothWays {
   }
 
   #button(sign: string, title: string, by: -1 | 1, goTo: (step: number) => void) {
-    const button = h("button", { title, "aria-label": title }, sign);
-    button.addEventListener("click", () => {
+    const click = () => {
       this.step = this.steps[this.steps.indexOf(this.step) + by];
       goTo(this.step);
-    });
-    return button;
+    };
+    return h("button", { title, "aria-label": title, click }, sign);
   }
 
   /** What a run does in the step: at the first, why it parts from the other. */

@@ -15,7 +15,8 @@ export const watchInNotebook = (widget: Widget) =>
     let shown: (Pick<ViewState, "step" | "selected"> & { following: boolean }) | null = null; // not written to the widget model yet, where the kernel may set its own state meanwhile
     const sync = ({ step, selected }: Pick<ViewState, "step" | "selected">) => {
       shown = { step, selected, following: live.following };
-      timer ??= setTimeout(() => {
+      if (timer) return;
+      timer = setTimeout(() => {
         timer = null;
         traits.set("shown", shown);
         traits.save_changes();

@@ -23,21 +23,16 @@ export class ChangedPanel {
   all: BlockChange[] = [];
   changes: BlockChange[] = [];
   count = h("span.count");
-  items: { painter: CanvasPainter; words: HTMLSpanElement; element: HTMLLIElement }[];
-  element: HTMLDivElement;
-
-  constructor() {
-    this.items = Array.from({ length: MOST }, () => {
-      const painter = new CanvasPainter(h("canvas", { "aria-hidden": "true" }));
-      const words = h("span");
-      return { painter, words, element: h("li", words, painter.canvas) };
-    });
-    this.element = h(
-      "div.changed",
-      h("h2", "Changed in this step", this.count),
-      h("ul", ...this.items.map(({ element }) => element)),
-    );
-  }
+  items = Array.from({ length: MOST }, () => {
+    const painter = new CanvasPainter(h("canvas", { "aria-hidden": "true" }));
+    const words = h("span");
+    return { painter, words, element: h("li", words, painter.canvas) };
+  });
+  element = h(
+    "div.changed",
+    h("h2", "Changed in this step", this.count),
+    h("ul", ...this.items.map(({ element }) => element)),
+  );
 
   draw({ frame, model, theme, unit, selected, width }: DrawingContext & { width: number }) {
     this.all = blockChanges(frame);

@@ -7,7 +7,8 @@
  * the user stops moving; their height is reserved, so nothing moves.
  */
 
-import type { Board, BoardContext } from "../board/board.ts";
+import type { BoardContext } from "../board/board.ts";
+import { Part } from "../board/part.ts";
 import { patchChildren } from "../board/patch_children.ts";
 import { labAddress, sourceOf } from "../board/sources.ts";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
@@ -32,26 +33,22 @@ const ROW = LINE + 2 * PADDING;
 const TOGETHER = 6; // plain rows per body of the table
 const BETWEEN_STEPS = new Set(["arrived", "aborted"]);
 
-export class DecisionsPanel {
-  board: Board;
-  list = h("div");
+export class DecisionsPanel extends Part {
+  list = h("div", {
+    click: (event) => this.look(event),
+    focusin: (event) => this.look(event),
+    pointerover: (event) => this.look(event),
+  });
   seen = SEEN;
   ruler = new CanvasPainter(h("canvas"));
   source = h("p.note.source");
-  element: HTMLElement;
+  element = h("section.decisions", { "aria-label": "Decisions" }, this.list, this.source);
   lines!: Line[];
   context!: BoardContext;
 
-  constructor(board: Board) {
-    this.board = board;
-    this.element = h("section.decisions", { "aria-label": "Decisions" }, this.list, this.source);
-    const { signal } = board;
-    const look = (event: Event) => {
-      const row = closest(event, "tr[data-kind]");
-      if (row) this.writeSource(Number(row.dataset.index));
-    };
-    for (const name of ["click", "focusin", "pointerover"])
-      this.list.addEventListener(name, look, { signal });
+  look(event: Event) {
+    const row = closest(event, "tr[data-kind]");
+    if (row) this.writeSource(Number(row.dataset.index));
   }
 
   write() {

@@ -22,41 +22,30 @@ import { agree } from "../model/words.ts";
 
 export class SummaryPanel {
   setSlo: (slo: Slo) => void;
-  key: string;
-  cells: HTMLDivElement;
-  goodput = h("button.cell", { "data-act": "slo" });
-  fields: HTMLInputElement[];
-  box: HTMLDivElement;
-  element: HTMLDivElement;
+  /** What the row shows. */
+  key = "";
+  cells = runCells();
+  goodput = h("button.cell", { "data-act": "slo", click: () => this.toggle() });
+  fields = ["ttft", "itl"].map((name) =>
+    h("input", { type: "number", min: "0", step: "any", name, input: () => this.read() }),
+  );
+  box = h(
+    "div.box.slo",
+    { role: "dialog", "aria-label": "Limits of the goodput", hidden: true },
+    h("label", "TTFT at most", this.fields[0], "ms"),
+    h("label", "ITL, p99 of a request, at most", this.fields[1], "ms"),
+  );
+  element = h("div.summary", this.cells);
   summary!: RunSummary;
   figures!: Summary | null;
 
   /** `setSlo` is called when the reader changes the limits. */
   constructor(setSlo: (slo: Slo) => void) {
     this.setSlo = setSlo;
-    this.key = ""; // what the row shows
-    this.cells = h("div.cells", { tabindex: "0", role: "group", "aria-label": "The run" });
-    this.goodput.addEventListener("click", () => this.toggle());
-    this.fields = ["ttft", "itl"].map((name) => {
-      const input = h("input", { type: "number", min: "0", step: "any", name });
-      input.addEventListener("input", () => this.read());
-      return input;
-    });
-    const [ttft, itl] = this.fields;
-    this.box = h(
-      "div.box.slo",
-      { role: "dialog", "aria-label": "Limits of the goodput", hidden: true },
-      h("label", "TTFT at most", ttft, "ms"),
-      h("label", "ITL, p99 of a request, at most", itl, "ms"),
-    );
-    this.element = h("div.summary", this.cells);
   }
 
   setModel(model: Model) {
-    const { summary } = this;
-    if (summary?.model !== model) {
-      this.summary = new RunSummary(model);
-    }
+    if (this.summary?.model !== model) this.summary = new RunSummary(model);
     this.figures = null;
   }
 

@@ -4,10 +4,11 @@
 
 import type { Board } from "../board/board.ts";
 import { describeStep, overlapWords, textOf } from "../board/descriptions.ts";
+import { Part } from "../board/part.ts";
 import { rangeWords } from "../board/range.ts";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
 import { causeColour, causeWords } from "../drawing/causes.ts";
-import { h } from "../drawing/html.ts";
+import { h, pointIn } from "../drawing/html.ts";
 import { laneAt, occupant, type Packing, packLanes, ROOM } from "../drawing/lane_packing.ts";
 import { laneRows } from "../drawing/lane_rows.ts";
 import { drawOverlap, OVERLAP_HEIGHT } from "../drawing/overlap.ts";
@@ -55,8 +56,7 @@ const COMFORTABLE = 12; // px per step if the log is too long to be shown whole
 // px per step below which the strip becomes an overview; on a time axis, half of it for a typical step.
 const TIGHTEST = { steps: { wide: 8, narrow: 4 }, time: { wide: 4, narrow: 2 } };
 
-export class TimePanel {
-  board: Board;
+export class TimePanel extends Part {
   strip = h("canvas.strip", { role: "img" });
   overlap = h("canvas.overlap", {
     role: "img",
@@ -66,22 +66,48 @@ export class TimePanel {
   lanes = h("canvas", { role: "img" });
   axis = h("canvas", { "aria-hidden": "true" });
   band = h("canvas", { role: "img" });
+  pencils = [this.strip, this.lanes, this.axis, this.overlap, this.band].map(
+    (canvas) => new CanvasPainter(canvas),
+  );
   queueWords = [h("strong"), h("span"), h("span.muted")];
-  queueButton: HTMLButtonElement;
-  waiting: HTMLDivElement;
+  queueButton = h(
+    "button.queue-button",
+    { "data-act": "queue", click: () => this.board.toggleQueue() },
+    ...this.queueWords,
+  );
   legend = h("p.legend");
-  spacer: HTMLDivElement;
-  scroller: HTMLDivElement;
+  spacer = h("div", this.lanes);
+  scroller = h(
+    "div.lanes",
+    { role: "group", "aria-label": "Lanes", scroll: () => this.scroll() },
+    this.spacer,
+  );
   alternative = tablesBox();
-  rangeMark: RangeMark;
+  rangeMark = new RangeMark(this);
   rangeWords = h("p.note.range-words", { role: "status", hidden: true });
-  element: HTMLElement;
-  pencils: CanvasPainter[];
-  legendKey: string;
-  rowsBefore: number;
-  scrolled: number;
-  together: TimePanel[];
-  pinned: boolean;
+  element = h(
+    "section.time",
+    { "aria-label": "Timeline" },
+    this.strip,
+    this.overlap,
+    this.scroller,
+    h("div.waiting", this.band, this.queueButton),
+    this.axis,
+    this.legend,
+    ...this.rangeMark.boxes,
+    this.rangeWords,
+    this.alternative,
+  );
+  /** What the legend shows. */
+  legendKey = "";
+  /** Rows of a live timeline. */
+  rowsBefore = 0;
+  /** Kept here, because reading it forces a layout. */
+  scrolled = 0;
+  /** Panels that share one axis. */
+  together: TimePanel[] = [this];
+  /** Whether the window stays at the end while a live log grows. */
+  pinned = false;
   model!: Model;
   log!: { first: number; last: number };
   forks!: Fork[];
@@ -105,35 +131,8 @@ export class TimePanel {
   scene!: TimelineScene;
 
   constructor(board: Board) {
-    this.board = board;
-    this.queueButton = h("button.queue-button", { "data-act": "queue" }, ...this.queueWords);
-    this.queueButton.addEventListener("click", () => board.toggleQueue());
-    this.waiting = h("div.waiting", this.band, this.queueButton);
-    this.spacer = h("div", this.lanes);
-    this.scroller = h("div.lanes", { role: "group", "aria-label": "Lanes" }, this.spacer);
-    this.rangeMark = new RangeMark(this);
-    this.element = h(
-      "section.time",
-      { "aria-label": "Timeline" },
-      this.strip,
-      this.overlap,
-      this.scroller,
-      this.waiting,
-      this.axis,
-      this.legend,
-      ...this.rangeMark.boxes,
-      this.rangeWords,
-      this.alternative,
-    );
-    this.pencils = [this.strip, this.lanes, this.axis, this.overlap, this.band].map(
-      (canvas) => new CanvasPainter(canvas),
-    );
-    this.legendKey = ""; // what the legend shows
-    this.rowsBefore = 0; // of a live timeline
-    this.scrolled = 0; // kept here, because reading it forces a layout
-    this.together = [this]; // panels that share one axis
-    this.pinned = false; // whether the window stays at the end while a live log grows
-    this.listen();
+    super(board);
+    listenToPointer(this);
   }
 
   /** Sets the model; called again when a live log has grown. */
@@ -490,9 +489,8 @@ export class TimePanel {
 
   /** What is under the pointer. */
   locate(event: MouseEvent, canvas: HTMLCanvasElement) {
-    const box = canvas.getBoundingClientRect();
-    const x = (event.clientX - box.left) / this.board.unit - BLEED;
-    const y = (event.clientY - box.top) / this.board.unit;
+    const [left, y] = pointIn(canvas, event, this.board.unit);
+    const x = left - BLEED;
     const onStrip = canvas === this.strip;
     const scale = onStrip ? this.overview : this.scale;
     const step = Math.min(Math.max(scale.stepAt(x), this.log.first), this.log.last);
@@ -515,15 +513,8 @@ export class TimePanel {
     return place;
   }
 
-  listen() {
-    listenToPointer(this);
-    this.scroller.addEventListener(
-      "scroll",
-      () => {
-        this.scrolled = this.scroller.scrollTop;
-        if (this.model) this.board.store.set({ scrolled: this.scrolled });
-      },
-      { signal: this.board.signal },
-    );
+  scroll() {
+    this.scrolled = this.scroller.scrollTop;
+    if (this.model) this.board.store.set({ scrolled: this.scrolled });
   }
 }

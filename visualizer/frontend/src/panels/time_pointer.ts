@@ -24,18 +24,14 @@ const SLOP = 4; // px that a pointer may move during a click
 /** Binds the pointer on the canvases of a timeline. */
 export function listenToPointer(panel: TimePanel) {
   const { board, strip, overlap, lanes, band, axis } = panel;
-  const { store, tooltip, signal } = board;
+  const { store, tooltip } = board;
   for (const canvas of [strip, overlap, lanes, band, axis]) {
     let drag: Drag | null = null;
     const on = <K extends keyof HTMLElementEventMap>(
       name: K,
       handler: (event: HTMLElementEventMap[K]) => void,
       options?: AddEventListenerOptions,
-    ) =>
-      canvas.addEventListener(name, (event) => panel.model && handler(event), {
-        signal,
-        ...options,
-      });
+    ) => canvas.addEventListener(name, (event) => panel.model && handler(event), options);
     on("pointerdown", (event) => {
       if (event.button !== 0) return;
       const from = panel.locate(event, canvas);

@@ -1,6 +1,7 @@
 /** The selected request's text: prompt and output, token by token; underlines show probabilities. */
 
-import type { Board, BoardContext } from "../board/board.ts";
+import type { BoardContext } from "../board/board.ts";
+import { Part } from "../board/part.ts";
 import { patchChildren } from "../board/patch_children.ts";
 import { closest, h, plural } from "../drawing/html.ts";
 import { markOf } from "../drawing/marks.ts";
@@ -16,20 +17,14 @@ type Tokens = ReturnType<Frame["tokensOf"]>;
 const MOST_PROMPT = 240;
 const MOST_OUTPUT = 400;
 
-export class TokensPanel {
-  board: Board;
-  written: string;
-  shown: number | null;
-  element = h("section.tokens", { "aria-label": "Tokens" });
-
-  constructor(board: Board) {
-    this.board = board;
-    this.written = ""; // what the panel shows
-    this.shown = null;
-    this.element.addEventListener("click", (event) => this.clicked(event), {
-      signal: board.signal,
-    });
-  }
+export class TokensPanel extends Part {
+  /** What the panel shows. */
+  written = "";
+  shown: number | null = null;
+  element = h("section.tokens", {
+    "aria-label": "Tokens",
+    click: (event) => this.clicked(event),
+  });
 
   write() {
     const { board } = this;

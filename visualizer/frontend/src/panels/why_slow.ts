@@ -1,6 +1,7 @@
 /** Why one request was slow: a sentence, its bar, and a row per cause. The rows add up to the total. */
 
 import type { Board } from "../board/board.ts";
+import { Part } from "../board/part.ts";
 import { patchChildren } from "../board/patch_children.ts";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
 import { closest, h } from "../drawing/html.ts";
@@ -25,47 +26,45 @@ const HIGH = 30;
 const TOP = 14;
 const STEPS = 4; // that are linked; of more, the first and the number
 
-export class WhySlow {
-  board: Board;
+export class WhySlow extends Part {
+  /** Opens a step. */
   goTo: (step: number, request: number) => void;
   title = h("h2");
   words = h("p.headline");
   bar = h("canvas", { "aria-hidden": "true" });
-  body = h("tbody");
+  painter = new CanvasPainter(this.bar);
+  body = h("tbody", { click: (event) => this.clicked(event) });
   helped = h("p.helped");
   missed = h("p.helped.missed");
   sum = h("p.note.muted");
-  element: HTMLDivElement;
-  painter: CanvasPainter;
+  element = h(
+    "div.why",
+    this.title,
+    this.words,
+    this.bar,
+    h(
+      "table",
+      h(
+        "thead.for-screen-readers",
+        h("tr", ...["time", "cause", "source"].map((one) => h("th", { scope: "col" }, one))),
+      ),
+      this.body,
+    ),
+    this.helped,
+    this.missed,
+    this.sum,
+  );
   /** The request that is explained. */
   id!: number;
 
-  /** `goTo` opens a step. */
   constructor(board: Board, goTo: (step: number, request: number) => void) {
-    this.board = board;
+    super(board);
     this.goTo = goTo;
-    this.element = h(
-      "div.why",
-      this.title,
-      this.words,
-      this.bar,
-      h(
-        "table",
-        h(
-          "thead.for-screen-readers",
-          h("tr", ...["time", "cause", "source"].map((one) => h("th", { scope: "col" }, one))),
-        ),
-        this.body,
-      ),
-      this.helped,
-      this.missed,
-      this.sum,
-    );
-    this.painter = new CanvasPainter(this.bar);
-    this.body.addEventListener("click", (event) => {
-      const step = closest(event, "[data-step]")?.dataset.step;
-      if (step) this.goTo(Number(step), this.id);
-    });
+  }
+
+  clicked(event: Event) {
+    const step = closest(event, "[data-step]")?.dataset.step;
+    if (step) this.goTo(Number(step), this.id);
   }
 
   write(time: RequestTime | undefined, context: WaterfallContext, late: Late) {
