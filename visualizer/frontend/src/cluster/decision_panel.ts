@@ -4,6 +4,7 @@ import { Part } from "../board/part.ts";
 import { patchChildren } from "../board/patch_children.ts";
 import { causeColour, causeWords } from "../drawing/causes.ts";
 import { h } from "../drawing/html.ts";
+import { levelDot } from "../drawing/words_html.ts";
 import { duration } from "../model/duration.ts";
 import type { ClusterBoard } from "./cluster_board.ts";
 import { clusterFacts, predictedHit } from "./cluster_facts.ts";
@@ -109,13 +110,13 @@ function outcome(model: ClusterModel, route: Route, delivered: number | null) {
   if (delivered === null) return ["The log does not have its admission, so its hit is unknown."];
   const gone = gonePrefix(model, route);
   const nodes = [
-    h("i.recorded", { title: "recorded" }),
+    levelDot("recorded"),
     ` Recorded: ${predicted} predicted, ${delivered} delivered.`,
   ];
   if (gone?.at != null)
     nodes.push(
       " ",
-      h("i.inferred", { title: "inferred" }),
+      levelDot("inferred"),
       ` Inferred: the eviction at ${duration(gone.at)} is the cause.`,
     );
   return nodes;
