@@ -6,12 +6,12 @@
  * a single board; `replica_board.ts` gives them its model and frame.
  */
 
-import { Board } from "../board/board.ts";
+import { Board, type Panel } from "../board/board.ts";
 import { patchChildren } from "../board/patch_children.ts";
 import { type About, aboutNodes, Shell, type ShellOptions } from "../board/shell.ts";
 import { Store } from "../board/store.ts";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
-import { closest, h, listen, plural, pointIn } from "../drawing/html.ts";
+import { closest, h, listen, onWheel, plural, pointIn } from "../drawing/html.ts";
 import { markOf } from "../drawing/marks.ts";
 import {
   type Axis,
@@ -78,7 +78,7 @@ export class ClusterBoard extends Shell {
   groups: ReplicaGroup[] = [];
   shown: Replica[] = [];
   /** The replicas' trees and maps. */
-  sides: (ReplicaTree | ReplicaMap)[] = [];
+  sides: (Panel & { board: ReplicaBoard })[] = [];
   /** The time of the run. */
   extent: View = { from: 0, to: 1 };
   width = 0;
@@ -223,24 +223,21 @@ export class ClusterBoard extends Shell {
       shown.length === this.shown.length && shown.every((one, i) => one === this.shown[i]);
     const models = shown.map(({ model }) => model);
     if (same && this.models?.every((one, i) => one === models[i])) {
-      for (const side of this.sides)
-        if (side instanceof ReplicaTree) side.setModel(side.board.model);
+      for (const side of this.sides) side.setModel?.(side.board.model);
       return;
     }
     this.models = models;
     this.shown = shown;
     this.groups = shown.map((replica) => new ReplicaGroup(this, replica));
     this.lanes.replaceChildren(...this.groups.map(({ element }) => element));
-    const boards = shown.map((replica) => new ReplicaBoard(this, replica));
-    this.sides = boards.flatMap((board) => {
+    this.sides = this.groups.flatMap(({ board }) => {
       const tree = new ReplicaTree(board);
       tree.setModel(board.model);
       return [tree, new ReplicaMap(board)];
     });
+    const [trees, maps] = [0, 1].map((at) => this.sides.filter((_, i) => i % 2 === at));
     this.replicas.replaceChildren(
-      ...boards.map((_, i) =>
-        h("div.side", this.sides[2 * i].element, this.sides[2 * i + 1].element),
-      ),
+      ...trees.map(({ element }, i) => h("div.side", element, maps[i].element)),
     );
     this.#stale = true;
   }
@@ -269,7 +266,7 @@ export class ClusterBoard extends Shell {
     }
     this.bottom = top;
     this.picture.style.setProperty("--left", `${this.left}px`);
-    for (const side of this.sides) if (side instanceof ReplicaTree) side.layout();
+    for (const side of this.sides) side.layout?.();
   }
 
   get #pitch() {
@@ -450,13 +447,12 @@ export class ClusterBoard extends Shell {
     this.#write();
   }
 
-  #drawSide(side: ReplicaTree | ReplicaMap) {
+  #drawSide(side: ClusterBoard["sides"][number]) {
     const { hasSteps } = side.board.replica;
-    const parent = side.element.parentElement as HTMLElement;
-    parent.hidden = !hasSteps;
+    (side.element.parentElement as HTMLElement).hidden = !hasSteps;
     if (!hasSteps) return;
-    side.draw();
-    if (side instanceof ReplicaTree) side.write();
+    side.draw?.();
+    side.write();
   }
 
   #write() {
@@ -546,23 +542,11 @@ export class ClusterBoard extends Shell {
     });
     this.scrub(axisCanvas);
     this.tooltip.listen(router, routeAt, (route) => this.#describe(route));
-    picture.addEventListener(
-      "wheel",
-      (event) => {
-        const sideways = Math.abs(event.deltaX) > Math.abs(event.deltaY) || event.shiftKey;
-        if (!(sideways || event.ctrlKey || event.metaKey)) return;
-        event.preventDefault();
-        const { view } = this.state;
-        const { scale } = this;
-        if (sideways)
-          this.set({ view: panView(view, (event.deltaX || event.deltaY) / scale.per, this.axis) });
-        else {
-          const [x] = pointIn(picture, event);
-          this.zoom(Math.exp(event.deltaY * 0.004), scale.placeAt(x));
-        }
-      },
-      { passive: false },
-    );
+    onWheel(picture, {
+      pan: (delta) =>
+        this.set({ view: panView(this.state.view, delta / this.scale.per, this.axis) }),
+      zoom: (factor, event) => this.zoom(factor, this.scale.placeAt(pointIn(picture, event)[0])),
+    });
   }
 
   #describe(route: Route) {

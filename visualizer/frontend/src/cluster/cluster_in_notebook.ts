@@ -8,8 +8,7 @@ import { h } from "../drawing/html.ts";
 import { KernelSync } from "../host/kernel_sync.ts";
 import { fromBase64 } from "../host/log_bytes.ts";
 import { askKernel, hear, type Widget } from "../host/notebook.ts";
-import { moveInto, remember, sendPicture } from "../host/outputs.ts";
-import { saveWith } from "../host/saved_state.ts";
+import { keep, moveInto } from "../host/outputs.ts";
 import { ClusterBoard } from "./cluster_board.ts";
 import { drawClusterComparison } from "./compare_clusters.ts";
 import { loadCluster } from "./mount_cluster.ts";
@@ -25,9 +24,7 @@ export async function clusterInNotebook({ model: traits, el, signal }: Widget) {
   // anywidget does not tell a widget its own id, but each widget has a layout of its own.
   const layout = traits.get("layout")?.model_id;
   const sync = new KernelSync(traits, layout && `IPY_MODEL_${layout}`, () => known(board));
-  remember(el, key, board.root, ending);
-  sendPicture(traits, board.root, () => [board], ending);
-  saveWith(traits.widget_manager);
+  keep({ model: traits, el }, key, board, () => [board]);
   const follow = (name: string, go: () => void) =>
     hear(traits, `change:${name}`, () => board.model && go(), ending);
   follow(
@@ -66,7 +63,5 @@ export async function clusterComparisonInNotebook({ model: traits, el, signal }:
   const logs = ["a", "b"].map((name) => fromBase64(traits.get(name)));
   const names = traits.get("names");
   const page = await drawClusterComparison(el, logs, { names, signal: ending });
-  remember(el, key, page.root, ending);
-  sendPicture(traits, page.root, () => [page], ending);
-  saveWith(traits.widget_manager);
+  keep({ model: traits, el }, key, page, () => [page]);
 }

@@ -11,6 +11,7 @@ import { CanvasPainter } from "../drawing/canvas_painter.ts";
 import { h, plural, pointIn } from "../drawing/html.ts";
 import { drawMiniMap, type MiniGrid, miniGrid } from "../drawing/mini_map.ts";
 import { duration } from "../model/duration.ts";
+import type { Model } from "../model/model.ts";
 import type { ReplicaBoard } from "./replica_board.ts";
 
 const ROW = 18; // px of a move
@@ -49,7 +50,7 @@ export class ReplicaMap extends Part<ReplicaBoard> {
     const { board, painter } = this;
     const { model, frame, theme, selected } = board;
     const width = this.element.clientWidth;
-    const used = Math.max(1, model.measures.reach.at(-1) ?? 1);
+    const used = usedIn(model);
     const grid = miniGrid(used, width);
     this.grid = grid;
     painter.begin(width, grid.height + 2, 1, theme);
@@ -66,18 +67,17 @@ export class ReplicaMap extends Part<ReplicaBoard> {
       held: claim.held.size,
       lost: claim.lost.size,
     });
-    this.#write(used);
+    this.#drawMoves();
   }
 
-  #write(used: number) {
+  write() {
     const { model, frame, replica } = this.board;
     const { unshared, shared, cached } = frame.counts;
-    const never = model.settings.num_blocks - used;
+    const never = model.settings.num_blocks - usedIn(model);
     const rest = never > 0 ? `; ${never.toLocaleString("en")} never used` : "";
     const words = `${unshared + shared} used, ${cached} cached${rest}`;
     this.words.textContent = words;
     this.canvas.setAttribute("aria-label", `KV blocks of replica ${replica.id}: ${words}`);
-    this.#drawMoves();
   }
 
   /** The selected request's blocks that leave this replica, or arrive, at the time of the cursor or later. */
@@ -134,3 +134,6 @@ export class ReplicaMap extends Part<ReplicaBoard> {
     if (owner !== undefined) this.board.select(owner);
   }
 }
+
+/** How many blocks the run has used. */
+const usedIn = ({ measures }: Model) => Math.max(1, measures.reach.at(-1) ?? 1);

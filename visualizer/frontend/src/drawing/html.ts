@@ -46,6 +46,29 @@ export function pointIn(element: Element, event: MouseEvent, unit = 1): [x: numb
   return [(event.clientX - left) / unit, (event.clientY - top) / unit];
 }
 
+/** What the wheel does over an element while `isOn()`. */
+interface Wheel {
+  isOn?: () => boolean;
+  zooms?: () => boolean; // whether it zooms without Ctrl
+  pan: (delta: number) => void; // px, if it turns sideways or with Shift
+  zoom: (factor: number, event: WheelEvent) => void;
+}
+
+export function onWheel(
+  element: HTMLElement,
+  { isOn = () => true, zooms = () => false, pan, zoom }: Wheel,
+) {
+  const turn = (event: WheelEvent) => {
+    const { deltaX, deltaY, ctrlKey, metaKey, shiftKey } = event;
+    const isSideways = Math.abs(deltaX) > Math.abs(deltaY) || shiftKey;
+    if (!isOn() || !(isSideways || ctrlKey || metaKey || zooms())) return;
+    event.preventDefault();
+    if (isSideways) pan(deltaX || deltaY);
+    else zoom(Math.exp(deltaY * 0.004), event);
+  };
+  element.addEventListener("wheel", turn, { passive: false });
+}
+
 export { count as plural } from "../model/words.ts";
 
 /** The nearest element that matches `selector`, from an event's target outwards. */

@@ -15,8 +15,7 @@ import { type Opening, type View, viewOf } from "../board/view.ts";
 import { h } from "../drawing/html.ts";
 import { KernelSync, type WidgetModel } from "./kernel_sync.ts";
 import { asBytes, fromBase64 } from "./log_bytes.ts";
-import { moveInto, remember, sendPicture } from "./outputs.ts";
-import { saveWith } from "./saved_state.ts";
+import { keep, moveInto } from "./outputs.ts";
 
 /** draws a log */
 export type Load = (board: Board, log: ArrayBufferView, opening: Opening) => Promise<void>;
@@ -54,11 +53,9 @@ export const inNotebook =
       () => Object.assign({}, ...[...view.boards].filter((one) => one.model).map(known)),
       (isDone) => view.boards.forEach((one) => sayKnown(one, isDone)),
     ));
-    remember(el, key, board.root, ending);
     const isWhole = !traits.get("panel") && !traits.get("only");
     const draw = isWhole ? () => postcardPng(cardOf(board)) : undefined;
-    sendPicture(traits, board.root, () => [board], ending, draw);
-    saveWith(traits.widget_manager);
+    keep({ model: traits, el }, key, board, () => [board], draw);
     board.showMessage("loading", h("p.muted", "Requesting the log"));
     const listen = (name: string, handler: (...what: any[]) => void) =>
       hear(shared, name, (...what) => ending.aborted || handler(...what), ending);

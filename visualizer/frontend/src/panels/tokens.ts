@@ -21,10 +21,7 @@ export class TokensPanel extends Part {
   /** What the panel shows. */
   written = "";
   shown: number | null = null;
-  element = h("section.tokens", {
-    "aria-label": "Tokens",
-    click: (event) => this.clicked(event),
-  });
+  element = h("section.tokens", { "aria-label": "Tokens", click: (event) => this.clicked(event) });
 
   write() {
     const { board } = this;

@@ -92,7 +92,7 @@ class PredictionPage extends Shell {
         this.following = null;
         return this.open();
       })
-      .then(() => this.signal.aborted || this.render());
+      .then(() => this.signal.aborted || this.write());
     return this.following;
   }
 
@@ -142,8 +142,12 @@ class PredictionPage extends Shell {
     return wordNodes(spansOf(words, this.board.view.model), this.context());
   }
 
+  /** For another width or theme. */
   render() {
-    if (!this.board) return;
+    if (this.root.dataset.ready === "true" && this.board.model) this.write();
+  }
+
+  write() {
     const question = this.question;
     const { number, of } = question;
     const verdict = this.verdict;
