@@ -430,16 +430,14 @@ export class ClusterBoard extends Shell {
       at: state.at,
       untouched: !state.touched,
     };
-    painter.begin(width + 2 * BLEED, this.#routerHeight(), 1, theme);
-    painter.context.translate(BLEED, 0);
+    painter.begin(width, this.#routerHeight(), 1, theme, BLEED);
     this.arrivals = arrivals(scene, (name) => painter.measure(name, { bold: true }));
     painter.text("Router", 0, 10, { bold: true, size: 12 });
     if (scale.left > 90) painter.text("sent to", 46, 10, { color: theme.muted });
     drawRouter(painter, scene, this.arrivals);
     for (const group of this.groups) group.draw();
     const axis = this.axisPainter;
-    axis.begin(width + 2 * BLEED, AXIS_HEIGHT, 1, theme);
-    axis.context.translate(BLEED, 0);
+    axis.begin(width, AXIS_HEIGHT, 1, theme, BLEED);
     const [first] = this.groups;
     if (first) drawAxis(axis, { scale, narrow: this.narrow, model: first.replica.model });
     path.draw(scale, this.bottom + 4);

@@ -25,8 +25,7 @@ export class PathOverlay extends Part<ClusterBoard> {
   draw(scale: Scale, height: number) {
     const { board: cluster, painter } = this;
     const { width, theme, route, selected } = cluster;
-    painter.begin(width + 2 * BLEED, height + FLAG, 1, theme);
-    painter.context.translate(BLEED, FLAG);
+    painter.begin(width, height + FLAG, 1, theme, BLEED).context.translate(0, FLAG);
     this.canvas.style.top = `${-FLAG}px`;
     this.#drawEnds(scale);
     this.#drawCursor(scale, height);

@@ -169,21 +169,14 @@ export class ReplicaGroup {
       columns: { stateAt: left - 4, end: left - 4 },
     };
     const { scene } = this;
-    const bleed = (painter: CanvasPainter, height: number, draw: () => void) => {
-      painter.begin(width + 2 * BLEED, height, 1, theme);
-      painter.context.translate(BLEED, 0);
-      draw();
-    };
-    bleed(evictions, HEAD, () => this.#drawEvictions(evictions, scale));
-    bleed(lanes, scene.viewHeight + HEADROOM, () => {
-      lanes.context.translate(0, HEADROOM);
-      drawTimeline(lanes, scene);
-    });
-    if (this.hasQueue)
-      bleed(band, bandHeight(STACK), () => {
-        drawBand(band, { ...scene, stack: STACK });
-        band.text("waiting", 0, bandHeight(STACK) - 3, { color: theme.muted });
-      });
+    const begin = (painter: CanvasPainter, height: number) =>
+      painter.begin(width, height, 1, theme, BLEED);
+    this.#drawEvictions(begin(evictions, HEAD), scale);
+    begin(lanes, scene.viewHeight + HEADROOM).context.translate(0, HEADROOM);
+    drawTimeline(lanes, scene);
+    if (!this.hasQueue) return;
+    drawBand(begin(band, bandHeight(STACK)), { ...scene, stack: STACK });
+    band.text("waiting", 0, bandHeight(STACK) - 3, { color: theme.muted });
   }
 
   /** A triangle at each step with an eviction. */

@@ -118,8 +118,7 @@ export class MapPanel extends Part {
     this.claim = claimOf(frame, model, store.selected);
     this.drawSwatches();
     this.changed.draw({ frame, model, theme, unit, selected: store.selected, width: this.width });
-    painter.begin(this.width + 2 * BLEED, grid.height + BLEED, unit, theme);
-    painter.context.translate(BLEED, 0);
+    painter.begin(this.width, grid.height + BLEED, unit, theme, BLEED);
     const { selected, block, touched } = store;
     const { claim } = this;
     drawBlocks(painter, { model, frame, grid, claim, selected, untouched: !touched });

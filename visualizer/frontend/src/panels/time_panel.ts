@@ -354,27 +354,21 @@ export class TimePanel extends Part {
     const { kind, from, to } = this.timeAxis;
     const known = [model.events.length, narrow, kind, from, to, this.left];
     const [strip, lanes, axis, overlap, band] = this.pencils;
-    const bleed = (painter: CanvasPainter, height: number, draw: () => void) => {
-      painter.begin(width + 2 * BLEED, height, unit, theme);
-      painter.context.translate(BLEED, 0);
-      draw();
-    };
-    bleed(strip, STRIP_HEIGHT, () =>
-      drawStrip(strip, {
-        ...common,
-        still: (long ? known : [...known, this.view.from, this.view.to]).join(" "),
-        overview: long,
-        scale: this.overview,
-        window: long && this.isZoomed ? this.view : null,
-      }),
-    );
-    if (!this.overlap.hidden) {
-      const still = [...known, this.view.from, this.view.to].join(" ");
-      bleed(overlap, OVERLAP_HEIGHT, () => drawOverlap(overlap, { ...common, scale, still }));
-    }
+    const begin = (painter: CanvasPainter, height: number) =>
+      painter.begin(width, height, unit, theme, BLEED);
+    const moving = [...known, this.view.from, this.view.to].join(" ");
+    drawStrip(begin(strip, STRIP_HEIGHT), {
+      ...common,
+      still: long ? known.join(" ") : moving,
+      overview: long,
+      scale: this.overview,
+      window: long && this.isZoomed ? this.view : null,
+    });
+    if (!this.overlap.hidden)
+      drawOverlap(begin(overlap, OVERLAP_HEIGHT), { ...common, scale, still: moving });
     this.scene = {
       ...common,
-      still: [...known, this.view.from, this.view.to].join(" "),
+      still: moving,
       scale,
       packing: this.packing,
       forks: this.forks,
@@ -383,12 +377,10 @@ export class TimePanel extends Part {
       viewHeight: this.viewHeight,
       columns: this.columns,
     };
-    bleed(lanes, this.viewHeight + HEADROOM, () => {
-      lanes.context.translate(0, HEADROOM);
-      drawTimeline(lanes, this.scene);
-    });
-    bleed(band, bandHeight(), () => drawBand(band, this.scene));
-    bleed(axis, AXIS_HEIGHT, () => drawAxis(axis, this.scene));
+    begin(lanes, this.viewHeight + HEADROOM).context.translate(0, HEADROOM);
+    drawTimeline(lanes, this.scene);
+    drawBand(begin(band, bandHeight()), this.scene);
+    drawAxis(begin(axis, AXIS_HEIGHT), this.scene);
     this.rangeMark.draw();
   }
 
