@@ -5,8 +5,9 @@
  * It is drawn for a width of 1920 px and scales with the screen.
  */
 
+import { dress } from "../board/theme.ts";
 import { drawBlocks } from "../drawing/blocks.ts";
-import { CanvasPainter, SANS } from "../drawing/canvas_painter.ts";
+import { CanvasPainter } from "../drawing/canvas_painter.ts";
 import { cursorBand, cursorLines } from "../drawing/cursor.ts";
 import { h, plural } from "../drawing/html.ts";
 import { drawLife } from "../drawing/lane.ts";
@@ -44,47 +45,42 @@ export class ProjectorView {
   sentence = h("p.sentence");
   moment = h("p.moment", { role: "status" });
   canvas = h("canvas", { role: "img" });
+  painter = new CanvasPainter(this.canvas);
+  lanes = h("div.lanes-box", this.canvas);
   counts = h("dl");
   map = h("canvas", { role: "img" });
+  mapPainter = new CanvasPainter(this.map);
   mapCounts = h("span.count");
   decisions = h("ul.decided");
   prefixes = h("ul.prefixes");
   prefixTitle = h("h2", "Shared prefixes", h("span.count", "with their readers"));
   decisionTitle = h("h2");
-  lanes: HTMLDivElement;
   /** The place of the page's join card and controls. */
   slot = h("div.slot");
-  left: HTMLDivElement;
-  right: HTMLDivElement;
-  px: number;
-  painter: CanvasPainter;
-  mapPainter: CanvasPainter;
+  right = h(
+    "div.stage-right",
+    this.slot,
+    this.counts,
+    h("h2", "KV blocks", this.mapCounts),
+    this.map,
+    this.decisionTitle,
+    this.decisions,
+    this.prefixTitle,
+    this.prefixes,
+  );
+  /** Of a px at a width of 1920. */
+  px = 1;
   live: LiveBoard | null = null;
 
   constructor(host: HTMLElement) {
     this.host = host;
-    this.lanes = h("div.lanes-box", this.canvas);
-    this.left = h("div.stage-left", this.sentence, this.moment, this.lanes);
-    this.right = h(
-      "div.stage-right",
-      this.slot,
-      this.counts,
-      h("h2", "KV blocks", this.mapCounts),
-      this.map,
-      this.decisionTitle,
-      this.decisions,
-      this.prefixTitle,
-      this.prefixes,
-    );
-    this.px = 1; // of a px at a width of 1920
-    this.painter = new CanvasPainter(this.canvas);
-    this.mapPainter = new CanvasPainter(this.map);
     const observer = new ResizeObserver(() => this.live && this.show(this.live));
     observer.observe(host);
     host.addEventListener("keydown", (event) => this.#key(event));
     Object.assign(host, { tabIndex: 0, role: "group", ariaLabel: "Projector's view" });
     host.classList.add("underglass", "stage");
-    host.append(h("style", css), this.left, this.right);
+    const left = h("div.stage-left", this.sentence, this.moment, this.lanes);
+    host.append(h("style", css), left, this.right);
   }
 
   /** Draws the step that the board of a live feed shows. */
@@ -94,11 +90,7 @@ export class ProjectorView {
     const { model, theme, store } = board;
     this.host.toggleAttribute("data-empty", !shows);
     if (!this.host.clientWidth) return;
-    for (const [key, value] of Object.entries(theme))
-      if (typeof value === "string" && value[0] === "#")
-        this.host.style.setProperty(`--${key}`, value);
-    this.host.style.colorScheme = board.root.dataset.theme ?? "";
-    this.host.style.setProperty("--sans", SANS);
+    dress(this.host, theme.name);
     this.px = this.host.ownerDocument.documentElement.clientWidth / DESIGN;
     this.host.style.setProperty("--px", `${this.px}px`);
     if (!shows) {
