@@ -3,7 +3,7 @@
  * together. The feed's status says what the engine does, so the page does not poll.
  */
 
-import type { ServerStatus } from "../../visualizer/frontend/src/live/live_board.ts";
+import type { ServerStatus } from "../../visualizer/frontend/src/live/live.ts";
 import type { Model } from "../../visualizer/frontend/src/model/index.ts";
 import { byId, type Send, setText } from "./page.ts";
 import { restartWords } from "./restart.ts";

@@ -7,7 +7,8 @@
  * `--model auto`, `/?model=NAME` shows one model; without a name, the first.
  */
 
-import type { LiveBoard, ServerStatus } from "../../visualizer/frontend/src/live/live_board.ts";
+import type { ServerStatus } from "../../visualizer/frontend/src/live/live.ts";
+import type { LiveBoard } from "../../visualizer/frontend/src/live/live_board.ts";
 import { OwnRequest } from "../../visualizer/frontend/src/live/own_request.ts";
 import { ProjectorView } from "../../visualizer/frontend/src/live/projector.ts";
 import { watch } from "../../visualizer/frontend/src/live/watch.ts";

@@ -5,7 +5,8 @@
 
 import type { Facts } from "../../visualizer/frontend/src/compare/compare.ts";
 import { mount } from "../../visualizer/frontend/src/host/widget.ts";
-import type { LiveBoard, ServerStatus } from "../../visualizer/frontend/src/live/live_board.ts";
+import type { ServerStatus } from "../../visualizer/frontend/src/live/live.ts";
+import type { LiveBoard } from "../../visualizer/frontend/src/live/live_board.ts";
 import { byId, type Send, setText } from "./page.ts";
 
 export class Restart {

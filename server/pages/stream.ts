@@ -6,12 +6,14 @@
  * a prompt is never markup.
  */
 
+import { h } from "../../visualizer/frontend/src/drawing/html.ts";
 import { paintSwatch } from "../../visualizer/frontend/src/drawing/marks.ts";
 import type { Theme } from "../../visualizer/frontend/src/drawing/palette.ts";
-import type { ServerStatus } from "../../visualizer/frontend/src/live/live_board.ts";
+import type { ServerStatus } from "../../visualizer/frontend/src/live/live.ts";
 import { createParser } from "../../visualizer/frontend/src/live/live_feed.ts";
 import { duration } from "../../visualizer/frontend/src/model/duration.ts";
 import type { Model } from "../../visualizer/frontend/src/model/index.ts";
+import { setText } from "./page.ts";
 
 /** What a prompt reads of a live board. */
 export interface Live {
@@ -36,13 +38,6 @@ const WORDS: Record<string, string> = {
   abort: "stopped",
 };
 
-function make<K extends keyof HTMLElementTagNameMap>(tag: K, className: string, text = "") {
-  const element = document.createElement(tag);
-  element.className = className;
-  element.textContent = text;
-  return element;
-}
-
 export class Stream {
   runs = true;
   request: number | null = null; // id in the event log
@@ -54,12 +49,12 @@ export class Stream {
   ttft: number | null = null; // ms
   #ending = new AbortController();
   #seen = false;
-  element = make("li", "stream");
-  chip = make("button", "name");
-  swatch = make("i", "");
-  words = make("span", "words", "sending");
-  stopButton = make("button", "stop", "Stop");
-  text = make("span", "text");
+  swatch = h("i");
+  chip = h("button.name", { disabled: true, click: () => this.select() }, this.swatch);
+  words = h("span.words", { role: "status" }, "sending");
+  stopButton = h("button.stop", { click: () => this.stop() }, "Stop");
+  text = h("span.text");
+  element: HTMLElement;
   isHeld = false;
   isShown = false;
   error = "";
@@ -76,18 +71,12 @@ export class Stream {
     this.changed = changed;
     this.label = name;
     this.select = () => this.request !== null && select(this.request, this);
-    this.chip.type = "button";
-    this.chip.disabled = true;
-    this.chip.append(this.swatch, name || "You");
-    this.chip.addEventListener("click", () => this.select());
-    this.words.setAttribute("role", "status");
-    this.stopButton.type = "button";
-    this.stopButton.addEventListener("click", () => this.stop());
-    const head = make("div", "head");
-    head.append(this.chip, this.words, this.stopButton);
-    const body = make("p", "body");
-    body.append(make("span", "prompt", prompt), this.text);
-    this.element.append(head, body);
+    this.chip.append(name || "You");
+    this.element = h(
+      "li.stream",
+      h("div.head", this.chip, this.words, this.stopButton),
+      h("p.body", h("span.prompt", prompt), this.text),
+    );
     // `user` is the label in the log; a header like X-Client cannot carry every alphabet.
     const sampling = { max_tokens: maxTokens, temperature: 0 };
     const asked = isChat ? { messages: [{ role: "user", content: prompt }] } : { prompt };
@@ -215,7 +204,7 @@ export class Stream {
     else parts.push("running");
     if (ttft !== null) parts.push(`first token after ${duration(1000 * ttft)}`);
     const words = parts.join(", ");
-    if (this.words.textContent !== words) this.words.textContent = words;
+    setText(this.words, words);
   }
 }
 

@@ -2,8 +2,7 @@
 
 import { clusterComparisonInNotebook, clusterInNotebook } from "./cluster/cluster_in_notebook.ts";
 import { mountCluster } from "./cluster/mount_cluster.ts";
-import { watchCluster } from "./cluster/watch_cluster.ts";
-import { watchClusterInNotebook } from "./cluster/watch_cluster_in_notebook.ts";
+import { watchCluster, watchClusterInNotebook } from "./cluster/watch_cluster.ts";
 import type { Widget } from "./host/notebook.ts";
 
 export { mountCluster as mount, watchCluster as watch };

@@ -10,22 +10,22 @@ export type Actions = ReturnType<typeof actionsOf>;
 export function actionsOf(board: Board, names: PanelName[]) {
   const { store, view } = board;
   return {
-    step: ((delta) => board.goTo(store.step + delta)) as (delta: number) => void,
-    moment: ((by) => goToMoment(board, by)) as (by: number) => void,
+    step: (by: number) => board.goTo(store.step + by),
+    moment: (by: number) => goToMoment(board, by),
     first: () => board.goTo(board.model.firstStep),
     last: () => board.goTo(board.model.lastStep),
     toggle: () => view.play(!store.playing),
-    faster: ((by) => view.faster(by)) as (by?: number) => void,
-    neighbour: ((delta) => selectNeighbour(board, delta)) as (delta: number) => void,
-    zoom: ((factor) => board.axis?.zoom(factor)) as (factor: number) => void,
-    pan: ((share) => board.axis?.pan(share)) as (share: number) => void,
+    faster: (by?: number) => view.faster(by),
+    neighbour: (by: number) => selectNeighbour(board, by),
+    zoom: (factor: number) => board.axis?.zoom(factor),
+    pan: (share: number) => board.axis?.pan(share),
     fit: () => board.axis?.fit(),
     axis: () => changeAxis(board),
     queue: () => board.toggleQueue(),
     pin: () => store.set({ pinned: store.pinned === store.selected ? null : store.selected }),
     rangeFrom: () => board.brush(store.step, Math.max(store.step, store.range?.[1] ?? store.step)),
     rangeTo: () => board.brush(Math.min(store.step, store.range?.[0] ?? store.step), store.step),
-    only: ((digit) => board.showOnly(names[digit - 1] ?? null)) as (digit: number) => void,
+    only: (digit: number) => board.showOnly(names[digit - 1] ?? null),
     waterfall: () => board.showOnly(board.only === "waterfall" ? null : "waterfall"),
     search: () => board.search.open(),
     tables: () => board.toggleTables(),
@@ -57,7 +57,7 @@ async function showInPerfetto({
     await openInPerfetto(trace, about?.title ?? "Underglass");
   } catch (error) {
     const { message } = error as Error;
-    root.append(h("p", { class: "note no-trace", role: "alert" }, message));
+    root.append(h("p.note.no-trace", { role: "alert" }, message));
   }
 }
 
@@ -75,13 +75,12 @@ function changeAxis({ axis, store }: Board) {
 
 /** Closes the open box; if none is open, clears the range, the block or the selection, one per call. */
 function dismiss(board: Board) {
-  const { store } = board;
-  if (!board.help.hidden) board.toggleHelp();
+  const { store, link, postcard, search } = board;
+  const openBox = [link, postcard, search].find(({ isOpen }) => isOpen);
+  if (!board.help?.hidden) board.toggleHelp();
   else if (store.queue) board.toggleQueue();
   else if (!board.summary.box.hidden) board.summary.toggle();
-  else if (board.link.isOpen) board.link.close();
-  else if (board.postcard.isOpen) board.postcard.close();
-  else if (board.search.isOpen) board.search.close();
+  else if (openBox) openBox.close();
   else if (store.range) board.brush(null);
   else if (store.block != null) board.lookAt(null);
   else board.select(null);

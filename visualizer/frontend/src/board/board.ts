@@ -12,6 +12,7 @@ import { pythonFor } from "../host/address.ts";
 import type { Frame } from "../model/frame.ts";
 import { type Fact, missing } from "../model/knowledge.ts";
 import type { Model } from "../model/model.ts";
+import { momentsAround } from "../model/moments.ts";
 import { DecisionsPanel } from "../panels/decisions.ts";
 import { ExpertsPanel } from "../panels/experts_panel.ts";
 import { HandoverOverlay } from "../panels/handover_overlay.ts";
@@ -28,18 +29,16 @@ import { TokensPanel } from "../panels/tokens.ts";
 import { TreePanel } from "../panels/tree_panel.ts";
 import { WaterfallPanel } from "../panels/waterfall_panel.ts";
 import { actionsOf } from "./actions.ts";
-import { buildControls, buildFoot, StepSlider } from "./controls.ts";
+import { boardFoot, buildControls, StepSlider } from "./controls.ts";
 import { Focus } from "./focus.ts";
-import { buildHelp, listenToKeys } from "./keys.ts";
+import { bindKeys, boardKeys, buildHelp } from "./keys.ts";
 import { LinkBox } from "./link_box.ts";
 import { PostcardBox } from "./postcard_box.ts";
 import { prepareForPrint } from "./printing.ts";
 import { SearchBox } from "./search_box.ts";
-import { type About, aboutNodes, Shell } from "./shell.ts";
+import { type About, aboutNodes, Shell, type ShellOptions } from "./shell.ts";
 import type { Project } from "./sources.ts";
 import type { ViewState, ViewStore } from "./store.ts";
-import type { ThemeName } from "./theme.ts";
-import { Tooltip } from "./tooltip.ts";
 import { AXES, type Opening, View } from "./view.ts";
 
 export interface Panel {
@@ -70,11 +69,9 @@ export type BoardState = Required<Pick<ViewState, "step" | "selected" | "range" 
 
 export type BoardContext = WordContext & { model: Model; frame: Frame; block: number | null };
 
-export interface BoardOptions {
-  signal: AbortSignal; // removes the board when it aborts
+export interface BoardOptions extends ShellOptions {
   view?: View; // shared with other boards of the log
   panel?: string; // the only panel
-  theme?: ThemeName; // overrides the host's
   onChange?: (state: BoardState) => void; // called after every change
   linkOf?: (state: BoardState) => string; // a link to a state
   project?: Project | null;
@@ -106,7 +103,6 @@ const FAR_WALL = [
   [1800, 2],
   [1100, 1.5],
 ];
-const NARROW = 720;
 const MOMENTS = 190; // px beside the sentence
 const IDLE = 120; // ms without a change before invisible rows are written
 
@@ -128,7 +124,6 @@ export class Board extends Shell {
   only: PanelName | null;
   model!: Model;
   sentence!: HTMLElement;
-  tooltip!: Tooltip;
   /** Those that the board has. */
   parts!: Parts;
   panels!: Panel[];
@@ -136,7 +131,6 @@ export class Board extends Shell {
   controls!: ReturnType<typeof buildControls>;
   slider!: StepSlider;
   bar!: HTMLElement;
-  help!: HTMLElement;
   search!: SearchBox;
   link!: LinkBox;
   postcard!: PostcardBox;
@@ -151,37 +145,23 @@ export class Board extends Shell {
   showsTables?: boolean;
   /** CSS pixels per board pixel. */
   unit!: number;
-  narrow!: boolean;
   shown!: Panel[];
   frame!: Frame;
   idleTimer?: number;
 
   /** Builds an empty board in `host`. */
-  constructor(
-    host: Element,
-    {
-      signal,
-      view = new View(),
-      panel,
-      theme,
-      onChange,
-      linkOf = pythonFor,
-      project = null,
-      about,
-      trace,
-    }: BoardOptions,
-  ) {
-    super(host, { signal, theme });
+  constructor(host: Element, options: BoardOptions) {
+    const { view = new View(), linkOf = pythonFor, project = null, onChange = () => {} } = options;
+    super(host, options, { label: "Board", tabindex: "0" });
     this.view = view;
     this.linkOf = linkOf;
     this.project = project;
-    this.about = about;
-    this.trace = trace;
+    this.about = options.about;
+    this.trace = options.trace;
     this.store = view.store;
-    this.onChange = onChange ?? (() => {});
-    this.panel = panelNamed(panel);
-    this.only = this.panel;
-    view.join(this, signal);
+    this.onChange = onChange;
+    this.panel = this.only = panelNamed(options.panel);
+    view.join(this, this.signal);
   }
 
   /** Shows a model. */
@@ -210,7 +190,6 @@ export class Board extends Shell {
   build() {
     const { signal, root, store, panel: alone } = this;
     this.sentence = h("p", { class: alone ? "sentence for-screen-readers" : "sentence" });
-    this.tooltip = new Tooltip(root);
     this.parts = Object.fromEntries(
       NAMES.filter((name) => !alone || name === alone).map((name) => [
         name,
@@ -222,7 +201,7 @@ export class Board extends Shell {
     const actions = actionsOf(this, NAMES);
     this.controls = buildControls(actions);
     this.slider = new StepSlider((step) => this.goTo(step));
-    this.bar = h("div", { class: "bar", hidden: true }, this.slider.element);
+    this.bar = h("div.bar", { hidden: true }, this.slider.element);
     this.help = buildHelp(() => this.toggleHelp());
     this.search = new SearchBox(this);
     this.link = new LinkBox(this);
@@ -235,24 +214,21 @@ export class Board extends Shell {
       h("div", { class: `column ${name}` }, ...names.map((one) => this.parts[one]?.element));
     const right = column("right", "blocks", "scheduler");
     if (!alone) this.parts.blocks?.element.prepend(this.seats.element);
-    this.grid = h("div", { class: "grid" }, column("left", "timeline", "tree"), right);
+    this.grid = h("div.grid", column("left", "timeline", "tree"), right);
     const { tokens, experts, waterfall } = this.parts;
     for (const panel of [tokens, experts, waterfall]) if (panel) this.grid.append(panel.element);
-    this.knowledge = h("section", { class: "knowledge", "aria-label": "What this log knows" });
+    this.knowledge = h("section.knowledge", { "aria-label": "What this log knows" });
     const boxes = [this.search.element, this.link.element, this.postcard.element, this.help];
     const heading = aboutNodes(alone ? null : this.about);
     this.moments = new MomentsBox(actions.moment);
-    const lead = alone
-      ? this.sentence
-      : h("div", { class: "lead" }, this.sentence, this.moments.element);
+    const lead = alone ? this.sentence : h("div.lead", this.sentence, this.moments.element);
     this.summary = new SummaryPanel((slo) => store.set({ slo }));
     boxes.push(this.summary.box);
     const summary = alone ? [] : [this.summary.element];
     root.append(...heading, ...summary, lead, this.bar, this.grid, ...boxes);
-    if (!alone) root.append(this.knowledge, buildFoot(actions));
-    listenToKeys(root, actions, signal);
+    if (!alone) root.append(this.knowledge, boardFoot(actions));
+    bindKeys(root, boardKeys(actions));
     prepareForPrint(this);
-    root.addEventListener("click", (event) => this.clicked(event), { signal });
     for (const name of ["pointerdown", "keydown"])
       root.addEventListener(
         name,
@@ -260,15 +236,7 @@ export class Board extends Shell {
         { signal, capture: true },
       );
     store.listen((names) => this.changed(names), signal);
-    // The height depends on the content; only a new width requires a new layout.
-    const observer = new ResizeObserver(
-      () => this.root.clientWidth !== this.laidOutFor && this.layout(),
-    );
-    observer.observe(root);
-    signal.addEventListener("abort", () => {
-      observer.disconnect();
-      clearTimeout(this.idleTimer);
-    });
+    signal.addEventListener("abort", () => clearTimeout(this.idleTimer));
   }
 
   get showsSeats() {
@@ -304,12 +272,6 @@ export class Board extends Shell {
   /** Opens or closes the list of waiting requests. */
   toggleQueue() {
     this.store.set({ queue: !this.store.queue });
-  }
-
-  toggleHelp() {
-    this.help.hidden = !this.help.hidden;
-    if (this.help.hidden) this.root.focus({ preventScroll: true });
-    else this.help.querySelector("button")?.focus({ preventScroll: true });
   }
 
   toggleTables() {
@@ -405,7 +367,7 @@ export class Board extends Shell {
     const isFar = only && only !== "waterfall" && !this.panel;
     const far = FAR_WALL.find(([from]) => isFar && width >= from);
     this.unit = far?.[1] ?? 1;
-    this.narrow = width / this.unit < NARROW;
+    this.narrow = this.isNarrow(this.unit);
     root.dataset.layout = this.narrow ? "narrow" : this.unit > 1 ? "projector" : "wide";
     root.dataset.only = only ?? "";
     root.style.setProperty("--px", `${this.unit}px`);
@@ -435,9 +397,7 @@ export class Board extends Shell {
     panel?.element.toggleAttribute("data-lacks", !!words);
     if (!panel || !words) return;
     this.shown = this.shown.filter((one) => one !== panel);
-    panel.element.append(
-      h("div", { class: "lacks" }, h("h2", {}, title), h("p", { class: "note muted" }, words)),
-    );
+    panel.element.append(h("div.lacks", h("h2", title), h("p.note.muted", words)));
   }
 
   context(): BoardContext {
@@ -478,6 +438,30 @@ export class Board extends Shell {
     else emptyTables(this.shown);
     clearTimeout(this.idleTimer);
     this.idleTimer = setTimeout(() => this.writeRest(), IDLE);
+  }
+
+  /** States on the root what is shown. */
+  label() {
+    const { model, store, frame, root } = this;
+    const { here, count } = momentsAround(model, store.step);
+    root.setAttribute(
+      "aria-label",
+      `${this.panel ?? "Board"}: ${model.requests.length} requests, steps ${model.firstStep} to ${model.lastStep}`,
+    );
+    Object.assign(root.dataset, {
+      step: store.step,
+      steps: model.lastStep,
+      requests: model.requests.length,
+      selected: store.selected ?? "",
+      block: store.block ?? "",
+      running: frame.running.length,
+      waiting: frame.waitingCount,
+      tokens: frame.budget.tokens,
+      touched: store.touched,
+      moment: here?.kind ?? "",
+      moments: count,
+      ...frame.counts,
+    });
   }
 
   writeSummary() {

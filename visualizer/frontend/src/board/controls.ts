@@ -20,14 +20,14 @@ export function buildControls(act: Actions) {
   const speed = button("speed", "Speed, in steps per second", "", () => act.faster());
   const help = button("help", "Keys and mouse ( ? )", "?", act.help);
   const left = h(
-    "div",
-    { class: "controls", role: "toolbar", "aria-label": "Playback" },
+    "div.controls",
+    { role: "toolbar", "aria-label": "Playback" },
     back,
     play,
     forward,
     speed,
   );
-  const right = h("div", { class: "controls right" }, help);
+  const right = h("div.controls.right", help);
   return {
     elements: [left, right],
     show({
@@ -55,9 +55,19 @@ export function buildControls(act: Actions) {
   };
 }
 
-/** The line of buttons below the board, for actions that otherwise have only a key. */
-export function buildFoot(act: Actions) {
-  const entries: [act: string, name: string, key: string, does: () => void][] = [
+/** The line of buttons below a board, for actions that otherwise have only a key. */
+export const buildFoot = (entries: [act: string, name: string, key: string, does: () => void][]) =>
+  h(
+    "div.foot",
+    { role: "toolbar", "aria-label": "Tools" },
+    ...entries.map(([act, name, key, click]) =>
+      h("button", { "data-act": act, click }, name, " ", h("kbd", key)),
+    ),
+  );
+
+/** The buttons below the board of one engine. */
+export const boardFoot = (act: Actions) =>
+  buildFoot([
     ["search", "Search", "/", act.search],
     ["waterfall", "Where did the time go?", "Y", act.waterfall],
     ["axis", "Steps or time", "X", act.axis],
@@ -68,24 +78,18 @@ export function buildFoot(act: Actions) {
     ["postcard", "Postcard", "C", act.postcard],
     ["perfetto", "Open in Perfetto", "E", act.perfetto],
     ["help", "Keys and mouse", "?", act.help],
-  ];
-  const buttons = entries.map(([act_, name, key, does]) => {
-    const element = h("button", { type: "button", "data-act": act_ }, name, " ", h("kbd", {}, key));
-    element.addEventListener("click", does);
-    return element;
-  });
-  return h("div", { class: "foot", role: "toolbar", "aria-label": "Tools" }, ...buttons);
-}
+  ]);
 
 /** The step slider of a panel that is shown without the timeline. */
 export class StepSlider {
-  input = h("input", { type: "range", step: 1, "aria-label": "Step" });
-  words = h("span", { class: "muted" });
-  element: HTMLLabelElement;
+  input: HTMLInputElement;
+  words = h("span.muted");
+  element: HTMLElement;
 
   constructor(goTo: (step: number) => void) {
-    this.element = h("label", {}, this.input, this.words);
-    this.input.addEventListener("input", () => goTo(Number(this.input.value)));
+    const input = () => goTo(Number(this.input.value));
+    this.input = h("input", { type: "range", step: 1, "aria-label": "Step", input });
+    this.element = h("label", this.input, this.words);
   }
 
   show({ step, first, last }: Place) {
@@ -95,15 +99,8 @@ export class StepSlider {
 }
 
 /** `act` identifies the button in `data-act`, for tests and embedding pages. */
-function button(act: string, title: string, content: Node | string, onClick: () => void) {
-  const element = h(
-    "button",
-    { type: "button", "data-act": act, title, "aria-label": title },
-    content,
-  );
-  element.addEventListener("click", onClick);
-  return element;
-}
+const button = (act: string, title: string, content: Node | string, click: () => void) =>
+  h("button", { "data-act": act, title, "aria-label": title, click }, content);
 
 function icon(name: keyof typeof ICONS) {
   const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");

@@ -1,6 +1,6 @@
 /**
- * Keyboard shortcuts, similar to those of trace viewers. They work while the board has the focus. No key
- * reaches the page around the board, because a notebook would insert a cell at "b".
+ * Keyboard shortcuts, similar to those of trace viewers. They work while the board has the focus. The
+ * shell keeps them from the page around the board, because a notebook would insert a cell at "b".
  */
 
 import { closest, h } from "../drawing/html.ts";
@@ -38,72 +38,78 @@ const MOUSE: [key: string, what: string][] = [
   ["hover", "describe what is under the pointer"],
 ];
 
-/** Binds the keys on `root`. */
-export function listenToKeys(root: HTMLElement, act: Actions, signal: AbortSignal) {
-  const bindings: Record<string, (event: KeyboardEvent) => void> = {
-    " ": () => act.toggle(),
-    "+": () => act.faster(1),
-    "=": () => act.faster(1),
-    "-": () => act.faster(-1),
-    ",": () => act.step(-1),
-    ".": () => act.step(1),
-    "<": () => act.step(-10),
-    ">": () => act.step(10),
-    ArrowLeft: (event) => act.step(event.shiftKey ? -10 : -1),
-    ArrowRight: (event) => act.step(event.shiftKey ? 10 : 1),
-    ArrowUp: () => act.neighbour(-1),
-    ArrowDown: () => act.neighbour(1),
-    Home: () => act.first(),
-    End: () => act.last(),
-    m: ({ shiftKey }) => act.moment(shiftKey ? -1 : 1),
-    w: () => act.zoom(0.7),
-    s: () => act.zoom(1 / 0.7),
-    a: () => act.pan(-0.15),
-    d: () => act.pan(0.15),
-    f: () => act.fit(),
-    q: () => act.queue(),
-    p: () => act.pin(),
-    x: () => act.axis(),
-    "[": () => act.rangeFrom(),
-    "]": () => act.rangeTo(),
-    y: () => act.waterfall(),
-    "/": () => act.search(),
-    t: () => act.tables(),
-    l: () => act.link(),
-    c: () => act.postcard(),
-    e: () => act.perfetto(),
-    Escape: () => act.escape(),
-    "?": () => act.help(),
-  };
-  for (let digit = 0; digit <= 6; digit += 1) bindings[digit] = () => act.only(digit);
-  bindKeys(root, bindings, signal);
+type Bindings = Record<string, (event: KeyboardEvent) => void>;
+
+/** What the keys of every board do. */
+export interface Moves {
+  toggle: () => void;
+  step: (by: number) => void;
+  neighbour: (by: number) => void;
+  first: () => void;
+  last: () => void;
+  moment: (by: number) => void;
+  zoom: (factor: number) => void;
+  pan: (share: number) => void;
+  fit: () => void;
+  help: () => void;
+  escape: () => void;
 }
 
+/** The keys that every board has. */
+export const movingKeys = (act: Moves): Bindings => ({
+  " ": () => act.toggle(),
+  ",": () => act.step(-1),
+  ".": () => act.step(1),
+  "<": () => act.step(-10),
+  ">": () => act.step(10),
+  ArrowLeft: (event) => act.step(event.shiftKey ? -10 : -1),
+  ArrowRight: (event) => act.step(event.shiftKey ? 10 : 1),
+  ArrowUp: () => act.neighbour(-1),
+  ArrowDown: () => act.neighbour(1),
+  Home: () => act.first(),
+  End: () => act.last(),
+  m: ({ shiftKey }) => act.moment(shiftKey ? -1 : 1),
+  w: () => act.zoom(0.7),
+  s: () => act.zoom(1 / 0.7),
+  a: () => act.pan(-0.15),
+  d: () => act.pan(0.15),
+  f: () => act.fit(),
+  Escape: () => act.escape(),
+  "?": () => act.help(),
+});
+
+/** The keys of the board of one engine. */
+export const boardKeys = (act: Actions): Bindings => ({
+  ...movingKeys(act),
+  "+": () => act.faster(1),
+  "=": () => act.faster(1),
+  "-": () => act.faster(-1),
+  q: () => act.queue(),
+  p: () => act.pin(),
+  x: () => act.axis(),
+  "[": () => act.rangeFrom(),
+  "]": () => act.rangeTo(),
+  y: () => act.waterfall(),
+  "/": () => act.search(),
+  t: () => act.tables(),
+  l: () => act.link(),
+  c: () => act.postcard(),
+  e: () => act.perfetto(),
+  ...Object.fromEntries([0, 1, 2, 3, 4, 5, 6].map((digit) => [digit, () => act.only(digit)])),
+});
+
 /** Calls the binding of each key pressed in `root`, a single letter in lower case, while `isOn()`. */
-export function bindKeys(
-  root: HTMLElement,
-  bindings: Record<string, (event: KeyboardEvent) => void>,
-  signal: AbortSignal,
-  isOn: () => boolean = () => true,
-) {
-  root.addEventListener(
-    "keydown",
-    (event) => {
-      if (!isOn()) return;
-      if (event.ctrlKey || event.metaKey || event.altKey) return;
-      // The host must not act on any key typed here. Tab moves the focus as usual.
-      if (event.key === "Tab") return;
-      event.stopPropagation();
-      if (event.key !== "Escape" && closest(event, "input, textarea, select")) return;
-      const onButton = closest(event, "button, a, summary");
-      if (onButton && (event.key === " " || event.key === "Enter")) return;
-      const binding = bindings[event.key.length === 1 ? event.key.toLowerCase() : event.key];
-      if (!binding) return;
-      event.preventDefault();
-      binding(event);
-    },
-    { signal },
-  );
+export function bindKeys(root: HTMLElement, bindings: Bindings, isOn: () => boolean = () => true) {
+  root.addEventListener("keydown", (event) => {
+    if (!isOn() || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key !== "Escape" && closest(event, "input, textarea, select")) return;
+    const onButton = closest(event, "button, a, summary");
+    if (onButton && (event.key === " " || event.key === "Enter")) return;
+    const binding = bindings[event.key.length === 1 ? event.key.toLowerCase() : event.key];
+    if (!binding) return;
+    event.preventDefault();
+    binding(event);
+  });
 }
 
 /** Gives the board the keys that are pressed while nothing on its page has the focus. */
@@ -124,17 +130,15 @@ export function buildHelp(
   keys: [key: string, what: string][] = KEYS,
   mouse: [key: string, what: string][] = MOUSE,
 ) {
-  const done = h("button", { type: "button" }, "Close");
-  done.addEventListener("click", close);
   const list = (rows: [key: string, what: string][]) =>
-    h("dl", {}, ...rows.flatMap(([key, what]) => [h("dt", {}, key), h("dd", {}, what)]));
+    h("dl", ...rows.flatMap(([key, what]) => [h("dt", key), h("dd", what)]));
   return h(
-    "div",
-    { class: "box help", role: "dialog", "aria-label": "Keys and mouse", hidden: true },
-    h("strong", {}, "Keys"),
+    "div.box.help",
+    { role: "dialog", "aria-label": "Keys and mouse", hidden: true },
+    h("strong", "Keys"),
     list(keys),
-    h("strong", {}, "Mouse"),
+    h("strong", "Mouse"),
     list(mouse),
-    done,
+    h("button", { click: close }, "Close"),
   );
 }

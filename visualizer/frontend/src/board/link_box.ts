@@ -1,30 +1,18 @@
 /** A box with a link to the current view: the page's address, or the call for a notebook cell. */
 
 import { h } from "../drawing/html.ts";
-import type { Board } from "./board.ts";
+import { Box } from "./box.ts";
 
-export class LinkBox {
-  board: Board;
+export class LinkBox extends Box {
   input = h("input", { type: "text", readonly: true, "aria-label": "This view" });
-  copy = h("button", { type: "button" }, "Copy");
-  status = h("span", { class: "muted", role: "status" });
-  element: HTMLDivElement;
-
-  constructor(board: Board) {
-    this.board = board;
-    this.element = h(
-      "div",
-      { class: "box link", role: "dialog", "aria-label": "Link to this view", hidden: true },
-      this.input,
-      this.copy,
-      this.status,
-    );
-    this.copy.addEventListener("click", () => this.copyText());
-  }
-
-  get isOpen() {
-    return !this.element.hidden;
-  }
+  status = h("span.muted", { role: "status" });
+  element = h(
+    "div.box.link",
+    { role: "dialog", "aria-label": "Link to this view", hidden: true },
+    this.input,
+    h("button", { click: () => this.copyText() }, "Copy"),
+    this.status,
+  );
 
   open() {
     this.input.value = this.board.linkOf(this.board.state());
@@ -32,11 +20,6 @@ export class LinkBox {
     this.element.hidden = false;
     this.input.focus({ preventScroll: true });
     this.input.select();
-  }
-
-  close() {
-    this.element.hidden = true;
-    this.board.root.focus({ preventScroll: true });
   }
 
   /** Copies the link; a page without access to the clipboard selects the text for Ctrl+C. */

@@ -15,6 +15,7 @@ import { SvgPainter } from "../drawing/svg_painter.ts";
 import { GifWriter } from "../host/gif.ts";
 import { pngOf } from "../host/png.ts";
 import type { Board } from "./board.ts";
+import { Box } from "./box.ts";
 
 const { width, height, scale } = POSTCARD;
 const MOST_FRAMES = 120;
@@ -85,43 +86,34 @@ export function cardOf(board: Board): Card {
   };
 }
 
-export class PostcardBox {
-  board: Board;
-  picture = h("img", {});
-  first: HTMLButtonElement;
-  bar = h("progress", { max: 1, value: 0, "aria-label": "Drawing the GIF", hidden: true });
-  gif: HTMLButtonElement;
-  element: HTMLDivElement;
+export class PostcardBox extends Box {
   card!: Card;
   svg!: string;
+  picture = h("img");
+  first = this.button("svg", () => this.save("svg", this.svg));
+  gif = this.button("gif", () => this.saveGif());
+  bar = h("progress", { max: 1, value: 0, "aria-label": "Drawing the GIF", hidden: true });
+  element = h(
+    "div.box.postcard",
+    { role: "dialog", "aria-label": "Postcard of this step", hidden: true },
+    this.picture,
+    h(
+      "p",
+      "Save as ",
+      this.first,
+      " ",
+      this.button("png", () => this.savePng()),
+      " ",
+      this.gif,
+      " ",
+      this.bar,
+      " ",
+      h("button", { click: () => this.close() }, "Close"),
+    ),
+  );
 
-  constructor(board: Board) {
-    this.board = board;
-    const button = (format: string, act: () => void) => {
-      const element = h("button", { type: "button", "data-format": format }, format.toUpperCase());
-      element.addEventListener("click", act);
-      return element;
-    };
-    const close = h("button", { type: "button" }, "Close");
-    close.addEventListener("click", () => this.close());
-    this.first = button("svg", () => this.save("svg", this.svg));
-    this.gif = button("gif", () => this.saveGif());
-    const buttons = [this.first, " ", button("png", () => this.savePng()), " ", this.gif, " "];
-    this.element = h(
-      "div",
-      {
-        class: "box postcard",
-        role: "dialog",
-        "aria-label": "Postcard of this step",
-        hidden: true,
-      },
-      this.picture,
-      h("p", {}, "Save as ", ...buttons, this.bar, " ", close),
-    );
-  }
-
-  get isOpen() {
-    return !this.element.hidden;
+  button(format: string, click: () => void) {
+    return h("button", { "data-format": format, click }, format.toUpperCase());
   }
 
   open() {
@@ -132,11 +124,6 @@ export class PostcardBox {
     this.gif.textContent = `GIF of steps ${stepsToShow(this.board).join(" to ")}`;
     this.element.hidden = false;
     this.first.focus({ preventScroll: true });
-  }
-
-  close() {
-    this.element.hidden = true;
-    this.board.root.focus({ preventScroll: true });
   }
 
   /** Draws a GIF, with a bar that shows the progress. Closing the box ends it. */

@@ -8,7 +8,7 @@ const LARGEST = 0.75;
 
 export function prepareForPrint(board: Board) {
   const { root, signal } = board;
-  const foot = h("p", { class: "print-foot" });
+  const foot = h("p.print-foot");
   root.append(foot);
   addEventListener(
     "beforeprint",

@@ -2,51 +2,41 @@
 
 import { closest, h } from "../drawing/html.ts";
 import { chip } from "../drawing/words_html.ts";
-import type { Board } from "./board.ts";
+import { Box } from "./box.ts";
 import { type Found, find } from "./search.ts";
 
 const MOST = 50;
 const SLICE = 8; // ms of searching before the page gets its turn
 
-export class SearchBox {
-  board: Board;
+export class SearchBox extends Box {
+  /** The search that goes on. */
+  searching!: Generator<Found | null> | null;
+  found!: Found[];
+  /** Index of the highlighted result. */
+  at!: number;
+  id = `underglass-${Math.random().toString(36).slice(2)}`;
   input = h("input", {
     type: "search",
     role: "combobox",
     "aria-label": "Search",
     "aria-expanded": "false",
     "aria-autocomplete": "list",
+    "aria-controls": this.id,
     placeholder: "request, text, block 7, step 42, preempted, evicted, hit",
     autocomplete: "off",
     spellcheck: "false",
+    input: () => this.search(),
+    keydown: (event) => this.key(event),
   });
-  list = h("ul", { role: "listbox", "aria-label": "Results", hidden: true });
-  count = h("p", { class: "muted", role: "status" });
-  element: HTMLDivElement;
-  /** The search that goes on. */
-  searching!: Generator<Found | null> | null;
-  found!: Found[];
-  /** Index of the highlighted result. */
-  at!: number;
-
-  constructor(board: Board) {
-    this.board = board;
-    this.element = h(
-      "div",
-      { class: "search", role: "search", hidden: true },
-      this.input,
-      this.count,
-      this.list,
-    );
-    const id = `underglass-${Math.random().toString(36).slice(2)}`;
-    this.list.id = id;
-    this.input.setAttribute("aria-controls", id);
-    this.listen();
-  }
-
-  get isOpen() {
-    return !this.element.hidden;
-  }
+  list = h("ul", {
+    id: this.id,
+    role: "listbox",
+    "aria-label": "Results",
+    hidden: true,
+    click: (event) => this.clicked(event),
+  });
+  count = h("p.muted", { role: "status" });
+  element = h("div.search", { role: "search", hidden: true }, this.input, this.count, this.list);
 
   open() {
     this.element.hidden = false;
@@ -55,35 +45,23 @@ export class SearchBox {
   }
 
   close() {
-    this.element.hidden = true;
+    super.close();
     this.searching = null;
-    this.board.root.focus({ preventScroll: true });
   }
 
-  listen() {
-    const { signal } = this.board;
-    this.input.addEventListener("input", () => this.search(), { signal });
-    this.input.addEventListener(
-      "keydown",
-      (event) => {
-        const move = ({ ArrowDown: 1, ArrowUp: -1 } as Record<string, number>)[event.key];
-        if (move) this.point(this.at + move);
-        else if (event.key === "Enter") this.take(this.at);
-        else if (event.key === "Escape") this.close();
-        else return;
-        event.preventDefault();
-        event.stopPropagation();
-      },
-      { signal },
-    );
-    this.list.addEventListener(
-      "click",
-      (event) => {
-        const at = [...this.list.children].indexOf(closest(event, "li") as HTMLElement);
-        if (at >= 0) this.take(at);
-      },
-      { signal },
-    );
+  key(event: KeyboardEvent) {
+    const move = ({ ArrowDown: 1, ArrowUp: -1 } as Record<string, number>)[event.key];
+    if (move) this.point(this.at + move);
+    else if (event.key === "Enter") this.take(this.at);
+    else if (event.key === "Escape") this.close();
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  clicked(event: Event) {
+    const at = [...this.list.children].indexOf(closest(event, "li") as HTMLElement);
+    if (at >= 0) this.take(at);
   }
 
   /** Searches in slices, so that the page stays responsive whatever the size of the log. */
@@ -120,10 +98,10 @@ export class SearchBox {
     who?.setAttribute("tabindex", "-1");
     const item = h(
       "li",
-      { role: "option", id: `${this.list.id}-${this.found.length - 1}`, "data-kind": found.kind },
-      h("span", { class: "kind muted" }, found.kind),
-      h("span", { class: "what" }, who ? label(who) : null, found.text.replace(/\n/g, "⏎")),
-      h("span", { class: "muted" }, `step ${found.step}`),
+      { role: "option", id: `${this.id}-${this.found.length - 1}`, "data-kind": found.kind },
+      h("span.kind.muted", found.kind),
+      h("span.what", who ? label(who) : null, found.text.replace(/\n/g, "⏎")),
+      h("span.muted", `step ${found.step}`),
     );
     this.list.append(item);
     if (this.found.length === 1) this.point(0);
@@ -167,5 +145,5 @@ export class SearchBox {
 
 /** A request's name with its swatch, without a button because it is part of an option. */
 function label(button: HTMLElement) {
-  return h("b", { class: "chip" }, ...button.childNodes);
+  return h("b.chip", ...button.childNodes);
 }

@@ -1,43 +1,73 @@
 /**
- * The root element of a board: its style sheet, its theme, messages in place of a picture, and attributes that
- * state what is shown, for tests and for embedding pages.
+ * What boards, comparisons and questions have in common: the root element with the style sheet, its theme, its layout
+ * for the width, the tooltip, the list of keys, messages in place of a picture, and a board inside.
  */
 
 import { h } from "../drawing/html.ts";
 import type { Theme } from "../drawing/palette.ts";
-import { momentsAround } from "../model/moments.ts";
 import css from "./board.css";
-import type { Board } from "./board.ts";
 import { dress, type ThemeName, themeName, watchTheme } from "./theme.ts";
+import { Tooltip } from "./tooltip.ts";
 
 /** a log */
 export type About = { title: string; caption?: string };
 
+export interface ShellOptions {
+  signal: AbortSignal; // removes the shell when it aborts
+  theme?: ThemeName; // overrides the host's
+}
+
+const NARROW = 720;
+
 export class Shell {
   /** The width in CSS pixels that the layout fits; 0: there is none yet. */
   laidOutFor = 0;
+  narrow = false;
   signal: AbortSignal;
-  root = h("div", {
-    class: "underglass",
-    tabindex: "0",
-    role: "group",
-    "aria-label": "Board",
-    "data-lm-suppress-shortcuts": "true",
-    "data-ready": "false",
-  });
-  fixedTheme: "light" | "dark" | undefined;
+  fixedTheme: ThemeName | undefined;
   theme!: Theme;
-  message?: HTMLDivElement;
+  root: HTMLElement;
+  tooltip: Tooltip;
+  help?: HTMLElement;
+  message?: HTMLElement;
+  #inside?: AbortController;
 
-  /** `theme` overrides the host's; the element is removed when `signal` aborts. */
-  constructor(host: Element, { signal, theme }: { signal: AbortSignal; theme?: ThemeName }) {
+  /** `name` has the classes of the root, and `css` the rules for them. */
+  constructor(
+    host: Element,
+    { signal, theme }: ShellOptions,
+    { name = "", label, css: own = "", ...rest }: Record<"label", string> & Record<string, string>,
+  ) {
     this.signal = signal;
-    this.root.append(h("style", {}, css));
-    host.append(this.root);
-    signal.addEventListener("abort", () => this.root.remove());
     this.fixedTheme = theme;
+    this.root = h(
+      `div.underglass${name}`,
+      {
+        role: "group",
+        "aria-label": label,
+        "data-lm-suppress-shortcuts": "true",
+        "data-ready": "false",
+        "data-only": "",
+        style: "--px: 1px",
+        ...rest,
+        click: (event) => this.clicked(event),
+        keydown: keepFromHost,
+      },
+      h("style", css + own),
+    );
+    this.tooltip = new Tooltip(this.root);
+    host.append(this.root);
     this.setTheme();
     watchTheme(() => this.setTheme(), signal);
+    // The height depends on the content; only a new width requires a new layout.
+    const observer = new ResizeObserver(
+      () => this.root.clientWidth !== this.laidOutFor && this.layout(),
+    );
+    observer.observe(this.root);
+    signal.addEventListener("abort", () => {
+      observer.disconnect();
+      this.root.remove();
+    });
   }
 
   /** Sets the theme; by default, the host's. */
@@ -46,48 +76,58 @@ export class Shell {
     if (this.laidOutFor) this.render();
   }
 
+  /** Fits what is shown to its width. */
+  layout() {
+    this.laidOutFor = this.root.clientWidth;
+    this.narrow = this.isNarrow();
+    this.root.dataset.layout = this.narrow ? "narrow" : "wide";
+    this.render();
+  }
+
+  /** Whether there is room for one column only. */
+  isNarrow(unit = 1) {
+    return this.laidOutFor / unit < NARROW;
+  }
+
   /** Draws everything. */
   render() {}
+
+  clicked(_event: Event): unknown {
+    return undefined;
+  }
 
   /** Shows a message in place of a picture; `kind` is its `data-message`. */
   showMessage(kind: "loading" | "error" | "empty" | "waiting", ...nodes: (Node | string)[]) {
     this.message?.remove();
-    this.message = h(
-      "div",
-      { class: "message", "data-message": kind, role: kind === "error" ? "alert" : "status" },
-      ...nodes,
-    );
+    const role = kind === "error" ? "alert" : "status";
+    this.message = h("div.message", { "data-message": kind, role }, ...nodes);
     this.root.style.setProperty("--px", "1px");
     this.root.append(this.message);
     this.root.dataset.ready = kind === "loading" ? "false" : kind;
   }
 
-  /** States on the root what is shown. */
-  label(this: Board) {
-    const { model, store, frame, root } = this;
-    root.setAttribute(
-      "aria-label",
-      `${this.panel ?? "Board"}: ${model.requests.length} requests, steps ${model.firstStep} to ${model.lastStep}`,
-    );
-    Object.assign(root.dataset, {
-      step: store.step,
-      steps: model.lastStep,
-      requests: model.requests.length,
-      selected: store.selected ?? "",
-      block: store.block ?? "",
-      running: frame.running.length,
-      waiting: frame.waitingCount,
-      tokens: frame.budget.tokens,
-      touched: store.touched,
-      moment: momentsAround(model, store.step).here?.kind ?? "",
-      moments: momentsAround(model, store.step).count,
-      ...frame.counts,
-    });
+  /** Opens or closes the list of keys. */
+  toggleHelp() {
+    const { help, root } = this;
+    if (!help) return;
+    help.hidden = !help.hidden;
+    (help.hidden ? root : help.querySelector("button"))?.focus({ preventScroll: true });
   }
+
+  /** Ends the board inside, if there is one; returns the signal of the next one. */
+  endInside() {
+    this.#inside?.abort();
+    this.#inside = new AbortController();
+    return AbortSignal.any([this.signal, this.#inside.signal]);
+  }
+}
+
+/** The host must not act on any key typed here. Tab moves the focus as usual. */
+function keepFromHost(event: KeyboardEvent) {
+  if (event.key === "Tab" || event.ctrlKey || event.metaKey || event.altKey) return;
+  event.stopPropagation();
 }
 
 /** The title and caption of a log that has them. */
 export const aboutNodes = (about: About | null | undefined) =>
-  about?.title
-    ? [h("h2", { class: "title" }, about.title), h("p", { class: "caption" }, about.caption)]
-    : [];
+  about?.title ? [h("h2.title", about.title), h("p.caption", about.caption)] : [];

@@ -1,11 +1,9 @@
-/**
- * The state of a view: its cursor, its selection, its time axis. Listeners are called at most once per animation
- * frame, after it has changed.
- */
+/** The state of a board as fields. Listeners are called at most once per animation frame, after it has changed. */
 
 import type { Axis } from "../drawing/time_axis.ts";
 import type { Slo } from "../model/run_summary.ts";
 
+/** a view's cursor, its selection, its time axis */
 export interface ViewState {
   step: number;
   selected: number | null; // a request's id
@@ -22,35 +20,33 @@ export interface ViewState {
   scrolled?: number; // px
 }
 
-export type ViewStore = Store & ViewState;
+export type ViewStore = Store<ViewState> & ViewState;
 
 /** gets the names of the changed fields */
 type Listener = (names: Set<string>) => void;
 
-/** The fields by name. */
-const fieldsOf = (store: object) => store as Record<string, unknown>;
-
-export class Store {
+export class Store<State extends object> {
   #listeners: Set<Listener> = new Set();
   #changed: Set<string> = new Set();
-  #scheduled = false;
 
-  constructor(values: ViewState) {
+  constructor(values: State) {
     Object.assign(this, values);
   }
 
   /** Sets the given fields. Listeners get the changed ones together, in the next animation frame. */
-  set(values: Partial<ViewState>) {
-    const fields = fieldsOf(this);
-    for (const [name, value] of Object.entries(values)) {
-      if (fields[name] === value) continue;
-      fields[name] = value;
-      this.#changed.add(name);
+  set(values: Partial<State>) {
+    const fields = this as unknown as Partial<State>;
+    for (const name of Object.keys(values) as (keyof State & string)[]) {
+      if (fields[name] === values[name]) continue;
+      fields[name] = values[name];
+      this.touch(name);
     }
-    if (this.#changed.size && !this.#scheduled) {
-      this.#scheduled = true;
-      requestAnimationFrame(() => this.#notify());
-    }
+  }
+
+  /** Has the listeners called as if a field had changed. */
+  touch(name: string) {
+    if (!this.#changed.size) requestAnimationFrame(() => this.#notify());
+    this.#changed.add(name);
   }
 
   /** Calls `listener(names)` with the set of changed fields, until `signal` aborts. */
@@ -60,7 +56,6 @@ export class Store {
   }
 
   #notify() {
-    this.#scheduled = false;
     const names = this.#changed;
     this.#changed = new Set();
     for (const listener of this.#listeners) listener(names);

@@ -1,6 +1,6 @@
 /** The tooltip: a box with text about the thing under the pointer. */
 
-import { h } from "../drawing/html.ts";
+import { h, listen } from "../drawing/html.ts";
 import { classOf, type Line, textOf } from "./descriptions.ts";
 
 /** null: nothing to say */
@@ -8,12 +8,36 @@ type Describe = () => Line[] | null | undefined;
 
 export class Tooltip {
   root: HTMLElement;
-  element = h("div", { class: "tip", role: "tooltip", hidden: true });
+  element = h("div.tip", { role: "tooltip", hidden: true });
   describe: Describe | null = null;
 
   constructor(root: HTMLElement) {
     this.root = root;
     root.append(this.element);
+  }
+
+  /**
+   * Describes what is under the pointer on a canvas while it moves there. `find` returns the thing, which a click takes if
+   * `clicks` says so.
+   */
+  listen<Thing>(
+    canvas: HTMLElement,
+    find: (event: MouseEvent) => Thing | null | undefined,
+    describe: (thing: Thing) => Line[] | null | undefined,
+    clicks: (thing: Thing) => boolean = () => true,
+  ) {
+    listen(canvas, {
+      pointermove: (event) => {
+        const thing = find(event);
+        canvas.style.cursor = thing != null && clicks(thing) ? "pointer" : "";
+        // Later it describes what is there then, because the board may have moved to another step.
+        this.show(event, () => {
+          const now = find(event);
+          return now == null ? null : describe(now);
+        });
+      },
+      pointerleave: () => this.hide(),
+    });
   }
 
   /** Shows the lines that `describe()` returns beside the pointer: the first in ink, the others muted. */

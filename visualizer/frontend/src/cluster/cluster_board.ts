@@ -6,14 +6,12 @@
  * a single board; `replica_board.ts` gives them its model and frame.
  */
 
-import { Board } from "../board/board.ts";
+import { Board, type Panel } from "../board/board.ts";
 import { patchChildren } from "../board/patch_children.ts";
-import { buildSheet, type Sheet } from "../board/sheet.ts";
-import { type About, aboutNodes } from "../board/shell.ts";
-import type { ThemeName } from "../board/theme.ts";
-import { Tooltip } from "../board/tooltip.ts";
+import { type About, aboutNodes, Shell, type ShellOptions } from "../board/shell.ts";
+import { Store } from "../board/store.ts";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
-import { closest, h, plural } from "../drawing/html.ts";
+import { closest, h, listen, onWheel, plural, pointIn } from "../drawing/html.ts";
 import { markOf } from "../drawing/marks.ts";
 import {
   type Axis,
@@ -28,12 +26,13 @@ import { BLEED, drawAxis } from "../drawing/timeline.ts";
 import { chip, type WordContext, wordNodes } from "../drawing/words_html.ts";
 import { duration } from "../model/duration.ts";
 import type { Model } from "../model/model.ts";
+import { runCells } from "../panels/summary_panel.ts";
 import css from "./cluster.css";
 import { clusterFacts, predictedHit } from "./cluster_facts.ts";
-import { bindClusterKeys } from "./cluster_keys.ts";
+import { buildClusterKeys } from "./cluster_keys.ts";
 import type { ClusterModel, ClusterRequest, Route } from "./cluster_model.ts";
 import { openingRoute } from "./cluster_moments.ts";
-import { ClusterSummary } from "./cluster_summary.ts";
+import { writeClusterSummary } from "./cluster_summary.ts";
 import { clusterSentence } from "./cluster_words.ts";
 import { AgreementPanel, DecisionPanel, FormsPanel } from "./decision_panel.ts";
 import { PathOverlay } from "./path_overlay.ts";
@@ -62,7 +61,6 @@ interface ClusterState {
 /** selected: a request's id */
 export type ClusterOpening = { at?: number; selected?: number | null };
 
-const NARROW = 720;
 const MOST = 8; // replicas that are drawn
 const GUTTER = { wide: 108, narrow: 78 };
 const AXIS_HEIGHT = 22;
@@ -71,95 +69,76 @@ const PITCHES = [22, 17, 13];
 const ROOM = 420; // px that all lanes together should not exceed
 const CROWD = 72; // lanes visible at once, of all replicas together
 
-export class ClusterBoard {
+export interface ClusterBoardOptions extends ShellOptions {
+  about?: About | null;
+  onChange?: (state: { at: number; selected: number | null }) => void;
+}
+
+export class ClusterBoard extends Shell {
   groups: ReplicaGroup[] = [];
   shown: Replica[] = [];
   /** The replicas' trees and maps. */
-  sides: (ReplicaTree | ReplicaMap)[] = [];
+  sides: (Panel & { board: ReplicaBoard })[] = [];
   /** The time of the run. */
   extent: View = { from: 0, to: 1 };
-  laidOutFor = 0;
-  narrow = false;
   width = 0;
   left = 0;
   right = 0;
+  bottom = 0;
   arrivals: Arrival[] = [];
-  #scheduled = false;
   /** Whether lanes have to be laid out again. */
   #stale = true;
-  /** Aborted when the board of one replica closes. */
-  #ends: AbortController | undefined;
-  signal: AbortSignal;
-  about: About | null | undefined;
-  onChange: (state: { at: number; selected: number | null }) => void;
-  sheet: Sheet;
-  tooltip: Tooltip;
-  state: ClusterState = {
+  onChange: NonNullable<ClusterBoardOptions["onChange"]>;
+  state = new Store<ClusterState>({
     at: 0,
     route: null,
     view: { from: 0, to: 1 },
     touched: false,
     playing: false,
-  };
+  }) as Store<ClusterState> & ClusterState;
   model!: ClusterModel;
-  sentence?: HTMLParagraphElement;
-  summary?: ClusterSummary;
-  router?: HTMLCanvasElement;
-  routerPainter?: CanvasPainter;
-  folded?: HTMLParagraphElement;
-  axisCanvas?: HTMLCanvasElement;
-  axisPainter?: CanvasPainter;
-  path?: PathOverlay;
-  lanes?: HTMLDivElement;
-  picture?: HTMLDivElement;
-  decision?: DecisionPanel;
-  agreement?: AgreementPanel;
-  replicas?: HTMLDivElement;
-  forms?: FormsPanel;
-  grid!: HTMLElement;
-  keys?: ReturnType<typeof bindClusterKeys>;
-  one?: HTMLDivElement;
-  all?: HTMLDivElement;
   models?: Model[];
-  bottom!: number;
-  message?: HTMLDivElement;
+  sentence = h("p.sentence");
+  summary = runCells();
+  router = h("canvas", { role: "img" });
+  routerPainter = new CanvasPainter(this.router);
+  folded = h("p.muted.folded");
+  axisCanvas = h("canvas.axis", { "aria-hidden": "true" });
+  axisPainter = new CanvasPainter(this.axisCanvas);
+  path = new PathOverlay(this);
+  lanes = h("div.groups");
+  picture = h(
+    "div.picture",
+    { role: "group", "aria-label": "Router and lanes" },
+    this.router,
+    this.folded,
+    this.lanes,
+    this.axisCanvas,
+    this.path.canvas,
+  );
+  decision = new DecisionPanel(this);
+  agreement = new AgreementPanel(this);
+  forms = new FormsPanel(this);
+  replicas = h("div.replicas");
+  one = h("div.one", { hidden: true });
+  all: HTMLElement;
+  foot: HTMLElement;
 
-  constructor(
-    host: Element,
-    {
-      signal,
-      theme,
-      about,
-      onChange = () => {},
-    }: {
-      signal: AbortSignal;
-      theme?: ThemeName;
-      about?: About | null;
-      onChange?: (state: { at: number; selected: number | null }) => void;
-    },
-  ) {
-    this.signal = signal;
-    signal.addEventListener("abort", () => this.#ends?.abort());
-    this.about = about;
-    this.onChange = onChange;
-    this.sheet = buildSheet(host, {
-      name: "cluster",
-      label: "Cluster",
-      signal,
-      theme,
-      onTheme: () => this.redraw(),
-    });
-    this.root.tabIndex = 0;
-    this.root.append(h("style", {}, css));
-    this.tooltip = new Tooltip(this.root);
-  }
-
-  get root() {
-    return this.sheet.root;
-  }
-
-  get theme() {
-    return this.sheet.theme;
+  constructor(host: Element, options: ClusterBoardOptions) {
+    super(host, options, { name: ".cluster", label: "Cluster", css, tabindex: "0" });
+    this.onChange = options.onChange ?? (() => {});
+    const right = [this.decision, this.agreement, this.forms].map(({ element }) => element);
+    this.all = h(
+      "div.all",
+      ...aboutNodes(options.about),
+      h("div.summary", this.summary),
+      this.sentence,
+      h("div.two", this.picture, h("div.column", ...right)),
+      this.replicas,
+    );
+    this.foot = buildClusterKeys(this);
+    this.state.listen(() => this.render(), this.signal);
+    this.#listen();
   }
 
   /** The selected decision. */
@@ -202,16 +181,16 @@ export class ClusterBoard {
     this.extent = model.extent;
     const asked = model.request(selected)?.routes.at(-1);
     const route = selected === null ? null : (asked ?? openingRoute(model));
-    const time = at ?? route?.at ?? this.extent.from;
-    this.state = {
-      at: time,
+    Object.assign(this.state, {
+      at: at ?? route?.at ?? this.extent.from,
       route: route?.index ?? null,
-      view: wholeView(this.axis),
       touched: false,
       playing: false,
-    };
-    if (!this.grid) this.#build();
+    });
+    if (!this.all.parentNode)
+      this.root.append(this.all, this.one, this.foot, this.help as HTMLElement);
     this.#choose();
+    this.state.view = wholeView(this.axis);
     this.layout();
     this.root.dataset.ready = "true";
   }
@@ -232,58 +211,6 @@ export class ClusterBoard {
     this.redraw();
   }
 
-  #build() {
-    this.sentence = h("p", { class: "sentence" });
-    this.summary = new ClusterSummary();
-    this.router = h("canvas", { role: "img" });
-    this.routerPainter = new CanvasPainter(this.router);
-    this.folded = h("p", { class: "muted folded" });
-    this.axisCanvas = h("canvas", { "aria-hidden": "true", class: "axis" });
-    this.axisPainter = new CanvasPainter(this.axisCanvas);
-    this.path = new PathOverlay(this);
-    this.lanes = h("div", { class: "groups" });
-    this.picture = h(
-      "div",
-      { class: "picture", role: "group", "aria-label": "Router and lanes" },
-      this.router,
-      this.folded,
-      this.lanes,
-      this.axisCanvas,
-      this.path.canvas,
-    );
-    this.decision = new DecisionPanel(this);
-    this.agreement = new AgreementPanel(this);
-    this.replicas = h("div", { class: "replicas" });
-    this.forms = new FormsPanel(this);
-    const right = h(
-      "div",
-      { class: "column" },
-      this.decision.element,
-      this.agreement.element,
-      this.forms.element,
-    );
-    this.grid = h("div", { class: "two" }, this.picture, right);
-    this.keys = bindClusterKeys(this);
-    this.one = h("div", { class: "one", hidden: true });
-    this.all = h(
-      "div",
-      { class: "all" },
-      ...aboutNodes(this.about),
-      this.summary.element,
-      this.sentence,
-      this.grid,
-      this.replicas,
-    );
-    this.root.append(this.all, this.one, this.keys.foot, this.keys.help);
-    this.root.addEventListener("click", (event) => this.#clicked(event), { signal: this.signal });
-    const observer = new ResizeObserver(
-      () => this.root.clientWidth !== this.laidOutFor && this.layout(),
-    );
-    observer.observe(this.root);
-    this.signal.addEventListener("abort", () => observer.disconnect());
-    this.#listen();
-  }
-
   /** Chooses the replicas to draw, by their ids: the first, and that of the selected request. */
   #choose() {
     const replicas = this.model.replicas.toSorted((a, b) =>
@@ -296,42 +223,34 @@ export class ClusterBoard {
       shown.length === this.shown.length && shown.every((one, i) => one === this.shown[i]);
     const models = shown.map(({ model }) => model);
     if (same && this.models?.every((one, i) => one === models[i])) {
-      for (const side of this.sides) if (side instanceof ReplicaTree) side.setModel(side.own.model);
+      for (const side of this.sides) side.setModel?.(side.board.model);
       return;
     }
     this.models = models;
     this.shown = shown;
     this.groups = shown.map((replica) => new ReplicaGroup(this, replica));
-    this.lanes?.replaceChildren(...this.groups.map(({ element }) => element));
-    const boards = shown.map((replica) => new ReplicaBoard(this, replica));
-    this.sides = boards.flatMap((board) => {
+    this.lanes.replaceChildren(...this.groups.map(({ element }) => element));
+    this.sides = this.groups.flatMap(({ board }) => {
       const tree = new ReplicaTree(board);
       tree.setModel(board.model);
       return [tree, new ReplicaMap(board)];
     });
-    this.replicas?.replaceChildren(
-      ...boards.map((_, i) =>
-        h("div", { class: "side" }, this.sides[2 * i].element, this.sides[2 * i + 1].element),
-      ),
+    const [trees, maps] = [0, 1].map((at) => this.sides.filter((_, i) => i % 2 === at));
+    this.replicas.replaceChildren(
+      ...trees.map(({ element }, i) => h("div.side", element, maps[i].element)),
     );
     this.#stale = true;
   }
 
-  /** Fits the board to its width. */
   layout() {
-    const width = this.root.clientWidth;
-    if (!this.model || !width) return;
-    this.laidOutFor = width;
-    this.narrow = width < NARROW;
-    this.root.dataset.layout = this.narrow ? "narrow" : "wide";
     this.#stale = true;
-    this.render();
+    super.layout();
   }
 
   #layoutLanes() {
     this.#stale = false;
     const { narrow } = this;
-    this.width = (this.picture as HTMLElement).clientWidth;
+    this.width = this.picture.clientWidth;
     this.left = GUTTER[narrow ? "narrow" : "wide"];
     this.right = this.width - (narrow ? 8 : 34);
     const full = this.groups.map((group) => group.pack(false));
@@ -340,15 +259,14 @@ export class ClusterBoard {
     const rows = isCrowded ? this.groups.map((group) => group.pack(true)) : full;
     const pitch = PITCHES.find((one) => sum(rows) * one <= ROOM) ?? PITCHES[PITCHES.length - 1];
     const most = Math.max(4, Math.floor(CROWD / Math.max(1, rows.length)));
-    const { picture } = this;
     let top = this.#lanesTop();
     for (const group of this.groups) {
       group.layout(top, Math.min(pitch, narrow ? 19 : pitch), most);
       top += group.height;
     }
     this.bottom = top;
-    if (picture) picture.style.setProperty("--left", `${this.left}px`);
-    for (const side of this.sides) if (side instanceof ReplicaTree) side.layout();
+    this.picture.style.setProperty("--left", `${this.left}px`);
+    for (const side of this.sides) side.layout?.();
   }
 
   get #pitch() {
@@ -380,8 +298,7 @@ export class ClusterBoard {
   // Actions
 
   set(values: Partial<ClusterState>) {
-    Object.assign(this.state, values);
-    this.redraw();
+    this.state.set(values);
   }
 
   /** Moves the cursor. */
@@ -404,7 +321,7 @@ export class ClusterBoard {
   }
 
   selectRoute(route: Route | null, goesThere: boolean = false) {
-    this.state.route = route?.index ?? null;
+    this.set({ route: route?.index ?? null });
     this.#choose();
     for (const group of this.groups) group.reveal();
     if (route && goesThere) this.goTo(route.at);
@@ -440,26 +357,25 @@ export class ClusterBoard {
 
   /** Opens the whole board of a replica at the cursor, in place of the picture. */
   openReplica(replica: Replica) {
-    const { one, all } = this;
-    if (!replica.hasSteps || !one || !all) return;
-    this.#ends = new AbortController();
-    const { signal } = this.#ends;
-    const back = h(
-      "button",
-      { type: "button", class: "back", "data-act": "all-replicas" },
-      "← All replicas",
-    );
+    if (!replica.hasSteps) return;
     const words = `Replica ${replica.id}; its steps, times and request ids are its own`;
-    back.addEventListener("click", () => this.closeReplica());
-    const host = h("div", {});
-    one.replaceChildren(
-      h("p", { class: "way-back" }, back, h("span", { class: "muted" }, words)),
+    const host = h("div");
+    this.one.replaceChildren(
+      h(
+        "p.way-back",
+        h(
+          "button.back",
+          { "data-act": "all-replicas", click: () => this.closeReplica() },
+          "← All replicas",
+        ),
+        h("span.muted", words),
+      ),
       host,
     );
-    one.hidden = false;
-    all.hidden = true;
+    this.one.hidden = false;
+    this.all.hidden = true;
     this.root.dataset.replica = replica.id;
-    const board = new Board(host, { signal, theme: this.theme.name });
+    const board = new Board(host, { signal: this.endInside(), theme: this.theme.name });
     const its = new ReplicaBoard(this, replica);
     board.open(replica.model, { step: its.step, selected: its.selected });
     board.root.focus({ preventScroll: true });
@@ -467,12 +383,10 @@ export class ClusterBoard {
 
   /** Returns from the board of a replica to the picture. */
   closeReplica() {
-    const { one, all } = this;
-    if (!one || !all) return;
-    this.#ends?.abort();
-    one.replaceChildren();
-    one.hidden = true;
-    all.hidden = false;
+    this.endInside();
+    this.one.replaceChildren();
+    this.one.hidden = true;
+    this.all.hidden = false;
     this.root.dataset.replica = "";
     this.root.focus({ preventScroll: true });
     this.layout();
@@ -480,14 +394,14 @@ export class ClusterBoard {
 
   /** Whether one replica's board is shown. */
   get showsOne() {
-    return this.one ? !this.one.hidden : false;
+    return !this.one.hidden;
   }
 
   #say() {
     this.onChange({ at: Math.round(this.state.at), selected: this.selected?.id ?? null });
   }
 
-  #clicked(event: Event) {
+  clicked(event: Event) {
     if (this.showsOne) return;
     const named = closest(event, "[data-request]");
     const route = named && this.model.request(Number(named.dataset.request))?.routes.at(-1);
@@ -498,17 +412,12 @@ export class ClusterBoard {
 
   /** Draws in the next animation frame. */
   redraw() {
-    if (this.#scheduled || !this.model) return;
-    this.#scheduled = true;
-    requestAnimationFrame(() => {
-      this.#scheduled = false;
-      if (!this.signal.aborted && !this.showsOne) this.render();
-    });
+    this.state.touch("picture");
   }
 
   render() {
-    const { model, state, theme, summary, path } = this;
-    if (!this.root.clientWidth || !summary || !path) return;
+    const { model, state, theme, path } = this;
+    if (!model || !this.root.clientWidth || this.showsOne) return;
     if (this.#stale) this.#layoutLanes();
     const { scale, width } = this;
     const painter = this.routerPainter;
@@ -521,51 +430,40 @@ export class ClusterBoard {
       at: state.at,
       untouched: !state.touched,
     };
-    painter?.begin(width + 2 * BLEED, this.#routerHeight(), 1, theme);
-    if (painter) {
-      painter.context.translate(BLEED, 0);
-      this.arrivals = arrivals(scene, (name) => painter.measure(name, { bold: true }));
-      painter.text("Router", 0, 10, { bold: true, size: 12 });
-      if (scale.left > 90) painter.text("sent to", 46, 10, { color: theme.muted });
-      drawRouter(painter, scene, this.arrivals);
-    }
+    painter.begin(width, this.#routerHeight(), 1, theme, BLEED);
+    this.arrivals = arrivals(scene, (name) => painter.measure(name, { bold: true }));
+    painter.text("Router", 0, 10, { bold: true, size: 12 });
+    if (scale.left > 90) painter.text("sent to", 46, 10, { color: theme.muted });
+    drawRouter(painter, scene, this.arrivals);
     for (const group of this.groups) group.draw();
     const axis = this.axisPainter;
-    axis?.begin(width + 2 * BLEED, AXIS_HEIGHT, 1, theme);
-    axis?.context.translate(BLEED, 0);
+    axis.begin(width, AXIS_HEIGHT, 1, theme, BLEED);
     const [first] = this.groups;
-    if (axis && first) drawAxis(axis, { scale, narrow: this.narrow, model: first.replica.model });
-    path.draw(scale, Number(this.bottom) + 4);
+    if (first) drawAxis(axis, { scale, narrow: this.narrow, model: first.replica.model });
+    path.draw(scale, this.bottom + 4);
     for (const side of this.sides) this.#drawSide(side);
     this.#write();
   }
 
-  #drawSide(side: ReplicaTree | ReplicaMap) {
-    const board = side instanceof ReplicaTree ? side.own : side.board;
-    const { hasSteps } = board.replica;
-    const parent = side.element.parentElement as HTMLElement;
-    parent.hidden = !hasSteps;
+  #drawSide(side: ClusterBoard["sides"][number]) {
+    const { hasSteps } = side.board.replica;
+    (side.element.parentElement as HTMLElement).hidden = !hasSteps;
     if (!hasSteps) return;
-    side.draw();
-    if (side instanceof ReplicaTree) side.write();
+    side.draw?.();
+    side.write();
   }
 
   #write() {
     const { model, state, route, root } = this;
     this.tooltip.update();
-    this.summary?.write(model);
-    const spans = clusterSentence(model, route);
-    if (this.sentence) patchChildren(this.sentence, wordNodes(spans, this.#words));
-    this.decision?.write();
-    this.agreement?.write();
-    this.forms?.write();
+    writeClusterSummary(this.summary, model);
+    patchChildren(this.sentence, wordNodes(clusterSentence(model, route), this.#words));
+    for (const panel of [this.decision, this.agreement, this.forms]) panel.write();
     const { hidden } = this;
     const requests = model.routes.filter(({ replica }) => hidden.some(({ id }) => id === replica));
-    if (this.folded) {
-      this.folded.hidden = !hidden.length;
-      this.folded.textContent = `${plural(hidden.length, "more replica")}, ${plural(requests.length, "decision")}`;
-    }
-    this.router?.setAttribute(
+    this.folded.hidden = !hidden.length;
+    this.folded.textContent = `${plural(hidden.length, "more replica")}, ${plural(requests.length, "decision")}`;
+    this.router.setAttribute(
       "aria-label",
       `Decisions of the router: ${model.routes.length}; arrow keys up and down select them`,
     );
@@ -581,23 +479,19 @@ export class ClusterBoard {
       wrong: wrong.length,
       view: `${Math.round(state.view.from)} ${Math.round(state.view.to)}`,
       touched: state.touched,
+      playing: state.playing,
     });
-    if (this.router) {
-      this.router.dataset.arrivals = this.arrivals
-        .map(({ route: one, x }) => `${one.index}:${Math.round(x)}`)
-        .join(" ");
-      this.router.dataset.plot = `${this.left} ${this.right}`;
-    }
-    this.keys?.write();
+    this.router.dataset.arrivals = this.arrivals
+      .map(({ route: one, x }) => `${one.index}:${Math.round(x)}`)
+      .join(" ");
+    this.router.dataset.plot = `${this.left} ${this.right}`;
+    const [play] = (this.foot.firstElementChild as HTMLElement).childNodes;
+    play.nodeValue = state.playing ? "Pause" : "Play";
   }
 
-  get #words() {
-    const { model, theme } = this;
-    const names = {
-      request: (id: number) => model.request(id),
-      laneOf: (id: number) => model.laneOf(id),
-    };
-    return { model: names, theme, selected: this.selected?.id ?? null } as unknown as WordContext;
+  get #words(): WordContext {
+    const { model, theme, selected } = this;
+    return { model, theme, selected: selected?.id ?? null };
   }
 
   /** A request's name as a button. */
@@ -605,65 +499,39 @@ export class ClusterBoard {
     return chip(id, this.#words);
   }
 
-  /** Shows a message in place of the picture. */
-  showMessage(kind: "loading" | "error" | "empty" | "waiting", ...nodes: (Node | string)[]) {
-    this.message?.remove();
-    this.message = h(
-      "div",
-      { class: "message", "data-message": kind, role: kind === "error" ? "alert" : "status" },
-      ...nodes,
-    );
-    this.root.append(this.message);
-    this.root.dataset.ready = kind === "loading" ? "false" : kind;
-  }
-
   // The pointer
 
   /** Moves the cursor while the pointer is dragged on a canvas. `clicked(event)` may take a click. */
   scrub(canvas: HTMLCanvasElement, clicked: (event: PointerEvent) => boolean = () => false) {
-    const { signal } = this;
     let drag: { x: number; moved: boolean } | null = null;
-    const timeOf = (event: PointerEvent) =>
-      this.scale.placeAt(event.clientX - canvas.getBoundingClientRect().left - BLEED);
-    canvas.addEventListener(
-      "pointerdown",
-      (event) => {
-        if (event.button === 0) drag = { x: event.clientX, moved: false };
+    const timeOf = (event: PointerEvent) => this.scale.placeAt(pointIn(canvas, event)[0] - BLEED);
+    listen(canvas, {
+      pointerdown: ({ button, clientX }) => {
+        if (button === 0) drag = { x: clientX, moved: false };
       },
-      { signal },
-    );
-    canvas.addEventListener(
-      "pointermove",
-      (event) => {
+      pointermove: (event) => {
         if (!drag) return;
         drag.moved ||= Math.abs(event.clientX - drag.x) > SLOP;
         if (!drag.moved) return;
         canvas.setPointerCapture(event.pointerId);
         this.goTo(timeOf(event));
       },
-      { signal },
-    );
-    canvas.addEventListener(
-      "pointerup",
-      (event) => {
+      pointerup: (event) => {
         if (drag && !drag.moved && !clicked(event)) {
           const time = timeOf(event);
           if (time >= this.state.view.from - this.axis.typical) this.goTo(time);
         }
         drag = null;
       },
-      { signal },
-    );
-    canvas.addEventListener("pointercancel", () => (drag = null), { signal });
+      pointercancel: () => (drag = null),
+    });
   }
 
   #listen() {
-    const { signal, router, axisCanvas, picture } = this;
-    if (!router || !axisCanvas || !picture) return;
+    const { router, axisCanvas, picture } = this;
     const routeAt = (event: MouseEvent) => {
-      const box = router.getBoundingClientRect();
-      const [x, y] = [event.clientX - box.left - BLEED, event.clientY - box.top];
-      return arrivalAt(this.arrivals, x, y, this.#pitch)?.route;
+      const [x, y] = pointIn(router, event);
+      return arrivalAt(this.arrivals, x - BLEED, y, this.#pitch)?.route;
     };
     this.scrub(router, (event) => {
       const route = routeAt(event);
@@ -671,35 +539,12 @@ export class ClusterBoard {
       return !!route;
     });
     this.scrub(axisCanvas);
-    router.addEventListener(
-      "pointermove",
-      (event) => {
-        router.style.cursor = routeAt(event) ? "pointer" : "";
-        this.tooltip.show(event, () => {
-          const route = routeAt(event);
-          return route ? this.#describe(route) : null;
-        });
-      },
-      { signal },
-    );
-    router.addEventListener("pointerleave", () => this.tooltip.hide(), { signal });
-    picture.addEventListener(
-      "wheel",
-      (event) => {
-        const sideways = Math.abs(event.deltaX) > Math.abs(event.deltaY) || event.shiftKey;
-        if (!(sideways || event.ctrlKey || event.metaKey)) return;
-        event.preventDefault();
-        const { view } = this.state;
-        const { scale } = this;
-        if (sideways)
-          this.set({ view: panView(view, (event.deltaX || event.deltaY) / scale.per, this.axis) });
-        else {
-          const x = event.clientX - picture.getBoundingClientRect().left;
-          this.zoom(Math.exp(event.deltaY * 0.004), scale.placeAt(x));
-        }
-      },
-      { passive: false, signal },
-    );
+    this.tooltip.listen(router, routeAt, (route) => this.#describe(route));
+    onWheel(picture, {
+      pan: (delta) =>
+        this.set({ view: panView(this.state.view, delta / this.scale.per, this.axis) }),
+      zoom: (factor, event) => this.zoom(factor, this.scale.placeAt(pointIn(picture, event)[0])),
+    });
   }
 
   #describe(route: Route) {

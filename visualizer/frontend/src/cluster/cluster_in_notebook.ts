@@ -5,11 +5,10 @@
  */
 
 import { h } from "../drawing/html.ts";
-import { KernelSync, type WidgetModel } from "../host/kernel_sync.ts";
-import { asBytes, fromBase64 } from "../host/log_bytes.ts";
-import type { Widget } from "../host/notebook.ts";
-import { moveInto, remember, sendPicture } from "../host/outputs.ts";
-import { saveWith } from "../host/saved_state.ts";
+import { KernelSync } from "../host/kernel_sync.ts";
+import { fromBase64 } from "../host/log_bytes.ts";
+import { askKernel, hear, type Widget } from "../host/notebook.ts";
+import { keep, moveInto } from "../host/outputs.ts";
 import { ClusterBoard } from "./cluster_board.ts";
 import { drawClusterComparison } from "./compare_clusters.ts";
 import { loadCluster } from "./mount_cluster.ts";
@@ -25,27 +24,24 @@ export async function clusterInNotebook({ model: traits, el, signal }: Widget) {
   // anywidget does not tell a widget its own id, but each widget has a layout of its own.
   const layout = traits.get("layout")?.model_id;
   const sync = new KernelSync(traits, layout && `IPY_MODEL_${layout}`, () => known(board));
-  remember(el, key, board.root, ending);
-  sendPicture(traits, board.root, () => [board.sheet], ending);
-  saveWith(traits.widget_manager);
-  const listen = (name: string, go: () => void) => {
-    traits.on(name, go);
-    ending.addEventListener("abort", () => traits.off(name, go));
-  };
-  listen("change:at", () => {
-    if (board.model && traits.get("at") !== Math.round(board.state.at))
-      board.goTo(traits.get("at"));
-  });
-  listen("change:request", () => {
+  keep({ model: traits, el }, key, board, () => [board]);
+  const follow = (name: string, go: () => void) =>
+    hear(traits, `change:${name}`, () => board.model && go(), ending);
+  follow(
+    "at",
+    () => traits.get("at") !== Math.round(board.state.at) && board.goTo(traits.get("at")),
+  );
+  follow("request", () => {
     const id = traits.get("request");
-    if (board.model && id !== (board.selected?.id ?? -1)) board.select(id < 0 ? null : id);
+    if (id !== (board.selected?.id ?? -1)) board.select(id < 0 ? null : id);
   });
-  const log = await logOf(traits, ending);
+  const saved = fromBase64(traits.get("log"));
+  const log = saved.length ? saved : await askKernel(traits, "log", PATIENCE);
   if (ending.aborted) return;
-  if (!log.byteLength) {
+  if (!log) {
     const words =
       "The notebook does not contain this log, because it is too large. Run the cell again.";
-    board.showMessage("empty", h("p", {}, words));
+    board.showMessage("empty", h("p", words));
     return;
   }
   const [at, request] = [traits.get("at"), traits.get("request")];
@@ -64,33 +60,8 @@ export async function clusterComparisonInNotebook({ model: traits, el, signal }:
   const ending = signal ?? new AbortController().signal;
   const key = `clusters ${traits.model_id ?? Math.random()}`;
   if (moveInto(el, key)) return;
-  const logs = ["a", "b"].map((name) => fromBase64(traits.get(name))) as [Uint8Array, Uint8Array];
-  const page = await drawClusterComparison(el, {
-    logs,
-    names: traits.get("names"),
-    signal: ending,
-  });
-  remember(el, key, page.sheet.root, ending);
-  sendPicture(traits, page.sheet.root, () => [page.sheet], ending);
-  saveWith(traits.widget_manager);
-}
-
-/** The log that was saved, or the kernel's; empty if the kernel does not answer. */
-function logOf(traits: WidgetModel, signal: AbortSignal): Promise<Uint8Array> {
-  const saved = fromBase64(traits.get("log"));
-  if (saved.length) return Promise.resolve(saved);
-  return new Promise((resolve) => {
-    const end = (bytes: Uint8Array) => {
-      clearTimeout(timer);
-      traits.off("msg:custom", hear);
-      resolve(bytes);
-    };
-    const hear = (message: { log?: boolean }, [bytes]: DataView[] = []) => {
-      if (message.log) end(asBytes(bytes));
-    };
-    const timer = setTimeout(() => end(saved), PATIENCE);
-    signal.addEventListener("abort", () => end(saved));
-    traits.on("msg:custom", hear);
-    traits.send({ ask: "log" });
-  });
+  const logs = ["a", "b"].map((name) => fromBase64(traits.get(name)));
+  const names = traits.get("names");
+  const page = await drawClusterComparison(el, logs, { names, signal: ending });
+  keep({ model: traits, el }, key, page, () => [page]);
 }

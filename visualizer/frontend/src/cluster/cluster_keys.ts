@@ -1,7 +1,7 @@
 /** The keys of a cluster's board, the list of them, and buttons for those that have no other control. */
 
-import { bindKeys, buildHelp } from "../board/keys.ts";
-import { h } from "../drawing/html.ts";
+import { buildFoot } from "../board/controls.ts";
+import { bindKeys, buildHelp, movingKeys } from "../board/keys.ts";
 import type { ClusterBoard } from "./cluster_board.ts";
 import { clusterMoments } from "./cluster_moments.ts";
 
@@ -30,76 +30,20 @@ const MOUSE: [key: string, what: string][] = [
   ["hover", "describe what is under the pointer"],
 ];
 
-export function bindClusterKeys(board: ClusterBoard) {
-  const help = buildHelp(() => toggle(), KEYS, MOUSE);
-  const toggle = () => {
-    help.hidden = !help.hidden;
-    if (help.hidden) board.root.focus({ preventScroll: true });
-    else help.querySelector("button")?.focus({ preventScroll: true });
-  };
+/** Binds the keys, adds the list of them to the board, and returns the buttons below it. */
+export function buildClusterKeys(board: ClusterBoard) {
   const act = actionsOf(board);
-  const dismiss = () => {
-    if (!help.hidden) toggle();
-    else if (board.showsOne) board.closeReplica();
-    else board.selectRoute(null);
-  };
-  const many = ({ shiftKey }: KeyboardEvent) => (shiftKey ? 10 : 1);
-  const keys: Record<string, (event: KeyboardEvent) => void> = {
-    " ": act.play,
-    ",": () => act.move(-1),
-    ".": () => act.move(1),
-    "<": () => act.move(-10),
-    ">": () => act.move(10),
-    ArrowLeft: (event) => act.move(-many(event)),
-    ArrowRight: (event) => act.move(many(event)),
-    ArrowUp: () => act.neighbour(-1),
-    ArrowDown: () => act.neighbour(1),
-    Home: () => board.goTo(board.axis.from),
-    End: () => board.goTo(board.axis.to),
-    m: ({ shiftKey }) => act.moment(shiftKey ? -1 : 1),
-    w: () => board.zoom(0.7),
-    s: () => board.zoom(1 / 0.7),
-    a: () => board.pan(-0.15),
-    d: () => board.pan(0.15),
-    f: () => board.fit(),
-    o: act.open,
-    Escape: dismiss,
-    "?": toggle,
-  };
-  bindKeys(board.root, keys, board.signal, () => !board.showsOne);
-  const button = (name: string, words: string, key: string, does: () => void) => {
-    const element = h(
-      "button",
-      { type: "button", "data-act": name },
-      words,
-      " ",
-      h("kbd", {}, key),
-    );
-    element.addEventListener("click", does);
-    return element;
-  };
-  const play = button("play", "Play", "space", act.play);
-  const foot = h(
-    "div",
-    { class: "foot", role: "toolbar", "aria-label": "Tools" },
-    play,
-    button("previous", "Previous decision", "↑", () => act.neighbour(-1)),
-    button("next", "Next decision", "↓", () => act.neighbour(1)),
-    button("moment", "Next worth a look", "M", () => act.moment(1)),
-    button("fit", "Whole run or request", "F", () => board.fit()),
-    button("open", "Board of the replica", "O", act.open),
-    button("help", "Keys and mouse", "?", toggle),
-  );
-  return {
-    help,
-    foot,
-    write() {
-      const words = board.state.playing ? "Pause" : "Play";
-      const [text] = play.childNodes;
-      if (text.nodeValue !== words) text.nodeValue = words;
-      board.root.dataset.playing = `${board.state.playing}`;
-    },
-  };
+  bindKeys(board.root, { ...movingKeys(act), o: act.open }, () => !!board.model && !board.showsOne);
+  board.help = buildHelp(act.help, KEYS, MOUSE);
+  return buildFoot([
+    ["play", "Play", "space", act.toggle],
+    ["previous", "Previous decision", "↑", () => act.neighbour(-1)],
+    ["next", "Next decision", "↓", () => act.neighbour(1)],
+    ["moment", "Next worth a look", "M", () => act.moment(1)],
+    ["fit", "Whole run or request", "F", act.fit],
+    ["open", "Board of the replica", "O", act.open],
+    ["help", "Keys and mouse", "?", act.help],
+  ]);
 }
 
 function actionsOf(board: ClusterBoard) {
@@ -117,8 +61,19 @@ function actionsOf(board: ClusterBoard) {
   };
   board.signal.addEventListener("abort", () => clearInterval(timer));
   return {
-    move,
-    play() {
+    step: move,
+    first: () => board.goTo(board.axis.from),
+    last: () => board.goTo(board.axis.to),
+    zoom: (factor: number) => board.zoom(factor),
+    pan: (share: number) => board.pan(share),
+    fit: () => board.fit(),
+    help: () => board.toggleHelp(),
+    escape() {
+      if (!board.help?.hidden) board.toggleHelp();
+      else if (board.showsOne) board.closeReplica();
+      else board.selectRoute(null);
+    },
+    toggle() {
       if (timer) return stop();
       if (board.state.at >= board.axis.to) board.goTo(board.axis.from);
       board.set({ playing: true });

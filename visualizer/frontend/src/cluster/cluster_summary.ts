@@ -1,66 +1,45 @@
 /** The run in one row: requests, latency, hits, and how often the router was right. */
 
 import { patchChildren } from "../board/patch_children.ts";
-import { h, plural } from "../drawing/html.ts";
+import { plural } from "../drawing/html.ts";
 import { duration } from "../model/duration.ts";
+import { cell } from "../panels/summary_panel.ts";
 import { clusterFacts } from "./cluster_facts.ts";
 import type { ClusterModel } from "./cluster_model.ts";
 
-export class ClusterSummary {
-  cells = h("div", {
-    class: "cells",
-    tabindex: "0",
-    role: "group",
-    "aria-label": "The run",
-  });
-  element: HTMLDivElement;
-
-  constructor() {
-    this.element = h("div", { class: "summary" }, this.cells);
-  }
-
-  write(model: ClusterModel) {
-    const { requests, ttft, prompt, delivered, judged, wrong, lost, retried } = clusterFacts(model);
-    const { from, to } = model.extent;
-    const present = model.replicas.filter(({ left }) => !left).length;
-    const gone = model.replicas.length - present;
-    const percent = (part: number, whole: number) =>
-      whole ? `${Math.round((100 * part) / whole)} %` : "none";
-    const names = ttft.map(({ name }) => name).join(", ");
-    const facts = {
-      requests,
-      delivered,
-      prompt,
-      judged,
-      wrong: wrong.length,
-      lost,
-      retried,
-    };
-    Object.assign(this.element.dataset, facts);
-    patchChildren(this.cells, [
-      cell("router", model.router || "unknown", `${duration(to - from)}`),
-      cell("replicas", `${present}`, gone ? `${gone} left` : ""),
-      cell("requests", requests.toLocaleString("en")),
-      cell(
-        ttft.length ? `TTFT ${names}` : "TTFT",
-        ttft.map(({ value }) => duration(value)).join(", ") || "none",
-      ),
-      cell("prefix hits", percent(delivered, prompt), `of ${plural(prompt, "prompt token")}`),
-      cell(
-        "predicted as delivered",
-        percent(judged - wrong.length, judged),
-        `of ${plural(judged, "prediction")}`,
-      ),
-      cell("lost", lost.toLocaleString("en")),
-      cell("retried", retried.toLocaleString("en")),
-    ]);
-  }
+export function writeClusterSummary(cells: HTMLElement, model: ClusterModel) {
+  const { requests, ttft, prompt, delivered, judged, wrong, lost, retried } = clusterFacts(model);
+  const { from, to } = model.extent;
+  const present = model.replicas.filter(({ left }) => !left).length;
+  const gone = model.replicas.length - present;
+  const percent = (part: number, whole: number) =>
+    whole ? `${Math.round((100 * part) / whole)} %` : "none";
+  const names = ttft.map(({ name }) => name).join(", ");
+  const facts = {
+    requests,
+    delivered,
+    prompt,
+    judged,
+    wrong: wrong.length,
+    lost,
+    retried,
+  };
+  Object.assign((cells.parentElement as HTMLElement).dataset, facts);
+  patchChildren(cells, [
+    cell("router", model.router || "unknown", `${duration(to - from)}`),
+    cell("replicas", `${present}`, gone ? `${gone} left` : ""),
+    cell("requests", requests.toLocaleString("en")),
+    cell(
+      ttft.length ? `TTFT ${names}` : "TTFT",
+      ttft.map(({ value }) => duration(value)).join(", ") || "none",
+    ),
+    cell("prefix hits", percent(delivered, prompt), `of ${plural(prompt, "prompt token")}`),
+    cell(
+      "predicted as delivered",
+      percent(judged - wrong.length, judged),
+      `of ${plural(judged, "prediction")}`,
+    ),
+    cell("lost", lost.toLocaleString("en")),
+    cell("retried", retried.toLocaleString("en")),
+  ]);
 }
-
-const cell = (name: string, bold: string, rest: string = "") =>
-  h(
-    "div",
-    { class: "cell" },
-    h("span", { class: "name" }, name),
-    h("span", { class: "value" }, h("strong", {}, bold), rest && ` ${rest}`),
-  );

@@ -3,8 +3,7 @@
  * both runs. A button opens the board of either run. Requests are paired by their numbers.
  */
 
-import { buildSheet, type Sheet } from "../board/sheet.ts";
-import type { ThemeName } from "../board/theme.ts";
+import { Shell, type ShellOptions } from "../board/shell.ts";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
 import { h, plural } from "../drawing/html.ts";
 import { piecesOf } from "../host/log_bytes.ts";
@@ -13,7 +12,7 @@ import { table } from "../panels/tables.ts";
 import css from "./cluster.css";
 import { ClusterBoard } from "./cluster_board.ts";
 import { clusterFacts } from "./cluster_facts.ts";
-import { type ClusterModel, type ClusterRequest, ClusterModel as Model } from "./cluster_model.ts";
+import { type ClusterRequest, ClusterModel as Model } from "./cluster_model.ts";
 
 /** a request in both runs */
 interface Pair {
@@ -26,7 +25,7 @@ const MOST = 40; // requests in the table
 const BAR = { width: 300, height: 22 };
 
 /** The requests of both runs, those first whose first token moved most. */
-function pairsOf(a: ClusterModel, b: ClusterModel): Pair[] {
+function pairsOf(a: Model, b: Model): Pair[] {
   const pairs = a.requests.flatMap((one) => {
     const other = b.request(one.id);
     if (!other?.routes.length) return [];
@@ -42,7 +41,7 @@ function pairsOf(a: ClusterModel, b: ClusterModel): Pair[] {
 const replicaOf = ({ routes }: ClusterRequest) => routes[routes.length - 1].replica;
 
 /** The figures of both runs: `[name, a, b]`. */
-function clusterTotals(models: ClusterModel[]): [string, string, string][] {
+function clusterTotals(models: Model[]): [string, string, string][] {
   const facts = models.map(clusterFacts);
   const percent = (part: number, whole: number) =>
     whole ? `${((100 * part) / whole).toFixed(1)} %` : "none";
@@ -72,7 +71,7 @@ function clusterTotals(models: ClusterModel[]): [string, string, string][] {
 }
 
 /** When a request's first token and its end came, after its first decision (us). */
-function timesOf(model: ClusterModel, request: ClusterRequest) {
+function timesOf(model: Model, request: ClusterRequest) {
   const first = model.ttft(request);
   const ends = request.places.flatMap(({ replica: id, its }) => {
     const replica = model.replica(id);
@@ -88,63 +87,44 @@ function timesOf(model: ClusterModel, request: ClusterRequest) {
 /** What a run's button says. */
 const labelOf = (name: string, router: string) => (name === router ? name : `${name}: ${router}`);
 
-class ClusterComparison {
-  board: ClusterBoard | null = null;
-  #ends: AbortController | undefined;
+interface ComparisonOptions extends ShellOptions {
+  names: [string, string];
+}
+
+class ClusterComparison extends Shell {
   models: Model[];
   names: [string, string];
-  signal: AbortSignal;
   pairs: Pair[];
-  sheet: Sheet;
-  theme: "light" | "dark" | undefined;
-  host = h("div", { class: "run", hidden: true });
+  host = h("div.run", { hidden: true });
   /** Each with its pair. */
   bars: { painter: CanvasPainter; pair: Pair }[] = [];
-  both: HTMLDivElement;
+  both: HTMLElement;
   buttons: { shows: 0 | 1 | "both"; button: HTMLButtonElement }[];
 
-  constructor(
-    host: Element,
-    {
-      models,
-      names,
-      theme,
-      signal,
-    }: { models: ClusterModel[]; names: [string, string]; theme?: ThemeName; signal: AbortSignal },
-  ) {
-    this.models = models;
-    this.names = names;
-    this.signal = signal;
-    this.pairs = pairsOf(models[0], models[1]);
-    this.sheet = buildSheet(host, {
-      name: "cluster comparison",
+  constructor(host: Element, models: Model[], options: ComparisonOptions) {
+    super(host, options, {
+      name: ".cluster.comparison",
       label: "Comparison of two cluster runs",
-      signal,
-      theme,
-      onTheme: () => this.draw(),
+      css,
     });
-    this.theme = theme;
-    this.both = h("div", { class: "both" }, ...this.#tables());
-    const entries = [
-      ["both", "Both"],
-      [0, labelOf(names[0], models[0].router)],
-      [1, labelOf(names[1], models[1].router)],
-    ] as ["both" | 0 | 1, string][];
-    this.buttons = entries.map(([shows, words]) => {
-      const button = h("button", { type: "button", "data-act": `show-${shows}` }, words);
-      button.addEventListener("click", () => this.show(shows));
+    this.models = models;
+    this.names = options.names;
+    this.pairs = pairsOf(models[0], models[1]);
+    this.both = h("div.both", ...this.#tables());
+    const labels = models.map(({ router }, i) => labelOf(this.names[i], router));
+    this.buttons = (["both", 0, 1] as const).map((shows) => {
+      const attributes = { "data-act": `show-${shows}`, click: () => this.show(shows) };
+      const button = h("button", attributes, shows === "both" ? "Both" : labels[shows]);
       return { shows, button };
     });
-    const { root } = this.sheet;
-    root.append(
-      h("style", {}, css),
-      h("p", { class: "sentence" }, this.verdict),
-      h("div", { class: "foot switch" }, ...this.buttons.map(({ button }) => button)),
+    this.root.append(
+      h("p.sentence", this.verdict),
+      h("div.foot.switch", ...this.buttons.map(({ button }) => button)),
       this.both,
       this.host,
     );
     this.show("both");
-    root.dataset.ready = "true";
+    this.root.dataset.ready = "true";
   }
 
   /** The result in one sentence. */
@@ -161,21 +141,14 @@ class ClusterComparison {
 
   /** Shows the comparison, or the board of one run. */
   show(what: "both" | 0 | 1) {
-    this.#ends?.abort();
-    this.host.replaceChildren();
+    const signal = this.endInside();
     this.host.hidden = what === "both";
     this.both.hidden = what !== "both";
     for (const { shows, button } of this.buttons)
       button.setAttribute("aria-pressed", `${shows === what}`);
-    this.sheet.root.dataset.shows = what === "both" ? what : ["a", "b"][what];
-    if (what === "both") {
-      this.draw();
-      return;
-    }
-    this.#ends = new AbortController();
-    this.signal.addEventListener("abort", () => this.#ends?.abort());
-    this.board = new ClusterBoard(this.host, { signal: this.#ends.signal, theme: this.theme });
-    this.board.open(this.models[what]);
+    this.root.dataset.shows = what === "both" ? what : ["a", "b"][what];
+    if (what === "both") this.render();
+    else new ClusterBoard(this.host, { signal, theme: this.fixedTheme }).open(this.models[what]);
   }
 
   #tables() {
@@ -230,24 +203,20 @@ class ClusterComparison {
       row.setAttribute("data-moved", `${isMoved}`);
       const canvas = h("canvas", { "aria-hidden": "true" });
       this.bars.push({ painter: new CanvasPainter(canvas), pair });
-      row.append(h("td", {}, canvas));
+      row.append(h("td", canvas));
     });
     const totals = table("Totals", ["", a, b], clusterTotals(this.models));
     totals.querySelector("thead th")?.replaceChildren("figure");
     totals.classList.add("totals");
     return [
       totals,
-      h(
-        "div",
-        { class: "scroll", tabindex: "0", role: "group", "aria-label": "Requests" },
-        requests,
-      ),
+      h("div.scroll", { tabindex: "0", role: "group", "aria-label": "Requests" }, requests),
     ];
   }
 
   /** Draws the time bars. */
-  draw() {
-    const { theme } = this.sheet;
+  render() {
+    const { theme } = this;
     const times = this.bars.map(({ pair: { a, b } }) => [
       timesOf(this.models[0], a),
       timesOf(this.models[1], b),
@@ -268,7 +237,7 @@ class ClusterComparison {
 }
 
 /** Reads a whole cluster log. */
-async function read(log: ArrayBufferView): Promise<ClusterModel> {
+async function read(log: ArrayBufferView) {
   const model = new Model();
   for await (const { bytes } of piecesOf(log)) model.read(bytes);
   model.end();
@@ -278,18 +247,8 @@ async function read(log: ArrayBufferView): Promise<ClusterModel> {
 /** Draws a comparison of two cluster logs in `host`. */
 export async function drawClusterComparison(
   host: Element,
-  {
-    logs,
-    names,
-    theme,
-    signal = new AbortController().signal,
-  }: {
-    logs: [ArrayBufferView, ArrayBufferView];
-    names: [string, string];
-    theme?: ThemeName;
-    signal?: AbortSignal;
-  },
+  logs: ArrayBufferView[],
+  options: ComparisonOptions,
 ) {
-  const models = await Promise.all(logs.map(read));
-  return new ClusterComparison(host, { models, names, theme, signal });
+  return new ClusterComparison(host, await Promise.all(logs.map(read)), options);
 }

@@ -1,8 +1,10 @@
 /** The selected decision as a table: what the router knew of each replica, and why it chose one. */
 
+import { Part } from "../board/part.ts";
 import { patchChildren } from "../board/patch_children.ts";
 import { causeColour, causeWords } from "../drawing/causes.ts";
 import { h } from "../drawing/html.ts";
+import { levelDot } from "../drawing/words_html.ts";
 import { duration } from "../model/duration.ts";
 import type { ClusterBoard } from "./cluster_board.ts";
 import { clusterFacts, predictedHit } from "./cluster_facts.ts";
@@ -14,24 +16,19 @@ import type { Replica } from "./replica.ts";
 const BOXES = 6; // seats that are drawn one by one
 const MOST = 12; // replicas in the table
 
-export class DecisionPanel {
-  cluster: ClusterBoard;
-  element = h("section", { class: "decision", "aria-label": "The decision" });
-
-  constructor(cluster: ClusterBoard) {
-    this.cluster = cluster;
-  }
+export class DecisionPanel extends Part<ClusterBoard> {
+  element = h("section.decision", { "aria-label": "The decision" });
 
   write() {
-    const { cluster } = this;
-    const { route } = cluster;
-    patchChildren(this.element, [...(route ? decisionNodes(cluster, route) : noDecision())]);
+    const { board } = this;
+    const { route } = board;
+    patchChildren(this.element, [...(route ? decisionNodes(board, route) : noDecision())]);
   }
 }
 
 const noDecision = () => [
-  h("h2", {}, "The decision"),
-  h("p", {}, "Select a request to see what the router knew when it chose its replica."),
+  h("h2", "The decision"),
+  h("p", "Select a request to see what the router knew when it chose its replica."),
 ];
 
 function decisionNodes({ model }: ClusterBoard, route: Route) {
@@ -46,20 +43,15 @@ function decisionNodes({ model }: ClusterBoard, route: Route) {
   const heads = ["replica", "predicted hit", "in flight, as seen", ...(hasScores ? ["score"] : [])];
   const rest = all.length - rows.length;
   return [
-    h("h2", {}, `Why replica ${chosen}`, h("span", { class: "count" }, REASONS[reason] ?? reason)),
+    h("h2", `Why replica ${chosen}`, h("span.count", REASONS[reason] ?? reason)),
     h(
       "table",
-      {},
-      h("thead", {}, h("tr", {}, ...heads.map((text) => h("th", { scope: "col" }, text)))),
-      h("tbody", {}, ...rows.map((replica) => rowOf(route, replica, delivered, hasScores))),
+      h("thead", h("tr", ...heads.map((text) => h("th", { scope: "col" }, text)))),
+      h("tbody", ...rows.map((replica) => rowOf(route, replica, delivered, hasScores))),
     ),
-    rest ? h("p", { class: "muted" }, `and ${rest} more replicas`) : "",
-    h("p", {}, ...outcome(model, route, delivered)),
-    h(
-      "p",
-      { class: "muted" },
-      `${hasScores ? "The lowest score wins. " : ""}The prompt has ${prompt} tokens.`,
-    ),
+    rest ? h("p.muted", `and ${rest} more replicas`) : "",
+    h("p", ...outcome(model, route, delivered)),
+    h("p.muted", `${hasScores ? "The lowest score wins. " : ""}The prompt has ${prompt} tokens.`),
   ].filter((node) => node !== "");
 }
 
@@ -72,19 +64,15 @@ function rowOf(route: Route, replica: Replica, delivered: number | null, hasScor
     "tr",
     { class: isChosen ? "chosen" : null, "data-replica": id, "data-hit": hit },
     h("th", { scope: "row" }, id),
-    h(
-      "td",
-      {},
-      h("div", { class: "pair" }, hitBar(hit, isChosen ? delivered : null, route.prompt), `${hit}`),
-    ),
-    h("td", {}, seatNodes(replica, route.loads[id] ?? 0)),
-    hasScores ? h("td", { class: "score" }, score === undefined ? "" : number(score)) : null,
+    h("td", h("div.pair", hitBar(hit, isChosen ? delivered : null, route.prompt), `${hit}`)),
+    h("td", seatNodes(replica, route.loads[id] ?? 0)),
+    hasScores ? h("td.score", score === undefined ? "" : number(score)) : null,
   );
 }
 
 /** Outline: predicted; hatching: delivered. */
 function hitBar(hit: number, delivered: number | null, prompt: number) {
-  const bar = h("span", { class: "hit" });
+  const bar = h("span.hit");
   const part = (name: string, tokens: number) => {
     const element = h("i", { class: name });
     element.style.width = `${Math.min(100, (100 * tokens) / prompt)}%`;
@@ -98,14 +86,14 @@ function hitBar(hit: number, delivered: number | null, prompt: number) {
 /** The seats of a replica, those in use filled, and requests beyond them. */
 function seatNodes({ model }: Replica, load: number) {
   const seats = model.settings.max_batch_size ?? 0;
-  const element = h("span", { class: "loads" });
+  const element = h("span.loads");
   if (seats <= BOXES) {
     for (let i = 0; i < seats; i += 1) element.append(h("i", { class: i < load ? "taken" : "" }));
     const beyond = Math.min(3, load - seats);
-    for (let i = 0; i < beyond; i += 1) element.append(h("i", { class: "beyond" }));
+    for (let i = 0; i < beyond; i += 1) element.append(h("i.beyond"));
   } else {
-    const bar = h("span", { class: "hit" });
-    const part = h("i", { class: "taken" });
+    const bar = h("span.hit");
+    const part = h("i.taken");
     part.style.width = `${Math.min(100, (100 * load) / seats)}%`;
     bar.append(part);
     element.append(bar);
@@ -122,64 +110,47 @@ function outcome(model: ClusterModel, route: Route, delivered: number | null) {
   if (delivered === null) return ["The log does not have its admission, so its hit is unknown."];
   const gone = gonePrefix(model, route);
   const nodes = [
-    h("i", { class: "recorded", title: "recorded" }),
+    levelDot("recorded"),
     ` Recorded: ${predicted} predicted, ${delivered} delivered.`,
   ];
   if (gone?.at != null)
     nodes.push(
       " ",
-      h("i", { class: "inferred", title: "inferred" }),
+      levelDot("inferred"),
       ` Inferred: the eviction at ${duration(gone.at)} is the cause.`,
     );
   return nodes;
 }
 
 /** All predictions and what the caches delivered. */
-export class AgreementPanel {
-  cluster: ClusterBoard;
-  element = h("section", { class: "agreement", "aria-label": "Predicted and delivered" });
-
-  constructor(cluster: ClusterBoard) {
-    this.cluster = cluster;
-  }
+export class AgreementPanel extends Part<ClusterBoard> {
+  element = h("section.agreement", { "aria-label": "Predicted and delivered" });
 
   write() {
-    const { cluster } = this;
-    const { predicted, delivered, judged, wrong, byPrefix } = clusterFacts(cluster.model);
+    const { board } = this;
+    const { predicted, delivered, judged, wrong, byPrefix } = clusterFacts(board.model);
     const most = Math.max(1, predicted, delivered);
     const bar = (name: string, tokens: number) => {
       const part = h("i", { class: name });
       part.style.width = `${(100 * tokens) / most}%`;
       const words = `${tokens.toLocaleString("en")} tokens`;
-      return h(
-        "div",
-        { class: "pair" },
-        h("span", { class: "name" }, name),
-        h("span", { class: "hit" }, part),
-        h("strong", {}, words),
-      );
+      return h("div.pair", h("span.name", name), h("span.hit", part), h("strong", words));
     };
-    const byLoad = cluster.model.routes.length - byPrefix;
+    const byLoad = board.model.routes.length - byPrefix;
     const some = wrong.slice(0, 6);
     patchChildren(this.element, [
-      h(
-        "h2",
-        {},
-        "Predicted and delivered",
-        h("span", { class: "count" }, `${judged} predictions`),
-      ),
+      h("h2", "Predicted and delivered", h("span.count", `${judged} predictions`)),
       bar("predicted", predicted),
       bar("delivered", delivered),
       h(
         "p",
-        {},
         `${byPrefix} went to a replica with a predicted hit, ${byLoad} without one. `,
         judged
           ? wrong.length
             ? `${wrong.length === 1 ? "One prediction was" : `${wrong.length} predictions were`} wrong: `
             : "Every prediction was right."
           : "",
-        ...some.flatMap((route, i) => [i ? ", " : "", cluster.chip(route.request.id)]),
+        ...some.flatMap((route, i) => [i ? ", " : "", board.chip(route.request.id)]),
         wrong.length > some.length
           ? ` and ${wrong.length - some.length} more.`
           : wrong.length
@@ -191,25 +162,20 @@ export class AgreementPanel {
 }
 
 /** The forms of the picture, and the colours of the causes for which requests have waited. */
-export class FormsPanel {
-  cluster: ClusterBoard;
-  element = h("section", { class: "forms", "aria-label": "How to read it" });
-
-  constructor(cluster: ClusterBoard) {
-    this.cluster = cluster;
-  }
+export class FormsPanel extends Part<ClusterBoard> {
+  element = h("section.forms", { "aria-label": "How to read it" });
 
   write() {
-    const { model, theme } = this.cluster;
+    const { model, theme } = this.board;
     const causes = new Set(model.replicas.flatMap((replica) => [...replica.model.waitCauses]));
     const waits = [...causes].map((cause) => {
-      const swatch = h("i", { class: "cause" });
+      const swatch = h("i.cause");
       swatch.style.background = causeColour(theme, cause);
-      return h("p", {}, swatch, `waiting: ${causeWords(cause)}`);
+      return h("p", swatch, `waiting: ${causeWords(cause)}`);
     });
     patchChildren(this.element, [
-      h("h2", {}, "How to read it"),
-      ...FORMS.map(([form, words]) => h("p", {}, h("i", { class: form }), words)),
+      h("h2", "How to read it"),
+      ...FORMS.map(([form, words]) => h("p", h("i", { class: form }), words)),
       ...waits,
     ]);
   }

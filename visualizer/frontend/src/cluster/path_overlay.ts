@@ -3,6 +3,7 @@
  * lane, and the moves of its blocks from one replica to another.
  */
 
+import { Part } from "../board/part.ts";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
 import { h, plural } from "../drawing/html.ts";
 import type { Scale } from "../drawing/time_axis.ts";
@@ -17,21 +18,14 @@ const LINE = 2.5;
 const BOLD = { size: 11, bold: true };
 const FLAG = 16; // px
 
-export class PathOverlay {
-  cluster: ClusterBoard;
-  canvas = h("canvas", { class: "path", "aria-hidden": "true" });
-  painter: CanvasPainter;
-
-  constructor(cluster: ClusterBoard) {
-    this.cluster = cluster;
-    this.painter = new CanvasPainter(this.canvas);
-  }
+export class PathOverlay extends Part<ClusterBoard> {
+  canvas = h("canvas.path", { "aria-hidden": "true" });
+  painter = new CanvasPainter(this.canvas);
 
   draw(scale: Scale, height: number) {
-    const { cluster, painter } = this;
+    const { board: cluster, painter } = this;
     const { width, theme, route, selected } = cluster;
-    painter.begin(width + 2 * BLEED, height + FLAG, 1, theme);
-    painter.context.translate(BLEED, FLAG);
+    painter.begin(width, height + FLAG, 1, theme, BLEED).context.translate(0, FLAG);
     this.canvas.style.top = `${-FLAG}px`;
     this.#drawEnds(scale);
     this.#drawCursor(scale, height);
@@ -44,7 +38,7 @@ export class PathOverlay {
 
   /** Where a replica ended: a bar across its lanes. */
   #drawEnds(scale: Scale) {
-    const { painter, cluster } = this;
+    const { painter, board: cluster } = this;
     for (const { replica, top, height } of cluster.groups) {
       if (!replica.left) continue;
       const x = scale.at(replica.left.at);
@@ -59,7 +53,7 @@ export class PathOverlay {
   }
 
   #drawCursor(scale: Scale, height: number) {
-    const { painter, cluster } = this;
+    const { painter, board: cluster } = this;
     const { ink, ground } = painter.theme;
     const x = Math.round(scale.at(cluster.state.at)) + 0.5;
     if (x < scale.left - 1 || x > scale.right + 1) return;
@@ -73,7 +67,7 @@ export class PathOverlay {
 
   /** From the router's row to the lane, by way of the queue if it waited. */
   #drawPath(scale: Scale, route: Route, isChosen: boolean) {
-    const { cluster } = this;
+    const { board: cluster } = this;
     const group = cluster.groups.find(({ replica }) => replica.id === route.replica);
     const row = cluster.shown.findIndex(({ id }) => id === route.replica);
     if (!group || row < 0) return;
@@ -100,7 +94,7 @@ export class PathOverlay {
   }
 
   #drawMove(scale: Scale, { source, target, at, us, blocks }: Move) {
-    const { cluster, painter } = this;
+    const { board: cluster, painter } = this;
     const { selected } = cluster;
     const ends = [source, target].map((id) => {
       const group = cluster.groups.find(({ replica }) => replica.id === id);

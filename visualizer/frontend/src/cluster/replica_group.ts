@@ -2,7 +2,7 @@
 
 import { describeLane } from "../board/descriptions.ts";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
-import { h, plural } from "../drawing/html.ts";
+import { h, plural, pointIn } from "../drawing/html.ts";
 import { formsOf } from "../drawing/lane.ts";
 import { laneAt, occupant, type Packing, packLanes } from "../drawing/lane_packing.ts";
 import { longestQueue } from "../drawing/strip.ts";
@@ -31,18 +31,18 @@ export class ReplicaGroup {
   replica: Replica;
   board: ReplicaBoard;
   name = h("button", {
-    type: "button",
     "data-act": "open-replica",
     title: "Open the board of this replica",
+    click: () => this.cluster.openReplica(this.replica),
   });
-  seats = h("span", { class: "count" });
+  seats = h("span.count");
   evictions = h("canvas", { role: "img" });
   lanes = h("canvas", { role: "img" });
   band = h("canvas", { role: "img" });
-  spacer: HTMLDivElement;
-  scroller: HTMLDivElement;
+  painters = [this.evictions, this.lanes, this.band].map((one) => new CanvasPainter(one));
+  spacer = h("div", this.lanes);
+  scroller = h("div.lanes", { scroll: () => this.#scroll() }, this.spacer);
   element: HTMLElement;
-  painters: CanvasPainter[];
   packing!: Packing;
   hasQueue?: boolean;
   viewHeight?: number;
@@ -51,22 +51,30 @@ export class ReplicaGroup {
     this.cluster = cluster;
     this.replica = replica;
     this.board = new ReplicaBoard(cluster, replica);
-    this.name.addEventListener("click", () => cluster.openReplica(replica));
-    this.spacer = h("div", {}, this.lanes);
-    this.scroller = h("div", { class: "lanes" }, this.spacer);
     this.element = h(
-      "section",
-      { class: "replica", "aria-label": `Replica ${replica.id}`, "data-replica": replica.id },
-      h("h2", {}, this.evictions, h("span", {}, this.name, this.seats)),
+      "section.replica",
+      { "aria-label": `Replica ${replica.id}`, "data-replica": replica.id },
+      h("h2", this.evictions, h("span", this.name, this.seats)),
       this.scroller,
       this.band,
     );
-    this.painters = [this.evictions, this.lanes, this.band].map((one) => new CanvasPainter(one));
-    this.scroller.addEventListener("scroll", () => {
-      this.scrolled = this.scroller.scrollTop;
-      cluster.redraw();
+    cluster.scrub(this.band);
+    cluster.scrub(this.lanes, (event) => {
+      const span = this.placeAt(event)?.span;
+      if (span) this.board.select(span.id);
+      return !!span;
     });
-    this.#listen();
+    cluster.tooltip.listen(
+      this.lanes,
+      (event) => this.placeAt(event),
+      (place) => describeLane(replica.model, this.board.step, place, true),
+      ({ span }) => !!span,
+    );
+  }
+
+  #scroll() {
+    this.scrolled = this.scroller.scrollTop;
+    this.cluster.redraw();
   }
 
   /** The lanes that requests need: seats that none has taken only while there is room. */
@@ -161,21 +169,14 @@ export class ReplicaGroup {
       columns: { stateAt: left - 4, end: left - 4 },
     };
     const { scene } = this;
-    const bleed = (painter: CanvasPainter, height: number, draw: () => void) => {
-      painter.begin(width + 2 * BLEED, height, 1, theme);
-      painter.context.translate(BLEED, 0);
-      draw();
-    };
-    bleed(evictions, HEAD, () => this.#drawEvictions(evictions, scale));
-    bleed(lanes, scene.viewHeight + HEADROOM, () => {
-      lanes.context.translate(0, HEADROOM);
-      drawTimeline(lanes, scene);
-    });
-    if (this.hasQueue)
-      bleed(band, bandHeight(STACK), () => {
-        drawBand(band, { ...scene, stack: STACK });
-        band.text("waiting", 0, bandHeight(STACK) - 3, { color: theme.muted });
-      });
+    const begin = (painter: CanvasPainter, height: number) =>
+      painter.begin(width, height, 1, theme, BLEED);
+    this.#drawEvictions(begin(evictions, HEAD), scale);
+    begin(lanes, scene.viewHeight + HEADROOM).context.translate(0, HEADROOM);
+    drawTimeline(lanes, scene);
+    if (!this.hasQueue) return;
+    drawBand(begin(band, bandHeight(STACK)), { ...scene, stack: STACK });
+    band.text("waiting", 0, bandHeight(STACK) - 3, { color: theme.muted });
   }
 
   /** A triangle at each step with an eviction. */
@@ -227,40 +228,21 @@ export class ReplicaGroup {
     return model.measures.waiting[this.replica.stepAt(at) - model.firstStep];
   }
 
-  #listen() {
-    const { lanes, cluster, replica } = this;
-    const { signal } = cluster;
-    const placeOf = (event: MouseEvent) => {
-      const { scene, packing } = this;
-      if (!scene || !packing) return null;
-      const box = lanes.getBoundingClientRect();
-      const x = event.clientX - box.left - BLEED;
-      const y = event.clientY - box.top - HEADROOM + this.scrolled;
-      const { scale } = scene;
-      const inPlot = x >= scale.left - 2 && x <= scale.right + 6;
-      const { firstStep, lastStep } = replica.model;
-      const step = Math.min(Math.max(scale.stepAt(x), firstStep), lastStep);
-      const lane = packing.lanes[Math.floor(y / this.pitch)];
-      const stay = lane?.length ? occupant(lane, inPlot ? step : scene.step) : null;
-      const isThere = stay && step >= stay.from - 1 && step <= stay.to + 4;
-      const span = stay && (isThere || !inPlot) ? replica.model.requests[stay.index] : null;
-      return { x, y, step, inPlot, span };
-    };
-    cluster.scrub(lanes, (event) => {
-      const span = placeOf(event)?.span;
-      if (span) this.board.select(span.id);
-      return !!span;
-    });
-    const move = (event: PointerEvent) => {
-      const place = placeOf(event);
-      lanes.style.cursor = place?.span ? "pointer" : "";
-      cluster.tooltip.show(event, () => {
-        const now = placeOf(event);
-        return now && describeLane(replica.model, this.board.step, now, true);
-      });
-    };
-    lanes.addEventListener("pointermove", move, { signal });
-    lanes.addEventListener("pointerleave", () => cluster.tooltip.hide(), { signal });
-    cluster.scrub(this.band);
+  /** The step, and the request in whose lane the pointer is. */
+  placeAt(event: MouseEvent) {
+    const { scene, packing, replica } = this;
+    if (!scene || !packing) return null;
+    const [left, top] = pointIn(this.lanes, event);
+    const x = left - BLEED;
+    const y = top - HEADROOM + this.scrolled;
+    const { scale } = scene;
+    const inPlot = x >= scale.left - 2 && x <= scale.right + 6;
+    const { firstStep, lastStep } = replica.model;
+    const step = Math.min(Math.max(scale.stepAt(x), firstStep), lastStep);
+    const lane = packing.lanes[Math.floor(y / this.pitch)];
+    const stay = lane?.length ? occupant(lane, inPlot ? step : scene.step) : null;
+    const isThere = stay && step >= stay.from - 1 && step <= stay.to + 4;
+    const span = stay && (isThere || !inPlot) ? replica.model.requests[stay.index] : null;
+    return { step, inPlot, span };
   }
 }

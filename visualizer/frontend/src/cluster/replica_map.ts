@@ -5,11 +5,13 @@
  */
 
 import { describeBlock } from "../board/descriptions.ts";
+import { Part } from "../board/part.ts";
 import { claimOf } from "../drawing/blocks.ts";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
-import { h, plural } from "../drawing/html.ts";
+import { h, plural, pointIn } from "../drawing/html.ts";
 import { drawMiniMap, type MiniGrid, miniGrid } from "../drawing/mini_map.ts";
 import { duration } from "../model/duration.ts";
+import type { Model } from "../model/model.ts";
 import type { ReplicaBoard } from "./replica_board.ts";
 
 const ROW = 18; // px of a move
@@ -18,36 +20,37 @@ const PITCH = SQUARE + 1.5;
 const ARROW = 18;
 const BEFORE = 0.42; // opacity of a move that has not happened
 
-export class ReplicaMap {
+export class ReplicaMap extends Part<ReplicaBoard> {
   grid: MiniGrid | null = null;
-  board: ReplicaBoard;
-  canvas = h("canvas", { role: "img" });
-  words = h("span", { class: "count" });
-  moved = h("canvas", { class: "moved", role: "img" });
+  canvas = h("canvas", { role: "img", click: (event) => this.clicked(event) });
+  painter = new CanvasPainter(this.canvas);
+  words = h("span.count");
+  moved = h("canvas.moved", { role: "img" });
+  movedPainter = new CanvasPainter(this.moved);
   element: HTMLElement;
-  painter: CanvasPainter;
-  movedPainter: CanvasPainter;
 
   constructor(board: ReplicaBoard) {
-    this.board = board;
+    super(board);
     const { id } = board.replica;
     this.element = h(
-      "section",
-      { class: "blocks", "aria-label": `KV blocks of replica ${id}`, "data-replica": id },
-      h("h2", {}, "KV blocks", this.words),
+      "section.blocks",
+      { "aria-label": `KV blocks of replica ${id}`, "data-replica": id },
+      h("h2", "KV blocks", this.words),
       this.canvas,
       this.moved,
     );
-    this.painter = new CanvasPainter(this.canvas);
-    this.movedPainter = new CanvasPainter(this.moved);
-    this.#listen();
+    board.tooltip.listen(
+      this.canvas,
+      (event) => this.blockAt(event),
+      (block) => describeBlock(board.model, board.frame, block.id),
+    );
   }
 
   draw() {
     const { board, painter } = this;
     const { model, frame, theme, selected } = board;
     const width = this.element.clientWidth;
-    const used = Math.max(1, model.measures.reach.at(-1) ?? 1);
+    const used = usedIn(model);
     const grid = miniGrid(used, width);
     this.grid = grid;
     painter.begin(width, grid.height + 2, 1, theme);
@@ -64,18 +67,17 @@ export class ReplicaMap {
       held: claim.held.size,
       lost: claim.lost.size,
     });
-    this.#write(used);
+    this.#drawMoves();
   }
 
-  #write(used: number) {
+  write() {
     const { model, frame, replica } = this.board;
     const { unshared, shared, cached } = frame.counts;
-    const never = model.settings.num_blocks - used;
+    const never = model.settings.num_blocks - usedIn(model);
     const rest = never > 0 ? `; ${never.toLocaleString("en")} never used` : "";
     const words = `${unshared + shared} used, ${cached} cached${rest}`;
     this.words.textContent = words;
     this.canvas.setAttribute("aria-label", `KV blocks of replica ${replica.id}: ${words}`);
-    this.#drawMoves();
   }
 
   /** The selected request's blocks that leave this replica, or arrive, at the time of the cursor or later. */
@@ -114,38 +116,24 @@ export class ReplicaMap {
     this.moved.setAttribute("aria-label", texts.join("; "));
   }
 
-  #listen() {
-    const { tooltip, signal } = this.board;
-    const blockAt = (event: MouseEvent) => {
-      const { grid } = this;
-      const box = this.canvas.getBoundingClientRect();
-      if (!grid) return null;
-      const [x, y] = [event.clientX - box.left, event.clientY - box.top];
-      return this.board.frame.blocks.find(
-        ({ id }) =>
-          x >= grid.x(id) &&
-          x < grid.x(id) + grid.cellWidth + 1 &&
-          y >= grid.y(id) &&
-          y < grid.y(id) + grid.body + 1,
-      );
-    };
-    this.canvas.addEventListener(
-      "pointermove",
-      (event) =>
-        tooltip.show(event, () => {
-          const block = blockAt(event);
-          return block ? describeBlock(this.board.model, this.board.frame, block.id) : null;
-        }),
-      { signal },
-    );
-    this.canvas.addEventListener("pointerleave", () => tooltip.hide(), { signal });
-    this.canvas.addEventListener(
-      "click",
-      (event) => {
-        const [owner] = blockAt(event)?.owners ?? [];
-        if (owner !== undefined) this.board.select(owner);
-      },
-      { signal },
+  blockAt(event: MouseEvent) {
+    const { grid } = this;
+    if (!grid) return null;
+    const [x, y] = pointIn(this.canvas, event);
+    return this.board.frame.blocks.find(
+      ({ id }) =>
+        x >= grid.x(id) &&
+        x < grid.x(id) + grid.cellWidth + 1 &&
+        y >= grid.y(id) &&
+        y < grid.y(id) + grid.body + 1,
     );
   }
+
+  clicked(event: MouseEvent) {
+    const [owner] = this.blockAt(event)?.owners ?? [];
+    if (owner !== undefined) this.board.select(owner);
+  }
 }
+
+/** How many blocks the run has used. */
+const usedIn = ({ measures }: Model) => Math.max(1, measures.reach.at(-1) ?? 1);

@@ -15,15 +15,12 @@ const ROW = 34; // px
 const SQUARE = 11;
 const PITCH = SQUARE + 1.5;
 
-export class ReplicaTree extends TreePanel {
-  own: ReplicaBoard;
+export class ReplicaTree extends TreePanel<ReplicaBoard> {
   gone = h("canvas", { role: "img", hidden: true });
-  gonePainter: CanvasPainter;
+  gonePainter = new CanvasPainter(this.gone);
 
   constructor(replica: ReplicaBoard) {
     super(replica);
-    this.own = replica;
-    this.gonePainter = new CanvasPainter(this.gone);
     this.canvas.before(this.gone);
     this.element.setAttribute("aria-label", `Prefix tree of replica ${replica.replica.id}`);
     this.element.dataset.replica = replica.replica.id;
@@ -45,14 +42,14 @@ export class ReplicaTree extends TreePanel {
 
   write() {
     super.write();
-    const { route } = this.own.cluster;
-    const isChosen = route?.replica === this.own.replica.id;
+    const { route } = this.board.cluster;
+    const isChosen = route?.replica === this.board.replica.id;
     this.count.textContent = `prefix tree: ${this.count.textContent}${isChosen ? "; chosen" : ""}`;
   }
 
   /** The missing part of the selected decision's prefix, if it was expected here. */
   drawGone() {
-    const { cluster, replica } = this.own;
+    const { cluster, replica } = this.board;
     const { route, model } = cluster;
     const gone = route?.replica === replica.id ? gonePrefix(model, route) : null;
     this.gone.hidden = !gone;

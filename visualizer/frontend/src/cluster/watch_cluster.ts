@@ -1,38 +1,41 @@
-/** A live cluster on a page, which reads the gateway's feed itself. */
+/** A live cluster: on a page, which reads the gateway's feed itself, and in a notebook, whose kernel reads it. */
 
 import { takeKeysOfPage } from "../board/keys.ts";
-import type { ThemeName } from "../board/theme.ts";
-import type { FeedMessage } from "../live/live_board.ts";
+import type { ShellOptions } from "../board/shell.ts";
+import type { Widget } from "../host/notebook.ts";
+import { followKernel } from "../live/kernel_feed.ts";
+import type { LiveOptions } from "../live/live.ts";
 import { subscribe } from "../live/live_feed.ts";
 import { ClusterBoard } from "./cluster_board.ts";
 import { LiveCluster } from "./live_cluster.ts";
 
-/**
- * Draws a running cluster in `host`; returns {board, live}. `options`: url of the feed, headers() to send,
- * onChange(live), limit (lines kept), theme, signal.
- */
+/** Draws a running cluster in `host`; returns {board, live}. `url` is that of the feed, `headers()` are sent to it. */
 export function watchCluster(
   host: HTMLElement,
   {
     url = "/events",
     headers,
-    limit,
-    onChange,
-    theme,
     signal = new AbortController().signal,
-  }: {
-    url?: string;
-    headers?: () => Record<string, string>;
-    limit?: number;
-    signal?: AbortSignal;
-    theme?: ThemeName;
-    onChange?: (live: LiveCluster) => void;
-  },
+    theme,
+    ...options
+  }: Partial<ShellOptions> &
+    Omit<LiveOptions<LiveCluster>, "rejoin"> & {
+      url?: string;
+      headers?: () => Record<string, string>;
+    },
 ) {
   const board = new ClusterBoard(host, { signal, theme });
   takeKeysOfPage(board.root, signal);
-  const live = new LiveCluster(board, { onChange, limit, rejoin: () => rejoin() });
-  const onMessage = (message: FeedMessage) => live.receive(message);
+  const live = new LiveCluster(board, { ...options, rejoin: () => rejoin() });
+  const onMessage = live.receive.bind(live);
   const rejoin = subscribe(url, { headers, past: true, signal, onMessage });
   return { board, live };
 }
+
+/** anywidget's `render` for `visualizer.watch` of a gateway. */
+export const watchClusterInNotebook = (widget: Widget) =>
+  followKernel(widget, "gateway", (signal, _, rejoin) => {
+    const board = new ClusterBoard(widget.el, { signal });
+    const live = new LiveCluster(board, { rejoin });
+    return { board, take: (message) => live.receive(message) };
+  });

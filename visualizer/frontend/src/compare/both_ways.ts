@@ -3,12 +3,11 @@
  * the step at which they part; buttons go to the others.
  */
 
-import { spansOf } from "../board/sheet.ts";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
 import { h, plural } from "../drawing/html.ts";
 import { drawMiniMap, miniGrid } from "../drawing/mini_map.ts";
 import type { Theme } from "../drawing/palette.ts";
-import { wordNodes } from "../drawing/words_html.ts";
+import { spansOf, wordNodes } from "../drawing/words_html.ts";
 import { sentence } from "../model/index.ts";
 import type { Model } from "../model/model.ts";
 import type { PartnerOf } from "./alignment.ts";
@@ -21,8 +20,8 @@ export class BothWays {
   partnerOf: PartnerOf;
   steps: number[];
   step: number;
-  title = h("h2", {});
-  where = h("span", { class: "muted", role: "status" });
+  title = h("h2");
+  where = h("span.muted", { role: "status" });
   back: HTMLButtonElement;
   on: HTMLButtonElement;
   canvases: HTMLCanvasElement[];
@@ -57,19 +56,19 @@ export class BothWays {
     this.words = models.map((_, side) => h("p", { "data-side": side }));
     const runs = models.map(({ settings }, side) =>
       h(
-        "div",
-        { class: "way", "data-side": side },
-        h("p", { class: "whose" }, h("strong", {}, names[side]), capacity(names[side], settings)),
+        "div.way",
+        { "data-side": side },
+        h("p.whose", h("strong", names[side]), capacity(names[side], settings)),
         this.canvases[side],
         this.words[side],
       ),
     );
     this.element = h(
-      "section",
-      { class: "ways", "aria-label": "The decision in both runs" },
+      "section.ways",
+      { "aria-label": "The decision in both runs" },
       this.title,
-      h("div", { class: "pair" }, ...runs),
-      h("p", { class: "turn" }, this.back, this.on, this.where),
+      h("div.pair", ...runs),
+      h("p.turn", this.back, this.on, this.where),
     );
   }
 
@@ -85,12 +84,11 @@ export class BothWays {
   }
 
   #button(sign: string, title: string, by: -1 | 1, goTo: (step: number) => void) {
-    const button = h("button", { type: "button", title, "aria-label": title }, sign);
-    button.addEventListener("click", () => {
+    const click = () => {
       this.step = this.steps[this.steps.indexOf(this.step) + by];
       goTo(this.step);
-    });
-    return button;
+    };
+    return h("button", { title, "aria-label": title, click }, sign);
   }
 
   /** What a run does in the step: at the first, why it parts from the other. */
@@ -136,5 +134,5 @@ export class BothWays {
 /** " 40 blocks" in muted words, unless the run's name says so. */
 function capacity(name: string, { num_blocks: blocks }: { num_blocks: number }) {
   const words = plural(blocks, "block");
-  return name.includes(words) ? null : h("span", { class: "muted" }, ` ${words}`);
+  return name.includes(words) ? null : h("span.muted", ` ${words}`);
 }

@@ -4,16 +4,15 @@
  */
 
 import { Board } from "../board/board.ts";
-import { buildSheet, type Sheet } from "../board/sheet.ts";
-import type { ThemeName } from "../board/theme.ts";
+import css from "../board/pages.css";
+import { Shell, type ShellOptions } from "../board/shell.ts";
 import { View, viewOf } from "../board/view.ts";
 import { closest, h, plural } from "../drawing/html.ts";
 import type { Axis } from "../drawing/time_axis.ts";
 import { chip } from "../drawing/words_html.ts";
 import { LogReader } from "../host/log_reader.ts";
 import { bytesFor, type Load, missing, modelOf, partOnly, type Widget } from "../host/notebook.ts";
-import { moveInto, remember, sendPicture } from "../host/outputs.ts";
-import { saveWith } from "../host/saved_state.ts";
+import { keep, moveInto } from "../host/outputs.ts";
 import type { Model } from "../model/model.ts";
 import { type PartnerOf, partners, stepFor } from "./alignment.ts";
 import { BothWays } from "./both_ways.ts";
@@ -79,130 +78,88 @@ export const comparisonInNotebook =
     );
     const facts = traits.get("facts");
     const page = new ComparisonPage(el, { facts, views, load, signal });
-    const { root } = page.sheet;
-    remember(el, key, root, signal);
-    sendPicture(
-      traits,
-      root,
-      () => [page.sheet, ...page.boards.flatMap((board) => board ?? [])],
-      signal,
-    );
-    saveWith(traits.widget_manager);
+    const parts = () => [page, ...page.boards.flatMap((board) => board ?? [])];
+    keep({ model: traits, el }, key, page, parts);
     const lost = shared.findIndex((_, side) => !logs[side].byteLength);
-    if (lost >= 0) return page.showMessage(`${facts.names[lost]}: ${missing(shared[lost])}`);
+    if (lost >= 0) return page.tell(`${facts.names[lost]}: ${missing(shared[lost])}`);
     await page.fill(logs);
     const part = shared.find((one, side) => !one.get("whole") && !views[side].isWhole);
-    if (part) root.append(partOnly(part));
+    if (part) page.root.append(partOnly(part));
   };
+
+interface ComparisonOptions extends ShellOptions {
+  facts: Facts;
+  load: Load;
+  views?: View[];
+}
 
 /** Draws a comparison of two logs in `host`. */
 export async function drawComparison(
   host: HTMLElement,
-  {
-    logs,
-    facts,
-    load,
-    theme,
-    views = [new View(), new View()],
-    signal = new AbortController().signal,
-  }: {
-    logs: ArrayBufferView[];
-    facts: Facts;
-    load: Load;
-    theme?: ThemeName;
-    views?: View[];
-    signal?: AbortSignal;
-  },
+  { logs, ...options }: ComparisonOptions & { logs: ArrayBufferView[] },
 ) {
-  const page = new ComparisonPage(host, { facts, views, load, theme, signal });
+  const page = new ComparisonPage(host, options);
   await page.fill(logs);
   return page;
 }
 
-export class ComparisonPage {
+export class ComparisonPage extends Shell {
   facts: Facts;
   views: View[];
   load: Load;
-  signal: AbortSignal;
-  fixedTheme: "light" | "dark" | undefined;
-  sheet: Sheet;
   partnerOf: PartnerOf;
   /** Built when they are opened. */
   boards: (Board | null)[] = [null, null];
   shows: "both" | "a" | "b" = "both";
-  laidOutFor: number;
-  verdict: HTMLParagraphElement;
-  hosts: HTMLDivElement[];
-  picture = h("div", { class: "grid-of-two" });
-  summary = h("summary", {});
-  tables: HTMLDetailsElement;
+  verdict = h("p.sentence.verdict");
+  hosts = [0, 1].map((side) => h("div.run", { "data-side": side, hidden: true }));
+  picture = h("div.grid-of-two");
+  summary = h("summary");
+  tables = h("details.tables", this.summary);
   logs!: ArrayBufferView[];
   models!: Model[];
   ghost!: GhostPanel;
   ways!: BothWays | null;
   requests!: ReturnType<typeof requestTable>;
 
-  constructor(
-    host: HTMLElement,
-    {
-      facts,
-      views,
-      load,
-      theme,
-      signal,
-    }: { facts: Facts; views: View[]; load: Load; theme?: ThemeName; signal: AbortSignal },
-  ) {
+  constructor(host: HTMLElement, options: ComparisonOptions) {
+    super(host, options, { name: ".compare", label: "Comparison of two runs", css });
+    const { facts, load, views = [new View(), new View()] } = options;
     this.facts = facts;
     this.views = views;
     this.load = load;
-    this.signal = signal;
-    this.fixedTheme = theme;
-    this.sheet = buildSheet(host, {
-      name: "compare",
-      label: "Comparison of two runs",
-      signal,
-      theme,
-      onTheme: () => this.write(),
-    });
     this.partnerOf = partners(facts);
-    this.laidOutFor = 0; // CSS px
-    this.verdict = h("p", { class: "sentence verdict" });
-    this.hosts = [0, 1].map((side) => h("div", { class: "run", "data-side": side, hidden: true }));
-    this.tables = h("details", { class: "tables" }, this.summary);
-    this.sheet.root.append(
+    this.root.append(
       this.verdict,
-      h("div", { class: "under" }, this.changes(), this.buttons()),
+      h("div.under", this.changes(), this.buttons()),
       this.picture,
       ...this.hosts,
     );
-    this.sheet.root.addEventListener("click", (event) => this.clicked(event), { signal });
   }
 
   /** Shows a message in place of the runs. */
-  showMessage(words: string, ready: string = "empty") {
+  tell(words: string, ready: string = "empty") {
     this.verdict.textContent = words;
-    this.sheet.root.dataset.ready = ready;
+    this.root.dataset.ready = ready;
   }
 
   /** The differences of the runs' settings and arrivals, as a line. */
   changes() {
     const { settings, inputs } = this.facts;
-    const lines = settings.map(([name, a, b]) =>
-      h("span", {}, h("strong", {}, name), ` ${a} → ${b}`),
-    );
-    lines.push(...inputs.map((line) => h("span", {}, line.replace("->", "→"))));
-    if (!lines.length) lines.push(h("span", { class: "muted" }, "equal settings and arrivals"));
-    return h("p", { class: "changes-line" }, ...lines);
+    const lines = settings.map(([name, a, b]) => h("span", h("strong", name), ` ${a} → ${b}`));
+    lines.push(...inputs.map((line) => h("span", line.replace("->", "→"))));
+    if (!lines.length) lines.push(h("span.muted", "equal settings and arrivals"));
+    return h("p.changes-line", ...lines);
   }
 
   /** The buttons: the picture or a run's board, and the axis of the picture. */
   buttons() {
     const button = (data: Record<string, string>, words: string, key?: string) =>
-      h("button", { type: "button", ...data }, words, key ? " " : null, key && h("kbd", {}, key));
+      h("button", { ...data }, words, key ? " " : null, key && h("kbd", key));
     const [a, b] = this.facts.names;
     return h(
-      "div",
-      { class: "switch", role: "toolbar", "aria-label": "What is shown" },
+      "div.switch",
+      { role: "toolbar", "aria-label": "What is shown" },
       button({ "data-shows": "both" }, "both runs"),
       button({ "data-shows": "a" }, `board of ${a}`, "A"),
       button({ "data-shows": "b" }, `board of ${b}`, "B"),
@@ -225,7 +182,7 @@ export class ComparisonPage {
 
   /** Reads both logs and draws the picture. */
   async fill(logs: ArrayBufferView[]) {
-    const { views, facts, signal, sheet } = this;
+    const { views, facts, signal, root } = this;
     this.logs = logs;
     this.verdict.textContent = "Reading both logs";
     const readers = views.map((view, side) => (view.reading ??= new LogReader(logs[side])));
@@ -236,7 +193,7 @@ export class ComparisonPage {
       const { error } = readers[wrong];
       const why = error ? (error.reason ?? error.message) : "it has no steps";
       const where = error?.line ? `line ${error.line} of the log` : "the log";
-      this.showMessage(`${facts.names[wrong]}: ${where} cannot be used: ${why}.`, "error");
+      this.tell(`${facts.names[wrong]}: ${where} cannot be used: ${why}.`, "error");
       return;
     }
     this.models = readers.map(({ model }) => model);
@@ -245,7 +202,7 @@ export class ComparisonPage {
       const selected = difference?.requests[side];
       if (!view.model) view.open(this.models[side], { step: difference?.step, selected, axis });
     });
-    sheet.root.querySelector(".changes-line")?.append(...this.alone());
+    root.querySelector(".changes-line")?.append(...this.alone());
     this.ghost = new GhostPanel(this);
     const goTo = (step: number) => views.forEach((view) => view.goTo(step));
     const { difference } = facts;
@@ -253,10 +210,9 @@ export class ComparisonPage {
       ? new BothWays({ ...facts, difference }, this.models, this.partnerOf, goTo)
       : null;
     this.requests = requestTable(facts);
-    const note = facts.note && !facts.study && h("p", { class: "model-error muted" }, facts.note);
+    const note = facts.note && !facts.study && h("p.model-error.muted", facts.note);
     const side = h(
-      "div",
-      { class: "beside" },
+      "div.beside",
       this.ways?.element,
       facts.study ? null : totalsTable(facts),
       note || null,
@@ -267,20 +223,15 @@ export class ComparisonPage {
     this.picture.append(
       ...[study, this.ghost.element, side, this.tables].filter((one) => one !== null),
     );
-    for (const view of views) view.store.listen(() => this.write(), signal);
-    const observer = new ResizeObserver(
-      () => this.laidOutFor !== sheet.root.clientWidth && this.write(),
-    );
-    observer.observe(sheet.root);
-    signal.addEventListener("abort", () => observer.disconnect());
-    this.write();
-    sheet.root.dataset.ready = "true";
+    for (const view of views) view.store.listen(() => this.render(), signal);
+    this.layout();
+    root.dataset.ready = "true";
   }
 
   context(side: number) {
     return {
       model: this.models[side],
-      theme: this.sheet.theme,
+      theme: this.theme,
       selected: this.views[side].store.selected,
     };
   }
@@ -313,7 +264,7 @@ export class ComparisonPage {
     this.hosts.forEach((host, i) => {
       host.hidden = what === "both" || i !== side;
     });
-    this.write();
+    this.render();
     if (what === "both") this.ghost.element.focus({ preventScroll: true });
     else await this.openBoard(side);
   }
@@ -331,29 +282,29 @@ export class ComparisonPage {
     board.root.focus({ preventScroll: true });
   }
 
-  write() {
-    const { facts, views, sheet, models } = this;
+  render() {
+    const { facts, views, root, models } = this;
     if (!this.ghost) return;
-    this.laidOutFor = sheet.root.clientWidth;
+    this.laidOutFor = root.clientWidth;
     this.writeVerdict();
     if (this.shows === "both" && this.laidOutFor) {
       const unit = this.laidOutFor >= 1800 ? 1.5 : 1;
-      sheet.root.dataset.columns = this.laidOutFor / unit >= 980 ? "2" : "1";
+      root.dataset.columns = this.laidOutFor / unit >= 980 ? "2" : "1";
       this.ghost.draw(unit);
-      this.ways?.draw(sheet.theme, unit);
+      this.ways?.draw(this.theme, unit);
       this.requests.show(this.context(0));
       const { left } = this.ghost;
       this.summary.textContent = left
         ? `and ${plural(left, "more request")} with smaller gaps: every request in numbers`
         : "Every request in numbers";
     }
-    const buttons: NodeListOf<HTMLElement> = sheet.root.querySelectorAll(".switch button");
+    const buttons: NodeListOf<HTMLElement> = root.querySelectorAll(".switch button");
     for (const button of buttons) {
       const { shows } = button.dataset;
       if (shows) button.setAttribute("aria-pressed", String(shows === this.shows));
       else button.hidden = this.shows !== "both"; // a board has its own
     }
-    Object.assign(sheet.root.dataset, {
+    Object.assign(root.dataset, {
       shows: this.shows,
       step: views[0].store.step,
       stepB: views[1].store.step,
@@ -369,8 +320,8 @@ export class ComparisonPage {
     const spans = headline(facts, models[0], ghost.ends, ghost.kind);
     const nodes = spans.map(({ text = "", bold, jump, request }) => {
       if (request != null) return chip(request, { ...this.context(0), selected: null });
-      if (jump) return h("button", { type: "button", class: "jump", "data-jump": jump }, text);
-      return bold ? h("strong", {}, text) : text;
+      if (jump) return h("button.jump", { "data-jump": jump }, text);
+      return bold ? h("strong", text) : text;
     });
     this.verdict.replaceChildren(...nodes);
   }
@@ -399,10 +350,10 @@ export class ComparisonPage {
 /** How to read the picture. */
 function legend({ names: [a, b] }: Facts) {
   const entry = (form: string, words: string) =>
-    h("li", {}, h("i", { class: form, "aria-hidden": "true" }), words);
+    h("li", h("i", { class: form, "aria-hidden": "true" }), words);
   return h(
-    "ul",
-    { class: "how-to-read", "aria-label": "How to read it" },
+    "ul.how-to-read",
+    { "aria-label": "How to read it" },
     entry("solid", `${a}: solid, as everywhere`),
     entry("outline", `${b}: an outline below it, from the fork on`),
     entry("sooner", `the gap: the request ends sooner in ${b}`),

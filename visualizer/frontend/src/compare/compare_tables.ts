@@ -32,82 +32,75 @@ export function change(value: number | null) {
 /** The whole run: the better value is bold, and a change within the noise says so. */
 export function totalsTable({ totals, names }: Facts) {
   const cell = (value: number | null, isBetter: boolean) =>
-    h("td", {}, isBetter ? h("strong", {}, figure(value)) : figure(value));
+    h("td", isBetter ? h("strong", figure(value)) : figure(value));
   const rows = totals.map(([name, a, b, difference, better]) => {
-    const noise = better === "noise" && h("span", { class: "muted" }, "≈ ");
-    const shown = h("span", { class: "change" }, noise || null, change(difference));
+    const noise = better === "noise" && h("span.muted", "≈ ");
+    const shown = h("span.change", noise || null, change(difference));
     return h(
       "tr",
       { "data-better": better },
       h("th", { scope: "row" }, name),
       cell(a, better === "a"),
       cell(b, better === "b"),
-      h("td", {}, shown),
+      h("td", shown),
     );
   });
   const heads = [...names, "change"].map((name) => h("th", { scope: "col" }, name));
   const some = totals.some((row) => row[4] === "noise");
   return h(
-    "table",
-    { class: "totals", "aria-label": "Both runs as wholes" },
+    "table.totals",
+    { "aria-label": "Both runs as wholes" },
     h(
       "caption",
-      {},
-      h("strong", {}, "The whole run"),
+      h("strong", "The whole run"),
       ` bold is better${some ? ", ≈ is within the noise" : ""}`,
     ),
-    h("thead", {}, h("tr", {}, h("td", {}), ...heads)),
-    h("tbody", {}, ...rows),
+    h("thead", h("tr", h("td"), ...heads)),
+    h("tbody", ...rows),
   );
 }
 
 /** The recorded run, its replays, and how far each number can be trusted. */
 export function studyTable({ table: [heads, ...lines], statements }: Study) {
   const rows = lines.map(([name, ...cells]) =>
-    h("tr", {}, h("th", { scope: "row" }, name), ...cells.map((text) => h("td", {}, text))),
+    h("tr", h("th", { scope: "row" }, name), ...cells.map((text) => h("td", text))),
   );
   const columns = heads.map((name) => {
-    const parts = name.split(/(?<=[=_])/).flatMap((part, at) => (at ? [h("wbr", {}), part] : part));
+    const parts = name.split(/(?<=[=_])/).flatMap((part, at) => (at ? [h("wbr"), part] : part));
     return h(name ? "th" : "td", name ? { scope: "col" } : {}, ...parts);
   });
   const table = h(
-    "table",
-    { class: "totals", "aria-label": "The recorded run and its replays" },
-    h("caption", {}, h("strong", {}, "What if"), " recorded, replayed, changed"),
-    h("thead", {}, h("tr", {}, ...columns)),
-    h("tbody", {}, ...rows),
+    "table.totals",
+    { "aria-label": "The recorded run and its replays" },
+    h("caption", h("strong", "What if"), " recorded, replayed, changed"),
+    h("thead", h("tr", ...columns)),
+    h("tbody", ...rows),
   );
-  const words = statements.map((text) => h("p", { class: "muted" }, text));
-  return h(
-    "div",
-    { class: "study" },
-    h("div", { class: "scroll", tabindex: "0" }, table),
-    ...words,
-  );
+  const words = statements.map((text) => h("p.muted", text));
+  return h("div.study", h("div.scroll", { tabindex: "0" }, table), ...words);
 }
 
 /** The table of requests; `show` writes it for a theme and a selection. */
 export function requestTable({ rows, names, paired }: Facts) {
   const order = { at: 4, down: true }; // by the change in TTFT
-  const body = h("tbody", {});
-  const note = h("caption", {});
+  const body = h("tbody");
+  const note = h("caption");
   const known = MEASURES.filter(([, at]) =>
     rows.some((row) => row[at] != null || row[at + 1] != null),
   );
   const head = (words: string, at: number, title?: string) => {
-    const button = h("button", { type: "button", "data-sort": at, title }, words);
+    const button = h("button", { "data-sort": at, title }, words);
     return h("th", { scope: "col", "aria-sort": "none" }, button);
   };
   const heads = h(
     "tr",
-    {},
     head("Request", 0),
     ...known.map(([name, at]) => head(name, at + 2, "Sort by the change")),
   );
   const element = h(
-    "div",
-    { class: "requests", tabindex: "0", role: "group", "aria-label": "Requests" },
-    h("table", {}, note, h("thead", {}, heads), body),
+    "div.requests",
+    { tabindex: "0", role: "group", "aria-label": "Requests" },
+    h("table", note, h("thead", heads), body),
   );
   let context: WordContext | null = null;
   const value = (row: (number | null)[]) => {
@@ -153,9 +146,8 @@ function line(row: (number | null)[], known: [string, number][], context: WordCo
   const cells = known.map(([, at]) =>
     h(
       "td",
-      {},
-      h("span", { class: "both" }, `${figure(row[at])} → ${figure(row[at + 1])} `),
-      h("span", { class: "change" }, change(row[at + 2])),
+      h("span.both", `${figure(row[at])} → ${figure(row[at + 1])} `),
+      h("span.change", change(row[at + 2])),
     ),
   );
   const isSelected = row[0] === context.selected;

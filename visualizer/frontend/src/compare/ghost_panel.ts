@@ -1,5 +1,6 @@
 /** The picture of two runs with its pointer and its keys. */
 
+import { bindKeys } from "../board/keys.ts";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
 import { h, plural } from "../drawing/html.ts";
 import { type Axis, type Scale, stepAxis, timeScale } from "../drawing/time_axis.ts";
@@ -19,10 +20,19 @@ const NARROW = 720;
 
 export class GhostPanel {
   page: ComparisonPage;
-  canvas = h("canvas", { role: "img" });
-  painter: CanvasPainter;
-  said = h("p", { class: "for-screen-readers", role: "status" });
-  element: HTMLDivElement;
+  canvas = h("canvas", {
+    role: "img",
+    click: (event) => this.clicked(event),
+    pointermove: (event) => this.hovered(event),
+  });
+  painter = new CanvasPainter(this.canvas);
+  said = h("p.for-screen-readers", { role: "status" });
+  element = h(
+    "div.ghost",
+    { tabindex: 0, role: "group", "aria-label": "Both runs in one picture" },
+    this.canvas,
+    this.said,
+  );
   axes!: Axis[];
   kind!: Axis["kind"];
   ends!: number[];
@@ -36,15 +46,17 @@ export class GhostPanel {
 
   constructor(page: ComparisonPage) {
     this.page = page;
-    this.painter = new CanvasPainter(this.canvas);
-    this.element = h(
-      "div",
-      { class: "ghost", tabindex: 0, role: "group", "aria-label": "Both runs in one picture" },
-      this.canvas,
-      this.said,
-    );
     this.measureTime(page.facts.axis);
-    this.listen();
+    bindKeys(this.element, {
+      ArrowUp: () => this.neighbour(-1),
+      ArrowDown: () => this.neighbour(1),
+      a: () => page.show("a"),
+      b: () => page.show("b"),
+      f: () => this.openFork(),
+      x: () => this.changeAxis(),
+      t: () => page.toggleTable(),
+      Escape: () => page.views[0].store.set({ selected: null }),
+    });
   }
 
   /** Computes the axis, `kind` or steps if a log has no times, and the rows on it. */
@@ -63,7 +75,7 @@ export class GhostPanel {
 
   changeAxis() {
     this.measureTime(this.kind === "time" ? "steps" : "time");
-    this.page.write();
+    this.page.render();
   }
 
   get selectedRow() {
@@ -73,7 +85,7 @@ export class GhostPanel {
 
   draw(unit: number) {
     const { page, painter, shown, axes, kind } = this;
-    const { models, facts, sheet } = page;
+    const { models, facts } = page;
     const width = this.element.clientWidth / unit;
     const narrow = width < NARROW;
     const { names } = facts;
@@ -99,7 +111,7 @@ export class GhostPanel {
     };
     this.scales = axes.map((axis) => timeScale(view, left, right, axis));
     this.unit = unit;
-    painter.begin(width, this.layout.height, unit, sheet.theme);
+    painter.begin(width, this.layout.height, unit, page.theme);
     const fork = facts.difference?.step ?? null;
     this.forkX = fork == null ? null : this.scales[0].x(fork);
     drawGhost(painter, {
@@ -119,9 +131,9 @@ export class GhostPanel {
   write() {
     const { canvas, shown, page, kind } = this;
     const { names, difference } = page.facts;
-    const { theme } = page.sheet;
+    const { theme } = page;
     for (const [name, colour] of Object.entries(shadesOf(theme)))
-      page.sheet.root.style.setProperty(`--${name}`, colour);
+      page.root.style.setProperty(`--${name}`, colour);
     const parts = difference ? `; they part in step ${difference.step}` : "";
     canvas.setAttribute(
       "aria-label",
@@ -165,51 +177,27 @@ export class GhostPanel {
     return { ...found, side, span, step };
   }
 
-  listen() {
-    const { page, element, canvas } = this;
-    const { signal, facts } = page;
-    const open = (side: number, place: At) => page.show(side ? "b" : "a", place);
-    canvas.addEventListener(
-      "click",
-      (event) => {
-        const found = this.locate(event);
-        if (!found) return;
-        if (found.fork) open(0, { step: facts.difference?.step });
-        else if (found.inPlot) open(found.side, { step: found.step, selected: found.span.id });
-        else if (found.side === 0) page.views[0].store.set({ selected: found.span.id });
-      },
-      { signal },
-    );
-    canvas.addEventListener(
-      "pointermove",
-      (event) => {
-        const found = this.locate(event);
-        canvas.style.cursor = found ? "pointer" : "";
-        canvas.title = titleOf(found, facts);
-      },
-      { signal },
-    );
-    const keys: Record<string, () => unknown> = {
-      ArrowUp: () => this.neighbour(-1),
-      ArrowDown: () => this.neighbour(1),
-      a: () => page.show("a"),
-      b: () => page.show("b"),
-      f: () => facts.difference && open(0, { step: facts.difference.step }),
-      x: () => this.changeAxis(),
-      t: () => page.toggleTable(),
-      Escape: () => page.views[0].store.set({ selected: null }),
-    };
-    element.addEventListener(
-      "keydown",
-      (event) => {
-        if (event.ctrlKey || event.metaKey || event.altKey) return;
-        const act = keys[event.key.length === 1 ? event.key.toLowerCase() : event.key];
-        if (!act) return;
-        event.preventDefault();
-        act();
-      },
-      { signal },
-    );
+  open(side: number, place: At) {
+    return this.page.show(side ? "b" : "a", place);
+  }
+
+  openFork() {
+    const { difference } = this.page.facts;
+    if (difference) this.open(0, { step: difference.step });
+  }
+
+  clicked(event: MouseEvent) {
+    const found = this.locate(event);
+    if (!found) return;
+    if (found.fork) this.openFork();
+    else if (found.inPlot) this.open(found.side, { step: found.step, selected: found.span.id });
+    else if (found.side === 0) this.page.views[0].store.set({ selected: found.span.id });
+  }
+
+  hovered(event: MouseEvent) {
+    const found = this.locate(event);
+    this.canvas.style.cursor = found ? "pointer" : "";
+    this.canvas.title = titleOf(found, this.page.facts);
   }
 }
 

@@ -84,9 +84,13 @@ export class CanvasPainter {
     this.context = canvas.getContext("2d") as CanvasRenderingContext2D;
   }
 
-  /** Sizes and clears the canvas and sets the theme. Call it before each drawing. */
-  begin(width: number, height: number, scale: number, theme: Theme) {
+  /**
+   * Sizes and clears the canvas and sets the theme. Call it before each drawing. The picture may extend by `bleed` beyond
+   * its width at both sides.
+   */
+  begin(inner: number, height: number, scale: number, theme: Theme, bleed = 0) {
     const { canvas, context, theme: before, ratio: ratioBefore } = this;
+    const width = inner + 2 * bleed;
     const ratio = (globalThis.devicePixelRatio || 1) * scale;
     const pixels = [Math.round(width * ratio), Math.round(height * ratio)];
     if (canvas.width !== pixels[0] || canvas.height !== pixels[1]) {
@@ -107,6 +111,7 @@ export class CanvasPainter {
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.clearRect(0, 0, width, height);
     context.globalAlpha = 1;
+    if (bleed) context.translate(bleed, 0);
     return this;
   }
 

@@ -1,18 +1,72 @@
 /** Small helpers for HTML. Text is only set as text, so nothing in a log can become markup. */
 
-/** An element with attributes, and children that are nodes or strings. */
-export function h<K extends keyof HTMLElementTagNameMap>(
-  tag: K,
-  attributes: Record<string, string | number | boolean | null | undefined> = {},
-  ...children: (Node | string | null | undefined)[]
-): HTMLElementTagNameMap[K] {
+/** An attribute that is true is empty; one that is false or has no value is left out. A function listens to its event. */
+type Attributes = Record<
+  string,
+  string | number | boolean | null | undefined | ((event: any) => unknown)
+>;
+type Child = Node | string | false | null | undefined;
+type ElementOf<Name> = Name extends keyof HTMLElementTagNameMap
+  ? HTMLElementTagNameMap[Name]
+  : Name extends `${infer Tag extends keyof HTMLElementTagNameMap}.${string}`
+    ? HTMLElementTagNameMap[Tag]
+    : HTMLElement;
+
+/** An element with its classes, its attributes and its children: `h("p.note.muted", { role: "status" }, "words")`. */
+export function h<Name extends string>(name: Name, ...parts: (Attributes | Child)[]) {
+  const [tag, ...classes] = name.split(".");
   const element = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (value === true) element.setAttribute(name, "");
-    else if (value !== false && value != null) element.setAttribute(name, value as string);
+  if (classes.length) element.className = classes.join(" ");
+  if (tag === "button") element.setAttribute("type", "button"); // not one that submits a form
+  for (const part of parts) {
+    if (!part && part !== "") continue;
+    if (typeof part === "string" || "nodeType" in part) element.append(part as Node | string);
+    else
+      for (const [key, value] of Object.entries(part))
+        if (typeof value === "function") element.addEventListener(key, value);
+        else if (value !== false && value != null)
+          element.setAttribute(key, value === true ? "" : `${value}`);
   }
-  element.append(...children.filter((child) => child != null));
-  return element;
+  return element as ElementOf<Name>;
+}
+
+type Handlers = {
+  [Name in keyof HTMLElementEventMap]?: (event: HTMLElementEventMap[Name]) => unknown;
+};
+
+/** Listens to several events of an element, for as long as it exists. */
+export function listen(element: HTMLElement, handlers: Handlers) {
+  for (const [name, handler] of Object.entries(handlers))
+    element.addEventListener(name, handler as EventListener);
+}
+
+/** The place of the pointer in an element, in board pixels. */
+export function pointIn(element: Element, event: MouseEvent, unit = 1): [x: number, y: number] {
+  const { left, top } = element.getBoundingClientRect();
+  return [(event.clientX - left) / unit, (event.clientY - top) / unit];
+}
+
+/** What the wheel does over an element while `isOn()`. */
+interface Wheel {
+  isOn?: () => boolean;
+  zooms?: () => boolean; // whether it zooms without Ctrl
+  pan: (delta: number) => void; // px, if it turns sideways or with Shift
+  zoom: (factor: number, event: WheelEvent) => void;
+}
+
+export function onWheel(
+  element: HTMLElement,
+  { isOn = () => true, zooms = () => false, pan, zoom }: Wheel,
+) {
+  const turn = (event: WheelEvent) => {
+    const { deltaX, deltaY, ctrlKey, metaKey, shiftKey } = event;
+    const isSideways = Math.abs(deltaX) > Math.abs(deltaY) || shiftKey;
+    if (!isOn() || !(isSideways || ctrlKey || metaKey || zooms())) return;
+    event.preventDefault();
+    if (isSideways) pan(deltaX || deltaY);
+    else zoom(Math.exp(deltaY * 0.004), event);
+  };
+  element.addEventListener("wheel", turn, { passive: false });
 }
 
 export { count as plural } from "../model/words.ts";

@@ -8,7 +8,10 @@ import { swatchOf } from "./marks.ts";
 import type { Theme } from "./palette.ts";
 
 export interface WordContext {
-  model: Pick<Model, "request" | "laneOf">;
+  model: {
+    request: (id: number) => { name: string } | undefined;
+    laneOf: (id: number | null, step?: number) => number | null;
+  };
   theme: Theme;
   selected: number | null;
   frame?: { step: number }; // at its step, a request that is not admitted yet has a hollow swatch
@@ -22,14 +25,14 @@ export function wordNodes(spans: Span[], context: WordContext) {
     const text = span.text.slice(after.length);
     after = "";
     if (span.request == null) {
-      for (const part of halved(text)) nodes.push(span.bold ? h("strong", {}, part) : part);
+      for (const part of halved(text)) nodes.push(span.bold ? h("strong", part) : part);
       return;
     }
     // A comma, a full stop or an "'s" stays on the line of its name.
     const next = spans[i + 1];
     if (next && next.request == null) [after] = /^\S*/.exec(next.text) as RegExpExecArray;
-    const tail = after && next?.bold ? h("strong", {}, after) : after;
-    nodes.push(h("span", { class: "together" }, chip(span.request, context, text), tail));
+    const tail = after && next?.bold ? h("strong", after) : after;
+    nodes.push(h("span.together", chip(span.request, context, text), tail));
   });
   return nodes;
 }
@@ -53,14 +56,18 @@ export function chip(id: number, { model, frame, theme, selected }: WordContext,
     ...swatchOf(theme, model.laneOf(id, frame?.step)),
   });
   return h(
-    "button",
-    {
-      type: "button",
-      class: "chip",
-      "data-request": id,
-      "aria-pressed": String(id === selected),
-    },
+    "button.chip",
+    { "data-request": id, "aria-pressed": String(id === selected) },
     swatch,
     text ?? span?.name ?? `r${id}`,
+  );
+}
+
+/** The kernel's words (strings, and requests as numbers) as spans for `wordNodes`. */
+export function spansOf(words: (string | number)[], model: Pick<Model, "request"> | null): Span[] {
+  return words.map((word) =>
+    typeof word === "string"
+      ? { text: word }
+      : { text: model?.request(word)?.name ?? `r${word}`, request: word },
   );
 }

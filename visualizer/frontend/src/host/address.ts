@@ -78,9 +78,10 @@ export function keepInAddress(board: Board, signal: AbortSignal) {
     }
   };
   signal.addEventListener("abort", () => clearTimeout(timer));
-  addEventListener("hashchange", () => board.model && board.restore(readAddress(location.hash)), {
-    signal,
-  });
+  // The event's address, because a write that was due may have replaced the page's since.
+  const follow = ({ newURL }: HashChangeEvent) =>
+    board.model && board.restore(readAddress(new URL(newURL).hash));
+  addEventListener("hashchange", follow, { signal });
   return () => {
     clearTimeout(timer);
     timer = setTimeout(write, QUIET);

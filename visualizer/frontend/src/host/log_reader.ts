@@ -10,8 +10,14 @@ import { piecesOf } from "./log_bytes.ts";
 const SLICE = 8; // ms of work before the page gets its turn
 const SHORT = 20_000; // events to read before drawing; most logs are shorter
 
-export class LogReader {
-  model = new Model();
+/** what reads lines of a log */
+interface Reads {
+  read: (bytes: Uint8Array) => void;
+  end: () => void;
+}
+
+export class LogReader<Read extends Reads = Model> {
+  model: Read;
   share = 0;
   done = false;
   /** The error in the log; the events before it are in the model. */
@@ -19,7 +25,12 @@ export class LogReader {
   #listeners: Set<() => void> = new Set();
 
   /** Starts to read; stops when `isWanted()` returns false. */
-  constructor(log: ArrayBufferView, isWanted: () => boolean = () => true) {
+  constructor(
+    log: ArrayBufferView,
+    isWanted: () => boolean = () => true,
+    model: Reads = new Model(),
+  ) {
+    this.model = model as Read;
     this.#run(log, isWanted);
   }
 
@@ -28,7 +39,8 @@ export class LogReader {
    * whenever more has been read.
    */
   async until(opening: Opening, onProgress: () => void) {
-    for (; !this.done && !isEnough(this.model, opening); onProgress()) await this.#nextProgress();
+    const model = this.model as unknown as Model;
+    for (; !this.done && !isEnough(model, opening); onProgress()) await this.#nextProgress();
   }
 
   /** Calls `onProgress()` whenever more has been read; resolves after the last call. */

@@ -15,8 +15,7 @@ import { type Opening, type View, viewOf } from "../board/view.ts";
 import { h } from "../drawing/html.ts";
 import { KernelSync, type WidgetModel } from "./kernel_sync.ts";
 import { asBytes, fromBase64 } from "./log_bytes.ts";
-import { moveInto, remember, sendPicture } from "./outputs.ts";
-import { saveWith } from "./saved_state.ts";
+import { keep, moveInto } from "./outputs.ts";
 
 /** draws a log */
 export type Load = (board: Board, log: ArrayBufferView, opening: Opening) => Promise<void>;
@@ -54,21 +53,16 @@ export const inNotebook =
       () => Object.assign({}, ...[...view.boards].filter((one) => one.model).map(known)),
       (isDone) => view.boards.forEach((one) => sayKnown(one, isDone)),
     ));
-    remember(el, key, board.root, ending);
     const isWhole = !traits.get("panel") && !traits.get("only");
     const draw = isWhole ? () => postcardPng(cardOf(board)) : undefined;
-    sendPicture(traits, board.root, () => [board], ending, draw);
-    saveWith(traits.widget_manager);
-    board.showMessage("loading", h("p", { class: "muted" }, "Requesting the log"));
-    const listen = (name: string, handler: (...what: any[]) => void) => {
-      const safe = (...what: any[]) => !ending.aborted && handler(...what);
-      shared.on(name, safe);
-      ending.addEventListener("abort", () => shared.off(name, safe));
-    };
+    keep({ model: traits, el }, key, board, () => [board], draw);
+    board.showMessage("loading", h("p.muted", "Requesting the log"));
+    const listen = (name: string, handler: (...what: any[]) => void) =>
+      hear(shared, name, (...what) => ending.aborted || handler(...what), ending);
     board.reload = (log) =>
       log.byteLength
         ? load(board, log, { ...openingOf(shared), only: traits.get("only") })
-        : board.showMessage("empty", h("p", {}, missing(shared)));
+        : board.showMessage("empty", h("p", missing(shared)));
     // A change that comes with another log is applied when that log is opened.
     const moved = (name: string, go: () => void) =>
       listen(name, () => board.model && view.source === shared.get("log") && go());
@@ -91,26 +85,39 @@ export const inNotebook =
     if (!shared.get("whole") && !view.isWhole) board.root.append(partOnly(shared));
   };
 
-/** The trace of the log for Perfetto, from the kernel. */
-function traceFrom(shared: WidgetModel): Promise<Uint8Array> {
-  return new Promise((resolve, reject) => {
-    const end = () => {
+/** Calls `handler` when a widget's model reports `name`, until `signal` aborts. */
+export function hear(
+  traits: WidgetModel,
+  name: string,
+  handler: (...what: any[]) => void,
+  signal: AbortSignal,
+) {
+  traits.on(name, handler);
+  signal.addEventListener("abort", () => traits.off(name, handler));
+}
+
+/** The bytes that the kernel answers with, or null if it does not answer in time. */
+export function askKernel(traits: WidgetModel, what: "log" | "trace", patience: number) {
+  return new Promise<Uint8Array | null>((resolve) => {
+    const end = new AbortController();
+    const answer = (bytes: Uint8Array | null) => {
       clearTimeout(timer);
-      shared.off("msg:custom", hear);
+      end.abort();
+      resolve(bytes);
     };
-    const hear = (message: { trace?: boolean }, [bytes]: DataView[] = []) => {
-      if (!message.trace) return;
-      end();
-      resolve(asBytes(bytes));
-    };
-    const late = new Error("The kernel does not answer: run the cell again, then open the trace.");
-    const timer = setTimeout(() => {
-      end();
-      reject(late);
-    }, PATIENCE_FOR_TRACE);
-    shared.on("msg:custom", hear);
-    shared.send({ ask: "trace" });
+    const timer = setTimeout(() => answer(null), patience);
+    const take = (message: Record<string, unknown>, [bytes]: DataView[] = []) =>
+      message[what] && answer(asBytes(bytes));
+    hear(traits, "msg:custom", take, end.signal);
+    traits.send({ ask: what });
   });
+}
+
+/** The trace of the log for Perfetto, from the kernel. */
+async function traceFrom(shared: WidgetModel) {
+  const bytes = await askKernel(shared, "trace", PATIENCE_FOR_TRACE);
+  if (bytes) return bytes;
+  throw new Error("The kernel does not answer: run the cell again, then open the trace.");
 }
 
 /** Shows another log in all panels of the view. Each panel gets the message; the first one acts. */
@@ -189,7 +196,7 @@ export function missing(shared: WidgetModel) {
 /** A note: a part of the log is shown, and what to do. */
 export function partOnly(shared: WidgetModel) {
   const words = `The notebook contains a part of this log, because ${tooLarge(shared)}`;
-  return h("p", { class: "note part", role: "status" }, words);
+  return h("p.note.part", { role: "status" }, words);
 }
 
 function tooLarge(shared: WidgetModel) {

@@ -9,12 +9,7 @@ export function acceptLogs(
   signal: AbortSignal,
 ) {
   const input = h("input", { type: "file", accept: ".jsonl,.gz", "aria-label": "Open a log" });
-  const note = h(
-    "label",
-    { class: "open-log" },
-    "Drop another log here (.jsonl, .jsonl.gz), or ",
-    input,
-  );
+  const note = h("label.open-log", "Drop another log here (.jsonl, .jsonl.gz), or ", input);
   note.style.cssText =
     "display: block; padding: 4px 20px 16px; color: light-dark(#5a606b, #a5abb6); font: 12px sans-serif";
   // The browser's "No file chosen" says nothing here.

@@ -3,8 +3,11 @@
  * updated with the picture.
  */
 
+import type { Shell } from "../board/shell.ts";
 import type { WidgetModel } from "./kernel_sync.ts";
+import type { Widget } from "./notebook.ts";
 import { pictureOf, type Themed } from "./picture.ts";
+import { saveWith } from "./saved_state.ts";
 
 const CALM = 400; // ms after the first drawing
 
@@ -36,7 +39,7 @@ export function moveInto(el: HTMLElement, key: string) {
 }
 
 /** Registers the widget drawn in `el` until `signal` aborts. */
-export function remember(el: HTMLElement, key: string, root: HTMLElement, signal: AbortSignal) {
+function remember(el: HTMLElement, key: string, root: HTMLElement, signal: AbortSignal) {
   const one = { el, root };
   drawn.set(key, [...(drawn.get(key) ?? []), one]);
   signal.addEventListener("abort", () =>
@@ -51,7 +54,7 @@ export function remember(el: HTMLElement, key: string, root: HTMLElement, signal
  * Sends the kernel a picture of `root` once it is drawn, if an output has none yet. See `picture.py`. `draw` returns
  * the bytes of a PNG; by default, a picture of the page.
  */
-export function sendPicture(
+function sendPicture(
   traits: WidgetModel,
   root: HTMLElement,
   parts: () => Themed[],
@@ -72,4 +75,17 @@ export function sendPicture(
   });
   observer.observe(root, { attributes: true, attributeFilter: ["data-ready"] });
   signal.addEventListener("abort", () => observer.disconnect());
+}
+
+/** Keeps a drawn widget: with its output, as a picture, and with the notebook. */
+export function keep(
+  { model: traits, el }: Pick<Widget, "model" | "el">,
+  key: string,
+  { root, signal }: Pick<Shell, "root" | "signal">,
+  parts: () => Themed[],
+  draw?: () => Promise<Uint8Array | null>,
+) {
+  remember(el, key, root, signal);
+  sendPicture(traits, root, parts, signal, draw);
+  saveWith(traits.widget_manager);
 }

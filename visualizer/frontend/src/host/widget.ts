@@ -7,6 +7,7 @@
 
 import { Board, type BoardOptions } from "../board/board.ts";
 import { takeKeysOfPage } from "../board/keys.ts";
+import type { Shell } from "../board/shell.ts";
 import type { Opening } from "../board/view.ts";
 import {
   type ComparisonPage,
@@ -115,7 +116,7 @@ export async function load(board: Board, log: ArrayBufferView, opening: Opening)
   const reader: LogReader = (view.reading ??= new LogReader(log, () => view.reading === reader));
   const isCurrent = () => view.reading === reader && !board.signal.aborted;
   const bar = h("progress", { max: 1, value: 0, "aria-label": "Loading" });
-  board.showMessage("loading", h("p", { class: "muted" }, "Reading the log"), bar);
+  board.showMessage("loading", h("p.muted", "Reading the log"), bar);
   const count = () => {
     const share = Math.floor(reader.share * 100) / 100;
     root.dataset.loaded = `${share}`;
@@ -141,7 +142,7 @@ async function showRest(
   count: () => void,
 ) {
   const { model } = reading;
-  const note = h("p", { class: "note reading" });
+  const note = h("p.note.reading");
   if (!reading.done) board.root.append(note);
   let drawn = model.events.length;
   let told = -1;
@@ -162,29 +163,32 @@ async function showRest(
   count();
   note.remove();
   if (!isCurrent() || !reading.error) return;
-  const { where, why } = locate(reading.error);
-  note.setAttribute("role", "alert");
-  note.textContent = `${where} cannot be used: ${why}. The board shows what came before it.`;
-  board.grid.before(note);
-  board.root.dataset.error = `${reading.error.line ?? ""}`;
+  board.grid.before(endOfLog(board, reading.error));
+}
+
+/** A note that the board shows what came before an error in the log. */
+export function endOfLog({ root }: Shell, error: NonNullable<LogReader["error"]>) {
+  const { where, why } = locate(error);
+  root.dataset.error = `${error.line ?? ""}`;
+  const words = `${where} cannot be used: ${why}. The board shows what came before it.`;
+  return h("p.note.reading", { role: "alert" }, words);
 }
 
 function showEmpty(board: Board) {
   board.showMessage(
     "empty",
-    h("h2", {}, "There is nothing to show yet."),
-    h("p", {}, "This log has no steps. Submit a request, run the engine, then show the log again:"),
+    h("h2", "There is nothing to show yet."),
+    h("p", "This log has no steps. Submit a request, run the engine, then show the log again:"),
     h(
       "pre",
-      {},
       'engine.submit("Once upon a time")\nwhile engine.has_work():\n    engine.step()\nshow(engine.log)',
     ),
   );
 }
 
-function showError(board: Board, error: NonNullable<LogReader["error"]>) {
+export function showError(board: Shell, error: NonNullable<LogReader["error"]>) {
   const { where, why } = locate(error);
-  board.showMessage("error", h("h2", {}, `${where} cannot be used.`), h("p", {}, why));
+  board.showMessage("error", h("h2", `${where} cannot be used.`), h("p", why));
 }
 
 /** The place and the reason of an error. */

@@ -13,72 +13,34 @@
  */
 
 import type { Board } from "../board/board.ts";
-import { closest, h } from "../drawing/html.ts";
-import { LogError, Model } from "../model/index.ts";
+import { h } from "../drawing/html.ts";
+import { Model } from "../model/index.ts";
 import { lacks } from "../model/knowledge.ts";
-import css from "./live.css";
+import {
+  type EventsMessage,
+  Live,
+  type LiveOptions,
+  MOMENT,
+  type ServerStatus,
+  setText,
+} from "./live.ts";
 import { TrimmedModel } from "./trimmed_model.ts";
-
-/** what the log does not say; empty before the server has said it */
-export interface ServerStatus {
-  run?: string;
-  model?: string;
-  chats?: boolean;
-  paused?: boolean;
-  until?: string; // what a paused engine runs until, or ""
-  stopped?: { step: number; reason: string; request: number | null } | null;
-  holding?: boolean; // whether prompts are held
-  held?: string[]; // their names
-  screen?: number | null; // the earlier step that the projector's screen looks back at
-  not_ready?: string; // why the server accepts no requests, or ""
-  previous?: { run: string; changed: Record<string, [unknown, unknown]>; prompts: string } | null;
-  controls?: boolean; // whether this page may pause the engine
-  key?: boolean; // whether the server requires one
-  trace_text?: "on" | "off";
-  trace_error?: string; // why the file of the run ends here
-  source?: string; // the file or feed that is followed, if no server of this project sends the status
-  ended?: string; // why nothing more can be read of it, or ""
-}
-
-export type EventsMessage = {
-  type: "events";
-  run: string;
-  first: number;
-  count: number;
-  text: string;
-  joins: boolean;
-  dropped: number;
-};
-
-/** see `live_feed.ts` */
-export type FeedMessage =
-  | EventsMessage
-  | { type: "status"; status: ServerStatus }
-  | { type: "lost" | "slow"; seconds: number }
-  | { type: "refused"; status: number };
 
 const LIMIT = 200_000; // events
 const PIECE = 1 << 18; // characters folded between two frames
-const MOMENT = 500; // ms that a picture stays while the engine runs
 const SPARE = 4; // ms per frame for building the trimmed model
 
-const encoder = new TextEncoder();
 const count = (number: number, noun: string) =>
   `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
 
-export class LiveBoard {
-  following = true;
+export class LiveBoard extends Live<Board, Model> {
+  sender = "server" as const;
   /** The newest step when it was last followed; the board is at another one if the reader has moved. */
   #followed = 0;
-  run = "";
-  model: Model | null = null;
-  status: ServerStatus = {};
-  #next = -1; // number of the next event
   /** Messages not folded yet. */
   #pending: { text: string; happened: number }[] = [];
   #waiting = 0; // number of events in them
   #missed = 0; // events dropped because the page did not fold them in time
-  #joining = false; // a keyframe was requested
   #scheduled = false;
   #cost = 0;
   #idleSince = 0;
@@ -86,53 +48,18 @@ export class LiveBoard {
   #momentAt = -Infinity; // when the current picture was drawn
   /** The timer of the next picture. */
   #timer: ReturnType<typeof setTimeout> | undefined;
-  board: Board;
-  rejoin: () => void;
-  onChange: (live: LiveBoard) => void;
-  limit: number;
-  words = h("span", { role: "status" });
-  note = h("span", { class: "muted", role: "status" });
-  counts = h("span", { class: "counts" });
-  button = h("button", { type: "button" });
 
-  /** `rejoin()` asks the feed for a keyframe; `onChange(live)` is called after every change. */
-  constructor(
-    board: Board,
-    {
-      rejoin,
-      onChange = () => {},
-      limit = LIMIT,
-    }: { rejoin: () => void; onChange?: (live: LiveBoard) => void; limit?: number },
-  ) {
-    this.board = board;
-    this.rejoin = rejoin;
-    this.onChange = onChange;
-    this.limit = limit;
-    this.button.addEventListener("click", () => this.follow(!this.following));
+  constructor(board: Board, options: LiveOptions<LiveBoard>) {
+    super(board, options, options.limit ?? LIMIT);
     board.isLive = true;
-    board.root.append(h("style", {}, css));
-    const mark = h("i", { "aria-hidden": "true" });
-    board.root.append(
-      h("div", { class: "live" }, mark, this.words, this.counts, this.note, this.button),
-    );
-    const { signal, root, store } = board;
-    const key = (event: KeyboardEvent) => {
-      if (closest(event, "input, textarea") || event.ctrlKey || event.metaKey) return;
-      if (this.shows && (event.key === "n" || event.key === "End")) this.follow(true);
-    };
-    root.addEventListener("keydown", key, { signal });
+    const { signal, store } = board;
     const moved = (names: Set<string>) => {
       if (names.has("step") && this.shows) this.follow(store.step >= this.newest);
       if (names.has("selected")) this.onChange(this);
     };
     // After the board has drawn the step, which it does in the same task: the counts are those of its frame.
     store.listen((names) => queueMicrotask(() => moved(names)), signal);
-    this.#setState("connecting", "Connecting");
-  }
-
-  /** Whether the board shows this feed's model. */
-  get shows() {
-    return !!this.model && this.board.model === this.model;
+    this.setState("connecting", "Connecting");
   }
 
   /**
@@ -150,55 +77,24 @@ export class LiveBoard {
     return comes && isBusy ? lastStep - 1 : lastStep;
   }
 
-  /** Starts or stops following the newest step. */
-  follow(on: boolean) {
-    this.following = on;
-    if (on) this.#goToNewest();
-    this.#update();
-  }
-
   /** Stops following if the reader has moved: the store tells of it in its next frame, which may be too late. */
   #noticeMove() {
     if (this.shows && this.board.store.step !== this.#followed) this.following = false;
   }
 
-  #goToNewest() {
-    if (!this.shows) return;
+  goToNewest() {
     this.#followed = this.newest;
     this.board.goTo(this.#followed);
   }
 
-  /** Handles a message of the feed. */
-  receive(message: FeedMessage) {
-    if (message.type === "events") this.#takeEvents(message);
-    else if (message.type === "status") {
-      this.status = message.status;
-      this.#showStatus();
-      if (this.#pending.length) this.#schedule(); // paused: earlier events are due at once
-      this.#noticeMove();
-      if (this.following) this.#goToNewest(); // paused: the pending step with its arrivals counts
-    } else if (message.type === "lost") {
-      const what = this.run
-        ? "The connection is lost. Reconnecting"
-        : "The server does not answer. Trying again";
-      this.#setState("lost", `${what} in ${message.seconds} s`);
-    } else if (message.type === "slow") {
-      const why =
-        "A browser opens at most six connections to one server. Close other tabs that show it";
-      this.#setState("connecting", `No answer for ${message.seconds} s. ${why}`);
-    } else if (message.type === "refused") {
-      this.#setState("refused", "This server requires a key");
-    }
+  takeStatus(status: ServerStatus) {
+    super.takeStatus(status);
+    if (this.#pending.length) this.schedule(); // paused: earlier events are due at once
+    this.#noticeMove();
+    if (this.following && this.shows) this.goToNewest(); // paused: the pending step with its arrivals counts
   }
 
-  #takeEvents({ run, first, count: events, text, joins, dropped }: EventsMessage) {
-    if (joins) this.#begin(run, dropped);
-    else if (run !== this.run || this.#joining) return;
-    else if (first !== this.#next) {
-      this.#rejoin();
-      return;
-    }
-    this.#next = first + events;
+  take({ count: events, text, joins }: EventsMessage) {
     const happened = joins ? events - 1 : events; // a keyframe is not an event of the run
     this.#pending.push({ text, happened });
     this.#waiting += happened;
@@ -208,28 +104,20 @@ export class LiveBoard {
       this.#waiting = 0;
       this.#pending = [];
     }
-    this.#showStatus();
-    this.#schedule();
-  }
-
-  #rejoin() {
-    this.#joining = true;
-    this.rejoin();
   }
 
   /** Starts again from a keyframe: the first, or the first after a loss. */
-  #begin(run: string, dropped: number) {
-    if (this.run && run !== this.run) {
-      this.#setNote("new-run", "The engine was restarted: this is a new run.");
-    } else if (dropped) {
-      this.#setNote("dropped", `Dropped ${count(dropped, "event")}, joined again.`, dropped);
-    }
-    this.run = run;
+  begin(isNew: boolean, dropped: number) {
+    if (isNew) this.setNote("new-run", "The engine was restarted: this is a new run.");
+    else if (dropped) this.#noteDropped(dropped);
     this.model = new Model();
     this.#trimmed = null;
     this.#pending = [];
     this.#waiting = this.#missed = 0;
-    this.#joining = false;
+  }
+
+  #noteDropped(events: number) {
+    this.setNote("dropped", `Dropped ${count(events, "event")}, joined again.`, events);
   }
 
   /** Milliseconds until the next picture may be drawn. */
@@ -239,12 +127,12 @@ export class LiveBoard {
   }
 
   /** Requests an animation frame: for the next picture when it is due, for a trimmed model at once. */
-  #schedule() {
+  schedule() {
     if (this.#scheduled) return;
     clearTimeout(this.#timer);
     const rest = this.#trimmed ? 0 : this.#rest;
     if (rest > 0) {
-      this.#timer = setTimeout(() => this.#schedule(), rest);
+      this.#timer = setTimeout(() => this.schedule(), rest);
       return;
     }
     this.#scheduled = true;
@@ -256,25 +144,21 @@ export class LiveBoard {
     if (this.board.signal.aborted) return;
     // The page gets as much time for other work as the last frame took.
     if (now - this.#idleSince < this.#cost) {
-      this.#schedule();
+      this.schedule();
       return;
     }
     const began = performance.now();
     if (this.#missed) {
-      this.#setNote(
-        "dropped",
-        `Dropped ${count(this.#missed, "event")}, joined again.`,
-        this.#missed,
-      );
+      this.#noteDropped(this.#missed);
       this.#missed = 0;
-      this.#rejoin();
+      this.startOver();
       return;
     }
     if (!this.#rest) this.#fold();
-    this.#patchChildren();
+    this.#trim();
     this.#idleSince = performance.now();
     this.#cost = this.#idleSince - began;
-    if (this.#pending.length || this.#trimmed) this.#schedule();
+    if (this.#pending.length || this.#trimmed) this.schedule();
   }
 
   #fold() {
@@ -290,13 +174,7 @@ export class LiveBoard {
     this.board.isBusy = !this.status.paused && now - this.#momentAt < 2 * MOMENT;
     // The rest belongs to the same picture and is folded in the following frames.
     if (!this.#pending.length) this.#momentAt = now;
-    try {
-      model.read(encoder.encode(text));
-    } catch (error) {
-      if (!(error instanceof LogError)) throw error;
-      this.#setState("refused", `The server's events cannot be drawn: ${error.reason}`);
-      return;
-    }
+    if (!this.read(text)) return;
     if (model.stepCount === 0) this.#showEmpty();
     else if (this.shows) this.#grow();
     else if (!this.#pending.length) this.#open(); // not before all of a window's past is folded
@@ -309,7 +187,7 @@ export class LiveBoard {
     this.following = true;
     this.#followed = this.newest;
     board.open(model, { step: this.#followed, selected });
-    this.#showStatus();
+    this.showStatus();
   }
 
   #grow() {
@@ -319,11 +197,11 @@ export class LiveBoard {
     if (board.time) board.time.pinned = this.following;
     board.grow();
     if (this.following) board.onChange(board.state());
-    this.#update();
+    this.update();
   }
 
   /** Replaces a log that is too long by the same log without its first half. */
-  #patchChildren() {
+  #trim() {
     const { model, limit, board } = this;
     if (!this.#trimmed && model && this.shows && model.events.length > limit)
       this.#trimmed = new TrimmedModel(model, limit / 2);
@@ -335,7 +213,7 @@ export class LiveBoard {
     const { window } = board.time ?? {};
     board.open(renewed, { step, selected: renewed.request(selected) ? selected : null });
     if (window && window[0] >= renewed.firstStep) board.axis?.lookAt(window);
-    this.#setNote(
+    this.setNote(
       "window",
       `Steps before ${renewed.firstStep} were removed from the window.`,
       renewed.firstStep,
@@ -347,28 +225,27 @@ export class LiveBoard {
     if (!board.grid) {
       board.showMessage(
         "waiting",
-        h("h2", {}, "No requests yet."),
-        h("p", {}, "The engine is ready. The board appears as soon as a request arrives."),
+        h("h2", "No requests yet."),
+        h("p", "The engine is ready. The board appears as soon as a request arrives."),
       );
     }
-    this.#showStatus();
+    this.showStatus();
   }
 
   #showNothing(source: string, ended?: string) {
-    if (!ended) this.#setState("live", "Waiting");
+    if (!ended) this.setState("live", "Waiting");
     const words = ended || `The board appears when the first event of ${source} arrives.`;
     this.board.showMessage(
       "waiting",
-      h("h2", {}, `There is nothing to show${ended ? "" : " yet"}.`),
-      h("p", {}, words),
+      h("h2", `There is nothing to show${ended ? "" : " yet"}.`),
+      h("p", words),
     );
   }
 
-  #showStatus() {
+  showStatus() {
     const { paused, until, not_ready: problem, source, ended } = this.status;
     if (!this.run && source) this.#showNothing(source, ended);
-    if (ended)
-      this.#setState("over", this.run ? `${source}: ${ended}` : `${source} cannot be read`);
+    if (ended) this.setState("over", this.run ? `${source}: ${ended}` : `${source} cannot be read`);
     if (!this.run || ended) return;
     const words = problem
       ? `Live, but ${problem}`
@@ -377,19 +254,7 @@ export class LiveBoard {
         : paused
           ? "Live. The engine is paused"
           : "Live";
-    this.#setState(this.board.grid && !this.shows ? "over" : "live", words);
-  }
-
-  #setState(state: string, words: string) {
-    this.board.root.dataset.live = state;
-    if (this.words.textContent !== words) this.words.textContent = words;
-    this.#update();
-  }
-
-  /** `about` names what happened, `number` says how many or from where. */
-  #setNote(about: string, words: string, number: number | string = "") {
-    this.note.textContent = words;
-    Object.assign(this.note.dataset, { about, number });
+    this.setState(this.board.grid && !this.shows ? "over" : "live", words);
   }
 
   /** The counts of the step that the board shows, and the engine's own step if that is another one. */
@@ -410,24 +275,19 @@ export class LiveBoard {
     const frozen = this.following ? "" : `Frozen at step ${frame.step}. `;
     const at = this.following ? `Step ${frame.step}${parts.length ? ": " : ""}` : "";
     const words = `${frozen}${at}${parts.join(" · ")}`;
-    if (counts.textContent !== words) counts.textContent = words;
+    setText(counts, words);
     counts.dataset.step = `${frame.step}`;
   }
 
-  #update() {
-    const { root, store } = this.board;
+  followWords() {
+    const { newest, board } = this;
+    return this.shows && board.store.step < newest ? `Jump to now, step ${newest}` : "Jump to now";
+  }
+
+  update() {
     this.#showCounts();
-    Object.assign(root.dataset, {
-      following: this.following,
-      run: this.run,
-      held: !!this.status.paused,
-    });
-    this.button.hidden = !this.shows;
-    this.button.setAttribute("aria-pressed", `${this.following}`);
-    const now = this.shows && store.step < this.newest ? `, step ${this.newest}` : "";
-    const words = this.following ? "Following" : `Jump to now${now}`;
-    if (this.button.textContent !== words) this.button.textContent = words;
+    this.board.root.dataset.held = `${!!this.status.paused}`;
     this.button.title = this.following ? "Stay at this step" : "Follow the newest step (N)";
-    this.onChange(this);
+    super.update();
   }
 }

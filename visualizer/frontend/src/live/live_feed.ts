@@ -19,7 +19,7 @@ import { createParser } from "eventsource-parser";
 
 export { createParser };
 
-import type { EventsMessage, FeedMessage } from "./live_board.ts";
+import type { EventsMessage, FeedMessage } from "./live.ts";
 
 const WAITS = [0.5, 1, 2, 4, 8, 15]; // s
 const SILENCE = 40_000; // ms; an idle server sends a comment every 15 s

@@ -82,17 +82,17 @@ function ending({ finished, maxTokens }: RequestSpan) {
 /** Draws one's own request into `host`. */
 export class OwnRequest {
   name = h("h2");
-  at = h("p", { class: "at" });
-  sentence = h("p", { class: "own-sentence" });
-  lane = h("div", { class: "lane", role: "img" });
-  ends = h("p", { class: "ends" });
+  at = h("p.at");
+  sentence = h("p.own-sentence");
+  lane = h("div.lane", { role: "img" });
+  ends = h("p.ends");
   counts = h("dl");
-  blocks = h("ol", { class: "own-blocks", "aria-label": "Your blocks" });
+  blocks = h("ol.own-blocks", { "aria-label": "Your blocks" });
   host: HTMLElement;
 
   constructor(host: HTMLElement) {
     host.append(
-      h("div", { class: "who" }, this.name, this.at),
+      h("div.who", this.name, this.at),
       this.sentence,
       this.lane,
       this.ends,
@@ -151,7 +151,7 @@ export class OwnRequest {
     this.lane.replaceChildren(...pieces.map(at));
     const words = pieces.map(({ from, to, kind }) => `${kind} in ${count(to + 1 - from, "step")}`);
     this.lane.ariaLabel = `Your lane: ${words.join(", ")}`;
-    this.ends.replaceChildren(h("span", {}, `step ${first}`), h("span", {}, `step ${step}`));
+    this.ends.replaceChildren(h("span", `step ${first}`), h("span", `step ${step}`));
   }
 
   #count(span: RequestSpan, frame: Frame) {
@@ -167,7 +167,7 @@ export class OwnRequest {
       [first, "to first token"],
     ];
     this.counts.replaceChildren(
-      ...entries.map(([value, what]) => h("div", {}, h("dd", {}, value), h("dt", {}, what))),
+      ...entries.map(([value, what]) => h("div", h("dd", value), h("dt", what))),
     );
   }
 
@@ -182,11 +182,11 @@ export class OwnRequest {
       return h(
         "li",
         { "data-kind": lost ? "lost" : owners.length > 1 ? "shared" : "own" },
-        h("b", {}, String(block)),
+        h("b", String(block)),
         lost ? words : shared,
       );
     });
-    if (blocks.length > BLOCKS) cells.push(h("li", {}, `and ${blocks.length - BLOCKS} more`));
+    if (blocks.length > BLOCKS) cells.push(h("li", `and ${blocks.length - BLOCKS} more`));
     this.blocks.replaceChildren(...cells);
   }
 }

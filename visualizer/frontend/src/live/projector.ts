@@ -5,8 +5,9 @@
  * It is drawn for a width of 1920 px and scales with the screen.
  */
 
+import { dress } from "../board/theme.ts";
 import { drawBlocks } from "../drawing/blocks.ts";
-import { CanvasPainter, SANS } from "../drawing/canvas_painter.ts";
+import { CanvasPainter } from "../drawing/canvas_painter.ts";
 import { cursorBand, cursorLines } from "../drawing/cursor.ts";
 import { h, plural } from "../drawing/html.ts";
 import { drawLife } from "../drawing/lane.ts";
@@ -41,51 +42,45 @@ const SPECIAL = /<\|\w+\|>/g; // tokens of a chat that are no text
 
 export class ProjectorView {
   host: HTMLElement;
-  sentence = h("p", { class: "sentence" });
-  moment = h("p", { class: "moment", role: "status" });
+  sentence = h("p.sentence");
+  moment = h("p.moment", { role: "status" });
   canvas = h("canvas", { role: "img" });
-  counts = h("dl", {});
+  painter = new CanvasPainter(this.canvas);
+  lanes = h("div.lanes-box", this.canvas);
+  counts = h("dl");
   map = h("canvas", { role: "img" });
-  mapCounts = h("span", { class: "count" });
-  decisions = h("ul", { class: "decided" });
-  prefixes = h("ul", { class: "prefixes" });
-  prefixTitle = h("h2", {}, "Shared prefixes", h("span", { class: "count" }, "with their readers"));
-  decisionTitle = h("h2", {});
-  lanes: HTMLDivElement;
+  mapPainter = new CanvasPainter(this.map);
+  mapCounts = h("span.count");
+  decisions = h("ul.decided");
+  prefixes = h("ul.prefixes");
+  prefixTitle = h("h2", "Shared prefixes", h("span.count", "with their readers"));
+  decisionTitle = h("h2");
   /** The place of the page's join card and controls. */
-  slot = h("div", { class: "slot" });
-  left: HTMLDivElement;
-  right: HTMLDivElement;
-  px: number;
-  painter: CanvasPainter;
-  mapPainter: CanvasPainter;
+  slot = h("div.slot");
+  right = h(
+    "div.stage-right",
+    this.slot,
+    this.counts,
+    h("h2", "KV blocks", this.mapCounts),
+    this.map,
+    this.decisionTitle,
+    this.decisions,
+    this.prefixTitle,
+    this.prefixes,
+  );
+  /** Of a px at a width of 1920. */
+  px = 1;
   live: LiveBoard | null = null;
 
   constructor(host: HTMLElement) {
     this.host = host;
-    this.lanes = h("div", { class: "lanes-box" }, this.canvas);
-    this.left = h("div", { class: "stage-left" }, this.sentence, this.moment, this.lanes);
-    this.right = h(
-      "div",
-      { class: "stage-right" },
-      this.slot,
-      this.counts,
-      h("h2", {}, "KV blocks", this.mapCounts),
-      this.map,
-      this.decisionTitle,
-      this.decisions,
-      this.prefixTitle,
-      this.prefixes,
-    );
-    this.px = 1; // of a px at a width of 1920
-    this.painter = new CanvasPainter(this.canvas);
-    this.mapPainter = new CanvasPainter(this.map);
     const observer = new ResizeObserver(() => this.live && this.show(this.live));
     observer.observe(host);
     host.addEventListener("keydown", (event) => this.#key(event));
     Object.assign(host, { tabIndex: 0, role: "group", ariaLabel: "Projector's view" });
     host.classList.add("underglass", "stage");
-    host.append(h("style", {}, css), this.left, this.right);
+    const left = h("div.stage-left", this.sentence, this.moment, this.lanes);
+    host.append(h("style", css), left, this.right);
   }
 
   /** Draws the step that the board of a live feed shows. */
@@ -95,11 +90,7 @@ export class ProjectorView {
     const { model, theme, store } = board;
     this.host.toggleAttribute("data-empty", !shows);
     if (!this.host.clientWidth) return;
-    for (const [key, value] of Object.entries(theme))
-      if (typeof value === "string" && value[0] === "#")
-        this.host.style.setProperty(`--${key}`, value);
-    this.host.style.colorScheme = board.root.dataset.theme ?? "";
-    this.host.style.setProperty("--sans", SANS);
+    dress(this.host, theme.name);
     this.px = this.host.ownerDocument.documentElement.clientWidth / DESIGN;
     this.host.style.setProperty("--px", `${this.px}px`);
     if (!shows) {
@@ -128,7 +119,7 @@ export class ProjectorView {
     const engine = status.paused && !status.until ? `paused at step ${now}` : `at step ${now}`;
     const words = following
       ? [status.paused && !status.until ? "The engine is paused." : "Live."]
-      : [h("strong", {}, `Frozen at step ${step}. `), `The engine is ${engine}.`];
+      : [h("strong", `Frozen at step ${step}. `), `The engine is ${engine}.`];
     this.moment.replaceChildren(...words);
   }
 
@@ -147,12 +138,7 @@ export class ProjectorView {
     ];
     this.counts.replaceChildren(
       ...entries.map(([value, of, what]) =>
-        h(
-          "div",
-          {},
-          h("dd", {}, `${value}`, h("span", {}, of && ` ${of}`)),
-          h("dt", {}, `${what}`),
-        ),
+        h("div", h("dd", `${value}`, h("span", of && ` ${of}`)), h("dt", `${what}`)),
       ),
     );
   }
@@ -178,11 +164,11 @@ export class ProjectorView {
     if (alike) {
       const more = telling.length ? "more " : "";
       const words = `${alike} ${more}${alike === 1 ? "decode" : "decodes"}, 1 token each`;
-      lines.push(h("li", {}, words));
+      lines.push(h("li", words));
     }
     const left = telling.length - DECISIONS;
-    if (left > 0) lines.push(h("li", { class: "muted" }, `and ${plural(left, "more line")}`));
-    if (!lines.length) lines.push(h("li", { class: "muted" }, "No decision in this step."));
+    if (left > 0) lines.push(h("li.muted", `and ${plural(left, "more line")}`));
+    if (!lines.length) lines.push(h("li.muted", "No decision in this step."));
     this.decisions.replaceChildren(...lines);
     this.decisionTitle.textContent = `Decisions of step ${frame.step}`;
   }
@@ -198,13 +184,8 @@ export class ProjectorView {
       ...shared.map(({ owners, text, blocks }) =>
         h(
           "li",
-          {},
-          h("b", {}, `×${owners.length}`),
-          h(
-            "span",
-            { class: "mono" },
-            text.replace(SPECIAL, "").trim() || plural(blocks.length, "block"),
-          ),
+          h("b", `×${owners.length}`),
+          h("span.mono", text.replace(SPECIAL, "").trim() || plural(blocks.length, "block")),
         ),
       ),
     );

@@ -1,12 +1,13 @@
 /** A live board on a page, which reads the server's feed itself. */
 
 import { Board, type BoardOptions } from "../board/board.ts";
-import { type FeedMessage, LiveBoard } from "./live_board.ts";
+import type { LiveOptions } from "./live.ts";
+import { LiveBoard } from "./live_board.ts";
 import { subscribe } from "./live_feed.ts";
 
 /**
- * Draws a running engine in `host`; returns {board, live}. `options`: url of the feed, headers() to send, whether
- * to begin with its `past`, onChange(live), limit (events kept), theme, signal.
+ * Draws a running engine in `host`; returns {board, live}. `url` is that of the feed, `headers()` are sent to it, and with
+ * `past` it begins with the events that the server has kept.
  */
 export function watch(
   host: HTMLElement,
@@ -18,17 +19,15 @@ export function watch(
     limit,
     signal = new AbortController().signal,
     ...options
-  }: Partial<Omit<BoardOptions, "onChange">> & {
-    url?: string;
-    headers?: () => Record<string, string>;
-    past?: boolean;
-    limit?: number;
-    onChange?: (live: LiveBoard) => void;
-  },
+  }: Partial<Omit<BoardOptions, "onChange">> &
+    Omit<LiveOptions<LiveBoard>, "rejoin"> & {
+      url?: string;
+      headers?: () => Record<string, string>;
+      past?: boolean;
+    },
 ) {
   const board = new Board(host, { ...options, signal });
   const live = new LiveBoard(board, { onChange, limit, rejoin: () => rejoin() });
-  const onMessage = (message: FeedMessage) => live.receive(message);
-  const rejoin = subscribe(url, { headers, past, signal, onMessage });
+  const rejoin = subscribe(url, { headers, past, signal, onMessage: live.receive.bind(live) });
   return { board, live };
 }

@@ -22,17 +22,16 @@ const WIDEST = 80; // a longer name ends in an ellipsis
 /** The nodes below the block map. */
 export function blockTableNodes(context: TableContext) {
   const { model, frame, selected, claim, width } = context;
-  if (selected == null)
-    return [h("p", { class: "note muted" }, "Click a request to see its block table.")];
+  if (selected == null) return [h("p.note.muted", "Click a request to see its block table.")];
   const { table } = claim;
   const who = chip(selected, context);
   if (!table?.blocks.length)
     return [
       h(
-        "p",
-        { class: "note", "data-found": claim.wanted.size || null },
+        "p.note",
+        { "data-found": claim.wanted.size || null },
         who,
-        h("span", { class: "muted" }, ` ${holdsNothing(frame, selected, claim)}`),
+        h("span.muted", ` ${holdsNothing(frame, selected, claim)}`),
       ),
     ];
   const title = table.lost ? "block table until this step" : "block table";
@@ -44,20 +43,19 @@ export function blockTableNodes(context: TableContext) {
   const first = isPart ? firstShown(columns.map(changedHands(table, frame, selected)), fits) : null;
   return [
     h(
-      "div",
-      { class: "block-table", style: `--cell: ${cell}; --columns: ${fits}` },
+      "div.block-table",
+      { style: `--cell: ${cell}; --columns: ${fits}` },
       who,
-      h("span", { class: "muted" }, `${title}, ${plural(table.blocks.length, "block")}${part}`),
+      h("span.muted", `${title}, ${plural(table.blocks.length, "block")}${part}`),
       h(
-        "div",
+        "div.scroll",
         {
-          class: "scroll",
           tabindex: "0",
           role: "group",
           "aria-label": "Block table",
           "data-left": first === null ? null : first * cell,
         },
-        h("table", {}, ...rowNodes(columns)),
+        h("table", ...rowNodes(columns)),
       ),
     ),
   ];
@@ -110,11 +108,10 @@ function rowNodes(columns: Column[]) {
       "tr",
       { class: name },
       h("th", { scope: "row" }, head),
-      ...columns.map((column) => h("td", {}, String(column[at]))),
+      ...columns.map((column) => h("td", String(column[at]))),
     );
   const rows = [row("logical", "logical", 0), row("physical", "physical", 1)];
-  if (columns[0].length > 2)
-    rows.push(row("fate", h("span", { class: "for-screen-readers" }, "now"), 2));
+  if (columns[0].length > 2) rows.push(row("fate", h("span.for-screen-readers", "now"), 2));
   return rows;
 }
 

@@ -22,23 +22,17 @@ const SWATCH = 16;
 export class ChangedPanel {
   all: BlockChange[] = [];
   changes: BlockChange[] = [];
-  count = h("span", { class: "count" });
-  items: { painter: CanvasPainter; words: HTMLSpanElement; element: HTMLLIElement }[];
-  element: HTMLDivElement;
-
-  constructor() {
-    this.items = Array.from({ length: MOST }, () => {
-      const painter = new CanvasPainter(h("canvas", { "aria-hidden": "true" }));
-      const words = h("span", {});
-      return { painter, words, element: h("li", {}, words, painter.canvas) };
-    });
-    this.element = h(
-      "div",
-      { class: "changed" },
-      h("h2", {}, "Changed in this step", this.count),
-      h("ul", {}, ...this.items.map(({ element }) => element)),
-    );
-  }
+  count = h("span.count");
+  items = Array.from({ length: MOST }, () => {
+    const painter = new CanvasPainter(h("canvas", { "aria-hidden": "true" }));
+    const words = h("span");
+    return { painter, words, element: h("li", words, painter.canvas) };
+  });
+  element = h(
+    "div.changed",
+    h("h2", "Changed in this step", this.count),
+    h("ul", ...this.items.map(({ element }) => element)),
+  );
 
   draw({ frame, model, theme, unit, selected, width }: DrawingContext & { width: number }) {
     this.all = blockChanges(frame);
@@ -77,7 +71,7 @@ export class ChangedPanel {
       element.hidden = !change;
       if (!change) return;
       patchChildren(words, [
-        h("strong", {}, String(change.block)),
+        h("strong", String(change.block)),
         " ",
         ...wordNodes(change.spans, context),
       ]);

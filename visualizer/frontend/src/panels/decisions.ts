@@ -7,7 +7,8 @@
  * the user stops moving; their height is reserved, so nothing moves.
  */
 
-import type { Board, BoardContext } from "../board/board.ts";
+import type { BoardContext } from "../board/board.ts";
+import { Part } from "../board/part.ts";
 import { patchChildren } from "../board/patch_children.ts";
 import { labAddress, sourceOf } from "../board/sources.ts";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
@@ -32,31 +33,22 @@ const ROW = LINE + 2 * PADDING;
 const TOGETHER = 6; // plain rows per body of the table
 const BETWEEN_STEPS = new Set(["arrived", "aborted"]);
 
-export class DecisionsPanel {
-  board: Board;
-  list = h("div", {});
+export class DecisionsPanel extends Part {
+  list = h("div", {
+    click: (event) => this.look(event),
+    focusin: (event) => this.look(event),
+    pointerover: (event) => this.look(event),
+  });
   seen = SEEN;
   ruler = new CanvasPainter(h("canvas"));
-  source = h("p", { class: "note source" });
-  element: HTMLElement;
+  source = h("p.note.source");
+  element = h("section.decisions", { "aria-label": "Decisions" }, this.list, this.source);
   lines!: Line[];
   context!: BoardContext;
 
-  constructor(board: Board) {
-    this.board = board;
-    this.element = h(
-      "section",
-      { class: "decisions", "aria-label": "Decisions" },
-      this.list,
-      this.source,
-    );
-    const { signal } = board;
-    const look = (event: Event) => {
-      const row = closest(event, "tr[data-kind]");
-      if (row) this.writeSource(Number(row.dataset.index));
-    };
-    for (const name of ["click", "focusin", "pointerover"])
-      this.list.addEventListener(name, look, { signal });
+  look(event: Event) {
+    const row = closest(event, "tr[data-kind]");
+    if (row) this.writeSource(Number(row.dataset.index));
   }
 
   write() {
@@ -115,7 +107,7 @@ export class DecisionsPanel {
     const where = href
       ? h("a", { href, target: "_blank", rel: "noopener" }, ...path)
       : h("code", { tabindex: "0" }, ...path);
-    patchChildren(this.source, [h("span", { class: "muted" }, `${line.kind}: `), where]);
+    patchChildren(this.source, [h("span.muted", `${line.kind}: `), where]);
     return undefined;
   }
 }
@@ -182,15 +174,15 @@ function decisionNodes(
       for (let i = first; i <= last; i += 1) body.append(row(lines[i], i, context));
     return body;
   });
-  const table = h("table", {}, ...bodies);
+  const table = h("table", ...bodies);
   const widths = lines.map(({ request, requests }) =>
     request == null || requests ? 0 : ruler.measure(model.tag(request).text, NAME),
   );
   table.style.setProperty("--name", `${Math.max(0, ...widths)}`);
-  if (!lines.length) table.append(h("caption", { class: "muted" }, "No decision in this step."));
+  if (!lines.length) table.append(h("caption.muted", "No decision in this step."));
   return [
-    h("h2", {}, "Decisions, in order", h("span", { class: "count" }, counts)),
-    h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Decisions" }, table),
+    h("h2", "Decisions, in order", h("span.count", counts)),
+    h("div.scroll", { tabindex: "0", role: "group", "aria-label": "Decisions" }, table),
   ];
 }
 
@@ -227,19 +219,13 @@ function row(decision: Line, index: number, context: BoardContext) {
   const words = wordNodes(decision.spans, context);
   if (decision.requests || decision.request == null) {
     const who = namesOf(decision.requests ?? [], context);
-    return h("tr", attributes, h("td", { class: "wide", colspan: 3 }, ...who, " ", ...words));
+    return h("tr", attributes, h("td.wide", { colspan: 3 }, ...who, " ", ...words));
   }
-  const who = h("td", { class: "who" }, chip(decision.request, context));
+  const who = h("td.who", chip(decision.request, context));
   if (decision.tokens == null)
-    return h("tr", attributes, who, h("td", { class: "what", colspan: 2 }, ...words));
+    return h("tr", attributes, who, h("td.what", { colspan: 2 }, ...words));
   const budget = `${plural(decision.tokens, "token")}, ${decision.left} left`;
-  return h(
-    "tr",
-    attributes,
-    who,
-    h("td", { class: "what" }, ...words),
-    h("td", { class: "budget" }, budget),
-  );
+  return h("tr", attributes, who, h("td.what", ...words), h("td.budget", budget));
 }
 
 /** Chips of the first requests and the selected one; the others are counted. */

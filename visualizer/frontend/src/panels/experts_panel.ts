@@ -4,6 +4,7 @@
  */
 
 import type { Board } from "../board/board.ts";
+import { Part } from "../board/part.ts";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
 import {
   cellAt,
@@ -12,40 +13,44 @@ import {
   expertGrid,
   type Place,
 } from "../drawing/expert_map.ts";
-import { h, plural } from "../drawing/html.ts";
+import { h, plural, pointIn } from "../drawing/html.ts";
 import { computedWords, type Loads, loadWords, timesMean } from "../model/expert_loads.ts";
 import { table, tablesBox } from "./tables.ts";
 
 const MOST = 40; // rows of the table
 
-export class ExpertsPanel {
+export class ExpertsPanel extends Part {
   /** The highlighted cell. */
   at: Place | null = null;
-  board: Board;
   canvas = h("canvas", {
     role: "application",
     tabindex: "0",
     "aria-label": "Experts",
+    click: (event) => this.lookAt(this.placeAt(event)),
+    keydown: (event) => this.key(event),
   });
-  words = h("span", {});
-  told = h("p", { class: "note told", role: "status" });
+  painter = new CanvasPainter(this.canvas);
+  words = h("span");
+  told = h("p.note.told", { role: "status" });
   alternative = tablesBox();
-  element: HTMLElement;
-  painter: CanvasPainter;
+  element = h(
+    "section.experts",
+    { "aria-label": "Experts" },
+    h("div.swatches", h("h2", "Experts"), this.words),
+    this.canvas,
+    this.told,
+    this.alternative,
+  );
   grid!: ExpertGrid;
 
   constructor(board: Board) {
-    this.board = board;
-    this.element = h(
-      "section",
-      { class: "experts", "aria-label": "Experts" },
-      h("div", { class: "swatches" }, h("h2", {}, "Experts"), this.words),
+    super(board);
+    board.tooltip.listen(
       this.canvas,
-      this.told,
-      this.alternative,
+      (event) => this.placeAt(event),
+      (place) => this.describe(place),
+      () => false,
     );
-    this.painter = new CanvasPainter(this.canvas);
-    this.listen();
   }
 
   /** The loads so far, whose shape is that of every step. */
@@ -125,48 +130,30 @@ export class ExpertsPanel {
     ];
   }
 
-  listen() {
-    const { board } = this;
-    const { tooltip, signal } = board;
-    const placeAt = (event: MouseEvent) => {
-      const box = this.canvas.getBoundingClientRect();
-      const { unit } = board;
-      return cellAt(this.grid, (event.clientX - box.left) / unit, (event.clientY - box.top) / unit);
+  placeAt(event: MouseEvent): Place | null {
+    return cellAt(this.grid, ...pointIn(this.canvas, event, this.board.unit));
+  }
+
+  lookAt(place: Place | null) {
+    this.at = place;
+    this.board.render();
+  }
+
+  key(event: KeyboardEvent) {
+    const moves: Record<string, [layers: number, experts: number]> = {
+      ArrowLeft: [0, -1],
+      ArrowRight: [0, 1],
+      ArrowUp: [-1, 0],
+      ArrowDown: [1, 0],
     };
-    const lookAt = (place: Place | null) => {
-      this.at = place;
-      board.render();
-    };
-    this.canvas.addEventListener(
-      "pointermove",
-      (event) => {
-        const place = placeAt(event);
-        tooltip.show(event, () => this.describe(place));
-      },
-      { signal },
-    );
-    this.canvas.addEventListener("pointerleave", () => tooltip.hide(), { signal });
-    this.canvas.addEventListener("click", (event) => lookAt(placeAt(event)), { signal });
-    this.canvas.addEventListener(
-      "keydown",
-      (event) => {
-        const moves: Record<string, [layers: number, experts: number]> = {
-          ArrowLeft: [0, -1],
-          ArrowRight: [0, 1],
-          ArrowUp: [-1, 0],
-          ArrowDown: [1, 0],
-        };
-        const by = moves[event.key];
-        if (!by) return;
-        const { layers, experts } = this.grid;
-        const row = this.at ? layers.indexOf(this.at.layer) + by[0] : 0;
-        const expert = this.at ? this.at.expert + by[1] : 0;
-        if (row in layers && expert >= 0 && expert < experts)
-          lookAt({ layer: layers[row], expert });
-        event.preventDefault();
-        event.stopPropagation();
-      },
-      { signal },
-    );
+    const by = moves[event.key];
+    if (!by) return;
+    const { layers, experts } = this.grid;
+    const row = this.at ? layers.indexOf(this.at.layer) + by[0] : 0;
+    const expert = this.at ? this.at.expert + by[1] : 0;
+    if (row in layers && expert >= 0 && expert < experts)
+      this.lookAt({ layer: layers[row], expert });
+    event.preventDefault();
+    event.stopPropagation();
   }
 }

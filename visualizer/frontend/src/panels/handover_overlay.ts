@@ -5,6 +5,7 @@
  */
 
 import type { Board } from "../board/board.ts";
+import { Part } from "../board/part.ts";
 import { keyframesOf, legsOf } from "../drawing/handover.ts";
 import { h } from "../drawing/html.ts";
 import { paintSwatch } from "../drawing/marks.ts";
@@ -13,18 +14,16 @@ import { movesOf } from "../model/handover.ts";
 
 const DURATION = 150; // ms
 
-export class HandoverOverlay {
-  board: Board;
-  element = h("div", { class: "handover", "aria-hidden": "true" });
-  movedAt: number;
+export class HandoverOverlay extends Part {
+  element = h("div.handover", { "aria-hidden": "true" });
+  /** When the step last changed. */
+  movedAt = -DURATION;
   /** The step drawn last. */
   step: number | undefined;
-  isHeld!: boolean;
+  isHeld = false;
 
   constructor(board: Board) {
-    this.board = board;
-    this.movedAt = -DURATION; // when the step last changed
-    this.step = undefined;
+    super(board);
     const hold = ({ type }: Event) => (this.isHeld = type === "pointerdown");
     const options = { signal: board.signal, capture: true };
     board.root.addEventListener("pointerdown", hold, options);

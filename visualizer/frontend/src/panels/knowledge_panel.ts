@@ -17,7 +17,6 @@ export function writeKnowledge(panel: HTMLElement, model: Model) {
       h("th", { scope: "row" }, levelDot(level), level),
       h(
         "td",
-        {},
         factsAt(model, level)
           .map((fact) => facts[fact])
           .join(", ") || "none",
@@ -26,7 +25,7 @@ export function writeKnowledge(panel: HTMLElement, model: Model) {
   );
   panel.hidden = !engine;
   panel.replaceChildren(
-    h("h2", {}, title, h("span", { class: "count" }, `${origin}. ${legend}`)),
-    h("table", {}, ...rows),
+    h("h2", title, h("span.count", `${origin}. ${legend}`)),
+    h("table", ...rows),
   );
 }

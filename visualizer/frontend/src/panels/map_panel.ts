@@ -5,12 +5,13 @@
 
 import type { Board } from "../board/board.ts";
 import { classOf, describeBlock, textOf } from "../board/descriptions.ts";
+import { Part } from "../board/part.ts";
 import { patchChildren } from "../board/patch_children.ts";
 import { type BlockGrid, usedGrid } from "../drawing/block_grid.ts";
 import { drawHighlighted } from "../drawing/block_sharers.ts";
 import { type Claim, claimOf, drawBlocks, drawSwatch } from "../drawing/blocks.ts";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
-import { h } from "../drawing/html.ts";
+import { h, pointIn } from "../drawing/html.ts";
 import type { Theme } from "../drawing/palette.ts";
 import type { Block, Frame } from "../model/frame.ts";
 import type { Model } from "../model/model.ts";
@@ -26,26 +27,48 @@ function pagesWords({ windowPages: pages }: Frame) {
   return `; ${pages.used} of ${pages.all} window pages in use, ${pages.lacking} blocks without one`;
 }
 
-export class MapPanel {
-  board: Board;
-  canvas = h("canvas", { role: "application", tabindex: "0" });
-  counts: {
-    form: "shared" | "cached" | "free" | "unshared";
-    glyph: CanvasPainter;
-    text: Text;
-    element: HTMLSpanElement;
-  }[];
+const PAGES_TIP =
+  "Sliding layers have a memory of their own, of window pages. A block without one has no KV there.";
+
+export class MapPanel extends Part {
+  canvas = h("canvas", {
+    role: "application",
+    tabindex: "0",
+    click: (event) => this.clicked(event),
+    keydown: (event) => this.key(event),
+  });
+  painter = new CanvasPainter(this.canvas);
+  counts = FORMS.map((form) => {
+    const glyph = new CanvasPainter(h("canvas", { "aria-hidden": "true" }));
+    const text = document.createTextNode("");
+    return { form, glyph, text, element: h("span", glyph.canvas, text) };
+  });
   cut = new CanvasPainter(h("canvas", { "aria-hidden": "true" }));
   cutText = document.createTextNode("");
   pagesText = document.createTextNode("");
-  pages: HTMLSpanElement[];
-  header: HTMLDivElement;
+  pages = [
+    h("span", { title: PAGES_TIP, hidden: true }, this.cut.canvas, this.cutText),
+    h("span", { title: PAGES_TIP, hidden: true }, this.pagesText),
+  ];
   changed = new ChangedPanel();
-  table = h("div", { class: "table" });
-  told = h("p", { class: "note told", role: "status", hidden: true });
+  table = h("div.table");
+  told = h("p.note.told", { role: "status", hidden: true });
   alternative = tablesBox();
-  element: HTMLElement;
-  painter: CanvasPainter;
+  element = h(
+    "section.map",
+    { "aria-label": "KV blocks" },
+    h(
+      "div.swatches",
+      h("h2", "KV blocks"),
+      ...this.counts.map(({ element }) => element),
+      ...this.pages,
+    ),
+    this.canvas,
+    this.changed.element,
+    this.table,
+    this.told,
+    this.alternative,
+  );
   /** The request whose block table is shown. */
   tableOf: number | null = null;
   model!: Model;
@@ -56,37 +79,12 @@ export class MapPanel {
   claim!: Claim;
 
   constructor(board: Board) {
-    this.board = board;
-    this.counts = FORMS.map((form) => {
-      const glyph = new CanvasPainter(h("canvas", { "aria-hidden": "true" }));
-      const text = document.createTextNode("");
-      return { form, glyph, text, element: h("span", {}, glyph.canvas, text) };
-    });
-    const tip =
-      "Sliding layers have a memory of their own, of window pages. A block without one has no KV there.";
-    this.pages = [
-      h("span", { title: tip, hidden: true }, this.cut.canvas, this.cutText),
-      h("span", { title: tip, hidden: true }, this.pagesText),
-    ];
-    this.header = h(
-      "div",
-      { class: "swatches" },
-      h("h2", {}, "KV blocks"),
-      ...this.counts.map(({ element }) => element),
-      ...this.pages,
-    );
-    this.element = h(
-      "section",
-      { class: "map", "aria-label": "KV blocks" },
-      this.header,
+    super(board);
+    board.tooltip.listen(
       this.canvas,
-      this.changed.element,
-      this.table,
-      this.told,
-      this.alternative,
+      (event) => this.blockAt(event),
+      (id) => describeBlock(this.model, board.frame, id),
     );
-    this.painter = new CanvasPainter(this.canvas);
-    this.listen();
   }
 
   setModel(model: Model) {
@@ -120,8 +118,7 @@ export class MapPanel {
     this.claim = claimOf(frame, model, store.selected);
     this.drawSwatches();
     this.changed.draw({ frame, model, theme, unit, selected: store.selected, width: this.width });
-    painter.begin(this.width + 2 * BLEED, grid.height + BLEED, unit, theme);
-    painter.context.translate(BLEED, 0);
+    painter.begin(this.width, grid.height + BLEED, unit, theme, BLEED);
     const { selected, block, touched } = store;
     const { claim } = this;
     drawBlocks(painter, { model, frame, grid, claim, selected, untouched: !touched });
@@ -169,51 +166,34 @@ export class MapPanel {
     );
   }
 
-  listen() {
-    const { board } = this;
-    const { tooltip, store, signal } = board;
-    const blockAt = (event: MouseEvent) => {
-      const box = this.canvas.getBoundingClientRect();
-      const { unit } = board;
-      return this.grid.at(
-        (event.clientX - box.left) / unit - BLEED,
-        (event.clientY - box.top) / unit,
-      );
-    };
-    const on = <K extends keyof HTMLElementEventMap>(
-      name: K,
-      handler: (event: HTMLElementEventMap[K]) => void,
-    ) => this.canvas.addEventListener(name, (event) => this.grid && handler(event), { signal });
-    on("pointermove", (event) => {
-      const id = blockAt(event);
-      this.canvas.style.cursor = id < 0 ? "" : "pointer";
-      tooltip.show(event, () => describeBlock(this.model, board.frame, blockAt(event)));
-    });
-    on("pointerleave", () => tooltip.hide());
-    on("click", (event) => {
-      const id = blockAt(event);
-      if (id < 0) return;
-      tooltip.hide(); // its text is below the map now
-      board.lookAt(id);
-      this.selectOwner(id);
-    });
-    on("keydown", (event) => {
-      const { columns } = this.grid;
-      const moves: Record<string, number> = {
-        ArrowLeft: -1,
-        ArrowRight: 1,
-        ArrowUp: -columns,
-        ArrowDown: columns,
-      };
-      const by = moves[event.key];
-      if (by) {
-        const next = store.block == null ? 0 : store.block + by;
-        if (next >= 0 && next < this.grid.count) board.lookAt(next);
-      } else if (event.key === "Enter" && store.block != null) this.selectOwner(store.block);
-      else return;
-      event.preventDefault();
-      event.stopPropagation();
-    });
+  /** The block under the pointer, or null. */
+  blockAt(event: MouseEvent) {
+    const [x, y] = pointIn(this.canvas, event, this.board.unit);
+    const id = this.grid?.at(x - BLEED, y) ?? -1;
+    return id < 0 ? null : id;
+  }
+
+  clicked(event: MouseEvent) {
+    const id = this.blockAt(event);
+    if (id === null) return;
+    this.board.tooltip.hide(); // its text is below the map now
+    this.board.lookAt(id);
+    this.selectOwner(id);
+  }
+
+  key(event: KeyboardEvent) {
+    const { board, grid } = this;
+    const { block } = board.store;
+    const { columns } = grid;
+    const moves = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns };
+    const by = moves[event.key as keyof typeof moves];
+    if (by) {
+      const next = block == null ? 0 : block + by;
+      if (next >= 0 && next < grid.count) board.lookAt(next);
+    } else if (event.key === "Enter" && block != null) this.selectOwner(block);
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
   }
 
   /** Selects an owner of a block; for a shared block, each call selects the next owner. */

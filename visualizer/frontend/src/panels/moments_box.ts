@@ -7,29 +7,22 @@ import type { Model } from "../model/model.ts";
 import { momentsAround } from "../model/moments.ts";
 
 export class MomentsBox {
-  where = h("span", { class: "muted" });
-  next = h("p", { class: "muted" });
+  where = h("span.muted");
+  next = h("p.muted");
   buttons: HTMLButtonElement[];
-  element: HTMLDivElement;
+  element: HTMLElement;
 
   constructor(go: (by: number) => void) {
-    const buttons: [act: string, sign: string, title: string, by: number][] = [
-      ["previous-moment", "‹", "Previous moment (Shift + M)", -1],
-      ["next-moment", "›", "Next moment (M)", 1],
+    const button = (act: string, sign: string, title: string, by: number) =>
+      h("button", { "data-act": act, title, "aria-label": title, click: () => go(by) }, sign);
+    this.buttons = [
+      button("previous-moment", "‹", "Previous moment (Shift + M)", -1),
+      button("next-moment", "›", "Next moment (M)", 1),
     ];
-    this.buttons = buttons.map(([act, sign, title, by]) => {
-      const element = h(
-        "button",
-        { type: "button", "data-act": act, title, "aria-label": title },
-        sign,
-      );
-      element.addEventListener("click", () => go(by));
-      return element;
-    });
     this.element = h(
-      "div",
-      { class: "moments", role: "group", "aria-label": "Moments" },
-      h("div", {}, this.where, ...this.buttons),
+      "div.moments",
+      { role: "group", "aria-label": "Moments" },
+      h("div", this.where, ...this.buttons),
       this.next,
     );
   }

@@ -3,10 +3,10 @@
  * over the tree, on the timeline's axis, so that nothing moves when it opens.
  */
 
-import type { Board } from "../board/board.ts";
+import { Part } from "../board/part.ts";
 import { patchChildren } from "../board/patch_children.ts";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
-import { h, plural } from "../drawing/html.ts";
+import { h, plural, pointIn } from "../drawing/html.ts";
 import { drawQueue, queueRows, type Rows } from "../drawing/queue.ts";
 import { halved, levelDot, wordNodes } from "../drawing/words_html.ts";
 import { halfDot, missing } from "../model/knowledge.ts";
@@ -14,34 +14,32 @@ import { stuck, stuckWords } from "../model/stuck.ts";
 
 const HEAD = 26;
 
-export class QueuePanel {
-  board: Board;
-  canvas = h("canvas", { role: "img", "aria-label": "Queue" });
-  painter: CanvasPainter;
-  room: number;
-  close: HTMLButtonElement;
-  count = h("span", { class: "count" });
-  stuck = h("p", { class: "stuck" });
-  element: HTMLDivElement;
+export class QueuePanel extends Part {
+  canvas = h("canvas", {
+    role: "img",
+    "aria-label": "Queue",
+    click: (event) => this.select(event),
+  });
+  painter = new CanvasPainter(this.canvas);
+  /** In board pixels, below the words. */
+  room = 0;
+  count = h("span.count");
+  stuck = h("p.stuck");
+  element = h(
+    "div.queue",
+    { role: "group", "aria-label": "Queue", hidden: true },
+    h(
+      "h2",
+      "Queue",
+      this.count,
+      h("button", { "data-act": "close-queue", click: () => this.board.toggleQueue() }, "close ×"),
+    ),
+    this.stuck,
+    this.canvas,
+  );
   host?: HTMLElement;
   isOver?: boolean;
   rows?: Rows;
-
-  constructor(board: Board) {
-    this.board = board;
-    this.painter = new CanvasPainter(this.canvas);
-    this.room = 0; // px below the words
-    this.close = h("button", { type: "button", "data-act": "close-queue" }, "close ×");
-    this.close.addEventListener("click", () => board.toggleQueue());
-    this.element = h(
-      "div",
-      { class: "queue", role: "group", "aria-label": "Queue", hidden: true },
-      h("h2", {}, "Queue", this.count, this.close),
-      this.stuck,
-      this.canvas,
-    );
-    this.canvas.addEventListener("click", (event) => this.select(event), { signal: board.signal });
-  }
 
   /** Lays the queue over the tree; without a tree in view, below the timeline. */
   layout(tree: HTMLElement | undefined, time: HTMLElement) {
@@ -87,8 +85,7 @@ export class QueuePanel {
   }
 
   select(event: MouseEvent) {
-    const box = this.canvas.getBoundingClientRect();
-    const y = (event.clientY - box.top) / this.board.unit;
+    const [, y] = pointIn(this.canvas, event, this.board.unit);
     const id = this.rows?.shown[Math.floor(y / this.rows.pitch)];
     if (id != null) this.board.select(id);
   }

@@ -7,12 +7,10 @@ import type { TimePanel } from "./time_panel.ts";
 
 export class RangeMark {
   panel: TimePanel;
-  boxes: HTMLDivElement[];
+  boxes = [0, 1].map(() => h("div.range", { hidden: true, "aria-hidden": "true" }));
 
   constructor(panel: TimePanel) {
     this.panel = panel;
-    const box = { class: "range", hidden: true, "aria-hidden": "true" };
-    this.boxes = [h("div", box), h("div", box)];
   }
 
   draw() {

@@ -1,25 +1,17 @@
 /** The seats above the block map. */
 
-import type { Board } from "../board/board.ts";
+import { Part } from "../board/part.ts";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
-import { h } from "../drawing/html.ts";
+import { h, pointIn } from "../drawing/html.ts";
 import { drawSeats, SEATS_HEIGHT, seatAt, seatsOf } from "../drawing/seats.ts";
 import { missing } from "../model/knowledge.ts";
 
-export class SeatsRow {
-  board: Board;
-  canvas = h("canvas", { role: "img" });
-  count = h("span", { class: "count" });
-  element: HTMLDivElement;
-  painter: CanvasPainter;
+export class SeatsRow extends Part {
+  canvas = h("canvas", { role: "img", click: (event) => this.select(event) });
+  painter = new CanvasPainter(this.canvas);
+  count = h("span.count");
+  element = h("div.seats", h("h2", "Seats", this.count), this.canvas);
   width!: number;
-
-  constructor(board: Board) {
-    this.board = board;
-    this.element = h("div", { class: "seats" }, h("h2", {}, "Seats", this.count), this.canvas);
-    this.painter = new CanvasPainter(this.canvas);
-    this.canvas.addEventListener("click", (event) => this.select(event), { signal: board.signal });
-  }
 
   draw() {
     const { board, painter } = this;
@@ -51,7 +43,7 @@ export class SeatsRow {
   select(event: MouseEvent) {
     const { frame, unit } = this.board;
     const { all } = frame.seats;
-    const x = (event.clientX - this.canvas.getBoundingClientRect().left) / unit;
+    const [x] = pointIn(this.canvas, event, unit);
     const id = seatsOf(frame, all)[seatAt(x, all, this.width)];
     if (id != null) this.board.select(id);
   }

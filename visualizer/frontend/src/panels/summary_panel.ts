@@ -22,46 +22,30 @@ import { agree } from "../model/words.ts";
 
 export class SummaryPanel {
   setSlo: (slo: Slo) => void;
-  key: string;
-  cells: HTMLDivElement;
-  goodput = h("button", { type: "button", class: "cell", "data-act": "slo" });
-  fields: HTMLInputElement[];
-  box: HTMLDivElement;
-  element: HTMLDivElement;
+  /** What the row shows. */
+  key = "";
+  cells = runCells();
+  goodput = h("button.cell", { "data-act": "slo", click: () => this.toggle() });
+  fields = ["ttft", "itl"].map((name) =>
+    h("input", { type: "number", min: "0", step: "any", name, input: () => this.read() }),
+  );
+  box = h(
+    "div.box.slo",
+    { role: "dialog", "aria-label": "Limits of the goodput", hidden: true },
+    h("label", "TTFT at most", this.fields[0], "ms"),
+    h("label", "ITL, p99 of a request, at most", this.fields[1], "ms"),
+  );
+  element = h("div.summary", this.cells);
   summary!: RunSummary;
   figures!: Summary | null;
 
   /** `setSlo` is called when the reader changes the limits. */
   constructor(setSlo: (slo: Slo) => void) {
     this.setSlo = setSlo;
-    this.key = ""; // what the row shows
-    this.cells = h("div", {
-      class: "cells",
-      tabindex: "0",
-      role: "group",
-      "aria-label": "The run",
-    });
-    this.goodput.addEventListener("click", () => this.toggle());
-    this.fields = ["ttft", "itl"].map((name) => {
-      const input = h("input", { type: "number", min: "0", step: "any", name });
-      input.addEventListener("input", () => this.read());
-      return input;
-    });
-    const [ttft, itl] = this.fields;
-    this.box = h(
-      "div",
-      { class: "box slo", role: "dialog", "aria-label": "Limits of the goodput", hidden: true },
-      h("label", {}, "TTFT at most", ttft, "ms"),
-      h("label", {}, "ITL, p99 of a request, at most", itl, "ms"),
-    );
-    this.element = h("div", { class: "summary" }, this.cells);
   }
 
   setModel(model: Model) {
-    const { summary } = this;
-    if (summary?.model !== model) {
-      this.summary = new RunSummary(model);
-    }
+    if (this.summary?.model !== model) this.summary = new RunSummary(model);
     this.figures = null;
   }
 
@@ -94,12 +78,16 @@ export class SummaryPanel {
   }
 }
 
-const cell = (name: string, bold: string, rest?: string, ...after: Node[]) =>
-  h("div", { class: "cell" }, ...parts(name, bold, rest, after));
+/** The row of figures. */
+export const runCells = () =>
+  h("div.cells", { tabindex: "0", role: "group", "aria-label": "The run" });
+
+export const cell = (name: string, bold: string, rest?: string, ...after: Node[]) =>
+  h("div.cell", ...parts(name, bold, rest, after));
 
 const parts = (name: string, bold: string, rest: string = "", after: Node[] = [] as Node[]) => [
-  h("span", { class: "name" }, name),
-  h("span", { class: "value" }, h("strong", {}, bold), ...halved(rest && ` ${rest}`), ...after),
+  h("span.name", name),
+  h("span.value", h("strong", bold), ...halved(rest && ` ${rest}`), ...after),
 ];
 
 /** "vLLM 0.32.0, underglass-vllm 1"; "run" for a log of our own engine. */
@@ -109,9 +97,7 @@ const originWords = ({ source: { engine, recorder } }: Model) =>
 /** How many facts of a foreign log are recorded, inferred and unknown, with their signs. */
 const countedLevels = (model: Model) =>
   model.source.engine
-    ? LEVELS.map((level) =>
-        h("span", { class: "known" }, levelDot(level), `${factsAt(model, level).length}`),
-      )
+    ? LEVELS.map((level) => h("span.known", levelDot(level), `${factsAt(model, level).length}`))
     : [];
 
 function cellsOf(figures: Summary, theme: Theme, model: Model) {
@@ -190,7 +176,7 @@ function waitCell({ waits, waited, waitUnit }: Summary, theme: Theme, mark: stri
   const share = (amount: number) => `${Math.round((100 * amount) / waited)} %`;
   const [most] = waits;
   const words = most ? `: ${mark}${causeWords(most.cause)} ${share(most.amount)}` : "";
-  const bar = h("span", { class: "waits" });
+  const bar = h("span.waits");
   for (const { cause, amount } of waits) {
     const part = h("i", { title: `${causeWords(cause)}: ${amountOf(amount)}` });
     part.style.flexGrow = `${amount / waited}`;
@@ -199,16 +185,9 @@ function waitCell({ waits, waited, waitUnit }: Summary, theme: Theme, mark: stri
   }
   const said = waits.map(({ cause, amount }) => `${causeWords(cause)} ${amountOf(amount)}`);
   return h(
-    "div",
-    { class: "cell wide" },
-    h(
-      "span",
-      { class: "name" },
-      "waited ",
-      h("strong", {}, waited ? amountOf(waited) : "never"),
-      ...halved(words),
-    ),
+    "div.cell.wide",
+    h("span.name", "waited ", h("strong", waited ? amountOf(waited) : "never"), ...halved(words)),
     bar,
-    h("span", { class: "for-screen-readers" }, said.join(", ")),
+    h("span.for-screen-readers", said.join(", ")),
   );
 }

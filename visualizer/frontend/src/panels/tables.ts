@@ -19,8 +19,7 @@ type Source = { model: Model; frame: Frame; store: ViewStore };
 const MOST = 40;
 
 /** The element that a panel's tables are written into. */
-export const tablesBox = () =>
-  h("div", { class: "alternative", role: "group", "aria-label": "Tables" });
+export const tablesBox = () => h("div.alternative", { role: "group", "aria-label": "Tables" });
 
 /** Writes the tables of panels that have some. */
 export function writeTables(panels: Panel[]) {
@@ -38,17 +37,16 @@ export function table(
   total: number = rows.length,
 ) {
   const body = rows.map(([first, ...others]) =>
-    h("tr", {}, h("th", { scope: "row" }, first), ...others.map((text) => h("td", {}, text))),
+    h("tr", h("th", { scope: "row" }, first), ...others.map((text) => h("td", text))),
   );
   if (total > rows.length) {
-    body.push(h("tr", {}, h("td", { colspan: heads.length }, `and ${total - rows.length} more`)));
+    body.push(h("tr", h("td", { colspan: heads.length }, `and ${total - rows.length} more`)));
   }
   return h(
     "table",
-    {},
-    h("caption", {}, caption),
-    h("thead", {}, h("tr", {}, ...heads.map((text) => h("th", { scope: "col" }, text)))),
-    h("tbody", {}, ...body),
+    h("caption", caption),
+    h("thead", h("tr", ...heads.map((text) => h("th", { scope: "col" }, text)))),
+    h("tbody", ...body),
   );
 }
 

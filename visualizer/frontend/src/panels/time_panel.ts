@@ -4,10 +4,11 @@
 
 import type { Board } from "../board/board.ts";
 import { describeStep, overlapWords, textOf } from "../board/descriptions.ts";
+import { Part } from "../board/part.ts";
 import { rangeWords } from "../board/range.ts";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
 import { causeColour, causeWords } from "../drawing/causes.ts";
-import { h } from "../drawing/html.ts";
+import { h, pointIn } from "../drawing/html.ts";
 import { laneAt, occupant, type Packing, packLanes, ROOM } from "../drawing/lane_packing.ts";
 import { laneRows } from "../drawing/lane_rows.ts";
 import { drawOverlap, OVERLAP_HEIGHT } from "../drawing/overlap.ts";
@@ -55,34 +56,58 @@ const COMFORTABLE = 12; // px per step if the log is too long to be shown whole
 // px per step below which the strip becomes an overview; on a time axis, half of it for a typical step.
 const TIGHTEST = { steps: { wide: 8, narrow: 4 }, time: { wide: 4, narrow: 2 } };
 
-export class TimePanel {
-  board: Board;
-  strip = h("canvas", { role: "img", class: "strip" });
-  overlap = h("canvas", {
+export class TimePanel extends Part {
+  strip = h("canvas.strip", { role: "img" });
+  overlap = h("canvas.overlap", {
     role: "img",
     "aria-label": "Scheduler and forward pass",
-    class: "overlap",
     hidden: true,
   });
   lanes = h("canvas", { role: "img" });
   axis = h("canvas", { "aria-hidden": "true" });
   band = h("canvas", { role: "img" });
-  queueWords = [h("strong", {}), h("span", {}), h("span", { class: "muted" })];
-  queueButton: HTMLButtonElement;
-  waiting: HTMLDivElement;
-  legend = h("p", { class: "legend" });
-  spacer: HTMLDivElement;
-  scroller: HTMLDivElement;
+  pencils = [this.strip, this.lanes, this.axis, this.overlap, this.band].map(
+    (canvas) => new CanvasPainter(canvas),
+  );
+  queueWords = [h("strong"), h("span"), h("span.muted")];
+  queueButton = h(
+    "button.queue-button",
+    { "data-act": "queue", click: () => this.board.toggleQueue() },
+    ...this.queueWords,
+  );
+  legend = h("p.legend");
+  spacer = h("div", this.lanes);
+  scroller = h(
+    "div.lanes",
+    { role: "group", "aria-label": "Lanes", scroll: () => this.scroll() },
+    this.spacer,
+  );
   alternative = tablesBox();
-  rangeMark: RangeMark;
-  rangeWords = h("p", { class: "note range-words", role: "status", hidden: true });
-  element: HTMLElement;
-  pencils: CanvasPainter[];
-  legendKey: string;
-  rowsBefore: number;
-  scrolled: number;
-  together: TimePanel[];
-  pinned: boolean;
+  rangeMark = new RangeMark(this);
+  rangeWords = h("p.note.range-words", { role: "status", hidden: true });
+  element = h(
+    "section.time",
+    { "aria-label": "Timeline" },
+    this.strip,
+    this.overlap,
+    this.scroller,
+    h("div.waiting", this.band, this.queueButton),
+    this.axis,
+    this.legend,
+    ...this.rangeMark.boxes,
+    this.rangeWords,
+    this.alternative,
+  );
+  /** What the legend shows. */
+  legendKey = "";
+  /** Rows of a live timeline. */
+  rowsBefore = 0;
+  /** Kept here, because reading it forces a layout. */
+  scrolled = 0;
+  /** Panels that share one axis. */
+  together: TimePanel[] = [this];
+  /** Whether the window stays at the end while a live log grows. */
+  pinned = false;
   model!: Model;
   log!: { first: number; last: number };
   forks!: Fork[];
@@ -106,39 +131,8 @@ export class TimePanel {
   scene!: TimelineScene;
 
   constructor(board: Board) {
-    this.board = board;
-    this.queueButton = h(
-      "button",
-      { type: "button", class: "queue-button", "data-act": "queue" },
-      ...this.queueWords,
-    );
-    this.queueButton.addEventListener("click", () => board.toggleQueue());
-    this.waiting = h("div", { class: "waiting" }, this.band, this.queueButton);
-    this.spacer = h("div", {}, this.lanes);
-    this.scroller = h("div", { class: "lanes", role: "group", "aria-label": "Lanes" }, this.spacer);
-    this.rangeMark = new RangeMark(this);
-    this.element = h(
-      "section",
-      { class: "time", "aria-label": "Timeline" },
-      this.strip,
-      this.overlap,
-      this.scroller,
-      this.waiting,
-      this.axis,
-      this.legend,
-      ...this.rangeMark.boxes,
-      this.rangeWords,
-      this.alternative,
-    );
-    this.pencils = [this.strip, this.lanes, this.axis, this.overlap, this.band].map(
-      (canvas) => new CanvasPainter(canvas),
-    );
-    this.legendKey = ""; // what the legend shows
-    this.rowsBefore = 0; // of a live timeline
-    this.scrolled = 0; // kept here, because reading it forces a layout
-    this.together = [this]; // panels that share one axis
-    this.pinned = false; // whether the window stays at the end while a live log grows
-    this.listen();
+    super(board);
+    listenToPointer(this);
   }
 
   /** Sets the model; called again when a live log has grown. */
@@ -360,27 +354,21 @@ export class TimePanel {
     const { kind, from, to } = this.timeAxis;
     const known = [model.events.length, narrow, kind, from, to, this.left];
     const [strip, lanes, axis, overlap, band] = this.pencils;
-    const bleed = (painter: CanvasPainter, height: number, draw: () => void) => {
-      painter.begin(width + 2 * BLEED, height, unit, theme);
-      painter.context.translate(BLEED, 0);
-      draw();
-    };
-    bleed(strip, STRIP_HEIGHT, () =>
-      drawStrip(strip, {
-        ...common,
-        still: (long ? known : [...known, this.view.from, this.view.to]).join(" "),
-        overview: long,
-        scale: this.overview,
-        window: long && this.isZoomed ? this.view : null,
-      }),
-    );
-    if (!this.overlap.hidden) {
-      const still = [...known, this.view.from, this.view.to].join(" ");
-      bleed(overlap, OVERLAP_HEIGHT, () => drawOverlap(overlap, { ...common, scale, still }));
-    }
+    const begin = (painter: CanvasPainter, height: number) =>
+      painter.begin(width, height, unit, theme, BLEED);
+    const moving = [...known, this.view.from, this.view.to].join(" ");
+    drawStrip(begin(strip, STRIP_HEIGHT), {
+      ...common,
+      still: long ? known.join(" ") : moving,
+      overview: long,
+      scale: this.overview,
+      window: long && this.isZoomed ? this.view : null,
+    });
+    if (!this.overlap.hidden)
+      drawOverlap(begin(overlap, OVERLAP_HEIGHT), { ...common, scale, still: moving });
     this.scene = {
       ...common,
-      still: [...known, this.view.from, this.view.to].join(" "),
+      still: moving,
       scale,
       packing: this.packing,
       forks: this.forks,
@@ -389,12 +377,10 @@ export class TimePanel {
       viewHeight: this.viewHeight,
       columns: this.columns,
     };
-    bleed(lanes, this.viewHeight + HEADROOM, () => {
-      lanes.context.translate(0, HEADROOM);
-      drawTimeline(lanes, this.scene);
-    });
-    bleed(band, bandHeight(), () => drawBand(band, this.scene));
-    bleed(axis, AXIS_HEIGHT, () => drawAxis(axis, this.scene));
+    begin(lanes, this.viewHeight + HEADROOM).context.translate(0, HEADROOM);
+    drawTimeline(lanes, this.scene);
+    drawBand(begin(band, bandHeight()), this.scene);
+    drawAxis(begin(axis, AXIS_HEIGHT), this.scene);
     this.rangeMark.draw();
   }
 
@@ -457,13 +443,13 @@ export class TimePanel {
     const parts = causes.map((cause) => {
       const swatch = h("i", { "aria-hidden": "true" });
       swatch.style.background = causeColour(theme, cause);
-      return h("span", {}, swatch, causeWords(cause));
+      return h("span", swatch, causeWords(cause));
     });
     const lead = causes.length
       ? `waiting ${halfDot(model, "waiting_reasons")}for (paler: behind another)`
       : "no request has waited";
     const words = missing(model, "queue", "waiting_reasons") || lead;
-    this.legend.replaceChildren(h("span", {}, ...halved(words)), ...parts);
+    this.legend.replaceChildren(h("span", ...halved(words)), ...parts);
   }
 
   /** The requests whose lanes are visible, from the top. */
@@ -495,9 +481,8 @@ export class TimePanel {
 
   /** What is under the pointer. */
   locate(event: MouseEvent, canvas: HTMLCanvasElement) {
-    const box = canvas.getBoundingClientRect();
-    const x = (event.clientX - box.left) / this.board.unit - BLEED;
-    const y = (event.clientY - box.top) / this.board.unit;
+    const [left, y] = pointIn(canvas, event, this.board.unit);
+    const x = left - BLEED;
     const onStrip = canvas === this.strip;
     const scale = onStrip ? this.overview : this.scale;
     const step = Math.min(Math.max(scale.stepAt(x), this.log.first), this.log.last);
@@ -520,15 +505,8 @@ export class TimePanel {
     return place;
   }
 
-  listen() {
-    listenToPointer(this);
-    this.scroller.addEventListener(
-      "scroll",
-      () => {
-        this.scrolled = this.scroller.scrollTop;
-        if (this.model) this.board.store.set({ scrolled: this.scrolled });
-      },
-      { signal: this.board.signal },
-    );
+  scroll() {
+    this.scrolled = this.scroller.scrollTop;
+    if (this.model) this.board.store.set({ scrolled: this.scrolled });
   }
 }

@@ -7,7 +7,7 @@
  */
 
 import { describeLane } from "../board/descriptions.ts";
-import { focused } from "../drawing/html.ts";
+import { focused, onWheel } from "../drawing/html.ts";
 import type { View } from "../drawing/time_axis.ts";
 import type { Place, TimePanel } from "./time_panel.ts";
 
@@ -24,18 +24,13 @@ const SLOP = 4; // px that a pointer may move during a click
 /** Binds the pointer on the canvases of a timeline. */
 export function listenToPointer(panel: TimePanel) {
   const { board, strip, overlap, lanes, band, axis } = panel;
-  const { store, tooltip, signal } = board;
+  const { store, tooltip } = board;
   for (const canvas of [strip, overlap, lanes, band, axis]) {
     let drag: Drag | null = null;
     const on = <K extends keyof HTMLElementEventMap>(
       name: K,
       handler: (event: HTMLElementEventMap[K]) => void,
-      options?: AddEventListenerOptions,
-    ) =>
-      canvas.addEventListener(name, (event) => panel.model && handler(event), {
-        signal,
-        ...options,
-      });
+    ) => canvas.addEventListener(name, (event) => panel.model && handler(event));
     on("pointerdown", (event) => {
       if (event.button !== 0) return;
       const from = panel.locate(event, canvas);
@@ -80,22 +75,13 @@ export function listenToPointer(panel: TimePanel) {
       if (place.inPlot) board.goTo(place.step);
     });
     on("pointerleave", () => tooltip.hide());
-    on("wheel", (event) => wheel(event, canvas), { passive: false });
-  }
-
-  function wheel(event: WheelEvent, canvas: HTMLCanvasElement) {
-    const sideways = Math.abs(event.deltaX) > Math.abs(event.deltaY) || event.shiftKey;
-    const isFocused = board.root.contains(focused(board.root));
-    const zooms = event.ctrlKey || event.metaKey || (isFocused && canvas !== lanes);
-    if (!panel.long || !(sideways || zooms)) return;
-    event.preventDefault();
-    if (sideways) {
-      panel.panFrom(panel.view, (event.deltaX || event.deltaY) / board.unit / panel.scale.per);
-    } else {
-      const { x } = panel.locate(event, lanes);
-      const anchor = panel.scale.placeAt(x);
-      panel.zoom(Math.exp(event.deltaY * 0.004), anchor);
-    }
+    onWheel(canvas, {
+      isOn: () => !!panel.model && panel.long,
+      zooms: () => canvas !== lanes && board.root.contains(focused(board.root)),
+      pan: (delta) => panel.panFrom(panel.view, delta / board.unit / panel.scale.per),
+      zoom: (factor, event) =>
+        panel.zoom(factor, panel.scale.placeAt(panel.locate(event, lanes).x)),
+    });
   }
 }
 

@@ -1,6 +1,7 @@
 /** The selected request's text: prompt and output, token by token; underlines show probabilities. */
 
-import type { Board, BoardContext } from "../board/board.ts";
+import type { BoardContext } from "../board/board.ts";
+import { Part } from "../board/part.ts";
 import { patchChildren } from "../board/patch_children.ts";
 import { closest, h, plural } from "../drawing/html.ts";
 import { markOf } from "../drawing/marks.ts";
@@ -16,20 +17,11 @@ type Tokens = ReturnType<Frame["tokensOf"]>;
 const MOST_PROMPT = 240;
 const MOST_OUTPUT = 400;
 
-export class TokensPanel {
-  board: Board;
-  written: string;
-  shown: number | null;
-  element = h("section", { class: "tokens", "aria-label": "Tokens" });
-
-  constructor(board: Board) {
-    this.board = board;
-    this.written = ""; // what the panel shows
-    this.shown = null;
-    this.element.addEventListener("click", (event) => this.clicked(event), {
-      signal: board.signal,
-    });
-  }
+export class TokensPanel extends Part {
+  /** What the panel shows. */
+  written = "";
+  shown: number | null = null;
+  element = h("section.tokens", { "aria-label": "Tokens", click: (event) => this.clicked(event) });
 
   write() {
     const { board } = this;
@@ -66,36 +58,26 @@ function tokenNodes(context: BoardContext, panel: Tokens | undefined, blocks: nu
   const { model, frame, selected, block } = context;
   if (!panel) {
     return [
-      h("h2", {}, "Tokens"),
-      h(
-        "p",
-        { class: "note muted" },
-        missing(model, "texts") || "Select a request to read its text.",
-      ),
+      h("h2", "Tokens"),
+      h("p.note.muted", missing(model, "texts") || "Select a request to read its text."),
     ];
   }
   const { prompt, output, next, pending, vain } = panel;
-  const head = h(
-    "h2",
-    {},
-    chip(Number(selected), context),
-    h("span", { class: "count" }, summary(panel)),
-  );
+  const head = h("h2", chip(Number(selected), context), h("span.count", summary(panel)));
   if (isSecret(model.requestSpan(Number(selected)).tokens)) {
     const isCut = model.info.tokenizer?.trace_text === "off";
     const words = isCut ? knowledgeWords.without_text : missing(model, "texts");
-    return [head, h("p", { class: "note muted" }, words)];
+    return [head, h("p.note.muted", words)];
   }
-  const text = h("div", {
-    class: "text scroll",
+  const text = h("div.text.scroll", {
     tabindex: "0",
     role: "group",
     "aria-label": "Prompt and output",
   });
-  const words = h("div", {});
+  const words = h("div");
   text.append(words);
   const omit = (count: number) =>
-    count > 0 && words.append(h("span", { class: "token muted" }, `… ${count} before `));
+    count > 0 && words.append(h("span.token.muted", `… ${count} before `));
   // The block that holds a token's KV, and whether it is the highlighted one.
   const place = (element: HTMLElement, index: number) => {
     const own = blocks[Math.floor(index / model.settings.block_size)];
@@ -106,7 +88,7 @@ function tokenNodes(context: BoardContext, panel: Tokens | undefined, blocks: nu
   omit(prompt.length - MOST_PROMPT);
   const from = Math.max(0, prompt.length - MOST_PROMPT);
   prompt.slice(from).forEach((token, i) => place(promptToken(token), from + i));
-  words.append(h("span", { class: "token gap" }));
+  words.append(h("span.token.gap"));
   omit(output.length - MOST_OUTPUT);
   const start = Math.max(0, output.length - MOST_OUTPUT);
   const { vocab } = panel;
@@ -117,8 +99,7 @@ function tokenNodes(context: BoardContext, panel: Tokens | undefined, blocks: nu
   if (next)
     words.append(
       h(
-        "span",
-        { class: "next" },
+        "span.next",
         `next token at step ${next.step}${next.after && next.after > 0 ? `, ${duration(next.after)} later` : ""}`,
       ),
     );
@@ -143,18 +124,18 @@ const FATES = {
  * after the last, comes a token of its own.
  */
 function draftLine(checked: Tokens["checked"]) {
-  if (!checked) return h("p", { class: "drafts muted" }, "No drafts in this step.");
+  if (!checked) return h("p.drafts.muted", "No drafts in this step.");
   const { drafts, kept, gained, own, names } = checked;
   const all = plural(drafts.length, "draft");
   const pair = (fate: string, title: string, ...both: (Node | string)[]) =>
-    h("span", { class: `draft ${fate}`, title }, ...both.map((one) => h("span", {}, one)));
-  const mine = own == null ? "–" : h("ins", {}, trimmed(own));
+    h("span", { class: `draft ${fate}`, title }, ...both.map((one) => h("span", one)));
+  const mine = own == null ? "–" : h("ins", trimmed(own));
   const nodes = drafts.map(({ text, token, fate }) => {
     const written = text == null ? `token ${token}` : trimmed(text);
     const unsaid = text == null ? "; no request has this token, so the log has only its id" : "";
     const title = FATES[fate] + unsaid;
     if (fate === "kept") return pair(fate, title, written, `✓ ${written}`);
-    if (fate === "refused") return pair(fate, title, h("del", {}, written), mine);
+    if (fate === "refused") return pair(fate, title, h("del", written), mine);
     return pair(fate, title, written, "–");
   });
   if (own != null && kept === drafts.length)
@@ -163,12 +144,7 @@ function draftLine(checked: Tokens["checked"]) {
     ? `1 pass, ${plural(gained, "token")}: ${kept} of ${all} kept`
     : `${all}, not verified`;
   const heads = names.map((name) => h("span", { title: name }, name));
-  return h(
-    "div",
-    { class: "drafts" },
-    h("strong", {}, line),
-    h("div", {}, h("span", { class: "names" }, ...heads), ...nodes),
-  );
+  return h("div.drafts", h("strong", line), h("div", h("span.names", ...heads), ...nodes));
 }
 
 function summary({ prompt, output, found, ttft, maxTokens }: Tokens) {
@@ -181,12 +157,7 @@ function summary({ prompt, output, found, ttft, maxTokens }: Tokens) {
 }
 
 function promptToken({ text, cached }: Tokens["prompt"][number]) {
-  return h(
-    "span",
-    { class: "token muted" },
-    shown(text),
-    h("b", { class: cached ? "cached" : "computed" }),
-  );
+  return h("span.token.muted", shown(text), h("b", { class: cached ? "cached" : "computed" }));
 }
 
 function outputToken(
@@ -222,17 +193,13 @@ function maskLine({ output, vocab }: Tokens, step: number): HTMLElement | false 
   if (!first?.mask) return false;
   const { mask } = first;
   const forced = chosen.filter((token) => token.forced).length;
-  const share = h("span", {
-    class: "share",
-    title: "the model's probability of all allowed tokens",
-  });
-  const rest = h("b", { class: "sampled" });
+  const share = h("span.share", { title: "the model's probability of all allowed tokens" });
+  const rest = h("b.sampled");
   rest.style.width = `${100 * (mask.mass ?? 0)}%`;
   share.append(rest);
   return h(
-    "p",
-    { class: "mask" },
-    h("span", { class: "draft kept" }, shown(first.text)),
+    "p.mask",
+    h("span.draft.kept", shown(first.text)),
     " ",
     maskWords(mask, vocab),
     share,
@@ -243,12 +210,12 @@ function maskLine({ output, vocab }: Tokens, step: number): HTMLElement | false 
 /** A token that a step is computing: the next steps are scheduled without knowing it. */
 function placeholder(step: number) {
   const title = `a placeholder: step ${step} is computing this token`;
-  return h("span", { class: "token placeholder", title }, "?");
+  return h("span.token.placeholder", { title }, "?");
 }
 
 function inVain(step: number) {
   const words = `The request has ended, but step ${step} is still computing a row of it, in vain.`;
-  return h("p", { class: "note in-vain" }, words);
+  return h("p.note.in-vain", words);
 }
 
 /** Strips the spaces around a text, unless it has only spaces. */

@@ -2,8 +2,9 @@
 
 import type { PanelBoard } from "../board/board.ts";
 import { type Line, listed, textOf } from "../board/descriptions.ts";
+import { Part } from "../board/part.ts";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
-import { h, plural, visible } from "../drawing/html.ts";
+import { h, plural, pointIn, visible } from "../drawing/html.ts";
 import { drawTree, type TreeScene, treeColumns, treeItemAt, treeRow } from "../drawing/tree.ts";
 import { layoutTree, type TreeItem } from "../drawing/tree_layout.ts";
 import type { Frame } from "../model/frame.ts";
@@ -13,32 +14,40 @@ import { tablesBox, treeTable } from "./tables.ts";
 
 const MOST_ROWS = { wide: 7, narrow: 14 };
 
-export class TreePanel {
-  board: PanelBoard;
-  canvas = h("canvas", { role: "application", tabindex: "0" });
-  told = h("p", { class: "note told", role: "status", hidden: true });
-  count = h("span", { class: "count" });
+export class TreePanel<Of extends PanelBoard = PanelBoard> extends Part<Of> {
+  canvas = h("canvas", {
+    role: "application",
+    tabindex: "0",
+    click: (event) => this.selectUser(this.itemAt(event)),
+    blur: () => (this.told.hidden = true),
+    keydown: (event) => this.key(event),
+  });
+  painter = new CanvasPainter(this.canvas);
+  told = h("p.note.told", { role: "status", hidden: true });
+  count = h("span.count");
   alternative = tablesBox();
-  element: HTMLElement;
-  painter: CanvasPainter;
+  element = h(
+    "section.tree",
+    { "aria-label": "Prefix tree" },
+    h("h2", "Prefix tree", this.count),
+    this.canvas,
+    this.told,
+    this.alternative,
+  );
   model!: Model;
   width!: number;
   scene!: TreeScene;
   /** Index of the highlighted item. */
   pointed!: number;
 
-  constructor(board: PanelBoard) {
-    this.board = board;
-    this.element = h(
-      "section",
-      { class: "tree", "aria-label": "Prefix tree" },
-      h("h2", {}, "Prefix tree", this.count),
+  constructor(board: Of) {
+    super(board);
+    board.tooltip.listen(
       this.canvas,
-      this.told,
-      this.alternative,
+      (event) => this.itemAt(event),
+      (item) => this.describeItem(item),
+      (item) => item.kind === "node" || ownersOf(item).length > 0,
     );
-    this.painter = new CanvasPainter(this.canvas);
-    this.listen();
   }
 
   setModel(model: Model) {
@@ -138,42 +147,18 @@ export class TreePanel {
     if (block != null) this.board.lookAt(block);
   }
 
-  listen() {
-    const { tooltip, signal } = this.board;
-    const itemAt = (event: MouseEvent) => {
-      if (!this.scene) return undefined;
-      const box = this.canvas.getBoundingClientRect();
-      const { unit } = this.board;
-      return treeItemAt(
-        this.scene,
-        (event.clientX - box.left) / unit,
-        (event.clientY - box.top) / unit,
-      );
-    };
-    const on = <K extends keyof HTMLElementEventMap>(
-      name: K,
-      handler: (event: HTMLElementEventMap[K]) => void,
-    ) => this.canvas.addEventListener(name, handler, { signal });
-    on("pointermove", (event) => {
-      const item = itemAt(event);
-      this.canvas.style.cursor = item?.kind === "node" || ownersOf(item).length ? "pointer" : "";
-      tooltip.show(event, () => {
-        const now = itemAt(event);
-        return now && this.describeItem(now);
-      });
-    });
-    on("pointerleave", () => tooltip.hide());
-    on("click", (event) => this.selectUser(itemAt(event)));
-    on("blur", () => (this.told.hidden = true));
-    on("keydown", (event) => {
-      const by = ({ ArrowUp: -1, ArrowDown: 1 } as Record<string, number>)[event.key];
-      if (by) this.point(this.told.hidden ? 0 : this.pointed + by);
-      else if (event.key === "Enter" && !this.told.hidden) {
-        this.selectUser(this.point(this.pointed));
-      } else return;
-      event.preventDefault();
-      event.stopPropagation();
-    });
+  /** The item under the pointer. */
+  itemAt(event: MouseEvent): TreeItem | undefined {
+    return this.scene && treeItemAt(this.scene, ...pointIn(this.canvas, event, this.board.unit));
+  }
+
+  key(event: KeyboardEvent) {
+    const by = ({ ArrowUp: -1, ArrowDown: 1 } as Record<string, number>)[event.key];
+    if (by) this.point(this.told.hidden ? 0 : this.pointed + by);
+    else if (event.key === "Enter" && !this.told.hidden) this.selectUser(this.point(this.pointed));
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
   }
 
   describeItem(item: TreeItem): Line[] {

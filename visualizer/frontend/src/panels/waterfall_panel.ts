@@ -5,11 +5,12 @@
  */
 
 import type { Board } from "../board/board.ts";
+import { Part } from "../board/part.ts";
 import { patchChildren } from "../board/patch_children.ts";
 import css from "../board/waterfall.css";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
 import { causeWords } from "../drawing/causes.ts";
-import { h } from "../drawing/html.ts";
+import { h, pointIn } from "../drawing/html.ts";
 import { BAR, drawBar, drawLabels, familyOf, partsOf } from "../drawing/waterfall_bar.ts";
 import { chip, type WordContext, wordNodes } from "../drawing/words_html.ts";
 import type { Model } from "../model/model.ts";
@@ -32,24 +33,53 @@ const AXIS = 26;
 const NAME = { wide: 78, narrow: 64 };
 const END = { wide: 100, narrow: 66 };
 const MOST_IN_TABLE = 200;
+const NOTE =
+  "paler: behind another request; dot: first token, filled when late; bold: outside the SLO";
 
-export class WaterfallPanel {
-  board: Board;
+export class WaterfallPanel extends Part {
   order = "slowest";
-  keyed: string;
-  verdict: HTMLParagraphElement;
-  key = h("ul", { class: "causes", "aria-label": "Shares of all time" });
-  sorts = h("div", { class: "sorts", role: "group", "aria-label": "Order of the requests" });
-  bars = h("canvas", { role: "img", "aria-label": "Bars" });
-  names = h("div", { class: "names" });
-  spacer: HTMLDivElement;
-  scroller: HTMLDivElement;
+  /** What the key shows. */
+  keyed = "";
+  verdict = h("p.verdict");
+  key = h("ul.causes", { "aria-label": "Shares of all time" });
+  sorts = h(
+    "div.sorts",
+    { role: "group", "aria-label": "Order of the requests" },
+    ...Object.entries(SORTINGS).map(([name, { words }]) =>
+      h("button", { "data-sort": name, click: () => this.sort(name) }, words),
+    ),
+  );
+  bars = h("canvas", { role: "img", "aria-label": "Bars", click: (event) => this.clicked(event) });
+  painter = new CanvasPainter(this.bars);
+  names = h("div.names");
+  spacer = h("div.spacer", this.bars, this.names);
+  scroller = h(
+    "div.rows",
+    { role: "group", "aria-label": "Requests", scroll: () => this.scroll() },
+    this.spacer,
+  );
   axis = h("canvas", { "aria-hidden": "true" });
-  why: WhySlow;
+  axisPainter = new CanvasPainter(this.axis);
+  why = new WhySlow(this.board, (step, id) => this.goTo(step, id));
   alternative = tablesBox();
-  element: HTMLElement;
-  painter: CanvasPainter;
-  axisPainter: CanvasPainter;
+  element = h(
+    "section.waterfall",
+    { "aria-label": "Where did the time go?" },
+    h("style", css),
+    this.verdict,
+    this.key,
+    h(
+      "div.columns",
+      h(
+        "div",
+        h("div.head", h("h2", "Where the time went", h("span.count", NOTE)), this.sorts),
+        this.scroller,
+        this.axis,
+      ),
+      this.why.element,
+    ),
+    this.alternative,
+  );
   model!: Model;
   /** What `times` is computed for. */
   known!: string | null;
@@ -64,54 +94,18 @@ export class WaterfallPanel {
   totals!: Record<string, number>;
 
   constructor(board: Board) {
-    this.board = board;
-    this.keyed = ""; // what the key shows
-    this.verdict = h("p", { class: "verdict" });
-    this.sorts.append(
-      ...Object.entries(SORTINGS).map(([name, { words }]) => this.sortButton(name, words)),
+    super(board);
+    board.tooltip.listen(
+      this.bars,
+      (event) => this.locate(event),
+      (place) => this.describe(place),
     );
-    this.spacer = h("div", { class: "spacer" }, this.bars, this.names);
-    this.scroller = h(
-      "div",
-      { class: "rows", role: "group", "aria-label": "Requests" },
-      this.spacer,
-    );
-    this.why = new WhySlow(board, (step, id) => this.goTo(step, id));
-    const note =
-      "paler: behind another request; dot: first token, filled when late; bold: outside the SLO";
-    const head = h(
-      "div",
-      { class: "head" },
-      h("h2", {}, "Where the time went", h("span", { class: "count" }, note)),
-      this.sorts,
-    );
-    this.element = h(
-      "section",
-      { class: "waterfall", "aria-label": "Where did the time go?" },
-      h("style", {}, css),
-      this.verdict,
-      this.key,
-      h(
-        "div",
-        { class: "columns" },
-        h("div", {}, head, this.scroller, this.axis),
-        this.why.element,
-      ),
-      this.alternative,
-    );
-    this.painter = new CanvasPainter(this.bars);
-    this.axisPainter = new CanvasPainter(this.axis);
-    this.listen();
   }
 
-  sortButton(name: string, words: string) {
-    const button = h("button", { type: "button", "data-sort": name }, words);
-    button.addEventListener("click", () => {
-      this.order = name;
-      this.scroller.scrollTop = 0;
-      this.board.render();
-    });
-    return button;
+  sort(order: string) {
+    this.order = order;
+    this.scroller.scrollTop = 0;
+    this.board.render();
   }
 
   /** Sets the model; called again when a live log has grown. */
@@ -288,10 +282,10 @@ export class WaterfallPanel {
     const items = Object.entries(this.totals).flatMap(([cause, time]) => {
       const begins = family !== familyOf(cause);
       family = familyOf(cause);
-      const title = begins ? [h("li", { class: "muted" }, family)] : [];
+      const title = begins ? [h("li.muted", family)] : [];
       return [
         ...title,
-        h("li", {}, this.swatch(cause), causeWords(cause), " ", h("b", {}, share(time, all))),
+        h("li", this.swatch(cause), causeWords(cause), " ", h("b", share(time, all))),
       ];
     });
     this.key.replaceChildren(...items);
@@ -354,28 +348,22 @@ export class WaterfallPanel {
 
   // The pointer
 
-  /** The row and the span under the pointer. */
-  locate(event: MouseEvent): { time: RequestTime | null; span: Span | null } {
-    const box = this.bars.getBoundingClientRect();
-    const { unit } = this.board;
-    const [x, y] = [(event.clientX - box.left) / unit, (event.clientY - box.top) / unit];
-    const index = Math.floor((y - TOP + this.scrolled) / this.pitch);
-    const time = this.times[index];
-    if (!time?.spans.length || y < TOP) return { time: null, span: null };
+  /** The row under the pointer and the span in it, if it has one there. */
+  locate(event: MouseEvent) {
+    const [x, y] = pointIn(this.bars, event, this.board.unit);
+    const time = this.times?.[Math.floor((y - TOP + this.scrolled) / this.pitch)];
+    if (!time?.spans.length || y < TOP) return null;
     const at = time.spans[0].start + ((x - this.left) / (this.right - this.left)) * this.longest;
     // A click may miss a narrow bar by a pixel.
     const slack = this.longest / (this.right - this.left);
     const span =
       time.spans.find(({ start, end }) => start <= at && at < end) ??
       time.spans.find(({ start, end }) => start - slack <= at && at < end + slack);
-    return { time, span: span ?? null };
+    return { time, span };
   }
 
-  describe(event: MouseEvent) {
-    const { time, span } = this.locate(event);
-    if (!time) return null;
-    const { id } = time.life;
-    const name = this.model.tag(id).text;
+  describe({ time, span }: { time: RequestTime; span: Span | undefined }) {
+    const name = this.model.tag(time.life.id).text;
     if (!span) return [`${name}: ${timeWords(time.total, this.unit)}`];
     const { cause, about, step } = span;
     const spent = timeWords(span.end - span.start, this.unit);
@@ -388,32 +376,16 @@ export class WaterfallPanel {
     return [`${name}: ${causeWords(cause)}${of}`, `${spent} in step ${step}; click to go there`];
   }
 
-  listen() {
-    const { tooltip, signal, store } = this.board;
-    const on = <K extends keyof HTMLElementEventMap>(
-      name: K,
-      handler: (event: HTMLElementEventMap[K]) => void,
-    ) => this.bars.addEventListener(name, (event) => this.times && handler(event), { signal });
-    on("pointermove", (event) => {
-      const { time, span } = this.locate(event);
-      this.bars.style.cursor = time ? "pointer" : "";
-      tooltip.show(event, span || time ? () => this.describe(event) : null);
-    });
-    on("pointerleave", () => tooltip.hide());
-    on("click", (event) => {
-      const { time, span } = this.locate(event);
-      if (span && time) this.goTo(span.step, time.life.id);
-      else if (time) store.set({ selected: time.life.id });
-    });
-    this.scroller.addEventListener(
-      "scroll",
-      () => {
-        if (!this.times) return;
-        this.draw();
-        this.writeNames(contextOf(this.board));
-      },
-      { signal },
-    );
+  clicked(event: MouseEvent) {
+    const place = this.locate(event);
+    if (place?.span) this.goTo(place.span.step, place.time.life.id);
+    else if (place) this.board.select(place.time.life.id);
+  }
+
+  scroll() {
+    if (!this.times) return;
+    this.draw();
+    this.writeNames(contextOf(this.board));
   }
 
   /** Leaves the waterfall for a step and its decision. */

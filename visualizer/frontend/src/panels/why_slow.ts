@@ -1,6 +1,7 @@
 /** Why one request was slow: a sentence, its bar, and a row per cause. The rows add up to the total. */
 
 import type { Board } from "../board/board.ts";
+import { Part } from "../board/part.ts";
 import { patchChildren } from "../board/patch_children.ts";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
 import { closest, h } from "../drawing/html.ts";
@@ -25,50 +26,45 @@ const HIGH = 30;
 const TOP = 14;
 const STEPS = 4; // that are linked; of more, the first and the number
 
-export class WhySlow {
-  board: Board;
+export class WhySlow extends Part {
+  /** Opens a step. */
   goTo: (step: number, request: number) => void;
-  title = h("h2", {});
-  words = h("p", { class: "headline" });
+  title = h("h2");
+  words = h("p.headline");
   bar = h("canvas", { "aria-hidden": "true" });
-  body = h("tbody", {});
-  helped = h("p", { class: "helped" });
-  missed = h("p", { class: "helped missed" });
-  sum = h("p", { class: "note muted" });
-  element: HTMLDivElement;
-  painter: CanvasPainter;
+  painter = new CanvasPainter(this.bar);
+  body = h("tbody", { click: (event) => this.clicked(event) });
+  helped = h("p.helped");
+  missed = h("p.helped.missed");
+  sum = h("p.note.muted");
+  element = h(
+    "div.why",
+    this.title,
+    this.words,
+    this.bar,
+    h(
+      "table",
+      h(
+        "thead.for-screen-readers",
+        h("tr", ...["time", "cause", "source"].map((one) => h("th", { scope: "col" }, one))),
+      ),
+      this.body,
+    ),
+    this.helped,
+    this.missed,
+    this.sum,
+  );
   /** The request that is explained. */
   id!: number;
 
-  /** `goTo` opens a step. */
   constructor(board: Board, goTo: (step: number, request: number) => void) {
-    this.board = board;
+    super(board);
     this.goTo = goTo;
-    this.element = h(
-      "div",
-      { class: "why" },
-      this.title,
-      this.words,
-      this.bar,
-      h(
-        "table",
-        {},
-        h(
-          "thead",
-          { class: "for-screen-readers" },
-          h("tr", {}, ...["time", "cause", "source"].map((one) => h("th", { scope: "col" }, one))),
-        ),
-        this.body,
-      ),
-      this.helped,
-      this.missed,
-      this.sum,
-    );
-    this.painter = new CanvasPainter(this.bar);
-    this.body.addEventListener("click", (event) => {
-      const step = closest(event, "[data-step]")?.dataset.step;
-      if (step) this.goTo(Number(step), this.id);
-    });
+  }
+
+  clicked(event: Event) {
+    const step = closest(event, "[data-step]")?.dataset.step;
+    if (step) this.goTo(Number(step), this.id);
   }
 
   write(time: RequestTime | undefined, context: WaterfallContext, late: Late) {
@@ -93,7 +89,7 @@ export class WhySlow {
     const help = helped(time);
     this.helped.hidden = !help.length;
     patchChildren(this.helped, [
-      h("strong", {}, "What would have helped "),
+      h("strong", "What would have helped "),
       ...wordNodes(help, context),
       ". ",
       levelDot("inferred"),
@@ -102,7 +98,7 @@ export class WhySlow {
     const total = timeWords(time.total, unit);
     patchChildren(this.sum, [
       ...LEVELS.flatMap((one) => [levelDot(one), ` ${SOURCES[one]}  `]),
-      h("br", {}),
+      h("br"),
       `The times above add up to ${total}. Click a part of a bar to go to its step.`,
     ]);
   }
@@ -117,7 +113,7 @@ export class WhySlow {
     ]);
     const isMiss = answer.kind !== "whole" && answer.kind !== "waiting";
     const title = isMiss ? "Why did it miss the cache? " : "What it found in the cache ";
-    patchChildren(this.missed, [h("strong", {}, title), ...sentences, levelDot(answer.mark)]);
+    patchChildren(this.missed, [h("strong", title), ...sentences, levelDot(answer.mark)]);
     this.missed.dataset.kind = answer.kind;
   }
 
@@ -158,19 +154,18 @@ function rowOf(row: CauseRow, time: RequestTime, context: WaterfallContext, unit
 function tr(time: string, words: (Node | string)[], source: Knowledge) {
   return h(
     "tr",
-    {},
     h("th", { scope: "row" }, time),
-    h("td", {}, ...words),
-    h("td", { class: "from" }, levelDot(source)),
+    h("td", ...words),
+    h("td.from", levelDot(source)),
   );
 }
 
 /** "steps 21, 29, 36", each a button; of many, the first and how many there are. */
 function stepLinks(steps: number[]) {
   const link = (step: number, words: string, label?: string) =>
-    h("button", { type: "button", class: "step", "data-step": step, "aria-label": label }, words);
+    h("button.step", { "data-step": step, "aria-label": label }, words);
   if (steps.length > STEPS) return [link(steps[0], `${steps.length} steps from ${steps[0]}`)];
   const links = steps.map((step) => link(step, String(step), `step ${step}`));
   const apart = links.flatMap((one, index) => (index ? [", ", one] : [one]));
-  return [h("span", { class: "muted" }, steps.length > 1 ? "steps " : "step ", ...apart)];
+  return [h("span.muted", steps.length > 1 ? "steps " : "step ", ...apart)];
 }

@@ -6,13 +6,14 @@
  */
 
 import { Board } from "../board/board.ts";
-import { buildSheet, type Sheet, spansOf } from "../board/sheet.ts";
+import css from "../board/pages.css";
+import { Shell } from "../board/shell.ts";
 import { View } from "../board/view.ts";
 import { closest, focused, h } from "../drawing/html.ts";
-import { chip, wordNodes } from "../drawing/words_html.ts";
+import { chip, spansOf, wordNodes } from "../drawing/words_html.ts";
 import type { WidgetModel } from "../host/kernel_sync.ts";
 import { fromBase64 } from "../host/log_bytes.ts";
-import { type Load, modelOf, type Widget } from "../host/notebook.ts";
+import { hear, type Load, modelOf, type Widget } from "../host/notebook.ts";
 import { saveWith } from "../host/saved_state.ts";
 
 /** requests are numbers */
@@ -47,22 +48,20 @@ export const predictionInNotebook =
     await page.follow();
   };
 
-class PredictionPage {
+class PredictionPage extends Shell {
   traits: WidgetModel;
   load: Load;
-  signal: AbortSignal;
-  sheet: Sheet;
-  progress = h("p", { class: "place" });
-  form = h("form", { class: "ask" });
-  said = h("div", { class: "said", role: "status" });
-  boards = h("div", { class: "so-far" });
+  progress = h("p.place");
+  form = h("form.ask", { submit: (event) => this.submit(event) });
+  said = h("div.said", { role: "status" });
+  boards = h("div.so-far");
   /** The update that is due. */
   following: Promise<unknown> | null = null;
-  acted: boolean;
-  stateShown: string;
+  /** Whether the reader has pressed a button. */
+  acted = false;
+  stateShown = "";
   log!: string;
   number!: number;
-  shown?: AbortController;
   board!: Board;
   asked?: number;
 
@@ -70,25 +69,12 @@ class PredictionPage {
     host: HTMLElement,
     { traits, load, signal }: { traits: WidgetModel; load: Load; signal: AbortSignal },
   ) {
+    super(host, { signal }, { name: ".predict", label: "What comes next?", css });
     this.traits = traits;
     this.load = load;
-    this.signal = signal;
-    this.sheet = buildSheet(host, {
-      name: "predict",
-      label: "What comes next?",
-      signal,
-      onTheme: () => this.write(),
-    });
-    this.sheet.root.append(this.progress, this.form, this.said, this.boards);
-    this.acted = false; // whether the reader has pressed a button
-    this.stateShown = "";
-    this.form.addEventListener("submit", (event) => this.submit(event), { signal });
-    this.sheet.root.addEventListener("click", (event) => this.clicked(event), { signal });
-    const heard = () => this.follow();
-    for (const name of ["question", "verdict", "log", "score"]) {
-      traits.on(`change:${name}`, heard);
-      signal.addEventListener("abort", () => traits.off(`change:${name}`, heard));
-    }
+    this.root.append(this.progress, this.form, this.said, this.boards);
+    for (const name of ["question", "verdict", "log", "score"])
+      hear(traits, `change:${name}`, () => this.follow(), signal);
   }
 
   get question(): Question {
@@ -127,11 +113,8 @@ class PredictionPage {
     // A board would show what the selected request finds in the cache, which is the answer.
     const secret = kind === "hit" && !answer ? about : null;
     this.boards.style.minHeight = `${this.boards.clientHeight}px`;
-    this.shown?.abort();
-    const shown = (this.shown = new AbortController());
-    this.signal.addEventListener("abort", () => shown.abort());
     this.board = new Board(this.boards, {
-      signal: shown.signal,
+      signal: this.endInside(),
       view: withoutSelecting(secret, new View()),
       linkOf: () => "",
       onChange: () => this.writeVerdict(),
@@ -150,13 +133,18 @@ class PredictionPage {
     return {
       model,
       frame: model.frame(view.store.step),
-      theme: this.sheet.theme,
+      theme: this.theme,
       selected: view.store.selected,
     };
   }
 
   nodes(words: Words) {
     return wordNodes(spansOf(words, this.board.view.model), this.context());
+  }
+
+  /** For another width or theme. */
+  render() {
+    if (this.root.dataset.ready === "true" && this.board.model) this.write();
   }
 
   write() {
@@ -174,7 +162,7 @@ class PredictionPage {
     if (state === "asking" && this.asked !== number) this.ask(question);
     else if (state === "asking") this.repaint();
     this.writeVerdict();
-    const { root } = this.sheet;
+    const { root } = this;
     Object.assign(root.dataset, { state, number, of, score, ready: "true" });
     root.dataset.right = `${verdict.right ?? ""}`;
     const wasAnswering = root.contains(focused(root)) || this.acted;
@@ -189,7 +177,7 @@ class PredictionPage {
   ask({ number, words, form, choices, texts, unit }: Question) {
     this.asked = number;
     this.said.replaceChildren();
-    const legend = h("legend", { class: "sentence" }, ...this.nodes(words));
+    const legend = h("legend.sentence", ...this.nodes(words));
     const fields = {
       requests: () => choices.map((id) => this.choice("checkbox", id, this.nameOf(id))),
       prefixes: () => choices.map((id, i) => this.choice("checkbox", id, texts[i])),
@@ -197,29 +185,26 @@ class PredictionPage {
       number: () => [
         h(
           "label",
-          {},
           h("input", { type: "number", name: "answer", min: 0, required: true }),
           ` ${unit}`,
         ),
       ],
     }[form]();
     const none = form === "requests" || form === "prefixes";
-    const hint = none
-      ? h("p", { class: "note muted" }, "Choose all that apply; none is possible.")
-      : null;
+    const hint = none ? h("p.note.muted", "Choose all that apply; none is possible.") : null;
     const box = h("div", { class: `choices ${form}` }, ...fields);
-    const button = h("button", { type: "submit", class: "go" }, "Submit");
-    this.form.replaceChildren(h("fieldset", {}, legend, box, hint), button);
+    const button = h("button.go", { type: "submit" }, "Submit");
+    this.form.replaceChildren(h("fieldset", legend, box, hint), button);
   }
 
   choice(type: "checkbox" | "radio", value: number, words: string | Node) {
     const required = type === "radio";
-    return h("label", {}, h("input", { type, name: "answer", value, required }), " ", words);
+    return h("label", h("input", { type, name: "answer", value, required }), " ", words);
   }
 
   /** A request's name in a label; a button would take the click. */
   nameOf(id: number) {
-    const name = h("span", { class: "chip", "data-name": id });
+    const name = h("span.chip", { "data-name": id });
     name.append(...chip(id, this.context()).childNodes);
     return name;
   }
@@ -271,13 +256,11 @@ class PredictionPage {
     if (!this.board?.view.model && of) return;
     if (!of) {
       this.said.replaceChildren(
-        h("p", {}, "There are no questions: this log has no decision that could be predicted."),
+        h("p", "There are no questions: this log has no decision that could be predicted."),
       );
     } else if (number >= of) {
       const score = `${this.traits.get("score")} of ${of} right.`;
-      this.said.replaceChildren(
-        h("p", { class: "sentence" }, h("strong", {}, score), " This is the whole log."),
-      );
+      this.said.replaceChildren(h("p.sentence", h("strong", score), " This is the whole log."));
     } else if (right !== undefined) this.reveal(right, words, why, number + 1 < of);
   }
 
@@ -288,14 +271,12 @@ class PredictionPage {
 
   reveal(right: boolean, words: Words, why: Words[], more: boolean) {
     const known = this.goButton;
-    const go =
-      known ??
-      h("button", { type: "button", class: "go" }, more ? "Next question" : "Show the whole log");
+    const go = known ?? h("button.go", more ? "Next question" : "Show the whole log");
     const lead = right ? "Right: " : "Wrong. The answer is ";
     const texts = [
-      h("p", { class: "muted" }, ...this.nodes(this.question.words)),
-      h("p", { class: "sentence" }, h("strong", {}, lead), ...this.nodes(words), "."),
-      ...why.map((line) => h("p", {}, ...this.nodes(line))),
+      h("p.muted", ...this.nodes(this.question.words)),
+      h("p.sentence", h("strong", lead), ...this.nodes(words), "."),
+      ...why.map((line) => h("p", ...this.nodes(line))),
     ];
     for (const old of this.said.querySelectorAll("p")) old.remove();
     this.said.prepend(...texts);

@@ -51,7 +51,7 @@ function boardIn(
     } catch (error) {
       if (signal.aborted) return;
       const why = error instanceof Error ? error.message : error;
-      host.append(h("p", { class: "note", role: "alert" }, `The board cannot be drawn: ${why}`));
+      host.append(h("p.note", { role: "alert" }, `The board cannot be drawn: ${why}`));
     }
   };
   const near = new IntersectionObserver(
@@ -120,12 +120,12 @@ export class OutputArea {
       case "text":
         return [h("pre", { "data-stream": output.stream }, output.text ?? "")];
       case "html": {
-        const box = h("div", { class: "html" });
+        const box = h("div.html");
         box.innerHTML = output.html ?? ""; // from the reader's own run
         return [box];
       }
       case "board": {
-        const host = h("div", { class: "board" });
+        const host = h("div.board");
         boardIn(host, output, this.drawn.signal);
         return [host];
       }
@@ -149,11 +149,9 @@ export class OutputArea {
 const storedFigure = (src: string) =>
   h(
     "figure",
-    {},
     h("img", { src: urlOf(src), alt: "", loading: "lazy" }),
     h(
-      "figcaption",
-      { class: "note" },
+      "figcaption.note",
       "Plotly drew this picture when the lesson was written. It does not follow your changes here.",
     ),
   );
@@ -161,15 +159,15 @@ const storedFigure = (src: string) =>
 function progress({ words, unit, done = 0, total }: Output) {
   const said = [words, total ? `${done} of ${total}` : `${done}`, unit].filter(Boolean).join(" ");
   const bar = total ? h("progress", { max: total, value: done, "aria-label": said }) : null;
-  return h("p", { class: "progress note" }, bar, ` ${said}`);
+  return h("p.progress.note", bar, ` ${said}`);
 }
 
 function drawError({ name, message, trace, line }: Output) {
   const where = line ? `Line ${line}: ` : "";
   return h(
-    "div",
-    { class: "error", role: "alert" },
-    h("p", {}, h("strong", {}, `${where}${name}`), message ? `: ${message}` : ""),
-    h("details", {}, h("summary", {}, "Traceback"), h("pre", {}, trace ?? "")),
+    "div.error",
+    { role: "alert" },
+    h("p", h("strong", `${where}${name}`), message ? `: ${message}` : ""),
+    h("details", h("summary", "Traceback"), h("pre", trace ?? "")),
   );
 }

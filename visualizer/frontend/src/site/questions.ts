@@ -80,7 +80,7 @@ export class Questions {
     const reply = this.replies[key];
     if (guess === null || !reply) return place.replaceChildren();
     const lines = guess === SKIPPED ? reply.unanswered : reply.replies[guess];
-    place.replaceChildren(...lines.map((line) => h("p", {}, line)));
+    place.replaceChildren(...lines.map((line) => h("p", line)));
   }
 }
 
