@@ -105,7 +105,7 @@ class BackgroundServer:
             timeout.cancel()
         said = self.output().strip() or "the server exited without a message"
         if late.is_set():
-            said = f"the server did not start within {START_SECONDS:.0f} s. Its last words: {said}"
+            said = f"the server did not start within {START_SECONDS:.0f} s. Its last output: {said}"
         raise ServerError(said)
 
 

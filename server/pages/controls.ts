@@ -3,9 +3,9 @@
  * together. The feed's status says what the engine does, so the page does not poll.
  */
 
-import type { ServerStatus } from "../../visualizer/frontend/src/live/live.ts";
+import { type ServerStatus, setText } from "../../visualizer/frontend/src/live/live.ts";
 import type { Model } from "../../visualizer/frontend/src/model/index.ts";
-import { byId, type Send, setText } from "./page.ts";
+import { byId, type Send } from "./page.ts";
 import { restartWords } from "./restart.ts";
 
 /** What the controls read of a live board. */

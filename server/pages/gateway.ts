@@ -5,8 +5,9 @@
 
 import type { LiveCluster } from "../../visualizer/frontend/src/cluster/live_cluster.ts";
 import { watchCluster } from "../../visualizer/frontend/src/cluster/watch_cluster.ts";
+import { setText } from "../../visualizer/frontend/src/live/live.ts";
 import { Controls } from "./controls.ts";
-import { ask, askForKey, byId, headers, posting, setText } from "./page.ts";
+import { ask, askForKey, byId, headers, posting } from "./page.ts";
 import { Prompts } from "./prompts.ts";
 import type { Stream } from "./stream.ts";
 import { showSuggestions } from "./suggestions.ts";

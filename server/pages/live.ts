@@ -7,7 +7,7 @@
  * `--model auto`, `/?model=NAME` shows one model; without a name, the first.
  */
 
-import type { ServerStatus } from "../../visualizer/frontend/src/live/live.ts";
+import { type ServerStatus, setText } from "../../visualizer/frontend/src/live/live.ts";
 import type { LiveBoard } from "../../visualizer/frontend/src/live/live_board.ts";
 import { OwnRequest } from "../../visualizer/frontend/src/live/own_request.ts";
 import { ProjectorView } from "../../visualizer/frontend/src/live/projector.ts";
@@ -15,7 +15,7 @@ import { watch } from "../../visualizer/frontend/src/live/watch.ts";
 import type { Model } from "../../visualizer/frontend/src/model/index.ts";
 import { Controls } from "./controls.ts";
 import { JoinCard } from "./join.ts";
-import { ask, askForKey, byId, headers, posting, type Send, setText } from "./page.ts";
+import { ask, askForKey, byId, headers, posting, type Send } from "./page.ts";
 import { Prompts } from "./prompts.ts";
 import { Comparison, Restart } from "./restart.ts";
 import { showSuggestions } from "./suggestions.ts";

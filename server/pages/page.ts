@@ -1,7 +1,5 @@
 /** What the scripts of both live pages share: elements by id, the key that the user enters, and requests to the server. */
 
-import { setText } from "../../visualizer/frontend/src/live/live.ts";
-
 const KEY = "underglass key";
 
 /** Posts a command of the teacher's and returns the answer, or null after an error. */
@@ -10,8 +8,6 @@ export type Send = (verb: string, body?: object) => Promise<unknown>;
 /** An element of the page's markup. */
 export const byId = <T extends HTMLElement = HTMLElement>(id: string) =>
   document.getElementById(id) as T;
-
-export { setText };
 
 export function headers(): Record<string, string> {
   const key = sessionStorage.getItem(KEY);

@@ -5,9 +5,9 @@
 
 import type { Facts } from "../../visualizer/frontend/src/compare/compare.ts";
 import { mount } from "../../visualizer/frontend/src/host/widget.ts";
-import type { ServerStatus } from "../../visualizer/frontend/src/live/live.ts";
+import { type ServerStatus, setText } from "../../visualizer/frontend/src/live/live.ts";
 import type { LiveBoard } from "../../visualizer/frontend/src/live/live_board.ts";
-import { byId, type Send, setText } from "./page.ts";
+import { byId, type Send } from "./page.ts";
 
 export class Restart {
   #live: LiveBoard | null = null;

@@ -9,11 +9,10 @@
 import { h } from "../../visualizer/frontend/src/drawing/html.ts";
 import { paintSwatch } from "../../visualizer/frontend/src/drawing/marks.ts";
 import type { Theme } from "../../visualizer/frontend/src/drawing/palette.ts";
-import type { ServerStatus } from "../../visualizer/frontend/src/live/live.ts";
+import { type ServerStatus, setText } from "../../visualizer/frontend/src/live/live.ts";
 import { createParser } from "../../visualizer/frontend/src/live/live_feed.ts";
 import { duration } from "../../visualizer/frontend/src/model/duration.ts";
 import type { Model } from "../../visualizer/frontend/src/model/index.ts";
-import { setText } from "./page.ts";
 
 /** What a prompt reads of a live board. */
 export interface Live {
