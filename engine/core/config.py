@@ -329,7 +329,7 @@ def _in_words(kind: Any, *, many: bool = False) -> str:
     parts = get_args(kind)
     match get_origin(kind) or kind:
         case origin if origin in (Union, UnionType):
-            return " or ".join(_in_words(one, many=many) for one in parts)
+            return _or(word for one in parts for word in _alternatives(one, many))
         case origin if origin is Literal:
             return _any_of(parts)
         case origin if origin is dict:
@@ -365,7 +365,19 @@ def _bounds(meta: Meta) -> str:
     return "" if meta.ge is None else f" of at least {meta.ge:g}"
 
 
+def _alternatives(kind: Any, many: bool) -> Iterable[str]:
+    """Return what a part of a union allows, so that all of it is one list of words."""
+    if get_origin(kind) is Literal:
+        return (f'"{name}"' for name in get_args(kind))
+    return ("True", "False") if kind is bool else (_in_words(kind, many=many),)
+
+
 def _any_of(names: Iterable[str]) -> str:
     """Return '"a", "b" or "c"'."""
-    *others, last = (f'"{name}"' for name in names)
+    return _or(f'"{name}"' for name in names)
+
+
+def _or(words: Iterable[str]) -> str:
+    """Return "one, two or three"."""
+    *others, last = words
     return f"{', '.join(others)} or {last}"
