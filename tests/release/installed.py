@@ -220,7 +220,7 @@ def main() -> None:
     parser.add_argument("--all", action="store_true", help="check what the extras add only")
     parser.add_argument("--reuse", type=Path, help="take other packages from this environment")
     options = parser.parse_args()
-    [wheel] = options.dist.resolve().glob("*.whl")
+    wheel = max(options.dist.resolve().glob("*.whl"), key=lambda path: path.stat().st_mtime)
     for file in sorted(options.dist.iterdir()):
         print(f"{file.name:50}{file.stat().st_size / MEGABYTE:8.2f} MB")
     if not options.all:
