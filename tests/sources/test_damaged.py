@@ -8,8 +8,8 @@ import pytest
 from engine.core.log import LogError
 from engine.core.log.vocabulary import KEYFRAME_SCHEMA_VERSION
 from tests.facts import raises_naming
-from visualizer.sources import hash_memory, read_source
-from visualizer.sources.hash_memory import HashMemory, Owner
+from visualizer.sources import hash_numbers, read_source
+from visualizer.sources.hash_numbers import HashNumbers
 
 DEEP = "[" * 100_000 + "]" * 100_000
 KEYFRAME = {
@@ -42,13 +42,7 @@ def test_settings_that_are_no_map_are_named() -> None:
 
 
 def test_hashes_of_evicted_blocks_are_forgotten_at_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hash_memory, "MOST_EVICTED", 10)
-    memory, numbers = HashMemory(2), list[int]()
-    memory.owners[1] = Owner()
-    for turn in range(100):
-        memory.allocate(1, [0])
-        memory.store(1, 0, [f"h{turn}"])
-        numbers += memory.nodes
-        memory.release(1)
-    assert numbers == list(range(1, 101))
-    assert len(memory._numbers) < 15
+    monkeypatch.setattr(hash_numbers, "MOST_EVICTED", 10)
+    numbers = HashNumbers()
+    assert [numbers.of(f"h{turn}", {turn: None}) for turn in range(100)] == list(range(1, 101))
+    assert len(numbers._numbers) < 15

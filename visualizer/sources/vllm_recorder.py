@@ -1,25 +1,32 @@
 """Read recordings of vLLM by `underglass_vllm`: requests, steps, blocks, the queue and why it waits.
 
 Each line becomes the events that our own engine logs with its hash cache. `vllm_lines.py` defines the
-lines, `hash_memory.py` follows the blocks, and `vllm_saved.py` reads the state at the start of a
-rotated file. If the number of free blocks ever differs from vLLM's count, an `events_missing` event
-says so once.
+lines, and `vllm_saved.py` reads the state at the start of a rotated file. vLLM keeps cached and free
+blocks in one queue: a cached block is evicted when it is allocated again. In our log, an eviction
+event precedes the allocation.
+
+The translator folds the events that it returns, so the state shows a line that contradicts earlier
+lines. If the number of free blocks ever differs from vLLM's count, an `events_missing` event says so
+once.
 """
 
 import codecs
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from engine.core.config import EngineConfig
 from engine.core.log import vocabulary as v
+from engine.core.log.fold import State
 from engine.core.log.log import NOT_JSON
+from engine.core.log.state import ROOT
 from engine.simulation.facts import FACTS, Fact, Knowledge
 from visualizer.sources import vllm_lines as lines
-from visualizer.sources.hash_memory import HashMemory, Owner
+from visualizer.sources.hash_numbers import HashNumbers
 from visualizer.sources.reader import Reader, SourceError, Translator, foreign_start
-from visualizer.sources.vllm_saved import put_cached, saved_state
+from visualizer.sources.vllm_saved import saved_state
 
 _NOT_RECORDED: tuple[Fact, ...] = ("probabilities",)
 _REASONS: dict[str, v.FinishReason] = {"stop": "stop", "length": "length", "abort": "abort"}
@@ -46,13 +53,18 @@ def _facts(tokens: bool) -> dict[Fact, Knowledge]:
     return {fact: "unknown" if fact in unknown else "recorded" for fact in FACTS}
 
 
+@dataclass
 class _Request:
-    """The translator's state of an unfinished request."""
+    """What the state does not have of an unfinished request.
 
-    def __init__(self, hashes: list[str], preemptions: int = 0) -> None:
-        self.hashes = hashes
-        self.preemptions = preemptions
-        self.decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+    stored  how many blocks of its table are cached
+    """
+
+    hashes: list[str]
+    stored: int = 0
+    decoder: codecs.IncrementalDecoder = field(
+        default_factory=lambda: codecs.getincrementaldecoder("utf-8")(errors="replace")
+    )
 
 
 class VllmTranslator(Translator):
@@ -60,9 +72,9 @@ class VllmTranslator(Translator):
 
     def __init__(self) -> None:
         self._header: lines.Header | None = None
-        self._memory = HashMemory(0)
+        self._state = State()
+        self._numbers = HashNumbers()
         self._requests: dict[int, _Request] = {}
-        self._running: dict[int, None] = {}
         self._in_flight: dict[int, tuple[int, int, list[lines.Row]]] = {}  # by step
         self._pieces: dict[int, bytes] = {}
         self._differs = False
@@ -86,6 +98,14 @@ class VllmTranslator(Translator):
             raise SourceError(f"the line contradicts the earlier lines: {why}") from error
 
     def _translate(self, line: lines.Line) -> Iterator[v.Event]:
+        """Yield the events of a line, each after the state has folded it."""
+        for event in self._events(line):
+            self._state.apply(event)
+            yield event
+        if isinstance(line, lines.Step | lines.Done | lines.Between):
+            yield from self._check(line)
+
+    def _events(self, line: lines.Line) -> Iterator[v.Event]:
         match line:
             case lines.Header():
                 self._add_pieces(line)
@@ -98,10 +118,8 @@ class VllmTranslator(Translator):
                 yield from self._schedule(line)
             case lines.Done():
                 yield from self._finish_step(line)
-                yield from self._check(line)
             case lines.Between():
                 yield from self._ops(line.ops)
-                yield from self._check(line)
 
     def _add_pieces(self, line: lines.Header | lines.Pieces) -> None:
         self._pieces |= {
@@ -115,9 +133,7 @@ class VllmTranslator(Translator):
                 f"version must be {lines.VERSION}, got {header.version}: open the recording with the "
                 "version of Underglass that the recorder came with"
             )
-        self._header, given = header, header.settings
-        self._memory = HashMemory(given.num_blocks)
-        settings = _settings(given)
+        self._header, settings = header, _settings(header.settings)
         start = foreign_start(
             header.engine,
             f"underglass-vllm {header.version}",
@@ -132,7 +148,6 @@ class VllmTranslator(Translator):
         if line.request in self._requests:
             raise ValueError(f"request {line.request} arrives twice")
         self._requests[line.request] = _Request(line.hashes)
-        self._memory.owners[line.request] = Owner()
         prompt, texts = self._tokens(line.request, line.prompt)
         return v.RequestArrived(
             line.request,
@@ -151,7 +166,7 @@ class VllmTranslator(Translator):
         yield v.StepStarted(line.step)
         yield from self._ops(line.ops)
         for row in line.rows:
-            if row.request not in self._running:
+            if row.request not in self._state.running:
                 raise ValueError(f"request {row.request} is scheduled, but it is not in the batch")
         rows = [
             v.ScheduledRow(row.request, row.start, row.count, lines.known_ids(row.drafts))
@@ -165,7 +180,6 @@ class VllmTranslator(Translator):
             blocked = v.Blocked(head.request, head.reason, line.waiting - 1, head.need, head.have)
         yield v.StepScheduled(rows, self._skipped(line), blocked)
         self._in_flight[line.step] = (line.t, line.t + line.took, line.rows)
-        yield from self._check(line)
 
     def _skipped(self, line: lines.Step) -> list[tuple[int, str]]:
         """Return the running requests that got no tokens, and why."""
@@ -178,7 +192,7 @@ class VllmTranslator(Translator):
             reason = "after_preemption"
         else:  # the request's last token is still being computed
             reason = "awaits_token"
-        return [(request, reason) for request in self._running if request not in computing]
+        return [(request, reason) for request in self._state.running if request not in computing]
 
     def _finish_step(self, line: lines.Done) -> Iterator[v.Event]:
         if line.step not in self._in_flight:
@@ -197,40 +211,74 @@ class VllmTranslator(Translator):
         yield from self._ops(line.ops)
 
     def _ops(self, ops: list[lines.Op]) -> Iterator[v.Event]:
-        memory = self._memory
+        state = self._state
         for op in ops:
             if isinstance(op, lines.Clear):
-                yield from memory.clear()
+                children_first = sorted(state.node_of, key=lambda block: -state.node_of[block])
+                yield from (self._evicted(block, -1, "cleared") for block in children_first)
                 continue
             request = self._known_request(op.request)
             match op:
                 case lines.Admit():
-                    if op.request in self._running:
-                        raise ValueError(f"request {op.request} is admitted twice")
-                    self._running[op.request] = None
-                    node = memory.attach(op.request, op.cached)
-                    yield v.Admitted(op.request, node, op.cached, request.preemptions > 0, [])
-                    yield from memory.allocate(op.request, op.new)
+                    if op.request not in state.waiting:
+                        raise ValueError(f"request {op.request} is admitted, but it does not wait")
+                    if missing := [one for one in op.cached if one not in state.node_of]:
+                        raise ValueError(f"block {missing[0]} is not cached")
+                    node = state.node_of[op.cached[-1]] if op.cached else ROOT
+                    resumed = state.requests[op.request].preemptions > 0
+                    request.stored = len(op.cached)
+                    yield v.Admitted(op.request, node, op.cached, resumed, [])
+                    yield from self._allocated(op.request, op.new)
                 case lines.Grow():
-                    yield from memory.allocate(op.request, op.new)
+                    yield from self._allocated(op.request, op.new)
                 case lines.Store():
                     request.hashes += op.hashes
-                    hashes = request.hashes[op.first : op.first + op.count]
-                    yield memory.store(op.request, op.first, hashes)
+                    yield self._stored(op, request)
                 case lines.Preempt():
-                    if op.request not in self._running:
+                    if op.request not in state.running:
                         raise ValueError(f"request {op.request} is preempted, but it does not run")
-                    del self._running[op.request]
-                    memory.release(op.request)
-                    request.preemptions += 1
+                    request.stored = 0
                     yield v.Preempted(op.request, op.needed_by, 0)
                 case lines.Finish():
-                    self._running.pop(op.request, None)
-                    memory.release(op.request)
-                    del self._requests[op.request], memory.owners[op.request]
+                    del self._requests[op.request]
                     reason = _REASONS.get(op.reason, "error")
                     message = "" if reason == op.reason else op.reason
                     yield v.RequestFinished(op.request, reason, message)
+
+    def _allocated(self, request: int, blocks: list[int]) -> Iterator[v.Event]:
+        """Yield the allocation of blocks, after the evictions of those that are cached."""
+        for block in blocks:
+            if block in self._state.node_of:
+                yield self._evicted(block, request, "room")
+        if blocks:
+            yield v.BlocksAllocated(request, blocks)
+
+    def _evicted(self, block: int, needed_by: int, reason: v.EvictionReason) -> v.Event:
+        if block not in self._state.queue:
+            raise ValueError(f"block {block} is evicted while a request uses it")
+        return v.BlockEvicted(self._state.node_of[block], block, needed_by, reason)
+
+    def _stored(self, op: lines.Store, request: _Request) -> v.Event:
+        """Return the event that caches blocks, as further copies of hashes that are cached already."""
+        state, end = self._state, op.first + op.count
+        blocks = state.requests[op.request].block_table[op.first : end]
+        hashes = request.hashes[op.first : end]
+        if op.first != request.stored or len(blocks) != len(hashes) or not hashes:
+            raise ValueError(
+                f"request {op.request} stores {len(hashes)} blocks from index {op.first} of its table, "
+                f"but {len(blocks)} are there, and {request.stored} are stored"
+            )
+        request.stored = end
+        nodes = [self._numbers.of(hash_, state.nodes) for hash_ in hashes]
+        parent = state.requests[op.request].last_node
+        for block, node, above in zip(blocks, nodes, [parent, *nodes], strict=False):
+            if block in state.node_of:
+                raise ValueError(f"block {block} is stored, but is cached already")
+            if node in state.nodes and state.nodes[node].parent != above:
+                raise ValueError(
+                    f"block {block} follows a different prefix than the copies of its hash"
+                )
+        return v.BlocksStored(op.request, parent, nodes, blocks)
 
     def _known_request(self, request: int) -> _Request:
         if request not in self._requests:
@@ -247,26 +295,22 @@ class VllmTranslator(Translator):
 
     def _check(self, line: lines.Step | lines.Done | lines.Between) -> Iterator[v.Event]:
         """Compare the number of free blocks with vLLM's count. Report only the first difference."""
-        if self._memory.free != line.free and not self._differs:
+        free = len(self._state.free) + len(self._state.queue)
+        if free != line.free and not self._differs:
             self._differs = True
             yield v.EventsMissing(
                 0,
                 f"vLLM has {line.free} free blocks, but the recording accounts for "
-                f"{self._memory.free}: blocks and tables are uncertain from here on",
+                f"{free}: blocks and tables are uncertain from here on",
                 {"at": line.t},
             )
 
     def _restore(self, saved: lines.Saved, start: v.RunStarted) -> v.Event:
         """Return the state at the start of a rotated recording's later file, as a keyframe."""
-        memory = self._memory
-        put_cached(memory, saved)
         for one in saved.requests:
-            self._requests[one.request] = _Request(one.hashes, one.preemptions)
-            owner = Owner(one.table, [memory.node_at(hash_) for hash_ in one.hashes[: one.stored]])
-            memory.owners[one.request] = memory.restore(owner)
-        self._running = dict.fromkeys(saved.running)
+            self._requests[one.request] = _Request(one.hashes, one.stored)
         self._in_flight = {step: (saved.t, saved.t, rows) for step, rows in saved.in_flight}
-        return v.Keyframe(0, saved_state(saved, memory, self._tokens, start))
+        return v.Keyframe(0, saved_state(saved, self._numbers, self._tokens, start))
 
 
 VLLM_RECORDER = Reader(

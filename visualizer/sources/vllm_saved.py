@@ -3,30 +3,31 @@
 from collections.abc import Callable
 
 from engine.core.log import vocabulary as v
-from visualizer.sources.hash_memory import HashMemory
+from engine.core.log.state import ROOT
+from visualizer.sources.hash_numbers import HashNumbers
 from visualizer.sources.vllm_lines import Saved, Tokens, known_ids
 
 
 def saved_state(
     saved: Saved,
-    memory: HashMemory,
+    numbers: HashNumbers,
     read: Callable[[int, Tokens], tuple[list[int], list[str]]],
     start: v.RunStarted,
 ) -> v.KeyframeState:
-    """Return the state for a keyframe. `memory` must already have the saved tables and cached blocks.
+    """Return the state for a keyframe, whose nodes get their numbers from `numbers`.
 
     read   returns the ids and the texts of a request's tokens
     start  the beginning of the run, of which the state has the settings
     """
     size = start.settings["block_size"]
-    nodes = {id_: _node(id_, one.parent, one.blocks, size) for id_, one in memory.nodes.items()}
+    nodes = _nodes(saved, numbers, size)
     requests: list[v.RequestState] = []
     for one in sorted(saved.requests, key=lambda one: one.request):
-        owner = memory.owners[one.request]
         prompt, texts = read(one.request, one.prompt)
         output, output_texts = read(one.request, one.output)
         tokens, texts = prompt + output, texts + output_texts
-        for index, id_ in enumerate(owner.path):
+        path = [numbers.of(hash_, nodes) for hash_ in one.hashes[: one.stored]]
+        for index, id_ in enumerate(path):
             part = slice(index * size, (index + 1) * size)
             nodes[id_].tokens, nodes[id_].texts = tokens[part], texts[part]
         requests.append(
@@ -38,7 +39,7 @@ def saved_state(
                 tokens=tokens,
                 num_computed_tokens=one.computed,
                 block_table=one.table,
-                last_node=owner.path[-1] if owner.path else 0,
+                last_node=path[-1] if path else ROOT,
                 num_seqs=1,
                 preemptions=one.preemptions,
                 texts=texts,
@@ -68,7 +69,7 @@ def saved_state(
         queue=[block for block in saved.free if block in cached],
         refs=[],  # the fold counts them
         requests=requests,
-        nodes=[v.NodeRecord(0, -1), *nodes.values()],
+        nodes=[v.NodeRecord(ROOT, -1), *nodes.values()],
         holds=[],
         settings=start.settings,
         classes={},
@@ -77,8 +78,8 @@ def saved_state(
     )
 
 
-def put_cached(memory: HashMemory, saved: Saved) -> None:
-    """Put the cached blocks into the tree, each one after its parent.
+def _nodes(saved: Saved, numbers: HashNumbers, size: int) -> dict[int, v.NodeRecord]:
+    """Return the tree of cached blocks by number, without tokens; each block is after its parent.
 
     Raises ValueError if a block's parent is not cached.
     """
@@ -89,16 +90,15 @@ def put_cached(memory: HashMemory, saved: Saved) -> None:
     below: dict[str, list[str]] = {}
     for hash_, parent in parents.items():
         below.setdefault(parent, []).append(hash_)
-    ready = [(hash_, 0) for hash_ in below.get("", [])]
+    nodes: dict[int, v.NodeRecord] = {}
+    ready = [(hash_, ROOT) for hash_ in below.get("", [])]
     while ready:
         hash_, parent_id = ready.pop()
-        for block in blocks.pop(hash_):
-            node = memory.put(block, hash_, parent_id)
-        ready += [(child, node) for child in below.get(hash_, [])]
+        id_, copies = numbers.of(hash_, nodes), blocks.pop(hash_)
+        nodes[id_] = v.NodeRecord(
+            id_, parent_id, [-1] * size, copies[:1], copies[1:], texts=[""] * size
+        )
+        ready += [(child, id_) for child in below.get(hash_, [])]
     if blocks:
         raise ValueError(f"{len(blocks)} cached blocks follow blocks that are not cached")
-
-
-def _node(id_: int, parent: int, blocks: list[int], size: int) -> v.NodeRecord:
-    """Return a keyframe's node with unknown tokens; the caller sets those that a request has."""
-    return v.NodeRecord(id_, parent, [-1] * size, blocks[:1], blocks[1:], texts=[""] * size)
+    return nodes
