@@ -9,6 +9,7 @@ cache.
 from collections.abc import Iterator, Mapping
 
 from engine.core.log import LogError
+from engine.core.log.fold import State
 from engine.core.log.vocabulary import Event, StepFinished, StepStarted
 from engine.simulation.facts import Fact, Knowledge
 from visualizer.sources.frames import gap_before, holds_map, read_frame
@@ -36,7 +37,9 @@ class KVTranslator(Translator):
     """Translates the messages of one publisher or of several ranks."""
 
     def __init__(self) -> None:
-        self._tree: KVTree | None = None
+        self._state = State()  # after the events that were returned
+        self._tree = KVTree(self._state)
+        self._has_begun = False
         self._held: list[Batch] = []  # messages held back until the block size is known
         self._next: dict[tuple[str, int], int] = {}  # the next expected number, by topic and rank
         self._start = 0  # when the run started, in microseconds since 1970
@@ -46,30 +49,37 @@ class KVTranslator(Translator):
     def feed(self, message: bytes) -> list[Event]:
         """Return the events of a line of a capture. Raises LogError for a damaged line."""
         batch = read_batch(read_frame(message))
-        if self._tree is None:
+        if not self._has_begun:
             self._held.append(batch)
             sizes = [one.block_size for one in batch.events if isinstance(one, Stored)]
             size = next((size for size in sizes if size), None)
             if size is None and len(self._held) < MOST_HELD:
                 return []
             return self._begin(size or 1)
-        return list(self._message(self._tree, batch))
+        return list(self._message(batch))
 
     def end(self) -> list[Event]:
         """Return the events that are held back if no message gave the block size."""
-        return self._begin(1) if self._tree is None and self._held else []
+        return self._begin(1) if not self._has_begun and self._held else []
 
     def _begin(self, size: int) -> list[Event]:
         if not 1 <= size <= MAX_BLOCK_SIZE:
             raise LogError(f"block_size must be from 1 to {MAX_BLOCK_SIZE:,}, got {size}")
         held, self._held = self._held, []
         self._start = _microseconds(held[0].at)
-        self._tree = KVTree(size)
+        self._has_begun = True
         settings = {"block_size": size, "num_blocks": 0, "prefix_cache": "hash"}
         start = foreign_start("vLLM or SGLang", "KV events", FACTS, settings, self._start)
-        return [start, *(event for one in held for event in self._message(self._tree, one))]
+        self._state.apply(start)
+        return [start, *(event for one in held for event in self._message(one))]
 
-    def _message(self, tree: KVTree, batch: Batch) -> Iterator[Event]:
+    def _message(self, batch: Batch) -> Iterator[Event]:
+        """Yield the events of a message, each after the state has folded it."""
+        for event in self._events(batch):
+            self._state.apply(event)
+            yield event
+
+    def _events(self, batch: Batch) -> Iterator[Event]:
         # Messages of several ranks may arrive slightly out of order.
         self._now = max(self._now, _microseconds(batch.at) - self._start)
         publisher = (batch.topic, batch.rank)
@@ -80,15 +90,14 @@ class KVTranslator(Translator):
         self._step += 1
         yield StepStarted(self._step)
         if batch.seq < expected:
-            yield from tree.clear(batch.rank)
+            yield from self._tree.clear(batch.rank)
         for event in batch.events:
-            yield from self._change(tree, batch.rank, event)
+            yield from self._change(batch.rank, event)
         t = dict.fromkeys(("start", "scheduled", "end"), self._now)
         yield StepFinished([], self._step, t=t)
 
-    def _change(
-        self, tree: KVTree, rank: int, event: Stored | Removed | Cleared
-    ) -> Iterator[Event]:
+    def _change(self, rank: int, event: Stored | Removed | Cleared) -> Iterator[Event]:
+        tree = self._tree
         if isinstance(event, Cleared):
             yield from tree.clear(rank)
             return

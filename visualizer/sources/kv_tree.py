@@ -1,20 +1,21 @@
-"""The prefix cache that KV events describe: a tree of hashes, with the events that change it.
+"""The events that change the prefix cache that KV events describe: a tree of hashes.
 
-Each hash gets a node, and each copy of its block gets the smallest unused block number. The tree is as
-large as the cache that it mirrors.
+The tree is that of the folded state: each hash has a node, and each copy of its block gets the smallest
+unused block number. What the state does not have is where each copy is.
 """
 
 import heapq
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from engine.core.log import LogError
+from engine.core.log.fold import State
+from engine.core.log.state import ROOT, NodeState
 from engine.core.log.vocabulary import BlockEvicted, BlocksReported, Event, EvictionReason
+from visualizer.sources.hash_numbers import HashNumbers
 from visualizer.sources.limits import MAX_BLOCKS
 
-ROOT = 0
 SHOWN_DIGITS = 16
-Key = tuple[int, str]  # rank, hash
 
 
 @dataclass(frozen=True)
@@ -36,26 +37,14 @@ class Place:
         return self.medium in (None, other.medium) and self.group in (None, other.group)
 
 
-@dataclass(slots=True)
-class _Node:
-    """A hash that is cached or has a cached descendant. `above` is None directly below the root."""
-
-    id: int
-    key: Key
-    above: "_Node | None"
-    below: int = 0
-    copies: list[tuple[Place, int]] = field(default_factory=list)  # each with its block number
-
-
 class KVTree:
-    """Mirrors the cache. Each public method changes the tree and yields the events of the change."""
+    """Yields the events of each change. The caller folds each of them into `state` at once."""
 
-    def __init__(self, block_size: int) -> None:
-        self._size = block_size
-        self._nodes: dict[Key, _Node] = {}
-        self._next = ROOT + 1
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._numbers = HashNumbers()
+        self._places: dict[int, Place] = {}  # by block
         self._unused: list[int] = []  # a heap of block numbers
-        self._numbers = 0
 
     def store(
         self, hashes: list[str], parent: str | None, tokens: list[int], place: Place
@@ -66,95 +55,81 @@ class KVTree:
         stays below the parent that its hash already has, or goes below the root. Raises LogError for a
         chain that continues itself.
         """
-        if len(tokens) != self._size * len(hashes):
+        if len(tokens) != self._state.block_size * len(hashes):
             tokens = []
         if parent is None and not tokens:
             for one in hashes:
                 yield self._report_alone(one, place)
             return
-        above = None
-        if parent is not None:
-            key = (place.rank, parent)
-            above = self._nodes.get(key)
-            if above is None:  # it was stored before the log begins
-                above = self._add(key, None)
-                yield BlocksReported(ROOT, [above.id], [], [], [_shown(key)], place.words)
+        above = ROOT if parent is None else self._number(parent, place)
+        if parent is not None and above not in self._state.nodes:  # stored before the log begins
+            yield BlocksReported(ROOT, [above], [], [], [parent[:SHOWN_DIGITS]], place.words)
         yield self._report(hashes, above, tokens, place)
 
     def remove(self, hashes: list[str], place: Place) -> Iterator[Event]:
         """Remove a copy of each block. An unknown block was stored before the log begins."""
         for one in hashes:
-            node = self._nodes.get((place.rank, one))
-            if node is None or not any(place.fits(there) for there, _ in node.copies):
+            if self._copy(one, place) is None:
                 yield self._report_alone(one, place)
-                node = self._nodes[place.rank, one]
-            at = next(i for i, (there, _) in enumerate(node.copies) if place.fits(there))
-            yield self._evict(node, at, "room")
+            block = self._copy(one, place)
+            assert block is not None, "it has been reported"
+            yield self._evict(block, "room")
 
     def clear(self, rank: int) -> Iterator[Event]:
         """Remove all blocks of a rank, the last stored first."""
-        for node in reversed([one for key, one in self._nodes.items() if key[0] == rank]):
-            while node.copies:
-                yield self._evict(node, len(node.copies) - 1, "cleared")
+        for node in reversed(list(self._state.nodes.values())):
+            for block in reversed(_copies(node)):
+                if self._places[block].rank == rank:
+                    yield self._evict(block, "cleared")
+
+    def _number(self, hash_: str, place: Place) -> int:
+        """Return the node of a hash, whether it is cached or not."""
+        return self._numbers.of(f"{place.rank} {hash_}", self._state.nodes)
+
+    def _copy(self, hash_: str, place: Place) -> int | None:
+        """Return the oldest copy of a block that a removal from a place removes."""
+        node = self._state.nodes.get(self._number(hash_, place))
+        blocks = _copies(node) if node else []
+        return next((block for block in blocks if place.fits(self._places[block])), None)
 
     def _report_alone(self, one: str, place: Place) -> BlocksReported:
         """Add a copy of a block without saying what it continues."""
-        known = self._nodes.get((place.rank, one))
-        return self._report([one], known.above if known else None, [], place)
+        known = self._state.nodes.get(self._number(one, place))
+        return self._report([one], known.parent if known else ROOT, [], place)
 
     def _report(
-        self, chain: list[str], above: _Node | None, tokens: list[int], place: Place
+        self, chain: list[str], above: int, tokens: list[int], place: Place
     ) -> BlocksReported:
-        nodes, blocks, first = list[int](), list[int](), above.id if above else ROOT
-        for one in chain:
-            node = self._nodes.get((place.rank, one))
-            if node is None:
-                node = self._add((place.rank, one), above)
-            elif not node.copies and node.above is not above:
-                self._move(node, above)
-            number = heapq.heappop(self._unused) if self._unused else self._numbers
-            if number == self._numbers:
-                self._numbers += 1
-            if self._numbers > MAX_BLOCKS:
+        nodes = [self._number(one, place) for one in chain]
+        self._check_chain(chain, nodes, above)
+        new = iter(range(len(self._state.refs), MAX_BLOCKS))
+        blocks = list[int]()
+        for _ in chain:
+            block = heapq.heappop(self._unused) if self._unused else next(new, None)
+            if block is None:
                 raise LogError(f"more than {MAX_BLOCKS:,} blocks are cached")
-            node.copies.append((place, number))
-            nodes.append(node.id)
-            blocks.append(number)
-            above = node
+            self._places[block] = place
+            blocks.append(block)
         names = [one[:SHOWN_DIGITS] for one in chain]
-        return BlocksReported(first, nodes, blocks, tokens, names, place.words)
+        return BlocksReported(above, nodes, blocks, tokens, names, place.words)
 
-    def _add(self, key: Key, above: _Node | None) -> _Node:
-        node = self._nodes[key] = _Node(self._next, key, above)
-        self._next += 1
-        if above:
-            above.below += 1
-        return node
+    def _check_chain(self, chain: list[str], nodes: list[int], above: int) -> None:
+        """Check that no node without copies, which moves below `above`, is above it already."""
+        ancestors = set[int]()
+        while above != ROOT:
+            ancestors.add(above)
+            above = self._state.nodes[above].parent
+        for hash_, id_ in zip(chain, nodes, strict=True):
+            if id_ in ancestors and not self._state.nodes[id_].blocks:
+                shown = hash_[:SHOWN_DIGITS]
+                raise LogError(f"the chain of block {shown} continues itself")
 
-    def _move(self, node: _Node, above: _Node | None) -> None:
-        """Move a node without copies below its parent, as soon as the parent is known."""
-        ancestor = above
-        while ancestor:
-            if ancestor is node:
-                raise LogError(f"the chain of block {_shown(node.key)} continues itself")
-            ancestor = ancestor.above
-        if node.above:
-            node.above.below -= 1
-        if above:
-            above.below += 1
-        node.above = above
-
-    def _evict(self, node: _Node, at: int, reason: EvictionReason) -> BlockEvicted:
-        _, number = node.copies.pop(at)
-        heapq.heappush(self._unused, number)
-        gone: _Node | None = node
-        while gone and not gone.copies and not gone.below:
-            del self._nodes[gone.key]
-            gone = gone.above
-            if gone:
-                gone.below -= 1
-        return BlockEvicted(node.id, number, -1, reason)
+    def _evict(self, block: int, reason: EvictionReason) -> BlockEvicted:
+        del self._places[block]
+        heapq.heappush(self._unused, block)
+        return BlockEvicted(self._state.node_of[block], block, -1, reason)
 
 
-def _shown(key: Key) -> str:
-    return key[1][:SHOWN_DIGITS]
+def _copies(node: NodeState) -> list[int]:
+    """Return the blocks of a node, the oldest first."""
+    return [*node.blocks, *node.copies]
