@@ -11,12 +11,9 @@ Measurements, in the page that `to_html` writes:
   read
 - seek: to random steps, all work on the frame: folding, drawing and writing, layout and painting; of
   that the model alone, which folds from the nearest copy of the state
-- play: time between frames at 60 steps a second from the longest queue on; and zoom, a change a frame
-- of load, seek, play and zoom also the mean CPU time of the page's thread, which other load on the
-  machine changes little
+- of load and seek also the mean CPU time of the page's thread, which other load on the machine changes
+  little
 - memory: JavaScript's heap and its buffers after a collection, and the tab's largest resident size
-
-Frames cannot come faster than every 16.7 ms; a 95th percentile above that means that some were late.
 """
 
 import random
@@ -36,7 +33,6 @@ from visualizer.logs import read_log
 
 SEED = 4
 SEEKS = 200
-FRAMES = 180
 LOG = FOLDER / "board.jsonl"
 
 _WATCH = """
@@ -47,21 +43,16 @@ new MutationObserver(() => {
 }).observe(document, { subtree: true, childList: true, attributes: true });
 """
 
-# In each: `next` resolves in the next frame, before whatever is asked for later is drawn; `after` when
-# all of the frame is done.
-_TOOLS = """
-const { board } = window, { model } = board;
-const next = () => new Promise((done) => requestAnimationFrame(done));
-const after = () => new Promise((done) => {
-  const { port1, port2 } = new MessageChannel();
-  port1.onmessage = () => done(performance.now());
-  port2.postMessage(null);
-});
-"""
-_SEEK = (
-    """async (steps) => {"""
-    + _TOOLS
-    + """
+# `next` resolves in the next frame, before whatever is asked for later is drawn; `after` when all of
+# the frame is done.
+_SEEK = """async (steps) => {
+  const { board } = window, { model } = board;
+  const next = () => new Promise((done) => requestAnimationFrame(done));
+  const after = () => new Promise((done) => {
+    const { port1, port2 } = new MessageChannel();
+    port1.onmessage = () => done(performance.now());
+    port2.postMessage(null);
+  });
   const whole = [], folding = [];
   for (const step of steps) {
     await next();
@@ -75,42 +66,6 @@ _SEEK = (
   }
   return { whole, folding };
 }"""
-)
-_PLAY = (
-    """async ([from, frames]) => {"""
-    + _TOOLS
-    + """
-  board.goTo(from);
-  await next(); await next();
-  for (let turn = 0; turn < 6; turn++) board.view.faster(1);
-  board.view.play(true);
-  const deltas = [];
-  let last = await next();
-  for (let frame = 0; frame < frames; frame++) {
-    const now = await next();
-    deltas.push(now - last);
-    last = now;
-  }
-  board.view.play(false);
-  return { deltas, steps: board.store.step - from };
-}"""
-)
-_ZOOM = (
-    """async (frames) => {"""
-    + _TOOLS
-    + """
-  board.time.fit();
-  const deltas = [];
-  let last = await next();
-  for (let frame = 0; frame < frames; frame++) {
-    board.time.zoom(Math.floor(frame / 60) % 2 ? 0.93 : 1 / 0.93);
-    const now = await next();
-    deltas.push(now - last);
-    last = now;
-  }
-  return deltas;
-}"""
-)
 
 
 def workload() -> Workload:
@@ -182,28 +137,17 @@ def measure(browser: Browser, path: Path) -> dict[str, Any]:
     load_cpu = meter.lap()
     rng = random.Random(SEED)
     first, last = page.evaluate("[board.model.firstStep, board.model.lastStep]")
-    waiting = page.evaluate("Array.from(board.model.measures.waiting)")
-    busiest = first + waiting.index(max(waiting))
     page.evaluate(_SEEK, [rng.randint(first, last) for _ in range(30)])  # warm
     meter.lap()
     seek = page.evaluate(_SEEK, [rng.randint(first, last) for _ in range(SEEKS)])
     seek_cpu = meter.lap() / SEEKS
-    play = page.evaluate(_PLAY, [min(busiest, last - 4 * FRAMES), FRAMES])
-    play_cpu = meter.lap() / FRAMES
-    zoom = page.evaluate(_ZOOM, FRAMES)
-    zoom_cpu = meter.lap() / FRAMES
     figures = {
         "first_picture_ms": round(page.evaluate("window.drawn")),
         "all_read_ms": round(page.evaluate("window.read")),
         "seek_ms": percentiles(seek["whole"]),
         "fold_ms": percentiles(seek["folding"]),
-        "play_frame_ms": percentiles(play["deltas"]),
-        "played_steps": play["steps"],
-        "zoom_frame_ms": percentiles(zoom),
         "load_cpu_ms": round(load_cpu),
         "seek_cpu_ms": round(seek_cpu, 2),
-        "play_cpu_ms": round(play_cpu, 2),
-        "zoom_cpu_ms": round(zoom_cpu, 2),
         **memory(page),
     }
     page.close()

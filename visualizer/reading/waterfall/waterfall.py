@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from engine.core.log.log import EventLog
 
 Unit = Literal["us", "steps"]
-Order = Literal["slowest", "arrival", "lost", "first_token"]
-ORDERS: tuple[Order, ...] = ("slowest", "arrival", "lost", "first_token")
 
 
 @dataclass(frozen=True)
@@ -141,23 +139,8 @@ class Waterfall:
         return self._known[request]
 
     def __iter__(self) -> Iterator[RequestTime]:
-        return iter(self.sorted())
-
-    def sorted(self, order: Order = "slowest") -> list[RequestTime]:
-        """Return all requests: slowest first, by arrival, by time lost, or by time to first token."""
-        times = [self[request] for request in self.requests]
-        match order:
-            case "slowest":
-                times.sort(key=lambda one: -one.total)
-            case "lost":
-                times.sort(key=lambda one: -one.lost)
-            case "first_token":
-                times.sort(key=lambda one: (one.ttft is not None, -(one.ttft or 0)))
-            case "arrival":
-                times.sort(key=lambda one: -1 if one.arrived is None else one.arrived)
-            case _:
-                raise ValueError(f"order must be one of {', '.join(ORDERS)}, got {order!r}")
-        return times
+        times = (self[request] for request in self.requests)
+        return iter(sorted(times, key=lambda one: -one.total))
 
     @cached_property
     def totals(self) -> dict[str, int]:
@@ -187,7 +170,7 @@ class Waterfall:
     def _repr_html_(self) -> str:
         from visualizer.reading.waterfall.picture import picture
 
-        return picture(self.sorted(), len(self), str(self))
+        return picture(list(self), len(self), str(self))
 
     def _time_of(self, life: Life) -> RequestTime:
         spans, first = spans_of(self._records, life), life.first_token
