@@ -2,15 +2,13 @@
 
 1. The cost of a decision for prompts of about 1,000 tokens: CPU time of `choose` and `on_routed`.
 2. 100 replicas: requests with 1,000 prefixes, served event by event by 100 engines. How long it took,
-   what the router cost, how large it is, and how often the predicted hit was the delivered one.
+   what the router cost, and how often the predicted hit was the delivered one.
 
 All but the times of Python are virtual, so they are the same on every machine.
 """
 
-import copy
 import random
 import time
-import tracemalloc
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -18,7 +16,7 @@ from typing import Annotated, Any
 import typer
 from tqdm import tqdm
 
-from benchmarks.harness import save, status
+from benchmarks.harness import save
 from engine import Cost, EngineConfig, SamplingParams, Workload
 from engine.cluster import Router, router_named
 from engine.cluster import events as c
@@ -67,11 +65,9 @@ class Tally(ClusterLog):
         super().__init__()
         self.events = self.requests = self.finished = self.admitted = self.exact = 0
         self.prompt = self.cached = 0
-        self.last_us = self.ttft_us = 0
         self._bar = bar
         self._predicted: dict[int, c.Routed] = {}
         self._its: dict[tuple[str, int], c.Routed] = {}
-        self._waiting: dict[tuple[str, int], int] = {}  # for the first token: when it was routed
 
     def append(self, event: c.AnyClusterEvent) -> None:
         """Add to the sums."""
@@ -79,7 +75,6 @@ class Tally(ClusterLog):
         match event:
             case c.Routed():
                 self.requests += 1
-                self.last_us = event.t["at"]
                 self._predicted[event.request] = event
                 if self._bar is not None:
                     self._bar.update()
@@ -88,16 +83,11 @@ class Tally(ClusterLog):
             case c.Of(event=v.Admitted()):
                 if not event.event.resumed:
                     self._add_admitted(event.replica, event.event)
-            case c.Of(event=v.StepFinished()):
-                for row in event.event.tokens:
-                    at = self._waiting.pop((event.replica, row.request), None)
-                    self.ttft_us += 0 if at is None else event.event.t["end"] - at
             case c.Of(event=v.RequestFinished()):
                 self.finished += 1
 
     def _add_admitted(self, replica: str, event: v.Admitted) -> None:
         routed = self._its.pop((replica, event.request))
-        self._waiting[replica, event.request] = routed.t["at"]
         cached = len(event.blocks) * 16
         self.admitted += 1
         self.prompt += routed.prompt
@@ -154,18 +144,6 @@ def decision_costs() -> dict[str, float]:
     return found
 
 
-def size_mib(router: Router) -> float:
-    """Return the memory of a router: that of a copy of it."""
-    for name in ("choose", "on_routed", "on_event"):
-        delattr(router, name)  # the stopwatch's
-    tracemalloc.start()
-    copied = copy.deepcopy(router)
-    size = tracemalloc.get_traced_memory()[0]
-    tracemalloc.stop()
-    del copied
-    return size / 2**20
-
-
 def many_replicas(name: str, requests: int, replicas: int = 100) -> dict[str, float]:
     """Serve many short requests, and return what it took."""
     config = EngineConfig(token_budget=2048, max_batch_size=64, max_kv_tokens=4096)
@@ -184,22 +162,17 @@ def many_replicas(name: str, requests: int, replicas: int = 100) -> dict[str, fl
         "requests": requests,
         "replicas": replicas,
         "events": log.events,
-        "simulated_s": log.last_us / 1e6,
         "cpu_s": seconds,
         "decision_us": watch.decision_us,
         "folding_us_per_request": watch.ns["on_event"] / requests / 1000,
-        "router_mib": size_mib(router),
-        "process_mib": status()["VmRSS"] / 2**20,
         "hits": log.cached / log.prompt,
-        "ttft_ms": log.ttft_us / log.admitted / 1000,
         "exact": log.exact / log.admitted,
     }
     print(
         f"{name}: {requests:,} requests on {replicas} replicas, {log.events:,} events, in "
         f"{seconds:.0f} s of CPU time; a decision {watch.decision_us:.0f} us, folding "
-        f"{found['folding_us_per_request']:.0f} us per request, the router {found['router_mib']:.1f} "
-        f"MiB; hits {found['hits']:.3f}, mean TTFT {found['ttft_ms']:.0f} ms, predicted = delivered "
-        f"{found['exact']:.1%}"
+        f"{found['folding_us_per_request']:.0f} us per request; hits {found['hits']:.3f}, predicted = "
+        f"delivered {found['exact']:.1%}"
     )
     return found
 

@@ -82,7 +82,8 @@ def parts_of(
     """Return the parts for an engine; the engine's own are left out."""
     parts: dict[str, Any] = {}
     if mine.parts.keys() & {"order", "admit", "victim"}:
-        parts["policy"] = YourPolicy(mine, config, now_ms, ttft_goal_ms)
+        policy = type("YourPolicy", (YourPolicy, POLICIES[config.policy]), {})
+        parts["policy"] = policy(mine, now_ms, ttft_goal_ms)
     if mine.parts.keys() & {"split", "choose_leaf"}:
         parts["tree"] = YourTree(mine, config.block_size)
     pool = mine.guarded("BlockPool")
@@ -92,26 +93,24 @@ def parts_of(
 
 
 class YourPolicy(Policy):
-    """The policy that SETTINGS names, with a learner's `order`, `admit` and `victim` where written."""
+    """A learner's `order`, `admit` and `victim` where written, on top of the policy in SETTINGS."""
 
-    def __init__(
-        self, mine: Mine, config: EngineConfig, now_ms: Callable[[], float], ttft_goal_ms: float
-    ) -> None:
-        self._own = POLICIES[config.policy]()
+    def __init__(self, mine: Mine, now_ms: Callable[[], float], ttft_goal_ms: float) -> None:
+        super().__init__()
         self._order, self._admit, self._victim = (
             mine.guarded(name) for name in ("order", "admit", "victim")
         )
         self._now_ms, self._ttft_goal_ms = now_ms, ttft_goal_ms
         self._arrived: dict[int, float] = {}
         self._tree: PrefixLookup | None = None
-        self.keys_change = self._order is not None or self._own.keys_change
-        self.sort_limit = None if self._order is not None else self._own.sort_limit
+        if self._order is not None:
+            self.keys_change, self.sort_limit = True, None
 
     def key(self, request: Request, tree: PrefixLookup) -> tuple[float, ...]:
         """Return the answer of `order`."""
         self._tree = tree
         if self._order is None:
-            return self._own.key(request, tree)
+            return super().key(request, tree)
         answer = self._order(self._view(request, tree))
         key = answer if isinstance(answer, tuple) else (answer,)
         if not all(isinstance(one, int | float) and not isnan(one) for one in key):
@@ -138,7 +137,7 @@ class YourPolicy(Policy):
 
     def group(self, request: Request) -> Hashable:
         """Return the group that the policy in SETTINGS forms."""
-        return request.id if self._order is not None else self._own.group(request)
+        return request.id if self._order is not None else super().group(request)
 
     def admit(
         self, waiting: Iterator[Request], limits: AdmissionLimits
@@ -165,7 +164,7 @@ class YourPolicy(Policy):
     def victim(self, running: Sequence[Request], needed_by: Request) -> Request:
         """Return the running request whose id `victim` returned."""
         if self._victim is None:
-            return self._own.victim(running, needed_by)
+            return super().victim(running, needed_by)
         rows = [
             (one.id, one.priority, one.id, one.num_computed_tokens, len(one.block_table))
             for one in running
@@ -180,18 +179,10 @@ class YourPolicy(Policy):
             f"The running requests are {[one.id for one in running]}.",
         )
 
-    def defer(self, request: Request, tree: PrefixLookup, computing: Sequence[Request]) -> bool:
-        """Defer a request if the policy in SETTINGS does."""
-        return self._own.defer(request, tree, computing)
-
     def on_queued(self, request: Request, waiting: WaitingQueue) -> None:
         """Note when a request arrived."""
         self._arrived.setdefault(request.id, self._now_ms())
-        self._own.on_queued(request, waiting)
-
-    def on_served(self, request: Request, prompt_tokens: int, output_tokens: int) -> None:
-        """Let the policy in SETTINGS keep its accounts."""
-        self._own.on_served(request, prompt_tokens, output_tokens)
+        super().on_queued(request, waiting)
 
 
 def _cached_tokens(request: Request, tree: PrefixLookup) -> int:

@@ -35,7 +35,6 @@ WORKS: dict[str, Callable[[], dict[str, Any]]] = {
     ),
     "faults": faults.measure,
     "gateway_killed": gateway.killed,
-    "gateway_leaving": gateway.leaving,
 }
 
 

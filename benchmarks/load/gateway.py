@@ -1,4 +1,4 @@
-"""A gateway whose replica dies or whose clients leave: what is lost, and for how long.
+"""A gateway whose replica dies: what is lost, and for how long.
 
 The replicas are servers of this machine, one engine thread each; the gateway is over their addresses.
 """
@@ -6,7 +6,6 @@ The replicas are servers of this machine, one engine thread each; the gateway is
 import asyncio
 import os
 import signal
-import statistics
 import sys
 import time
 from contextlib import ExitStack
@@ -77,39 +76,3 @@ def killed(count: int = 100) -> dict[str, Any]:
             stack.callback(server.stop)
         gateway = stack.enter_context(serve_over(servers))
         return asyncio.run(_killed(gateway.url, servers[0].process.pid, count))
-
-
-async def _until_aborted(url: str, replica: str, count: int) -> list[float]:
-    """Milliseconds from each client's disconnect to the abort in the replica's event feed."""
-    feed, found = await begin(replica, "/events", None), []
-    body = {"max_tokens": 1000, "ignore_eos": True}
-    async with asyncio.timeout(120):
-        for number in range(count):
-            call = await begin(url, "/v1/completions", body | {"prompt": f"Leaves {number}"})
-            while len(call.reply.tokens()) < 4:  # it streams
-                await asyncio.sleep(0.005)
-            seen, left = len(feed.reply.pieces), time.perf_counter()
-            call.leave("close")
-            while not any(b'"reason":"abort"' in data for _, data in feed.reply.pieces[seen:]):
-                await asyncio.sleep(0.001)
-            found.append(1000 * (feed.reply.pieces[-1][0] - left))
-    feed.leave("close")
-    return found
-
-
-def leaving(count: int = 40) -> dict[str, Any]:
-    """Time from a client's disconnect to the abort of its request, directly and through a gateway."""
-    with ExitStack() as stack:
-        servers = [stack.enter_context(serve_in_background(threads=1, **ROOM))]
-        gateway = stack.enter_context(serve_over(servers))
-        times = {
-            name: asyncio.run(_until_aborted(url, servers[0].url, count))
-            for name, url in (("direct", servers[0].url), ("gateway", gateway.url))
-        }
-    return {
-        f"{name}_aborted_after_ms": {
-            "p50": round(statistics.median(one), 1),
-            "max": round(max(one), 1),
-        }
-        for name, one in times.items()
-    }
