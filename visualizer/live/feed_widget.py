@@ -38,7 +38,7 @@ class FeedWidget(anywidget.AnyWidget):
     connected   whether an event stream is open
     """
 
-    live = traitlets.Bool(True).tag(sync=True)
+    kind = traitlets.Unicode("watch").tag(sync=True)
     feed = traitlets.Instance(Feed).tag(sync=True, **ipywidgets.widget_serialization)
 
     def __init__(self, url: str, api_key: str | None = None) -> None:

@@ -34,7 +34,7 @@ class Live(FeedWidget):
     connected   whether the event stream is open
     """
 
-    _esm = MODULE
+    _esm = MODULE.with_name("watch.js")
 
     @property
     def step(self) -> int | None:
