@@ -1,59 +1,55 @@
-"""watch(): the kernel forwards to a board's views exactly what the server's engine did."""
+"""watch(): the kernel passes on to a board's views exactly what the server sends."""
 
-import asyncio
 import queue
 import threading
-from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 import pytest
-from httpx_sse import ServerSentEvent
 
-import visualizer.live.feed_widget
-from engine import Engine, EngineConfig
 from engine.core.log import State
 from engine.core.log.vocabulary import AnyEvent
-from tests.server.app_under_test import TOKENIZER, AlphabetRunner
 from tests.server.harness import post, start, trace
+from tests.visualizer.clusters import three_replicas
 from visualizer import watch
+from visualizer.live.live_log import LiveLog
+from visualizer.live.local_server import LocalServer
+from visualizer.live.pages import live_routes
+from visualizer.live.watch import LiveCluster
 
 BODY = {"prompt": "Once upon a time", "max_tokens": 5}
 PATIENCE = 30.0
 
 
 class FakeView:
-    """A view of a board: it says hello and folds the events that it gets."""
+    """A view of a board: it asks for the stream, as `kernel_feed.ts` does, and folds its events."""
 
-    def __init__(self, board: Any, name: str = "view") -> None:
+    def __init__(self, board: Any, name: str = "view", last: str | None = None) -> None:
         self.board, self.name = board, name
         self.messages: queue.Queue[dict[str, Any]] = queue.Queue()
-        self.state = State()
-        self.seen: list[dict[str, Any]] = []
+        self.state, self.last, self.rest = State(), last, ""
         self.sent = board.feed.send
         board.feed.send = self._send
-        self.say("hello")
+        self.say({"open": name, "last": last})
 
     def _send(self, message: dict[str, Any], *rest: Any) -> None:
         self.messages.put(message)
         self.sent(message, *rest)
 
-    def say(self, what: str) -> None:
-        self.board._on_message(self.board, {what: self.name}, [])
+    def say(self, message: dict[str, Any]) -> None:
+        self.board._on_message(self.board, message, [])
 
     def hear(self) -> dict[str, Any]:
         message = self.messages.get(timeout=PATIENCE)
-        if message.get("to", "") not in ("", self.name):
+        if message.get("to", self.name) != self.name:
             return self.hear()
-        self.seen.append(message)
-        if message["type"] == "events":
-            if message["joins"]:
-                self.state = State()
-            elif message["first"] != self.state.seq + 1:
-                return message  # a view that has more than this leaves it out
-            for line in message["text"].splitlines():
-                self.state.apply(msgspec.json.decode(line, type=AnyEvent))
+        *events, self.rest = (self.rest + message.get("text", "")).split("\n\n")
+        for event in events:
+            fields = dict(line.split(": ", 1) for line in event.splitlines() if line[0] != ":")
+            if "id" in fields:
+                self.last = fields["id"]
+                self.state.apply(msgspec.json.decode(fields["data"], type=AnyEvent))
         return message
 
     def until(self, url: str) -> None:
@@ -63,10 +59,10 @@ class FakeView:
             self.hear()
         assert self.state.core() == expected.core()
 
-    def until_type(self, type_: str) -> dict[str, Any]:
-        while (message := self.hear())["type"] != type_:
+    def until_field(self, name: str) -> Any:
+        while name not in (message := self.hear()):
             pass
-        return message
+        return message[name]
 
 
 @pytest.fixture(scope="module")
@@ -98,61 +94,58 @@ def test_a_view_joins_in_the_middle_and_has_what_the_trace_has(board, server):
     assert repr(board) == f"Live({server.url})"
 
 
-def test_a_second_view_gets_a_keyframe_of_its_own(board, server):
+def test_each_view_has_a_connection_of_its_own_until_it_closes_it(board, server):
     first = FakeView(board, "first")
     first.until(server.url)
     post(server.url, "/v1/completions", BODY)
-    first.until(server.url)
     second = FakeView(board, "second")
     second.until(server.url)
-    assert second.seen[0]["joins"]
-    assert not any(message.get("to") == "second" for message in first.seen)
-    assert len(threads()) == 1
+    first.until(server.url)
+    both = threads()
+    assert len(both) == 2
+    for view in (first, second):
+        view.say({"close": view.name})
+    for thread in both:
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+    assert not board.connected
+    assert board.state() == trace(server.url).state().core()
 
 
-def test_without_a_view_there_is_no_connection(board, server):
+def test_a_view_goes_on_after_the_last_event_that_it_has(board, server):
     view = FakeView(board)
     view.until(server.url)
-    [thread] = threads()
-    view.say("bye")
-    thread.join(PATIENCE)
-    assert not thread.is_alive()
-    with pytest.raises(ValueError):
-        board.state()
-    view.say("hello")
-    view.state = State()
-    view.until(server.url)
+    view.say({"close": view.name})
+    post(server.url, "/v1/completions", BODY)
+    resumed = FakeView(board, "resumed", view.last)
+    resumed.state = view.state
+    resumed.until(server.url)
 
 
-def test_a_lost_server_is_reported_and_a_new_one_is_a_new_run():
+def test_a_view_hears_that_the_server_is_lost_and_joins_a_new_one():
     with start() as first:
         post(first.url, "/v1/completions", BODY)
         board = watch(first.url)
         view = FakeView(board)
         view.until(first.url)
-        run = view.until_type("status")["status"]["run"]
         first.process.kill()
-        assert view.until_type("lost")["seconds"] > 0
+        assert view.until_field("end")
         assert not board.connected
+        with pytest.raises(ValueError):
+            board.state()
     with start(port=urlsplit(first.url).port) as second:
-        message = view.until_type("events")
-        assert message["joins"]
-        assert message["run"] != run
+        joined = FakeView(board, "again", view.last)
         post(second.url, "/v1/completions", BODY)
-        view.until(second.url)
+        joined.until(second.url)
+        assert joined.last.split(":")[0] != view.last.split(":")[0]
         board.close()
 
 
 def test_a_server_with_a_key_refuses_without_it_and_not_with_it():
     with start(server={"api_key": "sesame"}) as server:
-        refused = watch(server.url)
-        for name in ("first", "second"):  # each new view learns it
-            assert FakeView(refused, name).until_type("refused")["status"] == 401
-            for thread in threads():
-                thread.join(PATIENCE)
-        board = watch(f"{server.url}/", "sesame")
-        view = FakeView(board)
-        assert view.until_type("events")["joins"]
+        refused, board = watch(server.url), watch(f"{server.url}/", "sesame")
+        assert FakeView(refused).until_field("status") == 401
+        assert FakeView(board).until_field("status") == 200
         refused.close()
         board.close()
 
@@ -160,42 +153,24 @@ def test_a_server_with_a_key_refuses_without_it_and_not_with_it():
 def test_python_moves_the_picture_by_message(board):
     view = FakeView(board)
     board.step, board.selected, board.following = 3, None, False
-    assert [view.until_type("go") for _ in range(3)] == [
-        {"type": "go", "step": 3},
-        {"type": "go", "selected": None},
-        {"type": "go", "following": False},
-    ]
+    assert [view.until_field("type") for _ in range(3)] == ["go"] * 3
     board.feed.shown = {"step": 9, "selected": 2, "following": True}
     assert (board.step, board.selected, board.following) == (9, 2, True)
 
 
-def test_events_that_cannot_be_read_are_logged_and_the_board_starts_over(monkeypatch, caplog):
-    """The first connection gets an event before any keyframe."""
-    engine = Engine(AlphabetRunner(None), EngineConfig(), tokenizer=TOKENIZER)
-    keyframe = msgspec.json.encode(engine.log.state().keyframe()).decode()
-    connections = 0
+def test_a_gateways_board_has_the_states_of_its_replicas():
+    log = LiveLog("cluster")
+    log.take(three_replicas())
+    with LocalServer(live_routes(log, None)) as server:
+        server.start()
+        board = LiveCluster(server.address)
+        assert board.states() == {
+            replica: log.state().core() for replica, log in three_replicas().replicas.items()
+        }
+        board.close()
 
-    async def feed(
-        _url: str, _key: str | None, last: str | None
-    ) -> AsyncIterator[list[ServerSentEvent]]:
-        nonlocal connections
-        connections += 1
-        assert last is None
-        if connections == 1:
-            yield [ServerSentEvent(id="r:5", data='{"type":"step_started","step":1}')]
-        yield [ServerSentEvent(id="r:0", data=keyframe)]
-        await asyncio.Event().wait()
 
-    monkeypatch.setattr(visualizer.live.feed_widget, "batches", feed)
-    monkeypatch.setattr(visualizer.live.feed_widget, "RETRY_SECONDS", (0.01,))
-    board = watch("http://server")
-    view = FakeView(board)
-    view.until_type("lost")
-    assert view.until_type("events")["joins"]
-    [record] = caplog.records
-    assert record.exc_info is not None
-    assert connections == 2
-    [thread] = threads()
+def test_where_no_gateway_answers_it_is_the_board_of_one_server():
+    board = watch("http://127.0.0.1:9")
+    assert not isinstance(board, LiveCluster)
     board.close()
-    thread.join(PATIENCE)
-    assert not thread.is_alive()

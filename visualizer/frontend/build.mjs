@@ -1,7 +1,7 @@
 /**
  * Bundles `src/entry.ts` into `../static/board.js`, `src/cluster_entry.ts` into `cluster.js`, `src/live_entry.ts` into
- * `live.js` and the scripts of the server's pages into `live_page.js` and `gateway_page.js`: self-contained ES modules,
- * and their source maps. It also draws the gallery's pictures.
+ * `watch.js` and `live.js`, and the scripts of the server's pages into `live_page.js` and `gateway_page.js`:
+ * self-contained ES modules, and their source maps. It also draws the gallery's pictures.
  *
  *   node build.mjs
  *
@@ -26,6 +26,7 @@ const MODULES = {
     exports: ["mount", "watch"],
     limit: 194_000,
   },
+  watch: { entry: "src/live_entry.ts", exports: ["watch"], limit: 160_000 },
   live: { entry: "src/live_entry.ts" },
   live_page: { entry: "../../server/pages/live.ts" },
   gateway_page: { entry: "../../server/pages/gateway.ts" },

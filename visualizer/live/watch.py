@@ -11,18 +11,20 @@ board.following = True                      # returns to the newest step
 from pathlib import Path
 from typing import Any
 
+import httpx
 import msgspec
 
 from engine.cluster.cluster_log import ClusterState
 from engine.cluster.events import AnyClusterEvent
 from engine.core.log import State
-from engine.core.log.vocabulary import AnyEvent, Keyframe
+from engine.core.log.vocabulary import AnyEvent
 from visualizer.html import CLUSTER_MODULE, MODULE
 from visualizer.live.feed_widget import FeedWidget
 from visualizer.live.live_log import LiveLog, LiveSource, open_live
 from visualizer.live.local_server import LocalServer
 from visualizer.live.pages import live_routes
-from visualizer.live.server_events import is_gateway
+
+PROBE_TIMEOUT = 5.0  # seconds
 
 
 class Live(FeedWidget):
@@ -32,10 +34,7 @@ class Live(FeedWidget):
     connected   whether the event stream is open
     """
 
-    _esm = MODULE
-    _decode = staticmethod(msgspec.json.Decoder(AnyEvent).decode)
-    _new_state = State
-    _fold = staticmethod(State.apply)
+    _esm = MODULE.with_name("watch.js")
 
     @property
     def step(self) -> int | None:
@@ -65,15 +64,14 @@ class Live(FeedWidget):
         self.feed.send({"type": "go", "following": on})
 
     def state(self) -> dict[str, Any]:
-        """Return the engine's state after the newest event, as plain values (see `State.core`)."""
-        with self._lock:
-            if self._state is None:
-                raise ValueError(f"no events from {self.url} yet: display the board first")
-            state: dict[str, Any] = self._state.core()
-            return state
+        """Return the engine's present state as plain values (see `State.core`).
 
-    def _head(self) -> list[Keyframe]:
-        return [self._state.keyframe()]
+        Raises ValueError if the server does not answer.
+        """
+        state, decode = State(), msgspec.json.Decoder(AnyEvent).decode
+        for line in self._present():
+            state.apply(decode(line))
+        return state.core()
 
 
 class LiveCluster(FeedWidget):
@@ -84,19 +82,16 @@ class LiveCluster(FeedWidget):
     """
 
     _esm = CLUSTER_MODULE
-    _decode = staticmethod(msgspec.json.Decoder(AnyClusterEvent).decode)
-    _new_state = ClusterState
-    _fold = staticmethod(ClusterState.add)
 
     def states(self) -> dict[str, dict[str, Any]]:
-        """Return each replica's state after the newest event, as plain values (see `State.core`)."""
-        with self._lock:
-            if self._state is None:
-                raise ValueError(f"no events from {self.url} yet: display the board first")
-            return {replica: state.core() for replica, state in self._state.states.items()}
+        """Return each replica's present state as plain values (see `State.core`).
 
-    def _head(self) -> list[AnyClusterEvent]:
-        return list(self._state.head())
+        Raises ValueError if the gateway does not answer.
+        """
+        cluster, decode = ClusterState(), msgspec.json.Decoder(AnyClusterEvent).decode
+        for line in self._present():
+            cluster.add(decode(line))
+        return {replica: state.core() for replica, state in cluster.states.items()}
 
 
 def watch(
@@ -116,6 +111,17 @@ def watch(
     if name.startswith(("http://", "https://")):
         return (LiveCluster if is_gateway(name, api_key) else Live)(name, api_key)
     return Followed(name, open_live(name))
+
+
+def is_gateway(url: str, api_key: str | None) -> bool:
+    """Return whether a gateway answers at this URL. If nothing answers, return False."""
+    headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+    health = f"{url.rstrip('/')}/health"
+    try:
+        answer = httpx.get(health, headers=headers, trust_env=False, timeout=PROBE_TIMEOUT)
+        return "replicas" in answer.json()
+    except (httpx.HTTPError, ValueError):
+        return False
 
 
 class Followed(Live):

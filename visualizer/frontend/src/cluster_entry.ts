@@ -13,8 +13,5 @@ const RENDERERS: Record<string, (context: Widget) => Promise<void>> = {
 };
 
 export default {
-  render: (context: Widget) => {
-    const kind = context.model.get("live") ? "watch" : context.model.get("kind");
-    return (RENDERERS[kind] ?? clusterInNotebook)(context);
-  },
+  render: (context: Widget) => (RENDERERS[context.model.get("kind")] ?? clusterInNotebook)(context),
 };

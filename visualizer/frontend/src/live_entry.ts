@@ -1,3 +1,10 @@
-/** The exports of `live.js`: a board that follows a running engine, for pages of this machine. */
+/**
+ * The exports of `live.js`, and of `watch.js`, which is the same deflated: a board that follows a running engine, for
+ * pages of this machine, and anywidget's `render` for notebooks.
+ */
+
+import { watchInNotebook } from "./live/watch_in_notebook.ts";
 
 export { watch } from "./live/watch.ts";
+
+export default { render: watchInNotebook };

@@ -34,8 +34,7 @@ export function watchCluster(
 
 /** anywidget's `render` for `visualizer.watch` of a gateway. */
 export const watchClusterInNotebook = (widget: Widget) =>
-  followKernel(widget, "gateway", (signal, _, rejoin) => {
+  followKernel(widget, (signal, _, rejoin) => {
     const board = new ClusterBoard(widget.el, { signal });
-    const live = new LiveCluster(board, { rejoin });
-    return { board, take: (message) => live.receive(message) };
+    return { board, live: new LiveCluster(board, { rejoin }) };
   });

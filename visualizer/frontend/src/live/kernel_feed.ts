@@ -1,43 +1,70 @@
 /**
- * A feed that a notebook's kernel reads, because the browser may not be able or allowed to reach the server. Messages
- * sent before a view exists are lost, so the view sends hello first.
+ * A feed that a notebook's kernel reads, because the browser may not be able or allowed to reach the server. The kernel
+ * passes on the bytes of the connections that the view asks for, see `visualizer/live/feed_widget.py`.
  */
 
 import type { Shell } from "../board/shell.ts";
 import { h } from "../drawing/html.ts";
 import type { WidgetModel } from "../host/kernel_sync.ts";
 import { hear, modelOf, type Widget } from "../host/notebook.ts";
+import type { FeedMessage, Live } from "./live.ts";
+import { subscribe } from "./live_feed.ts";
 
-const PATIENCE = 5000; // ms to wait for a kernel that may be busy or gone
+const encoder = new TextEncoder();
 
-/** Begins a board on the feed of a widget and passes it the messages. `rejoin()` asks for a new beginning. */
+/** Begins a board on the feed of a widget. `rejoin()` asks for a new beginning; `go` gets the kernel's own messages. */
 export async function followKernel(
   { model, signal = new AbortController().signal, host }: Widget,
-  sender: "server" | "gateway",
   begin: (
     signal: AbortSignal,
     traits: WidgetModel,
     rejoin: () => void,
-  ) => { board: Shell; take: (message: any) => void },
+  ) => { board: Shell; live: Live<any, any>; go?: (place: any) => void },
 ) {
   const traits = await modelOf(model, host, model.get("feed"));
   if (signal.aborted) return;
-  const me = Math.random().toString(36).slice(2);
-  const hello = () => traits.send({ hello: me });
-  const { board, take } = begin(signal, traits, hello);
-  const words = `It is busy, or this is a saved notebook. Run the cell again to watch the ${sender}.`;
-  const patience = setTimeout(
-    () => board.showMessage("waiting", h("h2", "The kernel does not answer."), h("p", words)),
-    PATIENCE,
-  );
-  const heard = (message: any) => {
-    clearTimeout(patience);
-    if (!message.to || message.to === me) take(message);
+  const { board, live, go } = begin(signal, traits, () => rejoin());
+  const tellBusy = () =>
+    board.showMessage(
+      "waiting",
+      h("h2", "The kernel does not answer."),
+      h(
+        "p",
+        `It is busy, or this is a saved notebook. Run the cell again to watch the ${live.sender}.`,
+      ),
+    );
+  const onMessage = (message: FeedMessage) => {
+    if (message.type !== "slow") live.receive(message);
+    else if (!live.model) tellBusy();
   };
-  hear(traits, "msg:custom", heard, signal);
-  signal.addEventListener("abort", () => {
-    clearTimeout(patience);
-    traits.send({ bye: me });
+  hear(traits, "msg:custom", (message) => message.type === "go" && go?.(message), signal);
+  const rejoin = subscribe("", { onMessage, signal, open: (_, init) => fetchBy(traits, init) });
+}
+
+/** `fetch` by the kernel. */
+function fetchBy(traits: WidgetModel, { headers, signal }: { headers: any; signal: AbortSignal }) {
+  const me = Math.random().toString(36).slice(2);
+  const ends = new AbortController();
+  return new Promise<Response>((resolve, reject) => {
+    let body: ReadableStreamDefaultController<Uint8Array>;
+    const stream = new ReadableStream<Uint8Array>({ start: (controller) => (body = controller) });
+    const heard = ({ to, status, text, end }: any) => {
+      if (to !== me) return;
+      if (status) resolve(new Response(stream, { status }));
+      if (text) body.enqueue(encoder.encode(text));
+      if (!end) return;
+      ends.abort();
+      body.close();
+      reject(new Error("the server does not answer")); // unless it has answered
+    };
+    hear(traits, "msg:custom", heard, ends.signal);
+    const stop = () => {
+      ends.abort();
+      traits.send({ close: me });
+      body.error(signal.reason);
+      reject(signal.reason);
+    };
+    signal.addEventListener("abort", stop, { once: true, signal: ends.signal });
+    traits.send({ open: me, last: headers["Last-Event-ID"] });
   });
-  hello();
 }

@@ -1,7 +1,7 @@
 /**
  * GET /events in a browser: one connection, opened again from the last event received when it is lost.
  *
- * The feed is reported as messages, the same ones that a notebook's kernel sends (`visualizer/live/feed_widget.py`):
+ * The feed is reported as messages:
  *
  *   {type: "events", run, first, count, text, joins, dropped}   lines of the log, numbered from `first`;
  *                      `joins`: the first is a keyframe or begins the run, after `dropped` events were missed.
@@ -39,12 +39,17 @@ export function subscribe(
     past = false,
     signal,
     page = globalThis.document,
+    open = fetch,
   }: {
     onMessage: (message: FeedMessage) => void;
     headers?: () => Record<string, string>;
     past?: boolean;
     signal: AbortSignal;
     page?: Document;
+    open?: (
+      url: string,
+      init: { headers: Record<string, string>; signal: AbortSignal; cache: "no-store" },
+    ) => Promise<Response>; // instead of `fetch`
   },
 ) {
   const pastUrl = `${url}${url.includes("?") ? "&" : "?"}past=true`;
@@ -66,7 +71,7 @@ export function subscribe(
     restartTimer();
     const slow = setTimeout(() => onMessage({ type: "slow", seconds: SLOW }), SLOW * 1000);
     try {
-      const response = await fetch(wantsPast && !last ? pastUrl : url, {
+      const response = await open(wantsPast && !last ? pastUrl : url, {
         headers: { ...headers(), ...(last && { "Last-Event-ID": last }) },
         signal: AbortSignal.any([signal, here.signal]),
         cache: "no-store",

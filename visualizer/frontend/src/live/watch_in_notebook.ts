@@ -10,7 +10,7 @@ const SYNC_EVERY = 200; // ms
 
 /** anywidget's `render` for `visualizer.watch`. */
 export const watchInNotebook = (widget: Widget) =>
-  followKernel(widget, "server", (signal, traits, rejoin) => {
+  followKernel(widget, (signal, traits, rejoin) => {
     let timer: ReturnType<typeof setTimeout> | null = null;
     let shown: (Pick<ViewState, "step" | "selected"> & { following: boolean }) | null = null; // not written to the widget model yet, where the kernel may set its own state meanwhile
     const sync = ({ step, selected }: Pick<ViewState, "step" | "selected">) => {
@@ -33,6 +33,5 @@ export const watchInNotebook = (widget: Widget) =>
       board.restore(place);
       if (following != null) live.follow(following);
     };
-    const take = (message: any) => (message.type === "go" ? go(message) : live.receive(message));
-    return { board, take };
+    return { board, live, go };
   });
