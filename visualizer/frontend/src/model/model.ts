@@ -11,7 +11,7 @@
  */
 
 import { firstWhere } from "./columns.ts";
-import type { EventsMissing, LogEvent, StepFinished } from "./events.ts";
+import type { Events, LogEvent } from "./events.ts";
 import { type LogSource, State } from "./fold.ts";
 import { Frame } from "./frame.ts";
 import { StepHappenings } from "./happenings.ts";
@@ -66,7 +66,7 @@ export class Model {
   /** The class of each replaceable part. */
   classes: Record<string, string> = {};
   /** Messages that a foreign log's source lost, by step. */
-  gaps: Map<number, EventsMissing[]> = new Map();
+  gaps: Map<number, Events["events_missing"][]> = new Map();
   /** Where a foreign log comes from; empty for an engine of ours. */
   source: LogSource = {};
   /** The fields of run_started, if the log begins with it. */
@@ -425,7 +425,7 @@ export class Model {
   }
 
   /** Notes the times of a step that finished: the open one or, with asynchronous scheduling, the one before. */
-  #time({ step = this.#live.step, t = {} }: StepFinished) {
+  #time({ step = this.#live.step, t = {} }: Events["step_finished"]) {
     const { start = NaN, scheduled = NaN, launched = NaN, ready = NaN, end = NaN } = t;
     const own = { start, scheduled, launched, ready };
     const open = this.steps.at(-1)?.step ?? step;

@@ -1,13 +1,6 @@
 /** What happened to each request from its arrival to its end: the timeline draws it, the sentences describe it. */
 
-import type {
-  Admitted,
-  Forked,
-  LogEvent,
-  RequestArrived,
-  ScheduledRow,
-  TokenRow,
-} from "./events.ts";
+import type { Events, LogEvent } from "./events.ts";
 import type { Content, RequestState, State } from "./fold.ts";
 import { laneOf } from "./lanes.ts";
 import { LogError } from "./log.ts";
@@ -138,7 +131,11 @@ export class RequestSpans {
   }
 
   /** Records an arrival, a fork or an admission that has just been applied to `state`: the request and its lane. */
-  meet(event: RequestArrived | Forked | Admitted, step: number, state: State) {
+  meet(
+    event: Events["request_arrived"] | Events["forked"] | Events["admitted"],
+    step: number,
+    state: State,
+  ) {
     if (event.type === "request_arrived") {
       const span = this.#add(state.request(event.request));
       span.arrived = step;
@@ -255,7 +252,7 @@ export class RequestSpans {
     if (open.kind === "preempted" && !span.finished) open.resume = to + 1;
   }
 
-  #row(row: ScheduledRow, step: number, state: State) {
+  #row(row: Events["ScheduledRow"], step: number, state: State) {
     const id = row[0];
     const drafts = row[3]?.length ?? 0;
     const span = this.#of(id);
@@ -283,7 +280,7 @@ export class RequestSpans {
    * @param t what the step measured
    * @param number of the row
    */
-  #gain(row: TokenRow, t: Record<string, any>, number: number, step: number) {
+  #gain(row: Events["TokenRow"], t: Record<string, any>, number: number, step: number) {
     const logprobs = t.logprobs?.[number];
     const ids = row[1];
     const allowed = row[5] ?? [];

@@ -3,13 +3,7 @@
  * free" is about an instant inside the step; the state at its end no longer shows it.
  */
 
-import type {
-  BlocksReported,
-  EventsMissing,
-  PrefixAdopted,
-  StepReported,
-  StepScheduled,
-} from "./events.ts";
+import type { Events } from "./events.ts";
 import { type Loads, unpacked } from "./expert_loads.ts";
 import type { State } from "./fold.ts";
 import { rowKind } from "./rows.ts";
@@ -96,7 +90,7 @@ export class Story {
   copies: Copy[] = [];
   preemptions: Preemption[] = [];
   evictions: Eviction[] = [];
-  adoptions: (PrefixAdopted & { seq: number })[] = [];
+  adoptions: (Events["prefix_adopted"] & { seq: number })[] = [];
   rows: Row[] = [];
   /** Running requests that got nothing. */
   stalled: { request: number; reason: string; seq: number }[] = [];
@@ -114,7 +108,7 @@ export class Story {
   waiting: number[] = [];
   /** Seats that were taken then: one per sample of a running request. */
   seats = 0;
-  scheduled: StepScheduled | null = null;
+  scheduled: Events["step_scheduled"] | null = null;
   forks: { request: number; parent: number; sample: number; blocks: number; seq: number }[] = [];
   /** `first`: the request's prompt is complete only now; `rejected`: texts of the drafts that were not accepted. */
   gains: {
@@ -132,11 +126,11 @@ export class Story {
   /** Blocks that lost their window page to a request's new blocks. */
   lostPages: { blocks: number[]; neededBy: number; seq: number }[] = [];
   /** Messages that the source of a foreign log lost. */
-  gaps: EventsMissing[] = [];
+  gaps: Events["events_missing"][] = [];
   /** Blocks that a foreign engine reported as cached. */
-  stored: BlocksReported[] = [];
+  stored: Events["blocks_reported"][] = [];
   /** What a foreign engine reported in counts. */
-  counted: StepReported | null = null;
+  counted: Events["step_reported"] | null = null;
   /** The steps that finished: this one, or with asynchronous scheduling the one before. */
   finished: number[] = [];
   /** The step of `finished` that was computed by experts, and their loads. */
