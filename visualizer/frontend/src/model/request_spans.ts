@@ -49,10 +49,9 @@ export interface RequestSpan {
   hashes?: string[]; // of the prompt's full blocks, in a foreign log without token ids
   arrived: number | null;
   arrivedAt: number | null;
-  admissions: { step: number; found: number; resumed: boolean; node: number; seq: number }[];
-  preemptions: { step: number; by: number; computed: number; resume: number | null; seq: number }[];
+  admissions: { step: number; found: number; resumed: boolean; seq: number }[];
+  preemptions: { step: number; computed: number; resume: number | null }[];
   forked: { step: number; parent: number } | null;
-  forks: { step: number; request: number }[];
   finished: { step: number; reason: string; message: string; seq: number } | null;
   tokenSteps: number[];
   logprobs: number[]; // by output token, as far as the log has them
@@ -96,7 +95,7 @@ export class RequestSpans {
       case "admitted": {
         const span = this.#of(event.request);
         const found = event.blocks.length * state.blockSize;
-        span.admissions.push({ step, found, resumed: event.resumed, node: event.node, seq });
+        span.admissions.push({ step, found, resumed: event.resumed, seq });
         this.#endWait(span, step - 1);
         const last = span.preemptions.at(-1);
         if (event.resumed && last) last.resume = step;
@@ -105,7 +104,7 @@ export class RequestSpans {
       case "preempted": {
         const span = this.#of(event.request);
         const { num_computed_tokens: computed } = state.request(span.id);
-        span.preemptions.push({ step, by: event.needed_by, computed, resume: null, seq });
+        span.preemptions.push({ step, computed, resume: null });
         const { needed_by: by } = event;
         span.segments.push({ kind: "preempted", from: step, to: null, by, resume: null });
         break;
@@ -148,7 +147,6 @@ export class RequestSpans {
       span.arrivedAt = parent.arrivedAt;
       span.n = parent.n;
       span.forked = { step, parent: parent.id };
-      parent.forks.push({ step, request: span.id });
     }
     this.#takeLane(this.#of(event.request), step, state);
   }
@@ -199,7 +197,6 @@ export class RequestSpans {
       admissions: [],
       preemptions: [],
       forked: null,
-      forks: [],
       finished: null,
       tokenSteps: [],
       logprobs: [],

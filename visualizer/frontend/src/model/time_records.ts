@@ -4,7 +4,7 @@
  */
 
 import type { Events, LogEvent } from "./events.ts";
-import type { LogSource, RequestState, State } from "./fold.ts";
+import type { RequestState, State } from "./fold.ts";
 import { PausedTime } from "./paused_time.ts";
 import { rowKind } from "./rows.ts";
 
@@ -69,8 +69,6 @@ export class TimeRecords {
   paused = new PausedTime();
   lives: Map<number, Life> = new Map();
   hasTimes = true;
-  /** Where a foreign log comes from. */
-  source: LogSource = {};
   #isAfterGap = false;
   /** Scheduled and unfinished steps. */
   #open: Map<number, Step> = new Map();
@@ -111,7 +109,6 @@ export class TimeRecords {
   /** Notes an event that was applied. */
   after(event: LogEvent, state: State) {
     this.paused.note(event);
-    this.source = state.source;
     switch (event.type) {
       case "keyframe":
         this.#rejoin(state);
