@@ -1,7 +1,7 @@
 """The event vocabulary of the browser is generated from the Python structs.
 
-`model/events.d.ts` has it as types, and `model/vocabulary.ts` as a table with which the browser checks
-the lines of a log; `cluster/` has the same for cluster logs. To renew them:
+`model/vocabulary.ts` is a table with which the browser checks the lines of a log and from which
+`model/events.ts` computes the types of events; `cluster/` has the same for cluster logs. To renew both:
 `pytest tests/visualizer/test_event_types.py --update-snapshots`.
 """
 
@@ -21,56 +21,13 @@ from visualizer.html import MODULE
 FOLDER = MODULE.parents[1] / "frontend" / "src"
 HEADER = """\
 /**
- * %s.
+ * The fields of each kind of event and of each struct in it, with their types.
  * Generated from `%s`. Do not edit;
  * `pytest tests/visualizer/test_event_types.py --update-snapshots` writes it.
  */
 """
-PRIMITIVES = {
-    inspect.IntType: "number",
-    inspect.FloatType: "number",
-    inspect.StrType: "string",
-    inspect.BoolType: "boolean",
-    inspect.NoneType: "null",
-    inspect.AnyType: "any",
-}
-
-
 EVENTS = vocabulary.AnyEvent.__args__
 CLUSTER_EVENTS = cluster.AnyClusterEvent.__args__
-
-
-def type_of(kind: inspect.Type) -> str:
-    if isinstance(kind, inspect.StructType):
-        return kind.cls.__name__
-    if isinstance(kind, inspect.LiteralType):
-        return " | ".join(f'"{value}"' for value in kind.values)
-    if isinstance(kind, inspect.UnionType):
-        if len(kind.types) == len(EVENTS):
-            return "LogEvent"
-        return " | ".join(dict.fromkeys(map(type_of, kind.types)))
-    if isinstance(kind, inspect.ListType):
-        item = type_of(kind.item_type)
-        return f"({item})[]" if " " in item and not item.startswith("[") else f"{item}[]"
-    if isinstance(kind, inspect.TupleType):
-        return f"[{', '.join(map(type_of, kind.item_types))}]"
-    if isinstance(kind, inspect.DictType):
-        return f"Record<{type_of(kind.key_type)}, {type_of(kind.value_type)}>"
-    return PRIMITIVES[type(kind)]
-
-
-def declaration(struct: type) -> str:
-    """A tuple type for a row, an interface for an event."""
-    info = inspect.type_info(struct)
-    assert isinstance(info, inspect.StructType)
-    fields = [f"{f.name}{'' if f.required else '?'}: {type_of(f.type)}" for f in info.fields]
-    if info.array_like:
-        return f"export type {struct.__name__} = [{', '.join(fields)}];\n"
-    tag = [f'type: "{info.tag}"'] if info.tag else []
-    lines = "".join(f"  {field};\n" for field in [*tag, *fields])
-    return f"export interface {struct.__name__} {{\n{lines}}}\n"
-
-
 ROWS = (vocabulary.ScheduledRow, vocabulary.Blocked, vocabulary.TokenRow)
 STATE = (
     vocabulary.RequestState,
@@ -78,12 +35,6 @@ STATE = (
     vocabulary.HoldState,
     vocabulary.KeyframeState,
 )
-
-
-def types(header: str, structs: list[type], name: str, events: tuple[type, ...]) -> str:
-    """Declarations of structs and of the union of the events."""
-    union = f"export type {name} =" + "".join(f"\n  | {one.__name__}" for one in events) + ";\n"
-    return "\n".join([header, *map(declaration, structs), union])
 
 
 LETTERS = {
@@ -129,13 +80,13 @@ def fields_of(struct: type) -> tuple[inspect.Field, ...]:
     return info.fields
 
 
-def table(header: str, structs: list[type], schemas: dict[str, int]) -> str:
+def table(source: str, structs: list[type], schemas: dict[str, int]) -> str:
     """The fields of structs in the notation of `code_of`."""
     lines = [
-        header,
+        HEADER % source,
         *(f"export const {name} = {value};" for name, value in schemas.items()),
         "",
-        "export const VOCABULARY: Record<string, string> = {",
+        "export const VOCABULARY = {",
     ]
     for struct in structs:
         fields = (
@@ -144,30 +95,20 @@ def table(header: str, structs: list[type], schemas: dict[str, int]) -> str:
         )
         text = "#" * struct.__struct_config__.array_like + " ".join(fields)
         lines.append(f'  {name_of(struct)}: "{text}",')
-    return "\n".join([*lines, "};", ""])
-
-
-TYPES = "The event vocabulary", "The event vocabulary of a cluster log"
-TABLE = "The fields of each kind of event and of each struct in it, with their types"
+    return "\n".join([*lines, "} as const;", ""])
 
 
 def generated() -> dict[str, str]:
     """The generated files."""
-    own, others = "engine/core/log/vocabulary.py", "engine/cluster/events.py"
-    structs, events = [*ROWS, *STATE, *EVENTS], [*CLUSTER_EVENTS]
     schemas = {
         "SCHEMA": vocabulary.SCHEMA_VERSION,
         "KEYFRAME_SCHEMA": vocabulary.KEYFRAME_SCHEMA_VERSION,
     }
     ours = {"SCHEMA": cluster.CLUSTER_SCHEMA_VERSION}
-    header = (
-        HEADER % (TYPES[1], others) + '\nimport type { LogEvent } from "../model/events.d.ts";\n'
-    )
+    structs = [*ROWS, *STATE, *EVENTS]
     return {
-        "model/events.d.ts": types(HEADER % (TYPES[0], own), structs, "LogEvent", EVENTS),
-        "model/vocabulary.ts": table(HEADER % (TABLE, own), structs, schemas),
-        "cluster/events.d.ts": types(header, events, "ClusterEvent", CLUSTER_EVENTS),
-        "cluster/vocabulary.ts": table(HEADER % (TABLE, others), events, ours),
+        "model/vocabulary.ts": table("engine/core/log/vocabulary.py", structs, schemas),
+        "cluster/vocabulary.ts": table("engine/cluster/events.py", [*CLUSTER_EVENTS], ours),
     }
 
 

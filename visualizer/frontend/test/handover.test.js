@@ -2,10 +2,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { blockGrid } from "../src/drawing/block_grid.ts";
-import { keyframesOf, laneBox, legsOf } from "../src/drawing/handover.ts";
+import { keyframesOf, laneBox, legsOf, movesOf } from "../src/drawing/handover.ts";
 import { packLanes } from "../src/drawing/lane_packing.ts";
 import { stepAxis, timeScale, wholeView } from "../src/drawing/time_axis.ts";
-import { movesOf } from "../src/model/handover.ts";
 import { storytellers } from "./recorder.js";
 
 const model = storytellers();

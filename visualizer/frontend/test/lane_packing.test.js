@@ -3,12 +3,12 @@ import { test } from "node:test";
 
 import {
   laneAt,
+  laneRows,
   occupant,
   occupantsBetween,
   packLanes,
   sitterAt,
 } from "../src/drawing/lane_packing.ts";
-import { laneRows } from "../src/drawing/lane_rows.ts";
 import * as make from "./model/events.js";
 import { modelOf } from "./model/scenes.js";
 import { storytellers } from "./recorder.js";

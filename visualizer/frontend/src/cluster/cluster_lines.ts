@@ -3,18 +3,19 @@
  * of its replicas: `engine/cluster/events.py` describes them.
  */
 
+import type { EventIn, EventsOf } from "../model/events.ts";
 import { checkerOf, LogError } from "../model/log.ts";
-import type * as Events from "./events.d.ts";
 import { SCHEMA, VOCABULARY } from "./vocabulary.ts";
 
+type Events = EventsOf<typeof VOCABULARY>;
 type Timed<E> = E extends { t?: infer T } ? Omit<E, "t"> & { t: NonNullable<T> } : E;
 
 /** An event as it is in a log with times, which a board needs. */
-export type ClusterEvent = Timed<Events.ClusterEvent>;
-export type ReplicaJoined = Timed<Events.ReplicaJoined>;
-export type Of = Events.Of;
-export type Routed = Timed<Events.Routed>;
-export type Controlled = Timed<Events.Controlled>;
+export type ClusterEvent = Timed<EventIn<typeof VOCABULARY>>;
+export type ReplicaJoined = Timed<Events["replica_joined"]>;
+export type Of = Events["of"];
+export type Routed = Timed<Events["routed"]>;
+export type Controlled = Timed<Events["controlled"]>;
 
 const problemOf = checkerOf(VOCABULARY);
 

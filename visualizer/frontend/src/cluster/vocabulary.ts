@@ -6,7 +6,7 @@
 
 export const SCHEMA = 1;
 
-export const VOCABULARY: Record<string, string> = {
+export const VOCABULARY = {
   cluster_started: "schema:i router:s options:{a t?:{a",
   replica_joined: "replica:s url?:s role?:s t?:{a",
   replica_left: "replica:s why:s t?:{a",
@@ -16,4 +16,4 @@ export const VOCABULARY: Record<string, string> = {
   request_lost: "request:i replica:s t?:{a",
   controlled: "what:s replica?:?s t?:{a",
   moved: "request:i source:s target:s tokens:i blocks:i bytes:i t?:{a",
-};
+} as const;

@@ -346,11 +346,10 @@ export function drawSide(
   const [x, y, width, height] = box;
   const grid = { x: () => x, y: () => y, label: 0, cellWidth: width, body: height };
   const claim = { wanted: new Set<number>() };
-  const owners = owner === null ? [] : [owner];
   const block: Cell = {
     id: 0,
-    kind: kind === "owned" ? "unshared" : kind,
-    owners,
+    kind,
+    owners: owner === null ? [] : [owner],
     filled,
     slots: frame.state.blockSize,
     lacksPage: false,

@@ -365,44 +365,46 @@ export class CanvasPainter {
 
   /** The mark of a lane on a cell as device pixels, in a square of `side` pixels that begins with the cell. Cached. */
   markPixels(lane: number | null, width: number, height: number, alpha: number): Tile {
-    const key = `${lane} ${width} ${height}`;
-    const known = this.tiles.get(key) ?? new Map();
-    this.tiles.set(key, known);
-    if (!known.has(alpha)) {
-      const { theme, ratio } = this;
-      const canvas = document.createElement("canvas");
-      const side = Math.ceil(Math.max(width, height) * ratio) + 1;
-      canvas.width = canvas.height = side;
-      const painter = Object.assign(new CanvasPainter(canvas), { theme, ratio });
-      const { context } = painter;
-      context.globalAlpha = alpha;
+    const { theme, ratio } = this;
+    const side = Math.ceil(Math.max(width, height) * ratio) + 1;
+    return this.#pixels(`${lane} ${width} ${height}`, side, alpha, (context) => {
+      const painter = Object.assign(new CanvasPainter(context.canvas), { theme, ratio });
       painter.fill(0, 0, side, side, painter.hue(lane)); // a cell may be a pixel larger
       context.scale(ratio, ratio);
       context.clearRect(0, 0, width, height);
       painter.mark(0, 0, painter.snap(width), painter.snap(height), lane);
-      const { data } = context.getImageData(0, 0, side, side);
-      known.set(alpha, { side, pixels: new Uint32Array(data.buffer), isCell: true });
-    }
-    return known.get(alpha);
+      return { isCell: true };
+    });
   }
 
   /** A paint as device pixels: a square of `side` pixels, which repeats. Cached. */
   pixels(paint: Paint, alpha: number): Tile {
-    const known = this.tiles.get(paint) ?? new Map();
-    this.tiles.set(paint, known);
-    if (!known.has(alpha)) {
-      const side = Math.round(PERIOD * this.ratio);
-      const canvas = document.createElement("canvas");
-      canvas.width = canvas.height = side;
-      const context = canvas.getContext("2d", {
-        willReadFrequently: true,
-      }) as CanvasRenderingContext2D;
-      context.scale(this.ratio, this.ratio);
-      context.globalAlpha = alpha;
+    const { ratio } = this;
+    return this.#pixels(paint, Math.round(PERIOD * ratio), alpha, (context) => {
+      context.scale(ratio, ratio);
       context.fillStyle = paint;
       context.fillRect(0, 0, PERIOD + 1, PERIOD + 1);
+      return {};
+    });
+  }
+
+  #pixels(
+    key: Paint,
+    side: number,
+    alpha: number,
+    draw: (context: CanvasRenderingContext2D) => Pick<Tile, "isCell">,
+  ): Tile {
+    const known = this.tiles.get(key) ?? new Map();
+    this.tiles.set(key, known);
+    if (!known.has(alpha)) {
+      const canvas = document.createElement("canvas");
+      canvas.width = canvas.height = side;
+      const context = canvas.getContext("2d", { willReadFrequently: true });
+      if (!context) throw new Error("the browser has no canvas");
+      context.globalAlpha = alpha;
+      const form = draw(context);
       const { data } = context.getImageData(0, 0, side, side);
-      known.set(alpha, { side, pixels: new Uint32Array(data.buffer) });
+      known.set(alpha, { side, pixels: new Uint32Array(data.buffer), ...form });
     }
     return known.get(alpha);
   }

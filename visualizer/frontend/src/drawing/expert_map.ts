@@ -13,7 +13,6 @@ export interface ExpertGrid {
   experts: number;
   pitch: number; // height of a row
   cell: number; // width of a cell
-  left: number; // px before the cells, for the layers' numbers
   maps: { x: number; y: number }[]; // the upper left corner of each map's cells
   width: number;
   height: number;
@@ -48,7 +47,6 @@ export function expertGrid(layers: Loads, width: number): ExpertGrid {
     experts,
     pitch,
     cell,
-    left: LEFT,
     maps: [{ x: LEFT, y: TOP }, second],
     width,
     height: second.y + rows + BELOW,

@@ -3,11 +3,31 @@
  * request takes it, goes on into that request's lane. Pure functions, in board pixels from the board's corner.
  */
 
-import type { Move } from "../model/handover.ts";
+import type { Frame } from "../model/frame.ts";
 import type { Model } from "../model/model.ts";
 import type { BlockGrid } from "./block_grid.ts";
 import { laneAt } from "./lane_packing.ts";
 import type { TimelineScene } from "./timeline.ts";
+
+/** a block that the victim of a preemption released */
+interface Move {
+  block: number;
+  from: number; // the victim
+  index: number; // place of the block in the victim's table
+  count: number; // blocks in that table
+  to: number | null; // the request that has the block now; null if it is free or only cached
+}
+
+/** The moves of a frame, those with a new owner first. A block that others still hold goes nowhere. */
+export function movesOf(frame: Frame): Move[] {
+  const moves = frame.story.preemptions.flatMap(({ request, table, seq }) =>
+    table.flatMap((block, index) => {
+      const { fate, to } = frame.fate(block, seq);
+      return fate === "others" ? [] : [{ block, from: request, index, count: table.length, to }];
+    }),
+  );
+  return moves.sort((a, b) => Number(a.to === null) - Number(b.to === null));
+}
 
 type Box = { x: number; y: number; width: number; height: number };
 

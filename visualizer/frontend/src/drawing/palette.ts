@@ -37,19 +37,9 @@ export const THEMES: Record<"light" | "dark", Theme> = {
     used: "#969ca8",
     hatch: "#7d8490",
     lost: "#c23b26",
-    // prettier-ignore
-    hues: [
-      "#293ec1",
-      "#cf7f22",
-      "#006942",
-      "#8b1868",
-      "#836900",
-      "#0ea493",
-      "#9b79fd",
-      "#de3460",
-      "#1f78b2",
-      "#92081a",
-    ],
+    hues: "#293ec1 #cf7f22 #006942 #8b1868 #836900 #0ea493 #9b79fd #de3460 #1f78b2 #92081a".split(
+      " ",
+    ),
   },
   dark: {
     name: "dark",
@@ -64,18 +54,8 @@ export const THEMES: Record<"light" | "dark", Theme> = {
     used: "#6b727e",
     hatch: "#8d94a0",
     lost: "#ef6f5a",
-    // prettier-ignore
-    hues: [
-      "#6374ff",
-      "#ef9206",
-      "#87bd7e",
-      "#c65b93",
-      "#f0e175",
-      "#30f6e8",
-      "#d4a7ff",
-      "#e64031",
-      "#3ca0bd",
-      "#feaec6",
-    ],
+    hues: "#6374ff #ef9206 #87bd7e #c65b93 #f0e175 #30f6e8 #d4a7ff #e64031 #3ca0bd #feaec6".split(
+      " ",
+    ),
   },
 };

@@ -56,17 +56,16 @@ export function timeScale(view: View, left: number, right: number, axis: Axis) {
     /** Width of a step; on a time axis, of a typical one. */
     width: axis.typical * per,
     /** Left edge of a step, its right edge, and its middle. */
-    x: ((step) => at(axis.begin(step))) as (step: number) => number,
-    end: ((step) => at(axis.end(step))) as (step: number) => number,
-    middle: ((step) => (at(axis.begin(step)) + at(axis.end(step))) / 2) as (step: number) => number,
+    x: (step: number) => at(axis.begin(step)),
+    end: (step: number) => at(axis.end(step)),
+    middle: (step: number) => (at(axis.begin(step)) + at(axis.end(step))) / 2,
     /** The position of a time in the log (us); undefined on an axis of steps. */
-    moment: ((time) => (axis.moment && time != null ? at(axis.moment(time)) : undefined)) as (
-      time: number | null,
-    ) => number | undefined,
+    moment: (time: number | null) =>
+      axis.moment && time != null ? at(axis.moment(time)) : undefined,
     at,
-    placeAt: ((x) => view.from + (x - left) / per) as (x: number) => number,
+    placeAt: (x: number) => view.from + (x - left) / per,
     /** The step at x, which may lie outside the view. */
-    stepAt: ((x) => axis.stepAt(view.from + (x - left) / per)) as (x: number) => number,
+    stepAt: (x: number) => axis.stepAt(view.from + (x - left) / per),
     /** The first and last step that are at least partly visible. */
     first: (axis.firstAt ?? axis.stepAt)(view.from),
     last: axis.kind === "steps" ? Math.ceil(view.to) - 1 : axis.stepAt(view.to),

@@ -4,6 +4,7 @@
  */
 
 import type { Model } from "../model/model.ts";
+import { FOR_ALL } from "../model/waits.ts";
 import type { CanvasPainter } from "./canvas_painter.ts";
 import { causeColour } from "./causes.ts";
 import { type CursorScene, cursorBand, cursorLines, veil } from "./cursor.ts";
@@ -24,7 +25,6 @@ const TOP = 8; // px below the lanes
 export const bandHeight = (stack = STACK) => TOP + stack + 2;
 /** Opacity of the cells of requests that wait behind another. */
 export const BEHIND = 0.5;
-const FOR_ALL = new Set(["after_preemption", "static_batch"]);
 
 /** The waiting requests of a step by cause, from the bottom. */
 export function waitingParts(

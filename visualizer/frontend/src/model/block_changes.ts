@@ -1,10 +1,10 @@
 /** The blocks that changed hands in a step, each before and after it. */
 
-import type { Frame } from "./frame.ts";
+import type { Block, Frame } from "./frame.ts";
 import { type Span, say } from "./words.ts";
 
 export type Side = {
-  kind: "free" | "owned" | "shared" | "cached";
+  kind: Block["kind"];
   owner: number | null;
   filled: number;
 };
@@ -21,7 +21,8 @@ export interface BlockChange {
  * The changes, most telling first: copies, blocks with a new owner, evictions, what became of victims' other blocks.
  */
 export function blockChanges(frame: Frame): BlockChange[] {
-  const { model, markedBlocks, copies, story } = frame;
+  const { model, markedBlocks, story } = frame;
+  const { copies } = story;
   const changes: Map<number, BlockChange & { rank: number }> = new Map();
   const add = (rank: number, block: number, spans: Span[], copy: number | null = null) => {
     const key = copy ?? block;
@@ -69,10 +70,10 @@ function sideBefore({ before }: Frame, block: number): Side {
   }
   const { block_table: table, num_computed_tokens: computed } = before.request(owner);
   const filled = Math.min(before.blockSize, computed - table.indexOf(block) * before.blockSize);
-  return { kind: owners.length > 1 ? "shared" : "owned", owner, filled };
+  return { kind: owners.length > 1 ? "shared" : "unshared", owner, filled };
 }
 
-function sideAfter({ blocks }: Frame, block: number): Side {
+export function sideAfter({ blocks }: Frame, block: number): Side {
   const { kind, owners, filled } = blocks[block];
-  return { kind: kind === "unshared" ? "owned" : kind, owner: owners[0] ?? null, filled };
+  return { kind, owner: owners[0] ?? null, filled };
 }

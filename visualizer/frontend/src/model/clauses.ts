@@ -129,37 +129,17 @@ function fates(frame: Frame, losses: Preemption[]) {
   const whose = losses.length === 1 ? "its" : "their";
   const all = lost.size;
   const parts: Span[][] = [];
-  const add = (which: (fate: Fate) => boolean, words: (blocks: string) => Span[]) => {
-    const number = found.filter(which).length;
-    if (number)
-      parts.push(words(all === 1 ? `${whose} 1 block` : `${number < all ? number : "all"}`));
-  };
-  add(
-    ({ fate }) => fate === "others",
-    (blocks) => say`others keep ${blocks}`,
-  );
-  add(
-    ({ fate }) => fate === "cached",
-    (blocks) => say`the cache keeps ${blocks}`,
-  );
-  const takers = new Set(found.flatMap(({ to }) => to ?? []));
-  const many = takers.size > MOST_TAKERS;
-  if (many) {
-    add(
-      ({ fate }) => fate === "taken",
-      (blocks) => say`${takers.size} requests get ${blocks}`,
-    );
-  }
-  for (const taker of many ? [] : takers) {
-    add(
-      ({ to }) => to === taker,
-      (blocks) => say`${names(frame, [taker])} gets ${blocks}`,
-    );
-  }
-  add(
-    ({ fate }) => fate === "free",
-    (blocks) => say`${blocks} ${blocks === "1" || all === 1 ? "is" : "are"} free`,
-  );
+  const blocksOf = ({ length }: Fate[]) =>
+    all === 1 ? `${whose} 1 block` : length < all ? `${length}` : "all";
+  const add = (some: Fate[] | undefined, verb: string | Span[]) =>
+    some && parts.push(say`${verb} ${blocksOf(some)}`);
+  const { others, cached, taken = [], free } = Object.groupBy(found, ({ fate }) => fate);
+  add(others, "others keep");
+  add(cached, "the cache keeps");
+  const takers = Map.groupBy(taken, ({ to }) => to as number);
+  if (takers.size > MOST_TAKERS) add(taken, `${takers.size} requests get`);
+  else for (const [taker, some] of takers) add(some, say`${names(frame, [taker])} gets`);
+  if (free) parts.push(say`${blocksOf(free)} ${agree(free, "is", "are")} free`);
   const words = parts.flatMap((part, index) => (index ? say`, ${part}` : part));
   return all === 1 ? words : say`of ${whose} ${count(all, "block")} ${words}`;
 }

@@ -67,10 +67,10 @@ export function decisions(frame: Frame): Decision[] {
   const { budget } = frame.budget;
   let left = budget;
   const ofRequest = ({ request }: { request: number }) => request;
-  const losses = grouped(story.preemptions, ({ by }) => by);
-  const admissions = grouped(story.admissions, ofRequest);
-  const rows = grouped(story.rows, ofRequest);
-  const stalled = grouped(story.stalled, ofRequest);
+  const losses = Map.groupBy(story.preemptions, ({ by }) => by);
+  const admissions = Map.groupBy(story.admissions, ofRequest);
+  const rows = Map.groupBy(story.rows, ofRequest);
+  const stalled = Map.groupBy(story.stalled, ofRequest);
   for (const loss of losses.get(-1) ?? []) made.push(preempted(frame, loss));
   for (const id of asked(story)) {
     for (const loss of losses.get(id) ?? []) made.push(preempted(frame, loss));
@@ -89,17 +89,6 @@ export function decisions(frame: Frame): Decision[] {
   const hottest = made.find((one) => one.heat === heat);
   if (hottest) hottest.hot = true;
   return made;
-}
-
-/** Items by a key, in order. */
-function grouped<T>(items: T[], keyOf: (item: T) => number): Map<number, T[]> {
-  const groups = new Map();
-  for (const item of items) {
-    const key = keyOf(item);
-    if (groups.has(key)) groups.get(key).push(item);
-    else groups.set(key, [item]);
-  }
-  return groups;
 }
 
 /** All requests that the scheduler examined, in order. */
@@ -205,7 +194,7 @@ export function admissionWords(
     after,
     found,
     length,
-  }: { resumed: boolean; after: string; found: number; length: number },
+  }: Pick<Admission, "resumed" | "found" | "length"> & { after: string },
 ) {
   const words = fill(messages[resumed ? "resumed" : "admitted"], { after, found, length });
   return lacks(model, "cached_tokens") ? say`${plain(words).split(":")[0]}` : words;

@@ -13,7 +13,7 @@
  */
 
 import { CowList } from "./cow_list.ts";
-import type * as Events from "./events.d.ts";
+import type { Events, LogEvent } from "./events.ts";
 import { added, type Loads, unpacked } from "./expert_loads.ts";
 import { type Lane, laneOf, leaveLane, takeLane } from "./lanes.ts";
 import { LogError } from "./log.ts";
@@ -33,7 +33,7 @@ type Settings = {
 } & Record<string, any>;
 
 /** A live request with the names of `Request`; `content` takes the place of its tokens. */
-export interface RequestState extends Omit<Events.RequestState, "tokens" | "texts"> {
+export interface RequestState extends Omit<Events["RequestState"], "tokens" | "texts"> {
   content: Content; // the first `length` tokens of it are the request's
   length: number;
   place: number | null; // waiting: position in the queue, smaller is earlier; null: running
@@ -41,9 +41,9 @@ export interface RequestState extends Omit<Events.RequestState, "tokens" | "text
 }
 
 /** a held prefix, which no request needs to use; never changed */
-type HoldState = Required<Events.HoldState>;
+type HoldState = Required<Events["HoldState"]>;
 
-type NodeFields = Omit<Events.NodeRecord, "tokens" | "texts">;
+type NodeFields = Omit<Events["NodeRecord"], "tokens" | "texts">;
 
 /** a run of blocks of the radix tree, or a block of the hash cache */
 export interface NodeState extends NodeFields {
@@ -88,7 +88,7 @@ export class State {
   /** Replaced, never changed in place: copies share it. */
   holds: Map<number, HoldState> = new Map();
   /** The latest counts of a foreign log that has only counts. */
-  reported: Events.StepReported | null = null;
+  reported: Events["step_reported"] | null = null;
   /** How many tokens each expert has computed so far; replaced, never changed. */
   expertLoads: Loads = [];
   /** The lanes by their number (see `lanes.ts`); the list is replaced, never changed. */
@@ -122,7 +122,7 @@ export class State {
   }
 
   /** Applies the next event, which `parseLog` has checked. */
-  apply(event: Events.LogEvent) {
+  apply(event: LogEvent) {
     this.seq++;
     (this as any)[event.type](event);
   }
@@ -296,7 +296,7 @@ export class State {
   }
 
   #addRequest(
-    { tokens, texts, ...request }: Events.RequestState,
+    { tokens, texts, ...request }: Events["RequestState"],
     place: number | null,
     hashes?: string[],
   ) {
@@ -454,24 +454,24 @@ export class State {
 
   // One method per kind of event, with the event's name
 
-  run_started({ settings, classes, source }: Events.RunStarted) {
+  run_started({ settings, classes, source }: Events["run_started"]) {
     this.#reset(settings as Settings);
     this.classes = classes;
     this.source = source ?? {};
   }
 
-  request_arrived(event: Events.RequestArrived) {
+  request_arrived(event: Events["request_arrived"]) {
     const { type, t, request: id, prompt: tokens, n: num_seqs, hashes, ...rest } = event;
     const own = { id, root: id, sample: 0, prompt_length: tokens.length, tokens, num_seqs };
     const none = { num_computed_tokens: 0, block_table: [], last_node: ROOT, preemptions: 0 };
     this.#addRequest({ ...own, ...none, ...rest }, ++this.back, hashes);
   }
 
-  step_started(event: Events.StepStarted) {
+  step_started(event: Events["step_started"]) {
     this.step = event.step;
   }
 
-  admitted(event: Events.Admitted) {
+  admitted(event: Events["admitted"]) {
     const request = this.#writableRequest(event.request);
     request.place = null;
     this.waitingCount--;
@@ -485,20 +485,20 @@ export class State {
     this.#lock(request, event.node);
   }
 
-  blocks_allocated(event: Events.BlocksAllocated) {
+  blocks_allocated(event: Events["blocks_allocated"]) {
     const request = this.#writableRequest(event.request);
     this.#allocate(event.blocks);
     request.block_table = request.block_table.concat(event.blocks);
   }
 
-  block_copied(event: Events.BlockCopied) {
+  block_copied(event: Events["block_copied"]) {
     const request = this.#writableRequest(event.request);
     this.#allocate([event.block]);
     request.block_table = request.block_table.with(event.index, event.block);
     this.#decref([event.source]);
   }
 
-  preempted(event: Events.Preempted) {
+  preempted(event: Events["preempted"]) {
     const request = this.#writableRequest(event.request);
     for (const [step, rows] of this.plans)
       this.#setPlan(
@@ -513,13 +513,13 @@ export class State {
     this.suspendedCount++;
   }
 
-  radix_evicted(event: Events.RadixEvicted) {
+  radix_evicted(event: Events["radix_evicted"]) {
     const node = this.node(event.node);
     this.nodes.delete(node.id);
     this.#cache(node.blocks, -1);
   }
 
-  step_scheduled(event: Events.StepScheduled) {
+  step_scheduled(event: Events["step_scheduled"]) {
     this.#setPlan(this.step, event.rows.map(withDrafts));
   }
 
@@ -529,7 +529,7 @@ export class State {
     else this.plans.delete(step);
   }
 
-  forked(event: Events.Forked) {
+  forked(event: Events["forked"]) {
     const parent = this.#writableRequest(event.parent);
     parent.num_seqs = 1;
     this.#addRequestState({
@@ -554,7 +554,7 @@ export class State {
     }
   }
 
-  step_finished(event: Events.StepFinished) {
+  step_finished(event: Events["step_finished"]) {
     const { step, wasted = [] } = event;
     // Rows are read by index: they are half of a log, and an iterator for each takes as long as the rest.
     for (const row of this.plans.get(step) ?? []) {
@@ -578,7 +578,7 @@ export class State {
       this.expertLoads = added(this.expertLoads, unpacked(event.expert_loads));
   }
 
-  blocks_trimmed(event: Events.BlocksTrimmed) {
+  blocks_trimmed(event: Events["blocks_trimmed"]) {
     const request = this.#writableRequest(event.request);
     this.#decref(request.block_table.slice(event.keep));
     request.block_table = request.block_table.slice(0, event.keep);
@@ -592,7 +592,7 @@ export class State {
     if (!event.keep) request.last_node = ROOT;
   }
 
-  radix_split(event: Events.RadixSplit) {
+  radix_split(event: Events["radix_split"]) {
     const lower = this.#writable(this.nodes, this.node(event.node));
     this.#addNode({ ...lower, id: event.upper, blocks: lower.blocks.slice(0, event.at) });
     lower.parent = event.upper;
@@ -602,7 +602,7 @@ export class State {
     lower.blocks = lower.blocks.slice(event.at);
   }
 
-  radix_joined(event: Events.RadixJoined) {
+  radix_joined(event: Events["radix_joined"]) {
     const request = this.#writableRequest(event.request);
     const start = this.depth(request.last_node);
     const end = start + event.blocks.length;
@@ -622,7 +622,7 @@ export class State {
     this.#lock(request, event.node);
   }
 
-  radix_inserted(event: Events.RadixInserted) {
+  radix_inserted(event: Events["radix_inserted"]) {
     const request = this.#writableRequest(event.request);
     const from = this.depth(request.last_node) * this.blockSize;
     const { node: id, parent, blocks } = event;
@@ -631,7 +631,7 @@ export class State {
     this.#lock(request, event.node);
   }
 
-  radix_extended(event: Events.RadixExtended) {
+  radix_extended(event: Events["radix_extended"]) {
     const request = this.#writableRequest(event.request);
     const node = this.#writable(this.nodes, this.node(event.node));
     // The request has the node's tokens too and continues after them.
@@ -642,7 +642,7 @@ export class State {
     this.#lock(request, event.node);
   }
 
-  blocks_stored(event: Events.BlocksStored) {
+  blocks_stored(event: Events["blocks_stored"]) {
     const request = this.#writableRequest(event.request);
     let from = this.depth(request.last_node) * this.blockSize;
     let { parent } = event;
@@ -662,7 +662,7 @@ export class State {
     this.#lock(request, parent);
   }
 
-  block_evicted(event: Events.BlockEvicted) {
+  block_evicted(event: Events["block_evicted"]) {
     const { hash } = this.node(event.node);
     this.#removeCopy(event);
     if (hash) return; // the number is the reader's: no memory is known to be free
@@ -673,11 +673,11 @@ export class State {
     for (const block of [event.block, ...free]) this.free.push(block);
   }
 
-  window_pages_evicted({ blocks }: Events.WindowPagesEvicted) {
+  window_pages_evicted({ blocks }: Events["window_pages_evicted"]) {
     this.#takePages(blocks);
   }
 
-  block_withdrawn(event: Events.BlockWithdrawn) {
+  block_withdrawn(event: Events["block_withdrawn"]) {
     this.#writableRequest(event.request).last_node = this.node(event.node).parent;
     this.#removeCopy(event);
   }
@@ -698,7 +698,7 @@ export class State {
     this.#count(block, -2);
   }
 
-  request_finished(event: Events.RequestFinished) {
+  request_finished(event: Events["request_finished"]) {
     const request = this.#writableRequest(event.request);
     if (request.place !== null) {
       this.waitingCount--;
@@ -709,14 +709,14 @@ export class State {
     this.lanes = leaveLane(this.lanes, request.id, this.step);
   }
 
-  prefix_held({ hold: id, node, blocks, label }: Events.PrefixHeld) {
+  prefix_held({ hold: id, node, blocks, label }: Events["prefix_held"]) {
     const hold = { id, block_table: blocks, last_node: ROOT, label };
     this.#lock(hold, node);
     this.#addHold(hold);
     this.#dequeue(blocks);
   }
 
-  prefix_released(event: Events.PrefixReleased) {
+  prefix_released(event: Events["prefix_released"]) {
     const hold = this.holds.get(event.hold);
     if (!hold) throw this.#error(`there is no hold ${event.hold}`);
     this.holds = new Map(this.holds);
@@ -727,7 +727,7 @@ export class State {
     this.#lock({ ...hold }, ROOT);
   }
 
-  prefix_adopted(event: Events.PrefixAdopted) {
+  prefix_adopted(event: Events["prefix_adopted"]) {
     const { nodes, blocks, tokens, texts, source } = event;
     const prefix = this.path(event.parent)
       .reverse()
@@ -753,7 +753,7 @@ export class State {
     this.#lock(owner, ROOT);
   }
 
-  blocks_reported(event: Events.BlocksReported) {
+  blocks_reported(event: Events["blocks_reported"]) {
     const { nodes, blocks, tokens, hashes, medium } = event;
     const content = { tokens, texts: new Array(tokens.length).fill("") };
     let { parent } = event;
@@ -794,7 +794,7 @@ export class State {
     this.#cache(blocks, 1);
   }
 
-  step_reported(event: Events.StepReported) {
+  step_reported(event: Events["step_reported"]) {
     this.reported = event;
     this.waitingCount = event.waiting;
   }
@@ -809,7 +809,7 @@ export class State {
 
   events_missing() {} // a gap changes nothing that is known
 
-  keyframe({ seq, state }: Events.Keyframe) {
+  keyframe({ seq, state }: Events["keyframe"]) {
     Object.assign(this, new State());
     this.#reset(state.settings as Settings, state.free);
     this.classes = state.classes;
@@ -861,6 +861,6 @@ function kindOf(word: number) {
 }
 
 /** A row of an event; most are complete and are shared. */
-function withDrafts(row: Events.ScheduledRow): PlannedRow {
+function withDrafts(row: Events["ScheduledRow"]): PlannedRow {
   return row[3] ? (row as PlannedRow) : [row[0], row[1], row[2], []];
 }

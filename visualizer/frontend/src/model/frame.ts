@@ -12,7 +12,7 @@ import { type Row, Story } from "./story.ts";
 import { tokensPanel } from "./tokens.ts";
 import { findPrefix, type TreeNode, treeOf } from "./tree.ts";
 import { waitIn } from "./waits.ts";
-import { blockList, count, list, type Span, say } from "./words.ts";
+import { type Span, say } from "./words.ts";
 
 export interface Block {
   id: number;
@@ -68,9 +68,9 @@ export class Frame {
 
   get time() {
     const index = this.step - this.model.firstStep;
-    const { start, scheduled, end } = this.model.measures;
+    const { start, end } = this.model.measures;
     if (Number.isNaN(end[index] - start[index])) return null;
-    return { start: start[index], scheduled: scheduled[index], end: end[index] };
+    return { start: start[index], end: end[index] };
   }
 
   get counts() {
@@ -188,14 +188,6 @@ export class Frame {
     return this.#once("outcomes", () => outcomes(this));
   }
 
-  get copies() {
-    return this.story.copies;
-  }
-
-  get evictions() {
-    return this.story.evictions;
-  }
-
   // Blocks
 
   get blocks(): Block[] {
@@ -277,55 +269,6 @@ export class Frame {
       );
     const at = holder.block_table.indexOf(id) * size;
     return holder.content.texts.slice(at, at + filled);
-  }
-
-  /** One line per change of owners, for below the map. */
-  get changes() {
-    return this.#once("changes", () => [...this.#evictionWords(), ...this.#handWords()]);
-  }
-
-  #evictionWords() {
-    return this.evictions.map(({ blocks, since }) => {
-      const idle =
-        since === null || since >= this.step ? "" : ` (idle ${count(this.step - since, "step")})`;
-      const takers: Map<number | null, number[]> = new Map();
-      for (const block of blocks) {
-        const { to } = this.blocks[block];
-        takers.set(to, [...(takers.get(to) ?? []), block]);
-      }
-      const parts = [...takers].map(([to, some]) => {
-        const number = some.length === blocks.length ? "" : `${some.length} `;
-        return say`${number}${to === null ? say`now free` : this.#hand(to, some)}`;
-      });
-      return say`${blockList(blocks)} evicted${idle}, ${list(parts)}`;
-    });
-  }
-
-  #handWords() {
-    const groups: Map<string, { from: number | null; to: number | null; blocks: number[] }> =
-      new Map();
-    for (const { id, mark, from, to } of this.markedBlocks) {
-      if (mark !== "handed" || from === to) continue;
-      const key = `${from} ${to}`;
-      const group = groups.get(key) ?? { from, to, blocks: [] };
-      groups.set(key, group);
-      group.blocks.push(id);
-    }
-    const hands = [...groups.values()].map(
-      ({ from, to, blocks }) =>
-        say`${blockList(blocks)}: ${this.model.tag(from)}'s, ${this.#hand(to, blocks)}`,
-    );
-    const copies = this.copies.map(
-      ({ request, source, block }) =>
-        say`block ${source} copied to ${block} for ${this.model.tag(request)}`,
-    );
-    return [...hands, ...copies];
-  }
-
-  /** "now r5's", unless r5 has released it again. */
-  #hand(to: number | null, blocks: number[]) {
-    const holds = blocks.every((block) => this.blocks[block].owners.includes(to as number));
-    return holds ? say`now ${this.model.tag(to)}'s` : say`taken by ${this.model.tag(to)}`;
   }
 
   /** A request's block table; if it lost the table in this step, the fate of each block. */

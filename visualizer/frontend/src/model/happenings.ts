@@ -3,7 +3,7 @@
  * opening and the marks on the strip are known without another pass.
  */
 
-import type { LogEvent, StepFinished } from "./events.ts";
+import type { Events, LogEvent } from "./events.ts";
 import { fateOf } from "./fates.ts";
 import type { State } from "./fold.ts";
 
@@ -96,7 +96,7 @@ export class StepHappenings {
 }
 
 /** Whether a forward pass rejected a draft. */
-function hasRejected({ step, tokens }: StepFinished, state: State) {
+function hasRejected({ step, tokens }: Events["step_finished"], state: State) {
   const rows = state.plans.get(step) ?? [];
   return rows.some(([request, , , drafts]) => {
     const gain = drafts.length && tokens.find(([id]) => id === request);

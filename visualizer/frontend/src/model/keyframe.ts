@@ -1,10 +1,10 @@
 /** A folded state as an event, as `State.keyframe` in Python: the start of a log without the events before it. */
 
-import type { Keyframe } from "./events.d.ts";
+import type { Events } from "./events.ts";
 import type { State } from "./fold.ts";
 import { KEYFRAME_SCHEMA } from "./vocabulary.ts";
 
-export function keyframe(state: State): Keyframe {
+export function keyframe(state: State): Events["keyframe"] {
   const { seq, step, tick, paused, running, plan, plans, queue, settings, classes } = state;
   const { windowPages: pages, source, reported, lanes } = state;
   const requests = state.requests.list().map(({ content, length, place, epoch, ...request }) => ({

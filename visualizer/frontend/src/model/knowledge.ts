@@ -4,7 +4,7 @@
  */
 
 import words from "../../../reading/knowledge.json" with { type: "json" };
-import type { EventsMissing } from "./events.ts";
+import type { Events } from "./events.ts";
 import type { LogSource } from "./fold.ts";
 import { agree, count } from "./words.ts";
 
@@ -52,7 +52,10 @@ export const factsAt = (log: Log, level: Knowledge) =>
  *
  * @param gap its count is 0 if unknown
  */
-export const gapWords = ({ count: lost, message }: Pick<EventsMissing, "count" | "message">) =>
+export const gapWords = ({
+  count: lost,
+  message,
+}: Pick<Events["events_missing"], "count" | "message">) =>
   words.gap
     .replace(
       "{messages}",

@@ -14,43 +14,24 @@
 
 import { roomFor } from "./columns.ts";
 
-export type CountName =
-  | "used"
-  | "shared"
-  | "cached"
-  | "free"
-  | "tokens"
-  | "prefill"
-  | "catchup"
-  | "decode"
-  | "rows"
-  | "output"
-  | "running"
-  | "waiting"
-  | "preempted"
-  | "evicted"
-  | "found"
-  | "happened"
-  | "suspended"
-  | "seats"
-  | "reach"
-  | "guessing"
-  | "drafted"
-  | "accepted";
+/** Tokens of a prefill or catch-up row. */
+export type Chunk = { request: number; count: number };
 
-export type TimeName = "start" | "scheduled" | "end" | "launched" | "ready" | "drafting";
+/** The words of a text, as types too. */
+const words = <Text extends string>(text: Text) => text.split(" ") as Words<Text>[];
 
-export type MeasureArrays = Record<CountName, Int32Array> & Record<TimeName, Float64Array>;
-
-export type Chunk = { request: number; count: number; kind: string };
+type Words<Text> = Text extends `${infer First} ${infer Rest}` ? First | Words<Rest> : Text;
 
 const COUNTS = [
-  ..."used shared cached free".split(" "),
-  ..."tokens prefill catchup decode rows output".split(" "),
-  ..."running waiting preempted evicted found happened suspended seats reach".split(" "),
-  ..."guessing drafted accepted".split(" "),
+  ...words("used shared cached free"),
+  ...words("tokens prefill catchup decode rows output"),
+  ...words("running waiting preempted evicted found happened suspended seats reach"),
+  ...words("guessing drafted accepted"),
 ];
-const TIMES = ["start", "scheduled", "end", "launched", "ready", "drafting"];
+const TIMES = words("start scheduled end launched ready drafting");
+export type CountName = (typeof COUNTS)[number];
+export type TimeName = (typeof TIMES)[number];
+export type MeasureArrays = Record<CountName, Int32Array> & Record<TimeName, Float64Array>;
 
 /** The measures of a step before its first event. */
 export const NOTHING: Record<CountName | TimeName, number> = Object.fromEntries([

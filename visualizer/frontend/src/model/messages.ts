@@ -5,7 +5,7 @@
 
 import messages from "../../../reading/messages.json" with { type: "json" };
 import type { Mask } from "./request_spans.ts";
-import type { Row } from "./story.ts";
+import type { Obstacle, Row } from "./story.ts";
 import { count, plain, type Span, say } from "./words.ts";
 
 export { messages };
@@ -88,13 +88,7 @@ export function supply(free: number, evictable: number) {
  * @returns "too few KV blocks are free: it needs 5, 2 are free and 1 can be evicted"
  */
 export function whyBlocked(
-  {
-    reason,
-    need,
-    have,
-    free,
-    evictable,
-  }: { reason: string; need: number; have: number; free: number; evictable: number },
+  { reason, need, have, free, evictable }: Obstacle,
   settings: { token_budget: number; max_batch_size: number },
 ): string {
   const { clause, numbers } = reasons[reason] ?? { clause: reason.replaceAll("_", " ") };

@@ -11,7 +11,7 @@
  */
 
 import { firstWhere } from "./columns.ts";
-import type { EventsMissing, LogEvent, StepFinished } from "./events.ts";
+import type { Events, LogEvent } from "./events.ts";
 import { type LogSource, State } from "./fold.ts";
 import { Frame } from "./frame.ts";
 import { StepHappenings } from "./happenings.ts";
@@ -34,7 +34,6 @@ export interface StepInfo {
   to: number; // seq of the last; less than `from` if there is none
   status: Status;
   scheduled: number | null; // seq of its step_scheduled
-  done: number | null; // seq of its step_finished
 }
 
 /** Events between two kept copies of the state. */
@@ -66,11 +65,11 @@ export class Model {
   /** The class of each replaceable part. */
   classes: Record<string, string> = {};
   /** Messages that a foreign log's source lost, by step. */
-  gaps: Map<number, EventsMissing[]> = new Map();
+  gaps: Map<number, Events["events_missing"][]> = new Map();
   /** Where a foreign log comes from; empty for an engine of ours. */
   source: LogSource = {};
   /** The fields of run_started, if the log begins with it. */
-  info: { model?: any; tokenizer?: any; clock?: string } = {};
+  info: { model?: any; tokenizer?: any } = {};
 
   /** `firstLane` is the number of its first lane, whose mark it has. */
   constructor(events: LogEvent[] = [], firstLane: number = 0) {
@@ -194,11 +193,7 @@ export class Model {
     const kept = this.#frames.get(step);
     if (kept) return kept;
     const info = this.stepInfo(step);
-    const frame = new Frame(
-      this,
-      info,
-      step > this.firstStep ? this.stateAt(step - 1) : this.#start(),
-    );
+    const frame = new Frame(this, info, this.#stateBeforeStep(step));
     this.#frames.set(step, frame);
     if (this.#frames.size > FRAMES_KEPT)
       this.#frames.delete(this.#frames.keys().next().value ?? step);
@@ -219,7 +214,7 @@ export class Model {
   /** The state just before an event, a copy of its own. */
   stateBefore(seq: number): State {
     const step = this.stepOf(seq);
-    const state = step > this.firstStep ? this.stateAt(step - 1) : this.#start();
+    const state = this.#stateBeforeStep(step);
     for (const event of this.eventsIn(this.stepInfo(step).from, seq - 1)) state.apply(event);
     return state;
   }
@@ -261,6 +256,10 @@ export class Model {
     return this.#waterfall;
   }
 
+  #stateBeforeStep(step: number) {
+    return step > this.firstStep ? this.stateAt(step - 1) : this.#start();
+  }
+
   /** The state before the first step's events. */
   #start() {
     const state = new State();
@@ -299,7 +298,7 @@ export class Model {
         this.source = this.#live.source;
       }
       if (type === "run_started") {
-        this.info = { model: event.model, tokenizer: event.tokenizer, clock: event.clock };
+        this.info = { model: event.model, tokenizer: event.tokenizer };
       }
       if (type === "keyframe") {
         this.firstSeq = seq;
@@ -312,10 +311,7 @@ export class Model {
       if (type === "step_started") info.status = "running";
       if (type === "step_scheduled") info.scheduled = seq;
       // A pending step has not begun: the finished one is the step before, with asynchronous scheduling.
-      if (type === "step_finished" && info.status !== "pending") {
-        info.done = seq;
-        info.status = "finished";
-      }
+      if (type === "step_finished" && info.status !== "pending") info.status = "finished";
     } catch (error) {
       const known = error instanceof LogError;
       throw new LogError(known ? error.reason : `${type} does not fit what came before`, { seq });
@@ -369,7 +365,7 @@ export class Model {
 
   #addStep(step: number, status: Status) {
     const { seq } = this.#live;
-    this.steps.push({ step, from: seq + 1, to: seq, status, scheduled: null, done: null });
+    this.steps.push({ step, from: seq + 1, to: seq, status, scheduled: null });
     this.measures.firstStep = this.firstStep;
     this.#sums = { ...NOTHING };
     this.#chunks = [];
@@ -406,7 +402,7 @@ export class Model {
           const drafts = row[3]?.length ?? 0;
           sums.drafted += drafts;
           sums.guessing += Number(drafts > 0);
-          if (kind !== "decode") this.#chunks.push({ request, count, kind });
+          if (kind !== "decode") this.#chunks.push({ request, count });
         }
         break;
       case "step_reported":
@@ -425,7 +421,7 @@ export class Model {
   }
 
   /** Notes the times of a step that finished: the open one or, with asynchronous scheduling, the one before. */
-  #time({ step = this.#live.step, t = {} }: StepFinished) {
+  #time({ step = this.#live.step, t = {} }: Events["step_finished"]) {
     const { start = NaN, scheduled = NaN, launched = NaN, ready = NaN, end = NaN } = t;
     const own = { start, scheduled, launched, ready };
     const open = this.steps.at(-1)?.step ?? step;
@@ -446,23 +442,16 @@ export class Model {
   #record() {
     const info = this.steps.at(-1);
     if (!info) return;
-    const { counts, running, reach } = this.#live;
-    const { waitingCount: waiting, suspendedCount: suspended } = this.#live;
-    const { unshared, shared, cached, free } = counts;
-    const used = unshared + shared;
-    const happened = this.#happenings.bits(this.#live);
-    const counted = {
-      used,
-      shared,
-      cached,
-      free,
-      waiting,
+    const { counts, running, reach, waitingCount, suspendedCount } = this.#live;
+    const { unshared, ...others } = counts;
+    Object.assign(this.#sums, others, {
+      used: unshared + counts.shared,
+      waiting: waitingCount,
       running: running.length,
-      happened,
-      suspended,
+      happened: this.#happenings.bits(this.#live),
+      suspended: suspendedCount,
       reach,
-    };
-    Object.assign(this.#sums, counted);
+    });
     this.measures.record(info.step, this.#sums, this.#chunks);
   }
 }

@@ -1,13 +1,6 @@
 /** What happened to each request from its arrival to its end: the timeline draws it, the sentences describe it. */
 
-import type {
-  Admitted,
-  Forked,
-  LogEvent,
-  RequestArrived,
-  ScheduledRow,
-  TokenRow,
-} from "./events.ts";
+import type { Events, LogEvent } from "./events.ts";
 import type { Content, RequestState, State } from "./fold.ts";
 import { laneOf } from "./lanes.ts";
 import { LogError } from "./log.ts";
@@ -56,10 +49,9 @@ export interface RequestSpan {
   hashes?: string[]; // of the prompt's full blocks, in a foreign log without token ids
   arrived: number | null;
   arrivedAt: number | null;
-  admissions: { step: number; found: number; resumed: boolean; node: number; seq: number }[];
-  preemptions: { step: number; by: number; computed: number; resume: number | null; seq: number }[];
+  admissions: { step: number; found: number; resumed: boolean; seq: number }[];
+  preemptions: { step: number; computed: number; resume: number | null }[];
   forked: { step: number; parent: number } | null;
-  forks: { step: number; request: number }[];
   finished: { step: number; reason: string; message: string; seq: number } | null;
   tokenSteps: number[];
   logprobs: number[]; // by output token, as far as the log has them
@@ -103,7 +95,7 @@ export class RequestSpans {
       case "admitted": {
         const span = this.#of(event.request);
         const found = event.blocks.length * state.blockSize;
-        span.admissions.push({ step, found, resumed: event.resumed, node: event.node, seq });
+        span.admissions.push({ step, found, resumed: event.resumed, seq });
         this.#endWait(span, step - 1);
         const last = span.preemptions.at(-1);
         if (event.resumed && last) last.resume = step;
@@ -112,7 +104,7 @@ export class RequestSpans {
       case "preempted": {
         const span = this.#of(event.request);
         const { num_computed_tokens: computed } = state.request(span.id);
-        span.preemptions.push({ step, by: event.needed_by, computed, resume: null, seq });
+        span.preemptions.push({ step, computed, resume: null });
         const { needed_by: by } = event;
         span.segments.push({ kind: "preempted", from: step, to: null, by, resume: null });
         break;
@@ -138,7 +130,11 @@ export class RequestSpans {
   }
 
   /** Records an arrival, a fork or an admission that has just been applied to `state`: the request and its lane. */
-  meet(event: RequestArrived | Forked | Admitted, step: number, state: State) {
+  meet(
+    event: Events["request_arrived"] | Events["forked"] | Events["admitted"],
+    step: number,
+    state: State,
+  ) {
     if (event.type === "request_arrived") {
       const span = this.#add(state.request(event.request));
       span.arrived = step;
@@ -151,7 +147,6 @@ export class RequestSpans {
       span.arrivedAt = parent.arrivedAt;
       span.n = parent.n;
       span.forked = { step, parent: parent.id };
-      parent.forks.push({ step, request: span.id });
     }
     this.#takeLane(this.#of(event.request), step, state);
   }
@@ -202,7 +197,6 @@ export class RequestSpans {
       admissions: [],
       preemptions: [],
       forked: null,
-      forks: [],
       finished: null,
       tokenSteps: [],
       logprobs: [],
@@ -255,7 +249,7 @@ export class RequestSpans {
     if (open.kind === "preempted" && !span.finished) open.resume = to + 1;
   }
 
-  #row(row: ScheduledRow, step: number, state: State) {
+  #row(row: Events["ScheduledRow"], step: number, state: State) {
     const id = row[0];
     const drafts = row[3]?.length ?? 0;
     const span = this.#of(id);
@@ -283,7 +277,7 @@ export class RequestSpans {
    * @param t what the step measured
    * @param number of the row
    */
-  #gain(row: TokenRow, t: Record<string, any>, number: number, step: number) {
+  #gain(row: Events["TokenRow"], t: Record<string, any>, number: number, step: number) {
     const logprobs = t.logprobs?.[number];
     const ids = row[1];
     const allowed = row[5] ?? [];

@@ -4,11 +4,11 @@
  * @param request as it was when the row was scheduled
  * @returns catch-up: recomputed after a preemption, or forced
  */
-import type { ScheduledRow } from "./events.ts";
+import type { Events } from "./events.ts";
 import type { RequestSpan } from "./request_spans.ts";
 
 export function rowKind(
-  row: ScheduledRow,
+  row: Events["ScheduledRow"],
   { prompt_length, length }: { prompt_length: number; length: number },
 ): "prefill" | "decode" | "catchup" {
   const start = row[1];

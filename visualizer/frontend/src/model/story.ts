@@ -3,13 +3,7 @@
  * free" is about an instant inside the step; the state at its end no longer shows it.
  */
 
-import type {
-  BlocksReported,
-  EventsMissing,
-  PrefixAdopted,
-  StepReported,
-  StepScheduled,
-} from "./events.ts";
+import type { Events } from "./events.ts";
 import { type Loads, unpacked } from "./expert_loads.ts";
 import type { State } from "./fold.ts";
 import { rowKind } from "./rows.ts";
@@ -20,8 +14,6 @@ export interface Admission {
   found: number; // tokens of it
   length: number; // tokens it has
   resumed: boolean;
-  node: number;
-  key: number[];
   prefix: { adopted: number; source: string }; // how many of the found tokens another replica computed
   seq: number;
 }
@@ -52,12 +44,11 @@ export type Preemption = Loss & {
   want: Want | null;
 };
 
-export type Ending = Loss & { reason: string; message: string; waited: boolean };
+export type Ending = Loss & { reason: string; message: string };
 
 export type Eviction = {
   node: number;
   blocks: number[];
-  texts: string[];
   neededBy: number;
   reason: string;
   since: number | null;
@@ -83,10 +74,19 @@ type Copy = {
   request: number;
   source: number;
   block: number;
-  index: number;
   sharers: number[];
   seq: number;
 };
+
+/** why the head of the queue was not admitted, in blocks, seats or tokens, and the blocks that there were */
+export interface Obstacle {
+  request: number;
+  reason: string;
+  need: number;
+  have: number;
+  free: number;
+  evictable: number;
+}
 
 export class Story {
   arrived: number[] = [];
@@ -96,26 +96,17 @@ export class Story {
   copies: Copy[] = [];
   preemptions: Preemption[] = [];
   evictions: Eviction[] = [];
-  adoptions: (PrefixAdopted & { seq: number })[] = [];
+  adoptions: (Events["prefix_adopted"] & { seq: number })[] = [];
   rows: Row[] = [];
   /** Running requests that got nothing. */
   stalled: { request: number; reason: string; seq: number }[] = [];
-  blocked: {
-    request: number;
-    reason: string;
-    behind: number;
-    need: number;
-    have: number;
-    free: number;
-    evictable: number;
-    seq: number;
-  } | null = null;
+  blocked: Obstacle | null = null;
   /** Waiting requests when scheduling was done, front to back. */
   waiting: number[] = [];
   /** Seats that were taken then: one per sample of a running request. */
   seats = 0;
-  scheduled: StepScheduled | null = null;
-  forks: { request: number; parent: number; sample: number; blocks: number; seq: number }[] = [];
+  scheduled: Events["step_scheduled"] | null = null;
+  forks: { request: number; parent: number; blocks: number; seq: number }[] = [];
   /** `first`: the request's prompt is complete only now; `rejected`: texts of the drafts that were not accepted. */
   gains: {
     request: number;
@@ -132,11 +123,11 @@ export class Story {
   /** Blocks that lost their window page to a request's new blocks. */
   lostPages: { blocks: number[]; neededBy: number; seq: number }[] = [];
   /** Messages that the source of a foreign log lost. */
-  gaps: EventsMissing[] = [];
+  gaps: Events["events_missing"][] = [];
   /** Blocks that a foreign engine reported as cached. */
-  stored: BlocksReported[] = [];
+  stored: Events["blocks_reported"][] = [];
   /** What a foreign engine reported in counts. */
-  counted: StepReported | null = null;
+  counted: Events["step_reported"] | null = null;
   /** The steps that finished: this one, or with asynchronous scheduling the one before. */
   finished: number[] = [];
   /** The step of `finished` that was computed by experts, and their loads. */
@@ -174,11 +165,11 @@ export class Story {
         this.arrived.push(request);
         break;
       case "admitted": {
-        const { blocks, node, resumed, key } = event;
+        const { blocks, node, resumed } = event;
         const found = blocks.length * state.blockSize;
         const { length } = state.request(request);
         const prefix = state.adoptedPrefix(node);
-        this.admissions.push({ request, blocks, found, length, resumed, node, key, prefix, seq });
+        this.admissions.push({ request, blocks, found, length, resumed, prefix, seq });
         break;
       }
       case "prefix_adopted":
@@ -188,11 +179,11 @@ export class Story {
         for (const block of event.blocks) this.taken.push({ request, block, seq });
         break;
       case "block_copied": {
-        const { index, source, block } = event;
+        const { source, block } = event;
         const sharers = state.running.filter(
           (id) => id !== request && state.request(id).block_table.includes(source),
         );
-        this.copies.push({ request, source, block, index, sharers, seq });
+        this.copies.push({ request, source, block, sharers, seq });
         this.taken.push({ request, block, seq });
         break;
       }
@@ -214,13 +205,11 @@ export class Story {
       case "radix_evicted": {
         const { needed_by: neededBy, reason } = event;
         const node = state.node(event.node);
-        const texts = state.textsOf(node);
         const { hash } = node; // then uses are not known
         const since = hash ? null : node.used;
         const blocks = event.type === "block_evicted" ? [event.block] : node.blocks;
         const { free } = state.counts;
-        const what = { node: node.id, hash, blocks, texts, since };
-        this.evictions.push({ ...what, neededBy, reason, free, seq });
+        this.evictions.push({ node: node.id, hash, blocks, since, neededBy, reason, free, seq });
         break;
       }
       case "window_pages_evicted":
@@ -240,16 +229,13 @@ export class Story {
         break;
       case "forked": {
         const blocks = state.request(event.parent).block_table.length;
-        this.forks.push({ request, parent: event.parent, sample: event.sample, blocks, seq });
+        this.forks.push({ request, parent: event.parent, blocks, seq });
         break;
       }
       case "step_finished":
         this.finished.push(event.step);
         if (event.expert_loads)
-          this.loads = {
-            step: event.step,
-            layers: unpacked(event.expert_loads),
-          };
+          this.loads = { step: event.step, layers: unpacked(event.expert_loads) };
         this.draftError ||= event.draft_error ?? "";
         for (const [index, row] of event.tokens.entries()) {
           const [id, ids, , accepted = 0, forced = 0, allowed] = row;
@@ -265,16 +251,14 @@ export class Story {
         const { block_table: table, last_node: lock } = state.request(request);
         const start = state.depth(lock);
         // A sample joins what its sibling just inserted, which may be the blocks that it shares.
-        const blocks = event.blocks.filter(
-          (block: number, index: number) => block !== table[start + index],
-        );
+        const isOther = (block: number, index: number) => block !== table[start + index];
+        const blocks = event.blocks.filter(isOther);
         if (blocks.length) this.joins.push({ request, blocks, seq });
         break;
       }
       case "request_finished": {
         const { reason, message = "" } = event;
-        const waited = state.request(request).place !== null;
-        this.endings.push({ ...loss(state, request, seq), reason, message, waited });
+        this.endings.push({ ...loss(state, request, seq), reason, message });
       }
     }
   }
@@ -294,13 +278,13 @@ export class Story {
     this.waiting = state.waiting();
     this.seats = state.seats;
     if (!event.blocked) return;
-    const [request, reason, behind, need, have] = event.blocked;
+    const [request, reason, , need, have] = event.blocked;
     let { free } = state.counts;
     for (const { request: id, end } of this.rows) {
       // Drafts got their blocks after the head of the queue was examined.
       free += state.request(id).block_table.length - Math.ceil(end / state.blockSize);
     }
-    this.blocked = { request, reason, behind, need, have, free, evictable: state.evictable, seq };
+    this.blocked = { request, reason, need, have, free, evictable: state.evictable };
   }
 }
 

@@ -3,9 +3,8 @@
  * `visualizer/reading/waterfall/records.py` collects the same.
  */
 
-import type * as Events from "./events.d.ts";
-import type { Blocked } from "./events.ts";
-import type { LogSource, RequestState, State } from "./fold.ts";
+import type { Events, LogEvent } from "./events.ts";
+import type { RequestState, State } from "./fold.ts";
 import { PausedTime } from "./paused_time.ts";
 import { rowKind } from "./rows.ts";
 
@@ -18,7 +17,7 @@ export interface Step {
   end: number; // when its tokens were appended
   decodes: number; // rows that decode
   prefills: number; // rows that compute more, also again
-  blocked: Blocked | null; // the head of the queue
+  blocked: Events["Blocked"] | null; // the head of the queue
   skipped: Map<number, string> | null; // reason of each request that got no tokens
   failed: boolean; // whether its scheduling failed
   isAfterGap: boolean; // whether messages of a foreign log are missing since the step before
@@ -70,14 +69,12 @@ export class TimeRecords {
   paused = new PausedTime();
   lives: Map<number, Life> = new Map();
   hasTimes = true;
-  /** Where a foreign log comes from. */
-  source: LogSource = {};
   #isAfterGap = false;
   /** Scheduled and unfinished steps. */
   #open: Map<number, Step> = new Map();
 
   /** Notes an event that is about to be applied to `state`. */
-  before(event: Events.LogEvent, state: State) {
+  before(event: LogEvent, state: State) {
     switch (event.type) {
       case "step_started":
         this.#open.set(event.step, { ...unfinished(event.step), failed: true });
@@ -110,9 +107,8 @@ export class TimeRecords {
   }
 
   /** Notes an event that was applied. */
-  after(event: Events.LogEvent, state: State) {
+  after(event: LogEvent, state: State) {
     this.paused.note(event);
-    this.source = state.source;
     switch (event.type) {
       case "keyframe":
         this.#rejoin(state);
@@ -140,7 +136,7 @@ export class TimeRecords {
    * Notes the first step in which more free blocks would have been enough: memory is checked last. Without
    * preemption, the reserved blocks are checked after the free ones.
    */
-  #blocked(step: number, [id, reason, , need, have]: Events.Blocked, { settings }: State) {
+  #blocked(step: number, [id, reason, , need, have]: Events["Blocked"], { settings }: State) {
     const life = this.lives.get(id);
     const isLast = reason === "reserved_blocks" || settings.preemption;
     if (life?.short === null && isLast && MEMORY.has(reason))
@@ -193,7 +189,7 @@ export class TimeRecords {
     }
   }
 
-  #fork(event: Events.Forked, state: State) {
+  #fork(event: Events["forked"], state: State) {
     const parent = this.#of(event.parent);
     const life = this.#meet(state.request(event.request), state, parent.at);
     const { isWhole, examined, beginsAt, admitted, found, prefix, computed } = parent;
@@ -203,7 +199,7 @@ export class TimeRecords {
     life.absences = [...parent.absences];
   }
 
-  #preempted({ request: id, needed_by: by }: Events.Preempted, state: State) {
+  #preempted({ request: id, needed_by: by }: Events["preempted"], state: State) {
     const life = this.#of(id);
     const rows = [...state.plans.values()].flat().filter(([request]) => request === id);
     const ends = rows.map(([, start, count, drafts]) => start + count - drafts.length);
@@ -212,7 +208,7 @@ export class TimeRecords {
     life.absences.push({ begin: state.step, by: by < 0 ? null : by, end: Infinity });
   }
 
-  #plan(step: Step, rows: Events.ScheduledRow[], state: State) {
+  #plan(step: Step, rows: Events["ScheduledRow"][], state: State) {
     this.#open.set(step.number, step);
     for (const row of rows) {
       const life = this.#of(row[0]);
@@ -226,7 +222,7 @@ export class TimeRecords {
     }
   }
 
-  #finish(event: Events.StepFinished, state: State) {
+  #finish(event: Events["step_finished"], state: State) {
     const number = event.step;
     const step = this.#open.get(number) ?? unfinished(number);
     this.#open.delete(number);
@@ -261,7 +257,7 @@ function isPlain({ again, fresh, isDecode, inVain }: Work) {
 }
 
 function workOf(
-  row: Events.ScheduledRow,
+  row: Events["ScheduledRow"],
   request: RequestState,
   computed: number,
   step: number,

@@ -7,7 +7,7 @@
 export const SCHEMA = 2;
 export const KEYFRAME_SCHEMA = 3;
 
-export const VOCABULARY: Record<string, string> = {
+export const VOCABULARY = {
   ScheduledRow: "#request:i start:i count:i drafts?:[i",
   Blocked: "#request:i reason:'after_preemption|batch_full|no_free_blocks|policy|reserved_blocks|static_batch|token_budget|whole_sequence behind:i need:i have:i",
   TokenRow: "#request:i ids:[i texts:[s accepted?:i forced?:i allowed?:[i",
@@ -45,4 +45,4 @@ export const VOCABULARY: Record<string, string> = {
   blocks_reported: "parent:i nodes:[i blocks:[i tokens:[i hashes:[s medium:s",
   step_reported: "prefills:i prefill_tokens:i decodes:i waiting:i waiting_tokens:i",
   keyframe: "seq:i state:<KeyframeState",
-};
+} as const;

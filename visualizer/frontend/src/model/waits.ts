@@ -4,7 +4,7 @@
  * admits none, and neither does a static batch that has not finished.
  */
 
-import type { Blocked, StepScheduled } from "./events.ts";
+import type { Events } from "./events.ts";
 import type { State } from "./fold.ts";
 import { lacks } from "./knowledge.ts";
 import { reasonWords } from "./messages.ts";
@@ -23,12 +23,12 @@ const NOT_ASKED: Wait = { reason: null, head: null };
 export class Heads {
   /** The causes of waits so far. */
   causes: Set<string> = new Set();
-  #blocked: Map<number, Blocked> = new Map();
+  #blocked: Map<number, Events["Blocked"]> = new Map();
   /** Waiting requests that the policy deferred, by step. */
   #deferred: Map<number, Map<number, string>> = new Map();
 
   /** Records a step_scheduled that is about to be applied to `state`. */
-  note({ blocked, skipped }: StepScheduled, step: number, state: State) {
+  note({ blocked, skipped }: Events["step_scheduled"], step: number, state: State) {
     if (blocked) this.#blocked.set(step, blocked);
     if (state.suspendedCount) this.causes.add("preempted");
     if (blocked && state.waitingCount > state.suspendedCount) this.causes.add(blocked[1]);

@@ -4,7 +4,6 @@
  */
 
 import { firstWhere } from "./columns.ts";
-import type { LogSource } from "./fold.ts";
 import { reasons } from "./messages.ts";
 import type { Life, Step, TimeRecords, Work } from "./time_records.ts";
 import { FOR_ALL } from "./waits.ts";
@@ -50,12 +49,10 @@ export class Waterfall {
   #steps;
   /** How much longer the decodes of each step took because of its prefills, by the step's index. */
   #others;
-  source: LogSource;
   unit: "us" | "steps";
 
   constructor(records: TimeRecords) {
     this.#records = records;
-    this.source = records.source;
     this.unit = records.hasTimes ? "us" : "steps";
     this.#steps = records.hasTimes ? records.steps : records.steps.map(asUnit);
     this.#others = othersPrefill(this.#steps);
@@ -207,13 +204,10 @@ function absent(life: Life, step: Step, work: Work | null): [string, number | nu
  */
 function othersPrefill(steps: Step[]): Float64Array {
   /** Indexes of the steps that only decode, by number of decodes. */
-  const alone: Map<number, number[]> = new Map();
-  for (const [index, { decodes, prefills, failed }] of steps.entries()) {
-    if (!decodes || prefills || failed) continue;
-    const group = alone.get(decodes);
-    if (group) group.push(index);
-    else alone.set(decodes, [index]);
-  }
+  const indexes = steps.flatMap(({ decodes, prefills, failed }, index) =>
+    decodes && !prefills && !failed ? index : [],
+  );
+  const alone = Map.groupBy(indexes, (index) => steps[index].decodes);
   const sizes = [...alone.keys()].sort((a, b) => b - a);
   const others = new Float64Array(steps.length);
   for (const [index, { decodes, prefills, launched, ready }] of steps.entries()) {

@@ -3,7 +3,7 @@
  * answers, which a golden test compares.
  */
 
-import type { BlockEvicted, RadixEvicted } from "./events.ts";
+import type { Events } from "./events.ts";
 import type { NodeState, State } from "./fold.ts";
 import { type Fact, type Knowledge, levelOf } from "./knowledge.ts";
 import { fill, messages } from "./messages.ts";
@@ -234,7 +234,7 @@ function evictionOf(
   own: Tokens,
   found: number,
   seq: number,
-): { step: number; event: RadixEvicted | BlockEvicted | null } | undefined {
+): { step: number; event: Events["radix_evicted"] | Events["block_evicted"] | null } | undefined {
   const { measures, firstStep } = model;
   let left = SEARCHED;
   for (let step = model.stepOf(seq); step >= firstStep; step--) {
@@ -242,7 +242,9 @@ function evictionOf(
     if (left-- === 0) return { step, event: null };
     const { from, to } = model.stepInfo(step);
     const state = model.stateBefore(from);
-    let last: { step: number; event: RadixEvicted | BlockEvicted } | undefined;
+    let last:
+      | { step: number; event: Events["radix_evicted"] | Events["block_evicted"] }
+      | undefined;
     for (const event of model.eventsIn(from, Math.min(to, seq - 1))) {
       if (event.type === "radix_evicted" || event.type === "block_evicted")
         if (evicts(state, event, own, found)) last = { step: state.step, event };
@@ -253,7 +255,12 @@ function evictionOf(
 }
 
 /** Whether an eviction removes the block of a prompt that begins at a token. */
-function evicts(state: State, event: RadixEvicted | BlockEvicted, own: Tokens, at: number) {
+function evicts(
+  state: State,
+  event: Events["radix_evicted"] | Events["block_evicted"],
+  own: Tokens,
+  at: number,
+) {
   const node = state.node(event.node);
   if (event.type === "block_evicted" && node.blocks.length + node.copies.length > 1) return false;
   const path = pathOf(state, event.node);

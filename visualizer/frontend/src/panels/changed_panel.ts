@@ -6,7 +6,7 @@ import { drawSide } from "../drawing/blocks.ts";
 import { CanvasPainter, type Rect } from "../drawing/canvas_painter.ts";
 import { h, plural } from "../drawing/html.ts";
 import { wordNodes } from "../drawing/words_html.ts";
-import { type BlockChange, blockChanges, type Side } from "../model/block_changes.ts";
+import { type BlockChange, blockChanges, sideAfter } from "../model/block_changes.ts";
 import { plain } from "../model/words.ts";
 
 type DrawingContext = Omit<BoardContext, "block"> & { unit: number };
@@ -103,12 +103,6 @@ function drawChange(
     return;
   }
   // A copy: one cell becomes two.
-  const { kind, owners, filled } = frame.blocks[block];
-  const source: Side = {
-    kind: kind === "unshared" ? "owned" : kind,
-    owner: owners[0] ?? null,
-    filled,
-  };
-  drawSide(painter, scene, source, box(x));
+  drawSide(painter, scene, sideAfter(frame, block), box(x));
   drawSide(painter, scene, after, box(x + CELL.width + BESIDE));
 }

@@ -6,11 +6,10 @@
 
 import type { Board } from "../board/board.ts";
 import { Part } from "../board/part.ts";
-import { keyframesOf, legsOf } from "../drawing/handover.ts";
+import { keyframesOf, legsOf, movesOf } from "../drawing/handover.ts";
 import { h } from "../drawing/html.ts";
 import { paintSwatch } from "../drawing/marks.ts";
 import { BLEED, HEADROOM } from "../drawing/timeline.ts";
-import { movesOf } from "../model/handover.ts";
 
 const DURATION = 150; // ms
 

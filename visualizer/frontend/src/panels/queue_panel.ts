@@ -37,7 +37,6 @@ export class QueuePanel extends Part {
     this.stuck,
     this.canvas,
   );
-  host?: HTMLElement;
   isOver?: boolean;
   rows?: Rows;
 
@@ -46,7 +45,6 @@ export class QueuePanel extends Part {
     const host = tree && !tree.hidden && !this.board.narrow ? tree : time;
     if (this.element.parentElement !== host) host.append(this.element);
     this.element.classList.toggle("over", host === tree);
-    this.host = host;
     this.isOver = host === tree;
   }
 

@@ -9,8 +9,14 @@ import { rangeWords } from "../board/range.ts";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
 import { causeColour, causeWords } from "../drawing/causes.ts";
 import { h, pointIn } from "../drawing/html.ts";
-import { laneAt, occupant, type Packing, packLanes, ROOM } from "../drawing/lane_packing.ts";
-import { laneRows } from "../drawing/lane_rows.ts";
+import {
+  laneAt,
+  laneRows,
+  occupant,
+  type Packing,
+  packLanes,
+  ROOM,
+} from "../drawing/lane_packing.ts";
 import { drawOverlap, OVERLAP_HEIGHT } from "../drawing/overlap.ts";
 import { drawStrip, STRIP_HEIGHT } from "../drawing/strip.ts";
 import {

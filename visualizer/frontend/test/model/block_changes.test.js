@@ -46,9 +46,9 @@ test("an eviction, a copy, and a step in which no block changes hands", () => {
   const evicts = modelOf(started(), one, gone, rest);
   assert.deepEqual(found(evicts, 1), []);
   assert.deepEqual(found(evicts, 2), [
-    [1, "cached", "owned", null],
+    [1, "cached", "unshared", null],
     [0, "cached", "free", null],
   ]);
   const two = [step(2), make.forked(2, 1, 1), make.copied(2, 2, 2, 3), scheduled([]), finished()];
-  assert.deepEqual(found(modelOf(started(), one, two), 2), [[2, "owned", "owned", 3]]);
+  assert.deepEqual(found(modelOf(started(), one, two), 2), [[2, "unshared", "unshared", 3]]);
 });

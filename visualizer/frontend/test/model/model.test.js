@@ -110,7 +110,7 @@ test("measures have one value per step", () => {
   assert.deepEqual(values("found"), [0, 4]);
   assert.deepEqual(values("output"), [1, 2]);
   assert.deepEqual(values("end"), [400, 700]);
-  assert.deepEqual(measures.chunks(2), [{ request: 2, count: 1, kind: "prefill" }]);
+  assert.deepEqual(measures.chunks(2), [{ request: 2, count: 1 }]);
 });
 
 test("times are NaN if the log has none", () => {
@@ -237,7 +237,7 @@ test("preempted and resumed: segments, fates, blocks that change owners", () => 
       ["prefill", 4, 4, undefined, undefined, 1],
     ],
   );
-  assert.deepEqual(preemptions, [{ step: 3, by: 1, computed: 5, resume: 4, seq: 16 }]);
+  assert.deepEqual(preemptions, [{ step: 3, computed: 5, resume: 4 }]);
 
   const frame = whole.frame(3);
   assert.deepEqual(frame.table(2), {
@@ -262,8 +262,6 @@ test("preempted and resumed: segments, fates, blocks that change owners", () => 
     from: 2,
     to: 1,
   });
-  assert.equal(frame.changes.length, 1);
-  assertNames(plain(frame.changes[0]), 3, "r2", "r1");
   assert.equal(frame.phase(2).kind, "preempted");
   assert.deepEqual(frame.path(2), { nodes: [1], blocks: [0, 1], tokens: 4, holds: false });
   assert.equal(openingStep(whole), 3);

@@ -82,27 +82,6 @@ function checkBlocks(/** @type {import("../../src/model/frame.ts").Frame} */ fra
     if (block.mark === "freed") assert.equal(block.kind, "free");
     if (block.kind === "free") assert.equal(block.filled, 0);
   }
-  checkHands(frame);
-}
-
-/** Whether a request still holds a block, by the words that state it; no word means both. */
-const meanings = new Map();
-
-function checkHands(/** @type {import("../../src/model/frame.ts").Frame} */ frame) {
-  const handed = frame.blocks.filter(({ mark, from, to }) => mark === "handed" && from !== to);
-  for (const spans of frame.changes) {
-    const [from, to, ...others] = spans.flatMap(({ request }) => request ?? []);
-    const group = handed.filter((block) => block.from === from && block.to === to);
-    if (group.length !== 1 || others.length) continue;
-    const [{ id, owners }] = group;
-    assertNames(plain(spans), id);
-    const words = spans
-      .map(({ text, request }) => (request ? "" : text.replace(/\d+/g, "")))
-      .join("");
-    const holds = owners.includes(to);
-    assert.equal(meanings.get(words) ?? holds, holds, plain(spans));
-    meanings.set(words, holds);
-  }
 }
 
 function checkTree(/** @type {import("../../src/model/frame.ts").Frame} */ frame) {
