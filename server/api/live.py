@@ -25,10 +25,11 @@ fields changes.
 import asyncio
 import gzip
 import html
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 from fastapi import APIRouter, FastAPI, Header, Query, Request
 from starlette.responses import HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
@@ -36,14 +37,17 @@ from starlette.types import Receive, Scope, Send
 
 from engine.core.config import EngineConfig, Setting, settings_of
 from engine.core.extras import MissingExtraError
-from engine.core.log.vocabulary import Event
 from server.api.operation import may_control
 from server.core.bridge import Bridge
 from server.core.event_log import PreviousRun, Window, encode_event
 from server.core.models import Models, ViewedModel
 from server.core.run_until import Stopped
+from server.core.settings import ServerSettings
 from server.http.errors import ApiError
 from server.http.streaming import EVENT, EVENT_STREAM_HEADERS, KEEP_ALIVE, Connection, sse
+
+if TYPE_CHECKING:
+    from server.gateway.gateway import ClusterWindow
 
 PAGES = Path(__file__).parents[1] / "pages"
 BOARD = Path(__file__).parents[2] / "visualizer" / "static"
@@ -153,115 +157,103 @@ def routes(models: Models) -> APIRouter:
         The first event is a keyframe; with `past`, it may also be the run's first event.
         """
         bridge = models.viewed(model)
-        last_seen = number_in(last_event_id, bridge.window.run)
         controls = may_control(request, bridge.settings)
-        return Feed(bridge, last_seen, past=past, controls=controls)
+        return _feed(bridge, last_event_id, past=past, controls=controls)
 
     return router
 
 
 class Feed(Response):
-    """A stream of live events.
+    """A live stream of the event log of a server, or of the cluster log of a gateway.
 
-    last_seen   number of the last event of this run that the viewer received, or None
-    past        whether a viewer that has received no event starts with the window's oldest event
-    controls    whether the viewer may pause the engine; part of the status event
+    log             returns the log, which a restart of the engine replaces; None ends the stream
+    status          returns the fields of the status event
+    last_event_id   the id of the last event that the viewer received, or None
+    past            whether a viewer that has received no event starts with the oldest event kept
     """
 
     def __init__(
-        self, bridge: Bridge, last_seen: int | None, *, past: bool = False, controls: bool
+        self,
+        settings: ServerSettings,
+        log: "Callable[[], Window | ClusterWindow | None]",
+        status: Callable[[], dict[str, Any]],
+        last_event_id: str | None = None,
+        *,
+        past: bool = False,
     ) -> None:
         super().__init__()
-        self._bridge = bridge
-        self._last_seen = last_seen
+        self._settings = settings
+        self._log = log
+        self._status = status
+        self._last_event_id = last_event_id
         self._past = past
-        self._controls = controls
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         """Send events until the viewer disconnects or the server stops."""
-        connection = Connection(receive, send, self._bridge.settings.stall_seconds)
-        sending = asyncio.create_task(self._send(connection))
-        disconnected = asyncio.create_task(connection.lost())
-        stopping = asyncio.create_task(self._stopped())
-        tasks = {sending, disconnected, stopping}
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
-        if not sending.cancelled():
-            sending.result()  # raises, so the error is logged; the viewer reconnects
-        if stopping.done() and not stopping.cancelled():
-            await connection.body(b"", more=False)
-
-    async def _stopped(self) -> None:
-        """Wait until the server stops. A restart of the engine replaces the bridge."""
-        bridge: Bridge | None = self._bridge
-        while bridge is not None:
-            await bridge.stopped.wait()
-            bridge = bridge.successor
+        connection = Connection(receive, send, self._settings.stall_seconds)
+        await connection.serve(self._send(connection))
 
     async def _send(self, connection: Connection) -> None:
-        window, patience = self._bridge.window, self._bridge.settings.keep_alive
         await connection.start(200, EVENT_STREAM_HEADERS)
-        next_seq = -1 if self._last_seen is None else self._last_seen + 1
-        if self._past and self._last_seen is None:
-            next_seq = await self._send_past(connection)
-        data = status = b""
-        while True:
-            if self._bridge.successor is not None:
-                self._bridge = self._bridge.successor
-                window = self._bridge.window
-                next_seq = await self._send_past(connection)
-            if not window.first_seq <= next_seq <= window.next_seq:
-                data, next_seq = _keyframe(window, next_seq), window.next_seq
-            new = window.since(next_seq)
-            data += _with_ids(window.run, new, next_seq)
+        run, next_seq, from_oldest, status = "", -1, self._past, b""
+        while (log := self._log()) is not None:
+            if run != log.run:
+                if run:  # the engine was restarted
+                    next_seq, from_oldest = -1, True
+                else:
+                    next_seq = _seq_after(self._last_event_id, log.run)
+                run = log.run
+            data = b""
+            if not log.first_seq <= next_seq <= log.next_seq:
+                if next_seq >= 0:
+                    missed = log.next_seq - next_seq
+                    data = b'event: dropped\ndata: {"dropped": %d}\n\n' % missed
+                    from_oldest = False
+                head = log.head() if from_oldest else log.keyframes()
+                next_seq = log.first_seq if from_oldest else log.next_seq
+                data += _lines(run, head[:-1]) + _lines(run, head[-1:], next_seq - 1)
+            new = log.since(next_seq)[:PIECE]
+            data += _lines(run, new, next_seq)
             next_seq += len(new)
-            if (now := self._status()) != status:
-                data, status = data + now, now
+            if next_seq == log.next_seq and (now := sse(self._status())) != status:
+                data, status = data + b"event: status\n" + now, now
             if data:
                 await connection.body(data)
-            elif self._bridge.successor is None and not await window.changed(patience):
+                await asyncio.sleep(0)  # other streams are served between two pieces
+            elif not await log.changed(self._settings.keep_alive):
                 await connection.body(KEEP_ALIVE)
-            data = b""
+        await connection.body(b"", more=False)
 
-    async def _send_past(self, connection: Connection) -> int:
-        """Send the window; return the number of the next event.
 
-        The window is encoded in pieces so that other streams are served in between.
-        """
-        window = self._bridge.window
-        events, next_seq = window.trace(), window.next_seq
-        first = next_seq - len(events)
-        for start in range(0, len(events), PIECE):
-            piece = events[start : start + PIECE]
-            await connection.body(_with_ids(window.run, piece, first + start))
-            await asyncio.sleep(0)
-        return next_seq
+def _feed(bridge: Bridge, last_event_id: str | None, *, past: bool, controls: bool) -> Feed:
+    """Return the stream of an engine's log, and of those of the engines that replace it."""
 
-    def _status(self) -> bytes:
-        bridge, room = self._bridge, self._bridge.classroom
-        return b"event: status\n" + sse(
-            {
-                "run": bridge.window.run,
-                "model": bridge.settings.model_name,
-                "chats": bridge.tokenizer.chat_template.exists,
-                "paused": bridge.paused,
-                "until": bridge.until,
-                "stopped": _stopped(room.last_stop),
-                "holding": room.holding,
-                "held": room.held,
-                "screen": room.screen,
-                "not_ready": bridge.not_ready,
-                "trace_error": bridge.trace_error,
-                "previous": _previous(bridge.previous),
-                "controls": self._controls,
-                "key": bridge.settings.api_key is not None,
-                "trace_text": bridge.settings.trace_text,
-            }
-        )
+    def log() -> Window | None:
+        nonlocal bridge
+        while bridge.successor is not None:
+            bridge = bridge.successor
+        return None if bridge.stopped else bridge.window
+
+    def status() -> dict[str, Any]:
+        return {
+            "run": bridge.window.run,
+            "model": bridge.settings.model_name,
+            "chats": bridge.tokenizer.chat_template.exists,
+            "paused": bridge.paused,
+            "until": bridge.until,
+            "stopped": _stopped(bridge.classroom.last_stop),
+            "holding": bridge.classroom.holding,
+            "held": bridge.classroom.held,
+            "screen": bridge.classroom.screen,
+            "not_ready": bridge.not_ready,
+            "trace_error": bridge.trace_error,
+            "previous": _previous(bridge.previous),
+            "controls": controls,
+            "key": bridge.settings.api_key is not None,
+            "trace_text": bridge.settings.trace_text,
+        }
+
+    return Feed(bridge.settings, log, status, last_event_id, past=past)
 
 
 def _stopped(stop: Stopped | None) -> dict[str, Any] | None:
@@ -287,27 +279,24 @@ def previous_run(bridge: Bridge) -> PreviousRun:
     return bridge.previous
 
 
-def number_in(last_event_id: str | None, run: str) -> int | None:
-    """Return the event's number if `last_event_id` is an id of this run; otherwise None."""
-    name, _, number = (last_event_id or "").partition(":")
-    return int(number) if name == run and number.isdecimal() and len(number) < 16 else None
-
-
-def json_lines(events: Iterable[Event]) -> bytes:
+def json_lines(events: Iterable[msgspec.Struct]) -> bytes:
     """Encode events as JSON Lines."""
     return b"".join(encode_event(event) + b"\n" for event in events)
 
 
-def _keyframe(window: Window, next_seq: int) -> bytes:
-    """Encode a keyframe, preceded by the number of missed events if the viewer fell behind."""
-    data = b""
-    if 0 <= next_seq < window.first_seq:
-        missed = window.next_seq - next_seq
-        data = b'event: dropped\ndata: {"dropped": %d}\n\n' % missed
-    return data + _with_ids(window.run, [window.state.keyframe()], window.next_seq - 1)
+def _seq_after(last_event_id: str | None, run: str) -> int:
+    """Return the number of the event after this one; -1 if it is none of this run's."""
+    name, _, number = (last_event_id or "").partition(":")
+    return int(number) + 1 if name == run and number.isdecimal() and len(number) < 16 else -1
 
 
-def _with_ids(run: str, events: list[Event], first: int) -> bytes:
+def _lines(run: str, events: Iterable[msgspec.Struct], first: int | None = None) -> bytes:
+    """Encode events; those whose numbers begin with `first` get ids.
+
+    A viewer that is cut off before it has received an id starts over.
+    """
+    if first is None:
+        return b"".join([b"data: %b\n\n" % encode_event(event) for event in events])
     return b"".join(
         b"id: %b:%d\ndata: %b\n\n" % (run.encode(), seq, encode_event(event))
         for seq, event in enumerate(events, start=first)

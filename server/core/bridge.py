@@ -78,13 +78,13 @@ class Bridge:
     live            the streams of requests that have not ended, by number
     draining        the server is about to stop and accepts no more requests
     retired         the engine is being replaced by a restarted one
-    successor       the bridge of the restarted engine; set before `stopped`
+    successor       the bridge of the restarted engine
     previous        the run before the restart that made this engine, or None
     failure         the error that ended the engine thread or its process, or ""
     died            whether the engine's process has ended by itself
     on_died         called when it has
     grammars        tries the requests' grammars
-    stopped         set when the engine thread is asked to stop; viewers wait for it too
+    stopped         whether the engine thread was asked to stop for good; viewers leave then
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class Bridge:
         self._idle.set()
         self._collection: asyncio.TimerHandle | None = None
         self._stuck_timer: asyncio.TimerHandle | None = None
-        self.stopped = asyncio.Event()
+        self.stopped = False
         self.window.extend(client.started)
 
     # Start and stop
@@ -157,7 +157,8 @@ class Bridge:
 
     async def stop(self) -> bool:
         """End the engine thread after its step, and every feed; return False if it did not end."""
-        self.stopped.set()
+        self.stopped = True
+        self.window.wake()
         return await self._stop_thread(2.0) or self.client.kill()
 
     async def retire(self) -> bool:

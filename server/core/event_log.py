@@ -77,10 +77,14 @@ class Outbox(EventLog):
         return taken
 
 
-class Changes:
-    """Lets any number of viewers wait for the next change. Lives on the event loop."""
+class Followed:
+    """A log that any number of viewers follow. Lives on the event loop.
+
+    run  names this log: event numbers of another run mean nothing here
+    """
 
     def __init__(self) -> None:
+        self.run = secrets.token_hex(4)
         self._next: asyncio.Future[None] | None = None
 
     def wake(self) -> None:
@@ -101,12 +105,10 @@ class Changes:
         return True
 
 
-class Window(Changes):
-    """The last `size` events. Lives on the event loop.
+class Window(Followed):
+    """The last `size` events of an engine's log.
 
-    run         names this log: event numbers of another run mean nothing here
     first_seq   number of the oldest event kept
-    next_seq    number of the next event
     state       all events, folded
     measures    all events, counted
     """
@@ -116,14 +118,9 @@ class Window(Changes):
         self._size = size
         self._first = State()  # the state before the oldest event kept
         self._events: deque[Event] = deque()
-        self.run = secrets.token_hex(4)
+        self.first_seq = 0
         self.state = State()
         self.measures = Measures()
-
-    @property
-    def first_seq(self) -> int:
-        """The number of the oldest event kept."""
-        return self._first.seq + 1
 
     @property
     def next_seq(self) -> int:
@@ -138,6 +135,7 @@ class Window(Changes):
             self._events.append(event)
         while len(self._events) > self._size:
             self._first.apply(self._events.popleft())
+            self.first_seq += 1
         self.wake()
 
     def since(self, seq: int) -> list[Event]:
@@ -145,11 +143,17 @@ class Window(Changes):
         new = islice(reversed(self._events), max(0, self.next_seq - seq))  # newest events first
         return list(new)[::-1]
 
+    def head(self) -> list[Event]:
+        """Return what precedes the oldest event kept, so that both together are a complete log."""
+        return [self._first.keyframe()] if self.first_seq else []
+
+    def keyframes(self) -> list[Event]:
+        """Return the events that stand for the whole log so far."""
+        return [self.state.keyframe()]
+
     def trace(self) -> list[Event]:
         """Return the window as a complete log: it starts with a keyframe if older events are gone."""
-        if self.first_seq == 0:
-            return list(self._events)
-        return [self._first.keyframe(), *self._events]
+        return [*self.head(), *self._events]
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,7 +132,6 @@ async def succeed(old: Bridge, client: EngineClient, prompts: Prompts = "none") 
         new.classroom.hold()
     new.start()
     old.successor = new
-    old.stopped.set()
     old.window.wake()
     return new
 

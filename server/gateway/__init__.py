@@ -8,8 +8,7 @@ ray_cluster.py   the replicas on Ray Serve; ray_replica.py is one of them
 upstream.py      requests to a replica: headers and keys
 follower.py      follows one replica: its log, its clock, whether it can be reached
 scopes.py        blocks of work that one call ends: those of a dead replica, those of a drain
-gateway.py       the replicas that can be reached, the router and the cluster log
-window.py        the last events of the cluster log, in a form that a viewer can join at any time
+gateway.py       the replicas that can be reached, the router and the window of the cluster log
 proxy.py         one request: route it, pass its output on, send it to another replica if need be
 roles.py         prefill here, decode there: moves KV between replicas
 lmtp.py          one LMTP connection, pinned to a replica

@@ -14,19 +14,42 @@ from contextlib import contextmanager
 import aiohttp
 import msgspec
 
+from engine.cluster.cluster_log import ClusterLog, ClusterState
 from engine.cluster.dispatcher import Dispatcher
-from engine.cluster.events import ClusterStarted
+from engine.cluster.events import AnyClusterEvent, ClusterStarted
 from engine.cluster.router import NoReplicaError, Router
+from server.core.event_log import Followed
 from server.core.settings import ServerSettings
 from server.gateway.follower import Follower, Times
 from server.gateway.replica_set import Member, ReplicaSet
 from server.gateway.roles import DECODE, PREFILL, KVMover
 from server.gateway.scopes import Scopes
 from server.gateway.upstream import open_session
-from server.gateway.window import ClusterWindow
 from server.http.errors import ApiError, unavailable
 
 logger = logging.getLogger("underglass")
+
+
+class ClusterWindow(ClusterLog, Followed):
+    """The last `size` events of the cluster log.
+
+    state  all events, folded: the replicas that are present and their states
+    """
+
+    def __init__(self, size: int) -> None:
+        ClusterLog.__init__(self, size)
+        Followed.__init__(self)
+        self.state = ClusterState()
+
+    def append(self, event: AnyClusterEvent) -> None:
+        """Add an event and wake the viewers."""
+        self.state.add(event)
+        super().append(event)
+        self.wake()
+
+    def keyframes(self) -> list[AnyClusterEvent]:
+        """Return the events that stand for the whole log so far."""
+        return self.state.head()
 
 
 class Gateway:
@@ -41,7 +64,6 @@ class Gateway:
     routed     number of decisions by replica and reason
     draining   the gateway is about to stop and accepts no more requests
     accepted   requests that clients wait for; they end when the drain's time is up
-    stopped    set when viewers have to disconnect
     """
 
     def __init__(
@@ -55,7 +77,7 @@ class Gateway:
         self.times = times or Times()
         self.followers: dict[str, Follower] = {}
         self.draining = False
-        self.stopped = asyncio.Event()
+        self._stopped = False
         self.gave_up = asyncio.Event()  # never set: a gateway waits for replicas
         self._keys = settings
         self._replicas = replicas
@@ -73,6 +95,10 @@ class Gateway:
         self._running = 0  # requests that the drain waits for
         self._idle = asyncio.Event()
         self._idle.set()
+
+    def followed(self) -> ClusterWindow | None:
+        """Return the log for viewers; None when they have to disconnect."""
+        return None if self._stopped else self.log
 
     def now(self) -> int:
         """Return the cluster's time: microseconds since the gateway was created."""
@@ -99,7 +125,7 @@ class Gateway:
 
     async def stop(self) -> bool:
         """End the feeds and the connections to the replicas, and release the replica set."""
-        self.stopped.set()
+        self._stopped = True
         self.log.wake()
         self._starting.cancel()
         if self._measuring is not None:

@@ -151,7 +151,9 @@ async def test_a_feed_that_fails_says_so_and_does_not_end_in_silence():
 
     async with running() as bridge:
         with pytest.raises(ZeroDivisionError):
-            await live.Feed(bridge, None, controls=False)({"type": "http"}, stays, fails)
+            await live.Feed(bridge.settings, lambda: bridge.window, dict)(
+                {"type": "http"}, stays, fails
+            )
 
 
 @pytest.mark.parametrize("window", [50, 50_000])
