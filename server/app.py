@@ -19,7 +19,7 @@ from fastapi.staticfiles import StaticFiles
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from server.api import compare, join, kv, kv_events, live, metrics, operation, status
+from server.api import compare, join, kv, live, metrics, operation, status
 from server.api import models as models_api
 from server.api.lmtp import session as lmtp
 from server.api.openai import chat, completions, render, response_events
@@ -84,7 +84,6 @@ def create_app(models: Models, request_log: LogWriter | None = None) -> FastAPI:
     app.include_router(join.routes(models.settings.host))
     lmtp.install(app, models)
     live.install_page(app)
-    app.include_router(kv_events.routes(models))
     return app
 
 

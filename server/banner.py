@@ -37,24 +37,15 @@ def banner(
     url    the server's address on this machine
     model  what the log's first event says about the model
     """
-    header = shlex.quote(f"Authorization: Bearer {settings.api_key}")
-    curl = _CURL.format(url=url, key=f" -H {header}" if settings.api_key else "")
     rows = [*_addresses(settings, url, start), *_model(model), *_settings(config, start)]
     if kv_source is not None:
         replay = kv_source.replay_endpoint
         rows.append(("KV events", f"{kv_source.endpoint}, replay {replay}"))
-    parts = [
-        f"Underglass serves {settings.model_name} at {url}\n",
-        curl,
-        "".join(f"  {name:<18} {text}\n" for name, text in rows),
-        "".join(_warnings(settings, kv_source)),
-    ]
-    return "\n".join(part for part in parts if part)
+    return _text(settings.model_name, settings, url, rows, kv_source)
 
 
 def gateway_banner(settings: ServerSettings, url: str, replicas: int, rows: Sequence[_Row]) -> str:
     """Return the text of a gateway. `rows` name its replicas and its router."""
-    header = shlex.quote(f"Authorization: Bearer {settings.api_key}")
     rows = [
         ("live page", f"{url}/"),
         ("all routes", f"{url}/docs"),
@@ -62,11 +53,22 @@ def gateway_banner(settings: ServerSettings, url: str, replicas: int, rows: Sequ
         ("cluster log", f"{url}/trace"),
         *rows,
     ]
+    return _text(f"{replicas} replica{'s' * (replicas != 1)}", settings, url, rows)
+
+
+def _text(
+    what: str,
+    settings: ServerSettings,
+    url: str,
+    rows: Sequence[_Row],
+    kv_source: "KVSource | None" = None,
+) -> str:
+    header = shlex.quote(f"Authorization: Bearer {settings.api_key}")
     parts = [
-        f"Underglass serves {replicas} replica{'s' * (replicas != 1)} at {url}\n",
+        f"Underglass serves {what} at {url}\n",
         _CURL.format(url=url, key=f" -H {header}" if settings.api_key else ""),
         "".join(f"  {name:<18} {text}\n" for name, text in rows),
-        "".join(_warnings(settings, None)),
+        "".join(_warnings(settings, kv_source)),
     ]
     return "\n".join(part for part in parts if part)
 

@@ -1,7 +1,13 @@
-"""/kv/export and /kv/adopt: a gateway moves the KV of a prompt from one replica to another.
+"""KV between servers: /kv/export and /kv/adopt, and /kv_event_sources.
+
+A gateway moves the KV of a prompt from one replica to another with the first two routes.
 
 Only a gateway with the cluster's key may use these routes, because exported pages contain a client's
 text and adopted pages decide what the model reads. `server/core/kv_transfer.py` describes the body.
+
+/kv_event_sources tells routers where to subscribe to the KV events. Its source is vLLM 0.32
+(`vllm/entrypoints/serve/instrumentator/basic.py`). Differs from vLLM: the addresses are the bound ones,
+so they contain no wildcard.
 
 Differs from production: NIXL and Mooncake copy memory from machine to machine (RDMA) while later
 layers are still being computed. Here the gateway forwards one HTTP body.
@@ -48,6 +54,19 @@ class Adopted(BaseModel):
     bytes: int = Field(description="Size of the pages in bytes.")
 
 
+class KVEventSource(BaseModel):
+    """A publisher of KV events, with the field names of vLLM's `KVEventsConfig`."""
+
+    enable_kv_cache_events: bool
+    publisher: str
+    endpoint: str = Field(description="The address of the PUB socket.")
+    replay_endpoint: str = Field(description="The address of the ROUTER socket for replays.")
+    buffer_steps: int = Field(description="Number of batches that can be replayed.")
+    hwm: int = Field(description="Number of batches that may wait for a slow subscriber.")
+    max_queue_size: int = Field(description="Equal to `hwm`, because there is no other queue.")
+    topic: str
+
+
 _PAGES: dict[str, Any] = {
     "description": "The pages; see `server/core/kv_transfer.py`.",
     "content": {MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}},
@@ -55,19 +74,19 @@ _PAGES: dict[str, Any] = {
 
 
 def routes(models: Models) -> APIRouter:
-    """Return the routes /kv/... for the loaded models."""
-    router = APIRouter(tags=["Cluster"])
+    """Return the routes for the loaded models."""
+    router = APIRouter()
     settings = models.settings
 
-    @router.post("/kv/export", response_class=Response, responses={200: _PAGES})
+    @router.post("/kv/export", tags=["Cluster"], response_class=Response, responses={200: _PAGES})
     async def export(request: Request, body: ExportRequest, model: ViewedModel = None) -> Response:
         """Return the KV pages of the cached prefix of `tokens`; no pages if none of it is cached."""
         _check_is_gateway(request, settings)
         with models.commanded(model) as bridge:
-            exported = await bridge.kv_command(ExportKV(0, body.tokens, body.first))
+            exported = await bridge.ask(ExportKV(0, body.tokens, body.first))
         return Response(encode_pages(exported, body.tokens), media_type=MEDIA_TYPE)
 
-    @router.post(UNLIMITED_PATH)
+    @router.post(UNLIMITED_PATH, tags=["Cluster"])
     async def adopt(
         request: Request,
         source: Annotated[
@@ -82,12 +101,30 @@ def routes(models: Models) -> APIRouter:
         """Put pages that /kv/export returned into the prefix cache, as many as fit."""
         _check_is_gateway(request, settings)
         with models.commanded(model) as bridge:
-            layout = await bridge.kv_command(DescribeKV(0))
+            layout = await bridge.ask(DescribeKV(0))
             body = await _read(request, max_body_bytes(layout), settings.stall_seconds)
             header, pages = decode_pages(body, layout, bridge.tokenizer.vocab_size)
             command = AdoptKV(0, header.tokens, header.first, pages, source)
-            blocks = await bridge.kv_command(command)
+            blocks = await bridge.ask(command)
         return Adopted(blocks=blocks, sent=header.blocks, bytes=len(pages))
+
+    @router.get("/kv_event_sources", tags=["Operation"])
+    async def kv_event_sources() -> dict[int, KVEventSource]:
+        """Return the publisher of KV events under its rank, 0; an empty object without --kv-events."""
+        source = models.first.client.kv_source
+        if source is None:
+            return {}
+        published = KVEventSource(
+            enable_kv_cache_events=True,
+            publisher="zmq",
+            endpoint=source.endpoint,
+            replay_endpoint=source.replay_endpoint,
+            buffer_steps=source.batches,
+            hwm=source.unsent,
+            max_queue_size=source.unsent,
+            topic=source.topic,
+        )
+        return {0: published}
 
     return router
 

@@ -205,7 +205,7 @@ class Feed(Response):
                 run = log.run
             data = b""
             if not log.first_seq <= next_seq <= log.next_seq:
-                if next_seq >= 0:
+                if 0 <= next_seq < log.first_seq:
                     missed = log.next_seq - next_seq
                     data = b'event: dropped\ndata: {"dropped": %d}\n\n' % missed
                     from_oldest = False

@@ -18,21 +18,16 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from engine.core.tokenizer import encode_continuation
-from server.api.openai.chat import (
+from server.api.openai.conversation import (
     MAX_MESSAGES,
     ChatMessage,
-    encode_conversation,
+    TemplateFields,
+    conversation_tokens,
     template_messages,
 )
 from server.api.openai.requests import FIRST_ERROR, Body
-from server.api.openai.template_fields import TemplateFields
 from server.api.openai.tools import tool_request
-from server.core.admission import (
-    as_api_errors,
-    characters_in,
-    check_length,
-    max_request_tokens,
-)
+from server.core.admission import as_api_errors, check_length, max_request_tokens
 from server.core.bridge import Bridge
 from server.core.models import Models
 from server.http.bodies import JsonRoute
@@ -190,9 +185,7 @@ def _tokenize(body: TokenizeRequest, bridge: Bridge) -> Response:
         messages = template_messages(body.messages)
         tools = tool_request(body.tools, "none", None)
         shown = tools.tools if tools is not None else None
-        options = body.template_options()
-        check_length([characters_in([*messages, *(shown or ()), options["variables"]])], bridge)
-        ids = encode_conversation(messages, tokenizer, shown, **options)
+        ids = conversation_tokens(messages, shown, body.template_options(), bridge)
     else:
         text = body.prompt or ""
         check_length([len(text)], bridge)

@@ -33,7 +33,6 @@ from server.core.classroom import Classroom
 from server.core.commands import (
     Answer,
     AnyCommand,
-    KVCommand,
     Prompt,
     Release,
     ReleaseBuffer,
@@ -366,10 +365,6 @@ class Bridge:
     def release_buffer(self, buffer: int) -> None:
         """Give up what the engine holds for an LMTP buffer; harmless if it holds nothing."""
         self.client.post(ReleaseBuffer(0, buffer))
-
-    async def kv_command(self, command: KVCommand) -> Any:
-        """Run a command about KV on the engine thread, between two steps, and return its result."""
-        return await self.ask(command)
 
     # Reports of the engine thread
 

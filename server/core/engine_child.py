@@ -9,6 +9,7 @@ When the parent closes the connection, or dies, the process ends. A thread that 
 run while a step holds the GIL, so a signal ends the process as well; see `_end_with`.
 """
 
+import asyncio
 import ctypes
 import fcntl
 import importlib
@@ -70,20 +71,26 @@ class _Child:
         assert isinstance(launch, Launch)
         threading.Thread(target=self._obey, args=(messages,), name="reader", daemon=True).start()
         module, _, name = launch.factory.partition(":")
-        self._begin(lambda: getattr(importlib.import_module(module), name)(**launch.arguments))
+
+        def load() -> None:
+            self._client = getattr(importlib.import_module(module), name)(**launch.arguments)
+            self._client.busy = self._busy
+
+        self._answer_ready(load)
         freeze_heap()
         threading.Event().wait()  # `_obey` ends the process
 
-    def _begin(self, make: Callable[[], InProcessClient]) -> None:
-        """Make the client of the next run, and tell the parent."""
+    def _answer_ready(self, begin: Callable[[], None]) -> None:
+        """Begin a run, and tell the parent that it can be started, or why not."""
         try:
-            client = self._client = make()
+            begin()
         except Exception as error:
             if not isinstance(error, _EXPECTED):
                 traceback.print_exc()
             self._send(Failed(type(error).__name__, str(error)))
             return
-        client.busy = self._busy
+        client = self._client
+        assert client is not None
         tokenizer = client.tokenizer
         source = (
             (str(tokenizer.path), tokenizer.name) if isinstance(tokenizer, HFTokenizer) else None
@@ -124,13 +131,13 @@ class _Child:
                 inputs = [
                     one if isinstance(one, Arrival) else _abort(*one) for one in message.inputs
                 ]
-                paused = message.paused
-                self._begin(lambda: client.again(message.config, paused=paused, inputs=inputs))
+                again = client.restart(message.config, paused=message.paused, inputs=inputs)
+                self._answer_ready(lambda: asyncio.run(again))
             case Collect():
                 client.collect()
 
     def _stop(self, client: InProcessClient, timeout: float) -> None:
-        self._running = not client.halt(timeout)
+        self._running = not asyncio.run(client.stop(timeout))
         self._send(Done("its step did not end" if self._running else ""))
 
     def _messages(self) -> Iterator[Any]:

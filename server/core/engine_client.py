@@ -3,8 +3,7 @@
     InProcessClient   the engine thread shares this process, and its GIL, with the event loop
     ProcessClient     the same class runs in a process of its own (`engine_process.py`)
 
-Both have the same engine thread, take the same commands and deliver the same reports. A client stands
-for one run; a restart gives another client.
+Both have the same engine thread, take the same commands and deliver the same reports.
 
 Source: vLLM's `EngineCoreClient`, `InprocClient` and `AsyncMPClient` (`vllm/v1/engine/core_client.py`).
 """
@@ -64,12 +63,12 @@ class StartError(Exception):
 
 
 class EngineClient(ABC):
-    """One run of an engine. Lives on the event loop.
+    """The engine of a model. Lives on the event loop.
 
     tokenizer    the engine's, or one like it
-    config       the engine's settings
     max_context  the model's context, or None
-    paused       whether the engine is paused at the start
+    config       the settings of the run
+    paused       whether the engine is paused when the run starts
     started      the run's first events
     kv_source    where its KV events are published, or None
     """
@@ -94,7 +93,7 @@ class EngineClient(ABC):
 
     @abstractmethod
     def start(self, deliver: Callable[[Report], None], failed: Callable[[str, bool], None]) -> None:
-        """Start the engine thread. Both functions may be called on another thread.
+        """Start the engine thread of a run. Both functions may be called on another thread.
 
         deliver  called with a Report after each step, and once for the commands that ran before it
         failed   called with the reason if an error ends the engine thread, and with True if its
@@ -122,10 +121,8 @@ class EngineClient(ABC):
         """Open the next run's trace file; return the reason if that fails, or ""."""
 
     @abstractmethod
-    async def restarted(
-        self, config: EngineConfig, *, paused: bool, inputs: Inputs
-    ) -> "EngineClient":
-        """Return a new run of the same model; this one must have been stopped.
+    async def restart(self, config: EngineConfig, *, paused: bool, inputs: Inputs) -> None:
+        """Begin a new run of the same model, which `start` starts; the old one was stopped.
 
         inputs  requests that the new engine submits by itself; see `Replay`
 
@@ -157,31 +154,25 @@ class InProcessClient(EngineClient):
     `busy_seconds` reads.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        outbox: Outbox,
-        recording: Recording | None = None,
-        *,
-        inputs: Inputs = (),
-    ) -> None:
-        engine.prepare()
-        self.engine = engine
+    def __init__(self, engine: Engine, outbox: Outbox, recording: Recording | None = None) -> None:
         self.tokenizer = engine.tokenizer
-        self.config = engine.config
         self.max_context = engine.runner.max_context
-        self.paused = engine.paused
         self.recording = recording or Recording()
         publisher = self.recording.kv_publisher
         self.kv_source = publisher.source if publisher is not None else None
+        self.busy = memoryview(bytearray(8)).cast("d")
+        self._lock = threading.Lock()  # of `_unprepared`
+        self._begin(engine, outbox, ())
+
+    def _begin(self, engine: Engine, outbox: Outbox, inputs: Inputs) -> None:
+        engine.prepare()
+        self.engine, self.config, self.paused = engine, engine.config, engine.paused
         self.started = outbox.take()
         self.recording.record(self.started)
         self._outbox = outbox
         self._inputs = inputs
-        self.busy = memoryview(bytearray(8)).cast("d")
         self._preparing = ThreadPoolExecutor(1, thread_name_prefix="prepare")
         self._unprepared: set[int] = set()  # replies of the submissions that wait for that thread
-        self._lock = threading.Lock()  # of this set
 
     def now(self) -> int:
         """See `EngineClient`."""
@@ -259,34 +250,27 @@ class InProcessClient(EngineClient):
 
     async def stop(self, timeout: float) -> bool:
         """See `EngineClient`."""
-        return await asyncio.to_thread(self.halt, timeout)
-
-    def halt(self, timeout: float) -> bool:
-        """Do what `stop` does."""
         self._preparing.shutdown(wait=False, cancel_futures=True)
-        return self._thread.stop(timeout) and not self.engine.is_in_flight
+        ended = await asyncio.to_thread(self._thread.stop, timeout)
+        return ended and not self.engine.is_in_flight
 
     async def open_next_log(self) -> str:
         """See `EngineClient`."""
         return self.recording.open_next()
 
-    async def restarted(
-        self, config: EngineConfig, *, paused: bool, inputs: Inputs
-    ) -> "InProcessClient":
-        """See `EngineClient`."""
-        return await asyncio.to_thread(self.again, config, paused=paused, inputs=inputs)
+    async def restart(self, config: EngineConfig, *, paused: bool, inputs: Inputs) -> None:
+        """See `EngineClient`. The weights stay in memory; the old KV memory is freed first."""
+        await asyncio.to_thread(self._restart, config, paused, inputs)
 
-    def again(self, config: EngineConfig, *, paused: bool, inputs: Inputs) -> "InProcessClient":
-        """Do what `restarted` does. The weights stay in memory; the old KV memory is freed first."""
-        old = self.engine
-        outbox = Outbox(texts=self._outbox.texts)
+    def _restart(self, config: EngineConfig, paused: bool, inputs: Inputs) -> None:
+        old, outbox = self.engine, Outbox(texts=self._outbox.texts)
         engine = Engine(
             old.runner, config, tokenizer=old.tokenizer, drafter=old.drafter, log=outbox
         )
         if paused:
             engine.pause()
         self.recording.switch()
-        return InProcessClient(engine, outbox, self.recording, inputs=inputs)
+        self._begin(engine, outbox, inputs)
 
     def kill(self) -> bool:
         """See `EngineClient`. A thread cannot be killed."""

@@ -163,102 +163,11 @@ def frame(message: object) -> bytes:
 
 
 class ProcessClient(EngineClient):
-    """An engine in a child process."""
-
-    def __init__(self, process: "EngineProcess", ready: Ready, tokenizer: Tokenizer) -> None:
-        self.process = process
-        self.tokenizer = tokenizer
-        self.config = ready.config
-        self.max_context = ready.max_context
-        self.paused = ready.paused
-        self.started = ready.started
-        self.kv_source = ready.kv_source
-        self._clock = ready.clock
-        self._validator = RequestValidator(self.config, tokenizer)
-        process.client = self
-
-    def now(self) -> int:
-        """See `EngineClient`."""
-        return (time.perf_counter_ns() - self._clock) // 1000
-
-    def validate(self, tokens: Sequence[int], params: SamplingParams, priority: int) -> None:
-        """See `EngineClient`."""
-        self._validator.validate(tokens, params, priority, max_context=self.max_context)
-
-    def start(self, deliver: Callable[[Report], None], failed: Callable[[str, bool], None]) -> None:
-        """See `EngineClient`. Both functions are called on the event loop."""
-        self.process.attach(deliver, failed)
-        self._send(Start())
-
-    def post(self, *commands: AnyCommand) -> None:
-        """See `EngineClient`."""
-        self._send(Post(list(commands)))
-
-    def cancel(self, reply: int) -> None:
-        """See `EngineClient`."""
-        self._send(Cancel(reply))
-
-    def busy_seconds(self) -> float:
-        """See `EngineClient`."""
-        return self.process.busy_seconds()
-
-    async def stop(self, timeout: float) -> bool:
-        """See `EngineClient`."""
-        try:
-            async with asyncio.timeout(timeout + 1):
-                answer = await self.process.ask(Stop(timeout))
-        except (TimeoutError, EngineDiedError):
-            return self.process.dead
-        return bool(answer == Done())
-
-    async def open_next_log(self) -> str:
-        """See `EngineClient`."""
-        answer: Done = await self.process.ask(OpenNextLog())
-        return answer.problem
-
-    async def restarted(
-        self, config: EngineConfig, *, paused: bool, inputs: Inputs
-    ) -> "ProcessClient":
-        """See `EngineClient`. The same child starts the next run, so the weights stay in memory."""
-        packed = [one if isinstance(one, Arrival) else (one.step, one.request) for one in inputs]
-        answer = await self.process.ask(Restart(config, paused, packed))
-        if isinstance(answer, Failed):
-            raise {"ConfigError": ConfigError, "MemoryError": MemoryError}.get(
-                answer.kind, RuntimeError
-            )(answer.message)
-        return ProcessClient(self.process, answer, self.tokenizer)
-
-    def collect(self) -> None:
-        """See `EngineClient`."""
-        super().collect()
-        self._send(Collect())
-
-    def kill(self) -> bool:
-        """See `EngineClient`."""
-        self.process.child.kill()
-        return True
-
-    def close(self) -> None:
-        """Close the connection, which ends the child."""
-        self.process.close()
-
-    async def unload(self) -> None:
-        """See `EngineClient`."""
-        self.process.disconnect()
-        await asyncio.to_thread(self.process.close)
-
-    def _send(self, message: ToChild) -> None:
-        if self.process.client is self:  # otherwise the run has been replaced
-            self.process.send(message)
-
-
-class EngineProcess:
-    """A child and the connection to it. After `attach`, it lives on the event loop."""
+    """An engine in a child process, and the connection to it."""
 
     def __init__(self) -> None:
-        """Start the child. It waits for a Launch."""
-        self.client: ProcessClient | None = None
-        self.dead = False
+        """Start the child. It waits for `load`."""
+        self._dead = False
         self._socket, theirs = socket.socketpair()
         lifeline, held = os.pipe()
         self._lifeline = os.fdopen(held, "wb", 0)  # open until one of the two processes has ended
@@ -268,7 +177,7 @@ class EngineProcess:
             shared.truncate(8)
             self._shared = mmap.mmap(shared.fileno(), 8)
             self._busy = memoryview(self._shared).cast("d")
-            self.child = subprocess.Popen(
+            self._child = subprocess.Popen(
                 python("server.core.engine_child", theirs.fileno(), shared.fileno(), lifeline),
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(), shared.fileno(), lifeline),
@@ -283,50 +192,112 @@ class EngineProcess:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ending: asyncio.Task[None] | None = None
 
-    def wait_until_ready(self, launch: Launch) -> Ready:
-        """Wait until the engine is loaded; not on the event loop. Raises LaunchError.
-
-        The child is killed if the wait is interrupted.
-        """
-        try:
-            with suppress(OSError):  # it has ended already
-                self._socket.sendall(frame(launch))
-            while not (messages := list(self._messages())):
-                data = b""
-                with suppress(ConnectionResetError):
-                    data = self._socket.recv(RECEIVED_BYTES)
-                if not data:
-                    raise LaunchError("", self._how_it_ended())
-                self._received += data
-        except BaseException:
-            self.child.kill()
-            self.close()
-            raise
+    def load(self, launch: Launch, tokenizer_of: Callable[[Ready], Tokenizer]) -> None:
+        """Wait until the engine is loaded; not on the event loop. Raises LaunchError."""
+        with suppress(OSError):  # it has ended already
+            self._socket.sendall(frame(launch))
+        while not (messages := list(self._messages())):
+            data = b""
+            with suppress(ConnectionResetError):
+                data = self._socket.recv(RECEIVED_BYTES)
+            if not data:
+                raise LaunchError("", self._how_it_ended())
+            self._received += data
         if isinstance(messages[0], Failed):
-            self.close()
             raise LaunchError(messages[0].kind, messages[0].message)
-        assert isinstance(messages[0], Ready)
-        return messages[0]
+        self.tokenizer = tokenizer_of(messages[0])
+        self._begin(messages[0])
 
-    def attach(
-        self, deliver: Callable[[Report], None], failed: Callable[[str, bool], None]
-    ) -> None:
-        """Receive a run's reports from now on; called on the event loop."""
+    def _begin(self, ready: Ready) -> None:
+        self.config, self.max_context = ready.config, ready.max_context
+        self.paused, self.started, self.kv_source = ready.paused, ready.started, ready.kv_source
+        self._clock = ready.clock
+        self._validator = RequestValidator(self.config, self.tokenizer)
+
+    def now(self) -> int:
+        """See `EngineClient`."""
+        return (time.perf_counter_ns() - self._clock) // 1000
+
+    def validate(self, tokens: Sequence[int], params: SamplingParams, priority: int) -> None:
+        """See `EngineClient`."""
+        self._validator.validate(tokens, params, priority, max_context=self.max_context)
+
+    def start(self, deliver: Callable[[Report], None], failed: Callable[[str, bool], None]) -> None:
+        """See `EngineClient`. Both functions are called on the event loop."""
         self._deliver, self._failed = deliver, failed
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
             self._socket.setblocking(False)
             self._loop.add_reader(self._socket, self._on_readable)
-        elif self.dead:  # since the previous run was stopped
+        elif self._dead:  # since the previous run was stopped
             failed("the engine's process has ended", True)
+        self._send(Start())
+
+    def post(self, *commands: AnyCommand) -> None:
+        """See `EngineClient`."""
+        self._send(Post(list(commands)))
+
+    def cancel(self, reply: int) -> None:
+        """See `EngineClient`."""
+        self._send(Cancel(reply))
 
     def busy_seconds(self) -> float:
-        """Return how long the engine thread's current round has taken so far."""
-        return 0.0 if self.dead else busy_seconds(self._busy)
+        """See `EngineClient`."""
+        return 0.0 if self._dead else busy_seconds(self._busy)
 
-    def send(self, message: ToChild) -> None:
+    async def stop(self, timeout: float) -> bool:
+        """See `EngineClient`."""
+        try:
+            async with asyncio.timeout(timeout + 1):
+                answer = await self._ask(Stop(timeout))
+        except (TimeoutError, EngineDiedError):
+            return self._dead
+        return bool(answer == Done())
+
+    async def open_next_log(self) -> str:
+        """See `EngineClient`."""
+        answer: Done = await self._ask(OpenNextLog())
+        return answer.problem
+
+    async def restart(self, config: EngineConfig, *, paused: bool, inputs: Inputs) -> None:
+        """See `EngineClient`. The same child starts the next run, so the weights stay in memory."""
+        packed = [one if isinstance(one, Arrival) else (one.step, one.request) for one in inputs]
+        answer = await self._ask(Restart(config, paused, packed))
+        if isinstance(answer, Failed):
+            kinds = {"ConfigError": ConfigError, "MemoryError": MemoryError}
+            raise kinds.get(answer.kind, RuntimeError)(answer.message)
+        self._begin(answer)
+
+    def collect(self) -> None:
+        """See `EngineClient`."""
+        super().collect()
+        self._send(Collect())
+
+    def kill(self) -> bool:
+        """See `EngineClient`."""
+        self._child.kill()
+        return True
+
+    async def unload(self) -> None:
+        """See `EngineClient`."""
+        self._disconnect()
+        await asyncio.to_thread(self.close)
+
+    def close(self) -> None:
+        """Close the connection and wait for the child, which ends then. Kill it if it does not."""
+        self._disconnect()
+        try:
+            self._child.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+            self._child.wait()
+        self._busy.release()
+        self._shared.close()
+        self._lifeline.close()
+
+    def _send(self, message: ToChild) -> None:
         """Send a message, or queue it if the socket is full. A dead child gets none."""
-        if self.dead:
+        if self._dead:
             return
         assert self._loop is not None
         idle = not self._unsent  # otherwise `_on_writable` is called when there is room
@@ -334,30 +305,18 @@ class EngineProcess:
         if idle:
             self._on_writable()
 
-    async def ask(self, message: ToChild) -> Any:
+    async def _ask(self, message: ToChild) -> Any:
         """Send a message and return its answer. Raises EngineDiedError."""
-        if self.dead:
+        if self._dead:
             raise EngineDiedError("the engine's process has ended")
         answer = asyncio.get_running_loop().create_future()
         self._answers.append(answer)
-        self.send(message)
+        self._send(message)
         return await answer
 
-    def close(self) -> None:
-        """Close the connection and wait for the child, which ends then. Kill it if it does not."""
-        self.disconnect()
-        try:
-            self.child.wait(END_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.child.kill()
-            self.child.wait()
-        self._busy.release()
-        self._shared.close()
-        self._lifeline.close()
-
-    def disconnect(self) -> None:
+    def _disconnect(self) -> None:
         """Close the connection, so that the child ends."""
-        self.dead = True
+        self._dead = True
         if self._loop is not None and not self._loop.is_closed() and self._socket.fileno() >= 0:
             self._loop.remove_reader(self._socket)
             self._loop.remove_writer(self._socket)
@@ -371,7 +330,7 @@ class EngineProcess:
         except OSError:
             data = b""
         if not data:
-            self.disconnect()
+            self._disconnect()
             self._ending = asyncio.create_task(self._tell())
             return
         self._received += data
@@ -420,10 +379,10 @@ class EngineProcess:
     def _how_it_ended(self) -> str:
         """Wait for a child whose socket is closed, and describe its end."""
         try:
-            code = self.child.wait(END_SECONDS)
+            code = self._child.wait(END_SECONDS)
         except subprocess.TimeoutExpired:
-            self.child.kill()
-            code = self.child.wait()
+            self._child.kill()
+            code = self._child.wait()
         if code < 0:
             return f"the engine's process was killed by {signal.Signals(-code).name}"
         return f"the engine's process ended with exit code {code}"
@@ -440,10 +399,11 @@ def launch(
 
     Raises LaunchError.
     """
-    process = EngineProcess()
-    ready = process.wait_until_ready(Launch(factory, arguments))
+    client = ProcessClient()
     try:
-        return ProcessClient(process, ready, tokenizer_of(ready))
+        client.load(Launch(factory, arguments), tokenizer_of)
     except BaseException:
-        process.close()
+        client.kill()
+        client.close()
         raise
+    return client

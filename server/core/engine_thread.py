@@ -21,14 +21,18 @@ from engine.core.engine import Engine
 from engine.core.log.vocabulary import Admitted, AnyEvent, StepFinished
 from engine.core.loop import StepOutput
 from engine.core.output.processor import TokenOutput
+from engine.core.part_errors import RECOVERABLE
 from engine.core.request import Constraint, Request
 from server.core.commands import (
     AdoptKV,
     Answer,
     AnyCommand,
     DescribeKV,
+    ExportedPages,
     ExportKV,
     Kept,
+    KVCommand,
+    KVLayout,
     Logprobs,
     OutputDelta,
     Pause,
@@ -41,7 +45,6 @@ from server.core.commands import (
     Submit,
 )
 from server.core.event_log import Outbox
-from server.core.kv_commands import run_kv_command
 from server.core.replay import Replay
 from server.core.run_until import Refusal, StepCommand, Stopped, must_await_token, not_paused
 
@@ -154,7 +157,7 @@ class EngineThread:
         with self._wake:
             self._inbox = deque(one for one in self._inbox if one.reply != reply)
 
-    # Commands: see `messages.py`
+    # Commands: see `commands.py`
 
     def _do(self, command: AnyCommand | Prepared) -> None:
         constraints: list[Constraint | None] | None = None
@@ -182,7 +185,7 @@ class EngineThread:
             case RunUntil():
                 self._run_until(command)
             case DescribeKV() | ExportKV() | AdoptKV():
-                self._report.replies.append((command.reply, run_kv_command(self._engine, command)))
+                self._report.replies.append((command.reply, _run_kv_command(self._engine, command)))
         if command.reply and isinstance(command, Submit | Answer | Pause | Resume):
             self._report.replies.append((command.reply, self._engine.step_count))
 
@@ -368,6 +371,29 @@ class EngineThread:
             deltas[request.id].finish_reason = request.finish_reason
             deltas[request.id].error = request.error
             deltas[request.id].error_field = request.error_field
+
+
+def _run_kv_command(engine: Engine, command: KVCommand) -> KVLayout | ExportedPages | int | Refusal:
+    """Run a command between two steps and return its reply; a `Refusal` if a learner's part fails."""
+    match command:
+        case DescribeKV():
+            return _layout(engine)
+        case ExportKV():
+            blocks, data = engine.kv_transfer.export(command.tokens, command.first)
+            return ExportedPages(_layout(engine), command.first, blocks, data)
+        case AdoptKV():
+            try:
+                adopted: int = engine.kv_transfer.adopt(
+                    command.tokens, command.pages, first=command.first, source=command.source
+                )
+                return adopted
+            except RECOVERABLE as error:
+                return Refusal(500, str(error), code="part_failed")
+
+
+def _layout(engine: Engine) -> KVLayout:
+    config = engine.config
+    return KVLayout(engine.kv_transfer.pages.kv_format(), config.block_size, config.num_blocks)
 
 
 def _add_logprobs(delta: OutputDelta, tokens: TokenOutput) -> None:

@@ -104,16 +104,16 @@ async def restarted(old: Bridge, restart: Restart) -> tuple[Bridge, ApiError | N
     error: ApiError | None = None
     try:
         try:
-            client = await old.client.restarted(config, paused=old.paused, inputs=inputs)
+            await old.client.restart(config, paused=old.paused, inputs=inputs)
         except (ConfigError, MemoryError) as cause:
             error = _does_not_fit(config, cause)
             inputs = []
-            client = await old.client.restarted(old.config, paused=old.paused, inputs=inputs)
+            await old.client.restart(old.config, paused=old.paused, inputs=inputs)
     except EngineDiedError as cause:
         raise unavailable(
             f"{cause}: it is started again, with its old settings", "engine_died"
         ) from cause
-    return await succeed(old, client, restart.prompts if inputs else "none"), error
+    return await succeed(old, old.client, restart.prompts if inputs else "none"), error
 
 
 async def succeed(old: Bridge, client: EngineClient, prompts: Prompts = "none") -> Bridge:

@@ -5,9 +5,8 @@
 
 replica_set.py   which replicas there are: a list of URLs, or what Ray Serve runs
 ray_cluster.py   the replicas on Ray Serve; ray_replica.py is one of them
-upstream.py      requests to a replica: headers and keys
+upstream.py      requests to a replica: headers, keys, and blocks of work that end with it
 follower.py      follows one replica: its log, its clock, whether it can be reached
-scopes.py        blocks of work that one call ends: those of a dead replica, those of a drain
 gateway.py       the replicas that can be reached, the router and the window of the cluster log
 proxy.py         one request: route it, pass its output on, send it to another replica if need be
 roles.py         prefill here, decode there: moves KV between replicas
@@ -15,6 +14,5 @@ lmtp.py          one LMTP connection, pinned to a replica
 events.py        /events and /trace
 operation.py     /health, /ready, the controls, routes that any replica can answer
 metrics.py       /metrics: each replica's, and sums
-app.py           the routes, inside the middleware of one server
-run.py           `underglass serve --replica URL`
+app.py           `underglass serve --replica URL`: the routes, inside the middleware of one server
 """

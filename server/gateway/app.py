@@ -1,15 +1,27 @@
-"""The gateway's app: the routes of one server, inside the same middleware."""
+"""`underglass serve --replica URL` and `--replicas N`: a running gateway, and its app.
+
+The app has the routes of one server, inside the same middleware.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from urllib.parse import urlsplit
 
 from fastapi import APIRouter, FastAPI, Request
 from starlette.responses import Response
 
+from engine.cluster.router import Router
+from engine.core.config import ConfigError
 from server.api import join, live
 from server.app import app_without_routes
+from server.core.settings import ServerSettings
 from server.gateway import events, lmtp, metrics, operation
 from server.gateway.gateway import Gateway
 from server.gateway.proxy import RoutedAnswer
+from server.gateway.replica_set import ReplicaSet
 from server.http.bodies import LARGEST_BODY
 from server.http.request_log import LogWriter
+from server.serving import listen_for, open_request_log, run_app, url_of
 
 _GENERATION = ("/v1/completions", "/v1/chat/completions", "/v1/responses")
 
@@ -38,3 +50,49 @@ def _generation(gateway: Gateway) -> APIRouter:
     for path in _GENERATION:
         router.add_api_route(path, generate, methods=["POST"], response_class=Response, name=path)
     return router
+
+
+def serve_gateway(
+    replicas: ReplicaSet,
+    router: Router | str,
+    settings: ServerSettings,
+    *,
+    port: int,
+    request_log: str = "stderr",
+    announce: Callable[[str], None] = lambda _url: None,
+    until_stdin_closes: bool = False,
+    running: AbstractContextManager[object] = nullcontext(),  # noqa: B008 (it has no state)
+) -> None:
+    """Serve until a signal stops the gateway; return after the drain.
+
+    request_log  "stderr", "off", or a file to append to
+    announce     called with the gateway's URL when it accepts requests
+    running      runs the replicas: entered before the gateway accepts requests, left after the drain
+
+    Raises StartError if it cannot listen, and ConfigError for an unknown router.
+    """
+    try:
+        gateway = Gateway(replicas, router, settings)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    listeners, log = listen_for(settings, port), open_request_log(request_log)
+    with running:
+        run_app(
+            create_gateway_app(gateway, log),
+            gateway,
+            gateway.settings,
+            listeners,
+            max_frame_bytes=LARGEST_BODY.bytes,
+            ready=lambda: announce(url_of(listeners[0])),
+            until_stdin_closes=until_stdin_closes,
+        )
+    if log is not None:
+        log.close()
+
+
+def checked_url(text: str) -> str:
+    """Return a replica's URL without a slash at the end. Raises ConfigError if it is not one."""
+    url = urlsplit(text)
+    if url.scheme not in ("http", "https") or not url.netloc or url.query or url.fragment:
+        raise ConfigError(f"replica must look like http://127.0.0.1:8001, got {text!r}")
+    return text.rstrip("/")

@@ -21,8 +21,7 @@ import msgspec
 from engine.cluster.events import ReplicaJoined
 from engine.core.log.vocabulary import AnyEvent, Event, Keyframe, RunStarted
 from server.gateway.replica_set import Member
-from server.gateway.scopes import Scopes
-from server.gateway.upstream import error_message, reason
+from server.gateway.upstream import Scopes, error_message, reason
 
 if TYPE_CHECKING:
     from server.gateway.gateway import Gateway

@@ -23,8 +23,7 @@ from server.core.settings import ServerSettings
 from server.gateway.follower import Follower, Times
 from server.gateway.replica_set import Member, ReplicaSet
 from server.gateway.roles import DECODE, PREFILL, KVMover
-from server.gateway.scopes import Scopes
-from server.gateway.upstream import open_session
+from server.gateway.upstream import Scopes, open_session
 from server.http.errors import ApiError, unavailable
 
 logger = logging.getLogger("underglass")

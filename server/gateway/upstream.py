@@ -4,6 +4,7 @@ aiohttp is the client, because it passes bodies on without parsing them and cost
 time per chunk. It is in the extra `gateway`.
 """
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -94,6 +95,31 @@ async def error_message(response: aiohttp.ClientResponse) -> str:
     except (msgspec.DecodeError, KeyError, TypeError):
         message = f"{response.url} is not a route of an Underglass server"
     return f"{response.status}: {message}"
+
+
+class Scopes:
+    """Blocks of work that one call ends: all that need a replica, or all that a drain waits for.
+
+    asyncio ends a block from outside by a timeout that is set later.
+    """
+
+    def __init__(self) -> None:
+        self._open: set[asyncio.Timeout] = set()
+
+    @asynccontextmanager
+    async def block(self) -> AsyncIterator[None]:
+        """Run a block; `end` raises TimeoutError in it."""
+        async with asyncio.timeout(None) as scope:
+            self._open.add(scope)
+            try:
+                yield
+            finally:
+                self._open.discard(scope)
+
+    def end(self) -> None:
+        """Raise TimeoutError in every open block."""
+        for scope in self._open:
+            scope.reschedule(0)
 
 
 class LostError(Exception):

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from engine.core.log.vocabulary import RequestArrived
-from server.api.openai.chat import ChatRequest, with_one_system_message
+from server.api.openai.chat import ChatRequest
 from server.api.openai.completions import CompletionRequest
+from server.api.openai.conversation import with_one_system_message
 from server.core.settings import ServerSettings
 from tests.facts import assert_names
 from tests.server.harness import post, trace

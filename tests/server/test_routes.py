@@ -9,7 +9,7 @@ import pytest
 from engine.core.byte_tokenizer import ByteTokenizer
 from engine.core.log.vocabulary import RequestArrived
 from engine.core.scheduling.admission import RequestError
-from server.api.openai.chat import encode_conversation
+from server.api.openai.conversation import encode_conversation
 from server.core.admission import (
     CHARACTERS_PER_TOKEN,
     LEAST_CHARACTERS,

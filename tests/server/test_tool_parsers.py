@@ -6,9 +6,8 @@ import random
 import pytest
 
 from engine.models.text.chat_template import ChatTemplate
-from server.api.openai.tool_parsers import TOOL_PARSERS, find_parser
-from server.api.openai.tool_parsers.forced import NamedParser, RequiredParser
-from server.api.openai.tool_parsers.reader import CallArguments, CallStart, ToolParser
+from server.api.openai.tool_parsers import TOOL_PARSERS, NamedParser, RequiredParser, find_parser
+from server.api.openai.tool_reader import CallArguments, CallStart, ToolParser
 
 PARSERS = TOOL_PARSERS | {"required": RequiredParser, "named": lambda: NamedParser("f")}
 WILD = {"a": '}]{[ "</tool_call>" \\ <|python_tag|> [TOOL_CALLS] é 😀', "b": [{}, [1.5e3, None]]}

@@ -18,7 +18,7 @@ from openai.lib.streaming.chat import FunctionToolCallArgumentsDoneEvent
 from engine.core.config import settings_of
 from engine.core.log.vocabulary import RequestArrived
 from engine.models.text.chat_template import ChatTemplate
-from server.api.openai.tool_messages import without_tool_messages
+from server.api.openai.conversation import without_tool_messages
 from server.api.openai.tool_parsers import TOOL_PARSERS
 from server.api.openai.tools import required_schema
 from server.core.settings import ServerSettings

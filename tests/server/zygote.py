@@ -137,7 +137,7 @@ def main() -> None:
     for program in (
         "tests.server.app_under_test",
         "underglass.commands",
-        "server.gateway.run",
+        "server.gateway.app",
         "server.app",
     ):
         import_module(program)

@@ -29,14 +29,13 @@ def serve_replicas(
     options  all options by name, with their defaults
     given    the options that the user gave; the replicas get them, too
 
-    Raises StartError, ConfigError for a setting that the engine rejects, and ValueError for an
-    unknown router.
+    Raises StartError, and ConfigError for a wrong setting.
     """
     with needs_extra("--replicas"):
+        from server.gateway.app import serve_gateway
         from server.gateway.ray_cluster import RayOptions, RaySet, check_installed
         from server.gateway.replica_set import ReplicaSet, WithRoles
         from server.gateway.roles import parse_roles
-        from server.gateway.run import serve_gateway
 
         check_installed()
     if settings.cluster_key is None:

@@ -4,7 +4,8 @@
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -14,8 +15,9 @@ import typer
 from engine.core.config import ConfigError, EngineConfig
 from engine.core.extras import needs_extra
 from server.core.settings import ServerSettings, Start
+from underglass.commands.command import flag_of
 from underglass.commands.environment import check_environment, option, with_flags, with_settings
-from underglass.commands.options import fail
+from underglass.commands.options import fail, tell
 
 _model = partial(option, "Model")
 _gateway = partial(option, "Gateway")
@@ -85,28 +87,39 @@ def serve(  # noqa: PLR0917 (one parameter per option, as Typer requires)
         fail(message)
     _check_replicas(options)
     if replica:
-        return _serve_gateway(ctx, options)
+        _serve_gateway(ctx, options)
+        return
     os.environ["UNDERGLASS_THREADS"] = str(threads)
     _check_drafter(ctx, options)
     options["model"] = _model_to_serve(options)
     _check_kv_events(options)
     if dry_run:
-        return _print_plan(ctx, options)
+        _print_plan(ctx, options)
+        return
     if replicas is not None:
-        return _serve_replicas(ctx, options)
+        _serve_replicas(ctx, options)
+        return
 
-    from server.core.engine_client import EngineDiedError, StartError
     from server.serving import serve_until_stopped
 
-    try:
+    with _errors_in_one_line(ctx):
         config, server = _fill(EngineConfig, options), _settings(options, _name(options))
         serve_until_stopped(_fill(Start, options), config, server)
+
+
+@contextmanager
+def _errors_in_one_line(ctx: typer.Context) -> Iterator[None]:
+    """Exit with a message if the block cannot start a server, or if its engine is lost."""
+    from server.core.engine_client import EngineDiedError, StartError
+
+    try:
+        yield
     except ConfigError as error:
         fail(with_flags(ctx, str(error)))
     except StartError as error:
         fail(str(error))
     except EngineDiedError as error:
-        typer.echo(f"underglass: {error}", err=True)
+        tell(str(error))
         raise typer.Exit(1) from error
 
 
@@ -136,22 +149,19 @@ def _serve_gateway(ctx: typer.Context, options: Mapping[str, Any]) -> None:
         source = ctx.get_parameter_source(parameter.name or "")
         panel = getattr(parameter, "rich_help_panel", "")
         if panel in ("Model", "Engine") and source and source.name == "COMMANDLINE":
-            flag = f"--{(parameter.name or '').replace('_', '-')}"
+            flag = flag_of(parameter.name or "")
             fail(
                 f"{flag} cannot be used with --replica: set it on the replicas, which have the engines"
             )
     with needs_extra("--replica"):
+        from server.gateway.app import checked_url, serve_gateway
         from server.gateway.replica_set import ReplicaSet, UrlSet, WithRoles
         from server.gateway.roles import parse_roles
-        from server.gateway.run import checked_url, serve_gateway
     from server.banner import gateway_banner
-    from server.core.engine_client import StartError
 
-    try:
-        urls, settings = (
-            [checked_url(url) for url in options["replica"]],
-            _settings(options, "gateway"),
-        )
+    with _errors_in_one_line(ctx):
+        urls = [checked_url(url) for url in options["replica"]]
+        settings = _settings(options, "gateway")
         replicas: ReplicaSet = UrlSet(urls)
         if options["roles"] is not None:
             replicas = WithRoles(replicas, parse_roles(options["roles"], len(urls)))
@@ -170,15 +180,10 @@ def _serve_gateway(ctx: typer.Context, options: Mapping[str, Any]) -> None:
             announce=lambda url: print(gateway_banner(settings, url, len(urls), rows), flush=True),
             until_stdin_closes=options["until_stdin_closes"],
         )
-    except (ConfigError, ValueError) as error:
-        fail(with_flags(ctx, str(error)))
-    except StartError as error:
-        fail(str(error))
 
 
 def _serve_replicas(ctx: typer.Context, options: Mapping[str, Any]) -> None:
     """Serve a gateway over replicas that Ray runs, with this command's options."""
-    from server.core.engine_client import StartError
     from underglass.commands.replicas import serve_replicas
 
     given = {
@@ -186,13 +191,9 @@ def _serve_replicas(ctx: typer.Context, options: Mapping[str, Any]) -> None:
         for name, value in ctx.params.items()
         if (source := ctx.get_parameter_source(name)) and not source.name.startswith("DEFAULT")
     }
-    try:
+    with _errors_in_one_line(ctx):
         config, settings = _fill(EngineConfig, options), _settings(options, _name(options))
         serve_replicas(options, given, config, settings)
-    except (ConfigError, ValueError) as error:
-        fail(with_flags(ctx, str(error)))
-    except StartError as error:
-        fail(str(error))
 
 
 def _check_replicas(options: Mapping[str, Any]) -> None:
@@ -201,7 +202,7 @@ def _check_replicas(options: Mapping[str, Any]) -> None:
     if replicas is None:
         for name in ("max_replicas", "ray"):
             if options[name] is not None:
-                fail(f"--{name.replace('_', '-')} needs --replicas N, the number of engines")
+                fail(f"{flag_of(name)} needs --replicas N, the number of engines")
         if options["roles"] is not None and not options["replica"]:
             fail("--roles needs --replicas N or --replica URL: the replicas that get the roles")
         return
@@ -215,7 +216,7 @@ def _check_replicas(options: Mapping[str, Any]) -> None:
     }
     for name, reason in reasons.items():
         if options[name]:
-            fail(f"--{name.replace('_', '-')} cannot be used with --replicas: {reason}")
+            fail(f"{flag_of(name)} cannot be used with --replicas: {reason}")
 
 
 def _settings(options: Mapping[str, Any], model_name: str) -> ServerSettings:

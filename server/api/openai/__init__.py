@@ -1,6 +1,8 @@
 """OpenAI's API: completions, chat completions and responses, streamed or whole.
 
 requests.py      the fields that both endpoints share
+conversation.py  messages, and how they become a prompt
+tools.py         the tools of a request, and the calls in its response
 completions.py   /v1/completions: body, route, prompts, response; the teaching stream
 chat.py          /v1/chat/completions: body, route, prompt, response
 responses.py     the parts that the responses of both share, and their schemas

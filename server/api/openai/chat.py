@@ -8,9 +8,7 @@ first token by the first chunk that it receives. If the stream fails before that
 error.
 """
 
-import re
-import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import Annotated, Any, Self
@@ -21,8 +19,14 @@ from pydantic import Field, PrivateAttr, model_validator
 from starlette.responses import Response
 
 from engine.core.sampling_params import SamplingParams
-from engine.core.tokenizer import Tokenizer, encode_continuation
-from engine.models.text.chat_template import ChatTemplate, ChatTemplateError
+from engine.core.tokenizer import Tokenizer
+from server.api.openai.conversation import (
+    MAX_MESSAGES,
+    ChatMessage,
+    TemplateFields,
+    conversation_tokens,
+    template_messages,
+)
 from server.api.openai.requests import (
     FIRST_ERROR,
     MAX_LOGPROBS,
@@ -36,45 +40,16 @@ from server.api.openai.responses import (
     chat_logprobs,
     prompt_logprobs,
 )
-from server.api.openai.template_fields import TemplateFields, check_variables
-from server.api.openai.tool_calls import ToolCallWriter
-from server.api.openai.tool_messages import (
-    MessageToolCalls,
-    template_tool_calls,
-    with_names,
-    without_tool_messages,
-)
-from server.api.openai.tools import ToolRequest, check_ordinary, tool_request
-from server.api.openai.truncation import NO_TRUNCATION, Truncation
-from server.core.admission import characters_in, check_length, max_request_tokens
+from server.api.openai.tools import ToolCallWriter, ToolRequest, tool_request
+from server.core.admission import max_request_tokens
 from server.core.bridge import Bridge
 from server.core.commands import OutputDelta, Prompt
 from server.core.models import Models
 from server.core.request_stream import GenerationRequest, RequestStream
-from server.core.settings import MAX_NAME_LENGTH, ServerSettings
+from server.core.settings import ServerSettings
 from server.http.bodies import JsonRoute
 from server.http.errors import bad_request
-from server.http.fields import Open
 from server.http.streaming import StreamedAnswer, WholeAnswer, sse
-
-MAX_MESSAGES = 4096
-
-
-class TextPart(Open):
-    """A part of a message's content."""
-
-    type: str
-    text: str | None = None
-
-
-class ChatMessage(Open):
-    """A message. Other fields, such as `reasoning_content`, are passed to the chat template."""
-
-    role: str = Field(max_length=MAX_NAME_LENGTH, examples=["user"])
-    content: str | Annotated[list[TextPart], FIRST_ERROR] | None = Field(
-        None, examples=["What is 17 + 25?"]
-    )
-    tool_calls: MessageToolCalls | None = Field(None, description="The assistant's calls.")
 
 
 class ChatRequest(TemplateFields, SamplingRequest):
@@ -183,149 +158,32 @@ def generation(
         prompt_logprobs=None if body.stream else body.prompt_logprobs,
         **text,
     )
-    encode = partial(
-        encode_chat,
-        template_messages(body.messages),
-        params,
-        tools=tools,
-        fit=body.max_tokens is None,
-        truncation=Truncation.of(body),
-        **body.template_options(),
-    )
+    encode = partial(_encode, body, template_messages(body.messages), params)
     return body.to_generation(encode, x_client)
 
 
-def template_messages(messages: list[ChatMessage]) -> list[dict[str, Any]]:
-    """Return messages as the chat template expects them, with the text parts of each one joined."""
-    if not messages:
-        raise bad_request("messages", "messages must have at least one entry, got an empty list")
-    plain = []
-    for index, message in enumerate(messages):
-        content = message.content
-        if isinstance(content, list):
-            content = "".join(_text(part, index, at) for at, part in enumerate(content))
-        # Templates know only "system", the older name of "developer"; some silently drop a message
-        # whose role they do not know.
-        role = "system" if message.role == "developer" else message.role
-        extra = {k: v for k, v in (message.model_extra or {}).items() if v is not None}
-        if message.tool_calls:  # an empty list would look like a call to some templates
-            extra["tool_calls"] = template_tool_calls(message.tool_calls)
-        plain.append(extra | {"role": role, "content": content or ""})
-    return plain
-
-
-def _text(part: TextPart, message: int, index: int) -> str:
-    if part.type != "text" or part.text is None:
-        field = f"messages[{message}].content[{index}]"
-        raise bad_request(field, f"{field} must be {{type: text, text: ...}}, got {part.type!r}")
-    return part.text
-
-
-def encode_chat(
-    messages: Sequence[dict[str, Any]],
-    params: SamplingParams,
-    bridge: Bridge,
-    *,
-    tools: ToolRequest | None = None,
-    fit: bool,
-    truncation: Truncation = NO_TRUNCATION,
-    **options: Any,
+def _encode(
+    body: ChatRequest, messages: list[dict[str, Any]], params: SamplingParams, bridge: Bridge
 ) -> list[Prompt]:
-    """Tokenize a conversation. With `fit`, max_tokens is reduced to what still fits the context.
-
-    options  see `ChatTemplate.render`
+    """Tokenize a conversation. If the body sets no max_tokens, they are reduced to what still fits.
 
     Raises RequestError if the conversation is too long, and ApiError if its tools cannot be used.
     """
-    shown = tools.tools if tools is not None else None
-    size = characters_in([*messages, *(shown or ()), options.get("variables", {})])
-    check_length([size], bridge, truncated=truncation.is_on)
+    tools = body.tool_request
     if tools is not None:
         tools.parser(bridge.tokenizer.chat_template, bridge.settings.tool_call_parser)
-    tokens = encode_conversation(messages, bridge.tokenizer, shown, **options)
-    tokens = truncation.cut(tokens, params.max_tokens, bridge)
-    if fit:
+    tokens = conversation_tokens(
+        messages,
+        tools.tools if tools is not None else None,
+        body.template_options(),
+        bridge,
+        truncated=body.truncate_prompt_tokens is not None,
+    )
+    tokens = body.truncated(tokens, params.max_tokens, bridge)
+    if body.max_tokens is None:
         max_tokens = max(1, min(params.max_tokens, max_request_tokens(bridge) - len(tokens)))
         params = msgspec.structs.replace(params, max_tokens=max_tokens)
     return [Prompt(tokens, params)]
-
-
-def encode_conversation(
-    messages: Sequence[dict[str, Any]],
-    tokenizer: Tokenizer,
-    tools: Sequence[Mapping[str, Any]] | None = None,
-    **options: Any,
-) -> list[int]:
-    """Return a conversation's token ids. A client cannot inject special tokens.
-
-    tools, options  see `ChatTemplate.render`
-
-    If a user's message contains "<|user_end|>", these characters are ordinary text. As a special token,
-    they would end the user's turn, and the rest of the message could pass for the assistant's. The
-    template therefore gets a placeholder instead of such content, and the content is inserted
-    afterwards as ordinary text. The assistant's messages keep their special tokens, because the model
-    generated them and the next turn finds them in the prefix cache.
-    """
-    template = tokenizer.chat_template
-    messages = with_names(messages) if template.takes_tools else without_tool_messages(messages)
-    if tools is not None and template.takes_tools:
-        check_ordinary("tools", tools, tokenizer)
-    check_variables(options.get("variables", {}), tokenizer)
-    marker = secrets.randbits(128)  # random, so no message can contain it
-    replaced: list[list[int]] = []  # each replaced content, as ids of ordinary text
-    safe = []
-    for message in messages:
-        if message["role"] != "assistant":
-            ordinary = tokenizer.encode_ordinary(message["content"])
-            has_special_token = encode_continuation(message["content"], tokenizer) != ordinary
-            if has_special_token:
-                message = message | {"content": f"[{marker} {len(replaced)}]"}  # noqa: PLW2901
-                replaced.append(ordinary)
-        safe.append(message)
-    text = _rendered(template, safe, tools=tools, **options)
-    before, *rest = re.split(rf"\[{marker} (\d+)\]", text)
-    tokens = tokenizer.encode(before)
-    # A dictionary, because most of these texts repeat.
-    between = {text: encode_continuation(text, tokenizer) for text in rest[1::2]}
-    for index, text in zip(rest[::2], rest[1::2], strict=True):
-        tokens += replaced[int(index)] + between[text]
-    return tokens
-
-
-def _rendered(template: ChatTemplate, messages: Sequence[Mapping[str, Any]], **options: Any) -> str:
-    """Render a conversation. If the template rejects system messages, they join the user's messages."""
-    try:
-        return template.render(messages, **options)
-    except ChatTemplateError as error:
-        accepted = with_one_system_message(messages)
-        if accepted == messages:
-            raise
-        try:
-            return template.render(accepted, **options)
-        except ChatTemplateError:
-            raise error from None
-
-
-def with_one_system_message(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the messages with at most one system message, which is the first.
-
-    The system messages at the beginning are joined. A later one becomes a user's message in its place
-    and is joined with adjacent messages of the user, because many templates require roles to alternate.
-
-    Differs from vLLM, which reports the template's error. OpenAI's API accepts such messages anywhere.
-    """
-    joined: list[dict[str, Any]] = []
-    begins, after_system = True, False
-    for message in messages:
-        is_system = message["role"] == "system"
-        begins = begins and is_system
-        role = "user" if is_system and not begins else message["role"]
-        if joined and joined[-1]["role"] == role and (is_system or after_system):
-            joined[-1]["content"] += "\n\n" + message["content"]
-        else:
-            joined.append({**message, "role": role})
-        after_system = is_system
-    return joined
 
 
 class ChatSerializer(OpenAISerializer):

@@ -29,7 +29,6 @@ from server.api.openai.responses import (
     echoed_pieces,
     prompt_logprobs,
 )
-from server.api.openai.truncation import NO_TRUNCATION, Truncation
 from server.core.admission import check_length
 from server.core.bridge import Bridge
 from server.core.commands import OutputDelta, Prompt
@@ -175,36 +174,22 @@ def generation(body: CompletionRequest, x_client: str | None) -> GenerationReque
         logprobs=body.logprobs,
         prompt_logprobs=scored,
     )
-    encode = partial(
-        encode_prompts,
-        body.prompts(),
-        params,
-        with_bos=body.add_special_tokens is not False,
-        truncation=Truncation.of(body),
-    )
-    return body.to_generation(encode, x_client)
+    return body.to_generation(partial(_encode, body, params), x_client)
 
 
-def encode_prompts(
-    prompts: list[str | list[int]],
-    params: SamplingParams,
-    bridge: Bridge,
-    *,
-    with_bos: bool = True,
-    truncation: Truncation = NO_TRUNCATION,
-) -> list[Prompt]:
+def _encode(body: CompletionRequest, params: SamplingParams, bridge: Bridge) -> list[Prompt]:
     """Tokenize the prompts that are text, and truncate all prompts if the request asks for it.
-
-    with_bos   whether to add the beginning-of-sequence token, if the model has one
 
     Raises RequestError if a text is too long, or if the truncation limit exceeds the context.
     """
+    prompts, tokenizer = body.prompts(), bridge.tokenizer
     lengths = (len(prompt) for prompt in prompts if isinstance(prompt, str))
-    check_length(lengths, bridge, truncated=truncation.is_on)
-    tokenizer = bridge.tokenizer
-    encode = tokenizer.encode if with_bos else partial(encode_continuation, tokenizer=tokenizer)
+    check_length(lengths, bridge, truncated=body.truncate_prompt_tokens is not None)
+    encode = tokenizer.encode
+    if body.add_special_tokens is False:
+        encode = partial(encode_continuation, tokenizer=tokenizer)
     ids = [encode(prompt) if isinstance(prompt, str) else prompt for prompt in prompts]
-    return [Prompt(truncation.cut(tokens, params.max_tokens, bridge), params) for tokens in ids]
+    return [Prompt(body.truncated(one, params.max_tokens, bridge), params) for one in ids]
 
 
 class CompletionSerializer(OpenAISerializer):

@@ -12,6 +12,7 @@ from fastapi import Header
 from pydantic import Field, PrivateAttr, model_validator
 
 from engine.core.sampling_params import SamplingError, SamplingParams
+from engine.core.scheduling.admission import RequestError
 from engine.extensions.bad_words import MAX_SEQUENCES
 from server.api.openai.fields import check_unsupported
 from server.api.openai.structured import (
@@ -20,6 +21,7 @@ from server.api.openai.structured import (
     StructuredOutputs,
     requested_shape,
 )
+from server.core.admission import max_request_tokens
 from server.core.bridge import Bridge
 from server.core.commands import Prompt
 from server.core.request_stream import GenerationRequest
@@ -263,6 +265,26 @@ class SamplingRequest(Body):
             field = self.fields.get(error.field, error.field)
             message = str(error).removeprefix(error.field)
             raise bad_request(field, field + message) from error
+
+    def truncated(self, tokens: list[int], max_tokens: int, bridge: Bridge) -> list[int]:
+        """Return the tokens of a prompt that `truncate_prompt_tokens` keeps.
+
+        A limit of -1 leaves room for `max_tokens` output tokens. Raises RequestError if the limit
+        exceeds the context.
+
+        Source: `TokenizeParams` in vLLM (`vllm/renderers/params.py`), whose tokenizers cut on the left.
+        Differs from vLLM, where -1 leaves one token of context and shortens the output instead.
+        """
+        limit, most = self.truncate_prompt_tokens, max_request_tokens(bridge)
+        if limit is None:
+            return tokens
+        if limit > most:
+            message = f"must be at most {most}, the context length, got {limit}"
+            raise RequestError("truncate_prompt_tokens", message)
+        kept = max(1, most - max_tokens) if limit == -1 else limit
+        if self.truncation_side == "right":
+            return tokens[:kept]
+        return tokens[max(0, len(tokens) - kept) :]
 
     def to_generation(
         self, encode: Callable[[Bridge], list[Prompt]], x_client: str | None

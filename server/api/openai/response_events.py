@@ -36,7 +36,7 @@ from server.api.openai.chat import generation
 from server.api.openai.requests import Client
 from server.api.openai.response_request import ResponseRequest, own_name, renamed
 from server.api.openai.responses import chat_logprobs
-from server.api.openai.tool_calls import ToolCallWriter
+from server.api.openai.tools import ToolCallWriter
 from server.core.commands import OutputDelta
 from server.core.models import Models
 from server.core.request_stream import RequestStream

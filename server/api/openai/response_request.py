@@ -16,7 +16,8 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
-from server.api.openai.chat import MAX_MESSAGES, ChatRequest
+from server.api.openai.chat import ChatRequest
+from server.api.openai.conversation import MAX_MESSAGES
 from server.api.openai.fields import Unsupported
 from server.api.openai.requests import FIRST_ERROR
 from server.core.settings import MAX_NAME_LENGTH, MAX_TOOLS
