@@ -79,7 +79,7 @@ class RandomWeights(Checkpoint):
         self.fingerprint = hashlib.sha256()
         self.tensors: dict[str, Tensor] = {}
         self.int8 = int8
-        self._location = {}
+        self._tensors = {}
         self._unused = set()
 
     def load(self, name: str, *shape: int) -> Tensor:

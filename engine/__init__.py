@@ -10,69 +10,47 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from engine.cluster.cluster_log import ClusterLog
-    from engine.cluster.router import Decision, Replica, Router
-    from engine.cluster.simulate_cluster import simulate_cluster
-    from engine.core.config import ConfigError, EngineConfig
-    from engine.core.engine import Engine
-    from engine.core.log.log import EventLog, LogError
-    from engine.core.offline import Completion
-    from engine.core.sampling_params import SamplingError, SamplingParams
-    from engine.core.scheduling.admission import RequestError
-    from engine.core.scheduling.policy import Policy
-    from engine.simulation.cost_runner import Cost, CostRunner
-    from engine.simulation.simulate import simulate
-    from engine.simulation.study import study
-    from engine.simulation.what_if import what_if
-    from engine.simulation.workload import Workload
+    from engine.cluster.cluster_log import ClusterLog as ClusterLog
+    from engine.cluster.router import Decision as Decision
+    from engine.cluster.router import Replica as Replica
+    from engine.cluster.router import Router as Router
+    from engine.cluster.simulate_cluster import simulate_cluster as simulate_cluster
+    from engine.core.config import ConfigError as ConfigError
+    from engine.core.config import EngineConfig as EngineConfig
+    from engine.core.engine import Engine as Engine
+    from engine.core.log.log import EventLog as EventLog
+    from engine.core.log.log import LogError as LogError
+    from engine.core.offline import Completion as Completion
+    from engine.core.sampling_params import SamplingError as SamplingError
+    from engine.core.sampling_params import SamplingParams as SamplingParams
+    from engine.core.scheduling.admission import RequestError as RequestError
+    from engine.core.scheduling.policy import Policy as Policy
+    from engine.simulation.cost_runner import Cost as Cost
+    from engine.simulation.cost_runner import CostRunner as CostRunner
+    from engine.simulation.simulate import simulate as simulate
+    from engine.simulation.study import study as study
+    from engine.simulation.what_if import what_if as what_if
+    from engine.simulation.workload import Workload as Workload
 
-_HOME = {
-    "ClusterLog": "engine.cluster.cluster_log",
-    "Completion": "engine.core.offline",
-    "ConfigError": "engine.core.config",
-    "Cost": "engine.simulation.cost_runner",
-    "CostRunner": "engine.simulation.cost_runner",
-    "Decision": "engine.cluster.router",
-    "Engine": "engine.core.engine",
-    "EngineConfig": "engine.core.config",
-    "EventLog": "engine.core.log.log",
-    "LogError": "engine.core.log.log",
-    "Policy": "engine.core.scheduling.policy",
-    "Replica": "engine.cluster.router",
-    "RequestError": "engine.core.scheduling.admission",
-    "Router": "engine.cluster.router",
-    "SamplingError": "engine.core.sampling_params",
-    "SamplingParams": "engine.core.sampling_params",
-    "Workload": "engine.simulation.workload",
-    "simulate": "engine.simulation.simulate",
-    "simulate_cluster": "engine.cluster.simulate_cluster",
-    "study": "engine.simulation.study",
-    "what_if": "engine.simulation.what_if",
+_NAMES = {
+    "engine.cluster.cluster_log": "ClusterLog",
+    "engine.cluster.router": "Decision Replica Router",
+    "engine.cluster.simulate_cluster": "simulate_cluster",
+    "engine.core.config": "ConfigError EngineConfig",
+    "engine.core.engine": "Engine",
+    "engine.core.log.log": "EventLog LogError",
+    "engine.core.offline": "Completion",
+    "engine.core.sampling_params": "SamplingError SamplingParams",
+    "engine.core.scheduling.admission": "RequestError",
+    "engine.core.scheduling.policy": "Policy",
+    "engine.simulation.cost_runner": "Cost CostRunner",
+    "engine.simulation.simulate": "simulate",
+    "engine.simulation.study": "study",
+    "engine.simulation.what_if": "what_if",
+    "engine.simulation.workload": "Workload",
 }
-
-__all__ = [
-    "ClusterLog",
-    "Completion",
-    "ConfigError",
-    "Cost",
-    "CostRunner",
-    "Decision",
-    "Engine",
-    "EngineConfig",
-    "EventLog",
-    "LogError",
-    "Policy",
-    "Replica",
-    "RequestError",
-    "Router",
-    "SamplingError",
-    "SamplingParams",
-    "Workload",
-    "simulate",
-    "simulate_cluster",
-    "study",
-    "what_if",
-]
+_HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
+__all__ = list(_HOME)
 
 
 def __getattr__(name: str) -> Any:

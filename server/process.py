@@ -13,7 +13,7 @@ import tempfile
 import threading
 from collections.abc import Sequence
 
-from engine.core.config import settings_of
+from engine.core.declared import settings_of
 from server.core.settings import Start
 from underglass import child
 

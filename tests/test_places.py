@@ -48,10 +48,10 @@ WORDS = ("disaggregation", "KV transfer", "break-even")
 LESSON = "notebooks/19_prefill_here_decode_there.ipynb"
 ADDITIONS: dict[str, dict[str, Edit]] = {
     "An event": {
-        "engine/core/log/vocabulary.py": lambda text: insert(
+        "engine/core/log/vocabulary.py": insert(
             'class EngineHeld(Event):\n    """The engine has paused."""\n\n\n',
             before="class EngineResumed(Event):",
-        )(insert("    | EngineHeld\n", after="    | EnginePaused\n")(text)),
+        ),
         "engine/core/log/fold.py": changed(
             "    def _engine_paused(self, _event: v.EnginePaused) -> None:\n",
             "    def _engine_paused(self, _event: v.EnginePaused) -> None:\n        pass\n\n"
@@ -60,10 +60,10 @@ ADDITIONS: dict[str, dict[str, Edit]] = {
         "visualizer/frontend/src/model/fold.ts": changed(
             "  engine_paused() {\n", "  engine_paused() {}\n\n  engine_held() {\n"
         ),
-        "engine/core/log/recorder.py": lambda text: insert(
-            "        self._emit(EngineHeld())\n",
-            before='        self._emit(EnginePaused({"at": self._clock.now()}))\n',
-        )(insert("    EngineHeld,\n", after="    EnginePaused,\n")(text)),
+        "engine/core/log/recorder.py": insert(
+            "        self._emit(v.EngineHeld())\n",
+            before='        self._emit(v.EnginePaused({"at": self._clock.now()}))\n',
+        ),
     },
     "A setting": {
         "engine/core/config.py": insert(

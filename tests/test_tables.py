@@ -12,7 +12,8 @@ from prometheus_client.core import CounterMetricFamily
 
 from authoring.contents import lesson_lines
 from engine.core.cache.eviction import EVICTIONS
-from engine.core.config import EngineConfig, Setting, settings_of
+from engine.core.config import EngineConfig
+from engine.core.declared import Setting, settings_of
 from engine.core.scheduling.policies import POLICIES
 from server.api.metrics import METRICS
 from server.core.settings import ServerSettings, Start

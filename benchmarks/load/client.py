@@ -91,7 +91,7 @@ class Call(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self.reply.pieces.append((time.perf_counter(), data))
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+    def connection_lost(self, exc: Exception | None) -> None:
         if not self.ended.done():
             self.ended.set_result(self.reply)
 

@@ -6,8 +6,8 @@ As with the parts of an engine (`engine/core/parts.py`), the built-in routers ar
 from collections.abc import Sequence
 from typing import cast, get_args
 
+from engine.cluster import router_named
 from engine.cluster.events import RoutingReason
-from engine.cluster.named import router_named
 from engine.cluster.router import Decision, Replica, Router
 from engine.core.part_errors import CheckedPart, PartError, PartMethod, Role, is_own
 

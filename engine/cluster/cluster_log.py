@@ -20,7 +20,7 @@ from engine.cluster.events import (
     ReplicaLeft,
 )
 from engine.core.log.fold import State
-from engine.core.log.log import NOT_JSON, EventLog, JsonLines, LogError, apply
+from engine.core.log.log import NOT_JSON, EventLog, JsonLines, LogError, apply, check_schema
 from engine.core.log.vocabulary import SCHEMA_VERSION, Event, Keyframe, RunStarted
 
 _decoder = msgspec.json.Decoder(AnyClusterEvent)
@@ -137,14 +137,14 @@ class ClusterDecoder:
             raise LogError("cluster_started must be the first event, and only that")
         self._is_first = False
         if isinstance(event, ClusterStarted):
-            _check_schema("cluster log", event.schema, CLUSTER_SCHEMA_VERSION)
+            check_schema("cluster log", event.schema, CLUSTER_SCHEMA_VERSION)
         elif isinstance(event, Of):
             self._check_of(event)
 
     def _check_of(self, of: Of) -> None:
         end = self._ends.get(of.replica)
         if isinstance(of.event, RunStarted):
-            _check_schema("replica's log", of.event.schema, SCHEMA_VERSION)
+            check_schema("replica's log", of.event.schema, SCHEMA_VERSION)
         elif end is None and not isinstance(of.event, Keyframe):
             raise LogError(
                 f"replica {of.replica}: its events must begin with run_started or keyframe"
@@ -154,14 +154,6 @@ class ClusterDecoder:
                 f"replica {of.replica}: event {of.seq} follows event {end}; lines are missing"
             )
         self._ends[of.replica] = of.seq
-
-
-def _check_schema(what: str, schema: int, readable: int) -> None:
-    if schema != readable:
-        raise LogError(
-            f"the {what} has schema version {schema}, this version of Underglass reads {readable}: "
-            "open it with the version that wrote it"
-        )
 
 
 class ClusterState:

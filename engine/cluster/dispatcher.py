@@ -101,7 +101,7 @@ class Dispatcher:
 
     def event(self, replica: str, seq: int, event: Event, now_us: int) -> None:
         """Log an event of a replica, and pass it to the router."""
-        self.log.append(Of(replica, seq, event))  # type: ignore[arg-type] # one of AnyEvent
+        self.log.append(Of(replica, seq, event))
         self.router.on_event(replica, event, now_us)
 
     # Requests

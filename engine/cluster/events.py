@@ -15,7 +15,7 @@ Notes before reading:
   present, and for each an `of` with a `keyframe`.
 """
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Union
 
 import msgspec
 
@@ -144,14 +144,7 @@ class Moved(ClusterEvent):
     t: dict[str, Any] = {}  # at, us
 
 
-AnyClusterEvent = (
-    ClusterStarted
-    | ReplicaJoined
-    | ReplicaLeft
-    | Of
-    | Routed
-    | Placed
-    | RequestLost
-    | Controlled
-    | Moved
-)
+if TYPE_CHECKING:
+    AnyClusterEvent = ClusterEvent
+else:
+    AnyClusterEvent = Union[tuple(ClusterEvent.__subclasses__())]  # noqa: UP007

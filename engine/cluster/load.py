@@ -30,11 +30,7 @@ class RandomChoice(_Drawing):
     name: ClassVar[str] = "random"
 
     def choose(
-        self,
-        request: int,  # noqa: ARG002
-        tokens: Sequence[int],  # noqa: ARG002
-        replicas: Sequence[Replica],
-        now_us: int,  # noqa: ARG002
+        self, request: int, tokens: Sequence[int], replicas: Sequence[Replica], now_us: int
     ) -> Decision:
         """Return any replica, all with the same probability."""
         return Decision(self._rng.choice(replicas).id, "random")
@@ -49,11 +45,7 @@ class RoundRobin(Router):
     _turn: int = field(init=False, default=0, repr=False)
 
     def choose(
-        self,
-        request: int,  # noqa: ARG002
-        tokens: Sequence[int],  # noqa: ARG002
-        replicas: Sequence[Replica],
-        now_us: int,  # noqa: ARG002
+        self, request: int, tokens: Sequence[int], replicas: Sequence[Replica], now_us: int
     ) -> Decision:
         """Return the next replica."""
         self._turn += 1
@@ -73,11 +65,7 @@ class PowerOfTwo(_Drawing):
     name: ClassVar[str] = "power_of_two"
 
     def choose(
-        self,
-        request: int,  # noqa: ARG002
-        tokens: Sequence[int],  # noqa: ARG002
-        replicas: Sequence[Replica],
-        now_us: int,  # noqa: ARG002
+        self, request: int, tokens: Sequence[int], replicas: Sequence[Replica], now_us: int
     ) -> Decision:
         """Return the less loaded of two replicas; a tie goes to the one that was drawn first."""
         drawn = self._rng.sample(replicas, min(2, len(replicas)))

@@ -119,7 +119,7 @@ class PrefixEvents(Router):
         if is_new and not self._trees[replica].is_off:
             self._guesses.add(request, replica, keys, now_us)
 
-    def on_first_token(self, request: int, now_us: int) -> None:  # noqa: ARG002
+    def on_first_token(self, request: int, now_us: int) -> None:
         """Stop counting the prompt as owed. Its guess stays, because the events may be late."""
         replica, owed = self._owed_by.pop(request, ("", 0))
         if replica in self._owed:
@@ -131,7 +131,7 @@ class PrefixEvents(Router):
             self._guesses.drop(request)
             self.on_first_token(request, now_us)
 
-    def on_event(self, replica: str, event: Event, now_us: int) -> None:  # noqa: ARG002
+    def on_event(self, replica: str, event: Event, now_us: int) -> None:
         """Fold the event, and drop the guesses about blocks that are now cached."""
         if replica in self._trees:
             for key in self._trees[replica].apply(event):

@@ -49,11 +49,7 @@ class PrefixTree(Router):
     _last: tuple[int, Keys] = field(init=False, repr=False, default=(0, {}))  # in `choose`
 
     def choose(
-        self,
-        request: int,
-        tokens: Sequence[int],
-        replicas: Sequence[Replica],
-        now_us: int,  # noqa: ARG002
+        self, request: int, tokens: Sequence[int], replicas: Sequence[Replica], now_us: int
     ) -> Decision:
         """Return a replica by the table in the module's docstring."""
         self._last = request, self._index.keys(tokens)
@@ -73,7 +69,7 @@ class PrefixTree(Router):
         emptiest = min(replicas, key=lambda replica: (sent[replica.id], replica.in_flight))
         return Decision(emptiest.id, "least_cached", hits, sent)
 
-    def on_routed(self, request: int, tokens: Sequence[int], replica: str, now_us: int) -> None:  # noqa: ARG002
+    def on_routed(self, request: int, tokens: Sequence[int], replica: str, now_us: int) -> None:
         """Remember the prompt's blocks."""
         if replica not in self._sent:
             return

@@ -21,7 +21,7 @@ import heapq
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import count
 from typing import Any
 
@@ -79,10 +79,9 @@ def simulate_cluster(
     config = checked(config)
     for number in range(replicas if roles is None else roles.prefill + roles.decode):
         runner = copy.deepcopy(cost) if isinstance(cost, CostRunner) else CostRunner(**asdict(cost))
-        role = "" if roles is None else roles.of(number)
-        cluster.join(
-            _Replica(str(number), runner, config, workload, copy.deepcopy(parts), role=role)
-        )
+        role, feed = "" if roles is None else roles.of(number), _Feed(runner.clock)
+        engine = ReplayEngine(runner, config, workload, log=feed, **copy.deepcopy(parts))
+        cluster.join(_Replica(str(number), role, runner.clock, feed, engine))
     for name, at_ms in (fail or {}).items():
         cluster.plan_death(name, round(at_ms * US_PER_MS))
     cluster.run(workload)
@@ -115,6 +114,7 @@ class _Feed(EventLog):
         return unread
 
 
+@dataclass(slots=True, eq=False)
 class _Replica:
     """An engine with its inbox.
 
@@ -122,29 +122,21 @@ class _Replica:
               request, when it came)
     requests  the engine's request id -> the cluster's number, for each sample
     news      batches of events on their way to the gateway, each with the time at which it left
+    read      the number of events that reached the gateway
+    is_awake  a step is planned
     """
 
-    def __init__(
-        self,
-        name: str,
-        runner: CostRunner,
-        config: EngineConfig,
-        workload: Workload,
-        parts: dict[str, Any],
-        *,
-        role: str,
-    ) -> None:
-        self.id = name
-        self.role = role
-        self.clock = runner.clock
-        self.feed = _Feed(runner.clock)
-        self.engine = ReplayEngine(runner, config, workload, log=self.feed, **parts)
-        self.inbox: list[tuple[Input, int, int]] = []
-        self.requests: dict[int, int] = {}
-        self.news: deque[tuple[int, list[Event]]] = deque()
-        self.read = 0  # events that reached the gateway
-        self.is_awake = False  # a step is planned
-        self.is_dead = False
+    id: str
+    role: str
+    clock: VirtualClock
+    feed: _Feed
+    engine: ReplayEngine
+    inbox: list[tuple[Input, int, int]] = field(default_factory=list)
+    requests: dict[int, int] = field(default_factory=dict)
+    news: deque[tuple[int, list[Event]]] = field(default_factory=deque)
+    read: int = 0
+    is_awake: bool = False
+    is_dead: bool = False
 
 
 @dataclass(slots=True)

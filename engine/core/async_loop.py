@@ -126,19 +126,11 @@ class Flight:
 
 @dataclass(slots=True, kw_only=True)
 class AsyncLoop(Loop):
-    """The step loop of an engine with asynchronous scheduling.
-
-    flight  the step that is being computed between two calls, if any
-    """
+    """The step loop of an engine with asynchronous scheduling."""
 
     flight: Flight | None = None
     _pending_copies: list[_Copy] = field(default_factory=list)  # block copies for the next pass
     _worker: Worker | None = None
-
-    @property
-    def is_in_flight(self) -> bool:
-        """Whether a forward pass is running between two steps."""
-        return self.flight is not None
 
     def _step(self, drain: bool) -> StepOutput:
         """Schedule a step, finish the previous one and start the new one.

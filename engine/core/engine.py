@@ -12,16 +12,18 @@ import importlib
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, Unpack, cast
+from typing import Any, ClassVar, TypeVar, Unpack
+
+import msgspec
 
 from engine.core import offline
 from engine.core.build import Parts, build
 from engine.core.byte_tokenizer import ByteTokenizer
 from engine.core.config import ConfigError, EngineConfig, checked
 from engine.core.extras import extension, needs_extra
+from engine.core.log import vocabulary as v
 from engine.core.log.log import EventLog
 from engine.core.log.recorder import Clock, WallClock
-from engine.core.log.vocabulary import Event
 from engine.core.loop import StepOutput
 from engine.core.request import Constraint, Request
 from engine.core.runner import Runner
@@ -33,37 +35,12 @@ from engine.core.scheduling.admission import (
     required_blocks,
     token_ids,
 )
-from engine.core.snapshot import snapshot
+from engine.core.scheduling.scheduler import Plan
 from engine.core.tokenizer import Tokenizer
 
-__all__ = ["Engine", "ModelLoader", "StepOutput"]
+__all__ = ["Engine", "StepOutput"]
 
-
-class ModelLoader(Protocol):
-    """Loads models for `Engine.load`, whose docstring explains the arguments.
-
-    `engine/models/loader.py` is one such loader. The lessons' pages in the browser have a loader of
-    their own, because they run without torch.
-    """
-
-    def load(
-        self,
-        model: str | Path,
-        *,
-        engine: EngineConfig,
-        dtype: str,
-        device: str,
-        draft_model: str | Path | None,
-        draft_length: int,
-    ) -> tuple[Any, Any]:
-        """Return a model's runner and its tokenizer."""
-        ...
-
-    def load_draft_model(
-        self, model: str | Path, target: Any, tokenizer: Any, *, dtype: str, device: str
-    ) -> Runner:
-        """Return the runner of a draft model for a target and its tokenizer."""
-        ...
+_Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
 
 class Engine:
@@ -76,7 +53,9 @@ class Engine:
     enough memory.
     """
 
-    loader: ClassVar[ModelLoader | None] = None  # None means engine/models/loader.py
+    # A module like engine/models/loader.py, which None means; the lessons' pages in the browser, which
+    # run without torch, have another one.
+    loader: ClassVar[Any] = None
 
     def __init__(
         self,
@@ -134,7 +113,7 @@ class Engine:
         if loader is None:
             # Imported by name, because this module must not depend on torch.
             with needs_extra("Engine.load"):
-                loader = cast(ModelLoader, importlib.import_module("engine.models.loader"))
+                loader = importlib.import_module("engine.models.loader")
         config = checked(config)  # this comes first because loading the model takes long
         if draft_model is not None and parts.get("drafter") is not None:
             raise ConfigError("draft_model and drafter cannot be combined: give only one of them")
@@ -178,7 +157,7 @@ class Engine:
     @property
     def is_in_flight(self) -> bool:
         """Whether a forward pass is running between two calls of `step`."""
-        return self.loop.is_in_flight
+        return self.loop.flight is not None
 
     @property
     def step_count(self) -> int:
@@ -187,7 +166,7 @@ class Engine:
 
     def has_work(self) -> bool:
         """Return whether any request is waiting or running, or a forward pass is in flight."""
-        return bool(self.requests) or self.loop.is_in_flight
+        return bool(self.requests) or self.loop.flight is not None
 
     # Requests
 
@@ -341,8 +320,37 @@ class Engine:
         self.cache.clear()
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the state of the live objects. It equals `State.core()` folded from the log."""
-        return snapshot(self)
+        """Return the state of the live objects as plain values: `StateCore`.
+
+        It shares no code with the fold of the log, and tests compare the two after every event.
+        """
+        cache, scheduler = self.cache, self.scheduler
+        holds = {} if self.loop.holds is None else self.loop.holds.live
+        state = v.StateCore(
+            seq=self.log.next_seq - 1,
+            step=self.step_count,
+            tick=cache.tick,
+            paused=self.paused,
+            waiting=[request.id for request in scheduler.waiting],
+            running=[request.id for request in scheduler.running],
+            plan=_rows(scheduler.plan),
+            in_flight=[
+                (plan.step, _rows(plan))
+                for plan in scheduler.plans
+                if plan.rows and plan.step != self.step_count
+            ],
+            free=self.pool.free,
+            queue=cache.eviction_queue,
+            refs=self.pool.refs,
+            requests=[_fields(v.RequestCore, one) for _, one in sorted(self.requests.items())],
+            nodes=[_node(node) for _, node in sorted(cache.nodes.items())],
+            holds=[_fields(v.HoldCore, one) for _, one in sorted(holds.items())],
+            window_pages=None if cache.pages is None else cache.pages.blocks,
+        )
+        plain: dict[str, Any] = msgspec.to_builtins(
+            state
+        )  # it shares no list with the live objects
+        return plain
 
     def unload(self) -> None:
         """Free the models and their KV memory; the engine cannot be used afterwards."""
@@ -350,5 +358,25 @@ class Engine:
         del self.loop, self.runner, self.drafter
         self.__dict__.pop("kv_transfer", None)
 
-    def _emit(self, event: Event) -> None:
+    def _emit(self, event: v.Event) -> None:
         self.log.append(event)  # `self.log` is not bound early, because a server replaces it
+
+
+def _fields(kind: type[_Struct], live: object) -> _Struct:
+    return kind(*(getattr(live, field) for field in kind.__struct_fields__))
+
+
+def _node(node: Any) -> v.NodeCore:
+    return v.NodeCore(
+        id=node.id,
+        parent=-1 if node.parent is None else node.parent.id,
+        tokens=list(node.tokens),
+        blocks=node.blocks,
+        copies=list(node.copies),
+        last=node.last,
+        lock_ref=node.lock_ref,
+    )
+
+
+def _rows(plan: Plan) -> list[v.ScheduledRow]:
+    return [v.ScheduledRow(row.request.id, row.start, row.count, row.drafts) for row in plan.rows]

@@ -49,11 +49,9 @@ class LostBlocks(Protocol):
 
     def make_room(self, blocks: int) -> None:
         """Release the oldest holds until at least `blocks` blocks are not held."""
-        ...
 
     def release_blocks(self, lost: set[int]) -> None:
         """Release the holds of blocks that a failed forward pass has not written."""
-        ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -65,6 +63,7 @@ class Loop:
     requests    live requests by id
     outputs     their output processors
     holds       holds on cached prefixes, once there has been one
+    flight      the step that is being computed between two calls; only with asynchronous scheduling
     interrupt   a Ctrl-C during the forward pass; it is raised at the end of the step
     stopped     why no more steps are possible
     """
@@ -81,6 +80,7 @@ class Loop:
     requests: dict[int, Request] = field(default_factory=dict)
     outputs: dict[int, OutputProcessor] = field(default_factory=dict)
     holds: LostBlocks | None = None
+    flight: Any = None
     step_count: int = 0
     interrupt: KeyboardInterrupt | None = None
     stopped: str = ""
@@ -89,7 +89,7 @@ class Loop:
         """Schedule once, run one forward pass and commit; see `Engine.step` and `Engine.drain`."""
         if self.stopped:
             raise RuntimeError(f"{self.stopped}; the engine has stopped: create a new one")
-        if not (self.requests or self.is_in_flight):
+        if not self.requests and self.flight is None:
             return StepOutput(self.step_count)
         try:
             output = self._step(drain)
@@ -103,16 +103,11 @@ class Loop:
             raise pressed
         return output
 
-    @property
-    def is_in_flight(self) -> bool:
-        """Whether a forward pass is running between two steps."""
-        return False
-
     def settle(self) -> bool:
         """Wait until no forward pass runs. Return whether the KV memory matches the log."""
         return True
 
-    def _step(self, drain: bool) -> StepOutput:  # noqa: ARG002 (nothing is ever in flight here)
+    def _step(self, drain: bool) -> StepOutput:
         plan = self.schedule()
         try:
             sampled = self._run(plan)

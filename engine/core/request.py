@@ -26,27 +26,21 @@ class Constraint(Protocol):
 
     def fork(self) -> "Constraint":
         """Return a constraint for another sample, which reads its output from the beginning."""
-        ...
 
     def mask(self, output: list[int]) -> int:
         """Return the tokens that may follow `output`: bit i is 1 if token i is allowed."""
-        ...
 
     def draft_mask(self, output: list[int]) -> int:
         """Return `mask` for an output that ends with drafts."""
-        ...
 
     def is_complete(self, output: list[int]) -> bool:
         """Return whether only an end token can follow `output`, or `output` ends with one."""
-        ...
 
     def forced(self, output: list[int]) -> list[int]:
         """Return the tokens that must follow `output`, up to the next choice; usually none."""
-        ...
 
     def count_allowed(self, output: list[int], drafts: Sequence[int]) -> int:
         """Return how many of the drafts are allowed after `output`, without end tokens."""
-        ...
 
 
 class TokenScore(NamedTuple):

@@ -145,13 +145,13 @@ class SamplerOutput:
 
     def sampled(self, first: int, end: int) -> Sampled:
         """Return the tokens of one sample, which are those of positions `first .. end`."""
-        at = range(first, end)
-        return Sampled(
-            self.token_ids[first:end],
-            self.logprobs[first:end],
-            [self.top_logprobs[i] for i in at if i in self.top_logprobs],
-            [self.masks[i] for i in at if i in self.masks],
-        )
+        sampled = Sampled(self.token_ids[first:end], self.logprobs[first:end])
+        for i in range(first, end):
+            if i in self.top_logprobs:
+                sampled.top.append(self.top_logprobs[i])
+            if i in self.masks:
+                sampled.masks.append(self.masks[i])
+        return sampled
 
 
 class KVFormat(NamedTuple):
@@ -174,15 +174,12 @@ class PageStore(Protocol):
 
     def kv_format(self) -> KVFormat:
         """Return what a page holds. Called after memory has been reserved."""
-        ...
 
     def read_pages(self, blocks: Sequence[int]) -> bytes:
         """Return the pages of blocks, one after the other."""
-        ...
 
     def write_pages(self, blocks: Sequence[int], pages: memoryview) -> None:
         """Write one page to each of `blocks`. `pages` has as many pages as there are blocks."""
-        ...
 
 
 class Runner(PageStore, Protocol):
@@ -200,11 +197,9 @@ class Runner(PageStore, Protocol):
     @property
     def expert_loads(self) -> Sequence[Sequence[int]]:
         """See above."""
-        ...
 
     def describe(self) -> dict[str, Any]:
         """Return a summary of the model for the log's first event, as JSON values."""
-        ...
 
     def reserve(
         self, num_blocks: int, block_size: int, num_window_pages: int | None = None
@@ -214,7 +209,6 @@ class Runner(PageStore, Protocol):
         With `num_window_pages`, sliding layers have only so many pages, each for one block, and
         `map_window_pages` says which block has which. Otherwise every block has room for all layers.
         """
-        ...
 
     def map_window_pages(self, pages: Sequence[tuple[int, int]]) -> None:
         """Note changes of which block has which window page: (block, page), page -1 for none.
@@ -222,7 +216,6 @@ class Runner(PageStore, Protocol):
         They are applied in order and hold for the calls after this one. A block that is not mentioned
         keeps its page. Never called if `reserve` got no `num_window_pages`.
         """
-        ...
 
     def run(self, rows: Sequence[Row], copies: Sequence[tuple[int, int]]) -> list[list[Sampled]]:
         """Copy blocks (source, destination), then compute all rows in one forward pass.
@@ -231,7 +224,6 @@ class Runner(PageStore, Protocol):
         forward pass: the engine makes a separate call for each copy. An exception ends the requests
         in the step but does not stop the engine.
         """
-        ...
 
 
 def attention_groups(rows: Sequence[Row] | Sequence[ScheduledRow]) -> list[list[int]]:

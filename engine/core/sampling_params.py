@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from engine.core.config import wrong_field
+from engine.core.declared import wrong_field
 
 Kind = Literal["json_schema", "json_object", "regex", "choice", "grammar"]
 

@@ -34,23 +34,18 @@ class Tokenizer(Protocol):
     @property
     def chat_template(self) -> Any:
         """A `ChatTemplate` of `engine/models/text/chat_template.py`."""
-        ...
 
     def describe(self) -> dict[str, Any]:
         """Return a summary for the log's first event: JSON values only."""
-        ...
 
     def encode(self, text: str) -> list[int]:
         """Return a prompt's ids: special tokens are recognised, and the model's BOS is prepended."""
-        ...
 
     def encode_ordinary(self, text: str) -> list[int]:
         """Return the ids of plain text: no special tokens, no BOS."""
-        ...
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the whole text; bytes that are not UTF-8 become U+FFFD."""
-        ...
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Return one piece of text per id; joined they are `decode(ids)`.
@@ -58,22 +53,18 @@ class Tokenizer(Protocol):
         A character that the last id leaves incomplete is in no piece: `detokenizer(ids)` adds it to
         the first piece of the output.
         """
-        ...
 
     def token_bytes(self, token_id: int) -> bytes:
         """Return the bytes of one token, independent of its context; perhaps part of a character.
 
         Special tokens, including end tokens, give their names; ids without a token give b"".
         """
-        ...
 
     def token_id(self, text: str) -> int | None:
         """Return the id of a special token; None if the model has no such token."""
-        ...
 
     def detokenizer(self, prompt_ids: Sequence[int]) -> IncrementalDetokenizer:
         """Return a detokenizer for an output that follows `prompt_ids`. End tokens give ""."""
-        ...
 
 
 def encode_continuation(text: str, tokenizer: Tokenizer) -> list[int]:

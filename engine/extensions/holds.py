@@ -44,29 +44,22 @@ class Hold:
     last_node: int = 0
 
 
+@dataclass(slots=True, eq=False)
 class Holds:
     """The holds of one engine. Call its methods between steps only.
 
-    live             holds by id, oldest first
     requests         live requests by id
     reserved_blocks  see `Scheduler.reserved_blocks`
+    live             holds by id, oldest first
     """
 
-    def __init__(
-        self,
-        cache: KVCacheManager,
-        config: EngineConfig,
-        requests: Mapping[int, Request],
-        reserved_blocks: Callable[[], int],
-        emit: Callable[[Event], None],
-    ) -> None:
-        self.live: dict[int, Hold] = {}
-        self._cache = cache
-        self._config = config
-        self._requests = requests
-        self._reserved_blocks = reserved_blocks
-        self._emit = emit
-        self._next_id = 1
+    _cache: KVCacheManager
+    _config: EngineConfig
+    _requests: Mapping[int, Request]
+    _reserved_blocks: Callable[[], int]
+    _emit: Callable[[Event], None]
+    live: dict[int, Hold] = field(default_factory=dict)
+    _next_id: int = 1
 
     def hold(self, tokens: Sequence[int], *, label: str = "") -> Hold:
         """Hold as much of a prefix as is cached and the bounds allow.

@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 
 from engine.core.compute.model import ModelConfig
-from engine.models.config_gpt2 import GPT2, read_gpt2
 from engine.models.config_llama import read_llama
 from engine.models.families import FAMILIES
+from engine.models.gpt2 import ARCHITECTURE as GPT2
+from engine.models.gpt2 import read_gpt2
 from engine.models.weights.checkpoint import CheckpointError
-from engine.models.weights.quantized_directory import reject_quantized
 
 SUPPORTED = frozenset({*FAMILIES, GPT2})
 
@@ -38,7 +38,7 @@ def read_config(directory: Path) -> ModelConfig:
 def parse_config(entries: dict[str, Any]) -> ModelConfig:
     """Convert the entries of a config.json; raises the same errors as `read_config`."""
     architecture = _checked_architecture(entries.get("architectures"))
-    reject_quantized(entries)
+    _reject_quantized(entries)
     read = read_gpt2 if architecture == GPT2 else read_llama
     try:
         config = read(architecture, entries)
@@ -57,6 +57,16 @@ def _checked_architecture(architectures: object) -> str:
     if architectures[0] not in SUPPORTED:
         raise CheckpointError(f"architecture {architectures[0]} is not supported; {supported}")
     return str(architectures[0])
+
+
+def _reject_quantized(entries: dict[str, Any]) -> None:
+    """Reject AWQ, GPTQ, FP8 and the like: each has a layout and GPU kernels of its own."""
+    if settings := entries.get("quantization_config") or entries.get("compression_config"):
+        raise CheckpointError(
+            f"the weights are quantized (quantization_config = {settings!r}), which is not supported: "
+            "use a GGUF file of this model, such as Q4_K_M or Q8_0, or the directory of the model "
+            "before it was quantized"
+        )
 
 
 def _check_sizes(config: ModelConfig) -> None:

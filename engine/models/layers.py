@@ -1,11 +1,12 @@
 """The layers of a decoder that treat each token by itself: projections, embedding, norms, feed-forward.
 
-Only attention lets tokens interact; see `attention_block.py`.
+Only attention lets tokens interact; see `decoder.py`.
 """
 
 import math
 import platform
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -16,15 +17,9 @@ from engine.models.products import product, rounded_int8_product
 from engine.models.weights.checkpoint import Checkpoint
 from engine.models.weights.matrix import Int8Matrix, Matrix
 
-
-def gelu_tanh(x: Tensor) -> Tensor:
-    """Return GELU with the tanh approximation, elementwise (arXiv:1606.08415)."""
-    return F.gelu(x, approximate="tanh")
-
-
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "silu": F.silu,
-    "gelu_pytorch_tanh": gelu_tanh,
+    "gelu_pytorch_tanh": partial(F.gelu, approximate="tanh"),  # arXiv:1606.08415
 }
 
 

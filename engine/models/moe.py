@@ -81,13 +81,3 @@ class MixtureOfExperts:
         # one place and the sum does not depend on the rest of the batch.
         unsorted = torch.empty_like(copies).index_copy_(0, order, torch.cat(results))
         return weights.unsqueeze(1).bmm(unsorted.view(*experts.shape, -1)).squeeze(1)
-
-
-def token_by_token(mixture: MixtureOfExperts, x: Tensor) -> Tensor:
-    """Compute the same as `MixtureOfExperts.__call__`, one token at a time: the reference."""
-    experts, weights = mixture.route(x)
-    y = torch.zeros_like(x)
-    for token in range(len(x)):
-        for expert, weight in zip(experts[token].tolist(), weights[token], strict=True):
-            y[token] += weight * mixture.experts[expert](x[token : token + 1])[0]
-    return y

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engine.models.rope_scaling import LongRopeScaling, RopeScaling
+from engine.models.rope_scaling import RopeScaling
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +36,7 @@ def rotary_table(rope: Rope, length: int) -> Tensor:
     frequencies = 1.0 / rope.theta**exponents
     scale = 1.0
     if rope.scaling is not None:
-        if isinstance(rope.scaling, LongRopeScaling):
-            frequencies = rope.scaling.scaled(frequencies, length)
-        else:
-            frequencies = rope.scaling.scaled(frequencies)
+        frequencies = rope.scaling.scaled(frequencies, length)
         scale = rope.scaling.attention_scale
     angles = torch.outer(torch.arange(length, dtype=torch.float32), frequencies)
     cos, sin = angles.cos() * scale, angles.sin() * scale

@@ -47,8 +47,8 @@ class _Scaling(msgspec.Struct, frozen=True, tag_field="rope_type", forbid_unknow
 class LinearScaling(_Scaling, frozen=True, tag="linear"):
     """Divides all frequencies by `factor`."""
 
-    def scaled(self, frequencies: Tensor) -> Tensor:
-        """Return the frequencies to rotate with."""
+    def scaled(self, frequencies: Tensor, length: int) -> Tensor:
+        """Return the frequencies to rotate with if the longest text has this length."""
         return frequencies / self.factor
 
 
@@ -60,7 +60,7 @@ class DynamicScaling(_Scaling, frozen=True, tag="dynamic"):
     so longer texts are rejected and no frequency ever changes.
     """
 
-    def scaled(self, frequencies: Tensor) -> Tensor:
+    def scaled(self, frequencies: Tensor, length: int) -> Tensor:
         """See `LinearScaling`."""
         return frequencies
 
@@ -81,7 +81,7 @@ class Llama3Scaling(_Scaling, frozen=True, tag="llama3"):
         if self.high_freq_factor <= self.low_freq_factor:
             raise ValueError("high_freq_factor must be above low_freq_factor")
 
-    def scaled(self, frequencies: Tensor) -> Tensor:
+    def scaled(self, frequencies: Tensor, length: int) -> Tensor:
         """See `LinearScaling`."""
         turns = self.original_max_position_embeddings * frequencies / (2 * math.pi)
         width = self.high_freq_factor - self.low_freq_factor
@@ -102,7 +102,7 @@ class YarnScaling(_Scaling, frozen=True, tag="yarn"):
     attention_factor: float | None = None
     truncate: bool = True
 
-    def scaled(self, frequencies: Tensor) -> Tensor:
+    def scaled(self, frequencies: Tensor, length: int) -> Tensor:
         """See `LinearScaling`."""
         low = self._index(frequencies, self.beta_fast)
         high = self._index(frequencies, self.beta_slow)
@@ -134,7 +134,7 @@ class FactorsScaling(_Scaling, frozen=True, tag="factors"):
 
     factors: tuple[_Factor, ...]
 
-    def scaled(self, frequencies: Tensor) -> Tensor:
+    def scaled(self, frequencies: Tensor, length: int) -> Tensor:
         """See `LinearScaling`."""
         return frequencies / torch.tensor(self.factors)
 
@@ -155,7 +155,7 @@ class LongRopeScaling(_Scaling, frozen=True, tag="longrope"):
     attention_factor: float | None = None
 
     def scaled(self, frequencies: Tensor, length: int) -> Tensor:
-        """Return the frequencies to rotate with if the longest text has this length."""
+        """See `LinearScaling`."""
         long = length > self.original_max_position_embeddings
         return frequencies / torch.tensor(self.long_factor if long else self.short_factor)
 

@@ -4,14 +4,15 @@ The instants of a log can be mapped to other times first, for example to those t
 predicts (`HeldBack.predicted_at`): that shows what the model's error does to each measure.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from engine.core.log import vocabulary as v
 from engine.core.log.log import EventLog
+from engine.simulation.latencies import Latencies
 from engine.simulation.quantile import quantile
 
-US_PER_MS, US_PER_S = 1_000, 1_000_000
+US_PER_S = 1_000_000
 FEWEST_FOR_P99 = 100  # with fewer values, the 99th percentile is the maximum
 
 
@@ -31,20 +32,19 @@ def measures(log: EventLog, at: Callable[[float], float] = float) -> list[Measur
 
     `at` maps the log's instants, in us, to those that count.
     """
-    arrived, first, last, ended = _Times(), _Times(), _Times(), _Times()
-    parents: dict[int, int] = {}
-    gaps = list[float]()
+    latencies = Latencies(at)
+    ttft, itl = list[float | None](), list[float | None]()
+    e2e: dict[int, float | None] = {}  # of requests that have a token
+    ended = list[int]()
     begin = end = None
     output = preemptions = cached = steps = 0
     prompts: dict[int, int] = {}
     admitted: dict[int, int] = {}  # request -> tokens found in the cache when it was first admitted
     for event in log:
+        latencies.note(event)
         match event:
             case v.RequestArrived():
-                arrived[event.request] = at(event.t.get("at", 0))
                 prompts[event.request] = len(event.prompt)
-            case v.Forked():
-                parents[event.request] = event.parent
             case v.Admitted():
                 admitted.setdefault(event.request, len(event.blocks))
             case v.Preempted():
@@ -56,25 +56,20 @@ def measures(log: EventLog, at: Callable[[float], float] = float) -> list[Measur
                 end = at(event.t["end"])
                 for row in event.tokens:
                     output += len(row.ids)
-                    if row.request in last:
-                        gaps.append((end - last[row.request]) / US_PER_MS)
-                        gaps += [0.0] * (len(row.ids) - 1)
-                    first.setdefault(row.request, end)
-                    last[row.request] = end
+                    now = event.t["end"]
+                    if row.request not in e2e:
+                        ttft.append(latencies.since_arrival(row.request, now))
+                    itl += latencies.gaps(row, now)
+                    e2e[row.request] = latencies.e2e(row.request, now)
             case v.RequestFinished() if event.reason in ("stop", "length"):
-                ended[event.request] = last.get(event.request, 0.0)
+                ended.append(event.request)
     asked = sum(prompts[request] for request in admitted)
     cached = sum(admitted.values()) * _block_size(log)
     span = (end - begin) / US_PER_S if begin is not None and end is not None else 0.0
-
-    def since_arrival(instants: _Times) -> list[float]:
-        roots = ((parents.get(request, request), instant) for request, instant in instants.items())
-        return [(at - arrived[root]) / US_PER_MS for root, at in roots if root in arrived]
-
+    times = percentiles("TTFT", ttft) | percentiles("ITL", itl)
+    times |= percentiles("e2e", [e2e.get(request) for request in ended])
     return [
-        *_percentiles("TTFT", since_arrival(first)),
-        *_percentiles("ITL", gaps),
-        *_percentiles("e2e", since_arrival(ended)),
+        *(Measure(name, value, True) for name, value in times.items()),
         Measure("throughput, tokens/s", output / span if span else None, True),
         Measure("makespan, s", span or None, True),
         Measure("requests that ended", len(ended), False),
@@ -84,18 +79,12 @@ def measures(log: EventLog, at: Callable[[float], float] = float) -> list[Measur
     ]
 
 
-_Times = dict[int, float]
-
-
-def _percentiles(name: str, values: list[float]) -> list[Measure]:
-    """Return the median and the 99th percentile, or the maximum of a few values."""
-    high = f"{name} {'p99' if len(values) >= FEWEST_FOR_P99 else 'max'}, ms"
-    shares = (0.5, 0.99 if len(values) >= FEWEST_FOR_P99 else 1.0)
-    found = [quantile(values, share) if values else None for share in shares]
-    return [
-        Measure(f"{name} p50, ms", found[0], True),
-        Measure(high, found[1], True),
-    ]
+def percentiles(name: str, found: Iterable[float | None]) -> dict[str, float | None]:
+    """Return the median and the 99th percentile, or the maximum of a few values, by name."""
+    values = [value for value in found if value is not None]
+    share, high = (0.99, "p99") if len(values) >= FEWEST_FOR_P99 else (1.0, "max")
+    shares = {f"{name} p50, ms": 0.5, f"{name} {high}, ms": share}
+    return {label: quantile(values, one) if values else None for label, one in shares.items()}
 
 
 def _block_size(log: EventLog) -> int:

@@ -31,7 +31,6 @@ class MixtureRunner(CostRunner):
     layers         all of them have experts
     per_token      experts that compute a token in each layer
     skew           0: all experts are equally popular; 1: the first is twice as popular as the second
-    seed           of all draws
     per_expert_ms  time to read the weights of one expert
     others         see `CostRunner`
 
@@ -47,7 +46,6 @@ class MixtureRunner(CostRunner):
         experts: int,
         per_token: int,
         skew: float = 1.0,
-        seed: int = 0,
         per_expert_ms: float = 0.0,
         **others: Any,
     ) -> None:
@@ -60,10 +58,9 @@ class MixtureRunner(CostRunner):
             raise ValueError(f"per_expert_ms must be 0 or more milliseconds, got {per_expert_ms!r}")
         self._sizes = {"layers": layers, "experts": experts, "experts_per_token": per_token}
         self._per_expert_ms = per_expert_ms
-        self._seed = seed
         # The logarithm of each expert's popularity, by layer.
         zipf = [-skew * math.log(rank) for rank in range(1, experts + 1)]
-        orders = random.Random(seed)
+        orders = random.Random(0)
         self._logits = [orders.sample(zipf, experts) for _ in range(layers)]
         self._route = lru_cache(maxsize=4096)(self._draw)
 
@@ -91,7 +88,7 @@ class MixtureRunner(CostRunner):
         The k largest of logarithm plus Gumbel noise are k draws in proportion to popularity, without
         putting any back (arXiv:1903.06059).
         """
-        draws = random.Random(f"{self._seed} {token} {position}")
+        draws = random.Random(f"0 {token} {position}")
         chosen = []
         for logits in self._logits:
             noisy = [logit - math.log(-math.log(draws.random() or 0.5)) for logit in logits]

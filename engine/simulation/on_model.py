@@ -5,7 +5,6 @@ tokens, so that runs can be compared. Idle time is skipped, so a low arrival rat
 longer.
 """
 
-from collections import deque
 from pathlib import Path
 
 import msgspec
@@ -15,6 +14,7 @@ from engine.core.engine import Engine
 from engine.core.log.log import EventLog
 from engine.core.log.recorder import WallClock
 from engine.simulation.cost_runner import US_PER_MS
+from engine.simulation.simulate import play
 from engine.simulation.workload import Arrival, Workload
 
 
@@ -48,22 +48,11 @@ def play_on_model(
     Raises RequestError for a request that these settings could never serve, CheckpointError for a
     model that cannot be loaded, and ValueError for a prompt without text.
     """
-    engine = Engine.load(model, config, clock=IdleSkippingClock())
-    assert isinstance(engine.clock, IdleSkippingClock)
-    pending = deque(one for one in workload.inputs if isinstance(one, Arrival))
-    while pending or engine.has_work():
-        if pending and not engine.has_work():
-            engine.clock.skip_to(round(pending[0].at_ms * US_PER_MS))
-        while pending and _is_due(pending[0], engine):
-            _submit(pending.popleft(), engine)
-        engine.step()
+    clock = IdleSkippingClock()
+    engine = Engine.load(model, config, clock=clock)
+    arrivals = (one for one in workload.inputs if isinstance(one, Arrival))
+    play(arrivals, engine, lambda one: _submit(one, engine), clock.skip_to)
     return engine.log
-
-
-def _is_due(one: Arrival, engine: Engine) -> bool:
-    if one.step is not None:  # no step runs while the engine is idle
-        return one.step <= engine.step_count + 1 or not engine.has_work()
-    return one.at_ms * US_PER_MS <= engine.clock.now()
 
 
 def _submit(one: Arrival, engine: Engine) -> None:

@@ -1,9 +1,9 @@
 """Play a workload on a simulated machine: the same step loop, a virtual clock, an ordinary log."""
 
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
 
 from engine.core.byte_tokenizer import ByteTokenizer
 from engine.core.config import EngineConfig
@@ -27,6 +27,7 @@ from engine.simulation.workload import (
     Workload,
 )
 
+_Input = TypeVar("_Input", bound=Input)
 UNKNOWN_TEXT = "\u00b7"  # shown for a token that is not in the log
 
 
@@ -47,19 +48,31 @@ def simulate(
     """
     runner = cost if isinstance(cost, CostRunner) else CostRunner(**asdict(cost))
     engine = ReplayEngine(runner, config, workload, **parts)
-    pending, skipped_steps = deque(workload.inputs), 0
+    play(workload.inputs, engine, engine.apply, runner.clock.skip_to)
+    return engine.log
+
+
+def play(
+    inputs: Iterable[_Input],
+    engine: Engine,
+    apply: Callable[[_Input], object],
+    skip_to: Callable[[int], None],
+) -> None:
+    """Apply each input when it is due, and step until all work is done.
+
+    skip_to  moves the engine's clock forward to a time: idle time is skipped, and no step runs in it
+    """
+    pending, skipped_steps = deque(inputs), 0
     while pending or engine.has_work():
         if pending and not engine.has_work():
-            # Skip the idle time until the next input: the clock moves, but no step runs.
             first = pending[0]
             if first.step is None:
-                runner.clock.advance(max(0, at_us(first) - runner.clock.now()))
+                skip_to(at_us(first))
             else:
                 skipped_steps = max(skipped_steps, first.step - engine.step_count - 1)
         while pending and _is_due(pending[0], engine.step_count + 1 + skipped_steps, engine):
-            engine.apply(pending.popleft())
+            apply(pending.popleft())
         engine.step()
-    return engine.log
 
 
 def at_us(one: Input) -> int:
@@ -156,7 +169,7 @@ class _LogDetokenizer:
     def __init__(self, texts: Sequence[str]) -> None:
         self._texts = iter(texts)
 
-    def push(self, token_id: int) -> str:  # noqa: ARG002
+    def push(self, token_id: int) -> str:
         """Return the next token's text."""
         return next(self._texts, UNKNOWN_TEXT)
 
@@ -165,43 +178,43 @@ class _LogDetokenizer:
         return ""
 
 
+@dataclass
 class _LogShape:
     """A `Constraint` that allows every token until the answer of the log ends by itself."""
 
-    def __init__(self, length: int, vocab_size: int) -> None:
-        self.error = ""
-        self.misread = False
-        self.end_ids: frozenset[int] = frozenset()
-        self._length = length
-        self._vocab_size = vocab_size
+    _length: int
+    _vocab_size: int
+    error: str = ""
+    misread: bool = False
+    end_ids: frozenset[int] = frozenset()
 
     def fork(self) -> "_LogShape":
         return _LogShape(self._length, self._vocab_size)
 
-    def mask(self, output: list[int]) -> int:  # noqa: ARG002
+    def mask(self, output: list[int]) -> int:
         return (1 << self._vocab_size) - 1
 
     def draft_mask(self, output: list[int]) -> int:
         return self.mask(output)
 
-    def forced(self, output: list[int]) -> list[int]:  # noqa: ARG002
+    def forced(self, output: list[int]) -> list[int]:
         return []
 
     def is_complete(self, output: list[int]) -> bool:
         return len(output) == self._length
 
-    def count_allowed(self, output: list[int], drafts: Sequence[int]) -> int:  # noqa: ARG002
+    def count_allowed(self, output: list[int], drafts: Sequence[int]) -> int:
         return len(drafts)
 
 
+@dataclass
 class _LogTool:
     """Forces the tokens that a tool forced in a log."""
 
-    def __init__(self, request: Request, answer: Answer) -> None:
-        self._request = request
-        self._answer = answer
+    _request: Request
+    _answer: Answer
 
-    def feed(self, token: int) -> list[int]:  # noqa: ARG002
+    def feed(self, token: int) -> list[int]:
         """Return the tokens that were forced after the request's last token."""
         end = len(self._request.tokens) - self._request.prompt_length
         return self._answer.ids[end : end + self._answer.forced.get(end - 1, 0)]

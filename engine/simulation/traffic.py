@@ -14,7 +14,7 @@ from typing import Annotated
 
 import msgspec
 
-from engine.core.config import setting, wrong_field
+from engine.core.declared import setting, wrong_field
 from engine.simulation.speakers import NAMES, Speaker, workload_of
 from engine.simulation.workload import Workload
 

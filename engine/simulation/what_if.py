@@ -86,16 +86,11 @@ def what_if(
 
 def error_record(error: HeldBack | None) -> dict[str, Any]:
     """Return the error on held-back steps as JSON values, with a `text`."""
+    names = ("steps", "median", "p90", "bias")
     if error is None:
         text = f"Held-back error: unknown, because the log has fewer than {FEWEST_STEPS} steps"
-        return {"steps": 0, "median": None, "p90": None, "bias": None, "text": text}
-    return {
-        "steps": error.steps,
-        "median": error.median,
-        "p90": error.p90,
-        "bias": error.bias,
-        "text": str(error),
-    }
+        return {**dict.fromkeys(names), "steps": 0, "text": text}
+    return {**{name: getattr(error, name) for name in names}, "text": str(error)}
 
 
 def _simulation_of(started: RunStarted) -> dict[str, Any]:

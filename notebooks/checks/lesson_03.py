@@ -111,7 +111,7 @@ class YourMachine(CostRunner):
         self._model = (shape, bytes_per_value)
         self._peaks = (flops_per_s, bytes_per_s)
 
-    def step_ms(self, rows: Sequence[Row], *, woken: bool) -> float:  # noqa: ARG002
+    def step_ms(self, rows: Sequence[Row], *, woken: bool) -> float:
         """Return milliseconds, by the learner's count."""
         shape, bytes_per_value = self._model
         flops, moved = self._count_work(

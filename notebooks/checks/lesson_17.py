@@ -400,14 +400,14 @@ class YourRouter(Router):
         hits = {one: seen.hit(one) * self._block_size for one in load}
         return Decision(chosen, "longest_prefix" if hits[chosen] else "least_loaded", hits)
 
-    def on_routed(self, request: int, tokens: Sequence[int], replica: str, now_us: int) -> None:  # noqa: ARG002
+    def on_routed(self, request: int, tokens: Sequence[int], replica: str, now_us: int) -> None:
         """Remember what was sent. After twice the life of a guess, it is dropped."""
         blocks, now = self._blocks(tokens, replica), now_us // 1000
         self._sent = [row for row in self._sent if now - row[2] <= 2 * GUESS_MS]
         reported = self._known.of[replica].issuperset(blocks)
         self._sent.append([replica, blocks, now, reported])
 
-    def on_event(self, replica: str, event: Event, now_us: int) -> None:  # noqa: ARG002
+    def on_event(self, replica: str, event: Event, now_us: int) -> None:
         """Fold the event. What was sent is reported once its last block is in the tree."""
         new = set(self._trees[replica].apply(event))
         for row in self._sent:

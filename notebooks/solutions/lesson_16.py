@@ -26,7 +26,7 @@ class Ahead:
         if self.computed == self.known + self.placeholders:
             self.placeholders += 1
 
-    def commit(self, token: int, ends: bool) -> bool:  # noqa: ARG002
+    def commit(self, token: int, ends: bool) -> bool:
         """Replace a placeholder. A preemption may have dropped it."""
         if self.ended:
             return False

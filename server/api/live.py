@@ -35,7 +35,8 @@ from starlette.responses import HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
-from engine.core.config import EngineConfig, Setting, settings_of
+from engine.core.config import EngineConfig
+from engine.core.declared import Setting, settings_of
 from engine.core.extras import MissingExtraError
 from server.api.operation import may_control
 from server.core.bridge import Bridge

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from io import FileIO
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -63,7 +63,7 @@ class Outbox(EventLog):
     def append(self, event: Event) -> None:
         """Add an event."""
         new = event if self.texts else without_text(event)
-        self._new.append(cast(AnyEvent, new))
+        self._new.append(new)
         self._count += 1
 
     @property

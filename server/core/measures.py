@@ -23,8 +23,7 @@ from engine.core.log.vocabulary import (
     StepScheduled,
     StepStarted,
 )
-from visualizer.reading.paused_time import PausedTime
-from visualizer.reading.rows.times import TokenGaps
+from engine.simulation.latencies import Latencies
 
 # vLLM's bucket limits in seconds (`vllm/v1/metrics/loggers.py`), plus smaller ones, because a small
 # model computes a token in a millisecond.
@@ -143,8 +142,7 @@ class Measures:
         self.request_preemptions = Histogram(_PREEMPTIONS)
         self.step_tokens = Histogram(_STEP_TOKENS)
         self.recent_steps: deque[tuple[int, int]] = deque(maxlen=RECENT_STEPS)
-        self._paused = PausedTime()
-        self._gaps = TokenGaps(self._paused)
+        self._latencies = Latencies()
         self._step = 0
         self._scheduled: dict[int, int] = {}  # unfinished step -> tokens
         self._drafted: dict[int, int] = {}  # request -> drafts in its row of the scheduled step
@@ -160,6 +158,7 @@ class Measures:
             self._block_size = event.settings["block_size"]
             self._prefix_cache = event.settings["prefix_cache"] != "off"
         elif type(event) is RequestArrived:
+            self._latencies.note(event)
             at, tokens = event.t["at"], len(event.prompt)
             request = _Request(at, tokens, event.max_tokens, event.n)
             self._samples[event.request] = _Sample(request)
@@ -176,17 +175,18 @@ class Measures:
             self._drafted = {row.request: len(row.drafts) for row in event.rows if row.drafts}
             self.deferred = {id_ for id_, reason in event.skipped if reason == "policy"}
         elif type(event) is Forked:
+            self._latencies.note(event)
             request = self._samples[event.parent].request
             request.live += 1
             self._samples[event.request] = _Sample(request)
         elif type(event) is StepFinished:
-            self._paused.note(event)
+            self._latencies.note(event)
             self._step_finished(event)
         elif type(event) is EnginePaused or type(event) is EngineResumed:
-            self._paused.note(event)
+            self._latencies.note(event)
         elif type(event) is RequestFinished:
             self.finished[event.reason] += 1
-            self._gaps.forget(event.request)
+            self._latencies.forget(event.request)
             self._sample_finished(self._samples.pop(event.request), event.reason)
 
     def _request_admitted(self, event: Admitted) -> None:
@@ -219,7 +219,7 @@ class Measures:
             if sample.first is None:
                 sample.first = end
                 self.ttft.observe(self._seconds(sample.request.arrived, end))
-            for gap in self._gaps.before(row, end):
+            for gap in self._latencies.gaps(row, end):
                 if gap is not None:
                     self.itl.observe(gap / 1e3)
             sample.last = end
@@ -253,4 +253,4 @@ class Measures:
 
     def _seconds(self, begin: int, end: int) -> float:
         """Return the time between two times without that in which the engine was paused."""
-        return (end - begin - self._paused.between(begin, end)) / 1e6
+        return self._latencies.between(begin, end) / 1e3

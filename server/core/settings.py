@@ -11,7 +11,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from engine.core.config import ConfigError, setting, wrong_field
+from engine.core.config import ConfigError
+from engine.core.declared import setting, wrong_field
 
 # Upper bounds on a request's fields, for every API. A field is bounded here if a larger value would be
 # useless or would slow down every other request: the engine thread searches for each stop string after

@@ -84,7 +84,7 @@ class LogWriter:
 class _LineHandler(logging.StreamHandler[Any]):
     """Stops logging at the first error, such as a full disk, and reports it once."""
 
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002
+    def handleError(self, record: logging.LogRecord) -> None:
         error = sys.exc_info()[1]
         logger.error("The request log ends here, but the server keeps running: %s", error)
         self.addFilter(lambda _record: False)

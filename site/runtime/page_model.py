@@ -422,7 +422,7 @@ def _top(logprobs: list[float], count: int) -> list[tuple[int, float]]:
 
 
 class PageLoader:
-    """Loads the bundled model for `Engine.load`; see `engine.core.engine.ModelLoader`.
+    """Loads the bundled model for `Engine.load`; as `engine.models.loader` does.
 
     fetch  returns the model; called once, when it is first needed
     """

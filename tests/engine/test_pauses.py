@@ -2,8 +2,8 @@
 
 from engine import CostRunner, Engine, EngineConfig, SamplingParams
 from engine.core.log import vocabulary as v
+from engine.simulation.latencies import PausedTime
 from visualizer import read
-from visualizer.reading.paused_time import PausedTime
 
 
 def paused_engine() -> Engine:

@@ -15,7 +15,7 @@ import openai
 import pytest
 from openai.lib.streaming.chat import FunctionToolCallArgumentsDoneEvent
 
-from engine.core.config import settings_of
+from engine.core.declared import settings_of
 from engine.core.log.vocabulary import RequestArrived
 from engine.models.text.chat_template import ChatTemplate
 from server.api.openai.conversation import without_tool_messages

@@ -9,7 +9,6 @@ import pytest
 
 from checks.lesson_01 import YourDistribution
 from engine import ConfigError, Engine, EngineConfig, SamplingParams
-from engine.core.engine import ModelLoader
 from engine.core.request import Request
 from engine.core.runner import Row
 from engine.core.sampling_params import StructuredOutput
@@ -50,7 +49,7 @@ def node():
 def in_page(node, monkeypatch):
     """Within a test, `Engine.load` loads as it does in a page if it is told so."""
 
-    def load(loader: ModelLoader | None, *args, **kwargs):
+    def load(loader, *args, **kwargs):
         monkeypatch.setattr(Engine, "loader", loader)
         return Engine.load(*args, **kwargs)
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeVar, cast, get_origin
 import msgspec
 import typer
 
-from engine.core.config import Setting, settings_of
+from engine.core.declared import Setting, settings_of
 from underglass.commands.command import PREFIX, flag_of, origin_of, variable_of
 
 FROM_ENVIRONMENT = {"auto_envvar_prefix": PREFIX}

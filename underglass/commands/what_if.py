@@ -106,7 +106,8 @@ def _parsed(settings: list[str]) -> dict[str, list[Any]]:
 
 def _with_flag(name: str) -> Iterator[tuple[str, str]]:
     """Yield the engines that have a flag of this name, with the setting that does the same here."""
-    from engine.core.config import EngineConfig, settings_of
+    from engine.core.config import EngineConfig
+    from engine.core.declared import settings_of
 
     for engine in ("vLLM", "SGLang"):
         for setting in settings_of(EngineConfig):

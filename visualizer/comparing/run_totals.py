@@ -6,12 +6,11 @@ from statistics import fmean
 from engine.core.log import EventLog
 from engine.core.log import vocabulary as v
 from engine.simulation.facts import Fact
-from engine.simulation.quantile import quantile
+from engine.simulation.measures import percentiles
 from visualizer import read
 from visualizer.comparing.accuracy import Accuracy
 from visualizer.logs import settings_of
 from visualizer.reading.rows import RequestRow
-from visualizer.summary import MIN_VALUES
 
 US_PER_S = 1_000_000
 ADOPTED = "tokens adopted from other replicas"
@@ -46,9 +45,9 @@ def run_totals(log: EventLog, requests: Sequence[RequestRow]) -> dict[str, float
         "time, ms": seconds * 1000 if seconds else None,
         "throughput, tokens/s": output / seconds if seconds else None,
         "mean TTFT, ms": fmean(ttft) if ttft else None,
-        **_percentiles("TTFT", ttft),
+        **(percentiles("TTFT", ttft) if ttft else {}),
         "mean ITL, ms": fmean(itl) if itl else None,
-        **_percentiles("ITL", gaps),
+        **(percentiles("ITL", gaps) if gaps else {}),
         "steps": len(log.of(v.StepStarted)),
         "preemptions": len(log.of(v.Preempted)),
         "tokens found in the cache": cached_blocks * size,
@@ -58,16 +57,6 @@ def run_totals(log: EventLog, requests: Sequence[RequestRow]) -> dict[str, float
     }
     lacked = [name for name, fact in _FACTS.items() if read(log).knowledge.lacks(fact)]
     return totals | dict.fromkeys(lacked)
-
-
-def _percentiles(name: str, values: list[float]) -> dict[str, float | None]:
-    """Return the median and, with enough values, the 99th percentile; otherwise the maximum."""
-    if not values:
-        return {}
-    high = {f"{name} p99, ms": quantile(values, 0.99)}
-    if len(values) < MIN_VALUES["p99"]:
-        high = {f"{name} max, ms": max(values)}
-    return {f"{name} p50, ms": quantile(values, 0.5), **high}
 
 
 def _computed_twice(log: EventLog) -> int:

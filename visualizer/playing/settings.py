@@ -6,7 +6,8 @@ The controls in a notebook and on the site are both built from them.
 from dataclasses import dataclass
 from typing import Any
 
-from engine.core.config import EngineConfig, Setting, settings_of
+from engine.core.config import EngineConfig
+from engine.core.declared import Setting, settings_of
 from visualizer.playing.rerun import Traffic
 
 

@@ -32,9 +32,10 @@ class BlockPool:
             raise ValueError(
                 f"count must be at most {len(self.free)}, the number of free blocks, got {count}"
             )
-        blocks = [self.free.pop() for _ in range(count)]
-        for block in blocks:
-            self.refs[block] = 1
+        blocks = list[int]()
+        for _ in range(count):
+            blocks.append(self.free.pop())
+            self.refs[blocks[-1]] = 1
         return blocks
 
     def share(self, blocks: Iterable[int]) -> None:

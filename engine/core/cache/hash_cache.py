@@ -41,14 +41,7 @@ from engine.core.cache.prefix_cache import (
     BlockOwner,
     WindowPages,
 )
-from engine.core.log.vocabulary import (
-    BlockEvicted,
-    BlocksStored,
-    BlocksTrimmed,
-    BlockWithdrawn,
-    Event,
-    EvictionReason,
-)
+from engine.core.log import vocabulary as v
 from engine.core.request import Request
 
 ROOT = 0
@@ -92,7 +85,7 @@ class HashCache(KVCacheManager):
         self,
         pool: BlockPool,
         block_size: int,
-        emit: Callable[[Event], None],
+        emit: Callable[[v.Event], None],
         pages: WindowPages | None = None,
     ) -> None:
         self.block_size = block_size
@@ -187,7 +180,7 @@ class HashCache(KVCacheManager):
 
     # Evicting
 
-    def evict(self, needed_by: int, reason: EvictionReason) -> None:
+    def evict(self, needed_by: int, reason: v.EvictionReason) -> None:
         """Evict the block at the front of the queue."""
         self._evict(1, needed_by, reason)
 
@@ -195,7 +188,7 @@ class HashCache(KVCacheManager):
         """Evict every block in the queue."""
         self._evict(len(self._queue), NO_REQUEST, "cleared")
 
-    def _evict(self, count: int, needed_by: int, reason: EvictionReason) -> None:
+    def _evict(self, count: int, needed_by: int, reason: v.EvictionReason) -> None:
         """Evict blocks from the front of the queue, and emit the events when all of them are free.
 
         The evicted blocks go to the bottom of the free stack, so they are allocated last, and each
@@ -208,7 +201,7 @@ class HashCache(KVCacheManager):
             self.pool.refs[block] = 0
         self.pool.free[:0] = reversed(blocks)
         for node, block in zip(nodes, blocks, strict=True):
-            self._emit(BlockEvicted(node.id, block, needed_by, reason))
+            self._emit(v.BlockEvicted(node.id, block, needed_by, reason))
 
     def _remove(self, block: int) -> HashNode:
         """Remove a block from the hash table, and its node if this was the last copy."""
@@ -257,7 +250,7 @@ class HashCache(KVCacheManager):
             nodes.append(node.id)
         self.pool.share(blocks)
         request.last_node = node.id
-        self._emit(BlocksStored(request.id, parent.id, nodes, blocks))
+        self._emit(v.BlocksStored(request.id, parent.id, nodes, blocks))
 
     def cache_computed(self, request: Request) -> None:
         """Make the blocks that accepted drafts have filled findable, too."""
@@ -287,13 +280,13 @@ class HashCache(KVCacheManager):
                 assert node.parent is not None
                 self.pool.refs[block] -= 1
                 request.last_node = node.parent.id
-                self._emit(BlockWithdrawn(request.id, node.id, block))
+                self._emit(v.BlockWithdrawn(request.id, node.id, block))
             depth = self.nodes[request.last_node].depth
             keep = next((i for i in range(depth) if request.block_table[i] in uncomputed), depth)
             if keep < depth:
                 self.free(request, keep)
                 request.num_computed_tokens = keep * self.block_size
-                self._emit(BlocksTrimmed(request.id, keep))
+                self._emit(v.BlocksTrimmed(request.id, keep))
 
     def _uncomputed_blocks(self, request: Request) -> list[int]:
         computed = request.num_scheduled_tokens // self.block_size

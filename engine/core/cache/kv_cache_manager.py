@@ -30,13 +30,7 @@ from engine.core.cache.prefix_cache import (
     PrefixMatch,
     WindowPages,
 )
-from engine.core.log.vocabulary import (
-    BlockCopied,
-    BlocksAllocated,
-    BlocksTrimmed,
-    Event,
-    EvictionReason,
-)
+from engine.core.log import vocabulary as v
 from engine.core.request import Request
 
 
@@ -59,7 +53,7 @@ class KVCacheManager(ABC):
         self,
         pool: BlockPool,
         tree: PrefixLookup,
-        emit: Callable[[Event], None],
+        emit: Callable[[v.Event], None],
         pages: WindowPages | None,
     ) -> None:
         self.pool = pool
@@ -86,7 +80,7 @@ class KVCacheManager(ABC):
         """Release all of an owner's blocks after the first `keep`. Safe to call twice."""
 
     @abstractmethod
-    def evict(self, needed_by: int, reason: EvictionReason) -> None:
+    def evict(self, needed_by: int, reason: v.EvictionReason) -> None:
         """Evict at least one block. The caller has checked that one can be evicted."""
 
     @abstractmethod
@@ -165,10 +159,7 @@ class KVCacheManager(ABC):
             self.pages.touch(owner.block_table)
 
     def allocate_slots(
-        self,
-        request: Request,
-        count: int,
-        drafts: int = 0,  # noqa: ARG002 (only the hash cache asks)
+        self, request: Request, count: int, drafts: int = 0
     ) -> list[tuple[int, int]] | None:
         """Make slots for the next `count` tokens writable: evict, copy on write, allocate.
 
@@ -189,7 +180,7 @@ class KVCacheManager(ABC):
                 block = request.block_table[-1] = self.pool.writable(source)
                 if self.pages is not None:
                     self.pages.assign([block])
-                self._emit(BlockCopied(request.id, len(request.block_table) - 1, source, block))
+                self._emit(v.BlockCopied(request.id, len(request.block_table) - 1, source, block))
                 copies.append((source, block))
                 need -= 1
             if need:
@@ -197,7 +188,7 @@ class KVCacheManager(ABC):
                 request.block_table += blocks
                 if self.pages is not None:
                     self.pages.assign(blocks)
-                self._emit(BlocksAllocated(request.id, blocks))
+                self._emit(v.BlocksAllocated(request.id, blocks))
         return copies
 
     def share_with(self, parent: Request, sample: Request) -> None:
@@ -211,4 +202,4 @@ class KVCacheManager(ABC):
         keep = -(-request.num_scheduled_tokens // self.block_size)
         if keep < len(request.block_table):
             self.free(request, keep)
-            self._emit(BlocksTrimmed(request.id, keep))
+            self._emit(v.BlocksTrimmed(request.id, keep))

@@ -26,7 +26,6 @@ class PrefixMatch(Protocol):
     @property
     def blocks(self) -> list[int]:
         """The blocks, in the order of their tokens."""
-        ...
 
 
 class Adopted(NamedTuple):
@@ -48,7 +47,6 @@ class PrefixLookup(Protocol):
 
     def match(self, tokens: Sequence[int], limit: int) -> PrefixMatch:
         """Return the longest cached prefix of `tokens`, at most `limit` blocks."""
-        ...
 
 
 class WindowPages(Protocol):
@@ -65,36 +63,27 @@ class WindowPages(Protocol):
     @property
     def blocks(self) -> list[int]:
         """The blocks that have a window page, in ascending order."""
-        ...
 
     def limited(self, lookup: PrefixLookup) -> PrefixLookup:
         """Return a lookup that finds only prefixes whose window pages are present."""
-        ...
 
     def has_page(self, block: int) -> bool:
         """Return whether a block is in use and has a window page."""
-        ...
 
     def make_room(self, count: int, needed_by: int = NO_REQUEST) -> None:
         """Evict idle pages until `count` pages are free."""
-        ...
 
     def assign(self, blocks: Iterable[int]) -> None:
         """Give each newly allocated block a page."""
-        ...
 
     def move(self, own: Iterable[int], cached: Iterable[int]) -> None:
         """Move the pages of a request's own blocks to equal cached blocks that have none."""
-        ...
 
     def touch(self, blocks: Sequence[int]) -> None:
         """Mark the pages in the window of an owner of these blocks as just used."""
-        ...
 
     def send(self) -> None:
         """Send changes to the runner."""
-        ...
 
     def take_unsent(self) -> list[tuple[int, int]]:
         """Return the changes that the runner does not know yet."""
-        ...

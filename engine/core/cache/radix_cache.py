@@ -12,14 +12,7 @@ from collections.abc import Mapping
 from engine.core.cache.kv_cache_manager import KVCacheManager
 from engine.core.cache.prefix_cache import NO_REQUEST, Adopted, BlockOwner
 from engine.core.cache.radix_tree import Match, RadixNode, RadixTree
-from engine.core.log.vocabulary import (
-    EvictionReason,
-    RadixEvicted,
-    RadixExtended,
-    RadixInserted,
-    RadixJoined,
-    RadixSplit,
-)
+from engine.core.log import vocabulary as v
 from engine.core.request import Request
 
 
@@ -71,7 +64,7 @@ class RadixCache(KVCacheManager):
 
     # Evicting
 
-    def evict(self, needed_by: int, reason: EvictionReason) -> None:
+    def evict(self, needed_by: int, reason: v.EvictionReason) -> None:
         """Evict the leaf that the eviction order chooses."""
         leaf = self.tree.next_victim()
         assert leaf is not None, "blocks were counted as evictable, but every leaf is locked"
@@ -82,10 +75,10 @@ class RadixCache(KVCacheManager):
         while (leaf := self.tree.next_victim()) is not None:
             self._evict(leaf, NO_REQUEST, "cleared")
 
-    def _evict(self, leaf: RadixNode, needed_by: int, reason: EvictionReason) -> None:
+    def _evict(self, leaf: RadixNode, needed_by: int, reason: v.EvictionReason) -> None:
         self.tree.evict(leaf)
         self.pool.release(leaf.blocks)
-        self._emit(RadixEvicted(leaf.id, needed_by, reason))
+        self._emit(v.RadixEvicted(leaf.id, needed_by, reason))
 
     # Caching
 
@@ -134,7 +127,7 @@ class RadixCache(KVCacheManager):
         self.pool.release(own_blocks)
         request.block_table[start:end] = match.blocks
         self._lock(request, node)
-        self._emit(RadixJoined(request.id, node.id, match.blocks))
+        self._emit(v.RadixJoined(request.id, node.id, match.blocks))
         return node
 
     def _insert(self, request: Request, parent: RadixNode, start: int, end: int) -> None:
@@ -154,7 +147,7 @@ class RadixCache(KVCacheManager):
             self.pool.share(blocks)
             self.tree.extend(parent, request.tokens[start * size : end * size], blocks)
             self._lock(request, parent)
-            self._emit(RadixExtended(request.id, parent.id, blocks))
+            self._emit(v.RadixExtended(request.id, parent.id, blocks))
         else:
             self._insert_node(request, parent, start, end)
 
@@ -164,7 +157,7 @@ class RadixCache(KVCacheManager):
         node = self.tree.insert(parent, request.tokens[start * size : end * size], blocks)
         node.writer = request.id, request.preemptions
         self._lock(request, node)
-        self._emit(RadixInserted(request.id, node.id, parent.id, blocks))
+        self._emit(v.RadixInserted(request.id, node.id, parent.id, blocks))
         return node
 
     def _split_at_end(self, match: Match) -> RadixNode:
@@ -176,7 +169,7 @@ class RadixCache(KVCacheManager):
             return match.node
         upper = self.tree.split(match.node, match.depth)
         self.tree.touch(self.tree.nodes[match.node.id])  # a subclass may replace the node
-        self._emit(RadixSplit(match.node.id, match.depth, upper.id))
+        self._emit(v.RadixSplit(match.node.id, match.depth, upper.id))
         return upper
 
     def _lock(self, owner: BlockOwner, node: RadixNode) -> None:

@@ -94,9 +94,9 @@ def make_batch(rows: Sequence[Row], block_size: int, device: torch.device = CPU)
     positions_of_logits: list[LogitPosition] = []
     for row, first in zip(rows, first_tokens, strict=True):
         last = first + row.count - 1 - len(row.drafts)
-        own = logit_positions(row)
-        sampled += [last + len(position.drafts) for position in own]
-        positions_of_logits += own
+        for position in logit_positions(row):
+            sampled.append(last + len(position.drafts))
+            positions_of_logits.append(position)
         if row.request.params.prompt_logprobs is not None:
             scored += range(first, first + row.scored)
 

@@ -61,21 +61,17 @@ class Model(Protocol):
     @property
     def config(self) -> ModelConfig:
         """Its sizes."""
-        ...
 
     def prepare(self, positions: int) -> None:
         """Precompute what depends on positions. Called before `forward`."""
-        ...
 
     def check_kv(self, num_blocks: int, block_size: int, num_window_pages: int | None) -> None:
         """Raise ConfigError if KV memory of this size does not fit beside what is loaded."""
-        ...
 
     def forward(
         self, token_ids: Tensor, positions: Tensor, attend: Attend, logits_indices: Tensor
     ) -> Tensor:
         """Return the logits after each token of `logits_indices`: float32 [logits, vocab]."""
-        ...
 
 
 def kv_bytes(

@@ -36,17 +36,16 @@ class PagedAttention:
         self._kv_cache = kv_cache
         # Layers with the same window share their slots and groups.
         self._windows = config.windows
-        kinds = {window: layer for layer, window in enumerate(config.windows)}
-        self._slots = {
-            window: kv_cache.slots_in(layer, batch.slot_mapping)
-            if kv_cache.has_window_pages
-            else batch.slot_mapping
-            for window, layer in kinds.items()
-        }
-        self._groups = {
-            window: [_GroupAttention(config, kv_cache, group, layer) for group in batch.groups]
-            for window, layer in kinds.items()
-        }
+        self._slots: dict[int | None, Tensor] = {}
+        self._groups: dict[int | None, list[_GroupAttention]] = {}
+        for layer, window in enumerate(config.windows):
+            if window not in self._slots:
+                self._slots[window] = batch.slot_mapping
+                if kv_cache.has_window_pages:
+                    self._slots[window] = kv_cache.slots_in(layer, batch.slot_mapping)
+                self._groups[window] = [
+                    _GroupAttention(config, kv_cache, group, layer) for group in batch.groups
+                ]
 
     def __call__(self, layer: int, queries: Tensor, keys_values: Tensor) -> Tensor:
         """Write the new keys and values, then attend from each token to its context.

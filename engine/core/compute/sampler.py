@@ -19,7 +19,8 @@ Differs from vLLM (`vllm/v1/sample/sampler.py`):
 - Reported log-probabilities include the logit bias. vLLM's default (`raw_logprobs`) leaves it out.
 """
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -37,7 +38,17 @@ from engine.core.compute.logits_processors import (
 from engine.core.compute.randomness import uniforms
 from engine.core.compute.truncation import TokenProbs, truncated_probs
 from engine.core.request import TokenScore
-from engine.core.runner import LogitPosition, Row, SamplerOutput, TokenMask
+from engine.core.runner import LogitPosition, Row, SamplerOutput
+
+_Processor = Callable[[Tensor, list[LogitPosition], list[int]], None]
+# The bans come last, so that no penalty changes the logits of forbidden tokens.
+_PENALTIES_AND_BANS: tuple[_Processor, ...] = (
+    apply_repetition_penalty,
+    apply_frequency_and_presence_penalties,
+    apply_min_tokens,
+    apply_bad_words,
+    apply_allowed_token_ids,
+)
 
 
 def sample(
@@ -51,12 +62,18 @@ def sample(
     requests that are not greedy. Raises FloatingPointError if the logits are not finite.
     """
     logprobs = process_logits(logits, positions)
-    masks: dict[int, TokenMask] = {}
-    if any(position.request.constraint is not None for position in positions):
-        masks = apply_masks(logits, positions, logprobs)
+    drawn, reported, counts, is_masked = list[int](), list[int](), list[int](), False
+    for i, position in enumerate(positions):
+        params = position.params
+        if params.temperature > 0:
+            drawn.append(i)
+        if params.logprobs is not None:
+            reported.append(i)
+            counts.append(params.logprobs)
+        is_masked |= position.request.constraint is not None
+    masks = apply_masks(logits, positions, logprobs) if is_masked else {}
     # Use numpy's argmax, because torch's takes ten times as long; both return the first maximum.
     ids = torch.from_numpy(logits.numpy().argmax(axis=-1))
-    drawn = [i for i, position in enumerate(positions) if position.params.temperature > 0]
     if drawn:
         rows = drawn if len(drawn) < len(positions) else slice(None)
         chosen = [positions[i] for i in drawn]
@@ -68,9 +85,7 @@ def sample(
         probs = _probs(logits[rows], chosen, logits_to_probs)
         ids[rows] = draw(probs, torch.tensor(numbers, dtype=torch.float64))
     top: dict[int, list[tuple[int, float]]] = {}
-    reported = [i for i, position in enumerate(positions) if position.params.logprobs is not None]
     if reported:
-        counts = [positions[i].params.logprobs or 0 for i in reported]
         top = dict(zip(reported, top_logprobs(logprobs[reported], counts), strict=True))
     own = logprobs.gather(1, ids[:, None])[:, 0].tolist()
     return SamplerOutput(ids.tolist(), own, top, masks)
@@ -110,25 +125,27 @@ def draw(probs: Tensor, numbers: Tensor) -> Tensor:
 
 def process_logits(logits: Tensor, positions: list[LogitPosition]) -> Tensor:
     """Apply bias, penalties and bans to `logits` in place; return the logprobs to report."""
-    params = [position.params for position in positions]
-    if rows := [i for i, p in enumerate(params) if p.logit_bias]:
-        apply_logit_bias(logits, positions, rows)
+    used: defaultdict[_Processor, list[int]] = defaultdict(list)  # what is used -> by which rows
+    for i, position in enumerate(positions):
+        params = position.params
+        if params.logit_bias:
+            used[apply_logit_bias].append(i)
+        if params.repetition_penalty != 1:
+            used[apply_repetition_penalty].append(i)
+        if params.frequency_penalty or params.presence_penalty:
+            used[apply_frequency_and_presence_penalties].append(i)
+        if params.min_tokens and params.min_tokens > position.output_length:
+            used[apply_min_tokens].append(i)
+        if params.bad_words:
+            used[apply_bad_words].append(i)
+        if params.allowed_token_ids:
+            used[apply_allowed_token_ids].append(i)
+    if apply_logit_bias in used:
+        apply_logit_bias(logits, positions, used[apply_logit_bias])
     logprobs = compute_logprobs(logits)
-    if rows := [i for i, p in enumerate(params) if p.repetition_penalty != 1]:
-        apply_repetition_penalty(logits, positions, rows)
-    if rows := [i for i, p in enumerate(params) if p.frequency_penalty or p.presence_penalty]:
-        apply_frequency_and_presence_penalties(logits, positions, rows)
-    if rows := [
-        i
-        for i, p in enumerate(params)
-        if p.min_tokens and p.min_tokens > positions[i].output_length
-    ]:
-        # The masks come last, so that no penalty changes the logits of forbidden tokens.
-        apply_min_tokens(logits, positions, rows)
-    if rows := [i for i, p in enumerate(params) if p.bad_words]:
-        apply_bad_words(logits, positions, rows)
-    if rows := [i for i, p in enumerate(params) if p.allowed_token_ids]:
-        apply_allowed_token_ids(logits, positions, rows)
+    for apply in _PENALTIES_AND_BANS:
+        if apply in used:
+            apply(logits, positions, used[apply])
     return logprobs
 
 

@@ -13,18 +13,11 @@ from typing import Any, Self, TypeVar, overload
 
 import msgspec
 
+from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
-from engine.core.log.vocabulary import (
-    KEYFRAME_SCHEMA_VERSION,
-    SCHEMA_VERSION,
-    AnyEvent,
-    Event,
-    Keyframe,
-    RunStarted,
-)
 
 _encoder = msgspec.json.Encoder()
-_decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(AnyEvent)
+_decoder: msgspec.json.Decoder[v.Event] = msgspec.json.Decoder(v.AnyEvent)
 
 
 class LogError(ValueError):
@@ -34,7 +27,7 @@ class LogError(ValueError):
 # What msgspec raises for a line that is not an event. DecodeError includes ValidationError.
 NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _NO_BEGINNING = "a log must begin with run_started or keyframe; its beginning is missing"
-Kind = TypeVar("Kind", bound=Event)
+Kind = TypeVar("Kind", bound=v.Event)
 Line = TypeVar("Line")
 
 
@@ -92,11 +85,11 @@ class EventLog(JsonLines):
         if window is not None and window < 2:
             raise ValueError(f"window must be at least 2 or None, got {window}")
         self._window = window
-        self._events: list[Event] = []
+        self._events: list[v.Event] = []
         self._first = 0  # seq of _events[0]
         self._folded: State | None = None  # the state after the dropped events
 
-    def append(self, event: Event) -> None:
+    def append(self, event: v.Event) -> None:
         """Add an event. When the window is full, its older half becomes a keyframe.
 
         That raises LogError if an event does not fit what came before it.
@@ -113,18 +106,18 @@ class EventLog(JsonLines):
     def __len__(self) -> int:
         return len(self._events)
 
-    def __iter__(self) -> Iterator[Event]:
+    def __iter__(self) -> Iterator[v.Event]:
         return iter(self._events)
 
     @overload
-    def __getitem__(self, index: int) -> Event: ...
+    def __getitem__(self, index: int) -> v.Event: ...
     @overload
-    def __getitem__(self, index: slice) -> list[Event]: ...
-    def __getitem__(self, index: int | slice) -> Event | list[Event]:
+    def __getitem__(self, index: slice) -> list[v.Event]: ...
+    def __getitem__(self, index: int | slice) -> v.Event | list[v.Event]:
         """Return events by their index in the window."""
         return self._events[index]
 
-    def since(self, seq: int) -> list[Event]:
+    def since(self, seq: int) -> list[v.Event]:
         """Return events with number `seq` and later, as far as the window still has them."""
         return self._events[max(0, seq - self._first) :]
 
@@ -149,12 +142,12 @@ class EventLog(JsonLines):
         return cls.from_events(cls._decoded(data, LogDecoder().decode, "an event"))
 
     @classmethod
-    def from_events(cls, events: list[Event], window: int | None = None) -> Self:
+    def from_events(cls, events: list[v.Event], window: int | None = None) -> Self:
         """Return a log of these events. Raises LogError unless they begin a run or a window."""
         log, first = cls(window), events[0]
-        if isinstance(first, Keyframe):
+        if isinstance(first, v.Keyframe):
             log._first = first.seq
-        elif not isinstance(first, RunStarted):
+        elif not isinstance(first, v.RunStarted):
             raise LogError(f"line 1: {_NO_BEGINNING}")
         log._events = events
         return log
@@ -165,7 +158,7 @@ class EventLog(JsonLines):
     def _fold_oldest(self, count: int) -> None:
         state = self._folded or State()
         for event in self._events[:count]:
-            if not isinstance(event, Keyframe) or self._folded is None:
+            if not isinstance(event, v.Keyframe) or self._folded is None:
                 apply(state, event)
         self._folded = state
         self._events[:count] = [state.keyframe()]
@@ -179,7 +172,7 @@ def without_measured(event: Any) -> Any:
     return msgspec.structs.replace(event, t={}) if hasattr(event, "t") else event
 
 
-def apply(state: State, event: Event) -> None:
+def apply(state: State, event: v.Event) -> None:
     """Apply an event that may come from a damaged log. Raises LogError if it does not fit."""
     try:
         state.apply(event)
@@ -194,15 +187,15 @@ class LogDecoder:
     def __init__(self) -> None:
         self._is_first = True
 
-    def decode(self, line: bytes) -> Event:
+    def decode(self, line: bytes) -> v.Event:
         """Return the event of a line. Raises LogError, without the line's number."""
         if self._is_first:
-            _check_schema(line)
+            _check_first(line)
         try:
             event = _decoder.decode(line)
         except NOT_JSON as error:
             raise LogError(str(error)) from error
-        if self._is_first and not isinstance(event, RunStarted | Keyframe):
+        if self._is_first and not isinstance(event, v.RunStarted | v.Keyframe):
             raise LogError(_NO_BEGINNING)
         self._is_first = False
         return event
@@ -211,21 +204,26 @@ class LogDecoder:
 class _Start(msgspec.Struct):
     """The part of a log's first line, run_started or keyframe, that gives the schema."""
 
-    schema: int = SCHEMA_VERSION
+    schema: int = v.SCHEMA_VERSION
     state: "_Start | None" = None
 
 
-def _check_schema(line: bytes) -> None:
+def check_schema(what: str, schema: int, readable: int) -> None:
+    """Raise LogError for a log or keyframe with another schema version than the readable one."""
+    if schema != readable:
+        raise LogError(
+            f"the {what} has schema version {schema}, this version of Underglass reads {readable}: "
+            "open it with the version that wrote it"
+        )
+
+
+def _check_first(line: bytes) -> None:
     """Raise LogError if a log that begins with this line has another schema."""
     try:
         start = msgspec.json.decode(line, type=_Start)
     except NOT_JSON as error:
         raise LogError(str(error)) from error
-    schema, reads = start.schema, SCHEMA_VERSION
     if start.state:
-        schema, reads = start.state.schema, KEYFRAME_SCHEMA_VERSION
-    if schema != reads:
-        raise LogError(
-            f"the log has schema version {schema}, this version of Underglass reads {reads}: "
-            "open it with the version that wrote it"
-        )
+        check_schema("log", start.state.schema, v.KEYFRAME_SCHEMA_VERSION)
+    else:
+        check_schema("log", start.schema, v.SCHEMA_VERSION)

@@ -14,19 +14,8 @@ import msgspec
 
 from engine.core.cache.prefix_cache import Adopted, WindowPages
 from engine.core.config import EngineConfig
+from engine.core.log import vocabulary as v
 from engine.core.log.expert_loads import packed
-from engine.core.log.vocabulary import (
-    SCHEMA_VERSION,
-    EnginePaused,
-    EngineResumed,
-    Event,
-    PrefixAdopted,
-    RequestArrived,
-    RunStarted,
-    StepFinished,
-    StepStarted,
-    TokenRow,
-)
 from engine.core.output.processor import TokenOutput
 from engine.core.request import Request
 from engine.core.tokenizer import Tokenizer
@@ -42,7 +31,6 @@ class Clock(Protocol):
 
     def now(self) -> int:
         """Return the number of whole microseconds since the clock was created."""
-        ...
 
 
 @runtime_checkable
@@ -56,11 +44,9 @@ class VirtualTime(Clock, Protocol):
 
     def advance(self, microseconds: int) -> None:
         """Move the time forward."""
-        ...
 
-    def overlapped(self, work: Callable[[], object]) -> int:
-        """Return the time at which work would end, without moving the clock."""
-        ...
+    def overlapped(self, work: Callable[[], object]) -> None:
+        """Do work without moving the clock."""
 
 
 class WallClock:
@@ -79,7 +65,7 @@ class WallClock:
 class Recorder:
     """Reads the clock for the log."""
 
-    def __init__(self, clock: Clock, emit: Callable[[Event], None]) -> None:
+    def __init__(self, clock: Clock, emit: Callable[[v.Event], None]) -> None:
         self._clock = clock
         self._virtual = clock if isinstance(clock, VirtualTime) else None  # read once: it is slow
         self._emit = emit
@@ -100,8 +86,8 @@ class Recorder:
             settings |= {"window": pages.window, "num_window_pages": pages.num_pages}
         self._decode = tokenizer.decode
         self._emit(
-            RunStarted(
-                schema=SCHEMA_VERSION,
+            v.RunStarted(
+                schema=v.SCHEMA_VERSION,
                 settings=settings,
                 classes=dict(classes),
                 model=model,
@@ -118,7 +104,7 @@ class Recorder:
         """
         params = request.params
         self._emit(
-            RequestArrived(
+            v.RequestArrived(
                 request=request.id,
                 prompt=list(request.tokens),
                 texts=list(request.texts),
@@ -134,7 +120,7 @@ class Recorder:
     def step_started(self, step: int) -> None:
         """Emit the start of a step, before it is scheduled."""
         self._times[step] = {"start": self._clock.now()}
-        self._emit(StepStarted(step))
+        self._emit(v.StepStarted(step))
 
     def step_scheduled(self, step: int) -> None:
         """Record the time at which scheduling ended. On a virtual clock, it takes `cpu_us`."""
@@ -144,11 +130,11 @@ class Recorder:
 
     def engine_paused(self) -> None:
         """Emit that from now on steps run only on demand."""
-        self._emit(EnginePaused({"at": self._clock.now()}))
+        self._emit(v.EnginePaused({"at": self._clock.now()}))
 
     def engine_resumed(self) -> None:
         """Emit that steps run by themselves again."""
-        self._emit(EngineResumed({"at": self._clock.now()}))
+        self._emit(v.EngineResumed({"at": self._clock.now()}))
 
     def pass_ended(self, step: int, launched: int, ready: int) -> None:
         """Record when a forward pass that overlapped with scheduling began and ended."""
@@ -178,7 +164,7 @@ class Recorder:
         """
         parent, nodes, blocks = adopted
         t = {"at": (now := self._clock.now()), "us": now - began}
-        event = PrefixAdopted(
+        event = v.PrefixAdopted(
             parent, nodes, list(blocks), tokens, texts, source, num_window_pages, t
         )
         self._emit(event)
@@ -203,7 +189,7 @@ class Recorder:
             request, allowed = out.request, list[int]()
             if request.constraint is not None:
                 allowed, masked = [mask.allowed for mask in out.masks], True
-            row = TokenRow(request.id, out.ids, out.pieces, out.accepted, out.forced, allowed)
+            row = v.TokenRow(request.id, out.ids, out.pieces, out.accepted, out.forced, allowed)
             rows.append(row)
             logprobs.append([round(value, 4) for value in out.logprobs])
             top = top or bool(request.params.logprobs)
@@ -215,8 +201,8 @@ class Recorder:
         if drafts:
             rejected = [drafts.get(out.request.id, [])[out.accepted :] for out in outputs]
             measured["rejected"] = [[self._decode([one]) for one in row] for row in rejected]
-        loads = [packed(layer) for layer in expert_loads]
-        self._emit(StepFinished(rows, step, list(wasted), loads, draft_error, measured))
+        loads = list(map(packed, expert_loads))
+        self._emit(v.StepFinished(rows, step, list(wasted), loads, draft_error, measured))
 
     def _masks(self, outputs: Sequence[TokenOutput]) -> dict[str, Any]:
         masks = [out.masks if out.request.constraint is not None else [] for out in outputs]

@@ -16,58 +16,30 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import structs
 
+from engine.core.log import vocabulary as v
 from engine.core.log.expert_loads import packed, unpacked
 from engine.core.log.lanes import Lanes
-from engine.core.log.vocabulary import (
-    KEYFRAME_SCHEMA_VERSION,
-    BlockEvicted,
-    HoldCore,
-    HoldState,
-    Keyframe,
-    KeyframeState,
-    NodeCore,
-    NodeRecord,
-    RadixEvicted,
-    RequestCore,
-    RequestState,
-    ScheduledRow,
-    StateCore,
-    StepReported,
-)
 
 ROOT = 0
 _CHUNK = 64
 _Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
 
-class NodeState(NodeRecord):
+class NodeState(v.NodeRecord):
     """A node of the folded tree, with the nodes below it."""
 
     children: set[int] = msgspec.field(default_factory=set)
 
 
 class EngineState:
-    """The fields are named as in the keyframe and in `core()`.
+    """The fields are those of `StateCore` and `KeyframeState`, which explain them. Further ones:
 
     seq       number of the last applied event, -1 before the first
-    tick      logical time: the number of lock moves so far
-    paused    whether steps run only on demand
-    settings  the EngineConfig's fields plus `num_blocks`
-    classes   the parts that run, as in `run_started`
-    source    where a foreign log comes from, as in `run_started`; not part of the engine's state
-    waiting   request ids in queue order
-    running   request ids in order of admission
     plans     by step: the rows of the steps that are scheduled and have not finished. With asynchronous
               scheduling there may be two
-    free      free blocks; the last is allocated first
-    queue     with the hash cache: cached blocks that nothing uses; the first is evicted first
-    refs      by block: the number of block tables that name it, plus 1 while it is cached
     node_of   with the hash cache: the node of each cached block
-    window_pages  with sliding layers: the blocks that have a window page
-    reported  the latest counts of a foreign log that has only counts
-    expert_loads  by layer and expert: how many tokens it has computed so far; not part of the engine's
-              state
-    lanes     the rows in which viewers draw the requests; not part of the engine's state
+
+    The engine itself has neither `source`, `expert_loads` nor `lanes`.
     """
 
     def __init__(self) -> None:
@@ -80,21 +52,21 @@ class EngineState:
         self.source: dict[str, Any] = {}
         self.waiting: OrderedDict[int, None] = OrderedDict()
         self.running: list[int] = []
-        self.plans: dict[int, list[ScheduledRow]] = {}
+        self.plans: dict[int, list[v.ScheduledRow]] = {}
         self.free: OrderedDict[int, None] = OrderedDict()
         self.queue: OrderedDict[int, None] = OrderedDict()
         self.refs: list[int] = []
-        self.requests: dict[int, RequestState] = {}
+        self.requests: dict[int, v.RequestState] = {}
         self.nodes: dict[int, NodeState] = {}
         self.node_of: dict[int, int] = {}
         self.window_pages: set[int] = set()
-        self.holds: dict[int, HoldState] = {}
-        self.reported: StepReported | None = None
+        self.holds: dict[int, v.HoldState] = {}
+        self.reported: v.StepReported | None = None
         self.expert_loads: list[list[int]] = []
         self.lanes = Lanes()
 
     @property
-    def plan(self) -> list[ScheduledRow]:
+    def plan(self) -> list[v.ScheduledRow]:
         """The rows of the current step; empty before it is scheduled and after it finished."""
         return self.plans.get(self.step, [])
 
@@ -155,9 +127,9 @@ class EngineState:
                 longest = end
         return blocks[:longest]
 
-    def evicted_blocks(self, event: RadixEvicted | BlockEvicted) -> list[int]:
+    def evicted_blocks(self, event: v.RadixEvicted | v.BlockEvicted) -> list[int]:
         """Return the blocks that the next event, an eviction, will free."""
-        return [event.block] if isinstance(event, BlockEvicted) else self.nodes[event.node].blocks
+        return [event.block] if isinstance(event, v.BlockEvicted) else self.nodes[event.node].blocks
 
     @property
     def is_hashed(self) -> bool:
@@ -176,7 +148,7 @@ class EngineState:
             return len(self.queue)
         return sum(len(node.blocks) for node in self.nodes.values() if not node.lock_ref)
 
-    def free_before_drafts(self, rows: list[ScheduledRow]) -> int:
+    def free_before_drafts(self, rows: list[v.ScheduledRow]) -> int:
         """Count the free blocks when the head of the queue was examined, before drafts took any."""
         free = len(self.free)
         for row in rows:
@@ -214,31 +186,31 @@ class EngineState:
     def core(self) -> dict[str, Any]:
         """Return the state as plain values, without what viewers show: `StateCore`."""
         core: dict[str, Any] = msgspec.to_builtins(
-            StateCore(
+            v.StateCore(
                 **self._engine(),
-                requests=_copies(self.requests, RequestCore),
-                nodes=_copies(self.nodes, NodeCore),
-                holds=_copies(self.holds, HoldCore),
+                requests=_copies(self.requests, v.RequestCore),
+                nodes=_copies(self.nodes, v.NodeCore),
+                holds=_copies(self.holds, v.HoldCore),
             )
         )
         return core
 
-    def keyframe(self) -> Keyframe:
+    def keyframe(self) -> v.Keyframe:
         """Return the whole state as an event: the start of a window or of a live join."""
-        state = KeyframeState(
+        state = v.KeyframeState(
             **self._engine(),
-            requests=_copies(self.requests, RequestState),
-            nodes=_copies(self.nodes, NodeRecord),
-            holds=_copies(self.holds, HoldState),
+            requests=_copies(self.requests, v.RequestState),
+            nodes=_copies(self.nodes, v.NodeRecord),
+            holds=_copies(self.holds, v.HoldState),
             settings=dict(self.settings),
             classes=dict(self.classes),
             source=dict(self.source),
             reported=self.reported,
             expert_loads=[packed(layer) for layer in self.expert_loads],
             lanes=self.lanes.plain(),
-            schema=KEYFRAME_SCHEMA_VERSION,
+            schema=v.KEYFRAME_SCHEMA_VERSION,
         )
-        return Keyframe(self.seq, state)
+        return v.Keyframe(self.seq, state)
 
     def _engine(self) -> dict[str, Any]:
         """Return the fields of `StateCore` that are not about requests, nodes and holds."""
@@ -258,7 +230,7 @@ class EngineState:
             "window_pages": sorted(self.window_pages) if self.has_windows else None,
         }
 
-    def restore(self, event: Keyframe) -> None:
+    def restore(self, event: v.Keyframe) -> None:
         """Replace the state with a keyframe's."""
         state = event.state
         self.seq, self.step, self.tick = event.seq, state.step, state.tick
@@ -272,9 +244,9 @@ class EngineState:
         self.free = OrderedDict.fromkeys(state.free)
         self.queue = OrderedDict.fromkeys(state.queue)
         self.window_pages = set(state.window_pages or ())
-        self.requests = {one.id: _copy(one, RequestState) for one in state.requests}
+        self.requests = {one.id: _copy(one, v.RequestState) for one in state.requests}
         self.nodes = {one.id: _copy(one, NodeState) for one in state.nodes}
-        self.holds = {one.id: _copy(one, HoldState) for one in state.holds}
+        self.holds = {one.id: _copy(one, v.HoldState) for one in state.holds}
         self.expert_loads = [unpacked(layer) for layer in state.expert_loads]
         self.lanes = Lanes(state.lanes)
         for request in (*self.running, *self.waiting):

@@ -21,11 +21,9 @@ class IncrementalDetokenizer(Protocol):
 
     def push(self, token_id: int) -> str:
         """Add a token and return the text that it completes, "" while a character is incomplete."""
-        ...
 
     def flush(self) -> str:
         """Return the remaining text at the end: U+FFFD for an incomplete character, else ""."""
-        ...
 
 
 class ByteDetokenizer:

@@ -45,7 +45,6 @@ class Tool(Protocol):
 
     def feed(self, token: int) -> list[int]:
         """Read a sampled token and return the tokens to force after it, usually none."""
-        ...
 
 
 @dataclass(slots=True)

@@ -41,7 +41,7 @@ class Fair(Policy):
         self.service: dict[str, int] = {}
         self._last_served = ""
 
-    def key(self, request: Request, tree: PrefixLookup) -> tuple[float, ...]:  # noqa: ARG002
+    def key(self, request: Request, tree: PrefixLookup) -> tuple[float, ...]:
         """Return (service of the request's label)."""
         return (self.service.get(request.label, 0),)
 
@@ -49,7 +49,7 @@ class Fair(Policy):
         """Return the label."""
         return request.label
 
-    def victim(self, running: Sequence[Request], needed_by: Request) -> Request:  # noqa: ARG002
+    def victim(self, running: Sequence[Request], needed_by: Request) -> Request:
         """Return the most recently admitted request of the label with the most service."""
         return max(reversed(running), key=lambda request: self.service.get(request.label, 0))
 

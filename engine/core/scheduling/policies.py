@@ -21,11 +21,11 @@ class Priority(Policy):
 
     name = "priority"
 
-    def key(self, request: Request, tree: PrefixLookup) -> tuple[float, ...]:  # noqa: ARG002
+    def key(self, request: Request, tree: PrefixLookup) -> tuple[float, ...]:
         """Return (priority, arrival)."""
         return (request.priority, request.id)
 
-    def victim(self, running: Sequence[Request], needed_by: Request) -> Request:  # noqa: ARG002
+    def victim(self, running: Sequence[Request], needed_by: Request) -> Request:
         """Return the request with the largest priority value; ties go to the latest arrival."""
         return max(running, key=lambda request: (request.priority, request.id))
 
@@ -38,7 +38,7 @@ class ShortestJobFirst(Policy):
 
     name = "sjf"
 
-    def key(self, request: Request, tree: PrefixLookup) -> tuple[float, ...]:  # noqa: ARG002
+    def key(self, request: Request, tree: PrefixLookup) -> tuple[float, ...]:
         """Return (prompt tokens + max_tokens)."""
         return (request.prompt_length + request.params.max_tokens,)
 

@@ -48,7 +48,7 @@ class Policy:
 
     # Decisions
 
-    def key(self, request: Request, tree: PrefixLookup) -> tuple[float, ...]:  # noqa: ARG002
+    def key(self, request: Request, tree: PrefixLookup) -> tuple[float, ...]:
         """Return the sort key of a waiting request: the smallest goes first.
 
         Ties keep the queue's order. You may call `tree.match` freely. Unless `keys_change` is set,
@@ -66,9 +66,7 @@ class Policy:
         return request.id
 
     def admit(
-        self,
-        waiting: Iterator[Request],  # noqa: ARG002
-        limits: AdmissionLimits,  # noqa: ARG002
+        self, waiting: Iterator[Request], limits: AdmissionLimits
     ) -> Collection[Request] | None:
         """Return the requests of `waiting` (in the policy's order) that may join now; None is all.
 
@@ -78,14 +76,14 @@ class Policy:
         """
         return None
 
-    def victim(self, running: Sequence[Request], needed_by: Request) -> Request:  # noqa: ARG002
+    def victim(self, running: Sequence[Request], needed_by: Request) -> Request:
         """Return the request to preempt so that `needed_by` gets blocks; it may be `needed_by`.
 
         `running` is in order of admission and never empty.
         """
         return running[-1]
 
-    def defer(self, request: Request, tree: PrefixLookup, computing: Sequence[Request]) -> bool:  # noqa: ARG002
+    def defer(self, request: Request, tree: PrefixLookup, computing: Sequence[Request]) -> bool:
         """Return whether a request that could be admitted should wait for another step.
 
         The requests behind it are considered next. `computing` lists the requests that are planned

@@ -26,15 +26,7 @@ from dataclasses import dataclass, field
 from engine.core.cache.kv_cache_manager import KVCacheManager
 from engine.core.cache.prefix_cache import PrefixMatch
 from engine.core.config import EngineConfig
-from engine.core.log.vocabulary import (
-    Admitted,
-    Blocked,
-    Event,
-    Preempted,
-    ScheduledRow,
-    StepScheduled,
-    WaitingReason,
-)
+from engine.core.log import vocabulary as v
 from engine.core.part_errors import RECOVERABLE, PartError
 from engine.core.request import Request
 from engine.core.runner import Row
@@ -43,7 +35,7 @@ from engine.core.scheduling.policy import AdmissionLimits, Policy, hook
 from engine.core.scheduling.waiting_queue import WaitingQueue
 from engine.core.speculation.drafter import Speculation
 
-_Obstacle = tuple[WaitingReason, int, int]  # reason, need, have
+_Obstacle = tuple[v.WaitingReason, int, int]  # reason, need, have
 
 
 @dataclass(slots=True, eq=False)
@@ -86,7 +78,7 @@ class Scheduler:
         config: EngineConfig,
         policy: Policy,
         cache: KVCacheManager,
-        emit: Callable[[Event], None],
+        emit: Callable[[v.Event], None],
         speculation: Speculation | None,
     ) -> None:
         self.config = config
@@ -128,9 +120,9 @@ class Scheduler:
             request.num_in_flight_tokens += row.count
             if row.samples:
                 request.num_output_placeholders += 1
-            rows.append(ScheduledRow(request.id, row.start, row.count, row.drafts))
+            rows.append(v.ScheduledRow(request.id, row.start, row.count, row.drafts))
         self.plans.append(plan)
-        self._emit(StepScheduled(rows, plan.skipped, blocked))
+        self._emit(v.StepScheduled(rows, plan.skipped, blocked))
         return plan
 
     @property
@@ -205,7 +197,7 @@ class Scheduler:
         self.running.remove(victim)
         self.cache.free(victim)
         victim.preemptions += 1
-        self._emit(Preempted(victim.id, needed_by.id, refunded))
+        self._emit(v.Preempted(victim.id, needed_by.id, refunded))
 
     def _add_row(
         self, plan: Plan, request: Request, count: int, copies: Sequence[tuple[int, int]]
@@ -233,7 +225,7 @@ class Scheduler:
 
     # Waiting requests
 
-    def _admit_waiting(self, plan: Plan, *, after_preemption: bool) -> Blocked | None:
+    def _admit_waiting(self, plan: Plan, *, after_preemption: bool) -> v.Blocked | None:
         """Admit requests in the policy's order, up to the first one that does not fit.
 
         That request blocks those behind it; otherwise a large request could wait forever while
@@ -275,7 +267,7 @@ class Scheduler:
                 if obstacle is not None:
                     reason, need, have = obstacle
                     behind = len(self.waiting) - deferred - 1
-                    return Blocked(request.id, reason, behind, need, have)
+                    return v.Blocked(request.id, reason, behind, need, have)
                 self._admit(plan, request, match)
         return None
 
@@ -324,7 +316,9 @@ class Scheduler:
         self.cache.attach(request, match)  # this comes first because it may emit a split
         self.waiting.remove(request)
         self.running.append(request)
-        self._emit(Admitted(request.id, request.last_node, list(request.block_table), resumed, key))
+        self._emit(
+            v.Admitted(request.id, request.last_node, list(request.block_table), resumed, key)
+        )
         if not resumed and self.on_served is not None:
             self.on_served(request, request.num_uncomputed_tokens, 0)
         count = min(request.num_uncomputed_tokens, plan.budget)

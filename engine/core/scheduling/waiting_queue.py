@@ -53,7 +53,8 @@ class WaitingQueue:
         return len(self._waiting)
 
     def __iter__(self) -> Iterator[Request]:
-        return (request for request, _, _ in self._waiting.values())
+        for request, _, _ in self._waiting.values():
+            yield request
 
     def has_group(self, group: Hashable) -> bool:
         """Return whether a request of this group is waiting."""

@@ -34,7 +34,6 @@ class Drafter(Protocol):
         A wrong guess costs computation but changes no token. A long list is cut to what the budget
         and memory allow. `request` must not be changed.
         """
-        ...
 
 
 @runtime_checkable
@@ -47,27 +46,21 @@ class FollowingDrafter(Drafter, Protocol):
     @property
     def is_off(self) -> bool:
         """Whether drafting is switched off."""
-        ...
 
     def reserve(self, config: EngineConfig, vocab_size: int) -> None:
         """Allocate KV memory."""
-        ...
 
     def describe(self) -> dict[str, Any]:
         """Return a summary for the log's first event."""
-        ...
 
     def paired(self, target: PageStore) -> PageStore:
         """Return the pages of the target and of this drafter together."""
-        ...
 
     def copy(self, source: int, destination: int) -> None:
         """Copy a block, as the target does."""
-        ...
 
     def follow(self, rows: Sequence[Row], sampled: Sequence[Sequence[Sampled]]) -> str:
         """Compute the rows of a step and the next drafts. Return an error, or ""."""
-        ...
 
 
 class Speculation:

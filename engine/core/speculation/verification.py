@@ -42,7 +42,6 @@ class Verifier(Protocol):
         numbers  uniform in [0, 1), one for each draft
         pick     draws a token with the given weights, one for each token of the vocabulary
         """
-        ...
 
 
 def count_accepted(drafts: Sequence[int], sampled: Sequence[int]) -> int:

@@ -31,31 +31,24 @@ class Matcher(Protocol):
 
     def deep_copy(self) -> "Matcher":
         """Return a copy with a state of its own."""
-        ...
 
     def try_consume_tokens(self, tokens: list[int]) -> int:
         """Read tokens up to the first one that is not allowed; return how many were read."""
-        ...
 
     def validate_tokens(self, tokens: list[int]) -> int:
         """Return how many tokens could be read now."""
-        ...
 
     def rollback(self, num_tokens: int) -> bool:
         """Undo the last tokens; return False if that is impossible, because of an error."""
-        ...
 
     def compute_bitmask(self) -> bytes:
         """Return the mask: bit `i % 8` of byte `i // 8` is 1 if token i is allowed."""
-        ...
 
     def compute_ff_tokens(self) -> list[int]:
         """Return the tokens that must come next, as far as there is no choice."""
-        ...
 
     def get_error(self) -> str:
         """Return the error after which nothing can be read any more, usually ""."""
-        ...
 
 
 _MAX_FAILURES = 6

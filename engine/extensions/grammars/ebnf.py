@@ -19,6 +19,7 @@ Source: xgrammar's `EBNFParser` (`cpp/grammar_parser.cc`), which reads llama.cpp
 import json
 import re
 from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
 from typing import NamedTuple, NoReturn
 
 from engine.extensions.grammars.grammar_error import GrammarError
@@ -134,23 +135,15 @@ class _Translation:
 
     def _is_recursive(self) -> bool:
         """Return whether a rule refers to itself, directly or through others."""
-        waits = {
+        used = {
             name: {token.text for token in rule.tokens if token.kind == "name"}
             for name, rule in self._rules.items()
         }
-        users: dict[str, list[str]] = {name: [] for name in waits}
-        for name, used in waits.items():
-            for one in used:
-                users[one].append(name)
-        ready = [name for name, used in waits.items() if not used]
-        while ready:
-            name = ready.pop()
-            del waits[name]
-            for user in users[name]:
-                waits[user].discard(name)
-                if not waits[user]:
-                    ready.append(user)
-        return bool(waits)
+        try:
+            TopologicalSorter(used).prepare()
+        except CycleError:
+            return True
+        return False
 
     def _body(self, rule: _Rule, single: bool) -> str:
         """Return the right side of a rule. `single`: every lexeme has one character."""

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from engine.extensions.grammars.grammar_error import GrammarError
-from engine.extensions.grammars.json_schema import Schema, children, resolve
+from engine.extensions.grammars.json_schema import Schema, as_list, children, resolve
 from engine.extensions.grammars.number_bounds import check_constants, make_bounds_exact
 from engine.extensions.grammars.string_formats import EXPRESSIONS, NOT_GUARANTEED, whole
 from engine.extensions.grammars.unique_items import MARK, check_alternatives, mark_unique_items
@@ -252,7 +252,7 @@ def _target(schema: Any, root: Schema) -> Schema:
 
 
 def _list(schema: Schema, key: str) -> list[Any]:
-    return value if isinstance(value := schema.get(key), list) else []
+    return as_list(schema.get(key))
 
 
 def _dict(schema: Schema, key: str) -> Schema:

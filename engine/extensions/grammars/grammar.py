@@ -30,7 +30,7 @@ from engine.extensions.grammars.constraint import Beginning, GrammarConstraint, 
 from engine.extensions.grammars.ebnf import ebnf_to_lark, is_ebnf
 from engine.extensions.grammars.exact_schema import make_exact
 from engine.extensions.grammars.grammar_error import GrammarError
-from engine.extensions.grammars.json_schema import children, close_objects
+from engine.extensions.grammars.json_schema import as_list, children, close_objects, walk
 from engine.extensions.grammars.limits import (
     LIBRARY_LIMITS,
     MAX_MULTIPLE,
@@ -183,8 +183,8 @@ def _grammar(matcher: Any, structured: StructuredOutput) -> str:
             lark = ebnf_to_lark(text) if is_ebnf(text) else text
             grammar = matcher.grammar_from_lark(lark)
         case "choice":
-            choices = _json(text)
-            if not (isinstance(choices, list) and choices and all(map(_is_text, choices))):
+            choices = as_list(_json(text))
+            if not choices or not all(isinstance(one, str) for one in choices):
                 raise GrammarError(f"the choices must be a list of texts, got {text[:80]}")
             grammar = matcher.grammar_from_lark("start: " + " | ".join(map(json.dumps, choices)))
         case "json_object":
@@ -233,11 +233,7 @@ def _check_length(expression: str, where: str) -> None:
 
 def _check_cost(root: Any) -> None:
     """Reject parts of a schema for which the library has no limit of its own."""
-    pending = [("$", root)]
-    while pending:
-        path, schema = pending.pop()
-        if not isinstance(schema, dict):
-            continue
+    for path, schema in walk(root):
         if isinstance(pattern := schema.get("pattern"), str):
             _check_length(pattern, f"{path}: ")
         step = schema.get("multipleOf")
@@ -248,11 +244,6 @@ def _check_cost(root: Any) -> None:
                     f"{path}: multipleOf must have a value and digits of at most {MAX_MULTIPLE:,}, "
                     f"got {step}"
                 )
-        pending += ((path + name, child) for name, child in children(schema))
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
 
 
 def _limits(library: Any) -> Any:

@@ -31,7 +31,7 @@ def close_objects(root: Schema) -> None:
     An object that several schemas describe together (members of an `allOf`, or `properties` beside a
     `$ref`) stays open: each of them would forbid what the others ask for.
     """
-    every = list(_walk(root))
+    every = [schema for _, schema in walk(root)]
     shared: set[int] = set()  # ids of schemas that describe an object together with others
     for schema in every:
         if _is_joint(schema, root):
@@ -57,17 +57,19 @@ def resolve(pointer: str, root: Schema) -> Any:
     return target
 
 
-def _walk(root: Schema) -> Iterator[Schema]:
-    pending: list[Any] = [root]
+def walk(root: Any) -> Iterator[tuple[str, Schema]]:
+    """Yield a schema and every schema inside it, each with its path; follow no references."""
+    pending = [("$", root)]
     while pending:
-        if isinstance(schema := pending.pop(), dict):
-            yield schema
-            pending += (child for _, child in children(schema))
+        path, schema = pending.pop()
+        if isinstance(schema, dict):
+            yield path, schema
+            pending += ((path + name, child) for name, child in children(schema))
 
 
 def _parts(schema: Schema, root: Schema) -> list[Schema]:
     """Return the other schemas that describe the keys of the same object."""
-    parts = [part for key in _SAME_VALUE for part in _as_list(schema.get(key))]
+    parts = [part for key in _SAME_VALUE for part in as_list(schema.get(key))]
     if isinstance(pointer := schema.get("$ref"), str):
         parts.append(resolve(pointer, root))
     keys = {*_KEYS, "$ref", *_SAME_VALUE}
@@ -78,7 +80,7 @@ def _is_joint(schema: Schema, root: Schema) -> bool:
     """Return whether a schema joins several descriptions of an object's keys."""
     keys = ("$ref", "anyOf", "oneOf")
     alone: list[Schema] = [{key: schema[key]} for key in keys if key in schema]
-    alone += ({"allOf": [one]} for one in _as_list(schema.get("allOf")))
+    alone += ({"allOf": [one]} for one in as_list(schema.get("allOf")))
     described = sum(bool(_parts(one, root)) for one in alone)
     return any(key in schema for key in _KEYS) + described > 1
 
@@ -92,5 +94,6 @@ def _share(schema: Schema, root: Schema, shared: set[int]) -> None:
             pending += _parts(one, root)
 
 
-def _as_list(value: Any) -> list[Any]:
+def as_list(value: Any) -> list[Any]:
+    """Return a list; [] for anything else."""
     return value if isinstance(value, list) else []

@@ -1,21 +1,24 @@
 """Regular expressions as trees of bytes.
 
 `regex_mask` computes with them. The leaves are bytes, because a token is a string of bytes, and may
-end within a character. The syntax is that of Rust's regex crate, which llguidance reads, without
-anchors, flags, lazy counts and Unicode classes.
+end within a character. Python's own parser reads the expression, and its tree is translated. The part
+of the syntax that is supported means the same in Rust's regex crate, which llguidance uses.
 """
 
+import importlib
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from math import inf
+from typing import Any
 
 MAX_LENGTH = 1000  # characters
 MAX_NESTING = 50  # groups; each takes a few Python frames
+_python: Any = importlib.import_module("re._parser")  # the parser has no public name
 
 
 class RegexError(ValueError):
-    """The expression has a mistake, an unsupported part or too many states. The message says where."""
+    """The expression has a mistake, an unsupported part or too many states. The message says which."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +73,14 @@ def seq(*parts: Regex) -> Regex:
     return flat[0] if len(flat) == 1 else Seq(tuple(flat))
 
 
-_COUNT = re.compile(r"([*+?])|\{(\d{1,9})(?:(,)(\d{0,9}))?\}")
-_COUNTS: dict[str, tuple[int, float]] = {"*": (0, inf), "+": (1, inf), "?": (0, 1)}
-_ASCII = frozenset(range(128))
 _DIGITS = frozenset(b"0123456789")
 _LETTERS = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
-_CLASSES = {"d": _DIGITS, "w": _DIGITS | _LETTERS | {ord("_")}, "s": frozenset(b" \t\n\v\f\r")}
-_CONTROLS = {"n": "\n", "r": "\r", "t": "\t"}
+_CATEGORIES = {
+    "CATEGORY_DIGIT": _DIGITS,
+    "CATEGORY_WORD": _DIGITS | _LETTERS | {ord("_")},
+    "CATEGORY_SPACE": frozenset(b" \t\n\v\f\r"),
+}
+_ASCII = frozenset(range(128))
 # A character outside ASCII: the ranges of its bytes (RFC 3629, section 4).
 _NON_ASCII = (
     "c2-df 80-bf",
@@ -101,120 +105,67 @@ def parse(pattern: str) -> Regex:
         raise RegexError(
             f"the expression is too large: {len(pattern):,} characters of {MAX_LENGTH:,}"
         )
-    return _Parser(pattern).parse()
+    try:
+        tree = _python.parse(pattern, re.ASCII)
+    except (re.error, OverflowError) as error:
+        raise RegexError(f"the expression is not valid: {error}") from error
+    except RecursionError:
+        raise RegexError(_TOO_DEEP) from None
+    if tree.state.flags != re.ASCII:
+        raise RegexError("flags such as (?i) are not supported")
+    return _sequence(tree, depth=0)
 
 
-class _Parser:
-    """Reads an expression from left to right. `at` is the index of the next character."""
+_TOO_DEEP = f"groups and counts may be nested at most {MAX_NESTING} deep"
 
-    def __init__(self, pattern: str) -> None:
-        self._pattern = pattern
-        self._at = 0
 
-    def parse(self) -> Regex:
-        regex = self._either(depth=0)
-        if self._ahead:
-            raise self._error(r"the group ends, but did not begin; \) is the character itself")
-        return regex
+def _sequence(tree: Any, depth: int) -> Regex:
+    if depth > MAX_NESTING:
+        raise RegexError(_TOO_DEEP)
+    return seq(*(_node(str(name), argument, depth) for name, argument in tree))
 
-    @property
-    def _ahead(self) -> str:
-        """The next character; "" at the end."""
-        return self._pattern[self._at : self._at + 1]
 
-    def _next(self, missing: str) -> str:
-        if not self._ahead:
-            raise self._error(f"{missing} is missing")
-        self._at += 1
-        return self._pattern[self._at - 1]
+def _node(name: str, argument: Any, depth: int) -> Regex:
+    """Translate one node of Python's tree, such as ("MAX_REPEAT", (0, 1, body))."""
+    match name, argument:
+        case "LITERAL" | "NOT_LITERAL", code:
+            return _class([("NEGATE", None)] * (name == "NOT_LITERAL") + [("LITERAL", code)])
+        case "ANY", _:
+            return _except(frozenset(b"\n"))
+        case "IN", members:
+            return _class(members)
+        case "BRANCH", (_, options):
+            return either([_sequence(option, depth) for option in options])
+        case "SUBPATTERN", (_, 0, 0, body):
+            return _sequence(body, depth + 1)
+        case "MAX_REPEAT", (least, most, body):
+            most = inf if most == _python.MAXREPEAT else most
+            return Repeat(_sequence(body, depth + 1), least, most) if most else EMPTY
+    raise RegexError(f"{name} {argument} is not supported: see `parse` for what is")
 
-    def _error(self, words: str) -> RegexError:
-        return RegexError(f"{words} (at character {self._at + 1} of the expression)")
 
-    def _either(self, depth: int) -> Regex:
-        if depth > MAX_NESTING:
-            raise self._error(f"groups may be at most {MAX_NESTING} deep")
-        options = [self._seq(depth)]
-        while self._ahead == "|":
-            self._at += 1
-            options.append(self._seq(depth))
-        return either(options)
-
-    def _seq(self, depth: int) -> Regex:
-        parts = []
-        while self._ahead not in ("", "|", ")"):
-            parts.append(self._repeated(depth))
-        return seq(*parts)
-
-    def _repeated(self, depth: int) -> Regex:
-        body = self._one(depth)
-        count = _COUNT.match(self._pattern, self._at)
-        if not count:
-            return body
-        sign, low, comma, high = count.groups()
-        most: float = int(high) if high else inf if comma else int(low or 0)
-        least, most = _COUNTS[sign] if sign else (int(low), most)
-        if most < least:
-            raise self._error(f"{count[0]} has its larger number first")
-        self._at = count.end()
-        if _COUNT.match(self._pattern, self._at):
-            raise self._error("a count may not follow another; put the first one into ( )")
-        return Repeat(body, least, most) if most else EMPTY
-
-    def _one(self, depth: int) -> Regex:
-        if self._ahead in tuple("*+?{^$"):
-            raise self._error(rf"{self._ahead} cannot stand here; \{self._ahead} is the character")
-        match character := self._next("a character"):
-            case "(":
-                if self._ahead == "?":
-                    raise self._error("groups that begin with (? are not supported")
-                group = self._either(depth + 1)
-                self._next(")")
-                return group
-            case "[":
-                return self._class()
-            case ".":
-                return _except(frozenset(b"\n"))
-            case "\\":
-                return Byte(self._escaped())
-        return seq(*(Byte(frozenset({byte})) for byte in character.encode()))
-
-    def _class(self) -> Regex:
-        """Read a class after its [."""
-        negated = self._ahead == "^"
-        self._at += negated
-        values = frozenset[int]()
-        while not values or self._ahead != "]":
-            first = self._member()
-            if self._ahead == "-" and self._pattern[self._at + 1 : self._at + 2] != "]":
-                self._at += 1
-                last = self._member()
-                if len(first) > 1 or len(last) > 1 or min(last) < min(first):
-                    raise self._error("a range needs two characters, the smaller one first")
-                first = frozenset(range(min(first), min(last) + 1))
-            values |= first
-        self._at += 1
-        return _except(values) if negated else Byte(values)
-
-    def _member(self) -> frozenset[int]:
-        """Read a character of a class, or an escape."""
-        character = self._next("] of the class")
-        if character == "\\":
-            return self._escaped()
-        if not character.isascii():
-            raise self._error(f"{character} is not ASCII, so it cannot stand in a class; use ( | )")
-        if character in "[]":
-            raise self._error(rf"{character} cannot stand here; \{character} is the character")
-        return frozenset({ord(character)})
-
-    def _escaped(self) -> frozenset[int]:
-        """Read what stands after a backslash."""
-        character = self._next("the character after the backslash")
-        if character in _CLASSES:
-            return _CLASSES[character]
-        if (character.isalnum() and character not in _CONTROLS) or not character.isascii():
-            raise self._error(f"\\{character} is not supported")
-        return frozenset({ord(_CONTROLS.get(character, character))})
+def _class(members: Iterable[tuple[Any, Any]]) -> Regex:
+    values, others, negated = set[int](), list[Regex](), False
+    for name, argument in members:
+        match str(name), argument:
+            case "NEGATE", _:
+                negated = True
+            case "CATEGORY", category if str(category) in _CATEGORIES:
+                values |= _CATEGORIES[str(category)]
+            case "RANGE", (low, high) if high < 128:
+                values.update(range(low, high + 1))
+            case "LITERAL", code if code < 128:
+                values.add(code)
+            case "LITERAL", code if not negated:
+                others.append(seq(*(Byte(frozenset({byte})) for byte in chr(code).encode())))
+            case _:
+                raise RegexError(
+                    r"a class may have ASCII characters, \d, \w and \s, got "
+                    f"{name} {argument}; use ( | ) for others"
+                )
+    if negated:
+        return _except(frozenset(values))
+    return either([*([Byte(frozenset(values))] if values else []), *others])
 
 
 def _except(values: frozenset[int]) -> Regex:

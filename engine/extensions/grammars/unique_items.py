@@ -16,9 +16,10 @@ Differs from vLLM, whose backends reject `uniqueItems` or ignore it. Items that 
 and numbers with bounds, are rejected: two different texts may be the same value there.
 """
 
+import copy
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
@@ -144,9 +145,7 @@ class _Level:
     used: dict[tuple[str, Any], bytes] = field(default_factory=dict)  # items: value -> text
 
     def copy(self) -> "_Level":
-        return _Level(
-            self.schemas, self.is_array, self.is_unique, self.key, self.index, dict(self.used)
-        )
+        return replace(self, used=dict(self.used))
 
 
 class _Reader:
@@ -160,11 +159,8 @@ class _Reader:
         self._is_string = self._is_escaped = self._is_key = False
 
     def copy(self) -> "_Reader":
-        other = _Reader(self.root)
+        other = copy.copy(self)
         other.levels = [*self.levels[:-1], *(one.copy() for one in self.levels[-1:])]
-        other.scalar, other.text = self.scalar, self.text
-        other._is_string, other._is_escaped = self._is_string, self._is_escaped
-        other._is_key = self._is_key
         return other
 
     @property

@@ -2,7 +2,7 @@
 
 import json
 from datetime import datetime
-from typing import Any
+from functools import partial
 
 import jinja2
 import jinja2.ext
@@ -40,23 +40,11 @@ def _environment() -> ImmutableSandboxedEnvironment:
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[jinja2.ext.loopcontrols, _GenerationBlock]
     )
-    environment.filters["tojson"] = _to_json
+    # Jinja's own filter escapes `<`, `>` and `&` for HTML, which is wrong in a prompt.
+    environment.filters["tojson"] = partial(json.dumps, ensure_ascii=False)
     environment.globals["raise_exception"] = _raise_exception
     environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
     return environment
-
-
-def _to_json(
-    value: Any,
-    ensure_ascii: bool = False,
-    indent: int | None = None,
-    separators: tuple[str, str] | None = None,
-    sort_keys: bool = False,
-) -> str:
-    """Convert to JSON without Jinja's HTML escapes of `<`, `>` and `&`, which are wrong in a prompt."""
-    return json.dumps(
-        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
-    )
 
 
 def _raise_exception(message: str) -> None:

@@ -9,8 +9,9 @@ wrong text without an error message.
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from engine.core.compute.device import CPU, dtype_name
 from engine.models.weights.matrix import Matrix, equal
-from engine.models.weights.safetensors_file import DTYPES, SafetensorsFile, StoredTensor
+from engine.models.weights.safetensors_file import DTYPES, StoredTensor, read_safetensors
 
 INDEX_FILE = "model.safetensors.index.json"
 SINGLE_FILE = "model.safetensors"
@@ -41,41 +42,45 @@ class Checkpoint:
     """
 
     on_loaded: Callable[[int], object] = staticmethod(lambda _size: None)
+    _configuration = "weights and config.json"  # for error messages
 
-    def __init__(
-        self, directory: Path, dtype: torch.dtype = torch.float32, device: torch.device = CPU
-    ) -> None:
+    def __init__(self, directory: Path, dtype: torch.dtype = torch.float32) -> None:
         self.directory = directory
-        self.dtype, self.device = dtype, device
+        self.dtype, self.device = dtype, CPU
         self.num_parameters = 0
         self.fingerprint = hashlib.sha256()
-        self._location: dict[str, Path] = {}  # tensor -> file
-        self._opened: dict[Path, SafetensorsFile] = {}
+        self._tensors = self._open()
+        self._unused = set(self._tensors)
+
+    def _open(self) -> dict[str, Any]:
+        """Return the stored tensors by name; their values are not read yet."""
+        tensors: dict[str, StoredTensor] = {}
         for path in self._files():
             try:
-                file = SafetensorsFile(path)
+                tensors |= read_safetensors(path)
             except (SafetensorError, OSError) as error:
                 raise CheckpointError(
                     f"{path} is damaged or incomplete ({error}): download it again"
                 ) from error
-            self._opened[path] = file
-            self._location |= dict.fromkeys(file.tensors, path)
-        self._unused = set(self._location)
+        return tensors
 
     def __contains__(self, name: str) -> bool:
-        return name in self._location
+        return name in self._tensors
 
     def stored_dtype(self) -> torch.dtype:
         """Return the type in which the files hold most of the weights."""
-        values: Counter[str] = Counter()
-        for tensor in self._stored():
-            values[tensor.dtype] += tensor.numel
-        kind = max(values, key=values.__getitem__, default="")
-        return DTYPES.get(kind, torch.float32)  # other types are rejected when they are loaded
+        values: Counter[torch.dtype] = Counter()
+        for tensor in self._tensors.values():
+            values[self._dtype_of(tensor)] += tensor.numel()
+        return max(values, key=values.__getitem__, default=torch.float32)
+
+    def _dtype_of(self, tensor: Any) -> torch.dtype:
+        return DTYPES.get(tensor.kind, torch.float32)  # others are rejected when they are loaded
 
     def weight_bytes(self) -> int:
         """Return the bytes that the weights will take in memory, from the files' headers alone."""
-        return sum(tensor.numel for tensor in self._stored()) * self.dtype.itemsize
+        values: int = sum(tensor.numel() for tensor in self._tensors.values())
+        return values * self.dtype.itemsize
 
     @property
     def is_quantized(self) -> bool:
@@ -84,21 +89,22 @@ class Checkpoint:
 
     def get_tensor(self, name: str) -> Tensor:
         """Return a tensor as it is stored: a view of the file. Raises CheckpointError."""
-        path = self._location[name]
-        if (kind := self._opened[path].tensors[name].dtype) not in DTYPES:
+        tensor: StoredTensor = self._tensors[name]
+        if tensor.kind not in DTYPES:
             raise CheckpointError(
-                f"{name} in {path} is {kind}: quantized weights are not supported, use the float16, "
-                "bfloat16 or float32 model"
+                f"{name} in {tensor.path} is {tensor.kind}: quantized weights are not supported, use "
+                "the float16, bfloat16 or float32 model"
             )
-        return self._opened[path].view(name)
+        return tensor.view()
 
     def release(self, name: str) -> None:
         """Drop the pages of a tensor that has been copied."""
-        self._opened[self._location[name]].release(name)
+        self._tensors[name].release()
 
-    def _stored(self) -> Iterator[StoredTensor]:
-        for name, path in self._location.items():
-            yield self._opened[path].tensors[name]
+    def _where(self, name: str) -> Path:
+        """Return the file that has a tensor."""
+        path: Path = self._tensors[name].path
+        return path
 
     def _files(self) -> list[Path]:
         index = self.directory / INDEX_FILE
@@ -154,18 +160,21 @@ class Checkpoint:
 
     def _view(self, name: str, *shape: int) -> Tensor:
         """Return a tensor as it is stored. Raises CheckpointError if it is missing or unsuitable."""
-        if name not in self._location:
+        self._find(name, *shape)
+        return self.get_tensor(name)
+
+    def _find(self, name: str, *shape: int) -> Any:
+        """Return a stored tensor. Raises CheckpointError if it is missing or not of this shape."""
+        if (tensor := self._tensors.get(name)) is None:
             raise CheckpointError(
-                f"{self.directory} has no tensor {name}: weights and config.json do not belong "
-                "together"
+                f"{self.directory} has no tensor {name}: {self._configuration} do not belong together"
             )
-        stored = self.get_tensor(name)
-        if stored.shape != shape:
+        if tensor.shape != shape:
             raise CheckpointError(
-                f"{name} in {self._location[name]} has shape {list(stored.shape)}, config.json implies "
-                f"{list(shape)}: weights and config.json do not belong together"
+                f"{name} in {self._where(name)} has shape {list(tensor.shape)}, but the configuration "
+                f"implies {list(shape)}: {self._configuration} do not belong together"
             )
-        return stored
+        return tensor
 
     def _copy(self, name: str, stored: Tensor, target: Tensor) -> None:
         """Convert a stored tensor into its place, without another tensor in between."""
@@ -179,7 +188,7 @@ class Checkpoint:
         # NaN and infinity show in the smallest and largest value; isfinite() would need a copy.
         if not torch.stack(parts[0].aminmax()).isfinite().all():
             raise CheckpointError(
-                f"{name} in {self._location[name]} holds NaN or infinity as "
+                f"{name} in {self._where(name)} holds NaN or infinity as "
                 f"{dtype_name(self.dtype)}: download it again, or load the model as float32"
             )
         self._unused.discard(name)
@@ -213,14 +222,13 @@ class Checkpoint:
 
     def ignore_others(self, prefix: str) -> None:
         """Forget tensors whose names do not start with `prefix`, such as those of an image encoder."""
-        for name in [name for name in self._location if not name.startswith(prefix)]:
-            del self._location[name]
-            self._unused.discard(name)
+        self._tensors = {n: one for n, one in self._tensors.items() if n.startswith(prefix)}
+        self._unused &= self._tensors.keys()
 
     def check_all_loaded(self) -> None:
         """Raise CheckpointError if a tensor was never loaded."""
         if self._unused:
             raise CheckpointError(
                 f"{self.directory} has {len(self._unused)} tensors that this architecture does not "
-                f"use, {min(self._unused)} for one: weights and config.json do not belong together"
+                f"use, {min(self._unused)} for one: {self._configuration} do not belong together"
             )

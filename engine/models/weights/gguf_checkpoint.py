@@ -23,10 +23,9 @@ has larger steps. `python -m tests.engine.compute.gguf_fixtures accuracy` measur
 Differs from llama.cpp, which computes with the blocks of the file and rounds activations to 8 bits.
 """
 
-import hashlib
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import gguf
 import numpy as np
@@ -35,7 +34,6 @@ from gguf import GGMLQuantizationType
 from gguf.constants import GGML_QUANT_SIZES
 from torch import Tensor
 
-from engine.core.compute.device import CPU
 from engine.models.config_file import parse_config
 from engine.models.weights.checkpoint import Checkpoint, CheckpointError
 from engine.models.weights.gguf_architectures import (
@@ -62,20 +60,12 @@ class GGUFCheckpoint(Checkpoint):
     architecture that is not in ARCHITECTURES.
     """
 
-    def __init__(
-        self,
-        file: Path,
-        dtype: torch.dtype = torch.float32,
-        device: torch.device = CPU,
-        *,
-        int8: bool = True,
-    ) -> None:
-        self.directory = file
-        self.dtype, self.device, self.int8 = dtype, device, int8
-        self.num_parameters = 0
-        self.fingerprint = hashlib.sha256()
+    _configuration = "the file's weights and its metadata"
+    int8 = True
+
+    def _open(self) -> dict[str, Any]:
         try:
-            self.file = GGUFFile(file)
+            self.file = GGUFFile(self.directory)
         except GGUFError as error:
             raise CheckpointError(str(error)) from error
         fields, tensors = self.file.fields, dict(self.file.tensors)
@@ -89,21 +79,15 @@ class GGUFCheckpoint(Checkpoint):
             }
             self.config = parse_config(config_entries(fields, tensors, factors))
         except CheckpointError as error:
-            raise CheckpointError(f"{file}: {error}") from error
-        self._tensors = hf_tensors(self._architecture, tensors)
-        self._location = dict.fromkeys(self._tensors, file)
-        self._unused = set(self._location)
+            raise CheckpointError(f"{self.directory}: {error}") from error
+        return hf_tensors(self._architecture, tensors)
 
-    def stored_dtype(self) -> torch.dtype:
-        """Return the type in which the file holds most of the weights.
+    def _dtype_of(self, tensor: TensorInfo) -> torch.dtype:
+        """Count a quantized tensor as bfloat16, which loses nothing of values with 8 bits or fewer."""
+        return _PLAIN.get(tensor.type.name, torch.bfloat16)
 
-        A quantized file counts as bfloat16, which loses nothing of values with 8 bits or fewer.
-        """
-        values: Counter[GGMLQuantizationType] = Counter()
-        for tensor in self._tensors.values():
-            values[tensor.type] += tensor.numel()
-        kind = max(values, key=values.__getitem__, default=GGMLQuantizationType.F32)
-        return _PLAIN.get(kind.name, torch.bfloat16)
+    def _where(self, name: str) -> Path:
+        return self.directory
 
     def weight_bytes(self) -> int:
         """Return the bytes that the weights will take in memory, from the file's header alone."""
@@ -120,21 +104,16 @@ class GGUFCheckpoint(Checkpoint):
         """Whether weights are stored in fewer than 16 bits."""
         return any(_is_quantized(tensor) for tensor in self._tensors.values())
 
-    def release(self, name: str) -> None:  # noqa: ARG002 (those of all tensors)
+    def release(self, name: str) -> None:
         """Drop the pages of the file."""
         self.file.release()
-
-    def load(self, name: str, *shape: int) -> Tensor:
-        """See `Checkpoint.load`. A quantized tensor is dequantized."""
-        self._find(name, shape)
-        return super().load(name, *shape)
 
     def load_matrix(self, rows: Mapping[str, int], columns: int) -> Matrix:
         """Load matrices and stack them: [sum of `rows`, columns].
 
         The result is an Int8Matrix if every one of them is quantized and the device has a kernel.
         """
-        tensors = [self._find(name, (count, columns)) for name, count in rows.items()]
+        tensors = [self._find(name, count, columns) for name, count in rows.items()]
         if not any(_is_quantized(tensor) for tensor in tensors):
             return super().load_matrix(rows, columns)
         stacked: Matrix
@@ -166,17 +145,6 @@ class GGUFCheckpoint(Checkpoint):
         if self._architecture.norm_offset and name.endswith("norm.weight"):
             values = values - self._architecture.norm_offset
         return values
-
-    def _find(self, name: str, shape: tuple[int, ...]) -> TensorInfo:
-        """Return the tensor `name`. Raises CheckpointError if it is missing or not of this shape."""
-        tensor = self._tensors.get(name)
-        if tensor is None or tensor.shape != shape:
-            found = "is missing" if tensor is None else f"has shape {list(tensor.shape)}"
-            raise CheckpointError(
-                f"{self.directory}: {name} {found}, its metadata implies {list(shape)}: the file is "
-                "damaged, or made for another program"
-            )
-        return tensor
 
     def _becomes_int8(self, tensor: TensorInfo) -> bool:
         return self.int8 and _is_quantized(tensor) and has_int8_kernel(self.device)

@@ -32,19 +32,8 @@ _VERSIONS = (2, 3)
 _MAX_ITEMS = 2**24  # of a metadata array; the largest vocabularies have 2**18
 _MAX_DIMENSIONS = 4
 _STRING, _ARRAY = 8, 9
-_NUMBERS = {
-    0: "B",
-    1: "b",
-    2: "H",
-    3: "h",
-    4: "I",
-    5: "i",
-    6: "f",
-    7: "?",
-    10: "Q",
-    11: "q",
-    12: "d",
-}
+# The numbers of GGUF's types of numbers -> their codes in `struct`.
+_NUMBERS = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True))
 _SPLIT_NAME = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf")
 
 

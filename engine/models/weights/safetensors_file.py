@@ -31,50 +31,49 @@ DTYPES = {
 
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
-    """A tensor in a file; `start` is the offset of its values, and `dtype` the format's name."""
+    """A tensor in a file that is mapped into memory.
 
-    dtype: str
+    kind   the format's name of its type
+    start  the offset of its values
+    """
+
+    path: Path
+    pages: mmap.mmap
+    kind: str
     shape: tuple[int, ...]
     start: int
 
-    @property
     def numel(self) -> int:
-        """The number of values."""
+        """Return the number of values."""
         return math.prod(self.shape)
 
-
-class SafetensorsFile:
-    """The tensors of a file by name. Raises SafetensorError or OSError if the file is damaged."""
-
-    def __init__(self, path: Path) -> None:
-        with safe_open(path, framework="pt"):  # checks the header and the file's length
-            pass
-        with path.open("rb") as file:
-            length = int.from_bytes(file.read(8), "little")
-            header = json.loads(file.read(length))
-            # Writable for torch, which has no read-only tensors; a write would not reach the file.
-            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
-        self.tensors = {
-            name: StoredTensor(
-                entry["dtype"], tuple(entry["shape"]), 8 + length + entry["data_offsets"][0]
-            )
-            for name, entry in header.items()
-            if name != "__metadata__"
-        }
-
-    def view(self, name: str) -> Tensor:
-        """Return a tensor whose type is in DTYPES as a view of the file's pages."""
-        tensor = self.tensors[name]
+    def view(self) -> Tensor:
+        """Return the tensor, whose kind is in DTYPES, as a view of the file's pages."""
         values = torch.frombuffer(
-            self._map, dtype=DTYPES[tensor.dtype], count=tensor.numel, offset=tensor.start
+            self.pages, dtype=DTYPES[self.kind], count=self.numel(), offset=self.start
         )
-        return values.view(tensor.shape)
+        return values.view(self.shape)
 
-    def release(self, name: str) -> None:
-        """Drop the pages of a tensor from this process's memory. They can be read again."""
-        tensor = self.tensors[name]
-        stop = tensor.start + tensor.numel * DTYPES[tensor.dtype].itemsize
-        first, last = -(-tensor.start // mmap.PAGESIZE), stop // mmap.PAGESIZE  # whole pages
+    def release(self) -> None:
+        """Drop the pages of the tensor from this process's memory. They can be read again."""
+        size, stop = mmap.PAGESIZE, self.start + self.numel() * DTYPES[self.kind].itemsize
+        first, last = -(-self.start // size), stop // size  # whole pages
         if last > first and hasattr(mmap, "MADV_DONTNEED"):
-            size = mmap.PAGESIZE
-            self._map.madvise(mmap.MADV_DONTNEED, first * size, (last - first) * size)
+            self.pages.madvise(mmap.MADV_DONTNEED, first * size, (last - first) * size)
+
+
+def read_safetensors(path: Path) -> dict[str, StoredTensor]:
+    """Return the tensors of a file by name. Raises SafetensorError or OSError if it is damaged."""
+    with safe_open(path, framework="pt"):  # checks the header and the file's length
+        pass
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(length))
+        # Writable for torch, which has no read-only tensors; a write would not reach the file.
+        pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    header.pop("__metadata__", None)
+    tensors = {}
+    for name, entry in header.items():
+        start = 8 + length + entry["data_offsets"][0]
+        tensors[name] = StoredTensor(path, pages, entry["dtype"], tuple(entry["shape"]), start)
+    return tensors

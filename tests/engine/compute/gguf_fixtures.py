@@ -118,9 +118,10 @@ def llama_cpp_logits(file):
     return np.array(model.scores[len(PROMPT) - NUM_LOGITS : len(PROMPT)])
 
 
-def our_logits(file, dtype=torch.float32, tokens=PROMPT, **options):
-    """Our logits after the last of `tokens`; `options` are those of GGUFCheckpoint."""
-    checkpoint = GGUFCheckpoint(file, dtype, **options)
+def our_logits(file, dtype=torch.float32, tokens=PROMPT, int8=True):
+    """Our logits after the last of `tokens`."""
+    checkpoint = GGUFCheckpoint(file, dtype)
+    checkpoint.int8 = int8
     runner = TorchRunner(build(checkpoint.config, checkpoint))
     runner.reserve(16, 16)
     seen = []

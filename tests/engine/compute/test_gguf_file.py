@@ -183,8 +183,6 @@ def test_half_precision_multiplies_by_the_same_int8_weights(name, dtype):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("int8", [True, False])
 def test_the_bytes_of_the_weights_are_known_before_loading(fixture, dtype, int8):
-    checkpoint = GGUFCheckpoint(fixture.file, dtype, int8=int8)
-    expected = checkpoint.weight_bytes()
     loaded = []
 
     class Watched(GGUFCheckpoint):
@@ -192,7 +190,9 @@ def test_the_bytes_of_the_weights_are_known_before_loading(fixture, dtype, int8)
             loaded.append(tensor)
             super()._register(name, tensor)
 
-    watched = Watched(fixture.file, dtype, int8=int8)
+    watched = Watched(fixture.file, dtype)
+    watched.int8 = int8
+    expected = watched.weight_bytes()
     build(watched.config, watched)
     assert sum(tensor.nbytes for tensor in loaded) == expected
     assert any(isinstance(tensor, Int8Matrix) for tensor in loaded) == int8

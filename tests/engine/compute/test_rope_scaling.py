@@ -56,7 +56,7 @@ def test_frequencies_are_those_of_transformers(scaling, theta):
 
     kind = entries["rope_type"]
     expected, scale = ROPE_INIT_FUNCTIONS[kind](config, "cpu")
-    frequencies = scaling.scaled(theta ** -(torch.arange(0, 16, 2) / 16))
+    frequencies = scaling.scaled(theta ** -(torch.arange(0, 16, 2) / 16), 20_000)
     torch.testing.assert_close(frequencies, expected, rtol=1e-5, atol=0)
     assert scaling.attention_scale == pytest.approx(scale)
 

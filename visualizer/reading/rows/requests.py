@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from engine.core.log import vocabulary as v
-from visualizer.reading.paused_time import PausedTime
-from visualizer.reading.rows.times import TokenGaps, in_ms
+from engine.simulation.latencies import Latencies
+from visualizer.reading.rows.times import in_ms
 from visualizer.reading.rows.unknown import plus
 
 
@@ -75,11 +75,9 @@ class _Table:
 
     def __init__(self) -> None:
         self.rows: dict[int, RequestRow] = {}
-        self._paused = PausedTime()
-        self._token_gaps = TokenGaps(self._paused)
+        self._latencies = Latencies()
         self._step = 0
         self._block_size = 0
-        self._arrivals: dict[int, int | None] = {}  # by root
         self._admitted: dict[int, list[int]] = {}  # for the first time, by unfinished step
         self._drafts: dict[int, int] = {}  # by request, in this step
         # In ms, by request; not for requests with output from before the window.
@@ -87,7 +85,7 @@ class _Table:
 
     def add(self, event: v.Event) -> None:
         """Add the next event."""
-        self._paused.note(event)
+        self._latencies.note(event)
         match event:
             case v.RunStarted():
                 self._block_size = event.settings["block_size"]
@@ -149,7 +147,6 @@ class _Table:
                 self._gaps[one.id] = []
 
     def _arrived(self, event: v.RequestArrived) -> None:
-        self._arrivals[event.request] = at = event.t.get("at")
         self._gaps[event.request] = []
         self.rows[event.request] = RequestRow(
             request=event.request,
@@ -163,7 +160,7 @@ class _Table:
             drafted_tokens=0,
             accepted_tokens=0,
             arrived_step=self._step + 1,
-            arrived_ms=in_ms(at),
+            arrived_ms=in_ms(event.t.get("at")),
         )
 
     def _fork(self, event: v.Forked) -> None:
@@ -186,7 +183,7 @@ class _Table:
     def _finish_step(self, event: v.StepFinished) -> None:
         for request in self._admitted.pop(event.step, ()):
             row = self.rows[request]
-            row.queue_ms = self._since_arrival(row, event.t.get("start"))
+            row.queue_ms = self._latencies.since_arrival(request, event.t.get("start"))
         for request, drafts in self._drafts.items():
             row = self.rows[request]
             if row.finish_reason is None:  # otherwise the forward pass failed
@@ -195,25 +192,16 @@ class _Table:
             self._add_tokens(self.rows[gain.request], gain, event.step, event.t.get("end"))
 
     def _add_tokens(self, row: RequestRow, gain: v.TokenRow, step: int, end: int | None) -> None:
-        arrived = self._arrivals.get(row.root)
-        if arrived is not None and end is not None:
-            row.e2e_ms = in_ms(end - arrived)
+        row.e2e_ms = self._latencies.e2e(row.request, end)
         if not row.output_tokens:
             row.first_token_step = step
-            row.ttft_ms = self._since_arrival(row, end)
+            row.ttft_ms = self._latencies.since_arrival(row.request, end)
         row.output_tokens += len(gain.ids)
         row.forced_tokens = plus(row.forced_tokens, gain.forced)
         row.accepted_tokens = plus(row.accepted_tokens, gain.accepted)
         if row.request in self._gaps:
-            gaps = self._token_gaps.before(gain, end)
+            gaps = self._latencies.gaps(gain, end)
             self._gaps[row.request] += [gap for gap in gaps if gap is not None]
-
-    def _since_arrival(self, row: RequestRow, time: int | None) -> float | None:
-        """Return the time in ms from its arrival, without that in which the engine was paused."""
-        arrived = self._arrivals.get(row.root)
-        if arrived is None or time is None:
-            return None
-        return in_ms(time - arrived - self._paused.between(arrived, time))
 
 
 def _p95(values: list[float]) -> float:

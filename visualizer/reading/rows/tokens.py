@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from engine.core.log import vocabulary as v
-from visualizer.reading.paused_time import PausedTime
-from visualizer.reading.rows.times import TokenGaps, in_ms
+from engine.simulation.latencies import Latencies
+from visualizer.reading.rows.times import in_ms
 
 
 class OutputTokenRow(msgspec.Struct, gc=False):
@@ -53,27 +53,26 @@ def token_rows(events: Iterable[v.Event]) -> list[OutputTokenRow]:
     """Return one row per output token, in order of appearance."""
     rows: list[OutputTokenRow] = []
     counts: dict[int, int] = {}  # request -> output tokens so far
-    paused = PausedTime()
-    gaps = TokenGaps(paused)
+    latencies = Latencies()
     for event in events:
-        paused.note(event)
+        latencies.note(event)
         match event:
             case v.Keyframe():
                 for one in event.state.requests:
                     counts[one.id] = len(one.tokens) - one.prompt_length
             case v.StepFinished():
-                rows += _rows(event, counts, gaps)
+                rows += _rows(event, counts, latencies)
     return rows
 
 
 def _rows(
-    event: v.StepFinished, counts: dict[int, int], gaps: TokenGaps
+    event: v.StepFinished, counts: dict[int, int], latencies: Latencies
 ) -> Iterator[OutputTokenRow]:
     """Yield a step's rows and count them in `counts`."""
     end, logprobs = event.t.get("end"), event.t.get("logprobs")
     for number, gain in enumerate(event.tokens):
         sampled, first = len(gain.ids) - gain.forced, counts.get(gain.request, 0)
-        before = gaps.before(gain, end)
+        before = latencies.gaps(gain, end)
         for at, id_ in enumerate(gain.ids):
             forced = at >= sampled
             allowed = gain.allowed[at] if gain.allowed else 0

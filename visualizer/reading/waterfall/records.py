@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
-from visualizer.reading.paused_time import PausedTime
+from engine.simulation.latencies import PausedTime
 
 _MEMORY = ("no_free_blocks", "whole_sequence", "reserved_blocks")
 _NEIGHBOURS = 3  # decode-only steps before and after a step that its decodes are compared with
