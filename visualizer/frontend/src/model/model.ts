@@ -45,7 +45,7 @@ export class Model {
   #live = new State();
   #requestSpans;
   #heads = new Heads();
-  #times = new TimeRecords();
+  #times: TimeRecords;
   /** The waterfall of the events so far. */
   #waterfall: Waterfall | null = null;
   /** Copies of the state at the end of a step. */
@@ -74,6 +74,7 @@ export class Model {
   /** `firstLane` is the number of its first lane, whose mark it has. */
   constructor(events: LogEvent[] = [], firstLane: number = 0) {
     this.#requestSpans = new RequestSpans(firstLane);
+    this.#times = new TimeRecords(this.#requestSpans);
     this.append(events);
   }
 
@@ -292,7 +293,6 @@ export class Model {
       this.#sum(event);
       this.#times.before(event, this.#live);
       this.#live.apply(event);
-      this.#times.after(event, this.#live);
       if (type === "run_started" || type === "keyframe") {
         this.classes = this.#live.classes;
         this.source = this.#live.source;
@@ -306,6 +306,7 @@ export class Model {
       }
       if (type === "request_arrived" || type === "forked" || type === "admitted")
         this.#requestSpans.meet(event, step, this.#live);
+      this.#times.after(event, this.#live);
       if (!info) return;
       info.to = seq;
       if (type === "step_started") info.status = "running";

@@ -147,12 +147,12 @@ export class WaterfallPanel extends Part {
   /** The request that is explained: the selected one, or the first. */
   get shown() {
     const { selected } = this.board.store;
-    return this.times.find(({ life }) => life.id === selected) ?? this.times[0];
+    return this.times.find(({ request }) => request.id === selected) ?? this.times[0];
   }
 
   /** The requests in the order of the rows. */
   get requests() {
-    return this.times.map(({ life }) => life.id);
+    return this.times.map(({ request }) => request.id);
   }
 
   x(time: number) {
@@ -303,8 +303,8 @@ export class WaterfallPanel extends Part {
   writeNames(context: WaterfallContext) {
     const { unit } = this.board;
     const names = this.inSight().map((index) => {
-      const { life } = this.times[index];
-      const name = chip(life.id, context);
+      const { request } = this.times[index];
+      const name = chip(request.id, context);
       name.style.top = `${(TOP + index * this.pitch + (this.pitch + BAR) / 2 - 19) * unit}px`;
       return name;
     });
@@ -313,12 +313,12 @@ export class WaterfallPanel extends Part {
 
   tables() {
     const rows = this.times.slice(0, MOST_IN_TABLE).map((time) => {
-      const { life, total, work, lost, ttft } = time;
+      const { request, total, work, lost, ttft } = time;
       const waited = Math.max(0, total - work - lost);
       const in_ = (one: number) => timeWords(one, this.unit);
       const late = this.late.get(time) as Late;
       return [
-        this.model.tag(life.id).text,
+        this.model.tag(request.id).text,
         in_(total),
         ttft === null ? "no value" : in_(ttft),
         in_(work),
@@ -363,7 +363,7 @@ export class WaterfallPanel extends Part {
   }
 
   describe({ time, span }: { time: RequestTime; span: Span | undefined }) {
-    const name = this.model.tag(time.life.id).text;
+    const name = this.model.tag(time.request.id).text;
     if (!span) return [`${name}: ${timeWords(time.total, this.unit)}`];
     const { cause, about, step } = span;
     const spent = timeWords(span.end - span.start, this.unit);
@@ -378,8 +378,8 @@ export class WaterfallPanel extends Part {
 
   clicked(event: MouseEvent) {
     const place = this.locate(event);
-    if (place?.span) this.goTo(place.span.step, place.time.life.id);
-    else if (place) this.board.select(place.time.life.id);
+    if (place?.span) this.goTo(place.span.step, place.time.request.id);
+    else if (place) this.board.select(place.time.request.id);
   }
 
   scroll() {

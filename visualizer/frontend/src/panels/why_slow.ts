@@ -72,7 +72,7 @@ export class WhySlow extends Part {
     if (!time) return;
     const { model } = context;
     const { unit } = model.waterfall;
-    this.id = time.life.id;
+    this.id = time.request.id;
     const isSlow = late.first || late.gaps;
     const name = chip(this.id, context);
     patchChildren(

@@ -135,6 +135,7 @@ test("a request span has arrival, segments, tokens and end", () => {
       recomputed: 0,
       drafts: 0,
       accepted: 0,
+      reachesOutput: false,
     },
   ]);
   assert.deepEqual(span.finished, { step: 2, reason: "length", message: "", seq: 15 });
