@@ -18,10 +18,10 @@ import { StepHappenings } from "./happenings.ts";
 import { LogLines } from "./lines.ts";
 import { LogError } from "./log.ts";
 import { type Chunk, type MeasureArrays, Measures, NOTHING } from "./measures.ts";
-import { type RequestSpan, RequestSpans, type Segment } from "./request_spans.ts";
+import { type RequestSpan, RequestSpans } from "./request_spans.ts";
 import { rowKind } from "./rows.ts";
 import { TimeRecords } from "./time_records.ts";
-import { Heads, waitSegments } from "./waits.ts";
+import { Heads } from "./waits.ts";
 import { Waterfall } from "./waterfall.ts";
 import type { Span } from "./words.ts";
 
@@ -218,11 +218,6 @@ export class Model {
     const state = this.#stateBeforeStep(step);
     for (const event of this.eventsIn(this.stepInfo(step).from, seq - 1)) state.apply(event);
     return state;
-  }
-
-  /** The reasons of a wait, by runs of steps. See `waits.ts`. */
-  waits(span: RequestSpan, segment: Segment) {
-    return waitSegments(this, span, segment);
   }
 
   /** Why a request waited in a step: `{reason, head}`. */

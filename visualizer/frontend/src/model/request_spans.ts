@@ -345,6 +345,13 @@ export class RequestSpans {
   }
 }
 
+/** The wait or preemption that a request is in at the end of a step. */
+export const waitIn = ({ segments }: RequestSpan, step: number) =>
+  segments.find(
+    ({ kind, from, to }) =>
+      (kind === "waiting" || kind === "preempted") && from <= step && step <= (to ?? Infinity),
+  );
+
 /** What is known of a request, in order: see `before`. */
 export function historyOf({ before, segments }: RequestSpan) {
   return before.length ? [...before, ...segments] : segments;

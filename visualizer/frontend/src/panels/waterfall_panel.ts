@@ -11,7 +11,8 @@ import css from "../board/waterfall.css";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
 import { causeWords } from "../drawing/causes.ts";
 import { h, pointIn } from "../drawing/html.ts";
-import { BAR, drawBar, drawLabels, familyOf, partsOf } from "../drawing/waterfall_bar.ts";
+import { roundUnit } from "../drawing/time_axis.ts";
+import { BAR, drawBar, drawFlag, drawLabels, familyOf, partsOf } from "../drawing/waterfall_bar.ts";
 import { chip, type WordContext, wordNodes } from "../drawing/words_html.ts";
 import type { Model } from "../model/model.ts";
 import { lateness } from "../model/run_summary.ts";
@@ -232,22 +233,16 @@ export class WaterfallPanel extends Part {
     const { ttft } = board.store.slo;
     if (this.unit !== "us" || ttft > this.longest) return;
     const x = this.x(ttft);
-    const { ink, ground } = board.theme;
-    painter.line(x, 14, x, height, ink, 1, [3, 3]);
+    painter.line(x, 14, x, height, board.theme.ink, 1, [3, 3]);
     const words = `SLO: first token within ${timeWords(ttft, this.unit)}`;
-    const isLeft = x + painter.measure(words, { bold: true }) + 8 > this.width;
-    painter.text(words, isLeft ? x - 4 : x + 4, 11, {
-      bold: true,
-      halo: ground,
-      align: isLeft ? "right" : "left",
-    });
+    drawFlag(painter, words, x, 11, this.width);
   }
 
   drawAxis() {
     const { axisPainter: painter, longest, board } = this;
     painter.begin(this.width, AXIS, board.unit, board.theme);
     const { faint, muted } = board.theme;
-    const step = tickOf(longest, (this.right - this.left) / 90);
+    const step = roundUnit((this.right - this.left) / longest, 90);
     const first = `${timeWords(0, this.unit)} after arrival`;
     const free = this.x(0) + painter.measure(first) + 8;
     for (let at = 0; at <= longest; at += step) {
@@ -402,12 +397,4 @@ export class WaterfallPanel extends Part {
 /** Returns a context without a frame, in which a name's mark does not depend on the step. */
 function contextOf({ model, theme, store }: Board): WaterfallContext {
   return { model, theme, selected: store.selected };
-}
-
-/** A round distance between ticks, so that at most `most` fit. */
-function tickOf(longest: number, most: number) {
-  const least = longest / Math.max(1, most);
-  const power = 10 ** Math.floor(Math.log10(least));
-  const [step] = [1, 2, 5, 10].filter((one) => one * power >= least);
-  return Math.max(1, step * power);
 }
