@@ -103,7 +103,11 @@ test("the reason of an end is left out if the next request of the lane is near",
 
 test("a preemption is an ink bar, dashes to the resume, and an arrow to the taker's lane", () => {
   const marks = timelineAt(30, 8);
-  const { step, resume, by } = model.request(8).preemptions[0];
+  const {
+    from: step,
+    resume,
+    by,
+  } = model.request(8).segments.find(({ kind }) => kind === "preempted");
   const dashed = marks.find(
     ({ kind, dash, paint }) => kind === "line" && dash.length && paint === hueOf(8),
   );

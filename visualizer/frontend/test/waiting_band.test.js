@@ -16,12 +16,12 @@ test("the parts of a step add up to its queue; preempted requests are at the bot
     const frame = model.frame(step);
     const parts = waitingParts(model, step);
     const sum = parts.reduce((all, { count }) => all + count, 0);
-    if (frame.waits.every(({ reason }) => reason)) assert.equal(sum, frame.waiting.length);
-    const resumed = frame.waits.filter((one) => one.resumed).length;
-    assert.equal(parts.find(({ cause }) => cause === "preempted")?.count ?? 0, resumed);
-    const behind = frame.waits.filter(
-      ({ resumed: lost, request, head }) => !lost && head !== request,
-    );
+    const waits = frame.waiting.map((id) => ({ id, ...frame.waitOf(id) }));
+    if (waits.every(({ reason }) => reason)) assert.equal(sum, waits.length);
+    const isLost = ({ id }) => frame.state.request(id).preemptions > 0;
+    const lost = waits.filter(isLost).length;
+    assert.equal(parts.find(({ cause }) => cause === "preempted")?.count ?? 0, lost);
+    const behind = waits.filter((one) => !isLost(one) && one.head !== one.id);
     assert.equal(parts.find(({ isBehind }) => isBehind)?.count ?? 0, behind.length, `step ${step}`);
   }
 });

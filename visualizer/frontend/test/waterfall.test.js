@@ -96,7 +96,7 @@ test("the verdict counts the requests outside the limits and names those with lo
 
 test("orders: slowest, arrival, time lost, first token; a request without a token comes first", () => {
   const ids = (order) =>
-    sortTimes([ada, bo, cy], order, model.waterfall).map(({ life }) => life.id);
+    sortTimes([ada, bo, cy], order, model.waterfall).map(({ request }) => request.id);
   assert.deepEqual(ids("slowest"), [2, 3, 1]);
   assert.deepEqual(ids("arrival"), [1, 2, 3]);
   assert.deepEqual(ids("first"), [3, 2, 1]);

@@ -10,6 +10,7 @@ import type { Model } from "../model/model.ts";
 import { happenedWords } from "../model/moments.ts";
 import type { RequestSpan } from "../model/request_spans.ts";
 import { rowWasted } from "../model/rows.ts";
+import { waitWords } from "../model/waits.ts";
 import { list } from "../model/words.ts";
 
 /** an object: text of the log, in a fixed-width font */
@@ -89,12 +90,8 @@ function describeSegment(model: Model, span: RequestSpan, step: number) {
   if (!segment) return "no tokens to compute";
   switch (segment.kind) {
     case "waiting": {
-      const run = model
-        .waits(span, segment)
-        .find(({ from, to }) => from <= step && step <= (to ?? model.lastStep));
-      return run?.reason
-        ? `waits, ${halfDot(model, "waiting_reasons")}${plain(run.spans)}`
-        : "waits";
+      const why = waitWords(model, step, span.id);
+      return why ? `waits, ${halfDot(model, "waiting_reasons")}${why}` : "waits";
     }
     case "preempted":
       return `preempted${lacks(model, "preemption_causes") ? "" : `, ${halfDot(model, "preemption_causes")}${model.request(segment.by)?.name ?? "another"} needed its blocks`}${segment.resume ? `; resumes at step ${segment.resume}` : ""}`;

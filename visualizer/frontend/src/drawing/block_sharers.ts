@@ -74,15 +74,8 @@ function drawCurve(
   trace(theme.ground, 5);
   trace(painter.hue(model.laneOf(owner)), 2.5);
   const [endX, endY] = isFirst ? [x, y] : [toX, toY];
-  if (isFirst) disc(painter, toX, toY);
+  if (isFirst) painter.disc(toX, toY, DOT);
   arrowhead(painter, endX, endY, Math.atan2(endY - bend[1], endX - bend[0]));
-}
-
-function disc({ context, theme }: CanvasPainter, x: number, y: number) {
-  context.beginPath();
-  context.arc(x, y, DOT, 0, 7);
-  context.fillStyle = theme.ink;
-  context.fill();
 }
 
 function arrowhead({ context, theme }: CanvasPainter, x: number, y: number, angle: number) {

@@ -254,6 +254,15 @@ export class CanvasPainter {
     context.fill();
   }
 
+  /** A filled circle. */
+  disc(x: number, y: number, radius: number) {
+    const { context, theme } = this;
+    context.beginPath();
+    context.arc(x, y, radius, 0, 7);
+    context.fillStyle = theme.ink;
+    context.fill();
+  }
+
   /** An arrow from `from` up or down to its tip. */
   arrow(x: number, from: number, tip: number, color: string) {
     const isUp = tip < from;

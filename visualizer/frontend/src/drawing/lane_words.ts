@@ -94,19 +94,8 @@ export function placeWords(painter: CanvasPainter, words: LaneWord[], step: numb
   const told = new Set();
   const ends = new Map(); // by height: where the last words end
   for (const word of words) {
-    const {
-      name,
-      text,
-      long,
-      topic,
-      x,
-      y,
-      room = Infinity,
-      muted,
-      until = 0,
-      ground,
-      behind,
-    } = word;
+    const { name, text, long, topic, x, y, muted, ground, behind } = word;
+    const { room = Infinity, until = 0 } = word;
     if (behind && x < (ends.get(y) ?? -Infinity) + 4) continue;
     const lead = name ? painter.measure(name, NAME) + (text ? 4 : 0) : 0;
     const fits = (candidate: string) => lead + painter.measure(candidate, SMALL) <= room;

@@ -4,7 +4,7 @@ import { duration } from "../model/duration.ts";
 import type { Frame } from "../model/frame.ts";
 import { isSecret } from "../model/knowledge.ts";
 import type { Model } from "../model/model.ts";
-import type { RequestSpan } from "../model/request_spans.ts";
+import { type RequestSpan, waitIn } from "../model/request_spans.ts";
 import { blockerWords, type Waiting } from "../model/stuck.ts";
 import type { CanvasPainter } from "./canvas_painter.ts";
 import { causeColour } from "./causes.ts";
@@ -59,10 +59,7 @@ export function drawQueue(painter: CanvasPainter, scene: QueueScene) {
 function drawRow(painter: CanvasPainter, scene: QueueScene, span: RequestSpan, base: number) {
   const { scale, model, columns, step, selected } = scene;
   const { muted, ink, rule } = painter.theme;
-  const segment = span.segments.find(
-    ({ kind, from, to }) =>
-      (kind === "waiting" || kind === "preempted") && from <= step && (to ?? Infinity) >= step,
-  );
+  const segment = waitIn(span, step);
   const from = segment?.from ?? step;
   const to = segment?.to ?? model.lastStep;
   painter.mark(0, base - 10, 10, 10, model.laneOf(span.id, step));

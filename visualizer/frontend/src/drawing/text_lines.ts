@@ -55,23 +55,17 @@ function runWidth(painter: CanvasPainter, { text, bold, request }: Run, size: nu
 function wordsOf(spans: Span[]): Run[][] {
   const words: Run[][] = [];
   let joins = false; // the next run belongs to the last word
+  const add = (run: Run) => {
+    if (joins) words.at(-1)?.push(run);
+    else words.push([run]);
+    joins = true;
+  };
   for (const { text, bold, request } of spans) {
-    if (request != null) {
-      const run = { text, bold: true, request };
-      if (joins) words.at(-1)?.push(run);
-      else words.push([run]);
-      joins = true;
-      continue;
-    }
-    text.split(/( )/).forEach((part) => {
-      if (part === " ") joins = false;
-      else if (part) {
-        const run = { text: part, bold: !!bold };
-        if (joins) words.at(-1)?.push(run);
-        else words.push([run]);
-        joins = true;
-      }
-    });
+    if (request != null) add({ text, bold: true, request });
+    else
+      for (const part of text.split(/( )/))
+        if (part === " ") joins = false;
+        else if (part) add({ text: part, bold: !!bold });
   }
   return words;
 }

@@ -59,12 +59,7 @@ export function treeColumns(layout: TreeLayout, width: number, narrow: boolean) 
 export function drawTree(painter: CanvasPainter, scene: TreeScene) {
   const { layout } = scene;
   const y = yOf(scene);
-  if (layout.rows) {
-    painter.context.beginPath();
-    painter.context.arc(4, y(0), 3, 0, 7);
-    painter.context.fillStyle = painter.theme.ink;
-    painter.context.fill();
-  }
+  if (layout.rows) painter.disc(4, y(0), 3);
   for (const hot of [false, true]) {
     for (const item of layout.items)
       if (onPath(scene, item) === hot) drawBranch(painter, scene, item, hot);

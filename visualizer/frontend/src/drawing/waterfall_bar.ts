@@ -59,6 +59,19 @@ export function drawLabels(
   }
 }
 
+/** Words beside a vertical line, on its left if they do not fit between it and `right`. */
+export function drawFlag(
+  painter: CanvasPainter,
+  words: string,
+  x: number,
+  y: number,
+  right: number,
+) {
+  const isLeft = x + painter.measure(words, { bold: true }) + 8 > right;
+  const align = isLeft ? "right" : "left";
+  painter.text(words, isLeft ? x - 4 : x + 4, y, { bold: true, halo: painter.theme.ground, align });
+}
+
 function labelled(parts: Part[]) {
   const runs: {
     cause: string;

@@ -56,14 +56,14 @@ function engineEvents({ measures, firstStep, stepCount, settings }: Model, scale
 function requestEvents(model: Model, scale: number) {
   const events = [named("process", REQUESTS, 0, "requests")] as object[];
   const nameOf = (id: number | null) => model.request(id)?.name ?? `r${id}`;
-  for (const { life, spans } of model.waterfall.all()) {
+  for (const { request, spans } of model.waterfall.all()) {
     if (!spans.length) continue;
-    const name = nameOf(life.id);
-    const track = { ph: "X", pid: REQUESTS, tid: life.id };
+    const name = nameOf(request.id);
+    const track = { ph: "X", pid: REQUESTS, tid: request.id };
     const slice = (from: number, to: number, rest: object) =>
       events.push({ ...track, ts: from * scale, dur: (to - from) * scale, ...rest });
-    events.push(named("thread", REQUESTS, life.id, name));
-    const args = { ended: life.reason ?? "not yet" };
+    events.push(named("thread", REQUESTS, request.id, name));
+    const args = { ended: request.finished?.reason ?? "not yet" };
     slice(spans[0].start, spans[spans.length - 1].end, { name, args });
     for (const { start, end, cause, step, about } of spans) {
       const who = about === null ? {} : { request: nameOf(about) };

@@ -64,10 +64,8 @@ function words(frame: Frame, id: number): { lead: string; rest?: string | Span[]
 function waiting(frame: Frame, id: number) {
   const place = frame.waiting.indexOf(id);
   const line = place ? `${place} before you.` : "You are first in the queue.";
-  const wait = frame.waits.find(({ request }) => request === id);
-  return wait?.reason && wait.spans && wait.head === id
-    ? say`${capital(wait.spans)}. ${line}`
-    : line;
+  const { reason, head } = frame.waitOf(id);
+  return reason && head === id ? say`${capital(say`${frame.reasonFor(reason)}`)}. ${line}` : line;
 }
 
 function ending({ finished, maxTokens }: RequestSpan) {

@@ -11,7 +11,6 @@ import { gapWords, halfDot, lacks } from "./knowledge.ts";
 import { fill, messages, reasons, stalledWords, supply } from "./messages.ts";
 import { rowWasted } from "./rows.ts";
 import type { Preemption } from "./story.ts";
-import { waitRuns } from "./waits.ts";
 import { agree, are, clearedWords, count, hashNames, list, type Span, say, sum } from "./words.ts";
 
 type Add = (rank: number, spans: Span[]) => void;
@@ -187,12 +186,9 @@ function waitWords(frame: Frame, id: number) {
   const waited = waitOf(frame, id);
   if (!waited) return "";
   const { model, step } = frame;
-  const span = model.requestSpan(id);
-  const wait = span.segments.findLast(({ to }) => to === step - 1);
-  if (!wait) return "";
-  const [{ reason }, ...others] = waitRuns(model, span, wait);
-  const same = others.every((one) => one.reason === reason);
-  const waitedFor = same && reasons[String(reason)]?.waited_for;
+  const steps = Array.from({ length: waited }, (_, at) => step - 1 - at);
+  const [reason, ...others] = new Set(steps.map((one) => model.waitAt(one, id).reason));
+  const waitedFor = !others.length && reasons[String(reason)]?.waited_for;
   const mark = halfDot(model, "waiting_reasons");
   return `waited ${count(waited, "step")}${waitedFor ? ` ${mark}for ${waitedFor}` : ""}`;
 }
@@ -250,11 +246,8 @@ function copied(frame: Frame, add: Add) {
   }
   if (copies.length !== 1) return;
   const [{ source, block, sharers }] = copies;
-  const others = names(frame, sharers);
-  add(
-    8,
-    say`${who} writes into a block it shares with ${others}, so block ${source} is copied to ${block}.`,
-  );
+  const writes = say`${who} writes into a block it shares with ${names(frame, sharers)}`;
+  add(8, say`${writes}, so block ${source} is copied to ${block}.`);
 }
 
 function stalled(frame: Frame, add: Add) {
@@ -296,10 +289,8 @@ function waiting(frame: Frame, add: Add) {
   const rest = behind.length
     ? say`; ${names(frame, behind, 3)} ${agree(behind, "waits", "wait")} behind ${head}`
     : "";
-  add(
-    6,
-    say`${names(frame, own)} ${agree(own, "waits", "wait")} ${mark}because ${frame.obstacle}${rest}.`,
-  );
+  const wait = say`${names(frame, own)} ${agree(own, "waits", "wait")}`;
+  add(6, say`${wait} ${mark}because ${frame.obstacle}${rest}.`);
 }
 
 /** Static batching: seats that stay free. */
@@ -353,10 +344,8 @@ function forked(frame: Frame, add: Add) {
   const are_ = agree(own, "is another sample", "are more samples");
   const share = agree(own, "shares", "share");
   const complete = say`${names(frame, [parent])}'s prompt is complete`;
-  add(
-    6,
-    say`${complete}; ${names(frame, own)} ${are_} of it and ${share} its ${count(blocks, "block")}.`,
-  );
+  const shared = say`${share} its ${count(blocks, "block")}`;
+  add(6, say`${complete}; ${names(frame, own)} ${are_} of it and ${shared}.`);
 }
 
 function forced(frame: Frame, add: Add) {

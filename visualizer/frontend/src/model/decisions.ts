@@ -18,6 +18,7 @@ import {
   wastedWords,
 } from "./messages.ts";
 import type { Model } from "./model.ts";
+import { waitIn } from "./request_spans.ts";
 import { rowWasted } from "./rows.ts";
 import type { Admission, Ending, Eviction, Preemption, Row, Story } from "./story.ts";
 import {
@@ -211,11 +212,8 @@ function admitted(frame: Frame, admission: Admission) {
 
 /** Steps that a request had waited when it was admitted in this one. */
 export function waitOf({ model, step }: Frame, id: number) {
-  const { segments } = model.requestSpan(id);
-  const wait = segments.findLast(
-    ({ kind, to }) => (kind === "waiting" || kind === "preempted") && to === step - 1,
-  );
-  return wait ? step - wait.from : 0;
+  const wait = waitIn(model.requestSpan(id), step - 1);
+  return wait?.to === step - 1 ? step - wait.from : 0;
 }
 
 function scheduled(frame: Frame, row: Row, left: number) {
@@ -327,10 +325,7 @@ export function outcomes(frame: Frame): Decision[] {
     const why = rowWasted(model.requestSpan(row.request), row.of);
     return why ? line(row, "wasted", say`its row was ${wastedWords(why, row.of)}`) : [];
   });
-  const [before, after] = [true, false].map((early) =>
-    ended.filter(({ kind }) => (kind === "aborted") === early),
-  );
-  return [...arrived, ...before, ...wasted, ...forked, ...joined, ...after];
+  return [...arrived, ...wasted, ...forked, ...joined, ...ended];
 }
 
 function endingWords(frame: Frame, { request, reason, message, table, seq }: Ending) {

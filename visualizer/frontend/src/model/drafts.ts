@@ -4,6 +4,8 @@ import type { Frame } from "./frame.ts";
 import type { Model } from "./model.ts";
 import type { RequestSpan } from "./request_spans.ts";
 
+type Fate = "kept" | "refused" | "unused" | "open";
+
 /**
  * Drafts are accepted from the left as long as they equal the model's own tokens. The model's next token follows:
  * it replaces the first rejected draft, or it is one more if all were accepted. There is none if an accepted draft
@@ -13,16 +15,7 @@ import type { RequestSpan } from "./request_spans.ts";
  *   names: of the drafter and of the model
  *   text: null if the log does not have the token's text. Returns null if the request had no drafts
  */
-export function draftsOf(
-  { model, step, story }: Frame,
-  id: number,
-): {
-  drafts: { text: string | null; token: number; fate: "kept" | "refused" | "unused" | "open" }[];
-  kept: number;
-  gained: number;
-  own: string | null;
-  names: string[];
-} | null {
+export function draftsOf({ model, step, story }: Frame, id: number) {
   const row = story.rows.find((one) => one.request === id);
   if (!row?.drafts.length) return null;
   const gain = story.gains.find((one) => one.request === id);
@@ -30,7 +23,7 @@ export function draftsOf(
   const kept = gain?.accepted ?? 0;
   const gained = gain ? gain.ids.length - gain.forced : 0;
   const first = span.promptLength + span.tokenSteps.indexOf(step);
-  const fate = (place: number): "kept" | "refused" | "unused" | "open" => {
+  const fate = (place: number): Fate => {
     if (!gain) return "open";
     if (place < kept) return "kept";
     return place === kept && gained > kept ? "refused" : "unused";

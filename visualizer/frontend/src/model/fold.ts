@@ -180,13 +180,7 @@ export class State {
 
   /** Blocks on the path from the root to the end of `node`. */
   depth(node: number) {
-    let blocks = 0;
-    for (let id = node; id !== ROOT; ) {
-      const above = this.node(id);
-      blocks += above.blocks.length;
-      id = above.parent;
-    }
-    return blocks;
+    return this.path(node).reduce((sum, { blocks }) => sum + blocks.length, 0);
   }
 
   /** How many tokens of the prefix that ends at a node were adopted, and from where. */
@@ -500,11 +494,10 @@ export class State {
 
   preempted(event: Events["preempted"]) {
     const request = this.#writableRequest(event.request);
-    for (const [step, rows] of this.plans)
-      this.#setPlan(
-        step,
-        rows.filter(([id]) => id !== request.id),
-      );
+    for (const [step, rows] of this.plans) {
+      const others = rows.filter(([id]) => id !== request.id);
+      this.#setPlan(step, others);
+    }
     this.running = this.running.filter((id) => id !== request.id);
     this.#release(request);
     request.preemptions++;
@@ -694,8 +687,7 @@ export class State {
       this.#countBelow(node.parent, -1);
       node = this.node(node.parent);
     }
-    this.#count(block, -1);
-    this.#count(block, -2);
+    this.#count(block, -3); // neither cached nor referenced
   }
 
   request_finished(event: Events["request_finished"]) {

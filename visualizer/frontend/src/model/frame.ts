@@ -12,7 +12,6 @@ import { type Row, Story } from "./story.ts";
 import { tokensPanel } from "./tokens.ts";
 import { findPrefix, type TreeNode, treeOf } from "./tree.ts";
 import { waitIn } from "./waits.ts";
-import { type Span, say } from "./words.ts";
 
 export interface Block {
   id: number;
@@ -109,21 +108,7 @@ export class Frame {
     return this.state.waitingCount;
   }
 
-  /** Why each of `waiting` waits. */
-  get waits() {
-    return this.#once("waits", () => {
-      /** Requests behind one head share their spans. */
-      const known: Map<number | string | null, Span[]> = new Map();
-      return this.waiting.map((request) => {
-        const { reason, head } = this.waitOf(request);
-        const resumed = this.state.request(request).preemptions > 0;
-        const key = head === request ? reason : head;
-        if (!known.has(key)) known.set(key, this.#waitSpans(request, reason, head));
-        return { request, reason, head, resumed, spans: known.get(key) };
-      });
-    });
-  }
-
+  /** Why a request waited after scheduling. */
   waitOf(id: number) {
     const { scheduled } = this.story;
     if (!scheduled || !this.asked.has(id)) return { reason: null, head: null };
@@ -148,11 +133,6 @@ export class Frame {
   reasonFor(reason: string, who = "it") {
     if (reason === this.story.blocked?.reason && reason !== "policy") return this.obstacle;
     return text(messages.reasons.policy.clause, { who });
-  }
-
-  #waitSpans(request: number, reason: string | null, head: number | null) {
-    if (!reason) return say`for the next step`;
-    return head === request ? say`${this.reasonFor(reason)}` : say`behind ${this.model.tag(head)}`;
   }
 
   /** The state of a request at the end of the step. */

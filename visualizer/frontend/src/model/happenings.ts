@@ -25,6 +25,17 @@ export const HAPPENED = {
   missing: 8192, // messages of a foreign log's source
 };
 
+/** The bits of each kind of event, whatever is in it. */
+const BITS: Partial<Record<LogEvent["type"], number>> = {
+  preempted: HAPPENED.preempted,
+  block_copied: HAPPENED.copied,
+  radix_evicted: HAPPENED.evicted,
+  block_evicted: HAPPENED.evicted,
+  events_missing: HAPPENED.missing,
+  forked: HAPPENED.forked,
+};
+const ENDS = { abort: "aborted", error: "failed", stop: "finished", length: "finished" } as const;
+
 /** The happenings of the open step. */
 export class StepHappenings {
   #bits = 0;
@@ -34,17 +45,16 @@ export class StepHappenings {
   /** Records an event that is about to be applied to `state`. */
   note(event: LogEvent, state: State) {
     const seq = state.seq + 1;
+    this.#bits |= BITS[event.type] ?? 0;
     switch (event.type) {
       case "admitted": {
         if (!event.blocks.length) return;
-        this.#bits |= HAPPENED.hit;
         const { prompt_length } = state.request(event.request);
         const found = event.blocks.length * state.blockSize;
-        if (2 * found >= prompt_length) this.#bits |= HAPPENED.largeHit;
+        this.#bits |= HAPPENED.hit | (2 * found >= prompt_length ? HAPPENED.largeHit : 0);
         return;
       }
       case "preempted": {
-        this.#bits |= HAPPENED.preempted;
         const { request } = event;
         this.#preemptions.push({ request, table: state.request(request).block_table, seq });
         return;
@@ -56,29 +66,13 @@ export class StepHappenings {
             this.#taken.push({ request: event.request, block, seq });
         return;
       case "block_copied":
-        this.#bits |= HAPPENED.copied;
         this.#taken.push({ request: event.request, block: event.block, seq });
-        return;
-      case "radix_evicted":
-      case "block_evicted":
-        this.#bits |= HAPPENED.evicted;
-        return;
-      case "events_missing":
-        this.#bits |= HAPPENED.missing;
-        return;
-      case "forked":
-        this.#bits |= HAPPENED.forked;
         return;
       case "step_finished":
         if (hasRejected(event, state)) this.#bits |= HAPPENED.rejected;
         return;
       case "request_finished":
-        this.#bits |=
-          event.reason === "abort"
-            ? HAPPENED.aborted
-            : event.reason === "error"
-              ? HAPPENED.failed
-              : HAPPENED.finished;
+        this.#bits |= HAPPENED[ENDS[event.reason]];
     }
   }
 

@@ -18,10 +18,10 @@ import { StepHappenings } from "./happenings.ts";
 import { LogLines } from "./lines.ts";
 import { LogError } from "./log.ts";
 import { type Chunk, type MeasureArrays, Measures, NOTHING } from "./measures.ts";
-import { type RequestSpan, RequestSpans, type Segment } from "./request_spans.ts";
+import { type RequestSpan, RequestSpans } from "./request_spans.ts";
 import { rowKind } from "./rows.ts";
 import { TimeRecords } from "./time_records.ts";
-import { Heads, waitSegments } from "./waits.ts";
+import { Heads } from "./waits.ts";
 import { Waterfall } from "./waterfall.ts";
 import type { Span } from "./words.ts";
 
@@ -45,7 +45,7 @@ export class Model {
   #live = new State();
   #requestSpans;
   #heads = new Heads();
-  #times = new TimeRecords();
+  #times: TimeRecords;
   /** The waterfall of the events so far. */
   #waterfall: Waterfall | null = null;
   /** Copies of the state at the end of a step. */
@@ -74,6 +74,7 @@ export class Model {
   /** `firstLane` is the number of its first lane, whose mark it has. */
   constructor(events: LogEvent[] = [], firstLane: number = 0) {
     this.#requestSpans = new RequestSpans(firstLane);
+    this.#times = new TimeRecords(this.#requestSpans);
     this.append(events);
   }
 
@@ -219,11 +220,6 @@ export class Model {
     return state;
   }
 
-  /** The reasons of a wait, by runs of steps. See `waits.ts`. */
-  waits(span: RequestSpan, segment: Segment) {
-    return waitSegments(this, span, segment);
-  }
-
   /** Why a request waited in a step: `{reason, head}`. */
   waitAt(step: number, id: number) {
     return this.#heads.waitAt(step, id);
@@ -292,7 +288,6 @@ export class Model {
       this.#sum(event);
       this.#times.before(event, this.#live);
       this.#live.apply(event);
-      this.#times.after(event, this.#live);
       if (type === "run_started" || type === "keyframe") {
         this.classes = this.#live.classes;
         this.source = this.#live.source;
@@ -306,6 +301,7 @@ export class Model {
       }
       if (type === "request_arrived" || type === "forked" || type === "admitted")
         this.#requestSpans.meet(event, step, this.#live);
+      this.#times.after(event, this.#live);
       if (!info) return;
       info.to = seq;
       if (type === "step_started") info.status = "running";

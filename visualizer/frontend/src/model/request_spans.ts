@@ -16,6 +16,7 @@ export interface Segment {
   count?: number; // tokens computed, without drafts
   found?: number; // tokens found in the cache just before
   recomputed?: number; // of `count`, those that had been computed before a preemption
+  reachesOutput?: boolean; // the last token of it is the only one that is new, and a decode
   drafts?: number;
   accepted?: number;
   reason?: string; // stalled: why
@@ -49,6 +50,15 @@ export interface RequestSpan {
   hashes?: string[]; // of the prompt's full blocks, in a foreign log without token ids
   arrived: number | null;
   arrivedAt: number | null;
+  examined: number; // the first step whose scheduling could see it
+  beginsAt: number; // number of finished steps when it arrived
+  endsAt: number | null; // and when it ended; null: it lives
+  firstToken: number | null; // index of the finished step that gave its first token
+  /** Its first admission, step 0 before the log begins, with the tokens found and how many of them another replica computed. */
+  admitted: { step: number; found: number; prefix: { adopted: number; source: string } } | null;
+  /** The first step in which only memory kept it out, and how many blocks were missing. */
+  shortfall: { step: number; missing: number } | null;
+  computed: number; // tokens that it has ever computed
   admissions: { step: number; found: number; resumed: boolean; seq: number }[];
   preemptions: { step: number; computed: number; resume: number | null }[];
   forked: { step: number; parent: number } | null;
@@ -59,6 +69,7 @@ export interface RequestSpan {
   forced: number[]; // positions of output tokens that a tool or the grammar wrote
   masks: Mask[]; // by output token: what the request's grammar left to choose from
   segments: Segment[];
+  before: Segment[]; // those of its parent before the fork, or what a keyframe says of earlier steps
 }
 
 /** The kinds of segments that are rows of steps. */
@@ -96,6 +107,8 @@ export class RequestSpans {
         const span = this.#of(event.request);
         const found = event.blocks.length * state.blockSize;
         span.admissions.push({ step, found, resumed: event.resumed, seq });
+        if (!event.resumed)
+          span.admitted = { step, found, prefix: state.adoptedPrefix(event.node) };
         this.#endWait(span, step - 1);
         const last = span.preemptions.at(-1);
         if (event.resumed && last) last.resume = step;
@@ -105,12 +118,16 @@ export class RequestSpans {
         const span = this.#of(event.request);
         const { num_computed_tokens: computed } = state.request(span.id);
         span.preemptions.push({ step, computed, resume: null });
-        const { needed_by: by } = event;
+        const rows = [...state.plans.values()].flat().filter(([id]) => id === span.id);
+        const ends = rows.map(([, start, count, drafts]) => start + count - drafts.length);
+        span.computed = Math.max(span.computed, computed, ...ends);
+        // A foreign log may not say what needed the blocks.
+        const by = event.needed_by < 0 ? null : event.needed_by;
         span.segments.push({ kind: "preempted", from: step, to: null, by, resume: null });
         break;
       }
       case "step_scheduled":
-        for (const row of event.rows) this.#row(row, step, state);
+        for (const row of event.rows) addRow(this.#of(row[0]), row, step, state);
         for (const [id, reason] of event.skipped) this.#skipped(id, reason, step, state);
         break;
       case "step_finished":
@@ -145,8 +162,10 @@ export class RequestSpans {
       const parent = this.#of(event.parent);
       span.arrived = parent.arrived;
       span.arrivedAt = parent.arrivedAt;
-      span.n = parent.n;
+      const { n, examined, beginsAt, admitted, computed } = parent;
+      Object.assign(span, { n, examined, beginsAt, admitted, computed });
       span.forked = { step, parent: parent.id };
+      span.before = historyOf(parent).map((segment) => ({ ...segment }));
     }
     this.#takeLane(this.#of(event.request), step, state);
   }
@@ -156,13 +175,23 @@ export class RequestSpans {
     for (const request of state.requests.list()) {
       const span = this.#add(request);
       this.#takeLane(span, step, state);
-      span.tokenSteps = new Array(request.length - request.prompt_length).fill(0);
-      if (request.place === null) continue;
-      span.segments.push(
-        request.preemptions
-          ? { kind: "preempted", from: step, to: null, by: null, resume: null }
-          : { kind: "waiting", from: step, to: null },
-      );
+      const { length, prompt_length, num_computed_tokens, place, preemptions } = request;
+      span.tokenSteps = new Array(length - prompt_length).fill(0);
+      span.computed = length > prompt_length ? length - 1 : num_computed_tokens;
+      if (place === null || preemptions)
+        span.admitted = { step: 0, found: 0, prefix: { adopted: 0, source: "" } };
+      if (place === null) continue;
+      if (preemptions) {
+        const away = { kind: "preempted", by: null, resume: null } as const;
+        span.before.push({ ...away, from: 0, to: step - 1 });
+        span.segments.push({ ...away, from: step, to: null });
+      } else span.segments.push({ kind: "waiting", from: step, to: null });
+    }
+    for (const [number, rows] of state.plans) {
+      for (const row of rows) {
+        const span = this.byId.get(row[0]); // it may have ended while its row is computed
+        if (span) addRow(span, row, number, state, span.before);
+      }
     }
   }
 
@@ -194,6 +223,13 @@ export class RequestSpans {
       hashes: request.content.hashes,
       arrived: null,
       arrivedAt: null,
+      examined: 0,
+      beginsAt: 0,
+      endsAt: null,
+      firstToken: null,
+      admitted: null,
+      shortfall: null,
+      computed: 0,
       admissions: [],
       preemptions: [],
       forked: null,
@@ -204,6 +240,7 @@ export class RequestSpans {
       forced: [],
       masks: [],
       segments: [],
+      before: [],
     };
     this.list.push(span);
     this.byId.set(id, span);
@@ -249,28 +286,6 @@ export class RequestSpans {
     if (open.kind === "preempted" && !span.finished) open.resume = to + 1;
   }
 
-  #row(row: Events["ScheduledRow"], step: number, state: State) {
-    const id = row[0];
-    const drafts = row[3]?.length ?? 0;
-    const span = this.#of(id);
-    const last = span.segments[span.segments.length - 1];
-    const kind = rowKind(row, state.request(id));
-    if (kind === "decode") {
-      const goesOn = last?.kind === kind && last.to === step - 1 && !last.drafts && !last.wasted;
-      if (goesOn && !drafts) last.to = step;
-      else span.segments.push({ kind, from: step, to: step, drafts, accepted: 0 });
-      return;
-    }
-    const [, start, count] = row;
-    const segment = { kind, from: step, to: step, drafts, accepted: 0 };
-    const tokens = count - drafts;
-    const admission = span.admissions.at(-1);
-    const found = admission?.step === step ? admission.found : 0;
-    const once = span.preemptions.reduce((most, { computed }) => Math.max(most, computed), 0);
-    const recomputed = Math.max(0, Math.min(start + tokens, once) - start);
-    span.segments.push({ ...segment, start, count: tokens, found, recomputed });
-  }
-
   /**
    * Records the tokens of a step.
    *
@@ -306,10 +321,11 @@ export class RequestSpans {
   #waste(id: number, step: number, state: State) {
     const request = state.requests.get(id);
     const wasted = !request ? "ended" : request.place === null ? "dropped" : "preempted";
-    const { segments } = this.#of(id);
-    const at = segments.findLastIndex(
-      ({ kind, from, to }) => ROWS.has(kind) && from <= step && step <= Number(to),
-    );
+    const { segments: own, before } = this.#of(id);
+    const indexIn = (segments: Segment[]) =>
+      segments.findLastIndex((one) => isRow(one) && one.from <= step && step <= Number(one.to));
+    const segments = indexIn(own) < 0 ? before : own;
+    const at = indexIn(segments);
     if (at < 0) return; // the log begins after its row
     const segment = segments[at];
     const parts: Segment[] = [
@@ -327,6 +343,54 @@ export class RequestSpans {
     if (last?.kind === "stalled" && last.reason === reason && last.to === step - 1) last.to = step;
     else segments.push({ kind: "stalled", from: step, to: step, reason });
   }
+}
+
+/** The wait or preemption that a request is in at the end of a step. */
+export const waitIn = ({ segments }: RequestSpan, step: number) =>
+  segments.find(
+    ({ kind, from, to }) =>
+      (kind === "waiting" || kind === "preempted") && from <= step && step <= (to ?? Infinity),
+  );
+
+/** What is known of a request, in order: see `before`. */
+export function historyOf({ before, segments }: RequestSpan) {
+  return before.length ? [...before, ...segments] : segments;
+}
+
+/** Whether a segment is of rows of steps. */
+export const isRow = ({ kind }: Segment) => ROWS.has(kind);
+
+/** Adds a row of a step; plain decodes share a segment. */
+function addRow(
+  span: RequestSpan,
+  row: Events["ScheduledRow"],
+  step: number,
+  state: State,
+  segments = span.segments,
+) {
+  const [id, start, count] = row;
+  const drafts = row[3]?.length ?? 0;
+  const tokens = count - drafts;
+  const end = start + tokens;
+  const request = state.request(id);
+  const kind = rowKind(row, request);
+  const recomputed = Math.max(0, Math.min(end, span.computed) - start);
+  const last = segments[segments.length - 1];
+  const segment = { kind, from: step, to: step, drafts, accepted: 0, recomputed };
+  if (kind === "decode") {
+    const isPlain = !drafts && !recomputed;
+    const goesOn = last?.kind === kind && last.to === step - 1 && !last.wasted;
+    if (goesOn && isPlain && !last.drafts && !last.recomputed) last.to = step;
+    else segments.push(segment);
+    return;
+  }
+  const admission = span.admissions.at(-1);
+  const found = admission?.step === step ? admission.found : 0;
+  const reachesOutput =
+    start + recomputed >= request.prompt_length &&
+    end >= request.length &&
+    tokens - recomputed === 1;
+  segments.push({ ...segment, start, count: tokens, found, reachesOutput });
 }
 
 /**

@@ -172,9 +172,9 @@ function slowestGap(gaps: number[]) {
 }
 
 /** Which limits a request broke so far. */
-export function lateness(model: Model, { life, ttft }: RequestTime, slo: Slo) {
+export function lateness(model: Model, { request, ttft }: RequestTime, slo: Slo) {
   if (model.waterfall.unit !== "us") return { first: false, gaps: false };
-  const gaps = slowestGap(gapsOf(model, model.requestSpan(life.id))) > slo.itl;
+  const gaps = slowestGap(gapsOf(model, request)) > slo.itl;
   return { first: ttft !== null && ttft > slo.ttft, gaps };
 }
 

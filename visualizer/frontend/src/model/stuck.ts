@@ -7,6 +7,7 @@ import { duration } from "./duration.ts";
 import type { Frame } from "./frame.ts";
 import { fill, messages, reasons, reasonWords, text } from "./messages.ts";
 import type { Model } from "./model.ts";
+import { waitIn } from "./request_spans.ts";
 import { FOR_ALL } from "./waits.ts";
 import { causeLevel } from "./waterfall_words.ts";
 import type { Span } from "./words.ts";
@@ -44,7 +45,7 @@ export function stuck(model: Model, step: number): Waiting[] {
     const arrived = model.request(root)?.arrivedAt ?? null;
     return {
       request: id,
-      steps: since(beginOf(model, id, step)),
+      steps: since(waitIn(model.requestSpan(id), step)?.from ?? step),
       age: arrived === null || !(now >= 0) ? null : Math.max(0, now - arrived),
       isPreempted: state.request(id).preemptions > 0,
       reason,
@@ -89,19 +90,4 @@ function scheduledSince(model: Model, step: number) {
       counts.push((counts.at(-1) ?? 0) + Number(model.stepInfo(at).scheduled !== null));
     return counts[step - from];
   };
-}
-
-/**
- * The step in which a wait began.
- *
- * @param step within it
- */
-function beginOf(model: Model, id: number, step: number) {
-  const wait = model
-    .requestSpan(id)
-    .segments.find(
-      ({ kind, from, to }) =>
-        (kind === "waiting" || kind === "preempted") && from <= step && (to ?? Infinity) >= step,
-    );
-  return wait?.from ?? step;
 }

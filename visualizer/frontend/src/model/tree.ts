@@ -1,6 +1,7 @@
 /** The prefix tree of one step: the requests that lock each node, and the prefix that a waiting request would hit. */
 
 import type { NodeState, RequestState, State } from "./fold.ts";
+import type { Model } from "./model.ts";
 import { count } from "./words.ts";
 
 /** A block that is known by its hash alone. Without media it is not in the cache, as far as the log knows. */
@@ -38,6 +39,12 @@ export class TreeNode {
     this.since = node.used;
     this.marks = node.hash ? [{ hash: node.hash, media: node.media ?? [] }] : [];
     this.read = { tokens: () => state.tokensOf(node), texts: () => state.textsOf(node) };
+  }
+
+  /** The names of the requests and the buffers that use it. */
+  usersIn(model: Model) {
+    const buffers = this.holders.map((label) => (label ? `a buffer of ${label}` : "a buffer"));
+    return [...this.owners.map((id) => model.requestSpan(id).name), ...buffers];
   }
 
   get idle() {

@@ -9,8 +9,6 @@ import type { State } from "./fold.ts";
 import { lacks } from "./knowledge.ts";
 import { reasonWords } from "./messages.ts";
 import type { Model } from "./model.ts";
-import type { RequestSpan, Segment } from "./request_spans.ts";
-import { type Span, say } from "./words.ts";
 
 /** the reason of `head`; a request that is not the head waits behind it. null: no step was scheduled yet. */
 type Wait = { reason: string | null; head: number | null };
@@ -68,35 +66,9 @@ export function waitIn(
   return { reason, head: FOR_ALL.has(reason) ? id : head };
 }
 
-/** A wait or a preemption of the timeline, cut where its reason changes. */
-export function waitSegments(
-  model: Model,
-  span: RequestSpan,
-  segment: Segment,
-): (Wait & { from: number; to: number; spans: Span[] })[] {
-  return waitRuns(model, span, segment).map((run) => ({
-    ...run,
-    spans: shortWords(model, span, run.reason, run.head),
-  }));
-}
-
-/** The same without words. */
-export function waitRuns(
-  model: Model,
-  span: RequestSpan,
-  segment: Segment,
-): (Wait & { from: number; to: number })[] {
-  const runs: (Wait & { from: number; to: number })[] = [];
-  for (let step = segment.from; step <= (segment.to ?? model.lastStep); step++) {
-    const { reason, head } = model.waitAt(step, span.id);
-    const last = runs[runs.length - 1];
-    if (last && last.reason === reason && last.head === head) last.to = step;
-    else runs.push({ from: step, to: step, reason, head });
-  }
-  return runs;
-}
-
-function shortWords(model: Model, span: RequestSpan, reason: string | null, head: number | null) {
-  if (!reason) return say`not examined yet`;
-  return head === span.id ? say`${reasonWords[reason] ?? reason}` : say`behind ${model.tag(head)}`;
+/** The words for why a request waited in a step: "batch full", "behind r3"; "" if it was not examined yet. */
+export function waitWords(model: Model, step: number, id: number) {
+  const { reason, head } = model.waitAt(step, id);
+  if (!reason) return "";
+  return head === id ? (reasonWords[reason] ?? reason) : `behind ${model.tag(head).text}`;
 }

@@ -5,7 +5,8 @@
 
 import { firstWhere } from "./columns.ts";
 import { reasons } from "./messages.ts";
-import type { Life, Step, TimeRecords, Work } from "./time_records.ts";
+import { historyOf, isRow, type RequestSpan, type Segment } from "./request_spans.ts";
+import type { Step, TimeRecords } from "./time_records.ts";
 import { FOR_ALL } from "./waits.ts";
 
 export interface Span {
@@ -21,7 +22,7 @@ export interface Span {
 }
 
 export interface RequestTime {
-  life: Life;
+  request: RequestSpan;
   spans: Span[];
   total: number; // arrival to end
   byCause: Record<string, number>; // adds up to `total`
@@ -60,32 +61,32 @@ export class Waterfall {
 
   /** The times of all requests, in order of appearance. */
   all(): RequestTime[] {
-    return [...this.#records.lives.keys()].map((id) => this.of(id));
+    return this.#records.spans.list.map(({ id }) => this.of(id));
   }
 
   of(id: number): RequestTime {
     const known = this.#known.get(id);
     if (known) return known;
-    const life = this.#records.lives.get(id);
-    if (!life) throw new RangeError(`there is no request ${id}`);
-    const time = this.#timeOf(life);
+    const request = this.#records.spans.byId.get(id);
+    if (!request) throw new RangeError(`there is no request ${id}`);
+    const time = this.#timeOf(request);
     this.#known.set(id, time);
     return time;
   }
 
-  #timeOf(life: Life): RequestTime {
-    const spans = this.#spans(life);
+  #timeOf(request: RequestSpan): RequestTime {
+    const spans = this.#spans(request);
     const byCause: Record<string, number> = {};
     for (const { start, end, cause } of spans) byCause[cause] = (byCause[cause] ?? 0) + end - start;
     const sum = (causes: string[]) =>
       causes.reduce((total, cause) => total + (byCause[cause] ?? 0), 0);
-    const arrived = this.arrived(life);
-    const first = life.firstToken === null ? null : this.#steps[life.firstToken].end;
+    const arrived = this.arrived(request);
+    const first = request.firstToken === null ? null : this.#steps[request.firstToken].end;
     const firstToken = first === null || arrived === null ? null : first - arrived;
     const paused =
       this.unit === "us" ? this.#records.paused.between(Number(arrived), Number(first)) : 0;
     return {
-      life,
+      request,
       spans,
       total: spans.length ? spans[spans.length - 1].end - spans[0].start : 0,
       byCause,
@@ -96,30 +97,32 @@ export class Waterfall {
     };
   }
 
-  arrived({ isWhole, at, beginsAt }: Life): number | null {
-    if (!isWhole) return null;
-    return this.unit === "steps" ? beginsAt : at;
+  /** When a request arrived; null if that was before the log begins, or the log has no time of it. */
+  arrived({ arrived, arrivedAt, beginsAt }: RequestSpan): number | null {
+    if (arrived === null) return null;
+    return this.unit === "steps" ? beginsAt : arrivedAt;
   }
 
-  #spans(life: Life): Span[] {
+  #spans(request: RequestSpan): Span[] {
     const steps = this.#steps;
-    const arrived = this.arrived(life);
-    const end = Math.min(life.endsAt ?? steps.length, steps.length);
+    const arrived = this.arrived(request);
+    const rows = historyOf(request).filter(isRow);
+    const end = Math.min(request.endsAt ?? steps.length, steps.length);
     // A request may have been sent before a step ended that the log has before its arrival.
-    let first = life.beginsAt;
+    let first = request.beginsAt;
     while (arrived !== null && first && steps[first - 1].end > arrived) first--;
     const spans: Span[] = [];
-    let at = 0; // in `life.work`
+    let at = 0; // in `rows`
     for (let index = first; index < end; index++) {
       const step = steps[index];
-      while (at < life.work.length && life.work[at].to < step.number) at++;
-      const work = life.work[at]?.from <= step.number ? life.work[at] : null;
+      while (at < rows.length && Number(rows[at].to) < step.number) at++;
+      const row = rows[at]?.from <= step.number ? rows[at] : null;
       const before = index ? steps[index - 1].end : 0;
       let start = arrived === null ? before : Math.max(before, arrived);
       if (arrived === null && !index) start = Math.min(step.begin, step.launched);
       if (start >= step.end) continue;
       const begins = spans.length;
-      this.#tile(life, index, work, start, (from, to, cause, about = null) => {
+      this.#tile(request, index, row, start, (from, to, cause, about = null) => {
         if (to <= from) return;
         const last = spans[spans.length - 1];
         if (spans.length > begins && last.cause === cause && last.about === about) last.end = to;
@@ -129,7 +132,7 @@ export class Waterfall {
     return spans;
   }
 
-  #tile(life: Life, index: number, work: Work | null, start: number, emit: Emit) {
+  #tile(request: RequestSpan, index: number, row: Segment | null, start: number, emit: Emit) {
     const step = this.#steps[index];
     if (step.isAfterGap && start < step.begin) {
       emit(start, step.begin, "unknown");
@@ -137,12 +140,12 @@ export class Waterfall {
     }
     const launched = Math.max(start, step.launched);
     const ready = Math.max(start, step.ready);
-    const computes = work !== null && !work.inVain;
+    const computes = row !== null && !isInVain(row);
     const [cause, about]: [string, number | null] = computes
       ? ["between_passes", null]
-      : absent(life, step, work);
+      : absent(request, step, row);
     this.#cut(start, launched, cause, about, emit);
-    if (computes) this.#computed(work, index, launched, ready, emit);
+    if (computes) this.#computed(row, index, launched, ready, emit);
     else emit(launched, ready, cause, about);
     this.#cut(ready, step.end, cause, about, emit);
   }
@@ -163,16 +166,11 @@ export class Waterfall {
     emit(at, end, cause, about);
   }
 
-  #computed(
-    { again, fresh, isPrefill, isDecode }: Work,
-    index: number,
-    start: number,
-    end: number,
-    emit: Emit,
-  ) {
-    const middle = start + Math.floor(((end - start) * again) / (again + fresh));
+  #computed(row: Segment, index: number, start: number, end: number, emit: Emit) {
+    const { kind, recomputed = 0, count = 1 } = row;
+    const middle = start + Math.floor(((end - start) * recomputed) / count);
     emit(start, middle, "recomputed");
-    if (!isDecode) return emit(middle, end, isPrefill ? "prefill" : "decode");
+    if (kind !== "decode") return emit(middle, end, row.reachesOutput ? "decode" : "prefill");
     const cut = Math.max(middle, end - this.#others[index]);
     emit(middle, cut, "decode");
     emit(cut, end, "others_prefill");
@@ -183,16 +181,23 @@ function asUnit(step: Step, index: number): Step {
   return { ...step, begin: index, launched: index, ready: index + 1, end: index + 1 };
 }
 
+/** Whether a row was computed in vain, or not at all. What is computed after a request's end is no time of it. */
+export const isInVain = ({ wasted }: Segment) => wasted !== undefined && wasted !== "ended";
+
 /** Why a request has no row in a step, and which request that is about. */
-function absent(life: Life, step: Step, work: Work | null): [string, number | null] {
-  const away = life.absences.find(({ begin, end }) => begin <= step.number && step.number < end);
-  if (away) return ["preempted", away.by];
-  if (step.number < life.examined) return ["step_in_progress", null];
-  const id = life.parent !== null && step.number <= life.forked ? life.parent : life.id;
+function absent(request: RequestSpan, step: Step, row: Segment | null): [string, number | null] {
+  const { forked, examined, admitted } = request;
+  const away = historyOf(request).find(
+    ({ kind, from, to }) =>
+      kind === "preempted" && from <= step.number && step.number <= (to ?? Infinity),
+  );
+  if (away) return ["preempted", away.by ?? null];
+  if (step.number < examined) return ["step_in_progress", null];
+  const id = forked && step.number <= forked.step ? forked.parent : request.id;
   const own = step.skipped?.get(id);
   if (own) return [own, null];
-  if (step.failed || work) return ["failed_step", null];
-  const isAdmitted = life.admitted !== null && life.admitted <= step.number;
+  if (step.failed || row) return ["failed_step", null];
+  const isAdmitted = admitted !== null && admitted.step <= step.number;
   if (!step.blocked || isAdmitted) return ["unknown", null];
   const [head, reason] = step.blocked;
   return [reason, head === id || FOR_ALL.has(reason) ? null : head];

@@ -9,9 +9,9 @@ import type { LogSource } from "./fold.ts";
 import { type Fact, levelOf } from "./knowledge.ts";
 import { adoptedWords, fill, messages, reasonWords } from "./messages.ts";
 import type { Model } from "./model.ts";
+import { historyOf, isRow, type Segment } from "./request_spans.ts";
 import { lateness, type Slo } from "./run_summary.ts";
-import type { Work } from "./time_records.ts";
-import { CAUSES, LOST, type RequestTime, WAITING, WORK } from "./waterfall.ts";
+import { CAUSES, isInVain, LOST, type RequestTime, WAITING, WORK } from "./waterfall.ts";
 import { bold, count, list, type Span, say } from "./words.ts";
 
 /** all spans of a request with one cause; waiting behind others is a row of its own */
@@ -78,27 +78,31 @@ export function causeRows({ spans }: Pick<RequestTime, "spans">, source: LogSour
 /** What a row's time was spent on. */
 export function rowWords(
   model: Model,
-  { life }: RequestTime,
+  { request }: RequestTime,
   { cause, isBehind, about }: CauseRow,
 ): Span[] {
   const who = list(
-    about.map((id) => (id === life.id ? fill(ROWS.itself, { who: model.tag(id) }) : model.tag(id))),
+    about.map((id) =>
+      id === request.id ? fill(ROWS.itself, { who: model.tag(id) }) : model.tag(id),
+    ),
     NAMED,
   );
-  const work = life.work.filter(({ inVain }) => !inVain);
-  const tokens = (of: (one: Work) => number) =>
-    work.reduce((sum, one) => sum + (one.to - one.from + 1) * of(one), 0);
+  const work = historyOf(request).filter((one) => isRow(one) && !isInVain(one));
+  const tokens = (of: (one: Segment) => number) =>
+    work.reduce((sum, one) => sum + (Number(one.to) - one.from + 1) * of(one), 0);
+  const fresh = ({ count = 1, recomputed = 0 }: Segment) => count - recomputed;
+  const isPrefill = ({ kind, reachesOutput }: Segment) => kind !== "decode" && !reachesOutput;
   switch (cause) {
     case "prefill": {
-      const found = life.found ? fill(ROWS.cached, { found: life.found }) : [];
-      const cached = say`${found}${adoptedWords(life.prefix)}`;
-      const computed = tokens(({ fresh, isPrefill }) => (isPrefill ? fresh : 0));
+      const { found, prefix } = request.admitted ?? {};
+      const cached = say`${found ? fill(ROWS.cached, { found }) : []}${prefix ? adoptedWords(prefix) : ""}`;
+      const computed = tokens((one) => (isPrefill(one) ? fresh(one) : 0));
       return fill(ROWS.prefill, { tokens: computed, cached: cached as any });
     }
     case "decode":
-      return fill(ROWS.decode, { tokens: tokens((one) => (one.isPrefill ? 0 : one.fresh)) });
+      return fill(ROWS.decode, { tokens: tokens((one) => (isPrefill(one) ? 0 : fresh(one))) });
     case "recomputed":
-      return fill(ROWS.recomputed, { tokens: tokens(({ again }) => again) });
+      return fill(ROWS.recomputed, { tokens: tokens(({ recomputed = 0 }) => recomputed) });
     case "preempted":
       return about.length
         ? fill(ROWS.preempted, { who: who as any })
@@ -114,9 +118,9 @@ export function rowWords(
 /** How long a request took, and what most of the rest was. */
 export function headline(model: Model, time: RequestTime) {
   const { unit } = model.waterfall;
-  const { life, byCause } = time;
-  const said = fill(life.reason ? total : total_so_far, {
-    who: model.tag(life.id),
+  const { request, byCause } = time;
+  const said = fill(request.finished ? total : total_so_far, {
+    who: model.tag(request.id),
     total: timeWords(time.total, unit),
     work: timeWords(time.work, unit),
   });
@@ -131,9 +135,9 @@ export function headline(model: Model, time: RequestTime) {
  * What would have helped, as far as the log says it; empty if it does not. A replay shows what a whole run gains from
  * more blocks; this is about one decision.
  */
-export function helped({ life, spans }: RequestTime): Span[] {
-  if (!life.short) return [];
-  const { step, missing } = life.short;
+export function helped({ request, spans }: RequestTime): Span[] {
+  if (!request.shortfall) return [];
+  const { step, missing } = request.shortfall;
   const computed = spans.filter(({ cause }) => WORK.includes(cause) || cause === "recomputed");
   const later = computed.find((one) => one.step > step)?.step;
   const words = fill(HELPED, { missing, step });
@@ -170,12 +174,12 @@ function gapWords(model: Model, times: RequestTime[], slo: Slo) {
   const most = [...times].sort((a, b) => preemptedTime(b) - preemptedTime(a)).slice(0, NAMED);
   const lost = most.filter((time) => preemptedTime(time));
   if (lost.length && lost.length === times.length) {
-    const names = list(lost.map(({ life }) => model.tag(life.id)));
+    const names = list(lost.map(({ request }) => model.tag(request.id)));
     const spent = list(lost.map((time) => duration(preemptedTime(time))));
     return say` ${names} got ${lost.length > 1 ? "theirs" : "its first token"} in time and then lost ${spent} to preemption.`;
   }
   const names = list(
-    times.map(({ life }) => model.tag(life.id)),
+    times.map(({ request }) => model.tag(request.id)),
     NAMED,
   );
   return say` ${names} got the first token in time and then had gaps of more than ${duration(slo.itl)}.`;

@@ -138,10 +138,7 @@ export function treeTable({ model, frame }: Omit<Source, "store">) {
       node.parent ? String(node.parent) : "root",
       String(node.blocks.length),
       String(node.lock),
-      [
-        ...node.owners.map((id) => model.requestSpan(id).name),
-        ...node.holders.map((label) => (label ? `a buffer of ${label}` : "a buffer")),
-      ].join(", ") || "cached",
+      node.usersIn(model).join(", ") || "cached",
       visible(node.text.slice(0, 80)),
     ]);
   const heads = ["node", "below", "blocks", "lock", "requests", "text"];

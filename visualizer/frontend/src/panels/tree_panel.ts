@@ -171,8 +171,7 @@ export class TreePanel<Of extends PanelBoard = PanelBoard> extends Part<Of> {
       return [`${item.subtrees} more subtrees: ${plural(item.folded.blocks, "block")}`];
     const { node } = item;
     if (node.marks.length) return describeMarks(node);
-    const names = node.owners.map((id) => model.requestSpan(id).name);
-    for (const label of node.holders) names.push(label ? `a buffer of ${label}` : "a buffer");
+    const names = node.usersIn(model);
     const used = names.length
       ? `lock ${node.lock}: used by ${listed(names)}`
       : `lock 0: idle ${node.since === null ? "since before the log begins" : `for ${plural(board.frame.step - node.since, "step")}`}, may be evicted`;

@@ -10,7 +10,10 @@ export const SORTINGS: Record<
   { words: string; key: (time: RequestTime, waterfall: Waterfall) => number }
 > = {
   slowest: { words: "slowest first", key: ({ total }) => -total },
-  arrival: { words: "by arrival", key: ({ life }, waterfall) => waterfall.arrived(life) ?? -1 },
+  arrival: {
+    words: "by arrival",
+    key: ({ request }, waterfall) => waterfall.arrived(request) ?? -1,
+  },
   lost: { words: "by time lost", key: ({ lost }) => -lost },
   first: { words: "by first token", key: ({ ttft }) => (ttft === null ? -NEVER : -ttft) },
 };

@@ -11,7 +11,8 @@ import css from "../board/waterfall.css";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
 import { causeWords } from "../drawing/causes.ts";
 import { h, pointIn } from "../drawing/html.ts";
-import { BAR, drawBar, drawLabels, familyOf, partsOf } from "../drawing/waterfall_bar.ts";
+import { roundUnit } from "../drawing/time_axis.ts";
+import { BAR, drawBar, drawFlag, drawLabels, familyOf, partsOf } from "../drawing/waterfall_bar.ts";
 import { chip, type WordContext, wordNodes } from "../drawing/words_html.ts";
 import type { Model } from "../model/model.ts";
 import { lateness } from "../model/run_summary.ts";
@@ -147,12 +148,12 @@ export class WaterfallPanel extends Part {
   /** The request that is explained: the selected one, or the first. */
   get shown() {
     const { selected } = this.board.store;
-    return this.times.find(({ life }) => life.id === selected) ?? this.times[0];
+    return this.times.find(({ request }) => request.id === selected) ?? this.times[0];
   }
 
   /** The requests in the order of the rows. */
   get requests() {
-    return this.times.map(({ life }) => life.id);
+    return this.times.map(({ request }) => request.id);
   }
 
   x(time: number) {
@@ -232,22 +233,16 @@ export class WaterfallPanel extends Part {
     const { ttft } = board.store.slo;
     if (this.unit !== "us" || ttft > this.longest) return;
     const x = this.x(ttft);
-    const { ink, ground } = board.theme;
-    painter.line(x, 14, x, height, ink, 1, [3, 3]);
+    painter.line(x, 14, x, height, board.theme.ink, 1, [3, 3]);
     const words = `SLO: first token within ${timeWords(ttft, this.unit)}`;
-    const isLeft = x + painter.measure(words, { bold: true }) + 8 > this.width;
-    painter.text(words, isLeft ? x - 4 : x + 4, 11, {
-      bold: true,
-      halo: ground,
-      align: isLeft ? "right" : "left",
-    });
+    drawFlag(painter, words, x, 11, this.width);
   }
 
   drawAxis() {
     const { axisPainter: painter, longest, board } = this;
     painter.begin(this.width, AXIS, board.unit, board.theme);
     const { faint, muted } = board.theme;
-    const step = tickOf(longest, (this.right - this.left) / 90);
+    const step = roundUnit((this.right - this.left) / longest, 90);
     const first = `${timeWords(0, this.unit)} after arrival`;
     const free = this.x(0) + painter.measure(first) + 8;
     for (let at = 0; at <= longest; at += step) {
@@ -303,8 +298,8 @@ export class WaterfallPanel extends Part {
   writeNames(context: WaterfallContext) {
     const { unit } = this.board;
     const names = this.inSight().map((index) => {
-      const { life } = this.times[index];
-      const name = chip(life.id, context);
+      const { request } = this.times[index];
+      const name = chip(request.id, context);
       name.style.top = `${(TOP + index * this.pitch + (this.pitch + BAR) / 2 - 19) * unit}px`;
       return name;
     });
@@ -313,12 +308,12 @@ export class WaterfallPanel extends Part {
 
   tables() {
     const rows = this.times.slice(0, MOST_IN_TABLE).map((time) => {
-      const { life, total, work, lost, ttft } = time;
+      const { request, total, work, lost, ttft } = time;
       const waited = Math.max(0, total - work - lost);
       const in_ = (one: number) => timeWords(one, this.unit);
       const late = this.late.get(time) as Late;
       return [
-        this.model.tag(life.id).text,
+        this.model.tag(request.id).text,
         in_(total),
         ttft === null ? "no value" : in_(ttft),
         in_(work),
@@ -363,7 +358,7 @@ export class WaterfallPanel extends Part {
   }
 
   describe({ time, span }: { time: RequestTime; span: Span | undefined }) {
-    const name = this.model.tag(time.life.id).text;
+    const name = this.model.tag(time.request.id).text;
     if (!span) return [`${name}: ${timeWords(time.total, this.unit)}`];
     const { cause, about, step } = span;
     const spent = timeWords(span.end - span.start, this.unit);
@@ -378,8 +373,8 @@ export class WaterfallPanel extends Part {
 
   clicked(event: MouseEvent) {
     const place = this.locate(event);
-    if (place?.span) this.goTo(place.span.step, place.time.life.id);
-    else if (place) this.board.select(place.time.life.id);
+    if (place?.span) this.goTo(place.span.step, place.time.request.id);
+    else if (place) this.board.select(place.time.request.id);
   }
 
   scroll() {
@@ -402,12 +397,4 @@ export class WaterfallPanel extends Part {
 /** Returns a context without a frame, in which a name's mark does not depend on the step. */
 function contextOf({ model, theme, store }: Board): WaterfallContext {
   return { model, theme, selected: store.selected };
-}
-
-/** A round distance between ticks, so that at most `most` fit. */
-function tickOf(longest: number, most: number) {
-  const least = longest / Math.max(1, most);
-  const power = 10 ** Math.floor(Math.log10(least));
-  const [step] = [1, 2, 5, 10].filter((one) => one * power >= least);
-  return Math.max(1, step * power);
 }

@@ -5,7 +5,7 @@ import { Part } from "../board/part.ts";
 import { patchChildren } from "../board/patch_children.ts";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
 import { closest, h } from "../drawing/html.ts";
-import { drawBar, partsOf } from "../drawing/waterfall_bar.ts";
+import { drawBar, drawFlag, partsOf } from "../drawing/waterfall_bar.ts";
 import { chip, levelDot, wordNodes } from "../drawing/words_html.ts";
 import { type Knowledge, LEVELS } from "../model/knowledge.ts";
 import type { RequestTime } from "../model/waterfall.ts";
@@ -72,7 +72,7 @@ export class WhySlow extends Part {
     if (!time) return;
     const { model } = context;
     const { unit } = model.waterfall;
-    this.id = time.life.id;
+    this.id = time.request.id;
     const isSlow = late.first || late.gaps;
     const name = chip(this.id, context);
     patchChildren(
@@ -119,7 +119,6 @@ export class WhySlow extends Part {
 
   draw(time: RequestTime, unit: Unit) {
     const { board, painter } = this;
-    const { ink, ground } = board.theme;
     const width = this.element.clientWidth / board.unit;
     painter.begin(width, TOP + HIGH + 4, board.unit, board.theme);
     if (!time.spans.length) return;
@@ -129,14 +128,9 @@ export class WhySlow extends Part {
     drawBar(painter, partsOf(time.spans, x), base, { high: HIGH });
     if (time.firstToken === null) return;
     const at = x(start + time.firstToken);
-    painter.line(at, 2, at, base + 3, ink, 1.5);
+    painter.line(at, 2, at, base + 3, board.theme.ink, 1.5);
     const words = `first token ${timeWords(time.firstToken, unit)}`;
-    const isLeft = at + painter.measure(words, { bold: true }) + 6 > width;
-    painter.text(words, isLeft ? at - 4 : at + 4, 10, {
-      bold: true,
-      halo: ground,
-      align: isLeft ? "right" : "left",
-    });
+    drawFlag(painter, words, at, 10, width);
   }
 }
 

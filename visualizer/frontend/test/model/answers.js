@@ -26,7 +26,7 @@ for (const name of readdirSync(folder).filter((file) => file.endsWith(".jsonl"))
     .map(({ step }) => [step, stuck(model, step)]);
   const marks = model.waterfall
     .all()
-    .map((time) => [time.life.id, causeRows(time, model.source).map(({ mark }) => mark)]);
+    .map((time) => [time.request.id, causeRows(time, model.source).map(({ mark }) => mark)]);
   said[name.replace(/\.jsonl$/, "")] = { missed, queues, marks };
 }
 console.log(JSON.stringify(said));

@@ -11,6 +11,7 @@ import {
 } from "../../src/model/index.ts";
 import { keyframe } from "../../src/model/keyframe.ts";
 import { rowKind } from "../../src/model/rows.ts";
+import { waitWords } from "../../src/model/waits.ts";
 import { assertNames, names } from "../facts.js";
 import { core } from "./core.js";
 import * as make from "./events.js";
@@ -86,7 +87,7 @@ test("a paused engine: requests wait for a step that has not begun", () => {
   assert.deepEqual([held.firstStep, held.lastStep], [1, 1]);
   assert.equal(held.frame(1).status, "pending");
   assert.deepEqual(
-    held.frame(1).waits.map(({ reason }) => reason),
+    held.frame(1).waiting.map((id) => held.frame(1).waitOf(id).reason),
     [null, null],
   );
 });
@@ -135,6 +136,7 @@ test("a request span has arrival, segments, tokens and end", () => {
       recomputed: 0,
       drafts: 0,
       accepted: 0,
+      reachesOutput: false,
     },
   ]);
   assert.deepEqual(span.finished, { step: 2, reason: "length", message: "", seq: 15 });
@@ -335,7 +337,7 @@ test("names are labels, numbered if repeated, cut if long, cleaned", () => {
   assert.deepEqual(names, ["Ada", "r2", "Ada 2", "Bo evil", `${"a".repeat(15)}…`, "Ada 2 2"]);
 });
 
-test("the reasons of a wait, by runs of steps", () => {
+test("the reasons of a wait, step by step", () => {
   const wait = (number, blocked) => [
     step(number),
     scheduled([[1, 3 + number, 1]], { blocked }),
@@ -349,12 +351,12 @@ test("the reasons of a wait, by runs of steps", () => {
     wait(5, [3, "no_free_blocks", 1, 2, 1]),
   ];
   const whole = model(started(), firstStep, queue, blocked);
-  const reasons = (id) => {
-    const span = whole.request(id);
-    return whole
-      .waits(span, span.segments[0])
-      .map(({ spans, from, to, head }) => [plain(spans), [from, to], head]);
-  };
+  const reasons = (id) =>
+    [2, 3, 4, 5].map((step) => [
+      waitWords(whole, step, id),
+      [step, step],
+      whole.waitAt(step, id).head,
+    ]);
   const { batch_full, no_free_blocks, after_preemption } = reasonWords;
   const [first, second, third, [behindCy, ...cy]] = reasons(2);
   assert.deepEqual(

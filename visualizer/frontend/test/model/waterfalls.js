@@ -15,8 +15,8 @@ const said = {};
 for (const name of readdirSync(folder).filter((file) => file.endsWith(".jsonl"))) {
   const model = new Model(parseLog(readFileSync(join(folder, name), "utf8")).events);
   const { waterfall } = model;
-  const row = ({ life, spans, total, byCause, work, lost, ttft }) => ({
-    helped: plain(helped({ life, spans })),
+  const row = ({ request, spans, total, byCause, work, lost, ttft }) => ({
+    helped: plain(helped({ request, spans })),
     spans: spans.map(({ start, end, cause, step, about }) => [start, end, cause, step, about]),
     total,
     byCause,
@@ -25,7 +25,7 @@ for (const name of readdirSync(folder).filter((file) => file.endsWith(".jsonl"))
     ttft,
   });
   said[name.replace(".jsonl", "")] = Object.fromEntries(
-    waterfall.all().map((time) => [time.life.id, row(time)]),
+    waterfall.all().map((time) => [time.request.id, row(time)]),
   );
 }
 console.log(JSON.stringify(said));
