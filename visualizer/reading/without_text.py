@@ -56,8 +56,8 @@ def log_without_text(log: EventLog | ClusterLog) -> EventLog | ClusterLog:
 
 def _hidden(value: Any) -> Any:
     """Return a name or a list of tokens or texts, with an unknown id or an empty text for each."""
-    if isinstance(value, list):
-        return [-1 if isinstance(one, int) else _hidden(one) for one in value]
+    if isinstance(value, list) and value and isinstance(value[0], int | str):
+        return [-1 if isinstance(value[0], int) else ""] * len(value)
     return "" if isinstance(value, str) else _inside(value)
 
 
