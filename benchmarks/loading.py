@@ -2,15 +2,13 @@
 
 A model with the 0.5B shape and random weights is written to files. Each is loaded in a process of its
 own, which reports from /proc what it held before and after, and at the peak: anonymous memory, which is
-the process's own, and pages of the file, which the kernel may drop and processes share. Meanwhile a
-second thread measures how long it had to wait for the interpreter lock.
+the process's own, and pages of the file, which the kernel may drop and processes share.
 """
 
 import json
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 
@@ -35,7 +33,7 @@ def main() -> None:
     from benchmarks.harness import save
 
     figures: dict[str, object] = {}
-    print(f"{'MB':36} {'file':>6} {'stated':>7} {'own':>6} {'mapped':>7} {'peak':>6}   s  GIL ms")
+    print(f"{'MB':36} {'file':>6} {'stated':>7} {'own':>6} {'mapped':>7} {'peak':>6}   s")
     with tempfile.TemporaryDirectory() as folder:
         for name, (stored, dtype) in FILES.items():
             path = _written(Path(folder), stored)
@@ -48,9 +46,7 @@ def main() -> None:
                     ("file", "stated", "own", "mapped", "peak"), (6, 7, 6, 7, 6), strict=True
                 )
             )
-            print(
-                f"{name:36} {sizes} {found['seconds']:3.0f} {found['gil'] * 1000:7.0f}", flush=True
-            )
+            print(f"{name:36} {sizes} {found['seconds']:3.0f}", flush=True)
     save("loading", figures)
 
 
@@ -83,19 +79,7 @@ def _measure(path: Path, dtype: torch.dtype) -> dict[str, float]:
     from engine.models.weights.gguf_checkpoint import GGUFCheckpoint
 
     torch.set_num_threads(1)
-    gaps = [0.0]
-    stop = threading.Event()
-
-    def tick() -> None:
-        last = time.perf_counter()
-        while not stop.wait(0.001):
-            now = time.perf_counter()
-            gaps.append(now - last)
-            last = now
-
     before = status()
-    thread = threading.Thread(target=tick)
-    thread.start()
     start = time.perf_counter()
     weights: Checkpoint
     if path.is_file():
@@ -105,8 +89,6 @@ def _measure(path: Path, dtype: torch.dtype) -> dict[str, float]:
         weights = Checkpoint(path, dtype)
         model = build(read_config(path), weights)
     seconds = time.perf_counter() - start
-    stop.set()
-    thread.join()
     after = status()
     files = [path] if path.is_file() else list(path.glob("*.safetensors"))
     return {
@@ -116,7 +98,6 @@ def _measure(path: Path, dtype: torch.dtype) -> dict[str, float]:
         "mapped": after["RssFile"] - before["RssFile"],
         "peak": after["VmHWM"] - before["VmRSS"],
         "seconds": seconds,
-        "gil": max(gaps),
     }
 
 

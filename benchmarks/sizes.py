@@ -120,15 +120,12 @@ class Measured:
     prefill: dict[str, float]
     steps: dict[str, list[float]]
     products: float  # share of the engine's steps
-    same_tokens: float | None  # share of tokens on which engine and transformers agree
 
     def line(self) -> str:
         """Return speeds, and the engine's over each other system's."""
         cells = [f"engine {self._speed('engine'):7.1f} tok/s, products {self.products:4.0%}"]
         for name, ratio in self._over().items():
             cells.append(f"{name} {self._speed(name):7.1f}: {ratio.quartiles[1]:5.2f}x")
-        if self.same_tokens is not None:
-            cells.append(f"same tokens {self.same_tokens:4.0%}")
         return "; ".join(cells)
 
     def figures(self) -> dict[str, Any]:
@@ -138,7 +135,6 @@ class Measured:
             "prefill_seconds": self.prefill,
             "engine_over": {name: ratio.figures() for name, ratio in self._over().items()},
             "share_of_matrix_products": self.products,
-            "same_tokens": self.same_tokens,
         }
 
     def _over(self) -> dict[str, Ratio]:
@@ -214,7 +210,6 @@ def _measure(
         side: timed(lambda side=side: sides[side].start(prompts))  # type: ignore[misc]
         for side in sides
     }
-    same: float | None = None
     # The first step of each side warms it up, as the prompts do for transformers.
     with (
         tqdm(total=steps + 1, desc=name, leave=False, disable=None) as bar,
@@ -229,22 +224,16 @@ def _measure(
                 max_new_tokens=steps + 1, do_sample=False, pad_token_id=0, eos_token_id=-1
             )
             with torch.inference_mode():
-                output = model.transformers().generate(
+                model.transformers().generate(
                     torch.tensor(prompts),
                     attention_mask=torch.ones(batch, prompt, dtype=torch.int64),
                     generation_config=greedy,
                     streamer=turns,
                 )
             prefill["transformers"] = turns.seconds["transformers"][0]
-            pairs = [
-                (one, other)
-                for request, row in zip(engine.requests, output[:, prompt:].tolist(), strict=True)
-                for one, other in zip(request.output_ids, row, strict=False)
-            ]
-            same = sum(one == other for one, other in pairs) / len(pairs)
     share = sum(products) / sum(turns.seconds["engine"])
     measured = {side: times[1:] for side, times in turns.seconds.items() if times}
-    return Measured(batch, prefill, measured, share, same)
+    return Measured(batch, prefill, measured, share)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
+from tqdm import tqdm
 
 from project.gates import GATES
 from project.leaderboard import (
@@ -70,11 +71,12 @@ def _score(arguments: argparse.Namespace) -> int:
         MINE.write_bytes((HERE / "template.py").read_bytes())
         print(f"{MINE} is your copy of the template. Write your parts there.\n", file=sys.stderr)
     source = Source.read(arguments.mine)
-    progress = _Progress()
+    # A line on stderr that the next one replaces, or nothing if stderr is not a terminal.
+    progress = tqdm(bar_format="{desc} ...", leave=False, disable=None)
     if not _passes_gates(source, progress, quiet=arguments.json):
         return 1
-    results = score(source, progress.show)
-    progress.clear()
+    results = score(source, progress.set_description_str)
+    progress.close()
     line = line_of(source, results)
     if arguments.json:
         print(msgspec.json.encode(line).decode())
@@ -93,11 +95,11 @@ def _score(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _passes_gates(source: Source, progress: "_Progress", *, quiet: bool) -> bool:
+def _passes_gates(source: Source, progress: tqdm, *, quiet: bool) -> bool:
     """Test the gates and print the results. The reasons of a failure go to stderr."""
     passed = True
     for gate in GATES:
-        progress.show(f"gate {gate.name}")
+        progress.set_description_str(f"gate {gate.name}")
         failure = gate.failure(source)
         own = ", ".join(gate.parts_in(source)) or "the engine's own parts"
         progress.clear()
@@ -160,23 +162,6 @@ def _leaderboard(arguments: argparse.Namespace) -> int:
     page.write_text(as_html(table), encoding="utf-8")
     print(f"{as_text(table)}\n\nThe same as a page: {page}")
     return 0
-
-
-class _Progress:
-    """A line on stderr that the next one replaces; nothing if stderr is not a terminal."""
-
-    def __init__(self) -> None:
-        self._on = sys.stderr.isatty()
-
-    def show(self, text: str) -> None:
-        """Replace the line."""
-        if self._on:
-            print(f"\r\033[K{text} ...", end="", file=sys.stderr, flush=True)
-
-    def clear(self) -> None:
-        """Remove the line."""
-        if self._on:
-            print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,6 @@
 too, because a board has a current step before a browser shows it.
 """
 
-from dataclasses import dataclass, field
-
 from engine.core.log import Event, EventLog, State
 from engine.core.log import vocabulary as v
 from visualizer.logs import StepIndex
@@ -17,6 +15,8 @@ SEARCHED = 50_000
 _PREEMPTED, _FATE, _SPLIT, _LARGE_HIT = 24, 12, 12, 8
 _EVICTED, _WAITING, _RUNNING, _EDGE = 4, 4, 1, 16
 _MOST_WAITING, _MOST_RUNNING = 5, 8
+# What a step is about, the rarest kind first.
+_KINDS = ("preempted", "copied", "forked", "rejected", "hit", "evicted", "row")
 
 
 def opening(log: EventLog, steps: StepIndex) -> tuple[int, int | None]:
@@ -58,93 +58,72 @@ def opening(log: EventLog, steps: StepIndex) -> tuple[int, int | None]:
     return (0, None) if best is None else best[1:]
 
 
-@dataclass
 class _StepFacts:
-    """What happened in a step, with the first request of each kind."""
+    """What happened in a step: the first request of each kind, and the victims' blocks."""
 
-    preempted: list[int] = field(default_factory=list)
-    # Victim's table, event number.
-    losses: list[tuple[list[int], int]] = field(default_factory=list)
-    taken: list[tuple[int, int, int]] = field(default_factory=list)  # block, request, event number
-    copied: list[int] = field(default_factory=list)
-    forked: list[int] = field(default_factory=list)
-    rejected: list[int] = field(default_factory=list)
-    hits: list[int] = field(default_factory=list)
-    has_large_hit: bool = False
-    evicted_for: list[int] = field(default_factory=list)
-    rows: list[int] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.first: dict[str, int] = {}
+        self.has_large_hit = self.has_eviction = False
+        self.losses: dict[int, tuple[list[int], int]] = {}  # victim -> its table, event number
+        self.taken: list[tuple[int, int, int]] = []  # block, request, event number
 
     def note(self, event: Event, state: State) -> None:
         """Record an event that is about to be applied to `state`."""
         number = state.seq + 1
         match event:
             case v.Admitted(request=request, blocks=blocks) if blocks:
-                self.hits.append(request)
+                self.first.setdefault("hit", request)
                 found = len(blocks) * state.block_size
                 self.has_large_hit |= 2 * found >= state.requests[request].prompt_length
             case v.Preempted(request=request):
-                self.preempted.append(request)
-                self.losses.append((list(state.requests[request].block_table), number))
+                self.first.setdefault("preempted", request)
+                self.losses[request] = list(state.requests[request].block_table), number
             case v.BlocksAllocated(request=request, blocks=blocks):
                 self.taken += [(block, request, number) for block in blocks]
             case v.BlockCopied(request=request, block=block):
-                self.copied.append(request)
+                self.first.setdefault("copied", request)
                 self.taken.append((block, request, number))
             case v.RadixEvicted(needed_by=request) | v.BlockEvicted(needed_by=request):
-                self.evicted_for.append(request)
+                self.has_eviction = True
+                if request > 0:
+                    self.first.setdefault("evicted", request)
             case v.Forked(request=request):
-                self.forked.append(request)
-            case v.StepScheduled(rows=rows):
-                self.rows += [row.request for row in rows]
+                self.first.setdefault("forked", request)
+            case v.StepScheduled(rows=rows) if rows:
+                self.first.setdefault("row", rows[0].request)
             case v.StepFinished():
                 drafts = {row.request: len(row.drafts) for row in state.plans.get(event.step, [])}
-                self.rejected += [
-                    gain.request
-                    for gain in event.tokens
-                    if gain.accepted < drafts.get(gain.request, 0)
-                ]
+                for gain in event.tokens:
+                    if gain.accepted < drafts.get(gain.request, 0):
+                        self.first.setdefault("rejected", gain.request)
 
     def score(self, state: State) -> int:
         """Return the step's score in quarters of a point; `state` is the state at its end."""
         return (
-            _PREEMPTED * bool(self.preempted)
+            _PREEMPTED * ("preempted" in self.first)
             + _FATE * len(self._fates(state))
-            + _SPLIT * bool(self.copied or self.forked or self.rejected)
+            + _SPLIT * bool({"copied", "forked", "rejected"} & self.first.keys())
             + _LARGE_HIT * self.has_large_hit
-            + _EVICTED * bool(self.evicted_for)
+            + _EVICTED * self.has_eviction
             + _WAITING * min(len(state.waiting), _MOST_WAITING)
             + _RUNNING * min(len(state.running), _MOST_RUNNING)
         )
 
     def request(self, state: State) -> int | None:
         """Return the request that the step is about."""
-        known = [request for request in self.evicted_for if request > 0]
-        kinds = (
-            self.preempted,
-            self.copied,
-            self.forked,
-            self.rejected,
-            self.hits,
-            known,
-            self.rows,
-        )
-        ends = (list(state.running), list(state.waiting))
-        return next((requests[0] for requests in (*kinds, *ends) if requests), None)
+        kinds = [self.first[kind] for kind in _KINDS if kind in self.first]
+        return next(iter([*kinds, *state.running, *state.waiting]), None)
 
     def _fates(self, state: State) -> set[str]:
         """Return the fates of the victims' blocks, except of those that are free."""
         if not self.losses:
             return set()
         cached = {block for node in state.nodes.values() for block in (*node.blocks, *node.copies)}
-        lost = {
-            request: number
-            for request, (_, number) in zip(self.preempted, self.losses, strict=True)
-        }
         fates = set()
-        for table, lost_at in self.losses:
+        for table, lost_at in self.losses.values():
             for block in table:
                 takers = [(r, at) for one, r, at in self.taken if one == block and at > lost_at]
-                if takers and lost.get(takers[-1][0], -1) <= takers[-1][1]:
+                if takers and self.losses.get(takers[-1][0], ([], -1))[1] <= takers[-1][1]:
                     fates.add("taken")
                 elif state.refs[block] - (block in cached):
                     fates.add("others")

@@ -24,8 +24,13 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 MAX_STEPS = 120  # steps of a GIF, as in frontend/src/board/postcard_box.ts
-_CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")
 _NO_CHROMIUM = "a picture needs a Chromium: install one with `playwright install chromium`"
+
+
+def chromium_path() -> str | None:
+    """Return the path of this machine's Chromium, if it has one."""
+    names = ("chromium", "chromium-browser", "google-chrome", "chrome")
+    return next(filter(None, map(shutil.which, names)), None)
 
 
 def to_postcard(
@@ -105,11 +110,10 @@ def _save(address: str, path: Path, follow: "Callable[[Page], None] | None") -> 
     with needs_extra("a picture"):
         from playwright.sync_api import Error, sync_playwright
     with sync_playwright() as playwright:
-        installed = next(filter(None, map(shutil.which, _CHROMIUM)), None)
         is_root = getattr(os, "geteuid", lambda: 1)() == 0
         flags = ["--no-sandbox"] if is_root else []  # as root, Chromium does not start without it
         try:
-            browser = playwright.chromium.launch(executable_path=installed, args=flags)
+            browser = playwright.chromium.launch(executable_path=chromium_path(), args=flags)
         except Error as error:
             raise RuntimeError(f"{_NO_CHROMIUM}. {error}") from error
         page = browser.new_page()

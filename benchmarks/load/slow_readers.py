@@ -8,16 +8,12 @@ that do not.
 
     slow_over_alone     includes the cost of 100 more requests in the batch, however they are read
     slow_over_readers   what reading slowly costs the others
-
-`step_ms` is the median time of a step meanwhile: if it grows like the ITL, the fast ones wait for
-the batch.
 """
 
 import asyncio
-import json
 from typing import Any
 
-from benchmarks.load.client import Call, Reply, ask, begin, latencies, quantile
+from benchmarks.load.client import Call, Reply, begin, latencies, quantile
 from benchmarks.load.streams import fire
 
 _LONG = {"stream": True, "max_tokens": 400, "logprobs": 5, "ignore_eos": True}
@@ -65,22 +61,12 @@ async def measure(
     """Medians over rounds of the fast ones' p99 ITL in ms, and their ratios."""
     settings = {"alone": (0, False), "beside_readers": (slow, False), "beside_slow": (slow, True)}
     itl: dict[str, list[float]] = {name: [] for name in settings}
-    steps: dict[str, list[float]] = {name: [] for name in settings}
     for _ in range(rounds):
         for name, (companions, slowly) in settings.items():
             replies = await beside(url, fast, companions, slow=slowly, max_tokens=max_tokens)
             itl[name].append(latencies(replies)["itl_p99_ms"])
-            steps[name].append(await _step_ms(url, last=max_tokens))
     figures = {f"itl_p99_ms_{name}": round(quantile(one, 0.5), 2) for name, one in itl.items()}
-    figures |= {f"step_ms_{name}": round(quantile(one, 0.5), 2) for name, one in steps.items()}
     for other in ("alone", "beside_readers"):
         ratios = [s / o for s, o in zip(itl["beside_slow"], itl[other], strict=True)]
         figures[f"slow_over_{other.removeprefix('beside_')}"] = round(quantile(ratios, 0.5), 3)
     return figures | {"rounds": rounds}
-
-
-async def _step_ms(url: str, last: int) -> float:
-    """The median time of the last steps, from the event log."""
-    lines = (await ask(url, "/trace")).raw.partition(b"\r\n\r\n")[2].splitlines()
-    ended = [json.loads(line)["t"] for line in lines if b'"type":"step_finished"' in line]
-    return quantile([(t["end"] - t["start"]) / 1000 for t in ended[-last:]], 0.5)

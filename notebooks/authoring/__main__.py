@@ -26,7 +26,6 @@ from authoring.lab import (
     WIDGET,
     cell,
     cells,
-    chromium_path,
     close_notebook,
     copy_of_lessons,
     jupyterlab,
@@ -36,6 +35,7 @@ from authoring.lab import (
 from authoring.numbers import untraced
 from authoring.palette import png
 from authoring.parts import METADATA, hidden, lessons
+from visualizer.pictures import chromium_path
 
 PNG = "image/png"
 PLOTLY = "application/vnd.plotly.v1+json"

@@ -53,11 +53,6 @@ _SCROLL = """async (index) => {
 }"""
 
 
-def chromium_path() -> str | None:
-    """Return the path of this machine's Chromium."""
-    return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
-
-
 class LabError(RuntimeError):
     """JupyterLab did not start; the message is its output."""
 
@@ -147,9 +142,3 @@ def close_notebook(page: Page, address: str) -> None:
     token = next(one["value"] for one in cookies if one["name"] == "_xsrf")
     if session:
         requests.delete(f"{address}/api/sessions/{session}", headers={"X-XSRFToken": token})
-
-
-def widgets_of(output: dict[str, Any]) -> str | None:
-    """The id of the widget that an output shows, if it shows one."""
-    view = output.get("data", {}).get(WIDGET)
-    return None if view is None else view["model_id"]

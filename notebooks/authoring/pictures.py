@@ -16,7 +16,7 @@ from typing import Literal
 import httpx
 from playwright.sync_api import Browser, ViewportSize, expect, sync_playwright
 
-from authoring.lab import CHROMIUM_FLAGS, REPOSITORY, chromium_path
+from authoring.lab import CHROMIUM_FLAGS, REPOSITORY
 from authoring.palette import png
 from engine.core.log import EventLog
 from engine.core.log.vocabulary import Preempted, StepStarted
@@ -24,6 +24,7 @@ from engine.simulation.speakers import NAMES
 from server.process import serve_in_background
 from tests.visualizer.storytellers import storytellers
 from visualizer import gallery, to_html
+from visualizer.pictures import chromium_path
 
 SIZE: ViewportSize = {"width": 1280, "height": 1100}  # a whole board is in sight
 SHARPNESS = 2  # device pixels per pixel

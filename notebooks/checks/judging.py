@@ -95,3 +95,8 @@ def listed(names: Iterable[object]) -> str:
 def counted(number: int, noun: str) -> str:
     """ "1 block", "3 blocks"."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def whole(value: object) -> int | None:
+    """Return a whole number, also numpy's, as an int; None for anything else."""
+    return int(value) if hasattr(value, "__index__") and not isinstance(value, bool) else None

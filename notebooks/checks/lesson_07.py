@@ -9,7 +9,7 @@ from typing import Any
 from checks.answer import Answer
 from checks.broken import Promises
 from checks.guard import call
-from checks.judging import counted
+from checks.judging import counted, whole
 from engine.core.cache.radix_tree import RadixNode, RadixTree
 
 ANSWERS = {
@@ -173,7 +173,7 @@ def attempt(choose_leaf: ChooseLeaf, family: Family) -> None:
             "You returned None: nothing can be evicted.",
             f"Does node {right} have children, or a lock?",
         )
-    if isinstance(chosen, bool) or not hasattr(chosen, "__index__") or chosen not in family.order:
+    if whole(chosen) not in family.order:
         raise Promise.IS_ID.broken(
             f"You returned {chosen!r}.", "The first number of each node is its id."
         )

@@ -3,12 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
 
 from checks.answer import Answer
 from checks.broken import Promises
 from checks.guard import call
-from checks.judging import counted
+from checks.judging import counted, whole
 
 ANSWERS = {
     "allowed": Answer(
@@ -111,7 +110,10 @@ def attempt(pick_budget: PickBudget, goal: Goal) -> None:
     if answer is None:
         _check_out_of_reach(goal, smallest)
         return
-    budget = _whole(answer)
+    if (budget := whole(answer)) is None:
+        raise Promise.WHOLE.broken(
+            f"You returned {answer!r}.", "The engine takes the budget 80, but not 80.0 or '80'."
+        )
     did = f"You returned {budget}."
     full = goal.step_ms(budget)
     if full > goal.itl_goal_ms:
@@ -147,12 +149,3 @@ def _check_out_of_reach(goal: Goal, smallest: int) -> None:
             f"A step with {counted(smallest, 'token')}, one of them of a prompt, takes "
             f"{goal.step_ms(smallest):g} ms.",
         )
-
-
-def _whole(answer: Any) -> int:
-    """Return the answer as a whole number of tokens; 80.0 is not one."""
-    if isinstance(answer, bool) or not hasattr(answer, "__index__"):
-        raise Promise.WHOLE.broken(
-            f"You returned {answer!r}.", "The engine takes the budget 80, but not 80.0 or '80'."
-        )
-    return int(answer)

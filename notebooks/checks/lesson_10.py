@@ -9,7 +9,7 @@ from typing import Any
 from checks.answer import Answer
 from checks.broken import Broken, Promises
 from checks.guard import call, watched
-from checks.judging import counted, listed
+from checks.judging import counted, listed, whole
 from engine.core.speculation.verification import Pick, Verifier
 
 ANSWERS = {
@@ -278,7 +278,9 @@ def _weights(weights: Iterable[float], words: int) -> list[float]:
 
 def _leading(answer: Any, drafts: list[int], words: int) -> list[int]:
     """Return the answer if it is some leading drafts and one token. Raises Broken otherwise."""
-    if not isinstance(answer, list | tuple) or not all(_is_token(one, words) for one in answer):
+    if not isinstance(answer, list | tuple) or not all(
+        whole(one) in range(words) for one in answer
+    ):
         raise Promise.TOKENS.broken(
             f"You returned {answer!r}.",
             f"Tokens are numbers from 0 to {words - 1}; pick() gives one.",
@@ -322,11 +324,6 @@ def _no_draft_kept(case: OneDraft) -> Broken:
         f"The chance of a draft {WORDS[word]} is {chance:.0%} here. If it is kept, {WORDS[word]} "
         "and one more word are returned.",
     )
-
-
-def _is_token(one: Any, words: int) -> bool:
-    whole = hasattr(one, "__index__") and not isinstance(one, bool)
-    return whole and 0 <= int(one) < words
 
 
 @dataclass

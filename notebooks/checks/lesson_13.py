@@ -11,7 +11,7 @@ from checks.afternoon import MACHINE, afternoon
 from checks.answer import Answer
 from checks.broken import Promises
 from checks.guard import watched
-from checks.judging import counted, listed
+from checks.judging import counted, listed, whole
 from engine import EngineConfig, simulate, what_if
 from engine.core.log import EventLog
 from engine.core.log.vocabulary import RunStarted, StepScheduled
@@ -184,7 +184,7 @@ def attempt(report: Report, trace: Trace) -> None:
 
 def _request(named: Any, trace: Trace) -> int:
     rows, longest = trace.waits, max(trace.waits.values())
-    request = _whole(named)
+    request = whole(named)
     if request not in rows:
         raise Promise.IN_THE_LOG.broken(
             f"You named {named!r}.",
@@ -220,12 +220,12 @@ def _check_cause(found: Mapping[str, Any], request: int, trace: Trace) -> None:
             "Another reason is more frequent. Count them all.",
         )
     steps = found["evidence"]
-    if not isinstance(steps, Collection) or any(_whole(step) is None for step in steps):
+    if not isinstance(steps, Collection) or any(whole(step) is None for step in steps):
         raise Promise.EVIDENCE_STEPS.broken(
             f"Your evidence is {steps!r}.",
             "For example [3, 4, 5], if the log has the cause in all of them.",
         )
-    for step in map(_whole, steps):
+    for step in map(whole, steps):
         if step not in reasons:
             raise Promise.EVIDENCE_IN_WAIT.broken(
                 f"Your evidence names step {step}. r{request} did not wait then.",
@@ -263,7 +263,7 @@ def _replayed(change: Any, trace: Trace) -> EventLog:
 
 def _check_gain(found: Mapping[str, Any], request: int, trace: Trace, other: EventLog) -> None:
     before, after = trace.waits[request], waits(other)[request]
-    gain = _whole(found["gain"])
+    gain = whole(found["gain"])
     if gain != before - after:
         raise Promise.GAIN.broken(
             f"Your gain is {found['gain']}. With {dict(found['change'])}, r{request} waits "
@@ -298,7 +298,7 @@ def _check_cost(stated: Any, trace: Trace, other: EventLog) -> None:
                 "Compare first_token_step in both logs, for all requests.",
             )
         return
-    pair = [_whole(one) for one in stated] if isinstance(stated, list | tuple) else []
+    pair = [whole(one) for one in stated] if isinstance(stated, list | tuple) else []
     if len(pair) != 2 or pair[0] not in later:
         raise Promise.COST.broken(f"Your cost is {stated!r}.", "For example (4, 12).")
     if pair[1] != later[pair[0]]:
@@ -312,8 +312,3 @@ def _check_cost(stated: Any, trace: Trace, other: EventLog) -> None:
             f"You named r{pair[0]}, which pays {pair[1]} steps.",
             f"r{worst} pays {most}." if most > 0 else "No first token is later.",
         )
-
-
-def _whole(one: Any) -> int | None:
-    """Return a whole number, also numpy's; None for anything else."""
-    return int(one) if hasattr(one, "__index__") and not isinstance(one, bool) else None

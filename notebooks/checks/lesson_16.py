@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from checks.answer import Answer
 from checks.broken import Broken, Promises
 from checks.guard import watched
-from checks.judging import counted, listed
+from checks.judging import counted, listed, whole
 from engine import Engine
 from engine.core.async_loop import AsyncLoop
 from engine.core.loop import Loop, StepOutput
@@ -259,19 +259,20 @@ class _Play:
         self._flight = brings
 
     def _checked_want(self) -> int:
-        want = _want(self._part)
-        if isinstance(want, bool) or not hasattr(want, "__index__") or want < 0:
+        answer = _want(self._part)
+        want = whole(answer)
+        if want is None or want < 0:
             raise Promise.NUMBER.broken(
-                f"want() returned {want!r}.",
+                f"want() returned {answer!r}.",
                 f"{self._facts()} How many of those tokens are still without a row?"
-                if want in range(-100, 0)
+                if answer in range(-100, 0)
                 else "What does each path through want() return?",
             )
         certain = self._text + self._pending >= self._story.max_tokens
         due = 0 if self._ended or certain else self._known + self._pending - self._computed
         if want != due:
             raise self._wrong(want, due)
-        return int(want)
+        return want
 
     def _wrong(self, want: int, due: int) -> Broken:
         did = f"Before step {self._step}, want() returned {want}."

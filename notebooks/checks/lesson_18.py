@@ -9,7 +9,7 @@ from typing import Any
 from checks.answer import Answer
 from checks.broken import Broken, Promises
 from checks.guard import call
-from checks.judging import counted
+from checks.judging import counted, whole
 from engine.cluster.transfer import TransferCosts, blocks_to_move
 
 # (tokens of the prompt, blocks here, blocks there, block size, costs) -> blocks to fetch
@@ -185,12 +185,11 @@ def _size(case: Handover) -> tuple[float, ...]:
 
 def attempt(part: Part, case: Handover) -> None:
     """Ask the part about a handover, and compare its answer with every other one."""
-    blocks = call(
+    answer = call(
         part, case.tokens, case.here, case.there, case.block_size, case.move, case.compute
     )
-    if isinstance(blocks, bool) or not hasattr(blocks, "__index__"):
-        raise Promise.NUMBER.broken(f"fetch() returned {blocks!r}.", "What does each path return?")
-    blocks = int(blocks)
+    if (blocks := whole(answer)) is None:
+        raise Promise.NUMBER.broken(f"fetch() returned {answer!r}.", "What does each path return?")
     if blocks < 0:
         look = f"There: {case.there}. Here: {case.here}. Which blocks are missing here?"
         raise Promise.NUMBER.broken(f"fetch() returned {blocks}.", look)

@@ -13,7 +13,6 @@ from playwright.sync_api import Page, expect, sync_playwright
 from authoring.lab import (
     CHROMIUM_FLAGS,
     REPOSITORY,
-    chromium_path,
     close_notebook,
     jupyterlab,
     open_notebook,
@@ -22,6 +21,7 @@ from tests.browser.exported import exports, open_board
 from tests.browser.live import hang_up
 from tests.browser.notebooks import run_cell, write_notebook
 from tests.browser.site import built_site, served
+from visualizer.pictures import chromium_path
 
 __all__ = ["REPOSITORY", "NewPage", "exports", "open_board"]
 

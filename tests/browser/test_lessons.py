@@ -11,13 +11,13 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from authoring.lab import (
+    WIDGET,
     cell,
     cells,
     close_notebook,
     copy_of_lessons,
     open_notebook,
     run_all,
-    widgets_of,
 )
 from authoring.parts import lessons
 from engine.core.log import EventLog
@@ -87,9 +87,9 @@ def test_a_lesson_runs_in_jupyterlab_and_every_board_shows_what_its_log_says(new
     told, clusters = json.loads((folder / "told.json").read_text())
     drawn = 0
     for index, number, output in outputs:
-        widget = widgets_of(output)
-        if widget is None:
+        if WIDGET not in output.get("data", {}):
             continue
+        widget = output["data"][WIDGET]["model_id"]
         shown = cell(page, index).locator(".jp-OutputArea-child").nth(number)
         if widget in clusters:
             board = shown.locator(".underglass").first

@@ -17,7 +17,7 @@ from engine.cluster.cluster_log import ClusterLog
 from engine.cluster.events import AnyClusterEvent, ClusterStarted
 from engine.core.log import Event, EventLog, LogError
 from engine.core.log.vocabulary import Keyframe, RunStarted
-from visualizer.reading.without_text import event_without_text
+from visualizer.reading.without_text import without_text
 from visualizer.sources import READERS
 from visualizer.sources.collector import without_gc
 from visualizer.sources.follow import FollowedFile
@@ -90,7 +90,7 @@ class LiveLog:
                     source.events()
                 ) as batches:  # closed by the thread that uses its sockets
                     for batch in batches:
-                        self.take(batch if text else map(event_without_text, batch))
+                        self.take(batch if text else map(without_text, batch))
             except (LogError, OSError) as error:
                 self.end(str(error))
                 tell(f"{self.name}: {error}")

@@ -15,69 +15,32 @@ Such a log cannot be replayed: which prompts share a prefix is unknown. `Workloa
 rejects it.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable
+from functools import cache
+from typing import Any, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from engine.cluster.cluster_log import ClusterLog
-from engine.cluster.events import AnyClusterEvent, Of, Routed
 from engine.core.log.log import EventLog
-from engine.core.log.vocabulary import (
-    BlocksReported,
-    Event,
-    Keyframe,
-    KeyframeState,
-    PrefixAdopted,
-    PrefixHeld,
-    RequestArrived,
-    RequestFinished,
-    RunStarted,
-    ScheduledRow,
-    StepFinished,
-    StepScheduled,
-)
+from engine.core.log.vocabulary import RequestFinished, RunStarted
 
 _ABOUT_TEXT = (
     *("stop", "stop_token_ids", "logit_bias", "bad_words", "allowed_token_ids", "structured"),
+    *("top_logprobs", "wanted", "rejected"),
 )
+_Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
 
-def without_text(event: Event) -> Event:
-    """Return the event without names and texts."""
-    changes: dict[str, Any] = {}
+def without_text(event: _Struct) -> _Struct:
+    """Return an event of any log, or a part of one, without names and texts."""
+    changes = {name: change(getattr(event, name)) for name, change in _changes(type(event)).items()}
     match event:
         case RunStarted():
-            changes = {
-                "tokenizer": event.tokenizer | {"trace_text": "off"},
-                "source": _source_without_text(event.source),
-            }
-        case RequestArrived():
-            changes = {
-                "prompt": _unknown(event.prompt),
-                "texts": _blanks(event.texts),
-                "label": "",
-                "sampling": _without(event.sampling, _ABOUT_TEXT),
-            }
-        case StepScheduled():
-            changes = {"rows": _without_drafts(event.rows)}
-        case StepFinished():
-            tokens = [
-                replace(row, ids=_unknown(row.ids), texts=_blanks(row.texts))
-                for row in event.tokens
-            ]
-            measured = _without(event.t, ("top_logprobs", "wanted", "rejected"))
-            changes = {"tokens": tokens, "expert_loads": [], "t": measured}
+            changes["tokenizer"] = event.tokenizer | {"trace_text": "off"}
         case RequestFinished():
-            changes = {"message": event.message.partition(":")[0], "matched": ""}
-        case PrefixHeld():
-            changes = {"label": ""}
-        case PrefixAdopted():
-            changes = {"tokens": _unknown(event.tokens), "texts": _blanks(event.texts)}
-        case BlocksReported():
-            changes = {"tokens": _unknown(event.tokens)}
-        case Keyframe():
-            changes = {"state": _state_without_text(event.state)}
+            changes["message"] = event.message.partition(":")[0]
     return replace(event, **changes) if changes else event
 
 
@@ -87,69 +50,47 @@ def log_without_text(log: EventLog | ClusterLog) -> EventLog | ClusterLog:
         return EventLog.from_events([without_text(event) for event in log])
     copy = ClusterLog()
     for event in log:
-        copy.append(_cluster_event_without_text(event))
+        copy.append(without_text(event))
     return copy
 
 
-def event_without_text(event: Event | AnyClusterEvent) -> Event | AnyClusterEvent:
-    """Return the event of any log without names and texts."""
-    return without_text(event) if isinstance(event, Event) else _cluster_event_without_text(event)
+def _hidden(value: Any) -> Any:
+    """Return a name or a list of tokens or texts, with an unknown id or an empty text for each."""
+    if isinstance(value, list) and value and isinstance(value[0], int | str):
+        return [-1 if isinstance(value[0], int) else ""] * len(value)
+    return "" if isinstance(value, str) else _inside(value)
 
 
-def _cluster_event_without_text(event: AnyClusterEvent) -> AnyClusterEvent:
-    match event:
-        case Of():
-            return replace(event, event=without_text(event.event))
-        case Routed():
-            return replace(event, label="")
-    return event
+def _inside(value: Any) -> Any:
+    """Return a value whose structs are without text."""
+    if isinstance(value, msgspec.Struct):
+        return without_text(value)
+    return type(value)(map(_inside, value)) if isinstance(value, list | tuple) else value
 
 
-def _state_without_text(state: KeyframeState) -> KeyframeState:
-    """Return a keyframe's state without names and texts."""
-    return replace(
-        state,
-        source=_source_without_text(state.source),
-        expert_loads=[],
-        plan=_without_drafts(state.plan),
-        in_flight=[(step, _without_drafts(rows)) for step, rows in state.in_flight],
-        lanes=[(owner, last, "") for owner, last, _label in state.lanes],
-        requests=[
-            replace(
-                one,
-                tokens=_unknown(one.tokens),
-                texts=_blanks(one.texts),
-                label="",
-                sampling=_without(one.sampling, _ABOUT_TEXT),
-            )
-            for one in state.requests
-        ],
-        nodes=[
-            replace(one, tokens=_unknown(one.tokens), texts=_blanks(one.texts))
-            for one in state.nodes
-        ],
-        holds=[replace(one, label="") for one in state.holds],
-    )
+def _without(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name not in _ABOUT_TEXT}
 
 
-def _without_drafts(rows: list[ScheduledRow]) -> list[ScheduledRow]:
-    return [replace(row, drafts=_unknown(row.drafts)) for row in rows]
+def _source(source: Any) -> Any:
+    """Return the source of a foreign log, which no longer knows tokens; a replica is no such source."""
+    if not isinstance(source, dict) or not source:
+        return source
+    return source | {"facts": source["facts"] | dict.fromkeys(("token_ids", "texts"), "unknown")}
 
 
-def _source_without_text(source: dict[str, Any]) -> dict[str, Any]:
-    """Return the source of a foreign log, which no longer knows tokens."""
-    unknown = dict.fromkeys(("token_ids", "texts"), "unknown")
-    return source | {"facts": source["facts"] | unknown} if source else source
+# What becomes of a field with this name, whichever struct has it.
+_CHANGES: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("label", "matched", "prompt", "tokens", "texts", "ids", "drafts"), _hidden),
+    **dict.fromkeys(("event", "state", "rows", "plan", "in_flight"), _inside),
+    **dict.fromkeys(("requests", "nodes", "holds"), _inside),
+    **dict.fromkeys(("sampling", "t"), _without),
+    "expert_loads": lambda _: [],
+    "lanes": lambda lanes: [(owner, last, "") for owner, last, _label in lanes],
+    "source": _source,
+}
 
 
-def _unknown(values: Sequence[object]) -> list[int]:
-    """Return as many ids that stand for unknown tokens."""
-    return [-1] * len(values)
-
-
-def _blanks(values: Sequence[object]) -> list[str]:
-    return [""] * len(values)
-
-
-def _without(values: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if name not in names}
+@cache
+def _changes(kind: type[msgspec.Struct]) -> dict[str, Callable[[Any], Any]]:
+    return {name: _CHANGES[name] for name in kind.__struct_fields__ if name in _CHANGES}
