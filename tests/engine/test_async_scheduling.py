@@ -13,7 +13,6 @@ from engine.core.request import Request
 from engine.core.scheduling.policies import Fcfs
 from engine.simulation.checking_runner import CheckingRunner
 from engine.simulation.scenarios import scenario
-from engine.simulation.workload import Answer, Arrival
 from tests.engine.bundled import bundled_engine
 from tests.engine.invariants import check
 from tests.engine.workloads import finish, next_token, random_workload
@@ -35,16 +34,10 @@ def say(engine: Engine, count: int, prompt: str = "some words", **params) -> Req
 # Storyboard of lesson 16: the twelve requests of lesson 04, four seats
 
 
-def table_run(asynchronous: bool, cpu_ms: float, *, stops: bool = False) -> EventLog:
+def table_run(asynchronous: bool, cpu_ms: float) -> EventLog:
     story = scenario("continuous_batching")
-    workload = story.workload
-    for one in workload.inputs if stops else ():
-        assert isinstance(one, Arrival)
-        answer = one.answers[0]
-        one.answers = {0: Answer(answer.length, [*answer.ids[:-1], 0], answer.texts)}
-        one.params = msgspec.structs.replace(one.params, max_tokens=answer.length + 20)
     config = msgspec.structs.replace(story.config, async_scheduling=asynchronous)
-    return simulate(workload, config, cost=Cost(10, 0.25, cpu_ms=cpu_ms))
+    return simulate(story.workload, config, cost=Cost(10, 0.25, cpu_ms=cpu_ms))
 
 
 def facts(log: EventLog) -> tuple[int, float]:
@@ -62,26 +55,6 @@ def test_overlap_hides_cpu_time_and_costs_late_admissions(
 ) -> None:
     assert facts(table_run(False, cpu_ms)) == (40, synchronous)
     assert facts(table_run(True, cpu_ms)) == (43, asynchronous)
-
-
-def test_an_unexpected_end_wastes_one_row_per_request() -> None:
-    log = table_run(True, 5, stops=True)
-    assert facts(log) == (44, 500.5)
-    wasted = [id_ for event in log.of(v.StepFinished) for id_ in event.wasted]
-    assert sorted(wasted) == list(range(1, 13))
-    assert {why_in_vain(log, request) for request in range(1, 13)} == {"ended"}
-
-
-def why_in_vain(log: EventLog, request: int) -> str:
-    """The key of the message that says why the only wasted row of a request was in vain."""
-    [step] = [event.step for event in log.of(v.StepFinished) if request in event.wasted]
-    [reason] = [
-        key
-        for key, message in MESSAGES["wasted"].items()
-        if text(message, step="") in why(log, request, step)
-    ]
-    assert text(MESSAGES["wasted"][reason], step="") not in why(log, request, step - 1)
-    return reason
 
 
 # Whatever happens while a pass is in flight
@@ -125,7 +98,10 @@ def test_a_failed_pass_ends_its_requests_and_the_next_step_is_scheduled_again(
     finish(engine)
     assert (late.finish_reason, late.error) == ("length", "")
     assert engine.log.state().core() == engine.snapshot()
-    assert why_in_vain(engine.log, late.id) == "dropped"
+    [step] = [event.step for event in engine.log.of(v.StepFinished) if late.id in event.wasted]
+    dropped = text(MESSAGES["wasted"]["dropped"], step="")
+    assert dropped in why(engine.log, late.id, step)
+    assert dropped not in why(engine.log, late.id, step - 1)
 
 
 def test_a_mistake_of_a_policy_leaves_the_pass_in_flight() -> None:

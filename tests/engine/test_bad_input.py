@@ -120,12 +120,6 @@ def test_what_is_submitted_is_taken_or_refused_by_name_and_nothing_changes(field
     assert 1 <= taken <= 6
 
 
-def test_one_text_is_no_list_of_prompts() -> None:
-    with pytest.raises(RequestError) as caught:
-        engine().complete("Once", progress=False)
-    assert caught.value.field == "prompts"
-
-
 @pytest.mark.parametrize(
     ("parts", "facts"),
     [

@@ -9,7 +9,6 @@ import random
 import re
 import sys
 
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -53,27 +52,6 @@ HARMLESS = (
     ast.Expression, ast.BinOp, ast.UnaryOp, ast.USub, ast.Add, ast.Sub, ast.Mult, ast.Div,
     ast.Constant, ast.Call, ast.Attribute, ast.Load,
 )  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("expression", "result"),
-    [
-        (" 17 - 25 ", "-8"),
-        ("-3 * -(2 + 4)", "18"),
-        ("10/5", "2.0"),
-        ("0.1+0.2", "0.30000000000000004"),
-        (".5*4", "2.0"),
-        ("1,234,567+1", "1234568"),
-        ("1,000.5*2", "2001.0"),
-        ('"it\'s".count("\'")', "1"),
-        ('"hello".count("ll") + 1', "2"),
-        ('"a,b 1,000".count(",")', "2"),
-        ('"café".count("é")', "1"),
-        ('"hello".count("")', "6"),
-    ],
-)
-def test_what_it_knows(expression: str, result: str) -> None:
-    assert evaluate(expression) == result
 
 
 def python_tree(expression: str) -> ast.Expression:
@@ -142,14 +120,6 @@ def test_no_attack_gets_through_raises_or_takes_long(soak: bool, first_seed: int
     assert harmless == {"('a').count('a')", "'a'.count(('a'))", "'a' .count('a')"}
 
 
-@given(
-    st.text(max_size=60) | st.lists(st.sampled_from([*ATTACKS, *JOINTS]), max_size=5).map("".join)
-)
-@settings(max_examples=300)
-def test_any_text_is_withstood(text: str) -> None:
-    withstands(text)
-
-
 atoms = st.one_of(
     st.integers(0, 99_999).map(str),
     st.integers(1000, 9_999_999).map("{:,}".format),
@@ -183,5 +153,9 @@ def fits(expression: str) -> bool:
 @example("1,000,000*1,000,000*1,000,000/1,000,000")
 @example("- -3")
 @example("5.*2")
+@example(" 1,000.5*.2")
+@example('"it\'s".count("\'") + "café".count("é")')
+@example('"a,b 1,000".count(",")')
+@example('"hello".count("")')
 def test_every_expression_of_the_language_has_its_answer(expression: str) -> None:
     assert withstands(expression) == fits(expression)

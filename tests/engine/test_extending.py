@@ -14,7 +14,7 @@ from engine.core.request import Request
 from engine.core.scheduling.policies import Policy
 from engine.simulation.checking_runner import CheckingRunner
 from tests.engine.invariants import check, check_after_step, checked
-from tests.engine.workloads import random_workload
+from tests.engine.workloads import finish, random_workload
 from tests.facts import assert_names, raises_naming
 from visualizer import read
 
@@ -68,10 +68,7 @@ def test_a_part_from_a_cell_runs_changes_the_result_as_it_says_and_is_named(
     assert engine.log[0].classes[part] == name
     assert printed == output
     assert f"# {output}" in cell, "the page says something else than what is printed"
-
-
-def test_a_verifier_from_a_cell_has_drafts_to_decide_on(cells) -> None:
-    assert read(cells["Distrustful"][0].log).steps.drafted_tokens.sum() > 0
+    assert name != "Distrustful" or read(engine.log).steps.drafted_tokens.sum() > 0
 
 
 @pytest.mark.parametrize("part", ["attention", "verifier", "logits_to_probs"])
@@ -102,7 +99,7 @@ class GoneWrong:
         return getattr(super(), method)(*args)  # of the class that `can_fail` mixes it with
 
 
-def fails():
+def fails(*_):
     raise ZeroDivisionError("of all things")
 
 
@@ -232,71 +229,45 @@ def test_a_mistake_is_named_and_the_engine_goes_on_as_if_it_had_not_been(
     assert met
 
 
-class BadPool(BlockPool):
-    def __init__(self, num_blocks: int, mistake: str) -> None:
-        super().__init__(num_blocks)
-        self.mistake = mistake
-
-    def allocate(self, count: int) -> list[int]:
-        if len(self.free) > self.num_blocks - 2:
-            return super().allocate(count)
-        match self.mistake:
-            case "twice":
-                return super().allocate(count)[:1] * count
-            case "held":
-                return [0] * count
-            case "few":
-                return super().allocate(count)[1:]
-            case "left":
-                return self.free[-count:]
-            case "uncounted":
-                blocks, self.free = self.free[-count:], self.free[:-count]
-                return blocks
-            case _:
-                return fails()
-
-    def writable(self, block: int) -> int:
-        match self.mistake:
-            case "shared":
-                return block
-            case "kept":
-                return self.allocate(1)[0]
-            case _:
-                return fails()
+def uncounted(pool: BlockPool, count: int) -> list[int]:
+    blocks, pool.free = pool.free[-count:], pool.free[:-count]
+    return blocks
 
 
-@pytest.mark.parametrize("mistake", ["shared", "kept", "raise"])
-def test_a_pool_that_lets_a_shared_block_be_written_is_named(mistake: str) -> None:
-    engine = checked_engine(CheckingRunner(lambda *_: 0), pool=BadPool(128, mistake))
-    engine.submit([1, 2, 3], SamplingParams(max_tokens=5, n=2))
-    engine.step()
-    fact = "ZeroDivisionError" if mistake == "raise" else 0
-    with raises_naming(PoolError, "BadPool.writable", fact):
-        engine.step()
+allocate = BlockPool.allocate
 
 
 @pytest.mark.parametrize(
-    ("mistake", "fact"),
+    ("method", "mistake", "fact"),
     [
-        ("twice", 2),
-        ("held", 0),
-        ("few", 4),
-        ("left", "free"),
-        ("uncounted", "refs"),
-        ("raise", "ZeroDivisionError"),
+        ("allocate", lambda pool, count: allocate(pool, count)[:1] * count, 2),
+        ("allocate", lambda pool, count: [0] * count, 0),
+        ("allocate", lambda pool, count: allocate(pool, count)[1:], 4),
+        ("allocate", lambda pool, count: pool.free[-count:], "free"),
+        ("allocate", uncounted, "refs"),
+        ("allocate", fails, "ZeroDivisionError"),
+        ("writable", lambda pool, block: block, 2),
+        ("writable", lambda pool, block: pool.allocate(1)[0], 2),
+        ("writable", fails, "ZeroDivisionError"),
     ],
 )
-def test_a_pool_that_hands_out_the_wrong_block_is_named_and_the_engine_says_that_it_is_over(
-    mistake: str, fact: object
+def test_a_mistake_of_a_pool_is_named_and_the_engine_says_that_it_is_over(
+    method: str, mistake, fact: object
 ) -> None:
-    engine, requests = crowded_engine(pool=BadPool(12, mistake))
-    for one in requests[1:3]:
+    class BadPool(BlockPool):
+        def allocate(self, count: int) -> list[int]:
+            right = method != "allocate" or len(self.free) > self.num_blocks - 2
+            return allocate(self, count) if right else mistake(self, count)
+
+        def writable(self, block: int) -> int:
+            return mistake(self, block)
+
+    engine, requests = crowded_engine(pool=BadPool(12))
+    for one in requests[1:3] if method == "allocate" else requests[:1]:
         engine.submit(*one)
-    with raises_naming(PoolError, "BadPool.allocate", fact):
-        while True:
-            engine.step()
-    with raises_naming(RuntimeError, "BadPool.allocate", fact):
-        engine.step()
+    for error in (PoolError, RuntimeError):
+        with raises_naming(error, f"BadPool.{method}", fact):
+            finish(engine)
 
 
 class Rotating(BlockPool):
@@ -309,18 +280,12 @@ class Rotating(BlockPool):
         return blocks
 
 
-class OldestFirst(EvictionOrder):
-    def key(self, node) -> tuple[float, ...]:
-        return (node.id,)
-
-
 class LargestFirst(EvictionOrder):
     def key(self, node) -> tuple[float, ...]:
         return (-len(node.blocks), node.last)
 
 
-@pytest.mark.parametrize("order", [OldestFirst, LargestFirst])
-def test_no_invariant_breaks_with_parts_of_ones_own(order: type, first_seed: int) -> None:
+def test_no_invariant_breaks_with_parts_of_ones_own(first_seed: int) -> None:
     for seed in range(first_seed, first_seed + 40):
         workload = random_workload(seed)
-        check(workload, pool=Rotating(workload.config.num_blocks), eviction=order())
+        check(workload, pool=Rotating(workload.config.num_blocks), eviction=LargestFirst())

@@ -7,13 +7,11 @@ import pytest
 
 from engine import Engine, EngineConfig, SamplingParams
 from engine.core.log import vocabulary as v
-from engine.extensions.holds import HELD_SHARE
 from engine.simulation.checking_runner import CheckingRunner
 from tests.engine.invariants import check_after_step
 from tests.engine.workloads import next_token
 
 SIZE, BLOCKS = 4, 32
-MOST = int(BLOCKS * HELD_SHARE)
 CACHED = [97] * SIZE * 4
 
 
@@ -42,24 +40,6 @@ def test_a_held_prefix_survives_what_evicts_everything_else(engine: Engine) -> N
     assert len(engine.pool.free) == BLOCKS
     assert not engine.holds.hold(held).block_table, "what is not in the cache cannot be held"
     assert len(engine.log.of(v.PrefixHeld)) == 1
-
-
-def test_holds_have_a_share_of_memory_and_of_a_long_prefix_the_beginning(engine: Engine) -> None:
-    long = [97 + index % 3 for index in range(SIZE * (BLOCKS - 2))]
-    compute(engine, long)
-    hold = engine.holds.hold(long)
-    assert len(hold.block_table) == MOST
-    assert not engine.holds.hold([98] * 8).block_table
-
-
-def test_the_same_prefix_held_twice_counts_once(engine: Engine) -> None:
-    prompt = [97] * (SIZE * MOST)
-    compute(engine, prompt)
-    first, second = engine.holds.hold(prompt), engine.holds.hold(prompt)
-    assert len(first.block_table) == len(second.block_table) == MOST
-    engine.holds.release(first.id)
-    engine.clear_prefix_cache()
-    assert len(engine.tree.match(prompt, limit=99).blocks) == MOST
 
 
 def test_a_request_that_needs_all_memory_ends_the_oldest_holds_and_no_more(engine: Engine) -> None:
@@ -108,23 +88,6 @@ def test_with_preemption_off_a_hold_never_takes_a_block_that_is_reserved(
             assert ends == ["length"] * (1 + n * len(prompts))
             held_beside_running += bool(engine.log.of(v.PrefixHeld)) and hold_before > 1
     assert held_beside_running, "a hold that fits beside the reservations is taken"
-
-
-@pytest.mark.parametrize("preemption", [True, False])
-def test_nothing_is_held_that_a_live_request_may_need(preemption: bool) -> None:
-    config = EngineConfig(
-        block_size=SIZE, max_kv_tokens=SIZE * BLOCKS, token_budget=256, preemption=preemption
-    )
-    engine = Engine(CheckingRunner(next_token), config)
-    compute(engine, [97] * 32)
-    # Needs all blocks but three.
-    params = SamplingParams(max_tokens=SIZE * (BLOCKS - 3) - 7, ignore_eos=True)
-    request = engine.submit([120] * 8, params)
-    assert len(engine.holds.hold([97] * 32).block_table) == 3
-    while engine.has_work():
-        engine.step()
-        check_after_step(engine)
-    assert request.finish_reason == "length"
 
 
 def test_of_a_prefix_as_much_is_held_as_the_reservations_leave() -> None:

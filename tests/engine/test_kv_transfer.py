@@ -4,16 +4,13 @@ That every read finds the right KV, and that the log is true after every event o
 of random workloads: `test_random_workloads.py`. With a model: `compute/test_moved_kv.py`.
 """
 
-import random
 import threading
 from collections.abc import Sequence
 
 import pytest
 
 from engine import Engine, EngineConfig, EventLog, SamplingParams
-from engine.core.cache.block_pool import BlockPool
 from engine.core.log import vocabulary as v
-from engine.core.part_errors import PoolError
 from engine.core.runner import Row, Sampled
 from engine.simulation.checking_runner import CheckingRunner
 from tests.engine.invariants import check_after_step
@@ -27,11 +24,10 @@ CACHES = ("radix", "hash")
 
 
 def make(blocks: int = BLOCKS, runner: CheckingRunner | None = None, **settings: object) -> Engine:
-    parts = {name: settings.pop(name) for name in ("pool",) if name in settings}
     config = EngineConfig(
         block_size=SIZE, max_kv_tokens=SIZE * blocks, token_budget=256, **settings
     )
-    return Engine(runner or CheckingRunner(next_token), config, **parts)
+    return Engine(runner or CheckingRunner(next_token), config)
 
 
 def compute(engine: Engine, prompt: list[int], max_tokens: int = 1) -> list[int]:
@@ -161,35 +157,6 @@ def test_running_requests_keep_their_blocks_and_the_beginning_is_adopted(cache: 
     engine.step()
     assert engine.kv_transfer.adopt(PREFIX, pages(PREFIX)) == 8 - len(request.block_table)
     check(engine)
-    while engine.has_work():
-        engine.step()
+    finish(engine)
     assert not engine.log.of(v.Preempted)
     assert request.finish_reason == "length"
-
-
-class AnyBlock(BlockPool):
-    """Allocates random free blocks, or fails."""
-
-    fails = False
-
-    def allocate(self, count: int) -> list[int]:
-        if self.fails:
-            raise RuntimeError("told to fail")
-        blocks = random.Random(7).sample(self.free, count)
-        for block in blocks:
-            self.free.remove(block)
-            self.refs[block] = 1
-        return blocks
-
-
-@pytest.mark.parametrize("cache", CACHES)
-def test_a_pool_of_a_learner_chooses_the_blocks(cache: str) -> None:
-    engine = make(prefix_cache=cache, pool=(pool := AnyBlock(BLOCKS)))
-    pool.fails = True
-    with pytest.raises(PoolError):
-        engine.kv_transfer.adopt(PREFIX, pages(PREFIX))
-    check(engine)
-    pool.fails = False
-    assert engine.kv_transfer.adopt(PREFIX, pages(PREFIX)) == 6
-    prompt = [*PREFIX, 97]
-    assert compute(engine, prompt, 4) == compute(make(), prompt, 4)
