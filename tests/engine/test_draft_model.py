@@ -16,8 +16,9 @@ from engine.core.log import vocabulary as v
 from engine.extensions.draft_model import DraftModel
 from engine.models.loader import BUNDLED
 from engine.models.weights.checkpoint import CheckpointError
+from engine.simulation.checking_runner import CheckingRunner
 from tests.engine.compute.parity import ROWS, make_prompts
-from tests.engine.workloads import Workload, finish, make_engine
+from tests.engine.workloads import Workload, finish, make_engine, next_token
 from tests.facts import assert_names, raises_naming
 from visualizer import read
 
@@ -124,6 +125,22 @@ def test_a_text_beyond_the_draft_model_s_context_goes_on_without_drafts(models):
     # The last position that is read has the number 39, and the draft after it the number 40.
     assert max(row.start + row.count for row in rows if row.drafts) == 41
     assert max(row.start + row.count for row in rows) > 45
+
+
+def test_a_block_that_could_not_be_copied_is_computed_again():
+    class FailsToCopy(CheckingRunner):
+        def run(self, rows, copies):
+            if copies:
+                raise OSError("no copy")
+            return super().run(rows, copies)
+
+    drafter = DraftModel(FailsToCopy(next_token))
+    engine = Engine(CheckingRunner(next_token), EngineConfig(**ROOMY), drafter=drafter)
+    engine.submit([97, 98], replace(WARM, n=2))
+    finish(engine)
+    [error] = [event.draft_error for event in engine.log.of(v.StepFinished) if event.draft_error]
+    assert_names(error, "OSError", "no copy")
+    assert drafted(engine)[1] > 5
 
 
 def test_three_failures_in_a_row_switch_drafting_off():
