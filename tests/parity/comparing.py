@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from engine.core.config import EngineConfig
-from engine.core.engine import Engine
 from parity.records import DECISIONS_OF_VLLM, Recording, Step, Workload, read
-from parity.replay import Player, replay, vllm_config
+from parity.replay import replay
 
 NO_SETTING = {  # fields of a workload that the engine has no setting for
     "long_prefill": "no limit on the tokens of a long prompt",
@@ -30,50 +29,24 @@ CAUSES = {  # of the differences that are left
 
 
 class Difference(NamedTuple):
-    """The first decision that differs: where, in what, and what kind of difference it is."""
+    """The first decision that differs: where, and in what."""
 
     step: int
     field: str
-    kind: str
     ours: Any
     theirs: Any
 
 
 def first_difference(ours: list[Step], theirs: list[Step]) -> Difference | None:
     """Return the first difference between two lists of steps, or None if all decisions are equal."""
-    admitted = set[int]()
     for number, (our, their) in enumerate(zip(ours, theirs, strict=False), start=1):
         for field, one in our.decisions.items():
-            other = their.decisions[field]
-            if one != other:
-                return Difference(number, field, _kind(our, their, admitted), one, other)
-        admitted |= {row.request for row in our.rows}
-        admitted -= set(our.preempted)
+            if one != their.decisions[field]:
+                return Difference(number, field, one, their.decisions[field])
     if len(ours) != len(theirs):
-        return Difference(
-            min(len(ours), len(theirs)) + 1, "steps", "length", len(ours), len(theirs)
-        )
+        last = min(len(ours), len(theirs))
+        return Difference(last + 1, "steps", len(ours), len(theirs))
     return None
-
-
-def _kind(our: Step, their: Step, running: set[int]) -> str:
-    """Classify the first difference by what one side does and the other does not."""
-    if our.preempted != their.preempted:
-        more = len(our.preempted) - len(their.preempted)
-        return "preempts others" if more == 0 else f"preempts {'more' if more > 0 else 'less'}"
-    mine, other = ({row.request: row for row in step.rows} for step in (our, their))
-    hits = [request for request in mine if request in other and request not in running]
-    for request in hits:
-        cached = mine[request].start - other[request].start
-        if cached:
-            return f"finds {'more' if cached > 0 else 'less'}"
-    if mine.keys() - other.keys():
-        return "schedules more"
-    if other.keys() - mine.keys():
-        return "schedules less"
-    if our.rows != their.rows:
-        return "splits differently"
-    return "finishes differently"
 
 
 def shares_equally(ours: list[Step], theirs: list[Step]) -> bool:
@@ -92,18 +65,12 @@ def _renumbered(step: Step) -> list[list[int]]:
     ]
 
 
-def run_model(workload: Workload) -> tuple[list[Step], list[list[int]]]:
-    """Play a workload with the bundled model. Return the steps, and what each request said."""
-    player = Player(workload, Engine.load("bundled", vllm_config(workload)))
-    return player.play(), player.outputs
-
-
 class Comparison(NamedTuple):
     """How one workload compares: `difference` is the first decision that differs.
 
-    kind  what differs, for the list of expected differences; "" if nothing does. Where all decisions
-          are equal, it names the first of these that differs: the counts of free blocks, which
-          requests share blocks, the numbers of the blocks.
+    kind  the field that differs, for the list of expected differences; "" if nothing does. Where all
+          decisions are equal, it names the first of these that differs: the counts of free blocks,
+          which requests share blocks, the numbers of the blocks.
     """
 
     workload: Workload
@@ -123,7 +90,7 @@ def compare_steps(recording: Recording, ours: list[Step]) -> Comparison:
     kind = ""
     if difference is not None:
         missing = (text for field, text in NO_SETTING.items() if getattr(workload, field))
-        kind = next(missing, difference.kind)
+        kind = next(missing, difference.field)
     elif any(one.free != other.free for one, other in zip(ours, theirs, strict=True)):
         kind = FREE
     elif not shares_equally(ours, theirs):

@@ -126,34 +126,21 @@ def ask(cache: PrefixCache, history: History, operation: list[Any]) -> int | lis
     return None
 
 
-def first_difference(cache: PrefixCache, history: History) -> str:
-    """Replay a history. Return "" if all results are equal, or what differs first."""
+def first_difference(cache: PrefixCache, history: History) -> list[Any] | None:
+    """Replay a history. Return the first operation with another result, wherever edges are cut."""
     for operation in history.operations:
         answer = ask(cache, history, operation)
         if operation[0] == "match" and answer != operation[2]:
-            return f"matches {'more' if answer > operation[2] else 'less'}"
+            return operation
         if operation[0] == "evict":
             assert isinstance(answer, list)
             theirs = [
                 Edge(history.tokens(request)[:end], end - start)
                 for request, start, end in operation[2]
             ]
-            kind = _eviction_kind(answer, theirs)
-            if kind:
-                return kind
-    return ""
-
-
-def _eviction_kind(ours: list[Edge], theirs: list[Edge]) -> str:
-    """Classify by the evicted tokens and their order, wherever the edges are cut."""
-    mine, other = _evicted(ours), _evicted(theirs)
-    if mine == other:
-        return ""
-    if set(mine) == set(other):
-        return "evicts the same in another order"
-    if set(mine) > set(other):
-        return "evicts more"
-    return "evicts less" if set(mine) < set(other) else "evicts others"
+            if _evicted(answer) != _evicted(theirs):
+                return operation
+    return None
 
 
 def _evicted(edges: list[Edge]) -> list[tuple[int, ...]]:

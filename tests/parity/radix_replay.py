@@ -5,9 +5,9 @@ python -m tests.parity.radix_replay /tmp/fresh.gz  # another one, see `record_sg
 """
 
 import argparse
-from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from engine.core.cache.radix_cache import RadixCache
 from engine.core.config import EngineConfig
@@ -61,28 +61,21 @@ class EngineCache:
         return edges
 
 
-def compare(history: History) -> str:
-    """Return "" if all answers are equal, or what differs first."""
-    return first_difference(EngineCache(history), history)
-
-
-def table(results: Iterable[tuple[History, str]]) -> str:
-    """Return as text how many histories are equal by setting, and the kinds of differences."""
-    settings: dict[str, Counter[str]] = {}
-    for history, kind in results:
-        settings.setdefault(history.setting, Counter())[kind] += 1
-    lines = []
-    for setting, kinds in settings.items():
-        lines.append(f"{setting}: {kinds.pop('', 0)} equal")
-        lines += [f"{count:5}  {kind}" for kind, count in sorted(kinds.items())]
-    return "\n".join(lines)
+def differences(histories: Iterable[History]) -> list[tuple[str, int, list[Any]]]:
+    """Return setting, seed and first different operation of each history that is not equal."""
+    return [
+        (one.setting, one.seed, operation)
+        for one in histories
+        if (operation := first_difference(EngineCache(one), one))
+    ]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Compare the engine with a recording of SGLang.")
     parser.add_argument("file", type=Path, nargs="?", default=FIXTURES / "sglang.jsonl.gz")
     options = parser.parse_args()
-    print(table((history, compare(history)) for history in read(options.file)))
+    different = differences(read(options.file))
+    print(*different, f"{len(different)} histories differ", sep="\n")
 
 
 if __name__ == "__main__":

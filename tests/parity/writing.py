@@ -1,7 +1,6 @@
 """Write recordings; `parity.records` describes the format and reads it."""
 
 import gzip
-import io
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -26,11 +25,8 @@ def write(path: Path, header: dict[str, Any], recordings: Iterable[Recording]) -
 def write_lines(path: Path, lines: Iterable[Any]) -> None:
     """Write compressed JSON Lines, without a time stamp or a file name in them."""
     text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
-    packed = io.BytesIO()
-    with gzip.GzipFile(filename="", mode="wb", fileobj=packed, compresslevel=9, mtime=0) as file:
-        file.write(text.encode())
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(packed.getvalue())
+    path.write_bytes(gzip.compress(text.encode(), mtime=0))
 
 
 def read_header(path: Path) -> dict[str, Any]:

@@ -7,14 +7,13 @@ is timed on both, in alternating order, so that a busy machine slows both. A ste
 `update_from_output`; all requests decode, and one in 32 steps fills a block. Prints the median and
 the 99th percentile in microseconds, and the median of the differences of the pairs. The writer's
 thread runs meanwhile. The clock is the CPU time of the scheduler's thread, which other processes do
-not lengthen, or with `--wall` elapsed time.
+not lengthen.
 """
 
 import argparse
 import os
 import statistics
 import time
-from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -33,13 +32,13 @@ def filled(factory: SchedulerFactory, workload: Workload, scheduler: Any) -> Any
     return scheduler
 
 
-def step(scheduler: Any, clock: Callable[[], int] = time.thread_time_ns) -> int:
+def step(scheduler: Any) -> int:
     """Schedule a step and process its tokens. Return its nanoseconds without the model's."""
     from vllm.v1.outputs import ModelRunnerOutput
 
-    begin = clock()
+    begin = time.thread_time_ns()
     output = scheduler.schedule()
-    middle = clock()
+    middle = time.thread_time_ns()
     keys = list(output.num_scheduled_tokens)
     ready = [one.num_computed_tokens >= one.num_tokens for one in map(scheduler.requests.get, keys)]
     told = ModelRunnerOutput(
@@ -47,14 +46,12 @@ def step(scheduler: Any, clock: Callable[[], int] = time.thread_time_ns) -> int:
         req_id_to_index={key: index for index, key in enumerate(keys)},
         sampled_token_ids=[[FILLER] if one else [] for one in ready],
     )
-    again = clock()
+    again = time.thread_time_ns()
     scheduler.update_from_output(output, told)
-    return middle - begin + clock() - again
+    return middle - begin + time.thread_time_ns() - again
 
 
-def measure(
-    factory: SchedulerFactory, batch: int, steps: int, folder: Path, clock: Callable[[], int]
-) -> str:
+def measure(factory: SchedulerFactory, batch: int, steps: int, folder: Path) -> str:
     """Return a line for one batch size."""
     from vllm.v1.core.sched.scheduler import Scheduler
 
@@ -68,7 +65,7 @@ def measure(
     times: tuple[list[float], list[float]] = ([], [])
     for number in range(steps):
         for which in (number % 2, 1 - number % 2):
-            times[which].append(step(schedulers[which], clock) / 1000)
+            times[which].append(step(schedulers[which]) / 1000)
         time.sleep(0.002)  # the model's time, in which the writer works
     assert recorded._recorder is not None, "the recorder has stopped"
     recorded.shutdown()
@@ -87,18 +84,14 @@ def main() -> None:
     """Measure each batch size."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--steps", type=int, default=1000)
-    parser.add_argument(
-        "--wall", action="store_true", help="elapsed time, not the thread's CPU time"
-    )
     parser.add_argument("--batches", type=int, nargs="*", default=[1, 32, 128])
     options = parser.parse_args()
     os.environ |= QUIET
     factory = SchedulerFactory()
-    clock = time.perf_counter_ns if options.wall else time.thread_time_ns
     print(" batch       plain    recorded  difference   plain p99 recorded p99   (us per step)")
     with TemporaryDirectory() as folder:
         for batch in options.batches:
-            print(measure(factory, batch, options.steps, Path(folder), clock), flush=True)
+            print(measure(factory, batch, options.steps, Path(folder)), flush=True)
 
 
 if __name__ == "__main__":

@@ -16,12 +16,10 @@ import multiprocessing
 import os
 import sys
 import threading
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.parity.record_vllm import MODEL, QUIET
-from tests.parity.record_vllm_run import STORY
 
 ENDPOINT, TOPIC = "tcp://127.0.0.1:5657", "kv"  # vLLM connects to it, so that the subscriber binds
 SETTINGS = QUIET | {
@@ -31,12 +29,15 @@ SETTINGS = QUIET | {
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "UNDERGLASS_RECORD_TOKENS": "1",
 }
+STORY = (
+    "Once upon a time there was a kind fox who lived near a river. One day the fox found a big "
+    "basket of cheese. The fox wanted to share it with a friend. "
+)
 NAMES = ("Ada", "Bo", "Cleo", "Dev", "Eva", "Finn", "Gus", "Hal", "Ivo", "Jun", "Kim", "Lea")
 THINGS = ("a red boat", "an old tree", "a small bird", "the blue sea", "a warm cake", "a new ball")
 
 
-@dataclass(frozen=True)
-class Ask:
+class Ask(NamedTuple):
     """A request that arrives before a step."""
 
     step: int
@@ -45,8 +46,7 @@ class Ask:
     max_tokens: int
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(NamedTuple):
     """vLLM's limits, and who asks."""
 
     blocks: int
