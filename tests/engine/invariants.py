@@ -7,10 +7,11 @@ counter that the engine keeps for itself.
 from collections.abc import Callable
 from typing import Any
 
-from engine import Engine, EventLog
+from engine import Engine, EngineConfig, EventLog
 from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
 from engine.core.log.vocabulary import HoldState
+from engine.core.request import Request
 from engine.core.scheduling.policies import LongestPrefixMatch, Policy
 from engine.extensions.draft_model import DraftModel
 from engine.extensions.holds import HELD_SHARE
@@ -270,13 +271,16 @@ def check_reason(
         assert (blocked.need, blocked.have) == (request.num_seqs, places)
     elif blocked.reason == "token_budget":
         assert blocked.have == left
-        if config.chunked_prefill:
-            assert blocked.need == 1
+        missing = len(request.tokens) - cached * config.block_size
+        is_whole = left > 0 and not config.chunked_prefill
+        assert blocked.need == (min(missing, config.token_budget) if is_whole else 1)
     else:
         room = len(state.free) + state.evictable - (cached - locked)
-        for row in state.plan:  # drafts took their blocks after the head was asked
+        drafted = 0  # blocks that drafts took after the head was asked
+        for row in state.plan:
             end = row.start + row.count - len(row.drafts)
-            room += len(state.requests[row.request].block_table) - config.blocks_for(end)
+            drafted += len(state.requests[row.request].block_table) - config.blocks_for(end)
+        room += drafted
         if blocked.reason == "whole_sequence":
             assert config.admission == "whole"
             assert blocked.need == config.blocks_for(len(request.tokens)) - cached
@@ -289,7 +293,20 @@ def check_reason(
         else:
             assert blocked.reason == "reserved_blocks"
             assert not config.preemption
-            assert blocked.have <= room
+            for other in engine.scheduler.running:
+                room -= worst_case(other, config) - len(other.block_table)
+            head = engine.requests[request.id]
+            assert blocked.need == worst_case(head, config) - cached
+            assert blocked.have == room - drafted  # which the tables have already
+
+
+def worst_case(request: Request, config: EngineConfig) -> int:
+    """Blocks of a request and of the samples that have yet to fork off it, at their longest."""
+    one = config.blocks_for(request.prompt_length + request.params.max_tokens - 1)
+    if request.num_seqs == 1:
+        return one
+    shared = request.prompt_length // config.block_size
+    return shared + request.num_seqs * (one - shared)
 
 
 def cached_prefix(state: State, tokens: list[int], prefix_cache: bool) -> tuple[int, int]:

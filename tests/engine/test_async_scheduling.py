@@ -15,7 +15,7 @@ from engine.simulation.checking_runner import CheckingRunner
 from engine.simulation.scenarios import scenario
 from tests.engine.bundled import bundled_engine
 from tests.engine.invariants import check
-from tests.engine.workloads import finish, next_token, random_workload
+from tests.engine.workloads import FailingRunner, finish, next_token, random_workload
 from visualizer.reading.messages import MESSAGES, text
 from visualizer.reading.why import why
 
@@ -76,17 +76,7 @@ def test_draining_finishes_the_step_in_flight_and_schedules_none() -> None:
 def test_a_failed_pass_ends_its_requests_and_the_next_step_is_scheduled_again(
     prefix_cache: str,
 ) -> None:
-    class Failing(CheckingRunner):
-        passes = 0
-
-        def run(self, rows, copies):
-            self.passes += bool(rows)
-            if self.passes == 2:
-                self.passes += 1
-                raise ValueError("the device is gone")
-            return super().run(rows, copies)
-
-    engine = Engine(Failing(next_token), EngineConfig(**DEFAULTS | {"prefix_cache": prefix_cache}))
+    engine = Engine(FailingRunner({2}), EngineConfig(**DEFAULTS | {"prefix_cache": prefix_cache}))
     prompt = list(range(97, 117))
     first = engine.submit(prompt, SamplingParams(max_tokens=9, ignore_eos=True))
     engine.step()
@@ -94,7 +84,7 @@ def test_a_failed_pass_ends_its_requests_and_the_next_step_is_scheduled_again(
     late = engine.submit(prompt, SamplingParams(max_tokens=4, ignore_eos=True))
     [failed] = engine.step().finished
     assert failed is first
-    assert "the device is gone" in first.error
+    assert "told to fail" in first.error
     finish(engine)
     assert (late.finish_reason, late.error) == ("length", "")
     assert engine.log.state().core() == engine.snapshot()

@@ -16,6 +16,7 @@ from engine import (
 from engine.core.cache.block_pool import BlockPool
 from engine.core.cache.radix_tree import RadixTree
 from engine.core.scheduling.policies import Policy
+from tests.engine.workloads import finish
 from tests.facts import assert_names, raises_naming
 from visualizer import read
 
@@ -112,8 +113,7 @@ def test_what_is_submitted_is_taken_or_refused_by_name_and_nothing_changes(field
             assert serving.snapshot() == before
             continue
         taken += 1
-        while serving.has_work():
-            serving.step()
+        finish(serving)
         assert request.finish_reason
         assert len(read(serving.log).requests) == 1
         assert serving.log.from_bytes(serving.log.to_bytes()).state().core() == serving.snapshot()

@@ -77,15 +77,6 @@ def test_a_window_begins_with_what_is_there_and_ends_in_the_same_states(
 
 
 @settings(deadline=None)
-@given(st.floats(0, 1))
-def test_a_torn_last_line_is_dropped(cut: float) -> None:
-    data = SMALL.to_bytes()
-    first = data.index(b"\n") + 1
-    torn = data[: first + int(cut * (len(data) - first))]
-    assert ClusterLog.from_bytes(torn).to_bytes() == torn[: torn.rindex(b"\n") + 1]
-
-
-@settings(deadline=None)
 @given(at=st.integers(0, len(SMALL) - 1), by=st.sampled_from([b"", b"{", b"7", b'{"type":"x"}']))
 def test_a_damaged_line_is_named(at: int, by: bytes) -> None:
     changed = lines()

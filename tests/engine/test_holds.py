@@ -7,12 +7,14 @@ import pytest
 
 from engine import Engine, EngineConfig, SamplingParams
 from engine.core.log import vocabulary as v
+from engine.extensions.holds import HELD_SHARE
 from engine.simulation.checking_runner import CheckingRunner
 from tests.engine.invariants import check_after_step
 from tests.engine.workloads import next_token
 
 SIZE, BLOCKS = 4, 32
 CACHED = [97] * SIZE * 4
+MOST = int(BLOCKS * HELD_SHARE)
 
 
 @pytest.fixture
@@ -40,6 +42,19 @@ def test_a_held_prefix_survives_what_evicts_everything_else(engine: Engine) -> N
     assert len(engine.pool.free) == BLOCKS
     assert not engine.holds.hold(held).block_table, "what is not in the cache cannot be held"
     assert len(engine.log.of(v.PrefixHeld)) == 1
+
+
+def test_a_prefix_held_twice_counts_once_and_no_more_is_held_than_is_spare(engine: Engine) -> None:
+    prompt = [97] * SIZE * (MOST + 2)
+    compute(engine, prompt)
+    first, second = engine.holds.hold(prompt), engine.holds.hold(prompt)
+    assert len(first.block_table) == len(second.block_table) == MOST
+    engine.holds.release(first.id)
+    engine.clear_prefix_cache()
+    assert len(engine.tree.match(prompt, limit=99).blocks) == MOST
+    # Needs all blocks but three, which ends the other hold.
+    engine.submit([120] * 8, SamplingParams(max_tokens=SIZE * (BLOCKS - 3) - 7))
+    assert len(engine.holds.hold(prompt).block_table) == 3
 
 
 def test_a_request_that_needs_all_memory_ends_the_oldest_holds_and_no_more(engine: Engine) -> None:

@@ -1,7 +1,7 @@
 """KV moves between engines: adopted blocks are found, evict others as a request's would, in one event.
 
 That every read finds the right KV, and that the log is true after every event of a move, are properties
-of random workloads: `test_random_workloads.py`. With a model: `compute/test_moved_kv.py`.
+of random workloads: `test_random_workloads.py`. With a model: `compute/test_attention.py`.
 """
 
 import threading

@@ -59,14 +59,6 @@ def test_folding_from_any_keyframe_reaches_the_same_state() -> None:
             assert state.keyframe() == log.state().keyframe()
 
 
-def test_a_bad_line_is_named() -> None:
-    lines = random_log(1).to_bytes().splitlines(keepends=True)
-    with raises_naming(LogError, 3):
-        EventLog.from_bytes(b"".join([*lines[:2], b'{"type": "admitted"}\n', *lines[2:]]))
-    with raises_naming(LogError, 2):
-        EventLog.from_bytes(lines[0] + b"not json\n")
-
-
 def test_a_log_of_another_schema_version_is_refused_with_both_versions() -> None:
     data = random_log(1).to_bytes().replace(b'"schema":2', b'"schema":7', 1)
     window = EventLog()

@@ -8,7 +8,7 @@ from engine.core.sampling_params import split_samples
 from engine.core.scheduling.policies import Fcfs
 from engine.simulation.checking_runner import CheckingRunner
 from tests.engine.invariants import check_after_step
-from tests.engine.workloads import TOKENIZER, next_token, reference
+from tests.engine.workloads import TOKENIZER, finish, next_token, reference
 
 PROMPT = list(b"abcabcabcabc")
 
@@ -36,12 +36,12 @@ def test_every_sample_is_its_own_and_complete(config: dict[str, object]) -> None
     seed = 7 if config else None
     params = SamplingParams(n=8, max_tokens=12, temperature=1.0, seed=seed)
     first = engine.submit(PROMPT, params)
-    seen = dict(engine.requests)
-    while engine.has_work():
-        engine.step()
+
+    def check(engine: Engine) -> None:
         check_after_step(engine)
         assert len(engine.scheduler.running) <= 3
-        seen |= engine.requests
+
+    seen = finish(engine, check)
     assert sorted(seen) == list(range(first.id, first.id + 8))
     for index, request in enumerate(seen[first.id + i] for i in range(8)):
         own = (first.id if seed is None else seed) + index

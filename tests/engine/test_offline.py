@@ -110,6 +110,8 @@ def test_what_cannot_run_is_said_at_the_first_column():
         next(engine.generate(PROMPT))
     with raises_naming(RuntimeError, "resume"):
         engine.complete(["q"], progress=False)
+    with raises_naming(RequestError, "prompts"):
+        engine.complete("one text", progress=False)
 
 
 def test_a_failing_forward_pass_is_raised():

@@ -38,6 +38,10 @@ def test_a_pause_is_outside_ttft_and_itl_but_not_outside_e2e() -> None:
     assert (row.queue_ms, row.ttft_ms * 1000) == (0, first)
     assert row.itl_ms * 1000 == read(engine.log).tokens.gap_ms[1] * 1000 == second
     assert row.e2e_ms * 1000 == 3_000_000 + first + second
+    time = read(engine.log).waterfall[1]
+    assert [span.cause for span in time.spans] == ["paused", "prefill", "paused", "decode"]
+    assert time.by_cause["paused"] == 3_000_000
+    assert (time.ttft, time.total) == (first, 3_000_000 + first + second)
 
 
 def test_a_pass_that_runs_into_a_pause_is_not_paused() -> None:

@@ -6,13 +6,11 @@
 from functools import partial
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from engine import EngineConfig, EventLog, SamplingParams
+from engine import EventLog
 from engine.core.log import vocabulary as v
 from tests.engine.invariants import check
-from tests.engine.workloads import ONCE_FAILED, Arrival, Workload, random_workload, sliding_workload
+from tests.engine.workloads import ONCE_FAILED, Workload, random_workload, sliding_workload
 
 # The last three are in logs of other engines only.
 _OTHERS = (v.RunStarted, v.Keyframe, v.BlocksReported, v.EventsMissing, v.StepReported)
@@ -59,58 +57,6 @@ def test_no_invariant_breaks_with_sliding_layers(soak: bool, first_seed: int) ->
         adopted += sum(event.window_pages for event in log.of(v.PrefixAdopted))
     assert min(sliding, evicted, adopted) > 0
     print(f"\n{sliding} of {count} workloads have window pages, {evicted} evictions of pages")
-
-
-@st.composite
-def workloads(draw: st.DrawFn) -> Workload:
-    """Small cases that hypothesis can shrink to the shortest failing one."""
-    size = draw(st.integers(1, 4))
-    blocks = draw(st.integers(3, 12))
-    cache = draw(st.sampled_from(["radix", "hash", "off"]))
-    asynchronous = draw(st.booleans())
-    config = EngineConfig(
-        token_budget=draw(st.integers(1, 12)),
-        max_batch_size=draw(st.integers(1, 4)),
-        max_kv_tokens=size * blocks,
-        block_size=size,
-        policy=draw(st.sampled_from(["fcfs", "priority", "sjf", "lpm", "fair"])),
-        eviction=draw(st.sampled_from(["lru", "lfu"])) if cache != "hash" else "lru",
-        batching=draw(st.sampled_from(["continuous", "static"])),
-        chunked_prefill=draw(st.booleans()),
-        prefix_cache=cache,
-        preemption=draw(st.booleans()),
-        admission=draw(st.sampled_from(["first_chunk", "whole"])),
-        async_scheduling=asynchronous,
-    )
-    token = st.sampled_from([97, 98])
-    arrival = st.builds(
-        Arrival,
-        step=st.integers(1, 8),
-        prompt=st.lists(token, min_size=1, max_size=12),
-        params=st.builds(
-            SamplingParams,
-            max_tokens=st.integers(1, 10),
-            n=st.integers(1, 3),
-            temperature=st.sampled_from([0.0, 1.0]),
-        ),
-        priority=st.integers(0, 3),
-        label=st.sampled_from(["", "a", "b"]),
-    )
-    aborts = st.lists(st.tuples(st.integers(1, 10), st.integers(0, 5)), max_size=2)
-    return Workload(
-        config,
-        draw(st.lists(arrival, min_size=1, max_size=5)),
-        draw(aborts),
-        draw(st.sets(st.integers(1, 8), max_size=1)),
-        0 if asynchronous else draw(st.sampled_from([0, 3])),
-        draw(st.booleans()),
-    )
-
-
-@settings(max_examples=80, deadline=None)
-@given(workloads())
-def test_no_invariant_breaks_on_small_cases(workload: Workload) -> None:
-    check(workload)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)

@@ -172,11 +172,13 @@ def test_no_number_near_a_random_bound_is_outside_it(seed):
         ({"minProperties": 2, "type": "object"}, ("minProperties", 2)),
         ({"type": "string", "contentMediaType": "application/json"}, ("contentMediaType",)),
         ({"type": "string", "format": "multi-host-uri"}, ("multi-host-uri",)),
+        ({"type": "string", "format": "file-path"}, ("file-path",)),
         ({"$ref": "#anchor"}, ("$ref", "#anchor")),
         ({"$ref": "https://example.com"}, ("$ref", "https://example.com")),
         ({"$id": "a", "type": "null"}, ("$id",)),
         ({"propertyNames": {"not": {}}, "type": "object"}, ("propertyNames", "not")),
         ({"type": "array", "uniqueItems": True, "items": {"type": "object"}}, ("uniqueItems",)),
+        ({"type": "array", "uniqueItems": True, "items": {}}, ("uniqueItems",)),
         (
             {"type": "array", "uniqueItems": True, "items": NUMBER | {"maximum": 1}},
             ("uniqueItems",),

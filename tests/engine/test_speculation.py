@@ -15,7 +15,7 @@ from engine.extensions.prompt_lookup import PromptLookup
 from engine.simulation.checking_runner import CheckingRunner
 from tests.engine.bundled import bundled, token_prompts
 from tests.engine.drafters import Guessing, Knowing
-from tests.engine.workloads import FailingRunner, play, random_workload
+from tests.engine.workloads import FailingRunner, finish, play, random_workload
 
 TOKENIZER = ByteTokenizer()
 ROOMY = dict(token_budget=64, max_batch_size=4, max_kv_tokens=1024, block_size=4)
@@ -29,10 +29,7 @@ def serve(runner, prompts, params, drafter=None, settings=ROOMY):
     engine = Engine(runner, EngineConfig(**settings), tokenizer=tokenizer, drafter=drafter)
     for prompt in prompts:
         engine.submit(prompt, params)
-    seen = dict(engine.requests)
-    while engine.has_work():
-        engine.step()
-        seen |= engine.requests
+    seen = finish(engine)
     assert len(seen) == len(prompts) * params.samples
     return engine, [seen[id_] for id_ in sorted(seen)]
 

@@ -10,7 +10,6 @@ import copy
 from collections import Counter
 from itertools import product
 
-import pytest
 import torch
 
 from engine import Engine, EngineConfig, SamplingParams
@@ -20,7 +19,8 @@ from engine.extensions.draft_model import DraftModel
 from engine.models.config_file import read_config
 from engine.models.decoder import Decoder
 from engine.models.weights.checkpoint import Checkpoint
-from tests.lazy import transformers
+from tests.engine.compute.models import SIZES, random_model, spread_out
+from tests.engine.compute.test_verifier import Paper
 
 VOCAB = 4
 PROMPT = [1, 3, 0]
@@ -28,29 +28,21 @@ SEEDS = 3000
 DRAFTED = 3  # tokens whose joint distribution is tested
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    """(TorchRunner, what transformers makes of the same weights)"""
-    torch.set_num_threads(1)
-    config = transformers.LlamaConfig(
-        vocab_size=VOCAB,
-        hidden_size=16,
-        intermediate_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        max_position_embeddings=32,
-        bos_token_id=None,
-        eos_token_id=None,
-    )
-    torch.manual_seed(4)
-    judge = transformers.LlamaForCausalLM(config).eval()
-    with torch.no_grad():
-        for parameter in judge.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.25)
-    directory = tmp_path_factory.mktemp("four tokens")
-    judge.save_pretrained(directory)
-    decoder = Decoder(read_config(directory), Checkpoint(directory, torch.float32))
-    return TorchRunner(decoder), judge
+ENTRIES = SIZES | dict(
+    vocab_size=4,
+    hidden_size=16,
+    intermediate_size=16,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    num_key_value_heads=2,
+    head_dim=8,
+)
+
+
+def runner_of(model, directory):
+    """A runner of what transformers has in memory."""
+    model.save_pretrained(directory)
+    return TorchRunner(Decoder(read_config(directory), Checkpoint(directory, torch.float32)))
 
 
 @torch.inference_mode()
@@ -61,17 +53,6 @@ def exact_probabilities(judge, temperature=1.0):
     steps = (logits / temperature).log_softmax(-1)[:, len(PROMPT) - 1 : -1]
     chosen = steps.gather(2, torch.tensor(texts)[:, :, None])[:, :, 0]
     return dict(zip(texts, chosen.sum(dim=1).exp().tolist(), strict=True))
-
-
-def noisy(judge, directory):
-    """A draft model that agrees partly: the model's own weights and some noise."""
-    draft = copy.deepcopy(judge)
-    torch.manual_seed(5)
-    with torch.no_grad():
-        for parameter in draft.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.2)
-    draft.save_pretrained(directory)
-    return TorchRunner(Decoder(read_config(directory), Checkpoint(directory, torch.float32)))
 
 
 def sample(runner, drafter):
@@ -87,30 +68,11 @@ def sample(runner, drafter):
     return [tuple(one.token_ids[:DRAFTED]) for one in done], accepted, rejected
 
 
-def p_value(texts, probabilities):
-    """How likely counts at least so far from the probabilities are, if these are the true ones."""
+def chi_square(texts, probabilities):
+    """Pearson's statistic, which is about 63 for 64 texts if the probabilities are the true ones."""
     counts = Counter(texts)
     expected = {text: p * len(texts) for text, p in probabilities.items()}
-    # Pearson's approximation needs five of a kind; the rare ones are counted together.
-    common = [text for text in expected if expected[text] >= 5]
-    pairs = [(counts[text], expected[text]) for text in common]
-    rest = len(texts) - sum(expected[text] for text in common)
-    if rest >= 5:
-        pairs.append((len(texts) - sum(counts[text] for text in common), rest))
-    statistic = sum((found - wanted) ** 2 / wanted for found, wanted in pairs)
-    half = torch.tensor([(len(pairs) - 1) / 2, statistic / 2], dtype=torch.float64)
-    return torch.special.gammaincc(half[0], half[1]).item()
-
-
-class Paper:
-    """The rule of the paper for drafts that do not depend on the numbers: as for q = 1."""
-
-    def accept(self, p, drafts, numbers, pick):
-        for j, (draft, number) in enumerate(zip(drafts, numbers, strict=True)):
-            if number >= p[j][draft]:
-                rest = [0.0 if token == draft else w for token, w in enumerate(p[j])]
-                return [*drafts[:j], pick(rest)]
-        return [*drafts, pick(p[-1])]
+    return sum((counts[text] - wanted) ** 2 / wanted for text, wanted in expected.items())
 
 
 class Credulous:
@@ -120,16 +82,18 @@ class Credulous:
         return [*drafts, pick(p[-1])]
 
 
-def test_a_draft_model_keeps_the_distribution_under_a_verifier(model, tmp_path):
+def test_a_draft_model_keeps_the_distribution_under_a_verifier(tmp_path):
     """The numbers that a verifier gets are independent of those that the drafts are drawn with."""
-    runner, judge = model
-    draft = noisy(judge, tmp_path)
-    target = TorchRunner(runner._model)
+    torch.set_num_threads(1)
+    judge = random_model("LlamaForCausalLM", ENTRIES, matrices=0.25)
+    target = runner_of(judge, tmp_path / "target")
+    # It agrees partly, because it has some noise more.
+    draft = runner_of(spread_out(copy.deepcopy(judge), 0.2), tmp_path / "draft")
     target.verifier = Paper()
     texts, accepted, rejected = sample(target, DraftModel(draft, 2))
     assert min(accepted, rejected) > 200
     # The counts fit the truth, and nothing a little beside it.
-    assert p_value(texts, exact_probabilities(judge)) > 0.01
-    assert p_value(texts, exact_probabilities(judge, temperature=1.15)) < 1e-4
+    assert chi_square(texts, exact_probabilities(judge)) < 90
+    assert chi_square(texts, exact_probabilities(judge, temperature=1.15)) > 120
     target.verifier = Credulous()
-    assert p_value(sample(target, DraftModel(draft, 2))[0], exact_probabilities(judge)) < 1e-9
+    assert chi_square(sample(target, DraftModel(draft, 2))[0], exact_probabilities(judge)) > 200

@@ -18,10 +18,10 @@ from tests.engine.tool_scripts import (
     engine_that_says,
     forced,
     ids,
-    run,
     script,
     submit,
 )
+from tests.engine.workloads import finish
 from tests.facts import raises_naming
 from visualizer import read
 
@@ -54,7 +54,7 @@ def test_a_call_forces_its_answer_and_anything_else_nothing(
     if not answers:
         engine.runner.outputs[1] = ids(said + "$")  # the same tokens, also those of an answer
     request = submit(engine, prompt)
-    run(engine)
+    finish(engine)
     assert forced(engine, request.id) == ids(answers)
     assert request.output_ids == ids((answered(said) if answers else said) + "$")
     assert engine.step_count == len(said + "$"), "forced tokens cost no step"
@@ -94,7 +94,7 @@ def test_skipped_special_tokens_take_the_call_and_its_answer_with_them() -> None
 def test_skipped_special_tokens_of_odd_calls(said: str, text: str) -> None:
     engine = engine_that_says(said + "$")
     request = submit(engine, skip_special_tokens=True, max_tokens=len(answered(said)))
-    run(engine)
+    finish(engine)
     assert request.output_text == text
 
 
@@ -105,7 +105,7 @@ def test_a_model_without_all_four_tokens_has_no_tool() -> None:
 
     engine = engine_that_says("{1+1}$", tokenizer=Lacks())
     request = submit(engine)
-    run(engine)
+    finish(engine)
     assert request.output_ids == ids("{1+1}???$")
 
 
@@ -116,7 +116,7 @@ def test_the_state_of_a_call_starts_with_the_sample_and_ends_with_it() -> None:
     texts = ["{1+1}", "1+2}", "{1+3}", "}{4}", "{10*10}{3-5}", "no call", "{1/0}ab{6*7}"]
     engine = engine_that_says(*(text + "$" for text in texts))
     submit(engine, "{9", n=len(texts), temperature=1.0)
-    ended = run(engine)
+    ended = finish(engine)
     said = [ended[i].output_ids for i in range(1, len(texts) + 1)]
     assert said == [ids(answered(text) + "$") for text in texts]
     assert not engine.loop.outputs
@@ -134,7 +134,7 @@ def test_a_sample_preempted_in_a_call_or_before_its_answer_is_computed_loses_not
             *(text + "$" for text in texts), max_kv_tokens=blocks * 4, token_budget=6
         )
         requests = [submit(engine, prompt, max_tokens=44) for prompt in ("q", "rs", "tuv")]
-        run(engine)
+        finish(engine)
         assert [r.output_ids for r in requests] == [ids(answered(text) + "$") for text in texts]
         state = State()
         for event in engine.log:
@@ -173,7 +173,7 @@ def test_drafts_over_a_call_change_steps_and_no_token(length: int, knows_answers
     for most in range(1, len(whole) + 1):
         engine = engine_that_says(TURN + "$", drafter=Prophet(drafts, length))
         request = submit(engine, max_tokens=most)
-        run(engine)
+        finish(engine)
         assert request.output_ids == whole[:most]
         assert request.finish_reason == ("length" if most < len(whole) else "stop")
         assert len(request.logprobs) == len(request.texts) - 1 == most

@@ -80,10 +80,7 @@ def test_an_interrupted_forward_pass_ends_its_step_and_the_engine_goes_on() -> N
     with pytest.raises(KeyboardInterrupt):
         finish(engine)
     assert engine.log.state().core() == engine.snapshot()
-    seen = dict(engine.requests)
-    while engine.has_work():
-        engine.step()
-        seen |= engine.requests
+    seen = finish(engine)
     samples = [seen[first.id + sample] for first in requests for sample in range(2)]
     assert [request.output_ids for request in samples] == expected
 

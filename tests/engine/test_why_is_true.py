@@ -180,15 +180,14 @@ def check_reason(told: Explanation, witness: Witness, seen: Seen, request: int) 
     assert blocked.behind == behind
     if head != request:
         assert_names(text, f"r{head}", behind)
-    assert (blocked.need, blocked.have) == (seen.need, seen.have)
     assert facts.state.running == list(seen.running)
     match blocked.reason:
         case "batch_full":
-            assert_names(text, seen.need, *said(seen.have), config.max_batch_size)
+            assert_names(text, blocked.need, *said(blocked.have), config.max_batch_size)
             assert_names(text, *ids(seen.running))
         case "token_budget":
             rows = seen.event.rows
-            assert_names(text, seen.need, *said(seen.have), config.token_budget)
+            assert_names(text, blocked.need, *said(blocked.have), config.token_budget)
             assert_names(
                 text,
                 *ids(row.request for row in rows),
@@ -200,10 +199,10 @@ def check_reason(told: Explanation, witness: Witness, seen: Seen, request: int) 
             assert (free, evictable, own) == (seen.free, seen.evictable, seen.unlocked)
             tables = {id_: len(state.requests[id_].block_table) for id_ in state.running}
             assert tables == seen.running
-            assert_names(text, seen.need, *said(free, evictable - own), *([own] if own else []))
+            assert_names(text, blocked.need, *said(free, evictable - own), *([own] if own else []))
             assert_names(text, *ids(tables), *tables.values())
         case "reserved_blocks":
-            assert_names(text, seen.need, *said(max(0, seen.have)), *ids(seen.running))
+            assert_names(text, blocked.need, *said(max(0, blocked.have)), *ids(seen.running))
         case "after_preemption":
             assert facts.victims == list(seen.victims)
             assert_names(text, *ids(facts.victims))

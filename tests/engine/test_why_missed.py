@@ -7,7 +7,7 @@ import pytest
 from engine import ClusterLog, CostRunner, Engine, EngineConfig, EventLog, SamplingParams
 from engine.cluster.events import Of
 from engine.core.log import vocabulary as v
-from tests.engine.witness import common, spelled, watched_engine
+from tests.engine.witness import Witness, common, spelled, watched_engine
 from tests.engine.workloads import Workload, finish, play, random_workload, sliding_workload
 from tests.facts import assert_names
 from tests.visualizer.clusters import one_dies
@@ -20,14 +20,14 @@ from visualizer.reading.why.miss import WhyMissed
 class Moment:
     """What the live objects said when a request was first admitted."""
 
-    def __init__(
-        self, engine: Engine, request: int, losses: list[tuple[list[int], int, int]]
-    ) -> None:
+    def __init__(self, log: Witness, request: int) -> None:
+        engine = log.engine
+        assert engine is not None
         live, self.size = engine.requests[request], engine.config.block_size
         self.found, self.tokens = live.num_computed_tokens, list(live.tokens)
         end = self.found + self.size
         self.lost = [
-            step for path, stays, step in losses if stays < end <= common(path, self.tokens)
+            step for path, stays, step, _ in log.losses if stays < end <= common(path, self.tokens)
         ]
         self.computing = [
             other.id
@@ -43,24 +43,17 @@ class Moment:
         self.lacks_page = pages is not None and not all(map(pages.has_page, blocks))
 
 
-def moments(workload: Workload) -> tuple[EventLog, dict[int, Moment], dict[int, list[int]]]:
-    """Play a workload; return its log, the moments, and the tokens of every request at its end."""
-    engine, log = watched_engine(workload)
-    seen: dict[int, Moment] = {}
-    losses: list[tuple[list[int], int, int]] = []
-    append = type(log).append
+class Moments(Witness):
+    """A witness that keeps the moment in which each request was first admitted."""
 
-    def watch(event: v.Event) -> None:
-        append(log, event)
-        if isinstance(event, v.RadixEvicted | v.BlockEvicted):
-            path, stays = engine.tree.evicted[-1]
-            losses.append((path, stays, engine.step_count))
-        elif isinstance(event, v.Admitted) and not event.resumed:
-            seen[event.request] = Moment(engine, event.request, losses)
+    def __init__(self) -> None:
+        super().__init__()
+        self.moments: dict[int, Moment] = {}
 
-    log.append = watch
-    requests = play(engine, workload)
-    return log, seen, {one.id: list(one.tokens) for one in requests}
+    def append(self, event: v.Event) -> None:
+        super().append(event)
+        if isinstance(event, v.Admitted) and not event.resumed:
+            self.moments[event.request] = Moment(self, event.request)
 
 
 def check(answer: WhyMissed, moment: Moment, ends: dict[int, list[int]]) -> None:
@@ -119,8 +112,9 @@ def ask_all(workloads: dict[int, Workload]) -> Counter[str]:
     """Ask about every request of the workloads; return how often each kind was the answer."""
     kinds = Counter[str]()
     for seed, workload in workloads.items():
-        log, seen, ends = moments(workload)
-        for request, moment in seen.items():
+        engine, log = watched_engine(workload, Moments)
+        ends = {one.id: list(one.tokens) for one in play(engine, workload)}
+        for request, moment in log.moments.items():
             answer = read(log).why_missed(request)
             kinds[answer.kind] += 1
             assert (answer.kind == "off") == (workload.config.prefix_cache == "off")

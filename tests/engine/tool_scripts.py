@@ -58,13 +58,6 @@ def engine_that_says(*texts: str, drafter=None, policy=None, tokenizer=None, **c
     return Engine(runner, settings, **parts)
 
 
-def run(engine: Engine) -> dict[int, Request]:
-    ended: dict[int, Request] = {}
-    while engine.has_work():
-        ended |= {request.id: request for request in engine.step().finished}
-    return ended
-
-
 def submit(engine: Engine, prompt: str = "q", **params) -> Request:
     return engine.submit(ids(prompt), SamplingParams(**{"max_tokens": 60} | params))
 

@@ -6,6 +6,7 @@ engine emits an event.
 
 import copy
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import msgspec
 
@@ -74,10 +75,7 @@ class Seen:
     running: dict[int, int]  # request -> blocks it holds
     free: int
     evictable: int
-    match: int = 0  # of the blocked request: blocks found, of which
-    unlocked: int = 0  # without a lock
-    need: int = 0
-    have: int = 0
+    unlocked: int = 0  # blocks without a lock that the blocked request found
     victims: dict[int, dict[str, int]] = field(default_factory=dict)
     admitted: dict[int, dict[str, object]] = field(default_factory=dict)
     twin: Engine | None = None  # the engine as it was before this step was scheduled
@@ -94,7 +92,7 @@ class Witness(EventLog):
         self.first_step: dict[int, int] = {}  # request -> first step that is scheduled with it
         self._victims: dict[int, dict[str, int]] = {}
         self._admitted: dict[int, dict[str, object]] = {}
-        self._losses: list[tuple[list[int], int, int, int]] = []
+        self.losses: list[tuple[list[int], int, int, int]] = []  # path, stayed, step, needed by
         self._twin: Engine | None = None
 
     def append(self, event: v.Event) -> None:
@@ -106,7 +104,7 @@ class Witness(EventLog):
                 self._twin = copy.deepcopy(engine, {id(self): EventLog()})
             case v.RadixEvicted() | v.BlockEvicted():
                 path, stayed = engine.tree.evicted[-1]
-                self._losses.append((path, stayed, engine.step_count, event.needed_by))
+                self.losses.append((path, stayed, engine.step_count, event.needed_by))
             case v.Preempted():
                 self._victims[event.request] = self._victim(engine, event)
             case v.Admitted():
@@ -143,7 +141,7 @@ class Witness(EventLog):
         # What this admission evicts comes after its Admitted, so the list has only earlier evictions.
         lost = [
             (usable, step, by)
-            for path, stayed, step, by in self._losses
+            for path, stayed, step, by in self.losses
             if (usable := min(common(path, tokens), len(tokens) - 1) // size * size)
             > max(found, stayed, agree // size * size)  # sliding layers may not use all of it
         ]
@@ -172,35 +170,11 @@ class Witness(EventLog):
         if event.blocked is not None:
             head = engine.requests[event.blocked.request]
             found = engine.cache.match_prefix(head)
-            seen.match = len(found.blocks)
             seen.unlocked = sum(engine.pool.refs[block] == 1 for block in found.blocks)
-            seen.need, seen.have = lacks(engine, seen, head)
         return seen
 
 
-def lacks(engine: Engine, seen: Seen, head: Request) -> tuple[int, int]:
-    """What the blocked head needs and has, in its reason's unit."""
-    config, size = engine.config, engine.config.block_size
-    left = config.token_budget - sum(row.count - len(row.drafts) for row in seen.event.rows)
-    room = seen.free + seen.evictable - seen.unlocked
-    missing = len(head.tokens) - seen.match * size
-    match seen.event.blocked.reason:
-        case "batch_full":
-            taken = sum(request.num_seqs for request in engine.scheduler.running)
-            return head.num_seqs, config.max_batch_size - taken
-        case "token_budget":
-            whole = left > 0 and not config.chunked_prefill
-            return min(missing, config.token_budget) if whole else 1, left
-        case "whole_sequence":
-            return -(-len(head.tokens) // size) - seen.match, room
-        case "no_free_blocks":
-            return -(-(seen.match * size + min(missing, left)) // size) - seen.match, room
-        case "reserved_blocks":
-            for other in engine.scheduler.running:
-                room -= worst_case(other, size) - len(other.block_table)
-            room -= drafted_blocks(engine)  # which the tables have already
-            return worst_case(head, size) - seen.match, room
-    return 0, 0
+Kind = TypeVar("Kind", bound=Witness)
 
 
 def drafted_blocks(engine: Engine) -> int:
@@ -208,15 +182,6 @@ def drafted_blocks(engine: Engine) -> int:
     size = engine.config.block_size
     ends = [(r.request, r.start + r.count - len(r.drafts)) for r in engine.scheduler.plan.rows]
     return sum(len(request.block_table) - -(-end // size) for request, end in ends)
-
-
-def worst_case(request: Request, size: int) -> int:
-    """Blocks of a request and of the samples that have yet to fork off it, at their longest."""
-    one = -(-(request.prompt_length + request.params.max_tokens - 1) // size)
-    if request.num_seqs == 1:
-        return one
-    shared = request.prompt_length // size
-    return shared + request.num_seqs * (one - shared)
 
 
 def starts_with(twin: Engine, request: int, unit: str, more: int) -> bool:
@@ -243,8 +208,9 @@ def starts_with(twin: Engine, request: int, unit: str, more: int) -> bool:
     return request in [event.request for event in twin.log.of(v.Admitted)]
 
 
-def watched_engine(workload: Workload) -> tuple[Engine, Witness]:
-    log, config = Witness(), workload.config
+def watched_engine(workload: Workload, kind: type[Kind] = Witness) -> tuple[Engine, Kind]:
+    """Return an engine, and the witness of this kind that is its log."""
+    log, config = kind(), workload.config
     pool, parts = WatchedPool(config.num_blocks), {}
     if config.prefix_cache != "hash":
         parts["tree"] = WatchedTree(config.block_size)

@@ -218,11 +218,13 @@ def play(engine: Engine, workload: Workload, after_step=lambda engine: None) -> 
     return [request for _, request in sorted(seen.items())]
 
 
-def finish(engine: Engine, after_step=lambda engine: None) -> None:
-    """Step until no request is left."""
+def finish(engine: Engine, after_step=lambda engine: None) -> dict[int, Request]:
+    """Step until no request is left. Return all requests that were live, by id."""
+    seen = dict(engine.requests)
     while engine.has_work():
-        engine.step()
+        seen |= {request.id: request for request in engine.step().finished} | engine.requests
         after_step(engine)
+    return seen
 
 
 def random_log(seed: int, log: EventLog | None = None, *, may_be_async: bool = False) -> EventLog:

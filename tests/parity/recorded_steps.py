@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 from engine.core.log.fold import State
 from engine.core.log.log import EventLog
@@ -16,16 +17,8 @@ from visualizer.sources import read_source
 def recording_to(path: Path, *, tokens: bool = True) -> Iterator[Path]:
     """Let the recorders that are made meanwhile write to a file. Yield its path."""
     ours = {"UNDERGLASS_RECORD": str(path), "UNDERGLASS_RECORD_TOKENS": str(int(tokens))}
-    before = {name: os.environ.get(name) for name in ours}
-    os.environ |= ours
-    try:
+    with patch.dict(os.environ, ours):
         yield path
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 def read_recording(path: Path) -> EventLog:

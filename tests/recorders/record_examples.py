@@ -2,6 +2,12 @@
 
     PYTHONPATH=recorders/vllm:notebooks VLLM_PYTHON -m tests.recorders.record_examples FOLDER
 
+Three more recordings need no model, only vLLM's scheduler:
+
+    async    asynchronous scheduling and preemptions, without token ids
+    rotated  a recording in three files, of which the second and the third begin in the middle
+    drafts   speculative decoding: two drafts per row
+
 vLLM runs in this process, a step at a time, so that a request arrives before the same step each time.
 Each run gives `vllm_NAME.jsonl.gz`, what `underglass_vllm` records with token ids, and
 `vllm_NAME.kv_events.jsonl.gz`, the raw messages of vLLM's KV-event publisher, a JSON line each:
@@ -17,9 +23,13 @@ import os
 import sys
 import threading
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from tests.parity.record_vllm import MODEL, QUIET
+from tests.parity.record_vllm import MODEL, QUIET, SchedulerFactory, run
+from tests.parity.recorded_steps import recording_to
+from tests.parity.workloads import GENERATORS
+from tests.recorders.against_vllm import rotating, run_with_drafts
 
 ENDPOINT, TOPIC = "tcp://127.0.0.1:5657", "kv"  # vLLM connects to it, so that the subscriber binds
 SETTINGS = QUIET | {
@@ -95,6 +105,27 @@ RUNS = {
 }
 
 
+WITHOUT_MODEL = {"async": ("async", 16), "rotated": ("serving", 32), "drafts": ("tight", 7)}
+LINES_PER_FILE = 60
+
+
+def record_scheduler(name: str, folder: Path) -> None:
+    """Play one of `WITHOUT_MODEL` on vLLM's scheduler, and write its files."""
+    os.environ |= QUIET
+    factory, (stratum, seed) = SchedulerFactory(), WITHOUT_MODEL[name]
+    workload = GENERATORS[stratum](seed)
+    with TemporaryDirectory() as recorded:
+        with recording_to(Path(recorded) / f"{name}.jsonl", tokens=name != "async"):
+            scheduler = factory.scheduler(workload)
+        if name == "rotated":
+            rotating(scheduler._recorder, LINES_PER_FILE)
+        (run_with_drafts if name == "drafts" else run)(factory, workload, scheduler, lambda: None)
+        scheduler.shutdown()
+        for file in Path(recorded).iterdir():
+            packed = gzip.compress(file.read_bytes(), mtime=0)
+            (folder / f"{file.name}.gz").write_bytes(packed)
+
+
 def record(name: str, folder: Path) -> None:
     """Play one of `RUNS` on vLLM, and write its two files."""
     os.environ |= SETTINGS | {"UNDERGLASS_RECORD": str(folder / f"vllm_{name}.jsonl.gz")}
@@ -104,24 +135,24 @@ def record(name: str, folder: Path) -> None:
 
     torch.set_num_threads(1)  # more threads may add up in another order
     listener = Listener()
-    run = RUNS[name]
+    settings = RUNS[name]
     engine = LLMEngine.from_engine_args(
         EngineArgs(
             str(MODEL),
             dtype="float32",
             enforce_eager=True,
             max_model_len=512,
-            max_num_batched_tokens=run.budget,
-            max_num_seqs=run.seats,
+            max_num_batched_tokens=settings.budget,
+            max_num_seqs=settings.seats,
             block_size=32,
-            num_gpu_blocks_override=run.blocks + 1,
+            num_gpu_blocks_override=settings.blocks + 1,
             scheduler_cls="underglass_vllm.RecordingScheduler",
             kv_events_config=KVEventsConfig(
                 enable_kv_cache_events=True, publisher="zmq", endpoint=ENDPOINT, topic=TOPIC
             ),
         )
     )
-    asks, step = list(run.asks), 0
+    asks, step = list(settings.asks), 0
     while asks or engine.has_unfinished_requests():
         step += 1
         while asks and asks[0].step <= step:
@@ -172,18 +203,19 @@ def main() -> None:
     """Record the runs that the command line names."""
     parser = argparse.ArgumentParser(description="Record vLLM with the bundled model.")
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--runs", nargs="*", default=list(RUNS), choices=list(RUNS))
+    names = [*RUNS, *WITHOUT_MODEL]
+    parser.add_argument("--runs", nargs="*", default=names, choices=names)
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     for name in options.runs:  # a second vLLM in one process would find the first one's state
         process = multiprocessing.get_context("spawn").Process(
-            target=record, args=(name, options.folder)
+            target=record if name in RUNS else record_scheduler, args=(name, options.folder)
         )
         process.start()
         process.join()
         if process.exitcode:
             sys.exit(f"the run {name} failed")
-    for file in sorted(options.folder.glob("vllm_*.gz")):
+    for file in sorted(options.folder.glob("*.gz")):
         print(f"{file}: {file.stat().st_size / 1000:.0f} KB")
 
 

@@ -59,7 +59,7 @@ def _rope(rope_type, **parameters):
     return {"rope_parameters": dict(rope_type=rope_type, rope_theta=500.0, **parameters)}
 
 
-def _phi4(original):
+def phi4(original):
     """Texts of the parity table are longer than `original`, or shorter."""
     factors = {"short_factor": [1.0, 1.5], "long_factor": [1.2, 3.0]}
     return dict(
@@ -118,8 +118,8 @@ MODELS = {
         dict(text_config=SIZES | GEMMA3, vision_config=VISION, mm_tokens_per_image=4),
     ),
     "phi3": ("Phi3ForCausalLM", DERIVED | dict(sliding_window=9, rope_theta=500.0)),
-    "phi4-short-tied": ("Phi3ForCausalLM", DERIVED | _phi4(1024) | dict(tie_word_embeddings=True)),
-    "phi4-long": ("Phi3ForCausalLM", DERIVED | _phi4(16)),
+    "phi4-short-tied": ("Phi3ForCausalLM", DERIVED | phi4(1024) | dict(tie_word_embeddings=True)),
+    "phi4-long": ("Phi3ForCausalLM", DERIVED | phi4(16)),
     "smollm3": ("SmolLM3ForCausalLM", DERIVED | dict(no_rope_layers=[1, 0, 1], rope_theta=500.0)),
     "smollm3-untied-biases": (
         "SmolLM3ForCausalLM",

@@ -29,10 +29,10 @@ from engine.extensions.draft_model import DraftModel
 from engine.models import loader
 from engine.models.config_file import read_config
 from engine.models.weights.checkpoint import Checkpoint
-from tests.engine.compute import gguf_files, gguf_fixtures
+from tests.engine.compute import gguf_fixtures
 from tests.engine.compute.models import MODELS, save
 from tests.engine.drafters import Knowing, another
-from tests.lazy import transformers
+from tests.engine.workloads import finish
 
 TIE = 1e-4  # where the two likeliest logits are closer than this, either may win
 # What half precision, or activations rounded to it, may change in a logit,
@@ -69,20 +69,6 @@ def _from_directory(name: str, dtype: torch.dtype = torch.float32, **save_option
     return make
 
 
-def _from_gguf(kind: str, type_: gguf_files.Type):
-    def make(directory: Path) -> Subject:
-        written = gguf_files.write(directory / "model.gguf", kind, type_)
-        # It does not read Qwen3's head_dim from the file, so it is given the configuration.
-        judge = transformers.AutoModelForCausalLM.from_pretrained(
-            directory, gguf_file="model.gguf", config=written.config, dtype=torch.float32
-        )
-        runner, tokenizer = loader.load(directory / "model.gguf", dtype="float32")
-        assert runner.describe()["architecture"] == f"{gguf_files.KINDS[kind]}ForCausalLM"
-        return Subject(runner, tokenizer, judge)
-
-    return make
-
-
 def _from_fixture(name: str):
     """A file by llama.cpp's quantizer, whose matrices the engine keeps in int8."""
 
@@ -105,9 +91,6 @@ ROWS: dict[str, Callable[[Path], Subject]] = {
     "gemma3, bf16": _from_directory("gemma3", torch.bfloat16),
     "olmo2, bf16": _from_directory("olmo2", torch.bfloat16),
     "phi4-long, fp16": _from_directory("phi4-long", torch.float16),
-    "gguf qwen2, F16": _from_gguf("qwen2", gguf_files.Type.F16),
-    "gguf llama, F16": _from_gguf("llama", gguf_files.Type.F16),
-    "gguf qwen3, F32": _from_gguf("qwen3", gguf_files.Type.F32),
     "gguf llama, Q8_0": _from_fixture("llama-Q8_0"),
     "gguf qwen3, Q4_K_M": _from_fixture("qwen3-Q4_K_M"),
     "gguf llama, Q3_K_M": _from_fixture("llama-Q3_K_M"),
@@ -276,8 +259,7 @@ def _serve(
     )
     params = SamplingParams(max_tokens=output, ignore_eos=True)
     requests = [engine.submit(prompt, params) for prompt in prompts]
-    while engine.has_work():
-        engine.step()
+    finish(engine)
     return requests, engine.log
 
 

@@ -26,6 +26,7 @@ from engine.models.loader import build
 from engine.models.weights.checkpoint import Checkpoint
 from tests.engine.drafters import Knowing
 from tests.engine.simulation.pinned import texts_of
+from tests.engine.workloads import finish
 
 BLOCKS = 400
 
@@ -84,7 +85,25 @@ def outputs(config, attention, rows, seed):
     return torch.stack([attention(one, queries.clone(), keys_values.clone()) for one in (0, 1)])
 
 
-@settings(max_examples=80, deadline=None)
+def with_window_pages(config, rows, block_size, seed):
+    """The same cache, in which blocks before the windows have no page for sliding layers."""
+    full = cache_of(config, rows, block_size, seed)
+    reach = max(window for window in config.windows if window is not None) - 1
+    needed = [
+        block
+        for row in rows
+        for block in row.request.block_table[max(row.start - reach, 0) // block_size :]
+    ]
+    pages = random.Random(seed).sample(range(len(needed)), len(needed))
+    cache = KVCache(config, BLOCKS, block_size, torch.float32, num_window_pages=len(needed))
+    cache.map_window_pages(list(zip(needed, pages, strict=True)))
+    slides = [layer for layer in range(2) if config.windows[layer] is not None]
+    cache.tensor.copy_(full.tensor[[layer for layer in range(2) if layer not in slides]])
+    cache.window_tensor[:, pages] = full.tensor[slides][:, needed]
+    return cache
+
+
+@settings(max_examples=120, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
     kv_heads=st.sampled_from([1, 2]),
@@ -95,11 +114,16 @@ def outputs(config, attention, rows, seed):
 def test_paged_attention_equals_the_reference(seed, kv_heads, sharing, windows, block_size):
     config = config_of(kv_heads, sharing, windows)
     rows = random_rows(random.Random(seed), block_size)
-    batch = make_batch(rows, block_size)
-    caches = [cache_of(config, rows, block_size, seed) for _ in range(2)]
-    found = outputs(config, PagedAttention(config, caches[0], batch), rows, seed)
-    expected = outputs(config, ReferenceAttention(config, caches[1], batch), rows, seed)
-    torch.testing.assert_close(found, expected, atol=2e-5, rtol=1e-4)
+    makers = [cache_of] + [with_window_pages] * any(windows)
+    kinds = [(kind, make) for make in makers for kind in (ReferenceAttention, PagedAttention)]
+    caches = [make(config, rows, block_size, seed) for _, make in kinds]
+    expected, *found = (
+        outputs(config, kind(config, cache, make_batch(rows, block_size)), rows, seed)
+        for (kind, _), cache in zip(kinds, caches, strict=True)
+    )
+    assert expected.isfinite().all()
+    for one in found:
+        torch.testing.assert_close(one, expected, atol=2e-5, rtol=1e-4)
     torch.testing.assert_close(caches[0].tensor, caches[1].tensor, rtol=0, atol=0, equal_nan=True)
 
 
@@ -138,8 +162,7 @@ def serve(runner: TorchRunner, config: EngineConfig, drafter: Knowing | None = N
         engine.submit(prompt, params)
         for _ in range(rng.choice([0, 0, 15])):
             engine.step()
-    while engine.has_work():
-        engine.step()
+    finish(engine)
     assert engine.log.state().core() == engine.snapshot()
     return engine
 
@@ -189,51 +212,10 @@ def test_a_long_text_needs_no_more_window_pages_than_a_short_one(runner_of):
     engine = Engine(runner, structs.replace(SMALL, prefix_cache="off"), tokenizer=ByteTokenizer())
     request = engine.submit([5] * 4, SamplingParams(max_tokens=240, ignore_eos=True))
     pages = engine.cache.pages
-    most = 0
-    while engine.has_work():
-        engine.step()
-        most = max(most, pages.num_pages - pages.num_available)
+    used = []
+    finish(engine, lambda _: used.append(pages.num_pages - pages.num_available))
     assert len(request.output_ids) == 240
-    assert most <= 4  # a window of 9 tokens touches 3 blocks; the next token may need a fourth
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    seed=st.integers(0, 10**6),
-    size=st.sampled_from([1, 4, 16]),
-    window=st.sampled_from([1, 5, 24]),
-    both=st.booleans(),
-)
-def test_paged_attention_equals_the_reference_with_window_pages(seed, size, window, both):
-    """Blocks before the windows have no page; unwritten slots are NaN."""
-    rng = random.Random(seed)
-    config = config_of(2, 3, (window, window if both else None))
-    rows = random_rows(rng, size)
-    needed = [
-        block
-        for row in rows
-        for block in row.request.block_table[max(row.start - window + 1, 0) // size :]
-    ]
-    pages = list(range(len(needed)))
-    rng.shuffle(pages)
-    full = cache_of(config, rows, size, seed)
-    slides = [layer for layer in range(2) if config.windows[layer] is not None]
-    paged = [
-        KVCache(config, BLOCKS, size, torch.float32, num_window_pages=len(needed)) for _ in range(2)
-    ]
-    for cache in paged:
-        cache.map_window_pages(list(zip(needed, pages, strict=True)))
-        cache.tensor.copy_(full.tensor[[layer for layer in range(2) if layer not in slides]])
-        cache.window_tensor[:, pages] = full.tensor[slides][:, needed]
-    attentions = [
-        PagedAttention(config, full, make_batch(rows, size)),
-        PagedAttention(config, paged[0], make_batch(rows, size)),
-        ReferenceAttention(config, paged[1], make_batch(rows, size)),
-    ]
-    expected, *found = (outputs(config, attention, rows, seed) for attention in attentions)
-    assert expected.isfinite().all()
-    for one in found:
-        torch.testing.assert_close(one, expected, atol=2e-5, rtol=1e-4)
+    assert max(used) <= 4  # a window of 9 tokens touches 3 blocks; the next token may need a fourth
 
 
 @pytest.mark.parametrize("prefix_cache", ["radix", "hash"])
@@ -273,7 +255,6 @@ def test_a_step_looks_at_all_windows_once(monkeypatch):
     engine = Engine(CostRunner(10, 0.1, window=16), config)
     for number in range(8):
         engine.submit([97 + number] * 60, SamplingParams(max_tokens=40, ignore_eos=True))
-    while engine.has_work():
-        engine.step()
+    finish(engine)
     assert len(looked) == len(set(looked))
     assert len(engine.log.of(v.WindowPagesEvicted)) > len(looked) > 0

@@ -4,6 +4,7 @@ import pytest
 
 from engine.models.config_file import parse_config
 from engine.models.weights.checkpoint import CheckpointError
+from tests.engine.compute.models import DERIVED, EXPERTS, phi4
 from tests.facts import raises_naming
 from tests.lazy import transformers
 
@@ -18,21 +19,8 @@ CONFIGS = {
     "Olmo2ForCausalLM": "Olmo2Config",
     "Gemma3ForCausalLM": "Gemma3TextConfig",
 }
-SIZES = dict(
-    vocab_size=97,
-    hidden_size=48,
-    intermediate_size=80,
-    num_hidden_layers=7,
-    num_attention_heads=6,
-    num_key_value_heads=2,
-    max_position_embeddings=256,
-)
-EXPERTS = dict(num_experts=8, num_experts_per_tok=2, moe_intermediate_size=24)
-PHI4 = dict(
-    partial_rotary_factor=0.5,
-    original_max_position_embeddings=64,
-    rope_scaling={"type": "longrope", "short_factor": [1.0, 1.5], "long_factor": [1.2, 3.0]},
-)
+ENTRIES = DERIVED | {"num_hidden_layers": 7}
+PHI4 = phi4(64)
 SU = PHI4["rope_scaling"] | {"type": "su", "original_max_position_embeddings": 64}
 
 
@@ -72,7 +60,7 @@ def completed(architecture, entries):
     ],
 )
 def test_a_short_or_old_file_means_what_transformers_takes_it_for(architecture, entries):
-    entries = SIZES | entries
+    entries = ENTRIES | entries
     ours = parse_config(entries | {"architectures": [architecture]})
     assert ours == parse_config(completed(architecture, entries))
 
@@ -111,4 +99,4 @@ def test_the_text_part_of_a_model_with_vision():
 )
 def test_what_is_not_supported_is_named(architecture, entries, facts):
     with raises_naming(CheckpointError, *facts):
-        parse_config(SIZES | entries | {"architectures": [architecture]})
+        parse_config(ENTRIES | entries | {"architectures": [architecture]})

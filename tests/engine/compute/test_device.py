@@ -16,6 +16,7 @@ from tests.engine.compute.gguf_files import Type, write
 from tests.engine.compute.simulated_device import DEVICE, simulated_device
 from tests.engine.compute.tensors import tensors_of
 from tests.engine.drafters import Knowing
+from tests.engine.workloads import finish
 
 PROMPTS = [[5, 6, 7, 8, 9, 10], [5, 6, 7, 8, 20, 21, 22, 23, 24], [40]]
 # Small, so that prompts are chunked and rows are ragged.
@@ -46,8 +47,7 @@ def answers(model, device, drafter=None, **options):
         SamplingParams(max_tokens=5, min_tokens=4, allowed_token_ids=tuple(range(30))),
     ]  # fmt: skip
     requests = [engine.submit(*pair) for pair in zip(PROMPTS, params, strict=True)]
-    while engine.has_work():
-        engine.step()
+    finish(engine)
     assert not [request.error for request in requests if request.error]
     return engine, [request.tokens for request in requests]
 

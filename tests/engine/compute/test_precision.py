@@ -21,6 +21,7 @@ from engine.models.weights.checkpoint import Checkpoint, CheckpointError
 from engine.models.weights.gguf_checkpoint import GGUFCheckpoint
 from tests.engine.compute.gguf_files import Type, write
 from tests.engine.compute.tensors import tensors_of
+from tests.engine.workloads import finish
 from tests.facts import raises_naming
 
 HALVES = [torch.bfloat16, torch.float16]
@@ -119,8 +120,7 @@ def test_weights_and_kv_are_kept_and_computed_in_half_precision(stored, name):
     assert len(matrices) >= 1 + 3 * 4  # the embedding, and four in each layer
     assert {matrix.dtype for matrix in matrices} == {dtype}
     request = engine.submit([5, 6, 7], SamplingParams(max_tokens=3, ignore_eos=True))
-    while engine.has_work():
-        engine.step()
+    finish(engine)
     assert len(request.output_ids) == 3
 
 

@@ -36,19 +36,22 @@ def test_draw_is_exact_at_its_thresholds():
         assert draw(probabilities, torch.tensor([number], dtype=torch.float64)).tolist() == [token]
 
 
-@settings(max_examples=75, deadline=None)
-@given(
-    seed=st.integers(0, 10**6),
-    rows=st.integers(1, 8),
-    vocab=st.sampled_from([1, 7, 64, 300]),
-    ties=st.booleans(),
-)
-def test_a_row_gets_in_any_batch_what_it_gets_alone_bit_by_bit(seed, rows, vocab, ties):
+@st.composite
+def batches(draw):
+    """Logits of some rows, and where each of them is sampled."""
+    seed, rows = draw(st.integers(0, 10**6)), draw(st.integers(1, 8))
+    vocab = draw(st.sampled_from([1, 6, 60, 300]))
     rng = random.Random(seed)
     positions = [random_position(rng, vocab) for _ in range(rows)]
-    logits = random_logits(seed, rows, vocab, ties=ties)
+    return random_logits(seed, rows, vocab, ties=draw(st.booleans())), positions
+
+
+@settings(max_examples=75, deadline=None)
+@given(batches())
+def test_a_row_gets_in_any_batch_what_it_gets_alone_bit_by_bit(batch):
+    logits, positions = batch
     together = sample(logits.clone(), positions)
-    for i in range(rows):
+    for i in range(len(positions)):
         alone = sample(logits[i : i + 1].clone(), positions[i : i + 1])
         assert alone.token_ids[0] == together.token_ids[i]
         assert alone.logprobs[0] == together.logprobs[i]
@@ -130,16 +133,9 @@ def adjust(logits, positions):
 
 
 @settings(max_examples=75, deadline=None)
-@given(
-    seed=st.integers(0, 10**6),
-    rows=st.integers(1, 6),
-    vocab=st.sampled_from([1, 6, 60]),
-    ties=st.booleans(),
-)
-def test_adjusted_logits_equal_the_plain_ones(seed, rows, vocab, ties):
-    rng = random.Random(seed)
-    positions = [random_position(rng, vocab) for _ in range(rows)]
-    logits = random_logits(seed, rows, vocab, ties=ties)
+@given(batches())
+def test_adjusted_logits_equal_the_plain_ones(batch):
+    logits, positions = batch
     found = adjust(logits, positions)
     for i, row in enumerate(logits.tolist()):
         expected = [max(x, FORBIDDEN) for x in reference.process_logits(row, positions[i])]
@@ -278,17 +274,10 @@ def test_the_cuts_equal_those_of_transformers(seed, temperature, min_p, top_k, t
 
 
 @settings(max_examples=75, deadline=None)
-@given(
-    seed=st.integers(0, 10**6),
-    rows=st.integers(1, 6),
-    vocab=st.sampled_from([1, 6, 60]),
-    ties=st.booleans(),
-)
-def test_logprobs_and_likeliest_are_the_model_s_own_with_the_bias(seed, rows, vocab, ties):
+@given(batches())
+def test_logprobs_and_likeliest_are_the_model_s_own_with_the_bias(batch):
     """Independent of penalties, temperature and truncation."""
-    rng = random.Random(seed)
-    positions = [random_position(rng, vocab) for _ in range(rows)]
-    logits = random_logits(seed, rows, vocab, ties=ties)
+    logits, positions = batch
     output = sample(logits.clone(), positions)
     for i, row in enumerate(logits.tolist()):
         expected_logprobs = reported(row, positions[i])

@@ -5,6 +5,9 @@ import json
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
+from engine.core.byte_tokenizer import ByteTokenizer
+from engine.models.text.hf_tokenizer import HFTokenizer
+
 TEXT = [
     "The quick brown fox jumps over the lazy dog. Größe, café, naïve, déjà vu.",
     "Emoji: 😀 👍🏽 👩‍👩‍👧 🇩🇪 and combining marks: e\u0301 a\u0308 कि 한국어 日本語 العربية",
@@ -92,3 +95,10 @@ def sentencepiece(tmp_path_factory):
         bos_token="<s>",
         eos_token="</s>",
     )
+
+
+@pytest.fixture(scope="session", params=["byte_level", "sentencepiece", "bytes"])
+def tokenizer(request):
+    if request.param == "bytes":
+        return ByteTokenizer()
+    return HFTokenizer(request.getfixturevalue(request.param))

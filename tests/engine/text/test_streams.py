@@ -11,7 +11,6 @@ from engine.core.byte_tokenizer import ByteTokenizer
 from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
 from engine.extensions.prompt_lookup import PromptLookup
-from engine.models.text.hf_tokenizer import HFTokenizer
 
 BROKEN = "\ufffd"
 TEXTS = {
@@ -27,13 +26,6 @@ TEXTS = {
     "line and width": "a\u2028b\u00a0c\u200bd\ufeffe",
     "the sign itself": "x\ufffdy\ufffd\ufffdz",
 }
-
-
-@pytest.fixture(scope="session", params=["bytes", "byte_level", "sentencepiece"])
-def tokenizer(request):
-    if request.param == "bytes":
-        return ByteTokenizer()
-    return HFTokenizer(request.getfixturevalue(request.param))
 
 
 def spell(tokenizer, text: str | bytes) -> list[int]:

@@ -32,13 +32,6 @@ HARD = [
 ]
 
 
-@pytest.fixture(scope="session", params=["byte_level", "sentencepiece", "bytes"])
-def any_tokenizer(request):
-    if request.param == "bytes":
-        return ByteTokenizer()
-    return HFTokenizer(request.getfixturevalue(request.param))
-
-
 @pytest.mark.parametrize("kind", ["byte_level", "sentencepiece"])
 @pytest.mark.parametrize("text", [*HARD, "<|bos|>hi<|user_end|>", "<s>hi</s>"])
 def test_ids_are_those_of_transformers(request, kind, text):
@@ -81,40 +74,40 @@ def test_bos_where_the_model_s_own_files_say_so(tmp_path, settings_, post_proces
     assert loaded.encode_ordinary("hi")[0] != 0
 
 
-def test_text_that_is_only_text_makes_no_special_token(any_tokenizer):
-    special = SPECIAL_TOKENS[0] if any_tokenizer.token_id("<|bos|>") is not None else "</s>"
-    id_ = any_tokenizer.token_id(special)
-    assert id_ in any_tokenizer.encode("a" + special)
-    ordinary = any_tokenizer.encode_ordinary("a" + special)
+def test_text_that_is_only_text_makes_no_special_token(tokenizer):
+    special = SPECIAL_TOKENS[0] if tokenizer.token_id("<|bos|>") is not None else "</s>"
+    id_ = tokenizer.token_id(special)
+    assert id_ in tokenizer.encode("a" + special)
+    ordinary = tokenizer.encode_ordinary("a" + special)
     assert id_ not in ordinary
-    assert any_tokenizer.bos_id not in ordinary
-    assert any_tokenizer.decode(ordinary) == "a" + special
+    assert tokenizer.bos_id not in ordinary
+    assert tokenizer.decode(ordinary) == "a" + special
 
 
-def test_half_a_surrogate_pair_is_refused(any_tokenizer):
-    for encode in (any_tokenizer.encode, any_tokenizer.encode_ordinary):
+def test_half_a_surrogate_pair_is_refused(tokenizer):
+    for encode in (tokenizer.encode, tokenizer.encode_ordinary):
         with raises_naming(TokenizerError, 2):
             encode("ab\ud83d")
 
 
 @pytest.mark.parametrize("text", HARD)
-def test_round_trip(any_tokenizer, text):
-    ids = any_tokenizer.encode_ordinary(text)
-    joined = b"".join(map(any_tokenizer.token_bytes, ids)).decode()
+def test_round_trip(tokenizer, text):
+    ids = tokenizer.encode_ordinary(text)
+    joined = b"".join(map(tokenizer.token_bytes, ids)).decode()
     # SentencePiece puts a space in front, or takes a space for the one it puts there.
     assert joined in (text, " " + text)
-    text = any_tokenizer.decode(ids) if text.isspace() else text  # SentencePiece drops the first
-    assert any_tokenizer.decode(ids) == text
-    pieces = any_tokenizer.pieces(ids)
+    text = tokenizer.decode(ids) if text.isspace() else text  # SentencePiece drops the first
+    assert tokenizer.decode(ids) == text
+    pieces = tokenizer.pieces(ids)
     assert len(pieces) == len(ids)
     if not text.endswith("\ufffd"):  # held back, as it may be half a character
         assert "".join(pieces) == text
 
 
-def test_bytes_of_special_tokens_are_their_names_and_of_no_token_nothing(any_tokenizer):
-    name = "<|bos|>" if any_tokenizer.token_id("<|bos|>") is not None else "</s>"
-    assert any_tokenizer.token_bytes(any_tokenizer.token_id(name)) == name.encode()
-    assert any_tokenizer.token_bytes(any_tokenizer.vocab_size + 5) == b""
+def test_bytes_of_special_tokens_are_their_names_and_of_no_token_nothing(tokenizer):
+    name = "<|bos|>" if tokenizer.token_id("<|bos|>") is not None else "</s>"
+    assert tokenizer.token_bytes(tokenizer.token_id(name)) == name.encode()
+    assert tokenizer.token_bytes(tokenizer.vocab_size + 5) == b""
 
 
 def test_pieces_show_special_tokens(byte_level):
@@ -149,31 +142,31 @@ def stream(tokenizer, prompt, output):
     return pieces, reader.flush()
 
 
-@pytest.mark.parametrize("any_tokenizer", ["byte_level", "bytes"], indirect=True)
+@pytest.mark.parametrize("tokenizer", ["byte_level", "bytes"], indirect=True)
 @settings(max_examples=200, deadline=None)
 @given(data=st.data())
-def test_any_ids_at_any_cut_join_to_the_decoded_text(any_tokenizer, data):
+def test_any_ids_at_any_cut_join_to_the_decoded_text(tokenizer, data):
     """Random ids are mostly broken UTF-8: a hard case."""
-    allowed = [i for i in range(any_tokenizer.vocab_size) if i not in any_tokenizer.eos_ids]
+    allowed = [i for i in range(tokenizer.vocab_size) if i not in tokenizer.eos_ids]
     ids = data.draw(st.lists(st.sampled_from(allowed), max_size=12))
     cut = data.draw(st.integers(0, len(ids)))
-    pieces, rest = stream(any_tokenizer, ids[:cut], ids[cut:])
-    assert "".join(any_tokenizer.pieces(ids[:cut]) + pieces) + rest == any_tokenizer.decode(ids)
-    if isinstance(any_tokenizer, HFTokenizer):
-        assert any_tokenizer.decode(ids) == any_tokenizer._decode(ids), "the library's own decoder"
+    pieces, rest = stream(tokenizer, ids[:cut], ids[cut:])
+    assert "".join(tokenizer.pieces(ids[:cut]) + pieces) + rest == tokenizer.decode(ids)
+    if isinstance(tokenizer, HFTokenizer):
+        assert tokenizer.decode(ids) == tokenizer._decode(ids), "the library's own decoder"
 
 
 @settings(max_examples=100, deadline=None)
 @given(
     text=st.text(st.sampled_from("the dog.aé\u0301😀👩\u200d🇩한 \n"), max_size=20), data=st.data()
 )
-def test_valid_text_is_never_shown_in_halves(any_tokenizer, text, data):
-    ids = any_tokenizer.encode_ordinary(text)
+def test_valid_text_is_never_shown_in_halves(tokenizer, text, data):
+    ids = tokenizer.encode_ordinary(text)
     cut = data.draw(st.integers(0, len(ids)))
-    pieces, rest = stream(any_tokenizer, ids[:cut], ids[cut:])
+    pieces, rest = stream(tokenizer, ids[:cut], ids[cut:])
     assert rest == ""
     assert "\ufffd" not in "".join(pieces)
-    assert "".join(any_tokenizer.pieces(ids[:cut]) + pieces) == any_tokenizer.decode(ids)
+    assert "".join(tokenizer.pieces(ids[:cut]) + pieces) == tokenizer.decode(ids)
 
 
 def test_end_tokens_and_ids_beyond_the_vocabulary_give_no_text(byte_level):
