@@ -3,12 +3,21 @@
 import random
 from collections.abc import Iterable, Sequence
 
+from engine import EventLog
+from engine.core.log import vocabulary as v
 from engine.core.request import Request
 
 
 def another(token: int) -> int:
     """Return another token."""
     return token - 1 if token else 1
+
+
+def drafted(log: EventLog) -> tuple[int, int]:
+    """Count the drafts of a log, and those that were accepted."""
+    rows = [row for event in log.of(v.StepScheduled) for row in event.rows]
+    accepted = sum(row.accepted for event in log.of(v.StepFinished) for row in event.tokens)
+    return sum(len(row.drafts) for row in rows), accepted
 
 
 class Knowing:

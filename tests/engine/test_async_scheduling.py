@@ -15,16 +15,17 @@ from engine.simulation.checking_runner import CheckingRunner
 from engine.simulation.scenarios import scenario
 from tests.engine.bundled import bundled_engine
 from tests.engine.invariants import check
-from tests.engine.workloads import FailingRunner, finish, next_token, random_workload
+from tests.engine.workloads import (
+    FailingRunner,
+    finish,
+    next_token,
+    random_workload,
+    simulated,
+)
 from visualizer.reading.messages import MESSAGES, text
 from visualizer.reading.why import why
 
 DEFAULTS = dict(token_budget=64, max_kv_tokens=256, block_size=4, async_scheduling=True)
-
-
-def virtual_engine(outputs: dict | None = None, **settings) -> Engine:
-    runner = CostRunner(10, 0.25, outputs=outputs)
-    return Engine(runner, EngineConfig(**DEFAULTS | settings), clock=runner.clock)
 
 
 def say(engine: Engine, count: int, prompt: str = "some words", **params) -> Request:
@@ -61,7 +62,7 @@ def test_overlap_hides_cpu_time_and_costs_late_admissions(
 
 
 def test_draining_finishes_the_step_in_flight_and_schedules_none() -> None:
-    engine = virtual_engine()
+    engine = simulated(10, 0.25, **DEFAULTS)
     say(engine, 5)
     engine.step()
     assert len(engine.drain().tokens) == 1

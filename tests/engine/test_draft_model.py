@@ -18,6 +18,7 @@ from engine.models.loader import BUNDLED
 from engine.models.weights.checkpoint import CheckpointError
 from engine.simulation.checking_runner import CheckingRunner
 from tests.engine.compute.parity import ROWS, make_prompts
+from tests.engine.drafters import drafted
 from tests.engine.workloads import Workload, finish, make_engine, next_token
 from tests.facts import assert_names, raises_naming
 from visualizer import read
@@ -55,12 +56,6 @@ def serve(target, draft, params, settings=ROOMY, length=4):
     return engine, outputs
 
 
-def drafted(engine):
-    rows = [row for event in engine.log.of(v.StepScheduled) for row in event.rows]
-    accepted = sum(row.accepted for event in engine.log.of(v.StepFinished) for row in event.tokens)
-    return sum(len(row.drafts) for row in rows), accepted
-
-
 SITUATIONS = {
     "roomy": ROOMY,
     "preempting": TIGHT,
@@ -74,7 +69,7 @@ SITUATIONS = {
 def test_a_draft_model_with_the_target_s_weights_is_always_right(models, settings, params):
     """Wrong KV in one slot, or another random number, would make another draft."""
     engine, outputs = serve(models("qwen3"), models("qwen3"), params, settings)
-    proposed, accepted = drafted(engine)
+    proposed, accepted = drafted(engine.log)
     assert proposed == accepted > 60
     assert outputs == serve(models("qwen3"), None, params, settings)[1]
     preempted = bool(engine.log.of(v.Preempted))
@@ -90,7 +85,7 @@ def test_a_draft_model_with_the_target_s_weights_is_always_right(models, setting
 def test_another_draft_model_changes_no_token(models, draft, params):
     engine, outputs = serve(models("qwen3"), models(draft), params)
     assert outputs == serve(models("qwen3"), None, params)[1]
-    proposed, accepted = drafted(engine)
+    proposed, accepted = drafted(engine.log)
     assert proposed > accepted
 
 
@@ -140,7 +135,7 @@ def test_a_block_that_could_not_be_copied_is_computed_again():
     finish(engine)
     [error] = [event.draft_error for event in engine.log.of(v.StepFinished) if event.draft_error]
     assert_names(error, "OSError", "no copy")
-    assert drafted(engine)[1] > 5
+    assert drafted(engine.log)[1] > 5
 
 
 def test_three_failures_in_a_row_switch_drafting_off():
@@ -157,7 +152,7 @@ def test_three_failures_in_a_row_switch_drafting_off():
         assert_names(said, "RuntimeError", "told to fail")
     assert_names(last, "off", 3)
     assert "off" not in first
-    assert engine.drafter.is_off and drafted(engine) == (0, 0)
+    assert engine.drafter.is_off and drafted(engine.log) == (0, 0)
     assert engine.drafter.runner.passes == 3
     assert not any("draft_us" in event.t for event in steps[3:])
 

@@ -1,14 +1,14 @@
 """A held engine is not a slow one: the log says when it was paused."""
 
-from engine import CostRunner, Engine, EngineConfig, SamplingParams
+from engine import Engine, SamplingParams
 from engine.core.log import vocabulary as v
 from engine.simulation.latencies import PausedTime
+from tests.engine.workloads import simulated
 from visualizer import read
 
 
 def paused_engine() -> Engine:
-    runner = CostRunner(10, 0.25)
-    engine = Engine(runner, EngineConfig(), clock=runner.clock)
+    engine = simulated()
     engine.submit([1, 2, 3], SamplingParams(max_tokens=2))
     engine.pause()
     return engine

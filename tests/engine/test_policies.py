@@ -5,13 +5,13 @@ from collections import defaultdict
 import msgspec
 import pytest
 
-from engine import CostRunner, Engine, EngineConfig, EventLog, SamplingParams
+from engine import Engine, EngineConfig, EventLog, SamplingParams
 from engine.core.log import vocabulary as v
 from engine.core.scheduling.policies import Fcfs, LongestPrefixMatch
 from engine.simulation.checking_runner import CheckingRunner
 from tests.engine.explanations import explain
 from tests.engine.invariants import check, check_after_step, checked
-from tests.engine.workloads import finish, random_workload
+from tests.engine.workloads import finish, random_workload, simulated
 from tests.facts import assert_names
 from visualizer import read
 
@@ -199,8 +199,7 @@ def test_why_names_the_request_whose_prefix_a_deferred_one_waits_for() -> None:
 
 def test_fairness_remembers_no_more_labels_than_it_must(monkeypatch) -> None:
     monkeypatch.setattr("engine.core.scheduling.fairness.MAX_LABELS", 40)
-    runner = CostRunner(1, 0)
-    engine = Engine(runner, EngineConfig(policy="fair", max_batch_size=2), clock=runner.clock)
+    engine = simulated(policy="fair", max_batch_size=2)
     greedy = [engine.submit([97] * 8, SamplingParams(max_tokens=8), label="greedy") for _ in "abc"]
     for number in range(200):
         engine.submit([98, number % 256], SamplingParams(max_tokens=1), label=f"client {number}")

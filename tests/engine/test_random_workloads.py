@@ -10,7 +10,13 @@ import pytest
 from engine import EventLog
 from engine.core.log import vocabulary as v
 from tests.engine.invariants import check
-from tests.engine.workloads import ONCE_FAILED, Workload, random_workload, sliding_workload
+from tests.engine.workloads import (
+    ONCE_FAILED,
+    Workload,
+    named,
+    random_workload,
+    sliding_workload,
+)
 
 # The last three are in logs of other engines only.
 _OTHERS = (v.RunStarted, v.Keyframe, v.BlocksReported, v.EventsMissing, v.StepReported)
@@ -31,14 +37,10 @@ def test_no_invariant_breaks_on_random_workloads(soak: bool, first_seed: int) ->
     events = 0
     for seed in (*ONCE_FAILED, *range(first_seed, first_seed + count)):
         workload = random_workload(seed, may_be_async=True)
-        try:
+        with named(seed):
             log = check(workload)
             check_no_request_starves(workload, log)
             events += len(log)
-        except Exception as error:
-            raise AssertionError(
-                f"workload of seed {seed} fails; repeat with --seed {seed}"
-            ) from error
     print(
         f"\n{count} workloads from seed {first_seed}, {events} events, fold equals snapshot after each"
     )
@@ -48,10 +50,8 @@ def test_no_invariant_breaks_with_sliding_layers(soak: bool, first_seed: int) ->
     """Their memory is smaller: a page is never read after it was evicted, and they never run out."""
     count, evicted, adopted, sliding = (5_000 if soak else 80), 0, 0, 0
     for seed in range(first_seed, first_seed + count):
-        try:
+        with named(seed):
             log = check(sliding_workload(seed))
-        except Exception as error:
-            raise AssertionError(f"workload of seed {seed} fails; --seed {seed}") from error
         sliding += "num_window_pages" in log.of(v.RunStarted)[0].settings
         evicted += len(log.of(v.WindowPagesEvicted))
         adopted += sum(event.window_pages for event in log.of(v.PrefixAdopted))

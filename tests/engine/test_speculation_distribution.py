@@ -14,13 +14,13 @@ import torch
 
 from engine import Engine, EngineConfig, SamplingParams
 from engine.core.compute.torch_runner import TorchRunner
-from engine.core.log import vocabulary as v
 from engine.extensions.draft_model import DraftModel
 from engine.models.config_file import read_config
 from engine.models.decoder import Decoder
 from engine.models.weights.checkpoint import Checkpoint
 from tests.engine.compute.models import SIZES, random_model, spread_out
 from tests.engine.compute.test_verifier import Paper
+from tests.engine.drafters import drafted
 
 VOCAB = 4
 PROMPT = [1, 3, 0]
@@ -62,10 +62,8 @@ def sample(runner, drafter):
     # One more than is tested: the sampled token needs a place after the drafts.
     each = [SamplingParams(max_tokens=DRAFTED + 1, temperature=1.0, seed=s) for s in range(SEEDS)]
     done = engine.complete([PROMPT] * SEEDS, each, progress=False)
-    accepted = sum(row.accepted for event in engine.log.of(v.StepFinished) for row in event.tokens)
-    rows = [row for event in engine.log.of(v.StepScheduled) for row in event.rows]
-    rejected = sum(len(row.drafts) for row in rows) - accepted
-    return [tuple(one.token_ids[:DRAFTED]) for one in done], accepted, rejected
+    proposed, accepted = drafted(engine.log)
+    return [tuple(one.token_ids[:DRAFTED]) for one in done], accepted, proposed - accepted
 
 
 def chi_square(texts, probabilities):

@@ -24,6 +24,7 @@ from engine.extensions.draft_model import DraftModel
 from engine.extensions.grammars.grammar import GrammarCompiler
 from engine.extensions.prompt_lookup import PromptLookup
 from tests.engine.bundled import bundled
+from tests.engine.workloads import named
 
 LETTERS = "abcx"
 LIMIT = "needs more than"
@@ -275,10 +276,8 @@ def models():
 def test_every_answer_is_whole_or_ends_with_a_reason(models, soak: bool, first_seed: int) -> None:
     counts: Counter[str] = Counter()
     for seed in range(first_seed, first_seed + (1000 if soak else 10)):
-        try:
+        with named(seed):
             check(seed, models, counts)
-        except Exception as error:
-            raise AssertionError(f"workload of seed {seed} fails; --seed {seed}") from error
     print("\n" + ", ".join(f"{name}: {count:,}" for name, count in sorted(counts.items())))
     for happened in ("whole", "dead end", "limit", "preemptions", "drafts"):
         assert counts[happened], f"no workload had any: {happened}"

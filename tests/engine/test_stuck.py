@@ -2,9 +2,9 @@
 
 import pytest
 
-from engine import CostRunner, Engine, EngineConfig, EventLog, SamplingParams
+from engine import Engine, EventLog, SamplingParams
 from engine.core.log import vocabulary as v
-from tests.engine.workloads import make_engine, play, random_workload
+from tests.engine.workloads import make_engine, play, random_workload, simulated
 from tests.facts import assert_names
 from visualizer import read
 from visualizer.reading.why import WhyError
@@ -63,8 +63,7 @@ def test_the_queue_of_every_step_is_the_live_one(soak: bool, first_seed: int) ->
 
 
 def two_wait() -> EventLog:
-    runner = CostRunner(10, 1)
-    engine = Engine(runner, EngineConfig(max_batch_size=1), clock=runner.clock)
+    engine = simulated(max_batch_size=1)
     for label in ("Ada", "Bo", "Cy"):
         engine.submit([1] * 10, SamplingParams(max_tokens=3, ignore_eos=True), label=label)
     engine.step()  # 20 ms

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from engine import CostRunner, Engine, EngineConfig, EventLog, SamplingParams
+from engine import Engine, EventLog, SamplingParams
 from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
-from tests.engine.workloads import finish, random_log
+from tests.engine.workloads import finish, named, random_log, simulated, windowed
+from tests.parity.recorded_steps import read_recording
 from visualizer import read
 from visualizer.reading.waterfall import RequestTime, Waterfall
 from visualizer.reading.waterfall.causes import CAUSES, FOR_ALL
 from visualizer.reading.waterfall.records import Life
-from visualizer.sources import read_source
 
 VLLM = Path(__file__).parents[1] / "fixtures" / "vllm"
 COMPUTES = {"prefill", "decode", "recomputed", "others_prefill"}
@@ -125,16 +125,9 @@ def check(log: EventLog) -> int:
 def test_spans_add_up_and_have_the_recorded_causes(soak: bool, first_seed: int) -> None:
     count, requests = 10_000 if soak else 60, 0
     for seed in range(first_seed, first_seed + count):
-        try:
+        with named(seed):
             requests += check(recorded(seed))
-        except Exception as error:
-            raise AssertionError(f"log of seed {seed}; repeat with --seed {seed}") from error
     print(f"\n{requests} requests of {count} workloads from seed {first_seed} add up")
-
-
-def engine_with(**settings: object) -> Engine:
-    runner = CostRunner(10, 1)
-    return Engine(runner, EngineConfig(**settings), clock=runner.clock)
 
 
 def run(engine: Engine) -> Waterfall:
@@ -144,8 +137,7 @@ def run(engine: Engine) -> Waterfall:
 
 @pytest.mark.parametrize("name", ["calm", "tight", "shared_prefix"])
 def test_the_parts_of_a_real_vllm_add_up_to_the_measured_latency(name: str) -> None:
-    log = read_source(VLLM / f"vllm_{name}.jsonl.gz")
-    assert isinstance(log, EventLog)
+    log = read_recording(VLLM / f"vllm_{name}.jsonl.gz")
     for row in read(log).request_rows:
         parts = read(log).why_slow(row.request).parts
         assert row.e2e_ms is not None
@@ -155,11 +147,11 @@ def test_the_parts_of_a_real_vllm_add_up_to_the_measured_latency(name: str) -> N
 
 def test_an_unknown_request_is_named() -> None:
     with pytest.raises(KeyError, match="99"):
-        run(engine_with())[99]
+        run(simulated())[99]
 
 
 def test_what_others_prefill_adds_to_a_decode_is_measured_against_decodes_alone() -> None:
-    engine = engine_with()
+    engine = simulated()
     engine.submit([1] * 10, SamplingParams(max_tokens=6, ignore_eos=True))
     engine.step()
     engine.step()  # one decode alone: 11 ms
@@ -171,7 +163,7 @@ def test_what_others_prefill_adds_to_a_decode_is_measured_against_decodes_alone(
 
 
 def test_tokens_computed_again_are_lost_and_new_ones_in_the_same_row_are_work() -> None:
-    engine = engine_with(max_kv_tokens=64, block_size=8, prefix_cache="off", max_batch_size=2)
+    engine = simulated(max_kv_tokens=64, block_size=8, prefix_cache="off", max_batch_size=2)
     for token in (1, 2):
         engine.submit([token] * 24, SamplingParams(max_tokens=20, ignore_eos=True))
     time = run(engine)[2]
@@ -190,7 +182,7 @@ def test_tokens_computed_again_are_lost_and_new_ones_in_the_same_row_are_work() 
 
 def test_the_time_in_which_messages_are_missing_is_unknown() -> None:
     """A gap lies between step 1, which ends at 30 ms, and step 2, which begins at 80 ms."""
-    engine = engine_with()
+    engine = simulated()
     engine.submit([1] * 20, SamplingParams(max_tokens=2, ignore_eos=True))
     engine.step()
     engine.log.append(v.EventsMissing(3, "the disk was full"))
@@ -205,7 +197,7 @@ def test_the_time_in_which_messages_are_missing_is_unknown() -> None:
 
 
 def test_a_cause_is_marked_as_the_source_knows_its_facts() -> None:
-    engine = engine_with(max_batch_size=1)
+    engine = simulated(max_batch_size=1)
     for token in (1, 2):
         engine.submit([token] * 4, SamplingParams(max_tokens=2, ignore_eos=True))
     run(engine)
@@ -224,7 +216,7 @@ def test_the_blocks_that_would_have_helped_do_help(
     prompt: int, settings: dict[str, object]
 ) -> None:
     def life(tokens: int, number: int) -> Life:
-        engine = engine_with(max_kv_tokens=tokens, block_size=8, prefix_cache="off", **settings)
+        engine = simulated(max_kv_tokens=tokens, block_size=8, prefix_cache="off", **settings)
         engine.submit([1] * 40, SamplingParams(max_tokens=12, ignore_eos=True))
         engine.submit([2] * prompt, SamplingParams(max_tokens=4, ignore_eos=True))
         waterfall = run(engine)
@@ -241,11 +233,7 @@ def test_the_blocks_that_would_have_helped_do_help(
 
 
 def test_a_window_says_what_it_does_not_know() -> None:
-    whole = recorded(3)
-    log = EventLog(window=40)
-    for event in whole:
-        log.append(event)
-    waterfall = read(log).waterfall
+    waterfall = read(windowed(recorded(3), 40)).waterfall
     known = [time for time in waterfall if time.arrived is None]
     assert known
     for time in known:
@@ -254,7 +242,7 @@ def test_a_window_says_what_it_does_not_know() -> None:
 
 
 def test_the_picture_escapes_labels_and_has_a_bar_per_span() -> None:
-    engine = engine_with()
+    engine = simulated()
     engine.submit([1] * 4, SamplingParams(max_tokens=2), label="<b>Ada</b>")
     time = run(engine)[1]
     page = time._repr_html_()

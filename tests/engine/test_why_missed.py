@@ -4,11 +4,18 @@ from collections import Counter
 
 import pytest
 
-from engine import ClusterLog, CostRunner, Engine, EngineConfig, EventLog, SamplingParams
+from engine import ClusterLog, Engine, EventLog, SamplingParams
 from engine.cluster.events import Of
 from engine.core.log import vocabulary as v
 from tests.engine.witness import Witness, common, spelled, watched_engine
-from tests.engine.workloads import Workload, finish, play, random_workload, sliding_workload
+from tests.engine.workloads import (
+    Workload,
+    finish,
+    play,
+    random_workload,
+    simulated,
+    sliding_workload,
+)
 from tests.facts import assert_names
 from tests.visualizer.clusters import one_dies
 from visualizer import read
@@ -126,11 +133,6 @@ def ask_all(workloads: dict[int, Workload]) -> Counter[str]:
     return kinds
 
 
-def engine_with(**settings: object) -> Engine:
-    runner = CostRunner(10, 1)
-    return Engine(runner, EngineConfig(block_size=4, **settings), clock=runner.clock)
-
-
 def run(engine: Engine, *prompts: str) -> EventLog:
     for prompt in prompts:
         engine.submit(prompt, SamplingParams(max_tokens=1), label=prompt[:3])
@@ -139,7 +141,7 @@ def run(engine: Engine, *prompts: str) -> EventLog:
 
 
 def test_the_first_token_that_differs_is_named_with_both_texts() -> None:
-    answer = read(run(engine_with(), "abcdefghij", "abcdeXghij")).why_missed("abc (r2)")
+    answer = read(run(simulated(block_size=4), "abcdefghij", "abcdeXghij")).why_missed("abc (r2)")
     assert (answer.kind, answer.found, answer.most, answer.about) == ("differs", 4, 8, 1)
     bos = 1
     assert (answer.agree, answer.token, answer.other) == (bos + 5, "X", "f")
@@ -148,7 +150,7 @@ def test_the_first_token_that_differs_is_named_with_both_texts() -> None:
 
 @pytest.mark.parametrize("cache", ["radix", "hash"])
 def test_an_evicted_prefix_is_named_with_the_step_and_the_request(cache: str) -> None:
-    engine = engine_with(max_kv_tokens=32, prefix_cache=cache)
+    engine = simulated(block_size=4, max_kv_tokens=32, prefix_cache=cache)
     log = run(engine, "abcdefghijkl", "A" * 28, "abcdefghijkl")
     answer = read(log).why_missed(3)
     assert (answer.kind, answer.needed_by, answer.eviction) == ("evicted", 2, "room")
@@ -156,7 +158,7 @@ def test_an_evicted_prefix_is_named_with_the_step_and_the_request(cache: str) ->
 
 
 def test_a_request_in_the_queue_and_an_unknown_one() -> None:
-    engine = engine_with(max_batch_size=1)
+    engine = simulated(block_size=4, max_batch_size=1)
     engine.submit([1] * 4, SamplingParams(max_tokens=5, ignore_eos=True), label="first")
     engine.submit([1] * 4, SamplingParams(max_tokens=5), label="chatcmpl-1234")
     engine.step()

@@ -7,20 +7,22 @@ forced tokens, aborts in every state and forward passes that fail.
 
 import random
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import msgspec
 
 from engine import Engine, EngineConfig, EventLog, RequestError, SamplingParams
 from engine.core.byte_tokenizer import ByteTokenizer
+from engine.core.log import vocabulary as v
 from engine.core.request import Request
 from engine.core.runner import Row, Sampled
 from engine.core.speculation.drafter import Drafter
 from engine.extensions.draft_model import DraftModel
 from engine.extensions.kv_transfer import Pages
 from engine.simulation.checking_runner import CheckingRunner, prefix_hashes
-from engine.simulation.cost_runner import VirtualClock
+from engine.simulation.cost_runner import CostRunner, VirtualClock
 
 TOKENIZER = ByteTokenizer()
 EOS = min(TOKENIZER.eos_ids)
@@ -225,6 +227,29 @@ def finish(engine: Engine, after_step=lambda engine: None) -> dict[int, Request]
         seen |= {request.id: request for request in engine.step().finished} | engine.requests
         after_step(engine)
     return seen
+
+
+@contextmanager
+def named(seed: int) -> Iterator[None]:
+    """Name the seed of a workload whose check fails."""
+    try:
+        yield
+    except Exception as error:
+        raise AssertionError(f"workload of seed {seed} fails; repeat with --seed {seed}") from error
+
+
+def simulated(base_ms: float = 10, per_token_ms: float = 1, **settings: object) -> Engine:
+    """Return an engine on a simulated machine, with these settings."""
+    runner = CostRunner(base_ms, per_token_ms)
+    return Engine(runner, EngineConfig(**settings), clock=runner.clock)
+
+
+def windowed(events: Iterable[v.Event], size: int) -> EventLog:
+    """Return a log that has kept the latest events only."""
+    log = EventLog(size)
+    for event in events:
+        log.append(event)
+    return log
 
 
 def random_log(seed: int, log: EventLog | None = None, *, may_be_async: bool = False) -> EventLog:

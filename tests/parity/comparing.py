@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from engine.core.config import EngineConfig
 from parity.records import DECISIONS_OF_VLLM, Recording, Step, Workload, read
@@ -28,25 +28,13 @@ CAUSES = {  # of the differences that are left
 }
 
 
-class Difference(NamedTuple):
-    """The first decision that differs: where, and in what."""
-
-    step: int
-    field: str
-    ours: Any
-    theirs: Any
-
-
-def first_difference(ours: list[Step], theirs: list[Step]) -> Difference | None:
-    """Return the first difference between two lists of steps, or None if all decisions are equal."""
-    for number, (our, their) in enumerate(zip(ours, theirs, strict=False), start=1):
+def first_difference(ours: list[Step], theirs: list[Step]) -> str:
+    """Return the name of the first decision that differs, or "" if all are equal."""
+    for our, their in zip(ours, theirs, strict=False):
         for field, one in our.decisions.items():
             if one != their.decisions[field]:
-                return Difference(number, field, one, their.decisions[field])
-    if len(ours) != len(theirs):
-        last = min(len(ours), len(theirs))
-        return Difference(last + 1, "steps", len(ours), len(theirs))
-    return None
+                return field
+    return "steps" if len(ours) != len(theirs) else ""
 
 
 def shares_equally(ours: list[Step], theirs: list[Step]) -> bool:
@@ -66,15 +54,14 @@ def _renumbered(step: Step) -> list[list[int]]:
 
 
 class Comparison(NamedTuple):
-    """How one workload compares: `difference` is the first decision that differs.
+    """How one workload compares.
 
-    kind  the field that differs, for the list of expected differences; "" if nothing does. Where all
-          decisions are equal, it names the first of these that differs: the counts of free blocks,
-          which requests share blocks, the numbers of the blocks.
+    kind  the first decision that differs; "" if nothing does. Where all decisions are equal, it names
+          the first of these that differs: the counts of free blocks, which requests share blocks, the
+          numbers of the blocks.
     """
 
     workload: Workload
-    difference: Difference | None
     kind: str
 
 
@@ -86,18 +73,17 @@ def compare(recording: Recording, config: EngineConfig | None = None) -> Compari
 def compare_steps(recording: Recording, ours: list[Step]) -> Comparison:
     """Compare the engine's steps with the recorded ones."""
     workload, theirs = recording
-    difference = first_difference(ours, theirs)
-    kind = ""
-    if difference is not None:
+    kind = first_difference(ours, theirs)
+    if kind:
         missing = (text for field, text in NO_SETTING.items() if getattr(workload, field))
-        kind = next(missing, difference.field)
+        kind = next(missing, kind)
     elif any(one.free != other.free for one, other in zip(ours, theirs, strict=True)):
         kind = FREE
     elif not shares_equally(ours, theirs):
         kind = SHARING
     elif any(one.tables != other.tables for one, other in zip(ours, theirs, strict=True)):
         kind = IDS
-    return Comparison(workload, difference, kind)
+    return Comparison(workload, kind)
 
 
 def table(comparisons: Sequence[Comparison]) -> str:

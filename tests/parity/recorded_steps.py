@@ -21,9 +21,9 @@ def recording_to(path: Path, *, tokens: bool = True) -> Iterator[Path]:
         yield path
 
 
-def read_recording(path: Path) -> EventLog:
-    """Read what was recorded."""
-    log = read_source(path)
+def read_recording(source: Path | bytes) -> EventLog:
+    """Read what was recorded of one engine."""
+    log = read_source(source)
     assert isinstance(log, EventLog)
     return log
 

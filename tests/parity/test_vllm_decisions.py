@@ -6,18 +6,10 @@ test fails if one appears or disappears. After an intended change, run this and 
     pytest tests/parity --update-snapshots
 """
 
-import msgspec
 import pytest
 
-from parity.records import DECISIONS_OF_VLLM, Recording, Row, Step, read
-from tests.parity.comparing import (
-    CAUSES,
-    compare,
-    first_difference,
-    listing,
-    shares_equally,
-    table,
-)
+from parity.records import DECISIONS_OF_VLLM, Recording, read
+from tests.parity.comparing import CAUSES, compare, listing, table
 from tests.parity.workloads import COUNTS, workloads
 from tests.parity.writing import read_header, write
 
@@ -50,15 +42,3 @@ def test_the_recording_names_its_version_and_has_every_workload(recordings, tmp_
         assert any(step.preempted for step in steps), f"{stratum}: nothing is preempted"
     # A changed generator needs a new recording.
     assert [recording.workload for recording in recordings] == list(workloads())
-
-
-def test_a_difference_in_each_decision_is_found_and_blocks_may_have_other_numbers() -> None:
-    [one] = steps = [Step([Row(1, 0, 8), Row(2, 4, 4)], [3], [1], 9, {1: [0, 1], 2: [0, 2]})]
-    assert first_difference(steps, steps) is None
-    for field in ("rows", "preempted", "finished"):
-        found = first_difference([msgspec.structs.replace(one, **{field: []})], steps)
-        assert found is not None and (found.step, found.field) == (1, field)
-    shorter = first_difference([], steps)
-    assert shorter is not None and shorter.field == "steps"
-    for tables, equal in (({1: [5, 4], 2: [5, 3]}, True), ({1: [0, 1], 2: [3, 2]}, False)):
-        assert shares_equally([msgspec.structs.replace(one, tables=tables)], steps) == equal

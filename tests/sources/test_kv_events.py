@@ -8,10 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from engine.core.log import EventLog, LogError
+from engine.core.log import LogError
 from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
 from engine.core.log.state import NodeState
+from tests.parity.recorded_steps import read_recording
 from tests.sources.kv_feed import chains, folded, line, removed, stored, translated
 from visualizer.sources import read_source
 from visualizer.sources.frames import write_frame
@@ -50,8 +51,7 @@ def test_a_capture_of_vllm_is_rebuilt() -> None:
             for at, one in enumerate(event["block_hashes"]):
                 above += tuple(event["token_ids"][32 * at : 32 * (at + 1)])
                 prefixes[one] = above
-    log = read_source(VLLM)
-    assert isinstance(log, EventLog)
+    log = read_recording(VLLM)
     assert chains(log.state()) == set(prefixes.values()) - {()}
     times = [round(json.loads(text)["batch"][0] * 1e6) for text in VLLM.read_text().splitlines()]
     assert [one.t["end"] for one in log.of(v.StepFinished)] == [at - times[0] for at in times]

@@ -15,7 +15,9 @@ from engine.simulation.mooncake import BLOCK, MooncakeError, workload_from_moonc
 from engine.simulation.simulate import simulate
 from engine.simulation.what_if import what_if
 from engine.simulation.workload import Arrival
+from tests.engine.witness import common
 from tests.facts import assert_names, raises_naming
+from tests.parity.recorded_steps import read_recording
 from visualizer.sources import SourceError, read_source
 from visualizer.sources import mooncake_run as reader
 from visualizer.sources.mooncake import MOONCAKE
@@ -27,11 +29,6 @@ ROWS = [json.loads(line) for line in LINES]
 
 def arrivals(**options: object) -> list[Arrival]:
     return workload_from_mooncake(TRACE, **options).inputs  # type: ignore[arg-type, return-value]
-
-
-def common(a: list[int], b: list[int]) -> int:
-    differ = (at for at, (x, y) in enumerate(zip(a, b, strict=False)) if x != y)
-    return next(differ, min(len(a), len(b)))
 
 
 @pytest.mark.parametrize(("shrink", "speed", "count"), [(1, 1, None), (8, 4, 50), (512, 1, 1)])
@@ -122,9 +119,7 @@ def test_a_wrong_option_is_named(options: dict, facts: list) -> None:
 
 @pytest.fixture(scope="module")
 def log() -> EventLog:
-    found = read_source(TRACE)
-    assert isinstance(found, EventLog)
-    return found
+    return read_recording(TRACE)
 
 
 def test_the_reader_says_what_is_simulated(log: EventLog) -> None:
@@ -169,9 +164,6 @@ def test_long_requests_are_simulated_up_to_a_number_of_tokens(
     one = {"timestamp": 0, "input_length": 512, "output_length": 160, "hash_ids": [1]}
     line = json.dumps(one).encode() + b"\n"  # 21 tokens after division
     for lines, shown in ((5, 2), (2, 2)):
-        log = read_source(line * lines)
-        assert isinstance(log, EventLog)
+        log = read_recording(line * lines)
         assert len(log.of(v.RequestArrived)) == shown
-        started = log[0]
-        assert isinstance(started, v.RunStarted)
-        assert ("the first 2 of" in started.source["engine"]) == (lines > shown)
+        assert ("the first 2 of" in log[0].source["engine"]) == (lines > shown)

@@ -7,12 +7,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from engine.core.log import EventLog, LogError
+from engine.core.log import LogError
 from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
+from tests.parity.recorded_steps import read_recording
 from tests.sources.kv_feed import chains
 from visualizer import read
-from visualizer.sources import read_source
 from visualizer.sources.frames import write_frame
 from visualizer.sources.sglang_metrics import MetricsTranslator
 from visualizer.summary import summary
@@ -22,15 +22,9 @@ KV = FIXTURES / "sglang_kv_events.jsonl.gz"
 METRICS = FIXTURES / "sglang_forward_pass.jsonl.gz"
 
 
-def log_of(path: Path) -> EventLog:
-    log = read_source(path)
-    assert isinstance(log, EventLog)
-    return log
-
-
 def test_a_radix_cache_is_rebuilt() -> None:
     """SGLang's pages become blocks; each of its caches is empty after its last message."""
-    log, state, most, clears, cached = log_of(KV), State(), 0, 0, list[int]()
+    log, state, most, clears, cached = read_recording(KV), State(), 0, 0, list[int]()
     media = set[str]()
     for event in log:
         state.apply(event)
@@ -53,7 +47,7 @@ def test_a_radix_cache_is_rebuilt() -> None:
 
 
 def test_each_forward_pass_is_a_step() -> None:
-    log = log_of(METRICS)
+    log = read_recording(METRICS)
     lines = gzip.decompress(METRICS.read_bytes()).splitlines()
     reports = log.of(v.StepReported)
     assert len(reports) == len(lines) - 1  # the last message is a heartbeat
@@ -91,7 +85,7 @@ def test_wrong_metrics_name_the_field(change: dict[str, object], message: str) -
 
 
 def test_the_rows_have_the_counts_and_nothing_else() -> None:
-    log = log_of(METRICS)
+    log = read_recording(METRICS)
     rows = list(zip(read(log).step_rows, log.of(v.StepReported), strict=True))
     for row, report in rows:
         assert (row.prefill_tokens, row.decode_tokens) == (report.prefill_tokens, report.decodes)

@@ -16,15 +16,16 @@ from engine.simulation.study import study
 from engine.simulation.unknown_tokens import with_unknown_tokens
 from engine.simulation.what_if import what_if
 from tests.facts import assert_names
+from tests.parity.recorded_steps import read_recording
 from tests.sources.kv_feed import Chain
 from visualizer import read
-from visualizer.sources import read_source
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "vllm"
+COST = Cost(1, 0.1)
 
 
 def log_of(name: str) -> EventLog:
-    log = read_source(FIXTURES / name)
-    assert isinstance(log, EventLog)
-    return log
+    return read_recording(FIXTURES / f"{name}.jsonl.gz")
 
 
 def changes(log: EventLog) -> list[tuple[str, Chain]]:
@@ -41,61 +42,35 @@ def changes(log: EventLog) -> list[tuple[str, Chain]]:
 
 @pytest.mark.parametrize("run", ["vllm_calm", "vllm_shared_prefix", "vllm_tight"])
 def test_both_logs_say_the_same_of_the_cache(run: str) -> None:
-    recorded, published = log_of(f"{run}.jsonl.gz"), log_of(f"{run}.kv_events.jsonl.gz")
+    recorded, published = log_of(run), log_of(f"{run}.kv_events")
     ours = changes(published)
     assert len(ours) > 10
     assert changes(recorded) == ours
 
 
 def test_the_runs_show_something() -> None:
-    tight = [kind for kind, _ in changes(log_of("vllm_tight.kv_events.jsonl.gz"))]
+    tight = [kind for kind, _ in changes(log_of("vllm_tight.kv_events"))]
     assert tight.count("evicted") > 20
-    copies = log_of("vllm_shared_prefix.kv_events.jsonl.gz").state().nodes.values()
+    copies = log_of("vllm_shared_prefix.kv_events").state().nodes.values()
     assert any(node.copies for node in copies)  # two copies of one block
-
-
-ROOT = Path(__file__).parents[2]
-SCENARIOS = ROOT / "visualizer" / "scenarios"
-FIXTURES = ROOT / "tests" / "fixtures" / "vllm"
-RECORDINGS = {
-    "calm": SCENARIOS / "vllm_calm.jsonl.gz",
-    "tight": SCENARIOS / "vllm_tight.jsonl.gz",
-    "shared prefix": SCENARIOS / "vllm_shared_prefix.jsonl.gz",
-    "asynchronous": FIXTURES / "async.jsonl.gz",
-}
-COST = Cost(1, 0.1)
-
-
-def recording(name: str) -> EventLog:
-    log = read_source(RECORDINGS[name])
-    assert isinstance(log, EventLog)
-    return log
 
 
 def blind(log: EventLog) -> EventLog:
     return with_unknown_tokens(log, log[0].source)
 
 
-@pytest.mark.parametrize("name", RECORDINGS)
+@pytest.mark.parametrize("name", ["vllm_calm", "vllm_tight", "vllm_shared_prefix", "async"])
 def test_every_recorded_step_is_decided_alike(name: str) -> None:
-    log = recording(name)
+    log = log_of(name)
     for one in (log, blind(log)):
         found = reproduced(one, what_if(one, cost=COST))
         assert found.first is None
         assert found.equal == found.steps > 80
 
 
-def test_the_recordings_have_what_a_replay_could_get_wrong() -> None:
-    logs = [recording(name) for name in RECORDINGS]
-    kinds = {type(event) for log in logs for event in log}
-    assert {v.Preempted, v.BlocksStored, v.BlockEvicted} <= kinds
-    assert any(event.blocks for log in logs for event in log.of(v.Admitted))
-    assert recording("asynchronous")[0].settings["async_scheduling"]
-
-
 def test_more_memory_keeps_a_prefix_that_was_evicted() -> None:
     """The salted hashes say so, although the log without tokens does not show them."""
-    log = recording("shared prefix")
+    log = log_of("vllm_shared_prefix")
 
     def hits(one: EventLog, **changes: int) -> float:
         found = measures(what_if(one, cost=COST, **changes))
@@ -107,7 +82,7 @@ def test_more_memory_keeps_a_prefix_that_was_evicted() -> None:
 
 
 def test_a_study_of_a_recording() -> None:
-    log = recording("tight")
+    log = log_of("vllm_tight")
     answer = study(log, {"max_kv_tokens": [4096]})
     rows = {row.name: row for row in answer.rows}
     assert rows["preemptions"].recorded == rows["preemptions"].replayed == 3
@@ -117,14 +92,14 @@ def test_a_study_of_a_recording() -> None:
 
 
 def test_a_capture_of_kv_events_has_no_arrivals() -> None:
-    log = read_source(FIXTURES / "vllm_calm.kv_events.jsonl.gz")
     with pytest.raises(ValueError, match="arrivals"):
-        what_if(log, cost=COST)  # type: ignore[arg-type]
+        what_if(log_of("vllm_calm.kv_events"), cost=COST)
 
 
 def without_tokens(name: str) -> EventLog:
     """Return a recording as `underglass_vllm` writes it by default."""
-    lines = map(json.loads, gzip.decompress((FIXTURES / name).read_bytes()).splitlines())
+    packed = (FIXTURES / f"{name}.jsonl.gz").read_bytes()
+    lines = map(json.loads, gzip.decompress(packed).splitlines())
     kept = []
     for line in lines:
         if line["type"] == "pieces":
@@ -136,20 +111,14 @@ def without_tokens(name: str) -> EventLog:
         if line["type"] == "done":
             line["gains"] = [[request, len(ids), *more] for request, ids, *more in line["gains"]]
         kept.append(json.dumps(line))
-    log = read_source("\n".join(kept).encode())
-    assert isinstance(log, EventLog)
-    return log
+    return read_recording("\n".join(kept).encode())
 
 
 def test_hashes_and_tokens_give_the_same_reasons_for_a_miss() -> None:
-    name = "vllm_shared_prefix.jsonl.gz"
-    by_tokens, by_hash = read_source(FIXTURES / name), without_tokens(name)
+    by_tokens, by_hash = log_of("vllm_shared_prefix"), without_tokens("vllm_shared_prefix")
     assert {row.id for row in read(by_hash).token_rows} == {None}
     for request in read(by_tokens).request_rows:
-        one, other = (
-            read(by_tokens).why_missed(request.label),
-            read(by_hash).why_missed(request.label),
-        )
+        one, other = (read(log).why_missed(request.label) for log in (by_tokens, by_hash))
         assert (one.length, one.found, one.evicted) == (other.length, other.found, other.evicted)
     gus = read(by_hash).why_missed("Gus")
     assert (gus.kind, gus.found, read(by_hash).request(gus.needed_by).label) == (

@@ -31,7 +31,7 @@ from engine.models.config_file import read_config
 from engine.models.weights.checkpoint import Checkpoint
 from tests.engine.compute import gguf_fixtures
 from tests.engine.compute.models import MODELS, save
-from tests.engine.drafters import Knowing, another
+from tests.engine.drafters import Knowing, another, drafted
 from tests.engine.workloads import finish
 
 TIE = 1e-4  # where the two likeliest logits are closer than this, either may win
@@ -140,9 +140,7 @@ def _recomputed(log: EventLog) -> int:
 
 
 def _accepted_and_rejected(log: EventLog) -> int:
-    rows = [row for event in log.of(v.StepScheduled) for row in event.rows]
-    proposed = sum(len(row.drafts) for row in rows)
-    accepted = sum(row.accepted for event in log.of(v.StepFinished) for row in event.tokens)
+    proposed, accepted = drafted(log)
     return min(accepted, proposed - accepted)
 
 

@@ -4,13 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.cluster.block_index import BlockIndex, block_keys
+from tests.engine.witness import common
 
 TOKENS = st.lists(st.sampled_from([1, 2]), max_size=14)
-
-
-def common(left: list[int], right: list[int]) -> int:
-    pairs = zip(left, right, strict=False)
-    return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(left), len(right)))
 
 
 @settings(deadline=None)

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.cluster import ROUTERS, Decision, Replica, Router, router_named
-from tests.engine.routing.test_block_index import common
+from tests.engine.witness import common
 from tests.facts import raises_naming
 
 PROMPT = [*range(100, 164)]

@@ -9,8 +9,9 @@ from engine.core.log.expert_loads import packed, summed, unpacked
 from engine.simulation.cost_runner import Work
 from engine.simulation.mixture_runner import MixtureRunner
 from engine.simulation.speakers import Speaker, workload_of
-from tests.engine.drafters import Knowing
+from tests.engine.drafters import Knowing, drafted
 from tests.engine.simulation.pinned import run_pinned, texts_of
+from tests.engine.workloads import windowed
 from tests.facts import raises_naming
 from visualizer import read
 from visualizer.reading.without_text import log_without_text
@@ -105,9 +106,8 @@ def test_rejected_drafts_were_computed_and_count():
         cost=MixtureRunner(5, 0.5, **SIZES),
         drafter=Knowing(texts_of(served()).values(), wrong=lambda position: position % 3 == 0),
     )
-    drafted = sum(len(row.drafts) for event in log.of(v.StepScheduled) for row in event.rows)
-    accepted = sum(row.accepted for event in log.of(v.StepFinished) for row in event.tokens)
-    assert accepted < drafted
+    proposed, accepted = drafted(log)
+    assert accepted < proposed
     computed = sum(row.count for event in log.of(v.StepScheduled) for row in event.rows)
     assert sum(read(log).expert_loads().layers[0]) == 2 * computed
 
@@ -124,13 +124,6 @@ def test_rejected_drafts_were_computed_and_count():
 def test_sizes_are_checked(changes, named):
     with raises_naming(ValueError, named):
         MixtureRunner(5, 0.5, **SIZES | changes)
-
-
-def windowed(log: EventLog) -> EventLog:
-    window = EventLog(window=20)
-    for event in log:
-        window.append(event)
-    return window
 
 
 @pytest.mark.parametrize(
@@ -169,7 +162,7 @@ def test_the_fold_sums_loads_and_a_keyframe_keeps_them():
     restored = State()
     restored.restore(state.keyframe())
     assert restored.expert_loads == state.expert_loads
-    assert read(windowed(log)).expert_loads().layers == state.expert_loads
+    assert read(windowed(log, 20)).expert_loads().layers == state.expert_loads
 
 
 def test_a_log_without_experts_says_so():
@@ -187,4 +180,4 @@ def test_loads_leave_the_log_with_its_texts():
     """In a step with one token the loads reveal the token to a reader with the model."""
     quiet = log_without_text(served())
     assert b"expert_loads" not in quiet.to_bytes()
-    assert b"expert_loads" not in log_without_text(windowed(served())).to_bytes()
+    assert b"expert_loads" not in log_without_text(windowed(served(), 20)).to_bytes()

@@ -79,10 +79,8 @@ def test_more_memory_finds_as_much_without_the_tokens(tokens: int) -> None:
 
 
 def test_a_log_of_our_own_without_texts_can_be_replayed() -> None:
-    log, silent = vllm_log(), EventLog()
-    for event in log:
-        silent.append(without_text(event))
-    again = what_if(silent, cost=COST)
+    log = vllm_log()
+    again = what_if(EventLog.from_events(list(map(without_text, log))), cost=COST)
     assert reproduced(log, again).first is None
     assert again[0].source["facts"]["token_ids"] == "unknown"
 
@@ -120,9 +118,7 @@ def test_a_log_that_lacks_what_a_replay_needs_is_refused(fact: str) -> None:
 
 def test_a_recording_that_was_cut_off_ends_there() -> None:
     log = stripped(vllm_log())
-    cut = EventLog()
-    for event in log[: len(log) // 2]:
-        cut.append(event)
+    cut = EventLog.from_events(log[: len(log) // 2])
     again = what_if(cut, cost=COST)
     found = reproduced(cut, again)
     assert found.equal >= found.steps - 1

@@ -2,12 +2,12 @@
 
 import pytest
 
-from engine import ConfigError, Cost, EventLog, Workload, simulate, what_if
+from engine import ConfigError, Cost, Workload, simulate, what_if
 from engine.core.log import vocabulary as v
 from engine.core.scheduling.policies import Fcfs
 from engine.simulation.scenarios import scenario
 from engine.simulation.workload import poisson, uniform
-from tests.engine.workloads import HalfRightDrafter, make_engine, play, random_workload
+from tests.engine.workloads import HalfRightDrafter, make_engine, play, random_workload, windowed
 from tests.facts import raises_naming
 from visualizer import read
 
@@ -97,11 +97,8 @@ def test_a_wrong_setting_is_named(changes: dict, facts: list) -> None:
 
 def test_a_log_without_its_beginning_is_refused() -> None:
     log = scenario("first_look").run()
-    windowed = EventLog(window=20)
-    for event in log:
-        windowed.append(event)
     with raises_naming(ValueError, "run_started"):
-        what_if(windowed)
+        what_if(windowed(log, 20))
 
 
 def test_an_answer_of_another_tokenizer_ends_as_it_did() -> None:

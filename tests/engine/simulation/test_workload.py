@@ -9,6 +9,7 @@ from engine.simulation.on_model import play_on_model
 from engine.simulation.scenarios import scenario
 from engine.simulation.traffic import Traffic, TrafficError
 from engine.simulation.workload import Arrival, bursts, lognormal, poisson, uniform
+from tests.engine.witness import common
 from tests.facts import raises_naming
 from visualizer import read
 
@@ -104,14 +105,12 @@ def test_lengths_and_rate_are_what_was_asked_for_on_average() -> None:
     assert len(many) / many[-1].at_ms * 1000 == pytest.approx(50, rel=0.1)
 
 
-@pytest.mark.parametrize(("shared", "common"), [(0, 0), (50, 16), (100, 32)])
-def test_all_begin_with_the_shared_part_and_with_nothing_more(shared: int, common: int) -> None:
-    prompts = [one.prompt for one in arrivals(replace(CLASS, requests=12, shared=shared))]
+@pytest.mark.parametrize(("percent", "shared"), [(0, 0), (50, 16), (100, 32)])
+def test_all_begin_with_the_shared_part_and_with_nothing_more(percent: int, shared: int) -> None:
+    prompts = [one.prompt for one in arrivals(replace(CLASS, requests=12, shared=percent))]
     for prompt in prompts[1:]:
-        same = 0
-        while same < min(len(prompt), len(prompts[0])) and prompt[same] == prompts[0][same]:
-            same += 1
-        assert same == min(common, len(prompt) - 1, len(prompts[0]) - 1)
+        most = min(shared, len(prompt) - 1, len(prompts[0]) - 1)
+        assert common(prompt, prompts[0]) == most
 
 
 @pytest.mark.parametrize(

@@ -156,19 +156,6 @@ def test_any_ids_at_any_cut_join_to_the_decoded_text(tokenizer, data):
         assert tokenizer.decode(ids) == tokenizer._decode(ids), "the library's own decoder"
 
 
-@settings(max_examples=100, deadline=None)
-@given(
-    text=st.text(st.sampled_from("the dog.aé\u0301😀👩\u200d🇩한 \n"), max_size=20), data=st.data()
-)
-def test_valid_text_is_never_shown_in_halves(tokenizer, text, data):
-    ids = tokenizer.encode_ordinary(text)
-    cut = data.draw(st.integers(0, len(ids)))
-    pieces, rest = stream(tokenizer, ids[:cut], ids[cut:])
-    assert rest == ""
-    assert "\ufffd" not in "".join(pieces)
-    assert "".join(tokenizer.pieces(ids[:cut]) + pieces) == tokenizer.decode(ids)
-
-
 def test_end_tokens_and_ids_beyond_the_vocabulary_give_no_text(byte_level):
     """Models pad their vocabulary to a round number."""
     tokenizer = HFTokenizer(byte_level)
