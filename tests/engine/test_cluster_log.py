@@ -90,7 +90,6 @@ def test_a_damaged_line_is_named(at: int, by: bytes) -> None:
 def test_a_missing_event_of_a_replica_is_named(at: int) -> None:
     gone = list(SMALL)[at]
     assume(isinstance(gone, c.Of))
-    assert isinstance(gone, c.Of)
     later = list(SMALL)[at + 1 :]
     behind = [
         number

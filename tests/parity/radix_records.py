@@ -133,7 +133,6 @@ def first_difference(cache: PrefixCache, history: History) -> list[Any] | None:
         if operation[0] == "match" and answer != operation[2]:
             return operation
         if operation[0] == "evict":
-            assert isinstance(answer, list)
             theirs = [
                 Edge(history.tokens(request)[:end], end - start)
                 for request, start, end in operation[2]

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from engine.core.cache.radix_cache import RadixCache
 from engine.core.config import EngineConfig
 from engine.core.engine import Engine
 from engine.core.request import Request
@@ -47,7 +46,6 @@ class EngineCache:
 
     def evict(self, tokens: int) -> list[Edge]:
         radix = self._cache
-        assert isinstance(radix, RadixCache)
         edges: list[Edge] = []
         while sum(edge.length for edge in edges) < tokens:
             leaf = radix.tree.next_victim()
