@@ -12,10 +12,10 @@ from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
 from tests.sources.kv_feed import chains
 from visualizer import read
+from visualizer.reading.summary import summary
 from visualizer.sources import read_source
 from visualizer.sources.frames import write_frame
 from visualizer.sources.sglang_metrics import MetricsTranslator
-from visualizer.summary import summary
 
 FIXTURES = Path("tests/fixtures")
 KV = FIXTURES / "sglang_kv_events.jsonl.gz"
