@@ -72,7 +72,7 @@ from visualizer import gallery, read, to_html, to_perfetto
 from visualizer.comparing.compared_runs import ComparedRuns, compare_logs
 from visualizer.playing.numbers import numbers, table
 from visualizer.predicting.questions import questions
-from visualizer.summary import summary
+from visualizer.reading.summary import summary
 
 workload = Traffic(requests=6).workload
 config = EngineConfig(token_budget=48, max_batch_size=6, max_kv_tokens=224, block_size=8)

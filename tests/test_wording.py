@@ -23,9 +23,9 @@ from visualizer import read
 from visualizer.comparing.differences import first_difference, pair
 from visualizer.predicting.asking import KINDS
 from visualizer.predicting.questions import questions
+from visualizer.reading.story import Story, plain
+from visualizer.reading.summary import summary
 from visualizer.reading.why import WhyError, why
-from visualizer.story import Story, plain
-from visualizer.summary import summary
 
 Snapshot = Callable[[str, str], None]
 

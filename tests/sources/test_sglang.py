@@ -13,9 +13,9 @@ from engine.core.log.fold import State
 from tests.parity.recorded_steps import read_recording
 from tests.sources.kv_feed import chains
 from visualizer import read
+from visualizer.reading.summary import summary
 from visualizer.sources.frames import write_frame
 from visualizer.sources.sglang_metrics import MetricsTranslator
-from visualizer.summary import summary
 
 FIXTURES = Path("tests/fixtures")
 KV = FIXTURES / "sglang_kv_events.jsonl.gz"

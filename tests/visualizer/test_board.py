@@ -12,7 +12,7 @@ from tests.facts import assert_names, raises_naming
 from tests.visualizer.storytellers import storytellers
 from visualizer import BlockMap, RadixTree, Scheduler, Timeline, Tokens, read, show, to_perfetto
 from visualizer.logs import StepIndex, read_log
-from visualizer.opening import opening
+from visualizer.reading.opening import opening
 
 
 def test_a_log_is_read_in_every_form(log, tmp_path):

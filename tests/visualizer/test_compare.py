@@ -23,8 +23,8 @@ from tests.visualizer.storytellers import storytellers
 from visualizer import compare, read
 from visualizer.comparing.differences import decisions, differing_steps, first_difference, pair
 from visualizer.comparing.same_machine import retime
+from visualizer.reading.story import Story, names_of, plain
 from visualizer.sources import read_source
-from visualizer.story import Story, names_of, plain
 
 COST = Cost(10, 0.25)
 

@@ -12,9 +12,9 @@ from tests.visualizer.storytellers import storytellers
 from visualizer import compare, read
 from visualizer.reading.knowledge import WORDS
 from visualizer.reading.rows.unknown import REQUEST_FACTS, STEP_FACTS, TOKEN_FACTS
+from visualizer.reading.story import names_of
+from visualizer.reading.summary import summary
 from visualizer.reading.why import why
-from visualizer.story import names_of
-from visualizer.summary import summary
 
 HALF_DOT = WORDS["half_dot"].strip()
 CAUSES: tuple[Fact, ...] = ("waiting_reasons", "preemption_causes", "eviction_causes")

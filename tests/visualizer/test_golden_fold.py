@@ -22,8 +22,8 @@ from tests.engine.workloads import Workload, make_engine, play, random_workload,
 from tests.site.page_models import NODE
 from visualizer import read
 from visualizer.logs import StepIndex, settings_of
-from visualizer.opening import opening
 from visualizer.reading.durations import duration
+from visualizer.reading.opening import opening
 from visualizer.sources import read_source
 
 ROOT = Path(__file__).parents[2]

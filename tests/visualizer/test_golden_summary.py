@@ -11,7 +11,7 @@ from engine.simulation.workload import poisson, uniform
 from tests.visualizer.storytellers import storytellers
 from tests.visualizer.test_golden_fold import node, recorded, save, windowed
 from visualizer import read
-from visualizer.summary import PERCENTILES, percentiles
+from visualizer.reading.summary import PERCENTILES, percentiles
 
 SLO_MS = {"ttft": 50, "itl": 12}
 NAMES = {"median": "p50", "p95": "p95", "p99": "p99"}

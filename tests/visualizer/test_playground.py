@@ -14,11 +14,11 @@ from engine.simulation.scenarios import scenario
 from tests.facts import assert_names, raises_naming
 from visualizer import playground, read, show
 from visualizer.logs import StepIndex
-from visualizer.opening import opening
 from visualizer.playing import rerun
 from visualizer.playing.numbers import MIME, UNITS, change, numbers, plots, table
 from visualizer.playing.playground import Playground
 from visualizer.playing.rerun import Setup, SetupError
+from visualizer.reading.opening import opening
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,7 @@
 from engine import CostRunner, Engine, EngineConfig, SamplingParams
 from engine.core.log import vocabulary as v
 from visualizer.reading.messages import MESSAGES, text
-from visualizer.story import Story, plain
+from visualizer.reading.story import Story, plain
 
 
 def test_a_row_computed_in_vain_is_named_with_its_reason():

@@ -180,7 +180,7 @@ def _write_exports(
             typer.echo(write_csv(csv / "decisions.csv", DecisionRow, read(log).decision_rows))
         return
     if summarize:
-        from visualizer.summary import summary
+        from visualizer.reading.summary import summary
 
         typer.echo(summary(log))
     if perfetto is not None:

@@ -39,7 +39,7 @@ from visualizer.logs import (
 from visualizer.reading.frames import import_pandas
 from visualizer.reading.messages import count
 from visualizer.reading.rows import RequestRow
-from visualizer.story import names_of, plain
+from visualizer.reading.story import names_of, plain
 
 if TYPE_CHECKING:
     import pandas as pd

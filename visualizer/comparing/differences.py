@@ -20,7 +20,7 @@ from engine.simulation.facts import Fact
 from visualizer import read
 from visualizer.comparing.engines import is_foreign, match_equal, match_foreign
 from visualizer.reading.messages import Words, count, supply_words
-from visualizer.story import Story
+from visualizer.reading.story import Story
 
 # If the two decisions are of different kinds, the rarer kind is described.
 _KINDS = ("preempted", "evicted", "admitted", "scheduled", "finished", "output")

@@ -25,7 +25,7 @@ from visualizer.figures.theme import (
 )
 from visualizer.logs import Logs, logs_by_name
 from visualizer.reading.durations import duration
-from visualizer.summary import PERCENTILES, percentiles, percentiles_text
+from visualizer.reading.summary import PERCENTILES, percentiles, percentiles_text
 
 MAX_DOTS = 200
 HOLLOW = "circle-open"

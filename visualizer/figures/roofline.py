@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import plotly.graph_objects as go
 
 from visualizer.figures.theme import empty_figure, escaped, new_figure, palette_of
-from visualizer.summary import three_digits
+from visualizer.reading.summary import three_digits
 
 Points = Mapping[str, tuple[float, float, float]]
 # Decades below the lowest dot, which leave room for its label, and decades above the roof.

@@ -10,7 +10,7 @@ from visualizer import read
 from visualizer.figures.theme import empty_figure, escaped, new_figure, palette_of, short_name
 from visualizer.logs import Logs, logs_by_name
 from visualizer.reading.durations import duration
-from visualizer.summary import three_digits
+from visualizer.reading.summary import three_digits
 
 WINDOWS = 50  # approximate number of windows in the longest run
 MIN_STEPS_PER_WINDOW = 5  # with fewer, a window in which no step ends would look like a pause

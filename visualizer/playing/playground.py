@@ -22,10 +22,10 @@ import traitlets
 from engine.core.log import EventLog
 from visualizer import read
 from visualizer.logs import StepIndex
-from visualizer.opening import opening
 from visualizer.playing import controls
 from visualizer.playing.numbers import changes, description, numbers, plots, table
 from visualizer.playing.rerun import Cost, EngineConfig, Run, Setup, SetupError, Workload
+from visualizer.reading.opening import opening
 from visualizer.widgets.board import Board
 
 # The style sheet uses JupyterLab's colours and so follows its light or dark theme.

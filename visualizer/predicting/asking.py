@@ -11,7 +11,7 @@ from engine.core.log import EventLog, State
 from engine.core.log import vocabulary as v
 from engine.core.log.state import ROOT, NodeState
 from visualizer.reading.messages import Words, count
-from visualizer.story import Story, prefix_text
+from visualizer.reading.story import Story, prefix_text
 
 MOST_PREFIXES = 6
 

@@ -25,7 +25,7 @@ from visualizer.packed import pack
 from visualizer.predicting.asking import KINDS, Question
 from visualizer.predicting.questions import questions
 from visualizer.reading.messages import Words, count
-from visualizer.story import names_of, plain
+from visualizer.reading.story import names_of, plain
 
 MAX_EVENTS = 20_000  # sent to the page; a keyframe replaces older events
 

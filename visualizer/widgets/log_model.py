@@ -27,8 +27,8 @@ from visualizer.logs import (
     part_of,
     read_log,
 )
-from visualizer.opening import opening
 from visualizer.packed import pack
+from visualizer.reading.opening import opening
 from visualizer.scenario import Scenario, find_scenario
 
 SLO = (150.0, 40.0)  # ms: time to the first token, p99 of a request's times between tokens

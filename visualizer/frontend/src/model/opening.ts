@@ -1,7 +1,7 @@
 /**
  * The step at which a board opens, and the request it selects: the step with the highest score. In a run where
  * nothing happens and no request waits, it is the last of the fullest steps, because answers are longest there.
- * `visualizer/opening.py` chooses the same in Python, because a board has a step before a browser shows it.
+ * `visualizer/reading/opening.py` chooses the same in Python, because a board has a step before a browser shows it.
  */
 
 import { HAPPENED } from "./happenings.ts";

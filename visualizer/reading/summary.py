@@ -7,10 +7,10 @@ from engine.core.log import EventLog
 from engine.core.log import vocabulary as v
 from engine.simulation.facts import Fact
 from engine.simulation.quantile import quantile
-from visualizer import read
 from visualizer.logs import settings_of
 from visualizer.reading.durations import duration
 from visualizer.reading.knowledge import UNKNOWN, gap_words
+from visualizer.reading.reading import read
 from visualizer.reading.rows import OutputTokenRow, StepRow
 
 PERCENTILES = {"median": 0.5, "p95": 0.95, "p99": 0.99}
