@@ -65,7 +65,7 @@ function becauseOf(route: Route) {
     case "lowest_cost":
       return best > hit
         ? `: another replica may have ${best} of its ${prompt} prompt tokens, but more work`
-        : `, because it costs least there and ${hit ? expects : "no replica is expected to have its prefix"}`;
+        : `, because it costs least there and ${none}`;
     case "least_loaded":
       return best > 0
         ? `, because it has the fewest requests, ${load}`

@@ -86,7 +86,7 @@ export class LiveCluster extends Live<ClusterBoard, ClusterModel> {
     const { from, to } = board.axis;
     const width = Math.min(to - from, SPAN);
     this.#followed = to;
-    board.set({ at: to, view: clampView({ from: to - width, to }, board.axis) });
+    board.state.set({ at: to, view: clampView({ from: to - width, to }, board.axis) });
   }
 
   showStatus() {

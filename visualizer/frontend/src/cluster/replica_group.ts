@@ -44,8 +44,8 @@ export class ReplicaGroup {
   scroller = h("div.lanes", { scroll: () => this.#scroll() }, this.spacer);
   element: HTMLElement;
   packing!: Packing;
-  hasQueue?: boolean;
-  viewHeight?: number;
+  hasQueue = false;
+  viewHeight = 0;
 
   constructor(cluster: ClusterBoard, replica: Replica) {
     this.cluster = cluster;
@@ -110,16 +110,15 @@ export class ReplicaGroup {
   get height() {
     if (!this.hasAxis) return HEAD + GAP;
     const band = this.hasQueue ? bandHeight(STACK) : 0;
-    return HEAD + HEADROOM + Number(this.viewHeight) + band + GAP;
+    return HEAD + HEADROOM + this.viewHeight + band + GAP;
   }
 
   /** The middle of a request's lane in the picture, or null. */
   laneY(its: number | null) {
-    const span = this.replica.span(its);
-    const lane = span && this.packing ? laneAt(this.packing, span.index) : null;
+    const lane = laneAt(this.packing, this.replica.span(its)?.index);
     if (lane == null) return null;
     const y = (lane + 1) * this.pitch - formsOf(this.pitch).below - 5 - this.scrolled;
-    return this.top + HEAD + HEADROOM + Math.min(Math.max(y, 0), Number(this.viewHeight));
+    return this.top + HEAD + HEADROOM + Math.min(Math.max(y, 0), this.viewHeight);
   }
 
   /** The line below the waiting requests in the picture. */
@@ -129,8 +128,7 @@ export class ReplicaGroup {
 
   /** Scrolls to the selected request's lane. */
   reveal() {
-    const span = this.replica.span(this.board.selected);
-    const lane = span && this.packing ? laneAt(this.packing, span.index) : null;
+    const lane = laneAt(this.packing, this.replica.span(this.board.selected)?.index);
     if (lane == null || !this.viewHeight) return;
     const top = lane * this.pitch;
     if (top >= this.scrolled && top + this.pitch <= this.scrolled + this.viewHeight) return;
@@ -143,7 +141,7 @@ export class ReplicaGroup {
     const { model, axis } = replica;
     const { width, left, right, theme, state } = cluster;
     this.#write();
-    if (!axis || !packing) return;
+    if (!axis) return;
     const scale = timeScale(state.view, left, right, { ...axis, ...cluster.extent });
     const { frame } = board;
     const isIdle = state.at >= axis.end(frame.step) && !frame.running.length;
@@ -165,7 +163,7 @@ export class ReplicaGroup {
       forks: [],
       laneHeight: this.pitch,
       scroll: this.scrolled,
-      viewHeight: Number(this.viewHeight),
+      viewHeight: this.viewHeight,
       columns: { stateAt: left - 4, end: left - 4 },
     };
     const { scene } = this;
@@ -213,7 +211,7 @@ export class ReplicaGroup {
         : "; no request yet";
     this.seats.textContent = words + none;
     Object.assign(this.element.dataset, { seats: taken, waiting: queue, left: left ? "true" : "" });
-    const shown = this.packing?.lanes.flatMap((lane) => lane.map(({ index }) => index)).length ?? 0;
+    const shown = this.packing.lanes.flat().length;
     this.lanes.setAttribute(
       "aria-label",
       `Lanes of replica ${replica.id}: ${plural(shown, "request")}`,
@@ -231,7 +229,7 @@ export class ReplicaGroup {
   /** The step, and the request in whose lane the pointer is. */
   placeAt(event: MouseEvent) {
     const { scene, packing, replica } = this;
-    if (!scene || !packing) return null;
+    if (!scene) return null;
     const [left, top] = pointIn(this.lanes, event);
     const x = left - BLEED;
     const y = top - HEADROOM + this.scrolled;
