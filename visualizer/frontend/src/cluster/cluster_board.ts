@@ -47,6 +47,7 @@ import {
   drawRouter,
   ROUTER_TOP,
   routerPitch,
+  rowLine,
 } from "./router_lanes.ts";
 
 interface ClusterState {
@@ -219,7 +220,7 @@ export class ClusterBoard extends Shell {
     if (chosen && !shown.includes(chosen)) shown = [...shown.slice(0, MOST - 1), chosen];
     if (shown.length !== this.shown.length || shown.some((one, i) => one !== this.shown[i])) {
       this.shown = shown;
-      this.groups = shown.map((replica) => new ReplicaGroup(this, replica));
+      this.groups = shown.map((replica) => new ReplicaGroup(new ReplicaBoard(this, replica)));
       this.lanes.replaceChildren(...this.groups.map(({ element }) => element));
       const pairs = this.groups.map(({ board }) => [new ReplicaTree(board), new ReplicaMap(board)]);
       this.replicas.replaceChildren(
@@ -277,7 +278,7 @@ export class ClusterBoard extends Shell {
 
   /** The line of a router's row in the picture. */
   rowY(row: number) {
-    return ROUTER_TOP + (row + 1) * this.#pitch - 6;
+    return rowLine(row, this.#pitch);
   }
 
   hueOf(route: Route) {

@@ -123,6 +123,10 @@ function queued(model: ClusterModel, route: Route) {
   return say`${tagOf(route.request)} waits ${duration(wait)} ${cause}${others}.`;
 }
 
+/** "2 replicas have joined". */
+export const joinedWords = ({ replicas: { length } }: ClusterModel) =>
+  `${count(length, "replica")} ${length === 1 ? "has" : "have"} joined`;
+
 /** The seats of a replica at a time. */
 export function seatsAt(replica: Replica, at: number) {
   const { axis, model } = replica;

@@ -12,6 +12,7 @@ import { endOfLog, mount, showError } from "../host/widget.ts";
 import { ClusterBoard, type ClusterBoardOptions, type ClusterOpening } from "./cluster_board.ts";
 import { isClusterLine } from "./cluster_lines.ts";
 import { ClusterModel } from "./cluster_model.ts";
+import { joinedWords } from "./cluster_words.ts";
 import { drawClusterComparison } from "./compare_clusters.ts";
 
 interface ClusterOptions extends Partial<ClusterBoardOptions>, ClusterOpening {
@@ -54,8 +55,7 @@ export async function loadCluster(
     if (error) board.root.prepend(endOfLog(board, error));
   } else if (error) showError(board, error);
   else {
-    const { length } = model.replicas;
-    const words = `${length} ${length === 1 ? "replica has" : "replicas have"} joined, and no request was routed.`;
+    const words = `${joinedWords(model)}, and no request was routed.`;
     board.showMessage("empty", h("h2", "There is nothing to show yet."), h("p", words));
   }
 }

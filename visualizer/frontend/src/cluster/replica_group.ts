@@ -1,6 +1,7 @@
 /** The lanes of one replica: its name and seats, its evictions, a lane per seat, and its waiting requests. */
 
 import { describeLane } from "../board/descriptions.ts";
+import { Part } from "../board/part.ts";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
 import { h, plural, pointIn } from "../drawing/html.ts";
 import { formsOf } from "../drawing/lane.ts";
@@ -10,30 +11,25 @@ import { type Scale, timeScale } from "../drawing/time_axis.ts";
 import { BLEED, drawTimeline, HEADROOM, type TimelineScene } from "../drawing/timeline.ts";
 import { bandHeight, drawBand } from "../drawing/waiting_band.ts";
 import { duration } from "../model/duration.ts";
-import type { ClusterBoard } from "./cluster_board.ts";
 import { seatsAt } from "./cluster_words.ts";
-import type { Replica } from "./replica.ts";
-import { ReplicaBoard } from "./replica_board.ts";
+import type { ReplicaBoard } from "./replica_board.ts";
 
 export const HEAD = 20; // px
 const STACK = 12; // px for waiting requests
 const GAP = 10; // px below it
 const TRIANGLE = 7;
 
-export class ReplicaGroup {
+export class ReplicaGroup extends Part<ReplicaBoard> {
   scene: TimelineScene | null = null;
   scrolled = 0;
   /** Its top in the picture. */
   top = 0;
   rows = 0;
   pitch = 22;
-  cluster: ClusterBoard;
-  replica: Replica;
-  board: ReplicaBoard;
   name = h("button", {
     "data-act": "open-replica",
     title: "Open the board of this replica",
-    click: () => this.cluster.openReplica(this.replica),
+    click: () => this.board.cluster.openReplica(this.replica),
   });
   seats = h("span.count");
   evictions = h("canvas", { role: "img" });
@@ -47,10 +43,9 @@ export class ReplicaGroup {
   hasQueue = false;
   viewHeight = 0;
 
-  constructor(cluster: ClusterBoard, replica: Replica) {
-    this.cluster = cluster;
-    this.replica = replica;
-    this.board = new ReplicaBoard(cluster, replica);
+  constructor(board: ReplicaBoard) {
+    super(board);
+    const { cluster, replica } = board;
     this.element = h(
       "section.replica",
       { "aria-label": `Replica ${replica.id}`, "data-replica": replica.id },
@@ -61,20 +56,24 @@ export class ReplicaGroup {
     cluster.scrub(this.band);
     cluster.scrub(this.lanes, (event) => {
       const span = this.placeAt(event)?.span;
-      if (span) this.board.select(span.id);
+      if (span) board.select(span.id);
       return !!span;
     });
     cluster.tooltip.listen(
       this.lanes,
       (event) => this.placeAt(event),
-      (place) => describeLane(replica.model, this.board.step, place, true),
+      (place) => describeLane(board.model, board.step, place, true),
       ({ span }) => !!span,
     );
   }
 
+  get replica() {
+    return this.board.replica;
+  }
+
   #scroll() {
     this.scrolled = this.scroller.scrollTop;
-    this.cluster.redraw();
+    this.board.cluster.redraw();
   }
 
   /** The lanes that requests need: seats that none has taken only while there is room. */
@@ -137,8 +136,9 @@ export class ReplicaGroup {
   }
 
   draw() {
-    const { cluster, replica, board, packing } = this;
-    const { model, axis } = replica;
+    const { board, packing } = this;
+    const { cluster, model } = board;
+    const { axis } = this.replica;
     const { width, left, right, theme, state } = cluster;
     this.#write();
     if (!axis) return;
@@ -192,7 +192,7 @@ export class ReplicaGroup {
   }
 
   #write() {
-    const { replica, cluster } = this;
+    const { replica, cluster } = this.board;
     const { at } = cluster.state;
     this.name.textContent = `Replica ${replica.id}`;
     const role = replica.role && replica.role !== "both" ? `${replica.role}, ` : "";
