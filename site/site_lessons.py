@@ -278,7 +278,7 @@ def _drawable(outputs: list[Output], picture: Output | None) -> Iterator[Output]
         elif output["kind"] == "figure":
             if picture is not None:
                 yield picture
-        elif output["kind"] != "progress":
+        else:
             yield output
 
 

@@ -9,7 +9,6 @@ what each one is:
     question  a prediction: its key, its words, its options, and the reply to each of them
     reveal    the key of a prediction; the page shows the reply to the reader's guess here
     figure    a Plotly figure, which the page cannot draw; it shows the stored picture instead
-    progress  how much of a task is done
     error     an exception: its name, message and traceback
 
 The module does not import anything from Pyodide, so it can be tested with CPython.
@@ -20,10 +19,9 @@ import contextlib
 import inspect
 import io
 import linecache
-import sys
 import traceback
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import checks
@@ -145,39 +143,6 @@ class PageGuess(Guess):
         }
 
 
-class Progress:
-    """A progress bar with the part of tqdm's interface that the engine uses."""
-
-    def __init__(
-        self, items: Any = None, *, total: int | None = None, desc: str = "", unit: str = "",
-        disable: bool = False, **_: Any,
-    ) -> None:  # fmt: skip
-        self._items, self._disable, self._unit = items, disable, unit
-        self.total = len(items) if total is None and hasattr(items, "__len__") else total
-        self.desc, self.n = desc, 0
-
-    def update(self, count: int = 1) -> None:
-        """Count `count` more items as done."""
-        self.n += count
-        if not self._disable:
-            told = {"words": self.desc, "unit": self._unit, "done": self.n, "total": self.total}
-            _page.send({"kind": "progress", **told})
-
-    def close(self) -> None:
-        """Do nothing, so that the page keeps the last value."""
-
-    def __iter__(self) -> Iterator[Any]:
-        for item in self._items:
-            yield item
-            self.update()
-
-    def __enter__(self) -> "Progress":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
 def display(*values: Any) -> None:
     """Send values to the page."""
     for value in values:
@@ -207,10 +172,6 @@ def install() -> None:
     drawn = "show compare Board Timeline BlockMap RadixTree Scheduler Tokens figures"
     draw_with(__name__, drawn.split())
     checks.predict = PageGuess
-    for name in ("tqdm", "tqdm.auto"):
-        module: Any = types.ModuleType(name)
-        module.tqdm = Progress
-        sys.modules[name] = module
 
 
 class _Stream(io.TextIOBase):

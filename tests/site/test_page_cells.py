@@ -112,9 +112,3 @@ def test_an_error_has_the_line_of_the_cell_and_no_frame_of_the_page(run):
 
 def test_a_figure_stands_for_the_stored_picture(run):
     assert run("from visualizer import figures\nfigures.ttft({})") == [{"kind": "figure"}]
-
-
-def test_progress_is_told_as_it_is_made(run):
-    told = run("from tqdm.auto import tqdm\nfor _ in tqdm([1, 2], desc='steps'): pass")
-    assert [(one["done"], one["total"]) for one in told] == [(1, 2), (2, 2)]
-    assert run("with tqdm(total=3, disable=True) as bar: bar.update(3)") == []

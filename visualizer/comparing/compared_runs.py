@@ -60,8 +60,6 @@ class ComparedRuns(Compared):
     first_difference  the same in words, with the reason in each run, or None
     step              the step of that decision, or None
     verdict           the result in one sentence
-    model_error       {"ttft_ms": ..., "itl_ms": ...}: the cost model's mean error over all requests
-                      if one run is a `what_if` of the other, otherwise None
     note              what to know about the times: the model's error, or how much they vary, or None
     """
 
@@ -81,8 +79,7 @@ class ComparedRuns(Compared):
         self.axis = axis
         self._study = study
         self.names = names
-        self.model_error: dict[str, float] | None = None
-        self._error_ms: dict[str, float] = {}  # the model's error in the times that are shown
+        self._error_ms: dict[str, float] = {}  # the model's mean error in the times that are shown
         self.note: str | None = None
         self.logs = logs = self._with_comparable_times(read_log(a), read_log(b))
         self._names_of = names_of(logs[0]), names_of(logs[1])
@@ -112,7 +109,6 @@ class ComparedRuns(Compared):
             return a, b
         timed = retime(log, replay)
         self._error_ms = found = model_errors(log, timed)
-        self.model_error = {f"{name}_ms": found[name] for name in ("ttft", "itl") if name in found}
         errors = [f"{found[name]:.3g} ms in {name.upper()}" for name in found if name != "e2e"]
         error = f"The model's mean error on {name}: {' and '.join(errors) or 'unknown'}."
         if held_back := record.get("held_back"):
@@ -131,12 +127,6 @@ class ComparedRuns(Compared):
     def step(self) -> int | None:
         """The step of the first decision that differs, or None."""
         return self.difference.step if self.difference else None
-
-    @property
-    def unmatched(self) -> tuple[list[str], list[str]]:
-        """Names of the requests that only A has, and of those that only B has."""
-        (names_a, names_b), (only_a, only_b) = self._names_of, self._unmatched
-        return [names_a[id_] for id_ in only_a], [names_b[id_] for id_ in only_b]
 
     @property
     def first_difference(self) -> str | None:

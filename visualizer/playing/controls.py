@@ -47,10 +47,7 @@ def _control(control: Control, value: Any) -> Any:
         "style": _LABEL,
     }
     if control.choices:
-        options = control.choices
-        if value not in [choice for _, choice in options]:
-            options = [*options, (str(value), value)]
-        return widgets.Dropdown(options=options, value=value, **common)
+        return widgets.Dropdown(options=control.choices, value=value, **common)
     if isinstance(value, bool):
         return widgets.Checkbox(value=value, **(common | {"style": {"description_width": "0"}}))
     if control.limits is None:

@@ -16,7 +16,7 @@ from visualizer.logs import AXES, LogLike, Select, read_any, state_at
 from visualizer.reading.messages import count
 from visualizer.scenario import find_scenario
 from visualizer.widgets.cluster_board import ClusterBoard
-from visualizer.widgets.log_model import SLO, LogModel, model_of
+from visualizer.widgets.log_model import LogModel, model_of
 from visualizer.widgets.picture import PictureWidget
 
 PANELS = ("timeline", "blocks", "tree", "scheduler", "tokens", "experts", "waterfall")
@@ -83,26 +83,6 @@ class Board(PictureWidget):
     def _validate_step(self, proposal: Any) -> int:
         return self.view_model.check_step(proposal["value"], "step")
 
-    @property
-    def range(self) -> StepRange | None:
-        """The first and last step of the summarized range, or None."""
-        steps = self.view_model.range
-        return (steps[0], steps[1]) if steps else None
-
-    @range.setter
-    def range(self, steps: StepRange | None) -> None:
-        self.view_model.range = list(steps or ())
-
-    @property
-    def slo(self) -> Limits:
-        """The limits of the goodput in milliseconds: TTFT, and the p99 of a request's ITL."""
-        ttft, itl = self.view_model.slo
-        return ttft, itl
-
-    @slo.setter
-    def slo(self, limits: Limits) -> None:
-        self.view_model.slo = list(limits)
-
     def state(self) -> dict[str, Any]:
         """Return the engine's state after the current step, as plain values (see `State.core`).
 
@@ -113,39 +93,6 @@ class Board(PictureWidget):
         if not model.steps.ends:
             raise ValueError("the log has no step yet: run a step, then show the log again")
         return state_at(model.events, model.steps, self.step)
-
-    def to_kwargs(self) -> dict[str, Any]:
-        """Return arguments with which `show(log, **board.to_kwargs())` restores the current view."""
-        model = self.view_model
-        shown: dict[str, Any] = {"step": self.step, "select": self.selected}
-        if model.window:
-            shown["window"] = tuple(model.window)
-        if model.range:
-            shown["range"] = tuple(model.range)
-        if model.axis != "steps":
-            shown["axis"] = model.axis
-        if self.slo != SLO:
-            shown["slo"] = self.slo
-        if self.panel or self.only:
-            shown["panel"] = self.panel or self.only
-        return shown
-
-    def url_fragment(self) -> str:
-        """Return a URL fragment that restores the current view on an exported page of this log."""
-        shown = self.to_kwargs()
-        select = shown.pop("select")
-        parts = [f"step={shown.pop('step')}", f"selected={'' if select is None else select}"]
-        if window := shown.pop("window", None):
-            parts += [f"from={window[0]}", f"to={window[1]}"]
-        if steps := shown.pop("range", None):
-            parts.append(f"range={steps[0]}-{steps[1]}")
-        slo = shown.pop("slo", None)
-        axis = shown.pop("axis", None)
-        if axis:
-            parts.append(f"axis={axis}")
-        if slo:
-            parts.append("slo=" + "-".join(f"{limit:.15g}" for limit in slo))
-        return "#" + "&".join([*parts, *(f"{name}={value}" for name, value in shown.items())])
 
     def __repr__(self) -> str:
         model, name = self.view_model, type(self).__name__

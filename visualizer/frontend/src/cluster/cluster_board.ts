@@ -25,7 +25,6 @@ import {
 import { BLEED, drawAxis } from "../drawing/timeline.ts";
 import { chip, type WordContext, wordNodes } from "../drawing/words_html.ts";
 import { duration } from "../model/duration.ts";
-import type { Model } from "../model/model.ts";
 import { runCells } from "../panels/summary_panel.ts";
 import css from "./cluster.css";
 import { clusterFacts, predictedHit } from "./cluster_facts.ts";
@@ -48,6 +47,7 @@ import {
   drawRouter,
   ROUTER_TOP,
   routerPitch,
+  rowLine,
 } from "./router_lanes.ts";
 
 interface ClusterState {
@@ -97,7 +97,6 @@ export class ClusterBoard extends Shell {
     playing: false,
   }) as Store<ClusterState> & ClusterState;
   model!: ClusterModel;
-  models?: Model[];
   sentence = h("p.sentence");
   summary = runCells();
   router = h("canvas", { role: "img" });
@@ -219,27 +218,18 @@ export class ClusterBoard extends Shell {
     let shown = replicas.slice(0, MOST);
     const chosen = this.model.replica(this.route?.replica ?? "");
     if (chosen && !shown.includes(chosen)) shown = [...shown.slice(0, MOST - 1), chosen];
-    const same =
-      shown.length === this.shown.length && shown.every((one, i) => one === this.shown[i]);
-    const models = shown.map(({ model }) => model);
-    if (same && this.models?.every((one, i) => one === models[i])) {
-      for (const side of this.sides) side.setModel?.(side.board.model);
-      return;
+    if (shown.length !== this.shown.length || shown.some((one, i) => one !== this.shown[i])) {
+      this.shown = shown;
+      this.groups = shown.map((replica) => new ReplicaGroup(new ReplicaBoard(this, replica)));
+      this.lanes.replaceChildren(...this.groups.map(({ element }) => element));
+      const pairs = this.groups.map(({ board }) => [new ReplicaTree(board), new ReplicaMap(board)]);
+      this.replicas.replaceChildren(
+        ...pairs.map((pair) => h("div.side", ...pair.map(({ element }) => element))),
+      );
+      this.sides = pairs.flat();
+      this.#stale = true;
     }
-    this.models = models;
-    this.shown = shown;
-    this.groups = shown.map((replica) => new ReplicaGroup(this, replica));
-    this.lanes.replaceChildren(...this.groups.map(({ element }) => element));
-    this.sides = this.groups.flatMap(({ board }) => {
-      const tree = new ReplicaTree(board);
-      tree.setModel(board.model);
-      return [tree, new ReplicaMap(board)];
-    });
-    const [trees, maps] = [0, 1].map((at) => this.sides.filter((_, i) => i % 2 === at));
-    this.replicas.replaceChildren(
-      ...trees.map(({ element }, i) => h("div.side", element, maps[i].element)),
-    );
-    this.#stale = true;
+    for (const side of this.sides) side.setModel?.(side.board.model);
   }
 
   layout() {
@@ -288,7 +278,7 @@ export class ClusterBoard extends Shell {
 
   /** The line of a router's row in the picture. */
   rowY(row: number) {
-    return ROUTER_TOP + (row + 1) * this.#pitch - 6;
+    return rowLine(row, this.#pitch);
   }
 
   hueOf(route: Route) {
@@ -296,10 +286,6 @@ export class ClusterBoard extends Shell {
   }
 
   // Actions
-
-  set(values: Partial<ClusterState>) {
-    this.state.set(values);
-  }
 
   /** Moves the cursor. */
   goTo(at: number) {
@@ -311,7 +297,7 @@ export class ClusterBoard extends Shell {
     const moved = isSeen
       ? view
       : clampView({ from: time - width / 4, to: time + (3 * width) / 4 }, this.axis);
-    this.set({ at: time, view: moved, touched: true });
+    this.state.set({ at: time, view: moved, touched: true });
     this.#say();
   }
 
@@ -321,21 +307,21 @@ export class ClusterBoard extends Shell {
   }
 
   selectRoute(route: Route | null, goesThere: boolean = false) {
-    this.set({ route: route?.index ?? null });
+    this.state.set({ route: route?.index ?? null });
     this.#choose();
     for (const group of this.groups) group.reveal();
     if (route && goesThere) this.goTo(route.at);
-    else this.set({ touched: true });
+    else this.state.set({ touched: true });
     this.#say();
   }
 
   zoom(factor: number, anchor: number = this.state.at) {
-    this.set({ view: zoomView(this.state.view, factor, anchor, this.axis) });
+    this.state.set({ view: zoomView(this.state.view, factor, anchor, this.axis) });
   }
 
   pan(share: number) {
     const { view } = this.state;
-    this.set({ view: panView(view, (view.to - view.from) * share, this.axis) });
+    this.state.set({ view: panView(view, (view.to - view.from) * share, this.axis) });
   }
 
   /** Shows the whole run or, if it is shown already, the selected request. */
@@ -344,14 +330,14 @@ export class ClusterBoard extends Shell {
     const { view } = this.state;
     const isWhole = view.from === whole.from && view.to === whole.to;
     const { route } = this;
-    if (!isWhole || !route) this.set({ view: whole });
+    if (!isWhole || !route) this.state.set({ view: whole });
     else {
       const replica = this.model.replica(route.replica);
       const span = this.model.spanOf(route);
       const end = replica && span?.finished ? replica.endOf(span.finished.step) : NaN;
       const to = Number.isNaN(end) ? route.at + 20 * this.axis.typical : end;
       const margin = (to - route.at) * 0.4;
-      this.set({ view: clampView({ from: route.at - margin, to: to + margin }, this.axis) });
+      this.state.set({ view: clampView({ from: route.at - margin, to: to + margin }, this.axis) });
     }
   }
 
@@ -542,7 +528,7 @@ export class ClusterBoard extends Shell {
     this.tooltip.listen(router, routeAt, (route) => this.#describe(route));
     onWheel(picture, {
       pan: (delta) =>
-        this.set({ view: panView(this.state.view, delta / this.scale.per, this.axis) }),
+        this.state.set({ view: panView(this.state.view, delta / this.scale.per, this.axis) }),
       zoom: (factor, event) => this.zoom(factor, this.scale.placeAt(pointIn(picture, event)[0])),
     });
   }

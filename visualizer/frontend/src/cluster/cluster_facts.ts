@@ -1,6 +1,6 @@
 /**
  * The figures of a cluster run: how many requests, how fast, how much was found in the caches, and how often the router
- * was right. `ClusterLog` in `engine/cluster/cluster_log.py` has the same.
+ * was right. `visualizer/comparing/compared_clusters.py` has the same.
  */
 
 import { type Percentile, percentiles } from "../model/run_summary.ts";

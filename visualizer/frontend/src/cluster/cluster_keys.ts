@@ -57,7 +57,7 @@ function actionsOf(board: ClusterBoard) {
   const stop = () => {
     clearInterval(timer);
     timer = undefined;
-    board.set({ playing: false });
+    board.state.set({ playing: false });
   };
   board.signal.addEventListener("abort", () => clearInterval(timer));
   return {
@@ -76,7 +76,7 @@ function actionsOf(board: ClusterBoard) {
     toggle() {
       if (timer) return stop();
       if (board.state.at >= board.axis.to) board.goTo(board.axis.from);
-      board.set({ playing: true });
+      board.state.set({ playing: true });
       timer = setInterval(() => {
         const before = board.state.at;
         if (move(1) <= before) stop();

@@ -15,7 +15,6 @@ export type ClusterEvent = Timed<EventIn<typeof VOCABULARY>>;
 export type ReplicaJoined = Timed<Events["replica_joined"]>;
 export type Of = Events["of"];
 export type Routed = Timed<Events["routed"]>;
-export type Controlled = Timed<Events["controlled"]>;
 
 const problemOf = checkerOf(VOCABULARY);
 

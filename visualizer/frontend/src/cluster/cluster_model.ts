@@ -1,18 +1,11 @@
 /**
- * A cluster log prepared for display: one `Model` per replica, the router's decisions, one clock. `engine/core/log/
- * cluster.py` gives the same facts. Times in microseconds since the gateway started.
+ * A cluster log prepared for display: one `Model` per replica, the router's decisions, one clock. In Python,
+ * `read(log).decision_rows` has the same facts. Times in microseconds since the gateway started.
  */
 
 import { LogError } from "../model/index.ts";
 import type { RequestSpan } from "../model/request_spans.ts";
-import {
-  type ClusterEvent,
-  ClusterLines,
-  type Controlled,
-  type Of,
-  type ReplicaJoined,
-  type Routed,
-} from "./cluster_lines.ts";
+import { type ClusterEvent, ClusterLines, type Of, type Routed } from "./cluster_lines.ts";
 import { Replica } from "./replica.ts";
 
 /** a decision of the router */
@@ -35,7 +28,6 @@ export type Move = {
   target: string;
   tokens: number;
   blocks: number;
-  bytes: number;
   at: number;
   us: number;
 };
@@ -59,13 +51,8 @@ export class ClusterModel {
   /** The number of each name that several requests have. */
   #names: Map<string, number> = new Map();
   #lanes = 0;
-  /** The replicas in the order in which they joined. */
-  replicas: Replica[] = [];
   routes: Route[] = [];
-  moves: (Move & { request: ClusterRequest })[] = [];
-  controls: Controlled[] = [];
   router = "";
-  options: Record<string, unknown> = {};
 
   /** Reads more bytes, cut anywhere. Throws a `LogError` with a line; what comes before it stays. */
   read(bytes: Uint8Array) {
@@ -80,6 +67,11 @@ export class ClusterModel {
   end() {
     this.#lines.end((event, line) => this.#take(event, line));
     this.#readReplicas();
+  }
+
+  /** The replicas in the order in which they joined. */
+  get replicas() {
+    return [...this.#byId.values()];
   }
 
   /** The requests in the order of their first decisions. */
@@ -162,10 +154,9 @@ export class ClusterModel {
     switch (event.type) {
       case "cluster_started":
         this.router = event.router;
-        this.options = event.options;
         break;
       case "replica_joined":
-        this.#join(event);
+        this.#byId.set(event.replica, new Replica(event));
         break;
       case "replica_left":
         this.#of(event.replica, line).left = { at: event.t.at, why: event.why };
@@ -189,24 +180,12 @@ export class ClusterModel {
       case "request_lost":
         this.#request(event.request, "").losses.push({ replica: event.replica, at: event.t.at });
         break;
-      case "controlled":
-        this.controls.push(event);
-        break;
       case "moved": {
-        const { source, target, tokens, blocks, bytes, t } = event;
-        const move = { source, target, tokens, blocks, bytes, at: t.at, us: t.us ?? 0 };
-        const request = this.#request(event.request, "");
-        request.moves.push(move);
-        this.moves.push({ ...move, request });
+        const { request, source, target, tokens, blocks, t } = event;
+        const move = { source, target, tokens, blocks, at: t.at, us: t.us ?? 0 };
+        this.#request(request, "").moves.push(move);
       }
     }
-  }
-
-  #join(event: ReplicaJoined) {
-    const known = this.#byId.get(event.replica);
-    const replica = new Replica(event, known?.index ?? this.replicas.length);
-    this.#byId.set(event.replica, replica);
-    this.replicas[replica.index] = replica;
   }
 
   #takeOf({ replica: id, seq, event }: Of, line: number) {

@@ -65,7 +65,7 @@ function becauseOf(route: Route) {
     case "lowest_cost":
       return best > hit
         ? `: another replica may have ${best} of its ${prompt} prompt tokens, but more work`
-        : `, because it costs least there and ${hit ? expects : "no replica is expected to have its prefix"}`;
+        : `, because it costs least there and ${none}`;
     case "least_loaded":
       return best > 0
         ? `, because it has the fewest requests, ${load}`
@@ -122,6 +122,10 @@ function queued(model: ClusterModel, route: Route) {
   const others = idle.length ? say`; seats: ${list(idle, 3)}` : say``;
   return say`${tagOf(route.request)} waits ${duration(wait)} ${cause}${others}.`;
 }
+
+/** "2 replicas have joined". */
+export const joinedWords = ({ replicas: { length } }: ClusterModel) =>
+  `${count(length, "replica")} ${length === 1 ? "has" : "have"} joined`;
 
 /** The seats of a replica at a time. */
 export function seatsAt(replica: Replica, at: number) {

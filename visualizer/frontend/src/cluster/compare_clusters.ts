@@ -37,37 +37,32 @@ function pairsOf(a: Model, b: Model): Pair[] {
   return pairs.sort((one, other) => size(other) - size(one));
 }
 
-/** The replica that answers a request. */
-const replicaOf = ({ routes }: ClusterRequest) => routes[routes.length - 1].replica;
+/** The decision for the replica that answers a request. */
+const lastOf = ({ routes }: ClusterRequest) => routes[routes.length - 1];
+
+const isMoved = ({ a, b }: Pair) => lastOf(a).replica !== lastOf(b).replica;
 
 /** The figures of both runs: `[name, a, b]`. */
-function clusterTotals(models: Model[]): [string, string, string][] {
-  const facts = models.map(clusterFacts);
+function clusterTotals(models: Model[]) {
   const percent = (part: number, whole: number) =>
     whole ? `${((100 * part) / whole).toFixed(1)} %` : "none";
-  const known = models.map((model) =>
-    model.requests.flatMap((request) => model.ttft(request) ?? []),
-  );
-  const means = known.map((all) =>
-    all.length ? duration(all.reduce((sum, one) => sum + one, 0) / all.length) : "none",
-  );
-  const last = facts.map(({ ttft }) =>
-    ttft.length ? duration(ttft[ttft.length - 1].value) : "none",
-  );
-  const row = (
-    name: string,
-    value: (fact: (typeof facts)[0], index: number) => string,
-  ): [string, string, string] => [name, value(facts[0], 0), value(facts[1], 1)];
-  return [
-    row("router", (_, i) => models[i].router),
-    row("requests", ({ requests }) => `${requests}`),
-    row("prefix hits", ({ delivered, prompt }) => percent(delivered, prompt)),
-    row("predicted as delivered", ({ judged, wrong }) => percent(judged - wrong.length, judged)),
-    row("TTFT, mean", (_, i) => means[i]),
-    row("TTFT, max", (_, i) => last[i]),
-    row("lost", ({ lost }) => `${lost}`),
-    row("retried", ({ retried }) => `${retried}`),
-  ];
+  const columns = models.map((model) => {
+    const { requests, delivered, prompt, judged, wrong, lost, retried } = clusterFacts(model);
+    const ttfts = model.requests.flatMap((request) => model.ttft(request) ?? []);
+    const mean = ttfts.reduce((sum, one) => sum + one, 0) / ttfts.length;
+    return {
+      router: model.router,
+      requests: `${requests}`,
+      "prefix hits": percent(delivered, prompt),
+      "predicted as delivered": percent(judged - wrong.length, judged),
+      "TTFT, mean": ttfts.length ? duration(mean) : "none",
+      "TTFT, max": ttfts.length ? duration(Math.max(...ttfts)) : "none",
+      lost: `${lost}`,
+      retried: `${retried}`,
+    };
+  });
+  const names = Object.keys(columns[0]) as (keyof (typeof columns)[0])[];
+  return names.map((name) => [name, ...columns.map((column) => column[name])]);
 }
 
 /** When a request's first token and its end came, after its first decision (us). */
@@ -129,7 +124,7 @@ class ClusterComparison extends Shell {
 
   /** The result in one sentence. */
   get verdict() {
-    const moved = this.pairs.filter(({ a, b }) => replicaOf(a) !== replicaOf(b)).length;
+    const moved = this.pairs.filter(isMoved).length;
     const earlier = this.pairs.filter(({ gain }) => Number(gain) > 0).length;
     const later = this.pairs.filter(({ gain }) => Number(gain) < 0).length;
     const [a, b] = this.names;
@@ -153,60 +148,37 @@ class ClusterComparison extends Shell {
 
   #tables() {
     const [a, b] = this.names;
-    const shown = this.pairs.slice(0, MOST);
-    const rows = shown.map((pair) => {
-      const [before, after] = this.models.map((model, i) => {
-        const request = i ? pair.b : pair.a;
-        const ttft = model.ttft(request);
-        const hit = model.delivered(request.routes[request.routes.length - 1]);
-        return [
-          replicaOf(request),
-          hit === null ? "" : `${hit}`,
-          ttft === null ? "none" : duration(ttft),
-        ];
-      });
-      const { gain } = pair;
-      const change = gain === null ? "" : `${gain > 0 ? "−" : "+"}${duration(Math.abs(gain))}`;
-      return [
-        pair.a.name,
-        gain ? change : "0 ms",
-        before[2],
-        after[2],
-        before[0],
-        after[0],
-        before[1],
-        after[1],
-      ];
-    });
-    const heads = [
-      "request",
-      "change",
-      `TTFT ${a}`,
-      `TTFT ${b}`,
-      `replica ${a}`,
-      `replica ${b}`,
-      `hit ${a}`,
-      `hit ${b}`,
-    ];
-    const requests = table("Requests whose first token moved most", heads, rows, this.pairs.length);
-    requests.classList.add("requests");
-    requests
-      .querySelector("thead tr")
-      ?.append(
-        h("th", { scope: "col" }, `time in ${a} (above) and ${b}: to the first token, to the end`),
-      );
-    requests.querySelectorAll("tbody tr").forEach((row, i) => {
-      const pair = shown[i];
-      if (!pair) return;
-      const isMoved = replicaOf(pair.a) !== replicaOf(pair.b);
-      row.setAttribute("data-request", `${pair.a.id}`);
-      row.setAttribute("data-moved", `${isMoved}`);
+    const rows = this.pairs.slice(0, MOST).map((pair) => {
+      const both = [pair.a, pair.b];
+      const ttfts = this.models.map((model, i) => model.ttft(both[i]));
+      const hits = this.models.map((model, i) => model.delivered(lastOf(both[i])));
       const canvas = h("canvas", { "aria-hidden": "true" });
       this.bars.push({ painter: new CanvasPainter(canvas), pair });
-      row.append(h("td", canvas));
+      const { gain } = pair;
+      return [
+        pair.a.name,
+        gain ? `${gain > 0 ? "−" : "+"}${duration(Math.abs(gain))}` : gain === null ? "" : "0 ms",
+        ...ttfts.map((ttft) => (ttft === null ? "none" : duration(ttft))),
+        ...both.map((request) => lastOf(request).replica),
+        ...hits.map((hit) => (hit === null ? "" : `${hit}`)),
+        canvas,
+      ];
     });
-    const totals = table("Totals", ["", a, b], clusterTotals(this.models));
-    totals.querySelector("thead th")?.replaceChildren("figure");
+    const heads = ["TTFT", "replica", "hit"].flatMap((name) => [`${name} ${a}`, `${name} ${b}`]);
+    const times = `time in ${a} (above) and ${b}: to the first token, to the end`;
+    const requests = table(
+      "Requests whose first token moved most",
+      ["request", "change", ...heads, times],
+      rows,
+      this.pairs.length,
+    );
+    requests.classList.add("requests");
+    this.bars.forEach(({ painter, pair }) => {
+      const row = painter.canvas.closest("tr");
+      row?.setAttribute("data-request", `${pair.a.id}`);
+      row?.setAttribute("data-moved", `${isMoved(pair)}`);
+    });
+    const totals = table("Totals", ["figure", a, b], clusterTotals(this.models));
     totals.classList.add("totals");
     return [
       totals,

@@ -72,32 +72,27 @@ function rowOf(route: Route, replica: Replica, delivered: number | null, hasScor
 
 /** Outline: predicted; hatching: delivered. */
 function hitBar(hit: number, delivered: number | null, prompt: number) {
-  const bar = h("span.hit");
-  const part = (name: string, tokens: number) => {
-    const element = h("i", { class: name });
-    element.style.width = `${Math.min(100, (100 * tokens) / prompt)}%`;
-    bar.append(element);
-  };
-  if (delivered) part("delivered", delivered);
-  if (hit) part("predicted", hit);
-  return bar;
+  return h(
+    "span.hit",
+    delivered ? barOf("delivered", delivered, prompt) : null,
+    hit ? barOf("predicted", hit, prompt) : null,
+  );
+}
+
+/** A part of a bar. */
+function barOf(name: string, part: number, whole: number) {
+  const element = h("i", { class: name });
+  element.style.width = `${Math.min(100, (100 * part) / whole)}%`;
+  return element;
 }
 
 /** The seats of a replica, those in use filled, and requests beyond them. */
 function seatNodes({ model }: Replica, load: number) {
   const seats = model.settings.max_batch_size ?? 0;
+  if (seats > BOXES) return h("span.loads", h("span.hit", barOf("taken", load, seats)), `${load}`);
   const element = h("span.loads");
-  if (seats <= BOXES) {
-    for (let i = 0; i < seats; i += 1) element.append(h("i", { class: i < load ? "taken" : "" }));
-    const beyond = Math.min(3, load - seats);
-    for (let i = 0; i < beyond; i += 1) element.append(h("i.beyond"));
-  } else {
-    const bar = h("span.hit");
-    const part = h("i.taken");
-    part.style.width = `${Math.min(100, (100 * load) / seats)}%`;
-    bar.append(part);
-    element.append(bar);
-  }
+  for (let i = 0; i < seats; i += 1) element.append(h("i", { class: i < load ? "taken" : "" }));
+  for (let i = seats; i < Math.min(load, seats + 3); i += 1) element.append(h("i.beyond"));
   element.append(`${load}`);
   return element;
 }
@@ -130,12 +125,13 @@ export class AgreementPanel extends Part<ClusterBoard> {
     const { board } = this;
     const { predicted, delivered, judged, wrong, byPrefix } = clusterFacts(board.model);
     const most = Math.max(1, predicted, delivered);
-    const bar = (name: string, tokens: number) => {
-      const part = h("i", { class: name });
-      part.style.width = `${(100 * tokens) / most}%`;
-      const words = `${tokens.toLocaleString("en")} tokens`;
-      return h("div.pair", h("span.name", name), h("span.hit", part), h("strong", words));
-    };
+    const bar = (name: string, tokens: number) =>
+      h(
+        "div.pair",
+        h("span.name", name),
+        h("span.hit", barOf(name, tokens, most)),
+        h("strong", `${tokens.toLocaleString("en")} tokens`),
+      );
     const byLoad = board.model.routes.length - byPrefix;
     const some = wrong.slice(0, 6);
     patchChildren(this.element, [

@@ -12,6 +12,7 @@ import { clampView } from "../drawing/time_axis.ts";
 import { type EventsMessage, Live, type LiveOptions, MOMENT } from "../live/live.ts";
 import type { ClusterBoard } from "./cluster_board.ts";
 import { ClusterModel } from "./cluster_model.ts";
+import { joinedWords } from "./cluster_words.ts";
 
 const LIMIT = 60_000; // lines
 const SPAN = 20e6; // us in view while the board follows, at most
@@ -75,8 +76,8 @@ export class LiveCluster extends Live<ClusterBoard, ClusterModel> {
     if (model.lineCount > this.limit) this.startOver();
   }
 
-  #showEmpty({ replicas: { length } }: ClusterModel) {
-    const words = `${length} ${length === 1 ? "replica has" : "replicas have"} joined. The board appears as soon as a request arrives.`;
+  #showEmpty(model: ClusterModel) {
+    const words = `${joinedWords(model)}. The board appears as soon as a request arrives.`;
     if (!this.board.model)
       this.board.showMessage("waiting", h("h2", "No requests yet."), h("p", words));
   }
@@ -86,7 +87,7 @@ export class LiveCluster extends Live<ClusterBoard, ClusterModel> {
     const { from, to } = board.axis;
     const width = Math.min(to - from, SPAN);
     this.#followed = to;
-    board.set({ at: to, view: clampView({ from: to - width, to }, board.axis) });
+    board.state.set({ at: to, view: clampView({ from: to - width, to }, board.axis) });
   }
 
   showStatus() {

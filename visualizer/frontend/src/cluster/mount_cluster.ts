@@ -6,17 +6,18 @@
 import { takeKeysOfPage } from "../board/keys.ts";
 import type { About } from "../board/shell.ts";
 import { h } from "../drawing/html.ts";
-import { fromBase64, piecesOf } from "../host/log_bytes.ts";
+import { bytesOf, headOf } from "../host/log_bytes.ts";
 import { LogReader } from "../host/log_reader.ts";
 import { endOfLog, mount, showError } from "../host/widget.ts";
 import { ClusterBoard, type ClusterBoardOptions, type ClusterOpening } from "./cluster_board.ts";
 import { isClusterLine } from "./cluster_lines.ts";
 import { ClusterModel } from "./cluster_model.ts";
+import { joinedWords } from "./cluster_words.ts";
 import { drawClusterComparison } from "./compare_clusters.ts";
 
 interface ClusterOptions extends Partial<ClusterBoardOptions>, ClusterOpening {
   log: ArrayBufferView;
-  compare?: { b: string; names: [string, string] }; // another cluster log in base64, to compare with
+  compare?: { b: string | ArrayBufferView; names: [string, string] }; // another cluster log
   about?: About;
   keys?: boolean; // whether keys that nothing else takes go to this board; by default, they do
 }
@@ -28,24 +29,13 @@ export async function mountCluster(
   const { theme, about } = options;
   if (compare) {
     const { b, names } = compare;
-    return drawClusterComparison(host, [log, fromBase64(b)], { names, theme, signal });
+    return drawClusterComparison(host, [log, bytesOf(b)], { names, theme, signal });
   }
-  if (!(await isCluster(log))) return mount(host, { log, signal, theme, about });
+  if (!isClusterLine(await headOf(log))) return mount(host, { log, signal, theme, about });
   const board = new ClusterBoard(host, { ...options, signal });
   if (keys) takeKeysOfPage(board.root, signal);
   await loadCluster(board, log, options);
   return board;
-}
-
-/** Whether the first line of a log is that of a cluster log. */
-async function isCluster(log: ArrayBufferView) {
-  try {
-    for await (const { bytes } of piecesOf(log))
-      return isClusterLine(new TextDecoder().decode(bytes.subarray(0, 200)));
-  } catch {
-    // The reader of the log says what is wrong with it.
-  }
-  return false;
 }
 
 /** Reads a log and opens it, or shows an error. */
@@ -65,8 +55,7 @@ export async function loadCluster(
     if (error) board.root.prepend(endOfLog(board, error));
   } else if (error) showError(board, error);
   else {
-    const { length } = model.replicas;
-    const words = `${length} ${length === 1 ? "replica has" : "replicas have"} joined, and no request was routed.`;
+    const words = `${joinedWords(model)}, and no request was routed.`;
     board.showMessage("empty", h("h2", "There is nothing to show yet."), h("p", words));
   }
 }

@@ -24,19 +24,13 @@ export class Replica {
   /** Number of its last event. */
   end: number | null = null;
   id: string;
-  index: number;
-  url: string;
   role: string;
-  joinedAt: number;
   offset: number;
   model = new Model();
 
-  constructor({ replica, url = "", role = "", t }: ReplicaJoined, index: number) {
+  constructor({ replica, role = "", t }: ReplicaJoined) {
     this.id = replica;
-    this.index = index;
-    this.url = url;
     this.role = role;
-    this.joinedAt = t.at;
     this.offset = t.offset;
   }
 

@@ -1,6 +1,7 @@
 /** The lanes of one replica: its name and seats, its evictions, a lane per seat, and its waiting requests. */
 
 import { describeLane } from "../board/descriptions.ts";
+import { Part } from "../board/part.ts";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
 import { h, plural, pointIn } from "../drawing/html.ts";
 import { formsOf } from "../drawing/lane.ts";
@@ -10,30 +11,25 @@ import { type Scale, timeScale } from "../drawing/time_axis.ts";
 import { BLEED, drawTimeline, HEADROOM, type TimelineScene } from "../drawing/timeline.ts";
 import { bandHeight, drawBand } from "../drawing/waiting_band.ts";
 import { duration } from "../model/duration.ts";
-import type { ClusterBoard } from "./cluster_board.ts";
 import { seatsAt } from "./cluster_words.ts";
-import type { Replica } from "./replica.ts";
-import { ReplicaBoard } from "./replica_board.ts";
+import type { ReplicaBoard } from "./replica_board.ts";
 
 export const HEAD = 20; // px
 const STACK = 12; // px for waiting requests
 const GAP = 10; // px below it
 const TRIANGLE = 7;
 
-export class ReplicaGroup {
+export class ReplicaGroup extends Part<ReplicaBoard> {
   scene: TimelineScene | null = null;
   scrolled = 0;
   /** Its top in the picture. */
   top = 0;
   rows = 0;
   pitch = 22;
-  cluster: ClusterBoard;
-  replica: Replica;
-  board: ReplicaBoard;
   name = h("button", {
     "data-act": "open-replica",
     title: "Open the board of this replica",
-    click: () => this.cluster.openReplica(this.replica),
+    click: () => this.board.cluster.openReplica(this.replica),
   });
   seats = h("span.count");
   evictions = h("canvas", { role: "img" });
@@ -44,13 +40,12 @@ export class ReplicaGroup {
   scroller = h("div.lanes", { scroll: () => this.#scroll() }, this.spacer);
   element: HTMLElement;
   packing!: Packing;
-  hasQueue?: boolean;
-  viewHeight?: number;
+  hasQueue = false;
+  viewHeight = 0;
 
-  constructor(cluster: ClusterBoard, replica: Replica) {
-    this.cluster = cluster;
-    this.replica = replica;
-    this.board = new ReplicaBoard(cluster, replica);
+  constructor(board: ReplicaBoard) {
+    super(board);
+    const { cluster, replica } = board;
     this.element = h(
       "section.replica",
       { "aria-label": `Replica ${replica.id}`, "data-replica": replica.id },
@@ -61,20 +56,24 @@ export class ReplicaGroup {
     cluster.scrub(this.band);
     cluster.scrub(this.lanes, (event) => {
       const span = this.placeAt(event)?.span;
-      if (span) this.board.select(span.id);
+      if (span) board.select(span.id);
       return !!span;
     });
     cluster.tooltip.listen(
       this.lanes,
       (event) => this.placeAt(event),
-      (place) => describeLane(replica.model, this.board.step, place, true),
+      (place) => describeLane(board.model, board.step, place, true),
       ({ span }) => !!span,
     );
   }
 
+  get replica() {
+    return this.board.replica;
+  }
+
   #scroll() {
     this.scrolled = this.scroller.scrollTop;
-    this.cluster.redraw();
+    this.board.cluster.redraw();
   }
 
   /** The lanes that requests need: seats that none has taken only while there is room. */
@@ -110,16 +109,15 @@ export class ReplicaGroup {
   get height() {
     if (!this.hasAxis) return HEAD + GAP;
     const band = this.hasQueue ? bandHeight(STACK) : 0;
-    return HEAD + HEADROOM + Number(this.viewHeight) + band + GAP;
+    return HEAD + HEADROOM + this.viewHeight + band + GAP;
   }
 
   /** The middle of a request's lane in the picture, or null. */
   laneY(its: number | null) {
-    const span = this.replica.span(its);
-    const lane = span && this.packing ? laneAt(this.packing, span.index) : null;
+    const lane = laneAt(this.packing, this.replica.span(its)?.index);
     if (lane == null) return null;
     const y = (lane + 1) * this.pitch - formsOf(this.pitch).below - 5 - this.scrolled;
-    return this.top + HEAD + HEADROOM + Math.min(Math.max(y, 0), Number(this.viewHeight));
+    return this.top + HEAD + HEADROOM + Math.min(Math.max(y, 0), this.viewHeight);
   }
 
   /** The line below the waiting requests in the picture. */
@@ -129,8 +127,7 @@ export class ReplicaGroup {
 
   /** Scrolls to the selected request's lane. */
   reveal() {
-    const span = this.replica.span(this.board.selected);
-    const lane = span && this.packing ? laneAt(this.packing, span.index) : null;
+    const lane = laneAt(this.packing, this.replica.span(this.board.selected)?.index);
     if (lane == null || !this.viewHeight) return;
     const top = lane * this.pitch;
     if (top >= this.scrolled && top + this.pitch <= this.scrolled + this.viewHeight) return;
@@ -139,11 +136,12 @@ export class ReplicaGroup {
   }
 
   draw() {
-    const { cluster, replica, board, packing } = this;
-    const { model, axis } = replica;
+    const { board, packing } = this;
+    const { cluster, model } = board;
+    const { axis } = this.replica;
     const { width, left, right, theme, state } = cluster;
     this.#write();
-    if (!axis || !packing) return;
+    if (!axis) return;
     const scale = timeScale(state.view, left, right, { ...axis, ...cluster.extent });
     const { frame } = board;
     const isIdle = state.at >= axis.end(frame.step) && !frame.running.length;
@@ -165,7 +163,7 @@ export class ReplicaGroup {
       forks: [],
       laneHeight: this.pitch,
       scroll: this.scrolled,
-      viewHeight: Number(this.viewHeight),
+      viewHeight: this.viewHeight,
       columns: { stateAt: left - 4, end: left - 4 },
     };
     const { scene } = this;
@@ -194,7 +192,7 @@ export class ReplicaGroup {
   }
 
   #write() {
-    const { replica, cluster } = this;
+    const { replica, cluster } = this.board;
     const { at } = cluster.state;
     this.name.textContent = `Replica ${replica.id}`;
     const role = replica.role && replica.role !== "both" ? `${replica.role}, ` : "";
@@ -213,7 +211,7 @@ export class ReplicaGroup {
         : "; no request yet";
     this.seats.textContent = words + none;
     Object.assign(this.element.dataset, { seats: taken, waiting: queue, left: left ? "true" : "" });
-    const shown = this.packing?.lanes.flatMap((lane) => lane.map(({ index }) => index)).length ?? 0;
+    const shown = this.packing.lanes.flat().length;
     this.lanes.setAttribute(
       "aria-label",
       `Lanes of replica ${replica.id}: ${plural(shown, "request")}`,
@@ -231,7 +229,7 @@ export class ReplicaGroup {
   /** The step, and the request in whose lane the pointer is. */
   placeAt(event: MouseEvent) {
     const { scene, packing, replica } = this;
-    if (!scene || !packing) return null;
+    if (!scene) return null;
     const [left, top] = pointIn(this.lanes, event);
     const x = left - BLEED;
     const y = top - HEADROOM + this.scrolled;

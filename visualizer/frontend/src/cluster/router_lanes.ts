@@ -49,6 +49,9 @@ const TICK = 2;
 /** The height of a row, by the number of rows. */
 export const routerPitch = (rows: number) => (rows <= 3 ? 35 : rows <= 5 ? 30 : 25);
 
+/** The line of a row. */
+export const rowLine = (row: number, pitch: number) => ROUTER_TOP + (row + 1) * pitch - 6;
+
 /** Where each decision in view is drawn. `measure` is the width of a name. */
 export function arrivals(
   { model, shown, scale, pitch, route: selected }: RouterScene,
@@ -57,7 +60,7 @@ export function arrivals(
   const tallest = pitch - 13;
   const longest = Math.max(1, ...model.routes.map(({ prompt }) => prompt));
   return shown.flatMap((replica, row) => {
-    const base = ROUTER_TOP + (row + 1) * pitch - 6;
+    const base = rowLine(row, pitch);
     const here = model.routes.filter(
       (route) =>
         route.replica === replica.id &&
@@ -95,7 +98,7 @@ export function drawRouter(painter: CanvasPainter, scene: RouterScene, items: Ar
   const { shown, scale, pitch, at, untouched, route } = scene;
   const { rule, muted } = painter.theme;
   shown.forEach(({ id }, row) => {
-    const base = ROUTER_TOP + (row + 1) * pitch - 6;
+    const base = rowLine(row, pitch);
     const name = painter.cut(`replica ${id}`, scale.left - 8);
     painter.text(name, 0, base - 1, { color: muted });
     painter.line(scale.left, base + 0.5, scale.right, base + 0.5, rule);

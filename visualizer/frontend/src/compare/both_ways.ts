@@ -3,6 +3,7 @@
  * the step at which they part; buttons go to the others.
  */
 
+import { Part } from "../board/part.ts";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
 import { h, plural } from "../drawing/html.ts";
 import { drawMiniMap, miniGrid } from "../drawing/mini_map.ts";
@@ -10,51 +11,28 @@ import type { Theme } from "../drawing/palette.ts";
 import { spansOf, wordNodes } from "../drawing/words_html.ts";
 import { sentence } from "../model/index.ts";
 import type { Model } from "../model/model.ts";
-import type { PartnerOf } from "./alignment.ts";
-import type { Difference, Facts } from "./compare.ts";
+import type { ComparisonPage, Difference } from "./compare.ts";
 
-export class BothWays {
-  names: [string, string];
+export class BothWays extends Part<ComparisonPage> {
   difference: Difference;
-  models: Model[];
-  partnerOf: PartnerOf;
   steps: number[];
   step: number;
   title = h("h2");
   where = h("span.muted", { role: "status" });
-  back: HTMLButtonElement;
-  on: HTMLButtonElement;
-  canvases: HTMLCanvasElement[];
-  painters: CanvasPainter[];
-  words: HTMLParagraphElement[];
+  back = this.#button("‹", "Previous decision that differs", -1);
+  on = this.#button("›", "Next decision that differs", 1);
+  canvases = [0, 1].map(() => h("canvas", { role: "img" }));
+  painters = this.canvases.map((canvas) => new CanvasPainter(canvas));
+  words = [0, 1].map((side) => h("p", { "data-side": side }));
   element: HTMLElement;
 
-  /**
-   * @param partnerOf finds A's request for one of B
-   * @param goTo called when the reader asks for another step
-   */
-  constructor(
-    {
-      names,
-      difference,
-      differing = [],
-    }: Pick<Facts, "names" | "differing"> & { difference: Difference },
-    models: Model[],
-    partnerOf: PartnerOf,
-    goTo: (step: number) => void,
-  ) {
-    this.names = names;
+  constructor(page: ComparisonPage, difference: Difference) {
+    super(page);
+    const { names, differing = [] } = page.facts;
     this.difference = difference;
-    this.models = models;
-    this.partnerOf = partnerOf;
     this.steps = differing.includes(difference.step) ? differing : [difference.step];
     this.step = difference.step;
-    this.back = this.#button("‹", "Previous decision that differs", -1, goTo);
-    this.on = this.#button("›", "Next decision that differs", 1, goTo);
-    this.canvases = models.map(() => h("canvas", { role: "img" }));
-    this.painters = this.canvases.map((canvas) => new CanvasPainter(canvas));
-    this.words = models.map((_, side) => h("p", { "data-side": side }));
-    const runs = models.map(({ settings }, side) =>
+    const runs = page.models.map(({ settings }, side) =>
       h(
         "div.way",
         { "data-side": side },
@@ -73,41 +51,42 @@ export class BothWays {
   }
 
   #frame(side: number) {
-    const { models, step } = this;
-    const { firstStep, lastStep } = models[side];
-    return models[side].frame(Math.min(Math.max(step, firstStep), lastStep));
+    const model = this.board.models[side];
+    return model.frame(Math.min(Math.max(this.step, model.firstStep), model.lastStep));
   }
 
   #label(side: number) {
     const { unshared, shared, cached, free } = this.#frame(side).counts;
-    return `KV blocks in ${this.names[side]}: ${unshared + shared} used, ${cached} cached, ${free} free`;
+    return `KV blocks in ${this.board.facts.names[side]}: ${unshared + shared} used, ${cached} cached, ${free} free`;
   }
 
-  #button(sign: string, title: string, by: -1 | 1, goTo: (step: number) => void) {
+  #button(sign: string, title: string, by: -1 | 1) {
     const click = () => {
       this.step = this.steps[this.steps.indexOf(this.step) + by];
-      goTo(this.step);
+      for (const view of this.board.views) view.goTo(this.step);
     };
     return h("button", { title, "aria-label": title, click }, sign);
   }
 
   /** What a run does in the step: at the first, why it parts from the other. */
   #said(side: number) {
-    const { difference, models, step } = this;
-    if (step !== difference.step) return sentence(models[side], step);
-    return spansOf(difference[side ? "b" : "a"], models[side]);
+    const { difference, step } = this;
+    const model = this.board.models[side];
+    if (step !== difference.step) return sentence(model, step);
+    return spansOf(difference[side ? "b" : "a"], model);
   }
 
   /** Draws both maps and writes both decisions; `unit` is one board pixel. */
   draw(theme: Theme, unit: number) {
     const { steps, step } = this;
+    const { models } = this.board;
     const at = steps.indexOf(step);
     this.title.textContent = `Step ${step}, two ways`;
     this.where.textContent = `decision that differs: ${at + 1} of ${steps.length}`;
     this.back.disabled = at === 0;
     this.on.disabled = at === steps.length - 1;
-    const most = Math.max(...this.models.map(({ settings }) => settings.num_blocks));
-    this.models.forEach((model, side) => {
+    const most = Math.max(...models.map(({ settings }) => settings.num_blocks));
+    models.forEach((model, side) => {
       const marked: Pick<Model, "request" | "laneOf"> = {
         request: (id) => model.request(id),
         laneOf: (id) => this.#laneOf(side, id ?? null),
@@ -126,8 +105,9 @@ export class BothWays {
 
   /** A request has one mark in both runs, that of A. */
   #laneOf(side: number, id: number | null): number | null {
-    const inA = side ? this.models[0].laneOf(this.partnerOf(0, id)) : null;
-    return inA ?? this.models[side].laneOf(id);
+    const { models, partnerOf } = this.board;
+    const inA = side ? models[0].laneOf(partnerOf(0, id)) : null;
+    return inA ?? models[side].laneOf(id);
   }
 }
 

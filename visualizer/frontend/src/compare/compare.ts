@@ -204,11 +204,7 @@ export class ComparisonPage extends Shell {
     });
     root.querySelector(".changes-line")?.append(...this.alone());
     this.ghost = new GhostPanel(this);
-    const goTo = (step: number) => views.forEach((view) => view.goTo(step));
-    const { difference } = facts;
-    this.ways = difference
-      ? new BothWays({ ...facts, difference }, this.models, this.partnerOf, goTo)
-      : null;
+    this.ways = facts.difference ? new BothWays(this, facts.difference) : null;
     this.requests = requestTable(facts);
     const note = facts.note && !facts.study && h("p.model-error.muted", facts.note);
     const side = h(

@@ -1,6 +1,7 @@
 /** The picture of two runs with its pointer and its keys. */
 
 import { bindKeys } from "../board/keys.ts";
+import { Part } from "../board/part.ts";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
 import { h, plural } from "../drawing/html.ts";
 import { type Axis, type Scale, stepAxis, timeScale } from "../drawing/time_axis.ts";
@@ -18,8 +19,7 @@ type Found = { fork: true } | FoundRow;
 
 const NARROW = 720;
 
-export class GhostPanel {
-  page: ComparisonPage;
+export class GhostPanel extends Part<ComparisonPage> {
   canvas = h("canvas", {
     role: "img",
     click: (event) => this.clicked(event),
@@ -45,7 +45,7 @@ export class GhostPanel {
   forkX!: number | null;
 
   constructor(page: ComparisonPage) {
-    this.page = page;
+    super(page);
     this.measureTime(page.facts.axis);
     bindKeys(this.element, {
       ArrowUp: () => this.neighbour(-1),
@@ -61,7 +61,7 @@ export class GhostPanel {
 
   /** Computes the axis, `kind` or steps if a log has no times, and the rows on it. */
   measureTime(kind: Axis["kind"]) {
-    const { models, facts } = this.page;
+    const { models, facts } = this.board;
     const byTime = kind === "time" ? models.map((model) => wallAxis(model)) : [null];
     this.axes = byTime.every((axis) => axis !== null)
       ? byTime
@@ -75,16 +75,16 @@ export class GhostPanel {
 
   changeAxis() {
     this.measureTime(this.kind === "time" ? "steps" : "time");
-    this.page.render();
+    this.board.render();
   }
 
   get selectedRow() {
-    const { selected } = this.page.views[0].store;
+    const { selected } = this.board.views[0].store;
     return this.shown.findIndex(({ a }) => a && a.id === selected);
   }
 
   draw(unit: number) {
-    const { page, painter, shown, axes, kind } = this;
+    const { board: page, painter, shown, axes, kind } = this;
     const { models, facts } = page;
     const width = this.element.clientWidth / unit;
     const narrow = width < NARROW;
@@ -129,7 +129,7 @@ export class GhostPanel {
   }
 
   write() {
-    const { canvas, shown, page, kind } = this;
+    const { canvas, shown, board: page, kind } = this;
     const { names, difference } = page.facts;
     const { theme } = page;
     for (const [name, colour] of Object.entries(shadesOf(theme)))
@@ -152,7 +152,7 @@ export class GhostPanel {
 
   /** Selects the row above or below. */
   neighbour(delta: number) {
-    const { shown, page } = this;
+    const { shown, board: page } = this;
     const at = this.selectedRow;
     const next = at < 0 ? (delta > 0 ? 0 : shown.length - 1) : at + delta;
     const row = shown[next];
@@ -172,17 +172,17 @@ export class GhostPanel {
     const row = this.shown[found.row];
     const side = row.a && (found.side === 0 || !row.b) ? 0 : 1;
     const span = (side ? row.b : row.a) as RequestSpan;
-    const { firstStep, lastStep } = this.page.models[side];
+    const { firstStep, lastStep } = this.board.models[side];
     const step = Math.min(Math.max(this.scales[side].stepAt(x), firstStep), lastStep);
     return { ...found, side, span, step };
   }
 
   open(side: number, place: At) {
-    return this.page.show(side ? "b" : "a", place);
+    return this.board.show(side ? "b" : "a", place);
   }
 
   openFork() {
-    const { difference } = this.page.facts;
+    const { difference } = this.board.facts;
     if (difference) this.open(0, { step: difference.step });
   }
 
@@ -191,13 +191,13 @@ export class GhostPanel {
     if (!found) return;
     if (found.fork) this.openFork();
     else if (found.inPlot) this.open(found.side, { step: found.step, selected: found.span.id });
-    else if (found.side === 0) this.page.views[0].store.set({ selected: found.span.id });
+    else if (found.side === 0) this.board.views[0].store.set({ selected: found.span.id });
   }
 
   hovered(event: MouseEvent) {
     const found = this.locate(event);
     this.canvas.style.cursor = found ? "pointer" : "";
-    this.canvas.title = titleOf(found, this.page.facts);
+    this.canvas.title = titleOf(found, this.board.facts);
   }
 }
 

@@ -18,6 +18,28 @@ export function fromBase64(text: unknown) {
   return bytes;
 }
 
+/** The bytes of a log that is given as bytes or in base64. */
+export const bytesOf = (log: string | ArrayBufferView) =>
+  typeof log === "string" ? fromBase64(log) : log;
+
+/** The bytes of a file of this site. */
+export async function fetchBytes(url: string) {
+  const answer = await fetch(url);
+  if (!answer.ok) throw new Error(`${url}: ${answer.status} ${answer.statusText}`);
+  return new Uint8Array(await answer.arrayBuffer());
+}
+
+/** The beginning of a log, unpacked; empty if it cannot be unpacked, which its reader reports. */
+export async function headOf(log: ArrayBuffer | ArrayBufferView) {
+  try {
+    for await (const { bytes } of piecesOf(log))
+      return new TextDecoder().decode(bytes.subarray(0, 200));
+  } catch {
+    // damaged
+  }
+  return "";
+}
+
 /** The unpacked bytes of a log as `{bytes, share}`: share is the part that has been consumed, from 0 to 1. */
 export async function* piecesOf(
   data: ArrayBuffer | ArrayBufferView,

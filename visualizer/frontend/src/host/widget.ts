@@ -18,7 +18,7 @@ import {
 import { h } from "../drawing/html.ts";
 import { predictionInNotebook } from "../predict/predict.ts";
 import { forgetAddress, keepInAddress, readAddress, writeAddress } from "./address.ts";
-import { fromBase64 } from "./log_bytes.ts";
+import { bytesOf } from "./log_bytes.ts";
 import { LogReader } from "./log_reader.ts";
 import { inNotebook, type Widget } from "./notebook.ts";
 import { acceptLogs } from "./open_log.ts";
@@ -28,7 +28,7 @@ interface MountOptions {
   log: ArrayBufferView; // the bytes
   address?: boolean; // whether the page's address follows this board; by default, the first board's does
   signal?: AbortSignal;
-  compare?: { b: string; facts: Facts }; // another log in base64, and the kernel's comparison
+  compare?: { b: string | ArrayBufferView; facts: Facts }; // another log, and the kernel's comparison
   translate?: string; // where to send a log that the reader opens; the server returns it in our form
   refusal?: string; // why there is no log
 }
@@ -73,7 +73,7 @@ export async function mount(
   };
   if (options.compare) {
     const { b, facts } = options.compare;
-    return drawComparison(host, { ...options, logs: [log, fromBase64(b)], facts, load, signal });
+    return drawComparison(host, { ...options, logs: [log, bytesOf(b)], facts, load, signal });
   }
   const here = location.href.replace(/#.*/, "");
   const board = new Board(host, {

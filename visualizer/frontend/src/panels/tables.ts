@@ -33,7 +33,7 @@ export function emptyTables(panels: Panel[]) {
 export function table(
   caption: string,
   heads: string[],
-  rows: string[][],
+  rows: (string | Node)[][],
   total: number = rows.length,
 ) {
   const body = rows.map(([first, ...others]) =>

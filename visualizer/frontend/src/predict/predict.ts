@@ -7,9 +7,10 @@
 
 import { Board } from "../board/board.ts";
 import css from "../board/pages.css";
+import { patchChildren } from "../board/patch_children.ts";
 import { Shell } from "../board/shell.ts";
 import { View } from "../board/view.ts";
-import { closest, focused, h } from "../drawing/html.ts";
+import { closest, h } from "../drawing/html.ts";
 import { chip, spansOf, wordNodes } from "../drawing/words_html.ts";
 import type { WidgetModel } from "../host/kernel_sync.ts";
 import { fromBase64 } from "../host/log_bytes.ts";
@@ -119,12 +120,9 @@ class PredictionPage extends Shell {
       linkOf: () => "",
       onChange: () => this.writeVerdict(),
     });
-    const opening = selected === undefined ? { step } : { step, selected };
-    await this.load(
-      this.board,
-      fromBase64(log),
-      secret === null ? opening : { step, selected: null },
-    );
+    const chosen = secret === null ? selected : null;
+    const opening = chosen === undefined ? { step } : { step, selected: chosen };
+    await this.load(this.board, fromBase64(log), opening);
     this.boards.style.minHeight = "";
   }
 
@@ -148,9 +146,8 @@ class PredictionPage extends Shell {
   }
 
   write() {
-    const question = this.question;
+    const { question, verdict, root } = this;
     const { number, of } = question;
-    const verdict = this.verdict;
     const isOver = number >= of;
     const state = !of ? "empty" : isOver ? "done" : "right" in verdict ? "revealed" : "asking";
     const score = this.traits.get("score");
@@ -159,24 +156,24 @@ class PredictionPage extends Shell {
       ? ""
       : `Question ${number + 1} of ${of}${answered ? `, ${score} of ${answered} right` : ""}`;
     this.form.hidden = state !== "asking";
-    if (state === "asking" && this.asked !== number) this.ask(question);
-    else if (state === "asking") this.repaint();
+    if (state === "asking") this.ask(question);
     this.writeVerdict();
-    const { root } = this;
     Object.assign(root.dataset, { state, number, of, score, ready: "true" });
     root.dataset.right = `${verdict.right ?? ""}`;
-    const wasAnswering = root.contains(focused(root)) || this.acted;
-    if (this.acted && wasAnswering && state !== this.stateShown) {
+    if (this.acted && state !== this.stateShown) {
       const next = state === "asking" ? this.form.querySelector("input") : this.goButton;
       next?.focus({ preventScroll: true });
     }
     this.stateShown = state;
   }
 
-  /** Shows the question as a form with nothing chosen. */
+  /** Shows the question as a form: with nothing chosen, or with what the reader has chosen so far. */
   ask({ number, words, form, choices, texts, unit }: Question) {
+    if (this.asked !== number) {
+      this.said.replaceChildren();
+      this.form.replaceChildren();
+    }
     this.asked = number;
-    this.said.replaceChildren();
     const legend = h("legend.sentence", ...this.nodes(words));
     const fields = {
       requests: () => choices.map((id) => this.choice("checkbox", id, this.nameOf(id))),
@@ -194,7 +191,7 @@ class PredictionPage extends Shell {
     const hint = none ? h("p.note.muted", "Choose all that apply; none is possible.") : null;
     const box = h("div", { class: `choices ${form}` }, ...fields);
     const button = h("button.go", { type: "submit" }, "Submit");
-    this.form.replaceChildren(h("fieldset", legend, box, hint), button);
+    patchChildren(this.form, [h("fieldset", legend, box, hint), button]);
   }
 
   choice(type: "checkbox" | "radio", value: number, words: string | Node) {
@@ -204,22 +201,14 @@ class PredictionPage extends Shell {
 
   /** A request's name in a label; a button would take the click. */
   nameOf(id: number) {
-    const name = h("span.chip", { "data-name": id });
-    name.append(...chip(id, this.context()).childNodes);
-    return name;
-  }
-
-  repaint() {
-    const names: NodeListOf<HTMLElement> = this.form.querySelectorAll("[data-name]");
-    for (const name of names) name.replaceWith(this.nameOf(Number(name.dataset.name)));
+    return h("span.chip", ...chip(id, this.context()).childNodes);
   }
 
   submit(event: Event) {
     event.preventDefault();
-    const question = this.question;
     const answers = new FormData(this.form).getAll("answer").map(Number);
     this.acted = true;
-    this.send("given", { number: question.number, value: answers });
+    this.send("given", { number: this.question.number, value: answers });
   }
 
   clicked(event: Event) {
@@ -251,7 +240,7 @@ class PredictionPage extends Shell {
   }
 
   writeVerdict() {
-    const { number, of } = this.question;
+    const { number, of, words: asked } = this.question;
     const { right, words, why } = this.verdict;
     if (!this.board?.view.model && of) return;
     if (!of) {
@@ -261,26 +250,23 @@ class PredictionPage extends Shell {
     } else if (number >= of) {
       const score = `${this.traits.get("score")} of ${of} right.`;
       this.said.replaceChildren(h("p.sentence", h("strong", score), " This is the whole log."));
-    } else if (right !== undefined) this.reveal(right, words, why, number + 1 < of);
+    } else if (right !== undefined)
+      patchChildren(this.said, [
+        h("p.muted", ...this.nodes(asked)),
+        h(
+          "p.sentence",
+          h("strong", right ? "Right: " : "Wrong. The answer is "),
+          ...this.nodes(words),
+          ".",
+        ),
+        ...why.map((line) => h("p", ...this.nodes(line))),
+        h("button.go", number + 1 < of ? "Next question" : "Show the whole log"),
+      ]);
   }
 
   /** The button that goes on. */
   get goButton(): HTMLElement | null {
     return this.said.querySelector(".go");
-  }
-
-  reveal(right: boolean, words: Words, why: Words[], more: boolean) {
-    const known = this.goButton;
-    const go = known ?? h("button.go", more ? "Next question" : "Show the whole log");
-    const lead = right ? "Right: " : "Wrong. The answer is ";
-    const texts = [
-      h("p.muted", ...this.nodes(this.question.words)),
-      h("p.sentence", h("strong", lead), ...this.nodes(words), "."),
-      ...why.map((line) => h("p", ...this.nodes(line))),
-    ];
-    for (const old of this.said.querySelectorAll("p")) old.remove();
-    this.said.prepend(...texts);
-    if (!known) this.said.append(go);
   }
 }
 

@@ -13,13 +13,6 @@ export function one(selector: string): HTMLElement {
   return element;
 }
 
-/** The bytes of a file of this site. */
-export async function fetchBytes(url: string) {
-  const answer = await fetch(url);
-  if (!answer.ok) throw new Error(`${url}: ${answer.status} ${answer.statusText}`);
-  return new Uint8Array(await answer.arrayBuffer());
-}
-
 /**
  * Draws a log that has the page to itself: the page's address follows the board, and the board gets the page's keys.
  */

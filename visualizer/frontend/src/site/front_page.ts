@@ -2,8 +2,9 @@
 
 import type { Board } from "../board/board.ts";
 import { readAddress, writeAddress } from "../host/address.ts";
+import { fetchBytes } from "../host/log_bytes.ts";
 import { mount } from "../host/widget.ts";
-import { fetchBytes, namedIn, one } from "./boards.ts";
+import { namedIn, one } from "./boards.ts";
 
 const HOLD = 4500; // ms at the moment that the run is about, long enough to read its sentence
 const LEAD = 9; // steps before that moment

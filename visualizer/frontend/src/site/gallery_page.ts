@@ -1,7 +1,8 @@
 /** A scenario's page: its board. A link to one of its moments goes by that moment's own page, which has a preview. */
 
 import { writeAddress } from "../host/address.ts";
-import { drawPageBoard, fetchBytes, namedIn, one } from "./boards.ts";
+import { fetchBytes } from "../host/log_bytes.ts";
+import { drawPageBoard, namedIn, one } from "./boards.ts";
 
 const host = one("main > .board");
 const { log, title, opening } = namedIn(host);

@@ -44,7 +44,7 @@ class Cell implements CellState {
 }
 
 const answers = document.querySelector("#replies")?.textContent ?? "{}";
-const questions = new Questions(document, JSON.parse(answers));
+const questions = new Questions(JSON.parse(answers));
 const found: NodeListOf<HTMLElement> = document.querySelectorAll(".cell[data-cell]");
 const cells = [...found].map((element) => new Cell(element, questions));
 

@@ -2,6 +2,7 @@
 
 import type { BoardState } from "../board/board.ts";
 import { h } from "../drawing/html.ts";
+import { fetchBytes } from "../host/log_bytes.ts";
 import type { Output } from "./python.ts";
 
 const NEAR = "600px"; // boards closer than this to the window are drawn
@@ -11,15 +12,8 @@ const root = new URL("../", import.meta.url);
 /** @param address relative to the site's root */
 const urlOf = (address: string) => new URL(address, root).href;
 
-async function bytesOf(log: string | Uint8Array) {
-  if (typeof log !== "string") return log;
-  const response = await fetch(urlOf(log));
-  if (!response.ok) throw new Error(`${log}: ${response.status} ${response.statusText}`);
-  return new Uint8Array(await response.arrayBuffer());
-}
-
-const base64 = (bytes: Uint8Array) =>
-  btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
+const bytesOf = async (log: string | Uint8Array) =>
+  typeof log === "string" ? fetchBytes(urlOf(log)) : log;
 
 const MODULES = {
   board: () => import("../host/widget.ts").then(({ mount }) => mount),
@@ -35,11 +29,10 @@ function boardIn(
   const draw = async () => {
     try {
       const { compare, ...rest } = options;
-      const other = compare && (await bytesOf(compare.b));
       const shown = {
         ...rest,
         log: await bytesOf(log),
-        ...(compare && { compare: { ...compare, b: base64(other) } }),
+        ...(compare && { compare: { ...compare, b: await bytesOf(compare.b) } }),
       };
       // The address of a lesson is not that of one of its boards, but it may name a moment of one.
       const own = { address: false, keys: false, signal, ...(await momentOf(host)) };
@@ -111,7 +104,6 @@ export class OutputArea {
     const last = element.lastElementChild as HTMLElement | null;
     const { kind, text = "", stream = "" } = output;
     if (kind === "text" && last?.dataset.stream === stream) last.append(text);
-    else if (kind === "progress" && last?.matches(".progress")) last.replaceWith(progress(output));
     else element.append(...this.draw(output));
   }
 
@@ -136,8 +128,6 @@ export class OutputArea {
       }
       case "figure":
         return this.figure ? [storedFigure(this.figure)] : [];
-      case "progress":
-        return [progress(output)];
       case "error":
         return [drawError(output)];
       default:
@@ -155,12 +145,6 @@ const storedFigure = (src: string) =>
       "Plotly drew this picture when the lesson was written. It does not follow your changes here.",
     ),
   );
-
-function progress({ words, unit, done = 0, total }: Output) {
-  const said = [words, total ? `${done} of ${total}` : `${done}`, unit].filter(Boolean).join(" ");
-  const bar = total ? h("progress", { max: total, value: done, "aria-label": said }) : null;
-  return h("p.progress.note", bar, ` ${said}`);
-}
 
 function drawError({ name, message, trace, line }: Output) {
   const where = line ? `Line ${line}: ` : "";

@@ -1,8 +1,9 @@
 /** The playground: a changed setting runs the workload again. The run before stays, one click away. */
 
 import type { Board } from "../board/board.ts";
+import { fetchBytes } from "../host/log_bytes.ts";
 import { mount } from "../host/widget.ts";
-import { drawPageBoard, fetchBytes, one } from "./boards.ts";
+import { drawPageBoard, one } from "./boards.ts";
 
 const CALM = 200; // ms without a change before a run starts
 

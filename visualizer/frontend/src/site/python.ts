@@ -25,10 +25,6 @@ export interface Output {
   trace?: string;
   line?: number | null;
   missing?: string | null;
-  words?: string;
-  unit?: string;
-  done?: number;
-  total?: number | null;
 }
 
 interface Lesson {

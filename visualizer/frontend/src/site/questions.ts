@@ -14,12 +14,10 @@ type Reply = { options: string[]; replies: string[][]; unanswered: string[] };
 const SKIPPED = -1;
 
 export class Questions {
-  page: Document;
   replies: Record<string, Reply>;
   places: Map<string, HTMLElement[]> = new Map();
 
-  constructor(page: Document, replies: Record<string, Reply>) {
-    this.page = page;
+  constructor(replies: Record<string, Reply>) {
     this.replies = replies;
     for (const [key, form] of this.forms()) {
       const guess = this.guess(key);
@@ -35,13 +33,13 @@ export class Questions {
   }
 
   forms(): [string, HTMLFormElement][] {
-    const forms: NodeListOf<HTMLFormElement> = this.page.querySelectorAll("form.predict");
+    const forms: NodeListOf<HTMLFormElement> = document.querySelectorAll("form.predict");
     return [...forms].map((form) => [form.dataset.key ?? "", form]);
   }
 
   /** The part after a question. */
   part(key: string): HTMLDetailsElement | null {
-    return this.page.querySelector(`details.part[data-question="${key}"]`);
+    return document.querySelector(`details.part[data-question="${key}"]`);
   }
 
   /** The number of the chosen option, SKIPPED, or null. */

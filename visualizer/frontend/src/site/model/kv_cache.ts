@@ -24,10 +24,6 @@ export class KVCache {
     this.#numbers = new Float32Array(blocks * this.#page);
   }
 
-  get bytes() {
-    return this.#numbers.byteLength;
-  }
-
   /** Copies a block, in all layers. */
   copy(from: number, to: number) {
     this.write(to, this.read(from));
