@@ -21,7 +21,6 @@ from server.core.bridge import Bridge
 from server.core.engine_client import EngineClient, EngineDiedError, Inputs
 from server.core.event_log import PreviousRun, encode_event
 from server.core.replay import Prompts
-from server.core.settings import ServerSettings
 from server.http.errors import ApiError, bad_request, unavailable
 
 # A pool has an object per block, and a block at least one token slot.
@@ -72,7 +71,8 @@ async def restarted(old: Bridge, restart: Restart) -> tuple[Bridge, ApiError | N
     Raises ApiError before anything has changed if the settings or the prompts cannot be used, if the
     next trace file cannot be written, or if requests are unfinished and `restart.abort` is off.
     """
-    old.check_process()
+    if old.died:  # an engine that has failed otherwise can be restarted
+        raise old.failed()
     if old.unfinished and not restart.abort:
         raise ApiError(
             409,
@@ -84,13 +84,7 @@ async def restarted(old: Bridge, restart: Restart) -> tuple[Bridge, ApiError | N
         raise unavailable(f"{old.stuck}: it can be restarted when the step ends", "engine_stuck")
     config = changed_config(old.config, restart.settings)
     inputs = await asyncio.to_thread(inputs_of, old.window.trace(), restart.prompts)
-    check_inputs(
-        inputs,
-        config,
-        vocab_size=old.tokenizer.vocab_size,
-        max_context=old.max_context,
-        settings=old.settings,
-    )
+    _check_inputs(inputs, config, old)
     if reason := await old.client.open_next_log():
         raise ApiError(
             409,
@@ -174,30 +168,17 @@ def inputs_of(events: Iterable[Event], prompts: Prompts) -> Inputs:
     return arrivals
 
 
-def check_inputs(
-    inputs: Inputs,
-    config: EngineConfig,
-    *,
-    vocab_size: int,
-    max_context: int | None,
-    settings: ServerSettings,
-) -> None:
+def _check_inputs(inputs: Inputs, config: EngineConfig, old: Bridge) -> None:
     """Raise ApiError if an engine with these settings could never serve one of the requests."""
+    limits = {"vocab_size": old.tokenizer.vocab_size, "max_context": old.max_context}
     request = 1
     for one in inputs:
         if not isinstance(one, Arrival):
             continue
         try:
-            check_request(
-                one.prompt,
-                one.params,
-                one.priority,
-                config=config,
-                vocab_size=vocab_size,
-                max_context=max_context,
-            )
+            check_request(one.prompt, one.params, one.priority, config=config, **limits)
         except RequestError as error:
-            name = one.label if one.label and settings.trace_text == "on" else f"r{request}"
+            name = one.label if one.label and old.settings.trace_text == "on" else f"r{request}"
             raise bad_request(
                 "prompts",
                 f"prompts must be none with these settings, because {name} cannot be served: {error}",

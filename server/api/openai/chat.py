@@ -10,7 +10,6 @@ error.
 
 from collections.abc import Mapping
 from functools import partial
-from types import MappingProxyType
 from typing import Annotated, Any, Self
 
 import msgspec
@@ -228,17 +227,15 @@ class ChatSerializer(OpenAISerializer):
         if not deltas and (logprobs or ids.get("token_ids")):
             deltas = [{"content": ""}]
         for message_delta in deltas:
-            data += self._chunk(delta.choice, message_delta, logprobs, of_choice=ids)
+            data += self._chunk(delta.choice, message_delta, {}, logprobs=logprobs, **ids)
             # The first delta carries the log-probabilities and ids of all tokens.
             logprobs, ids = None, {"token_ids": []} if self.with_token_ids else {}
         if finish_reason:
-            end: dict[str, Any] = {
-                "finish_reason": finish_reason,
-                "stop_reason": delta.stop_reason,
-            }
-            if self.with_token_ids:
-                end["token_ids"] = []  # the previous chunk had the tokens
-            data += self._chunk(delta.choice, {}, of_choice=end)
+            end = {"finish_reason": finish_reason, "stop_reason": delta.stop_reason}
+            ids = (
+                {"token_ids": []} if self.with_token_ids else {}
+            )  # the chunk before had the tokens
+            data += self._chunk(delta.choice, {}, {}, **end, **ids)
         return data
 
     def _opening(self) -> bytes:
@@ -246,9 +243,9 @@ class ChatSerializer(OpenAISerializer):
         choices = range(self.stream.prompts[0].params.n)
         role = {"role": self._role, "content": ""}
         ids = {"prompt_token_ids": self.stream.prompts[0].tokens} if self.with_token_ids else {}
-        data = b"".join(self._chunk(index, role, of_chunk=ids) for index in choices)
+        data = b"".join(self._chunk(index, role, ids) for index in choices)
         if self._echo:
-            data += b"".join(self._chunk(index, {"content": self._echo}) for index in choices)
+            data += b"".join(self._chunk(index, {"content": self._echo}, {}) for index in choices)
         return data
 
     def render(self, choices: list[OutputDelta]) -> dict[str, Any]:
@@ -295,14 +292,9 @@ class ChatSerializer(OpenAISerializer):
         return self._writers[choice]
 
     def _chunk(
-        self,
-        index: int,
-        delta: dict[str, Any],
-        logprobs: dict[str, Any] | None = None,
-        *,
-        of_choice: Mapping[str, Any] = MappingProxyType({}),
-        of_chunk: Mapping[str, Any] = MappingProxyType({}),
+        self, index: int, delta: dict[str, Any], of_chunk: Mapping[str, Any], **of_choice: Any
     ) -> bytes:
-        choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": None}
+        """Return a chunk; `of_chunk` and `of_choice` are its further fields and its choice's."""
+        choice = {"index": index, "delta": delta, "logprobs": None, "finish_reason": None}
         usage = self.usage_so_far(index)
-        return sse(self.wrap([choice | dict(of_choice)], **usage, **of_chunk))
+        return sse(self.wrap([choice | of_choice], **usage, **of_chunk))
