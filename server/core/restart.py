@@ -170,13 +170,19 @@ def inputs_of(events: Iterable[Event], prompts: Prompts) -> Inputs:
 
 def _check_inputs(inputs: Inputs, config: EngineConfig, old: Bridge) -> None:
     """Raise ApiError if an engine with these settings could never serve one of the requests."""
-    limits = {"vocab_size": old.tokenizer.vocab_size, "max_context": old.max_context}
-    request = 1
+    request, vocab_size = 1, old.tokenizer.vocab_size
     for one in inputs:
         if not isinstance(one, Arrival):
             continue
         try:
-            check_request(one.prompt, one.params, one.priority, config=config, **limits)
+            check_request(
+                one.prompt,
+                one.params,
+                one.priority,
+                config=config,
+                vocab_size=vocab_size,
+                max_context=old.max_context,
+            )
         except RequestError as error:
             name = one.label if one.label and old.settings.trace_text == "on" else f"r{request}"
             raise bad_request(

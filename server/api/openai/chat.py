@@ -1,4 +1,4 @@
-"""/v1/chat/completions: its body, its route, its prompt, and its response.
+"""/v1/chat/completions: its body, its prompt, and its response.
 
 For each choice, a stream has a chunk with the role and empty content, then chunks with the content as
 it is generated, and then an empty delta with the finish_reason. The stream ends with a chunk without
@@ -13,9 +13,7 @@ from functools import partial
 from typing import Annotated, Any, Self
 
 import msgspec
-from fastapi import APIRouter
 from pydantic import Field, PrivateAttr, model_validator
-from starlette.responses import Response
 
 from engine.core.sampling_params import SamplingParams
 from engine.core.tokenizer import Tokenizer
@@ -30,11 +28,9 @@ from server.api.openai.requests import (
     FIRST_ERROR,
     MAX_LOGPROBS,
     OPENAI_TEMPERATURE,
-    Client,
     SamplingRequest,
 )
 from server.api.openai.responses import (
-    CHAT_COMPLETION,
     OpenAISerializer,
     chat_logprobs,
     prompt_logprobs,
@@ -43,12 +39,10 @@ from server.api.openai.tools import ToolCallWriter, ToolRequest, tool_request
 from server.core.admission import max_request_tokens
 from server.core.bridge import Bridge
 from server.core.commands import OutputDelta, Prompt
-from server.core.models import Models
 from server.core.request_stream import GenerationRequest, RequestStream
 from server.core.settings import ServerSettings
-from server.http.bodies import JsonRoute
 from server.http.errors import bad_request
-from server.http.streaming import StreamedAnswer, WholeAnswer, sse
+from server.http.streaming import sse
 
 
 class ChatRequest(TemplateFields, SamplingRequest):
@@ -122,22 +116,6 @@ class ChatRequest(TemplateFields, SamplingRequest):
         if self.max_completion_tokens is not None:
             fields["max_tokens"] = "max_completion_tokens"
         return fields
-
-
-def routes(models: Models) -> APIRouter:
-    """Return the route /v1/chat/completions."""
-    router = APIRouter(tags=["OpenAI"], route_class=JsonRoute)
-    settings = models.settings
-
-    @router.post("/v1/chat/completions", responses=CHAT_COMPLETION)
-    async def chat_completions(body: ChatRequest, x_client: Client = None) -> Response:
-        """Answer a conversation."""
-        request = generation(body, x_client, settings)
-        answer = StreamedAnswer if body.stream else WholeAnswer
-        serializer = partial(ChatSerializer, body, settings)
-        return answer(models, body.model, request, serializer)
-
-    return router
 
 
 def generation(
