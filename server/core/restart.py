@@ -19,7 +19,7 @@ from engine.core.scheduling.admission import RequestError, check_request
 from engine.simulation.workload import Abort, Arrival, Workload
 from server.core.bridge import Bridge
 from server.core.engine_client import EngineClient, EngineDiedError, Inputs
-from server.core.event_log import PreviousRun, encode_event
+from server.core.event_log import PreviousRun, json_lines
 from server.core.replay import Prompts
 from server.http.errors import ApiError, bad_request, unavailable
 
@@ -139,8 +139,7 @@ def _does_not_fit(config: EngineConfig, cause: Exception) -> ApiError:
 
 
 def _packed(events: list[Event]) -> bytes:
-    lines = b"".join(encode_event(event) + b"\n" for event in events)
-    return gzip.compress(lines, _GZIP_LEVEL, mtime=0)
+    return gzip.compress(json_lines(events), _GZIP_LEVEL, mtime=0)
 
 
 def inputs_of(events: Iterable[Event], prompts: Prompts) -> Inputs:

@@ -31,7 +31,7 @@ from server.core.models import Models
 from server.core.request_stream import GenerationRequest
 from server.http.bodies import JsonRoute
 from server.http.errors import ApiError
-from server.http.streaming import StreamedAnswer, WholeAnswer
+from server.http.streaming import Answer
 
 
 class RenderedRequest(BaseModel):
@@ -56,8 +56,7 @@ def routes(models: Models) -> APIRouter:
     settings = models.settings
 
     def answer(body: SamplingRequest, request: GenerationRequest, serializer: Any) -> Response:
-        kind = StreamedAnswer if body.is_streamed else WholeAnswer
-        return kind(models, body.model, request, serializer)
+        return Answer(models, body.model, request, serializer, streamed=body.is_streamed)
 
     @router.post("/v1/completions", responses=COMPLETION)
     async def complete(body: CompletionRequest, x_client: Client = None) -> Response:
